@@ -1,0 +1,70 @@
+//! Feeds arbitrary texts to the address parser and to the usable set of a pool.
+//!
+//! The input is one text per line. The first line gives the prefix length and whether reserved
+//! addresses are given out, the second one the gateway; of the others, those that begin with
+//! `!` are excluded entries and the rest are addresses.
+//!
+//! Run with `cargo +nightly fuzz run parse_entry`.
+
+#![no_main]
+
+use capi_ipam::addr::{Entry, Family, PoolAddresses, Span, SpanSet, parse_address, parse_entry};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|input: &str| {
+    for text in input.split('\n') {
+        check_text(text);
+    }
+    check_pool(input);
+});
+
+/// What is read, written and read again is the same.
+fn check_text(text: &str) {
+    if let Ok(entry) = parse_entry(text) {
+        assert_eq!(parse_entry(&entry.to_string()), Ok(entry), "{text:?}");
+    }
+    if let Ok(address) = parse_address(text) {
+        assert_eq!(parse_address(&address.to_string()), Ok(address), "{text:?}");
+        assert_eq!(parse_entry(text), Ok(Entry::from(address)), "{text:?}");
+    }
+}
+
+/// Usable are only numbers of the subnet, of the addresses and not of the exclusions, and what
+/// is refused is refused with a reason.
+fn check_pool(input: &str) {
+    let mut lines = input.split('\n');
+    let first = lines.next().unwrap_or_default();
+    let gateway = lines.next();
+    let (excluded, addresses): (Vec<&str>, Vec<&str>) = lines.partition(|line| line.starts_with('!'));
+    let addresses: Vec<String> = addresses.into_iter().map(str::to_owned).collect();
+    let excluded: Vec<String> = excluded.into_iter().map(|line| line.replacen('!', "", 1)).collect();
+    let pool = PoolAddresses {
+        addresses: &addresses,
+        excluded: &excluded,
+        prefix: first.trim_start_matches('r').parse().unwrap_or(24),
+        gateway,
+        allocate_reserved: first.starts_with('r'),
+    };
+    match pool.usable() {
+        Ok(usable) => {
+            let subnet = SpanSet::from(Span::from(usable.subnet));
+            assert!(usable.set.subtract(&subnet).is_empty(), "{pool:?}");
+            assert!(usable.set.subtract(&read(&addresses)).is_empty(), "{pool:?}");
+            assert!(usable.set.intersect(&read(&excluded)).is_empty(), "{pool:?}");
+            let gateway = usable.gateway.map(Family::to_number);
+            assert!(gateway.is_none_or(|number| !usable.set.contains(number)), "{pool:?}");
+            assert_eq!(i64::from(usable.prefix), pool.prefix);
+        }
+        Err(problems) => {
+            assert!(!problems.is_empty(), "{pool:?}");
+            for problem in problems {
+                assert!(!problem.to_string().is_empty());
+            }
+        }
+    }
+}
+
+/// The numbers of entries that can all be read.
+fn read(texts: &[String]) -> SpanSet {
+    texts.iter().filter_map(|text| parse_entry(text).ok()).map(|entry| entry.span).collect()
+}

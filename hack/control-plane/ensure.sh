@@ -1,0 +1,258 @@
+#!/usr/bin/env bash
+# Makes sure that the programs of the test control plane are there, and says where. The answer is the one line on
+# stdout; what is being built, and how long that takes, goes to stderr.
+#
+#   ensure.sh              the folder that holds etcd, kube-apiserver, kube-controller-manager and kubectl
+#   ensure.sh crds         the folder of Cluster API's core CRDs
+#   ensure.sh clusterctl   the program clusterctl
+#
+# The programs come from the folder KUBEBUILDER_ASSETS when it holds etcd and kube-apiserver (what it lacks is built
+# and linked beside them), else from the cache ${XDG_CACHE_HOME:-$HOME/.cache}/capi-ipam, else they are built into it
+# from the Go modules beside this script. The archive that envtest publishes is not used: it has no
+# kube-controller-manager, which the tests of garbage collection need, so the build would be needed all the same.
+set -euo pipefail
+
+here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd -P)
+# shellcheck source-path=SCRIPTDIR source=versions.env
+. "$here/versions.env"
+
+cache=${XDG_CACHE_HOME:-${HOME:?neither XDG_CACHE_HOME nor HOME is set: no place for the programs}/.cache}/capi-ipam
+work=""     # the temporary folder of a build under way
+lock_dir="" # the lock, where there is no flock
+
+say() { printf 'control plane: %s\n' "$*" >&2; }
+die() {
+  say "$*"
+  exit 1
+}
+
+# shellcheck disable=SC2329 # called by the trap
+clean_up() {
+  if [[ -n $work ]]; then rm -rf -- "$work"; fi
+  if [[ -n $lock_dir ]]; then rm -rf -- "$lock_dir"; fi
+}
+trap clean_up EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+# === versions ===
+
+# requires SET MODULE VERSION: the go.mod of that set asks for that version of the module.
+requires() {
+  grep -qE "^(require )?[[:space:]]*$2 $3( |\$)" "$here/$1/go.mod" ||
+    die "versions.env wants $2 $3, $1/go.mod says otherwise: change both, then run 'go mod tidy' in hack/control-plane/$1"
+}
+
+# replaces SET VERSION: every replacement in the go.mod of that set is by that version.
+replaces() {
+  local other
+  other=$(grep -F ' => ' "$here/$1/go.mod" | grep -vE " ${2//./\\.}\$" | head -n 1) || true
+  [[ -z $other ]] ||
+    die "versions.env wants $2, $1/go.mod says '${other#"${other%%[![:space:]]*}"}': change both, then run 'go mod tidy' in hack/control-plane/$1"
+}
+
+check_versions() {
+  requires etcd go.etcd.io/etcd/server/v3 "$ETCD_VERSION"
+  requires kubernetes k8s.io/kubernetes "$KUBERNETES_VERSION"
+  replaces kubernetes "$STAGING_VERSION"
+  requires cluster-api sigs.k8s.io/cluster-api "$CLUSTER_API_VERSION"
+  replaces cluster-api "$CLUSTER_API_VERSION"
+}
+
+# === Go ===
+
+# go_in SET ARGUMENT...: runs go in that set's module, whatever the user's own Go settings are.
+go_in() {
+  local module=$1
+  shift
+  (cd -- "$here/$module" &&
+    env -u GOOS -u GOARCH -u GOEXPERIMENT \
+      GO111MODULE=on GOWORK=off GOFLAGS='-mod=readonly -buildvcs=false' CGO_ENABLED=0 go "$@")
+}
+
+# check_go SET: there is a Go that can build this set. Go may fetch a newer toolchain by itself, so it is asked there.
+check_go() {
+  local need have
+  need=$(sed -n 's/^go //p' "$here/$1/go.mod")
+  command -v go >/dev/null ||
+    die "go is missing: the programs are built with Go $need or later (or name a folder that holds them in KUBEBUILDER_ASSETS)"
+  have=$(go_in "$1" env GOVERSION 2>&1) || die "go does not work here, Go $need or later is needed: $have"
+  have=${have%% *}
+  if [[ $have == go[0-9]* && $(printf '%s\n' "$need" "${have#go}" | sort -V | head -n 1) != "$need" ]]; then
+    die "go is too old: this is ${have#go}, the programs need $need or later"
+  fi
+}
+
+# stamp_flags PACKAGE VERSION: linker flags that make a program know its version; without them clients see v0.0.0.
+stamp_flags() {
+  local major minor
+  IFS=. read -r major minor _ <<<"${2#v}"
+  printf -- '-X %s.gitVersion=%s -X %s.gitMajor=%s -X %s.gitMinor=%s ' "$1" "$2" "$1" "$major" "$1" "$minor"
+}
+
+# go_build SET FOLDER PACKAGE...: builds the packages of one set, all in one go.
+go_build() {
+  local module=$1 folder=$2 flags='-s -w '
+  shift 2
+  case $module in
+    kubernetes)
+      flags+=$(stamp_flags k8s.io/component-base/version "$KUBERNETES_VERSION")
+      flags+=" $(stamp_flags k8s.io/client-go/pkg/version "$KUBERNETES_VERSION")"
+      ;;
+    cluster-api) flags+=$(stamp_flags sigs.k8s.io/cluster-api/version "$CLUSTER_API_VERSION") ;;
+  esac
+  go_in "$module" build -trimpath -ldflags "$flags" -o "$folder/" "$@" >&2
+}
+
+# === the cache ===
+
+# complete FOLDER PROGRAM...: the programs are there, from a build that came to its end.
+complete() {
+  local folder=$1 program
+  shift
+  [[ -f $folder/.stamp ]] || return 1
+  for program; do [[ -x $folder/$program ]] || return 1; done
+}
+
+# Two builds at once would only slow each other down: the second one waits, and finds the work done.
+take_lock() {
+  mkdir -p -- "$cache"
+  if command -v flock >/dev/null; then
+    exec 9>"$cache/lock"
+    if ! flock -n 9; then
+      say 'another build is under way, waiting for it'
+      flock 9
+    fi
+    return
+  fi
+  local told="" holder
+  until mkdir -- "$cache/lock.d" 2>/dev/null; do
+    holder=$(cat -- "$cache/lock.d/pid" 2>/dev/null || true)
+    if [[ -n $holder ]] && ! kill -0 "$holder" 2>/dev/null; then
+      rm -rf -- "$cache/lock.d" # its holder is gone
+      continue
+    fi
+    [[ -n $told ]] || say 'another build is under way, waiting for it'
+    told=yes
+    sleep 1
+  done
+  lock_dir=$cache/lock.d
+  echo $$ >"$lock_dir/pid"
+}
+
+# begin SET WHAT...: starts a build, with the lock held, in a folder that `finish` gives its name in one step.
+begin() {
+  check_go "$1"
+  shift
+  say "building $*"
+  rm -rf -- "$cache"/.building.* # of builds that were killed
+  work=$(mktemp -d "$cache/.building.XXXXXX")
+}
+
+finish() {
+  : >"$work/.stamp"
+  chmod 755 "$work"
+  rm -rf -- "$1"
+  mv -- "$work" "$1"
+  work=""
+  say "done after $SECONDS s: $1"
+}
+
+# === what is asked for ===
+
+all=(etcd kube-apiserver kube-controller-manager kubectl)
+full=$cache/kubernetes-$KUBERNETES_VERSION-etcd-$ETCD_VERSION
+
+ensure_full() {
+  complete "$full" "${all[@]}" && return
+  take_lock
+  complete "$full" "${all[@]}" && return
+  begin kubernetes "etcd $ETCD_VERSION, kube-apiserver, kube-controller-manager and kubectl $KUBERNETES_VERSION:" \
+    'once on this machine, 5 to 8 minutes on 2 cores'
+  go_build etcd "$work" go.etcd.io/etcd/server/v3
+  mv -- "$work/server" "$work/etcd" # Go names a program after the package's folder
+  go_build kubernetes "$work" k8s.io/kubernetes/cmd/{kube-apiserver,kube-controller-manager,kubectl}
+  finish "$full"
+}
+
+# ensure_beside ASSETS: a folder of links to the programs of ASSETS and to our own for what it lacks.
+ensure_beside() {
+  local assets=$1 tools=$full linked program
+  if ! complete "$full" kube-controller-manager kubectl; then
+    tools=$cache/kubernetes-$KUBERNETES_VERSION-tools
+    if ! complete "$tools" kube-controller-manager kubectl; then
+      take_lock
+      if ! complete "$tools" kube-controller-manager kubectl; then
+        begin kubernetes "kube-controller-manager and kubectl $KUBERNETES_VERSION, which $assets lacks:" \
+          'once on this machine, about 4 minutes on 2 cores'
+        go_build kubernetes "$work" k8s.io/kubernetes/cmd/{kube-controller-manager,kubectl}
+        finish "$tools"
+      fi
+    fi
+  fi
+  linked=$cache/beside-$(printf '%s' "$assets $KUBERNETES_VERSION" | cksum | cut -d ' ' -f 1)
+  mkdir -p -- "$linked"
+  for program in "${all[@]}"; do
+    if [[ -x $assets/$program ]]; then
+      ln -sfn -- "$assets/$program" "$linked/$program"
+    else
+      ln -sfn -- "$tools/$program" "$linked/$program"
+    fi
+  done
+  printf '%s\n' "$linked"
+}
+
+programs() {
+  local assets=${KUBEBUILDER_ASSETS:-} program
+  if [[ -n $assets && -x $assets/etcd && -x $assets/kube-apiserver ]]; then
+    assets=$(cd -- "$assets" && pwd -P)
+    for program in kube-controller-manager kubectl; do
+      if [[ ! -x $assets/$program ]]; then
+        ensure_beside "$assets"
+        return
+      fi
+    done
+    printf '%s\n' "$assets"
+    return
+  fi
+  [[ -z $assets ]] || say "KUBEBUILDER_ASSETS is set, but $assets does not hold etcd and kube-apiserver: not used"
+  ensure_full
+  printf '%s\n' "$full"
+}
+
+clusterctl() {
+  local folder=$cache/cluster-api-$CLUSTER_API_VERSION
+  if ! complete "$folder" clusterctl; then
+    take_lock
+    if ! complete "$folder" clusterctl; then
+      begin cluster-api "clusterctl $CLUSTER_API_VERSION: once on this machine, about 2 minutes on 2 cores"
+      go_build cluster-api "$work" sigs.k8s.io/cluster-api/cmd/clusterctl
+      finish "$folder"
+    fi
+  fi
+  printf '%s\n' "$folder/clusterctl"
+}
+
+# The CRDs are read where Go keeps the module; the place is remembered, for asking Go takes longer than all the rest.
+crds() {
+  local memory=$cache/cluster-api-$CLUSTER_API_VERSION.crds folder=""
+  if [[ -f $memory ]]; then folder=$(<"$memory"); fi
+  if [[ -z $folder || ! -d $folder ]]; then
+    check_go cluster-api
+    go_in cluster-api mod download sigs.k8s.io/cluster-api >&2
+    folder=$(go_in cluster-api list -m -f '{{.Dir}}' sigs.k8s.io/cluster-api)/core/config/crd/bases
+    [[ -d $folder ]] || die "Cluster API $CLUSTER_API_VERSION has no folder core/config/crd/bases"
+    mkdir -p -- "$cache"
+    printf '%s\n' "$folder" >"$memory.$$"
+    mv -- "$memory.$$" "$memory"
+  fi
+  printf '%s\n' "$folder"
+}
+
+check_versions
+case ${1:-programs} in
+  programs) programs ;;
+  crds) crds ;;
+  clusterctl) clusterctl ;;
+  *) die "unknown: '$1' (nothing, 'crds' or 'clusterctl')" ;;
+esac

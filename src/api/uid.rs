@@ -1,0 +1,41 @@
+use sha2::{Digest, Sha256};
+
+/// The unique id of an object in 16 bytes, to keep many of them in memory and to compare them fast.
+///
+/// The API server makes UUIDs (RFC 9562), which fit as they are; of any other text a hash is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Uid(u128);
+
+impl Uid {
+    /// The id of that text.
+    pub fn of(text: &str) -> Self {
+        Self(parse(text).unwrap_or_else(|| {
+            let digest: [u8; 32] = Sha256::digest(text).into();
+            digest.into_iter().take(16).fold(0, |number, byte| (number << 8) | u128::from(byte))
+        }))
+    }
+}
+
+fn parse(text: &str) -> Option<u128> {
+    let dashes = [8, 13, 18, 23];
+    let well_formed = text.len() == 36
+        && text.bytes().enumerate().all(|(index, byte)| match byte {
+            b'-' => dashes.contains(&index),
+            b'0'..=b'9' | b'a'..=b'f' => !dashes.contains(&index),
+            _ => false,
+        });
+    well_formed.then(|| u128::from_str_radix(&text.replace('-', ""), 16).ok()).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_uuid_is_kept_and_another_text_is_hashed() {
+        assert_eq!(Uid::of("6101ef08-5b98-40af-8a1f-bc85701b2e47").0, 0x6101_ef08_5b98_40af_8a1f_bc85_701b_2e47);
+        assert_ne!(Uid::of("6101EF08-5b98-40af-8a1f-bc85701b2e47"), Uid::of("6101ef08-5b98-40af-8a1f-bc85701b2e47"));
+        assert_eq!(Uid::of("odd"), Uid::of("odd"));
+        assert_ne!(Uid::of("odd"), Uid::of("even"));
+    }
+}

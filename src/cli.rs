@@ -1,0 +1,59 @@
+//! The program `manager`: flags, wiring, and the files that are generated from code.
+
+mod generate;
+pub mod rbac;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand, ValueEnum};
+
+use crate::api::names;
+use crate::in_cluster::{self, InClusterOptions};
+use crate::runtime::manager::{Settings, explain, start};
+use crate::runtime::options::Options;
+
+/// IPAM provider for Cluster API: gives IPAddressClaims addresses from pools kept in the management cluster.
+#[derive(Parser)]
+#[command(name = "manager", version, args_conflicts_with_subcommands = true)]
+struct Flags {
+    #[command(flatten)]
+    options: Options,
+    #[command(flatten)]
+    in_cluster: InClusterOptions,
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Print a file that is made from code.
+    Generate {
+        /// Which one.
+        what: Generated,
+    },
+}
+
+/// What can be generated.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Generated {
+    /// The CustomResourceDefinitions.
+    Crds,
+    /// The cluster role, and the role for leader election.
+    Rbac,
+    /// A table of all flags, in Markdown.
+    Flags,
+}
+
+/// Runs the program with the arguments of the process.
+pub fn main() -> ExitCode {
+    let flags = match Flags::try_parse() {
+        Ok(flags) => flags,
+        Err(error) => return explain(&error),
+    };
+    let Flags { options, in_cluster, command } = flags;
+    if let Some(Command::Generate { what }) = command {
+        return generate::print(what);
+    }
+    let settings = Settings { name: "capi-ipam-in-cluster", lease: names::IN_CLUSTER_LEASE };
+    start(settings, options, async |manager| in_cluster::register(manager, in_cluster).await)
+}

@@ -1,0 +1,26 @@
+//! The in-cluster provider: pools of addresses kept as objects in the management cluster.
+//!
+//! Uniqueness rests on the API server alone: an address is allocated by creating an
+//! [`IPReservation`](crate::api::IPReservation) whose name is made of the scope and the address
+//! ([`reservation_name`]), and of two writers one is let through. The [`ledger`] in memory makes that fast: it proposes
+//! the lowest address that seems free; a wrong proposal costs a retry, never a duplicate.
+//!
+//! - [`adapter`](InClusterAdapter): what is watched, and the handler of one claim;
+//! - `allocate`, `release`: the reservation's part of steps A2 and R2;
+//! - [`ledger`]: who holds what, which claims wait;
+//! - `pools`: finalizer, counts and conditions of pools;
+//! - `sweeper`: what nobody holds any more, and what has no reservation yet.
+
+pub mod ledger;
+
+mod adapter;
+mod allocate;
+mod key;
+mod pools;
+mod release;
+mod reservation;
+mod sweeper;
+
+pub use adapter::{InClusterAdapter, InClusterOptions, register};
+pub use key::{PoolKey, PoolScope};
+pub use reservation::{reservation_name, scope_name};

@@ -1,0 +1,172 @@
+//! The adapter: what the in-cluster provider watches, and how it handles one claim.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use kube::{Api, ResourceExt};
+
+use super::allocate::Allocator;
+use super::key::PoolKey;
+use super::ledger::{ClaimKey, Ledger};
+use super::{pools, release, sweeper};
+use crate::api::{GlobalInClusterIPPool, IPAddress, IPAddressClaim, IPReservation, InClusterIPPool, Pool, names};
+use crate::provider::{
+    Allocation, ClaimHandler, ClaimReconciler, HandlerError, PoolKind, PoolView, ProviderAdapter, ProviderSetup,
+    Released,
+};
+use crate::runtime::client::Calls;
+use crate::runtime::manager::{BoxError, Manager};
+use crate::runtime::options::duration;
+use crate::runtime::watch::{GuardedApi, trim};
+
+/// Flags of the in-cluster provider.
+#[derive(Args, Clone, Debug)]
+pub struct InClusterOptions {
+    /// How often to look for addresses that nobody holds any more.
+    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = duration)]
+    pub sweep_interval: Duration,
+
+    /// How long an address has to look abandoned before it is freed.
+    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = duration)]
+    pub sweep_grace: Duration,
+}
+
+/// Serves claims from [`InClusterIPPool`] and [`GlobalInClusterIPPool`].
+pub struct InClusterAdapter {
+    options: InClusterOptions,
+    shared: std::sync::OnceLock<Arc<Shared>>,
+}
+
+/// What all handlers work with.
+pub(super) struct Shared {
+    pub(super) ledger: Arc<Ledger>,
+    pub(super) reservations: Calls<IPReservation>,
+}
+
+/// Adds the in-cluster provider to a manager. Waits until the API server serves all kinds.
+pub async fn register(manager: &mut Manager, options: InClusterOptions) -> Result<(), BoxError> {
+    for plural in ["inclusterippools", "globalinclusterippools", "ipreservations"] {
+        let versions = [names::POOL_VERSION];
+        crate::runtime::discovery::wait_for_kind(&manager.client, names::GROUP, plural, &versions).await;
+    }
+    let adapter = InClusterAdapter { options, shared: std::sync::OnceLock::new() };
+    ClaimReconciler::register(adapter, manager).await
+}
+
+impl ProviderAdapter for InClusterAdapter {
+    type Handler = InClusterHandler;
+
+    fn setup(&self, setup: &mut ProviderSetup<'_>) -> Result<(), BoxError> {
+        for kind in [InClusterIPPool::KIND, GlobalInClusterIPPool::KIND] {
+            setup.serve(PoolKind::new(names::GROUP, kind));
+        }
+        let client = setup.manager.client.clone();
+        let controllers = pools::Controllers::new();
+        let wakers = controllers.wakers();
+        let ledger = Arc::new(Ledger::new(setup.waker(), move |pool| wakers.wake(pool)));
+        setup.observe_addresses(Arc::clone(&ledger) as _);
+        setup.observe_claims(Arc::clone(&ledger) as _);
+        let reservations_synced = setup.manager.health.expect("IPReservation");
+        setup.controller.watch::<IPReservation>(
+            reservations_synced.clone(),
+            GuardedApi::all(client.clone()),
+            kube::runtime::watcher::Config::default(),
+            &(),
+            |reservation| trim(&mut reservation.metadata),
+            Arc::clone(&ledger) as _,
+        );
+        let shared = Arc::new(Shared {
+            ledger: Arc::clone(&ledger),
+            reservations: Calls::new(Api::all(client), &()),
+        });
+        let awaited = vec![setup.addresses_synced.clone(), reservations_synced];
+        for synced in controllers.start(setup.manager, &setup.contract, &shared, &awaited) {
+            setup.controller.wait_for(synced);
+        }
+        let sweeper = sweeper::Sweeper::new(setup, &self.options, Arc::clone(&shared), awaited);
+        let stop = setup.manager.stop.clone();
+        setup.manager.add("the sweeper", sweeper.run(stop));
+        let _ = self.shared.set(shared);
+        Ok(())
+    }
+
+    fn claim_handler(&self, claim: Arc<IPAddressClaim>) -> InClusterHandler {
+        let handler = InClusterHandler { pool: PoolKey::of_claim(&claim), shared: self.shared.get().cloned(), claim };
+        if let Some((shared, pool)) = handler.parts() {
+            shared.ledger.attend(pool, &handler.key());
+        }
+        handler
+    }
+
+    /// Claims that wait are woken whenever something changes for them; this is only for what nobody thought of.
+    fn resync(&self) -> Duration {
+        Duration::from_secs(600)
+    }
+
+    fn finished(&self, claim: &IPAddressClaim) {
+        if let Some((shared, pool)) = self.shared.get().zip(PoolKey::of_claim(claim)) {
+            shared.ledger.finished(&pool, &(claim.namespace().unwrap_or_default(), claim.name_any()));
+        }
+    }
+}
+
+/// Handles one claim.
+pub struct InClusterHandler {
+    claim: Arc<IPAddressClaim>,
+    pool: Option<PoolKey>,
+    shared: Option<Arc<Shared>>,
+}
+
+impl InClusterHandler {
+    fn parts(&self) -> Option<(&Arc<Shared>, &PoolKey)> {
+        self.shared.as_ref().zip(self.pool.as_ref())
+    }
+
+    fn key(&self) -> ClaimKey {
+        (self.claim.namespace().unwrap_or_default(), self.claim.name_any())
+    }
+
+    fn not_ours(&self) -> HandlerError {
+        let kind = &self.claim.spec.pool_ref.kind;
+        HandlerError::Permanent(format!("{kind} is no kind of pool that this provider serves"))
+    }
+}
+
+impl ClaimHandler for InClusterHandler {
+    async fn fetch_pool(&mut self) -> Result<PoolView, HandlerError> {
+        let (shared, pool) = self.parts().ok_or_else(|| self.not_ours())?;
+        let facts = shared.ledger.pool_for(pool, &self.key()).ok_or_else(|| {
+            HandlerError::PoolNotFound(format!("{pool} does not exist; create it, or correct the claim's poolRef"))
+        })?;
+        let view = PoolView {
+            api_version: format!("{}/{}", names::GROUP, names::POOL_VERSION),
+            uid: facts.uid.clone(),
+            paused: facts.paused,
+            deleting: facts.deleting,
+        };
+        if view.paused || view.deleting {
+            return Ok(view);
+        }
+        if let Err(problems) = &facts.usable {
+            return Err(HandlerError::PoolNotReady(format!("{pool} cannot be used: {problems}; correct the pool")));
+        }
+        if !facts.protected {
+            let message = format!("{pool} has not been taken care of yet");
+            return Err(HandlerError::NotReady { message, after: Duration::from_secs(5) });
+        }
+        Ok(view)
+    }
+
+    async fn ensure_address(&mut self, existing: Option<&IPAddress>) -> Result<Allocation, HandlerError> {
+        let (shared, pool) = self.parts().ok_or_else(|| self.not_ours())?;
+        let allocator =
+            Allocator { ledger: &shared.ledger, reservations: &shared.reservations, claim: &self.claim, pool };
+        allocator.allocate(existing).await
+    }
+
+    async fn release_address(&mut self) -> Result<Released, HandlerError> {
+        let (shared, _) = self.parts().ok_or_else(|| self.not_ours())?;
+        release::release(&shared.ledger, &shared.reservations, &self.claim, &self.key()).await
+    }
+}

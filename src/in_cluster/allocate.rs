@@ -1,0 +1,199 @@
+//! Step A2: an address for a claim, by creating its reservation.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use kube::ResourceExt;
+use tracing::{debug, warn};
+
+use super::key::PoolKey;
+use super::ledger::{ClaimKey, Ledger, PoolFacts, Proposal, Ticket};
+use super::reservation::{Holder, build, holder, reference, reservation_name, scope_name};
+use crate::addr::{UsableAddresses, parse_address};
+use crate::api::{IPAddress, IPAddressClaim, IPReservation, Uid};
+use crate::provider::{Allocation, HandlerError};
+use crate::runtime::client::{CallError, Calls};
+
+/// How many proposals may turn out to be taken in one attempt. So many mean that the ledger is far behind.
+const MOST_PROPOSALS: usize = 16;
+
+/// Allocates for one claim.
+pub(super) struct Allocator<'a> {
+    pub(super) ledger: &'a Arc<Ledger>,
+    pub(super) reservations: &'a Calls<IPReservation>,
+    pub(super) claim: &'a IPAddressClaim,
+    pub(super) pool: &'a PoolKey,
+}
+
+/// What came of an attempt to reserve an address.
+enum Reserved {
+    Ours,
+    Taken,
+}
+
+impl Allocator<'_> {
+    /// An address for the claim: that of the existing IPAddress, else one that is reserved for it already, else the
+    /// lowest free one.
+    pub(super) async fn allocate(&self, existing: Option<&IPAddress>) -> Result<Allocation, HandlerError> {
+        let facts = self.ledger.facts(self.pool);
+        let Some(usable) = facts.and_then(|facts: PoolFacts| facts.usable.ok()) else {
+            return Err(HandlerError::PoolNotReady(format!("{} cannot serve claims", self.pool)));
+        };
+        if let Some(existing) = existing {
+            return self.adopt(existing, &usable).await;
+        }
+        if let Some(address) = self.reserved_already().await? {
+            return Ok(allocation(address, &usable));
+        }
+        for _ in 0..MOST_PROPOSALS {
+            let Proposal::Address(address) = self.ledger.propose(self.pool, &self.key(), self.ticket()) else {
+                return Err(HandlerError::PoolExhausted(self.exhausted()));
+            };
+            let proposal = Proposed { ledger: self.ledger, pool: self.pool, address };
+            match self.reserve(address).await? {
+                Reserved::Ours => return Ok(allocation(address, &usable)),
+                Reserved::Taken => debug!(pool = %self.pool, %address, "a proposed address is taken"),
+            }
+            drop(proposal);
+        }
+        let listed = self.reservations.list().await.map_err(|error| failed("list the reservations", error))?;
+        listed.iter().for_each(|reservation| self.ledger.insert_reservation(reservation));
+        Err(HandlerError::transient(
+            format!("{} proposed addresses of {} were taken; the index has been brought up to date", MOST_PROPOSALS, self.pool),
+            "to be tried again",
+        ))
+    }
+
+    fn key(&self) -> ClaimKey {
+        (self.claim.namespace().unwrap_or_default(), self.claim.name_any())
+    }
+
+    fn ticket(&self) -> Ticket {
+        self.claim.metadata.creation_timestamp.as_ref().map_or(0, |time| time.0.as_second())
+    }
+
+    fn exhausted(&self) -> String {
+        let counts = self.ledger.counts(self.pool);
+        format!(
+            "{} has no free address ({} in total, {} in use); add addresses to it or release claims",
+            self.pool, counts.total, counts.used
+        )
+    }
+
+    /// The address that an earlier attempt reserved, or that was promised. What the ledger knows is checked by a live
+    /// read, since the reservation may have been released meanwhile.
+    async fn reserved_already(&self) -> Result<Option<IpAddr>, HandlerError> {
+        let uid = Uid::of(self.claim.metadata.uid.as_deref().unwrap_or_default());
+        for (pool, address) in self.ledger.reserved_for(&self.key(), uid) {
+            if pool != *self.pool {
+                continue;
+            }
+            let name = reservation_name(&scope_name(&pool), address);
+            let read = self.reservations.get(&name).await.map_err(|error| failed("read a reservation", error))?;
+            match read {
+                Some(reservation) if holder(&reservation, self.claim) == Holder::Ours => return Ok(Some(address)),
+                Some(reservation) => self.ledger.insert_reservation(&reservation),
+                None => {}
+            }
+        }
+        Ok(None)
+    }
+
+    /// Creates the reservation of an address. Where the outcome is unknown or the name taken, a live read tells whose
+    /// it is.
+    async fn reserve(&self, address: IpAddr) -> Result<Reserved, HandlerError> {
+        let wanted = build(self.pool, address, reference(self.claim));
+        let error = match self.reservations.create(&wanted).await {
+            Ok(created) => {
+                self.ledger.insert_reservation(&created);
+                return Ok(Reserved::Ours);
+            }
+            Err(error) => error,
+        };
+        if !error.is_already_exists() && !error.outcome_is_unknown() {
+            return Err(failed("reserve an address", error));
+        }
+        match self.reservations.get(&wanted.name_any()).await.map_err(|error| failed("read a reservation", error))? {
+            Some(found) => {
+                self.ledger.insert_reservation(&found);
+                Ok(if holder(&found, self.claim) == Holder::Ours { Reserved::Ours } else { Reserved::Taken })
+            }
+            // Not there, or not yet. The next attempt proposes the same address, or finds it reserved for this claim.
+            None => Err(failed("reserve an address", error)),
+        }
+    }
+
+    /// Keeps the address of an IPAddress that has the claim's name.
+    async fn adopt(&self, existing: &IPAddress, usable: &UsableAddresses) -> Result<Allocation, HandlerError> {
+        let address = parse_address(&existing.spec.address).map_err(|error| {
+            HandlerError::Permanent(format!(
+                "the IPAddress {} exists already and its address is not one: {error}; delete it",
+                existing.name_any()
+            ))
+        })?;
+        for _ in 0..2 {
+            match self.reserve(address).await? {
+                Reserved::Ours => return Ok(kept(existing, address, usable)),
+                Reserved::Taken => {}
+            }
+            let name = reservation_name(&scope_name(self.pool), address);
+            let found = self.reservations.get(&name).await.map_err(|error| failed("read a reservation", error))?;
+            let Some(found) = found else { continue };
+            if holder(&found, self.claim) != Holder::Predecessor {
+                return Err(self.contested(existing, address, &found));
+            }
+            let uid = found.uid().unwrap_or_default();
+            self.reservations.delete(&name, &uid).await.map_err(|error| failed("take over a reservation", error))?;
+            self.ledger.remove_reservation(&found);
+        }
+        Err(HandlerError::transient(format!("the reservation of {address} keeps changing"), "to be tried again"))
+    }
+
+    fn contested(&self, existing: &IPAddress, address: IpAddr, found: &IPReservation) -> HandlerError {
+        let other_owner = existing
+            .owner_references()
+            .iter()
+            .any(|owner| owner.kind == "IPAddressClaim" && Some(&owner.uid) != self.claim.metadata.uid.as_ref());
+        if other_owner {
+            return HandlerError::Discard(format!("{address} is held by another claim, and the owner is gone"));
+        }
+        let by = found.spec.claim_ref.as_ref();
+        warn!(pool = %self.pool, %address, claim = self.claim.name_any(), held_by = ?by, "an address is claimed twice");
+        HandlerError::DuplicateAddress(format!(
+            "the IPAddress {} exists already with {address}, which is reserved for someone else (IPReservation {}); \
+             delete the IPAddress to have another address allocated",
+            existing.name_any(),
+            found.name_any()
+        ))
+    }
+}
+
+/// A proposal, given back when it is dropped unless the reservation was made: also when the attempt is broken off.
+struct Proposed<'a> {
+    ledger: &'a Ledger,
+    pool: &'a PoolKey,
+    address: IpAddr,
+}
+
+impl Drop for Proposed<'_> {
+    fn drop(&mut self) {
+        self.ledger.withdraw(self.pool, self.address);
+    }
+}
+
+fn allocation(address: IpAddr, usable: &UsableAddresses) -> Allocation {
+    Allocation { address, prefix: usable.prefix, gateway: usable.gateway }
+}
+
+/// What an existing IPAddress says, which never changes whatever the pool says now.
+fn kept(existing: &IPAddress, address: IpAddr, usable: &UsableAddresses) -> Allocation {
+    Allocation {
+        address,
+        prefix: u8::try_from(existing.spec.prefix).unwrap_or(usable.prefix),
+        gateway: existing.spec.gateway.as_deref().and_then(|text| parse_address(text).ok()),
+    }
+}
+
+fn failed(what: &str, error: CallError) -> HandlerError {
+    HandlerError::transient(format!("cannot {what}"), error)
+}

@@ -1,0 +1,277 @@
+//! The sweeper: frees addresses that nobody holds any more, and reserves those in use that have no reservation.
+//!
+//! It is the last resort after crashes, and never in a hurry: what looks abandoned to the ledger has to look so twice
+//! and for some time, and then to live reads; every deletion carries the uid that was read; and no more than a small
+//! part of a pool is freed in one pass. A reservation is never freed while its claim lives unbound.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use kube::ResourceExt;
+use kube::runtime::reflector::{ObjectRef, Store};
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, info, warn};
+
+use super::adapter::{InClusterOptions, Shared};
+use super::key::PoolKey;
+use super::ledger::{ClaimKey, Slot, Suspect};
+use super::reservation::{Holder, build, holder, reservation_name, scope_name};
+use crate::api::{IPAddress, IPAddressClaim, ReservationClaim, Uid, names};
+use crate::provider::{Contract, ProviderSetup};
+use crate::runtime::client::{CallError, chain};
+use crate::runtime::health::Synced;
+use crate::runtime::{clock, finalizer};
+
+/// How often resting addresses are looked at, while there are any.
+const REST_PAUSE: Duration = Duration::from_secs(1);
+/// How many missing reservations are made in one pass.
+const MOST_RESERVED: usize = 20_000;
+/// How many missing reservations are made at the same time.
+const RESERVED_AT_ONCE: usize = 8;
+/// So many addresses of a pool may be freed in one pass, or a twentieth of it if that is more.
+const MOST_FREED: usize = 5;
+
+pub(super) struct Sweeper {
+    shared: Arc<Shared>,
+    contract: Contract,
+    claims: Store<IPAddressClaim>,
+    awaited: Vec<Synced>,
+    namespace: String,
+    interval: Duration,
+    grace: Duration,
+    /// Since when something looks abandoned.
+    suspects: HashMap<Suspect, Instant>,
+}
+
+impl Sweeper {
+    pub(super) fn new(
+        setup: &ProviderSetup<'_>,
+        options: &InClusterOptions,
+        shared: Arc<Shared>,
+        awaited: Vec<Synced>,
+    ) -> Self {
+        Self {
+            shared,
+            contract: setup.contract.clone(),
+            claims: setup.claims(),
+            awaited,
+            namespace: setup.manager.options.namespace.clone(),
+            interval: options.sweep_interval,
+            grace: options.sweep_grace,
+            suspects: HashMap::new(),
+        }
+    }
+
+    pub(super) async fn run(mut self, stop: CancellationToken) {
+        let work = async {
+            for synced in &self.awaited {
+                synced.wait().await;
+            }
+            if self.claims.wait_until_ready().await.is_err() {
+                return;
+            }
+            let mut last = None::<Instant>;
+            loop {
+                if last.is_none_or(|last| last.elapsed() >= self.interval) {
+                    last = Some(Instant::now());
+                    self.pass().await;
+                }
+                self.end_rests().await;
+                let pause = if self.shared.ledger.anything_rests() { REST_PAUSE } else { self.interval };
+                tokio::time::sleep(pause.min(self.interval)).await;
+            }
+        };
+        tokio::select! {
+            () = work => {}
+            () = stop.cancelled() => {}
+        }
+    }
+
+    async fn pass(&mut self) {
+        self.reserve_missing().await;
+        let confirmed = self.confirmed(Instant::now());
+        let mut freed: HashMap<PoolKey, usize> = HashMap::new();
+        for suspect in confirmed {
+            let pool = match &suspect {
+                Suspect::Reservation { slot, .. } | Suspect::Address { slot, .. } => &slot.0,
+            };
+            let most = MOST_FREED.max(self.shared.ledger.taken(pool) / 20);
+            let count = freed.entry(pool.clone()).or_default();
+            if *count >= most {
+                warn!(%pool, most, "more addresses look abandoned than are freed at once; the rest follows later");
+                continue;
+            }
+            let done = match &suspect {
+                Suspect::Reservation { name, slot, claim, uid } => self.free(name, slot, claim, *uid).await,
+                Suspect::Address { claim, .. } => self.remove_address(claim).await,
+            };
+            match done {
+                Ok(true) => *count = count.saturating_add(1),
+                Ok(false) => {}
+                Err(error) => debug!(?suspect, error = chain(&error), "cannot be looked at now"),
+            }
+            self.suspects.remove(&suspect);
+        }
+    }
+
+    /// What has looked abandoned in an earlier pass too, and for the time of grace.
+    fn confirmed(&mut self, now: Instant) -> Vec<Suspect> {
+        let claims = &self.claims;
+        let seen = self.shared.ledger.suspects(|(namespace, name), uid, has_address| {
+            let known = claims.get(&ObjectRef::new_with(name, self.contract.ipam).within(namespace));
+            let Some(claim) = known else { return false };
+            match uid {
+                None => true,
+                Some(uid) => {
+                    let alive = claim.metadata.uid.as_deref().map(Uid::of) == Some(uid);
+                    alive && (has_address || claim.bound_address().is_none())
+                }
+            }
+        });
+        let suspects = &self.suspects;
+        self.suspects =
+            seen.into_iter().map(|suspect| (suspect.clone(), suspects.get(&suspect).copied().unwrap_or(now))).collect();
+        let old = |(suspect, since): (&Suspect, &Instant)| {
+            (*since < now && now.saturating_duration_since(*since) >= self.grace).then(|| suspect.clone())
+        };
+        self.suspects.iter().filter_map(old).collect()
+    }
+
+    fn is_within_reach(&self, namespace: &str) -> bool {
+        self.namespace.is_empty() || self.namespace == namespace
+    }
+
+    /// Deletes a reservation if its claim is dead, or bound to another address.
+    async fn free(&self, name: &str, slot: &Slot, claim: &ClaimKey, uid: Uid) -> Result<bool, CallError> {
+        let (namespace, claim_name) = claim;
+        if !self.is_within_reach(namespace) {
+            return Ok(false);
+        }
+        // Read before the claim: what is held at this moment cannot be held by a claim that is gone a moment later.
+        let Some(found) = self.shared.reservations.get(name).await? else { return Ok(false) };
+        let held_by = found.spec.claim_ref.as_ref().and_then(|claim| claim.uid.as_deref()).map(Uid::of);
+        if held_by != Some(uid) || found.spec.released_at.is_some() {
+            return Ok(false);
+        }
+        let address = self.contract.addresses(namespace).get(claim_name).await?;
+        let claim = self.contract.claims(namespace).get(claim_name).await?;
+        let alive = claim.filter(|claim| claim.metadata.uid.as_deref().map(Uid::of) == Some(uid));
+        let holds = |address: &IPAddress| {
+            let value = crate::addr::parse_address(&address.spec.address).ok();
+            let pool = PoolKey::referred_to(&address.spec.pool_ref, address.metadata.namespace.as_deref());
+            value == Some(slot.1) && pool.as_ref() == Some(&slot.0)
+        };
+        let in_use = address.as_ref().is_some_and(holds);
+        match alive {
+            None if in_use => return Ok(false),
+            Some(claim) if in_use || claim.bound_address().is_none() || address.is_none() => return Ok(false),
+            _ => {}
+        }
+        self.shared.reservations.delete(name, &found.uid().unwrap_or_default()).await?;
+        self.shared.ledger.remove_reservation(&found);
+        info!(reservation = name, claim = claim_name, namespace, "a reservation that nobody held any more is freed");
+        Ok(true)
+    }
+
+    /// Removes an IPAddress if there is no claim of its name.
+    async fn remove_address(&self, (namespace, name): &ClaimKey) -> Result<bool, CallError> {
+        if !self.is_within_reach(namespace) {
+            return Ok(false);
+        }
+        let addresses = self.contract.addresses(namespace);
+        let Some(address) = addresses.get(name).await? else { return Ok(false) };
+        let pool = PoolKey::referred_to(&address.spec.pool_ref, Some(namespace));
+        if pool.and_then(|pool| self.shared.ledger.facts(&pool)).is_some_and(|facts| facts.paused) {
+            return Ok(false);
+        }
+        if let Some(cluster) = address.labels().get(names::CLUSTER_NAME_LABEL)
+            && self.contract.clusters(namespace).get(cluster).await?.is_some_and(|cluster| cluster.is_paused())
+        {
+            return Ok(false);
+        }
+        if self.contract.claims(namespace).get(name).await?.is_some() {
+            return Ok(false);
+        }
+        if finalizer::is_set(&address, names::PROTECT_ADDRESS) {
+            finalizer::remove(&addresses, &address, names::PROTECT_ADDRESS).await?;
+        }
+        addresses.delete(name, &address.uid().unwrap_or_default()).await?;
+        info!(namespace, address = name, value = address.spec.address, "an IPAddress without a claim is removed");
+        Ok(true)
+    }
+
+    /// Frees the addresses whose rest is over.
+    async fn end_rests(&self) {
+        for slot in self.shared.ledger.rested(clock::now().0.as_second()) {
+            let name = reservation_name(&scope_name(&slot.0), slot.1);
+            if let Err(error) = self.end_rest(&name).await {
+                debug!(reservation = name, error = chain(&error), "cannot be freed now");
+            }
+        }
+    }
+
+    async fn end_rest(&self, name: &str) -> Result<(), CallError> {
+        let Some(found) = self.shared.reservations.get(name).await? else { return Ok(()) };
+        let (uid, version) = (found.uid().unwrap_or_default(), found.resource_version().unwrap_or_default());
+        if found.spec.released_at.is_none() {
+            self.shared.ledger.insert_reservation(&found);
+            return Ok(());
+        }
+        self.shared.reservations.delete_unchanged(name, &uid, &version).await?;
+        self.shared.ledger.remove_reservation(&found);
+        Ok(())
+    }
+
+    /// Reserves addresses in use that have no reservation: after an upgrade, a move, a restore, or made by hand.
+    async fn reserve_missing(&self) {
+        use futures::StreamExt as _;
+        let missing = self.shared.ledger.unreserved(MOST_RESERVED);
+        let made = futures::stream::iter(missing)
+            .map(|(slot, claim)| async move {
+                match self.reserve(&slot, &claim).await {
+                    Ok(made) => made,
+                    Err(error) => {
+                        debug!(pool = %slot.0, address = %slot.1, error = chain(&error), "cannot be reserved now");
+                        false
+                    }
+                }
+            })
+            .buffer_unordered(RESERVED_AT_ONCE)
+            .filter(|made| std::future::ready(*made))
+            .count()
+            .await;
+        if made > 0 {
+            info!(count = made, "addresses in use without a reservation are reserved now");
+        }
+    }
+
+    async fn reserve(&self, (pool, value): &Slot, (namespace, name): &ClaimKey) -> Result<bool, CallError> {
+        let Some(claim) = self.claims.get(&ObjectRef::new_with(name, self.contract.ipam).within(namespace)) else {
+            return Ok(false);
+        };
+        if claim.metadata.deletion_timestamp.is_some() || claim.bound_address() != Some(name) {
+            return Ok(false);
+        }
+        let reference =
+            ReservationClaim { namespace: namespace.clone(), name: name.clone(), uid: claim.metadata.uid.clone() };
+        match self.shared.reservations.create(&build(pool, *value, reference)).await {
+            Ok(created) => {
+                self.shared.ledger.insert_reservation(&created);
+                Ok(true)
+            }
+            Err(error) if error.is_already_exists() => {
+                let name = reservation_name(&scope_name(pool), *value);
+                if let Some(found) = self.shared.reservations.get(&name).await? {
+                    self.shared.ledger.insert_reservation(&found);
+                    if holder(&found, &claim) != Holder::Ours {
+                        warn!(%pool, address = %value, namespace, claim = claim.name_any(),
+                            "an address is in use by a claim and reserved for someone else");
+                    }
+                }
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
+    }
+}

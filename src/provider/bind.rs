@@ -1,0 +1,184 @@
+//! Giving a claim its address: steps A1 to A4.
+//!
+//! A1 the claim gets our finalizer. A2 the provider allocates. A3 the IPAddress is created whole, under the claim's
+//! name. A4 the claim's status names it. Each step is guarded by what the one before it read, and each may have been
+//! done before by somebody else: an IPAddress of the claim's name is adopted.
+
+use kube::ResourceExt;
+use tracing::{debug, info};
+
+use super::adapter::{Allocation, ClaimHandler, HandlerError, PoolView, ProviderAdapter};
+use super::address::{build, repaired};
+use super::reconciler::{AFTER_CONFLICT, ClaimReconciler, ReconcileError};
+use super::report::Report;
+use crate::api::{IPAddress, IPAddressClaim, names};
+use crate::runtime::client::{CallError, Deleted};
+use crate::runtime::controller::Outcome;
+use crate::runtime::{clock, finalizer, patch};
+
+/// How often the IPAddress of a claim may turn out to be another in one attempt.
+const MOST_ROUNDS: usize = 3;
+
+impl<A: ProviderAdapter> ClaimReconciler<A> {
+    pub(super) async fn bind(
+        &self,
+        claim: &IPAddressClaim,
+        pool: &PoolView,
+        handler: &mut A::Handler,
+    ) -> Result<Outcome, ReconcileError> {
+        let Some(claim) = self.add_finalizer(claim).await? else { return Ok(Outcome::Done) };
+        let (namespace, name) = (claim.namespace().unwrap_or_default(), claim.name_any());
+        let addresses = self.contract.addresses(&namespace);
+        let known = self.addresses.get(&namespace, &name).is_some();
+        let mut existing = if known { addresses.get(&name).await? } else { None };
+        for _ in 0..MOST_ROUNDS {
+            if let Some(leftover) = existing.as_ref().filter(|address| address.metadata.deletion_timestamp.is_some()) {
+                self.remove_address(leftover).await?;
+                return Ok(Outcome::Yield(AFTER_CONFLICT));
+            }
+            if let Some(address) = &existing
+                && address.spec.pool_ref != claim.spec.pool_ref
+            {
+                return Err(HandlerError::Permanent(other_pool(address)).into());
+            }
+            let allocation = match handler.ensure_address(existing.as_ref()).await {
+                Err(HandlerError::Discard(why)) if existing.is_some() => {
+                    info!(namespace, name, why, "an IPAddress of an earlier claim is removed");
+                    if let Some(address) = existing.take() {
+                        self.remove_address(&address).await?;
+                    }
+                    continue;
+                }
+                allocated => allocated?,
+            };
+            let made = match existing.take() {
+                Some(address) => self.adopt(&address, &claim, pool, &allocation).await?,
+                None => self.create_address(&claim, pool, &allocation).await?,
+            };
+            match made {
+                Made::Ours => return self.commit(&claim, &allocation).await,
+                Made::Another(address) => existing = Some(*address),
+            }
+        }
+        Ok(Outcome::Yield(AFTER_CONFLICT))
+    }
+
+    /// A1. `None` when the claim is gone, or going and not to be held back.
+    async fn add_finalizer(&self, claim: &IPAddressClaim) -> Result<Option<IPAddressClaim>, CallError> {
+        if finalizer::is_set(claim, names::RELEASE_ADDRESS) {
+            return Ok(Some(claim.clone()));
+        }
+        let namespace = claim.namespace().unwrap_or_default();
+        match finalizer::add(&self.contract.claims(&namespace), claim, names::RELEASE_ADDRESS).await {
+            Ok(claim) => {
+                self.note_written(&claim);
+                Ok(Some(claim))
+            }
+            // The server refuses a new finalizer on an object that is being deleted.
+            Err(error) if error.is_not_found() || error.is_invalid() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// A3.
+    async fn create_address(
+        &self,
+        claim: &IPAddressClaim,
+        pool: &PoolView,
+        allocation: &Allocation,
+    ) -> Result<Made, ReconcileError> {
+        let addresses = self.contract.addresses(&claim.namespace().unwrap_or_default());
+        match addresses.create(&build(self.contract.ipam, claim, pool, allocation)).await {
+            Ok(created) => {
+                self.addresses.insert(&created);
+                Ok(Made::Ours)
+            }
+            Err(error) if error.is_already_exists() || error.outcome_is_unknown() => {
+                match addresses.get(&claim.name_any()).await? {
+                    Some(address) => Ok(Made::Another(Box::new(address))),
+                    // Not there, or not yet: found and adopted in the next attempt.
+                    None => Err(error.into()),
+                }
+            }
+            Err(error) if error.is_namespace_terminating() => {
+                Err(HandlerError::PoolNotReady("the claim's namespace is being deleted".to_owned()).into())
+            }
+            Err(error) if error.is_invalid() || error.is_forbidden() => {
+                Err(HandlerError::transient("the API server refuses the IPAddress", error).into())
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Makes an existing IPAddress with the right address this claim's.
+    async fn adopt(
+        &self,
+        address: &IPAddress,
+        claim: &IPAddressClaim,
+        pool: &PoolView,
+        allocation: &Allocation,
+    ) -> Result<Made, ReconcileError> {
+        let addresses = self.contract.addresses(&claim.namespace().unwrap_or_default());
+        let wanted = repaired(self.contract.ipam, address, claim, pool, allocation);
+        if let Some(written) = patch::write(&addresses, address, &wanted).await? {
+            debug!(claim = claim.name_any(), "an IPAddress is adopted");
+            self.addresses.insert(&written);
+        } else {
+            self.addresses.insert(address);
+        }
+        Ok(Made::Ours)
+    }
+
+    /// A4, the commit point.
+    async fn commit(&self, claim: &IPAddressClaim, allocation: &Allocation) -> Result<Outcome, ReconcileError> {
+        let version = self.contract.ipam;
+        let report = Report::bound(claim, allocation);
+        let wanted = report.bound_on(version, claim, clock::now());
+        let namespace = claim.namespace().unwrap_or_default();
+        if let Some(written) = patch::write(&self.contract.claims(&namespace), claim, &wanted).await? {
+            self.note_written(&written);
+            debug!(namespace, claim = claim.name_any(), address = %allocation.address, "claim is bound");
+            self.events.normal(claim, &version, report.reason, "Allocate", &report.message);
+        }
+        Ok(Outcome::Done)
+    }
+
+    /// R1: takes our finalizer off an IPAddress and deletes it. Returns whether it is gone; others' finalizers keep it.
+    pub(super) async fn remove_address(&self, address: &IPAddress) -> Result<bool, CallError> {
+        let (namespace, name) = (address.namespace().unwrap_or_default(), address.name_any());
+        let addresses = self.contract.addresses(&namespace);
+        if finalizer::is_set(address, names::PROTECT_ADDRESS) {
+            match finalizer::remove(&addresses, address, names::PROTECT_ADDRESS).await {
+                Err(error) if !error.is_not_found() => return Err(error),
+                _ => {}
+            }
+        }
+        let uid = address.uid().unwrap_or_default();
+        let gone = match addresses.delete(&name, &uid).await {
+            Ok(deleted) => matches!(deleted, Deleted::Gone),
+            // An object of another uid has the name: the one we meant is gone.
+            Err(error) if error.is_conflict() => true,
+            Err(error) => return Err(error),
+        };
+        if gone {
+            self.addresses.remove(&namespace, &name);
+        }
+        Ok(gone)
+    }
+}
+
+/// What came of making an IPAddress.
+enum Made {
+    /// It is there, with the right address and this claim as owner.
+    Ours,
+    /// Another one has the name.
+    Another(Box<IPAddress>),
+}
+
+fn other_pool(address: &IPAddress) -> String {
+    let pool = &address.spec.pool_ref;
+    format!(
+        "an IPAddress of the claim's name exists already and belongs to {} {}; delete it, or rename the claim",
+        pool.kind, pool.name
+    )
+}

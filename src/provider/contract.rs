@@ -1,0 +1,59 @@
+//! The contract kinds in the versions that the API server serves.
+
+use kube::Client;
+
+use super::address;
+use crate::api::{Cluster, ContractVersion, IPAddress, IPAddressClaim, names};
+use crate::runtime::client::Calls;
+use crate::runtime::discovery::wait_for_kind;
+use crate::runtime::watch::GuardedApi;
+
+/// Calls for the contract kinds, in the versions that the API server serves.
+#[derive(Clone)]
+pub struct Contract {
+    client: Client,
+    /// Version of IPAddressClaim and IPAddress.
+    pub ipam: ContractVersion,
+    /// Version of Cluster.
+    pub cluster: ContractVersion,
+}
+
+impl Contract {
+    /// Finds the served versions, and waits for kinds that are not installed yet.
+    pub async fn discover(client: &Client) -> Self {
+        let versions = ContractVersion::ALL.map(ContractVersion::as_str);
+        let find = async |group, plural| {
+            let served = wait_for_kind(client, group, plural, &versions).await;
+            ContractVersion::ALL.into_iter().find(|version| version.as_str() == served).unwrap_or_default()
+        };
+        let ipam = find(names::GROUP, "ipaddressclaims").await;
+        find(names::GROUP, "ipaddresses").await;
+        let cluster = find(names::CLUSTER_GROUP, "clusters").await;
+        Self { client: client.clone(), ipam, cluster }
+    }
+
+    /// The claims of a namespace.
+    pub fn claims(&self, namespace: &str) -> Calls<IPAddressClaim> {
+        Calls::new(kube::Api::all_with(self.client.clone(), &self.ipam).constrain(namespace), &self.ipam)
+    }
+
+    /// The addresses of a namespace; of all namespaces, only to list, when it is empty.
+    pub fn addresses(&self, namespace: &str) -> Calls<IPAddress> {
+        Calls::new(kube::Api::all_with(self.client.clone(), &self.ipam).constrain(namespace), &self.ipam)
+    }
+
+    /// The Clusters of a namespace.
+    pub fn clusters(&self, namespace: &str) -> Calls<Cluster> {
+        Calls::new(kube::Api::all_with(self.client.clone(), &self.cluster).constrain(namespace), &self.cluster)
+    }
+
+    /// The Clusters of a namespace, of all when it is empty, to watch.
+    pub fn watched_clusters(&self, namespace: &str) -> GuardedApi<Cluster> {
+        GuardedApi::all_with(self.client.clone(), &self.cluster).constrain(namespace)
+    }
+
+    /// `apiVersion` of the claims and addresses.
+    pub fn api_version(&self) -> String {
+        address::api_version(self.ipam)
+    }
+}

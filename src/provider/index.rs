@@ -1,0 +1,175 @@
+//! What is known of every IPAddress, in few bytes each.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use kube::ResourceExt;
+
+use super::address::owning_claim;
+use super::decision::AddressState;
+use crate::api::{IPAddress, IPAddressClaim, PoolReference, Uid, names};
+use crate::runtime::controller::Waker;
+use crate::runtime::finalizer;
+use crate::runtime::watch::Observer;
+
+/// The IPAddress objects as last seen, by namespace and name. Written by the watch and by the writes of this process.
+pub struct AddressIndex {
+    state: Mutex<State>,
+    waker: Waker<IPAddressClaim>,
+}
+
+#[derive(Default)]
+struct State {
+    addresses: HashMap<Arc<str>, HashMap<Box<str>, AddressRecord>>,
+    /// Pool references that occur, each kept once.
+    pools: HashSet<Arc<PoolReference>>,
+    /// Counts listings, to tell what an older listing named from what the newest does.
+    listing: u32,
+    listed_once: bool,
+}
+
+/// What is known of one IPAddress.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AddressRecord {
+    /// The claim that owns it.
+    pub claim: Option<Uid>,
+    /// The pool it was taken from.
+    pub pool: Arc<PoolReference>,
+    /// Whether it carries our finalizer.
+    pub protected: bool,
+    /// Whether the pool is among its owners.
+    pub owned_by_pool: bool,
+    /// Whether it is being deleted.
+    pub deleting: bool,
+    /// Whether `spec.claimRef` names an object of its own name, as the contract demands.
+    pub named_after_claim: bool,
+    listing: u32,
+}
+
+impl AddressIndex {
+    /// An empty index, that wakes the claims whose IPAddress is changed by others.
+    pub(super) fn new(waker: Waker<IPAddressClaim>) -> Self {
+        Self { state: Mutex::default(), waker }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is known of the IPAddress of that name.
+    pub fn get(&self, namespace: &str, name: &str) -> Option<AddressRecord> {
+        self.lock().addresses.get(namespace)?.get(name).cloned()
+    }
+
+    /// How the IPAddress of the claim's name stands.
+    pub(super) fn state_for(&self, claim: &IPAddressClaim) -> AddressState {
+        let (namespace, name) = (claim.metadata.namespace.as_deref(), claim.metadata.name.as_deref());
+        let record = namespace.zip(name).and_then(|(namespace, name)| self.get(namespace, name));
+        let Some(record) = record else { return AddressState::Absent };
+        let is_ours = record.claim.is_some()
+            && record.claim == claim.metadata.uid.as_deref().map(Uid::of)
+            && record.named_after_claim
+            && *record.pool == claim.spec.pool_ref;
+        match (is_ours, record.deleting) {
+            (true, true) => AddressState::Deleting,
+            (true, false) if record.protected && record.owned_by_pool => AddressState::Right,
+            _ => AddressState::Wrong,
+        }
+    }
+
+    /// Remembers an IPAddress; also called with the answers to our own writes, before the watch tells of them. Returns
+    /// whether that was news.
+    pub(super) fn insert(&self, address: &IPAddress) -> bool {
+        let mut state = self.lock();
+        let pool = match state.pools.get(&address.spec.pool_ref) {
+            Some(known) => Arc::clone(known),
+            None => {
+                let pool = Arc::new(address.spec.pool_ref.clone());
+                state.pools.insert(Arc::clone(&pool));
+                pool
+            }
+        };
+        let record = AddressRecord {
+            claim: owning_claim(address).map(Uid::of),
+            owned_by_pool: address
+                .owner_references()
+                .iter()
+                .any(|owner| owner.kind == pool.kind && owner.name == pool.name),
+            pool,
+            protected: finalizer::is_set(address, names::PROTECT_ADDRESS),
+            deleting: address.metadata.deletion_timestamp.is_some(),
+            named_after_claim: address.metadata.name.as_ref() == Some(&address.spec.claim_ref.name),
+            listing: state.listing,
+        };
+        let namespace = address.metadata.namespace.as_deref().unwrap_or_default();
+        let name = address.metadata.name.as_deref().unwrap_or_default();
+        if !state.addresses.contains_key(namespace) {
+            state.addresses.insert(namespace.into(), HashMap::new());
+        }
+        let Some(names) = state.addresses.get_mut(namespace) else { return false };
+        match names.get_mut(name) {
+            Some(known) => {
+                let unchanged = AddressRecord { listing: record.listing, ..known.clone() } == record;
+                *known = record;
+                !unchanged
+            }
+            None => {
+                names.insert(name.into(), record);
+                true
+            }
+        }
+    }
+
+    /// Forgets an IPAddress.
+    pub(super) fn remove(&self, namespace: &str, name: &str) {
+        let mut state = self.lock();
+        if let Some(names) = state.addresses.get_mut(namespace) {
+            names.remove(name);
+            if names.is_empty() {
+                state.addresses.remove(namespace);
+            }
+        }
+    }
+}
+
+impl Observer<IPAddress> for AddressIndex {
+    fn listing(&self) {
+        let mut state = self.lock();
+        state.listing = state.listing.wrapping_add(1);
+    }
+
+    fn listed(&self) {
+        let mut vanished = Vec::new();
+        {
+            let mut state = self.lock();
+            state.listed_once = true;
+            let listing = state.listing;
+            for (namespace, names) in &mut state.addresses {
+                names.retain(|name, record| {
+                    let stays = record.listing == listing;
+                    if !stays {
+                        vanished.push((Arc::clone(namespace), name.clone()));
+                    }
+                    stays
+                });
+            }
+            state.addresses.retain(|_, names| !names.is_empty());
+        }
+        for (namespace, name) in vanished {
+            self.waker.wake(Some(&namespace), &name);
+        }
+    }
+
+    fn applied(&self, address: &IPAddress) {
+        let news = self.insert(address);
+        // In the first listing every claim is looked at anyway.
+        if news && self.lock().listed_once {
+            self.waker.wake(address.metadata.namespace.as_deref(), &address.name_any());
+        }
+    }
+
+    fn deleted(&self, address: &IPAddress) {
+        self.remove(address.metadata.namespace.as_deref().unwrap_or_default(), &address.name_any());
+        self.waker.wake(address.metadata.namespace.as_deref(), &address.name_any());
+    }
+}

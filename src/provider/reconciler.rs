@@ -1,0 +1,299 @@
+//! The reconciler of claims: collects what [`decide`] wants to know, and has the acts done.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use kube::ResourceExt;
+use kube::runtime::watcher;
+use tracing::{debug, warn};
+
+use super::adapter::{ClaimHandler, HandlerError, PoolKind, PoolView, ProviderAdapter, ProviderSetup};
+use super::clusters::Clusters;
+use super::contract::Contract;
+use super::decision::{ClaimView, Decision, PoolState, decide};
+use super::index::AddressIndex;
+use super::report::Report;
+use crate::api::{Cluster, IPAddress, IPAddressClaim, names};
+use crate::runtime::client::CallError;
+use crate::runtime::controller::{Attempt, ControllerBuilder, MainWatch, Outcome, Reconciler};
+use crate::runtime::echo::{LONGEST_ECHO, Written};
+use crate::runtime::events::EventPublisher;
+use crate::runtime::manager::{BoxError, Manager};
+use crate::runtime::watch::{Observer, trim};
+use crate::runtime::{clock, finalizer, patch};
+
+/// When to look again after a write found the claim changed. The change itself usually comes first.
+pub(super) const AFTER_CONFLICT: Duration = Duration::from_millis(500);
+
+/// Takes claims through their life with the help of a [`ProviderAdapter`].
+pub struct ClaimReconciler<A: ProviderAdapter> {
+    pub(super) adapter: A,
+    pub(super) contract: Contract,
+    pub(super) addresses: Arc<AddressIndex>,
+    pub(super) events: EventPublisher,
+    clusters: Arc<Clusters>,
+    pools: Vec<PoolKind>,
+    written: Written,
+}
+
+/// Why a reconcile failed. The retry policy says when it is tried again.
+#[derive(Debug, thiserror::Error)]
+pub enum ReconcileError {
+    /// The API server did not do what it was asked.
+    #[error(transparent)]
+    Call(#[from] CallError),
+    /// The provider could not allocate or give back.
+    #[error(transparent)]
+    Handler(#[from] HandlerError),
+}
+
+impl<A: ProviderAdapter> ClaimReconciler<A> {
+    /// Adds the controller of claims to a manager. Waits until the API server serves the contract kinds.
+    pub async fn register(adapter: A, manager: &mut Manager) -> Result<(), BoxError> {
+        let contract = Contract::discover(&manager.client).await;
+        let mut controller = ControllerBuilder::new("claims", contract.ipam);
+        let addresses = Arc::new(AddressIndex::new(controller.waker()));
+        let addresses_synced = manager.health.expect("IPAddress");
+        let mut setup = ProviderSetup {
+            manager,
+            addresses_synced: addresses_synced.clone(),
+            controller: &mut controller,
+            contract: contract.clone(),
+            addresses: Arc::clone(&addresses),
+            pools: Vec::new(),
+            address_observers: vec![Arc::clone(&addresses) as _],
+            claim_observers: Vec::new(),
+        };
+        adapter.setup(&mut setup)?;
+        let ProviderSetup { pools, address_observers, claim_observers, .. } = setup;
+
+        let namespace = manager.options.namespace.clone();
+        let clusters = Arc::new(Clusters::new(controller.waker()));
+        let everything = watcher::Config::default();
+        controller.watch::<Cluster>(
+            manager.health.expect("Cluster"),
+            contract.watched_clusters(&namespace),
+            everything.clone(),
+            &contract.cluster,
+            |cluster| trim(&mut cluster.metadata),
+            Arc::clone(&clusters) as _,
+        );
+        controller.watch::<IPAddress>(
+            addresses_synced,
+            manager.watched(&contract.ipam),
+            everything.clone(),
+            &contract.ipam,
+            |address| trim(&mut address.metadata),
+            Arc::new(All(address_observers)),
+        );
+        let config = match manager.options.watch_filter.as_str() {
+            "" => everything,
+            value => everything.labels(&format!("{}={value}", names::WATCH_FILTER_LABEL)),
+        };
+        let main = MainWatch {
+            api: manager.watched(&contract.ipam),
+            config,
+            observer: Arc::new(All(claim_observers)),
+            trim: trim_claim,
+            synced: manager.health.expect("IPAddressClaim"),
+        };
+        let reconciler = Arc::new(Self {
+            adapter,
+            contract,
+            addresses,
+            events: manager.events.clone(),
+            clusters,
+            pools,
+            written: Written::default(),
+        });
+        let (concurrency, stop) = (manager.options.concurrency, manager.stop.clone());
+        manager.add("the controller of claims", controller.run(main, concurrency, stop, reconciler));
+        Ok(())
+    }
+
+    /// Remembers a write, so that the claim is not looked at again in the state before it.
+    pub(super) fn note_written(&self, claim: &IPAddressClaim) {
+        self.written.note(claim, Instant::now());
+    }
+
+    /// Has the claim's conditions say how it stands, with an event when that is news. Writes nothing when it is not.
+    pub(super) async fn report(&self, claim: &IPAddressClaim, report: &Report) -> Result<(), CallError> {
+        let version = self.contract.ipam;
+        if report.is_on(version, claim) {
+            return Ok(());
+        }
+        let namespace = claim.namespace().unwrap_or_default();
+        let wanted = report.written_on(version, claim, clock::now());
+        match patch::write(&self.contract.claims(&namespace), claim, &wanted).await {
+            Ok(written) => written.iter().for_each(|claim| self.note_written(claim)),
+            // Whoever changed the claim, or removed it, has it looked at again.
+            Err(error) if error.is_conflict() || error.is_not_found() => return Ok(()),
+            Err(error) => return Err(error),
+        }
+        debug!(claim = claim.name_any(), namespace, reason = report.reason, message = report.message, "claim waits");
+        self.events.warning(claim, &version, report.reason, "Allocate", &report.message);
+        Ok(())
+    }
+
+    async fn act(
+        &self,
+        claim: &Arc<IPAddressClaim>,
+        attempt: &mut Attempt<()>,
+    ) -> Result<Outcome, ReconcileError> {
+        let mut handler = self.adapter.claim_handler(Arc::clone(claim));
+        let mut view = ClaimView {
+            deleting: claim.metadata.deletion_timestamp.is_some(),
+            finalizer: finalizer::is_set(claim.as_ref(), names::RELEASE_ADDRESS),
+            foreign_finalizers: finalizer::all(claim.as_ref()).any(is_foreign),
+            paused: claim.annotations().contains_key(names::PAUSED_ANNOTATION),
+            bound: claim.bound_address() == claim.metadata.name.as_deref(),
+            cluster: self.clusters.state_for(claim),
+            address: self.addresses.state_for(claim),
+            pool: None,
+        };
+        let mut decision = decide(&view);
+        let mut pool = Err(HandlerError::PoolNotFound(String::new()));
+        if decision == Decision::FetchPool {
+            pool = handler.fetch_pool().await;
+            view.pool = Some(pool_state(&pool));
+            decision = decide(&view);
+        }
+        match decision {
+            Decision::Nothing | Decision::FetchPool => Ok(Outcome::Done),
+            Decision::Wait(waiting) => {
+                let why = pool.err();
+                if let Some(HandlerError::Transient { .. }) = why {
+                    return self.fail(claim, attempt, why).await;
+                }
+                // A bound claim stays Ready: its address is in use, whatever is wrong around it.
+                let passing = matches!(why, Some(HandlerError::NotReady { .. }));
+                if !passing && (!view.bound || view.deleting) {
+                    self.report(claim, &Report::waits(claim, waiting, why.as_ref())).await?;
+                }
+                Ok(Outcome::Yield(why.as_ref().map_or_else(|| self.adapter.resync(), |why| self.pause(why))))
+            }
+            Decision::Bind => {
+                let pool = pool.unwrap_or_default();
+                match self.bind(claim, &pool, &mut handler).await {
+                    Err(ReconcileError::Handler(error)) => self.fail(claim, attempt, Some(error)).await,
+                    ended => ended,
+                }
+            }
+            Decision::Release => self.release(claim, &mut handler).await,
+        }
+    }
+
+    /// What follows from a handler's refusal: condition, event, and when to ask again.
+    async fn fail(
+        &self,
+        claim: &IPAddressClaim,
+        attempt: &Attempt<()>,
+        error: Option<HandlerError>,
+    ) -> Result<Outcome, ReconcileError> {
+        let Some(error) = error else { return Ok(Outcome::Done) };
+        // A single failure is common and passes; what lasts is told.
+        let passing = matches!(error, HandlerError::Transient { .. }) && attempt.failures == 0;
+        if !passing {
+            // The claim has been given its finalizer since it was looked at.
+            let namespace = claim.namespace().unwrap_or_default();
+            let current = match self.written.is_newer_than(claim, Instant::now()) {
+                true => self.contract.claims(&namespace).get(&claim.name_any()).await?,
+                false => Some(claim.clone()),
+            };
+            if let Some(current) = current.filter(|current| current.metadata.uid == claim.metadata.uid) {
+                self.report(&current, &Report::refused(&error)).await?;
+            }
+        }
+        match error {
+            HandlerError::Transient { .. } => Err(error.into()),
+            error => Ok(Outcome::Yield(self.pause(&error))),
+        }
+    }
+
+    fn pause(&self, error: &HandlerError) -> Duration {
+        match error {
+            HandlerError::NotReady { after, .. } => *after,
+            _ => self.adapter.resync(),
+        }
+    }
+}
+
+impl<A: ProviderAdapter> Reconciler for ClaimReconciler<A> {
+    type Object = IPAddressClaim;
+    type State = ();
+    type Error = ReconcileError;
+
+    async fn reconcile(
+        &self,
+        claim: Arc<IPAddressClaim>,
+        attempt: &mut Attempt<()>,
+    ) -> Result<Outcome, ReconcileError> {
+        if !self.pools.iter().any(|kind| kind.is_meant_by(&claim.spec.pool_ref)) {
+            return Ok(Outcome::Done);
+        }
+        if self.written.is_newer_than(claim.as_ref(), Instant::now()) {
+            return Ok(Outcome::Yield(LONGEST_ECHO));
+        }
+        let outcome = self.act(&claim, attempt).await;
+        self.adapter.finished(&claim);
+        match outcome {
+            Err(ReconcileError::Call(error)) if error.is_conflict() => {
+                debug!(claim = claim.name_any(), "the claim or its address changed meanwhile; starting over");
+                Ok(Outcome::Yield(AFTER_CONFLICT))
+            }
+            Err(ReconcileError::Call(error)) if error.is_forbidden() && !error.is_namespace_terminating() => {
+                warn!(claim = claim.name_any(), error = crate::runtime::client::chain(&error), "not allowed");
+                Err(error.into())
+            }
+            outcome => outcome,
+        }
+    }
+}
+
+fn is_foreign(finalizer: &str) -> bool {
+    ![names::RELEASE_ADDRESS, names::FOREGROUND_DELETION, names::ORPHAN_DEPENDENTS].contains(&finalizer)
+}
+
+fn pool_state(pool: &Result<PoolView, HandlerError>) -> PoolState {
+    match pool {
+        Err(_) => PoolState::Unavailable,
+        Ok(pool) if pool.paused => PoolState::Paused,
+        Ok(pool) if pool.deleting => PoolState::Deleting,
+        Ok(_) => PoolState::Ready,
+    }
+}
+
+/// Keeps of a claim what is read here.
+fn trim_claim(claim: &mut IPAddressClaim) {
+    trim(&mut claim.metadata);
+    (claim.api_version, claim.kind) = (None, None);
+}
+
+/// Tells several observers.
+struct All<K>(Vec<Arc<dyn Observer<K>>>);
+
+impl<K: 'static> Observer<K> for All<K> {
+    fn listing(&self) {
+        self.0.iter().for_each(|observer| observer.listing());
+    }
+    fn listed(&self) {
+        self.0.iter().for_each(|observer| observer.listed());
+    }
+    fn applied(&self, object: &K) {
+        self.0.iter().for_each(|observer| observer.applied(object));
+    }
+    fn deleted(&self, object: &K) {
+        self.0.iter().for_each(|observer| observer.deleted(object));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn deletion_modes_of_the_api_server_are_not_foreign() {
+        assert!(!is_foreign("foregroundDeletion") && !is_foreign("orphan") && !is_foreign(names::RELEASE_ADDRESS));
+        assert!(is_foreign("example.com/in-use"));
+    }
+}

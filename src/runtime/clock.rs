@@ -1,0 +1,15 @@
+//! The time of day, asked for in one place.
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+/// The time of day, in whole seconds as Kubernetes stores it.
+pub fn now() -> Time {
+    let now = Timestamp::now();
+    Time(Timestamp::from_second(now.as_second()).unwrap_or(now))
+}
+
+/// Whole seconds from `earlier` to now; negative when `earlier` lies ahead.
+pub fn seconds_since(earlier: &Time) -> i64 {
+    now().0.as_second().saturating_sub(earlier.0.as_second())
+}

@@ -1,0 +1,78 @@
+//! Knowing our own writes from news.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use kube::Resource;
+
+/// How long an object may look older than our last write to it before the watch is no longer waited for.
+pub const LONGEST_ECHO: Duration = Duration::from_secs(10);
+
+/// The resource versions of our last writes, until the watch has shown them.
+///
+/// Without it the echo of the first of several writes would have the object worked on again in a state that is past.
+#[derive(Debug, Default)]
+pub struct Written {
+    versions: Mutex<HashMap<String, (u64, Instant)>>,
+}
+
+impl Written {
+    /// Remembers the object as it was answered to a write. Versions grow with every write; where they are no numbers,
+    /// which the API does not rule out, nothing is held back.
+    pub fn note<K: Resource>(&self, object: &K, now: Instant) {
+        let Some((uid, version)) = identify(object) else { return };
+        let mut versions = self.lock();
+        if versions.len() >= 4096 && versions.len().is_power_of_two() {
+            versions.retain(|_, (_, noted)| now.saturating_duration_since(*noted) < LONGEST_ECHO);
+        }
+        versions.insert(uid.to_owned(), (version, now));
+    }
+
+    /// Whether we wrote the object after the state that is shown.
+    pub fn is_newer_than<K: Resource>(&self, object: &K, now: Instant) -> bool {
+        let Some((uid, version)) = identify(object) else { return false };
+        let mut versions = self.lock();
+        let newer = versions.get(uid).is_some_and(|(written, noted)| {
+            *written > version && now.saturating_duration_since(*noted) < LONGEST_ECHO
+        });
+        if !newer {
+            versions.remove(uid);
+        }
+        newer
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, (u64, Instant)>> {
+        self.versions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn identify<K: Resource>(object: &K) -> Option<(&str, u64)> {
+    let meta = object.meta();
+    Some((meta.uid.as_deref()?, meta.resource_version.as_deref()?.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use k8s_openapi::api::core::v1::ConfigMap;
+
+    fn object(version: &str) -> ConfigMap {
+        let mut object = ConfigMap::default();
+        object.metadata.uid = Some("u".to_owned());
+        object.metadata.resource_version = Some(version.to_owned());
+        object
+    }
+
+    #[test]
+    fn an_object_is_held_back_until_the_watch_has_caught_up() {
+        let (written, now) = (Written::default(), Instant::now());
+        written.note(&object("10"), now);
+        assert!(written.is_newer_than(&object("9"), now));
+        assert!(!written.is_newer_than(&object("10"), now));
+        written.note(&object("12"), now);
+        assert!(!written.is_newer_than(&object("9"), now + LONGEST_ECHO));
+        written.note(&object("odd"), now);
+        assert!(!written.is_newer_than(&object("1"), now));
+    }
+}

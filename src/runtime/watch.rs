@@ -1,0 +1,168 @@
+//! Watches that go on whatever happens.
+//!
+//! Each has a backoff of its own, so that a kind that cannot be watched holds up no other. An object that cannot be
+//! read is reported and passed over. An [`Observer`] hears of every change before anything else does, and of the
+//! objects that vanished while the watch was broken.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::{Stream, StreamExt};
+use kube::core::{DeserializeGuard, ObjectMeta};
+use kube::runtime::utils::Backoff;
+use kube::runtime::watcher::{self, Event};
+use kube::runtime::{WatchStreamExt, watcher as start_watch};
+use kube::{Api, Resource, ResourceExt};
+use serde::de::DeserializeOwned;
+use tracing::{debug, warn};
+
+use super::client::chain;
+use super::health::Synced;
+
+/// Hears of every change of the objects of one kind, in order, before any reconciler runs.
+///
+/// A watch begins with a full listing, and does so again whenever it lost track. Objects known from before that the
+/// listing does not name are gone: an observer that remembers objects has to drop them at [`Observer::listed`].
+pub trait Observer<K>: Send + Sync + 'static {
+    /// A full listing begins; [`Observer::applied`] is called for each object in it.
+    fn listing(&self) {}
+    /// The listing is complete.
+    fn listed(&self) {}
+    /// The object is there, new or changed.
+    fn applied(&self, object: &K);
+    /// The object is gone.
+    fn deleted(&self, object: &K);
+}
+
+/// An [`Api`] to watch: an object that cannot be read does not fail the others.
+pub type GuardedApi<K> = Api<DeserializeGuard<K>>;
+
+/// An observer that does nothing.
+impl<K> Observer<K> for () {
+    fn applied(&self, _: &K) {}
+    fn deleted(&self, _: &K) {}
+}
+
+/// Drops what no controller reads and what takes the most memory: the field managers, and the last configuration that
+/// `kubectl apply` keeps in an annotation.
+pub fn trim(metadata: &mut ObjectMeta) {
+    metadata.managed_fields = None;
+    if let Some(annotations) = &mut metadata.annotations {
+        annotations.remove("kubectl.kubernetes.io/last-applied-configuration");
+        if annotations.is_empty() {
+            metadata.annotations = None;
+        }
+    }
+}
+
+/// Watches a kind for ever. `trim` makes each object smaller before it is kept; `synced` is told when the first listing
+/// is complete and when the watch breaks.
+pub fn guarded<K>(
+    api: GuardedApi<K>,
+    config: watcher::Config,
+    version: &K::DynamicType,
+    observer: Arc<dyn Observer<K>>,
+    trim: fn(&mut K),
+    synced: Synced,
+) -> impl Stream<Item = Event<K>> + Send + 'static
+where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+    K::DynamicType: Clone + Debug + Send + Sync,
+{
+    let kind = K::kind(version).into_owned();
+    start_watch(api, config).backoff(WatchBackoff::default()).filter_map(move |item| {
+        let seen = match item {
+            Ok(event) => readable(event, &kind, trim),
+            Err(error) => {
+                report(&kind, &error);
+                synced.broken(&chain(&error));
+                None
+            }
+        };
+        if let Some(event) = &seen {
+            match event {
+                Event::Init => observer.listing(),
+                Event::InitApply(object) | Event::Apply(object) => observer.applied(object),
+                Event::Delete(object) => observer.deleted(object),
+                Event::InitDone => {
+                    observer.listed();
+                    synced.done();
+                }
+            }
+        }
+        std::future::ready(seen)
+    })
+}
+
+fn readable<K: Resource>(event: Event<DeserializeGuard<K>>, kind: &str, trim: fn(&mut K)) -> Option<Event<K>> {
+    let read = |guard: DeserializeGuard<K>| match guard.0 {
+        Ok(mut object) => {
+            trim(&mut object);
+            Some(object)
+        }
+        Err(invalid) => {
+            warn!(
+                kind,
+                namespace = invalid.metadata.namespace,
+                name = invalid.metadata.name,
+                error = invalid.error,
+                "an object cannot be read and is passed over; correct or delete it"
+            );
+            None
+        }
+    };
+    Some(match event {
+        Event::Init => Event::Init,
+        Event::InitDone => Event::InitDone,
+        Event::InitApply(guard) => Event::InitApply(read(guard)?),
+        Event::Apply(guard) => Event::Apply(read(guard)?),
+        Event::Delete(guard) => Event::Delete(read(guard)?),
+    })
+}
+
+fn report(kind: &str, error: &watcher::Error) {
+    let status = match error {
+        watcher::Error::InitialListFailed(kube::Error::Api(status))
+        | watcher::Error::WatchStartFailed(kube::Error::Api(status))
+        | watcher::Error::WatchError(status) => Some(status.code),
+        _ => None,
+    };
+    match status {
+        // The server forgot the version the watch was at, as it does from time to time: it is listed anew.
+        Some(410) => debug!(kind, "the watch starts over"),
+        Some(403) => warn!(kind, error = chain(error), "not allowed to list and watch; check the cluster role"),
+        Some(404) => warn!(kind, error = chain(error), "the API server does not know the kind; install its definition"),
+        _ => warn!(kind, error = chain(error), "the watch is broken and will be started again"),
+    }
+}
+
+/// Waits from 0.2 s to 10 s, doubling, each shortened at random by up to a half.
+#[derive(Default)]
+struct WatchBackoff {
+    failures: u32,
+}
+
+impl Iterator for WatchBackoff {
+    type Item = Duration;
+
+    fn next(&mut self) -> Option<Duration> {
+        let wait = Duration::from_millis(200).saturating_mul(2_u32.saturating_pow(self.failures));
+        self.failures = self.failures.saturating_add(1);
+        Some(wait.min(Duration::from_secs(10)).mul_f64(rand::random_range(0.5..=1.0)))
+    }
+}
+
+impl Backoff for WatchBackoff {
+    fn reset(&mut self) {
+        self.failures = 0;
+    }
+}
+
+/// Namespace and name of an object in one text, for logs.
+pub fn display_name<K: Resource>(object: &K) -> String {
+    match object.namespace() {
+        Some(namespace) => format!("{namespace}/{}", object.name_any()),
+        None => object.name_any(),
+    }
+}

@@ -1,0 +1,33 @@
+//! The manager against a real API server: one control plane and one manager for all tests of this binary, a namespace
+//! for each.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod bind;
+
+use std::sync::OnceLock;
+
+use support::consumer::Consumer;
+use support::control_plane::{ControlPlane, Options};
+use support::manager::Manager;
+
+/// What all tests share. Never dropped: its processes end with this one.
+struct World {
+    control_plane: ControlPlane,
+    manager: Manager,
+}
+
+fn world() -> &'static World {
+    static WORLD: OnceLock<World> = OnceLock::new();
+    WORLD.get_or_init(|| {
+        let control_plane = ControlPlane::start(Options { controller_manager: true, ..Options::default() });
+        let manager = Manager::start(&control_plane, &["--sweep-interval=1s", "--sweep-grace=2s"]);
+        World { control_plane, manager }
+    })
+}
+
+/// A machine controller with a namespace of its own.
+async fn consumer() -> Consumer {
+    Consumer::new(&world().control_plane).await
+}

@@ -1,0 +1,144 @@
+//! The control plane that all other tests stand on, tested by itself.
+
+mod support;
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use support::control_plane::{ControlPlane, Options};
+use support::process::{Supervised, TemporaryFolder};
+
+/// Waits until something holds.
+fn eventually(what: &str, holds: impl Fn() -> bool) {
+    let deadline = Instant::now() + Duration::from_mins(1);
+    while !holds() {
+        assert!(Instant::now() < deadline, "not after 60 s: {what}");
+        sleep(Duration::from_millis(50));
+    }
+}
+
+/// Whether a process exists.
+fn exists(pid: u32) -> bool {
+    let signal = Command::new("sh").args(["-c", &format!("kill -s 0 {pid} 2>/dev/null")]).status();
+    signal.is_ok_and(|status| status.success())
+}
+
+/// A config map, which an owner may be given for.
+fn config_map(name: &str, owner_uid: Option<&str>) -> String {
+    let owners = owner_uid.map_or(String::new(), |uid| {
+        format!("  ownerReferences: [{{apiVersion: v1, kind: ConfigMap, name: owner, uid: {uid}}}]\n")
+    });
+    format!("apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {name}\n{owners}")
+}
+
+#[test]
+fn it_has_the_kinds_of_cluster_api() {
+    let plane = ControlPlane::start(Options::default());
+    for crd in
+        ["clusters.cluster.x-k8s.io", "ipaddressclaims.ipam.cluster.x-k8s.io", "ipaddresses.ipam.cluster.x-k8s.io"]
+    {
+        let versions = plane.kubectl(&["get", "crd", crd, "-o", "jsonpath={.spec.versions[*].name}"]);
+        assert!(versions.split(' ').any(|version| version == "v1beta2"), "{crd} has {versions}");
+        let (resource, group) = crd.split_once('.').expect("a CRD is named resource.group");
+        assert_eq!(plane.kubectl(&["get", &format!("{resource}.v1beta2.{group}"), "-A", "-o", "name"]), "");
+    }
+    let versions = plane.kubectl(&["version", "-o", "json"]);
+    assert!(!versions.contains("v0.0.0"), "a program does not know its version: {versions}");
+}
+
+#[test]
+fn the_data_outlives_the_api_server() {
+    let mut plane = ControlPlane::start(Options::default());
+    plane.kubectl_apply(&config_map("kept", None));
+    let creations = |plane: &ControlPlane| {
+        let counts = plane.request_count().into_iter();
+        let creations = counts.filter(|(key, _)| key.verb == "POST" && key.resource == "configmaps");
+        creations.map(|(_, count)| count).sum::<u64>()
+    };
+    let before = creations(&plane);
+    plane.kubectl_apply(&config_map("counted", None));
+    assert_eq!(creations(&plane), before + 1);
+
+    plane.stop_api_server();
+    plane.try_kubectl(&["get", "configmap", "kept"]).expect_err("the API server is gone");
+    plane.start_api_server();
+    assert_eq!(plane.kubectl(&["get", "configmap", "kept", "-o", "name"]), "configmap/kept\n");
+}
+
+#[test]
+fn a_service_account_may_do_what_its_role_says() {
+    let plane = ControlPlane::start(Options { enforce_owner_references: true, ..Options::default() });
+    plane.kubectl(&["create", "serviceaccount", "manager"]);
+    plane.kubectl(&["create", "role", "manager", "--verb=create", "--resource=configmaps"]);
+    plane.kubectl(&["create", "rolebinding", "manager", "--role=manager", "--serviceaccount=default:manager"]);
+    let token = plane.kubectl(&["create", "token", "manager"]);
+    let kubeconfig = plane.kubeconfig_for("default/manager", token.trim());
+    let kubeconfig = kubeconfig.to_str().expect("the path is UTF-8");
+    let as_manager = |arguments: &[&str]| plane.try_kubectl(&[&["--kubeconfig", kubeconfig], arguments].concat());
+    eventually("the role allows it", || as_manager(&["create", "configmap", "allowed"]).is_ok());
+    let error = as_manager(&["create", "namespace", "forbidden"]).expect_err("the role does not allow it");
+    assert!(error.contains("system:serviceaccount:default:manager"), "{error}");
+}
+
+#[test]
+fn the_controller_manager_collects_garbage() {
+    let plane = ControlPlane::start(Options { controller_manager: true, ..Options::default() });
+    plane.kubectl_apply(&config_map("owner", None));
+    let uid = plane.kubectl(&["get", "configmap", "owner", "-o", "jsonpath={.metadata.uid}"]);
+    plane.kubectl_apply(&config_map("owned", Some(&uid)));
+    plane.kubectl(&["delete", "configmap", "owner"]);
+    plane.kubectl(&["create", "namespace", "short-lived"]);
+    plane.kubectl(&["delete", "namespace", "short-lived", "--timeout=60s"]);
+    eventually("the owned object is deleted", || plane.try_kubectl(&["get", "configmap", "owned"]).is_err());
+}
+
+#[test]
+fn nothing_is_left_of_a_dropped_one() {
+    let plane = ControlPlane::start(Options { controller_manager: true, ..Options::default() });
+    let folder = plane.folder().to_owned();
+    let pids = plane.pids();
+    assert_eq!(pids.len(), 3);
+    assert!(pids.iter().all(|pid| exists(*pid)));
+    drop(plane);
+    assert!(!pids.iter().any(|pid| exists(*pid)), "a program is left of {pids:?}");
+    assert!(!folder.exists());
+}
+
+/// Set for a test process that is started only to be killed.
+const VICTIM: &str = "CONTROL_PLANE_TEST_VICTIM";
+
+/// What the killed process does; nothing in an ordinary run.
+#[test]
+fn victim() {
+    if std::env::var_os(VICTIM).is_none() {
+        return;
+    }
+    let folder = TemporaryFolder::new("capi-ipam-victim-");
+    let stubborn = ["-c", "trap '' TERM; while :; do sleep 1; done"];
+    let program = Supervised::spawn(Path::new("sh"), &stubborn, &[], &folder.path().join("log"));
+    println!("\nvictim {} {}", program.pid(), folder.path().display());
+    sleep(Duration::from_mins(10));
+}
+
+#[test]
+fn nothing_is_left_of_a_killed_test() {
+    let mut test = Command::new(std::env::current_exe().expect("a test knows its own program"))
+        .args(["victim", "--exact", "--nocapture"])
+        .env(VICTIM, "yes")
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("this test can be started again");
+    let mut lines = BufReader::new(test.stdout.take().expect("its output is a pipe")).lines().map_while(Result::ok);
+    let line = lines.find(|line| line.starts_with("victim ")).expect("it tells what it has started");
+    let mut words = line.split(' ').skip(1);
+    let pid = words.next().and_then(|pid| pid.parse().ok()).expect("the program's process id");
+    let folder = Path::new(words.next().expect("the folder"));
+    assert!(exists(pid) && folder.exists());
+    test.kill().expect("it can be killed");
+    test.wait().expect("it is a child of this process");
+    eventually("the program is killed", || !exists(pid));
+    eventually("the folder is removed", || !folder.exists());
+}

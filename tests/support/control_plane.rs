@@ -1,0 +1,434 @@
+//! A real etcd and kube-apiserver for tests, the demo and benchmarks.
+//!
+//! [`ControlPlane::start`] starts one of its own for each caller, with Cluster API's CRDs and this product's in it.
+//! `hack/control-plane/ensure.sh` finds or builds the programs; the first build takes minutes. Everything here blocks;
+//! it needs no async runtime and can be called inside of one.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::io::{Read, Write as _};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+use std::thread::{self, sleep};
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use super::process::{Supervised, TemporaryFolder};
+
+/// How long a program may take until it answers. It takes 2 s on a free machine.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// Cluster API's CRDs that the product talks to.
+const CLUSTER_API_CRDS: [&str; 3] = [
+    "cluster.x-k8s.io_clusters.yaml",
+    "ipam.cluster.x-k8s.io_ipaddressclaims.yaml",
+    "ipam.cluster.x-k8s.io_ipaddresses.yaml",
+];
+
+/// What a control plane has beyond etcd and kube-apiserver.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    /// Run kube-controller-manager for garbage collection and the deletion of namespaces. It takes up to 30 s until it
+    /// notices a kind whose CRD is installed after the start. No other controller runs: pods and service accounts are
+    /// not made, and the roles `admin`, `edit` and `view`, which are gathered from others, stay empty.
+    pub controller_manager: bool,
+    /// Switch the admission plugin `OwnerReferencesPermissionEnforcement` on: who sets `blockOwnerDeletion` needs the
+    /// right to update the owner's finalizers.
+    pub enforce_owner_references: bool,
+}
+
+/// What a request to the API server was, as its own metrics tell requests apart.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RequestKey {
+    /// In capitals: `GET`, `LIST`, `WATCH`, `POST`, `PUT`, `PATCH`, `APPLY`, `DELETE`, `DELETECOLLECTION`.
+    pub verb: String,
+    /// The API group, empty for the core group.
+    pub group: String,
+    /// The plural, lower-case.
+    pub resource: String,
+    /// Such as `status`, else empty.
+    pub subresource: String,
+}
+
+/// A running control plane. It ends when this is dropped, and when this process ends for whatever reason.
+#[derive(Debug)]
+pub struct ControlPlane {
+    // Dropped in this order: who writes goes before where it writes to.
+    controller_manager: Option<Supervised>,
+    api_server: Option<Supervised>,
+    etcd: Supervised,
+    etcd_url: String,
+    options: Options,
+    programs: &'static Path,
+    port: u16,
+    server: String,
+    kubeconfig: PathBuf,
+    folder: TemporaryFolder,
+}
+
+impl ControlPlane {
+    /// Starts a control plane and installs the CRDs: Cluster API's, and those in this package's `config/crd`.
+    ///
+    /// # Panics
+    /// When something does not start; the text has the end of its log.
+    pub fn start(options: Options) -> Self {
+        let programs = programs();
+        let folder = TemporaryFolder::new("capi-ipam-control-plane-");
+        let (etcd, etcd_url) = start_etcd(programs, folder.path());
+        let token = random_token();
+        let tokens = format!("{token},administrator,administrator,system:masters\n");
+        write_file(&folder.path().join("tokens.csv"), tokens.as_bytes());
+        let mut plane = Self {
+            controller_manager: None,
+            api_server: None,
+            etcd,
+            etcd_url,
+            options,
+            programs,
+            port: 0,
+            server: String::new(),
+            kubeconfig: PathBuf::new(),
+            folder,
+        };
+        let api_server = with_retries("kube-apiserver", || {
+            [plane.port] = free_ports();
+            plane.server = format!("https://127.0.0.1:{}", plane.port);
+            plane.kubeconfig = plane.kubeconfig_for("administrator", &token);
+            plane.launch_api_server()
+        });
+        plane.api_server = Some(api_server);
+        plane.install_crds();
+        if options.controller_manager {
+            plane.controller_manager = Some(plane.launch_controller_manager());
+        }
+        plane
+    }
+
+    /// The API server's address, `https://127.0.0.1:<port>`.
+    pub fn server(&self) -> &str {
+        &self.server
+    }
+
+    /// The kubeconfig of an administrator whom no permission stops.
+    pub fn kubeconfig(&self) -> &Path {
+        &self.kubeconfig
+    }
+
+    /// A temporary folder for logs and the like; it goes when the control plane goes.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Writes a kubeconfig for somebody else, such as a service account whose token `kubectl create token` has made.
+    /// A second one for the same name replaces the first.
+    pub fn kubeconfig_for(&self, user_name: &str, token: &str) -> PathBuf {
+        let cluster = json!({
+            "server": self.server,
+            // The API server makes this file: its certificate, and the authority that signed it.
+            "certificate-authority": self.certificates().join("apiserver.crt"),
+        });
+        let kubeconfig = json!({
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{ "name": "test", "cluster": cluster }],
+            "users": [{ "name": user_name, "user": { "token": token } }],
+            "contexts": [{ "name": "test", "context": { "cluster": "test", "user": user_name } }],
+            "current-context": "test",
+        });
+        let name = user_name.replace(|c: char| !c.is_ascii_alphanumeric(), "-");
+        let path = self.folder().join(format!("kubeconfig-{name}.json"));
+        write_file(&path, format!("{kubeconfig:#}\n").as_bytes());
+        path
+    }
+
+    /// Runs kubectl as the administrator, or with another `--kubeconfig` among the arguments; its output.
+    ///
+    /// # Panics
+    /// When kubectl fails.
+    pub fn kubectl(&self, arguments: &[&str]) -> String {
+        self.kubectl_with_input(arguments, "").unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// As [`Self::kubectl`], for what may fail: then the answer is what kubectl says about it.
+    pub fn try_kubectl(&self, arguments: &[&str]) -> Result<String, String> {
+        self.kubectl_with_input(arguments, "")
+    }
+
+    /// `kubectl apply` of one or more objects.
+    ///
+    /// # Panics
+    /// When kubectl fails.
+    pub fn kubectl_apply(&self, yaml: &str) -> String {
+        self.kubectl_with_input(&["apply", "-f", "-"], yaml).unwrap_or_else(|error| panic!("{error}\n{yaml}"))
+    }
+
+    /// Kills the API server as a crash would. The rest goes on.
+    pub fn stop_api_server(&mut self) {
+        self.api_server = None;
+    }
+
+    /// Starts the API server again at its old address and waits until it is ready; nothing when it runs.
+    ///
+    /// # Panics
+    /// When it does not start; the text has the end of its log.
+    pub fn start_api_server(&mut self) {
+        if !self.api_server.as_mut().is_some_and(Supervised::is_running) {
+            self.api_server = Some(with_retries("kube-apiserver", || self.launch_api_server()));
+        }
+    }
+
+    /// How many requests the API server has finished since its start, from all clients: also from kubectl, from the
+    /// controller manager, and from the API server itself. The difference of two readings tells what happened between.
+    pub fn request_count(&self) -> BTreeMap<RequestKey, u64> {
+        let mut counts = BTreeMap::new();
+        for line in self.kubectl(&["get", "--raw", "/metrics"]).lines() {
+            let Some((labels, value)) = line.strip_prefix("apiserver_request_total{").and_then(|l| l.split_once("} "))
+            else {
+                continue;
+            };
+            // No label of this metric has a comma or a quotation mark in its value.
+            let label = |wanted: &str| {
+                let mut pairs = labels.split(',').filter_map(|pair| pair.split_once('='));
+                pairs.find(|(name, _)| *name == wanted).map(|(_, value)| value.trim_matches('"').to_owned())
+            };
+            let key = RequestKey {
+                verb: label("verb").unwrap_or_default(),
+                group: label("group").unwrap_or_default(),
+                resource: label("resource").unwrap_or_default(),
+                subresource: label("subresource").unwrap_or_default(),
+            };
+            // Large counts are printed as 1.234567e+06.
+            let value: f64 = value.trim().parse().expect("a metric's value is a number");
+            #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count, below 2^53")]
+            let value = value as u64;
+            *counts.entry(key).or_default() += value;
+        }
+        counts
+    }
+
+    /// The process ids of all programs of this control plane.
+    pub fn pids(&self) -> Vec<u32> {
+        let optional = [&self.api_server, &self.controller_manager];
+        optional.into_iter().flatten().chain([&self.etcd]).map(Supervised::pid).collect()
+    }
+
+    fn certificates(&self) -> PathBuf {
+        self.folder().join("certificates")
+    }
+
+    fn launch_api_server(&self) -> Result<Supervised, PortTaken> {
+        let certificates = self.certificates();
+        let tokens = self.folder().join("tokens.csv");
+        // The API server makes its certificate and key before it reads this file, so it can sign tokens with it, too.
+        let key = certificates.join("apiserver.key");
+        let mut arguments = vec![
+            format!("--etcd-servers={}", self.etcd_url),
+            format!("--secure-port={}", self.port),
+            format!("--cert-dir={}", certificates.display()),
+            format!("--token-auth-file={}", tokens.display()),
+            format!("--service-account-key-file={}", key.display()),
+            format!("--service-account-signing-key-file={}", key.display()),
+            "--service-account-issuer=https://kubernetes.default.svc".into(),
+            "--bind-address=127.0.0.1".into(),
+            "--advertise-address=127.0.0.1".into(),
+            "--service-cluster-ip-range=10.0.0.0/24".into(),
+            "--endpoint-reconciler-type=none".into(),
+            "--authorization-mode=RBAC".into(),
+            "--disable-admission-plugins=ServiceAccount".into(),
+            "--profiling=false".into(),
+        ];
+        if self.options.enforce_owner_references {
+            arguments.push("--enable-admission-plugins=OwnerReferencesPermissionEnforcement".into());
+        }
+        let log = self.folder().join("kube-apiserver.log");
+        let server = Supervised::spawn(&self.programs.join("kube-apiserver"), &arguments, &[], &log);
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, self.port));
+        let answers = |path| self.try_kubectl(&["get", "--raw", path]).is_ok();
+        wait_until_ready("kube-apiserver", server, || {
+            // Asking for a connection first is cheap, and leaves the processor to the server that starts.
+            // It makes the namespace in the background, and does not count that in.
+            TcpStream::connect(address).is_ok() && answers("/readyz") && answers("/api/v1/namespaces/default")
+        })
+    }
+
+    fn launch_controller_manager(&self) -> Supervised {
+        let arguments = [
+            format!("--kubeconfig={}", self.kubeconfig.display()),
+            "--controllers=garbage-collector-controller,namespace-controller".into(),
+            "--leader-elect=false".into(),
+            "--secure-port=0".into(),
+            "--profiling=false".into(),
+        ];
+        let log = self.folder().join("kube-controller-manager.log");
+        Supervised::spawn(&self.programs.join("kube-controller-manager"), &arguments, &[], &log)
+    }
+
+    fn install_crds(&self) {
+        let cluster_api = PathBuf::from(ensure(&["crds"]));
+        let crds = CLUSTER_API_CRDS.iter().map(|name| cluster_api.join(name)).chain(own_crds());
+        let files: Vec<_> = crds.map(|crd| format!("--filename={}", crd.display())).collect();
+        let files = files.iter().map(String::as_str);
+        let apply: Vec<_> = ["apply", "--server-side"].into_iter().chain(files.clone()).collect();
+        self.kubectl(&apply);
+        let wait: Vec<_> = ["wait", "--for=condition=Established", "--timeout=60s"].into_iter().chain(files).collect();
+        self.kubectl(&wait);
+    }
+
+    fn kubectl_with_input(&self, arguments: &[&str], input: &str) -> Result<String, String> {
+        let mut kubectl = Command::new(self.programs.join("kubectl"))
+            .arg("--kubeconfig")
+            .arg(&self.kubeconfig)
+            .arg("--cache-dir")
+            .arg(self.folder().join("kubectl-cache"))
+            .args(arguments)
+            .env("KUBECTL_KUBERC", "false")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("kubectl can be started");
+        let mut stdin = kubectl.stdin.take().expect("kubectl's standard input is a pipe");
+        let output = thread::scope(|scope| {
+            // A kubectl that ends early closes the pipe; its exit code tells more than the error here.
+            scope.spawn(move || stdin.write_all(input.as_bytes()));
+            kubectl.wait_with_output().expect("kubectl is a child of this process")
+        });
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        if output.status.success() {
+            Ok(text(&output.stdout))
+        } else {
+            Err(format!("kubectl {}: {}", arguments.join(" "), text(&output.stderr)))
+        }
+    }
+}
+
+/// A program ended because another one took its port between our asking for a free one and its start.
+struct PortTaken;
+
+/// Launches until the port is free.
+fn with_retries<T>(what: &str, mut launch: impl FnMut() -> Result<T, PortTaken>) -> T {
+    for _ in 0..20 {
+        if let Ok(launched) = launch() {
+            return launched;
+        }
+        sleep(Duration::from_millis(250));
+    }
+    panic!("{what} finds its port taken again and again")
+}
+
+/// Waits until the program answers.
+fn wait_until_ready(what: &str, mut program: Supervised, ready: impl Fn() -> bool) -> Result<Supervised, PortTaken> {
+    let start = Instant::now();
+    loop {
+        let is_ready = ready();
+        if let Some(status) = program.exit_status() {
+            if program.output().contains("address already in use") {
+                return Err(PortTaken);
+            }
+            panic!("{what} ended while it started, {status}; the end of its log:\n{}", program.output_tail());
+        }
+        if is_ready {
+            return Ok(program);
+        }
+        assert!(
+            start.elapsed() < PATIENCE,
+            "{what} is not ready after {PATIENCE:?}; the end of its log:\n{}",
+            program.output_tail()
+        );
+        sleep(Duration::from_millis(100));
+    }
+}
+
+fn start_etcd(programs: &Path, folder: &Path) -> (Supervised, String) {
+    with_retries("etcd", || {
+        let [client, peer] = free_ports();
+        let client_url = format!("http://127.0.0.1:{client}");
+        let peer_url = format!("http://127.0.0.1:{peer}");
+        let arguments = [
+            format!("--data-dir={}", folder.join("etcd").display()),
+            format!("--listen-client-urls={client_url}"),
+            format!("--advertise-client-urls={client_url}"),
+            format!("--listen-peer-urls={peer_url}"),
+            format!("--initial-advertise-peer-urls={peer_url}"),
+            format!("--initial-cluster=default={peer_url}"),
+            // What is lost with the machine is not missed.
+            "--unsafe-no-fsync".into(),
+            "--log-level=warn".into(),
+        ];
+        let etcd = Supervised::spawn(&programs.join("etcd"), &arguments, &[], &folder.join("etcd.log"));
+        let etcd = wait_until_ready("etcd", etcd, || is_healthy(client))?;
+        Ok((etcd, client_url))
+    })
+}
+
+/// Asks etcd for its health.
+fn is_healthy(port: u16) -> bool {
+    let ask = || -> std::io::Result<String> {
+        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+        stream.set_read_timeout(Some(Duration::from_secs(1)))?;
+        stream.write_all(b"GET /health HTTP/1.0\r\n\r\n")?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        Ok(answer)
+    };
+    ask().is_ok_and(|answer| answer.contains("\"health\":\"true\""))
+}
+
+/// Ports that nobody listens at now, all different.
+fn free_ports<const N: usize>() -> [u16; N] {
+    let listeners = [(); N].map(|()| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a loopback port is free"));
+    listeners.map(|listener| listener.local_addr().expect("a listener has an address").port())
+}
+
+/// The folder of the programs, found or built once a process.
+fn programs() -> &'static Path {
+    static PROGRAMS: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAMS.get_or_init(|| PathBuf::from(ensure(&[])))
+}
+
+/// What `ensure.sh` answers; what it says meanwhile goes to standard error.
+fn ensure(arguments: &[&str]) -> String {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("hack/control-plane/ensure.sh");
+    let output = Command::new("bash")
+        .arg(&script)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()
+        .unwrap_or_else(|error| panic!("cannot run {}: {error}", script.display()));
+    assert!(output.status.success(), "{} {arguments:?} failed, see what it said above", script.display());
+    String::from_utf8(output.stdout).expect("the answer is a path in UTF-8").trim_end().to_owned()
+}
+
+/// The files in `config/crd` and `config/crd/bases` that define a kind; not those that only kustomize reads.
+fn own_crds() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/crd");
+    let entries = [folder.join("bases"), folder].into_iter().filter_map(|folder| fs::read_dir(folder).ok()).flatten();
+    let mut files: Vec<_> = entries.map(|entry| entry.expect("config/crd can be read").path()).collect();
+    files.retain(|file| {
+        file.extension().is_some_and(|extension| extension == "yaml")
+            && fs::read_to_string(file)
+                .is_ok_and(|text| text.lines().any(|line| line == "kind: CustomResourceDefinition"))
+    });
+    files.sort();
+    files
+}
+
+/// A token that other users of this machine cannot guess.
+fn random_token() -> String {
+    let mut bytes = [0; 16];
+    let read = File::open("/dev/urandom").and_then(|mut source| source.read_exact(&mut bytes));
+    read.expect("/dev/urandom can be read");
+    bytes.iter().fold(String::new(), |mut token, byte| {
+        write!(token, "{byte:02x}").expect("a string takes all that is written to it");
+        token
+    })
+}
+
+fn write_file(path: &Path, content: &[u8]) {
+    fs::write(path, content).unwrap_or_else(|error| panic!("cannot write {}: {error}", path.display()));
+}

@@ -1,0 +1,111 @@
+//! The manager under test, as a process of its own.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use super::control_plane::ControlPlane;
+use super::process::Supervised;
+
+static STARTED: AtomicU32 = AtomicU32::new(0);
+
+/// A running manager. It ends when this is dropped, and when this process ends for whatever reason.
+#[derive(Debug)]
+pub struct Manager {
+    process: Supervised,
+    port: u16,
+    log: PathBuf,
+}
+
+impl Manager {
+    /// Starts a manager as the administrator and waits until it is ready.
+    pub fn start(control_plane: &ControlPlane, flags: &[&str]) -> Self {
+        let manager = Self::launch(control_plane, control_plane.kubeconfig(), flags);
+        manager.wait_until_ready();
+        manager
+    }
+
+    /// Starts a manager with the permissions of `kubeconfig` and does not wait for anything.
+    pub fn launch(control_plane: &ControlPlane, kubeconfig: &Path, flags: &[&str]) -> Self {
+        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+            .and_then(|listener| listener.local_addr())
+            .expect("the machine has a free port")
+            .port();
+        let number = STARTED.fetch_add(1, Ordering::Relaxed);
+        let log = control_plane.folder().join(format!("manager-{number}.log"));
+        let own = [
+            format!("--kubeconfig={}", kubeconfig.display()),
+            format!("--health-probe-bind-address=127.0.0.1:{port}"),
+            "--log-level=info,capi_ipam=debug".to_owned(),
+        ];
+        let arguments: Vec<&str> = own.iter().map(String::as_str).chain(flags.iter().copied()).collect();
+        let program = Path::new(env!("CARGO_BIN_EXE_manager"));
+        let process = Supervised::spawn(program, &arguments, &[], &log);
+        Self { process, port, log }
+    }
+
+    /// Waits until the manager has listed all that it watches. A manager that does not lead is ready too.
+    pub fn wait_until_ready(&self) {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while !self.is_ready() {
+            assert!(Instant::now() < deadline, "the manager is not ready; its log ends:\n{}", self.process.output_tail());
+            sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Whether `/readyz` says ok.
+    pub fn is_ready(&self) -> bool {
+        self.probe("/readyz").is_some_and(|answer| answer.starts_with("HTTP/1.1 200"))
+    }
+
+    /// The whole answer to a probe.
+    pub fn probe(&self, path: &str) -> Option<String> {
+        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).ok()?;
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").ok()?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).ok()?;
+        Some(answer)
+    }
+
+    /// What the manager has logged so far.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// Waits until the log has a text.
+    pub fn wait_for_log(&self, text: &str) {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while !self.log().contains(text) {
+            assert!(Instant::now() < deadline, "no {text:?} in the log, which ends:\n{}", self.process.output_tail());
+            sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Process id.
+    pub fn pid(&self) -> u32 {
+        self.process.pid()
+    }
+
+    /// Whether the process runs.
+    pub fn is_running(&mut self) -> bool {
+        self.process.is_running()
+    }
+
+    /// Kills the process at once (SIGKILL).
+    pub fn kill(&mut self) {
+        self.process.kill();
+    }
+
+    /// Asks the process to end (SIGTERM) and waits for it.
+    pub fn stop(&mut self) {
+        self.process.stop();
+    }
+
+    /// How the process ended, if it has.
+    pub fn exit_status(&mut self) -> Option<std::process::ExitStatus> {
+        self.process.exit_status()
+    }
+}

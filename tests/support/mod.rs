@@ -1,0 +1,16 @@
+//! What the integration tests, the demo and the benchmarks share.
+//!
+//! A test binary takes it in with `mod support;`, anything outside of `tests/` with
+//! `#[path = "../tests/support/mod.rs"] mod support;`.
+
+#![allow(dead_code, unreachable_pub, reason = "each binary that takes these modules in uses a part of them")]
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    reason = "test code: a failure ends the test with a text that says what went wrong"
+)]
+
+pub mod consumer;
+pub mod control_plane;
+pub mod manager;
+pub mod process;
