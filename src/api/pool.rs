@@ -9,7 +9,14 @@ use super::names;
 
 /// A pool of single addresses for the claims of its namespace.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct InClusterIPPool {
+    /// Group and version; only set on objects that are to be created.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub api_version: Option<String>,
+    /// Kind; only set on objects that are to be created.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
     /// Standard metadata.
     #[serde(default)]
     pub metadata: ObjectMeta,
@@ -26,7 +33,14 @@ impl_resource!(InClusterIPPool, names::GROUP, "inclusterippools", NamespaceResou
 
 /// A pool of single addresses for the claims of all namespaces.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct GlobalInClusterIPPool {
+    /// Group and version; only set on objects that are to be created.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub api_version: Option<String>,
+    /// Kind; only set on objects that are to be created.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
     /// Standard metadata.
     #[serde(default)]
     pub metadata: ObjectMeta,

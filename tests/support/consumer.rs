@@ -100,13 +100,19 @@ impl Consumer {
 
     /// Makes a pool in the namespace.
     pub async fn pool(&self, name: &str, spec: Value) -> InClusterIPPool {
-        let pool = object(json!({ "metadata": { "name": name, "namespace": self.namespace }, "spec": spec }));
+        let pool = object(json!({
+            "apiVersion": "ipam.cluster.x-k8s.io/v1alpha2", "kind": InClusterIPPool::KIND,
+            "metadata": { "name": name, "namespace": self.namespace }, "spec": spec,
+        }));
         self.pools().create(&pool).await.expect("the pool can be made")
     }
 
     /// Makes a global pool.
     pub async fn global_pool(&self, name: &str, spec: Value) -> GlobalInClusterIPPool {
-        let pool = object(json!({ "metadata": { "name": name }, "spec": spec }));
+        let pool = object(json!({
+            "apiVersion": "ipam.cluster.x-k8s.io/v1alpha2", "kind": GlobalInClusterIPPool::KIND,
+            "metadata": { "name": name }, "spec": spec,
+        }));
         self.global_pools().create(&pool).await.expect("the pool can be made")
     }
 
