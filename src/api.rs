@@ -21,9 +21,9 @@ mod reservation;
 mod uid;
 
 pub use address::{IPAddress, IPAddressSpec};
-pub use claim::{IPAddressClaim, IPAddressClaimSpec, IPAddressClaimStatus, LegacyConditions, Deprecated};
+pub use claim::{Deprecated, IPAddressClaim, IPAddressClaimSpec, IPAddressClaimStatus, LegacyConditions};
 pub use cluster::{Cluster, ClusterSpec};
 pub use contract::{ContractVersion, LocalReference, PoolReference};
 pub use pool::{AddressCounts, GlobalInClusterIPPool, IPPoolSpec, InClusterIPPool, Pool, PoolStatus};
-pub use uid::Uid;
 pub use reservation::{IPReservation, IPReservationSpec, ReservationClaim, ReservationPool};
+pub use uid::Uid;

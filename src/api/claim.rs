@@ -27,14 +27,9 @@ pub struct IPAddressClaim {
     pub status: Option<IPAddressClaimStatus>,
 }
 
-impl_resource!(
-    IPAddressClaim,
-    names::GROUP,
-    "ipaddressclaims",
-    NamespaceResourceScope,
-    ContractVersion,
-    |version| version.as_str()
-);
+impl_resource!(IPAddressClaim, names::GROUP, "ipaddressclaims", NamespaceResourceScope, ContractVersion, |version| {
+    version.as_str()
+});
 
 /// What an [`IPAddressClaim`] asks for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -32,9 +32,7 @@ pub fn all() -> Result<Vec<CustomResourceDefinition>, CrdError> {
         reservation(),
     ]
     .into_iter()
-    .map(|(kind, definition)| {
-        serde_json::from_value(definition).map_err(|source| CrdError::Malformed { kind, source })
-    })
+    .map(|(kind, definition)| serde_json::from_value(definition).map_err(|source| CrdError::Malformed { kind, source }))
     .collect()
 }
 
@@ -207,7 +205,10 @@ mod tests {
         assert_eq!((&prefix["minimum"], &prefix["maximum"], &prefix["format"]), (&json!(0), &json!(128), &Value::Null));
         assert_eq!(spec["required"], json!(["addresses", "prefix"]));
         assert_eq!(spec["properties"]["addressReuseGracePeriodSeconds"]["format"], "int32");
-        assert_eq!(spec["properties"]["gateway"], json!({"type": "string",
-            "description": "Gateway of the subnet, handed out with each address and never given to a claim."}));
+        assert_eq!(
+            spec["properties"]["gateway"],
+            json!({"type": "string",
+            "description": "Gateway of the subnet, handed out with each address and never given to a claim."})
+        );
     }
 }

@@ -23,9 +23,8 @@ enum GenerateError {
 
 /// Prints what was asked for on standard output.
 pub(super) fn print(what: Generated) -> ExitCode {
-    let written = text(what).and_then(|text| {
-        std::io::stdout().write_all(text.as_bytes()).map_err(GenerateError::Output)
-    });
+    let written =
+        text(what).and_then(|text| std::io::stdout().write_all(text.as_bytes()).map_err(GenerateError::Output));
     match written {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -59,7 +58,8 @@ fn write_whole_numbers(value: &mut Value) {
     match value {
         Value::Number(number) => {
             let whole = number.as_f64().filter(|float| float.fract() == 0.0 && float.abs() < 1e15);
-            if let Some(whole) = whole.filter(|_| number.is_f64()).and_then(|float| format!("{float:.0}").parse().ok()) {
+            if let Some(whole) = whole.filter(|_| number.is_f64()).and_then(|float| format!("{float:.0}").parse().ok())
+            {
                 *value = Value::Number(whole);
             }
         }

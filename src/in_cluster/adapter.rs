@@ -76,10 +76,7 @@ impl ProviderAdapter for InClusterAdapter {
             |reservation| trim(&mut reservation.metadata),
             Arc::clone(&ledger) as _,
         );
-        let shared = Arc::new(Shared {
-            ledger: Arc::clone(&ledger),
-            reservations: Calls::new(Api::all(client), &()),
-        });
+        let shared = Arc::new(Shared { ledger: Arc::clone(&ledger), reservations: Calls::new(Api::all(client), &()) });
         let awaited = vec![setup.addresses_synced.clone(), reservations_synced];
         for synced in controllers.start(setup.manager, &setup.contract, &shared, &awaited) {
             setup.controller.wait_for(synced);
@@ -101,7 +98,7 @@ impl ProviderAdapter for InClusterAdapter {
 
     /// Claims that wait are woken whenever something changes for them; this is only for what nobody thought of.
     fn resync(&self) -> Duration {
-        Duration::from_secs(600)
+        Duration::from_mins(10)
     }
 
     fn finished(&self, claim: &IPAddressClaim) {

@@ -59,7 +59,10 @@ impl Allocator<'_> {
         let listed = self.reservations.list().await.map_err(|error| failed("list the reservations", error))?;
         listed.iter().for_each(|reservation| self.ledger.insert_reservation(reservation));
         Err(HandlerError::transient(
-            format!("{} proposed addresses of {} were taken; the index has been brought up to date", MOST_PROPOSALS, self.pool),
+            format!(
+                "{} proposed addresses of {} were taken; the index has been brought up to date",
+                MOST_PROPOSALS, self.pool
+            ),
             "to be tried again",
         ))
     }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use kube::ResourceExt;
 
-use crate::api::{GlobalInClusterIPPool, InClusterIPPool, IPAddressClaim, Pool, PoolReference, ReservationPool, names};
+use crate::api::{GlobalInClusterIPPool, IPAddressClaim, InClusterIPPool, Pool, PoolReference, ReservationPool, names};
 
 /// Whether a kind of pool lives in a namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -45,9 +45,7 @@ pub fn reservation_name(scope: &str, address: IpAddr) -> String {
     if name.len() <= LONGEST_NAME {
         return name;
     }
-    let digest: [u8; 32] = Sha256::digest(scope).into();
-    let hash: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("h.{hash}.{address}")
+    format!("h.{:x}.{address}", Sha256::digest(scope))
 }
 
 /// A reservation of an address for a claim, ready to be created.

@@ -107,7 +107,9 @@ pub(super) fn repaired(
     for owner in wanted.owner_references.unwrap_or_default() {
         let names_same = |present: &OwnerReference| present.kind == owner.kind && present.name == owner.name;
         match owners.iter_mut().find(|present| names_same(present)) {
-            Some(present) if present.uid == owner.uid && present.controller.unwrap_or_default() == owner.controller.unwrap_or_default() => {}
+            Some(present)
+                if present.uid == owner.uid
+                    && present.controller.unwrap_or_default() == owner.controller.unwrap_or_default() => {}
             Some(present) => *present = owner,
             None => owners.push(owner),
         }

@@ -135,11 +135,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         Ok(())
     }
 
-    async fn act(
-        &self,
-        claim: &Arc<IPAddressClaim>,
-        attempt: &mut Attempt<()>,
-    ) -> Result<Outcome, ReconcileError> {
+    async fn act(&self, claim: &Arc<IPAddressClaim>, attempt: &mut Attempt<()>) -> Result<Outcome, ReconcileError> {
         let mut handler = self.adapter.claim_handler(Arc::clone(claim));
         let mut view = ClaimView {
             deleting: claim.metadata.deletion_timestamp.is_some(),
@@ -196,9 +192,10 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         if !passing {
             // The claim has been given its finalizer since it was looked at.
             let namespace = claim.namespace().unwrap_or_default();
-            let current = match self.written.is_newer_than(claim, Instant::now()) {
-                true => self.contract.claims(&namespace).get(&claim.name_any()).await?,
-                false => Some(claim.clone()),
+            let current = if self.written.is_newer_than(claim, Instant::now()) {
+                self.contract.claims(&namespace).get(&claim.name_any()).await?
+            } else {
+                Some(claim.clone())
             };
             if let Some(current) = current.filter(|current| current.metadata.uid == claim.metadata.uid) {
                 self.report(&current, &Report::refused(&error)).await?;

@@ -255,8 +255,7 @@ where
 
     /// Deletes the object with that uid if it is still at that resource version.
     pub async fn delete_unchanged(&self, name: &str, uid: &str, version: &str) -> Result<Deleted<K>, CallError> {
-        let preconditions =
-            Preconditions { uid: Some(uid.to_owned()), resource_version: Some(version.to_owned()) };
+        let preconditions = Preconditions { uid: Some(uid.to_owned()), resource_version: Some(version.to_owned()) };
         self.delete_with(name, preconditions).await
     }
 

@@ -33,7 +33,7 @@ use super::watch::{GuardedApi, Observer, display_name, guarded};
 
 /// How long one reconcile may take before it is broken off and counted as a failure. Single calls have shorter
 /// deadlines; this is for what nobody thought of.
-const LONGEST_RECONCILE: Duration = Duration::from_secs(120);
+const LONGEST_RECONCILE: Duration = Duration::from_mins(2);
 
 /// Brings one object of a kind to where it should be.
 pub trait Reconciler: Send + Sync + 'static {

@@ -47,7 +47,9 @@ pub async fn wait_for_kind<'a>(client: &Client, group: &str, plural: &str, versi
                 ?versions,
                 "waiting for a definition that is not installed; install its CustomResourceDefinition"
             ),
-            Err(error) => warn!(definition = format!("{plural}.{group}"), error = chain(&error), "cannot ask for a kind"),
+            Err(error) => {
+                warn!(definition = format!("{plural}.{group}"), error = chain(&error), "cannot ask for a kind");
+            }
         }
         waited = true;
         tokio::time::sleep(PAUSE).await;

@@ -33,9 +33,9 @@ impl Written {
     pub fn is_newer_than<K: Resource>(&self, object: &K, now: Instant) -> bool {
         let Some((uid, version)) = identify(object) else { return false };
         let mut versions = self.lock();
-        let newer = versions.get(uid).is_some_and(|(written, noted)| {
-            *written > version && now.saturating_duration_since(*noted) < LONGEST_ECHO
-        });
+        let newer = versions
+            .get(uid)
+            .is_some_and(|(written, noted)| *written > version && now.saturating_duration_since(*noted) < LONGEST_ECHO);
         if !newer {
             versions.remove(uid);
         }

@@ -112,9 +112,7 @@ pub async fn listen(address: &str, health: Health) -> Result<Option<ProbeServer>
     let failed = |source| HealthError::Bind { address: address.to_owned(), source };
     let listener = match TcpListener::bind(&with_host).await {
         // A machine without IPv6.
-        Err(_) if address.starts_with(':') => {
-            TcpListener::bind(format!("0.0.0.0{address}")).await.map_err(failed)?
-        }
+        Err(_) if address.starts_with(':') => TcpListener::bind(format!("0.0.0.0{address}")).await.map_err(failed)?,
         bound => bound.map_err(failed)?,
     };
     let router = Router::new().route("/healthz", get(|| async { "ok" })).route("/readyz", get(ready));

@@ -24,10 +24,9 @@ impl Changes {
     /// The difference between two states of an object.
     pub fn between<K: Serialize>(before: &K, after: &K) -> Result<Self, serde_json::Error> {
         let (before, after) = (serde_json::to_value(before)?, serde_json::to_value(after)?);
-        let (main, status) = json_patch::diff(&before, &after)
-            .0
-            .into_iter()
-            .partition::<Vec<_>, _>(|operation| operation.path().tokens().next().is_none_or(|first| first.decoded() != "status"));
+        let (main, status) = json_patch::diff(&before, &after).0.into_iter().partition::<Vec<_>, _>(|operation| {
+            operation.path().tokens().next().is_none_or(|first| first.decoded() != "status")
+        });
         Ok(Self { main, status })
     }
 
@@ -74,7 +73,10 @@ pub fn guarded<K: Resource>(object: &K, operations: Vec<PatchOperation>) -> Patc
 
 /// An operation that sets the value at a path, whether there was one or not.
 pub fn set(path: &[&str], value: Value) -> PatchOperation {
-    PatchOperation::Add(AddOperation { path: json_patch::jsonptr::PointerBuf::from_tokens(path.iter().copied()), value })
+    PatchOperation::Add(AddOperation {
+        path: json_patch::jsonptr::PointerBuf::from_tokens(path.iter().copied()),
+        value,
+    })
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ pub enum RetryPolicy {
 impl Default for RetryPolicy {
     /// From 50 ms to 5 minutes.
     fn default() -> Self {
-        Self::Exponential { first: Duration::from_millis(50), longest: Duration::from_secs(300) }
+        Self::Exponential { first: Duration::from_millis(50), longest: Duration::from_mins(5) }
     }
 }
 

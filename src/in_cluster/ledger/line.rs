@@ -11,7 +11,7 @@ pub type ClaimKey = (String, String);
 pub type Ticket = i64;
 
 /// How long an address is kept for a claim that was called and does not come.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The turn of a claim.
 #[derive(Debug)]

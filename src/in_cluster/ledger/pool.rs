@@ -107,7 +107,11 @@ impl PoolEntry {
             self.taken.remove(&address);
         }
         if let Some((number, free)) = number.zip(self.free.as_mut()) {
-            if is_free { free.give_back(number) } else { free.take(number) };
+            if is_free {
+                free.give_back(number)
+            } else {
+                free.take(number)
+            };
         }
         let count = if number.is_some() { &mut self.used } else { &mut self.out_of_range };
         match (was_used, used) {
@@ -207,7 +211,7 @@ impl PoolEntry {
         self.taken
             .iter()
             .filter(move |(_, taken)| exists && taken.reserved.is_none() && !taken.proposed)
-            .flat_map(|(address, taken)| taken.holders.first().map(|holder| (*address, holder.name.clone())))
+            .filter_map(|(address, taken)| taken.holders.first().map(|holder| (*address, holder.name.clone())))
     }
 
     pub(super) fn suspects(

@@ -5,13 +5,8 @@ const CLUSTERS: [ClusterState; 4] =
     [ClusterState::None, ClusterState::Running, ClusterState::Paused, ClusterState::Missing];
 const ADDRESSES: [AddressState; 4] =
     [AddressState::Absent, AddressState::Right, AddressState::Wrong, AddressState::Deleting];
-const POOLS: [Option<PoolState>; 5] = [
-    None,
-    Some(PoolState::Unavailable),
-    Some(PoolState::Paused),
-    Some(PoolState::Deleting),
-    Some(PoolState::Ready),
-];
+const POOLS: [Option<PoolState>; 5] =
+    [None, Some(PoolState::Unavailable), Some(PoolState::Paused), Some(PoolState::Deleting), Some(PoolState::Ready)];
 
 /// Every view there is: 2^5 · 4 · 4 · 5.
 fn every_view() -> impl Iterator<Item = ClaimView> {
