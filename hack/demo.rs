@@ -1,1 +1,119 @@
-fn main() {}
+//! `make demo`: the whole product in a minute. Brings up a real etcd and kube-apiserver, starts the provider against it,
+//! makes a pool and claims as a machine controller does, shows the addresses, and gives some back.
+
+#![allow(clippy::print_stdout, clippy::expect_used, reason = "it is there to be looked at")]
+
+#[path = "../tests/support/mod.rs"]
+mod support;
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use support::control_plane::{ControlPlane, Options};
+use support::manager::Manager;
+
+const POOL: &str = "\
+apiVersion: ipam.cluster.x-k8s.io/v1alpha2
+kind: InClusterIPPool
+metadata:
+  name: rack-1
+  namespace: demo
+spec:
+  addresses:
+    - 10.0.0.10-10.0.0.99
+  excludedAddresses:
+    - 10.0.0.12
+  prefix: 24
+  gateway: 10.0.0.1
+";
+
+fn main() {
+    say("Starting etcd and kube-apiserver, and installing Cluster API's and our definitions …");
+    let started = Instant::now();
+    let control_plane = ControlPlane::start(Options::default());
+    done(started);
+
+    say("Starting the provider …");
+    let started = Instant::now();
+    let mut manager = Manager::start_program(&control_plane, &program(), control_plane.kubeconfig(), &[]);
+    manager.wait_until_ready();
+    done(started);
+
+    say("An operator makes a pool:");
+    println!("{POOL}");
+    control_plane.kubectl_apply("apiVersion: v1\nkind: Namespace\nmetadata:\n  name: demo\n");
+    control_plane.kubectl_apply(POOL);
+
+    say("A machine controller makes a claim for each of five machines, and waits for addresses:");
+    let claims: String = (0..5).map(claim).collect();
+    let started = Instant::now();
+    control_plane.kubectl_apply(&claims);
+    control_plane.kubectl(&["-n", "demo", "wait", "ipaddressclaims", "--all", "--for=condition=Ready", "--timeout=30s"]);
+    done(started);
+    let columns = "-o=custom-columns=CLAIM:.metadata.name,ADDRESS:.spec.address,PREFIX:.spec.prefix,GATEWAY:.spec.gateway";
+    show(&control_plane, &["-n", "demo", "get", "ipaddresses.ipam.cluster.x-k8s.io", columns]);
+    show_pool(&control_plane, 5);
+
+    say("Machines 1 and 3 are deleted; their addresses come back:");
+    control_plane.kubectl(&["-n", "demo", "delete", "ipaddressclaim", "machine-1", "machine-3", "--timeout=30s"]);
+    show(&control_plane, &["-n", "demo", "get", "ipaddresses.ipam.cluster.x-k8s.io", columns]);
+    show_pool(&control_plane, 3);
+
+    say("The next machine gets the lowest free address:");
+    control_plane.kubectl_apply(&claim(5));
+    control_plane.kubectl(&["-n", "demo", "wait", "ipaddressclaim/machine-5", "--for=condition=Ready", "--timeout=30s"]);
+    show(&control_plane, &["-n", "demo", "get", "ipaddresses.ipam.cluster.x-k8s.io", columns]);
+
+    say("Each address is held by a reservation; creating it is what makes the address unique:");
+    show(&control_plane, &["get", "ipreservations"]);
+
+    say("A claim tells how it stands:");
+    let conditions = "-o=jsonpath={.status.conditions[0].reason}: {.status.conditions[0].message}{\"\\n\"}";
+    show(&control_plane, &["-n", "demo", "get", "ipaddressclaim", "machine-5", conditions]);
+
+    manager.stop();
+    say("Done. Everything that ran has been stopped.");
+}
+
+fn claim(number: u32) -> String {
+    format!(
+        "---\napiVersion: ipam.cluster.x-k8s.io/v1beta2\nkind: IPAddressClaim\nmetadata:\n  name: machine-{number}\n  \
+         namespace: demo\nspec:\n  poolRef:\n    apiGroup: ipam.cluster.x-k8s.io\n    kind: InClusterIPPool\n    \
+         name: rack-1\n"
+    )
+}
+
+/// The manager lies beside the folder of this example.
+fn program() -> std::path::PathBuf {
+    let own = std::env::current_exe().expect("a program knows its path");
+    let folder = own.parent().and_then(Path::parent).expect("examples lie in a folder of the build folder");
+    folder.join("manager")
+}
+
+fn say(text: &str) {
+    println!("\n\u{1b}[1m{text}\u{1b}[0m");
+}
+
+fn done(started: Instant) {
+    println!("  took {:.1} s", started.elapsed().as_secs_f64());
+}
+
+fn show(control_plane: &ControlPlane, arguments: &[&str]) {
+    let shown: Vec<String> =
+        arguments.iter().map(|word| if word.contains(['{', ',']) { format!("'{word}'") } else { (*word).to_owned() }).collect();
+    println!("$ kubectl {}", shown.join(" "));
+    for line in control_plane.kubectl(arguments).lines() {
+        println!("  {line}");
+    }
+}
+
+/// Shows the pool once its counts, which are written a little later, tell of so many addresses in use.
+fn show_pool(control_plane: &ControlPlane, used: u32) {
+    let get = ["-n", "demo", "get", "inclusterippools"];
+    let path = "-o=jsonpath={.items[0].status.ipAddresses.used}";
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while control_plane.kubectl(&[&get[..], &[path]].concat()) != used.to_string() && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    show(control_plane, &get);
+}

@@ -4,11 +4,13 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use kube::Resource;
 use kube::runtime::reflector::Store;
 
 use super::contract::Contract;
 use super::index::AddressIndex;
-use crate::api::{IPAddress, IPAddressClaim, PoolReference};
+use crate::api::{IPAddress, IPAddressClaim, PoolReference, names};
+use crate::runtime::client::CallError;
 use crate::runtime::controller::{ControllerBuilder, Waker};
 use crate::runtime::health::Synced;
 use crate::runtime::manager::{BoxError, Manager};
@@ -92,6 +94,19 @@ pub struct PoolView {
     pub deleting: bool,
 }
 
+impl PoolView {
+    /// What is to be known of a pool object, with the annotation that Cluster API pauses objects with.
+    pub fn of<K: Resource<DynamicType = ()>>(pool: &K) -> Self {
+        let meta = pool.meta();
+        Self {
+            api_version: K::api_version(&()).into_owned(),
+            uid: meta.uid.clone().unwrap_or_default(),
+            paused: meta.annotations.as_ref().is_some_and(|all| all.contains_key(names::PAUSED_ANNOTATION)),
+            deleting: meta.deletion_timestamp.is_some(),
+        }
+    }
+}
+
 /// An address for a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allocation {
@@ -151,6 +166,13 @@ pub enum HandlerError {
     /// It fails until somebody changes something.
     #[error("{0}")]
     Permanent(String),
+}
+
+impl From<CallError> for HandlerError {
+    /// A call that failed may succeed next time.
+    fn from(error: CallError) -> Self {
+        Self::transient("the API server did not do what it was asked", error)
+    }
 }
 
 impl HandlerError {

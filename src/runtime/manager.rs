@@ -200,6 +200,11 @@ where
     let (events, publisher) = EventPublisher::new(client.clone(), settings.name, &identity);
     tokio::spawn(publisher);
 
+    let starting = health.expect("set-up of the controllers");
+    if options.leader_elect {
+        // Who waits for the lease is ready: to take over.
+        starting.done();
+    }
     let mut manager = Manager {
         client: client.clone(),
         options: options.clone(),
@@ -214,6 +219,7 @@ where
             built = factory(&mut manager) => built.map_err(ManagerError::Setup)?,
             () = stop.cancelled() => return Ok(()),
         }
+        starting.done();
         drive(manager.tasks, &stop).await
     };
     if !options.leader_elect {

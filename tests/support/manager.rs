@@ -30,6 +30,12 @@ impl Manager {
 
     /// Starts a manager with the permissions of `kubeconfig` and does not wait for anything.
     pub fn launch(control_plane: &ControlPlane, kubeconfig: &Path, flags: &[&str]) -> Self {
+        let program = option_env!("CARGO_BIN_EXE_manager").expect("Cargo tells tests where the manager is");
+        Self::start_program(control_plane, Path::new(program), kubeconfig, flags)
+    }
+
+    /// Starts a program that takes the flags of a manager, and does not wait for anything.
+    pub fn start_program(control_plane: &ControlPlane, program: &Path, kubeconfig: &Path, flags: &[&str]) -> Self {
         let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
             .and_then(|listener| listener.local_addr())
             .expect("the machine has a free port")
@@ -42,7 +48,6 @@ impl Manager {
             "--log-level=info,capi_ipam=debug".to_owned(),
         ];
         let arguments: Vec<&str> = own.iter().map(String::as_str).chain(flags.iter().copied()).collect();
-        let program = Path::new(env!("CARGO_BIN_EXE_manager"));
         let process = Supervised::spawn(program, &arguments, &[], &log);
         Self { process, port, log }
     }
@@ -51,7 +56,11 @@ impl Manager {
     pub fn wait_until_ready(&self) {
         let deadline = Instant::now() + Duration::from_secs(60);
         while !self.is_ready() {
-            assert!(Instant::now() < deadline, "the manager is not ready; its log ends:\n{}", self.process.output_tail());
+            assert!(
+                Instant::now() < deadline,
+                "the manager is not ready; its log ends:\n{}",
+                self.process.output_tail()
+            );
             sleep(Duration::from_millis(20));
         }
     }

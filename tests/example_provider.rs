@@ -1,0 +1,80 @@
+//! The example of a provider, as its author would run it, against a real API server.
+
+#[allow(dead_code)]
+mod support;
+
+use std::path::Path;
+
+use serde_json::json;
+use support::consumer::Consumer;
+use support::control_plane::{ControlPlane, Options};
+use support::manager::Manager;
+
+const DEFINITION: &str = "
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: listpools.example.com}
+spec:
+  group: example.com
+  names: {kind: ListPool, plural: listpools, singular: listpool}
+  scope: Namespaced
+  versions:
+    - name: v1
+      served: true
+      storage: true
+      schema:
+        openAPIV3Schema:
+          type: object
+          properties:
+            spec:
+              type: object
+              properties:
+                addresses: {type: array, items: {type: string}}
+                prefix: {type: integer}
+";
+
+#[tokio::test]
+async fn an_author_writes_a_hundred_lines_and_has_a_provider() {
+    let control_plane = ControlPlane::start(Options::default());
+    control_plane.kubectl_apply(DEFINITION);
+    control_plane.kubectl(&["wait", "crd/listpools.example.com", "--for=condition=Established", "--timeout=30s"]);
+    let own = std::env::current_exe().expect("a program knows its path");
+    let build = own.parent().and_then(Path::parent).expect("tests lie in a folder of the build folder");
+    let program = build.join("examples").join("list_provider");
+    let manager =
+        Manager::start_program(&control_plane, &program, control_plane.kubeconfig(), &["--leader-elect", "--concurrency=4"]);
+    manager.wait_until_ready();
+
+    let consumer = Consumer::new(&control_plane).await;
+    let namespace = &consumer.namespace;
+    control_plane.kubectl_apply(&format!(
+        "{{apiVersion: example.com/v1, kind: ListPool, metadata: {{name: list, namespace: {namespace}}}, \
+         spec: {{addresses: [10.1.0.5, 10.1.0.7], prefix: 24}}}}"
+    ));
+    for (name, pool) in [("a", "list"), ("b", "list"), ("lost", "nowhere")] {
+        claim(&consumer, name, pool).await;
+    }
+    let mut given = vec![consumer.bound("a").await, consumer.bound("b").await];
+    given.sort();
+    assert_eq!(given, ["10.1.0.5", "10.1.0.7"]);
+    assert_eq!(consumer.waits_for("lost", "PoolNotReady").await, "ListPool nowhere does not exist");
+
+    claim(&consumer, "c", "list").await;
+    assert_eq!(consumer.waits_for("c", "PoolExhausted").await, "list is used up");
+    consumer.release("a").await;
+    consumer.release("c").await;
+    claim(&consumer, "d", "list").await;
+    consumer.bound("d").await;
+    consumer.release("b").await;
+    consumer.release("d").await;
+    assert_eq!(control_plane.kubectl(&["-n", namespace, "get", "configmap", "list", "-o=jsonpath={.data}"]), "");
+}
+
+async fn claim(consumer: &Consumer, name: &str, pool: &str) {
+    let claim = json!({
+        "apiVersion": "ipam.cluster.x-k8s.io/v1beta2", "kind": "IPAddressClaim",
+        "metadata": { "name": name, "namespace": consumer.namespace },
+        "spec": { "poolRef": { "apiGroup": "example.com", "kind": "ListPool", "name": pool } },
+    });
+    consumer.claims().create(&support::consumer::object(claim)).await.expect("the claim can be made");
+}
