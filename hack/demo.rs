@@ -6,7 +6,6 @@
 #[path = "../tests/support/mod.rs"]
 mod support;
 
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use support::control_plane::{ControlPlane, Options};
@@ -35,8 +34,7 @@ fn main() {
 
     say("Starting the provider …");
     let started = Instant::now();
-    let mut manager = Manager::start_program(&control_plane, &program(), control_plane.kubeconfig(), &[]);
-    manager.wait_until_ready();
+    let mut manager = Manager::start(&control_plane, &[]);
     done(started);
 
     say("An operator makes a pool:");
@@ -48,9 +46,18 @@ fn main() {
     let claims: String = (0..5).map(claim).collect();
     let started = Instant::now();
     control_plane.kubectl_apply(&claims);
-    control_plane.kubectl(&["-n", "demo", "wait", "ipaddressclaims", "--all", "--for=condition=Ready", "--timeout=30s"]);
+    control_plane.kubectl(&[
+        "-n",
+        "demo",
+        "wait",
+        "ipaddressclaims",
+        "--all",
+        "--for=condition=Ready",
+        "--timeout=30s",
+    ]);
     done(started);
-    let columns = "-o=custom-columns=CLAIM:.metadata.name,ADDRESS:.spec.address,PREFIX:.spec.prefix,GATEWAY:.spec.gateway";
+    let columns =
+        "-o=custom-columns=CLAIM:.metadata.name,ADDRESS:.spec.address,PREFIX:.spec.prefix,GATEWAY:.spec.gateway";
     show(&control_plane, &["-n", "demo", "get", "ipaddresses.ipam.cluster.x-k8s.io", columns]);
     show_pool(&control_plane, 5);
 
@@ -61,7 +68,14 @@ fn main() {
 
     say("The next machine gets the lowest free address:");
     control_plane.kubectl_apply(&claim(5));
-    control_plane.kubectl(&["-n", "demo", "wait", "ipaddressclaim/machine-5", "--for=condition=Ready", "--timeout=30s"]);
+    control_plane.kubectl(&[
+        "-n",
+        "demo",
+        "wait",
+        "ipaddressclaim/machine-5",
+        "--for=condition=Ready",
+        "--timeout=30s",
+    ]);
     show(&control_plane, &["-n", "demo", "get", "ipaddresses.ipam.cluster.x-k8s.io", columns]);
 
     say("Each address is held by a reservation; creating it is what makes the address unique:");
@@ -83,13 +97,6 @@ fn claim(number: u32) -> String {
     )
 }
 
-/// The manager lies beside the folder of this example.
-fn program() -> std::path::PathBuf {
-    let own = std::env::current_exe().expect("a program knows its path");
-    let folder = own.parent().and_then(Path::parent).expect("examples lie in a folder of the build folder");
-    folder.join("manager")
-}
-
 fn say(text: &str) {
     println!("\n\u{1b}[1m{text}\u{1b}[0m");
 }
@@ -99,8 +106,10 @@ fn done(started: Instant) {
 }
 
 fn show(control_plane: &ControlPlane, arguments: &[&str]) {
-    let shown: Vec<String> =
-        arguments.iter().map(|word| if word.contains(['{', ',']) { format!("'{word}'") } else { (*word).to_owned() }).collect();
+    let shown: Vec<String> = arguments
+        .iter()
+        .map(|word| if word.contains(['{', ',']) { format!("'{word}'") } else { (*word).to_owned() })
+        .collect();
     println!("$ kubectl {}", shown.join(" "));
     for line in control_plane.kubectl(arguments).lines() {
         println!("  {line}");

@@ -1,14 +1,11 @@
 //! The example of a provider, as its author would run it, against a real API server.
 
-#[allow(dead_code)]
 mod support;
-
-use std::path::Path;
 
 use serde_json::json;
 use support::consumer::Consumer;
 use support::control_plane::{ControlPlane, Options};
-use support::manager::Manager;
+use support::manager::{Manager, built};
 
 const DEFINITION: &str = "
 apiVersion: apiextensions.k8s.io/v1
@@ -38,11 +35,13 @@ async fn an_author_writes_a_hundred_lines_and_has_a_provider() {
     let control_plane = ControlPlane::start(Options::default());
     control_plane.kubectl_apply(DEFINITION);
     control_plane.kubectl(&["wait", "crd/listpools.example.com", "--for=condition=Established", "--timeout=30s"]);
-    let own = std::env::current_exe().expect("a program knows its path");
-    let build = own.parent().and_then(Path::parent).expect("tests lie in a folder of the build folder");
-    let program = build.join("examples").join("list_provider");
-    let manager =
-        Manager::start_program(&control_plane, &program, control_plane.kubeconfig(), &["--leader-elect", "--concurrency=4"]);
+    let program = built("examples/list_provider");
+    let manager = Manager::start_program(
+        &control_plane,
+        &program,
+        control_plane.kubeconfig(),
+        &["--leader-elect", "--concurrency=4"],
+    );
     manager.wait_until_ready();
 
     let consumer = Consumer::new(&control_plane).await;

@@ -13,7 +13,6 @@ use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-
 pub use self::facts::PoolFacts;
 use self::line::Line;
 pub use self::line::{ClaimKey, Ticket};

@@ -187,6 +187,7 @@ where
     let stop = CancellationToken::new();
     stop_on_signals(&stop)?;
     let health = Health::default();
+    let starting = health.expect("start of the program");
     let client = connect(options.kubeconfig.as_deref()).await?;
     if let Some(probes) = listen(&options.health_probe_bind_address, health.clone()).await? {
         info!(address = ?probes.address(), "probes are served");
@@ -200,7 +201,6 @@ where
     let (events, publisher) = EventPublisher::new(client.clone(), settings.name, &identity);
     tokio::spawn(publisher);
 
-    let starting = health.expect("set-up of the controllers");
     if options.leader_elect {
         // Who waits for the lease is ready: to take over.
         starting.done();

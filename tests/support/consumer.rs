@@ -1,5 +1,6 @@
 //! Does what a machine controller and an operator do: makes pools and claims, waits for addresses, gives them back.
 
+use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::future::Future;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -8,9 +9,12 @@ use std::time::{Duration, Instant};
 use capi_ipam::api::conditions::{self, Condition};
 use capi_ipam::api::{
     Cluster, ContractVersion, GlobalInClusterIPPool, IPAddress, IPAddressClaim, IPReservation, InClusterIPPool, Pool,
+    names,
 };
 use capi_ipam::runtime::client::{CallError, Calls, connect};
+use futures::StreamExt;
 use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::api::events::v1::Event;
 use kube::api::DynamicObject;
 use kube::core::ApiResource;
 use kube::{Api, Client, Resource, ResourceExt};
@@ -32,14 +36,34 @@ pub fn unique(prefix: &str) -> String {
 ///
 /// # Panics
 /// When it finds nothing in time.
-pub async fn eventually<T, F: Future<Output = Option<T>>>(what: &str, mut look: impl FnMut() -> F) -> T {
-    let deadline = Instant::now() + PATIENCE;
+pub async fn eventually<T, F: Future<Output = Option<T>>>(what: &str, look: impl FnMut() -> F) -> T {
+    eventually_within(PATIENCE, what, look).await
+}
+
+/// Like [`eventually`], with another patience.
+pub async fn eventually_within<T, F: Future<Output = Option<T>>>(
+    patience: Duration,
+    what: &str,
+    mut look: impl FnMut() -> F,
+) -> T {
+    let deadline = Instant::now() + patience;
     loop {
         if let Some(found) = look().await {
             return found;
         }
-        assert!(Instant::now() < deadline, "did not happen within {PATIENCE:?}: {what}");
+        assert!(Instant::now() < deadline, "did not happen within {patience:?}: {what}");
         tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// Makes sure for half a second that something stays as it is.
+///
+/// # Panics
+/// When it does not.
+pub async fn stays<F: Future<Output = bool>>(what: &str, mut look: impl FnMut() -> F) {
+    for _ in 0..10 {
+        assert!(look().await, "did not stay: {what}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
 
@@ -116,6 +140,14 @@ impl Consumer {
         self.global_pools().create(&pool).await.expect("the pool can be made")
     }
 
+    /// Makes a pool of that kind.
+    pub async fn pool_of(&self, kind: &str, name: &str, spec: Value) {
+        match kind {
+            GlobalInClusterIPPool::KIND => drop(self.global_pool(name, spec).await),
+            _ => drop(self.pool(name, spec).await),
+        }
+    }
+
     /// Makes a claim for a pool of the namespace.
     pub async fn claim(&self, name: &str, pool: &str) -> IPAddressClaim {
         self.claim_with(name, InClusterIPPool::KIND, pool, json!({})).await
@@ -137,6 +169,16 @@ impl Consumer {
         name: &str,
         kind: &str,
         pool: &str,
+        metadata: Value,
+    ) -> Result<IPAddressClaim, CallError> {
+        self.try_claim_for(name, json!({ "apiGroup": names::GROUP, "kind": kind, "name": pool }), metadata).await
+    }
+
+    /// Makes a claim for whatever the reference names.
+    pub async fn try_claim_for(
+        &self,
+        name: &str,
+        pool: Value,
         mut metadata: Value,
     ) -> Result<IPAddressClaim, CallError> {
         let cluster = metadata.as_object_mut().and_then(|fields| fields.remove("clusterName"));
@@ -144,7 +186,7 @@ impl Consumer {
         metadata["namespace"] = json!(self.namespace);
         let mut claim = json!({
             "apiVersion": "ipam.cluster.x-k8s.io/v1beta2", "kind": "IPAddressClaim", "metadata": metadata,
-            "spec": { "poolRef": { "apiGroup": "ipam.cluster.x-k8s.io", "kind": kind, "name": pool } },
+            "spec": { "poolRef": pool },
         });
         if let Some(cluster) = cluster {
             claim["spec"]["clusterName"] = cluster;
@@ -152,17 +194,99 @@ impl Consumer {
         self.claims().create(&object(claim)).await
     }
 
+    /// Makes many claims for a pool of the namespace, 16 at a time.
+    pub async fn claim_all(&self, names: &[String], pool: &str) {
+        futures::stream::iter(names).for_each_concurrent(16, |name| async { drop(self.claim(name, pool).await) }).await;
+    }
+
+    /// Waits until all these claims are bound, and returns the address of each.
+    pub async fn all_bound(&self, names: &[String]) -> BTreeMap<String, String> {
+        eventually_within(Duration::from_mins(2), &format!("{} claims are bound", names.len()), || async {
+            let claims = self.claims().list().await.ok()?;
+            let bound = claims.iter().filter(|claim| claim.bound_address().is_some()).count();
+            (bound >= names.len()).then_some(())
+        })
+        .await;
+        let addresses = self.addresses().list().await.expect("addresses can be listed");
+        let of_name = |address: &IPAddress| (address.name_any(), address.spec.address.clone());
+        let all: BTreeMap<_, _> = addresses.iter().map(of_name).collect();
+        names.iter().map(|name| (name.clone(), all[name].clone())).collect()
+    }
+
     /// Makes an IPAddress by hand, as a restore or an operator does: without owners and finalizer.
     pub async fn address_by_hand(&self, name: &str, pool: &str, address: &str) -> IPAddress {
+        let pool = json!({ "apiGroup": names::GROUP, "kind": InClusterIPPool::KIND, "name": pool });
+        self.address_by_hand_for(name, pool, address).await
+    }
+
+    /// Makes an IPAddress by hand of whatever pool the reference names.
+    pub async fn address_by_hand_for(&self, name: &str, pool: Value, address: &str) -> IPAddress {
         let made = json!({
             "apiVersion": "ipam.cluster.x-k8s.io/v1beta2", "kind": "IPAddress",
             "metadata": { "name": name, "namespace": self.namespace },
-            "spec": {
-                "claimRef": { "name": name }, "address": address, "prefix": 24,
-                "poolRef": { "apiGroup": "ipam.cluster.x-k8s.io", "kind": "InClusterIPPool", "name": pool },
-            },
+            "spec": { "claimRef": { "name": name }, "address": address, "prefix": 24, "poolRef": pool },
         });
         self.addresses().create(&object(made)).await.expect("the IPAddress can be made")
+    }
+
+    /// Makes a reservation of an IPv4 address of a pool of the namespace, as an operator does. `claim` is the claim
+    /// reference, null for none.
+    pub async fn reserve(&self, pool: &str, address: &str, claim: Value) -> IPReservation {
+        let scope = format!("p.{}.{pool}", self.namespace);
+        let mut made = json!({
+            "apiVersion": "ipam.cluster.x-k8s.io/v1alpha2", "kind": "IPReservation",
+            "metadata": { "name": format!("{scope}.{address}") },
+            "spec": {
+                "scope": scope, "address": address,
+                "poolRef": { "kind": InClusterIPPool::KIND, "namespace": self.namespace, "name": pool },
+            },
+        });
+        if !claim.is_null() {
+            made["spec"]["claimRef"] = claim;
+        }
+        self.reservations().create(&object(made)).await.expect("the reservation can be made")
+    }
+
+    /// The reservation of an IPv4 address of a pool of the namespace.
+    pub async fn reservation(&self, pool: &str, address: &str) -> Option<IPReservation> {
+        let name = format!("p.{}.{pool}.{address}", self.namespace);
+        self.reservations().get(&name).await.expect("reservations can be read")
+    }
+
+    /// Waits until exactly these addresses of a pool of the namespace are reserved, each for the claim of that name,
+    /// and the claim lives.
+    pub async fn reserved(&self, pool: &str, expected: &[(&str, &str)]) {
+        let scope = format!("p.{}.{pool}", self.namespace);
+        eventually(&format!("the reservations of {scope} are {expected:?}"), || async {
+            let claims = self.claims().list().await.expect("claims can be read");
+            let all = self.reservations().list().await.expect("reservations can be read");
+            let mut found: Vec<_> = all.iter().filter(|reservation| reservation.spec.scope == scope).collect();
+            found.sort_by_key(|reservation| &reservation.spec.address);
+            let holder = |reservation: &&IPReservation| {
+                let uid = reservation.spec.claim_ref.as_ref()?.uid.clone()?;
+                let claim = claims.iter().find(|claim| claim.metadata.uid.as_ref() == Some(&uid))?;
+                Some((reservation.spec.address.clone(), claim.name_any()))
+            };
+            let expected = expected.iter().map(|(address, claim)| Some(((*address).to_owned(), (*claim).to_owned())));
+            found.iter().map(holder).eq(expected).then_some(())
+        })
+        .await;
+    }
+
+    /// The IPAddress objects of the namespace: name and address.
+    pub async fn given(&self) -> BTreeMap<String, String> {
+        let all = self.addresses().list().await.expect("addresses can be read");
+        all.into_iter().map(|address| (address.name_any(), address.spec.address)).collect()
+    }
+
+    /// The events about objects of that name in the namespace: type, reason and text.
+    pub async fn events(&self, name: &str) -> Vec<(String, String, String)> {
+        let events: Calls<Event> = Calls::new(Api::namespaced(self.client.clone(), &self.namespace), &());
+        let all = events.list().await.expect("events can be read").into_iter();
+        let about =
+            all.filter(|event| event.regarding.as_ref().and_then(|object| object.name.as_deref()) == Some(name));
+        let or_empty = Option::unwrap_or_default;
+        about.map(|event| (or_empty(event.type_), or_empty(event.reason), or_empty(event.note))).collect()
     }
 
     /// Makes a Cluster.
@@ -225,17 +349,50 @@ impl Consumer {
 
     /// Makes sure that a claim stays unbound for half a second.
     pub async fn stays_unbound(&self, name: &str) {
-        for _ in 0..10 {
+        stays(&format!("claim {}/{name} unbound", self.namespace), || async {
             let claim = self.claims().get(name).await.expect("claims can be read").expect("the claim exists");
-            assert_eq!(claim.bound_address(), None, "claim {name}");
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
+            claim.bound_address().is_none()
+        })
+        .await;
     }
 
     /// Deletes a claim and does not wait.
     pub async fn delete(&self, name: &str) {
-        let claim = self.claims().get(name).await.expect("claims can be read").expect("the claim exists");
-        self.claims().delete(name, &claim.uid().unwrap_or_default()).await.expect("the claim can be deleted");
+        self.remove(&self.claims(), name).await;
+    }
+
+    /// Deletes any object and does not wait.
+    pub async fn remove<K>(&self, calls: &Calls<K>, name: &str)
+    where
+        K: Resource + Clone + Debug + serde::Serialize + serde::de::DeserializeOwned,
+    {
+        let object = calls.get(name).await.expect("objects can be read").expect("the object exists");
+        calls.delete(name, &object.uid().unwrap_or_default()).await.expect("the object can be deleted");
+    }
+
+    /// Deletes an object whose finalizers hold it, and takes these off.
+    pub async fn force_away<K>(&self, calls: &Calls<K>, name: &str)
+    where
+        K: Resource + Clone + Debug + serde::Serialize + serde::de::DeserializeOwned,
+    {
+        self.remove(calls, name).await;
+        self.change(calls, name, |object| object["metadata"]["finalizers"] = json!([])).await;
+    }
+
+    /// Sets or removes the annotation that pauses an object.
+    pub async fn pause<K>(&self, calls: &Calls<K>, name: &str, paused: bool)
+    where
+        K: Resource + Clone + Debug + serde::Serialize + serde::de::DeserializeOwned,
+    {
+        self.change(calls, name, |object| {
+            let annotations = &mut object["metadata"]["annotations"];
+            if paused {
+                annotations[names::PAUSED_ANNOTATION] = json!("");
+            } else if let Some(all) = annotations.as_object_mut() {
+                all.remove(names::PAUSED_ANNOTATION);
+            }
+        })
+        .await;
     }
 
     /// Waits until claim and address are gone.
@@ -256,11 +413,31 @@ impl Consumer {
 
     /// Waits until a pool's counts are (total, free, used, out of range).
     pub async fn counts(&self, pool: &str, expected: (i64, i64, i64, i64)) {
-        eventually(&format!("pool {pool} counts {expected:?}"), || async {
+        wait_for_counts(&self.pools(), pool, expected).await;
+    }
+
+    /// Waits until the counts of a pool of that kind are (total, free, used, out of range).
+    pub async fn counts_in(&self, kind: &str, pool: &str, expected: (i64, i64, i64, i64)) {
+        match kind {
+            GlobalInClusterIPPool::KIND => wait_for_counts(&self.global_pools(), pool, expected).await,
+            _ => self.counts(pool, expected).await,
+        }
+    }
+
+    /// Waits until a pool of the namespace is ready, or not, for a reason, and returns the text.
+    pub async fn pool_says(&self, pool: &str, status: &str, reason: &str) -> String {
+        eventually(&format!("pool {}/{pool} says {status} {reason}", self.namespace), || async {
             let pool = self.pools().get(pool).await.expect("pools can be read").expect("the pool exists");
-            (counts_of(&pool) == Some(expected)).then_some(())
+            let ready = conditions::find(&pool.status?.conditions, conditions::READY)?.clone();
+            let says = ready.status == status && ready.reason.as_deref() == Some(reason);
+            (says && ready.observed_generation == pool.metadata.generation).then(|| ready.message.unwrap_or_default())
         })
-        .await;
+        .await
+    }
+
+    /// Changes the specification of a pool of the namespace.
+    pub async fn change_pool(&self, pool: &str, change: impl Fn(&mut Value)) {
+        self.change(&self.pools(), pool, |pool| change(&mut pool["spec"])).await;
     }
 
     /// Changes an object by merge patch through a closure over its JSON.
@@ -280,6 +457,19 @@ impl Consumer {
             }
         }
         panic!("{name} keeps changing");
+    }
+}
+
+async fn wait_for_counts<P: Pool>(pools: &Calls<P>, name: &str, expected: (i64, i64, i64, i64)) {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let pool = pools.get(name).await.expect("pools can be read").expect("the pool exists");
+        let counts = counts_of(&pool);
+        if counts == Some(expected) {
+            return;
+        }
+        assert!(Instant::now() < deadline, "pool {name} counts {counts:?} instead of {expected:?}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 

@@ -12,6 +12,12 @@ use super::process::Supervised;
 
 static STARTED: AtomicU32 = AtomicU32::new(0);
 
+/// A program of this package: what runs now lies in a folder beside it.
+pub fn built(program: &str) -> PathBuf {
+    let own = std::env::current_exe().expect("a program knows its path");
+    own.parent().and_then(Path::parent).expect("it lies in a folder of the build folder").join(program)
+}
+
 /// A running manager. It ends when this is dropped, and when this process ends for whatever reason.
 #[derive(Debug)]
 pub struct Manager {
@@ -30,8 +36,7 @@ impl Manager {
 
     /// Starts a manager with the permissions of `kubeconfig` and does not wait for anything.
     pub fn launch(control_plane: &ControlPlane, kubeconfig: &Path, flags: &[&str]) -> Self {
-        let program = option_env!("CARGO_BIN_EXE_manager").expect("Cargo tells tests where the manager is");
-        Self::start_program(control_plane, Path::new(program), kubeconfig, flags)
+        Self::start_program(control_plane, &built("manager"), kubeconfig, flags)
     }
 
     /// Starts a program that takes the flags of a manager, and does not wait for anything.

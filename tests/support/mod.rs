@@ -6,6 +6,8 @@
 #![allow(dead_code, unreachable_pub, reason = "each binary that takes these modules in uses a part of them")]
 #![allow(
     clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::missing_panics_doc,
     clippy::panic,
     reason = "test code: a failure ends the test with a text that says what went wrong"
 )]

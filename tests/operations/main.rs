@@ -1,0 +1,11 @@
+//! The manager in operation: restarts, several at once, permissions, an API server that goes away. Each test has a
+//! control plane of its own.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod flags;
+mod permissions;
+mod restart;
+mod scope;
+mod several;

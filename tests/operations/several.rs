@@ -1,0 +1,85 @@
+//! Several managers at once.
+
+use std::collections::HashSet;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use crate::support::consumer::Consumer;
+use crate::support::control_plane::{ControlPlane, Options};
+use crate::support::manager::Manager;
+
+const ELECTED: [&str; 5] = [
+    "--leader-elect",
+    "--leader-election-namespace=kube-system",
+    "--leader-elect-lease-duration=3s",
+    "--leader-elect-renew-deadline=2s",
+    "--leader-elect-retry-period=200ms",
+];
+
+fn holder(control_plane: &ControlPlane) -> String {
+    let lease = "lease/7bb7acb4.ipam.cluster.x-k8s.io";
+    control_plane.kubectl(&["-n", "kube-system", "get", lease, "-o=jsonpath={.spec.holderIdentity}"])
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_leads_and_the_other_takes_over_when_it_is_killed() {
+    let control_plane = ControlPlane::start(Options::default());
+    let mut first = Manager::start(&control_plane, &ELECTED);
+    first.wait_for_log("acquired leadership lease");
+    let mut second = Manager::start(&control_plane, &ELECTED);
+    let consumer = Consumer::new(&control_plane).await;
+    consumer.pool("web", json!({"addresses": ["10.0.0.0/24"], "prefix": 24})).await;
+    let names: Vec<String> = (0..200).map(|number| format!("c{number}")).collect();
+    consumer.claim_all(&names, "web").await;
+    let leader = holder(&control_plane);
+    first.kill();
+    let started = Instant::now();
+    let bound = consumer.all_bound(&names).await;
+    println!("all bound {:?} after the leader was killed", started.elapsed());
+    assert_eq!(bound.values().collect::<HashSet<_>>().len(), 200);
+    assert_ne!(holder(&control_plane), leader);
+
+    // Asked to end, the leader gives the lease back, and a third takes it without waiting for it to expire.
+    second.stop();
+    assert!(second.exit_status().is_some_and(|status| status.success()), "{}", second.log());
+    assert_eq!(holder(&control_plane), "");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_loses_the_lease_ends() {
+    let control_plane = ControlPlane::start(Options::default());
+    let mut manager = Manager::start(&control_plane, &ELECTED);
+    manager.wait_for_log("acquired leadership lease");
+    let stolen = r#"{"spec": {"holderIdentity": "thief"}}"#;
+    let lease = "lease/7bb7acb4.ipam.cluster.x-k8s.io";
+    control_plane.kubectl(&["-n", "kube-system", "patch", lease, "--type=merge", "-p", stolen]);
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while manager.is_running() {
+        assert!(Instant::now() < deadline, "it goes on without the lease:\n{}", manager.log());
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert_eq!(manager.exit_status().and_then(|status| status.code()), Some(1));
+    assert!(manager.log().contains("error: the lease was lost"), "{}", manager.log());
+}
+
+/// The lease is for peace; safety must not depend on it.
+#[tokio::test(flavor = "multi_thread")]
+async fn two_that_both_work_never_give_out_one_address_twice() {
+    let control_plane = ControlPlane::start(Options::default());
+    let flags = ["--sweep-interval=1s", "--sweep-grace=1s"];
+    let _managers = [Manager::start(&control_plane, &flags), Manager::start(&control_plane, &flags)];
+    let consumer = Consumer::new(&control_plane).await;
+    consumer.pool("web", json!({"addresses": ["10.0.0.0/23"], "prefix": 23})).await;
+    let names: Vec<String> = (0..300).map(|number| format!("c{number}")).collect();
+    consumer.claim_all(&names, "web").await;
+    let bound = consumer.all_bound(&names).await;
+    assert_eq!(bound.values().collect::<HashSet<_>>().len(), 300);
+    for name in &names {
+        consumer.delete(name).await;
+    }
+    for name in &names {
+        consumer.gone(name).await;
+    }
+    consumer.counts("web", (510, 510, 0, 0)).await;
+}
