@@ -14,7 +14,7 @@ use crate::runtime::options::Options;
 
 /// IPAM provider for Cluster API: gives IPAddressClaims addresses from pools kept in the management cluster.
 #[derive(Parser)]
-#[command(name = "manager", version, args_conflicts_with_subcommands = true)]
+#[command(name = "manager", version, args_conflicts_with_subcommands = true, args_override_self = true)]
 struct Flags {
     #[command(flatten)]
     options: Options,

@@ -120,15 +120,15 @@ impl AddressIndex {
         }
     }
 
-    /// Forgets an IPAddress.
-    pub(super) fn remove(&self, namespace: &str, name: &str) {
+    /// Forgets an IPAddress. Returns whether it was known.
+    pub(super) fn remove(&self, namespace: &str, name: &str) -> bool {
         let mut state = self.lock();
-        if let Some(names) = state.addresses.get_mut(namespace) {
-            names.remove(name);
-            if names.is_empty() {
-                state.addresses.remove(namespace);
-            }
+        let Some(names) = state.addresses.get_mut(namespace) else { return false };
+        let known = names.remove(name).is_some();
+        if names.is_empty() {
+            state.addresses.remove(namespace);
         }
+        known
     }
 }
 
@@ -169,7 +169,10 @@ impl Observer<IPAddress> for AddressIndex {
     }
 
     fn deleted(&self, address: &IPAddress) {
-        self.remove(address.metadata.namespace.as_deref().unwrap_or_default(), &address.name_any());
-        self.waker.wake(address.metadata.namespace.as_deref(), &address.name_any());
+        let namespace = address.metadata.namespace.as_deref();
+        // What this process removed itself is no news.
+        if self.remove(namespace.unwrap_or_default(), &address.name_any()) {
+            self.waker.wake(namespace, &address.name_any());
+        }
     }
 }

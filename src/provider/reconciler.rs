@@ -116,6 +116,11 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         self.written.note(claim, Instant::now());
     }
 
+    /// Remembers that the claim has lost our finalizer, and with it perhaps its life.
+    pub(super) fn note_gone(&self, claim: &IPAddressClaim) {
+        self.written.note_gone(claim, Instant::now());
+    }
+
     /// Has the claim's conditions say how it stands, with an event when that is news. Writes nothing when it is not.
     pub(super) async fn report(&self, claim: &IPAddressClaim, report: &Report) -> Result<(), CallError> {
         let version = self.contract.ipam;

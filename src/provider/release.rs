@@ -35,8 +35,8 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
             return Ok(Outcome::Yield(AFTER_CONFLICT));
         }
         match finalizer::remove(&self.contract.claims(&namespace), claim, names::RELEASE_ADDRESS).await {
-            Ok(written) => self.note_written(&written),
-            Err(error) if error.is_not_found() => {}
+            Ok(_) => self.note_gone(claim),
+            Err(error) if error.is_not_found() => self.note_gone(claim),
             Err(error) => return Err(error.into()),
         }
         debug!(namespace, claim = name, "claim is released");

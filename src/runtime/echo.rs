@@ -21,8 +21,21 @@ impl Written {
     /// Remembers the object as it was answered to a write. Versions grow with every write; where they are no numbers,
     /// which the API does not rule out, nothing is held back.
     pub fn note<K: Resource>(&self, object: &K, now: Instant) {
-        let Some((uid, version)) = identify(object) else { return };
+        if let Some((uid, version)) = identify(object) {
+            self.insert(uid, version, now);
+        }
+    }
+
+    /// Remembers that our write ended the object, so that no later state is to come.
+    pub fn note_gone<K: Resource>(&self, object: &K, now: Instant) {
+        if let Some(uid) = object.meta().uid.clone() {
+            self.insert(&uid, u64::MAX, now);
+        }
+    }
+
+    fn insert(&self, uid: &str, version: u64, now: Instant) {
         let mut versions = self.lock();
+        // What the watch never shows is dropped, now and then.
         if versions.len() >= 4096 && versions.len().is_power_of_two() {
             versions.retain(|_, (_, noted)| now.saturating_duration_since(*noted) < LONGEST_ECHO);
         }
@@ -72,6 +85,9 @@ mod tests {
         assert!(!written.is_newer_than(&object("10"), now));
         written.note(&object("12"), now);
         assert!(!written.is_newer_than(&object("9"), now + LONGEST_ECHO));
+        written.note_gone(&object("12"), now);
+        assert!(written.is_newer_than(&object("13"), now));
+        assert!(!written.is_newer_than(&object("13"), now + LONGEST_ECHO));
         written.note(&object("odd"), now);
         assert!(!written.is_newer_than(&object("1"), now));
     }

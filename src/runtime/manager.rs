@@ -118,7 +118,7 @@ impl Manager {
 }
 
 #[derive(Parser)]
-#[command(version, about = None)]
+#[command(version, about = None, args_override_self = true)]
 struct Flags {
     #[command(flatten)]
     options: Options,
