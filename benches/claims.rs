@@ -98,20 +98,19 @@ fn millis(time: Duration) -> f64 {
     time.as_secs_f64() * 1000.0
 }
 
-/// What the API contract asks of any provider, done by nobody in particular.
+/// What the API contract asks of any provider, done by nobody in particular, for a kind of pool that nobody serves.
 async fn bare_writes(control_plane: &ControlPlane, count: usize, reserve: bool) -> Duration {
     let consumer = Consumer::new(control_plane).await;
-    let pool = consumer.pool("bare", json!({"addresses": ["10.0.0.0/12"], "prefix": 12})).await;
     // A client of its own, as a provider has.
     let client = connect(Some(control_plane.kubeconfig())).await.expect("the kubeconfig is good");
     let provider = Consumer { client, namespace: consumer.namespace.clone() };
     let started = Instant::now();
     futures::stream::iter(0..count)
         .for_each_concurrent(AT_ONCE, |number| {
-            let (consumer, provider, pool) = (&consumer, &provider, &pool);
+            let (consumer, provider) = (&consumer, &provider);
             async move {
                 let name = format!("c{number}");
-                let claim = consumer.claim(&name, "bare").await;
+                let claim = consumer.claim_with(&name, "BarePool", "bare", json!({})).await;
                 let claims: Calls<IPAddressClaim> = provider.claims();
                 let claim = finalizer::add(&claims, &claim, "ipam.cluster.x-k8s.io/ReleaseAddress").await.expect("it can be added");
                 let address = format!("10.{}.{}.{}", number >> 16, number >> 8 & 255, number & 255);
@@ -121,7 +120,7 @@ async fn bare_writes(control_plane: &ControlPlane, count: usize, reserve: bool) 
                         "metadata": {"name": format!("p.{}.bare.{address}", provider.namespace)},
                         "spec": {
                             "scope": format!("p.{}.bare", provider.namespace), "address": address,
-                            "poolRef": {"kind": "InClusterIPPool", "namespace": provider.namespace, "name": "bare"},
+                            "poolRef": {"kind": "BarePool", "namespace": provider.namespace, "name": "bare"},
                             "claimRef": {"namespace": provider.namespace, "name": name, "uid": claim.metadata.uid},
                         },
                     });
@@ -138,7 +137,7 @@ async fn bare_writes(control_plane: &ControlPlane, count: usize, reserve: bool) 
                         "finalizers": ["ipam.cluster.x-k8s.io/ProtectAddress"],
                         "ownerReferences": [
                             owner("IPAddressClaim", &name, &claim.metadata.uid, "v1beta2", true),
-                            owner("InClusterIPPool", "bare", &pool.metadata.uid, "v1alpha2", false),
+                            owner("BarePool", "bare", &claim.metadata.uid, "v1alpha2", false),
                         ],
                     },
                     "spec": {

@@ -20,6 +20,9 @@ use crate::runtime::manager::{BoxError, Manager};
 use crate::runtime::options::duration;
 use crate::runtime::watch::{GuardedApi, trim};
 
+/// Kinds that are ours and that this version cannot serve: their claims are told so instead of waiting in silence.
+const NOT_SERVED_YET: [&str; 2] = ["InClusterPrefixPool", "GlobalInClusterPrefixPool"];
+
 /// Flags of the in-cluster provider.
 #[derive(Args, Clone, Debug)]
 pub struct InClusterOptions {
@@ -58,7 +61,7 @@ impl ProviderAdapter for InClusterAdapter {
     type Handler = InClusterHandler;
 
     fn setup(&self, setup: &mut ProviderSetup<'_>) -> Result<(), BoxError> {
-        for kind in [InClusterIPPool::KIND, GlobalInClusterIPPool::KIND] {
+        for kind in [InClusterIPPool::KIND, GlobalInClusterIPPool::KIND].into_iter().chain(NOT_SERVED_YET) {
             setup.serve(PoolKind::new(names::GROUP, kind));
         }
         let client = setup.manager.client.clone();
@@ -126,7 +129,7 @@ impl InClusterHandler {
 
     fn not_ours(&self) -> HandlerError {
         let kind = &self.claim.spec.pool_ref.kind;
-        HandlerError::Permanent(format!("{kind} is no kind of pool that this provider serves"))
+        HandlerError::Permanent(format!("this version of the provider does not serve claims for a pool of kind {kind}"))
     }
 }
 

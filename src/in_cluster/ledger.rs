@@ -191,7 +191,8 @@ impl Ledger {
     /// Remembers a reservation; also called with what a live read showed.
     pub fn insert_reservation(&self, reservation: &IPReservation) {
         let Some((pool, address)) = slot(reservation) else { return };
-        self.change(&pool, |state| state.insert_reservation(&pool, address, reservation));
+        let promised_to = self.change(&pool, |state| state.insert_reservation(&pool, address, reservation));
+        self.wake(promised_to);
     }
 
     /// Forgets a reservation, unless another one has taken its name since.
@@ -317,15 +318,27 @@ impl Listings {
 }
 
 impl State {
-    fn insert_reservation(&mut self, pool: &PoolKey, address: IpAddr, reservation: &IPReservation) {
+    /// Returns the claim that the address is promised to, if that is news.
+    fn insert_reservation(
+        &mut self,
+        pool: &PoolKey,
+        address: IpAddr,
+        reservation: &IPReservation,
+    ) -> Option<ClaimKey> {
+        let known = self.pools.get(pool).and_then(|entry| entry.taken(address)?.reserved.as_ref());
+        let is_news = known.is_none_or(|known| Some(&*known.uid) != reservation.metadata.uid.as_deref());
         self.forget_holder(pool, address);
         let listing = self.listings.reservations;
         let reserved = Reserved::of(reservation, listing);
         let slot = (pool.clone(), address);
+        let mut promised_to = None;
         if let Some(claim) = reserved.claim.clone().filter(|_| reserved.released_at.is_none()) {
             match reserved.claim_uid {
                 Some(uid) => self.held.entry(uid).or_default().push(slot),
-                None => self.promised.entry(claim).or_default().push(slot),
+                None => {
+                    self.promised.entry(claim.clone()).or_default().push(slot);
+                    promised_to = Some(claim).filter(|_| is_news);
+                }
             }
         }
         let entry = self.pools.entry(pool.clone()).or_default();
@@ -333,6 +346,7 @@ impl State {
             taken.proposed = false;
             taken.reserved = Some(reserved);
         });
+        promised_to
     }
 
     fn remove_reservation(&mut self, pool: &PoolKey, address: IpAddr, uid: Option<Uid>) {

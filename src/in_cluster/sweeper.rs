@@ -220,6 +220,7 @@ impl Sweeper {
         }
         self.shared.reservations.delete_unchanged(name, &uid, &version).await?;
         self.shared.ledger.remove_reservation(&found);
+        debug!(reservation = name, "a rested address is free again");
         Ok(())
     }
 

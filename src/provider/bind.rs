@@ -8,7 +8,7 @@ use kube::ResourceExt;
 use tracing::{debug, info};
 
 use super::adapter::{Allocation, ClaimHandler, HandlerError, PoolView, ProviderAdapter};
-use super::address::{build, repaired};
+use super::address::{build, is_for, repaired};
 use super::reconciler::{AFTER_CONFLICT, ClaimReconciler, ReconcileError};
 use super::report::Report;
 use crate::api::{IPAddress, IPAddressClaim, names};
@@ -37,9 +37,9 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
                 return Ok(Outcome::Yield(AFTER_CONFLICT));
             }
             if let Some(address) = &existing
-                && address.spec.pool_ref != claim.spec.pool_ref
+                && !is_for(address, &claim)
             {
-                return Err(HandlerError::Permanent(other_pool(address)).into());
+                return Err(HandlerError::Permanent(made_for_another(address)).into());
             }
             let allocation = match handler.ensure_address(existing.as_ref()).await {
                 Err(HandlerError::Discard(why)) if existing.is_some() => {
@@ -175,10 +175,10 @@ enum Made {
     Another(Box<IPAddress>),
 }
 
-fn other_pool(address: &IPAddress) -> String {
-    let pool = &address.spec.pool_ref;
+fn made_for_another(address: &IPAddress) -> String {
+    let (pool, claim) = (&address.spec.pool_ref, &address.spec.claim_ref.name);
     format!(
-        "an IPAddress of the claim's name exists already and belongs to {} {}; delete it, or rename the claim",
+        "an IPAddress of the claim's name exists already, made for claim {claim} and {} {}; delete it, or rename the claim",
         pool.kind, pool.name
     )
 }

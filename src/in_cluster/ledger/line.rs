@@ -36,21 +36,24 @@ pub(super) struct Line {
 impl Line {
     /// Whether the claim may take an address now, with so many free. Otherwise it stands in line.
     pub(super) fn admit(&mut self, claim: &ClaimKey, ticket: Ticket, free: u128, now: Instant) -> bool {
-        if !self.called.contains_key(claim) && !self.places.contains_key(claim) {
-            let ahead = self.waiting.len().saturating_add(self.called.len());
-            if free > ahead as u128 {
-                return true;
-            }
+        let newcomer = !self.called.contains_key(claim) && !self.places.contains_key(claim);
+        let ahead = self.waiting.len().saturating_add(self.called.len());
+        if newcomer && free > ahead as u128 {
+            return true;
         }
-        if !self.called.contains_key(claim) {
-            self.stand(claim, ticket);
-            let first = self.waiting.first_key_value().is_some_and(|(_, first)| first == claim);
-            if first && free > self.called.len() as u128 {
-                self.waiting.pop_first();
-                self.called.insert(claim.clone(), Call { since: now, attended: true });
-            }
+        if self.called.contains_key(claim) && free > 0 {
+            return true;
         }
-        self.called.contains_key(claim) && free > 0
+        // Whoever was called and finds that the address is gone again waits on, in the old place.
+        self.called.remove(claim);
+        self.stand(claim, ticket);
+        let first = self.waiting.first_key_value().is_some_and(|(_, first)| first == claim);
+        let admitted = first && free > self.called.len() as u128;
+        if admitted {
+            self.waiting.pop_first();
+            self.called.insert(claim.clone(), Call { since: now, attended: true });
+        }
+        admitted
     }
 
     fn stand(&mut self, claim: &ClaimKey, ticket: Ticket) {
@@ -149,6 +152,18 @@ mod tests {
         assert_eq!(line.call(1, now), [claim("b")]);
         assert!(!line.admit(&claim("a"), 1, 1, now));
         line.leave(&claim("b"));
+        assert_eq!(line.call(1, now), [claim("a")]);
+    }
+
+    #[test]
+    fn a_turn_that_comes_to_nothing_does_not_cost_the_place() {
+        let (mut line, now) = (Line::default(), Instant::now());
+        assert!(!line.admit(&claim("a"), 1, 0, now));
+        assert!(!line.admit(&claim("b"), 2, 0, now));
+        assert_eq!(line.call(1, now), [claim("a")]);
+        line.attend(&claim("a"));
+        assert!(!line.admit(&claim("a"), 1, 0, now), "the address has been taken away again");
+        assert!(!line.missed(&claim("a")));
         assert_eq!(line.call(1, now), [claim("a")]);
     }
 

@@ -202,7 +202,8 @@ impl PoolEntry {
     pub(super) fn rested(&self, now: i64) -> Vec<IpAddr> {
         // Nobody waits for the rest of a pool that is going.
         let rest = self.facts.as_ref().filter(|facts| !facts.deleting).map_or(0, |facts| facts.rest);
-        let over = |(since, _): &&(i64, IpAddr)| since.saturating_add(rest) <= now;
+        // Times are kept in whole seconds, cut off: the last one has to be over.
+        let over = |(since, _): &&(i64, IpAddr)| rest == 0 || since.saturating_add(rest) < now;
         self.resting.iter().take_while(over).map(|(_, address)| *address).collect()
     }
 

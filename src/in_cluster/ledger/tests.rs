@@ -135,8 +135,8 @@ fn a_rest_ends_after_the_time_the_pool_says_and_at_once_without_a_pool() {
     ledger.insert_reservation(&released);
     assert_eq!(counts(&ledger), (8, 7, 0, 0));
     assert!(ledger.reserved_for(&claim("a"), Uid::of("uid-a")).is_empty(), "a resting address is nobody's");
-    assert_eq!(ledger.rested(1059), []);
-    assert_eq!(ledger.rested(1060), [(key(), value(1))]);
+    assert_eq!(ledger.rested(1060), []);
+    assert_eq!(ledger.rested(1061), [(key(), value(1))]);
     Observer::<InClusterIPPool>::deleted(&ledger, &pool(json!({})));
     assert_eq!(ledger.rested(1000), [(key(), value(1))]);
     ledger.remove_reservation(&released);
