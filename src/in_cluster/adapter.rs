@@ -84,6 +84,7 @@ impl ProviderAdapter for InClusterAdapter {
         for synced in controllers.start(setup.manager, &setup.contract, &shared, &awaited) {
             setup.controller.wait_for(synced);
         }
+        let awaited = awaited.into_iter().chain([setup.claims_synced.clone()]).collect();
         let sweeper = sweeper::Sweeper::new(setup, &self.options, Arc::clone(&shared), awaited);
         let stop = setup.manager.stop.clone();
         setup.manager.add("the sweeper", sweeper.run(stop));

@@ -198,8 +198,7 @@ impl Ledger {
     /// Forgets a reservation, unless another one has taken its name since.
     pub fn remove_reservation(&self, reservation: &IPReservation) {
         let Some((pool, address)) = slot(reservation) else { return };
-        let uid = reservation.metadata.uid.as_deref().map(Uid::of);
-        self.change(&pool, |state| state.remove_reservation(&pool, address, uid));
+        self.remove_reservation_of(&(pool, address), reservation.metadata.uid.as_deref().unwrap_or_default());
     }
 
     /// Whether the address is promised to a claim by name, whichever claim has that name.
@@ -209,9 +208,14 @@ impl Ledger {
         reserved.is_some_and(|reserved| reserved.claim.is_some() && reserved.claim_uid.is_none())
     }
 
-    /// Forgets the reservation of an address if it has that uid.
+    /// Forgets the reservation of an address if it has that uid. Claims that have an IPAddress with this very address
+    /// are woken: one may have been waiting for the other to go.
     pub fn remove_reservation_of(&self, (pool, address): &Slot, uid: &str) {
-        self.change(pool, |state| state.remove_reservation(pool, *address, Some(Uid::of(uid))));
+        let holders = self.change(pool, |state| {
+            state.remove_reservation(pool, *address, Some(Uid::of(uid)));
+            state.pools.get(pool).map(|entry| entry.holders(*address)).unwrap_or_default()
+        });
+        self.wake(holders);
     }
 
     /// The uid of the reservation of an address, as text.
@@ -319,12 +323,7 @@ impl Listings {
 
 impl State {
     /// Returns the claim that the address is promised to, if that is news.
-    fn insert_reservation(
-        &mut self,
-        pool: &PoolKey,
-        address: IpAddr,
-        reservation: &IPReservation,
-    ) -> Option<ClaimKey> {
+    fn insert_reservation(&mut self, pool: &PoolKey, address: IpAddr, reservation: &IPReservation) -> Option<ClaimKey> {
         let known = self.pools.get(pool).and_then(|entry| entry.taken(address)?.reserved.as_ref());
         let is_news = known.is_none_or(|known| Some(&*known.uid) != reservation.metadata.uid.as_deref());
         self.forget_holder(pool, address);

@@ -68,9 +68,6 @@ impl Sweeper {
             for synced in &self.awaited {
                 synced.wait().await;
             }
-            if self.claims.wait_until_ready().await.is_err() {
-                return;
-            }
             let mut last = None::<Instant>;
             loop {
                 if last.is_none_or(|last| last.elapsed() >= self.interval) {

@@ -192,6 +192,8 @@ pub struct ProviderSetup<'a> {
     pub contract: Contract,
     /// The addresses as their watch last saw them.
     pub addresses: Arc<AddressIndex>,
+    /// Says when the claims have been listed for the first time.
+    pub claims_synced: Synced,
     /// Says when the addresses have been listed for the first time.
     pub addresses_synced: Synced,
     pub(super) pools: Vec<PoolKind>,

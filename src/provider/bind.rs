@@ -56,7 +56,12 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
                 None => self.create_address(&claim, pool, &allocation).await?,
             };
             match made {
-                Made::Ours => return self.commit(&claim, &allocation).await,
+                Made::Ours => {
+                    return match self.commit(&claim, &allocation).await {
+                        Err(error) if error.is_not_found() => self.undo(&claim, handler).await,
+                        ended => Ok(ended?),
+                    };
+                }
                 Made::Another(address) => existing = Some(*address),
             }
         }
@@ -130,7 +135,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
     }
 
     /// A4, the commit point.
-    async fn commit(&self, claim: &IPAddressClaim, allocation: &Allocation) -> Result<Outcome, ReconcileError> {
+    async fn commit(&self, claim: &IPAddressClaim, allocation: &Allocation) -> Result<Outcome, CallError> {
         let version = self.contract.ipam;
         let report = Report::bound(claim, allocation);
         let wanted = report.bound_on(version, claim, clock::now());

@@ -53,9 +53,11 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         let contract = Contract::discover(&manager.client).await;
         let mut controller = ControllerBuilder::new("claims", contract.ipam);
         let addresses = Arc::new(AddressIndex::new(controller.waker()));
+        let claims_synced = manager.health.expect("IPAddressClaim");
         let addresses_synced = manager.health.expect("IPAddress");
         let mut setup = ProviderSetup {
             manager,
+            claims_synced: claims_synced.clone(),
             addresses_synced: addresses_synced.clone(),
             controller: &mut controller,
             contract: contract.clone(),
@@ -95,7 +97,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
             config,
             observer: Arc::new(All(claim_observers)),
             trim: trim_claim,
-            synced: manager.health.expect("IPAddressClaim"),
+            synced: claims_synced,
         };
         let reconciler = Arc::new(Self {
             adapter,

@@ -7,9 +7,9 @@ use kube::ResourceExt;
 use tracing::debug;
 
 use super::adapter::{ClaimHandler, ProviderAdapter, Released};
-use super::address::is_for;
+use super::address::{is_for, owning_claim};
 use super::reconciler::{AFTER_CONFLICT, ClaimReconciler, ReconcileError};
-use crate::api::{IPAddressClaim, names};
+use crate::api::{IPAddress, IPAddressClaim, names};
 use crate::runtime::controller::Outcome;
 use crate::runtime::finalizer;
 
@@ -40,6 +40,25 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
             Err(error) => return Err(error.into()),
         }
         debug!(namespace, claim = name, "claim is released");
+        Ok(Outcome::Done)
+    }
+
+    /// Takes back what was given to a claim that is gone. The API server may remove a claim in the moment in which it
+    /// gets its finalizer; nothing will tell of it again.
+    pub(super) async fn undo(
+        &self,
+        claim: &IPAddressClaim,
+        handler: &mut A::Handler,
+    ) -> Result<Outcome, ReconcileError> {
+        let addresses = self.contract.addresses(&claim.namespace().unwrap_or_default());
+        // A later claim of this name may have made the IPAddress its own.
+        let is_its = |address: &IPAddress| owning_claim(address) == claim.metadata.uid.as_deref();
+        if let Some(address) = addresses.get(&claim.name_any()).await?.filter(is_its) {
+            self.remove_address(&address).await?;
+        }
+        handler.release_address().await?;
+        self.note_gone(claim);
+        debug!(namespace = claim.namespace(), claim = claim.name_any(), "claim is gone; its address is taken back");
         Ok(Outcome::Done)
     }
 }

@@ -96,6 +96,12 @@ impl PoolEntry {
         self.taken.get(&address)
     }
 
+    /// The names of the IPAddress objects with that address.
+    pub(super) fn holders(&self, address: IpAddr) -> Vec<ClaimKey> {
+        let taken = self.taken.get(&address);
+        taken.into_iter().flat_map(|taken| &taken.holders).map(|holder| holder.name.clone()).collect()
+    }
+
     /// Changes what is known of an address, and keeps the free set and the counts right.
     pub(super) fn update(&mut self, address: IpAddr, change: impl FnOnce(&mut Taken)) {
         let number = self.number_in_range(address);
