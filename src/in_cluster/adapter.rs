@@ -167,7 +167,8 @@ impl ClaimHandler for InClusterHandler {
     }
 
     async fn release_address(&mut self) -> Result<Released, HandlerError> {
-        let (shared, _) = self.parts().ok_or_else(|| self.not_ours())?;
+        // Of a kind that is not served there is nothing to give back, and the claim is not to be held up.
+        let Some((shared, _)) = self.parts() else { return Ok(Released::Now) };
         release::release(&shared.ledger, &shared.reservations, &self.claim, &self.key()).await
     }
 }

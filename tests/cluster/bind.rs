@@ -1,11 +1,103 @@
 //! Claims get addresses, the right ones, and give them back.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use serde_json::json;
+use capi_ipam::api::{GlobalInClusterIPPool, InClusterIPPool, Pool};
+use futures::StreamExt;
+use futures::future::join_all;
+use kube::ResourceExt;
+use serde_json::{Value, json};
 
 use crate::consumer;
-use crate::support::consumer::unique;
+use crate::support::consumer::{Consumer, eventually, unique};
+
+/// Pools of either kind give out exactly these addresses, in this order, and then nothing more.
+async fn give_exactly<const N: usize>(cases: [(Value, &str); N]) {
+    let consumer = consumer().await;
+    let kinds = [InClusterIPPool::KIND, GlobalInClusterIPPool::KIND];
+    let runs = cases.iter().flat_map(|case| kinds.map(|kind| (kind, case)));
+    join_all(runs.map(|(kind, (spec, expected))| gives_exactly(&consumer, kind, spec, expected))).await;
+}
+
+async fn gives_exactly(consumer: &Consumer, kind: &str, spec: &Value, expected: &str) {
+    let pool = unique("pool");
+    consumer.pool_of(kind, &pool, spec.clone()).await;
+    let mut given = Vec::new();
+    for _ in expected.split(' ') {
+        let name = unique("claim");
+        consumer.claim_with(&name, kind, &pool, json!({})).await;
+        given.push(consumer.bound(&name).await);
+    }
+    assert_eq!(given.join(" "), expected, "{kind} {spec}");
+    let one_more = unique("claim");
+    consumer.claim_with(&one_more, kind, &pool, json!({})).await;
+    consumer.waits_for(&one_more, "PoolExhausted").await;
+    let count = i64::try_from(given.len()).expect("a small number");
+    consumer.counts_in(kind, &pool, (count, 0, count, 0)).await;
+}
+
+#[tokio::test]
+async fn ipv4_pools_give_what_they_should() {
+    let all = "10.0.0.0 10.0.0.1 10.0.0.2 10.0.0.3 10.0.0.4 10.0.0.5 10.0.0.6 10.0.0.7";
+    let inner = "10.0.0.1 10.0.0.2 10.0.0.3 10.0.0.4 10.0.0.5 10.0.0.6";
+    give_exactly([
+        (json!({"addresses": ["10.0.0.0/29"], "prefix": 29}), inner),
+        (json!({"addresses": ["10.0.0.5/29"], "prefix": 29, "gateway": ""}), inner),
+        (json!({"addresses": ["10.0.0.0/29"], "prefix": 29, "allocateReservedIPAddresses": true}), all),
+        (json!({"addresses": ["10.0.0.0/30", "10.0.0.254/31"], "prefix": 24}), "10.0.0.1 10.0.0.2 10.0.0.3 10.0.0.254"),
+        (
+            json!({"addresses": ["10.0.0.0/29"], "prefix": 29, "gateway": "10.0.0.1"}),
+            "10.0.0.2 10.0.0.3 10.0.0.4 10.0.0.5 10.0.0.6",
+        ),
+        (
+            json!({"addresses": ["10.0.0.0/29"], "prefix": 29, "gateway": "10.0.0.6",
+            "excludedAddresses": ["10.0.0.2", "10.0.0.4-10.0.0.5"]}),
+            "10.0.0.1 10.0.0.3",
+        ),
+        (
+            json!({"addresses": ["10.0.0.0/29"], "prefix": 29, "allocateReservedIPAddresses": true,
+            "excludedAddresses": ["10.0.0.0/30", "10.0.9.0/24"]}),
+            "10.0.0.4 10.0.0.5 10.0.0.6 10.0.0.7",
+        ),
+        (
+            json!({"addresses": ["10.0.0.9", "10.0.0.3-10.0.0.4", "10.0.0.4", "10.0.0.5"], "prefix": 24}),
+            "10.0.0.3 10.0.0.4 10.0.0.5 10.0.0.9",
+        ),
+        (json!({"addresses": ["10.0.0.0/31"], "prefix": 31}), "10.0.0.0 10.0.0.1"),
+        (json!({"addresses": ["10.0.0.0/31"], "prefix": 31, "gateway": "10.0.0.0"}), "10.0.0.1"),
+        (json!({"addresses": ["10.0.0.7/32"], "prefix": 32}), "10.0.0.7"),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn ipv6_pools_give_what_they_should_in_canonical_text() {
+    give_exactly([
+        (json!({"addresses": ["fd00::/126"], "prefix": 126}), "fd00::1 fd00::2 fd00::3"),
+        (
+            json!({"addresses": ["fd00::/126"], "prefix": 126, "allocateReservedIPAddresses": true}),
+            "fd00:: fd00::1 fd00::2 fd00::3",
+        ),
+        (
+            json!({"addresses": ["fd00::/125"], "prefix": 64, "gateway": "FD00:0::2",
+            "excludedAddresses": ["fd00::4/127", "fd00::7"]}),
+            "fd00::1 fd00::3 fd00::6",
+        ),
+        (json!({"addresses": ["fd00::/127"], "prefix": 127}), "fd00:: fd00::1"),
+        (json!({"addresses": ["fd00::5/128"], "prefix": 128}), "fd00::5"),
+        (json!({"addresses": ["FD00:0:0::000A-fd00::0.0.0.11"], "prefix": 64}), "fd00::a fd00::b"),
+        (
+            json!({"addresses": ["2001:db8:0:0:1:0:0:1", "2001:DB8:0:0:1:1:1:1"], "prefix": 64}),
+            "2001:db8::1:0:0:1 2001:db8::1:1:1:1",
+        ),
+        (json!({"addresses": ["2001:db8:0:1:1:1:1:1"], "prefix": 64}), "2001:db8:0:1:1:1:1:1"),
+        (
+            json!({"addresses": ["ffff:ffff:ffff:ffff:ffff:ffff:ffff:fffe/127"], "prefix": 64}),
+            "ffff:ffff:ffff:ffff:ffff:ffff:ffff:fffe ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff",
+        ),
+    ])
+    .await;
+}
 
 #[tokio::test]
 async fn the_lowest_address_comes_first_and_comes_back() {
@@ -28,14 +120,186 @@ async fn the_lowest_address_comes_first_and_comes_back() {
 }
 
 #[tokio::test]
+async fn the_address_says_prefix_and_gateway_of_its_pool() {
+    let consumer = consumer().await;
+    let specs = [
+        (json!({"addresses": ["10.0.0.2"], "prefix": 8, "gateway": "10.99.0.1"}), (8, Some("10.99.0.1"))),
+        (json!({"addresses": ["10.0.0.2"], "prefix": 0}), (0, None)),
+        (json!({"addresses": ["10.0.0.2"], "prefix": 24, "gateway": ""}), (24, None)),
+        (json!({"addresses": ["fd00::2"], "prefix": 128, "gateway": "FE80:0::1"}), (128, Some("fe80::1"))),
+    ];
+    for (spec, expected) in specs {
+        let name = unique("pool");
+        consumer.pool(&name, spec).await;
+        consumer.claim(&name, &name).await;
+        let given = consumer.bound_address(&name).await.spec;
+        assert_eq!((given.prefix, given.gateway.as_deref()), expected);
+    }
+}
+
+#[tokio::test]
 async fn two_namespaces_share_a_global_pool() {
     let (one, two) = (consumer().await, consumer().await);
     let pool = unique("shared");
     one.global_pool(&pool, json!({"addresses": ["fd00:1::/64"], "prefix": 64})).await;
     one.global_claim("a", &pool).await;
     two.global_claim("a", &pool).await;
-    let addresses = HashSet::from([one.bound("a").await, two.bound("a").await]);
-    assert_eq!(addresses, HashSet::from(["fd00:1::1".to_owned(), "fd00:1::2".to_owned()]));
+    let addresses = BTreeSet::from([one.bound("a").await, two.bound("a").await]);
+    assert_eq!(addresses, BTreeSet::from(["fd00:1::1".to_owned(), "fd00:1::2".to_owned()]));
     one.release("a").await;
     two.release("a").await;
+}
+
+#[tokio::test]
+async fn pools_of_one_name_are_apart() {
+    let (one, two) = (consumer().await, consumer().await);
+    let (pool, spec) = (unique("same"), json!({"addresses": ["10.0.0.1"], "prefix": 24}));
+    one.pool(&pool, spec.clone()).await;
+    two.pool(&pool, spec.clone()).await;
+    one.global_pool(&pool, spec).await;
+    one.claim("a", &pool).await;
+    two.claim("a", &pool).await;
+    two.global_claim("b", &pool).await;
+    for (consumer, claim) in [(&one, "a"), (&two, "a"), (&two, "b")] {
+        assert_eq!(consumer.bound(claim).await, "10.0.0.1");
+    }
+}
+
+#[tokio::test]
+async fn five_hundred_claims_at_once_on_three_pools() {
+    let (one, two) = (consumer().await, consumer().await);
+    let shared = unique("shared");
+    let spec = |net: &str, last: u8| json!({"addresses": [format!("10.{net}.1-10.{net}.{last}")], "prefix": 24});
+    one.pool("own", spec("1.0", 150)).await;
+    two.pool("own", spec("1.0", 150)).await;
+    one.global_pool(&shared, spec("2.0", 200)).await;
+
+    let own = (0..150).map(|number| (InClusterIPPool::KIND, "own", format!("own-{number}")));
+    let global = (0..100).map(|number| (GlobalInClusterIPPool::KIND, shared.as_str(), format!("shared-{number}")));
+    let wanted: Vec<_> = own
+        .chain(global)
+        .flat_map(|(kind, pool, name)| [&one, &two].map(|team| (team, kind, pool, name.clone())))
+        .collect();
+    assert_eq!(wanted.len(), 500);
+    futures::stream::iter(&wanted)
+        .for_each_concurrent(50, |(team, kind, pool, name)| async move {
+            team.claim_with(name, kind, pool, json!({})).await;
+        })
+        .await;
+    for team in [&one, &two] {
+        eventually("all claims are bound", || async {
+            let claims = team.claims().list().await.expect("claims can be read");
+            (claims.len() == 250 && claims.iter().all(|claim| claim.bound_address().is_some())).then_some(())
+        })
+        .await;
+    }
+
+    let mut given: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for team in [&one, &two] {
+        for address in team.addresses().list().await.expect("addresses can be read") {
+            let spec = address.spec;
+            let scope = if spec.pool_ref.name == "own" { team.namespace.clone() } else { spec.pool_ref.name };
+            given.entry(scope).or_default().push(spec.address);
+        }
+    }
+    let whole = |net: &str, last: u8| (1..=last).map(|number| format!("10.{net}.{number}")).collect::<BTreeSet<_>>();
+    let scopes = [(&one.namespace, "1.0", 150), (&two.namespace, "1.0", 150), (&shared, "2.0", 200)];
+    for (scope, net, last) in scopes {
+        let addresses = &given[scope];
+        assert_eq!(addresses.len(), usize::from(last), "{scope}");
+        assert_eq!(addresses.iter().cloned().collect::<BTreeSet<_>>(), whole(net, last), "{scope}");
+    }
+    one.counts("own", (150, 0, 150, 0)).await;
+    two.counts("own", (150, 0, 150, 0)).await;
+    one.counts_in(GlobalInClusterIPPool::KIND, &shared, (200, 0, 200, 0)).await;
+}
+
+#[tokio::test]
+async fn labels_are_copied_and_others_are_not() {
+    let consumer = consumer().await;
+    consumer.pool("web", json!({"addresses": ["10.0.0.0/24"], "prefix": 24})).await;
+    for cluster in ["alpha", "beta"] {
+        consumer.cluster(cluster, false).await;
+    }
+    let (cluster, filter) = ("cluster.x-k8s.io/cluster-name", "cluster.x-k8s.io/watch-filter");
+    let cases = [
+        (json!({}), json!({})),
+        (json!({"labels": {"team": "x"}}), json!({})),
+        (json!({"labels": {cluster: "alpha"}}), json!({cluster: "alpha"})),
+        (json!({"clusterName": "alpha"}), json!({cluster: "alpha"})),
+        (json!({"labels": {cluster: "alpha"}, "clusterName": "beta"}), json!({cluster: "beta"})),
+        (json!({"labels": {filter: "blue", "team": "x"}}), json!({filter: "blue"})),
+        (json!({"labels": {filter: "blue"}, "clusterName": "alpha"}), json!({filter: "blue", cluster: "alpha"})),
+    ];
+    for (metadata, expected) in cases {
+        let name = unique("claim");
+        consumer.claim_with(&name, InClusterIPPool::KIND, "web", metadata.clone()).await;
+        assert_eq!(json!(consumer.bound_address(&name).await.labels()), expected, "{metadata}");
+    }
+}
+
+#[tokio::test]
+async fn the_conditions_say_that_the_address_is_allocated() {
+    let consumer = consumer().await;
+    consumer.pool("web", json!({"addresses": ["10.0.0.0/24"], "prefix": 24})).await;
+    consumer.claim("a", "web").await;
+    consumer.bound("a").await;
+    let claim = consumer.claims().get("a").await.expect("claims can be read").expect("the claim exists");
+    let status = json!(claim.status);
+    let (ready, legacy) = (&status["conditions"], &status["deprecated"]["v1beta1"]["conditions"]);
+    assert_eq!(ready.as_array().map(Vec::len), Some(1), "{status}");
+    assert_eq!([&ready[0]["type"], &ready[0]["status"], &ready[0]["reason"]], ["Ready", "True", "AddressAllocated"]);
+    assert_eq!(ready[0]["message"], "10.0.0.1/24 from InClusterIPPool web");
+    assert_eq!(ready[0]["observedGeneration"], 1);
+    assert!(ready[0]["lastTransitionTime"].is_string());
+    assert_eq!(legacy.as_array().map(Vec::len), Some(1), "{status}");
+    assert_eq!([&legacy[0]["type"], &legacy[0]["status"]], ["Ready", "True"]);
+    assert!(legacy[0].get("severity").is_none(), "{status}");
+}
+
+#[tokio::test]
+async fn an_event_says_that_the_address_is_allocated() {
+    let consumer = consumer().await;
+    consumer.pool("web", json!({"addresses": ["10.0.0.0/24"], "prefix": 24})).await;
+    // Good news is dropped when there is much of it, and the other tests make much: so it is tried until one comes.
+    let events = eventually("an event about a bound claim", || async {
+        let name = unique("claim");
+        consumer.claim(&name, "web").await;
+        let address = consumer.bound(&name).await;
+        for _ in 0..10 {
+            let events = consumer.events(&name).await;
+            if !events.is_empty() {
+                return Some((events, address));
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        }
+        None
+    });
+    let (events, address) = events.await;
+    let note = format!("{address}/24 from InClusterIPPool web");
+    assert_eq!(events, [("Normal".to_owned(), "AddressAllocated".to_owned(), note)]);
+}
+
+#[tokio::test]
+async fn the_reservation_says_who_holds_the_address() {
+    let consumer = consumer().await;
+    let (pool, namespace) = (unique("shared"), consumer.namespace.clone());
+    consumer.global_pool(&pool, json!({"addresses": ["fd00::5"], "prefix": 64})).await;
+    consumer.pool("own", json!({"addresses": ["10.0.0.5"], "prefix": 24})).await;
+    consumer.global_claim("a", &pool).await;
+    consumer.claim("b", "own").await;
+    let global = (format!("g.{pool}"), "fd00::5", json!({"kind": "GlobalInClusterIPPool", "name": pool}));
+    let own = json!({"kind": "InClusterIPPool", "namespace": namespace, "name": "own"});
+    let own = (format!("p.{namespace}.own"), "10.0.0.5", own);
+    let names = [format!("{}.fd00-0000-0000-0000-0000-0000-0000-0005", global.0), format!("{}.10.0.0.5", own.0)];
+    for ((claim, name), (scope, address, pool)) in ["a", "b"].into_iter().zip(names).zip([global, own]) {
+        consumer.bound(claim).await;
+        let uid = consumer.claims().get(claim).await.expect("claims can be read").and_then(|claim| claim.uid());
+        let reservation = consumer.reservations().get(&name).await.expect("reservations can be read");
+        let spec = json!(reservation.expect("the reservation has the name that the address makes").spec);
+        let claim = json!({"namespace": namespace, "name": claim, "uid": uid});
+        assert_eq!(spec, json!({"scope": scope, "address": address, "poolRef": pool, "claimRef": claim}));
+        consumer.release(claim["name"].as_str().expect("a name")).await;
+        assert!(consumer.reservations().get(&name).await.expect("reservations can be read").is_none());
+    }
 }

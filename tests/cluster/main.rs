@@ -1,10 +1,24 @@
 //! The manager against a real API server: one control plane and one manager for all tests of this binary, a namespace
 //! for each.
 
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "test code: a failure ends the test with a text that says what went wrong"
+)]
+
 #[path = "../support/mod.rs"]
 mod support;
 
+mod adoption;
+mod bad_input;
 mod bind;
+mod exhaustion;
+mod lifecycle;
+mod pausing;
+mod pools;
+mod sweeping;
 
 use std::sync::OnceLock;
 

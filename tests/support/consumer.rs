@@ -316,7 +316,7 @@ impl Consumer {
         .await;
         assert_eq!(claim.bound_address(), Some(name), "the IPAddress has the claim's name");
         assert!(claim.finalizers().iter().any(|all| all == "ipam.cluster.x-k8s.io/ReleaseAddress"), "{claim:?}");
-        let ready = self.ready(&claim);
+        let ready = ready(&claim);
         assert_eq!((ready.status.as_ref(), ready.reason.as_deref()), ("True", Some("AddressAllocated")), "{claim:?}");
         let address = self.addresses().get(name).await.expect("addresses can be read").expect("the IPAddress exists");
         assert_eq!(address.spec.claim_ref.name, name);
@@ -330,17 +330,11 @@ impl Consumer {
         address
     }
 
-    /// The condition `Ready` of a claim, empty when there is none.
-    pub fn ready(&self, claim: &IPAddressClaim) -> Condition {
-        let status = claim.status.clone().unwrap_or_default();
-        conditions::find(&status.conditions, conditions::READY).cloned().unwrap_or_default()
-    }
-
     /// Waits until a claim is not ready for a reason, and returns the text.
     pub async fn waits_for(&self, name: &str, reason: &str) -> String {
         eventually(&format!("claim {}/{name} says {reason}", self.namespace), || async {
             let claim = self.claims().get(name).await.ok().flatten()?;
-            let ready = self.ready(&claim);
+            let ready = ready(&claim);
             assert_ne!(ready.status, "True", "claim {name} is bound, though {reason} was expected");
             (ready.reason.as_deref() == Some(reason)).then(|| ready.message.unwrap_or_default())
         })
@@ -458,6 +452,12 @@ impl Consumer {
         }
         panic!("{name} keeps changing");
     }
+}
+
+/// The condition `Ready` of a claim, empty when there is none.
+pub fn ready(claim: &IPAddressClaim) -> Condition {
+    let status = claim.status.as_ref();
+    status.and_then(|status| conditions::find(&status.conditions, conditions::READY)).cloned().unwrap_or_default()
 }
 
 async fn wait_for_counts<P: Pool>(pools: &Calls<P>, name: &str, expected: (i64, i64, i64, i64)) {
