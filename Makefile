@@ -1,0 +1,119 @@
+# `make` lists the targets.
+
+SHELL := bash
+.DEFAULT_GOAL := help
+
+CARGO ?= cargo
+# More arguments for the program that a target runs, as in: make run ARGS=--log-level=debug
+ARGS ?=
+
+generated := config/crd/ipam.cluster.x-k8s.io.yaml config/rbac/role.yaml docs/flags.md
+
+.PHONY: help
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+# === use ===
+
+.PHONY: demo
+demo: rust control-plane ## Show it at work on a real API server of its own
+	@$(CARGO) build --locked --bin manager --example demo
+	@$(CARGO) run --locked --quiet --example demo -- $(ARGS)
+
+.PHONY: run
+run: rust ## Run the manager against the current kubeconfig (ARGS are its flags)
+	$(CARGO) run --locked --bin manager -- $(ARGS)
+
+.PHONY: build
+build: rust ## Build the programs for use, into target/release
+	$(CARGO) build --locked --release --bins
+
+# === test ===
+
+.PHONY: test
+test: rust control-plane ## Run all tests (ARGS choose some: ARGS='--test cluster')
+	$(CARGO) test --locked --no-fail-fast $(ARGS)
+
+.PHONY: bench
+bench: rust control-plane ## Measure how fast claims are bound and released (ARGS: how many, else 2000)
+	$(CARGO) bench --locked --bench claims -- $(ARGS)
+
+.PHONY: control-plane
+control-plane: ## Find or build etcd, kube-apiserver and what else the tests start
+	@programs=$$(hack/control-plane/ensure.sh) && echo "control plane: $$programs"
+	@hack/control-plane/ensure.sh crds >/dev/null
+
+.PHONY: fuzz
+fuzz: rust ## Feed arbitrary texts to the address parser until stopped (ARGS are libFuzzer's)
+	@$(CARGO) +nightly fuzz --version >/dev/null 2>&1 || { \
+	  echo 'fuzzing needs nightly Rust and cargo-fuzz:'; \
+	  echo '  rustup toolchain install nightly'; \
+	  echo '  cargo install --locked cargo-fuzz'; \
+	  exit 1; } >&2
+	$(CARGO) +nightly fuzz run parse_entry $(if $(ARGS),-- $(ARGS))
+
+# === check ===
+
+.PHONY: lint
+lint: fmt-check clippy docs ## Check format, clippy and docs; a warning is a failure
+
+.PHONY: fmt
+fmt: rust ## Format the sources
+	$(CARGO) fmt
+	$(CARGO) fmt --manifest-path fuzz/Cargo.toml
+
+.PHONY: fmt-check
+fmt-check: rust ## Check that the sources are formatted
+	$(CARGO) fmt --check
+	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
+
+.PHONY: clippy
+clippy: rust ## Check the sources with clippy
+	$(CARGO) clippy --locked --all-targets -- -D warnings
+
+.PHONY: docs
+docs: rust ## Build the API documentation, into target/doc
+	RUSTDOCFLAGS=-Dwarnings $(CARGO) doc --locked --no-deps
+
+.PHONY: deny
+deny: rust ## Check versions, licences and sources of the dependencies (deny.toml)
+	@deny=$$(hack/ensure-tool.sh cargo-deny) && "$$deny" --locked check -D warnings bans licenses sources
+
+# === generate ===
+
+# $(1): what the manager is to generate; $(2): the file.
+define write
+@mkdir -p $(dir $(2))
+@$(CARGO) run --locked --quiet --bin manager -- generate $(1) >$(2).new || { rm -f $(2).new; exit 1; }
+@mv $(2).new $(2)
+@echo 'written: $(2)'
+endef
+
+.PHONY: generate
+generate: rust ## Write what is made from code: CRDs, roles, docs/flags.md
+	$(call write,crds,config/crd/ipam.cluster.x-k8s.io.yaml)
+	$(call write,rbac,config/rbac/role.yaml)
+	$(call write,flags,docs/flags.md)
+
+.PHONY: check-generated
+check-generated: generate ## Check that what is made from code is committed as it is made
+	@changed=$$(git status --porcelain -- $(generated)) || exit 1; \
+	if [ -n "$$changed" ]; then \
+	  git --no-pager diff HEAD -- $(generated); \
+	  echo 'These files are not committed as the code makes them:'; \
+	  echo "$$changed"; \
+	  echo "'make generate' has written them now: look at them and commit them."; \
+	  exit 1; \
+	fi >&2
+
+# === the rest ===
+
+.PHONY: clean
+clean: rust ## Remove what was built; the programs of the control plane stay in their cache
+	$(CARGO) clean
+	$(CARGO) clean --manifest-path fuzz/Cargo.toml
+
+.PHONY: rust
+rust:
+	@command -v $(CARGO) >/dev/null || { echo 'cargo is missing: install Rust with rustup (it then fetches the version in rust-toolchain.toml by itself)' >&2; exit 1; }
+	@command -v cc >/dev/null || { echo 'cc is missing: Rust links with a C compiler, and a dependency (ring) is partly written in C; install gcc or clang' >&2; exit 1; }

@@ -1,0 +1,180 @@
+//! The sweeper: frees what nobody holds, reserves what is in use, and leaves all else alone.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use capi_ipam::api::{GlobalInClusterIPPool, InClusterIPPool, Pool};
+use kube::ResourceExt;
+use serde_json::{Value, json};
+
+use crate::consumer;
+use crate::support::consumer::{Consumer, eventually, stays, unique};
+
+/// A consumer with a pool `web` of so many addresses.
+async fn with_pool(count: u8) -> Consumer {
+    let consumer = consumer().await;
+    consumer.pool("web", pool_spec(count)).await;
+    consumer
+}
+
+fn pool_spec(count: u8) -> Value {
+    json!({"addresses": [format!("10.0.0.1-10.0.0.{count}")], "prefix": 24})
+}
+
+/// The addresses of pool `web` that are reserved.
+async fn reserved(consumer: &Consumer) -> BTreeSet<String> {
+    let scope = format!("p.{}.web", consumer.namespace);
+    let all = consumer.reservations().list().await.expect("reservations can be read");
+    all.into_iter().filter(|all| all.spec.scope == scope).map(|all| all.spec.address).collect()
+}
+
+/// The names of the IPAddress objects of the namespace.
+async fn given(consumer: &Consumer) -> BTreeSet<String> {
+    consumer.given().await.into_keys().collect()
+}
+
+/// Waits until nothing else is left, and makes sure that it stays.
+async fn only_these_stay<F: Future<Output = BTreeSet<String>>>(expected: &[&str], look: impl Fn() -> F) {
+    let expected: BTreeSet<String> = expected.iter().map(|name| (*name).to_owned()).collect();
+    let look = || async { look().await == expected };
+    eventually(&format!("only {expected:?} are left"), || async { look().await.then_some(()) }).await;
+    stays(&format!("{expected:?} and nothing else"), look).await;
+}
+
+#[tokio::test]
+async fn an_address_without_a_claim_is_removed() {
+    let consumer = with_pool(20).await;
+    let shared = unique("shared");
+    consumer.global_pool(&shared, pool_spec(5)).await;
+    consumer.claim("bound", "web").await;
+    assert_eq!(consumer.bound("bound").await, "10.0.0.1");
+
+    let finalizers =
+        |finalizer: &'static str| move |made: &mut Value| made["metadata"]["finalizers"] = json!([finalizer]);
+    for (name, address) in [
+        ("bare", "10.0.0.2"),
+        ("twice", "10.0.0.1"),
+        ("outside", "10.0.9.9"),
+        ("protected", "10.0.0.3"),
+        ("in-use", "10.0.0.4"),
+    ] {
+        consumer.address_by_hand(name, "web", address).await;
+    }
+    let global = json!({"apiGroup": "ipam.cluster.x-k8s.io", "kind": GlobalInClusterIPPool::KIND, "name": shared});
+    consumer.address_by_hand_for("global", global, "10.0.0.5").await;
+    let addresses = consumer.addresses();
+    consumer.change(&addresses, "protected", finalizers("ipam.cluster.x-k8s.io/ProtectAddress")).await;
+    consumer.change(&addresses, "in-use", finalizers("example.com/in-use")).await;
+    consumer.counts("web", (20, 16, 4, 1)).await;
+
+    only_these_stay(&["bound", "in-use"], || given(&consumer)).await;
+    consumer.counts("web", (20, 18, 2, 0)).await;
+    consumer.counts_in(GlobalInClusterIPPool::KIND, &shared, (5, 5, 0, 0)).await;
+    consumer.change(&addresses, "in-use", |made| made["metadata"]["finalizers"] = json!([])).await;
+    consumer.counts("web", (20, 19, 1, 0)).await;
+}
+
+#[tokio::test]
+async fn an_address_of_others_or_paused_is_left_alone() {
+    let consumer = with_pool(20).await;
+    consumer.pool("held", pool_spec(5)).await;
+    consumer.pause(&consumer.pools(), "held", true).await;
+    consumer.pool_says("held", "False", "Paused").await;
+    consumer.cluster("alpha", true).await;
+    for (name, group, kind) in
+        [("other-group", "ipam.example.com", InClusterIPPool::KIND), ("other-kind", "ipam.cluster.x-k8s.io", "Foo")]
+    {
+        let pool = json!({"apiGroup": group, "kind": kind, "name": "web"});
+        consumer.address_by_hand_for(name, pool, "10.0.0.1").await;
+    }
+    consumer.address_by_hand("in-paused-pool", "held", "10.0.0.1").await;
+    consumer.address_by_hand("in-paused-cluster", "web", "10.0.0.2").await;
+    let label = |made: &mut Value| made["metadata"]["labels"] = json!({"cluster.x-k8s.io/cluster-name": "alpha"});
+    consumer.change(&consumer.addresses(), "in-paused-cluster", label).await;
+    consumer.counts("held", (5, 4, 1, 0)).await;
+    consumer.counts("web", (20, 19, 1, 0)).await;
+
+    // Made last: once it is gone, the others had their time.
+    consumer.address_by_hand("bare", "web", "10.0.0.3").await;
+    let kept = ["in-paused-cluster", "in-paused-pool", "other-group", "other-kind"];
+    only_these_stay(&kept, || given(&consumer)).await;
+    consumer.claim("a", "web").await;
+    assert_eq!(consumer.bound("a").await, "10.0.0.1", "an address of another provider is not in our way");
+
+    consumer.pause(&consumer.pools(), "held", false).await;
+    consumer.change(&consumer.clusters(), "alpha", |cluster| cluster["spec"]["paused"] = json!(false)).await;
+    only_these_stay(&["a", "other-group", "other-kind"], || given(&consumer)).await;
+}
+
+#[tokio::test]
+async fn a_reservation_without_a_claim_is_freed_and_no_other() {
+    let consumer = with_pool(20).await;
+    let namespace = &consumer.namespace;
+    consumer.claim("bound", "web").await;
+    assert_eq!(consumer.bound("bound").await, "10.0.0.1");
+    let metadata = json!({"annotations": {"cluster.x-k8s.io/paused": ""}});
+    let unbound = consumer.claim_with("unbound", InClusterIPPool::KIND, "web", metadata).await;
+    consumer.waits_for("unbound", "Paused").await;
+    let bound = consumer.claims().get("bound").await.expect("claims can be read").expect("the claim exists");
+    let of = |name: &str, uid: Option<String>| json!({"namespace": namespace, "name": name, "uid": uid});
+    // These stay: held by a claim that lives unbound, promised, kept out.
+    consumer.reserve("web", "10.0.0.5", of("unbound", unbound.uid())).await;
+    consumer.reserve("web", "10.0.0.6", json!({"namespace": namespace, "name": "later"})).await;
+    consumer.reserve("web", "10.0.0.7", json!(null)).await;
+    // These go: of a claim that never was, of an earlier claim of the name, of a claim bound to another address.
+    consumer.reserve("web", "10.0.0.8", of("never", Some("dead".to_owned()))).await;
+    consumer.reserve("web", "10.0.0.9", of("unbound", Some("dead".to_owned()))).await;
+    consumer.reserve("web", "10.0.0.10", of("bound", bound.uid())).await;
+    consumer.counts("web", (20, 13, 1, 0)).await;
+
+    only_these_stay(&["10.0.0.1", "10.0.0.5", "10.0.0.6", "10.0.0.7"], || reserved(&consumer)).await;
+    consumer.counts("web", (20, 16, 1, 0)).await;
+    consumer.pause(&consumer.claims(), "unbound", false).await;
+    assert_eq!(consumer.bound("unbound").await, "10.0.0.5");
+    assert_eq!(consumer.bound("bound").await, "10.0.0.1");
+}
+
+#[tokio::test]
+async fn many_abandoned_addresses_go_little_by_little() {
+    let consumer = with_pool(20).await;
+    for last in 1..=12 {
+        let claim = json!({"namespace": consumer.namespace, "name": format!("c{last}"), "uid": format!("dead-{last}")});
+        consumer.reserve("web", &format!("10.0.0.{last}"), claim).await;
+    }
+    let left = |most: usize| {
+        let consumer = &consumer;
+        move || async move { (reserved(consumer).await.len() <= most).then(Instant::now) }
+    };
+    let begin = eventually("some are freed", left(11)).await;
+    let end = eventually("all are freed", left(0)).await;
+    // Five in each pass, and a pass each second.
+    assert!(end.duration_since(begin) > Duration::from_secs(1), "{:?}", end.duration_since(begin));
+    consumer.counts("web", (20, 20, 0, 0)).await;
+}
+
+#[tokio::test]
+async fn a_bound_claim_gets_a_lost_reservation_back() {
+    let consumer = with_pool(2).await;
+    consumer.claim("a", "web").await;
+    assert_eq!(consumer.bound("a").await, "10.0.0.1");
+    let claim = consumer.claims().get("a").await.expect("claims can be read");
+    let lost = format!("p.{}.web.10.0.0.1", consumer.namespace);
+    let before = consumer.reservations().get(&lost).await.expect("reservations can be read").expect("it exists");
+    consumer.remove(&consumer.reservations(), &lost).await;
+    consumer.claim("b", "web").await;
+    consumer.claim("c", "web").await;
+    let after = eventually("the reservation is there again", || async {
+        let address = consumer.addresses().get("a").await.expect("addresses can be read").expect("it stays");
+        assert_eq!(address.spec.address, "10.0.0.1");
+        let found = consumer.reservations().get(&lost).await.expect("reservations can be read")?;
+        assert_eq!(found.spec, before.spec, "nobody else gets the address");
+        Some(found)
+    });
+    assert_ne!(after.await.uid(), before.uid());
+    let (served, waits) = if consumer.given().await.contains_key("b") { ("b", "c") } else { ("c", "b") };
+    assert_eq!(consumer.bound(served).await, "10.0.0.2");
+    consumer.waits_for(waits, "PoolExhausted").await;
+    consumer.reserved("web", &[("10.0.0.1", "a"), ("10.0.0.2", served)]).await;
+    consumer.counts("web", (2, 0, 2, 0)).await;
+    assert_eq!(consumer.claims().get("a").await.expect("claims can be read"), claim, "the claim is not touched");
+}

@@ -1,0 +1,208 @@
+//! What people copy works: the samples, the kustomizations, and the objects that README.md shows.
+
+#![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "test code: a failure ends the test")]
+
+#[path = "support/mod.rs"]
+mod support;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use capi_ipam::api::IPReservation;
+use capi_ipam::in_cluster::{PoolKey, reservation_name, scope_name};
+use serde_json::Value;
+use support::control_plane::{ControlPlane, Options};
+use support::manager::Manager;
+
+/// The kind of reservations.
+const RESERVATION: &str = "IPReservation";
+
+/// A claim that the promise among the samples is for.
+const PROMISED: &str = "
+apiVersion: ipam.cluster.x-k8s.io/v1beta2
+kind: IPAddressClaim
+metadata:
+  name: web-1
+  namespace: default
+spec:
+  poolRef:
+    apiGroup: ipam.cluster.x-k8s.io
+    kind: InClusterIPPool
+    name: web-v6
+";
+
+#[test]
+fn samples_do_what_they_say() {
+    let plane = ControlPlane::start(Options::default());
+    let _manager = Manager::start(&plane, &[]);
+    let mut waited_for = 0;
+    for file in samples() {
+        let text = fs::read_to_string(&file).expect("samples can be read");
+        assert!(text.starts_with("# "), "{} does not say what it does", file.display());
+        apply(&plane, &text);
+        for object in documents(&text) {
+            let (kind, name) = identity(&object);
+            if kind != RESERVATION {
+                wait(&plane, "condition=Ready", &format!("{kind}/{name}"));
+                waited_for += 1;
+            }
+        }
+    }
+    assert!(waited_for >= 5, "there are samples of pools and claims");
+
+    // 90 addresses, of which one is kept out and one the claim's.
+    wait(&plane, "jsonpath={.status.ipAddresses.total}=90", "inclusterippool/web");
+    wait(&plane, "jsonpath={.status.ipAddresses.free}=88", "inclusterippool/web");
+    plane.kubectl_apply(PROMISED);
+    wait(&plane, "condition=Ready", "ipaddressclaim/web-1");
+    wait(&plane, "jsonpath={.spec.address}=fd00:1::abc", "ipaddress.ipam.cluster.x-k8s.io/web-1");
+}
+
+#[test]
+fn reservations_have_the_names_that_belong_to_them() {
+    let mut seen = 0;
+    for file in samples() {
+        for object in documents(&fs::read_to_string(&file).expect("samples can be read")) {
+            if text_at(&object, "/kind") != RESERVATION {
+                continue;
+            }
+            let reservation: IPReservation = serde_json::from_value(object).expect("the sample is a reservation");
+            let pool = PoolKey::of_reservation(&reservation.spec.pool_ref).expect("the pool is of a kind of ours");
+            let address = reservation.spec.address.parse().expect("the address is one");
+            assert_eq!(reservation.spec.scope, scope_name(&pool), "{}", file.display());
+            let name = reservation_name(&scope_name(&pool), address);
+            assert_eq!(reservation.metadata.name, Some(name), "{}", file.display());
+            seen += 1;
+        }
+    }
+    assert!(seen >= 2, "there are samples of reservations");
+}
+
+#[test]
+fn kustomizations_name_all_files_beside_them() {
+    let config = root().join("config");
+    let plane = ControlPlane::start(Options::default());
+    let mut seen = 0;
+    for folder in fs::read_dir(&config).expect("config can be read") {
+        let folder = folder.expect("config can be read").path();
+        if !folder.join("kustomization.yaml").exists() {
+            continue;
+        }
+        let built = plane.kubectl(&["kustomize", folder.to_str().expect("the path is UTF-8")]);
+        let built: BTreeSet<_> = documents(&built).iter().map(identity).collect();
+        for file in yaml_files(&folder) {
+            let text = fs::read_to_string(&file).expect("the file can be read");
+            for object in documents(&text).iter().filter(|object| is_applied(object)) {
+                let found = built.iter().any(|(kind, name)| {
+                    // A kustomization may put something before a name.
+                    *kind == identity(object).0 && name.ends_with(&identity(object).1)
+                });
+                assert!(found, "the kustomization beside {} leaves it out", file.display());
+            }
+        }
+        seen += 1;
+    }
+    assert!(seen >= 3, "config has kustomizations");
+}
+
+#[test]
+fn the_readme_shows_objects_that_can_be_applied() {
+    let Ok(readme) = fs::read_to_string(root().join("README.md")) else { return };
+    let blocks = yaml_blocks(&readme);
+    if blocks.is_empty() {
+        return;
+    }
+    let plane = ControlPlane::start(Options::default());
+    for block in blocks {
+        apply(&plane, &block);
+    }
+}
+
+#[test]
+fn blocks_are_found_in_markdown() {
+    let text = "```yaml\na\n---\nb\n```\n```sh\nls\n```\n  ```yaml\n  c:\n    d: 1\n  ```\n````yaml title\ne\n````\n";
+    assert_eq!(yaml_blocks(text), ["a\n---\nb\n", "c:\n  d: 1\n", "e\n"]);
+}
+
+/// Applies what is in a text, with the namespaces it needs; kustomizations aside.
+fn apply(plane: &ControlPlane, text: &str) {
+    for object in documents(text).iter().filter(|object| is_applied(object)) {
+        let namespace = text_at(object, "/metadata/namespace");
+        if !["", "default"].contains(&namespace) {
+            plane.kubectl_apply(&format!("{{apiVersion: v1, kind: Namespace, metadata: {{name: {namespace}}}}}"));
+        }
+        plane.kubectl_apply(&object.to_string());
+    }
+}
+
+/// Waits for something of an object in the namespace `default`, or of one without a namespace.
+fn wait(plane: &ControlPlane, what: &str, object: &str) {
+    plane.kubectl(&["wait", "--namespace=default", "--timeout=30s", &format!("--for={what}"), object]);
+}
+
+fn is_applied(object: &Value) -> bool {
+    text_at(object, "/kind") != "Kustomization"
+}
+
+fn identity(object: &Value) -> (String, String) {
+    (text_at(object, "/kind").to_owned(), text_at(object, "/metadata/name").to_owned())
+}
+
+fn text_at<'a>(object: &'a Value, pointer: &str) -> &'a str {
+    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// The documents of a YAML file.
+fn documents(text: &str) -> Vec<Value> {
+    let text = format!("\n{text}");
+    let documents = text.split("\n---").map(|document| {
+        let read = serde_saphyr::from_str::<Option<Value>>(document);
+        read.unwrap_or_else(|error| panic!("this is not YAML: {error}\n{document}"))
+    });
+    documents.flatten().collect()
+}
+
+/// What stands in Markdown between lines of "```yaml" and "```", without the indentation of the first of them.
+fn yaml_blocks(markdown: &str) -> Vec<String> {
+    let mut lines = markdown.lines();
+    let mut blocks = Vec::new();
+    while let Some(line) = lines.next() {
+        let fence = line.trim_start();
+        let ticks = fence.chars().take_while(|letter| *letter == '`').count();
+        if ticks < 3 {
+            continue;
+        }
+        let indentation = line.len() - fence.len();
+        let is_yaml = fence.trim_start_matches('`').split_whitespace().next() == Some("yaml");
+        let end = "`".repeat(ticks);
+        let mut block = String::new();
+        for line in lines.by_ref().take_while(|line| line.trim() != end) {
+            block.push_str(line.get(indentation..).unwrap_or(line));
+            block.push('\n');
+        }
+        if is_yaml {
+            blocks.push(block);
+        }
+    }
+    blocks
+}
+
+fn samples() -> Vec<PathBuf> {
+    let mut files = yaml_files(&root().join("config/samples"));
+    files.retain(|file| !file.ends_with("kustomization.yaml"));
+    assert!(files.len() >= 7, "these are not all samples: {files:?}");
+    files
+}
+
+fn yaml_files(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).unwrap_or_else(|error| panic!("cannot read {}: {error}", folder.display()));
+    let mut files: Vec<_> = entries.map(|entry| entry.expect("the folder can be read").path()).collect();
+    files.retain(|file| file.extension().is_some_and(|extension| extension == "yaml"));
+    files.sort();
+    files
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
