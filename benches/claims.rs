@@ -30,7 +30,7 @@ const IDLE: usize = 50;
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 async fn main() {
-    let count = std::env::args().filter_map(|word| word.parse().ok()).next().unwrap_or(2_000);
+    let count = std::env::args().find_map(|word| word.parse().ok()).unwrap_or(2_000);
     let control_plane = ControlPlane::start(Options::default());
     println!("bare writes of {count} claims, {AT_ONCE} at a time, no provider:");
     let floor = bare_writes(&control_plane, count, false).await;

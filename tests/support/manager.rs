@@ -59,7 +59,7 @@ impl Manager {
 
     /// Waits until the manager has listed all that it watches. A manager that does not lead is ready too.
     pub fn wait_until_ready(&self) {
-        let deadline = Instant::now() + Duration::from_secs(60);
+        let deadline = Instant::now() + Duration::from_mins(1);
         while !self.is_ready() {
             assert!(
                 Instant::now() < deadline,
@@ -91,7 +91,7 @@ impl Manager {
 
     /// Waits until the log has a text.
     pub fn wait_for_log(&self, text: &str) {
-        let deadline = Instant::now() + Duration::from_secs(60);
+        let deadline = Instant::now() + Duration::from_mins(1);
         while !self.log().contains(text) {
             assert!(Instant::now() < deadline, "no {text:?} in the log, which ends:\n{}", self.process.output_tail());
             sleep(Duration::from_millis(20));

@@ -1,3 +1,5 @@
+#![allow(clippy::needless_pass_by_value, reason = "the values are written where they are passed")]
+
 use std::collections::BTreeSet;
 
 use proptest::prelude::*;

@@ -88,7 +88,8 @@ fn every_claim_gets_on_once_nothing_stands_in_its_way() {
             && matches!(view.cluster, ClusterState::None | ClusterState::Running)
             && view.pool == Some(PoolState::Ready)
             && !view.foreign_finalizers;
-        let unserved = !view.deleting && !(view.bound && view.address == AddressState::Right);
+        let served = view.bound && view.address == AddressState::Right;
+        let unserved = !view.deleting && !served;
         let waits = view.bound && view.address == AddressState::Deleting && view.finalizer;
         !free || !unserved || waits || decision == Decision::Bind
     });
