@@ -65,8 +65,6 @@ pub enum Proposal {
 pub enum Suspect {
     /// A reservation held by a claim.
     Reservation {
-        /// Name of the reservation.
-        name: String,
         /// Pool and address.
         slot: Slot,
         /// The claim that holds it.

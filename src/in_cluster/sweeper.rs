@@ -100,7 +100,7 @@ impl Sweeper {
                 continue;
             }
             let done = match &suspect {
-                Suspect::Reservation { name, slot, claim, uid } => self.free(name, slot, claim, *uid).await,
+                Suspect::Reservation { slot, claim, uid } => self.free(slot, claim, *uid).await,
                 Suspect::Address { claim, .. } => self.remove_address(claim).await,
             };
             match done {
@@ -140,11 +140,12 @@ impl Sweeper {
     }
 
     /// Deletes a reservation if its claim is dead, or bound to another address.
-    async fn free(&self, name: &str, slot: &Slot, claim: &ClaimKey, uid: Uid) -> Result<bool, CallError> {
+    async fn free(&self, slot: &Slot, claim: &ClaimKey, uid: Uid) -> Result<bool, CallError> {
         let (namespace, claim_name) = claim;
         if !self.is_within_reach(namespace) {
             return Ok(false);
         }
+        let name = &reservation_name(&scope_name(&slot.0), slot.1);
         // Read before the claim: what is held at this moment cannot be held by a claim that is gone a moment later.
         let Some(found) = self.shared.reservations.get(name).await? else { return Ok(false) };
         let held_by = found.spec.claim_ref.as_ref().and_then(|claim| claim.uid.as_deref()).map(Uid::of);

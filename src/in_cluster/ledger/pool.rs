@@ -234,8 +234,7 @@ impl PoolEntry {
                 && reserved.released_at.is_none()
                 && !has_a_right(claim, Some(uid), taken.holders.iter().any(|holder| holder.name == *claim))
             {
-                let name = super::super::reservation_name(&super::super::scope_name(key), *address);
-                suspects.push(Suspect::Reservation { name, slot: slot(), claim: claim.clone(), uid });
+                suspects.push(Suspect::Reservation { slot: slot(), claim: claim.clone(), uid });
             }
             for holder in taken.holders.iter().filter(|holder| !has_a_right(&holder.name, None, true)) {
                 suspects.push(Suspect::Address { slot: slot(), claim: holder.name.clone() });
