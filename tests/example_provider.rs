@@ -1,5 +1,7 @@
 //! The example of a provider, as its author would run it, against a real API server.
 
+#![allow(clippy::expect_used, reason = "test code: a failure ends the test")]
+
 mod support;
 
 use serde_json::json;

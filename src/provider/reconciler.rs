@@ -5,16 +5,18 @@ use std::time::{Duration, Instant};
 
 use kube::ResourceExt;
 use kube::runtime::watcher;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
 use super::adapter::{ClaimHandler, HandlerError, PoolKind, PoolView, ProviderAdapter, ProviderSetup};
 use super::clusters::Clusters;
 use super::contract::Contract;
-use super::decision::{ClaimView, Decision, PoolState, decide};
+use super::decision::{ClaimView, ClusterState, Decision, PoolState, decide};
 use super::index::AddressIndex;
 use super::report::Report;
 use crate::api::{Cluster, IPAddress, IPAddressClaim, names};
-use crate::runtime::client::CallError;
+use crate::runtime::client::{CallError, chain};
 use crate::runtime::controller::{Attempt, ControllerBuilder, MainWatch, Outcome, Reconciler};
 use crate::runtime::echo::{LONGEST_ECHO, Written};
 use crate::runtime::events::EventPublisher;
@@ -67,7 +69,9 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
             claim_observers: Vec::new(),
         };
         adapter.setup(&mut setup)?;
-        let ProviderSetup { pools, address_observers, claim_observers, .. } = setup;
+        let ProviderSetup { pools, address_observers, mut claim_observers, .. } = setup;
+        let (vanished, to_undo) = mpsc::unbounded_channel();
+        claim_observers.push(Arc::new(Vanished(vanished)));
 
         let namespace = manager.options.namespace.clone();
         let clusters = Arc::new(Clusters::new(controller.waker()));
@@ -109,8 +113,29 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
             written: Written::default(),
         });
         let (concurrency, stop) = (manager.options.concurrency, manager.stop.clone());
+        manager.add("the clean-up after vanished claims", Arc::clone(&reconciler).undo_vanished(to_undo, stop.clone()));
         manager.add("the controller of claims", controller.run(main, concurrency, stop, reconciler));
         Ok(())
+    }
+
+    /// Takes back what claims held that vanished.
+    async fn undo_vanished(
+        self: Arc<Self>,
+        mut vanished: mpsc::UnboundedReceiver<IPAddressClaim>,
+        stop: CancellationToken,
+    ) {
+        while let Some(Some(claim)) = stop.run_until_cancelled(vanished.recv()).await {
+            let is_ours = self.pools.iter().any(|kind| kind.is_meant_by(&claim.spec.pool_ref));
+            if !is_ours || self.clusters.state_for(&claim) == ClusterState::Paused {
+                continue;
+            }
+            let claim = Arc::new(claim);
+            let mut handler = self.adapter.claim_handler(Arc::clone(&claim));
+            if let Err(error) = self.undo(&claim, &mut handler).await {
+                // What is left is for a provider's own clean-up.
+                debug!(claim = claim.name_any(), error = chain(&error), "cannot clean up after a claim that vanished");
+            }
+        }
     }
 
     /// Remembers a write, so that the claim is not looked at again in the state before it.
@@ -246,7 +271,7 @@ impl<A: ProviderAdapter> Reconciler for ClaimReconciler<A> {
                 Ok(Outcome::Yield(AFTER_CONFLICT))
             }
             Err(ReconcileError::Call(error)) if error.is_forbidden() && !error.is_namespace_terminating() => {
-                warn!(claim = claim.name_any(), error = crate::runtime::client::chain(&error), "not allowed");
+                warn!(claim = claim.name_any(), error = chain(&error), "not allowed");
                 Err(error.into())
             }
             outcome => outcome,
@@ -271,6 +296,21 @@ fn pool_state(pool: &Result<PoolView, HandlerError>) -> PoolState {
 fn trim_claim(claim: &mut IPAddressClaim) {
     trim(&mut claim.metadata);
     (claim.api_version, claim.kind) = (None, None);
+}
+
+/// Hears of claims that vanished with our finalizer still on them. The API server lets that happen when a claim is
+/// deleted in the moment in which it gets its first finalizer.
+struct Vanished(mpsc::UnboundedSender<IPAddressClaim>);
+
+impl Observer<IPAddressClaim> for Vanished {
+    fn applied(&self, _: &IPAddressClaim) {}
+
+    fn deleted(&self, claim: &IPAddressClaim) {
+        if finalizer::is_set(claim, names::RELEASE_ADDRESS) {
+            // Nobody listens any more once the program ends.
+            let _ = self.0.send(claim.clone());
+        }
+    }
 }
 
 /// Tells several observers.

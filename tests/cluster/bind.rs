@@ -261,6 +261,7 @@ async fn the_conditions_say_that_the_address_is_allocated() {
 async fn an_event_says_that_the_address_is_allocated() {
     let consumer = consumer().await;
     consumer.pool("web", json!({"addresses": ["10.0.0.0/24"], "prefix": 24})).await;
+    consumer.counts("web", (254, 254, 0, 0)).await;
     // Good news is dropped when there is much of it, and the other tests make much: so it is tried until one comes.
     let events = eventually("an event about a bound claim", || async {
         let name = unique("claim");

@@ -1,7 +1,5 @@
 //! Claims and addresses come and go in every order, and objects around them vanish.
 
-use std::collections::BTreeMap;
-
 use capi_ipam::api::{InClusterIPPool, Pool};
 use capi_ipam::runtime::client::Calls;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
