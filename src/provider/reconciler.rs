@@ -298,15 +298,16 @@ fn trim_claim(claim: &mut IPAddressClaim) {
     (claim.api_version, claim.kind) = (None, None);
 }
 
-/// Hears of claims that vanished with our finalizer still on them. The API server lets that happen when a claim is
-/// deleted in the moment in which it gets its first finalizer.
+/// Hears of claims that vanished with our finalizer on them, without having been marked as deleted first. The API server
+/// lets that happen when a claim is deleted in the moment in which it gets its first finalizer.
 struct Vanished(mpsc::UnboundedSender<IPAddressClaim>);
 
 impl Observer<IPAddressClaim> for Vanished {
     fn applied(&self, _: &IPAddressClaim) {}
 
     fn deleted(&self, claim: &IPAddressClaim) {
-        if finalizer::is_set(claim, names::RELEASE_ADDRESS) {
+        let marked = claim.metadata.deletion_timestamp.is_some();
+        if !marked && finalizer::is_set(claim, names::RELEASE_ADDRESS) {
             // Nobody listens any more once the program ends.
             let _ = self.0.send(claim.clone());
         }
