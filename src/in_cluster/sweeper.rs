@@ -89,6 +89,7 @@ impl Sweeper {
         self.reserve_missing().await;
         let confirmed = self.confirmed(Instant::now());
         let mut freed: HashMap<PoolKey, usize> = HashMap::new();
+        let mut held_back: HashMap<PoolKey, usize> = HashMap::new();
         for suspect in confirmed {
             let pool = match &suspect {
                 Suspect::Reservation { slot, .. } | Suspect::Address { slot, .. } => &slot.0,
@@ -96,7 +97,7 @@ impl Sweeper {
             let most = MOST_FREED.max(self.shared.ledger.taken(pool) / 20);
             let count = freed.entry(pool.clone()).or_default();
             if *count >= most {
-                warn!(%pool, most, "more addresses look abandoned than are freed at once; the rest follows later");
+                *held_back.entry(pool.clone()).or_default() += 1;
                 continue;
             }
             let done = match &suspect {
@@ -109,6 +110,9 @@ impl Sweeper {
                 Err(error) => debug!(?suspect, error = chain(&error), "cannot be looked at now"),
             }
             self.suspects.remove(&suspect);
+        }
+        for (pool, count) in held_back {
+            warn!(%pool, count, "more addresses look abandoned than are freed at once; the rest follows later");
         }
     }
 

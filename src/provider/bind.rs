@@ -57,8 +57,16 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
             };
             match made {
                 Made::Ours => {
-                    return match self.commit(&claim, &allocation).await {
-                        Err(error) if error.is_not_found() => self.undo(&claim, handler).await,
+                    let committed = self.commit(&claim, &allocation).await;
+                    return match committed {
+                        // A claim that vanished this moment shows as a conflict too.
+                        Err(error) if error.is_not_found() || error.is_conflict() => {
+                            if self.is_there(&claim).await? {
+                                Err(error.into())
+                            } else {
+                                self.undo(&claim, handler).await
+                            }
+                        }
                         ended => Ok(ended?),
                     };
                 }
@@ -66,6 +74,12 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
             }
         }
         Ok(Outcome::Yield(AFTER_CONFLICT))
+    }
+
+    /// Whether the claim, and not a later one of its name, exists now.
+    async fn is_there(&self, claim: &IPAddressClaim) -> Result<bool, CallError> {
+        let found = self.contract.claims(&claim.namespace().unwrap_or_default()).get(&claim.name_any()).await?;
+        Ok(found.is_some_and(|found| found.metadata.uid == claim.metadata.uid))
     }
 
     /// A1. `None` when the claim is gone, or going and not to be held back.

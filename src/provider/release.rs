@@ -9,9 +9,12 @@ use tracing::debug;
 use super::adapter::{ClaimHandler, ProviderAdapter, Released};
 use super::address::{is_for, owning_claim};
 use super::reconciler::{AFTER_CONFLICT, ClaimReconciler, ReconcileError};
-use crate::api::{IPAddress, IPAddressClaim, names};
+use crate::api::{IPAddressClaim, names};
 use crate::runtime::controller::Outcome;
 use crate::runtime::finalizer;
+
+/// How often the address of a claim that vanished is tried to be taken back, if others keep changing the IPAddress.
+const MOST_UNDOS: usize = 5;
 
 impl<A: ProviderAdapter> ClaimReconciler<A> {
     pub(super) async fn release(
@@ -50,15 +53,33 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         claim: &IPAddressClaim,
         handler: &mut A::Handler,
     ) -> Result<Outcome, ReconcileError> {
-        let addresses = self.contract.addresses(&claim.namespace().unwrap_or_default());
-        // A later claim of this name may have made the IPAddress its own.
-        let is_its = |address: &IPAddress| owning_claim(address) == claim.metadata.uid.as_deref();
-        if let Some(address) = addresses.get(&claim.name_any()).await?.filter(is_its) {
-            self.remove_address(&address).await?;
+        for _ in 1..MOST_UNDOS {
+            match self.try_undo(claim, handler).await {
+                // The garbage collector was at it in the same moment. There is no claim left to come back to later.
+                Err(ReconcileError::Call(error)) if error.is_conflict() => {}
+                ended => return ended,
+            }
+        }
+        self.try_undo(claim, handler).await
+    }
+
+    async fn try_undo(&self, claim: &IPAddressClaim, handler: &mut A::Handler) -> Result<Outcome, ReconcileError> {
+        let (namespace, name) = (claim.namespace().unwrap_or_default(), claim.name_any());
+        if let Some(address) =
+            self.contract.addresses(&namespace).get(&name).await?.filter(|found| is_for(found, claim))
+        {
+            // The garbage collector strikes out owners that are gone; a later claim of this name adopts what has none.
+            let left_over = match owning_claim(&address) {
+                Some(owner) => Some(owner) == claim.metadata.uid.as_deref(),
+                None => self.contract.claims(&namespace).get(&name).await?.is_none(),
+            };
+            if left_over {
+                self.remove_address(&address).await?;
+            }
         }
         handler.release_address().await?;
         self.note_gone(claim);
-        debug!(namespace = claim.namespace(), claim = claim.name_any(), "claim is gone; its address is taken back");
+        debug!(namespace, claim = name, "claim is gone; its address is taken back");
         Ok(Outcome::Done)
     }
 }
