@@ -26,6 +26,9 @@ use crate::runtime::{clock, finalizer, patch};
 
 /// The status of one pool is written at most this often.
 const STATUS_PAUSE: Duration = Duration::from_millis(250);
+/// Counts are written this long after they began to change, when the claim that changed them has its address: one write
+/// tells of the whole change, and none competes with those that the claim waits for.
+const SETTLING: Duration = Duration::from_millis(100);
 /// When to look again at a pool that is being deleted and still has reservations.
 const DELETION_PAUSE: Duration = Duration::from_secs(5);
 /// How many pools of a kind are worked on at the same time.
@@ -132,7 +135,7 @@ where
         namespace: manager.options.namespace.clone(),
         watch_filter: manager.options.watch_filter.clone(),
         written: Written::default(),
-        last_status: Mutex::default(),
+        status_turns: StatusTurns::default(),
         kind: PhantomData,
     };
     let stop = manager.stop.clone();
@@ -149,7 +152,7 @@ struct PoolReconciler<P> {
     namespace: String,
     watch_filter: String,
     written: Written,
-    last_status: Mutex<HashMap<Uid, Instant>>,
+    status_turns: StatusTurns,
     kind: PhantomData<fn(P)>,
 }
 
@@ -281,22 +284,15 @@ where
         if pool.status() == Some(&status) {
             return Ok(None);
         }
-        let uid = Uid::of(pool.meta().uid.as_deref().unwrap_or_default());
-        let now = Instant::now();
-        {
-            let mut last = self.last_status.lock().unwrap_or_else(PoisonError::into_inner);
-            last.retain(|_, written| now.saturating_duration_since(*written) < STATUS_PAUSE);
-            if let Some(written) = last.get(&uid) {
-                return Ok(Some(STATUS_PAUSE.saturating_sub(now.saturating_duration_since(*written))));
-            }
-            last.insert(uid, now);
-        }
-        let mut wanted = pool.clone();
         let ready = |status: Option<&PoolStatus>| {
             let found = status.and_then(|status| conditions::find(&status.conditions, conditions::READY));
             found.map(|condition| (condition.reason.clone(), condition.message.clone()))
         };
         let news = ready(pool.status()) != ready(Some(&status));
+        if let Some(wait) = self.status_turns.wait(pool, news, Instant::now()) {
+            return Ok(Some(wait));
+        }
+        let mut wanted = pool.clone();
         *wanted.status_mut() = status;
         if let Some(written) = patch::write(calls, pool, &wanted).await? {
             let written = self.note(written);
@@ -314,5 +310,59 @@ where
         self.written.note(&written, Instant::now());
         Observer::<P>::applied(self.shared.ledger.as_ref(), &written);
         written
+    }
+}
+
+/// When the status of each pool was last written, and since when it differs.
+#[derive(Default)]
+struct StatusTurns {
+    turns: Mutex<HashMap<Uid, (Instant, Turn)>>,
+}
+
+#[derive(PartialEq)]
+enum Turn {
+    Written,
+    Differs,
+}
+
+impl StatusTurns {
+    /// How long the status has to wait; `None` when it is to be written now. News are written at once, counts once they
+    /// have settled, and neither sooner than [`STATUS_PAUSE`] after the last write.
+    fn wait<P: Pool>(&self, pool: &P, news: bool, now: Instant) -> Option<Duration> {
+        let uid = Uid::of(pool.meta().uid.as_deref().unwrap_or_default());
+        let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+        turns.retain(|_, (since, _)| now.saturating_duration_since(*since) < STATUS_PAUSE * 4);
+        let (since, turn) = turns.entry(uid).or_insert((now, Turn::Differs));
+        let waited = now.saturating_duration_since(*since);
+        if *turn == Turn::Written && waited >= STATUS_PAUSE {
+            (*since, *turn) = (now, Turn::Differs);
+        }
+        let pause = match turn {
+            Turn::Written => STATUS_PAUSE,
+            Turn::Differs if news => Duration::ZERO,
+            Turn::Differs => SETTLING,
+        };
+        let wait = pause.saturating_sub(now.saturating_duration_since(*since));
+        if wait.is_zero() {
+            (*since, *turn) = (now, Turn::Written);
+        }
+        Some(wait).filter(|wait| !wait.is_zero())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_settle_news_do_not_wait_and_no_write_follows_another_at_once() {
+        let (turns, pool, start) = (StatusTurns::default(), InClusterIPPool::default(), Instant::now());
+        assert_eq!(turns.wait(&pool, false, start), Some(SETTLING));
+        assert_eq!(turns.wait(&pool, false, start + SETTLING), None);
+        assert_eq!(turns.wait(&pool, true, start + SETTLING), Some(STATUS_PAUSE));
+        assert_eq!(turns.wait(&pool, false, start + SETTLING + STATUS_PAUSE), Some(SETTLING));
+        assert_eq!(turns.wait(&pool, true, start + SETTLING + STATUS_PAUSE), None);
+        let fresh = StatusTurns::default();
+        assert_eq!(fresh.wait(&pool, true, start), None);
     }
 }
