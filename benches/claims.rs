@@ -61,14 +61,8 @@ async fn main() {
     assert_eq!(distinct.len(), count, "every claim has an address of its own");
 
     println!("one claim at a time, {IDLE} of them, from create to addressRef:");
-    let mut times = idle_claims(&consumer).await;
-    times.sort();
-    println!(
-        "  p50 {:.1} ms, p90 {:.1} ms, longest {:.1} ms",
-        millis(times[IDLE / 2]),
-        millis(times[IDLE * 9 / 10]),
-        millis(times[IDLE - 1])
-    );
+    report_times("  the provider", idle_claims(&consumer).await);
+    report_times("  the bare writes one after another, no provider", bare_idle(&control_plane).await);
     println!("memory of the provider: {}", memory(manager.pid()));
 
     println!("release of {count} claims, {AT_ONCE} at a time:");
@@ -90,6 +84,12 @@ fn report(what: &str, count: usize, time: Duration) {
     println!("{what}: {:.0} a second ({:.2} s)", count as f64 / time.as_secs_f64(), time.as_secs_f64());
 }
 
+fn report_times(what: &str, mut times: Vec<Duration>) {
+    times.sort();
+    let (middle, ninth, longest) = (times[IDLE / 2], times[IDLE * 9 / 10], times[IDLE - 1]);
+    println!("{what}: p50 {:.1} ms, p90 {:.1} ms, longest {:.1} ms", millis(middle), millis(ninth), millis(longest));
+}
+
 fn ratio(floor: Duration, time: Duration) -> f64 {
     floor.as_secs_f64() / time.as_secs_f64()
 }
@@ -100,58 +100,77 @@ fn millis(time: Duration) -> f64 {
 
 /// What the API contract asks of any provider, done by nobody in particular, for a kind of pool that nobody serves.
 async fn bare_writes(control_plane: &ControlPlane, count: usize, reserve: bool) -> Duration {
+    let (consumer, provider) = bare_pair(control_plane).await;
+    let started = Instant::now();
+    let bind = |number| bare_bind(&consumer, &provider, number, reserve);
+    futures::stream::iter(0..count).for_each_concurrent(AT_ONCE, bind).await;
+    started.elapsed()
+}
+
+/// The writes for one claim, by a consumer and a provider with a client each.
+async fn bare_bind(consumer: &Consumer, provider: &Consumer, number: usize, reserve: bool) {
+    let name = format!("bare{number}");
+    let claim = consumer.claim_with(&name, "BarePool", "bare", json!({})).await;
+    let claims: Calls<IPAddressClaim> = provider.claims();
+    let claim = finalizer::add(&claims, &claim, "ipam.cluster.x-k8s.io/ReleaseAddress").await.expect("it can be added");
+    let address = format!("10.{}.{}.{}", number >> 16, number >> 8 & 255, number & 255);
+    if reserve {
+        let reservation = json!({
+            "apiVersion": "ipam.cluster.x-k8s.io/v1alpha2", "kind": "IPReservation",
+            "metadata": {"name": format!("p.{}.bare.{address}", provider.namespace)},
+            "spec": {
+                "scope": format!("p.{}.bare", provider.namespace), "address": address,
+                "poolRef": {"kind": "BarePool", "namespace": provider.namespace, "name": "bare"},
+                "claimRef": {"namespace": provider.namespace, "name": name, "uid": claim.metadata.uid},
+            },
+        });
+        provider.reservations().create(&object(reservation)).await.expect("it can be made");
+    }
+    let owner = |kind: &str, name: &str, uid: &Option<String>, version: &str, controller: bool| {
+        json!({
+            "apiVersion": format!("ipam.cluster.x-k8s.io/{version}"), "kind": kind, "name": name, "uid": uid,
+            "controller": controller, "blockOwnerDeletion": true,
+        })
+    };
+    let made = json!({
+        "apiVersion": "ipam.cluster.x-k8s.io/v1beta2", "kind": "IPAddress",
+        "metadata": {
+            "name": name, "namespace": provider.namespace,
+            "finalizers": ["ipam.cluster.x-k8s.io/ProtectAddress"],
+            "ownerReferences": [
+                owner("IPAddressClaim", &name, &claim.metadata.uid, "v1beta2", true),
+                owner("BarePool", "bare", &claim.metadata.uid, "v1alpha2", false),
+            ],
+        },
+        "spec": {
+            "claimRef": {"name": name}, "address": address, "prefix": 12, "poolRef": claim.spec.pool_ref,
+        },
+    });
+    provider.addresses().create(&object(made)).await.expect("it can be made");
+    let mut bound = claim.clone();
+    bound.status.get_or_insert_default().address_ref = Some(object(json!({"name": name})));
+    patch::write(&claims, &claim, &bound).await.expect("the status can be written");
+}
+
+/// How long the writes for one claim take one after another when nothing else happens: no provider can be faster.
+async fn bare_idle(control_plane: &ControlPlane) -> Vec<Duration> {
+    let (consumer, provider) = bare_pair(control_plane).await;
+    let mut times = Vec::new();
+    for number in 0..IDLE {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        let started = Instant::now();
+        bare_bind(&consumer, &provider, number, true).await;
+        times.push(started.elapsed());
+    }
+    times
+}
+
+/// A consumer, and somebody who works in the same namespace with a client of its own, as a provider has.
+async fn bare_pair(control_plane: &ControlPlane) -> (Consumer, Consumer) {
     let consumer = Consumer::new(control_plane).await;
-    // A client of its own, as a provider has.
     let client = connect(Some(control_plane.kubeconfig())).await.expect("the kubeconfig is good");
     let provider = Consumer { client, namespace: consumer.namespace.clone() };
-    let started = Instant::now();
-    futures::stream::iter(0..count)
-        .for_each_concurrent(AT_ONCE, |number| {
-            let (consumer, provider) = (&consumer, &provider);
-            async move {
-                let name = format!("c{number}");
-                let claim = consumer.claim_with(&name, "BarePool", "bare", json!({})).await;
-                let claims: Calls<IPAddressClaim> = provider.claims();
-                let claim = finalizer::add(&claims, &claim, "ipam.cluster.x-k8s.io/ReleaseAddress").await.expect("it can be added");
-                let address = format!("10.{}.{}.{}", number >> 16, number >> 8 & 255, number & 255);
-                if reserve {
-                    let reservation = json!({
-                        "apiVersion": "ipam.cluster.x-k8s.io/v1alpha2", "kind": "IPReservation",
-                        "metadata": {"name": format!("p.{}.bare.{address}", provider.namespace)},
-                        "spec": {
-                            "scope": format!("p.{}.bare", provider.namespace), "address": address,
-                            "poolRef": {"kind": "BarePool", "namespace": provider.namespace, "name": "bare"},
-                            "claimRef": {"namespace": provider.namespace, "name": name, "uid": claim.metadata.uid},
-                        },
-                    });
-                    provider.reservations().create(&object(reservation)).await.expect("it can be made");
-                }
-                let owner = |kind: &str, name: &str, uid: &Option<String>, version: &str, controller: bool| json!({
-                    "apiVersion": format!("ipam.cluster.x-k8s.io/{version}"), "kind": kind, "name": name, "uid": uid,
-                    "controller": controller, "blockOwnerDeletion": true,
-                });
-                let made = json!({
-                    "apiVersion": "ipam.cluster.x-k8s.io/v1beta2", "kind": "IPAddress",
-                    "metadata": {
-                        "name": name, "namespace": provider.namespace,
-                        "finalizers": ["ipam.cluster.x-k8s.io/ProtectAddress"],
-                        "ownerReferences": [
-                            owner("IPAddressClaim", &name, &claim.metadata.uid, "v1beta2", true),
-                            owner("BarePool", "bare", &claim.metadata.uid, "v1alpha2", false),
-                        ],
-                    },
-                    "spec": {
-                        "claimRef": {"name": name}, "address": address, "prefix": 12, "poolRef": claim.spec.pool_ref,
-                    },
-                });
-                provider.addresses().create(&object(made)).await.expect("it can be made");
-                let mut bound = claim.clone();
-                bound.status.get_or_insert_default().address_ref = Some(object(json!({"name": name})));
-                patch::write(&claims, &claim, &bound).await.expect("the status can be written");
-            }
-        })
-        .await;
-    started.elapsed()
+    (consumer, provider)
 }
 
 async fn consumer_claims(consumer: &Consumer, names: &[String]) {
