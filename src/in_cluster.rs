@@ -16,11 +16,14 @@ pub mod ledger;
 mod adapter;
 mod allocate;
 mod key;
+mod options;
 mod pools;
 mod release;
 mod reservation;
+mod shared;
 mod sweeper;
 
-pub use adapter::{InClusterAdapter, InClusterOptions, register};
+pub use adapter::{InClusterAdapter, register};
 pub use key::{PoolKey, PoolScope};
+pub use options::InClusterOptions;
 pub use reservation::{reservation_name, scope_name};

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use clap::Args;
 use kube::{Api, ResourceExt};
 
 use super::allocate::Allocator;
 use super::key::PoolKey;
-use super::ledger::{ClaimKey, Ledger};
+use super::ledger::{ClaimKey, Ledger, PoolLookup};
+use super::options::InClusterOptions;
+use super::shared::Shared;
 use super::{pools, release, sweeper};
 use crate::api::{GlobalInClusterIPPool, IPAddress, IPAddressClaim, IPReservation, InClusterIPPool, Pool, names};
 use crate::provider::{
@@ -17,34 +18,15 @@ use crate::provider::{
 };
 use crate::runtime::client::Calls;
 use crate::runtime::manager::{BoxError, Manager};
-use crate::runtime::options::duration;
 use crate::runtime::watch::{GuardedApi, trim};
 
 /// Kinds that are ours and that this version cannot serve: their claims are told so instead of waiting in silence.
 const NOT_SERVED_YET: [&str; 2] = ["InClusterPrefixPool", "GlobalInClusterPrefixPool"];
 
-/// Flags of the in-cluster provider.
-#[derive(Args, Clone, Debug)]
-pub struct InClusterOptions {
-    /// How often to look for addresses that nobody holds any more.
-    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = duration)]
-    pub sweep_interval: Duration,
-
-    /// How long an address has to look abandoned before it is freed.
-    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = duration)]
-    pub sweep_grace: Duration,
-}
-
 /// Serves claims from [`InClusterIPPool`] and [`GlobalInClusterIPPool`].
 pub struct InClusterAdapter {
     options: InClusterOptions,
     shared: std::sync::OnceLock<Arc<Shared>>,
-}
-
-/// What all handlers work with.
-pub(super) struct Shared {
-    pub(super) ledger: Arc<Ledger>,
-    pub(super) reservations: Calls<IPReservation>,
 }
 
 /// Adds the in-cluster provider to a manager. Waits until the API server serves all kinds.
@@ -70,7 +52,7 @@ impl ProviderAdapter for InClusterAdapter {
         let ledger = Arc::new(Ledger::new(setup.waker(), move |pool| wakers.wake(pool)));
         setup.observe_addresses(Arc::clone(&ledger) as _);
         setup.observe_claims(Arc::clone(&ledger) as _);
-        let reservations_synced = setup.manager.health.expect("IPReservation");
+        let reservations_synced = setup.manager.health.announce("IPReservation");
         setup.controller.watch::<IPReservation>(
             reservations_synced.clone(),
             GuardedApi::all(client.clone()),
@@ -137,9 +119,17 @@ impl InClusterHandler {
 impl ClaimHandler for InClusterHandler {
     async fn fetch_pool(&mut self) -> Result<PoolView, HandlerError> {
         let (shared, pool) = self.parts().ok_or_else(|| self.not_ours())?;
-        let facts = shared.ledger.pool_for(pool, &self.key()).ok_or_else(|| {
-            HandlerError::PoolNotFound(format!("{pool} does not exist; create it, or correct the claim's poolRef"))
-        })?;
+        let facts = match shared.ledger.pool_for(pool, &self.key()) {
+            PoolLookup::Found(facts) => facts,
+            PoolLookup::NotSeenYet => {
+                let message = format!("{pool} has not been seen yet");
+                return Err(HandlerError::NotReady { message, after: Duration::from_secs(1) });
+            }
+            PoolLookup::Missing => {
+                let text = format!("{pool} does not exist; create it, or correct the claim's poolRef");
+                return Err(HandlerError::PoolNotFound(text));
+            }
+        };
         let view = PoolView {
             api_version: format!("{}/{}", names::GROUP, names::POOL_VERSION),
             uid: facts.uid.clone(),

@@ -60,6 +60,18 @@ pub enum Proposal {
     Wait,
 }
 
+/// What the ledger knows of the pool of a claim.
+#[derive(Clone, Debug, PartialEq)]
+pub enum PoolLookup {
+    /// The pool is there.
+    Found(PoolFacts),
+    /// There is none, and the claim asks for the first time: pool and claim may have been made in the same moment and
+    /// be seen in the other order.
+    NotSeenYet,
+    /// There is none, and there was none before.
+    Missing,
+}
+
 /// An address without anybody who has a right to it, as far as the ledger knows. To be checked against the API server.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Suspect {
@@ -110,16 +122,19 @@ impl Ledger {
         result
     }
 
-    /// What is known of a pool; `None` when there is none of that key. A claim that cannot be served now is remembered,
-    /// and woken when the pool changes.
-    pub fn pool_for(&self, pool: &PoolKey, claim: &ClaimKey) -> Option<PoolFacts> {
+    /// What is known of a pool for a claim. A claim that cannot be served now is remembered, and woken when the pool
+    /// changes.
+    pub fn pool_for(&self, pool: &PoolKey, claim: &ClaimKey) -> PoolLookup {
         let mut state = self.lock();
         let entry = state.pools.entry(pool.clone()).or_default();
         let facts = entry.facts.clone();
-        if facts.as_ref().is_none_or(|facts| !facts.serves()) {
-            entry.line.block(claim);
+        let serves = facts.as_ref().is_some_and(PoolFacts::serves);
+        let first_time = !serves && entry.line.block(claim);
+        match facts {
+            Some(facts) => PoolLookup::Found(facts),
+            None if first_time => PoolLookup::NotSeenYet,
+            None => PoolLookup::Missing,
         }
-        facts
     }
 
     /// What is known of a pool.

@@ -9,9 +9,9 @@ use kube::runtime::watcher;
 use kube::{Api, Client, ResourceExt};
 use tracing::{debug, info};
 
-use super::adapter::Shared;
 use super::key::{PoolKey, PoolScope};
 use super::ledger::{Ledger, PoolFacts};
+use super::shared::Shared;
 use crate::api::conditions::{self, Condition};
 use crate::api::{GlobalInClusterIPPool, InClusterIPPool, Pool, PoolStatus, Uid, names};
 use crate::provider::Contract;
@@ -118,7 +118,7 @@ fn start<P: PoolApi>(
 where
     Ledger: Observer<P>,
 {
-    let synced = manager.health.expect(P::KIND);
+    let synced = manager.health.announce(P::KIND);
     awaited.iter().for_each(|other| controller.wait_for(other.clone()));
     let main = MainWatch {
         api: P::watched(manager),

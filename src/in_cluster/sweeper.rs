@@ -13,10 +13,11 @@ use kube::runtime::reflector::{ObjectRef, Store};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
-use super::adapter::{InClusterOptions, Shared};
 use super::key::PoolKey;
 use super::ledger::{ClaimKey, Slot, Suspect};
+use super::options::InClusterOptions;
 use super::reservation::{Holder, build, holder, reservation_name, scope_name};
+use super::shared::Shared;
 use crate::api::{IPAddress, IPAddressClaim, ReservationClaim, Uid, names};
 use crate::provider::{Contract, ProviderSetup};
 use crate::runtime::client::{CallError, chain};

@@ -5,12 +5,8 @@ use kube::ResourceExt;
 use kube::api::ObjectMeta;
 
 use super::adapter::{Allocation, PoolView};
+use super::contract::api_version;
 use crate::api::{ContractVersion, IPAddress, IPAddressClaim, IPAddressSpec, LocalReference, names};
-
-/// `apiVersion` of the contract kinds.
-pub(super) fn api_version(version: ContractVersion) -> String {
-    format!("{}/{}", names::GROUP, version.as_str())
-}
 
 /// A whole IPAddress for a claim, ready to be created.
 pub(super) fn build(

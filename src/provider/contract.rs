@@ -2,7 +2,6 @@
 
 use kube::Client;
 
-use super::address;
 use crate::api::{Cluster, ContractVersion, IPAddress, IPAddressClaim, names};
 use crate::runtime::client::Calls;
 use crate::runtime::discovery::wait_for_kind;
@@ -54,6 +53,11 @@ impl Contract {
 
     /// `apiVersion` of the claims and addresses.
     pub fn api_version(&self) -> String {
-        address::api_version(self.ipam)
+        api_version(self.ipam)
     }
+}
+
+/// `apiVersion` of the claims and addresses in a version of the contract.
+pub(super) fn api_version(version: ContractVersion) -> String {
+    format!("{}/{}", names::GROUP, version.as_str())
 }

@@ -55,8 +55,8 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         let contract = Contract::discover(&manager.client).await;
         let mut controller = ControllerBuilder::new("claims", contract.ipam);
         let addresses = Arc::new(AddressIndex::new(controller.waker()));
-        let claims_synced = manager.health.expect("IPAddressClaim");
-        let addresses_synced = manager.health.expect("IPAddress");
+        let claims_synced = manager.health.announce("IPAddressClaim");
+        let addresses_synced = manager.health.announce("IPAddress");
         let mut setup = ProviderSetup {
             manager,
             claims_synced: claims_synced.clone(),
@@ -77,7 +77,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         let clusters = Arc::new(Clusters::new(controller.waker()));
         let everything = watcher::Config::default();
         controller.watch::<Cluster>(
-            manager.health.expect("Cluster"),
+            manager.health.announce("Cluster"),
             contract.watched_clusters(&namespace),
             everything.clone(),
             &contract.cluster,

@@ -49,7 +49,7 @@ pub struct Synced {
 
 impl Health {
     /// Announces a watch that has to be complete before the process is ready.
-    pub fn expect(&self, name: impl Into<String>) -> Synced {
+    pub fn announce(&self, name: impl Into<String>) -> Synced {
         let (sender, seen) = watch::channel(false);
         let name = name.into();
         self.lock().insert(name.clone(), Progress { synced: sender, trouble: None });
@@ -151,7 +151,7 @@ mod tests {
     async fn ready_once_all_is_listed() {
         let health = Health::default();
         assert!(health.missing().is_empty());
-        let claims = health.expect("claims");
+        let claims = health.announce("claims");
         claims.broken("forbidden");
         assert_eq!(health.missing(), ["claims: forbidden"]);
         claims.done();

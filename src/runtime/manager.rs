@@ -187,7 +187,7 @@ where
     let stop = CancellationToken::new();
     stop_on_signals(&stop)?;
     let health = Health::default();
-    let starting = health.expect("start of the program");
+    let starting = health.announce("start of the program");
     let client = connect(options.kubeconfig.as_deref()).await?;
     if let Some(probes) = listen(&options.health_probe_bind_address, health.clone()).await? {
         info!(address = ?probes.address(), "probes are served");

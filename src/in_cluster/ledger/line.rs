@@ -103,9 +103,9 @@ impl Line {
         }
     }
 
-    /// The claim waits for the pool itself to change.
-    pub(super) fn block(&mut self, claim: &ClaimKey) {
-        self.blocked.insert(claim.clone());
+    /// The claim waits for the pool itself to change. Returns whether it has not been waiting for that before.
+    pub(super) fn block(&mut self, claim: &ClaimKey) -> bool {
+        self.blocked.insert(claim.clone())
     }
 
     /// The pool changed: all that waited for it.

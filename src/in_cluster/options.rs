@@ -1,0 +1,19 @@
+//! The flags that the in-cluster provider has beside those of every manager.
+
+use std::time::Duration;
+
+use clap::Args;
+
+use crate::runtime::options::duration;
+
+/// Flags of the in-cluster provider.
+#[derive(Args, Clone, Debug)]
+pub struct InClusterOptions {
+    /// How often to look for addresses that nobody holds any more.
+    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = duration)]
+    pub sweep_interval: Duration,
+
+    /// How long an address has to look abandoned before it is freed.
+    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = duration)]
+    pub sweep_grace: Duration,
+}
