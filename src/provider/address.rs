@@ -65,16 +65,6 @@ fn pool_owner(claim: &IPAddressClaim, pool: &PoolView) -> OwnerReference {
     }
 }
 
-/// The uid of the claim that owns an IPAddress, if one does.
-pub(super) fn owning_claim(address: &IPAddress) -> Option<&str> {
-    let owner = address.owner_references().iter().find(|owner| owner.kind == "IPAddressClaim" && in_group(owner))?;
-    Some(&owner.uid)
-}
-
-fn in_group(owner: &OwnerReference) -> bool {
-    owner.api_version.split_once('/').is_some_and(|(group, _)| group == names::GROUP)
-}
-
 /// Whether an IPAddress was made for a claim of that name, for the pool the claim asks for.
 pub(super) fn is_for(address: &IPAddress, claim: &IPAddressClaim) -> bool {
     address.spec.pool_ref == claim.spec.pool_ref && Some(&address.spec.claim_ref.name) == claim.metadata.name.as_ref()
@@ -116,6 +106,7 @@ pub(super) fn repaired(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::provider::index::owning_claim;
     use serde_json::json;
 
     fn claim() -> IPAddressClaim {

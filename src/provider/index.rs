@@ -3,9 +3,9 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt;
 
-use super::address::owning_claim;
 use super::decision::AddressState;
 use crate::api::{IPAddress, IPAddressClaim, PoolReference, Uid, names};
 use crate::runtime::controller::Waker;
@@ -175,4 +175,14 @@ impl Observer<IPAddress> for AddressIndex {
             self.waker.wake(namespace, &address.name_any());
         }
     }
+}
+
+/// The uid of the claim that owns an IPAddress, if one does.
+pub(super) fn owning_claim(address: &IPAddress) -> Option<&str> {
+    let owner = address.owner_references().iter().find(|owner| owner.kind == "IPAddressClaim" && in_group(owner))?;
+    Some(&owner.uid)
+}
+
+fn in_group(owner: &OwnerReference) -> bool {
+    owner.api_version.split_once('/').is_some_and(|(group, _)| group == names::GROUP)
 }

@@ -7,7 +7,8 @@ use kube::ResourceExt;
 use tracing::debug;
 
 use super::adapter::{ClaimHandler, ProviderAdapter, Released};
-use super::address::{is_for, owning_claim};
+use super::address::is_for;
+use super::index::owning_claim;
 use super::reconciler::{AFTER_CONFLICT, ClaimReconciler, ReconcileError};
 use crate::api::{IPAddressClaim, names};
 use crate::runtime::controller::Outcome;
