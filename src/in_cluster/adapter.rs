@@ -7,7 +7,7 @@ use kube::{Api, ResourceExt};
 
 use super::allocate::Allocator;
 use super::key::PoolKey;
-use super::ledger::{ClaimKey, Ledger, PoolLookup};
+use super::ledger::{ClaimKey, Ledger, PoolLookup, ticket};
 use super::options::InClusterOptions;
 use super::shared::Shared;
 use super::{pools, release, sweeper};
@@ -119,7 +119,7 @@ impl InClusterHandler {
 impl ClaimHandler for InClusterHandler {
     async fn fetch_pool(&mut self) -> Result<PoolView, HandlerError> {
         let (shared, pool) = self.parts().ok_or_else(|| self.not_ours())?;
-        let facts = match shared.ledger.pool_for(pool, &self.key()) {
+        let facts = match shared.ledger.pool_for(pool, &self.key(), ticket(&self.claim)) {
             PoolLookup::Found(facts) => facts,
             PoolLookup::NotSeenYet => {
                 let message = format!("{pool} has not been seen yet");

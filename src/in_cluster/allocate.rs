@@ -7,7 +7,7 @@ use kube::ResourceExt;
 use tracing::{debug, warn};
 
 use super::key::PoolKey;
-use super::ledger::{ClaimKey, Ledger, PoolFacts, Proposal, Ticket};
+use super::ledger::{ClaimKey, Ledger, PoolFacts, Proposal, ticket};
 use super::reservation::{Holder, build, holder, reference, reservation_name, scope_name};
 use crate::addr::{UsableAddresses, parse_address};
 use crate::api::{IPAddress, IPAddressClaim, IPReservation, Uid};
@@ -46,7 +46,7 @@ impl Allocator<'_> {
             return Ok(allocation(address, &usable));
         }
         for _ in 0..MOST_PROPOSALS {
-            let Proposal::Address(address) = self.ledger.propose(self.pool, &self.key(), self.ticket()) else {
+            let Proposal::Address(address) = self.ledger.propose(self.pool, &self.key(), ticket(self.claim)) else {
                 return Err(HandlerError::PoolExhausted(self.exhausted()));
             };
             let proposal = Proposed { ledger: self.ledger, pool: self.pool, address };
@@ -69,10 +69,6 @@ impl Allocator<'_> {
 
     fn key(&self) -> ClaimKey {
         (self.claim.namespace().unwrap_or_default(), self.claim.name_any())
-    }
-
-    fn ticket(&self) -> Ticket {
-        self.claim.metadata.creation_timestamp.as_ref().map_or(0, |time| time.0.as_second())
     }
 
     fn exhausted(&self) -> String {

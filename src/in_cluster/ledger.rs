@@ -15,7 +15,7 @@ use std::time::Instant;
 
 pub use self::facts::PoolFacts;
 use self::line::Line;
-pub use self::line::{ClaimKey, Ticket};
+pub use self::line::{ClaimKey, Ticket, ticket};
 use self::pool::{PoolEntry, Reserved};
 use super::key::PoolKey;
 use super::reservation::slot;
@@ -124,12 +124,12 @@ impl Ledger {
 
     /// What is known of a pool for a claim. A claim that cannot be served now is remembered, and woken when the pool
     /// changes.
-    pub fn pool_for(&self, pool: &PoolKey, claim: &ClaimKey) -> PoolLookup {
+    pub fn pool_for(&self, pool: &PoolKey, claim: &ClaimKey, ticket: Ticket) -> PoolLookup {
         let mut state = self.lock();
         let entry = state.pools.entry(pool.clone()).or_default();
         let facts = entry.facts.clone();
         let serves = facts.as_ref().is_some_and(PoolFacts::serves);
-        let first_time = !serves && entry.line.block(claim);
+        let first_time = !serves && entry.line.block(claim, ticket);
         match facts {
             Some(facts) => PoolLookup::Found(facts),
             None if first_time => PoolLookup::NotSeenYet,

@@ -40,12 +40,12 @@ async fn the_committed_roles_are_enough() {
     consumer.cluster("alpha", true).await;
     consumer.claim("a", "web").await;
     consumer.claim("b", "web").await;
-    consumer.claim("c", "web").await;
     consumer.global_claim("g", "all").await;
     consumer.claim_with("p", "InClusterIPPool", "web", json!({"clusterName": "alpha"})).await;
     for name in ["a", "b", "g"] {
         consumer.bound(name).await;
     }
+    consumer.claim("c", "web").await;
     consumer.waits_for("c", "PoolExhausted").await;
     consumer.waits_for("p", "Paused").await;
     consumer.release("a").await;

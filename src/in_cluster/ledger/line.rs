@@ -3,12 +3,19 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::{Duration, Instant};
 
+use crate::api::IPAddressClaim;
+
 /// Namespace and name of a claim.
 pub type ClaimKey = (String, String);
 
 /// When a claim came: the time of its creation in seconds since 1970. Claims of the same second are served in the order
 /// in which they were first seen.
 pub type Ticket = i64;
+
+/// The ticket of a claim.
+pub fn ticket(claim: &IPAddressClaim) -> Ticket {
+    claim.metadata.creation_timestamp.as_ref().map_or(0, |time| time.0.as_second())
+}
 
 /// How long an address is kept for a claim that was called and does not come.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -103,8 +110,12 @@ impl Line {
         }
     }
 
-    /// The claim waits for the pool itself to change. Returns whether it has not been waiting for that before.
-    pub(super) fn block(&mut self, claim: &ClaimKey) -> bool {
+    /// The claim waits for the pool itself to change, and has its place in line for when it does. Returns whether it has
+    /// not been waiting for that before.
+    pub(super) fn block(&mut self, claim: &ClaimKey, ticket: Ticket) -> bool {
+        if !self.called.contains_key(claim) {
+            self.stand(claim, ticket);
+        }
         self.blocked.insert(claim.clone())
     }
 
@@ -174,6 +185,19 @@ mod tests {
         assert!(!line.admit(&claim("b"), 2, 0, now));
         assert_eq!(line.call(1, now), [claim("a")]);
         assert_eq!(line.call(1, now + PATIENCE), [claim("b")]);
+    }
+
+    #[test]
+    fn who_waited_for_the_pool_has_a_place_in_line() {
+        let (mut line, now) = (Line::default(), Instant::now());
+        for (name, ticket) in [("young", 3), ("old", 1), ("middle", 2)] {
+            assert!(line.block(&claim(name), ticket));
+            assert!(!line.block(&claim(name), ticket));
+        }
+        assert_eq!(line.unblock().len(), 3);
+        assert_eq!(line.call(2, now), [claim("old"), claim("middle")]);
+        assert!(!line.admit(&claim("young"), 3, 2, now));
+        assert!(line.admit(&claim("middle"), 2, 2, now));
     }
 
     #[test]

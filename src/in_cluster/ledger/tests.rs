@@ -79,11 +79,11 @@ fn nothing_is_proposed_before_the_pool_is_protected() {
 #[test]
 fn a_pool_counts_as_missing_when_it_is_asked_for_again() {
     let ledger = ledger();
-    assert_eq!(ledger.pool_for(&key(), &claim("a")), PoolLookup::NotSeenYet);
-    assert_eq!(ledger.pool_for(&key(), &claim("a")), PoolLookup::Missing);
-    assert_eq!(ledger.pool_for(&key(), &claim("b")), PoolLookup::NotSeenYet);
+    assert_eq!(ledger.pool_for(&key(), &claim("a"), 1), PoolLookup::NotSeenYet);
+    assert_eq!(ledger.pool_for(&key(), &claim("a"), 1), PoolLookup::Missing);
+    assert_eq!(ledger.pool_for(&key(), &claim("b"), 1), PoolLookup::NotSeenYet);
     ledger.applied(&pool(json!({})));
-    assert!(matches!(ledger.pool_for(&key(), &claim("a")), PoolLookup::Found(_)));
+    assert!(matches!(ledger.pool_for(&key(), &claim("a"), 1), PoolLookup::Found(_)));
 }
 
 #[test]
