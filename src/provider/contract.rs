@@ -50,11 +50,6 @@ impl Contract {
     pub fn watched_clusters(&self, namespace: &str) -> GuardedApi<Cluster> {
         GuardedApi::all_with(self.client.clone(), &self.cluster).constrain(namespace)
     }
-
-    /// `apiVersion` of the claims and addresses.
-    pub fn api_version(&self) -> String {
-        api_version(self.ipam)
-    }
 }
 
 /// `apiVersion` of the claims and addresses in a version of the contract.

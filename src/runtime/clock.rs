@@ -8,8 +8,3 @@ pub fn now() -> Time {
     let now = Timestamp::now();
     Time(Timestamp::from_second(now.as_second()).unwrap_or(now))
 }
-
-/// Whole seconds from `earlier` to now; negative when `earlier` lies ahead.
-pub fn seconds_since(earlier: &Time) -> i64 {
-    now().0.as_second().saturating_sub(earlier.0.as_second())
-}

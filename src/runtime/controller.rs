@@ -154,11 +154,6 @@ where
         self.writer.as_reader()
     }
 
-    /// The version in which the kind is served.
-    pub fn version(&self) -> K::DynamicType {
-        self.version.clone()
-    }
-
     /// Watches another kind. Nothing is reconciled before its first listing is complete and the observer has heard of
     /// every object; `synced` says when.
     pub fn watch<O>(
