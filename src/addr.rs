@@ -8,17 +8,22 @@
 //! The way of a pool through this module:
 //!
 //! 1. [`parse_entry`] and [`parse_address`] read the texts that an operator wrote,
-//! 2. [`PoolAddresses::usable`] checks a pool and gives its [`UsableAddresses`],
-//! 3. [`FreeSet`] tracks which of those are free and finds the lowest one.
+//! 2. [`PoolAddresses::usable`] or [`PoolPrefixes::usable`] checks a pool and gives its [`Usable`] blocks: single
+//!    addresses or prefixes of one length,
+//! 3. [`FreeSet`] tracks which of those are free and finds the lowest one; it is the same for both.
 
+mod block;
 mod family;
 mod free;
 mod parse;
 mod pool;
 mod set;
+mod usable;
 
+pub use block::Block;
 pub use family::Family;
 pub use free::FreeSet;
 pub use parse::{Entry, LONGEST_TEXT, ParseError, parse_address, parse_entry};
-pub use pool::{Field, MOST_PROBLEMS, PoolAddresses, PoolProblem, PoolProblemKind, UsableAddresses};
+pub use pool::{Field, MOST_PROBLEMS, PoolAddresses, PoolPrefixes, PoolProblem, PoolProblemKind};
 pub use set::{Span, SpanSet};
+pub use usable::Usable;

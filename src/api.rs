@@ -3,8 +3,10 @@
 //!
 //! - the contract of Cluster API: [`IPAddressClaim`], [`IPAddress`] and the few fields of [`Cluster`] that matter here.
 //!   They read every version of the contract ([`ContractVersion`]) and pass over fields they do not know;
-//! - our own kinds: the pools [`InClusterIPPool`] and [`GlobalInClusterIPPool`], whose wire format is that of the Go
-//!   in-cluster provider, and [`IPReservation`], which says who holds one address;
+//! - our own kinds: the pools of single addresses [`InClusterIPPool`] and [`GlobalInClusterIPPool`] and those of prefixes
+//!   [`InClusterPrefixPool`] and [`GlobalInClusterPrefixPool`], whose wire format is that of the Go in-cluster provider,
+//!   and [`IPReservation`], which says who holds one address;
+//! - [`PoolKey`] names a pool, and [`Scope`] the set within which an address is unique: a pool, or a named network;
 //! - [`conditions`]: condition types and reasons; [`names`]: finalizers, labels, annotations, groups;
 //! - [`crds`]: the definitions of our kinds, made from the types.
 
@@ -16,14 +18,22 @@ mod address;
 mod claim;
 mod cluster;
 mod contract;
+mod ip_pool;
 mod pool;
+mod pool_key;
+mod prefix_pool;
 mod reservation;
+mod scope;
 mod uid;
 
 pub use address::{IPAddress, IPAddressSpec};
 pub use claim::{Deprecated, IPAddressClaim, IPAddressClaimSpec, IPAddressClaimStatus, LegacyConditions};
 pub use cluster::{Cluster, ClusterSpec};
 pub use contract::{ContractVersion, LocalReference, PoolReference};
-pub use pool::{AddressCounts, GlobalInClusterIPPool, IPPoolSpec, InClusterIPPool, Pool, PoolStatus};
-pub use reservation::{IPReservation, IPReservationSpec, ReservationClaim, ReservationPool};
+pub use ip_pool::{GlobalInClusterIPPool, IPPoolSpec, InClusterIPPool};
+pub use pool::{AddressCounts, InClusterKind, Pool, PoolSpec, PoolStatus};
+pub use pool_key::PoolKey;
+pub use prefix_pool::{GlobalInClusterPrefixPool, InClusterPrefixPool, PrefixPoolSpec};
+pub use reservation::{IPReservation, IPReservationSpec, ReservationClaim, ReservationPool, ReservationProblem};
+pub use scope::{Scope, Slot, network_unit_name, reservation_name};
 pub use uid::Uid;

@@ -2,7 +2,7 @@
 //!
 //! Uniqueness rests on the API server alone: an address is allocated by creating an
 //! [`IPReservation`](crate::api::IPReservation) whose name is made of the scope and the address
-//! ([`reservation_name`]), and of two writers one is let through. The [`ledger`] in memory makes that fast: it proposes
+//! ([`reservation_name`](crate::api::reservation_name)), and of two writers one is let through. The [`ledger`] in memory makes that fast: it proposes
 //! the lowest address that seems free; a wrong proposal costs a retry, never a duplicate.
 //!
 //! - [`adapter`](InClusterAdapter): what is watched, and the handler of one claim;
@@ -15,7 +15,6 @@ pub mod ledger;
 
 mod adapter;
 mod allocate;
-mod key;
 mod options;
 mod pools;
 mod release;
@@ -24,6 +23,4 @@ mod shared;
 mod sweeper;
 
 pub use adapter::{InClusterAdapter, register};
-pub use key::{PoolKey, PoolScope};
 pub use options::InClusterOptions;
-pub use reservation::{reservation_name, scope_name};

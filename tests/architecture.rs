@@ -38,7 +38,7 @@ const TABLE: &[Row] = &[
         unspeakable: POOL_KINDS,
         ..NOTHING_SPECIAL
     },
-    Row { module: "api", ..NOTHING_SPECIAL },
+    Row { module: "api", modules: &["addr"], ..NOTHING_SPECIAL },
     // Knows nothing of IPAM; its tests need some kind of object to work with.
     Row {
         module: "runtime",

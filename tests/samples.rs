@@ -10,7 +10,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use capi_ipam::api::IPReservation;
-use capi_ipam::in_cluster::{PoolKey, reservation_name, scope_name};
 use serde_json::Value;
 use support::control_plane::{ControlPlane, Options};
 use support::manager::Manager;
@@ -68,11 +67,7 @@ fn reservations_have_the_names_that_belong_to_them() {
                 continue;
             }
             let reservation: IPReservation = serde_json::from_value(object).expect("the sample is a reservation");
-            let pool = PoolKey::of_reservation(&reservation.spec.pool_ref).expect("the pool is of a kind of ours");
-            let address = reservation.spec.address.parse().expect("the address is one");
-            assert_eq!(reservation.spec.scope, scope_name(&pool), "{}", file.display());
-            let name = reservation_name(&scope_name(&pool), address);
-            assert_eq!(reservation.metadata.name, Some(name), "{}", file.display());
+            reservation.slot().unwrap_or_else(|problem| panic!("{}: {problem}", file.display()));
             seen += 1;
         }
     }

@@ -14,6 +14,25 @@ pub const READY: &str = "Ready";
 /// Condition type: the object is left alone until something is no longer paused.
 pub const PAUSED: &str = "Paused";
 
+/// Condition type of pools: no address is free.
+pub const EXHAUSTED: &str = "Exhausted";
+/// Condition type of pools: other pools can give out the same addresses.
+pub const OVERLAPPING: &str = "Overlapping";
+/// Condition type of pools: addresses are in use that the pool no longer has.
+pub const OUT_OF_RANGE: &str = "OutOfRange";
+
+/// Reason of a pool without a free address.
+pub const NO_FREE_ADDRESS: &str = "NoFreeAddress";
+/// Reason of a pool with free addresses, or whose addresses cannot be understood.
+pub const ADDRESSES_FREE: &str = "AddressesFree";
+/// Reason of a pool whose addresses others have too.
+pub const POOLS_OVERLAP: &str = "PoolsOverlap";
+/// Reason of a pool whose addresses no other has.
+pub const NO_OVERLAP: &str = "NoOverlap";
+/// Reason of a pool with addresses in use that it no longer has.
+pub const ADDRESSES_OUT_OF_RANGE: &str = "AddressesOutOfRange";
+/// Reason of a pool that has all its addresses that are in use.
+pub const ALL_IN_RANGE: &str = "AllInRange";
 /// Reason of a claim that has its address.
 pub const ADDRESS_ALLOCATED: &str = "AddressAllocated";
 /// Reason of a claim for which allocation fails.
@@ -32,6 +51,8 @@ pub const PAUSED_REASON: &str = "Paused";
 pub const POOL_READY: &str = "PoolReady";
 /// Reason of a pool whose specification cannot be understood.
 pub const INVALID_SPEC: &str = "InvalidSpec";
+/// Reason of the event that tells of a reservation that reserves nothing.
+pub const NOT_RESERVED: &str = "NotReserved";
 /// Reason of a pool that is being deleted.
 pub const DELETING: &str = "Deleting";
 

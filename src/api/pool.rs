@@ -1,85 +1,115 @@
-use kube::api::ObjectMeta;
+use std::fmt;
+
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::conditions::{self, Condition};
-use super::contract::impl_resource;
-use super::names;
+use super::ip_pool::IPPoolSpec;
+use super::prefix_pool::PrefixPoolSpec;
+use crate::addr::{PoolAddresses, PoolPrefixes, PoolProblem, Usable};
 
-/// A pool of single addresses for the claims of its namespace.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct InClusterIPPool {
-    /// Group and version; only set on objects that are to be created.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub api_version: Option<String>,
-    /// Kind; only set on objects that are to be created.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub kind: Option<String>,
-    /// Standard metadata.
-    #[serde(default)]
-    pub metadata: ObjectMeta,
-    /// The addresses, as the operator wants them.
-    pub spec: IPPoolSpec,
-    /// Use of the addresses, as the provider sees it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub status: Option<PoolStatus>,
+/// The kinds of pools that are ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum InClusterKind {
+    /// [`InClusterIPPool`](super::InClusterIPPool).
+    IPPool,
+    /// [`GlobalInClusterIPPool`](super::GlobalInClusterIPPool).
+    GlobalIPPool,
+    /// [`InClusterPrefixPool`](super::InClusterPrefixPool).
+    PrefixPool,
+    /// [`GlobalInClusterPrefixPool`](super::GlobalInClusterPrefixPool).
+    GlobalPrefixPool,
 }
 
-impl_resource!(InClusterIPPool, names::GROUP, "inclusterippools", NamespaceResourceScope, (), |_version| {
-    names::POOL_VERSION
-});
+impl InClusterKind {
+    /// All kinds.
+    pub const ALL: [Self; 4] = [Self::IPPool, Self::GlobalIPPool, Self::PrefixPool, Self::GlobalPrefixPool];
 
-/// A pool of single addresses for the claims of all namespaces.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct GlobalInClusterIPPool {
-    /// Group and version; only set on objects that are to be created.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub api_version: Option<String>,
-    /// Kind; only set on objects that are to be created.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub kind: Option<String>,
-    /// Standard metadata.
-    #[serde(default)]
-    pub metadata: ObjectMeta,
-    /// The addresses, as the operator wants them.
-    pub spec: IPPoolSpec,
-    /// Use of the addresses, as the provider sees it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub status: Option<PoolStatus>,
+    /// The kind of that name.
+    pub fn of(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+
+    /// The name, as in `kind: InClusterIPPool`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::IPPool => "InClusterIPPool",
+            Self::GlobalIPPool => "GlobalInClusterIPPool",
+            Self::PrefixPool => "InClusterPrefixPool",
+            Self::GlobalPrefixPool => "GlobalInClusterPrefixPool",
+        }
+    }
+
+    /// The name in API paths.
+    pub const fn plural(self) -> &'static str {
+        match self {
+            Self::IPPool => "inclusterippools",
+            Self::GlobalIPPool => "globalinclusterippools",
+            Self::PrefixPool => "inclusterprefixpools",
+            Self::GlobalPrefixPool => "globalinclusterprefixpools",
+        }
+    }
+
+    /// Whether pools of the kind live outside of namespaces.
+    pub const fn is_global(self) -> bool {
+        matches!(self, Self::GlobalIPPool | Self::GlobalPrefixPool)
+    }
 }
 
-impl_resource!(GlobalInClusterIPPool, names::GROUP, "globalinclusterippools", ClusterResourceScope, (), |_version| {
-    names::POOL_VERSION
-});
+impl fmt::Display for InClusterKind {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(self.name())
+    }
+}
 
-/// The addresses of a pool of single addresses. Wire format of the Go in-cluster provider, `v1alpha2`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct IPPoolSpec {
-    /// The addresses that claims are served from. An entry is a single address (10.0.0.7), a network in CIDR notation
-    /// (10.0.0.0/24) or a range with both ends included (10.0.0.10-10.0.0.99). All entries are of one address family
-    /// and lie within one subnet.
-    pub addresses: Vec<String>,
-    /// Length of the prefix of the subnet that the addresses lie in; it is handed out with each address.
-    #[schemars(range(min = 0, max = 128))]
-    pub prefix: i64,
-    /// Gateway of the subnet, handed out with each address and never given to a claim.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub gateway: Option<String>,
-    /// Whether the first address of the subnet and, for IPv4, the last one may be given to claims. They are held back
-    /// unless this is set.
-    #[serde(default, rename = "allocateReservedIPAddresses", skip_serializing_if = "std::ops::Not::not")]
-    pub allocate_reserved_ip_addresses: bool,
-    /// Addresses, networks or ranges, written as in addresses, that are never given to a claim.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub excluded_addresses: Vec<String>,
-    /// How many seconds a released address rests before it is given out again.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0))]
-    pub address_reuse_grace_period_seconds: Option<i32>,
+/// The specification of a pool.
+#[derive(Clone, Copy, Debug)]
+pub enum PoolSpec<'a> {
+    /// Of a pool of single addresses.
+    Addresses(&'a IPPoolSpec),
+    /// Of a pool of prefixes.
+    Prefixes(&'a PrefixPoolSpec),
+}
+
+impl<'a> PoolSpec<'a> {
+    /// What the pool may give to claims, or everything that is wrong with it.
+    pub fn usable(self) -> Result<Usable, Vec<PoolProblem>> {
+        match self {
+            Self::Addresses(spec) => PoolAddresses {
+                addresses: &spec.addresses,
+                excluded: &spec.excluded_addresses,
+                prefix: spec.prefix,
+                gateway: spec.gateway.as_deref(),
+                allocate_reserved: spec.allocate_reserved_ip_addresses,
+            }
+            .usable(),
+            Self::Prefixes(spec) => PoolPrefixes {
+                prefixes: &spec.prefixes,
+                excluded: &spec.excluded_prefixes,
+                length: spec.allocation_prefix_length,
+                gateway: spec.gateway.as_deref(),
+            }
+            .usable(),
+        }
+    }
+
+    /// The named network, if there is one. An empty name is none.
+    pub fn network(self) -> Option<&'a str> {
+        let network = match self {
+            Self::Addresses(spec) => &spec.network,
+            Self::Prefixes(spec) => &spec.network,
+        };
+        network.as_deref().filter(|name| !name.is_empty())
+    }
+
+    /// How many seconds a released address rests; prefixes never do.
+    pub fn rest(self) -> i64 {
+        match self {
+            Self::Addresses(spec) => spec.address_reuse_grace_period_seconds.unwrap_or_default().max(0).into(),
+            Self::Prefixes(_) => 0,
+        }
+    }
 }
 
 /// Use of a pool's addresses.
@@ -109,28 +139,29 @@ pub struct AddressCounts {
     pub out_of_range: i64,
 }
 
-/// What the kinds of pools of single addresses have in common.
+/// What the kinds of pools have in common.
 pub trait Pool:
     kube::Resource<DynamicType = ()> + Clone + std::fmt::Debug + Serialize + DeserializeOwned + Send + Sync + 'static
 {
-    /// The kind's name.
-    const KIND: &'static str;
+    /// The kind.
+    const KIND: InClusterKind;
 
     /// The specification.
-    fn spec(&self) -> &IPPoolSpec;
+    fn spec(&self) -> PoolSpec<'_>;
     /// The status as last read.
     fn status(&self) -> Option<&PoolStatus>;
     /// The status, to be changed.
     fn status_mut(&mut self) -> &mut PoolStatus;
 }
 
+/// Implements [`Pool`] for a struct with `spec` and `status`.
 macro_rules! impl_pool {
-    ($name:ident) => {
+    ($name:ident, $kind:ident, $spec:ident) => {
         impl Pool for $name {
-            const KIND: &'static str = stringify!($name);
+            const KIND: InClusterKind = InClusterKind::$kind;
 
-            fn spec(&self) -> &IPPoolSpec {
-                &self.spec
+            fn spec(&self) -> PoolSpec<'_> {
+                PoolSpec::$spec(&self.spec)
             }
             fn status(&self) -> Option<&PoolStatus> {
                 self.status.as_ref()
@@ -141,5 +172,4 @@ macro_rules! impl_pool {
         }
     };
 }
-impl_pool!(InClusterIPPool);
-impl_pool!(GlobalInClusterIPPool);
+pub(super) use impl_pool;

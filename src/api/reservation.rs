@@ -1,10 +1,13 @@
+use std::sync::Arc;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::ObjectMeta;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::contract::impl_resource;
-use super::names;
+use super::{PoolKey, Scope, Slot, names, network_unit_name};
+use crate::addr::{Block, Family, ParseError, parse_address};
 
 /// Who holds one address of one scope.
 ///
@@ -34,8 +37,9 @@ impl_resource!(IPReservation, names::GROUP, "ipreservations", ClusterResourceSco
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct IPReservationSpec {
-    /// The set within which the address is unique: p.NAMESPACE.POOL for a pool of a namespace, g.POOL for a global
-    /// pool, n.NETWORK for a named network.
+    /// The set within which the address is unique: p.NAMESPACE.POOL for an InClusterIPPool, g.POOL for a
+    /// GlobalInClusterIPPool, pp.NAMESPACE.POOL and gp.POOL for pools of prefixes, and n.NETWORK for all pools that
+    /// name that network.
     #[schemars(length(min = 1, max = 512))]
     pub scope: String,
     /// The reserved address.
@@ -85,4 +89,151 @@ pub struct ReservationClaim {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 64))]
     pub uid: Option<String>,
+}
+
+/// Why an [`IPReservation`] reserves nothing. Displayed with the path of the field.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReservationProblem {
+    /// The pool's kind is none of ours, or its namespace is missing.
+    #[error("spec.poolRef: {kind} is no kind of pool here, or its namespace is missing")]
+    Pool {
+        /// The kind as written.
+        kind: String,
+    },
+    /// The scope is not one that the pool can be in.
+    #[error("spec.scope: {scope} is not a scope of {pool}; write {expected}, or n. and the name of the pool's network")]
+    Scope {
+        /// The scope as written.
+        scope: String,
+        /// The pool.
+        pool: PoolKey,
+        /// The scope of the pool without a network.
+        expected: String,
+    },
+    /// The address cannot be read.
+    #[error("spec.address: {0}")]
+    Address(#[source] ParseError),
+    /// The address and the length do not make a prefix.
+    #[error("spec.prefixLength: {address} with the length {length} is not a prefix; its first address is {first}")]
+    Prefix {
+        /// The address as written.
+        address: String,
+        /// The length as written.
+        length: i32,
+        /// The first address of the prefix.
+        first: String,
+    },
+    /// The name is not the one that belongs to scope and address.
+    #[error("metadata.name: {name} is not the name for that scope and address; it has to be {expected}")]
+    Name {
+        /// The name as written.
+        name: String,
+        /// The only right one.
+        expected: String,
+    },
+}
+
+impl ReservationProblem {
+    /// The path of the field.
+    pub fn field(&self) -> &'static str {
+        match self {
+            Self::Pool { .. } => "spec.poolRef",
+            Self::Scope { .. } => "spec.scope",
+            Self::Address(_) => "spec.address",
+            Self::Prefix { .. } => "spec.prefixLength",
+            Self::Name { .. } => "metadata.name",
+        }
+    }
+}
+
+impl IPReservation {
+    /// What is reserved, and for which pool. A reservation with any mistake in it, the name included, reserves nothing.
+    pub fn slot(&self) -> Result<(Slot, PoolKey), ReservationProblem> {
+        let IPReservationSpec { scope, address, prefix_length, pool_ref, .. } = &self.spec;
+        let pool = PoolKey::of_reservation(pool_ref)
+            .ok_or_else(|| ReservationProblem::Pool { kind: pool_ref.kind.clone() })?;
+        let scope = Scope::named(scope, &pool).ok_or_else(|| ReservationProblem::Scope {
+            scope: scope.clone(),
+            expected: Scope::Pool(pool.clone()).name(),
+            pool: pool.clone(),
+        })?;
+        let value = parse_address(address).map_err(ReservationProblem::Address)?;
+        let block = match prefix_length {
+            None => Block::address(value),
+            Some(length) => {
+                let block = Block::new(value, u8::try_from(*length).unwrap_or_default());
+                if block.base() != value || i32::from(block.length()) != *length {
+                    let (address, first) = (address.clone(), block.base().to_string());
+                    return Err(ReservationProblem::Prefix { address, length: *length, first });
+                }
+                block
+            }
+        };
+        let slot = Slot { scope, block };
+        let (name, expected) = (self.metadata.name.as_deref().unwrap_or_default(), slot.reservation_name());
+        if name != expected {
+            return Err(ReservationProblem::Name { name: name.to_owned(), expected });
+        }
+        Ok((slot, pool))
+    }
+
+    /// For the object that says how long the blocks of a network are: the network, the family, and that length.
+    pub fn network_unit(&self) -> Option<(Arc<str>, Family, u8)> {
+        let network = self.spec.scope.strip_prefix("n.")?;
+        let family = Family::of(parse_address(&self.spec.address).ok()?);
+        let length = u8::try_from(self.spec.prefix_length?).ok()?;
+        let is_it = self.metadata.name.as_deref() == Some(&network_unit_name(network, family));
+        is_it.then(|| (network.into(), family, length))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn reservation(change: &Value) -> IPReservation {
+        let mut object = json!({
+            "metadata": {"name": "p.a.b.10.0.0.5"},
+            "spec": {"scope": "p.a.b", "address": "10.0.0.5",
+                     "poolRef": {"kind": "InClusterIPPool", "namespace": "a", "name": "b"}},
+        });
+        json_patch::merge(&mut object, change);
+        serde_json::from_value(object).unwrap()
+    }
+
+    #[test]
+    fn each_mistake_is_told_with_its_field() {
+        let (slot, pool) = reservation(&json!({})).slot().unwrap();
+        assert_eq!(
+            (slot.to_string(), pool.to_string()),
+            ("10.0.0.5 of InClusterIPPool a/b".to_owned(), "InClusterIPPool a/b".to_owned())
+        );
+        let cases = [
+            (json!({"metadata": {"name": "p.a.b.10.0.0.6"}}), "metadata.name", "p.a.b.10.0.0.5"),
+            (json!({"spec": {"scope": "g.b"}}), "spec.scope", "p.a.b"),
+            (json!({"spec": {"address": "10.0.0.05"}}), "spec.address", "leading zero"),
+            (json!({"spec": {"prefixLength": 24}}), "spec.prefixLength", "10.0.0.0"),
+            (json!({"spec": {"prefixLength": 33}}), "spec.prefixLength", "33"),
+            (json!({"spec": {"poolRef": {"kind": "Pod"}}}), "spec.poolRef", "Pod"),
+            (json!({"spec": {"poolRef": {"namespace": null}}}), "spec.poolRef", "namespace"),
+        ];
+        for (change, field, text) in cases {
+            let problem = reservation(&change).slot().unwrap_err();
+            assert_eq!(problem.field(), field, "{problem}");
+            assert!(problem.to_string().contains(text), "{problem}");
+        }
+        let in_network = reservation(&json!({"metadata": {"name": "n.lab.10.0.0.5"}, "spec": {"scope": "n.lab"}}));
+        assert_eq!(in_network.slot().unwrap().0.scope, Scope::Network("lab".into()));
+    }
+
+    #[test]
+    fn the_unit_of_a_network_is_told_from_reservations() {
+        let spec = json!({"scope": "n.lab", "address": "::", "prefixLength": 64});
+        let unit = reservation(&json!({"metadata": {"name": "n.lab.ipv6"}, "spec": spec}));
+        assert_eq!(unit.network_unit(), Some(("lab".into(), Family::V6, 64)));
+        assert!(unit.slot().is_err());
+        assert_eq!(reservation(&json!({"metadata": {"name": "n.lab.ipv4"}, "spec": spec})).network_unit(), None);
+        assert_eq!(reservation(&json!({})).network_unit(), None);
+    }
 }

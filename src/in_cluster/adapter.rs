@@ -6,12 +6,11 @@ use std::time::Duration;
 use kube::{Api, ResourceExt};
 
 use super::allocate::Allocator;
-use super::key::PoolKey;
 use super::ledger::{ClaimKey, Ledger, PoolLookup, ticket};
 use super::options::InClusterOptions;
 use super::shared::Shared;
 use super::{pools, release, sweeper};
-use crate::api::{GlobalInClusterIPPool, IPAddress, IPAddressClaim, IPReservation, InClusterIPPool, Pool, names};
+use crate::api::{IPAddress, IPAddressClaim, IPReservation, InClusterKind, PoolKey, names};
 use crate::provider::{
     Allocation, ClaimHandler, ClaimReconciler, HandlerError, PoolKind, PoolView, ProviderAdapter, ProviderSetup,
     Released,
@@ -20,10 +19,7 @@ use crate::runtime::client::Calls;
 use crate::runtime::manager::{BoxError, Manager};
 use crate::runtime::watch::{GuardedApi, trim};
 
-/// Kinds that are ours and that this version cannot serve: their claims are told so instead of waiting in silence.
-const NOT_SERVED_YET: [&str; 2] = ["InClusterPrefixPool", "GlobalInClusterPrefixPool"];
-
-/// Serves claims from [`InClusterIPPool`] and [`GlobalInClusterIPPool`].
+/// Serves claims from pools of addresses and of prefixes, of a namespace and of all.
 pub struct InClusterAdapter {
     options: InClusterOptions,
     shared: std::sync::OnceLock<Arc<Shared>>,
@@ -31,7 +27,7 @@ pub struct InClusterAdapter {
 
 /// Adds the in-cluster provider to a manager. Waits until the API server serves all kinds.
 pub async fn register(manager: &mut Manager, options: InClusterOptions) -> Result<(), BoxError> {
-    for plural in ["inclusterippools", "globalinclusterippools", "ipreservations"] {
+    for plural in InClusterKind::ALL.map(InClusterKind::plural).into_iter().chain(["ipreservations"]) {
         let versions = [names::POOL_VERSION];
         crate::runtime::discovery::wait_for_kind(&manager.client, names::GROUP, plural, &versions).await;
     }
@@ -43,8 +39,8 @@ impl ProviderAdapter for InClusterAdapter {
     type Handler = InClusterHandler;
 
     fn setup(&self, setup: &mut ProviderSetup<'_>) -> Result<(), BoxError> {
-        for kind in [InClusterIPPool::KIND, GlobalInClusterIPPool::KIND].into_iter().chain(NOT_SERVED_YET) {
-            setup.serve(PoolKind::new(names::GROUP, kind));
+        for kind in InClusterKind::ALL {
+            setup.serve(PoolKind::new(names::GROUP, kind.name()));
         }
         let client = setup.manager.client.clone();
         let controllers = pools::Controllers::new();
@@ -112,7 +108,7 @@ impl InClusterHandler {
 
     fn not_ours(&self) -> HandlerError {
         let kind = &self.claim.spec.pool_ref.kind;
-        HandlerError::Permanent(format!("this version of the provider does not serve claims for a pool of kind {kind}"))
+        HandlerError::Permanent(format!("claims for a pool of kind {kind} are not served"))
     }
 }
 
@@ -157,7 +153,7 @@ impl ClaimHandler for InClusterHandler {
     }
 
     async fn release_address(&mut self) -> Result<Released, HandlerError> {
-        // Of a kind that is not served there is nothing to give back, and the claim is not to be held up.
+        // Before everything is set up nothing was given out, and the claim is not to be held up.
         let Some((shared, _)) = self.parts() else { return Ok(Released::Now) };
         release::release(&shared.ledger, &shared.reservations, &self.claim, &self.key()).await
     }

@@ -1,16 +1,14 @@
 //! Step A2: an address for a claim, by creating its reservation.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use kube::ResourceExt;
 use tracing::{debug, warn};
 
-use super::key::PoolKey;
-use super::ledger::{ClaimKey, Ledger, PoolFacts, Proposal, ticket};
-use super::reservation::{Holder, build, holder, reference, reservation_name, scope_name};
-use crate::addr::{UsableAddresses, parse_address};
-use crate::api::{IPAddress, IPAddressClaim, IPReservation, Uid};
+use super::ledger::{ClaimKey, Ledger, PoolFacts, Proposal, holding, ticket};
+use super::reservation::{Holder, build, holder, reference};
+use crate::addr::{Block, Usable, parse_address};
+use crate::api::{IPAddress, IPAddressClaim, IPReservation, PoolKey, Slot, Uid};
 use crate::provider::{Allocation, HandlerError};
 use crate::runtime::client::{CallError, Calls};
 
@@ -35,26 +33,25 @@ impl Allocator<'_> {
     /// An address for the claim: that of the existing IPAddress, else one that is reserved for it already, else the
     /// lowest free one.
     pub(super) async fn allocate(&self, existing: Option<&IPAddress>) -> Result<Allocation, HandlerError> {
-        let facts = self.ledger.facts(self.pool);
-        let Some(usable) = facts.and_then(|facts: PoolFacts| facts.usable.ok()) else {
+        let facts = self.ledger.facts(self.pool).filter(PoolFacts::serves);
+        let Some((facts, usable)) = facts.and_then(|facts| Some((facts.clone(), facts.usable.ok()?))) else {
             return Err(HandlerError::PoolNotReady(format!("{} cannot serve claims", self.pool)));
         };
         if let Some(existing) = existing {
-            return self.adopt(existing, &usable).await;
+            return self.adopt(existing, &facts, &usable).await;
         }
-        if let Some(address) = self.reserved_already().await? {
-            return Ok(allocation(address, &usable));
+        if let Some(block) = self.reserved_already(&facts).await? {
+            return Ok(allocation(block, &usable));
         }
         for _ in 0..MOST_PROPOSALS {
-            let Proposal::Address(address) = self.ledger.propose(self.pool, &self.key(), ticket(self.claim)) else {
+            let Proposal::Slot(slot) = self.ledger.propose(self.pool, &self.key(), ticket(self.claim)) else {
                 return Err(HandlerError::PoolExhausted(self.exhausted()));
             };
-            let proposal = Proposed { ledger: self.ledger, pool: self.pool, address };
-            match self.reserve(address).await? {
-                Reserved::Ours => return Ok(allocation(address, &usable)),
-                Reserved::Taken => debug!(pool = %self.pool, %address, "a proposed address is taken"),
+            let proposal = Proposed { ledger: self.ledger, slot };
+            match self.reserve(&proposal.slot).await? {
+                Reserved::Ours => return Ok(allocation(proposal.slot.block, &usable)),
+                Reserved::Taken => debug!(pool = %self.pool, slot = %proposal.slot, "a proposed address is taken"),
             }
-            drop(proposal);
         }
         let listed = self.reservations.list().await.map_err(|error| failed("list the reservations", error))?;
         listed.iter().for_each(|reservation| self.ledger.insert_reservation(reservation));
@@ -81,16 +78,18 @@ impl Allocator<'_> {
 
     /// The address that an earlier attempt reserved, or that was promised. What the ledger knows is checked by a live
     /// read, since the reservation may have been released meanwhile.
-    async fn reserved_already(&self) -> Result<Option<IpAddr>, HandlerError> {
+    async fn reserved_already(&self, facts: &PoolFacts) -> Result<Option<Block>, HandlerError> {
         let uid = Uid::of(self.claim.metadata.uid.as_deref().unwrap_or_default());
-        for (pool, address) in self.ledger.reserved_for(&self.key(), uid) {
-            if pool != *self.pool {
+        for (slot, pool) in self.ledger.reserved_for(&self.key(), uid) {
+            // A promise of what the pool does not have, or of another network, is none.
+            let given_out = facts.usable.as_ref().is_ok_and(|usable| usable.contains(slot.block));
+            if pool != *self.pool || slot.scope != facts.scope || (!given_out && self.ledger.is_promise(&slot)) {
                 continue;
             }
-            let name = reservation_name(&scope_name(&pool), address);
+            let name = slot.reservation_name();
             let read = self.reservations.get(&name).await.map_err(|error| failed("read a reservation", error))?;
             match read {
-                Some(reservation) if holder(&reservation, self.claim) == Holder::Ours => return Ok(Some(address)),
+                Some(reservation) if holder(&reservation, self.claim) == Holder::Ours => return Ok(Some(slot.block)),
                 Some(reservation) => self.ledger.insert_reservation(&reservation),
                 None => {}
             }
@@ -100,8 +99,8 @@ impl Allocator<'_> {
 
     /// Creates the reservation of an address. Where the outcome is unknown or the name taken, a live read tells whose
     /// it is.
-    async fn reserve(&self, address: IpAddr) -> Result<Reserved, HandlerError> {
-        let wanted = build(self.pool, address, reference(self.claim));
+    async fn reserve(&self, slot: &Slot) -> Result<Reserved, HandlerError> {
+        let wanted = build(slot, self.pool, reference(self.claim));
         let error = match self.reservations.create(&wanted).await {
             Ok(created) => {
                 self.ledger.insert_reservation(&created);
@@ -123,46 +122,57 @@ impl Allocator<'_> {
     }
 
     /// Keeps the address of an IPAddress that has the claim's name.
-    async fn adopt(&self, existing: &IPAddress, usable: &UsableAddresses) -> Result<Allocation, HandlerError> {
-        let address = parse_address(&existing.spec.address).map_err(|error| {
-            HandlerError::Permanent(format!(
-                "the IPAddress {} exists already and its address is not one: {error}; delete it",
-                existing.name_any()
-            ))
-        })?;
+    async fn adopt(
+        &self,
+        existing: &IPAddress,
+        facts: &PoolFacts,
+        usable: &Usable,
+    ) -> Result<Allocation, HandlerError> {
+        let Some((_, block, _)) = holding(existing) else {
+            return Err(HandlerError::Permanent(format!(
+                "the IPAddress {} exists already and its address {} with the prefix {} is not one; delete it",
+                existing.name_any(),
+                existing.spec.address,
+                existing.spec.prefix
+            )));
+        };
+        let slot = Slot { scope: facts.scope.clone(), block };
+        if block.length() != usable.length && self.ledger.touches_another(&slot, &self.key()) {
+            return Err(self.contested(existing, block, None));
+        }
         for _ in 0..2 {
-            match self.reserve(address).await? {
-                Reserved::Ours => return Ok(kept(existing, address, usable)),
+            match self.reserve(&slot).await? {
+                Reserved::Ours => return Ok(kept(existing, block, usable)),
                 Reserved::Taken => {}
             }
-            let name = reservation_name(&scope_name(self.pool), address);
+            let name = slot.reservation_name();
             let found = self.reservations.get(&name).await.map_err(|error| failed("read a reservation", error))?;
             let Some(found) = found else { continue };
             if holder(&found, self.claim) != Holder::Predecessor {
-                return Err(self.contested(existing, address, &found));
+                return Err(self.contested(existing, block, Some(&found)));
             }
             let uid = found.uid().unwrap_or_default();
             self.reservations.delete(&name, &uid).await.map_err(|error| failed("take over a reservation", error))?;
             self.ledger.remove_reservation(&found);
         }
-        Err(HandlerError::transient(format!("the reservation of {address} keeps changing"), "to be tried again"))
+        Err(HandlerError::transient(format!("the reservation of {block} keeps changing"), "to be tried again"))
     }
 
-    fn contested(&self, existing: &IPAddress, address: IpAddr, found: &IPReservation) -> HandlerError {
+    fn contested(&self, existing: &IPAddress, block: Block, found: Option<&IPReservation>) -> HandlerError {
         let other_owner = existing
             .owner_references()
             .iter()
             .any(|owner| owner.kind == "IPAddressClaim" && Some(&owner.uid) != self.claim.metadata.uid.as_ref());
         if other_owner {
-            return HandlerError::Discard(format!("{address} is held by another claim, and the owner is gone"));
+            return HandlerError::Discard(format!("{block} is held by another claim, and the owner is gone"));
         }
-        let by = found.spec.claim_ref.as_ref();
-        warn!(pool = %self.pool, %address, claim = self.claim.name_any(), held_by = ?by, "an address is claimed twice");
+        let by = found.and_then(|found| found.spec.claim_ref.as_ref());
+        warn!(pool = %self.pool, %block, claim = self.claim.name_any(), held_by = ?by, "an address is claimed twice");
+        let reservation = found.map(|found| format!(" (IPReservation {})", found.name_any())).unwrap_or_default();
         HandlerError::DuplicateAddress(format!(
-            "the IPAddress {} exists already with {address}, which is reserved for someone else (IPReservation {}); \
-             delete the IPAddress to have another address allocated",
+            "the IPAddress {} exists already with {block}, which is reserved for someone else{reservation}; delete the \
+             IPAddress to have another address allocated",
             existing.name_any(),
-            found.name_any()
         ))
     }
 }
@@ -170,24 +180,23 @@ impl Allocator<'_> {
 /// A proposal, given back when it is dropped unless the reservation was made: also when the attempt is broken off.
 struct Proposed<'a> {
     ledger: &'a Ledger,
-    pool: &'a PoolKey,
-    address: IpAddr,
+    slot: Slot,
 }
 
 impl Drop for Proposed<'_> {
     fn drop(&mut self) {
-        self.ledger.withdraw(self.pool, self.address);
+        self.ledger.withdraw(&self.slot);
     }
 }
 
-fn allocation(address: IpAddr, usable: &UsableAddresses) -> Allocation {
-    Allocation { address, prefix: usable.prefix, gateway: usable.gateway }
+fn allocation(block: Block, usable: &Usable) -> Allocation {
+    Allocation { address: block.base(), prefix: usable.prefix, gateway: usable.gateway }
 }
 
 /// What an existing IPAddress says, which never changes whatever the pool says now.
-fn kept(existing: &IPAddress, address: IpAddr, usable: &UsableAddresses) -> Allocation {
+fn kept(existing: &IPAddress, block: Block, usable: &Usable) -> Allocation {
     Allocation {
-        address,
+        address: block.base(),
         prefix: u8::try_from(existing.spec.prefix).unwrap_or(usable.prefix),
         gateway: existing.spec.gateway.as_deref().and_then(|text| parse_address(text).ok()),
     }

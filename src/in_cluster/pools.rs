@@ -1,19 +1,26 @@
 //! Pools: their finalizer, counts and conditions.
 
-use std::collections::HashMap;
+mod status;
+mod turns;
+
 use std::marker::PhantomData;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use kube::runtime::watcher;
 use kube::{Api, Client, ResourceExt};
 use tracing::{debug, info};
 
-use super::key::{PoolKey, PoolScope};
+use self::status::{Obstacle, Seen};
+use self::turns::{STATUS_PAUSE, StatusTurns};
 use super::ledger::{Ledger, PoolFacts};
+use super::reservation::network_unit;
 use super::shared::Shared;
 use crate::api::conditions::{self, Condition};
-use crate::api::{GlobalInClusterIPPool, InClusterIPPool, Pool, PoolStatus, Uid, names};
+use crate::api::{
+    GlobalInClusterIPPool, GlobalInClusterPrefixPool, InClusterIPPool, InClusterKind, InClusterPrefixPool, Pool,
+    PoolKey, PoolStatus, names,
+};
 use crate::provider::Contract;
 use crate::runtime::client::{CallError, Calls};
 use crate::runtime::controller::{Attempt, ControllerBuilder, MainWatch, Outcome, Reconciler, Waker};
@@ -24,11 +31,6 @@ use crate::runtime::manager::Manager;
 use crate::runtime::watch::{GuardedApi, Observer, trim};
 use crate::runtime::{clock, finalizer, patch};
 
-/// The status of one pool is written at most this often.
-const STATUS_PAUSE: Duration = Duration::from_millis(250);
-/// Counts are written this long after they began to change, when the claim that changed them has its address: one write
-/// tells of the whole change, and none competes with those that the claim waits for.
-const SETTLING: Duration = Duration::from_millis(100);
 /// When to look again at a pool that is being deleted and still has reservations.
 const DELETION_PAUSE: Duration = Duration::from_secs(5);
 /// How many pools of a kind are worked on at the same time.
@@ -38,59 +40,77 @@ const CONCURRENCY: u16 = 4;
 pub(super) trait PoolApi: Pool {
     /// The calls for one pool.
     fn calls(client: &Client, key: &PoolKey) -> Calls<Self>;
-    /// What to watch.
-    fn watched(manager: &Manager) -> GuardedApi<Self>;
+    /// What to watch: in the namespace given by flag, or in all.
+    fn watched(client: &Client, namespace: &str) -> GuardedApi<Self>;
 }
 
-impl PoolApi for InClusterIPPool {
-    fn calls(client: &Client, key: &PoolKey) -> Calls<Self> {
-        Calls::new(Api::namespaced(client.clone(), key.namespace.as_deref().unwrap_or_default()), &())
-    }
-    fn watched(manager: &Manager) -> GuardedApi<Self> {
-        manager.watched(&())
-    }
+macro_rules! impl_pool_api {
+    (namespaced: $($kind:ty),*) => {
+        $(impl PoolApi for $kind {
+            fn calls(client: &Client, key: &PoolKey) -> Calls<Self> {
+                Calls::new(Api::namespaced(client.clone(), key.namespace.as_deref().unwrap_or_default()), &())
+            }
+            fn watched(client: &Client, namespace: &str) -> GuardedApi<Self> {
+                // An empty namespace means all.
+                GuardedApi::all(client.clone()).constrain(namespace)
+            }
+        })*
+    };
+    (global: $($kind:ty),*) => {
+        $(impl PoolApi for $kind {
+            fn calls(client: &Client, _: &PoolKey) -> Calls<Self> {
+                Calls::new(Api::all(client.clone()), &())
+            }
+            fn watched(client: &Client, _: &str) -> GuardedApi<Self> {
+                GuardedApi::all(client.clone())
+            }
+        })*
+    };
 }
-
-impl PoolApi for GlobalInClusterIPPool {
-    fn calls(client: &Client, _: &PoolKey) -> Calls<Self> {
-        Calls::new(Api::all(client.clone()), &())
-    }
-    fn watched(manager: &Manager) -> GuardedApi<Self> {
-        GuardedApi::all(manager.client.clone())
-    }
-}
+impl_pool_api!(namespaced: InClusterIPPool, InClusterPrefixPool);
+impl_pool_api!(global: GlobalInClusterIPPool, GlobalInClusterPrefixPool);
 
 /// The controllers of the kinds of pools, before they start.
 pub(super) struct Controllers {
-    namespaced: ControllerBuilder<InClusterIPPool>,
-    global: ControllerBuilder<GlobalInClusterIPPool>,
+    ip: ControllerBuilder<InClusterIPPool>,
+    global_ip: ControllerBuilder<GlobalInClusterIPPool>,
+    prefix: ControllerBuilder<InClusterPrefixPool>,
+    global_prefix: ControllerBuilder<GlobalInClusterPrefixPool>,
 }
 
 /// Wakes pools of all kinds.
 pub(super) struct PoolWakers {
-    namespaced: Waker<InClusterIPPool>,
-    global: Waker<GlobalInClusterIPPool>,
+    ip: Waker<InClusterIPPool>,
+    global_ip: Waker<GlobalInClusterIPPool>,
+    prefix: Waker<InClusterPrefixPool>,
+    global_prefix: Waker<GlobalInClusterPrefixPool>,
 }
 
 impl PoolWakers {
     /// Has the pool's status looked at.
     pub(super) fn wake(&self, pool: &PoolKey) {
-        match pool.scope() {
-            PoolScope::Namespaced => self.namespaced.wake(pool.namespace.as_deref(), &pool.name),
-            PoolScope::Global => self.global.wake(None, &pool.name),
+        let namespace = pool.namespace.as_deref();
+        match pool.kind {
+            InClusterKind::IPPool => self.ip.wake(namespace, &pool.name),
+            InClusterKind::GlobalIPPool => self.global_ip.wake(namespace, &pool.name),
+            InClusterKind::PrefixPool => self.prefix.wake(namespace, &pool.name),
+            InClusterKind::GlobalPrefixPool => self.global_prefix.wake(namespace, &pool.name),
         }
     }
 }
 
 impl Controllers {
     pub(super) fn new() -> Self {
-        let namespaced = ControllerBuilder::new(InClusterIPPool::KIND, ());
-        let global = ControllerBuilder::new(GlobalInClusterIPPool::KIND, ());
-        Self { namespaced, global }
+        Self { ip: builder(), global_ip: builder(), prefix: builder(), global_prefix: builder() }
     }
 
     pub(super) fn wakers(&self) -> PoolWakers {
-        PoolWakers { namespaced: self.namespaced.waker(), global: self.global.waker() }
+        PoolWakers {
+            ip: self.ip.waker(),
+            global_ip: self.global_ip.waker(),
+            prefix: self.prefix.waker(),
+            global_prefix: self.global_prefix.waker(),
+        }
     }
 
     /// Starts the controllers; they act once everything in `awaited` is listed. Returns what says that the pools are.
@@ -100,12 +120,18 @@ impl Controllers {
         contract: &Contract,
         shared: &Arc<Shared>,
         awaited: &[Synced],
-    ) -> [Synced; 2] {
+    ) -> [Synced; 4] {
         [
-            start(self.namespaced, manager, contract, shared, awaited),
-            start(self.global, manager, contract, shared, awaited),
+            start(self.ip, manager, contract, shared, awaited),
+            start(self.global_ip, manager, contract, shared, awaited),
+            start(self.prefix, manager, contract, shared, awaited),
+            start(self.global_prefix, manager, contract, shared, awaited),
         ]
     }
+}
+
+fn builder<P: PoolApi>() -> ControllerBuilder<P> {
+    ControllerBuilder::new(P::KIND.name(), ())
 }
 
 fn start<P: PoolApi>(
@@ -118,10 +144,10 @@ fn start<P: PoolApi>(
 where
     Ledger: Observer<P>,
 {
-    let synced = manager.health.announce(P::KIND);
+    let synced = manager.health.announce(P::KIND.name());
     awaited.iter().for_each(|other| controller.wait_for(other.clone()));
     let main = MainWatch {
-        api: P::watched(manager),
+        api: P::watched(&manager.client, &manager.options.namespace),
         config: watcher::Config::default(),
         observer: Arc::clone(&shared.ledger) as _,
         trim: |pool: &mut P| trim(pool.meta_mut()),
@@ -154,12 +180,6 @@ struct PoolReconciler<P> {
     written: Written,
     status_turns: StatusTurns,
     kind: PhantomData<fn(P)>,
-}
-
-/// What keeps a deleted pool from going.
-enum Obstacle {
-    Addresses(usize),
-    Reservations(String),
 }
 
 impl<P: PoolApi> Reconciler for PoolReconciler<P>
@@ -205,6 +225,9 @@ where
                 Err(error) => return Err(error),
             }
         }
+        if !facts.deleting && !facts.paused {
+            self.prepare_network(&key).await?;
+        }
         let mut obstacle = None;
         if facts.deleting && facts.protected && !facts.paused {
             obstacle = self.obstacle(&key).await?;
@@ -214,7 +237,7 @@ where
                 return Ok(Outcome::Done);
             }
         }
-        let status = self.status(&key, &facts, pool.as_ref(), obstacle.as_ref());
+        let status = self.status(&key, pool.as_ref(), obstacle.as_ref());
         if let Some(wait) = self.write_status(&calls, pool.as_ref(), status).await? {
             return Ok(Outcome::Yield(wait));
         }
@@ -222,6 +245,23 @@ where
             Some(Obstacle::Reservations(_)) => Ok(Outcome::Yield(DELETION_PAUSE)),
             _ => Ok(Outcome::Done),
         }
+    }
+
+    /// Has the pools of a network agree on the length of what they give out: the first one to come says how long. Of
+    /// two that come at once the API server lets one through.
+    async fn prepare_network(&self, key: &PoolKey) -> Result<(), CallError> {
+        let Some((network, family, length)) = self.shared.ledger.unit_to_agree_on(key) else { return Ok(()) };
+        let wanted = network_unit(&network, family, length, key);
+        let name = wanted.name_any();
+        let agreed = match self.shared.reservations.create(&wanted).await {
+            Ok(created) => Some(created),
+            Err(error) if error.is_already_exists() || error.outcome_is_unknown() => {
+                self.shared.reservations.get(&name).await?
+            }
+            Err(error) => return Err(error),
+        };
+        agreed.iter().for_each(|unit| self.shared.ledger.insert_reservation(unit));
+        Ok(())
     }
 
     /// Whether an address of a deleted pool may be in use: by what the ledger knows, and if it knows nothing, by live
@@ -243,35 +283,19 @@ where
         }
         let namespace = key.namespace.as_deref().unwrap_or(&self.namespace);
         let addresses = self.contract.addresses(namespace).list().await?;
-        let of_pool = addresses.iter().filter(|address| {
-            PoolKey::referred_to(&address.spec.pool_ref, address.metadata.namespace.as_deref()).as_ref() == Some(key)
-        });
-        let count = of_pool.count();
+        let count = addresses.iter().filter(|address| PoolKey::of_address(address).as_ref() == Some(key)).count();
         Ok((count > 0).then_some(Obstacle::Addresses(count)))
     }
 
-    fn status(&self, key: &PoolKey, facts: &PoolFacts, pool: &P, obstacle: Option<&Obstacle>) -> PoolStatus {
-        let condition = |ready, reason, message: String| Condition::new(conditions::READY, ready, reason, message);
-        let ready = if facts.deleting {
-            let why = match obstacle {
-                Some(Obstacle::Addresses(count)) => format!("waits until {count} addresses are released"),
-                Some(Obstacle::Reservations(name)) => {
-                    format!("waits until IPReservation {name} is released; delete the claim that holds it")
-                }
-                None => String::new(),
-            };
-            condition(false, conditions::DELETING, why)
-        } else if let Err(problems) = &facts.usable {
-            condition(false, conditions::INVALID_SPEC, problems.to_string())
-        } else if facts.paused {
-            let message = format!("remove the annotation {} to go on", names::PAUSED_ANNOTATION);
-            condition(false, conditions::PAUSED_REASON, message)
-        } else {
-            condition(true, conditions::POOL_READY, String::new())
-        };
+    fn status(&self, key: &PoolKey, pool: &P, obstacle: Option<&Obstacle>) -> PoolStatus {
+        let ledger = &self.shared.ledger;
+        let facts = ledger.facts(key).unwrap_or_else(|| PoolFacts::of(pool));
+        let seen = Seen { facts: &facts, counts: ledger.counts(key), overlapping: ledger.overlapping(key), obstacle };
         let mut list = pool.status().map(|status| status.conditions.clone()).unwrap_or_default();
-        conditions::set(&mut list, ready.observed(pool.meta().generation), clock::now());
-        PoolStatus { ip_addresses: Some(self.shared.ledger.counts(key)), conditions: list }
+        for condition in seen.conditions() {
+            conditions::set(&mut list, condition.observed(pool.meta().generation), clock::now());
+        }
+        PoolStatus { ip_addresses: Some(seen.counts), conditions: list }
     }
 
     /// Writes the status if it says something new. Returns how long to wait when it was written a moment ago.
@@ -284,23 +308,23 @@ where
         if pool.status() == Some(&status) {
             return Ok(None);
         }
-        let ready = |status: Option<&PoolStatus>| {
-            let found = status.and_then(|status| conditions::find(&status.conditions, conditions::READY));
-            found.map(|condition| (condition.reason.clone(), condition.message.clone()))
+        let before = pool.status().map(|status| status.conditions.as_slice()).unwrap_or_default();
+        let said = |condition: &Condition| {
+            let present = conditions::find(before, &condition.type_);
+            present.is_some_and(|present| (&present.status, &present.reason) == (&condition.status, &condition.reason))
         };
-        let news = ready(pool.status()) != ready(Some(&status));
-        if let Some(wait) = self.status_turns.wait(pool, news, Instant::now()) {
+        let news: Vec<Condition> = status.conditions.iter().filter(|condition| !said(condition)).cloned().collect();
+        if let Some(wait) = self.status_turns.wait(pool, !news.is_empty(), Instant::now()) {
             return Ok(Some(wait));
         }
         let mut wanted = pool.clone();
         *wanted.status_mut() = status;
         if let Some(written) = patch::write(calls, pool, &wanted).await? {
             let written = self.note(written);
-            if let Some((reason, message)) = ready(written.status()).filter(|_| news) {
-                let (reason, message) = (reason.unwrap_or_default(), message.unwrap_or_default());
-                if reason == conditions::INVALID_SPEC {
-                    self.events.warning(&written, &(), &reason, "ReadSpec", &message);
-                }
+            for condition in news.iter().filter(|condition| status::is_trouble(condition)) {
+                let reason = condition.reason.as_deref().unwrap_or_default();
+                let message = condition.message.as_deref().unwrap_or_default();
+                self.events.warning(&written, &(), reason, "Look", message);
             }
         }
         Ok(None)
@@ -310,59 +334,5 @@ where
         self.written.note(&written, Instant::now());
         Observer::<P>::applied(self.shared.ledger.as_ref(), &written);
         written
-    }
-}
-
-/// When the status of each pool was last written, and since when it differs.
-#[derive(Default)]
-struct StatusTurns {
-    turns: Mutex<HashMap<Uid, (Instant, Turn)>>,
-}
-
-#[derive(PartialEq)]
-enum Turn {
-    Written,
-    Differs,
-}
-
-impl StatusTurns {
-    /// How long the status has to wait; `None` when it is to be written now. News are written at once, counts once they
-    /// have settled, and neither sooner than [`STATUS_PAUSE`] after the last write.
-    fn wait<P: Pool>(&self, pool: &P, news: bool, now: Instant) -> Option<Duration> {
-        let uid = Uid::of(pool.meta().uid.as_deref().unwrap_or_default());
-        let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
-        turns.retain(|_, (since, _)| now.saturating_duration_since(*since) < STATUS_PAUSE * 4);
-        let (since, turn) = turns.entry(uid).or_insert((now, Turn::Differs));
-        let waited = now.saturating_duration_since(*since);
-        if *turn == Turn::Written && waited >= STATUS_PAUSE {
-            (*since, *turn) = (now, Turn::Differs);
-        }
-        let pause = match turn {
-            Turn::Written => STATUS_PAUSE,
-            Turn::Differs if news => Duration::ZERO,
-            Turn::Differs => SETTLING,
-        };
-        let wait = pause.saturating_sub(now.saturating_duration_since(*since));
-        if wait.is_zero() {
-            (*since, *turn) = (now, Turn::Written);
-        }
-        Some(wait).filter(|wait| !wait.is_zero())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn counts_settle_news_do_not_wait_and_no_write_follows_another_at_once() {
-        let (turns, pool, start) = (StatusTurns::default(), InClusterIPPool::default(), Instant::now());
-        assert_eq!(turns.wait(&pool, false, start), Some(SETTLING));
-        assert_eq!(turns.wait(&pool, false, start + SETTLING), None);
-        assert_eq!(turns.wait(&pool, true, start + SETTLING), Some(STATUS_PAUSE));
-        assert_eq!(turns.wait(&pool, false, start + SETTLING + STATUS_PAUSE), Some(SETTLING));
-        assert_eq!(turns.wait(&pool, true, start + SETTLING + STATUS_PAUSE), None);
-        let fresh = StatusTurns::default();
-        assert_eq!(fresh.wait(&pool, true, start), None);
     }
 }

@@ -5,10 +5,9 @@ use std::sync::Arc;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::json;
 
-use super::key::PoolKey;
-use super::ledger::{ClaimKey, Ledger, Slot};
-use super::reservation::{Holder, holder, reservation_name, scope_name};
-use crate::api::{IPAddressClaim, IPReservation, Uid};
+use super::ledger::{ClaimKey, Ledger};
+use super::reservation::{Holder, holder};
+use crate::api::{IPAddressClaim, IPReservation, PoolKey, Slot, Uid};
 use crate::provider::{HandlerError, Released};
 use crate::runtime::client::{CallError, Calls};
 use crate::runtime::{clock, patch};
@@ -22,14 +21,14 @@ pub(super) async fn release(
     key: &ClaimKey,
 ) -> Result<Released, HandlerError> {
     let uid = Uid::of(claim.metadata.uid.as_deref().unwrap_or_default());
-    for slot in ledger.reserved_for(key, uid) {
-        let name = reservation_name(&scope_name(&slot.0), slot.1);
-        let ended = if rests(ledger, &slot.0) {
+    for (slot, pool) in ledger.reserved_for(key, uid) {
+        let name = slot.reservation_name();
+        let ended = if rests(ledger, &pool) {
             rest(ledger, reservations, claim, &name).await
         } else {
             delete(ledger, reservations, claim, &name, &slot).await
         };
-        ended.map_err(|error| HandlerError::transient(format!("cannot give {} back", slot.1), error))?;
+        ended.map_err(|error| HandlerError::transient(format!("cannot give {} back", slot.block), error))?;
     }
     Ok(Released::Now)
 }

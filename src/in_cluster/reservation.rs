@@ -1,66 +1,38 @@
-//! The IPReservation object: its name, which is what makes an address unique, and who holds it.
-
-use std::net::IpAddr;
+//! The IPReservation object: how one is made, and who holds it.
 
 use kube::ResourceExt;
 use kube::api::ObjectMeta;
-use sha2::{Digest, Sha256};
 
-use super::key::PoolKey;
-use crate::addr::parse_address;
-use crate::api::{IPAddressClaim, IPReservation, IPReservationSpec, ReservationClaim, names};
-
-/// Longest name of an object (RFC 1123 subdomain, as Kubernetes checks it).
-const LONGEST_NAME: usize = 253;
-
-/// The set within which an address of the pool is unique: `p.NAMESPACE.POOL` or `g.POOL`. A namespace has no dots, so
-/// no two pools share a scope.
-pub fn scope_name(pool: &PoolKey) -> String {
-    match &pool.namespace {
-        Some(namespace) => format!("p.{namespace}.{}", pool.name),
-        None => format!("g.{}", pool.name),
-    }
-}
-
-/// The name of the reservation of an address: the scope, a dot, and the address; an IPv6 address with all its digits
-/// and with dashes. A scope that is too long is replaced by `h.` and a hash of it.
-///
-/// ```
-/// use capi_ipam::in_cluster::{PoolKey, reservation_name, scope_name};
-///
-/// let pool = PoolKey { namespace: Some("team-a".into()), name: "web".into() };
-/// assert_eq!(reservation_name(&scope_name(&pool), "10.0.0.5".parse().unwrap()), "p.team-a.web.10.0.0.5");
-/// let pool = PoolKey { namespace: None, name: "web".into() };
-/// assert_eq!(
-///     reservation_name(&scope_name(&pool), "fd00::5".parse().unwrap()),
-///     "g.web.fd00-0000-0000-0000-0000-0000-0000-0005"
-/// );
-/// ```
-pub fn reservation_name(scope: &str, address: IpAddr) -> String {
-    let address = match address {
-        IpAddr::V4(address) => address.to_string(),
-        IpAddr::V6(address) => address.segments().map(|segment| format!("{segment:04x}")).join("-"),
-    };
-    let name = format!("{scope}.{address}");
-    if name.len() <= LONGEST_NAME {
-        return name;
-    }
-    format!("h.{:x}.{address}", Sha256::digest(scope))
-}
+use crate::addr::{Block, Family};
+use crate::api::{
+    IPAddressClaim, IPReservation, IPReservationSpec, PoolKey, ReservationClaim, Scope, Slot, names, network_unit_name,
+};
 
 /// A reservation of an address for a claim, ready to be created.
-pub(super) fn build(pool: &PoolKey, address: IpAddr, claim: ReservationClaim) -> IPReservation {
-    let scope = scope_name(pool);
+pub(super) fn build(slot: &Slot, pool: &PoolKey, claim: ReservationClaim) -> IPReservation {
+    made(slot.reservation_name(), &slot.scope, slot.block, pool, Some(claim))
+}
+
+/// The object that says how long the blocks are that a network gives out. `pool` is the first to need it.
+pub(super) fn network_unit(network: &str, family: Family, length: u8, pool: &PoolKey) -> IPReservation {
+    let block = Block::new(family.address(0), length);
+    let scope = Scope::Network(network.into());
+    let mut unit = made(network_unit_name(network, family), &scope, block, pool, None);
+    unit.spec.prefix_length = Some(length.into());
+    unit
+}
+
+fn made(name: String, scope: &Scope, block: Block, pool: &PoolKey, claim: Option<ReservationClaim>) -> IPReservation {
     IPReservation {
         api_version: Some(format!("{}/{}", names::GROUP, names::POOL_VERSION)),
         kind: Some("IPReservation".to_owned()),
-        metadata: ObjectMeta { name: Some(reservation_name(&scope, address)), ..ObjectMeta::default() },
+        metadata: ObjectMeta { name: Some(name), ..ObjectMeta::default() },
         spec: IPReservationSpec {
-            scope,
-            address: address.to_string(),
-            prefix_length: None,
+            scope: scope.name(),
+            address: block.base().to_string(),
+            prefix_length: (!block.is_address()).then(|| block.length().into()),
             pool_ref: pool.to_reference(),
-            claim_ref: Some(claim),
+            claim_ref: claim,
             released_at: None,
         },
     }
@@ -102,24 +74,11 @@ pub(super) fn holder(reservation: &IPReservation, claim: &IPAddressClaim) -> Hol
     }
 }
 
-/// Pool and address that a reservation is for, if it is of a pool of ours, can be read, and has the name that belongs
-/// to them. Any other reserves nothing.
-pub(super) fn slot(reservation: &IPReservation) -> Option<(PoolKey, IpAddr)> {
-    let pool = PoolKey::of_reservation(&reservation.spec.pool_ref)?;
-    let address = parse_address(&reservation.spec.address).ok()?;
-    let name = reservation_name(&scope_name(&pool), address);
-    (reservation.metadata.name.as_deref() == Some(&name)).then_some((pool, address))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::InClusterKind;
     use crate::runtime::clock::now;
-    use std::collections::HashSet;
-
-    fn pool(namespace: Option<&str>, name: &str) -> PoolKey {
-        PoolKey { namespace: namespace.map(str::to_owned), name: name.to_owned() }
-    }
 
     fn claim(uid: &str) -> IPAddressClaim {
         let mut claim = IPAddressClaim::default();
@@ -129,40 +88,34 @@ mod tests {
         claim
     }
 
+    fn made_for(uid: &str) -> IPReservation {
+        let pool = PoolKey { kind: InClusterKind::GlobalIPPool, namespace: None, name: "p".into() };
+        let slot = Slot { scope: Scope::Pool(pool.clone()), block: Block::address([10, 0, 0, 5].into()) };
+        let made = build(&slot, &pool, reference(&claim(uid)));
+        assert_eq!(made.slot(), Ok((slot, pool)));
+        made
+    }
+
     #[test]
-    fn every_pool_and_address_has_a_name_of_its_own() {
-        let long = "x".repeat(240);
-        let pools = [
-            pool(Some("a"), "b"),
-            pool(Some("a"), "b.10.0.0"),
-            pool(None, "a.b"),
-            pool(Some("a"), &long),
-            pool(None, &long),
-            pool(Some("a"), &format!("{long}y")),
-        ];
-        let addresses = ["10.0.0.5", "5.10.0.0", "fd00::5", "::5", "255.255.255.255"].map(|a| a.parse().unwrap());
-        let mut names = HashSet::new();
-        for pool in &pools {
-            for address in addresses {
-                let name = reservation_name(&scope_name(pool), address);
-                assert!(name.len() <= LONGEST_NAME);
-                assert!(names.insert(name.clone()), "{name} twice");
-                let made = build(pool, address, reference(&claim("u")));
-                assert_eq!(slot(&made), Some((pool.clone(), address)));
+    fn what_is_made_can_be_read() {
+        for kind in InClusterKind::ALL {
+            let pool = PoolKey { kind, namespace: (!kind.is_global()).then(|| "n".into()), name: "p".into() };
+            for scope in [Scope::Pool(pool.clone()), Scope::Network("lab".into())] {
+                for (base, length) in [("10.0.0.5", 32), ("10.0.0.0", 24), ("fd00::", 64), ("fd00::5", 128)] {
+                    let slot = Slot { scope: scope.clone(), block: Block::new(base.parse().unwrap(), length) };
+                    assert_eq!(build(&slot, &pool, reference(&claim("u"))).slot(), Ok((slot, pool.clone())));
+                }
+            }
+            for (family, length) in [(Family::V4, 32), (Family::V6, 128), (Family::V6, 64)] {
+                let unit = network_unit("lab", family, length, &pool);
+                assert_eq!(unit.network_unit(), Some(("lab".into(), family, length)));
             }
         }
     }
 
     #[test]
-    fn a_reservation_with_a_wrong_name_reserves_nothing() {
-        let mut made = build(&pool(None, "p"), [10, 0, 0, 5].into(), reference(&claim("u")));
-        made.metadata.name = Some("g.p.10.0.0.6".to_owned());
-        assert_eq!(slot(&made), None);
-    }
-
-    #[test]
     fn holders_are_told_apart() {
-        let made = build(&pool(None, "p"), [10, 0, 0, 5].into(), reference(&claim("u")));
+        let made = made_for("u");
         assert_eq!(holder(&made, &claim("u")), Holder::Ours);
         assert_eq!(holder(&made, &claim("later")), Holder::Predecessor);
 

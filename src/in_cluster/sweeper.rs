@@ -13,14 +13,15 @@ use kube::runtime::reflector::{ObjectRef, Store};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
-use super::key::PoolKey;
-use super::ledger::{ClaimKey, Slot, Suspect};
+use super::ledger::{ClaimKey, Suspect, Unreserved, Useless, holding};
 use super::options::InClusterOptions;
-use super::reservation::{Holder, build, holder, reservation_name, scope_name};
+use super::reservation::{Holder, build, holder};
 use super::shared::Shared;
-use crate::api::{IPAddress, IPAddressClaim, ReservationClaim, Uid, names};
+use crate::api::conditions;
+use crate::api::{IPAddress, IPAddressClaim, IPReservation, PoolKey, ReservationClaim, Scope, Slot, Uid, names};
 use crate::provider::{Contract, ProviderSetup};
 use crate::runtime::client::{CallError, chain};
+use crate::runtime::events::EventPublisher;
 use crate::runtime::health::Synced;
 use crate::runtime::{clock, finalizer};
 
@@ -41,6 +42,9 @@ pub(super) struct Sweeper {
     namespace: String,
     interval: Duration,
     grace: Duration,
+    events: EventPublisher,
+    /// Reservations that have been told to be of no use.
+    reported: Vec<Useless>,
     /// Since when something looks abandoned.
     suspects: HashMap<Suspect, Instant>,
 }
@@ -60,6 +64,8 @@ impl Sweeper {
             namespace: setup.manager.options.namespace.clone(),
             interval: options.sweep_interval,
             grace: options.sweep_grace,
+            events: setup.manager.events.clone(),
+            reported: Vec::new(),
             suspects: HashMap::new(),
         }
     }
@@ -88,17 +94,16 @@ impl Sweeper {
 
     async fn pass(&mut self) {
         self.reserve_missing().await;
+        self.report_useless_reservations();
         let confirmed = self.confirmed(Instant::now());
-        let mut freed: HashMap<PoolKey, usize> = HashMap::new();
-        let mut held_back: HashMap<PoolKey, usize> = HashMap::new();
+        let mut freed: HashMap<Scope, usize> = HashMap::new();
+        let mut held_back: HashMap<Scope, usize> = HashMap::new();
         for suspect in confirmed {
-            let pool = match &suspect {
-                Suspect::Reservation { slot, .. } | Suspect::Address { slot, .. } => &slot.0,
-            };
-            let most = MOST_FREED.max(self.shared.ledger.taken(pool) / 20);
-            let count = freed.entry(pool.clone()).or_default();
+            let scope = &suspect.slot().scope;
+            let most = MOST_FREED.max(self.shared.ledger.taken(scope) / 20);
+            let count = freed.entry(scope.clone()).or_default();
             if *count >= most {
-                *held_back.entry(pool.clone()).or_default() += 1;
+                *held_back.entry(scope.clone()).or_default() += 1;
                 continue;
             }
             let done = match &suspect {
@@ -112,8 +117,24 @@ impl Sweeper {
             }
             self.suspects.remove(&suspect);
         }
-        for (pool, count) in held_back {
-            warn!(%pool, count, "more addresses look abandoned than are freed at once; the rest follows later");
+        for (scope, count) in held_back {
+            warn!(%scope, count, "more addresses look abandoned than are freed at once; the rest follows later");
+        }
+    }
+
+    /// Tells of reservations made by hand that do not do what they were made for. Where admission works there are none.
+    fn report_useless_reservations(&mut self) {
+        let useless = self.shared.ledger.useless_reservations();
+        self.reported.retain(|known| useless.contains(known));
+        for useless in useless {
+            if self.reported.contains(&useless) {
+                continue;
+            }
+            self.reported.push(useless.clone());
+            warn!(reservation = useless.name, why = useless.why, "a reservation is of no use");
+            let mut object = IPReservation::default();
+            (object.metadata.name, object.metadata.uid) = (Some(useless.name), Some(useless.uid));
+            self.events.warning(&object, &(), conditions::NOT_RESERVED, "Reserve", &useless.why);
         }
     }
 
@@ -150,7 +171,7 @@ impl Sweeper {
         if !self.is_within_reach(namespace) {
             return Ok(false);
         }
-        let name = &reservation_name(&scope_name(&slot.0), slot.1);
+        let name = &slot.reservation_name();
         // Read before the claim: what is held at this moment cannot be held by a claim that is gone a moment later.
         let Some(found) = self.shared.reservations.get(name).await? else { return Ok(false) };
         let held_by = found.spec.claim_ref.as_ref().and_then(|claim| claim.uid.as_deref()).map(Uid::of);
@@ -161,9 +182,8 @@ impl Sweeper {
         let claim = self.contract.claims(namespace).get(claim_name).await?;
         let alive = claim.filter(|claim| claim.metadata.uid.as_deref().map(Uid::of) == Some(uid));
         let holds = |address: &IPAddress| {
-            let value = crate::addr::parse_address(&address.spec.address).ok();
-            let pool = PoolKey::referred_to(&address.spec.pool_ref, address.metadata.namespace.as_deref());
-            value == Some(slot.1) && pool.as_ref() == Some(&slot.0)
+            holding(address)
+                .is_some_and(|(pool, block, _)| block == slot.block && self.shared.ledger.scope(&pool) == slot.scope)
         };
         let in_use = address.as_ref().is_some_and(holds);
         match alive {
@@ -184,7 +204,7 @@ impl Sweeper {
         }
         let addresses = self.contract.addresses(namespace);
         let Some(address) = addresses.get(name).await? else { return Ok(false) };
-        let pool = PoolKey::referred_to(&address.spec.pool_ref, Some(namespace));
+        let pool = PoolKey::of_address(&address);
         if pool.and_then(|pool| self.shared.ledger.facts(&pool)).is_some_and(|facts| facts.paused) {
             return Ok(false);
         }
@@ -207,7 +227,7 @@ impl Sweeper {
     /// Frees the addresses whose rest is over.
     async fn end_rests(&self) {
         for slot in self.shared.ledger.rested(clock::now().0.as_second()) {
-            let name = reservation_name(&scope_name(&slot.0), slot.1);
+            let name = slot.reservation_name();
             if let Err(error) = self.end_rest(&name).await {
                 debug!(reservation = name, error = chain(&error), "cannot be freed now");
             }
@@ -232,11 +252,11 @@ impl Sweeper {
         use futures::StreamExt as _;
         let missing = self.shared.ledger.unreserved(MOST_RESERVED);
         let made = futures::stream::iter(missing)
-            .map(|(slot, claim)| async move {
-                match self.reserve(&slot, &claim).await {
+            .map(|missing| async move {
+                match self.reserve(&missing).await {
                     Ok(made) => made,
                     Err(error) => {
-                        debug!(pool = %slot.0, address = %slot.1, error = chain(&error), "cannot be reserved now");
+                        debug!(slot = %missing.slot, error = chain(&error), "cannot be reserved now");
                         false
                     }
                 }
@@ -250,7 +270,8 @@ impl Sweeper {
         }
     }
 
-    async fn reserve(&self, (pool, value): &Slot, (namespace, name): &ClaimKey) -> Result<bool, CallError> {
+    async fn reserve(&self, missing: &Unreserved) -> Result<bool, CallError> {
+        let Unreserved { slot, pool, claim: (namespace, name) } = missing;
         let Some(claim) = self.claims.get(&ObjectRef::new_with(name, self.contract.ipam).within(namespace)) else {
             return Ok(false);
         };
@@ -259,17 +280,17 @@ impl Sweeper {
         }
         let reference =
             ReservationClaim { namespace: namespace.clone(), name: name.clone(), uid: claim.metadata.uid.clone() };
-        match self.shared.reservations.create(&build(pool, *value, reference)).await {
+        match self.shared.reservations.create(&build(slot, pool, reference)).await {
             Ok(created) => {
                 self.shared.ledger.insert_reservation(&created);
                 Ok(true)
             }
             Err(error) if error.is_already_exists() => {
-                let name = reservation_name(&scope_name(pool), *value);
+                let name = slot.reservation_name();
                 if let Some(found) = self.shared.reservations.get(&name).await? {
                     self.shared.ledger.insert_reservation(&found);
                     if holder(&found, &claim) != Holder::Ours {
-                        warn!(%pool, address = %value, namespace, claim = claim.name_any(),
+                        warn!(%pool, %slot, namespace, claim = claim.name_any(),
                             "an address is in use by a claim and reserved for someone else");
                     }
                 }

@@ -208,7 +208,7 @@ async fn status_can_be_lost() {
     consumer.pause(&consumer.pools(), "web", true).await;
     consumer.pool_says("web", "False", "Paused").await;
     consumer.force_away(&consumer.claims(), "b").await;
-    consumer.claim_with("b", InClusterIPPool::KIND, "web", json!({})).await;
+    consumer.claim_with("b", InClusterIPPool::KIND.name(), "web", json!({})).await;
     consumer.waits_for("b", "PoolNotReady").await;
     consumer.pause(&consumer.pools(), "web", false).await;
     let after = consumer.bound_address("b").await;

@@ -211,8 +211,8 @@ async fn claims_of_other_providers_are_not_touched() {
     let made = join_all(
         [
             ("metal", "ipam.metal3.io", "IPPool"),
-            ("same-kind", "ipam.example.com", InClusterIPPool::KIND),
-            ("core-group", "cluster.x-k8s.io", InClusterIPPool::KIND),
+            ("same-kind", "ipam.example.com", InClusterIPPool::KIND.name()),
+            ("core-group", "cluster.x-k8s.io", InClusterIPPool::KIND.name()),
             // Other providers have pools in our group, too.
             ("unknown-kind", ours, "Foo"),
             ("other-case", ours, "InclusterIPPool"),

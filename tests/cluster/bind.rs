@@ -14,7 +14,7 @@ use crate::support::consumer::{Consumer, eventually, unique};
 /// Pools of either kind give out exactly these addresses, in this order, and then nothing more.
 async fn give_exactly<const N: usize>(cases: [(Value, &str); N]) {
     let consumer = consumer().await;
-    let kinds = [InClusterIPPool::KIND, GlobalInClusterIPPool::KIND];
+    let kinds = [InClusterIPPool::KIND.name(), GlobalInClusterIPPool::KIND.name()];
     let runs = cases.iter().flat_map(|case| kinds.map(|kind| (kind, case)));
     join_all(runs.map(|(kind, (spec, expected))| gives_exactly(&consumer, kind, spec, expected))).await;
 }
@@ -174,8 +174,8 @@ async fn five_hundred_claims_at_once_on_three_pools() {
     two.pool("own", spec("1.0", 150)).await;
     one.global_pool(&shared, spec("2.0", 200)).await;
 
-    let own = (0..150).map(|number| (InClusterIPPool::KIND, "own", format!("own-{number}")));
-    let global = (0..100).map(|number| (GlobalInClusterIPPool::KIND, shared.as_str(), format!("shared-{number}")));
+    let own = (0..150).map(|number| (InClusterIPPool::KIND.name(), "own", format!("own-{number}")));
+    let global = (0..100).map(|number| (GlobalInClusterIPPool::KIND.name(), shared.as_str(), format!("shared-{number}")));
     let wanted: Vec<_> = own
         .chain(global)
         .flat_map(|(kind, pool, name)| [&one, &two].map(|team| (team, kind, pool, name.clone())))
@@ -211,7 +211,7 @@ async fn five_hundred_claims_at_once_on_three_pools() {
     }
     one.counts("own", (150, 0, 150, 0)).await;
     two.counts("own", (150, 0, 150, 0)).await;
-    one.counts_in(GlobalInClusterIPPool::KIND, &shared, (200, 0, 200, 0)).await;
+    one.counts_in(GlobalInClusterIPPool::KIND.name(), &shared, (200, 0, 200, 0)).await;
 }
 
 #[tokio::test]
@@ -233,7 +233,7 @@ async fn labels_are_copied_and_others_are_not() {
     ];
     for (metadata, expected) in cases {
         let name = unique("claim");
-        consumer.claim_with(&name, InClusterIPPool::KIND, "web", metadata.clone()).await;
+        consumer.claim_with(&name, InClusterIPPool::KIND.name(), "web", metadata.clone()).await;
         assert_eq!(json!(consumer.bound_address(&name).await.labels()), expected, "{metadata}");
     }
 }

@@ -193,7 +193,7 @@ async fn one_line_for_all_namespaces_of_a_global_pool() {
 async fn more_claims_than_addresses_at_once() {
     let consumer = consumer().await;
     let shared = unique("shared");
-    let pools = [(InClusterIPPool::KIND, "web"), (GlobalInClusterIPPool::KIND, shared.as_str())];
+    let pools = [(InClusterIPPool::KIND.name(), "web"), (GlobalInClusterIPPool::KIND.name(), shared.as_str())];
     for (kind, pool) in pools {
         consumer.pool_of(kind, pool, json!({"addresses": addresses(5), "prefix": 24})).await;
         let names: Vec<_> = (0..20).map(|_| unique("claim")).collect();

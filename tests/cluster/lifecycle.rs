@@ -33,7 +33,7 @@ fn delete_in_foreground(consumer: &Consumer, kind: &str, name: &str) {
 /// Makes a claim as soon as the one before it of that name is gone; its uid.
 async fn recreate(consumer: &Consumer, name: &str) -> Option<String> {
     let made = eventually("the name is free again", || async {
-        consumer.try_claim(name, InClusterIPPool::KIND, "web", json!({})).await.ok()
+        consumer.try_claim(name, InClusterIPPool::KIND.name(), "web", json!({})).await.ok()
     });
     made.await.uid()
 }
@@ -84,7 +84,7 @@ async fn a_claim_deleted_at_once_leaves_nothing() {
 async fn a_finalizer_of_others_keeps_the_address() {
     let consumer = with_pool().await;
     let metadata = json!({"finalizers": ["example.com/in-use"]});
-    consumer.claim_with("a", InClusterIPPool::KIND, "web", metadata).await;
+    consumer.claim_with("a", InClusterIPPool::KIND.name(), "web", metadata).await;
     let address = consumer.bound_address("a").await;
     consumer.delete("a").await;
     stays("the address", || async {
@@ -198,13 +198,13 @@ async fn a_pool_made_again_knows_what_is_in_use() {
 async fn a_claim_goes_when_its_cluster_is_gone() {
     let consumer = with_pool().await;
     consumer.cluster("alpha", false).await;
-    consumer.claim_with("a", InClusterIPPool::KIND, "web", json!({"clusterName": "alpha"})).await;
+    consumer.claim_with("a", InClusterIPPool::KIND.name(), "web", json!({"clusterName": "alpha"})).await;
     consumer.bound("a").await;
     consumer.remove(&consumer.clusters(), "alpha").await;
     let label = json!({"labels": {"cluster.x-k8s.io/cluster-name": "alpha"}});
     eventually("claims notice that the Cluster is gone", || async {
         let name = unique("claim");
-        let claim = consumer.claim_with(&name, InClusterIPPool::KIND, "web", label.clone()).await;
+        let claim = consumer.claim_with(&name, InClusterIPPool::KIND.name(), "web", label.clone()).await;
         let reason = eventually("the claim has a reason", || async {
             let claim = consumer.claims().get(&claim.name_any()).await.ok()??;
             ready(&claim).reason

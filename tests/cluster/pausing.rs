@@ -51,7 +51,7 @@ impl Scene {
             By::ClusterSpec => json!({"clusterName": "alpha"}),
             _ => json!({"labels": {"cluster.x-k8s.io/cluster-name": "alpha"}}),
         };
-        self.consumer.claim_with("a", InClusterIPPool::KIND, "web", cluster).await;
+        self.consumer.claim_with("a", InClusterIPPool::KIND.name(), "web", cluster).await;
     }
 
     /// Pauses, and waits until the manager must have noticed; or unpauses.
@@ -100,7 +100,7 @@ fn condition(claim: &IPAddressClaim, type_: &str) -> Option<Condition> {
 /// happened to claims before.
 async fn reason_of_a_new_claim(consumer: &Consumer, metadata: Value) -> String {
     let name = unique("probe");
-    consumer.claim_with(&name, InClusterIPPool::KIND, "nowhere", metadata).await;
+    consumer.claim_with(&name, InClusterIPPool::KIND.name(), "nowhere", metadata).await;
     let reason = eventually("the claim has a reason", || async {
         let claim = consumer.claims().get(&name).await.ok()??;
         ready(&claim).reason
@@ -128,7 +128,7 @@ async fn no_address_is_given_while_paused() {
             // A claim can only be paused once it is there: it is made paused.
             By::Claim => {
                 let metadata = json!({"annotations": {"cluster.x-k8s.io/paused": "true"}});
-                consumer.claim_with("a", InClusterIPPool::KIND, "web", metadata).await;
+                consumer.claim_with("a", InClusterIPPool::KIND.name(), "web", metadata).await;
             }
             _ => {
                 scene.pause(true).await;
@@ -222,13 +222,13 @@ async fn claims_of_other_clusters_go_on() {
     consumer.cluster("beta", false).await;
     cluster_is_noticed(&consumer, "alpha", true).await;
     let cluster = |name: &str| json!({"clusterName": name});
-    consumer.claim_with("a", InClusterIPPool::KIND, "web", cluster("alpha")).await;
-    consumer.claim_with("b", InClusterIPPool::KIND, "web", cluster("beta")).await;
+    consumer.claim_with("a", InClusterIPPool::KIND.name(), "web", cluster("alpha")).await;
+    consumer.claim_with("b", InClusterIPPool::KIND.name(), "web", cluster("beta")).await;
     consumer.claim("c", "web").await;
     // Named by specification and by label, the specification counts.
     let mut both = cluster("beta");
     both["labels"] = json!({"cluster.x-k8s.io/cluster-name": "alpha"});
-    consumer.claim_with("d", InClusterIPPool::KIND, "web", both).await;
+    consumer.claim_with("d", InClusterIPPool::KIND.name(), "web", both).await;
     for name in ["b", "c", "d"] {
         consumer.bound(name).await;
     }
@@ -238,7 +238,7 @@ async fn claims_of_other_clusters_go_on() {
     let other = crate::consumer().await;
     other.pool("web", json!({"addresses": ["10.0.0.0/24"], "prefix": 24})).await;
     other.cluster("alpha", false).await;
-    other.claim_with("a", InClusterIPPool::KIND, "web", cluster("alpha")).await;
+    other.claim_with("a", InClusterIPPool::KIND.name(), "web", cluster("alpha")).await;
     other.bound("a").await;
 }
 
@@ -261,7 +261,7 @@ async fn a_claim_of_a_missing_cluster_waits_for_it() {
     consumer.pool("web", json!({"addresses": ["10.0.0.1"], "prefix": 24})).await;
     let by_label = json!({"labels": {"cluster.x-k8s.io/cluster-name": "alpha"}});
     for (name, metadata) in [("a", json!({"clusterName": "alpha"})), ("b", by_label)] {
-        consumer.claim_with(name, InClusterIPPool::KIND, "web", metadata).await;
+        consumer.claim_with(name, InClusterIPPool::KIND.name(), "web", metadata).await;
         let text = consumer.waits_for(name, "ClusterNotFound").await;
         assert!(text.contains("Cluster alpha does not exist") && text.contains("create it"), "{text}");
     }
@@ -276,7 +276,7 @@ async fn a_claim_of_a_missing_cluster_waits_for_it() {
 async fn a_claim_of_a_cluster_made_paused_waits_on() {
     let consumer = consumer().await;
     consumer.pool("web", json!({"addresses": ["10.0.0.1"], "prefix": 24})).await;
-    consumer.claim_with("a", InClusterIPPool::KIND, "web", json!({"clusterName": "alpha"})).await;
+    consumer.claim_with("a", InClusterIPPool::KIND.name(), "web", json!({"clusterName": "alpha"})).await;
     consumer.waits_for("a", "ClusterNotFound").await;
     consumer.cluster("alpha", true).await;
     consumer.waits_for("a", "Paused").await;

@@ -58,7 +58,7 @@ async fn a_new_pool_gets_finalizer_and_status() {
 #[tokio::test]
 async fn labels_and_annotations_of_others_stay_on_a_pool() {
     let consumer = consumer().await;
-    let pool = json!({"apiVersion": "ipam.cluster.x-k8s.io/v1alpha2", "kind": InClusterIPPool::KIND,
+    let pool = json!({"apiVersion": "ipam.cluster.x-k8s.io/v1alpha2", "kind": InClusterIPPool::KIND.name(),
         "metadata": {"name": "web", "namespace": consumer.namespace,
             "labels": {"zone": "a"}, "annotations": {"metric": "7"}, "finalizers": ["example.com/theirs"]},
         "spec": {"addresses": ["10.0.0.1"], "prefix": 24}});

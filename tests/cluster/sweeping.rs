@@ -60,7 +60,7 @@ async fn an_address_without_a_claim_is_removed() {
     ] {
         consumer.address_by_hand(name, "web", address).await;
     }
-    let global = json!({"apiGroup": "ipam.cluster.x-k8s.io", "kind": GlobalInClusterIPPool::KIND, "name": shared});
+    let global = json!({"apiGroup": "ipam.cluster.x-k8s.io", "kind": GlobalInClusterIPPool::KIND.name(), "name": shared});
     consumer.address_by_hand_for("global", global, "10.0.0.5").await;
     let addresses = consumer.addresses();
     consumer.change(&addresses, "protected", finalizers("ipam.cluster.x-k8s.io/ProtectAddress")).await;
@@ -69,7 +69,7 @@ async fn an_address_without_a_claim_is_removed() {
 
     only_these_stay(&["bound", "in-use"], || given(&consumer)).await;
     consumer.counts("web", (20, 18, 2, 0)).await;
-    consumer.counts_in(GlobalInClusterIPPool::KIND, &shared, (5, 5, 0, 0)).await;
+    consumer.counts_in(GlobalInClusterIPPool::KIND.name(), &shared, (5, 5, 0, 0)).await;
     consumer.change(&addresses, "in-use", |made| made["metadata"]["finalizers"] = json!([])).await;
     consumer.counts("web", (20, 19, 1, 0)).await;
 }
@@ -82,7 +82,7 @@ async fn an_address_of_others_or_paused_is_left_alone() {
     consumer.pool_says("held", "False", "Paused").await;
     consumer.cluster("alpha", true).await;
     for (name, group, kind) in
-        [("other-group", "ipam.example.com", InClusterIPPool::KIND), ("other-kind", "ipam.cluster.x-k8s.io", "Foo")]
+        [("other-group", "ipam.example.com", InClusterIPPool::KIND.name()), ("other-kind", "ipam.cluster.x-k8s.io", "Foo")]
     {
         let pool = json!({"apiGroup": group, "kind": kind, "name": "web"});
         consumer.address_by_hand_for(name, pool, "10.0.0.1").await;
@@ -113,7 +113,7 @@ async fn a_reservation_without_a_claim_is_freed_and_no_other() {
     consumer.claim("bound", "web").await;
     assert_eq!(consumer.bound("bound").await, "10.0.0.1");
     let metadata = json!({"annotations": {"cluster.x-k8s.io/paused": ""}});
-    let unbound = consumer.claim_with("unbound", InClusterIPPool::KIND, "web", metadata).await;
+    let unbound = consumer.claim_with("unbound", InClusterIPPool::KIND.name(), "web", metadata).await;
     consumer.waits_for("unbound", "Paused").await;
     let bound = consumer.claims().get("bound").await.expect("claims can be read").expect("the claim exists");
     let of = |name: &str, uid: Option<String>| json!({"namespace": namespace, "name": name, "uid": uid});

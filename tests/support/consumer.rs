@@ -125,7 +125,7 @@ impl Consumer {
     /// Makes a pool in the namespace.
     pub async fn pool(&self, name: &str, spec: Value) -> InClusterIPPool {
         let pool = object(json!({
-            "apiVersion": "ipam.cluster.x-k8s.io/v1alpha2", "kind": InClusterIPPool::KIND,
+            "apiVersion": "ipam.cluster.x-k8s.io/v1alpha2", "kind": InClusterIPPool::KIND.name(),
             "metadata": { "name": name, "namespace": self.namespace }, "spec": spec,
         }));
         self.pools().create(&pool).await.expect("the pool can be made")
@@ -134,7 +134,7 @@ impl Consumer {
     /// Makes a global pool.
     pub async fn global_pool(&self, name: &str, spec: Value) -> GlobalInClusterIPPool {
         let pool = object(json!({
-            "apiVersion": "ipam.cluster.x-k8s.io/v1alpha2", "kind": GlobalInClusterIPPool::KIND,
+            "apiVersion": "ipam.cluster.x-k8s.io/v1alpha2", "kind": GlobalInClusterIPPool::KIND.name(),
             "metadata": { "name": name }, "spec": spec,
         }));
         self.global_pools().create(&pool).await.expect("the pool can be made")
@@ -142,20 +142,21 @@ impl Consumer {
 
     /// Makes a pool of that kind.
     pub async fn pool_of(&self, kind: &str, name: &str, spec: Value) {
-        match kind {
-            GlobalInClusterIPPool::KIND => drop(self.global_pool(name, spec).await),
-            _ => drop(self.pool(name, spec).await),
+        if kind == GlobalInClusterIPPool::KIND.name() {
+            self.global_pool(name, spec).await;
+        } else {
+            self.pool(name, spec).await;
         }
     }
 
     /// Makes a claim for a pool of the namespace.
     pub async fn claim(&self, name: &str, pool: &str) -> IPAddressClaim {
-        self.claim_with(name, InClusterIPPool::KIND, pool, json!({})).await
+        self.claim_with(name, InClusterIPPool::KIND.name(), pool, json!({})).await
     }
 
     /// Makes a claim for a global pool.
     pub async fn global_claim(&self, name: &str, pool: &str) -> IPAddressClaim {
-        self.claim_with(name, GlobalInClusterIPPool::KIND, pool, json!({})).await
+        self.claim_with(name, GlobalInClusterIPPool::KIND.name(), pool, json!({})).await
     }
 
     /// Makes a claim with more metadata. `clusterName` in it goes to the specification.
@@ -215,7 +216,7 @@ impl Consumer {
 
     /// Makes an IPAddress by hand, as a restore or an operator does: without owners and finalizer.
     pub async fn address_by_hand(&self, name: &str, pool: &str, address: &str) -> IPAddress {
-        let pool = json!({ "apiGroup": names::GROUP, "kind": InClusterIPPool::KIND, "name": pool });
+        let pool = json!({ "apiGroup": names::GROUP, "kind": InClusterIPPool::KIND.name(), "name": pool });
         self.address_by_hand_for(name, pool, address).await
     }
 
@@ -238,7 +239,7 @@ impl Consumer {
             "metadata": { "name": format!("{scope}.{address}") },
             "spec": {
                 "scope": scope, "address": address,
-                "poolRef": { "kind": InClusterIPPool::KIND, "namespace": self.namespace, "name": pool },
+                "poolRef": { "kind": InClusterIPPool::KIND.name(), "namespace": self.namespace, "name": pool },
             },
         });
         if !claim.is_null() {
@@ -413,7 +414,7 @@ impl Consumer {
     /// Waits until the counts of a pool of that kind are (total, free, used, out of range).
     pub async fn counts_in(&self, kind: &str, pool: &str, expected: (i64, i64, i64, i64)) {
         match kind {
-            GlobalInClusterIPPool::KIND => wait_for_counts(&self.global_pools(), pool, expected).await,
+            GlobalInClusterIPPool::KIND.name() => wait_for_counts(&self.global_pools(), pool, expected).await,
             _ => self.counts(pool, expected).await,
         }
     }

@@ -3,8 +3,8 @@ use std::sync::Arc;
 use kube::ResourceExt;
 
 use super::is_paused;
-use crate::addr::{PoolAddresses, UsableAddresses};
-use crate::api::{Pool, names};
+use crate::addr::{SpanSet, Usable};
+use crate::api::{Pool, PoolKey, Scope, names};
 use crate::runtime::finalizer;
 
 /// What matters of a pool object.
@@ -16,26 +16,23 @@ pub struct PoolFacts {
     pub paused: bool,
     /// Whether the pool is being deleted.
     pub deleting: bool,
-    /// Whether the pool carries our finalizer.
+    /// Whether the pool carries our finalizer, and its network is prepared.
     pub protected: bool,
     /// How many seconds a released address rests; 0 for not at all.
     pub rest: i64,
-    /// The usable addresses, or what is wrong with the specification.
-    pub usable: Result<Arc<UsableAddresses>, Arc<str>>,
+    /// The set within which its addresses are unique.
+    pub scope: Scope,
+    /// What claims can get, or what is wrong with the specification.
+    pub usable: Result<Arc<Usable>, Arc<str>>,
+    /// The addresses of everything that claims can get.
+    pub extent: Arc<SpanSet>,
 }
 
 impl PoolFacts {
     /// What matters of a pool.
     pub fn of<P: Pool>(pool: &P) -> Self {
         let spec = pool.spec();
-        let addresses = PoolAddresses {
-            addresses: &spec.addresses,
-            excluded: &spec.excluded_addresses,
-            prefix: spec.prefix,
-            gateway: spec.gateway.as_deref(),
-            allocate_reserved: spec.allocate_reserved_ip_addresses,
-        };
-        let usable = addresses.usable().map(Arc::new).map_err(|problems| {
+        let usable = spec.usable().map(Arc::new).map_err(|problems| {
             let texts: Vec<String> = problems.iter().map(ToString::to_string).collect();
             texts.join("; ").into()
         });
@@ -44,7 +41,9 @@ impl PoolFacts {
             paused: is_paused(pool),
             deleting: pool.meta().deletion_timestamp.is_some(),
             protected: finalizer::is_set(pool, names::PROTECT_POOL),
-            rest: spec.address_reuse_grace_period_seconds.unwrap_or_default().max(0).into(),
+            rest: spec.rest(),
+            scope: Scope::of(&PoolKey::of(pool), spec.network()),
+            extent: Arc::new(usable.as_ref().map(|usable| usable.addresses()).unwrap_or_default()),
             usable,
         }
     }
@@ -52,5 +51,17 @@ impl PoolFacts {
     /// Whether claims can be served.
     pub fn serves(&self) -> bool {
         self.usable.is_ok() && !self.paused && !self.deleting && self.protected
+    }
+
+    /// Whether both could give out one address, and nothing keeps them from doing so.
+    pub fn overlaps(&self, other: &Self) -> bool {
+        let (Ok(mine), Ok(theirs)) = (&self.usable, &other.usable) else { return false };
+        let apart = mine.family != theirs.family || self.scope == other.scope;
+        let ends =
+            |extent: &SpanSet| extent.spans().first().zip(extent.spans().last()).map(|(a, b)| (a.first(), b.last()));
+        let (Some((first, last)), Some((other_first, other_last))) = (ends(&self.extent), ends(&other.extent)) else {
+            return false;
+        };
+        !apart && first <= other_last && other_first <= last && !self.extent.intersect(&other.extent).is_empty()
     }
 }

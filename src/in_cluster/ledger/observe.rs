@@ -1,20 +1,28 @@
 //! What the watches tell the ledger.
 
-use std::net::IpAddr;
-
 use kube::ResourceExt;
 
-use super::pool::Holder;
+use super::taken::{Holder, Taken};
 use super::{ClaimKey, Ledger, PoolKey};
-use crate::addr::parse_address;
-use crate::api::{GlobalInClusterIPPool, IPAddress, IPAddressClaim, IPReservation, InClusterIPPool};
+use crate::addr::{Block, parse_address};
+use crate::api::{
+    GlobalInClusterIPPool, GlobalInClusterPrefixPool, IPAddress, IPAddressClaim, IPReservation, InClusterIPPool,
+    InClusterKind, InClusterPrefixPool, Pool, Slot,
+};
 use crate::runtime::watch::Observer;
 
-/// Pool, address and holder of an IPAddress, if it is of a pool of ours and its address can be read.
-fn holding(address: &IPAddress) -> Option<(PoolKey, IpAddr, ClaimKey)> {
-    let pool = PoolKey::referred_to(&address.spec.pool_ref, address.metadata.namespace.as_deref())?;
+/// Pool, block and holder of an IPAddress, if it is of a pool of ours and its address can be read.
+pub(in crate::in_cluster) fn holding(address: &IPAddress) -> Option<(PoolKey, Block, ClaimKey)> {
+    let pool = PoolKey::of_address(address)?;
     let value = parse_address(&address.spec.address).ok()?;
-    Some((pool, value, (address.namespace().unwrap_or_default(), address.name_any())))
+    let block = match pool.kind {
+        // The prefix of a single address is that of its subnet.
+        InClusterKind::IPPool | InClusterKind::GlobalIPPool => Block::address(value),
+        InClusterKind::PrefixPool | InClusterKind::GlobalPrefixPool => {
+            Block::new(value, u8::try_from(address.spec.prefix).ok()?)
+        }
+    };
+    Some((pool, block, (address.namespace().unwrap_or_default(), address.name_any())))
 }
 
 impl Observer<IPAddress> for Ledger {
@@ -24,33 +32,34 @@ impl Observer<IPAddress> for Ledger {
     }
 
     fn listed(&self) {
-        let pools = self.known_pools();
-        for pool in pools {
-            self.change(&pool, |state| {
-                let newest = state.listings.addresses;
-                if let Some(entry) = state.pools.get_mut(&pool) {
-                    entry.drop_addresses_before(newest);
-                }
-            });
-        }
+        self.change(|state| {
+            let newest = state.listings.addresses;
+            let is_old = |taken: &Taken| taken.holders.iter().any(|holder| holder.listing != newest);
+            let mut old = Vec::new();
+            for (scope, entry) in &state.scopes {
+                let blocks = entry.taken.iter().filter(|(_, taken)| is_old(taken)).map(|(block, _)| *block);
+                old.extend(blocks.map(|block| Slot { scope: scope.clone(), block }));
+            }
+            for slot in old {
+                state.update(&slot, |taken| taken.holders.retain(|holder| holder.listing == newest));
+            }
+        });
     }
 
     fn applied(&self, address: &IPAddress) {
-        let Some((pool, value, name)) = holding(address) else { return };
-        self.change(&pool, |state| {
-            let listing = state.listings.addresses;
-            state.pools.entry(pool.clone()).or_default().update(value, |taken| taken.hold(Holder { name, listing }));
+        let Some((pool, block, name)) = holding(address) else { return };
+        self.change(|state| {
+            let (pool, listing) = (state.shared_key(pool), state.listings.addresses);
+            let slot = Slot { scope: state.scope_of(&pool), block };
+            state.update(&slot, |taken| taken.hold(Holder { name, pool, listing }));
         });
     }
 
     fn deleted(&self, address: &IPAddress) {
-        let Some((pool, value, name)) = holding(address) else { return };
-        self.change(&pool, |state| {
-            let Some(entry) = state.pools.get_mut(&pool) else { return };
-            entry.update(value, |taken| taken.let_go(&name));
-            if entry.is_empty() {
-                state.pools.remove(&pool);
-            }
+        let Some((pool, block, name)) = holding(address) else { return };
+        self.change(|state| {
+            let slot = Slot { scope: state.scope_of(&pool), block };
+            state.update(&slot, |taken| taken.let_go(&name));
         });
     }
 }
@@ -62,15 +71,7 @@ impl Observer<IPReservation> for Ledger {
     }
 
     fn listed(&self) {
-        for pool in self.known_pools() {
-            self.change(&pool, |state| {
-                let newest = state.listings.reservations;
-                let old = state.pools.get(&pool).map(|entry| entry.reservations_before(newest)).unwrap_or_default();
-                for address in old {
-                    state.remove_reservation(&pool, address, None);
-                }
-            });
-        }
+        self.change(super::state::State::drop_reservations_not_listed);
     }
 
     fn applied(&self, reservation: &IPReservation) {
@@ -93,14 +94,15 @@ impl Observer<IPAddressClaim> for Ledger {
 }
 
 macro_rules! impl_pool_observer {
-    ($kind:ty, $counter:ident, $global:literal) => {
-        impl Observer<$kind> for Ledger {
+    ($($kind:ty),*) => {
+        $(impl Observer<$kind> for Ledger {
             fn listing(&self) {
-                let mut state = self.lock();
-                state.listings.$counter = state.listings.$counter.wrapping_add(1);
+                if let Some(listing) = self.lock().listings.of_kind(<$kind>::KIND) {
+                    *listing = listing.wrapping_add(1);
+                }
             }
             fn listed(&self) {
-                self.pools_listed($global);
+                self.pools_listed(<$kind>::KIND);
             }
             fn applied(&self, pool: &$kind) {
                 self.apply_pool(pool);
@@ -108,8 +110,7 @@ macro_rules! impl_pool_observer {
             fn deleted(&self, pool: &$kind) {
                 self.remove_pool(&PoolKey::of(pool));
             }
-        }
+        })*
     };
 }
-impl_pool_observer!(InClusterIPPool, namespaced_pools, false);
-impl_pool_observer!(GlobalInClusterIPPool, global_pools, true);
+impl_pool_observer!(InClusterIPPool, GlobalInClusterIPPool, InClusterPrefixPool, GlobalInClusterPrefixPool);

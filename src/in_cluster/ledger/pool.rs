@@ -1,155 +1,102 @@
-//! The addresses of one pool.
+//! What is known of one pool.
 
 use std::collections::{BTreeSet, HashMap};
-use std::net::IpAddr;
 use std::time::Instant;
 
-use super::{ClaimKey, Line, PoolFacts, PoolKey, Proposal, Suspect, Ticket};
-use crate::addr::{Family, FreeSet, SpanSet};
-use crate::api::{AddressCounts, IPReservation, Uid};
+use super::taken::Taken;
+use super::{ClaimKey, Line, PoolFacts, Ticket};
+use crate::addr::{Block, FreeSet, SpanSet, Usable};
+use crate::api::{AddressCounts, PoolKey, Scope, Slot};
 
 /// One pool, whether its object exists or not: addresses can be in use without it.
 #[derive(Default)]
 pub(super) struct PoolEntry {
+    /// What the pool object says.
+    pub(super) object: Option<PoolFacts>,
+    /// The same, and what its network says.
     pub(super) facts: Option<PoolFacts>,
     pub(super) line: Line,
     pub(super) listing: u32,
-    taken: HashMap<IpAddr, Taken>,
+    /// Where its addresses are looked up; kept when the pool is gone and addresses of it are not.
+    pub(super) scope: Option<Scope>,
     free: Option<FreeSet>,
+    /// Numbers touched by something taken that is longer or shorter than what the pool gives out.
+    odd: SpanSet,
     /// Addresses with an IPAddress object, in the pool's range and outside of it.
     used: usize,
     out_of_range: usize,
     /// Addresses that rest, by the second in which they were released.
-    resting: BTreeSet<(i64, IpAddr)>,
+    resting: BTreeSet<(i64, Slot)>,
 }
 
-/// Why an address is not free.
-#[derive(Debug, Default)]
-pub(super) struct Taken {
-    pub(super) reserved: Option<Reserved>,
-    /// The IPAddress objects with this address: one, unless something went wrong.
-    holders: Vec<Holder>,
-    /// Proposed to a claim that is about to create the reservation.
-    pub(super) proposed: bool,
-}
-
-/// An IPReservation.
-#[derive(Debug)]
-pub(super) struct Reserved {
-    pub(super) uid: Box<str>,
-    pub(super) claim: Option<ClaimKey>,
-    pub(super) claim_uid: Option<Uid>,
-    /// In seconds since 1970.
-    pub(super) released_at: Option<i64>,
-    listing: u32,
-}
-
-/// An IPAddress.
-#[derive(Debug)]
-pub(super) struct Holder {
-    pub(super) name: ClaimKey,
-    pub(super) listing: u32,
-}
-
-impl Reserved {
-    pub(super) fn of(reservation: &IPReservation, listing: u32) -> Self {
-        let claim = reservation.spec.claim_ref.as_ref();
-        Self {
-            uid: reservation.metadata.uid.as_deref().unwrap_or_default().into(),
-            claim: claim.map(|claim| (claim.namespace.clone(), claim.name.clone())),
-            claim_uid: claim.and_then(|claim| claim.uid.as_deref()).map(Uid::of),
-            released_at: reservation.spec.released_at.as_ref().map(|time| time.0.as_second()),
-            listing,
-        }
-    }
-}
-
-impl Taken {
-    fn is_free(&self) -> bool {
-        self.reserved.is_none() && self.holders.is_empty() && !self.proposed
-    }
-
-    fn resting_since(&self) -> Option<i64> {
-        self.reserved.as_ref()?.released_at
-    }
-
-    pub(super) fn hold(&mut self, holder: Holder) {
-        match self.holders.iter_mut().find(|present| present.name == holder.name) {
-            Some(present) => *present = holder,
-            None => self.holders.push(holder),
-        }
-    }
-
-    pub(super) fn let_go(&mut self, name: &ClaimKey) {
-        self.holders.retain(|holder| holder.name != *name);
-    }
+/// What came of telling a pool that an address is taken or free.
+pub(super) enum Marked {
+    /// It is none of the pool's.
+    NotMine,
+    /// The pool has one free address more or less.
+    Changed,
+    /// It is not of the pool's length: everything has to be looked at again.
+    Odd,
 }
 
 impl PoolEntry {
-    fn number_in_range(&self, address: IpAddr) -> Option<u128> {
-        let usable = self.facts.as_ref()?.usable.as_ref().ok()?;
-        let number = Family::to_number(address);
-        (usable.family == Family::of(address) && usable.set.contains(number)).then_some(number)
+    fn usable(&self) -> Option<&Usable> {
+        self.facts.as_ref()?.usable.as_deref().ok()
     }
 
-    pub(super) fn taken(&self, address: IpAddr) -> Option<&Taken> {
-        self.taken.get(&address)
+    pub(super) fn scope(&self, key: &PoolKey) -> Scope {
+        self.scope.clone().unwrap_or_else(|| Scope::Pool(key.clone()))
     }
 
-    /// The names of the IPAddress objects with that address.
-    pub(super) fn holders(&self, address: IpAddr) -> Vec<ClaimKey> {
-        let taken = self.taken.get(&address);
-        taken.into_iter().flat_map(|taken| &taken.holders).map(|holder| holder.name.clone()).collect()
-    }
-
-    /// Changes what is known of an address, and keeps the free set and the counts right.
-    pub(super) fn update(&mut self, address: IpAddr, change: impl FnOnce(&mut Taken)) {
-        let number = self.number_in_range(address);
-        let taken = self.taken.entry(address).or_default();
-        let (was_used, rested) = (!taken.holders.is_empty(), taken.resting_since());
-        change(taken);
-        let (used, rests, is_free) = (!taken.holders.is_empty(), taken.resting_since(), taken.is_free());
-        if is_free {
-            self.taken.remove(&address);
-        }
-        if let Some((number, free)) = number.zip(self.free.as_mut()) {
-            if is_free {
-                free.give_back(number)
-            } else {
-                free.take(number)
-            };
-        }
-        let count = if number.is_some() { &mut self.used } else { &mut self.out_of_range };
-        match (was_used, used) {
-            (false, true) => *count = count.saturating_add(1),
-            (true, false) => *count = count.saturating_sub(1),
-            _ => {}
-        }
-        if rested != rests {
-            rested.map(|second| self.resting.remove(&(second, address)));
-            rests.map(|second| self.resting.insert((second, address)));
-        }
-    }
-
-    /// Replaces what is known of the pool object, and counts anew if its addresses changed.
-    pub(super) fn set_facts(&mut self, facts: Option<PoolFacts>) {
-        let usable = |facts: &Option<PoolFacts>| Some(facts.as_ref()?.usable.as_ref().ok()?.clone());
-        let (before, after) = (usable(&self.facts), usable(&facts));
-        self.facts = facts;
-        if before == after {
-            return;
-        }
-        let in_range = |address: &IpAddr| self.number_in_range(*address);
-        let numbers: Vec<u128> = self.taken.keys().filter_map(in_range).collect();
-        let used = |inside: bool| {
-            let counts = |(address, taken): &(&IpAddr, &Taken)| {
-                !taken.holders.is_empty() && in_range(address).is_some() == inside
-            };
-            self.taken.iter().filter(counts).count()
+    /// An address of the pool's scope became taken or free.
+    pub(super) fn mark(&mut self, block: Block, is_free: bool) -> Marked {
+        let Some(usable) = self.facts.as_ref().and_then(|facts| facts.usable.as_deref().ok()) else {
+            return Marked::NotMine;
         };
-        let (used, out_of_range) = (used(true), used(false));
-        self.free = after.map(|usable| FreeSet::without(&usable.set, numbers.into_iter()));
-        (self.used, self.out_of_range) = (used, out_of_range);
+        let Some(number) = usable.number(block) else {
+            let touched = usable.numbers_touching(block).map(SpanSet::from).unwrap_or_default();
+            return if touched.intersect(&usable.set).is_empty() { Marked::NotMine } else { Marked::Odd };
+        };
+        let Some(free) = self.free.as_mut().filter(|_| usable.set.contains(number)) else { return Marked::NotMine };
+        if !is_free {
+            free.take(number);
+        } else if !self.odd.contains(number) {
+            free.give_back(number);
+        }
+        Marked::Changed
+    }
+
+    /// An IPAddress of this pool has come or gone.
+    pub(super) fn count(&mut self, block: Block, came: bool) {
+        let in_range = self.usable().is_some_and(|usable| usable.contains(block));
+        let count = if in_range { &mut self.used } else { &mut self.out_of_range };
+        *count = if came { count.saturating_add(1) } else { count.saturating_sub(1) };
+    }
+
+    /// An address of this pool begins or ends to rest.
+    pub(super) fn rest(&mut self, since: i64, slot: Slot, begins: bool) {
+        if begins {
+            self.resting.insert((since, slot));
+        } else {
+            self.resting.remove(&(since, slot));
+        }
+    }
+
+    /// Looks at everything that is taken in the pool's scope anew.
+    pub(super) fn recount(&mut self, key: &PoolKey, taken: &HashMap<Block, Taken>) {
+        let Some(usable) = self.facts.as_ref().and_then(|facts| facts.usable.as_ref().ok()) else {
+            (self.free, self.odd, self.used) = (None, SpanSet::default(), 0);
+            self.out_of_range = taken.values().filter(|taken| taken.users().contains(key)).count();
+            return;
+        };
+        let numbers = taken.keys().filter_map(|block| usable.number(*block));
+        let odd = taken.keys().filter(|block| usable.number(**block).is_none());
+        let odd: SpanSet = odd.filter_map(|block| usable.numbers_touching(*block)).collect();
+        let free = FreeSet::without(&usable.set.subtract(&odd), numbers);
+        let mine = taken.iter().filter(|(_, taken)| taken.holders.iter().any(|holder| holder.pool == *key));
+        let (inside, outside): (Vec<_>, Vec<_>) = mine.partition(|(block, _)| usable.contains(**block));
+        (self.used, self.out_of_range) = (inside.len(), outside.len());
+        (self.free, self.odd) = (Some(free), odd);
     }
 
     fn free_count(&self) -> u128 {
@@ -162,24 +109,19 @@ impl PoolEntry {
         self.line.call(free, now)
     }
 
-    pub(super) fn propose(&mut self, claim: &ClaimKey, ticket: Ticket, now: Instant) -> Proposal {
+    /// The lowest free address, if it is the claim's turn; otherwise the claim stands in line.
+    pub(super) fn propose(&mut self, claim: &ClaimKey, ticket: Ticket, now: Instant) -> Option<Block> {
         let free = self.free_count();
         if !self.line.admit(claim, ticket, free, now) {
-            return Proposal::Wait;
+            return None;
         }
-        let family = self.facts.as_ref().and_then(|facts| Some(facts.usable.as_ref().ok()?.family));
-        let lowest = self.free.as_ref().and_then(FreeSet::lowest);
-        let Some(address) = family.zip(lowest).map(|(family, number)| family.address(number)) else {
-            return Proposal::Wait;
-        };
+        let block = self.usable()?.block(self.free.as_ref()?.lowest()?);
         self.line.leave(claim);
-        self.update(address, |taken| taken.proposed = true);
-        Proposal::Address(address)
+        Some(block)
     }
 
     pub(super) fn counts(&self) -> AddressCounts {
-        let usable = self.facts.as_ref().and_then(|facts| facts.usable.as_ref().ok());
-        let total = usable.map(|usable| SpanSet::len(&usable.set)).unwrap_or_default();
+        let total = self.usable().map(|usable| usable.set.len()).unwrap_or_default();
         let free = self.free.as_ref().map(FreeSet::len).unwrap_or_default();
         AddressCounts {
             total: capped(total),
@@ -189,72 +131,24 @@ impl PoolEntry {
         }
     }
 
-    pub(super) fn is_in_use(&self) -> bool {
-        self.used > 0 || self.out_of_range > 0 || self.taken.values().any(|taken| taken.proposed)
-    }
-
-    pub(super) fn taken_count(&self) -> usize {
-        self.taken.len()
+    pub(super) fn has_addresses(&self) -> bool {
+        self.used > 0 || self.out_of_range > 0
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.facts.is_none() && self.taken.is_empty() && self.line.is_empty()
+        self.facts.is_none() && !self.has_addresses() && self.resting.is_empty() && self.line.is_empty()
     }
 
     pub(super) fn anything_rests(&self) -> bool {
         !self.resting.is_empty()
     }
 
-    pub(super) fn rested(&self, now: i64) -> Vec<IpAddr> {
+    pub(super) fn rested(&self, now: i64) -> impl Iterator<Item = Slot> {
         // Nobody waits for the rest of a pool that is going.
         let rest = self.facts.as_ref().filter(|facts| !facts.deleting).map_or(0, |facts| facts.rest);
         // Times are kept in whole seconds, cut off: the last one has to be over.
-        let over = |(since, _): &&(i64, IpAddr)| rest == 0 || since.saturating_add(rest) < now;
-        self.resting.iter().take_while(over).map(|(_, address)| *address).collect()
-    }
-
-    pub(super) fn unreserved(&self) -> impl Iterator<Item = (IpAddr, ClaimKey)> {
-        let exists = self.facts.as_ref().is_some_and(|facts| !facts.deleting);
-        self.taken
-            .iter()
-            .filter(move |(_, taken)| exists && taken.reserved.is_none() && !taken.proposed)
-            .filter_map(|(address, taken)| taken.holders.first().map(|holder| (*address, holder.name.clone())))
-    }
-
-    pub(super) fn suspects(
-        &self,
-        key: &PoolKey,
-        has_a_right: &impl Fn(&ClaimKey, Option<Uid>, bool) -> bool,
-    ) -> Vec<Suspect> {
-        let mut suspects = Vec::new();
-        for (address, taken) in &self.taken {
-            let slot = || (key.clone(), *address);
-            if let Some(reserved) = &taken.reserved
-                && let Some((claim, uid)) = reserved.claim.as_ref().zip(reserved.claim_uid)
-                && reserved.released_at.is_none()
-                && !has_a_right(claim, Some(uid), taken.holders.iter().any(|holder| holder.name == *claim))
-            {
-                suspects.push(Suspect::Reservation { slot: slot(), claim: claim.clone(), uid });
-            }
-            for holder in taken.holders.iter().filter(|holder| !has_a_right(&holder.name, None, true)) {
-                suspects.push(Suspect::Address { slot: slot(), claim: holder.name.clone() });
-            }
-        }
-        suspects
-    }
-
-    pub(super) fn drop_addresses_before(&mut self, listing: u32) {
-        let old = |taken: &Taken| taken.holders.iter().any(|holder| holder.listing != listing);
-        let addresses: Vec<IpAddr> =
-            self.taken.iter().filter(|(_, taken)| old(taken)).map(|(address, _)| *address).collect();
-        for address in addresses {
-            self.update(address, |taken| taken.holders.retain(|holder| holder.listing == listing));
-        }
-    }
-
-    pub(super) fn reservations_before(&self, listing: u32) -> Vec<IpAddr> {
-        let old = |taken: &Taken| taken.reserved.as_ref().is_some_and(|reserved| reserved.listing != listing);
-        self.taken.iter().filter(|(_, taken)| old(taken)).map(|(address, _)| *address).collect()
+        let over = move |(since, _): &&(i64, Slot)| rest == 0 || since.saturating_add(rest) < now;
+        self.resting.iter().take_while(over).map(|(_, slot)| slot.clone())
     }
 }
 

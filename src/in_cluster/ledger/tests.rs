@@ -6,21 +6,23 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::api::{ContractVersion, IPAddress, InClusterIPPool};
-use crate::in_cluster::reservation_name;
-use crate::runtime::controller::ControllerBuilder;
+use crate::addr::{Block, Family};
+use crate::api::{IPAddress, InClusterIPPool, InClusterPrefixPool, Scope, reservation_name};
 use crate::runtime::watch::Observer;
 
 /// The addresses of the pool in these tests are 10.0.0.1 to 10.0.0.8.
 const SIZE: u8 = 8;
 
 fn ledger() -> Ledger {
-    let controller = ControllerBuilder::<IPAddressClaim>::new("test", ContractVersion::V1Beta2);
-    Ledger::new(controller.waker(), |_| {})
+    Ledger::only_to_ask()
+}
+
+fn named(name: &str) -> PoolKey {
+    PoolKey { kind: InClusterKind::IPPool, namespace: Some("n".into()), name: name.into() }
 }
 
 fn key() -> PoolKey {
-    PoolKey { namespace: Some("n".to_owned()), name: "p".to_owned() }
+    named("p")
 }
 
 fn claim(name: &str) -> ClaimKey {
@@ -36,14 +38,18 @@ fn pool(change: serde_json::Value) -> InClusterIPPool {
     serde_json::from_value(pool).unwrap()
 }
 
-fn value(last: u8) -> IpAddr {
-    [10, 0, 0, last].into()
+fn block(last: u8) -> Block {
+    Block::address([10, 0, 0, last].into())
+}
+
+fn value(last: u8) -> Slot {
+    Slot { scope: Scope::Pool(key()), block: block(last) }
 }
 
 fn address(name: &str, last: u8) -> IPAddress {
     serde_json::from_value(json!({
         "metadata": {"namespace": "n", "name": name},
-        "spec": {"claimRef": {"name": name}, "address": value(last).to_string(), "prefix": 24,
+        "spec": {"claimRef": {"name": name}, "address": block(last).to_string(), "prefix": 24,
                  "poolRef": {"apiGroup": "ipam.cluster.x-k8s.io", "kind": "InClusterIPPool", "name": "p"}},
     }))
     .unwrap()
@@ -51,8 +57,8 @@ fn address(name: &str, last: u8) -> IPAddress {
 
 fn reservation(last: u8, claim_ref: serde_json::Value, released_at: Option<&str>) -> IPReservation {
     serde_json::from_value(json!({
-        "metadata": {"name": reservation_name("p.n.p", value(last)), "uid": format!("r-{last}-{claim_ref}")},
-        "spec": {"scope": "p.n.p", "address": value(last).to_string(), "claimRef": claim_ref,
+        "metadata": {"name": value(last).reservation_name(), "uid": format!("r-{last}-{claim_ref}")},
+        "spec": {"scope": "p.n.p", "address": block(last).to_string(), "claimRef": claim_ref,
                  "poolRef": {"kind": "InClusterIPPool", "namespace": "n", "name": "p"}, "releasedAt": released_at},
     }))
     .unwrap()
@@ -73,7 +79,7 @@ fn nothing_is_proposed_before_the_pool_is_protected() {
     ledger.applied(&pool(json!({"metadata": {"finalizers": null}})));
     assert_eq!(ledger.propose(&key(), &claim("a"), 1), Proposal::Wait);
     ledger.applied(&pool(json!({})));
-    assert_eq!(ledger.propose(&key(), &claim("a"), 1), Proposal::Address(value(1)));
+    assert_eq!(ledger.propose(&key(), &claim("a"), 1), Proposal::Slot(value(1)));
 }
 
 #[test]
@@ -90,21 +96,21 @@ fn a_pool_counts_as_missing_when_it_is_asked_for_again() {
 fn a_proposal_is_not_made_twice_and_can_be_withdrawn() {
     let ledger = ledger();
     ledger.applied(&pool(json!({})));
-    assert_eq!(ledger.propose(&key(), &claim("a"), 1), Proposal::Address(value(1)));
-    assert_eq!(ledger.propose(&key(), &claim("b"), 1), Proposal::Address(value(2)));
-    ledger.withdraw(&key(), value(1));
-    assert_eq!(ledger.propose(&key(), &claim("c"), 1), Proposal::Address(value(1)));
+    assert_eq!(ledger.propose(&key(), &claim("a"), 1), Proposal::Slot(value(1)));
+    assert_eq!(ledger.propose(&key(), &claim("b"), 1), Proposal::Slot(value(2)));
+    ledger.withdraw(&value(1));
+    assert_eq!(ledger.propose(&key(), &claim("c"), 1), Proposal::Slot(value(1)));
 }
 
 #[test]
 fn a_reservation_outlives_the_proposal_it_came_from() {
     let ledger = ledger();
     ledger.applied(&pool(json!({})));
-    assert_eq!(ledger.propose(&key(), &claim("a"), 1), Proposal::Address(value(1)));
+    assert_eq!(ledger.propose(&key(), &claim("a"), 1), Proposal::Slot(value(1)));
     ledger.insert_reservation(&reservation(1, held_by("a"), None));
-    ledger.withdraw(&key(), value(1));
-    assert_eq!(ledger.propose(&key(), &claim("b"), 1), Proposal::Address(value(2)));
-    assert_eq!(ledger.reserved_for(&claim("a"), Uid::of("uid-a")), [(key(), value(1))]);
+    ledger.withdraw(&value(1));
+    assert_eq!(ledger.propose(&key(), &claim("b"), 1), Proposal::Slot(value(2)));
+    assert_eq!(ledger.reserved_for(&claim("a"), Uid::of("uid-a")), [(value(1), key())]);
 }
 
 #[test]
@@ -134,9 +140,9 @@ fn a_promise_is_kept_for_the_claim_of_that_name() {
     let ledger = ledger();
     ledger.applied(&pool(json!({})));
     ledger.insert_reservation(&reservation(1, json!({"namespace": "n", "name": "vip"}), None));
-    assert_eq!(ledger.propose(&key(), &claim("a"), 1), Proposal::Address(value(2)));
-    assert_eq!(ledger.reserved_for(&claim("vip"), Uid::of("any")), [(key(), value(1))]);
-    assert!(ledger.is_promise(&(key(), value(1))));
+    assert_eq!(ledger.propose(&key(), &claim("a"), 1), Proposal::Slot(value(2)));
+    assert_eq!(ledger.reserved_for(&claim("vip"), Uid::of("any")), [(value(1), key())]);
+    assert!(ledger.is_promise(&value(1)));
 }
 
 #[test]
@@ -148,9 +154,9 @@ fn a_rest_ends_after_the_time_the_pool_says_and_at_once_without_a_pool() {
     assert_eq!(counts(&ledger), (8, 7, 0, 0));
     assert!(ledger.reserved_for(&claim("a"), Uid::of("uid-a")).is_empty(), "a resting address is nobody's");
     assert_eq!(ledger.rested(1060), []);
-    assert_eq!(ledger.rested(1061), [(key(), value(1))]);
+    assert_eq!(ledger.rested(1061), [value(1)]);
     Observer::<InClusterIPPool>::deleted(&ledger, &pool(json!({})));
-    assert_eq!(ledger.rested(1000), [(key(), value(1))]);
+    assert_eq!(ledger.rested(1000), [value(1)]);
     ledger.remove_reservation(&released);
     assert!(!ledger.anything_rests() && ledger.known_pools().is_empty());
 }
@@ -254,7 +260,7 @@ proptest! {
                     let got = ledger.propose(&key(), &name, 1);
                     match lowest {
                         Some(last) => {
-                            prop_assert_eq!(got, Proposal::Address(value(last)));
+                            prop_assert_eq!(got, Proposal::Slot(value(last)));
                             proposed.insert(last);
                         }
                         None => {
@@ -265,7 +271,7 @@ proptest! {
                     }
                 }
                 Step::Withdraw(last) => {
-                    ledger.withdraw(&key(), value(last));
+                    ledger.withdraw(&value(last));
                     proposed.remove(&last);
                 }
                 Step::Reserve(last) => {
@@ -296,9 +302,164 @@ proptest! {
             let expected = [usize::from(size), free, inside, held.len() - inside].map(|count| i64::try_from(count).unwrap());
             let got = counts(&ledger);
             prop_assert_eq!([got.0, got.1, got.2, got.3], expected);
-            let slots: BTreeSet<_> = reserved.iter().map(|last| (key(), value(*last))).collect();
+            let slots: BTreeSet<_> = reserved.iter().map(|last| (value(*last), key())).collect();
             let known: BTreeSet<_> = ledger.reserved_for(&claim("x"), Uid::of("uid-x")).into_iter().collect();
             prop_assert_eq!(known, slots);
         }
     }
+}
+
+// === networks ===
+
+fn member(name: &str, addresses: &str) -> InClusterIPPool {
+    pool(json!({"metadata": {"name": name, "uid": name}, "spec": {"addresses": [addresses], "network": "lab"}}))
+}
+
+fn unit(family: Family, length: u8) -> IPReservation {
+    let mut unit = crate::in_cluster::reservation::network_unit("lab", family, length, &key());
+    unit.metadata.uid = Some(format!("unit-{length}"));
+    unit
+}
+
+fn in_lab(last: u8) -> Slot {
+    Slot { scope: Scope::Network("lab".into()), block: block(last) }
+}
+
+fn free(ledger: &Ledger, name: &str) -> i64 {
+    ledger.counts(&named(name)).free
+}
+
+#[test]
+fn pools_of_one_network_never_propose_the_same_address() {
+    let ledger = ledger();
+    ledger.insert_reservation(&unit(Family::V4, 32));
+    ledger.applied(&member("p", "10.0.0.1-10.0.0.3"));
+    ledger.applied(&member("q", "10.0.0.2-10.0.0.4"));
+    assert!(ledger.overlapping(&named("p")).is_empty(), "the network keeps them apart");
+    assert_eq!(ledger.propose(&named("q"), &claim("a"), 1), Proposal::Slot(in_lab(2)));
+    assert_eq!(ledger.propose(&named("p"), &claim("b"), 1), Proposal::Slot(in_lab(1)));
+    assert_eq!(ledger.propose(&named("p"), &claim("c"), 1), Proposal::Slot(in_lab(3)));
+    assert_eq!((free(&ledger, "p"), free(&ledger, "q")), (0, 1));
+    ledger.withdraw(&in_lab(2));
+    assert_eq!((free(&ledger, "p"), free(&ledger, "q")), (1, 2));
+}
+
+#[test]
+fn an_address_seen_before_its_pool_is_found_in_the_network_later() {
+    let ledger = ledger();
+    ledger.insert_reservation(&unit(Family::V4, 32));
+    ledger.applied(&address("a", 2));
+    ledger.applied(&member("q", "10.0.0.2-10.0.0.4"));
+    assert_eq!(free(&ledger, "q"), 3, "nobody knows yet that p is of the same network");
+    ledger.applied(&member("p", "10.0.0.1-10.0.0.3"));
+    assert_eq!((free(&ledger, "p"), free(&ledger, "q")), (2, 2));
+    assert_eq!((ledger.counts(&named("p")).used, ledger.counts(&named("q")).used), (1, 0));
+    Observer::<InClusterIPPool>::deleted(&ledger, &member("p", ""));
+    assert_eq!(free(&ledger, "q"), 2, "the pool is gone, its address is still in use");
+    ledger.deleted(&address("a", 2));
+    assert_eq!(free(&ledger, "q"), 3);
+    assert!(ledger.facts(&named("p")).is_none() && !ledger.known_pools().contains(&named("p")));
+}
+
+#[test]
+fn a_pool_serves_once_its_network_is_prepared_and_not_when_it_differs() {
+    let ledger = ledger();
+    ledger.applied(&member("p", "10.0.0.1-10.0.0.3"));
+    assert_eq!(ledger.propose(&key(), &claim("a"), 1), Proposal::Wait);
+    assert_eq!(ledger.unit_to_agree_on(&key()), Some(("lab".into(), Family::V4, 32)));
+    ledger.insert_reservation(&unit(Family::V4, 24));
+    let problem = ledger.facts(&key()).unwrap().usable.unwrap_err();
+    assert!(problem.contains("spec.network") && problem.contains("length 24"), "{problem}");
+    ledger.remove_reservation(&unit(Family::V4, 24));
+    ledger.insert_reservation(&unit(Family::V4, 32));
+    assert_eq!(ledger.propose(&key(), &claim("a"), 1), Proposal::Slot(in_lab(1)));
+}
+
+#[test]
+fn overlapping_pools_are_found_unless_one_network_keeps_them_apart() {
+    let ledger = ledger();
+    let other =
+        |name: &str, addresses: &str| pool(json!({"metadata": {"name": name}, "spec": {"addresses": [addresses]}}));
+    ledger.applied(&pool(json!({})));
+    ledger.applied(&other("q", "10.0.0.8-10.0.0.20"));
+    ledger.applied(&other("r", "10.0.0.9-10.0.0.20"));
+    ledger.applied(&member("s", "10.0.0.1-10.0.0.8"));
+    assert_eq!(ledger.overlapping(&key()), [named("q"), named("s")]);
+    assert_eq!(ledger.overlapping(&named("r")), [named("q")]);
+    ledger.applied(&other("q", "10.0.0.9-10.0.0.20"));
+    assert_eq!(ledger.overlapping(&key()), [named("s")]);
+}
+
+// === prefixes ===
+
+fn prefix_key() -> PoolKey {
+    PoolKey { kind: InClusterKind::PrefixPool, namespace: Some("n".into()), name: "p".into() }
+}
+
+fn prefix_pool(length: u8) -> InClusterPrefixPool {
+    serde_json::from_value(json!({
+        "metadata": {"namespace": "n", "name": "p", "uid": "pool", "finalizers": ["ipam.cluster.x-k8s.io/ProtectPool"]},
+        "spec": {"prefixes": ["fd00::/61"], "allocationPrefixLength": length},
+    }))
+    .unwrap()
+}
+
+fn prefix_address(name: &str, base: &str, length: u8) -> IPAddress {
+    serde_json::from_value(json!({
+        "metadata": {"namespace": "n", "name": name},
+        "spec": {"claimRef": {"name": name}, "address": base, "prefix": length,
+                 "poolRef": {"apiGroup": "ipam.cluster.x-k8s.io", "kind": "InClusterPrefixPool", "name": "p"}},
+    }))
+    .unwrap()
+}
+
+#[test]
+fn prefixes_are_counted_and_proposed_like_addresses() {
+    let ledger = ledger();
+    ledger.applied(&prefix_pool(64));
+    ledger.applied(&prefix_address("a", "fd00::", 64));
+    let Proposal::Slot(slot) = ledger.propose(&prefix_key(), &claim("b"), 1) else { panic!("there are some") };
+    assert_eq!(reservation_name(&slot.scope, slot.block), "pp.n.p.fd00-0000-0000-0001-0000-0000-0000-0000-64");
+    let counts = ledger.counts(&prefix_key());
+    assert_eq!((counts.total, counts.free, counts.used, counts.out_of_range), (8, 6, 1, 0));
+}
+
+#[test]
+fn a_prefix_of_another_length_takes_all_that_it_touches() {
+    let ledger = ledger();
+    ledger.applied(&prefix_pool(64));
+    ledger.applied(&prefix_address("wide", "fd00::", 62));
+    ledger.applied(&prefix_address("inside", "fd00:0:0:1::", 64));
+    ledger.applied(&prefix_address("narrow", "fd00:0:0:5:1::", 80));
+    let counts = |ledger: &Ledger| {
+        let counts = ledger.counts(&prefix_key());
+        (counts.total, counts.free, counts.used, counts.out_of_range)
+    };
+    assert_eq!(counts(&ledger), (8, 3, 1, 2));
+    ledger.deleted(&prefix_address("inside", "fd00:0:0:1::", 64));
+    assert_eq!(counts(&ledger), (8, 3, 0, 2), "it lies within the wide one");
+    ledger.applied(&prefix_address("inside", "fd00:0:0:1::", 64));
+    ledger.deleted(&prefix_address("wide", "fd00::", 62));
+    assert_eq!(counts(&ledger), (8, 6, 1, 1));
+    let wide = Slot { scope: Scope::Pool(prefix_key()), block: Block::new("fd00::".parse().unwrap(), 62) };
+    assert!(ledger.touches_another(&wide, &claim("wide")));
+    assert!(!ledger.touches_another(&wide, &claim("inside")));
+}
+
+#[test]
+fn reservations_by_hand_that_are_of_no_use_are_found() {
+    let ledger = ledger();
+    ledger.applied(&pool(json!({})));
+    ledger.insert_reservation(&reservation(3, json!(null), None));
+    ledger.insert_reservation(&reservation(200, json!({"namespace": "n", "name": "vip"}), None));
+    ledger.insert_reservation(&reservation(201, held_by("a"), None));
+    let mut misnamed = reservation(4, json!(null), None);
+    misnamed.metadata.name = Some("p.n.p.10.0.0.5".to_owned());
+    ledger.insert_reservation(&misnamed);
+    let useless = ledger.useless_reservations();
+    let names: Vec<&str> = useless.iter().map(|useless| useless.name.as_str()).collect();
+    assert_eq!(names, ["p.n.p.10.0.0.5", "p.n.p.10.0.0.200"]);
+    assert!(useless[1].why.contains("10.0.0.200"), "{}", useless[1].why);
+    ledger.remove_reservation(&misnamed);
+    assert_eq!(ledger.useless_reservations().len(), 1);
 }

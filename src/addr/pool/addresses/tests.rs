@@ -1,6 +1,8 @@
 use super::*;
+use crate::addr::{MOST_PROBLEMS, parse_entry};
 use proptest::collection::vec;
 use proptest::prelude::*;
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 fn strings(texts: &[&str]) -> Vec<String> {
@@ -37,7 +39,7 @@ impl Pool {
         self
     }
 
-    fn usable(&self) -> Result<UsableAddresses, Vec<PoolProblem>> {
+    fn usable(&self) -> Result<Usable, Vec<PoolProblem>> {
         PoolAddresses {
             addresses: &self.addresses,
             excluded: &self.excluded,
@@ -113,10 +115,10 @@ fn the_rest_of_the_answer_describes_the_pool() {
     assert_eq!(usable.family, Family::V4);
     assert_eq!(usable.prefix, 16);
     assert_eq!(usable.gateway, Some(IpAddr::from([10, 1, 0, 1])));
-    assert_eq!(usable.subnet.to_string(), "10.0.0.0/16");
+    assert_eq!(usable.subnet.expect("a subnet").to_string(), "10.0.0.0/16");
     let none = Pool::new(&["fd00:0:0:1::5"], 48).gateway("").usable().expect("no problems");
     assert_eq!((none.family, none.gateway), (Family::V6, None));
-    assert_eq!(none.subnet.to_string(), "fd00::/48");
+    assert_eq!(none.subnet.expect("a subnet").to_string(), "fd00::/48");
 }
 
 #[test]
@@ -172,9 +174,9 @@ fn every_problem_is_named_with_its_field() {
             Pool::new(&["", "fd00::1", "10.0.0.1"], 24).excluding(&["10.0.0.2"]).gateway("10.0.0.3"),
             &[
                 "spec.addresses[0]: the text \"\" is empty; write an IPv4 or IPv6 address",
-                "spec.addresses[2]: 10.0.0.1 is IPv4, but the pool's addresses are IPv6",
-                "spec.excludedAddresses[0]: 10.0.0.2 is IPv4, but the pool's addresses are IPv6",
-                "spec.gateway: 10.0.0.3 is IPv4, but the pool's addresses are IPv6",
+                "spec.addresses[2]: 10.0.0.1 is IPv4, but the pool's first entry is IPv6",
+                "spec.excludedAddresses[0]: 10.0.0.2 is IPv4, but the pool's first entry is IPv6",
+                "spec.gateway: 10.0.0.3 is IPv4, but the pool's first entry is IPv6",
             ],
         ),
         (Pool::new(&["10.0.0.1"], -1), &["spec.prefix: -1 is not between 0 and 32"]),
@@ -259,7 +261,7 @@ proptest! {
                 let (given, held_back) = (read(&pool.addresses), read(&pool.excluded));
                 prop_assert_eq!(&usable.set.intersect(&given), &usable.set);
                 prop_assert!(usable.set.intersect(&held_back).is_empty());
-                let subnet = Span::from(usable.subnet);
+                let subnet = Span::from(usable.subnet.expect("a subnet"));
                 prop_assert!(given.subtract(&SpanSet::from(subnet)).is_empty());
                 let may_miss = [subnet.first(), subnet.last()];
                 let gateway = usable.gateway.map(Family::to_number);

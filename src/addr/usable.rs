@@ -1,0 +1,78 @@
+//! What a pool may give to claims.
+
+use crate::addr::block::host_bits;
+use crate::addr::{Block, Family, Span, SpanSet};
+use ipnet::IpNet;
+use std::net::IpAddr;
+
+/// The blocks that a pool may give to claims, all of one length.
+///
+/// A block is handled as its number: the number of its first address without the bits behind the prefix. For a pool of
+/// single addresses that is the number of the address.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Usable {
+    /// The family of all addresses of the pool.
+    pub family: Family,
+    /// The length of each block, in bits: that of an address, or the allocation prefix length.
+    pub length: u8,
+    /// The prefix length that goes with each block, in bits: that of the subnet, or the length of the block.
+    pub prefix: u8,
+    /// The gateway, which may be outside of the pool.
+    pub gateway: Option<IpAddr>,
+    /// The subnet that all addresses of the pool are in; a pool of prefixes has none.
+    pub subnet: Option<IpNet>,
+    /// The numbers of the usable blocks; empty when the exclusions cover everything.
+    pub set: SpanSet,
+}
+
+impl Usable {
+    /// The block with that number.
+    #[must_use]
+    pub fn block(&self, number: u128) -> Block {
+        let first = number.checked_shl(self.shift()).unwrap_or_default();
+        Block::new(self.family.address(first), self.length)
+    }
+
+    /// The number of a block of this pool's length, whether the pool has it or not.
+    #[must_use]
+    pub fn number(&self, block: Block) -> Option<u128> {
+        (block.family() == self.family && block.length() == self.length).then(|| self.number_of(block.span().first()))
+    }
+
+    /// Whether the pool may give out this very block.
+    #[must_use]
+    pub fn contains(&self, block: Block) -> bool {
+        self.number(block).is_some_and(|number| self.set.contains(number))
+    }
+
+    /// The numbers of all blocks of this pool's length that have an address in common with `block`, whatever its
+    /// length.
+    #[must_use]
+    pub fn numbers_touching(&self, block: Block) -> Option<Span> {
+        self.numbers_of(block.span()).filter(|_| block.family() == self.family)
+    }
+
+    /// The numbers of all blocks of this pool's length that have an address in that span.
+    pub(super) fn numbers_of(&self, addresses: Span) -> Option<Span> {
+        Span::new(self.number_of(addresses.first()), self.number_of(addresses.last()))
+    }
+
+    /// The addresses of all usable blocks.
+    #[must_use]
+    pub fn addresses(&self) -> SpanSet {
+        let behind = host_bits(self.family, self.length);
+        let widened = |span: &Span| {
+            let first = |number: u128| number.checked_shl(self.shift()).unwrap_or_default();
+            Span::new(first(span.first()), first(span.last()) | behind)
+        };
+        self.set.spans().iter().filter_map(widened).collect()
+    }
+
+    fn shift(&self) -> u32 {
+        u32::from(self.family.bits().saturating_sub(self.length))
+    }
+
+    fn number_of(&self, address: u128) -> u128 {
+        address.checked_shr(self.shift()).unwrap_or_default()
+    }
+}

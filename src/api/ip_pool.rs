@@ -1,0 +1,89 @@
+use kube::api::ObjectMeta;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::contract::impl_resource;
+use super::names;
+use super::pool::{InClusterKind, Pool, PoolSpec, PoolStatus, impl_pool};
+
+/// A pool of single addresses for the claims of its namespace.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct InClusterIPPool {
+    /// Group and version; only set on objects that are to be created.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub api_version: Option<String>,
+    /// Kind; only set on objects that are to be created.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
+    /// Standard metadata.
+    #[serde(default)]
+    pub metadata: ObjectMeta,
+    /// The addresses, as the operator wants them.
+    pub spec: IPPoolSpec,
+    /// Use of the addresses, as the provider sees it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<PoolStatus>,
+}
+
+impl_resource!(InClusterIPPool, names::GROUP, "inclusterippools", NamespaceResourceScope, (), |_version| {
+    names::POOL_VERSION
+});
+
+/// A pool of single addresses for the claims of all namespaces.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct GlobalInClusterIPPool {
+    /// Group and version; only set on objects that are to be created.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub api_version: Option<String>,
+    /// Kind; only set on objects that are to be created.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
+    /// Standard metadata.
+    #[serde(default)]
+    pub metadata: ObjectMeta,
+    /// The addresses, as the operator wants them.
+    pub spec: IPPoolSpec,
+    /// Use of the addresses, as the provider sees it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<PoolStatus>,
+}
+
+impl_resource!(GlobalInClusterIPPool, names::GROUP, "globalinclusterippools", ClusterResourceScope, (), |_version| {
+    names::POOL_VERSION
+});
+
+/// The addresses of a pool of single addresses. Wire format of the Go in-cluster provider, `v1alpha2`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct IPPoolSpec {
+    /// The addresses that claims are served from. An entry is a single address (10.0.0.7), a network in CIDR notation
+    /// (10.0.0.0/24) or a range with both ends included (10.0.0.10-10.0.0.99). All entries are of one address family
+    /// and lie within one subnet.
+    pub addresses: Vec<String>,
+    /// Length of the prefix of the subnet that the addresses lie in; it is handed out with each address.
+    #[schemars(range(min = 0, max = 128))]
+    pub prefix: i64,
+    /// Gateway of the subnet, handed out with each address and never given to a claim.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gateway: Option<String>,
+    /// Whether the first address of the subnet and, for IPv4, the last one may be given to claims. They are held back
+    /// unless this is set.
+    #[serde(default, rename = "allocateReservedIPAddresses", skip_serializing_if = "std::ops::Not::not")]
+    pub allocate_reserved_ip_addresses: bool,
+    /// Addresses, networks or ranges, written as in addresses, that are never given to a claim.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub excluded_addresses: Vec<String>,
+    /// How many seconds a released address rests before it is given out again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub address_reuse_grace_period_seconds: Option<i32>,
+    /// Name of a network. Pools with the same network never give out the same address, whatever their kinds and
+    /// namespaces. Without one a pool is a network of its own. It cannot be changed later.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network: Option<String>,
+}
+
+impl_pool!(InClusterIPPool, IPPool, Addresses);
+impl_pool!(GlobalInClusterIPPool, GlobalIPPool, Addresses);

@@ -1,0 +1,175 @@
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use sha2::{Digest, Sha256};
+
+use super::{InClusterKind, PoolKey};
+use crate::addr::{Block, Family};
+
+/// Longest name of an object (RFC 1123 subdomain, as Kubernetes checks it).
+const LONGEST_NAME: usize = 253;
+
+/// The set within which an address is unique. Cheap to clone.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Scope {
+    /// A pool that names no network.
+    Pool(PoolKey),
+    /// All pools that name this network.
+    Network(Arc<str>),
+}
+
+impl Scope {
+    /// The scope of a pool.
+    pub fn of(pool: &PoolKey, network: Option<&str>) -> Self {
+        network.map_or_else(|| Self::Pool(pool.clone()), |network| Self::Network(network.into()))
+    }
+
+    /// The scope of that name, as a reservation for an address of `pool` gives it; `None` when the pool cannot be in a
+    /// scope of that name.
+    pub fn named(name: &str, pool: &PoolKey) -> Option<Self> {
+        if let Some(network) = name.strip_prefix("n.") {
+            return (!network.is_empty()).then(|| Self::Network(network.into()));
+        }
+        Some(Self::Pool(pool.clone())).filter(|scope| scope.name() == name)
+    }
+
+    /// The scope's name: `p.NAMESPACE.POOL` for an InClusterIPPool, `g.POOL` for a global one, `pp.NAMESPACE.POOL` and
+    /// `gp.POOL` for pools of prefixes, `n.NETWORK` for a network. A namespace has no dots, so no two scopes share a
+    /// name.
+    pub fn name(&self) -> String {
+        match self {
+            Self::Network(network) => format!("n.{network}"),
+            Self::Pool(PoolKey { kind, namespace, name }) => {
+                let namespace = namespace.as_deref().unwrap_or_default();
+                match kind {
+                    InClusterKind::IPPool => format!("p.{namespace}.{name}"),
+                    InClusterKind::GlobalIPPool => format!("g.{name}"),
+                    InClusterKind::PrefixPool => format!("pp.{namespace}.{name}"),
+                    InClusterKind::GlobalPrefixPool => format!("gp.{name}"),
+                }
+            }
+        }
+    }
+}
+
+/// The name of the reservation of an address or prefix: the scope, a dot, and the address; an IPv6 address with all its
+/// digits and with dashes. The length of a prefix stands at the end. A scope that is too long is replaced by `h.` and a
+/// hash of it.
+///
+/// ```
+/// use capi_ipam::addr::Block;
+/// use capi_ipam::api::{InClusterKind, PoolKey, Scope, reservation_name};
+///
+/// let pool = PoolKey { kind: InClusterKind::IPPool, namespace: Some("team-a".into()), name: "web".into() };
+/// let address = Block::address("10.0.0.5".parse().unwrap());
+/// assert_eq!(reservation_name(&Scope::Pool(pool), address), "p.team-a.web.10.0.0.5");
+/// let prefix = Block::new("fd00::".parse().unwrap(), 64);
+/// assert_eq!(
+///     reservation_name(&Scope::Network("lab".into()), prefix),
+///     "n.lab.fd00-0000-0000-0000-0000-0000-0000-0000-64"
+/// );
+/// ```
+pub fn reservation_name(scope: &Scope, block: Block) -> String {
+    let mut text = match block.base() {
+        IpAddr::V4(address) => address.to_string(),
+        IpAddr::V6(address) => address.segments().map(|segment| format!("{segment:04x}")).join("-"),
+    };
+    if !block.is_address() {
+        text = format!("{text}-{}", block.length());
+    }
+    let scope = scope.name();
+    let name = format!("{scope}.{text}");
+    if name.len() <= LONGEST_NAME {
+        return name;
+    }
+    format!("h.{:x}.{text}", Sha256::digest(scope))
+}
+
+/// The name of the object that says how long the blocks of one family are that a network gives out:
+/// `n.NETWORK.ipv4` or `n.NETWORK.ipv6`. No reservation has such a name.
+///
+/// All pools of a network give out blocks of one length: blocks of two lengths could overlap, and the name of a
+/// reservation could not keep them apart.
+pub fn network_unit_name(network: &str, family: Family) -> String {
+    let family = match family {
+        Family::V4 => "ipv4",
+        Family::V6 => "ipv6",
+    };
+    format!("{}.{family}", Scope::Network(network.into()).name())
+}
+
+/// An address or prefix of one scope: what a reservation reserves. Displayed as `10.0.0.5 of InClusterIPPool a/b`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Slot {
+    /// The set within which it is unique.
+    pub scope: Scope,
+    /// The address or prefix.
+    pub block: Block,
+}
+
+impl Slot {
+    /// The name of the reservation.
+    pub fn reservation_name(&self) -> String {
+        reservation_name(&self.scope, self.block)
+    }
+}
+
+impl fmt::Display for Scope {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Pool(pool) => pool.fmt(formatter),
+            Self::Network(network) => write!(formatter, "network {network}"),
+        }
+    }
+}
+
+impl fmt::Display for Slot {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} of {}", self.block, self.scope)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    fn pool(kind: InClusterKind, namespace: &str, name: &str) -> Scope {
+        let namespace = (!kind.is_global()).then(|| namespace.into());
+        Scope::Pool(PoolKey { kind, namespace, name: name.into() })
+    }
+
+    #[test]
+    fn every_scope_and_block_has_a_name_of_its_own() {
+        let long = "x".repeat(240);
+        let mut scopes: Vec<Scope> = ["a", "a.b", "b"].map(|name| Scope::Network(name.into())).into();
+        for kind in InClusterKind::ALL {
+            let names = ["b", "b.10.0.0", "a.b", &long, &format!("{long}y")].map(str::to_owned);
+            scopes.extend(names.iter().map(|name| pool(kind, "a", name)));
+        }
+        let blocks = ["10.0.0.5", "5.10.0.0", "fd00::5", "::5", "255.255.255.255"]
+            .into_iter()
+            .flat_map(|text| [Block::address(text.parse().unwrap()), Block::new(text.parse().unwrap(), 24)]);
+        let blocks: Vec<Block> = blocks.chain([Block::new("fd00::".parse().unwrap(), 127)]).collect();
+        let mut names = HashSet::new();
+        for scope in &scopes {
+            for block in &blocks {
+                let name = reservation_name(scope, *block);
+                assert!(name.len() <= LONGEST_NAME);
+                assert!(names.insert(name.clone()), "{name} twice");
+            }
+        }
+    }
+
+    #[test]
+    fn a_name_gives_its_scope_back() {
+        let key = PoolKey { kind: InClusterKind::IPPool, namespace: Some("a".into()), name: "b".into() };
+        for scope in [Scope::Pool(key.clone()), Scope::Network("lab".into())] {
+            assert_eq!(Scope::named(&scope.name(), &key), Some(scope));
+        }
+        for wrong in ["p.a.c", "g.b", "n.", "", "pp.a.b"] {
+            assert_eq!(Scope::named(wrong, &key), None, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,272 @@
+//! What can be asked of the ledger without changing it.
+
+use std::sync::Arc;
+
+use super::pool::PoolEntry;
+use super::state::State;
+use super::taken::Taken;
+use super::{ClaimKey, Ledger, PoolFacts, PoolKey};
+use crate::addr::{Block, Family, Usable};
+use crate::api::{AddressCounts, Scope, Slot, Uid};
+
+/// An address without anybody who has a right to it, as far as the ledger knows. To be checked against the API server.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Suspect {
+    /// A reservation held by a claim.
+    Reservation {
+        /// Scope and address.
+        slot: Slot,
+        /// The claim that holds it.
+        claim: ClaimKey,
+        /// That claim's uid.
+        uid: Uid,
+    },
+    /// An IPAddress, by the namespace and name that its claim had.
+    Address {
+        /// Scope and address.
+        slot: Slot,
+        /// Namespace and name.
+        claim: ClaimKey,
+    },
+}
+
+impl Suspect {
+    /// Scope and address.
+    pub fn slot(&self) -> &Slot {
+        match self {
+            Self::Reservation { slot, .. } | Self::Address { slot, .. } => slot,
+        }
+    }
+}
+
+/// An IPAddress without a reservation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unreserved {
+    /// Scope and address.
+    pub slot: Slot,
+    /// The pool that it is from.
+    pub pool: PoolKey,
+    /// Namespace and name.
+    pub claim: ClaimKey,
+}
+
+/// An IPReservation made by hand that does not do what it was made for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Useless {
+    /// Its name.
+    pub name: String,
+    /// Its unique id.
+    pub uid: String,
+    /// What is wrong with it.
+    pub why: String,
+}
+
+impl State {
+    /// The other pools that could give out an address of this one, though they are not of its network.
+    pub(super) fn overlapping(&self, pool: &PoolKey) -> Vec<PoolKey> {
+        let facts = self.pools.get(pool).and_then(|entry| entry.facts.as_ref());
+        facts.map(|facts| self.overlapping_with(pool, facts)).unwrap_or_default()
+    }
+
+    fn overlapping_with(&self, pool: &PoolKey, facts: &PoolFacts) -> Vec<PoolKey> {
+        let meets = |(other, entry): (&PoolKey, &PoolEntry)| {
+            let overlaps = other != pool && entry.facts.as_ref().is_some_and(|other| facts.overlaps(other));
+            overlaps.then(|| other.clone())
+        };
+        let mut overlapping: Vec<PoolKey> = self.pools.iter().filter_map(meets).collect();
+        overlapping.sort_unstable();
+        overlapping
+    }
+
+    fn all_taken(&self) -> impl Iterator<Item = (&Scope, Block, &Taken)> {
+        self.scopes
+            .iter()
+            .flat_map(|(scope, entry)| entry.taken.iter().map(move |(block, taken)| (scope, *block, taken)))
+    }
+}
+
+impl Ledger {
+    /// What is known of a pool.
+    pub fn facts(&self, pool: &PoolKey) -> Option<PoolFacts> {
+        self.lock().pools.get(pool)?.facts.clone()
+    }
+
+    /// The set within which the addresses of a pool are unique.
+    pub fn scope(&self, pool: &PoolKey) -> Scope {
+        self.lock().scope_of(pool)
+    }
+
+    /// The network, family and length of blocks that have to be agreed on before the pool can serve.
+    pub fn unit_to_agree_on(&self, pool: &PoolKey) -> Option<(Arc<str>, Family, u8)> {
+        self.lock().unit_to_agree_on(pool)
+    }
+
+    /// The other pools that could give out an address of this one, though they are not of its network.
+    pub fn overlapping(&self, pool: &PoolKey) -> Vec<PoolKey> {
+        self.lock().overlapping(pool)
+    }
+
+    /// The same for a pool that is not there yet, or as it would be.
+    pub fn would_overlap(&self, pool: &PoolKey, facts: &PoolFacts) -> Vec<PoolKey> {
+        self.lock().overlapping_with(pool, facts)
+    }
+
+    /// The addresses reserved for a claim by uid, and those promised to it by name, with the pools they are from.
+    pub fn reserved_for(&self, claim: &ClaimKey, uid: Uid) -> Vec<(Slot, PoolKey)> {
+        let state = self.lock();
+        let held = state.held.get(&uid).into_iter().flatten();
+        let slots = held.chain(state.promised.get(claim).into_iter().flatten());
+        slots.filter_map(|slot| Some((slot.clone(), state.taken(slot)?.reserved.as_ref()?.pool.clone()))).collect()
+    }
+
+    /// Whether the address is promised to a claim by name, whichever claim has that name.
+    pub fn is_promise(&self, slot: &Slot) -> bool {
+        let state = self.lock();
+        let reserved = state.taken(slot).and_then(|taken| taken.reserved.as_ref());
+        reserved.is_some_and(|reserved| reserved.claim.is_some() && reserved.is_by_hand())
+    }
+
+    /// The uid of the reservation of an address, as text.
+    pub fn reservation_uid(&self, slot: &Slot) -> Option<String> {
+        Some(self.lock().taken(slot)?.reserved.as_ref()?.uid.to_string())
+    }
+
+    /// The pool's counts.
+    pub fn counts(&self, pool: &PoolKey) -> AddressCounts {
+        self.lock().pools.get(pool).map(PoolEntry::counts).unwrap_or_default()
+    }
+
+    /// Whether an address of the pool is in use or about to be.
+    pub fn is_in_use(&self, pool: &PoolKey) -> bool {
+        let state = self.lock();
+        state.pools.get(pool).is_some_and(PoolEntry::has_addresses) || state.proposals.values().any(|from| from == pool)
+    }
+
+    /// The addresses of a pool that are in use, that it may give out now, and that it could not with `usable`.
+    pub fn dropped_by(&self, pool: &PoolKey, usable: &Usable) -> Vec<Block> {
+        let state = self.lock();
+        let now = state.pools.get(pool).and_then(|entry| entry.facts.as_ref()?.usable.clone().ok());
+        let Some((scope, now)) = state.scopes.get(&state.scope_of(pool)).zip(now) else { return Vec::new() };
+        let in_use = scope.taken.iter().filter(|(_, taken)| taken.holders.iter().any(|holder| holder.pool == *pool));
+        let mut dropped: Vec<Block> =
+            in_use.map(|(block, _)| *block).filter(|block| now.contains(*block) && !usable.contains(*block)).collect();
+        dropped.sort_unstable();
+        dropped
+    }
+
+    /// Namespace and name of the IPAddress objects with that address.
+    pub fn holders(&self, slot: &Slot) -> Vec<ClaimKey> {
+        let state = self.lock();
+        let holders = state.taken(slot).into_iter().flat_map(|taken| &taken.holders);
+        holders.map(|holder| holder.name.clone()).collect()
+    }
+
+    /// Whether somebody else than that claim has an address in common with the slot.
+    pub fn touches_another(&self, slot: &Slot, claim: &ClaimKey) -> bool {
+        let (state, span) = (self.lock(), slot.block.span());
+        let touches = |block: &Block| {
+            let other = block.span();
+            block.family() == slot.block.family() && span.first() <= other.last() && other.first() <= span.last()
+        };
+        let another = |taken: &Taken| {
+            let reserved = taken.reserved.as_ref().is_some_and(|reserved| reserved.claim.as_ref() != Some(claim));
+            reserved || taken.proposed || taken.holders.iter().any(|holder| holder.name != *claim)
+        };
+        let scope = state.scopes.get(&slot.scope);
+        scope.is_some_and(|scope| scope.taken.iter().any(|(block, taken)| touches(block) && another(taken)))
+    }
+
+    /// How many addresses of a scope are taken in any way.
+    pub fn taken(&self, scope: &Scope) -> usize {
+        self.lock().scopes.get(scope).map(|scope| scope.taken.len()).unwrap_or_default()
+    }
+
+    /// Reservations whose rest is over at the given time, in seconds since 1970, and those whose pool is gone.
+    pub fn rested(&self, now: i64) -> Vec<Slot> {
+        self.lock().pools.values().flat_map(|entry| entry.rested(now)).collect()
+    }
+
+    /// Whether any address rests.
+    pub fn anything_rests(&self) -> bool {
+        self.lock().pools.values().any(PoolEntry::anything_rests)
+    }
+
+    /// IPAddress objects without a reservation, of pools that are there and to stay; at most so many.
+    pub fn unreserved(&self, most: usize) -> Vec<Unreserved> {
+        let state = self.lock();
+        let stays = |pool: &PoolKey| {
+            let facts = state.pools.get(pool).and_then(|entry| entry.facts.as_ref());
+            facts.is_some_and(|facts| !facts.deleting)
+        };
+        let unreserved = state.all_taken().filter(|(_, _, taken)| taken.reserved.is_none() && !taken.proposed);
+        let described = unreserved.filter_map(|(scope, block, taken)| {
+            let holder = taken.holders.first().filter(|holder| stays(&holder.pool))?;
+            let slot = Slot { scope: scope.clone(), block };
+            Some(Unreserved { slot, pool: holder.pool.clone(), claim: holder.name.clone() })
+        });
+        described.take(most).collect()
+    }
+
+    /// Everything for which `has_a_right` says no: it is asked with the claim, the uid of the claim that a reservation
+    /// names (none for an IPAddress), and whether the claim of that name has an IPAddress with this very address.
+    pub fn suspects(&self, has_a_right: impl Fn(&ClaimKey, Option<Uid>, bool) -> bool) -> Vec<Suspect> {
+        let state = self.lock();
+        let mut suspects = Vec::new();
+        for (scope, block, taken) in state.all_taken() {
+            let slot = || Slot { scope: scope.clone(), block };
+            if let Some(reserved) = &taken.reserved
+                && let Some((claim, uid)) = reserved.claim.as_ref().zip(reserved.claim_uid)
+                && reserved.released_at.is_none()
+                && !has_a_right(claim, Some(uid), taken.holders.iter().any(|holder| holder.name == *claim))
+            {
+                suspects.push(Suspect::Reservation { slot: slot(), claim: claim.clone(), uid });
+            }
+            for holder in taken.holders.iter().filter(|holder| !has_a_right(&holder.name, None, true)) {
+                suspects.push(Suspect::Address { slot: slot(), claim: holder.name.clone() });
+            }
+        }
+        suspects
+    }
+
+    /// Reservations made by hand that reserve nothing, or an address that their pool does not have.
+    pub fn useless_reservations(&self) -> Vec<Useless> {
+        let state = self.lock();
+        let unread = state.ignored.iter().map(|(name, ignored)| Useless {
+            name: name.clone(),
+            uid: ignored.uid.to_string(),
+            why: ignored.why.clone(),
+        });
+        let misplaced = state.all_taken().filter_map(|(scope, block, taken)| {
+            let reserved = taken.reserved.as_ref().filter(|reserved| reserved.is_by_hand())?;
+            let slot = Slot { scope: scope.clone(), block };
+            let why = state.misplaced(&slot, &reserved.pool)?;
+            Some(Useless { name: slot.reservation_name(), uid: reserved.uid.to_string(), why })
+        });
+        unread.chain(misplaced).collect()
+    }
+
+    /// Why a reservation made by hand would not do what it is made for, as far as its pool is known.
+    pub fn misplaced(&self, slot: &Slot, pool: &PoolKey) -> Option<String> {
+        self.lock().misplaced(slot, pool)
+    }
+
+    /// The pools that have an entry, existing or not.
+    pub fn known_pools(&self) -> Vec<PoolKey> {
+        self.lock().pools.keys().cloned().collect()
+    }
+}
+
+impl State {
+    fn misplaced(&self, slot: &Slot, pool: &PoolKey) -> Option<String> {
+        let facts = self.pools.get(pool)?.facts.as_ref()?;
+        if facts.scope != slot.scope {
+            return Some(format!(
+                "spec.scope: {pool} is in the scope {}, not in {}",
+                facts.scope.name(),
+                slot.scope.name()
+            ));
+        }
+        let usable = facts.usable.as_ref().ok()?;
+        (!usable.contains(slot.block)).then(|| format!("spec.address: {pool} does not give out {}", slot.block))
+    }
+}

@@ -1,0 +1,101 @@
+//! Why an address is not free.
+
+use std::collections::HashMap;
+
+use super::{ClaimKey, PoolKey};
+use crate::addr::Block;
+use crate::api::{IPReservation, Uid};
+
+/// The addresses of one scope that are not free, and the pools that give out addresses of it.
+#[derive(Debug, Default)]
+pub(super) struct ScopeEntry {
+    pub(super) taken: HashMap<Block, Taken>,
+    /// The pools that exist and are in the scope: one, unless it is a network.
+    pub(super) members: Vec<PoolKey>,
+}
+
+impl ScopeEntry {
+    pub(super) fn is_empty(&self) -> bool {
+        self.taken.is_empty() && self.members.is_empty()
+    }
+}
+
+/// Why an address is not free.
+#[derive(Debug, Default)]
+pub(super) struct Taken {
+    pub(super) reserved: Option<Reserved>,
+    /// The IPAddress objects with this address: one, unless something went wrong.
+    pub(super) holders: Vec<Holder>,
+    /// Proposed to a claim that is about to create the reservation.
+    pub(super) proposed: bool,
+}
+
+/// An IPReservation.
+#[derive(Debug)]
+pub(super) struct Reserved {
+    pub(super) uid: Box<str>,
+    pub(super) pool: PoolKey,
+    pub(super) claim: Option<ClaimKey>,
+    pub(super) claim_uid: Option<Uid>,
+    /// In seconds since 1970.
+    pub(super) released_at: Option<i64>,
+    pub(super) listing: u32,
+}
+
+/// An IPAddress.
+#[derive(Debug)]
+pub(super) struct Holder {
+    pub(super) name: ClaimKey,
+    pub(super) pool: PoolKey,
+    pub(super) listing: u32,
+}
+
+impl Reserved {
+    pub(super) fn of(reservation: &IPReservation, pool: PoolKey, listing: u32) -> Self {
+        let claim = reservation.spec.claim_ref.as_ref();
+        Self {
+            uid: reservation.metadata.uid.as_deref().unwrap_or_default().into(),
+            pool,
+            claim: claim.map(|claim| (claim.namespace.clone(), claim.name.clone())),
+            claim_uid: claim.and_then(|claim| claim.uid.as_deref()).map(Uid::of),
+            released_at: reservation.spec.released_at.as_ref().map(|time| time.0.as_second()),
+            listing,
+        }
+    }
+
+    /// Whether an operator made it: to keep the address out, or to promise it to a claim by name.
+    pub(super) fn is_by_hand(&self) -> bool {
+        self.claim_uid.is_none()
+    }
+}
+
+impl Taken {
+    pub(super) fn is_free(&self) -> bool {
+        self.reserved.is_none() && self.holders.is_empty() && !self.proposed
+    }
+
+    /// The pool that wants the address to rest, and since when it does.
+    pub(super) fn resting(&self) -> Option<(PoolKey, i64)> {
+        let reserved = self.reserved.as_ref()?;
+        Some((reserved.pool.clone(), reserved.released_at?))
+    }
+
+    /// The pools whose IPAddress objects have this address.
+    pub(super) fn users(&self) -> Vec<PoolKey> {
+        let mut users: Vec<PoolKey> = self.holders.iter().map(|holder| holder.pool.clone()).collect();
+        users.sort_unstable();
+        users.dedup();
+        users
+    }
+
+    pub(super) fn hold(&mut self, holder: Holder) {
+        match self.holders.iter_mut().find(|present| present.name == holder.name) {
+            Some(present) => *present = holder,
+            None => self.holders.push(holder),
+        }
+    }
+
+    pub(super) fn let_go(&mut self, name: &ClaimKey) {
+        self.holders.retain(|holder| holder.name != *name);
+    }
+}

@@ -1,0 +1,141 @@
+//! What the conditions of a pool say.
+
+use crate::api::conditions::{self, Condition};
+use crate::api::{AddressCounts, PoolKey, Scope, names};
+use crate::in_cluster::ledger::PoolFacts;
+
+/// How many overlapping pools are named.
+const MOST_NAMED: usize = 10;
+
+/// What keeps a deleted pool from going.
+pub(super) enum Obstacle {
+    Addresses(usize),
+    Reservations(String),
+}
+
+/// Whether an operator should hear of it by an event.
+pub(super) fn is_trouble(condition: &Condition) -> bool {
+    match condition.type_.as_ref() {
+        conditions::READY => condition.reason.as_deref() == Some(conditions::INVALID_SPEC),
+        _ => condition.status == "True",
+    }
+}
+
+/// What is known of a pool when its status is written.
+pub(super) struct Seen<'a> {
+    pub(super) facts: &'a PoolFacts,
+    pub(super) counts: AddressCounts,
+    pub(super) overlapping: Vec<PoolKey>,
+    pub(super) obstacle: Option<&'a Obstacle>,
+}
+
+impl Seen<'_> {
+    /// All conditions of the pool.
+    pub(super) fn conditions(&self) -> [Condition; 4] {
+        [self.ready(), self.exhausted(), self.overlaps(), self.out_of_range()]
+    }
+
+    fn ready(&self) -> Condition {
+        let condition = |ready, reason, message: String| Condition::new(conditions::READY, ready, reason, message);
+        if self.facts.deleting {
+            let why = match self.obstacle {
+                Some(Obstacle::Addresses(count)) => format!("waits until {count} addresses are released"),
+                Some(Obstacle::Reservations(name)) => {
+                    format!("waits until IPReservation {name} is released; delete the claim that holds it")
+                }
+                None => String::new(),
+            };
+            condition(false, conditions::DELETING, why)
+        } else if let Err(problems) = &self.facts.usable {
+            condition(false, conditions::INVALID_SPEC, problems.to_string())
+        } else if self.facts.paused {
+            let message = format!("remove the annotation {} to go on", names::PAUSED_ANNOTATION);
+            condition(false, conditions::PAUSED_REASON, message)
+        } else {
+            condition(true, conditions::POOL_READY, String::new())
+        }
+    }
+
+    fn exhausted(&self) -> Condition {
+        let AddressCounts { total, free, used, .. } = self.counts;
+        if self.facts.usable.is_ok() && free == 0 {
+            let message =
+                format!("of {total} addresses {used} are in use and none is free; add addresses or release claims");
+            return Condition::new(conditions::EXHAUSTED, true, conditions::NO_FREE_ADDRESS, message);
+        }
+        Condition::new(conditions::EXHAUSTED, false, conditions::ADDRESSES_FREE, "")
+    }
+
+    fn overlaps(&self) -> Condition {
+        if self.overlapping.is_empty() {
+            return Condition::new(conditions::OVERLAPPING, false, conditions::NO_OVERLAP, "");
+        }
+        let named: Vec<String> = self.overlapping.iter().take(MOST_NAMED).map(ToString::to_string).collect();
+        let more = self.overlapping.len().saturating_sub(named.len());
+        let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+        let advice = match &self.facts.scope {
+            Scope::Pool(_) => "give all of them the same spec.network where they are one network",
+            Scope::Network(_) => "they are not of this pool's network",
+        };
+        let message = format!("the same addresses can be given out by {}{more}; {advice}", named.join(", "));
+        Condition::new(conditions::OVERLAPPING, true, conditions::POOLS_OVERLAP, message)
+    }
+
+    fn out_of_range(&self) -> Condition {
+        let count = self.counts.out_of_range;
+        if count == 0 {
+            return Condition::new(conditions::OUT_OF_RANGE, false, conditions::ALL_IN_RANGE, "");
+        }
+        let message =
+            format!("{count} addresses in use are not among the pool's any more; they stay in use until released");
+        Condition::new(conditions::OUT_OF_RANGE, true, conditions::ADDRESSES_OUT_OF_RANGE, message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::{InClusterIPPool, InClusterKind};
+    use serde_json::{Value, json};
+
+    fn said(change: &Value, counts: AddressCounts, overlapping: usize) -> Vec<(String, String, String)> {
+        let mut pool =
+            json!({"metadata": {"namespace": "n", "name": "p"}, "spec": {"addresses": ["10.0.0.0/24"], "prefix": 24}});
+        json_patch::merge(&mut pool, change);
+        let facts = PoolFacts::of(&serde_json::from_value::<InClusterIPPool>(pool).unwrap());
+        let other =
+            |index| PoolKey { kind: InClusterKind::GlobalIPPool, namespace: None, name: format!("o{index}").into() };
+        let overlapping = (0..overlapping).map(other).collect();
+        let seen = Seen { facts: &facts, counts, overlapping, obstacle: Some(&Obstacle::Addresses(3)) };
+        let told = |condition: Condition| {
+            assert!(!condition.reason.as_deref().unwrap_or_default().is_empty());
+            let text = condition.message.unwrap_or_default();
+            (format!("{}={}", condition.type_, condition.status), condition.reason.unwrap().into_owned(), text)
+        };
+        seen.conditions().map(told).into()
+    }
+
+    #[test]
+    fn each_condition_says_what_is_wrong() {
+        let some_free = AddressCounts { total: 4, free: 1, used: 3, out_of_range: 0 };
+        let fine = said(&json!({}), some_free, 0);
+        let states: Vec<&str> = fine.iter().map(|(state, _, _)| state.as_str()).collect();
+        assert_eq!(states, ["Ready=True", "Exhausted=False", "Overlapping=False", "OutOfRange=False"]);
+
+        let bad = said(&json!({}), AddressCounts { total: 3, free: 0, used: 3, out_of_range: 2 }, 12);
+        assert_eq!(bad[1].1, conditions::NO_FREE_ADDRESS);
+        assert!(bad[2].2.contains("GlobalInClusterIPPool o0, ") && bad[2].2.contains("and 2 more"), "{}", bad[2].2);
+        assert!(bad[3].2.starts_with("2 addresses"), "{}", bad[3].2);
+
+        let reasons = [
+            (json!({"spec": {"prefix": 99}}), conditions::INVALID_SPEC),
+            (json!({"metadata": {"annotations": {"cluster.x-k8s.io/paused": ""}}}), conditions::PAUSED_REASON),
+            (json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}), conditions::DELETING),
+        ];
+        for (change, reason) in reasons {
+            assert_eq!(said(&change, some_free, 0)[0].1, reason);
+        }
+        let empty_and_invalid = said(&json!({"spec": {"prefix": 99}}), AddressCounts::default(), 0);
+        assert_eq!(empty_and_invalid[1].0, "Exhausted=False");
+    }
+}
