@@ -22,6 +22,11 @@ pub const WATCH_FILTER_LABEL: &str = "cluster.x-k8s.io/watch-filter";
 /// Annotation that pauses an object, whatever its value.
 pub const PAUSED_ANNOTATION: &str = "cluster.x-k8s.io/paused";
 
+/// Annotation on a pool that may be deleted although addresses of it are in use.
+pub const SKIP_VALIDATE_DELETE: &str = "ipam.cluster.x-k8s.io/skip-validate-delete-webhook";
+/// Annotation on objects that `clusterctl move` deletes because they are in another cluster now.
+pub const DELETE_FOR_MOVE: &str = "clusterctl.cluster.x-k8s.io/delete-for-move";
+
 /// Finalizer of the API server for foreground deletion; it says nothing about the use of an address.
 pub const FOREGROUND_DELETION: &str = "foregroundDeletion";
 /// Finalizer of the API server for deletion that leaves dependents; it says nothing about the use of an address.

@@ -413,9 +413,10 @@ impl Consumer {
 
     /// Waits until the counts of a pool of that kind are (total, free, used, out of range).
     pub async fn counts_in(&self, kind: &str, pool: &str, expected: (i64, i64, i64, i64)) {
-        match kind {
-            GlobalInClusterIPPool::KIND.name() => wait_for_counts(&self.global_pools(), pool, expected).await,
-            _ => self.counts(pool, expected).await,
+        if kind == GlobalInClusterIPPool::KIND.name() {
+            wait_for_counts(&self.global_pools(), pool, expected).await;
+        } else {
+            self.counts(pool, expected).await;
         }
     }
 

@@ -5,7 +5,7 @@ use crate::api::{AddressCounts, PoolKey, Scope, names};
 use crate::in_cluster::ledger::PoolFacts;
 
 /// How many overlapping pools are named.
-const MOST_NAMED: usize = 10;
+const MOST_NAMED: usize = 5;
 
 /// What keeps a deleted pool from going.
 pub(super) enum Obstacle {
@@ -71,8 +71,8 @@ impl Seen<'_> {
             return Condition::new(conditions::OVERLAPPING, false, conditions::NO_OVERLAP, "");
         }
         let named: Vec<String> = self.overlapping.iter().take(MOST_NAMED).map(ToString::to_string).collect();
-        let more = self.overlapping.len().saturating_sub(named.len());
-        let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+        // Without their number, so that the status of many pools does not change with every one that comes.
+        let more = if self.overlapping.len() > named.len() { " and others" } else { "" };
         let advice = match &self.facts.scope {
             Scope::Pool(_) => "give all of them the same spec.network where they are one network",
             Scope::Network(_) => "they are not of this pool's network",
@@ -124,7 +124,7 @@ mod tests {
 
         let bad = said(&json!({}), AddressCounts { total: 3, free: 0, used: 3, out_of_range: 2 }, 12);
         assert_eq!(bad[1].1, conditions::NO_FREE_ADDRESS);
-        assert!(bad[2].2.contains("GlobalInClusterIPPool o0, ") && bad[2].2.contains("and 2 more"), "{}", bad[2].2);
+        assert!(bad[2].2.contains("GlobalInClusterIPPool o0, ") && bad[2].2.contains(" and others; "), "{}", bad[2].2);
         assert!(bad[3].2.starts_with("2 addresses"), "{}", bad[3].2);
 
         let reasons = [

@@ -1,0 +1,209 @@
+//! Admission of pools: the rules of the Go in-cluster provider, with its fields and codes.
+//!
+//! Differences on purpose: a change that leaves the specification alone passes, whatever stands in it; so does everything
+//! about an object that is being deleted; and only addresses that the pool had are missed by an update, not those that
+//! were out of its range before.
+
+use std::fmt::Write as _;
+
+use serde_json::{Value, json};
+
+use super::view::View;
+use super::warnings;
+use crate::addr::{Block, PoolProblem, PoolProblemKind, Usable};
+use crate::api::{Pool, PoolKey, PoolSpec, Scope, names};
+use crate::runtime::webhooks::{AdmissionRequest, Cause, Operation, Refusal, Verdict};
+
+/// How many addresses are named in a refusal.
+const MOST_NAMED: usize = 10;
+
+/// Decides on a pool.
+pub fn review<P: Pool>(request: &AdmissionRequest, view: &dyn View) -> Verdict {
+    if !request.sub_resource.is_empty() {
+        return Verdict::allowed();
+    }
+    match decide::<P>(request, view) {
+        Ok(warnings) => Verdict::Allowed { warnings, patch: None },
+        Err(refusal) => Verdict::Denied(refusal),
+    }
+}
+
+fn decide<P: Pool>(request: &AdmissionRequest, view: &dyn View) -> Result<Vec<String>, Refusal> {
+    match request.operation {
+        Operation::Create => {
+            let new: P = read(request.object.as_ref())?;
+            let key = key(&new, request);
+            let usable = check(&new, &key, view)?;
+            Ok(warnings::of(&new.spec(), &key, &usable, view))
+        }
+        Operation::Update => {
+            let new: P = read(request.object.as_ref())?;
+            if new.meta().deletion_timestamp.is_some() || same_spec(request) {
+                return Ok(Vec::new());
+            }
+            // An old object that cannot be read had nothing to lose.
+            let old = read::<P>(request.old_object.as_ref()).ok();
+            update(&new, old.as_ref(), &key(&new, request), view)
+        }
+        Operation::Delete => {
+            let old: P = read(request.old_object.as_ref())?;
+            delete(&old, &key(&old, request), view).map(|()| Vec::new())
+        }
+        Operation::Connect => Ok(Vec::new()),
+    }
+}
+
+fn read<P: Pool>(object: Option<&Value>) -> Result<P, Refusal> {
+    let object = object.ok_or_else(|| Refusal::bad_request("the request carries no object"))?;
+    serde_json::from_value(object.clone())
+        .map_err(|error| Refusal::bad_request(format!("this is not a {}: {error}", P::KIND)))
+}
+
+/// The pool's key. An object that is being made may not name its namespace itself.
+fn key<P: Pool>(pool: &P, request: &AdmissionRequest) -> PoolKey {
+    let mut key = PoolKey::of(pool);
+    if key.namespace.as_deref().is_none_or(str::is_empty) && !P::KIND.is_global() {
+        key.namespace = Some(request.namespace.as_str().into());
+    }
+    key
+}
+
+fn same_spec(request: &AdmissionRequest) -> bool {
+    let spec = |object: &Option<Value>| object.as_ref().and_then(|object| object.get("spec").cloned());
+    spec(&request.object) == spec(&request.old_object)
+}
+
+/// What is wrong with the object alone, and with the network it names.
+fn check<P: Pool>(pool: &P, key: &PoolKey, view: &dyn View) -> Result<Usable, Refusal> {
+    let spec = pool.spec();
+    let mut causes = match spec.usable() {
+        Ok(usable) => match network_problem(&spec, &usable, view) {
+            None => return Ok(usable),
+            Some(cause) => vec![cause],
+        },
+        Err(problems) => problems.iter().map(cause).collect(),
+    };
+    causes.extend(spec.network().and_then(|network| network_name_problem(network)));
+    Err(Refusal::invalid(names::GROUP, P::KIND.name(), key.name.as_ref(), causes))
+}
+
+fn network_problem(spec: &PoolSpec<'_>, usable: &Usable, view: &dyn View) -> Option<Cause> {
+    let network = spec.network()?;
+    if let Some(cause) = network_name_problem(network) {
+        return Some(cause);
+    }
+    let agreed = view.network_length(network, usable.family).filter(|agreed| *agreed != usable.length)?;
+    let text = format!(
+        "the pools of this network give out {} blocks of length {agreed}, and this one of length {}; give it a network \
+         of its own",
+        usable.family, usable.length
+    );
+    Some(Cause::invalid("spec.network", &json!(network), text))
+}
+
+/// A network's name is a DNS label (RFC 1123), since it is a part of the names of objects.
+fn network_name_problem(network: &str) -> Option<Cause> {
+    let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    let good = network.len() <= 63
+        && network.bytes().all(inner)
+        && !network.starts_with('-')
+        && !network.ends_with('-');
+    let text = "a network's name has at most 63 lower case letters, digits and dashes, and no dash at its ends";
+    (!good).then(|| Cause::invalid("spec.network", &json!(network), text))
+}
+
+fn cause(problem: &PoolProblem) -> Cause {
+    let field = problem.field.path();
+    match &problem.kind {
+        PoolProblemKind::Required => {
+            let list = field.rsplit('.').next().unwrap_or(field);
+            Cause::required(field, format!("{list} is required"))
+        }
+        PoolProblemKind::Prefix { prefix, .. } => Cause::invalid(field, &json!(prefix), &problem.kind),
+        kind => Cause::invalid(field, &json!(problem.value), kind),
+    }
+}
+
+fn update<P: Pool>(new: &P, old: Option<&P>, key: &PoolKey, view: &dyn View) -> Result<Vec<String>, Refusal> {
+    let usable = check(new, key, view)?;
+    if let Some(old) = old {
+        let causes: Vec<Cause> = immutable(old.spec(), new.spec()).collect();
+        if !causes.is_empty() {
+            return Err(Refusal::invalid(names::GROUP, P::KIND.name(), key.name.as_ref(), causes));
+        }
+        if let Ok(before) = old.spec().usable() {
+            keeps_what_is_in_use(key, &before, &usable, view)?;
+        }
+    }
+    Ok(warnings::of(&new.spec(), key, &usable, view))
+}
+
+fn immutable(old: PoolSpec<'_>, new: PoolSpec<'_>) -> impl Iterator<Item = Cause> {
+    let fixed = "this field is immutable; make another pool";
+    let network = (old.network() != new.network()).then(|| Cause::invalid("spec.network", &json!(new.network()), fixed));
+    let length = match (old, new) {
+        (PoolSpec::Prefixes(old), PoolSpec::Prefixes(new)) => {
+            let (old, new) = (old.allocation_prefix_length, new.allocation_prefix_length);
+            (old != new).then(|| Cause::invalid("spec.allocationPrefixLength", &json!(new), fixed))
+        }
+        _ => None,
+    };
+    length.into_iter().chain(network)
+}
+
+fn keeps_what_is_in_use(key: &PoolKey, before: &Usable, after: &Usable, view: &dyn View) -> Result<(), Refusal> {
+    if before.set.subtract(&after.set).is_empty() {
+        return Ok(());
+    }
+    complete(view)?;
+    let dropped = view.in_use(key, &|block| before.contains(block) && !after.contains(block));
+    if dropped.is_empty() {
+        return Ok(());
+    }
+    Err(Refusal::bad_request(format!(
+        "pool addresses do not contain allocated addresses: {}; release their claims first, or leave the addresses in \
+         the pool",
+        named(&dropped)
+    )))
+}
+
+fn delete<P: Pool>(pool: &P, key: &PoolKey, view: &dyn View) -> Result<(), Refusal> {
+    let annotated = |name: &str| pool.meta().annotations.as_ref().is_some_and(|all| all.contains_key(name));
+    let let_go = annotated(names::SKIP_VALIDATE_DELETE) || annotated(names::DELETE_FOR_MOVE);
+    if let_go || pool.meta().deletion_timestamp.is_some() {
+        return Ok(());
+    }
+    complete(view)?;
+    let in_use = view.in_use(key, &|_| true);
+    if in_use.is_empty() {
+        return Ok(());
+    }
+    Err(Refusal::bad_request(format!(
+        "Pool has IPAddresses allocated. Cannot delete Pool until all IPAddresses have been removed. In use: {}",
+        named(&in_use)
+    )))
+}
+
+fn complete(view: &dyn View) -> Result<(), Refusal> {
+    if view.is_complete() {
+        return Ok(());
+    }
+    Err(Refusal::unavailable("what is in use is still being listed; try again in a moment"))
+}
+
+fn named(blocks: &[Block]) -> String {
+    let names: Vec<String> = blocks.iter().take(MOST_NAMED).map(ToString::to_string).collect();
+    let mut text = names.join(", ");
+    if blocks.len() > names.len() {
+        let _ = write!(text, " and {} more", blocks.len() - names.len());
+    }
+    text
+}
+
+/// The scope that a pool would be in.
+pub(super) fn scope(spec: &PoolSpec<'_>, key: &PoolKey) -> Scope {
+    Scope::of(key, spec.network())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,92 @@
+//! Admission of reservations that people make: to keep an address out of its pool, or to promise it to a claim.
+//!
+//! Those that the provider makes name the uid of a claim and are not reviewed; the webhook is configured so, and what
+//! comes here all the same passes.
+
+use serde_json::{Value, json};
+
+use super::view::View;
+use crate::api::{IPReservation, PoolKey, ReservationProblem, Slot, names};
+use crate::runtime::webhooks::{AdmissionRequest, Cause, Operation, Refusal, Verdict};
+
+/// Decides on a reservation.
+pub fn review(request: &AdmissionRequest, view: &dyn View) -> Verdict {
+    let decided = match request.operation {
+        Operation::Create => read(request.object.as_ref()).and_then(|new| create(&new, view)),
+        Operation::Delete => read(request.old_object.as_ref()).and_then(|old| delete(&old, view)),
+        // Nothing but releasedAt can change.
+        Operation::Update | Operation::Connect => Ok(Vec::new()),
+    };
+    match decided {
+        Ok(warnings) => Verdict::Allowed { warnings, patch: None },
+        Err(refusal) => Verdict::Denied(refusal),
+    }
+}
+
+fn read(object: Option<&Value>) -> Result<IPReservation, Refusal> {
+    let object = object.ok_or_else(|| Refusal::bad_request("the request carries no object"))?;
+    serde_json::from_value(object.clone())
+        .map_err(|error| Refusal::bad_request(format!("this is not an IPReservation: {error}")))
+}
+
+fn create(new: &IPReservation, view: &dyn View) -> Result<Vec<String>, Refusal> {
+    let by_provider = new.spec.claim_ref.as_ref().is_some_and(|claim| claim.uid.is_some());
+    if by_provider || new.network_unit().is_some() {
+        return Ok(Vec::new());
+    }
+    let invalid = |cause| {
+        let name = new.metadata.name.as_deref().unwrap_or_default();
+        Refusal::invalid(names::GROUP, "IPReservation", name, vec![cause])
+    };
+    let (slot, pool) = new.slot().map_err(|problem| invalid(unreadable(new, &problem)))?;
+    if let Some(cause) = misplaced(&slot, &pool, view) {
+        return Err(invalid(cause));
+    }
+    let promised_to = new.spec.claim_ref.as_ref().map(|claim| (claim.namespace.clone(), claim.name.clone()));
+    let holders = view.holders(&slot);
+    if let Some((namespace, name)) = holders.iter().find(|holder| Some(*holder) != promised_to.as_ref()) {
+        let text = format!("it is in use by IPAddress {namespace}/{name}; release its claim first");
+        return Err(invalid(Cause::invalid("spec.address", &json!(slot.block.to_string()), text)));
+    }
+    let unknown = view.is_complete() && view.pool(&pool).is_none();
+    Ok(unknown.then(|| format!("spec.poolRef: there is no {pool}")).into_iter().collect())
+}
+
+fn unreadable(new: &IPReservation, problem: &ReservationProblem) -> Cause {
+    let value = match problem {
+        ReservationProblem::Pool { kind } => json!(kind),
+        ReservationProblem::Scope { scope, .. } => json!(scope),
+        ReservationProblem::Address(_) => json!(new.spec.address),
+        ReservationProblem::Prefix { length, .. } => json!(length),
+        ReservationProblem::Name { name, .. } => json!(name),
+    };
+    let text = problem.to_string();
+    let detail = text.strip_prefix(problem.field()).and_then(|rest| rest.strip_prefix(": ")).unwrap_or(&text);
+    Cause::invalid(problem.field(), &value, detail)
+}
+
+/// Why the pool would never give out that address.
+fn misplaced(slot: &Slot, pool: &PoolKey, view: &dyn View) -> Option<Cause> {
+    let (scope, usable) = view.pool(pool)?;
+    if scope != slot.scope {
+        let text = format!("{pool} is in the scope {}", scope.name());
+        return Some(Cause::invalid("spec.scope", &json!(slot.scope.name()), text));
+    }
+    let outside = !usable?.contains(slot.block);
+    let text = format!("{pool} does not give it out");
+    outside.then(|| Cause::invalid("spec.address", &json!(slot.block.to_string()), text))
+}
+
+/// What the pools of a network have agreed on stays while there are any.
+fn delete(old: &IPReservation, view: &dyn View) -> Result<Vec<String>, Refusal> {
+    let Some((network, _, _)) = old.network_unit() else { return Ok(Vec::new()) };
+    let members = view.members(&network);
+    let Some(first) = members.first() else { return Ok(Vec::new()) };
+    Err(Refusal::bad_request(format!(
+        "network {network} has {} pools, {first} among them; it says how long the blocks are that they give out",
+        members.len()
+    )))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,68 @@
+//! The paths at which the API server asks. They are those of the Go in-cluster provider.
+
+use std::sync::Arc;
+
+use super::view::View;
+use super::{conversion, pools, reservations};
+use crate::api::{GlobalInClusterIPPool, GlobalInClusterPrefixPool, InClusterIPPool, InClusterPrefixPool, Pool};
+use crate::runtime::webhooks::{AdmissionRequest, Endpoints, Verdict};
+
+/// Where conversion between versions is asked for.
+pub const CONVERT: &str = "/convert";
+/// Where reservations are reviewed.
+pub const VALIDATE_RESERVATION: &str = "/validate-ipam-cluster-x-k8s-io-v1alpha2-ipreservation";
+
+/// Adds all paths.
+pub fn all(endpoints: Endpoints, view: &Arc<dyn View>) -> Endpoints {
+    let endpoints = pool::<InClusterIPPool>(endpoints, view, paths::INCLUSTERIPPOOL);
+    let endpoints = pool::<GlobalInClusterIPPool>(endpoints, view, paths::GLOBALINCLUSTERIPPOOL);
+    let endpoints = pool::<InClusterPrefixPool>(endpoints, view, paths::INCLUSTERPREFIXPOOL);
+    let endpoints = pool::<GlobalInClusterPrefixPool>(endpoints, view, paths::GLOBALINCLUSTERPREFIXPOOL);
+    let of_reservations = Arc::clone(view);
+    endpoints
+        .review(VALIDATE_RESERVATION, move |request: &AdmissionRequest| {
+            reservations::review(request, of_reservations.as_ref())
+        })
+        .convert(CONVERT, conversion::convert)
+}
+
+fn pool<P: Pool>(endpoints: Endpoints, view: &Arc<dyn View>, paths: Paths) -> Endpoints {
+    let view = Arc::clone(view);
+    endpoints
+        .review(paths.validate, move |request: &AdmissionRequest| pools::review::<P>(request, view.as_ref()))
+        // Defaults stand in the definitions; the path is kept for configurations that still ask here.
+        .review(paths.mutate, |_: &AdmissionRequest| Verdict::allowed())
+}
+
+/// The two paths of one kind.
+#[derive(Clone, Copy, Debug)]
+pub struct Paths {
+    /// Where objects are reviewed.
+    pub validate: &'static str,
+    /// Where objects could be changed before they are written.
+    pub mutate: &'static str,
+}
+
+/// The paths of each kind of pool.
+pub mod paths {
+    use super::Paths;
+
+    macro_rules! paths {
+        ($($constant:ident = $kind:literal;)*) => {
+            $(
+                #[doc = concat!("The paths of ", $kind, ".")]
+                pub const $constant: Paths = Paths {
+                    validate: concat!("/validate-ipam-cluster-x-k8s-io-v1alpha2-", $kind),
+                    mutate: concat!("/mutate-ipam-cluster-x-k8s-io-v1alpha2-", $kind),
+                };
+            )*
+        };
+    }
+
+    paths! {
+        INCLUSTERIPPOOL = "inclusterippool";
+        GLOBALINCLUSTERIPPOOL = "globalinclusterippool";
+        INCLUSTERPREFIXPOOL = "inclusterprefixpool";
+        GLOBALINCLUSTERPREFIXPOOL = "globalinclusterprefixpool";
+    }
+}
