@@ -5,6 +5,8 @@
 //! - [`watch`]: watches that survive errors and objects that cannot be read;
 //! - [`client`]: calls to the API server, each with a deadline and an answer to "was it applied?";
 //! - [`patch`] and [`finalizer`]: writes that only go through when the object is as it was read;
+//! - [`webhooks`]: admission and conversion webhooks, served by [`https`];
+//! - [`metrics`]: what is counted and measured;
 //! - [`discovery`], [`echo`], [`events`], [`health`], [`leader`], [`logging`], [`retry`], [`clock`].
 
 pub mod client;
@@ -15,10 +17,13 @@ pub mod echo;
 pub mod events;
 pub mod finalizer;
 pub mod health;
+pub mod https;
 pub mod leader;
 pub mod logging;
 pub mod manager;
+pub mod metrics;
 pub mod options;
 pub mod patch;
 pub mod retry;
 pub mod watch;
+pub mod webhooks;

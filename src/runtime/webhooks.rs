@@ -1,0 +1,44 @@
+//! Webhooks: the API server asks whether an object may be written, or to have objects of one version in another.
+//!
+//! What is answered is a pure function of what is asked ([`review::answer`], [`conversion::answer`]), so it is the same
+//! in every replica, whether it leads or not. [`endpoints`] gives these functions paths, and [`server`] serves them over
+//! TLS:
+//!
+//! ```
+//! use capi_ipam::runtime::health::Health;
+//! use capi_ipam::runtime::metrics::Metrics;
+//! use capi_ipam::runtime::webhooks::endpoints::Endpoints;
+//! use capi_ipam::runtime::webhooks::options::WebhookOptions;
+//! use capi_ipam::runtime::webhooks::refusal::Refusal;
+//! use capi_ipam::runtime::webhooks::review::{AdmissionRequest, Verdict};
+//! use capi_ipam::runtime::webhooks::server::{WebhookError, listen};
+//! use tokio_util::sync::CancellationToken;
+//!
+//! fn small(request: &AdmissionRequest) -> Verdict {
+//!     let size = request.object.as_ref().and_then(|object| object.pointer("/spec/size")?.as_u64());
+//!     match size {
+//!         Some(0..10) => Verdict::allowed(),
+//!         _ => Refusal::bad_request("spec.size must be a number less than 10").into(),
+//!     }
+//! }
+//!
+//! async fn run(options: WebhookOptions, stop: CancellationToken) -> Result<(), WebhookError> {
+//!     let (health, metrics) = (Health::default(), Metrics::default());
+//!     let endpoints = Endpoints::new(&metrics).review("/validate-things", small);
+//!     if let Some(server) = listen(&options, &health, &metrics).await? {
+//!         server.serve(endpoints.router(), stop).await;
+//!     }
+//!     Ok(())
+//! }
+//! ```
+
+pub mod answer;
+pub mod conversion;
+pub mod endpoints;
+pub mod options;
+pub mod refusal;
+pub mod review;
+pub mod server;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,132 @@
+//! Many clients at once, slow ones, and the end of the server.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures::future::join_all;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::{sleep, timeout};
+
+use super::support::{Client, Request, Server, things, tls};
+use crate::runtime::https::Limits;
+
+const SHORT: Duration = Duration::from_millis(200);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thousand_reviews_at_once_are_all_answered() {
+    let server = Arc::new(Server::start(things).await);
+    let mut clients = Vec::new();
+    for _ in 0..3 {
+        let Client::Http2(sender) = server.client(true).await.unwrap() else { panic!("HTTP/2 was asked for") };
+        clients.push(sender);
+    }
+    let asked = (0..1000).map(|index: usize| {
+        let (server, sender) = (server.clone(), clients[index % 3].clone());
+        tokio::spawn(async move {
+            match index % 10 {
+                0 => server.ask(Request::review(1)).await,
+                _ => Client::Http2(sender).send(Request::review(11)).await,
+            }
+        })
+    });
+    for answer in join_all(asked).await {
+        assert_eq!(answer.unwrap().unwrap().0, 200);
+    }
+    drop(clients);
+    let text = server.metrics.encode().unwrap();
+    assert!(text.contains(r#"webhook_reviews_total{path="/validate",outcome="allowed"} 100"#), "{text}");
+    assert!(text.contains(r#"webhook_reviews_total{path="/validate",outcome="denied"} 900"#), "{text}");
+    Arc::into_inner(server).unwrap().stop().await;
+}
+
+#[tokio::test]
+async fn a_body_that_does_not_come_ends_the_request() {
+    let limits = Limits { request: SHORT, ..Limits::default() };
+    let server = Server::start_with(things, limits, tls()).await;
+    let mut stream = server.connect(false).await.unwrap();
+    let head = "POST /validate HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 1000\r\n\r\n{";
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut answer = Vec::new();
+    let _ = timeout(Duration::from_secs(5), stream.read_to_end(&mut answer)).await.expect("the connection ends");
+    assert!(answer.starts_with(b"HTTP/1.1 504 "), "{}", String::from_utf8_lossy(&answer));
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn clients_that_say_nothing_are_let_go() {
+    let limits = Limits { handshake: SHORT, idle: SHORT, linger: SHORT, ..Limits::default() };
+    let server = Server::start_with(things, limits, tls()).await;
+    let mut silent = TcpStream::connect(server.address).await.unwrap();
+    let mut unused = server.connect(false).await.unwrap();
+    let mut unused_http2 = server.connect(true).await.unwrap();
+    let mut half_said = server.connect(false).await.unwrap();
+    half_said.write_all(b"POST /validate HTTP/1.1\r\nhost").await.unwrap();
+    let mut buffer = Vec::new();
+    let ended = async {
+        let _ = silent.read_to_end(&mut buffer).await;
+        let _ = unused.read_to_end(&mut buffer).await;
+        let _ = unused_http2.read_to_end(&mut buffer).await;
+        let _ = half_said.read_to_end(&mut buffer).await;
+    };
+    timeout(Duration::from_secs(5), ended).await.expect("all are let go");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn when_all_connections_are_taken_idle_ones_make_room() {
+    let limits = Limits { connections: 2, idle_when_full: SHORT, ..Limits::default() };
+    let server = Server::start_with(things, limits, tls()).await;
+    let mut first = server.client(false).await.unwrap();
+    assert_eq!(first.send(Request::review(1)).await.unwrap().0, 200);
+    let second = server.connect(true).await.unwrap();
+    let (status, _) = timeout(Duration::from_secs(5), server.ask(Request::review(1))).await.unwrap().unwrap();
+    assert_eq!(status, 200);
+    drop((first, second));
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn more_requests_than_there_may_be_are_turned_down() {
+    let limits = Limits { requests: 1, ..Limits::default() };
+    let server = Arc::new(Server::start_with(things, limits, tls()).await);
+    let slow = tokio::spawn({
+        let server = server.clone();
+        async move { server.ask(Request::review(500)).await.unwrap() }
+    });
+    sleep(SHORT).await;
+    let (status, text) = server.ask(Request::review(1)).await.unwrap();
+    assert_eq!((status, text.as_str()), (503, "too many requests at the same time"));
+    assert_eq!(slow.await.unwrap().0, 200);
+    Arc::into_inner(server).unwrap().stop().await;
+}
+
+#[tokio::test]
+async fn what_is_under_way_is_answered_at_the_end() {
+    for http2 in [false, true] {
+        let server = Server::start(things).await;
+        let idle = server.client(http2).await.unwrap();
+        let mut client = server.client(http2).await.unwrap();
+        let slow = tokio::spawn(async move { client.send(Request::review(500)).await.unwrap().0 });
+        sleep(SHORT).await;
+        let (address, started) = (server.address, Instant::now());
+        server.stop().await;
+        assert!(started.elapsed() < Duration::from_secs(2), "idle connections hold nothing up");
+        assert_eq!(slow.await.unwrap(), 200);
+        assert!(TcpStream::connect(address).await.is_err());
+        drop(idle);
+    }
+}
+
+#[tokio::test]
+async fn what_does_not_end_is_broken_off_at_the_end() {
+    let limits = Limits { linger: SHORT, ..Limits::default() };
+    let server = Server::start_with(things, limits, tls()).await;
+    let mut stream = server.connect(false).await.unwrap();
+    let head = "POST /validate HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 1000\r\n\r\n";
+    stream.write_all(head.as_bytes()).await.unwrap();
+    sleep(SHORT).await;
+    let started = Instant::now();
+    server.stop().await;
+    assert!(started.elapsed() < Duration::from_secs(2));
+}
