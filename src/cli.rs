@@ -2,15 +2,17 @@
 
 mod generate;
 pub mod rbac;
+mod webhooks;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::api::names;
-use crate::in_cluster::{self, InClusterOptions};
+use crate::in_cluster::{self, InClusterOptions, PublishedLedger};
 use crate::runtime::manager::{Settings, explain, start};
 use crate::runtime::options::Options;
+use crate::runtime::webhooks::options::WebhookOptions;
 
 /// IPAM provider for Cluster API: gives IPAddressClaims addresses from pools kept in the management cluster.
 #[derive(Parser)]
@@ -20,6 +22,8 @@ struct Flags {
     options: Options,
     #[command(flatten)]
     in_cluster: InClusterOptions,
+    #[command(flatten)]
+    webhooks: WebhookOptions,
     #[command(subcommand)]
     command: Option<Command>,
 }
@@ -50,10 +54,16 @@ pub fn main() -> ExitCode {
         Ok(flags) => flags,
         Err(error) => return explain(&error),
     };
-    let Flags { options, in_cluster, command } = flags;
+    let Flags { options, in_cluster: in_cluster_options, webhooks: webhook_options, command } = flags;
     if let Some(Command::Generate { what }) = command {
         return generate::print(what);
     }
     let settings = Settings { name: "capi-ipam-in-cluster", lease: names::IN_CLUSTER_LEASE };
-    start(settings, options, async |manager| in_cluster::register(manager, in_cluster).await)
+    let published = PublishedLedger::default();
+    start(
+        settings,
+        options,
+        async |manager| webhooks::register(manager, &webhook_options, &published).await,
+        async |manager| in_cluster::register(manager, in_cluster_options, published.clone()).await,
+    )
 }

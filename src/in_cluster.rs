@@ -9,6 +9,7 @@
 //! - `allocate`, `release`: the reservation's part of steps A2 and R2;
 //! - [`ledger`]: who holds what, which claims wait;
 //! - `pools`: finalizer, counts and conditions of pools;
+//! - [`PublishedLedger`]: the ledger for those who only ask;
 //! - `sweeper`: what nobody holds any more, and what has no reservation yet.
 
 pub mod ledger;
@@ -17,6 +18,7 @@ mod adapter;
 mod allocate;
 mod options;
 mod pools;
+mod published;
 mod release;
 mod reservation;
 mod shared;
@@ -24,3 +26,4 @@ mod sweeper;
 
 pub use adapter::{InClusterAdapter, register};
 pub use options::InClusterOptions;
+pub use published::{PublishedLedger, keep_while_waiting};

@@ -7,11 +7,12 @@
 //! # Architecture
 //!
 //! ```text
-//! cli ── in_cluster ── provider ── runtime
-//!             │            │
-//!             └──── api ───┘
-//!             │
-//!            addr
+//! cli ─┬─ in_cluster ── provider ── runtime
+//!      │       │            │         │
+//!      │       ├──── api ───┘         │
+//!      │       │      │               │
+//!      │       └──── addr             │
+//!      └─ webhooks ── addr, api ──────┘
 //! ```
 //!
 //! - [`addr`] is pure: no Kubernetes, no async, no input or output.
@@ -19,6 +20,7 @@
 //! - [`runtime`] is what any controller needs and knows nothing of addresses.
 //! - [`provider`] is the life of a claim, the same for every provider; it names no kind of pool.
 //! - [`in_cluster`] is the first provider written with it.
+//! - [`webhooks`] says what may be written: pure functions, and their paths.
 //! - [`cli`] wires them together.
 //!
 //! A test holds these rules true. What must never happen, one address given to two claims, is guarded by the API server
@@ -30,3 +32,4 @@ pub mod cli;
 pub mod in_cluster;
 pub mod provider;
 pub mod runtime;
+pub mod webhooks;

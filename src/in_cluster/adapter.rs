@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube::{Api, ResourceExt};
+use kube::{Api, Client, ResourceExt};
 
 use super::allocate::Allocator;
 use super::ledger::{ClaimKey, Ledger, PoolLookup, ticket};
 use super::options::InClusterOptions;
+use super::published::PublishedLedger;
 use super::shared::Shared;
 use super::{pools, release, sweeper};
 use crate::api::{IPAddress, IPAddressClaim, IPReservation, InClusterKind, PoolKey, names};
@@ -22,17 +23,28 @@ use crate::runtime::watch::{GuardedApi, trim};
 /// Serves claims from pools of addresses and of prefixes, of a namespace and of all.
 pub struct InClusterAdapter {
     options: InClusterOptions,
+    published: PublishedLedger,
     shared: std::sync::OnceLock<Arc<Shared>>,
 }
 
 /// Adds the in-cluster provider to a manager. Waits until the API server serves all kinds.
-pub async fn register(manager: &mut Manager, options: InClusterOptions) -> Result<(), BoxError> {
+/// Its ledger is published once it is complete.
+pub async fn register(
+    manager: &mut Manager,
+    options: InClusterOptions,
+    published: PublishedLedger,
+) -> Result<(), BoxError> {
+    wait_for_kinds(&manager.client).await;
+    let adapter = InClusterAdapter { options, published, shared: std::sync::OnceLock::new() };
+    ClaimReconciler::register(adapter, manager).await
+}
+
+/// Waits until the API server serves all our kinds.
+pub(super) async fn wait_for_kinds(client: &Client) {
     for plural in InClusterKind::ALL.map(InClusterKind::plural).into_iter().chain(["ipreservations"]) {
         let versions = [names::POOL_VERSION];
-        crate::runtime::discovery::wait_for_kind(&manager.client, names::GROUP, plural, &versions).await;
+        crate::runtime::discovery::wait_for_kind(client, names::GROUP, plural, &versions).await;
     }
-    let adapter = InClusterAdapter { options, shared: std::sync::OnceLock::new() };
-    ClaimReconciler::register(adapter, manager).await
 }
 
 impl ProviderAdapter for InClusterAdapter {
@@ -59,9 +71,12 @@ impl ProviderAdapter for InClusterAdapter {
         );
         let shared = Arc::new(Shared { ledger: Arc::clone(&ledger), reservations: Calls::new(Api::all(client), &()) });
         let awaited = vec![setup.addresses_synced.clone(), reservations_synced];
+        let mut listed = awaited.clone();
         for synced in controllers.start(setup.manager, &setup.contract, &shared, &awaited) {
-            setup.controller.wait_for(synced);
+            setup.controller.wait_for(synced.clone());
+            listed.push(synced);
         }
+        self.published.publish(ledger, listed);
         let awaited = awaited.into_iter().chain([setup.claims_synced.clone()]).collect();
         let sweeper = sweeper::Sweeper::new(setup, &self.options, Arc::clone(&shared), awaited);
         let stop = setup.manager.stop.clone();

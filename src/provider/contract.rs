@@ -46,6 +46,11 @@ impl Contract {
         Calls::new(kube::Api::all_with(self.client.clone(), &self.cluster).constrain(namespace), &self.cluster)
     }
 
+    /// The addresses of a namespace, of all when it is empty, to watch.
+    pub fn watched_addresses(&self, namespace: &str) -> GuardedApi<IPAddress> {
+        GuardedApi::all_with(self.client.clone(), &self.ipam).constrain(namespace)
+    }
+
     /// The Clusters of a namespace, of all when it is empty, to watch.
     pub fn watched_clusters(&self, namespace: &str) -> GuardedApi<Cluster> {
         GuardedApi::all_with(self.client.clone(), &self.cluster).constrain(namespace)

@@ -86,6 +86,11 @@ impl Synced {
         }
     }
 
+    /// Whether there has been a complete listing.
+    pub fn is_done(&self) -> bool {
+        *self.seen.borrow()
+    }
+
     /// Waits for the first complete listing; for ever if it never comes.
     pub async fn wait(&self) {
         let mut seen = self.seen.clone();

@@ -25,13 +25,14 @@ use kube::Client;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
-use tracing::{error, info, warn};
+use tracing::{debug, error, info, warn};
 
 use super::client::{ClientError, chain, connect};
 use super::events::EventPublisher;
 use super::health::{Health, HealthError, listen};
 use super::leader::{self, identity};
 use super::logging::{self, LoggingError};
+use super::metrics::Metrics;
 use super::options::{Options, OptionsError};
 use super::{discovery, watch};
 
@@ -93,6 +94,8 @@ pub struct Manager {
     pub options: Options,
     /// What has to be listed before the process counts as ready.
     pub health: Health,
+    /// What the process counts and measures.
+    pub metrics: Metrics,
     /// Publishes events.
     pub events: EventPublisher,
     /// Cancelled when the process is to end.
@@ -131,7 +134,7 @@ where
 {
     let matches = Flags::command().name(settings.name).try_get_matches();
     match matches.and_then(|matches| Flags::from_arg_matches(&matches)) {
-        Ok(flags) => start(settings, flags.options, factory),
+        Ok(flags) => start(settings, flags.options, async |_| Ok(()), factory),
         Err(error) => explain(&error),
     }
 }
@@ -148,12 +151,14 @@ pub fn explain(error: &clap::Error) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Runs until a signal, and says in one line why it ended otherwise.
-pub fn start<F>(settings: Settings, options: Options, factory: F) -> ExitCode
+/// Runs until a signal, and says in one line why it ended otherwise. `services` adds what runs from the beginning to the
+/// very end, whether this process leads or not; `factory` adds what runs while it leads.
+pub fn start<S, F>(settings: Settings, options: Options, services: S, factory: F) -> ExitCode
 where
+    S: AsyncFnOnce(&mut Manager) -> Result<(), BoxError>,
     F: AsyncFnOnce(&mut Manager) -> Result<(), BoxError>,
 {
-    match try_start(settings, options, factory) {
+    match try_start(settings, options, services, factory) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             let _ = writeln!(std::io::stderr(), "error: {}", chain(&error));
@@ -162,8 +167,9 @@ where
     }
 }
 
-fn try_start<F>(settings: Settings, options: Options, factory: F) -> Result<(), ManagerError>
+fn try_start<S, F>(settings: Settings, options: Options, services: S, factory: F) -> Result<(), ManagerError>
 where
+    S: AsyncFnOnce(&mut Manager) -> Result<(), BoxError>,
     F: AsyncFnOnce(&mut Manager) -> Result<(), BoxError>,
 {
     options.check()?;
@@ -175,13 +181,14 @@ where
         .enable_all()
         .build()
         .map_err(system("start the threads of the program"))?;
-    let ended = runtime.block_on(run(settings, options, factory));
+    let ended = runtime.block_on(run(settings, options, services, factory));
     runtime.shutdown_timeout(Duration::from_secs(1));
     ended
 }
 
-async fn run<F>(settings: Settings, options: Options, factory: F) -> Result<(), ManagerError>
+async fn run<S, F>(settings: Settings, options: Options, services: S, factory: F) -> Result<(), ManagerError>
 where
+    S: AsyncFnOnce(&mut Manager) -> Result<(), BoxError>,
     F: AsyncFnOnce(&mut Manager) -> Result<(), BoxError>,
 {
     let stop = CancellationToken::new();
@@ -193,47 +200,70 @@ where
         info!(address = ?probes.address(), "probes are served");
         tokio::spawn(probes.serve(CancellationToken::new()));
     }
-    tokio::select! {
-        () = discovery::wait_for_server(&client) => {}
-        () = stop.cancelled() => return Ok(()),
-    }
     let identity = identity();
     let (events, publisher) = EventPublisher::new(client.clone(), settings.name, &identity);
     tokio::spawn(publisher);
-
-    if options.leader_elect {
-        // Who waits for the lease is ready: to take over.
-        starting.done();
-    }
-    let mut manager = Manager {
+    let metrics = Metrics::default();
+    let manager = |stop: &CancellationToken| Manager {
         client: client.clone(),
         options: options.clone(),
-        health,
-        events,
+        health: health.clone(),
+        metrics: metrics.clone(),
+        events: events.clone(),
         stop: stop.clone(),
         tasks: Vec::new(),
     };
+
+    // Services stop last: the API server asks webhooks about what controllers write in their last moments.
+    let services_stop = CancellationToken::new();
+    let mut services_manager = manager(&services_stop);
+    services(&mut services_manager).await.map_err(ManagerError::Setup)?;
+    let mut running = tokio::spawn(drive(services_manager.tasks, services_stop.clone()));
+
     let work = async {
-        let stop = manager.stop.clone();
         tokio::select! {
-            built = factory(&mut manager) => built.map_err(ManagerError::Setup)?,
+            () = discovery::wait_for_server(&client) => {}
             () = stop.cancelled() => return Ok(()),
         }
-        starting.done();
-        drive(manager.tasks, &stop).await
+        if options.leader_elect {
+            // Who waits for the lease is ready: to take over.
+            starting.done();
+        }
+        let mut manager = manager(&stop);
+        let work = async {
+            tokio::select! {
+                built = factory(&mut manager) => built.map_err(ManagerError::Setup)?,
+                () = stop.cancelled() => return Ok(()),
+            }
+            starting.done();
+            drive(manager.tasks, stop.clone()).await
+        };
+        if !options.leader_elect {
+            return work.await;
+        }
+        match leader::run(client.clone(), &options, settings.lease, &identity, stop.clone(), work).await {
+            leader::Outcome::Finished(ended) => ended,
+            leader::Outcome::Lost => Err(ManagerError::LeaseLost),
+            leader::Outcome::NeverLed => Ok(()),
+        }
     };
-    if !options.leader_elect {
-        return work.await;
-    }
-    match leader::run(client, &options, settings.lease, &identity, stop, work).await {
-        leader::Outcome::Finished(ended) => ended,
-        leader::Outcome::Lost => Err(ManagerError::LeaseLost),
-        leader::Outcome::NeverLed => Ok(()),
+    tokio::select! {
+        ended = work => {
+            services_stop.cancel();
+            let _ = running.await;
+            info!("stopped");
+            ended
+        }
+        ended = &mut running => ended.unwrap_or_else(|_| Err(ManagerError::Ended("a service".to_owned()))),
     }
 }
 
 /// Runs all tasks until they end after `stop` was cancelled, or until the first ends before.
-async fn drive(tasks: Vec<(String, BoxFuture<'static, ()>)>, stop: &CancellationToken) -> Result<(), ManagerError> {
+async fn drive(tasks: Vec<(String, BoxFuture<'static, ()>)>, stop: CancellationToken) -> Result<(), ManagerError> {
+    if tasks.is_empty() {
+        stop.cancelled().await;
+        return Ok(());
+    }
     let mut running = JoinSet::new();
     for (name, task) in tasks {
         running.spawn(async move {
@@ -251,12 +281,11 @@ async fn drive(tasks: Vec<(String, BoxFuture<'static, ()>)>, stop: &Cancellation
         error!(task = name, panicked, "a part of the program ended; so does the program, to be started anew");
         return Err(ManagerError::Ended(name));
     }
-    info!("stopping");
+    debug!("stopping");
     let finished = tokio::time::timeout(GRACE, async { while running.join_next().await.is_some() {} }).await;
     if finished.is_err() {
         warn!(seconds = GRACE.as_secs(), "not everything has stopped in time; what is left is broken off");
     }
-    info!("stopped");
     Ok(())
 }
 

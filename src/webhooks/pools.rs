@@ -12,7 +12,8 @@ use super::view::View;
 use super::warnings;
 use crate::addr::{Block, PoolProblem, PoolProblemKind, Usable};
 use crate::api::{Pool, PoolKey, PoolSpec, Scope, names};
-use crate::runtime::webhooks::{AdmissionRequest, Cause, Operation, Refusal, Verdict};
+use crate::runtime::webhooks::refusal::{Cause, Refusal};
+use crate::runtime::webhooks::review::{AdmissionRequest, Operation, Verdict};
 
 /// How many addresses are named in a refusal.
 const MOST_NAMED: usize = 10;
@@ -104,10 +105,8 @@ fn network_problem(spec: &PoolSpec<'_>, usable: &Usable, view: &dyn View) -> Opt
 /// A network's name is a DNS label (RFC 1123), since it is a part of the names of objects.
 fn network_name_problem(network: &str) -> Option<Cause> {
     let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-    let good = network.len() <= 63
-        && network.bytes().all(inner)
-        && !network.starts_with('-')
-        && !network.ends_with('-');
+    let good =
+        network.len() <= 63 && network.bytes().all(inner) && !network.starts_with('-') && !network.ends_with('-');
     let text = "a network's name has at most 63 lower case letters, digits and dashes, and no dash at its ends";
     (!good).then(|| Cause::invalid("spec.network", &json!(network), text))
 }
@@ -140,7 +139,8 @@ fn update<P: Pool>(new: &P, old: Option<&P>, key: &PoolKey, view: &dyn View) -> 
 
 fn immutable(old: PoolSpec<'_>, new: PoolSpec<'_>) -> impl Iterator<Item = Cause> {
     let fixed = "this field is immutable; make another pool";
-    let network = (old.network() != new.network()).then(|| Cause::invalid("spec.network", &json!(new.network()), fixed));
+    let network =
+        (old.network() != new.network()).then(|| Cause::invalid("spec.network", &json!(new.network()), fixed));
     let length = match (old, new) {
         (PoolSpec::Prefixes(old), PoolSpec::Prefixes(new)) => {
             let (old, new) = (old.allocation_prefix_length, new.allocation_prefix_length);

@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 
 use super::view::View;
 use crate::api::{IPReservation, PoolKey, ReservationProblem, Slot, names};
-use crate::runtime::webhooks::{AdmissionRequest, Cause, Operation, Refusal, Verdict};
+use crate::runtime::webhooks::refusal::{Cause, Refusal};
+use crate::runtime::webhooks::review::{AdmissionRequest, Operation, Verdict};
 
 /// Decides on a reservation.
 pub fn review(request: &AdmissionRequest, view: &dyn View) -> Verdict {

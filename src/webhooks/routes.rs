@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use super::view::View;
-use super::{conversion, pools, reservations};
+use super::{pools, reservations};
 use crate::api::{GlobalInClusterIPPool, GlobalInClusterPrefixPool, InClusterIPPool, InClusterPrefixPool, Pool};
-use crate::runtime::webhooks::{AdmissionRequest, Endpoints, Verdict};
+use crate::runtime::webhooks::endpoints::Endpoints;
+use crate::runtime::webhooks::review::{AdmissionRequest, Verdict};
 
 /// Where conversion between versions is asked for.
 pub const CONVERT: &str = "/convert";
@@ -19,11 +20,10 @@ pub fn all(endpoints: Endpoints, view: &Arc<dyn View>) -> Endpoints {
     let endpoints = pool::<InClusterPrefixPool>(endpoints, view, paths::INCLUSTERPREFIXPOOL);
     let endpoints = pool::<GlobalInClusterPrefixPool>(endpoints, view, paths::GLOBALINCLUSTERPREFIXPOOL);
     let of_reservations = Arc::clone(view);
-    endpoints
-        .review(VALIDATE_RESERVATION, move |request: &AdmissionRequest| {
-            reservations::review(request, of_reservations.as_ref())
-        })
-        .convert(CONVERT, conversion::convert)
+    endpoints.review(VALIDATE_RESERVATION, move |request: &AdmissionRequest| {
+        reservations::review(request, of_reservations.as_ref())
+    })
+    // CONVERT
 }
 
 fn pool<P: Pool>(endpoints: Endpoints, view: &Arc<dyn View>, paths: Paths) -> Endpoints {

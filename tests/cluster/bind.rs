@@ -175,7 +175,8 @@ async fn five_hundred_claims_at_once_on_three_pools() {
     one.global_pool(&shared, spec("2.0", 200)).await;
 
     let own = (0..150).map(|number| (InClusterIPPool::KIND.name(), "own", format!("own-{number}")));
-    let global = (0..100).map(|number| (GlobalInClusterIPPool::KIND.name(), shared.as_str(), format!("shared-{number}")));
+    let global =
+        (0..100).map(|number| (GlobalInClusterIPPool::KIND.name(), shared.as_str(), format!("shared-{number}")));
     let wanted: Vec<_> = own
         .chain(global)
         .flat_map(|(kind, pool, name)| [&one, &two].map(|team| (team, kind, pool, name.clone())))

@@ -60,7 +60,8 @@ async fn an_address_without_a_claim_is_removed() {
     ] {
         consumer.address_by_hand(name, "web", address).await;
     }
-    let global = json!({"apiGroup": "ipam.cluster.x-k8s.io", "kind": GlobalInClusterIPPool::KIND.name(), "name": shared});
+    let global =
+        json!({"apiGroup": "ipam.cluster.x-k8s.io", "kind": GlobalInClusterIPPool::KIND.name(), "name": shared});
     consumer.address_by_hand_for("global", global, "10.0.0.5").await;
     let addresses = consumer.addresses();
     consumer.change(&addresses, "protected", finalizers("ipam.cluster.x-k8s.io/ProtectAddress")).await;
@@ -81,9 +82,10 @@ async fn an_address_of_others_or_paused_is_left_alone() {
     consumer.pause(&consumer.pools(), "held", true).await;
     consumer.pool_says("held", "False", "Paused").await;
     consumer.cluster("alpha", true).await;
-    for (name, group, kind) in
-        [("other-group", "ipam.example.com", InClusterIPPool::KIND.name()), ("other-kind", "ipam.cluster.x-k8s.io", "Foo")]
-    {
+    for (name, group, kind) in [
+        ("other-group", "ipam.example.com", InClusterIPPool::KIND.name()),
+        ("other-kind", "ipam.cluster.x-k8s.io", "Foo"),
+    ] {
         let pool = json!({"apiGroup": group, "kind": kind, "name": "web"});
         consumer.address_by_hand_for(name, pool, "10.0.0.1").await;
     }

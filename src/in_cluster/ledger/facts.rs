@@ -3,7 +3,7 @@ use std::sync::Arc;
 use kube::ResourceExt;
 
 use super::is_paused;
-use crate::addr::{SpanSet, Usable};
+use crate::addr::{Family, SpanSet, Usable};
 use crate::api::{Pool, PoolKey, Scope, names};
 use crate::runtime::finalizer;
 
@@ -25,7 +25,7 @@ pub struct PoolFacts {
     /// What claims can get, or what is wrong with the specification.
     pub usable: Result<Arc<Usable>, Arc<str>>,
     /// The addresses of everything that claims can get.
-    pub extent: Arc<SpanSet>,
+    pub addresses: Arc<SpanSet>,
 }
 
 impl PoolFacts {
@@ -43,7 +43,7 @@ impl PoolFacts {
             protected: finalizer::is_set(pool, names::PROTECT_POOL),
             rest: spec.rest(),
             scope: Scope::of(&PoolKey::of(pool), spec.network()),
-            extent: Arc::new(usable.as_ref().map(|usable| usable.addresses()).unwrap_or_default()),
+            addresses: Arc::new(usable.as_ref().map(|usable| usable.addresses()).unwrap_or_default()),
             usable,
         }
     }
@@ -53,15 +53,37 @@ impl PoolFacts {
         self.usable.is_ok() && !self.paused && !self.deleting && self.protected
     }
 
-    /// Whether both could give out one address, and nothing keeps them from doing so.
+    /// What the pool can give out, and where; `None` when it is not understood.
+    pub fn extent(&self) -> Option<Extent<'_>> {
+        let family = self.usable.as_ref().ok()?.family;
+        Some(Extent { scope: &self.scope, family, addresses: &self.addresses })
+    }
+}
+
+/// The addresses of everything that claims can get from a pool, and the set within which they are unique.
+#[derive(Clone, Copy, Debug)]
+pub struct Extent<'a> {
+    /// The set within which they are unique.
+    pub scope: &'a Scope,
+    /// Their family.
+    pub family: Family,
+    /// Their numbers.
+    pub addresses: &'a SpanSet,
+}
+
+impl Extent<'_> {
+    /// Whether both have an address in common, and nothing keeps it from being given out twice.
     pub fn overlaps(&self, other: &Self) -> bool {
-        let (Ok(mine), Ok(theirs)) = (&self.usable, &other.usable) else { return false };
-        let apart = mine.family != theirs.family || self.scope == other.scope;
-        let ends =
-            |extent: &SpanSet| extent.spans().first().zip(extent.spans().last()).map(|(a, b)| (a.first(), b.last()));
-        let (Some((first, last)), Some((other_first, other_last))) = (ends(&self.extent), ends(&other.extent)) else {
+        let ends = |set: &SpanSet| set.spans().first().zip(set.spans().last()).map(|(a, b)| (a.first(), b.last()));
+        let (Some((first, last)), Some((other_first, other_last))) = (ends(self.addresses), ends(other.addresses))
+        else {
             return false;
         };
-        !apart && first <= other_last && other_first <= last && !self.extent.intersect(&other.extent).is_empty()
+        // The ends first: most pools are far apart.
+        first <= other_last
+            && other_first <= last
+            && self.family == other.family
+            && self.scope != other.scope
+            && !self.addresses.intersect(other.addresses).is_empty()
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::facts::Extent;
 use super::pool::PoolEntry;
 use super::state::State;
 use super::taken::Taken;
@@ -64,14 +65,14 @@ pub struct Useless {
 impl State {
     /// The other pools that could give out an address of this one, though they are not of its network.
     pub(super) fn overlapping(&self, pool: &PoolKey) -> Vec<PoolKey> {
-        let facts = self.pools.get(pool).and_then(|entry| entry.facts.as_ref());
-        facts.map(|facts| self.overlapping_with(pool, facts)).unwrap_or_default()
+        let extent = self.pools.get(pool).and_then(|entry| entry.facts.as_ref()?.extent());
+        extent.map(|extent| self.overlapping_with(pool, &extent)).unwrap_or_default()
     }
 
-    fn overlapping_with(&self, pool: &PoolKey, facts: &PoolFacts) -> Vec<PoolKey> {
+    fn overlapping_with(&self, pool: &PoolKey, extent: &Extent<'_>) -> Vec<PoolKey> {
         let meets = |(other, entry): (&PoolKey, &PoolEntry)| {
-            let overlaps = other != pool && entry.facts.as_ref().is_some_and(|other| facts.overlaps(other));
-            overlaps.then(|| other.clone())
+            let theirs = entry.facts.as_ref().filter(|_| other != pool)?.extent()?;
+            extent.overlaps(&theirs).then(|| other.clone())
         };
         let mut overlapping: Vec<PoolKey> = self.pools.iter().filter_map(meets).collect();
         overlapping.sort_unstable();
@@ -106,9 +107,21 @@ impl Ledger {
         self.lock().overlapping(pool)
     }
 
-    /// The same for a pool that is not there yet, or as it would be.
-    pub fn would_overlap(&self, pool: &PoolKey, facts: &PoolFacts) -> Vec<PoolKey> {
-        self.lock().overlapping_with(pool, facts)
+    /// The same for a pool as it would be.
+    pub fn would_overlap(&self, pool: &PoolKey, scope: &Scope, usable: &Usable) -> Vec<PoolKey> {
+        let extent = Extent { scope, family: usable.family, addresses: &usable.addresses() };
+        self.lock().overlapping_with(pool, &extent)
+    }
+
+    /// The length of the blocks that a network gives out, once it has been agreed on.
+    pub fn network_length(&self, network: &str, family: Family) -> Option<u8> {
+        self.lock().network_length(network, family)
+    }
+
+    /// The pools that name a network.
+    pub fn members(&self, network: &str) -> Vec<PoolKey> {
+        let scope = Scope::Network(network.into());
+        self.lock().scopes.get(&scope).map(|scope| scope.members.clone()).unwrap_or_default()
     }
 
     /// The addresses reserved for a claim by uid, and those promised to it by name, with the pools they are from.
@@ -142,16 +155,22 @@ impl Ledger {
         state.pools.get(pool).is_some_and(PoolEntry::has_addresses) || state.proposals.values().any(|from| from == pool)
     }
 
-    /// The addresses of a pool that are in use, that it may give out now, and that it could not with `usable`.
-    pub fn dropped_by(&self, pool: &PoolKey, usable: &Usable) -> Vec<Block> {
+    /// The addresses of a pool that are in use and that `of_interest` says yes to, in ascending order. An address counts
+    /// as in use when a claim holds it, also in a namespace whose claims this process does not see.
+    pub fn in_use(&self, pool: &PoolKey, of_interest: &dyn Fn(Block) -> bool) -> Vec<Block> {
         let state = self.lock();
-        let now = state.pools.get(pool).and_then(|entry| entry.facts.as_ref()?.usable.clone().ok());
-        let Some((scope, now)) = state.scopes.get(&state.scope_of(pool)).zip(now) else { return Vec::new() };
-        let in_use = scope.taken.iter().filter(|(_, taken)| taken.holders.iter().any(|holder| holder.pool == *pool));
-        let mut dropped: Vec<Block> =
-            in_use.map(|(block, _)| *block).filter(|block| now.contains(*block) && !usable.contains(*block)).collect();
-        dropped.sort_unstable();
-        dropped
+        let holds = |taken: &Taken| {
+            let reserved = taken.reserved.as_ref().is_some_and(|reserved| {
+                reserved.pool == *pool && !reserved.is_by_hand() && reserved.released_at.is_none()
+            });
+            reserved || taken.holders.iter().any(|holder| holder.pool == *pool)
+        };
+        let scope = state.scopes.get(&state.scope_of(pool));
+        let taken = scope.into_iter().flat_map(|scope| &scope.taken);
+        let in_use = taken.filter(|(block, taken)| of_interest(**block) && holds(taken));
+        let mut blocks: Vec<Block> = in_use.map(|(block, _)| *block).collect();
+        blocks.sort_unstable();
+        blocks
     }
 
     /// Namespace and name of the IPAddress objects with that address.

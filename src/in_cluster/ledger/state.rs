@@ -217,6 +217,10 @@ impl State {
         unknown.then(|| (network.clone(), usable.family, usable.length))
     }
 
+    pub(super) fn network_length(&self, network: &str, family: Family) -> Option<u8> {
+        self.units.get(&(network.into(), family)).map(|unit| unit.length)
+    }
+
     fn set_unit(&mut self, network: &Arc<str>, family: Family, unit: Option<Unit>) {
         let key = (network.clone(), family);
         match unit {

@@ -1,0 +1,65 @@
+//! Wiring of the webhooks: what they know of the cluster, and when they are served.
+
+use std::sync::Arc;
+
+use crate::addr::{Block, Family, Usable};
+use crate::api::{PoolKey, Scope, Slot};
+use crate::in_cluster::{PublishedLedger, keep_while_waiting};
+use crate::runtime::manager::{BoxError, Manager};
+use crate::runtime::webhooks::endpoints::Endpoints;
+use crate::runtime::webhooks::options::WebhookOptions;
+use crate::runtime::webhooks::server::listen;
+use crate::webhooks::{View, routes};
+
+/// Serves the webhooks from the beginning on, whether the process leads or not, if the flags say so.
+pub(super) async fn register(
+    manager: &mut Manager,
+    options: &WebhookOptions,
+    published: &PublishedLedger,
+) -> Result<(), BoxError> {
+    let Some(server) = listen(options, &manager.health, &manager.metrics).await? else { return Ok(()) };
+    let view: Arc<dyn View> = Arc::new(AskTheLedger(published.clone()));
+    let endpoints = routes::all(Endpoints::new(&manager.metrics), &view);
+    tracing::info!(address = ?server.address(), "webhooks are served");
+    manager.add("the webhooks", server.serve(endpoints.router(), manager.stop.clone()));
+    if manager.options.leader_elect {
+        let (client, namespace) = (manager.client.clone(), manager.options.namespace.clone());
+        let keep = keep_while_waiting(client, namespace, published.clone(), manager.stop.clone());
+        manager.add("the index for admission", keep);
+    }
+    Ok(())
+}
+
+/// What admission knows, from the best ledger there is.
+struct AskTheLedger(PublishedLedger);
+
+impl View for AskTheLedger {
+    fn is_complete(&self) -> bool {
+        self.0.complete().is_some()
+    }
+
+    fn in_use(&self, pool: &PoolKey, of_interest: &dyn Fn(Block) -> bool) -> Vec<Block> {
+        self.0.complete().map(|ledger| ledger.in_use(pool, of_interest)).unwrap_or_default()
+    }
+
+    fn overlapping(&self, pool: &PoolKey, scope: &Scope, usable: &Usable) -> Vec<PoolKey> {
+        self.0.complete().map(|ledger| ledger.would_overlap(pool, scope, usable)).unwrap_or_default()
+    }
+
+    fn network_length(&self, network: &str, family: Family) -> Option<u8> {
+        self.0.complete()?.network_length(network, family)
+    }
+
+    fn members(&self, network: &str) -> Vec<PoolKey> {
+        self.0.complete().map(|ledger| ledger.members(network)).unwrap_or_default()
+    }
+
+    fn pool(&self, pool: &PoolKey) -> Option<(Scope, Option<Arc<Usable>>)> {
+        let facts = self.0.complete()?.facts(pool)?;
+        Some((facts.scope, facts.usable.ok()))
+    }
+
+    fn holders(&self, slot: &Slot) -> Vec<(String, String)> {
+        self.0.complete().map(|ledger| ledger.holders(slot)).unwrap_or_default()
+    }
+}
