@@ -6,12 +6,13 @@
 //! - [`client`]: calls to the API server, each with a deadline and an answer to "was it applied?";
 //! - [`patch`] and [`finalizer`]: writes that only go through when the object is as it was read;
 //! - [`webhooks`]: admission and conversion webhooks, served by [`https`];
-//! - [`metrics`]: what is counted and measured;
+//! - [`metrics`]: what is counted and measured, and [`diagnostics`], which serves it;
 //! - [`discovery`], [`echo`], [`events`], [`health`], [`leader`], [`logging`], [`retry`], [`clock`].
 
 pub mod client;
 pub mod clock;
 pub mod controller;
+pub mod diagnostics;
 pub mod discovery;
 pub mod echo;
 pub mod events;

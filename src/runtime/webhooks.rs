@@ -41,4 +41,4 @@ pub mod review;
 pub mod server;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -16,6 +16,7 @@ use axum::routing::post;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use tokio::sync::Semaphore;
 use tracing::{debug, error, warn};
@@ -57,6 +58,7 @@ struct Shared {
     workers: Arc<Semaphore>,
     reviews: Family<Labels, Counter>,
     seconds: Family<Path, Histogram>,
+    in_flight: Gauge,
 }
 
 struct Endpoint {
@@ -87,11 +89,14 @@ impl Endpoints {
             workers: Arc::new(Semaphore::new(WORKERS)),
             reviews: Family::default(),
             seconds: Family::new_with_constructor(buckets),
+            in_flight: Gauge::default(),
         };
         let reviews = "Requests to webhooks, by what became of them";
         metrics.register("webhook_reviews", reviews, shared.reviews.clone());
         let seconds = "How long requests to webhooks took, with waiting and reading";
         metrics.register("webhook_review_duration_seconds", seconds, shared.seconds.clone());
+        let in_flight = "Requests to webhooks that are not answered yet";
+        metrics.register("webhook_reviews_in_flight", in_flight, shared.in_flight.clone());
         Self { router: Router::new(), shared: Arc::new(shared) }
     }
 
@@ -120,7 +125,7 @@ impl Endpoints {
 }
 
 async fn handle(State(endpoint): State<Arc<Endpoint>>, request: Request) -> Response {
-    let mut count = Count { endpoint: &endpoint, started: Instant::now(), outcome: "error" };
+    let mut count = Count::begin(&endpoint);
     match endpoint.answer(request).await {
         Ok(answer) => {
             count.outcome = answer.outcome.as_str();
@@ -192,9 +197,17 @@ struct Count<'a> {
     outcome: &'static str,
 }
 
+impl<'a> Count<'a> {
+    fn begin(endpoint: &'a Endpoint) -> Self {
+        endpoint.shared.in_flight.inc();
+        Self { endpoint, started: Instant::now(), outcome: "error" }
+    }
+}
+
 impl Drop for Count<'_> {
     fn drop(&mut self) {
         let (path, shared) = (self.endpoint.path, &self.endpoint.shared);
+        shared.in_flight.dec();
         shared.reviews.get_or_create(&Labels { path, outcome: self.outcome }).inc();
         shared.seconds.get_or_create(&Path { path }).observe(self.started.elapsed().as_secs_f64());
     }

@@ -2,7 +2,7 @@
 
 mod certificates;
 mod limits;
-mod support;
+pub(crate) mod support;
 
 use std::time::Duration;
 
@@ -32,7 +32,10 @@ async fn reviews_are_answered_over_both_versions_of_http() {
         r#"webhook_reviews_total{path="/validate",outcome="allowed"} 2"#,
         r#"webhook_reviews_total{path="/validate",outcome="denied"} 2"#,
         r#"webhook_review_duration_seconds_count{path="/validate"} 4"#,
+        "webhook_reviews_in_flight 0",
         "webhook_certificate_loads_total 1",
+        // The beginning of 4096, as rcgen has it.
+        "webhook_certificate_expiry_timestamp_seconds 67090118400\n",
     ] {
         assert!(text.contains(line), "{line} is not in\n{text}");
     }
@@ -98,7 +101,7 @@ async fn whoever_waits_too_long_is_told_so() {
     let limits = Limits { request: Duration::from_millis(200), ..Limits::default() };
     let server = Server::start_with(things, limits, support::tls()).await;
     for http2 in [false, true] {
-        let (status, text) = server.client(http2).await.unwrap().send(Request::review(500)).await.unwrap();
+        let (status, text) = server.client(http2).await.unwrap().send(Request::review(1000)).await.unwrap();
         assert_eq!((status, text.as_str()), (504, "no answer within 200ms"));
     }
     let text = server.metrics.encode().unwrap();

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use futures::future::join_all;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 use super::support::{Client, Request, Server, things, tls};
 use crate::runtime::https::Limits;
@@ -92,9 +92,9 @@ async fn more_requests_than_there_may_be_are_turned_down() {
     let server = Arc::new(Server::start_with(things, limits, tls()).await);
     let slow = tokio::spawn({
         let server = server.clone();
-        async move { server.ask(Request::review(500)).await.unwrap() }
+        async move { server.ask(Request::review(2000)).await.unwrap() }
     });
-    sleep(SHORT).await;
+    server.working(1).await;
     let (status, text) = server.ask(Request::review(1)).await.unwrap();
     assert_eq!((status, text.as_str()), (503, "too many requests at the same time"));
     assert_eq!(slow.await.unwrap().0, 200);
@@ -107,11 +107,11 @@ async fn what_is_under_way_is_answered_at_the_end() {
         let server = Server::start(things).await;
         let idle = server.client(http2).await.unwrap();
         let mut client = server.client(http2).await.unwrap();
-        let slow = tokio::spawn(async move { client.send(Request::review(500)).await.unwrap().0 });
-        sleep(SHORT).await;
+        let slow = tokio::spawn(async move { client.send(Request::review(1000)).await.unwrap().0 });
+        server.working(1).await;
         let (address, started) = (server.address, Instant::now());
         server.stop().await;
-        assert!(started.elapsed() < Duration::from_secs(2), "idle connections hold nothing up");
+        assert!(started.elapsed() < Duration::from_secs(4), "idle connections hold nothing up");
         assert_eq!(slow.await.unwrap(), 200);
         assert!(TcpStream::connect(address).await.is_err());
         drop(idle);
@@ -125,7 +125,7 @@ async fn what_does_not_end_is_broken_off_at_the_end() {
     let mut stream = server.connect(false).await.unwrap();
     let head = "POST /validate HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 1000\r\n\r\n";
     stream.write_all(head.as_bytes()).await.unwrap();
-    sleep(SHORT).await;
+    server.working(1).await;
     let started = Instant::now();
     server.stop().await;
     assert!(started.elapsed() < Duration::from_secs(2));

@@ -24,6 +24,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::runtime::health::Health;
 use crate::runtime::https::Limits;
+use crate::runtime::https::certificate::Certificates;
 use crate::runtime::https::tls::TlsOptions;
 use crate::runtime::metrics::Metrics;
 use crate::runtime::webhooks::endpoints::Endpoints;
@@ -34,13 +35,13 @@ use crate::runtime::webhooks::server::listen_at;
 
 const ALL: &[&SupportedProtocolVersion] = &[&rustls::version::TLS12, &rustls::version::TLS13];
 
-/// Things of size 10 and less are allowed. Size 666 has a bug, size 500 takes half a second.
-pub(super) fn things(endpoints: Endpoints) -> Endpoints {
+/// Things of size 10 and less are allowed. Size 666 has a bug; from 1000 on it takes as many milliseconds.
+pub(crate) fn things(endpoints: Endpoints) -> Endpoints {
     let review = |request: &AdmissionRequest| {
         let size = request.object.as_ref().unwrap()["spec"]["size"].clone();
         match size.as_u64().unwrap() {
             666 => panic!("666"),
-            500 => std::thread::sleep(Duration::from_millis(500)),
+            time @ 1000.. => std::thread::sleep(Duration::from_millis(time)),
             11.. => {
                 let causes = vec![Cause::invalid("spec.size", &size, "too big")];
                 return Refusal::invalid("example.com", "Thing", "a", causes).into();
@@ -57,7 +58,7 @@ pub(super) fn things(endpoints: Endpoints) -> Endpoints {
 }
 
 /// A review of a thing of that size.
-pub(super) fn review(size: u64) -> Bytes {
+pub(crate) fn review(size: u64) -> Bytes {
     let kind = json!({"group": "example.com", "version": "v1", "kind": "Thing"});
     let object = json!({"spec": {"size": size}});
     let request = json!({"uid": format!("u-{size}"), "kind": kind, "operation": "CREATE", "object": object});
@@ -65,25 +66,25 @@ pub(super) fn review(size: u64) -> Bytes {
     review.to_string().into()
 }
 
-pub(super) fn tls() -> TlsOptions {
+pub(crate) fn tls() -> TlsOptions {
     TlsOptions::default()
 }
 
 /// Who signs the certificates.
-pub(super) struct Authority {
+pub(crate) struct Authority {
     issuer: Issuer<'static, KeyPair>,
     certificate: rcgen::Certificate,
 }
 
 /// A certificate and its key, in PEM format.
-pub(super) struct Pair {
-    pub(super) certificate: String,
-    pub(super) key: String,
-    pub(super) der: Vec<u8>,
+pub(crate) struct Pair {
+    pub(crate) certificate: String,
+    pub(crate) key: String,
+    pub(crate) der: Vec<u8>,
 }
 
 impl Authority {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let mut params = CertificateParams::new([]).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let key = KeyPair::generate().unwrap();
@@ -91,14 +92,14 @@ impl Authority {
         Self { issuer: Issuer::new(params, key), certificate }
     }
 
-    pub(super) fn issue(&self) -> Pair {
+    pub(crate) fn issue(&self) -> Pair {
         let key = KeyPair::generate().unwrap();
         let params = CertificateParams::new(["webhooks.test".to_owned()]).unwrap();
         let certificate = params.signed_by(&key, &self.issuer).unwrap();
         Pair { certificate: certificate.pem(), key: key.serialize_pem(), der: certificate.der().to_vec() }
     }
 
-    pub(super) fn trusted(&self, versions: &[&'static SupportedProtocolVersion]) -> ClientConfig {
+    pub(crate) fn trusted(&self, versions: &[&'static SupportedProtocolVersion]) -> ClientConfig {
         let mut roots = RootCertStore::empty();
         roots.add(self.certificate.der().clone()).unwrap();
         ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
@@ -110,36 +111,37 @@ impl Authority {
 }
 
 impl Pair {
-    pub(super) fn write(&self, folder: &Path) {
+    pub(crate) fn write(&self, folder: &Path) {
         std::fs::write(folder.join("tls.crt"), &self.certificate).unwrap();
         std::fs::write(folder.join("tls.key"), &self.key).unwrap();
     }
 }
 
 /// A server that runs, with a folder for its certificate.
-pub(super) struct Server {
-    pub(super) folder: TempDir,
-    pub(super) authority: Authority,
-    pub(super) address: SocketAddr,
-    pub(super) health: Health,
-    pub(super) metrics: Metrics,
-    pub(super) stopping: CancellationToken,
-    pub(super) running: JoinHandle<()>,
+pub(crate) struct Server {
+    pub(crate) folder: TempDir,
+    pub(crate) authority: Authority,
+    pub(crate) address: SocketAddr,
+    pub(crate) health: Health,
+    pub(crate) metrics: Metrics,
+    pub(crate) certificates: Certificates,
+    pub(crate) stopping: CancellationToken,
+    pub(crate) running: JoinHandle<()>,
 }
 
 impl Server {
-    pub(super) async fn start(endpoints: fn(Endpoints) -> Endpoints) -> Self {
+    pub(crate) async fn start(endpoints: fn(Endpoints) -> Endpoints) -> Self {
         Self::start_with(endpoints, Limits::default(), tls()).await
     }
 
-    pub(super) async fn start_with(endpoints: fn(Endpoints) -> Endpoints, limits: Limits, tls: TlsOptions) -> Self {
+    pub(crate) async fn start_with(endpoints: fn(Endpoints) -> Endpoints, limits: Limits, tls: TlsOptions) -> Self {
         let server = Self::start_without_certificate(endpoints, limits, tls).await;
         server.authority.issue().write(server.folder.path());
         server.ready().await;
         server
     }
 
-    pub(super) async fn start_without_certificate(
+    pub(crate) async fn start_without_certificate(
         endpoints: fn(Endpoints) -> Endpoints,
         limits: Limits,
         tls: TlsOptions,
@@ -153,30 +155,39 @@ impl Server {
             tls,
         };
         let server = listen_at("127.0.0.1:0", &options, &health, &metrics, limits).await.unwrap();
-        let (address, stopping) = (server.address().unwrap(), CancellationToken::new());
+        let (address, certificates, stopping) =
+            (server.address().unwrap(), server.certificates(), CancellationToken::new());
         let router = endpoints(Endpoints::new(&metrics)).router();
         let running = tokio::spawn(server.serve(router, stopping.clone()));
-        Self { folder, authority: Authority::new(), address, health, metrics, stopping, running }
+        Self { folder, authority: Authority::new(), address, health, metrics, certificates, stopping, running }
     }
 
     /// Waits for the certificate.
-    pub(super) async fn ready(&self) {
+    pub(crate) async fn ready(&self) {
         while !self.health.missing().is_empty() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
 
-    pub(super) async fn stop(self) {
+    /// Waits until so many requests are worked on.
+    pub(crate) async fn working(&self, requests: u32) {
+        let line = format!("webhook_reviews_in_flight {requests}\n");
+        while !self.metrics.encode().unwrap().contains(&line) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    pub(crate) async fn stop(self) {
         self.stopping.cancel();
         tokio::time::timeout(Duration::from_secs(8), self.running).await.expect("the server ends").unwrap();
     }
 
     /// A connection on which nothing is said yet.
-    pub(super) async fn connect(&self, http2: bool) -> Result<TlsStream<TcpStream>, Error> {
+    pub(crate) async fn connect(&self, http2: bool) -> Result<TlsStream<TcpStream>, Error> {
         self.connect_with(ALL, http2).await
     }
 
-    pub(super) async fn connect_with(
+    pub(crate) async fn connect_with(
         &self,
         versions: &[&'static SupportedProtocolVersion],
         http2: bool,
@@ -188,12 +199,12 @@ impl Server {
     }
 
     /// The certificate that the server shows.
-    pub(super) async fn shown(&self) -> Result<Vec<u8>, Error> {
+    pub(crate) async fn shown(&self) -> Result<Vec<u8>, Error> {
         let stream = self.connect(true).await?;
         Ok(stream.get_ref().1.peer_certificates().unwrap()[0].to_vec())
     }
 
-    pub(super) async fn client(&self, http2: bool) -> Result<Client, Error> {
+    pub(crate) async fn client(&self, http2: bool) -> Result<Client, Error> {
         let stream = TokioIo::new(self.connect(http2).await?);
         if http2 {
             let (sender, connection) = http2::handshake(TokioExecutor::new(), stream).await.map_err(Error::other)?;
@@ -206,37 +217,37 @@ impl Server {
     }
 
     /// Asks on a connection of its own.
-    pub(super) async fn ask(&self, request: Request) -> Result<(u16, String), Error> {
+    pub(crate) async fn ask(&self, request: Request) -> Result<(u16, String), Error> {
         self.client(false).await?.send(request).await
     }
 }
 
 /// What is sent.
 #[derive(Clone)]
-pub(super) struct Request {
-    pub(super) method: &'static str,
-    pub(super) path: &'static str,
-    pub(super) content_type: &'static str,
-    pub(super) body: Bytes,
+pub(crate) struct Request {
+    pub(crate) method: &'static str,
+    pub(crate) path: &'static str,
+    pub(crate) content_type: &'static str,
+    pub(crate) body: Bytes,
     /// The length of the body is not told beforehand.
-    pub(super) chunked: bool,
+    pub(crate) chunked: bool,
 }
 
 impl Request {
-    pub(super) fn review(size: u64) -> Self {
+    pub(crate) fn review(size: u64) -> Self {
         let content_type = "application/json";
         Self { method: "POST", path: "/validate", content_type, body: review(size), chunked: false }
     }
 }
 
 /// A connection.
-pub(super) enum Client {
+pub(crate) enum Client {
     Http1(http1::SendRequest<Body>),
     Http2(http2::SendRequest<Body>),
 }
 
 impl Client {
-    pub(super) async fn send(&mut self, request: Request) -> Result<(u16, String), Error> {
+    pub(crate) async fn send(&mut self, request: Request) -> Result<(u16, String), Error> {
         let body = if request.chunked {
             let parts: Vec<Result<Bytes, Error>> =
                 request.body.chunks(64 * 1024).map(|part| Ok(Bytes::copy_from_slice(part))).collect();
