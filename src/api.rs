@@ -17,6 +17,7 @@ mod claim;
 mod cluster;
 mod contract;
 mod pool;
+mod pool_v1alpha1;
 mod reservation;
 mod uid;
 
@@ -25,5 +26,6 @@ pub use claim::{Deprecated, IPAddressClaim, IPAddressClaimSpec, IPAddressClaimSt
 pub use cluster::{Cluster, ClusterSpec};
 pub use contract::{ContractVersion, LocalReference, PoolReference};
 pub use pool::{AddressCounts, GlobalInClusterIPPool, IPPoolSpec, InClusterIPPool, Pool, PoolStatus};
+pub use pool_v1alpha1::IPPoolSpecV1Alpha1;
 pub use reservation::{IPReservation, IPReservationSpec, ReservationClaim, ReservationPool};
 pub use uid::Uid;

@@ -19,6 +19,7 @@
 //! - [`runtime`] is what any controller needs and knows nothing of addresses.
 //! - [`provider`] is the life of a claim, the same for every provider; it names no kind of pool.
 //! - [`in_cluster`] is the first provider written with it.
+//! - [`webhooks`] is what the API server asks about pools: it uses `addr` and `api`, nothing of the provider.
 //! - [`cli`] wires them together.
 //!
 //! A test holds these rules true. What must never happen, one address given to two claims, is guarded by the API server
@@ -30,3 +31,4 @@ pub mod cli;
 pub mod in_cluster;
 pub mod provider;
 pub mod runtime;
+pub mod webhooks;
