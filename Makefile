@@ -6,6 +6,8 @@ SHELL := bash
 CARGO ?= cargo
 # More arguments for the program that a target runs, as in: make run ARGS=--log-level=debug
 ARGS ?=
+# What `make fuzz` feeds: parse_entry or convert
+TARGET ?= parse_entry
 
 generated := config/crd/ipam.cluster.x-k8s.io.yaml config/rbac/role.yaml docs/flags.md
 
@@ -44,13 +46,13 @@ control-plane: ## Find or build etcd, kube-apiserver and what else the tests sta
 	@hack/control-plane/ensure.sh crds >/dev/null
 
 .PHONY: fuzz
-fuzz: rust ## Feed arbitrary texts to the address parser until stopped (ARGS are libFuzzer's)
+fuzz: rust ## Feed arbitrary input to TARGET until stopped (ARGS are libFuzzer's)
 	@$(CARGO) +nightly fuzz --version >/dev/null 2>&1 || { \
 	  echo 'fuzzing needs nightly Rust and cargo-fuzz:'; \
 	  echo '  rustup toolchain install nightly'; \
 	  echo '  cargo install --locked cargo-fuzz'; \
 	  exit 1; } >&2
-	$(CARGO) +nightly fuzz run parse_entry $(if $(ARGS),-- $(ARGS))
+	$(CARGO) +nightly fuzz run $(TARGET) $(if $(ARGS),-- $(ARGS))
 
 # === check ===
 

@@ -20,6 +20,7 @@ pub struct InClusterIPPool {
     #[serde(default)]
     pub metadata: ObjectMeta,
     /// The addresses, as the operator wants them.
+    #[serde(default)]
     pub spec: IPPoolSpec,
     /// Use of the addresses, as the provider sees it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -44,6 +45,7 @@ pub struct GlobalInClusterIPPool {
     #[serde(default)]
     pub metadata: ObjectMeta,
     /// The addresses, as the operator wants them.
+    #[serde(default)]
     pub spec: IPPoolSpec,
     /// Use of the addresses, as the provider sees it.
     #[serde(default, skip_serializing_if = "Option::is_none")]

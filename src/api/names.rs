@@ -7,6 +7,8 @@ pub const GROUP: &str = "ipam.cluster.x-k8s.io";
 pub const CLUSTER_GROUP: &str = "cluster.x-k8s.io";
 /// Version in which our own kinds are stored.
 pub const POOL_VERSION: &str = "v1alpha2";
+/// Older version of the pools of single addresses. It is still served, and converted.
+pub const OLD_POOL_VERSION: &str = "v1alpha1";
 
 /// Finalizer on a claim: its address is given back before the claim goes.
 pub const RELEASE_ADDRESS: &str = "ipam.cluster.x-k8s.io/ReleaseAddress";
@@ -21,6 +23,8 @@ pub const CLUSTER_NAME_LABEL: &str = "cluster.x-k8s.io/cluster-name";
 pub const WATCH_FILTER_LABEL: &str = "cluster.x-k8s.io/watch-filter";
 /// Annotation that pauses an object, whatever its value.
 pub const PAUSED_ANNOTATION: &str = "cluster.x-k8s.io/paused";
+/// Annotation with the fields of an object that only its other version has, as JSON.
+pub const CONVERSION_DATA_ANNOTATION: &str = "cluster.x-k8s.io/conversion-data";
 
 /// Annotation on a pool that may be deleted although addresses of it are in use.
 pub const SKIP_VALIDATE_DELETE: &str = "ipam.cluster.x-k8s.io/skip-validate-delete-webhook";

@@ -20,6 +20,7 @@ pub struct InClusterPrefixPool {
     #[serde(default)]
     pub metadata: ObjectMeta,
     /// The prefixes, as the operator wants them.
+    #[serde(default)]
     pub spec: PrefixPoolSpec,
     /// Use of the prefixes, as the provider sees it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -44,6 +45,7 @@ pub struct GlobalInClusterPrefixPool {
     #[serde(default)]
     pub metadata: ObjectMeta,
     /// The prefixes, as the operator wants them.
+    #[serde(default)]
     pub spec: PrefixPoolSpec,
     /// Use of the prefixes, as the provider sees it.
     #[serde(default, skip_serializing_if = "Option::is_none")]

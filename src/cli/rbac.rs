@@ -39,19 +39,35 @@ pub const CLUSTER_RULES: &[Rule] = &[
     },
     Rule {
         group: names::GROUP,
-        resources: &["inclusterippools", "globalinclusterippools"],
+        resources: &[
+            "inclusterippools",
+            "globalinclusterippools",
+            "inclusterprefixpools",
+            "globalinclusterprefixpools",
+        ],
         verbs: &["list", "watch", "patch"],
         why: "serve from pools; the finalizer",
     },
     Rule {
         group: names::GROUP,
-        resources: &["inclusterippools/status", "globalinclusterippools/status"],
+        resources: &[
+            "inclusterippools/status",
+            "globalinclusterippools/status",
+            "inclusterprefixpools/status",
+            "globalinclusterprefixpools/status",
+        ],
         verbs: &["patch"],
         why: "counts and conditions of pools",
     },
     Rule {
         group: names::GROUP,
-        resources: &["ipaddressclaims/finalizers", "inclusterippools/finalizers", "globalinclusterippools/finalizers"],
+        resources: &[
+            "ipaddressclaims/finalizers",
+            "inclusterippools/finalizers",
+            "globalinclusterippools/finalizers",
+            "inclusterprefixpools/finalizers",
+            "globalinclusterprefixpools/finalizers",
+        ],
         verbs: &["update"],
         why: "name claim and pool as owners whose deletion waits (OwnerReferencesPermissionEnforcement)",
     },
@@ -66,6 +82,18 @@ pub const CLUSTER_RULES: &[Rule] = &[
         resources: &["clusters"],
         verbs: &["get", "list", "watch"],
         why: "leave alone what belongs to a paused Cluster",
+    },
+    Rule {
+        group: "authentication.k8s.io",
+        resources: &["tokenreviews"],
+        verbs: &["create"],
+        why: "learn who asks for metrics",
+    },
+    Rule {
+        group: "authorization.k8s.io",
+        resources: &["subjectaccessreviews"],
+        verbs: &["create"],
+        why: "learn who may see metrics",
     },
     Rule { group: "events.k8s.io", resources: &["events"], verbs: &["create", "patch"], why: "tell what happens" },
 ];

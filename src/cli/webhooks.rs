@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::addr::{Block, Family, Usable};
 use crate::api::{PoolKey, Scope, Slot};
 use crate::in_cluster::{PublishedLedger, keep_while_waiting};
+use crate::runtime::diagnostics::Security;
 use crate::runtime::manager::{BoxError, Manager};
 use crate::runtime::webhooks::endpoints::Endpoints;
 use crate::runtime::webhooks::options::WebhookOptions;
@@ -19,6 +20,8 @@ pub(super) async fn register(
 ) -> Result<(), BoxError> {
     let Some(server) = listen(options, &manager.health, &manager.metrics).await? else { return Ok(()) };
     let view: Arc<dyn View> = Arc::new(AskTheLedger(published.clone()));
+    let (tls, client) = (options.tls.clone(), manager.client.clone());
+    manager.security = Some(Security::new(server.certificates(), tls, client));
     let endpoints = routes::all(Endpoints::new(&manager.metrics), &view);
     tracing::info!(address = ?server.address(), "webhooks are served");
     manager.add("the webhooks", server.serve(endpoints.router(), manager.stop.clone()));

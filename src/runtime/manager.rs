@@ -28,13 +28,14 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
 use super::client::{ClientError, chain, connect};
+use super::diagnostics::{DiagnosticsError, Security};
 use super::events::EventPublisher;
 use super::health::{Health, HealthError, listen};
 use super::leader::{self, identity};
 use super::logging::{self, LoggingError};
 use super::metrics::Metrics;
 use super::options::{Options, OptionsError};
-use super::{discovery, watch};
+use super::{diagnostics, discovery, watch};
 
 /// How long controllers get to finish what they are doing after a signal.
 const GRACE: Duration = Duration::from_secs(20);
@@ -66,6 +67,9 @@ pub enum ManagerError {
     /// Probes cannot be served.
     #[error(transparent)]
     Health(#[from] HealthError),
+    /// Metrics cannot be served.
+    #[error(transparent)]
+    Diagnostics(#[from] DiagnosticsError),
     /// The operating system refuses threads or signal handlers.
     #[error("cannot {operation}")]
     System {
@@ -98,6 +102,8 @@ pub struct Manager {
     pub metrics: Metrics,
     /// Publishes events.
     pub events: EventPublisher,
+    /// How diagnostics are served securely. A service that has a certificate sets it.
+    pub security: Option<Security>,
     /// Cancelled when the process is to end.
     pub stop: CancellationToken,
     tasks: Vec<(String, BoxFuture<'static, ()>)>,
@@ -210,6 +216,7 @@ where
         health: health.clone(),
         metrics: metrics.clone(),
         events: events.clone(),
+        security: None,
         stop: stop.clone(),
         tasks: Vec::new(),
     };
@@ -218,6 +225,11 @@ where
     let services_stop = CancellationToken::new();
     let mut services_manager = manager(&services_stop);
     services(&mut services_manager).await.map_err(ManagerError::Setup)?;
+    let security = services_manager.security.take();
+    if let Some(diagnostics) = diagnostics::listen(&options.diagnostics, metrics.clone(), security).await? {
+        info!(address = ?diagnostics.address(), "metrics are served");
+        services_manager.add("diagnostics", diagnostics.serve(services_stop.clone()));
+    }
     let mut running = tokio::spawn(drive(services_manager.tasks, services_stop.clone()));
 
     let work = async {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 
+use super::diagnostics::DiagnosticsOptions;
 use super::logging::LogFormat;
 
 /// Flags of a manager.
@@ -50,6 +51,10 @@ pub struct Options {
     /// Where to serve the probes /healthz and /readyz; 0 for nowhere.
     #[arg(long, value_name = "ADDRESS", default_value = ":8081")]
     pub health_probe_bind_address: String,
+
+    /// Where metrics are served, and to whom.
+    #[command(flatten)]
+    pub diagnostics: DiagnosticsOptions,
 
     /// Format of the log.
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t = LogFormat::Text)]

@@ -25,11 +25,11 @@ pub fn review<P: Pool>(request: &AdmissionRequest, view: &dyn View) -> Verdict {
     }
     match decide::<P>(request, view) {
         Ok(warnings) => Verdict::Allowed { warnings, patch: None },
-        Err(refusal) => Verdict::Denied(refusal),
+        Err(refusal) => Verdict::Denied(*refusal),
     }
 }
 
-fn decide<P: Pool>(request: &AdmissionRequest, view: &dyn View) -> Result<Vec<String>, Refusal> {
+fn decide<P: Pool>(request: &AdmissionRequest, view: &dyn View) -> Result<Vec<String>, Box<Refusal>> {
     match request.operation {
         Operation::Create => {
             let new: P = read(request.object.as_ref())?;
@@ -54,10 +54,10 @@ fn decide<P: Pool>(request: &AdmissionRequest, view: &dyn View) -> Result<Vec<St
     }
 }
 
-fn read<P: Pool>(object: Option<&Value>) -> Result<P, Refusal> {
+fn read<P: Pool>(object: Option<&Value>) -> Result<P, Box<Refusal>> {
     let object = object.ok_or_else(|| Refusal::bad_request("the request carries no object"))?;
     serde_json::from_value(object.clone())
-        .map_err(|error| Refusal::bad_request(format!("this is not a {}: {error}", P::KIND)))
+        .map_err(|error| Box::new(Refusal::bad_request(format!("this is not a {}: {error}", P::KIND))))
 }
 
 /// The pool's key. An object that is being made may not name its namespace itself.
@@ -75,7 +75,7 @@ fn same_spec(request: &AdmissionRequest) -> bool {
 }
 
 /// What is wrong with the object alone, and with the network it names.
-fn check<P: Pool>(pool: &P, key: &PoolKey, view: &dyn View) -> Result<Usable, Refusal> {
+fn check<P: Pool>(pool: &P, key: &PoolKey, view: &dyn View) -> Result<Usable, Box<Refusal>> {
     let spec = pool.spec();
     let mut causes = match spec.usable() {
         Ok(usable) => match network_problem(&spec, &usable, view) {
@@ -84,8 +84,8 @@ fn check<P: Pool>(pool: &P, key: &PoolKey, view: &dyn View) -> Result<Usable, Re
         },
         Err(problems) => problems.iter().map(cause).collect(),
     };
-    causes.extend(spec.network().and_then(|network| network_name_problem(network)));
-    Err(Refusal::invalid(names::GROUP, P::KIND.name(), key.name.as_ref(), causes))
+    causes.extend(spec.network().and_then(network_name_problem));
+    Err(Box::new(Refusal::invalid(names::GROUP, P::KIND.name(), key.name.as_ref(), causes)))
 }
 
 fn network_problem(spec: &PoolSpec<'_>, usable: &Usable, view: &dyn View) -> Option<Cause> {
@@ -123,12 +123,12 @@ fn cause(problem: &PoolProblem) -> Cause {
     }
 }
 
-fn update<P: Pool>(new: &P, old: Option<&P>, key: &PoolKey, view: &dyn View) -> Result<Vec<String>, Refusal> {
+fn update<P: Pool>(new: &P, old: Option<&P>, key: &PoolKey, view: &dyn View) -> Result<Vec<String>, Box<Refusal>> {
     let usable = check(new, key, view)?;
     if let Some(old) = old {
         let causes: Vec<Cause> = immutable(old.spec(), new.spec()).collect();
         if !causes.is_empty() {
-            return Err(Refusal::invalid(names::GROUP, P::KIND.name(), key.name.as_ref(), causes));
+            return Err(Box::new(Refusal::invalid(names::GROUP, P::KIND.name(), key.name.as_ref(), causes)));
         }
         if let Ok(before) = old.spec().usable() {
             keeps_what_is_in_use(key, &before, &usable, view)?;
@@ -151,7 +151,7 @@ fn immutable(old: PoolSpec<'_>, new: PoolSpec<'_>) -> impl Iterator<Item = Cause
     length.into_iter().chain(network)
 }
 
-fn keeps_what_is_in_use(key: &PoolKey, before: &Usable, after: &Usable, view: &dyn View) -> Result<(), Refusal> {
+fn keeps_what_is_in_use(key: &PoolKey, before: &Usable, after: &Usable, view: &dyn View) -> Result<(), Box<Refusal>> {
     if before.set.subtract(&after.set).is_empty() {
         return Ok(());
     }
@@ -160,14 +160,14 @@ fn keeps_what_is_in_use(key: &PoolKey, before: &Usable, after: &Usable, view: &d
     if dropped.is_empty() {
         return Ok(());
     }
-    Err(Refusal::bad_request(format!(
+    Err(Box::new(Refusal::bad_request(format!(
         "pool addresses do not contain allocated addresses: {}; release their claims first, or leave the addresses in \
          the pool",
         named(&dropped)
-    )))
+    ))))
 }
 
-fn delete<P: Pool>(pool: &P, key: &PoolKey, view: &dyn View) -> Result<(), Refusal> {
+fn delete<P: Pool>(pool: &P, key: &PoolKey, view: &dyn View) -> Result<(), Box<Refusal>> {
     let annotated = |name: &str| pool.meta().annotations.as_ref().is_some_and(|all| all.contains_key(name));
     let let_go = annotated(names::SKIP_VALIDATE_DELETE) || annotated(names::DELETE_FOR_MOVE);
     if let_go || pool.meta().deletion_timestamp.is_some() {
@@ -178,17 +178,17 @@ fn delete<P: Pool>(pool: &P, key: &PoolKey, view: &dyn View) -> Result<(), Refus
     if in_use.is_empty() {
         return Ok(());
     }
-    Err(Refusal::bad_request(format!(
+    Err(Box::new(Refusal::bad_request(format!(
         "Pool has IPAddresses allocated. Cannot delete Pool until all IPAddresses have been removed. In use: {}",
         named(&in_use)
-    )))
+    ))))
 }
 
-fn complete(view: &dyn View) -> Result<(), Refusal> {
+fn complete(view: &dyn View) -> Result<(), Box<Refusal>> {
     if view.is_complete() {
         return Ok(());
     }
-    Err(Refusal::unavailable("what is in use is still being listed; try again in a moment"))
+    Err(Box::new(Refusal::unavailable("what is in use is still being listed; try again in a moment")))
 }
 
 fn named(blocks: &[Block]) -> String {

@@ -20,24 +20,24 @@ pub fn review(request: &AdmissionRequest, view: &dyn View) -> Verdict {
     };
     match decided {
         Ok(warnings) => Verdict::Allowed { warnings, patch: None },
-        Err(refusal) => Verdict::Denied(refusal),
+        Err(refusal) => Verdict::Denied(*refusal),
     }
 }
 
-fn read(object: Option<&Value>) -> Result<IPReservation, Refusal> {
+fn read(object: Option<&Value>) -> Result<IPReservation, Box<Refusal>> {
     let object = object.ok_or_else(|| Refusal::bad_request("the request carries no object"))?;
     serde_json::from_value(object.clone())
-        .map_err(|error| Refusal::bad_request(format!("this is not an IPReservation: {error}")))
+        .map_err(|error| Box::new(Refusal::bad_request(format!("this is not an IPReservation: {error}"))))
 }
 
-fn create(new: &IPReservation, view: &dyn View) -> Result<Vec<String>, Refusal> {
+fn create(new: &IPReservation, view: &dyn View) -> Result<Vec<String>, Box<Refusal>> {
     let by_provider = new.spec.claim_ref.as_ref().is_some_and(|claim| claim.uid.is_some());
     if by_provider || new.network_unit().is_some() {
         return Ok(Vec::new());
     }
     let invalid = |cause| {
         let name = new.metadata.name.as_deref().unwrap_or_default();
-        Refusal::invalid(names::GROUP, "IPReservation", name, vec![cause])
+        Box::new(Refusal::invalid(names::GROUP, "IPReservation", name, vec![cause]))
     };
     let (slot, pool) = new.slot().map_err(|problem| invalid(unreadable(new, &problem)))?;
     if let Some(cause) = misplaced(&slot, &pool, view) {
@@ -79,14 +79,14 @@ fn misplaced(slot: &Slot, pool: &PoolKey, view: &dyn View) -> Option<Cause> {
 }
 
 /// What the pools of a network have agreed on stays while there are any.
-fn delete(old: &IPReservation, view: &dyn View) -> Result<Vec<String>, Refusal> {
+fn delete(old: &IPReservation, view: &dyn View) -> Result<Vec<String>, Box<Refusal>> {
     let Some((network, _, _)) = old.network_unit() else { return Ok(Vec::new()) };
     let members = view.members(&network);
     let Some(first) = members.first() else { return Ok(Vec::new()) };
-    Err(Refusal::bad_request(format!(
+    Err(Box::new(Refusal::bad_request(format!(
         "network {network} has {} pools, {first} among them; it says how long the blocks are that they give out",
         members.len()
-    )))
+    ))))
 }
 
 #[cfg(test)]

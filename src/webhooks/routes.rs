@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use serde_json::Value;
+
 use super::view::View;
-use super::{pools, reservations};
+use super::{conversion, pools, reservations};
 use crate::api::{GlobalInClusterIPPool, GlobalInClusterPrefixPool, InClusterIPPool, InClusterPrefixPool, Pool};
 use crate::runtime::webhooks::endpoints::Endpoints;
 use crate::runtime::webhooks::review::{AdmissionRequest, Verdict};
@@ -20,10 +22,13 @@ pub fn all(endpoints: Endpoints, view: &Arc<dyn View>) -> Endpoints {
     let endpoints = pool::<InClusterPrefixPool>(endpoints, view, paths::INCLUSTERPREFIXPOOL);
     let endpoints = pool::<GlobalInClusterPrefixPool>(endpoints, view, paths::GLOBALINCLUSTERPREFIXPOOL);
     let of_reservations = Arc::clone(view);
-    endpoints.review(VALIDATE_RESERVATION, move |request: &AdmissionRequest| {
-        reservations::review(request, of_reservations.as_ref())
-    })
-    // CONVERT
+    endpoints
+        .review(VALIDATE_RESERVATION, move |request: &AdmissionRequest| {
+            reservations::review(request, of_reservations.as_ref())
+        })
+        .convert(CONVERT, |object: Value, desired: &str| {
+            conversion::convert(object, desired).map_err(|error| error.to_string())
+        })
 }
 
 fn pool<P: Pool>(endpoints: Endpoints, view: &Arc<dyn View>, paths: Paths) -> Endpoints {

@@ -34,9 +34,11 @@ impl Manager {
         manager
     }
 
-    /// Starts a manager with the permissions of `kubeconfig` and does not wait for anything.
+    /// Starts a manager with the permissions of `kubeconfig` and does not wait for anything. It serves no webhooks unless
+    /// `flags` say so.
     pub fn launch(control_plane: &ControlPlane, kubeconfig: &Path, flags: &[&str]) -> Self {
-        Self::start_program(control_plane, &built("manager"), kubeconfig, flags)
+        let flags: Vec<&str> = ["--webhook-port=0"].iter().chain(flags).copied().collect();
+        Self::start_program(control_plane, &built("manager"), kubeconfig, &flags)
     }
 
     /// Starts a program that takes the flags of a manager, and does not wait for anything.
@@ -50,6 +52,7 @@ impl Manager {
         let own = [
             format!("--kubeconfig={}", kubeconfig.display()),
             format!("--health-probe-bind-address=127.0.0.1:{port}"),
+            "--diagnostics-address=0".to_owned(),
             "--log-level=info,capi_ipam=debug".to_owned(),
         ];
         let arguments: Vec<&str> = own.iter().map(String::as_str).chain(flags.iter().copied()).collect();

@@ -1,3 +1,5 @@
+#![allow(clippy::needless_pass_by_value, reason = "the values are written where they are passed")]
+
 use std::sync::Arc;
 
 use serde_json::{Value, json};

@@ -1,0 +1,96 @@
+//! Feeds arbitrary objects to the conversion of pools.
+//!
+//! The first line chooses what the rest is: `j` for the fields of an object as JSON, `t` for the texts of a `v1alpha1`
+//! spec, one a line: subnet, start, end, prefix, gateway and after that the addresses. An `x` in the first line makes
+//! the pool a global one.
+//!
+//! Run with `cargo +nightly fuzz run convert`.
+
+#![no_main]
+
+use capi_ipam::webhooks::conversion::{ConversionError, convert};
+use libfuzzer_sys::fuzz_target;
+use serde_json::{Map, Value, json};
+
+const OLD: &str = "ipam.cluster.x-k8s.io/v1alpha1";
+const NEW: &str = "ipam.cluster.x-k8s.io/v1alpha2";
+const ANNOTATION: &str = "cluster.x-k8s.io/conversion-data";
+
+fuzz_target!(|input: &str| {
+    let (first, rest) = input.split_once('\n').unwrap_or_default();
+    let kind = if first.contains('x') { "GlobalInClusterIPPool" } else { "InClusterIPPool" };
+    let fields = if first.starts_with('t') { from_texts(rest) } else { serde_json::from_str(rest).ok() };
+    if let Some(fields) = fields {
+        check(kind, fields);
+    }
+});
+
+/// An object with a `v1alpha1` spec of these texts.
+fn from_texts(texts: &str) -> Option<Map<String, Value>> {
+    let mut lines = texts.split('\n');
+    let mut spec = Map::new();
+    for name in ["subnet", "start", "end", "prefix", "gateway"] {
+        let line = lines.next()?;
+        let value = if name == "prefix" { json!(line.parse::<i64>().ok()) } else { json!(line) };
+        if !line.is_empty() && !value.is_null() {
+            spec.insert(name.to_owned(), value);
+        }
+    }
+    let addresses: Vec<&str> = lines.collect();
+    if !addresses.is_empty() {
+        spec.insert("addresses".to_owned(), json!(addresses));
+    }
+    json!({ "metadata": { "name": "pool" }, "spec": spec }).as_object().cloned()
+}
+
+fn check(kind: &str, fields: Map<String, Value>) {
+    for (version, other) in [(OLD, NEW), (NEW, OLD)] {
+        let mut object = fields.clone();
+        object.insert("apiVersion".to_owned(), json!(version));
+        object.insert("kind".to_owned(), json!(kind));
+        let object = Value::Object(object);
+        assert_eq!(convert(object.clone(), version).as_ref(), Ok(&object));
+
+        let there = match convert(object.clone(), other) {
+            Ok(there) => there,
+            // Only a client that says so itself gets this.
+            Err(ConversionError::TooLarge { .. }) => continue,
+            Err(error) => panic!("{object}: {error}"),
+        };
+        assert_eq!(there["apiVersion"], other);
+        let back = match convert(there, version) {
+            Ok(back) => back,
+            Err(ConversionError::TooLarge { .. }) => continue,
+            Err(error) => panic!("{object}: {error}"),
+        };
+        if version == NEW && is_well_formed(&object) {
+            assert_eq!(back, object);
+        }
+    }
+}
+
+/// Whether a `v1alpha2` object is one that an API server may have stored, with nothing in our annotation.
+fn is_well_formed(object: &Value) -> bool {
+    let spec = &object["spec"];
+    let metadata = &object["metadata"];
+    let annotations = match metadata.get("annotations") {
+        None => true,
+        Some(Value::Object(annotations)) => {
+            annotations.values().all(Value::is_string) && !annotations.contains_key(ANNOTATION)
+        }
+        Some(_) => false,
+    };
+    let status = object.get("status").is_none_or(Value::is_object);
+    let fields = spec["addresses"].is_array() && spec["prefix"].is_i64();
+    fields && metadata.is_object() && annotations && status && is_exact(object)
+}
+
+/// Whether there are no fractions, which lose a last digit when they are written and read.
+fn is_exact(value: &Value) -> bool {
+    match value {
+        Value::Number(number) => !number.is_f64(),
+        Value::Array(values) => values.iter().all(is_exact),
+        Value::Object(fields) => fields.values().all(is_exact),
+        Value::Null | Value::Bool(_) | Value::String(_) => true,
+    }
+}
