@@ -8,7 +8,7 @@ use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 
-use super::{IPPoolSpec, IPReservationSpec, PoolStatus, names};
+use super::{IPPoolSpec, IPReservationSpec, PoolStatus, PrefixPoolSpec, names};
 
 /// What can go wrong while definitions are made; either is a mistake in the types.
 #[derive(Debug, thiserror::Error)]
@@ -28,7 +28,9 @@ pub enum CrdError {
 pub fn all() -> Result<Vec<CustomResourceDefinition>, CrdError> {
     [
         ip_pool("GlobalInClusterIPPool", "globalinclusterippool", "Cluster", "cluster-wide"),
+        prefix_pool("GlobalInClusterPrefixPool", "globalinclusterprefixpool", "Cluster", "cluster-wide"),
         ip_pool("InClusterIPPool", "inclusterippool", "Namespaced", "namespaced"),
+        prefix_pool("InClusterPrefixPool", "inclusterprefixpool", "Namespaced", "namespaced"),
         reservation(),
     ]
     .into_iter()
@@ -37,14 +39,31 @@ pub fn all() -> Result<Vec<CustomResourceDefinition>, CrdError> {
 }
 
 fn ip_pool(kind: &'static str, singular: &str, scope: &str, word: &str) -> (&'static str, Value) {
+    let description = format!("{kind} is a {word} pool of IP addresses that IPAddressClaims are served from.");
+    pool(kind, singular, scope, &description, "Addresses", &structural::<IPPoolSpec>())
+}
+
+fn prefix_pool(kind: &'static str, singular: &str, scope: &str, word: &str) -> (&'static str, Value) {
+    let description = format!("{kind} is a {word} pool of prefixes that IPAddressClaims are served from.");
+    pool(kind, singular, scope, &description, "Prefixes", &structural::<PrefixPoolSpec>())
+}
+
+fn pool(
+    kind: &'static str,
+    singular: &str,
+    scope: &str,
+    description: &str,
+    given: &str,
+    spec: &Value,
+) -> (&'static str, Value) {
+    let path = format!(".spec.{}", given.to_lowercase());
     let columns = json!([
-        column("Addresses", "string", ".spec.addresses", "Addresses that claims are served from."),
+        column(given, "string", &path, "What claims are served from."),
         column("Total", "integer", ".status.ipAddresses.total", "Addresses that can be given to claims."),
         column("Free", "integer", ".status.ipAddresses.free", "Addresses that can be given out now."),
         column("Used", "integer", ".status.ipAddresses.used", "Addresses in use."),
         column("Ready", "string", ".status.conditions[?(@.type==\"Ready\")].status", "Whether claims are served."),
     ]);
-    let description = format!("{kind} is a {word} pool of IP addresses that IPAddressClaims are served from.");
     let schema = json!({
         "type": "object",
         "description": description,
@@ -52,7 +71,7 @@ fn ip_pool(kind: &'static str, singular: &str, scope: &str, word: &str) -> (&'st
             "apiVersion": { "type": "string", "description": "Group and version of the object." },
             "kind": { "type": "string", "description": "Kind of the object." },
             "metadata": { "type": "object" },
-            "spec": structural::<IPPoolSpec>(),
+            "spec": spec,
             "status": structural::<PoolStatus>(),
         },
     });
