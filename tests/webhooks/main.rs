@@ -8,6 +8,7 @@ mod support;
 
 mod ask;
 mod conversion;
+mod in_use;
 mod rules;
 
 use std::sync::OnceLock;
