@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::support::consumer::Consumer;
 use crate::support::webhooks::Webhooks;
-use crate::support::webhooks::direct::review;
+use crate::support::webhooks::direct::{Answer, review};
 
 pub(crate) const JSON: &str = "application/json";
 pub(crate) const MERGE: &str = "application/merge-patch+json";
@@ -143,7 +143,12 @@ impl Asker {
 /// Asks a webhook about a pool as it was and as it is to be, either of which may be null.
 pub(crate) async fn ask(webhooks: &Webhooks, kind: InClusterKind, operation: &str, old: &Value, new: &Value) -> Said {
     let review = review(operation, kind.name(), old, new);
-    let response = webhooks.ask(paths_of(kind).validate, &review).await.response();
+    read(&webhooks.ask(paths_of(kind).validate, &review).await)
+}
+
+/// What a webhook says in its answer.
+pub(crate) fn read(answer: &Answer) -> Said {
+    let response = answer.response();
     let warnings = response["warnings"].as_array().into_iter().flatten();
     let warnings = warnings.filter_map(|text| Some(text.as_str()?.to_owned())).collect();
     let code = if response["allowed"] == true { json!(200) } else { response["status"]["code"].clone() };

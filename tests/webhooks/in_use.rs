@@ -80,7 +80,7 @@ async fn what_drops_an_address_in_use_is_refused_and_names_it() {
         let old = used.read().await.expect("the pool is there");
         for change in less {
             let said = used.asker.try_change(kind, &used.name, &json!({"spec": change})).await;
-            said.refused(400, "", &format!("do not contain allocated addresses: {};", used.address));
+            said.refused(400, "", &format!("do not contain allocated addresses: {}", used.address));
             let mut new = old.clone();
             json_patch::merge(&mut new, &json!({"spec": change}));
             ask(&wired().webhooks, kind, "UPDATE", &old, &new).await.refused(400, "", &used.address);

@@ -9,7 +9,9 @@ mod support;
 mod ask;
 mod conversion;
 mod in_use;
+mod reservations;
 mod rules;
+mod warnings;
 
 use std::sync::OnceLock;
 
