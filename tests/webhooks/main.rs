@@ -7,6 +7,7 @@
 mod support;
 
 mod ask;
+mod certificates;
 mod conversion;
 mod in_use;
 mod reservations;
