@@ -10,7 +10,9 @@ mod ask;
 mod certificates;
 mod conversion;
 mod in_use;
+mod metrics;
 mod reservations;
+mod robustness;
 mod rules;
 mod warnings;
 

@@ -46,6 +46,11 @@ impl Answer {
 impl Webhooks {
     /// A connection on which nothing is said yet, for `h2` or `http/1.1`.
     pub async fn stream(&self, protocol: &str) -> Result<TlsStream<TcpStream>, Error> {
+        self.stream_to(self.port(), protocol).await
+    }
+
+    /// The same to another port that is served with the certificate.
+    pub async fn stream_to(&self, port: u16, protocol: &str) -> Result<TlsStream<TcpStream>, Error> {
         let mut roots = RootCertStore::empty();
         let authority = CertificateDer::from_pem_slice(self.authority().as_bytes()).expect("the authority is PEM");
         roots.add(authority).expect("the authority can be trusted");
@@ -55,7 +60,7 @@ impl Webhooks {
             .with_root_certificates(roots)
             .with_no_client_auth();
         config.alpn_protocols = vec![protocol.as_bytes().to_vec()];
-        let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port())).await?;
+        let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?;
         stream.set_nodelay(true)?;
         TlsConnector::from(Arc::new(config)).connect(ServerName::from(Ipv4Addr::LOCALHOST).to_owned(), stream).await
     }
@@ -94,6 +99,14 @@ impl Webhooks {
 }
 
 impl Connection {
+    /// The same connection once more, for requests at the same time; only HTTP/2 can do that.
+    pub fn another(&self) -> Option<Self> {
+        match self {
+            Self::Http1(_) => None,
+            Self::Http2(sender) => Some(Self::Http2(sender.clone())),
+        }
+    }
+
     /// Sends JSON.
     pub async fn post(&mut self, path: &str, body: impl Into<Bytes>) -> Result<Answer, Error> {
         self.send("POST", path, "application/json", body).await
