@@ -6,7 +6,7 @@ SHELL := bash
 CARGO ?= cargo
 # More arguments for the program that a target runs, as in: make run ARGS=--log-level=debug
 ARGS ?=
-# What `make fuzz` feeds: parse_entry or convert
+# What `make fuzz` feeds: parse_entry, convert or reviews
 TARGET ?= parse_entry
 
 generated := config/crd/ipam.cluster.x-k8s.io.yaml config/rbac/role.yaml config/webhook/manifests.yaml docs/flags.md

@@ -47,7 +47,7 @@ fn check_pool(input: &str) {
     };
     match pool.usable() {
         Ok(usable) => {
-            let subnet = SpanSet::from(Span::from(usable.subnet));
+            let subnet: SpanSet = usable.subnet.map(Span::from).into_iter().collect();
             assert!(usable.set.subtract(&subnet).is_empty(), "{pool:?}");
             assert!(usable.set.subtract(&read(&addresses)).is_empty(), "{pool:?}");
             assert!(usable.set.intersect(&read(&excluded)).is_empty(), "{pool:?}");

@@ -1,0 +1,128 @@
+//! Feeds arbitrary bytes to the answers of the webhooks, as an API server would, or anybody else who reaches the port.
+//!
+//! The first line chooses what the rest is: `r` for the whole body of a request, `c`, `u` and `d` for the creation, update
+//! and deletion of an object whose fields as JSON are the next line and, for an update, the one after that.
+//!
+//! Run with `cargo +nightly fuzz run reviews`.
+
+#![no_main]
+
+use std::sync::Arc;
+
+use capi_ipam::addr::{Block, Family, Usable};
+use capi_ipam::api::{
+    GlobalInClusterIPPool, GlobalInClusterPrefixPool, InClusterIPPool, InClusterPrefixPool, Pool, PoolKey, Scope, Slot,
+};
+use capi_ipam::runtime::webhooks::answer::{Answer, AnswerError, Outcome};
+use capi_ipam::runtime::webhooks::conversion::answer as answer_conversion;
+use capi_ipam::runtime::webhooks::review::{AdmissionRequest, Verdict, answer};
+use capi_ipam::webhooks::{View, conversion, pools, reservations};
+use libfuzzer_sys::fuzz_target;
+use serde_json::{Value, json};
+
+fuzz_target!(|input: &[u8]| {
+    let mut parts = input.splitn(2, |byte| *byte == b'\n');
+    let (first, rest) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+    match first {
+        b"r" => ask_all(rest),
+        b"c" => ask_all(&review("CREATE", None, rest)),
+        b"d" => ask_all(&review("DELETE", Some(rest), b"null")),
+        b"u" => {
+            let mut lines = rest.splitn(2, |byte| *byte == b'\n');
+            let (old, new) = (lines.next().unwrap_or_default(), lines.next().unwrap_or_default());
+            ask_all(&review("UPDATE", Some(old), new));
+        }
+        _ => {}
+    }
+});
+
+/// A review of that object, and one of its conversion. What is no JSON is no object.
+fn review(operation: &str, old: Option<&[u8]>, new: &[u8]) -> Vec<u8> {
+    let read = |text: &[u8]| serde_json::from_slice::<Value>(text).unwrap_or_default();
+    let (old, new) = (old.map(read), read(new));
+    let objects: Vec<&Value> = old.iter().chain([&new]).collect();
+    for version in ["v1alpha1", "v1alpha2"] {
+        let review = json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview",
+            "request": {"uid": "u", "desiredAPIVersion": format!("ipam.cluster.x-k8s.io/{version}"), "objects": objects},
+        });
+        check(answer_conversion(review.to_string().as_bytes(), &convert));
+    }
+    let review = json!({
+        "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
+        "request": {"uid": "u", "operation": operation, "kind": {"kind": "Pool"}, "namespace": "n", "name": "p",
+                    "oldObject": old, "object": new},
+    });
+    review.to_string().into_bytes()
+}
+
+fn convert(object: Value, desired: &str) -> Result<Value, String> {
+    conversion::convert(object, desired).map_err(|error| error.to_string())
+}
+
+/// Has every webhook answer.
+fn ask_all(body: &[u8]) {
+    check(answer(body, &of::<InClusterIPPool>));
+    check(answer(body, &of::<GlobalInClusterIPPool>));
+    check(answer(body, &of::<InClusterPrefixPool>));
+    check(answer(body, &of::<GlobalInClusterPrefixPool>));
+    check(answer(body, &|request: &AdmissionRequest| reservations::review(request, &Cluster)));
+    check(answer_conversion(body, &convert));
+}
+
+fn of<P: Pool>(request: &AdmissionRequest) -> Verdict {
+    pools::review::<P>(request, &Cluster)
+}
+
+/// An answer is a review that can be read and says why it refuses; and whatever is no request is an error with a text.
+fn check(answer: Result<Answer, AnswerError>) {
+    let Answer { body, outcome } = match answer {
+        Ok(answer) => answer,
+        Err(error @ AnswerError::Unwritable { .. }) => panic!("{error}"),
+        Err(error) => return assert!(!error.to_string().is_empty()),
+    };
+    assert_ne!(outcome, Outcome::Panicked);
+    let review: Value = serde_json::from_slice(&body).expect("the answer is JSON");
+    let response = &review["response"];
+    assert!(response["uid"].as_str().is_some_and(|uid| !uid.is_empty()), "{review}");
+    match outcome {
+        Outcome::Allowed => assert_eq!(response["allowed"], true),
+        Outcome::Denied => {
+            let (code, message) = (response["status"]["code"].as_u64(), response["status"]["message"].as_str());
+            assert!(code.is_some_and(|code| (400..600).contains(&code)), "{review}");
+            assert!(response["allowed"] == false && message.is_some_and(|text| !text.is_empty()), "{review}");
+        }
+        Outcome::Converted => assert_eq!(response["result"]["status"], "Success"),
+        Outcome::Failed => assert!(response["result"]["message"].as_str().is_some_and(|text| !text.is_empty())),
+        Outcome::Panicked => {}
+    }
+}
+
+/// A cluster where a few addresses are in use, in every pool.
+struct Cluster;
+
+impl View for Cluster {
+    fn is_complete(&self) -> bool {
+        true
+    }
+    fn in_use(&self, _: &PoolKey, of_interest: &dyn Fn(Block) -> bool) -> Vec<Block> {
+        let addresses = ["10.0.0.5", "fd00::5"].iter().filter_map(|text| text.parse().ok()).map(Block::address);
+        let blocks = addresses.chain("fd00::".parse().ok().map(|base| Block::new(base, 64)));
+        blocks.filter(|block| of_interest(*block)).collect()
+    }
+    fn overlapping(&self, pool: &PoolKey, _: &Scope, _: &Usable) -> Vec<PoolKey> {
+        vec![pool.clone()]
+    }
+    fn network_length(&self, network: &str, family: Family) -> Option<u8> {
+        (network == "lab").then(|| family.bits())
+    }
+    fn members(&self, _: &str) -> Vec<PoolKey> {
+        Vec::new()
+    }
+    fn pool(&self, pool: &PoolKey) -> Option<(Scope, Option<Arc<Usable>>)> {
+        Some((Scope::of(pool, None), None))
+    }
+    fn holders(&self, _: &Slot) -> Vec<(String, String)> {
+        vec![("n".to_owned(), "holder".to_owned())]
+    }
+}
