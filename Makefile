@@ -40,6 +40,10 @@ test: rust control-plane ## Run all tests (ARGS choose some: ARGS='--test cluste
 bench: rust control-plane ## Measure how fast claims are bound and released (ARGS: how many, else 2000)
 	$(CARGO) bench --locked --bench claims -- $(ARGS)
 
+.PHONY: bench-reviews
+bench-reviews: rust control-plane ## Measure how fast webhooks answer (ARGS: how many reviews, else 20000)
+	$(CARGO) bench --locked --bench reviews -- $(ARGS)
+
 .PHONY: control-plane
 control-plane: ## Find or build etcd, kube-apiserver and what else the tests start
 	@programs=$$(hack/control-plane/ensure.sh) && echo "control plane: $$programs"

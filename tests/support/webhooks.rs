@@ -76,18 +76,10 @@ impl Webhooks {
             "apiVersion": "ipam.cluster.x-k8s.io/v1alpha1", "kind": kind, "metadata": { "name": "probe" },
             "spec": { "subnet": "198.18.0.0/24", "gateway": "198.18.1.1" },
         });
-        let file = self.folder.join(format!("probe-{kind}.json"));
-        fs::write(&file, pool.to_string()).expect("a file can be written");
-        let deadline = Instant::now() + Duration::from_secs(30);
-        loop {
-            let arguments = ["create", "--namespace=default", "--dry-run=server", "--warnings-as-errors", "-f"];
-            let said = plane.try_kubectl(&[&arguments[..], &[&file.display().to_string()]].concat());
-            match said {
-                Err(said) if said.contains("outside of the subnet") => return,
-                said => assert!(Instant::now() < deadline, "the webhooks are not asked: {said:?}"),
-            }
-            sleep(Duration::from_millis(20));
-        }
+        wait_until("the webhooks are asked", || match try_create(plane, &pool) {
+            Err(said) if said.contains("outside of the subnet") => Ok(()),
+            said => Err(said),
+        });
     }
 
     /// Has the API server ask here, trusting any authority, and does not wait until it does.
@@ -113,9 +105,18 @@ impl Webhooks {
         }
     }
 
-    /// Has the API server ask nobody before it writes.
+    /// Has the API server ask nobody before it writes, and waits until it does not.
+    ///
+    /// # Panics
+    /// When it still asks.
     pub fn unwire(plane: &ControlPlane) {
         plane.kubectl(&["delete", "validatingwebhookconfiguration", "--all"]);
+        let pool = json!({
+            "apiVersion": "ipam.cluster.x-k8s.io/v1alpha2", "kind": "GlobalInClusterIPPool",
+            "metadata": { "name": "probe" },
+            "spec": { "addresses": ["198.18.0.0/24"], "prefix": 24, "gateway": "198.18.1.1" },
+        });
+        wait_until("no webhook is asked", || try_create(plane, &pool).map(drop).map_err(Err));
     }
 
     /// Swaps the certificate for a new one of the same authority.
@@ -149,6 +150,23 @@ impl Webhooks {
             // They are there after the first time.
             let _ = symlink(Path::new("..data").join(file), self.folder.join(file));
         }
+    }
+}
+
+/// What would be said to the creation of an object; a warning is a failure.
+fn try_create(plane: &ControlPlane, object: &Value) -> Result<String, String> {
+    let kind = object["kind"].as_str().unwrap_or_default();
+    let file = plane.folder().join(format!("probe-{kind}.json"));
+    fs::write(&file, object.to_string()).expect("a file can be written");
+    let arguments = ["create", "--namespace=default", "--dry-run=server", "--warnings-as-errors", "-f"];
+    plane.try_kubectl(&[&arguments[..], &[&file.display().to_string()]].concat())
+}
+
+fn wait_until(what: &str, mut look: impl FnMut() -> Result<(), Result<String, String>>) {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while let Err(said) = look() {
+        assert!(Instant::now() < deadline, "did not happen: {what}: {said:?}");
+        sleep(Duration::from_millis(20));
     }
 }
 
