@@ -1,8 +1,7 @@
 //! The definitions of our kinds (CustomResourceDefinitions), made from the types.
 //!
-//! The schemas say what the Go provider's say, see `schema`, and refuse more
-//! than those do, see `rules`. Whoever changes a type sees the committed file under
-//! `config/crd` go out of date.
+//! The schemas say what the Go provider's say, see `schema`, and refuse more than those do, see `rules`. Whoever changes a
+//! type sees the committed file under `config/crd` go out of date.
 
 mod columns;
 mod rules;
