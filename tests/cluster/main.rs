@@ -16,8 +16,10 @@ mod bad_input;
 mod bind;
 mod exhaustion;
 mod lifecycle;
+mod networks;
 mod pausing;
 mod pools;
+mod prefixes;
 mod sweeping;
 
 use std::sync::OnceLock;
