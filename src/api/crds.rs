@@ -1,14 +1,25 @@
 //! The definitions of our kinds (CustomResourceDefinitions), made from the types.
 //!
-//! The schemas say what the Go provider's say: no `nullable`, no defaults, formats only where it has them. Whoever
-//! changes a type sees the committed file under `config/crd` go out of date.
+//! The schemas say what the Go provider's say, see [`schema`]. Whoever changes a type sees the committed file under
+//! `config/crd` go out of date.
+
+mod columns;
+mod schema;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use schemars::generate::SchemaSettings;
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 
-use super::{IPPoolSpec, IPReservationSpec, PoolStatus, PrefixPoolSpec, names};
+pub(super) use schema::date_time_schema;
+
+use super::{IPPoolSpec, IPPoolSpecV1Alpha1, IPReservationSpec, InClusterKind, PoolStatus, PrefixPoolSpec, names};
+use schema::structural;
+
+/// Namespace that the provider is installed in. The API server calls the conversion of pools there.
+const NAMESPACE: &str = "capi-ipam-in-cluster-system";
+/// Service in front of the webhooks.
+const WEBHOOK_SERVICE: &str = "capi-ipam-in-cluster-webhook-service";
+/// Where pools are converted.
+const CONVERSION_PATH: &str = "/convert";
 
 /// What can go wrong while definitions are made; either is a mistake in the types.
 #[derive(Debug, thiserror::Error)]
@@ -24,87 +35,70 @@ pub enum CrdError {
     },
 }
 
+/// A kind, apart from its versions.
+struct Kind {
+    name: &'static str,
+    plural: &'static str,
+    is_global: bool,
+    /// Versions that are stored in another one are converted by the provider.
+    is_converted: bool,
+}
+
 /// The definitions of all our kinds, in the order in which they are written to `config/crd`.
 pub fn all() -> Result<Vec<CustomResourceDefinition>, CrdError> {
-    [
-        ip_pool("GlobalInClusterIPPool", "globalinclusterippool", "Cluster", "cluster-wide"),
-        prefix_pool("GlobalInClusterPrefixPool", "globalinclusterprefixpool", "Cluster", "cluster-wide"),
-        ip_pool("InClusterIPPool", "inclusterippool", "Namespaced", "namespaced"),
-        prefix_pool("InClusterPrefixPool", "inclusterprefixpool", "Namespaced", "namespaced"),
-        reservation(),
-    ]
-    .into_iter()
-    .map(|(kind, definition)| serde_json::from_value(definition).map_err(|source| CrdError::Malformed { kind, source }))
-    .collect()
+    let mut definitions: Vec<_> = InClusterKind::ALL.into_iter().map(pool).chain([reservation()]).collect();
+    definitions.sort_by_key(|(kind, _)| kind.plural);
+    let read = |(kind, definition): (Kind, Value)| {
+        serde_json::from_value(definition).map_err(|source| CrdError::Malformed { kind: kind.name, source })
+    };
+    definitions.into_iter().map(read).collect()
 }
 
-fn ip_pool(kind: &'static str, singular: &str, scope: &str, word: &str) -> (&'static str, Value) {
-    let description = format!("{kind} is a {word} pool of IP addresses that IPAddressClaims are served from.");
-    pool(kind, singular, scope, &description, "Addresses", &structural::<IPPoolSpec>())
+fn pool(kind: InClusterKind) -> (Kind, Value) {
+    let names =
+        |is_converted| Kind { name: kind.name(), plural: kind.plural(), is_global: kind.is_global(), is_converted };
+    let whose = if kind.is_global() { "the claims of all namespaces" } else { "the claims of its namespace" };
+    let describe = |what: &str| format!("{} is a pool of {what} for {whose}.", kind.name());
+    let status = structural::<PoolStatus>();
+    match kind {
+        InClusterKind::IPPool | InClusterKind::GlobalIPPool => {
+            let description = describe("single IP addresses");
+            let old = version(
+                names::OLD_POOL_VERSION,
+                &columns::old_addresses(kind),
+                &schema::object(
+                    &format!("{description} This version is deprecated; use {}.", names::POOL_VERSION),
+                    structural::<IPPoolSpecV1Alpha1>(),
+                    Some(schema::without(status.clone(), "conditions")),
+                ),
+            );
+            let new = version(
+                names::POOL_VERSION,
+                &columns::addresses(),
+                &schema::object(&description, structural::<IPPoolSpec>(), Some(status)),
+            );
+            definition(names(true), vec![old, new])
+        }
+        InClusterKind::PrefixPool | InClusterKind::GlobalPrefixPool => {
+            let schema = schema::object(&describe("prefixes"), structural::<PrefixPoolSpec>(), Some(status));
+            definition(names(false), vec![version(names::POOL_VERSION, &columns::prefixes(), &schema)])
+        }
+    }
 }
 
-fn prefix_pool(kind: &'static str, singular: &str, scope: &str, word: &str) -> (&'static str, Value) {
-    let description = format!("{kind} is a {word} pool of prefixes that IPAddressClaims are served from.");
-    pool(kind, singular, scope, &description, "Prefixes", &structural::<PrefixPoolSpec>())
-}
-
-fn pool(
-    kind: &'static str,
-    singular: &str,
-    scope: &str,
-    description: &str,
-    given: &str,
-    spec: &Value,
-) -> (&'static str, Value) {
-    let path = format!(".spec.{}", given.to_lowercase());
-    let columns = json!([
-        column(given, "string", &path, "What claims are served from."),
-        column("Total", "integer", ".status.ipAddresses.total", "Addresses that can be given to claims."),
-        column("Free", "integer", ".status.ipAddresses.free", "Addresses that can be given out now."),
-        column("Used", "integer", ".status.ipAddresses.used", "Addresses in use."),
-        column("Ready", "string", ".status.conditions[?(@.type==\"Ready\")].status", "Whether claims are served."),
-    ]);
-    let schema = json!({
-        "type": "object",
-        "description": description,
-        "properties": {
-            "apiVersion": { "type": "string", "description": "Group and version of the object." },
-            "kind": { "type": "string", "description": "Kind of the object." },
-            "metadata": { "type": "object" },
-            "spec": spec,
-            "status": structural::<PoolStatus>(),
-        },
-    });
-    (kind, definition(kind, singular, scope, &columns, &schema, true))
-}
-
-fn reservation() -> (&'static str, Value) {
-    let kind = "IPReservation";
-    let columns = json!([
-        column("Address", "string", ".spec.address", "The reserved address."),
-        column("Pool", "string", ".spec.poolRef.name", "Pool that the address was taken from."),
-        column("Namespace", "string", ".spec.claimRef.namespace", "Namespace of the claim that holds the address."),
-        column("Claim", "string", ".spec.claimRef.name", "Claim that holds the address."),
-        column("Released", "date", ".spec.releasedAt", "When the address was given back, while it rests."),
-        column("Age", "date", ".metadata.creationTimestamp", "Time since the address was reserved."),
-    ]);
+fn reservation() -> (Kind, Value) {
+    let kind = Kind { name: "IPReservation", plural: "ipreservations", is_global: true, is_converted: false };
     let mut spec = structural::<IPReservationSpec>();
     if let Some(fields) = spec.as_object_mut() {
         fields.insert("x-kubernetes-validations".to_owned(), Value::Array(immutable_rules()));
     }
-    let schema = json!({
-        "type": "object",
-        "description": "IPReservation says who holds one address. Creating it is the claim to the address: \
-                        its name is made of the scope and the address.",
-        "required": ["spec"],
-        "properties": {
-            "apiVersion": { "type": "string", "description": "Group and version of the object." },
-            "kind": { "type": "string", "description": "Kind of the object." },
-            "metadata": { "type": "object" },
-            "spec": spec,
-        },
-    });
-    (kind, definition(kind, "ipreservation", "Cluster", &columns, &schema, false))
+    let description = "IPReservation says who holds one address or prefix. Creating it is the claim to the address: \
+                       its name is made of the scope and the address.";
+    let mut schema = schema::object(description, spec, None);
+    if let Some(fields) = schema.as_object_mut() {
+        fields.insert("required".to_owned(), json!(["spec"]));
+    }
+    definition(kind, vec![version(names::POOL_VERSION, &columns::reservations(), &schema)])
 }
 
 fn immutable_rules() -> Vec<Value> {
@@ -125,84 +119,58 @@ fn immutable_rules() -> Vec<Value> {
         .collect()
 }
 
-fn definition(kind: &str, singular: &str, scope: &str, columns: &Value, schema: &Value, status: bool) -> Value {
-    let plural = format!("{singular}s");
+/// A version of a kind. What has a status has it as a subresource.
+fn version(name: &str, columns: &Value, schema: &Value) -> Value {
+    let is_stored = name == names::POOL_VERSION;
+    let has_status = schema.pointer("/properties/status").is_some();
     json!({
+        "name": name,
+        "served": true,
+        "storage": is_stored,
+        "deprecated": if is_stored { Value::Null } else { json!(true) },
+        "subresources": if has_status { json!({ "status": {} }) } else { Value::Null },
+        "additionalPrinterColumns": columns,
+        "schema": { "openAPIV3Schema": schema },
+    })
+}
+
+fn definition(kind: Kind, versions: Vec<Value>) -> (Kind, Value) {
+    let Kind { name, plural, is_global, is_converted } = kind;
+    let definition = json!({
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
         "metadata": { "name": format!("{plural}.{}", names::GROUP) },
         "spec": {
             "group": names::GROUP,
             "names": {
-                "kind": kind,
-                "listKind": format!("{kind}List"),
+                "kind": name,
+                "listKind": format!("{name}List"),
                 "plural": plural,
-                "singular": singular,
+                "singular": name.to_lowercase(),
                 "categories": ["cluster-api"],
             },
-            "scope": scope,
-            "versions": [{
-                "name": names::POOL_VERSION,
-                "served": true,
-                "storage": true,
-                "subresources": if status { json!({ "status": {} }) } else { Value::Null },
-                "additionalPrinterColumns": columns,
-                "schema": { "openAPIV3Schema": schema },
-            }],
+            "scope": if is_global { "Cluster" } else { "Namespaced" },
+            "versions": versions,
+            "conversion": if is_converted { conversion() } else { Value::Null },
+        },
+    });
+    (kind, definition)
+}
+
+/// Whom the API server asks to convert objects. The authority that signed the certificate there is filled in where the
+/// provider is installed.
+fn conversion() -> Value {
+    json!({
+        "strategy": "Webhook",
+        "webhook": {
+            "conversionReviewVersions": ["v1"],
+            "clientConfig": {
+                "service": {
+                    "namespace": NAMESPACE, "name": WEBHOOK_SERVICE, "path": CONVERSION_PATH, "port": 443,
+                },
+            },
         },
     })
-}
-
-fn column(name: &str, type_: &str, path: &str, description: &str) -> Value {
-    json!({ "name": name, "type": type_, "jsonPath": path, "description": description })
-}
-
-/// Schema of a point in time.
-pub(super) fn date_time_schema(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({ "type": "string", "format": "date-time" })
-}
-
-/// The schema of a type in the form that the API server asks for: no references, no `null`, no defaults.
-fn structural<T: JsonSchema>() -> Value {
-    let mut settings = SchemaSettings::draft07();
-    settings.inline_subschemas = true;
-    settings.meta_schema = None;
-    let mut schema = settings.into_generator().into_root_schema_for::<T>().to_value();
-    normalise(&mut schema);
-    schema
-}
-
-fn normalise(schema: &mut Value) {
-    let Some(fields) = schema.as_object_mut() else { return };
-    fields.remove("title");
-    fields.remove("default");
-    if fields.get("format").is_some_and(|format| format == "int64") {
-        fields.remove("format");
-    }
-    if let Some(Value::Array(types)) = fields.get("type") {
-        let first = types.iter().find(|name| *name != "null").cloned().unwrap_or_default();
-        fields.insert("type".to_owned(), first);
-    }
-    if let Some(Value::Array(choices)) = fields.remove("anyOf") {
-        let present = choices.into_iter().find(|choice| choice.get("type").is_some_and(|name| name != "null"));
-        fields.extend(present.and_then(|choice| choice.as_object().cloned()).unwrap_or_default());
-    }
-    if let Some(description) = fields.get_mut("description")
-        && let Some(text) = description.as_str()
-    {
-        *description = Value::String(text.replace('\n', " "));
-    }
-    if let Some(items) = fields.get_mut("items") {
-        normalise(items);
-    }
-    if let Some(properties) = fields.get_mut("properties").and_then(Value::as_object_mut) {
-        for (name, property) in properties {
-            // Written by hand, in its final form.
-            if name != "conditions" {
-                normalise(property);
-            }
-        }
-    }
 }
 
 #[cfg(test)]
@@ -210,24 +178,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn definitions_have_no_null_and_no_default() {
+    fn definitions_have_no_null() {
         let text = serde_json::to_string(&all().unwrap()).unwrap();
-        for unwanted in ["nullable", "\"default\"", "anyOf", "\"null\"", "$ref"] {
+        for unwanted in ["nullable", "anyOf", "\"null\"", "$ref"] {
             assert!(!text.contains(unwanted), "{unwanted} in {text}");
         }
     }
 
     #[test]
-    fn bounds_are_those_of_the_go_provider() {
-        let spec = structural::<IPPoolSpec>();
-        let prefix = &spec["properties"]["prefix"];
-        assert_eq!((&prefix["minimum"], &prefix["maximum"], &prefix["format"]), (&json!(0), &json!(128), &Value::Null));
-        assert_eq!(spec["required"], json!(["addresses", "prefix"]));
-        assert_eq!(spec["properties"]["addressReuseGracePeriodSeconds"]["format"], "int32");
-        assert_eq!(
-            spec["properties"]["gateway"],
-            json!({"type": "string",
-            "description": "Gateway of the subnet, handed out with each address and never given to a claim."})
-        );
+    fn the_length_of_prefixes_has_a_default_and_nothing_else_has() {
+        for definition in all().unwrap() {
+            let text = serde_json::to_string(&definition).unwrap();
+            let defaults: Vec<_> = text.match_indices("\"default\":").map(|(at, _)| &text[at..at + 12]).collect();
+            let is_of_prefixes = definition.spec.names.kind.ends_with("PrefixPool");
+            assert_eq!(defaults, if is_of_prefixes { vec!["\"default\":64"] } else { vec![] });
+        }
     }
 }

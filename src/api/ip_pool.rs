@@ -59,6 +59,7 @@ impl_resource!(GlobalInClusterIPPool, names::GROUP, "globalinclusterippools", Cl
 /// The addresses of a pool of single addresses. Wire format of the Go in-cluster provider, `v1alpha2`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(description = "The addresses of the pool, as the operator wants them.")]
 pub struct IPPoolSpec {
     /// The addresses that claims are served from. An entry is a single address (10.0.0.7), a network in CIDR notation
     /// (10.0.0.0/24) or a range with both ends included (10.0.0.10-10.0.0.99). All entries are of one address family

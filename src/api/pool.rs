@@ -112,11 +112,11 @@ impl<'a> PoolSpec<'a> {
     }
 }
 
-/// Use of a pool's addresses.
+/// Use of a pool, as the provider sees it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PoolStatus {
-    /// How many addresses there are, and how many of them are in use.
+    /// How many addresses there are, and how many of them are in use. Pools of prefixes count prefixes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ip_addresses: Option<AddressCounts>,
     /// How the pool stands. Ready is False with reason InvalidSpec when its addresses cannot be understood.

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 /// Pools are never stored so: see [`webhooks::conversion`](../webhooks/conversion/index.html).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(description = "The addresses of the pool, as the operator wants them.")]
 pub struct IPPoolSpecV1Alpha1 {
     /// The addresses that claims are served from: single addresses, networks in CIDR notation and ranges. The range of
     /// subnet, start and end comes on top.

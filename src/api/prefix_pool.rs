@@ -64,6 +64,7 @@ impl_resource!(
 /// The prefixes of a pool. Wire format of the Go in-cluster provider, `v1alpha2`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(description = "The prefixes of the pool, as the operator wants them.")]
 pub struct PrefixPoolSpec {
     /// The prefixes in CIDR notation (fd00:1::/48) that smaller ones are carved from and given to claims. All are of
     /// one address family.

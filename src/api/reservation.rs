@@ -36,6 +36,7 @@ impl_resource!(IPReservation, names::GROUP, "ipreservations", ClusterResourceSco
 /// Address and holder of an [`IPReservation`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(description = "The address or prefix, its pool, and who holds it.")]
 pub struct IPReservationSpec {
     /// The set within which the address is unique: p.NAMESPACE.POOL for an InClusterIPPool, g.POOL for a
     /// GlobalInClusterIPPool, pp.NAMESPACE.POOL and gp.POOL for pools of prefixes, and n.NETWORK for all pools that
