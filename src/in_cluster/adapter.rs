@@ -76,8 +76,8 @@ impl ProviderAdapter for InClusterAdapter {
             setup.controller.wait_for(synced.clone());
             listed.push(synced);
         }
-        self.published.publish(ledger, listed);
-        let awaited = awaited.into_iter().chain([setup.claims_synced.clone()]).collect();
+        self.published.publish(ledger, listed.clone());
+        let awaited = listed.into_iter().chain([setup.claims_synced.clone()]).collect();
         let sweeper = sweeper::Sweeper::new(setup, &self.options, Arc::clone(&shared), awaited);
         let stop = setup.manager.stop.clone();
         setup.manager.add("the sweeper", sweeper.run(stop));

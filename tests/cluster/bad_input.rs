@@ -277,3 +277,61 @@ async fn other_pools_go_on_beside_broken_ones() {
     consumer.claim("b", "web").await;
     assert_eq!(consumer.bound("b").await, "10.0.0.1");
 }
+
+/// Refuses finalizers on claims of one name, as an operator's policy may.
+const NO_FINALIZERS: &str = r#"
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata:
+  name: no-finalizers
+spec:
+  failurePolicy: Fail
+  matchConstraints:
+    resourceRules:
+      - apiGroups: [ipam.cluster.x-k8s.io]
+        apiVersions: ["*"]
+        operations: [UPDATE]
+        resources: [ipaddressclaims]
+  matchConditions:
+    - name: one-name
+      expression: object.metadata.name == 'refused-by-policy'
+  validations:
+    - expression: "!has(object.metadata.finalizers)"
+      message: no finalizers here
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata:
+  name: no-finalizers
+spec:
+  policyName: no-finalizers
+  validationActions: [Deny]
+"#;
+
+#[tokio::test]
+async fn a_claim_that_takes_no_finalizer_is_told_so() {
+    let consumer = consumer().await;
+    world().control_plane.kubectl_apply(NO_FINALIZERS);
+    consumer.pool("web", json!({"addresses": ["10.0.0.1"], "prefix": 24})).await;
+    let claim = "refused-by-policy";
+    // The API server takes a moment to heed a new policy: only claims made after that are refused.
+    let text = eventually("the policy is heeded and the claim says so", || async {
+        consumer.claim(claim, "web").await;
+        let says = eventually("the claim says something", || async {
+            let found = consumer.claims().get(claim).await.ok()??;
+            let ready = ready(&found);
+            (!ready.status.is_empty()).then_some(ready)
+        })
+        .await;
+        if says.status == "True" {
+            consumer.release(claim).await;
+            return None;
+        }
+        says.message
+    })
+    .await;
+    assert!(text.contains("finalizer") && text.contains("no finalizers here"), "{text}");
+    assert!(consumer.given().await.is_empty(), "nothing is given out that could not be taken back");
+    world().control_plane.kubectl(&["delete", "validatingadmissionpolicybinding/no-finalizers"]);
+    consumer.bound(claim).await;
+}

@@ -88,7 +88,9 @@ async fn two_that_both_work_never_give_out_one_address_twice() {
 #[tokio::test(flavor = "multi_thread")]
 async fn two_that_both_work_never_give_out_one_address_of_a_network_twice() {
     let control_plane = ControlPlane::start(Options::default());
-    let _managers = [Manager::start(&control_plane, &[]), Manager::start(&control_plane, &[])];
+    // Both reserve an address for one claim now and then; what is left over is swept.
+    let flags = ["--sweep-interval=1s", "--sweep-grace=1s"];
+    let _managers = [Manager::start(&control_plane, &flags), Manager::start(&control_plane, &flags)];
     let consumer = Consumer::new(&control_plane).await;
     let spec = |network: serde_json::Value| {
         let mut spec = json!({"addresses": ["10.0.0.0/24"], "prefix": 24});
