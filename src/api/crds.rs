@@ -1,9 +1,11 @@
 //! The definitions of our kinds (CustomResourceDefinitions), made from the types.
 //!
-//! The schemas say what the Go provider's say, see [`schema`]. Whoever changes a type sees the committed file under
+//! The schemas say what the Go provider's say, see [`schema`], and refuse
+//! more than those do, see [`rules`]. Whoever changes a type sees the committed file under
 //! `config/crd` go out of date.
 
 mod columns;
+mod rules;
 mod schema;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -33,6 +35,12 @@ pub enum CrdError {
         #[source]
         source: serde_json::Error,
     },
+    /// A rule is about a field that the type does not have.
+    #[error("there is no field {path} for a rule to be about")]
+    NoSuchField {
+        /// The path of the field.
+        path: &'static str,
+    },
 }
 
 /// A kind, apart from its versions.
@@ -46,7 +54,8 @@ struct Kind {
 
 /// The definitions of all our kinds, in the order in which they are written to `config/crd`.
 pub fn all() -> Result<Vec<CustomResourceDefinition>, CrdError> {
-    let mut definitions: Vec<_> = InClusterKind::ALL.into_iter().map(pool).chain([reservation()]).collect();
+    let mut definitions: Vec<_> =
+        InClusterKind::ALL.into_iter().map(pool).chain([reservation()]).collect::<Result<_, _>>()?;
     definitions.sort_by_key(|(kind, _)| kind.plural);
     let read = |(kind, definition): (Kind, Value)| {
         serde_json::from_value(definition).map_err(|source| CrdError::Malformed { kind: kind.name, source })
@@ -54,69 +63,43 @@ pub fn all() -> Result<Vec<CustomResourceDefinition>, CrdError> {
     definitions.into_iter().map(read).collect()
 }
 
-fn pool(kind: InClusterKind) -> (Kind, Value) {
+fn pool(kind: InClusterKind) -> Result<(Kind, Value), CrdError> {
     let names =
         |is_converted| Kind { name: kind.name(), plural: kind.plural(), is_global: kind.is_global(), is_converted };
     let whose = if kind.is_global() { "the claims of all namespaces" } else { "the claims of its namespace" };
     let describe = |what: &str| format!("{} is a pool of {what} for {whose}.", kind.name());
     let status = structural::<PoolStatus>();
-    match kind {
+    Ok(match kind {
         InClusterKind::IPPool | InClusterKind::GlobalIPPool => {
             let description = describe("single IP addresses");
-            let old = version(
-                names::OLD_POOL_VERSION,
-                &columns::old_addresses(kind),
-                &schema::object(
-                    &format!("{description} This version is deprecated; use {}.", names::POOL_VERSION),
-                    structural::<IPPoolSpecV1Alpha1>(),
-                    Some(schema::without(status.clone(), "conditions")),
-                ),
+            let old = schema::object(
+                &format!("{description} This version is deprecated; use {}.", names::POOL_VERSION),
+                structural::<IPPoolSpecV1Alpha1>(),
+                Some(schema::without(status.clone(), "conditions")),
             );
-            let new = version(
-                names::POOL_VERSION,
-                &columns::addresses(),
-                &schema::object(&description, structural::<IPPoolSpec>(), Some(status)),
-            );
-            definition(names(true), vec![old, new])
+            let mut new = schema::object(&description, structural::<IPPoolSpec>(), Some(status));
+            rules::pools::addresses(&mut new)?;
+            let old = version(names::OLD_POOL_VERSION, &columns::old_addresses(kind), &old);
+            definition(names(true), vec![old, version(names::POOL_VERSION, &columns::addresses(), &new)])
         }
         InClusterKind::PrefixPool | InClusterKind::GlobalPrefixPool => {
-            let schema = schema::object(&describe("prefixes"), structural::<PrefixPoolSpec>(), Some(status));
+            let mut schema = schema::object(&describe("prefixes"), structural::<PrefixPoolSpec>(), Some(status));
+            rules::pools::prefixes(&mut schema)?;
             definition(names(false), vec![version(names::POOL_VERSION, &columns::prefixes(), &schema)])
         }
-    }
+    })
 }
 
-fn reservation() -> (Kind, Value) {
+fn reservation() -> Result<(Kind, Value), CrdError> {
     let kind = Kind { name: "IPReservation", plural: "ipreservations", is_global: true, is_converted: false };
-    let mut spec = structural::<IPReservationSpec>();
-    if let Some(fields) = spec.as_object_mut() {
-        fields.insert("x-kubernetes-validations".to_owned(), Value::Array(immutable_rules()));
-    }
     let description = "IPReservation says who holds one address or prefix. Creating it is the claim to the address: \
                        its name is made of the scope and the address.";
-    let mut schema = schema::object(description, spec, None);
+    let mut schema = schema::object(description, structural::<IPReservationSpec>(), None);
     if let Some(fields) = schema.as_object_mut() {
         fields.insert("required".to_owned(), json!(["spec"]));
     }
-    definition(kind, vec![version(names::POOL_VERSION, &columns::reservations(), &schema)])
-}
-
-fn immutable_rules() -> Vec<Value> {
-    let required = ["scope", "address", "poolRef"].map(|field| (field, format!("self.{field} == oldSelf.{field}")));
-    let optional = ["prefixLength", "claimRef"].map(|field| {
-        let same = format!("self.{field} == oldSelf.{field}");
-        (field, format!("has(self.{field}) == has(oldSelf.{field}) && (!has(self.{field}) || {same})"))
-    });
-    let rules = required.into_iter().chain(optional);
-    rules
-        .map(|(field, rule)| {
-            json!({
-                "rule": rule,
-                "fieldPath": format!(".{field}"),
-                "message": "cannot be changed; delete the reservation and create another one",
-            })
-        })
-        .collect()
+    rules::reservations::reservations(&mut schema)?;
+    Ok(definition(kind, vec![version(names::POOL_VERSION, &columns::reservations(), &schema)]))
 }
 
 /// A version of a kind. What has a status has it as a subresource.
