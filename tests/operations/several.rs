@@ -12,8 +12,8 @@ use crate::support::manager::Manager;
 const ELECTED: [&str; 5] = [
     "--leader-elect",
     "--leader-election-namespace=kube-system",
-    "--leader-elect-lease-duration=3s",
-    "--leader-elect-renew-deadline=2s",
+    "--leader-elect-lease-duration=6s",
+    "--leader-elect-renew-deadline=4s",
     "--leader-elect-retry-period=200ms",
 ];
 
