@@ -154,14 +154,37 @@ pub trait Pool:
     fn status_mut(&mut self) -> &mut PoolStatus;
 }
 
-/// Implements [`Pool`] for a struct with `spec` and `status`.
-macro_rules! impl_pool {
-    ($name:ident, $kind:ident, $spec:ident) => {
+/// Defines a kind of pool: the struct, its place in the API, and [`Pool`].
+macro_rules! pool_kind {
+    ($(#[$documentation:meta])* $name:ident: $kind:ident, $plural:literal, $scope:ident, $variant:ident($spec:ty)) => {
+        $(#[$documentation])*
+        #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        pub struct $name {
+            /// Group and version; only set on objects that are to be created.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            pub api_version: Option<String>,
+            /// Kind; only set on objects that are to be created.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            pub kind: Option<String>,
+            /// Standard metadata.
+            #[serde(default)]
+            pub metadata: ObjectMeta,
+            /// What claims are served from, as the operator wants it.
+            #[serde(default)]
+            pub spec: $spec,
+            /// Use of it, as the provider sees it.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            pub status: Option<PoolStatus>,
+        }
+
+        impl_resource!($name, names::GROUP, $plural, $scope, (), |_version| names::POOL_VERSION);
+
         impl Pool for $name {
             const KIND: InClusterKind = InClusterKind::$kind;
 
             fn spec(&self) -> PoolSpec<'_> {
-                PoolSpec::$spec(&self.spec)
+                PoolSpec::$variant(&self.spec)
             }
             fn status(&self) -> Option<&PoolStatus> {
                 self.status.as_ref()
@@ -172,4 +195,4 @@ macro_rules! impl_pool {
         }
     };
 }
-pub(super) use impl_pool;
+pub(super) use pool_kind;
