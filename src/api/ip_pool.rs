@@ -1,20 +1,5 @@
-use kube::api::ObjectMeta;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-
-use super::contract::impl_resource;
-use super::names;
-use super::pool::{InClusterKind, Pool, PoolSpec, PoolStatus, pool_kind};
-
-pool_kind! {
-    /// A pool of single addresses for the claims of its namespace.
-    InClusterIPPool: IPPool, "inclusterippools", NamespaceResourceScope, Addresses(IPPoolSpec)
-}
-
-pool_kind! {
-    /// A pool of single addresses for the claims of all namespaces.
-    GlobalInClusterIPPool: GlobalIPPool, "globalinclusterippools", ClusterResourceScope, Addresses(IPPoolSpec)
-}
 
 /// The addresses of a pool of single addresses. Wire format of the Go in-cluster provider, `v1alpha2`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

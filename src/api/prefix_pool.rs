@@ -1,20 +1,5 @@
-use kube::api::ObjectMeta;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-
-use super::contract::impl_resource;
-use super::names;
-use super::pool::{InClusterKind, Pool, PoolSpec, PoolStatus, pool_kind};
-
-pool_kind! {
-    /// A pool of prefixes for the claims of its namespace.
-    InClusterPrefixPool: PrefixPool, "inclusterprefixpools", NamespaceResourceScope, Prefixes(PrefixPoolSpec)
-}
-
-pool_kind! {
-    /// A pool of prefixes for the claims of all namespaces.
-    GlobalInClusterPrefixPool: GlobalPrefixPool, "globalinclusterprefixpools", ClusterResourceScope, Prefixes(PrefixPoolSpec)
-}
 
 /// The prefixes of a pool. Wire format of the Go in-cluster provider, `v1alpha2`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

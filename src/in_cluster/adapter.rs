@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube::{Api, Client, ResourceExt};
+use kube::{Api, ResourceExt};
 
 use super::allocate::Allocator;
+use super::kinds::wait_for_kinds;
 use super::ledger::{ClaimKey, Ledger, PoolLookup, ticket};
 use super::options::InClusterOptions;
 use super::published::PublishedLedger;
@@ -37,14 +38,6 @@ pub async fn register(
     wait_for_kinds(&manager.client).await;
     let adapter = InClusterAdapter { options, published, shared: std::sync::OnceLock::new() };
     ClaimReconciler::register(adapter, manager).await
-}
-
-/// Waits until the API server serves all our kinds.
-pub(super) async fn wait_for_kinds(client: &Client) {
-    for plural in InClusterKind::ALL.map(InClusterKind::plural).into_iter().chain(["ipreservations"]) {
-        let versions = [names::POOL_VERSION];
-        crate::runtime::discovery::wait_for_kind(client, names::GROUP, plural, &versions).await;
-    }
 }
 
 impl ProviderAdapter for InClusterAdapter {

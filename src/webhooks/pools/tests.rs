@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::addr::Family;
-use crate::api::{GlobalInClusterPrefixPool, InClusterIPPool, InClusterKind, InClusterPrefixPool, Slot};
+use crate::api::{GlobalInClusterPrefixPool, InClusterIPPool, InClusterKind, InClusterPrefixPool, Scope, Slot};
 use crate::runtime::webhooks::review::Kind;
 
 /// A cluster where some addresses are in use.
