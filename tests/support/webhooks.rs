@@ -1,10 +1,14 @@
 //! Leads the API server to the webhooks of a manager under test, with certificates made for the purpose.
 
+pub mod direct;
+
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use k8s_openapi::ByteString;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
@@ -12,8 +16,9 @@ use serde_json::{Value, json};
 
 use super::control_plane::ControlPlane;
 
-/// What the kinds with two versions are called in API paths.
-const CONVERTED: [&str; 2] = ["inclusterippools", "globalinclusterippools"];
+/// The kinds with two versions, and what they are called in API paths.
+const CONVERTED: [(&str, &str); 2] =
+    [("InClusterIPPool", "inclusterippools"), ("GlobalInClusterIPPool", "globalinclusterippools")];
 
 /// A certificate authority, and a folder with a certificate of it, as a Secret is mounted into a pod: the files are
 /// links into a folder that is swapped for another one as a whole.
@@ -27,15 +32,17 @@ pub struct Webhooks {
 impl Webhooks {
     /// A certificate for webhooks at a free port.
     pub fn new(plane: &ControlPlane) -> Self {
-        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
-            .and_then(|listener| listener.local_addr())
-            .expect("the machine has a free port")
-            .port();
-        let folder = plane.folder().join(format!("certificates-{port}"));
-        fs::create_dir_all(&folder).expect("a folder can be made");
-        let webhooks = Self { authority: authority(), folder, port, made: AtomicU32::new(0) };
+        let webhooks = Self::without_certificate(plane);
         webhooks.renew();
         webhooks
+    }
+
+    /// A free port, and an empty folder for its certificate.
+    pub fn without_certificate(plane: &ControlPlane) -> Self {
+        let port = free_port();
+        let folder = plane.folder().join(format!("certificates-{port}"));
+        fs::create_dir_all(&folder).expect("a folder can be made");
+        Self { authority: authority(), folder, port, made: AtomicU32::new(0) }
     }
 
     /// The flags with which a manager serves here.
@@ -53,12 +60,37 @@ impl Webhooks {
         self.authority.pem()
     }
 
-    /// Has the API server ask here: before it writes pools and reservations, and to convert pools.
+    /// Has the API server ask here, before it writes pools and reservations and to convert pools, and waits until it
+    /// does.
+    ///
+    /// # Panics
+    /// When nobody answers here.
     pub fn wire(&self, plane: &ControlPlane) {
         self.wire_with(plane, &self.authority());
+        CONVERTED.iter().for_each(|(kind, _)| self.wait_until_asked(plane, kind));
     }
 
-    /// The same, but the API server trusts another authority.
+    /// Waits until a pool in the old version comes back with a warning, for which it has to be converted and reviewed.
+    fn wait_until_asked(&self, plane: &ControlPlane, kind: &str) {
+        let pool = json!({
+            "apiVersion": "ipam.cluster.x-k8s.io/v1alpha1", "kind": kind, "metadata": { "name": "probe" },
+            "spec": { "subnet": "198.18.0.0/24", "gateway": "198.18.1.1" },
+        });
+        let file = self.folder.join(format!("probe-{kind}.json"));
+        fs::write(&file, pool.to_string()).expect("a file can be written");
+        let deadline = Instant::now() + Duration::from_secs(30);
+        loop {
+            let arguments = ["create", "--namespace=default", "--dry-run=server", "--warnings-as-errors", "-f"];
+            let said = plane.try_kubectl(&[&arguments[..], &[&file.display().to_string()]].concat());
+            match said {
+                Err(said) if said.contains("outside of the subnet") => return,
+                said => assert!(Instant::now() < deadline, "the webhooks are not asked: {said:?}"),
+            }
+            sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Has the API server ask here, trusting any authority, and does not wait until it does.
     pub fn wire_with(&self, plane: &ControlPlane, authority: &str) {
         let bundle = ByteString(authority.as_bytes().to_vec());
         let at = |path: &str| json!({ "url": format!("https://127.0.0.1:{}{path}", self.port), "caBundle": bundle });
@@ -72,7 +104,7 @@ impl Webhooks {
         plane.kubectl_apply(&configuration.to_string());
         let webhook = json!({ "clientConfig": at("/convert"), "conversionReviewVersions": ["v1"] });
         let patch = json!({ "spec": { "conversion": { "strategy": "Webhook", "webhook": webhook } } });
-        for plural in CONVERTED {
+        for (_, plural) in CONVERTED {
             let definition = format!("{plural}.ipam.cluster.x-k8s.io");
             // A service in the committed definition would stay beside the address.
             let clean = json!({ "spec": { "conversion": { "strategy": "None", "webhook": null } } }).to_string();
@@ -118,6 +150,12 @@ impl Webhooks {
             let _ = symlink(Path::new("..data").join(file), self.folder.join(file));
         }
     }
+}
+
+/// A port that nobody listens at now.
+pub fn free_port() -> u16 {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
+    listener.expect("the machine has a free port").port()
 }
 
 /// A new certificate authority.
