@@ -9,7 +9,7 @@ ARGS ?=
 # What `make fuzz` feeds: parse_entry or convert
 TARGET ?= parse_entry
 
-generated := config/crd/ipam.cluster.x-k8s.io.yaml config/rbac/role.yaml docs/flags.md
+generated := config/crd/ipam.cluster.x-k8s.io.yaml config/rbac/role.yaml config/webhook/manifests.yaml docs/flags.md
 
 .PHONY: help
 help: ## List the targets
@@ -23,8 +23,8 @@ demo: rust control-plane ## Show it at work on a real API server of its own
 	@$(CARGO) run --locked --quiet --example demo -- $(ARGS)
 
 .PHONY: run
-run: rust ## Run the manager against the current kubeconfig (ARGS are its flags)
-	$(CARGO) run --locked --bin manager -- $(ARGS)
+run: rust ## Run the manager against the current kubeconfig, without webhooks (ARGS are its flags)
+	$(CARGO) run --locked --bin manager -- --webhook-port=0 --insecure-diagnostics $(ARGS)
 
 .PHONY: build
 build: rust ## Build the programs for use, into target/release
@@ -92,9 +92,10 @@ define write
 endef
 
 .PHONY: generate
-generate: rust ## Write what is made from code: CRDs, roles, docs/flags.md
+generate: rust ## Write what is made from code: CRDs, roles, webhooks, docs/flags.md
 	$(call write,crds,config/crd/ipam.cluster.x-k8s.io.yaml)
 	$(call write,rbac,config/rbac/role.yaml)
+	$(call write,webhooks,config/webhook/manifests.yaml)
 	$(call write,flags,docs/flags.md)
 
 .PHONY: check-generated

@@ -2,6 +2,7 @@
 
 mod generate;
 pub mod rbac;
+mod webhook_configuration;
 mod webhooks;
 
 use std::process::ExitCode;
@@ -44,6 +45,8 @@ enum Generated {
     Crds,
     /// The cluster role, and the role for leader election.
     Rbac,
+    /// The ValidatingWebhookConfiguration.
+    Webhooks,
     /// A table of all flags, in Markdown.
     Flags,
 }

@@ -6,7 +6,7 @@ use clap::CommandFactory;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{Flags, Generated, rbac};
+use super::{Flags, Generated, rbac, webhook_configuration};
 use crate::api::crds::{self, CrdError};
 
 /// Beginning of the table of flags.
@@ -48,6 +48,7 @@ fn text(what: Generated) -> Result<String, GenerateError> {
     match what {
         Generated::Crds => documents(&crds::all()?),
         Generated::Rbac => documents(&rbac::documents()),
+        Generated::Webhooks => documents(&webhook_configuration::documents()),
         Generated::Flags => Ok(flags()),
     }
 }

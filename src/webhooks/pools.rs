@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::view::View;
 use super::warnings;
 use crate::addr::{Block, PoolProblem, PoolProblemKind, Usable};
-use crate::api::{Pool, PoolKey, PoolSpec, Scope, names};
+use crate::api::{Pool, PoolKey, PoolSpec, names};
 use crate::runtime::webhooks::refusal::{Cause, Refusal};
 use crate::runtime::webhooks::review::{AdmissionRequest, Operation, Verdict};
 
@@ -33,9 +33,7 @@ fn decide<P: Pool>(request: &AdmissionRequest, view: &dyn View) -> Result<Vec<St
     match request.operation {
         Operation::Create => {
             let new: P = read(request.object.as_ref())?;
-            let key = key(&new, request);
-            let usable = check(&new, &key, view)?;
-            Ok(warnings::of(&new.spec(), &key, &usable, view))
+            create(&new, &key(&new, request), view)
         }
         Operation::Update => {
             let new: P = read(request.object.as_ref())?;
@@ -55,7 +53,10 @@ fn decide<P: Pool>(request: &AdmissionRequest, view: &dyn View) -> Result<Vec<St
 }
 
 fn read<P: Pool>(object: Option<&Value>) -> Result<P, Box<Refusal>> {
-    let object = object.ok_or_else(|| Refusal::bad_request("the request carries no object"))?;
+    // An array could be read too, as the fields in their order.
+    let object = object
+        .filter(|object| object.is_object())
+        .ok_or_else(|| Refusal::bad_request("the request carries no object"))?;
     serde_json::from_value(object.clone())
         .map_err(|error| Box::new(Refusal::bad_request(format!("this is not a {}: {error}", P::KIND))))
 }
@@ -74,25 +75,26 @@ fn same_spec(request: &AdmissionRequest) -> bool {
     spec(&request.object) == spec(&request.old_object)
 }
 
-/// What is wrong with the object alone, and with the network it names.
-fn check<P: Pool>(pool: &P, key: &PoolKey, view: &dyn View) -> Result<Usable, Box<Refusal>> {
-    let spec = pool.spec();
-    let mut causes = match spec.usable() {
-        Ok(usable) => match network_problem(&spec, &usable, view) {
-            None => return Ok(usable),
-            Some(cause) => vec![cause],
-        },
-        Err(problems) => problems.iter().map(cause).collect(),
-    };
-    causes.extend(spec.network().and_then(network_name_problem));
-    Err(Box::new(Refusal::invalid(names::GROUP, P::KIND.name(), key.name.as_ref(), causes)))
+/// What the pool gives out, or everything that is wrong with the object alone.
+fn check(spec: PoolSpec<'_>) -> Result<Usable, Vec<Cause>> {
+    let more: Vec<Cause> =
+        negative_rest(spec).into_iter().chain(spec.network().and_then(network_name_problem)).collect();
+    match spec.usable() {
+        Ok(usable) if more.is_empty() => Ok(usable),
+        Ok(_) => Err(more),
+        Err(problems) => Err(problems.iter().map(cause).chain(more).collect()),
+    }
 }
 
-fn network_problem(spec: &PoolSpec<'_>, usable: &Usable, view: &dyn View) -> Option<Cause> {
+fn negative_rest(spec: PoolSpec<'_>) -> Option<Cause> {
+    let PoolSpec::Addresses(spec) = spec else { return None };
+    let seconds = spec.address_reuse_grace_period_seconds.filter(|seconds| *seconds < 0)?;
+    Some(Cause::invalid("spec.addressReuseGracePeriodSeconds", &json!(seconds), "it must not be negative"))
+}
+
+/// Why the pool cannot be in the network that it names.
+fn disagreement(spec: PoolSpec<'_>, usable: &Usable, view: &dyn View) -> Option<Cause> {
     let network = spec.network()?;
-    if let Some(cause) = network_name_problem(network) {
-        return Some(cause);
-    }
     let agreed = view.network_length(network, usable.family).filter(|agreed| *agreed != usable.length)?;
     let text = format!(
         "the pools of this network give out {} blocks of length {agreed}, and this one of length {}; give it a network \
@@ -100,6 +102,10 @@ fn network_problem(spec: &PoolSpec<'_>, usable: &Usable, view: &dyn View) -> Opt
         usable.family, usable.length
     );
     Some(Cause::invalid("spec.network", &json!(network), text))
+}
+
+fn invalid<P: Pool>(key: &PoolKey, causes: Vec<Cause>) -> Box<Refusal> {
+    Box::new(Refusal::invalid(names::GROUP, P::KIND.name(), key.name.as_ref(), causes))
 }
 
 /// A network's name is a DNS label (RFC 1123), since it is a part of the names of objects.
@@ -123,16 +129,28 @@ fn cause(problem: &PoolProblem) -> Cause {
     }
 }
 
+fn create<P: Pool>(new: &P, key: &PoolKey, view: &dyn View) -> Result<Vec<String>, Box<Refusal>> {
+    let usable = check(new.spec()).map_err(|causes| invalid::<P>(key, causes))?;
+    match disagreement(new.spec(), &usable, view) {
+        None => Ok(warnings::of(&new.spec(), key, &usable, view)),
+        Some(cause) => Err(invalid::<P>(key, vec![cause])),
+    }
+}
+
 fn update<P: Pool>(new: &P, old: Option<&P>, key: &PoolKey, view: &dyn View) -> Result<Vec<String>, Box<Refusal>> {
-    let usable = check(new, key, view)?;
-    if let Some(old) = old {
-        let causes: Vec<Cause> = immutable(old.spec(), new.spec()).collect();
-        if !causes.is_empty() {
-            return Err(Box::new(Refusal::invalid(names::GROUP, P::KIND.name(), key.name.as_ref(), causes)));
-        }
-        if let Ok(before) = old.spec().usable() {
-            keeps_what_is_in_use(key, &before, &usable, view)?;
-        }
+    let checked = check(new.spec());
+    // These come first: what the network says of another length helps nobody who cannot have it anyway.
+    let mut fixed: Vec<Cause> = old.into_iter().flat_map(|old| immutable(old.spec(), new.spec())).collect();
+    if !fixed.is_empty() {
+        fixed.extend(checked.err().into_iter().flatten());
+        return Err(invalid::<P>(key, fixed));
+    }
+    let usable = checked.map_err(|causes| invalid::<P>(key, causes))?;
+    if let Some(cause) = disagreement(new.spec(), &usable, view) {
+        return Err(invalid::<P>(key, vec![cause]));
+    }
+    if let Some(before) = old.and_then(|old| old.spec().usable().ok()) {
+        keeps_what_is_in_use(key, &before, &usable, view)?;
     }
     Ok(warnings::of(&new.spec(), key, &usable, view))
 }
@@ -198,11 +216,6 @@ fn named(blocks: &[Block]) -> String {
         let _ = write!(text, " and {} more", blocks.len() - names.len());
     }
     text
-}
-
-/// The scope that a pool would be in.
-pub(super) fn scope(spec: &PoolSpec<'_>, key: &PoolKey) -> Scope {
-    Scope::of(key, spec.network())
 }
 
 #[cfg(test)]

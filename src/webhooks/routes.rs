@@ -6,7 +6,9 @@ use serde_json::Value;
 
 use super::view::View;
 use super::{conversion, pools, reservations};
-use crate::api::{GlobalInClusterIPPool, GlobalInClusterPrefixPool, InClusterIPPool, InClusterPrefixPool, Pool};
+use crate::api::{
+    GlobalInClusterIPPool, GlobalInClusterPrefixPool, InClusterIPPool, InClusterKind, InClusterPrefixPool, Pool,
+};
 use crate::runtime::webhooks::endpoints::Endpoints;
 use crate::runtime::webhooks::review::{AdmissionRequest, Verdict};
 
@@ -15,12 +17,21 @@ pub const CONVERT: &str = "/convert";
 /// Where reservations are reviewed.
 pub const VALIDATE_RESERVATION: &str = "/validate-ipam-cluster-x-k8s-io-v1alpha2-ipreservation";
 
+macro_rules! paths {
+    ($kind:literal) => {
+        Paths {
+            validate: concat!("/validate-ipam-cluster-x-k8s-io-v1alpha2-", $kind),
+            mutate: concat!("/mutate-ipam-cluster-x-k8s-io-v1alpha2-", $kind),
+        }
+    };
+}
+
 /// Adds all paths.
 pub fn all(endpoints: Endpoints, view: &Arc<dyn View>) -> Endpoints {
-    let endpoints = pool::<InClusterIPPool>(endpoints, view, paths::INCLUSTERIPPOOL);
-    let endpoints = pool::<GlobalInClusterIPPool>(endpoints, view, paths::GLOBALINCLUSTERIPPOOL);
-    let endpoints = pool::<InClusterPrefixPool>(endpoints, view, paths::INCLUSTERPREFIXPOOL);
-    let endpoints = pool::<GlobalInClusterPrefixPool>(endpoints, view, paths::GLOBALINCLUSTERPREFIXPOOL);
+    let endpoints = pool::<InClusterIPPool>(endpoints, view);
+    let endpoints = pool::<GlobalInClusterIPPool>(endpoints, view);
+    let endpoints = pool::<InClusterPrefixPool>(endpoints, view);
+    let endpoints = pool::<GlobalInClusterPrefixPool>(endpoints, view);
     let of_reservations = Arc::clone(view);
     endpoints
         .review(VALIDATE_RESERVATION, move |request: &AdmissionRequest| {
@@ -31,8 +42,8 @@ pub fn all(endpoints: Endpoints, view: &Arc<dyn View>) -> Endpoints {
         })
 }
 
-fn pool<P: Pool>(endpoints: Endpoints, view: &Arc<dyn View>, paths: Paths) -> Endpoints {
-    let view = Arc::clone(view);
+fn pool<P: Pool>(endpoints: Endpoints, view: &Arc<dyn View>) -> Endpoints {
+    let (view, paths) = (Arc::clone(view), paths_of(P::KIND));
     endpoints
         .review(paths.validate, move |request: &AdmissionRequest| pools::review::<P>(request, view.as_ref()))
         // Defaults stand in the definitions; the path is kept for configurations that still ask here.
@@ -48,26 +59,12 @@ pub struct Paths {
     pub mutate: &'static str,
 }
 
-/// The paths of each kind of pool.
-pub mod paths {
-    use super::Paths;
-
-    macro_rules! paths {
-        ($($constant:ident = $kind:literal;)*) => {
-            $(
-                #[doc = concat!("The paths of ", $kind, ".")]
-                pub const $constant: Paths = Paths {
-                    validate: concat!("/validate-ipam-cluster-x-k8s-io-v1alpha2-", $kind),
-                    mutate: concat!("/mutate-ipam-cluster-x-k8s-io-v1alpha2-", $kind),
-                };
-            )*
-        };
-    }
-
-    paths! {
-        INCLUSTERIPPOOL = "inclusterippool";
-        GLOBALINCLUSTERIPPOOL = "globalinclusterippool";
-        INCLUSTERPREFIXPOOL = "inclusterprefixpool";
-        GLOBALINCLUSTERPREFIXPOOL = "globalinclusterprefixpool";
+/// The paths of a kind of pool.
+pub const fn paths_of(kind: InClusterKind) -> Paths {
+    match kind {
+        InClusterKind::IPPool => paths!("inclusterippool"),
+        InClusterKind::GlobalIPPool => paths!("globalinclusterippool"),
+        InClusterKind::PrefixPool => paths!("inclusterprefixpool"),
+        InClusterKind::GlobalPrefixPool => paths!("globalinclusterprefixpool"),
     }
 }

@@ -16,3 +16,4 @@ pub mod consumer;
 pub mod control_plane;
 pub mod manager;
 pub mod process;
+pub mod webhooks;

@@ -159,6 +159,19 @@ impl State {
         }
         let overlapping = self.overlapping(key);
         self.touched.extend(overlapping);
+        let promised_to = self.promised_to(key, &after);
+        self.unblocked.extend(promised_to);
+    }
+
+    /// The claims that an address of the pool is promised to: the pool may have it only now.
+    fn promised_to(&self, pool: &PoolKey, scope: &Scope) -> Vec<ClaimKey> {
+        let promised = |taken: &Taken| {
+            let reserved =
+                taken.reserved.as_ref().filter(|reserved| reserved.is_by_hand() && reserved.pool == *pool)?;
+            reserved.claim.clone()
+        };
+        let taken = self.scopes.get(scope).into_iter().flat_map(|scope| scope.taken.values());
+        taken.filter_map(promised).collect()
     }
 
     /// Makes a pool a member of its scope, and takes its addresses along when the scope is another than before.

@@ -9,8 +9,8 @@ use std::time::Instant;
 use axum::Router;
 use axum::body::{Bytes, HttpBody};
 use axum::extract::{DefaultBodyLimit, FromRequest, Request, State};
-use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
+use axum::http::{Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use prometheus_client::encoding::EncodeLabelSet;
@@ -114,7 +114,7 @@ impl Endpoints {
 
     /// All paths, to be served.
     pub fn router(self) -> Router {
-        self.router
+        self.router.fallback(nothing_here).method_not_allowed_fallback(only_post)
     }
 
     fn add(self, path: &'static str, most: usize, respond: Arc<Respond>) -> Self {
@@ -122,6 +122,14 @@ impl Endpoints {
         let route = post(handle).with_state(endpoint).layer(DefaultBodyLimit::max(most));
         Self { router: self.router.route(path, route), shared: self.shared }
     }
+}
+
+async fn nothing_here(uri: Uri) -> (StatusCode, String) {
+    (StatusCode::NOT_FOUND, format!("there is no webhook at {}", uri.path()))
+}
+
+async fn only_post(method: Method) -> (StatusCode, String) {
+    (StatusCode::METHOD_NOT_ALLOWED, format!("webhooks are asked with POST, not with {method}"))
 }
 
 async fn handle(State(endpoint): State<Arc<Endpoint>>, request: Request) -> Response {

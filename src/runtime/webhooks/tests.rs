@@ -65,8 +65,8 @@ async fn what_is_no_review_is_turned_down_with_a_reason() {
         (Request { body: "".into(), ..sound() }, 400, "EOF"),
         (Request { body: vec![0xff; 100].into(), ..sound() }, 400, "the body is not"),
         (Request { content_type: "text/plain", ..sound() }, 415, "must be application/json, not \"text/plain\""),
-        (Request { method: "GET", ..sound() }, 405, ""),
-        (Request { path: "/elsewhere", ..sound() }, 404, ""),
+        (Request { method: "GET", ..sound() }, 405, "asked with POST, not with GET"),
+        (Request { path: "/elsewhere", ..sound() }, 404, "there is no webhook at /elsewhere"),
         (Request { chunked: true, ..long.clone() }, 413, "length limit exceeded"),
         (long, 413, "the body is too long: 8388609 bytes"),
     ] {

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::addr::Family;
-use crate::api::{GlobalInClusterPrefixPool, InClusterIPPool, InClusterKind, InClusterPrefixPool, Slot};
+use crate::api::{GlobalInClusterPrefixPool, InClusterIPPool, InClusterKind, InClusterPrefixPool, Scope, Slot};
 use crate::runtime::webhooks::review::Kind;
 
 /// A cluster where some addresses are in use.
@@ -92,6 +92,10 @@ fn mistakes_in_pools_of_addresses_are_named_with_their_field() {
         (json!({"addresses": ["10.0.0.1"], "prefix": 24, "gateway": "fd00::1"}), "spec.gateway"),
         (json!({"addresses": ["10.0.0.1"], "prefix": 24, "excludedAddresses": ["x"]}), "spec.excludedAddresses"),
         (json!({"addresses": ["10.0.0.1"], "prefix": 24, "excludedAddresses": ["::1"]}), "spec.excludedAddresses"),
+        (
+            json!({"addresses": ["10.0.0.1"], "prefix": 24, "addressReuseGracePeriodSeconds": -1}),
+            "spec.addressReuseGracePeriodSeconds",
+        ),
         (json!({"addresses": ["10.0.0.1"], "prefix": 24, "network": "No"}), "spec.network"),
         (json!({"addresses": ["10.0.0.1"], "prefix": 24, "network": "prefixes"}), "spec.network"),
     ];
@@ -192,6 +196,9 @@ fn some_fields_are_immutable() {
     let (code, fields, _) = refused(change::<InClusterPrefixPool>(&with(64, "a"), &with(65, "b"), &view));
     assert_eq!((code, fields), (422, vec!["spec.allocationPrefixLength".to_owned(), "spec.network".to_owned()]));
     assert_eq!(refused(change::<InClusterPrefixPool>(&without, &with(64, "a"), &view)).1, ["spec.network"]);
+    let agreed = Cluster { networks: [("a", 64)].into(), ..Cluster::default() };
+    let (_, fields, message) = refused(change::<InClusterPrefixPool>(&with(64, "a"), &with(65, "a"), &agreed));
+    assert_eq!(fields, ["spec.allocationPrefixLength"], "{message}");
     assert!(warned(change::<InClusterPrefixPool>(&without, &with(64, ""), &view)).is_empty());
 }
 
@@ -224,6 +231,6 @@ fn what_cannot_be_read_is_refused() {
     for operation in [Operation::Create, Operation::Update, Operation::Delete] {
         assert_eq!(refused(review::<InClusterIPPool>(&asks(operation, None, None), &view)).0, 400);
         let odd = Some(json!({"spec": 5}));
-        assert_eq!(refused(review::<InClusterIPPool>(&asks(operation, odd.clone(), Some(json!([]))), &view)).0, 400);
+        assert_eq!(refused(review::<InClusterIPPool>(&asks(operation, odd.clone(), Some(json!(7))), &view)).0, 400);
     }
 }

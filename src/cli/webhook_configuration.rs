@@ -1,0 +1,61 @@
+//! Which requests the API server asks the webhooks about: the ValidatingWebhookConfiguration.
+//!
+//! It is asked as little as possible. Changes that leave the specification of a pool alone, and those of objects that
+//! are being deleted, are written without asking, so also while no webhook answers. Reservations that the provider makes
+//! are not asked about: that would double the time of an allocation.
+
+use serde_json::{Value, json};
+
+use crate::api::{InClusterKind, names};
+use crate::webhooks::routes::{self, Paths};
+
+/// Namespace and name of the service that leads to the webhooks.
+const SERVICE: (&str, &str) = ("capi-ipam-in-cluster-system", "capi-ipam-in-cluster-webhook-service");
+
+/// The pool is made or deleted, or its specification changes and it is to stay.
+const SPEC_CHANGES: &str = "request.operation != 'UPDATE' || (!has(object.metadata.deletionTimestamp) && \
+                            (has(object.spec) != has(oldObject.spec) || \
+                            (has(object.spec) && object.spec != oldObject.spec)))";
+
+/// A person makes a reservation, or something deletes what says how long the blocks of a network are.
+const BY_HAND: &str = "request.operation == 'DELETE' \
+                       ? oldObject.metadata.name.matches('^n[.][a-z0-9-]+[.]ipv[46]$') \
+                       : !(has(object.spec.claimRef) && has(object.spec.claimRef.uid)) && \
+                       !(has(object.metadata.name) && object.metadata.name.matches('^n[.][a-z0-9-]+[.]ipv[46]$'))";
+
+/// The configuration, ready to be written as YAML.
+pub(super) fn documents() -> [Value; 1] {
+    let pools = InClusterKind::ALL.map(|kind| {
+        let Paths { validate, .. } = routes::paths_of(kind);
+        webhook(kind.plural(), validate, &["CREATE", "UPDATE", "DELETE"], "spec-changes", SPEC_CHANGES)
+    });
+    let reservations =
+        webhook("ipreservations", routes::VALIDATE_RESERVATION, &["CREATE", "DELETE"], "made-by-hand", BY_HAND);
+    [json!({
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingWebhookConfiguration",
+        "metadata": { "name": "capi-ipam-in-cluster-validating-webhook-configuration" },
+        "webhooks": pools.into_iter().chain([reservations]).collect::<Vec<_>>(),
+    })]
+}
+
+fn webhook(plural: &str, path: &str, operations: &[&str], condition: &str, expression: &str) -> Value {
+    let (namespace, service) = SERVICE;
+    let singular = plural.strip_suffix('s').unwrap_or(plural);
+    json!({
+        "name": format!("validation.{singular}.{}", names::GROUP),
+        "admissionReviewVersions": ["v1"],
+        "clientConfig": { "service": { "namespace": namespace, "name": service, "path": path } },
+        "failurePolicy": "Fail",
+        "matchPolicy": "Equivalent",
+        "sideEffects": "None",
+        "timeoutSeconds": 10,
+        "rules": [{
+            "apiGroups": [names::GROUP],
+            "apiVersions": [names::POOL_VERSION],
+            "operations": operations,
+            "resources": [plural],
+        }],
+        "matchConditions": [{ "name": condition, "expression": expression }],
+    })
+}

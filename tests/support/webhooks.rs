@@ -1,0 +1,167 @@
+//! Leads the API server to the webhooks of a manager under test, with certificates made for the purpose.
+
+pub mod direct;
+
+use std::fs;
+use std::net::{Ipv4Addr, TcpListener};
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use k8s_openapi::ByteString;
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use serde_json::{Value, json};
+
+use super::control_plane::ControlPlane;
+
+/// The kinds with two versions, and what they are called in API paths.
+const CONVERTED: [(&str, &str); 2] =
+    [("InClusterIPPool", "inclusterippools"), ("GlobalInClusterIPPool", "globalinclusterippools")];
+
+/// A certificate authority, and a folder with a certificate of it, as a Secret is mounted into a pod: the files are
+/// links into a folder that is swapped for another one as a whole.
+pub struct Webhooks {
+    authority: CertifiedIssuer<'static, KeyPair>,
+    folder: PathBuf,
+    port: u16,
+    made: AtomicU32,
+}
+
+impl Webhooks {
+    /// A certificate for webhooks at a free port.
+    pub fn new(plane: &ControlPlane) -> Self {
+        let webhooks = Self::without_certificate(plane);
+        webhooks.renew();
+        webhooks
+    }
+
+    /// A free port, and an empty folder for its certificate.
+    pub fn without_certificate(plane: &ControlPlane) -> Self {
+        let port = free_port();
+        let folder = plane.folder().join(format!("certificates-{port}"));
+        fs::create_dir_all(&folder).expect("a folder can be made");
+        Self { authority: authority(), folder, port, made: AtomicU32::new(0) }
+    }
+
+    /// The flags with which a manager serves here.
+    pub fn flags(&self) -> [String; 2] {
+        [format!("--webhook-port={}", self.port), format!("--webhook-cert-dir={}", self.folder.display())]
+    }
+
+    /// The port.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The certificate of the authority, in PEM.
+    pub fn authority(&self) -> String {
+        self.authority.pem()
+    }
+
+    /// Has the API server ask here, before it writes pools and reservations and to convert pools, and waits until it
+    /// does.
+    ///
+    /// # Panics
+    /// When nobody answers here.
+    pub fn wire(&self, plane: &ControlPlane) {
+        self.wire_with(plane, &self.authority());
+        CONVERTED.iter().for_each(|(kind, _)| self.wait_until_asked(plane, kind));
+    }
+
+    /// Waits until a pool in the old version comes back with a warning, for which it has to be converted and reviewed.
+    fn wait_until_asked(&self, plane: &ControlPlane, kind: &str) {
+        let pool = json!({
+            "apiVersion": "ipam.cluster.x-k8s.io/v1alpha1", "kind": kind, "metadata": { "name": "probe" },
+            "spec": { "subnet": "198.18.0.0/24", "gateway": "198.18.1.1" },
+        });
+        let file = self.folder.join(format!("probe-{kind}.json"));
+        fs::write(&file, pool.to_string()).expect("a file can be written");
+        let deadline = Instant::now() + Duration::from_secs(30);
+        loop {
+            let arguments = ["create", "--namespace=default", "--dry-run=server", "--warnings-as-errors", "-f"];
+            let said = plane.try_kubectl(&[&arguments[..], &[&file.display().to_string()]].concat());
+            match said {
+                Err(said) if said.contains("outside of the subnet") => return,
+                said => assert!(Instant::now() < deadline, "the webhooks are not asked: {said:?}"),
+            }
+            sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Has the API server ask here, trusting any authority, and does not wait until it does.
+    pub fn wire_with(&self, plane: &ControlPlane, authority: &str) {
+        let bundle = ByteString(authority.as_bytes().to_vec());
+        let at = |path: &str| json!({ "url": format!("https://127.0.0.1:{}{path}", self.port), "caBundle": bundle });
+        let manifests = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/webhook/manifests.yaml");
+        let text = fs::read_to_string(manifests).expect("the manifests can be read");
+        let mut configuration: Value = serde_saphyr::from_str(&text).expect("the manifests are YAML");
+        for webhook in configuration["webhooks"].as_array_mut().expect("there are webhooks") {
+            let path = webhook["clientConfig"]["service"]["path"].as_str().expect("each has a path").to_owned();
+            webhook["clientConfig"] = at(&path);
+        }
+        plane.kubectl_apply(&configuration.to_string());
+        let webhook = json!({ "clientConfig": at("/convert"), "conversionReviewVersions": ["v1"] });
+        let patch = json!({ "spec": { "conversion": { "strategy": "Webhook", "webhook": webhook } } });
+        for (_, plural) in CONVERTED {
+            let definition = format!("{plural}.ipam.cluster.x-k8s.io");
+            // A service in the committed definition would stay beside the address.
+            let clean = json!({ "spec": { "conversion": { "strategy": "None", "webhook": null } } }).to_string();
+            plane.kubectl(&["patch", "crd", &definition, "--type=merge", "-p", &clean]);
+            plane.kubectl(&["patch", "crd", &definition, "--type=merge", "-p", &patch.to_string()]);
+        }
+    }
+
+    /// Has the API server ask nobody before it writes.
+    pub fn unwire(plane: &ControlPlane) {
+        plane.kubectl(&["delete", "validatingwebhookconfiguration", "--all"]);
+    }
+
+    /// Swaps the certificate for a new one of the same authority.
+    pub fn renew(&self) {
+        self.swap(|_| {});
+    }
+
+    /// Swaps the certificate for one that is no longer valid.
+    pub fn expire(&self) {
+        self.swap(|parameters| {
+            parameters.not_before = rcgen::date_time_ymd(2001, 1, 1);
+            parameters.not_after = rcgen::date_time_ymd(2002, 1, 1);
+        });
+    }
+
+    fn swap(&self, change: impl FnOnce(&mut CertificateParams)) {
+        let names = vec!["127.0.0.1".to_owned(), "localhost".to_owned()];
+        let mut parameters = CertificateParams::new(names).expect("these are names");
+        change(&mut parameters);
+        let key = KeyPair::generate().expect("keys can be made");
+        let certificate = parameters.signed_by(&key, &self.authority).expect("the authority signs");
+        let number = self.made.fetch_add(1, Ordering::Relaxed);
+        let data = self.folder.join(format!("..data-{number}"));
+        fs::create_dir(&data).expect("a folder can be made");
+        fs::write(data.join("tls.crt"), certificate.pem()).expect("a file can be written");
+        fs::write(data.join("tls.key"), key.serialize_pem()).expect("a file can be written");
+        let next = self.folder.join("..next");
+        symlink(&data, &next).expect("a link can be made");
+        fs::rename(&next, self.folder.join("..data")).expect("a link can be swapped");
+        for file in ["tls.crt", "tls.key"] {
+            // They are there after the first time.
+            let _ = symlink(Path::new("..data").join(file), self.folder.join(file));
+        }
+    }
+}
+
+/// A port that nobody listens at now.
+pub fn free_port() -> u16 {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
+    listener.expect("the machine has a free port").port()
+}
+
+/// A new certificate authority.
+pub fn authority() -> CertifiedIssuer<'static, KeyPair> {
+    let mut parameters = CertificateParams::new(Vec::new()).expect("no names are fine");
+    parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let key = KeyPair::generate().expect("keys can be made");
+    CertifiedIssuer::self_signed(parameters, key).expect("it signs itself")
+}
