@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use support::control_plane::{ControlPlane, Options};
 use support::manager::Manager;
+use support::webhooks::Webhooks;
 
 const POOL: &str = "\
 apiVersion: ipam.cluster.x-k8s.io/v1alpha2
@@ -34,13 +35,30 @@ fn main() {
 
     say("Starting the provider …");
     let started = Instant::now();
-    let mut manager = Manager::start(&control_plane, &[]);
+    let webhooks = Webhooks::new(&control_plane);
+    let flags = webhooks.flags();
+    let mut manager = Manager::start(&control_plane, &flags.each_ref().map(String::as_str));
+    webhooks.wire(&control_plane);
     done(started);
 
     say("An operator makes a pool:");
     println!("{POOL}");
     control_plane.kubectl_apply("apiVersion: v1\nkind: Namespace\nmetadata:\n  name: demo\n");
     control_plane.kubectl_apply(POOL);
+
+    say("A mistake is refused at once, and the answer names the field:");
+    refused(
+        &control_plane,
+        &[
+            "-n",
+            "demo",
+            "patch",
+            "inclusterippool/rack-1",
+            "--type=merge",
+            "-p",
+            r#"{"spec":{"gateway":"10.0.0.300"}}"#,
+        ],
+    );
 
     say("A machine controller makes a claim for each of five machines, and waits for addresses:");
     let claims: String = (0..5).map(claim).collect();
@@ -60,6 +78,10 @@ fn main() {
         "-o=custom-columns=CLAIM:.metadata.name,ADDRESS:.spec.address,PREFIX:.spec.prefix,GATEWAY:.spec.gateway";
     show(&control_plane, &["-n", "demo", "get", "ipaddresses.ipam.cluster.x-k8s.io", columns]);
     show_pool(&control_plane, 5);
+
+    say("What is in use is not dropped from a pool:");
+    let fewer = r#"{"spec":{"addresses":["10.0.0.50-10.0.0.99"]}}"#;
+    refused(&control_plane, &["-n", "demo", "patch", "inclusterippool/rack-1", "--type=merge", "-p", fewer]);
 
     say("Machines 1 and 3 are deleted; their addresses come back:");
     control_plane.kubectl(&["-n", "demo", "delete", "ipaddressclaim", "machine-1", "machine-3", "--timeout=30s"]);
@@ -114,6 +136,14 @@ fn show(control_plane: &ControlPlane, arguments: &[&str]) {
     for line in control_plane.kubectl(arguments).lines() {
         println!("  {line}");
     }
+}
+
+/// Shows how the API server refuses something.
+fn refused(control_plane: &ControlPlane, arguments: &[&str]) {
+    let error = control_plane.try_kubectl(arguments).expect_err("this is refused");
+    // The command, and what kubectl says of it.
+    let (command, answer) = error.split_once(": ").unwrap_or((&error, ""));
+    println!("$ {command}\n  {}", answer.trim_end());
 }
 
 /// Shows the pool once its counts, which are written a little later, tell of so many addresses in use.

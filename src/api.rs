@@ -21,6 +21,7 @@ mod contract;
 mod ip_pool;
 mod pool;
 mod pool_key;
+mod pool_spec;
 mod pool_v1alpha1;
 mod prefix_pool;
 mod reservation;
@@ -31,11 +32,15 @@ pub use address::{IPAddress, IPAddressSpec};
 pub use claim::{Deprecated, IPAddressClaim, IPAddressClaimSpec, IPAddressClaimStatus, LegacyConditions};
 pub use cluster::{Cluster, ClusterSpec};
 pub use contract::{ContractVersion, LocalReference, PoolReference};
-pub use ip_pool::{GlobalInClusterIPPool, IPPoolSpec, InClusterIPPool};
-pub use pool::{AddressCounts, InClusterKind, Pool, PoolSpec, PoolStatus};
+pub use ip_pool::IPPoolSpec;
+pub use pool::{
+    AddressCounts, GlobalInClusterIPPool, GlobalInClusterPrefixPool, InClusterIPPool, InClusterKind,
+    InClusterPrefixPool, Pool, PoolStatus,
+};
 pub use pool_key::PoolKey;
+pub use pool_spec::PoolSpec;
 pub use pool_v1alpha1::IPPoolSpecV1Alpha1;
-pub use prefix_pool::{GlobalInClusterPrefixPool, InClusterPrefixPool, PrefixPoolSpec};
+pub use prefix_pool::PrefixPoolSpec;
 pub use reservation::{IPReservation, IPReservationSpec, ReservationClaim, ReservationPool, ReservationProblem};
 pub use scope::{Scope, Slot, network_unit_name, reservation_name};
 pub use uid::Uid;

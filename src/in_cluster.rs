@@ -16,6 +16,7 @@ pub mod ledger;
 
 mod adapter;
 mod allocate;
+mod kinds;
 mod options;
 mod pools;
 mod published;

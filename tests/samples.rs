@@ -102,6 +102,18 @@ fn kustomizations_name_all_files_beside_them() {
 }
 
 #[test]
+fn without_webhooks_the_old_version_is_not_served() {
+    let plane = ControlPlane::start(Options::default());
+    let overlay = root().join("config/without-webhooks");
+    plane.kubectl(&["apply", "--server-side", "--force-conflicts", "-k", overlay.to_str().expect("the path is UTF-8")]);
+    for kind in ["inclusterippools", "globalinclusterippools"] {
+        let served = "jsonpath={.spec.versions[?(@.served==true)].name} {.spec.conversion.strategy}";
+        let crd = format!("{kind}.ipam.cluster.x-k8s.io");
+        assert_eq!(plane.kubectl(&["get", "crd", &crd, "-o", served]), "v1alpha2 None");
+    }
+}
+
+#[test]
 fn the_readme_shows_objects_that_can_be_applied() {
     let Ok(readme) = fs::read_to_string(root().join("README.md")) else { return };
     let blocks = yaml_blocks(&readme);

@@ -1,60 +1,5 @@
-use kube::api::ObjectMeta;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-
-use super::contract::impl_resource;
-use super::names;
-use super::pool::{InClusterKind, Pool, PoolSpec, PoolStatus, impl_pool};
-
-/// A pool of single addresses for the claims of its namespace.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct InClusterIPPool {
-    /// Group and version; only set on objects that are to be created.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub api_version: Option<String>,
-    /// Kind; only set on objects that are to be created.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub kind: Option<String>,
-    /// Standard metadata.
-    #[serde(default)]
-    pub metadata: ObjectMeta,
-    /// The addresses, as the operator wants them.
-    #[serde(default)]
-    pub spec: IPPoolSpec,
-    /// Use of the addresses, as the provider sees it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub status: Option<PoolStatus>,
-}
-
-impl_resource!(InClusterIPPool, names::GROUP, "inclusterippools", NamespaceResourceScope, (), |_version| {
-    names::POOL_VERSION
-});
-
-/// A pool of single addresses for the claims of all namespaces.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct GlobalInClusterIPPool {
-    /// Group and version; only set on objects that are to be created.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub api_version: Option<String>,
-    /// Kind; only set on objects that are to be created.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub kind: Option<String>,
-    /// Standard metadata.
-    #[serde(default)]
-    pub metadata: ObjectMeta,
-    /// The addresses, as the operator wants them.
-    #[serde(default)]
-    pub spec: IPPoolSpec,
-    /// Use of the addresses, as the provider sees it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub status: Option<PoolStatus>,
-}
-
-impl_resource!(GlobalInClusterIPPool, names::GROUP, "globalinclusterippools", ClusterResourceScope, (), |_version| {
-    names::POOL_VERSION
-});
 
 /// The addresses of a pool of single addresses. Wire format of the Go in-cluster provider, `v1alpha2`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -87,6 +32,3 @@ pub struct IPPoolSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<String>,
 }
-
-impl_pool!(InClusterIPPool, IPPool, Addresses);
-impl_pool!(GlobalInClusterIPPool, GlobalIPPool, Addresses);

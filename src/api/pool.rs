@@ -1,13 +1,16 @@
 use std::fmt;
 
+use kube::api::ObjectMeta;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::conditions::{self, Condition};
+use super::contract::impl_resource;
 use super::ip_pool::IPPoolSpec;
+use super::names;
+use super::pool_spec::PoolSpec;
 use super::prefix_pool::PrefixPoolSpec;
-use crate::addr::{PoolAddresses, PoolPrefixes, PoolProblem, Usable};
 
 /// The kinds of pools that are ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -63,55 +66,6 @@ impl fmt::Display for InClusterKind {
     }
 }
 
-/// The specification of a pool.
-#[derive(Clone, Copy, Debug)]
-pub enum PoolSpec<'a> {
-    /// Of a pool of single addresses.
-    Addresses(&'a IPPoolSpec),
-    /// Of a pool of prefixes.
-    Prefixes(&'a PrefixPoolSpec),
-}
-
-impl<'a> PoolSpec<'a> {
-    /// What the pool may give to claims, or everything that is wrong with it.
-    pub fn usable(self) -> Result<Usable, Vec<PoolProblem>> {
-        match self {
-            Self::Addresses(spec) => PoolAddresses {
-                addresses: &spec.addresses,
-                excluded: &spec.excluded_addresses,
-                prefix: spec.prefix,
-                gateway: spec.gateway.as_deref(),
-                allocate_reserved: spec.allocate_reserved_ip_addresses,
-            }
-            .usable(),
-            Self::Prefixes(spec) => PoolPrefixes {
-                prefixes: &spec.prefixes,
-                excluded: &spec.excluded_prefixes,
-                length: spec.allocation_prefix_length,
-                gateway: spec.gateway.as_deref(),
-            }
-            .usable(),
-        }
-    }
-
-    /// The named network, if there is one. An empty name is none.
-    pub fn network(self) -> Option<&'a str> {
-        let network = match self {
-            Self::Addresses(spec) => &spec.network,
-            Self::Prefixes(spec) => &spec.network,
-        };
-        network.as_deref().filter(|name| !name.is_empty())
-    }
-
-    /// How many seconds a released address rests; prefixes never do.
-    pub fn rest(self) -> i64 {
-        match self {
-            Self::Addresses(spec) => spec.address_reuse_grace_period_seconds.unwrap_or_default().max(0).into(),
-            Self::Prefixes(_) => 0,
-        }
-    }
-}
-
 /// Use of a pool, as the provider sees it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -154,14 +108,37 @@ pub trait Pool:
     fn status_mut(&mut self) -> &mut PoolStatus;
 }
 
-/// Implements [`Pool`] for a struct with `spec` and `status`.
-macro_rules! impl_pool {
-    ($name:ident, $kind:ident, $spec:ident) => {
+/// Defines a kind of pool: the struct, its place in the API, and [`Pool`].
+macro_rules! pool_kind {
+    ($(#[$documentation:meta])* $name:ident: $kind:ident, $plural:literal, $scope:ident, $variant:ident($spec:ty)) => {
+        $(#[$documentation])*
+        #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        pub struct $name {
+            /// Group and version; only set on objects that are to be created.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            pub api_version: Option<String>,
+            /// Kind; only set on objects that are to be created.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            pub kind: Option<String>,
+            /// Standard metadata.
+            #[serde(default)]
+            pub metadata: ObjectMeta,
+            /// What claims are served from, as the operator wants it.
+            #[serde(default)]
+            pub spec: $spec,
+            /// Use of it, as the provider sees it.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            pub status: Option<PoolStatus>,
+        }
+
+        impl_resource!($name, names::GROUP, $plural, $scope, (), |_version| names::POOL_VERSION);
+
         impl Pool for $name {
             const KIND: InClusterKind = InClusterKind::$kind;
 
             fn spec(&self) -> PoolSpec<'_> {
-                PoolSpec::$spec(&self.spec)
+                PoolSpec::$variant(&self.spec)
             }
             fn status(&self) -> Option<&PoolStatus> {
                 self.status.as_ref()
@@ -172,4 +149,23 @@ macro_rules! impl_pool {
         }
     };
 }
-pub(super) use impl_pool;
+
+pool_kind! {
+    /// A pool of single addresses for the claims of its namespace.
+    InClusterIPPool: IPPool, "inclusterippools", NamespaceResourceScope, Addresses(IPPoolSpec)
+}
+
+pool_kind! {
+    /// A pool of single addresses for the claims of all namespaces.
+    GlobalInClusterIPPool: GlobalIPPool, "globalinclusterippools", ClusterResourceScope, Addresses(IPPoolSpec)
+}
+
+pool_kind! {
+    /// A pool of prefixes for the claims of its namespace.
+    InClusterPrefixPool: PrefixPool, "inclusterprefixpools", NamespaceResourceScope, Prefixes(PrefixPoolSpec)
+}
+
+pool_kind! {
+    /// A pool of prefixes for the claims of all namespaces.
+    GlobalInClusterPrefixPool: GlobalPrefixPool, "globalinclusterprefixpools", ClusterResourceScope, Prefixes(PrefixPoolSpec)
+}

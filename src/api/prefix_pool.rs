@@ -1,65 +1,5 @@
-use kube::api::ObjectMeta;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-
-use super::contract::impl_resource;
-use super::names;
-use super::pool::{InClusterKind, Pool, PoolSpec, PoolStatus, impl_pool};
-
-/// A pool of prefixes for the claims of its namespace.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct InClusterPrefixPool {
-    /// Group and version; only set on objects that are to be created.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub api_version: Option<String>,
-    /// Kind; only set on objects that are to be created.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub kind: Option<String>,
-    /// Standard metadata.
-    #[serde(default)]
-    pub metadata: ObjectMeta,
-    /// The prefixes, as the operator wants them.
-    #[serde(default)]
-    pub spec: PrefixPoolSpec,
-    /// Use of the prefixes, as the provider sees it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub status: Option<PoolStatus>,
-}
-
-impl_resource!(InClusterPrefixPool, names::GROUP, "inclusterprefixpools", NamespaceResourceScope, (), |_version| {
-    names::POOL_VERSION
-});
-
-/// A pool of prefixes for the claims of all namespaces.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct GlobalInClusterPrefixPool {
-    /// Group and version; only set on objects that are to be created.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub api_version: Option<String>,
-    /// Kind; only set on objects that are to be created.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub kind: Option<String>,
-    /// Standard metadata.
-    #[serde(default)]
-    pub metadata: ObjectMeta,
-    /// The prefixes, as the operator wants them.
-    #[serde(default)]
-    pub spec: PrefixPoolSpec,
-    /// Use of the prefixes, as the provider sees it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub status: Option<PoolStatus>,
-}
-
-impl_resource!(
-    GlobalInClusterPrefixPool,
-    names::GROUP,
-    "globalinclusterprefixpools",
-    ClusterResourceScope,
-    (),
-    |_version| names::POOL_VERSION
-);
 
 /// The prefixes of a pool. Wire format of the Go in-cluster provider, `v1alpha2`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -89,6 +29,3 @@ pub struct PrefixPoolSpec {
 fn default_length() -> i64 {
     64
 }
-
-impl_pool!(InClusterPrefixPool, PrefixPool, Prefixes);
-impl_pool!(GlobalInClusterPrefixPool, GlobalPrefixPool, Prefixes);

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube::{Api, Client, ResourceExt};
+use kube::{Api, ResourceExt};
 
 use super::allocate::Allocator;
+use super::kinds::wait_for_kinds;
 use super::ledger::{ClaimKey, Ledger, PoolLookup, ticket};
 use super::options::InClusterOptions;
 use super::published::PublishedLedger;
@@ -39,14 +40,6 @@ pub async fn register(
     ClaimReconciler::register(adapter, manager).await
 }
 
-/// Waits until the API server serves all our kinds.
-pub(super) async fn wait_for_kinds(client: &Client) {
-    for plural in InClusterKind::ALL.map(InClusterKind::plural).into_iter().chain(["ipreservations"]) {
-        let versions = [names::POOL_VERSION];
-        crate::runtime::discovery::wait_for_kind(client, names::GROUP, plural, &versions).await;
-    }
-}
-
 impl ProviderAdapter for InClusterAdapter {
     type Handler = InClusterHandler;
 
@@ -76,8 +69,8 @@ impl ProviderAdapter for InClusterAdapter {
             setup.controller.wait_for(synced.clone());
             listed.push(synced);
         }
-        self.published.publish(ledger, listed);
-        let awaited = awaited.into_iter().chain([setup.claims_synced.clone()]).collect();
+        self.published.publish(ledger, listed.clone());
+        let awaited = listed.into_iter().chain([setup.claims_synced.clone()]).collect();
         let sweeper = sweeper::Sweeper::new(setup, &self.options, Arc::clone(&shared), awaited);
         let stop = setup.manager.stop.clone();
         setup.manager.add("the sweeper", sweeper.run(stop));

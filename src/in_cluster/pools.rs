@@ -8,18 +8,19 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use kube::runtime::watcher;
-use kube::{Api, Client, ResourceExt};
+use kube::{Client, ResourceExt};
 use tracing::{debug, info};
 
 use self::status::{Obstacle, Seen};
 use self::turns::{STATUS_PAUSE, StatusTurns};
+use super::kinds::PoolApi;
 use super::ledger::{Ledger, PoolFacts};
 use super::reservation::network_unit;
 use super::shared::Shared;
 use crate::api::conditions::{self, Condition};
 use crate::api::{
-    GlobalInClusterIPPool, GlobalInClusterPrefixPool, InClusterIPPool, InClusterKind, InClusterPrefixPool, Pool,
-    PoolKey, PoolStatus, names,
+    GlobalInClusterIPPool, GlobalInClusterPrefixPool, InClusterIPPool, InClusterKind, InClusterPrefixPool, PoolKey,
+    PoolStatus, names,
 };
 use crate::provider::Contract;
 use crate::runtime::client::{CallError, Calls};
@@ -28,47 +29,13 @@ use crate::runtime::echo::{LONGEST_ECHO, Written};
 use crate::runtime::events::EventPublisher;
 use crate::runtime::health::Synced;
 use crate::runtime::manager::Manager;
-use crate::runtime::watch::{GuardedApi, Observer, trim};
+use crate::runtime::watch::{Observer, trim};
 use crate::runtime::{clock, finalizer, patch};
 
 /// When to look again at a pool that is being deleted and still has reservations.
 const DELETION_PAUSE: Duration = Duration::from_secs(5);
 /// How many pools of a kind are worked on at the same time.
 const CONCURRENCY: u16 = 4;
-
-/// A kind of pool with its two ways to be reached.
-pub(super) trait PoolApi: Pool {
-    /// The calls for one pool.
-    fn calls(client: &Client, key: &PoolKey) -> Calls<Self>;
-    /// What to watch: in the namespace given by flag, or in all.
-    fn watched(client: &Client, namespace: &str) -> GuardedApi<Self>;
-}
-
-macro_rules! impl_pool_api {
-    (namespaced: $($kind:ty),*) => {
-        $(impl PoolApi for $kind {
-            fn calls(client: &Client, key: &PoolKey) -> Calls<Self> {
-                Calls::new(Api::namespaced(client.clone(), key.namespace.as_deref().unwrap_or_default()), &())
-            }
-            fn watched(client: &Client, namespace: &str) -> GuardedApi<Self> {
-                // An empty namespace means all.
-                GuardedApi::all(client.clone()).constrain(namespace)
-            }
-        })*
-    };
-    (global: $($kind:ty),*) => {
-        $(impl PoolApi for $kind {
-            fn calls(client: &Client, _: &PoolKey) -> Calls<Self> {
-                Calls::new(Api::all(client.clone()), &())
-            }
-            fn watched(client: &Client, _: &str) -> GuardedApi<Self> {
-                GuardedApi::all(client.clone())
-            }
-        })*
-    };
-}
-impl_pool_api!(namespaced: InClusterIPPool, InClusterPrefixPool);
-impl_pool_api!(global: GlobalInClusterIPPool, GlobalInClusterPrefixPool);
 
 /// The controllers of the kinds of pools, before they start.
 pub(super) struct Controllers {

@@ -14,9 +14,8 @@ use kube::runtime::watcher;
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
-use super::adapter::wait_for_kinds;
+use super::kinds::{PoolApi, wait_for_kinds};
 use super::ledger::Ledger;
-use super::pools::PoolApi;
 use crate::api::{
     GlobalInClusterIPPool, GlobalInClusterPrefixPool, IPAddress, IPReservation, InClusterIPPool, InClusterPrefixPool,
 };

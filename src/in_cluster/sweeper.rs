@@ -181,9 +181,10 @@ impl Sweeper {
         let address = self.contract.addresses(namespace).get(claim_name).await?;
         let claim = self.contract.claims(namespace).get(claim_name).await?;
         let alive = claim.filter(|claim| claim.metadata.uid.as_deref().map(Uid::of) == Some(uid));
+        // By the pool and not by its scope: a pool that is gone does not say any more which network it was in.
+        let from = PoolKey::of_reservation(&found.spec.pool_ref);
         let holds = |address: &IPAddress| {
-            holding(address)
-                .is_some_and(|(pool, block, _)| block == slot.block && self.shared.ledger.scope(&pool) == slot.scope)
+            holding(address).is_some_and(|(pool, block, _)| block == slot.block && Some(&pool) == from.as_ref())
         };
         let in_use = address.as_ref().is_some_and(holds);
         match alive {

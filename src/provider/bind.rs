@@ -83,19 +83,26 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
     }
 
     /// A1. `None` when the claim is gone, or going and not to be held back.
-    async fn add_finalizer(&self, claim: &IPAddressClaim) -> Result<Option<IPAddressClaim>, CallError> {
+    async fn add_finalizer(&self, claim: &IPAddressClaim) -> Result<Option<IPAddressClaim>, ReconcileError> {
         if finalizer::is_set(claim, names::RELEASE_ADDRESS) {
             return Ok(Some(claim.clone()));
         }
         let namespace = claim.namespace().unwrap_or_default();
-        match finalizer::add(&self.contract.claims(&namespace), claim, names::RELEASE_ADDRESS).await {
+        let claims = self.contract.claims(&namespace);
+        match finalizer::add(&claims, claim, names::RELEASE_ADDRESS).await {
             Ok(claim) => {
                 self.note_written(&claim);
                 Ok(Some(claim))
             }
-            // The server refuses a new finalizer on an object that is being deleted.
-            Err(error) if error.is_not_found() || error.is_invalid() => Ok(None),
-            Err(error) => Err(error),
+            Err(error) if error.is_not_found() => Ok(None),
+            // The server refuses a new finalizer on an object that is being deleted; or somebody's webhook refuses it.
+            Err(error) if error.is_invalid() || error.is_forbidden() => match claims.get(&claim.name_any()).await? {
+                Some(found) if found.metadata.deletion_timestamp.is_none() => {
+                    Err(HandlerError::transient("the API server refuses our finalizer on the claim", error).into())
+                }
+                _ => Ok(None),
+            },
+            Err(error) => Err(error.into()),
         }
     }
 

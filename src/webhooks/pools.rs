@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::view::View;
 use super::warnings;
 use crate::addr::{Block, PoolProblem, PoolProblemKind, Usable};
-use crate::api::{Pool, PoolKey, PoolSpec, Scope, names};
+use crate::api::{Pool, PoolKey, PoolSpec, names};
 use crate::runtime::webhooks::refusal::{Cause, Refusal};
 use crate::runtime::webhooks::review::{AdmissionRequest, Operation, Verdict};
 
@@ -216,11 +216,6 @@ fn named(blocks: &[Block]) -> String {
         let _ = write!(text, " and {} more", blocks.len() - names.len());
     }
     text
-}
-
-/// The scope that a pool would be in.
-pub(super) fn scope(spec: &PoolSpec<'_>, key: &PoolKey) -> Scope {
-    Scope::of(key, spec.network())
 }
 
 #[cfg(test)]

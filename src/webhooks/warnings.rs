@@ -1,9 +1,8 @@
 //! What is not wrong with a pool and yet probably not meant.
 
-use super::pools::scope;
 use super::view::View;
 use crate::addr::{Family, SpanSet, Usable, parse_entry};
-use crate::api::{PoolKey, PoolSpec};
+use crate::api::{PoolKey, PoolSpec, Scope};
 
 /// How many texts of one sort are told.
 const MOST: usize = 5;
@@ -35,7 +34,7 @@ pub(super) fn of(spec: &PoolSpec<'_>, key: &PoolKey, usable: &Usable, view: &dyn
             warnings.extend(idle("spec.excludedPrefixes", &spec.excluded_prefixes, &spec.prefixes));
         }
     }
-    let overlapping = view.overlapping(key, &scope(spec, key), usable);
+    let overlapping = view.overlapping(key, &Scope::of(key, spec.network()), usable);
     if !overlapping.is_empty() {
         let named: Vec<String> = overlapping.iter().take(MOST).map(ToString::to_string).collect();
         let others = if overlapping.len() > MOST { " and others" } else { "" };

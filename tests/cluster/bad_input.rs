@@ -8,7 +8,7 @@ use kube::ResourceExt;
 use serde_json::{Value, json};
 
 use crate::support::consumer::{Consumer, eventually, ready, stays, unique};
-use crate::{consumer, world};
+use crate::{consumer, lenient_consumer, world};
 
 /// What a large or broken pool may take until its claim is served. It takes milliseconds on a free machine.
 const BOUNDED: Duration = Duration::from_secs(5);
@@ -40,7 +40,7 @@ fn broken_specs() -> Vec<(Value, &'static [&'static str])> {
 
 #[tokio::test]
 async fn a_broken_pool_says_where_and_serves_once_it_is_corrected() {
-    let consumer = consumer().await;
+    let consumer = lenient_consumer().await;
     join_all(broken_specs().into_iter().map(async |(spec, texts)| {
         let (pool, claim) = (unique("pool"), unique("claim"));
         consumer.pool(&pool, spec.clone()).await;
@@ -74,7 +74,7 @@ async fn a_broken_pool_says_where_and_serves_once_it_is_corrected() {
 
 #[tokio::test]
 async fn a_pool_that_breaks_while_in_use_keeps_what_it_gave() {
-    let consumer = consumer().await;
+    let consumer = lenient_consumer().await;
     consumer.pool("web", json!({"addresses": ["10.0.0.1-10.0.0.3"], "prefix": 24})).await;
     for name in ["a", "b"] {
         consumer.claim(name, "web").await;
@@ -95,7 +95,7 @@ async fn a_pool_that_breaks_while_in_use_keeps_what_it_gave() {
 
 #[tokio::test]
 async fn a_broken_pool_can_be_deleted() {
-    let consumer = consumer().await;
+    let consumer = lenient_consumer().await;
     consumer.pool("web", json!({"addresses": ["nonsense"], "prefix": 24})).await;
     consumer.pool_says("web", "False", "InvalidSpec").await;
     consumer.remove(&consumer.pools(), "web").await;
@@ -107,7 +107,7 @@ async fn a_broken_pool_can_be_deleted() {
 
 #[tokio::test]
 async fn pools_of_extreme_size_serve_in_bounded_time() {
-    let consumer = consumer().await;
+    let consumer = lenient_consumer().await;
     let scattered: Vec<String> =
         (0..4_000).map(|number| format!("10.0.{}.{}", number / 128, number % 128 * 2)).collect();
     let nested: Vec<String> = (0..4_000).map(|number| format!("fd00::{number:x}-fd00::ffff")).collect();
@@ -235,25 +235,6 @@ async fn claims_of_other_providers_are_not_touched() {
     }
 }
 
-#[tokio::test]
-async fn a_claim_for_a_kind_that_is_not_served_yet_says_so() {
-    let consumer = consumer().await;
-    for kind in ["InClusterPrefixPool", "GlobalInClusterPrefixPool"] {
-        // The second is one that another version of the provider had begun with.
-        for finalizers in [json!([]), json!(["ipam.cluster.x-k8s.io/ReleaseAddress"])] {
-            let name = unique("claim");
-            consumer.claim_with(&name, kind, "web", json!({"finalizers": finalizers})).await;
-            let text = eventually("the claim says that it is not served", || async {
-                let claim = consumer.claims().get(&name).await.ok()??;
-                Some(ready(&claim)).filter(|ready| ready.status == "False")?.message
-            })
-            .await;
-            assert!(text.contains(kind), "{text}");
-            consumer.release(&name).await;
-        }
-    }
-}
-
 /// Makes a claim for a pool `web` of any kind; reads it back as the server keeps it.
 async fn claim_of(consumer: &Consumer, name: &str, group: &str, kind: &str) -> IPAddressClaim {
     let pool = json!({"apiGroup": group, "kind": kind, "name": "web"});
@@ -264,7 +245,7 @@ async fn claim_of(consumer: &Consumer, name: &str, group: &str, kind: &str) -> I
 
 #[tokio::test]
 async fn other_pools_go_on_beside_broken_ones() {
-    let consumer = consumer().await;
+    let consumer = lenient_consumer().await;
     for spec in broken_specs().into_iter().map(|(spec, _)| spec) {
         let pool = unique("pool");
         consumer.pool(&pool, spec).await;
@@ -276,4 +257,62 @@ async fn other_pools_go_on_beside_broken_ones() {
     consumer.release("a").await;
     consumer.claim("b", "web").await;
     assert_eq!(consumer.bound("b").await, "10.0.0.1");
+}
+
+/// Refuses finalizers on claims of one name, as an operator's policy may.
+const NO_FINALIZERS: &str = r#"
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata:
+  name: no-finalizers
+spec:
+  failurePolicy: Fail
+  matchConstraints:
+    resourceRules:
+      - apiGroups: [ipam.cluster.x-k8s.io]
+        apiVersions: ["*"]
+        operations: [UPDATE]
+        resources: [ipaddressclaims]
+  matchConditions:
+    - name: one-name
+      expression: object.metadata.name == 'refused-by-policy'
+  validations:
+    - expression: "!has(object.metadata.finalizers)"
+      message: no finalizers here
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata:
+  name: no-finalizers
+spec:
+  policyName: no-finalizers
+  validationActions: [Deny]
+"#;
+
+#[tokio::test]
+async fn a_claim_that_takes_no_finalizer_is_told_so() {
+    let consumer = consumer().await;
+    world().control_plane.kubectl_apply(NO_FINALIZERS);
+    consumer.pool("web", json!({"addresses": ["10.0.0.1"], "prefix": 24})).await;
+    let claim = "refused-by-policy";
+    // The API server takes a moment to heed a new policy: only claims made after that are refused.
+    let text = eventually("the policy is heeded and the claim says so", || async {
+        consumer.claim(claim, "web").await;
+        let says = eventually("the claim says something", || async {
+            let found = consumer.claims().get(claim).await.ok()??;
+            let ready = ready(&found);
+            (!ready.status.is_empty()).then_some(ready)
+        })
+        .await;
+        if says.status == "True" {
+            consumer.release(claim).await;
+            return None;
+        }
+        says.message
+    })
+    .await;
+    assert!(text.contains("finalizer") && text.contains("no finalizers here"), "{text}");
+    assert!(consumer.given().await.is_empty(), "nothing is given out that could not be taken back");
+    world().control_plane.kubectl(&["delete", "validatingadmissionpolicybinding/no-finalizers"]);
+    consumer.bound(claim).await;
 }

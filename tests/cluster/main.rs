@@ -1,5 +1,5 @@
 //! The manager against a real API server: one control plane and one manager for all tests of this binary, a namespace
-//! for each.
+//! for each. Those that make broken pools share another one, whose API server lets such pools through.
 
 #![allow(
     clippy::expect_used,
@@ -16,8 +16,10 @@ mod bad_input;
 mod bind;
 mod exhaustion;
 mod lifecycle;
+mod networks;
 mod pausing;
 mod pools;
+mod prefixes;
 mod sweeping;
 
 use std::sync::OnceLock;
@@ -34,14 +36,28 @@ struct World {
 
 fn world() -> &'static World {
     static WORLD: OnceLock<World> = OnceLock::new();
-    WORLD.get_or_init(|| {
-        let control_plane = ControlPlane::start(Options { controller_manager: true, ..Options::default() });
-        let manager = Manager::start(&control_plane, &["--sweep-interval=1s", "--sweep-grace=2s"]);
-        World { control_plane, manager }
-    })
+    WORLD.get_or_init(|| start(|_| {}))
+}
+
+/// A world without the rules of the definitions, as pools were made in before there were any.
+fn lenient_world() -> &'static World {
+    static WORLD: OnceLock<World> = OnceLock::new();
+    WORLD.get_or_init(|| start(ControlPlane::drop_rules))
+}
+
+fn start(prepare: impl FnOnce(&ControlPlane)) -> World {
+    let control_plane = ControlPlane::start(Options { controller_manager: true, ..Options::default() });
+    prepare(&control_plane);
+    let manager = Manager::start(&control_plane, &["--sweep-interval=1s", "--sweep-grace=2s"]);
+    World { control_plane, manager }
 }
 
 /// A machine controller with a namespace of its own.
 async fn consumer() -> Consumer {
     Consumer::new(&world().control_plane).await
+}
+
+/// The same, where the API server lets broken pools through.
+async fn lenient_consumer() -> Consumer {
+    Consumer::new(&lenient_world().control_plane).await
 }

@@ -12,8 +12,8 @@ use crate::support::manager::Manager;
 const ELECTED: [&str; 5] = [
     "--leader-elect",
     "--leader-election-namespace=kube-system",
-    "--leader-elect-lease-duration=3s",
-    "--leader-elect-renew-deadline=2s",
+    "--leader-elect-lease-duration=6s",
+    "--leader-elect-renew-deadline=4s",
     "--leader-elect-retry-period=200ms",
 ];
 
@@ -82,4 +82,38 @@ async fn two_that_both_work_never_give_out_one_address_twice() {
         consumer.gone(name).await;
     }
     consumer.counts("web", (510, 510, 0, 0)).await;
+}
+
+/// Overlapping pools of one network, and two managers that both work.
+#[tokio::test(flavor = "multi_thread")]
+async fn two_that_both_work_never_give_out_one_address_of_a_network_twice() {
+    let control_plane = ControlPlane::start(Options::default());
+    // Both reserve an address for one claim now and then; what is left over is swept.
+    let flags = ["--sweep-interval=1s", "--sweep-grace=1s"];
+    let _managers = [Manager::start(&control_plane, &flags), Manager::start(&control_plane, &flags)];
+    let consumer = Consumer::new(&control_plane).await;
+    let spec = |network: serde_json::Value| {
+        let mut spec = json!({"addresses": ["10.0.0.0/24"], "prefix": 24});
+        if !network.is_null() {
+            spec["network"] = network;
+        }
+        spec
+    };
+    for (pool, network) in [("p", json!("lab")), ("q", json!("lab")), ("x", json!(null)), ("y", json!(null))] {
+        consumer.pool(pool, spec(network)).await;
+    }
+    let names = |pool: &str| (0..100).map(|number| format!("{pool}{number}")).collect::<Vec<_>>();
+    for pool in ["p", "q", "x", "y"] {
+        consumer.claim_all(&names(pool), pool).await;
+    }
+    let all: Vec<String> = ["p", "q", "x", "y"].iter().flat_map(|pool| names(pool)).collect();
+    let bound = consumer.all_bound(&all).await;
+    let of = |pools: [&str; 2]| {
+        let mine = bound.iter().filter(|(name, _)| pools.iter().any(|pool| name.starts_with(pool)));
+        mine.map(|(_, address)| address.clone()).collect::<HashSet<_>>().len()
+    };
+    assert_eq!(of(["p", "q"]), 200, "one network: each address once");
+    assert!(of(["x", "y"]) < 150, "each pool for itself: both give out the lowest");
+    consumer.counts("p", (254, 54, 100, 0)).await;
+    consumer.counts("q", (254, 54, 100, 0)).await;
 }

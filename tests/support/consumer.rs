@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use capi_ipam::api::conditions::{self, Condition};
 use capi_ipam::api::{
-    Cluster, ContractVersion, GlobalInClusterIPPool, IPAddress, IPAddressClaim, IPReservation, InClusterIPPool, Pool,
-    names,
+    Cluster, ContractVersion, GlobalInClusterIPPool, GlobalInClusterPrefixPool, IPAddress, IPAddressClaim,
+    IPReservation, InClusterIPPool, InClusterPrefixPool, Pool, names,
 };
 use capi_ipam::runtime::client::{CallError, Calls, connect};
 use futures::StreamExt;
@@ -117,6 +117,16 @@ impl Consumer {
         Calls::new(Api::all(self.client.clone()), &())
     }
 
+    /// The pools of prefixes of the namespace.
+    pub fn prefix_pools(&self) -> Calls<InClusterPrefixPool> {
+        Calls::new(Api::namespaced(self.client.clone(), &self.namespace), &())
+    }
+
+    /// The global pools of prefixes.
+    pub fn global_prefix_pools(&self) -> Calls<GlobalInClusterPrefixPool> {
+        Calls::new(Api::all(self.client.clone()), &())
+    }
+
     /// All reservations.
     pub fn reservations(&self) -> Calls<IPReservation> {
         Calls::new(Api::all(self.client.clone()), &())
@@ -138,6 +148,20 @@ impl Consumer {
             "metadata": { "name": name }, "spec": spec,
         }));
         self.global_pools().create(&pool).await.expect("the pool can be made")
+    }
+
+    /// Makes a pool of any kind, through the calls for it.
+    pub async fn make<P: Pool>(&self, pools: &Calls<P>, name: &str, spec: Value) -> P {
+        let pool = object(json!({
+            "apiVersion": "ipam.cluster.x-k8s.io/v1alpha2", "kind": P::KIND.name(),
+            "metadata": { "name": name, "namespace": (!P::KIND.is_global()).then_some(&self.namespace) }, "spec": spec,
+        }));
+        pools.create(&pool).await.expect("the pool can be made")
+    }
+
+    /// Makes a claim for a pool of any kind.
+    pub async fn claim_of<P: Pool>(&self, name: &str, pool: &str) -> IPAddressClaim {
+        self.claim_with(name, P::KIND.name(), pool, json!({})).await
     }
 
     /// Makes a pool of that kind.
@@ -420,13 +444,30 @@ impl Consumer {
         }
     }
 
+    /// Waits until the counts of a pool of any kind are (total, free, used, out of range).
+    pub async fn counts_of<P: Pool>(&self, pools: &Calls<P>, pool: &str, expected: (i64, i64, i64, i64)) {
+        wait_for_counts(pools, pool, expected).await;
+    }
+
     /// Waits until a pool of the namespace is ready, or not, for a reason, and returns the text.
     pub async fn pool_says(&self, pool: &str, status: &str, reason: &str) -> String {
-        eventually(&format!("pool {}/{pool} says {status} {reason}", self.namespace), || async {
-            let pool = self.pools().get(pool).await.expect("pools can be read").expect("the pool exists");
-            let ready = conditions::find(&pool.status?.conditions, conditions::READY)?.clone();
-            let says = ready.status == status && ready.reason.as_deref() == Some(reason);
-            (says && ready.observed_generation == pool.metadata.generation).then(|| ready.message.unwrap_or_default())
+        self.says(&self.pools(), pool, conditions::READY, status, reason).await
+    }
+
+    /// Waits until a condition of a pool says so for a reason, and returns the text.
+    pub async fn says<P: Pool>(
+        &self,
+        pools: &Calls<P>,
+        name: &str,
+        condition: &str,
+        status: &str,
+        reason: &str,
+    ) -> String {
+        eventually(&format!("pool {}/{name} says {condition} {status} {reason}", self.namespace), || async {
+            let pool = pools.get(name).await.expect("pools can be read").expect("the pool exists");
+            let found = conditions::find(&pool.status()?.conditions, condition)?.clone();
+            let says = found.status == status && found.reason.as_deref() == Some(reason);
+            (says && found.observed_generation == pool.meta().generation).then(|| found.message.unwrap_or_default())
         })
         .await
     }

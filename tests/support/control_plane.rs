@@ -15,7 +15,7 @@ use std::sync::OnceLock;
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::process::{Supervised, TemporaryFolder};
 
@@ -278,6 +278,25 @@ impl ControlPlane {
         self.kubectl(&wait);
     }
 
+    /// Takes the rules and limits out of the definitions of pools, as if they were from before there were any.
+    ///
+    /// # Panics
+    /// When the definitions cannot be read or applied.
+    pub fn drop_rules(&self) {
+        for file in own_crds() {
+            let text = fs::read_to_string(&file).expect("the definitions can be read");
+            for document in text.split("\n---\n").filter(|document| document.contains("kind: CustomResourceDefinition"))
+            {
+                let mut definition: Value = serde_saphyr::from_str(document).expect("the definitions are YAML");
+                if definition["spec"]["names"]["kind"].as_str().is_some_and(|kind| kind.ends_with("Pool")) {
+                    without_rules(&mut definition["spec"]["versions"]);
+                    self.kubectl_with_input(&["replace", "--filename=-"], &definition.to_string())
+                        .unwrap_or_else(|error| panic!("{error}"));
+                }
+            }
+        }
+    }
+
     fn kubectl_with_input(&self, arguments: &[&str], input: &str) -> Result<String, String> {
         let mut kubectl = Command::new(self.programs.join("kubectl"))
             .arg("--kubeconfig")
@@ -416,6 +435,20 @@ fn own_crds() -> Vec<PathBuf> {
     });
     files.sort();
     files
+}
+
+/// Takes everything out of schemas that says more of a value than its type.
+fn without_rules(schema: &mut Value) {
+    match schema {
+        Value::Object(fields) => {
+            for rule in ["x-kubernetes-validations", "maxItems", "minItems", "maxLength", "minLength", "pattern"] {
+                fields.remove(rule);
+            }
+            fields.values_mut().for_each(without_rules);
+        }
+        Value::Array(items) => items.iter_mut().for_each(without_rules),
+        _ => {}
+    }
 }
 
 /// A token that other users of this machine cannot guess.

@@ -1,7 +1,8 @@
 //! What the API server itself refuses: limits, and rules in its expression language (CEL).
 //!
-//! A cluster whose webhooks are not installed or do not answer refuses most bad objects all the same. What is here is
-//! never stricter than the validation in [`addr`](crate::addr); what is not, is left to the webhooks: see [`pools`].
+//! A cluster whose webhooks are not installed or do not answer refuses most bad objects all the same. Apart from the
+//! limits, what is here is never stricter than the validation in [`addr`](crate::addr). What is not here is left to the
+//! webhooks: see [`pools`].
 //!
 //! They need Kubernetes 1.31, the first version whose expressions can read addresses in definitions.
 //!
@@ -10,6 +11,7 @@
 //! - each hangs on the smallest part of the object that it can be decided on. The API server lets a rule fail whose part
 //!   an update does not change ("ratcheting"), so an object that was bad before the rule existed can still be labelled,
 //!   reported on and deleted;
+//! - what goes through a long list first asks whether it is what it was;
 //! - none may fail to evaluate, whatever stands in the object: that is never forgiven. So what cannot be read is passed
 //!   over by all rules but the one that says so, fields are looked for before they are read, and lists beyond the limit
 //!   are left alone, which would cost more than the API server allows;
@@ -27,9 +29,11 @@ use super::CrdError;
 #[derive(Default)]
 struct Rule {
     /// The expression; `self` is the part.
-    rule: String,
+    expression: String,
     /// What a refusal says, after the path of the field and its value.
     message: &'static str,
+    /// An expression for a better message.
+    better_message: Option<String>,
     /// The field within the part that a refusal names.
     field: Option<&'static str>,
     /// What sort of error it is, unless the value is invalid.
@@ -39,20 +43,28 @@ struct Rule {
 }
 
 impl Rule {
-    fn new(rule: impl Into<String>, message: &'static str) -> Self {
-        Self { rule: rule.into(), message, ..Self::default() }
+    fn new(expression: impl Into<String>, message: &'static str) -> Self {
+        Self { expression: expression.into(), message, ..Self::default() }
     }
 
     /// For a rule that needs more than one field.
-    fn of(field: &'static str, rule: impl Into<String>, message: &'static str) -> Self {
-        Self { field: Some(field), ..Self::new(rule, message) }
+    fn of(field: &'static str, expression: impl Into<String>, message: &'static str) -> Self {
+        Self { field: Some(field), ..Self::new(expression, message) }
+    }
+
+    /// The rule is asked for new objects, too, and its expression uses `oldSelf`.
+    fn with_optional_old_self(self) -> Self {
+        Self { old_self_is_optional: true, ..self }
     }
 
     fn to_value(&self) -> Value {
         let mut fields = Map::new();
         let mut set = |name: &str, value: Value| fields.insert(name.to_owned(), value);
-        set("rule", json!(self.rule));
+        set("rule", json!(self.expression));
         set("message", json!(self.message));
+        if let Some(message) = &self.better_message {
+            set("messageExpression", json!(message));
+        }
         if let Some(field) = self.field {
             set("fieldPath", json!(format!(".{field}")));
         }

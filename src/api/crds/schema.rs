@@ -11,7 +11,7 @@ pub(in crate::api) fn date_time_schema(_: &mut SchemaGenerator) -> Schema {
 }
 
 /// The schema of a whole object.
-pub(super) fn object(description: &str, spec: Value, status: Option<Value>) -> Value {
+pub(super) fn object(description: &str, spec: &Value, status: Option<Value>) -> Value {
     let mut schema = json!({
         "type": "object",
         "description": description,

@@ -1,11 +1,14 @@
 #![allow(clippy::needless_pass_by_value, reason = "the values are written where they are passed")]
 
+mod laws;
+
 use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
+
 use crate::addr::{Block, Family};
 use crate::api::{IPAddress, InClusterIPPool, InClusterPrefixPool, Scope, reservation_name};
 use crate::runtime::watch::Observer;

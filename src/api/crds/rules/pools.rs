@@ -39,9 +39,10 @@ pub(in crate::api::crds) fn addresses(schema: &mut Value) -> Result<(), CrdError
         [
             Rule::of(
                 "excludedAddresses",
-                family_of_all(unknown, "self.excludedAddresses", first),
+                family_of_all(unknown, "excludedAddresses", "addresses"),
                 "an entry is of another family than the addresses",
-            ),
+            )
+            .with_optional_old_self(),
             Rule::of("gateway", family_of_gateway(unknown, first), "is of another family than the addresses"),
             Rule::of(
                 "prefix",
@@ -50,9 +51,14 @@ pub(in crate::api::crds) fn addresses(schema: &mut Value) -> Result<(), CrdError
             ),
             Rule::of(
                 "addresses",
-                format!("{unknown} || !has(self.prefix) || {}", within_subnet(first)),
+                format!(
+                    "{unknown} || !has(self.prefix) || {} && oldSelf.?prefix.orValue(-1) == self.prefix || {}",
+                    same_list("addresses"),
+                    within_subnet(first)
+                ),
                 "all entries have to lie within one subnet: the one of the given prefix around the first entry",
-            ),
+            )
+            .with_optional_old_self(),
         ],
     )
 }
@@ -81,9 +87,10 @@ pub(in crate::api::crds) fn prefixes(schema: &mut Value) -> Result<(), CrdError>
         [
             Rule::of(
                 "excludedPrefixes",
-                family_of_all(unknown, "self.excludedPrefixes", first),
+                family_of_all(unknown, "excludedPrefixes", "prefixes"),
                 "an entry is of another family than the prefixes",
-            ),
+            )
+            .with_optional_old_self(),
             Rule::of("gateway", family_of_gateway(unknown, first), "is of another family than the prefixes"),
             Rule::of(
                 "allocationPrefixLength",
@@ -93,11 +100,13 @@ pub(in crate::api::crds) fn prefixes(schema: &mut Value) -> Result<(), CrdError>
             Rule::of(
                 "prefixes",
                 format!(
-                    "{unknown} || size(self.prefixes) > {MOST_ENTRIES} || self.prefixes.all(p, !isCIDR(p) || \
-                     cidr(p).prefixLength() <= {length})"
+                    "{unknown} || {same_list} || size(self.prefixes) > {MOST_ENTRIES} || self.prefixes.all(p, \
+                     !isCIDR(p) || cidr(p).prefixLength() <= {length})",
+                    same_list = same_list("prefixes"),
                 ),
                 "an entry is longer than the allocation prefix length",
-            ),
+            )
+            .with_optional_old_self(),
             Rule::of("allocationPrefixLength", format!("{length} == {}", length_of("oldSelf")), FIXED),
         ],
     )
@@ -108,10 +117,9 @@ fn shared(schema: &mut Value) -> Result<(), CrdError> {
     // An object that never had a specification can be changed, so that it can also be let go.
     let has_spec = Rule {
         reason: Some("FieldValueRequired"),
-        old_self_is_optional: true,
         ..Rule::of("spec", "has(self.spec) || oldSelf.hasValue() && !has(oldSelf.value().spec)", "spec is required")
     };
-    add(schema, "", [has_spec])?;
+    add(schema, "", [has_spec.with_optional_old_self()])?;
     limit(schema, "spec.gateway", "maxLength", LONGEST_ADDRESS)?;
     add(schema, "spec.gateway", [Rule::new("self == '' || isIP(self)", "is not an IPv4 or IPv6 address")])?;
     limit(schema, "spec.network", "maxLength", LONGEST_LABEL)?;
@@ -125,25 +133,25 @@ fn shared(schema: &mut Value) -> Result<(), CrdError> {
 }
 
 /// Limits of a list of addresses, networks or prefixes.
-fn limits(schema: &mut Value, list: &'static str, items: &'static str) -> Result<(), CrdError> {
+fn limits(schema: &mut Value, list: &'static str, entry: &'static str) -> Result<(), CrdError> {
     limit(schema, list, "maxItems", MOST_ENTRIES)?;
-    limit(schema, items, "maxLength", LONGEST_TEXT)
+    limit(schema, entry, "maxLength", LONGEST_TEXT)
 }
 
 /// Limits and rules of a list of addresses, networks and ranges.
-fn entries(schema: &mut Value, list: &'static str, items: &'static str) -> Result<(), CrdError> {
-    limits(schema, list, items)?;
-    let (first, last) = (first_of_range("self"), last_of_range("self"));
-    let readable = format!(
-        "isIP(self) || isCIDR(self) || self.contains('-') && isIP({first}) && isIP({last}) && \
-         {first}.contains(':') == {last}.contains(':')"
+fn entries(schema: &mut Value, list: &'static str, entry: &'static str) -> Result<(), CrdError> {
+    limits(schema, list, entry)?;
+    let (from, to) = (first_of_range("self"), last_of_range("self"));
+    let range = format!("isIP({from}) && isIP({to})");
+    let in_order = format!("!{} && {} <= {}", is_v6(&to), number(&from), number(&to));
+    let rule = format!(
+        "self.contains('-') ? {range} && ({} ? {} : {in_order}) : self.contains('/') ? isCIDR(self) : isIP(self)",
+        is_v6(&from),
+        is_v6(&to)
     );
-    let in_order = format!(
-        "!self.contains('-') || self.contains(':') || !isIP({first}) || !isIP({last}) || {} <= {}",
-        number(&first),
-        number(&last)
-    );
-    add(schema, items, [Rule::new(readable, UNREADABLE), Rule::new(in_order, REVERSED)])
+    let of_one_family = format!("{} == {}", is_v6(&from), is_v6(&to));
+    let message = format!("self.contains('-') && {range} && {of_one_family} ? '{REVERSED}' : '{UNREADABLE}'");
+    add(schema, entry, [Rule { better_message: Some(message), ..Rule::new(rule, UNREADABLE) }])
 }
 
 fn required(message: &'static str) -> Rule {
@@ -152,24 +160,40 @@ fn required(message: &'static str) -> Rule {
 
 fn one_family() -> Rule {
     let (v4, v6) = (is_v4("a"), is_v6("a"));
-    let rule = format!("size(self) > {MOST_ENTRIES} || !self.exists(a, {v4}) || !self.exists(a, {v6})");
-    Rule::new(rule, TWO_FAMILIES)
+    let rule = format!(
+        "oldSelf.orValue([]) == self || size(self) > {MOST_ENTRIES} || !self.exists(a, {v4}) || !self.exists(a, {v6})"
+    );
+    Rule::new(rule, TWO_FAMILIES).with_optional_old_self()
 }
 
-/// Whether all of `list` is of the family of `first`, unless that is `unknown`.
-fn family_of_all(unknown: &str, list: &str, first: &str) -> String {
-    let same = same_family("e", first);
-    format!("{unknown} || !has({list}) || size({list}) > {MOST_ENTRIES} || {list}.all(e, {same})")
+/// Whether all of the list `excluded` is of the family of the first of `list`, unless that is `unknown`.
+fn family_of_all(unknown: &str, excluded: &str, list: &str) -> String {
+    let no = |other: &str| format!("!self.{excluded}.exists(e, {other})");
+    let same = of_family_of(&format!("self.{list}[0]"), &no(&is_v4("e")), &no(&is_v6("e")));
+    format!(
+        "{unknown} || !has(self.{excluded}) || {} && oldSelf.?{list}[?0].orValue('') == self.{list}[0] || \
+         size(self.{excluded}) > {MOST_ENTRIES} || {same}",
+        same_list(excluded)
+    )
 }
 
+/// Whether a list is what it was. What goes through a long list is asked with that before: it would be asked at each
+/// change of a status, too, and takes the API server some 0.1 s for a list of the greatest length.
+fn same_list(list: &str) -> String {
+    format!("oldSelf.?{list}.orValue([]) == self.{list}")
+}
+
+/// Whether the gateway is of the family of `first`, unless that is `unknown`.
 fn family_of_gateway(unknown: &str, first: &str) -> String {
-    format!("{unknown} || !has(self.gateway) || {}", same_family("self.gateway", first))
+    let no = |other: &str| format!("!{other}");
+    let same = of_family_of(first, &no(&is_v4("self.gateway")), &no(&is_v6("self.gateway")));
+    format!("{unknown} || !has(self.gateway) || {same}")
 }
 
-/// Whether two texts are of one family. A text that is of none is not known to be of another one.
-fn same_family(text: &str, other: &str) -> String {
-    let [(v4, v6), (other_v4, other_v6)] = [text, other].map(|text| (is_v4(text), is_v6(text)));
-    format!("!({v6} && {other_v4}) && !({v4} && {other_v6})")
+/// Whether there is nothing of the other family than that of `first`. A text that is of none is not known to be of
+/// another one.
+fn of_family_of(first: &str, no_v4: &str, no_v6: &str) -> String {
+    format!("({} ? {no_v4} : !{} || {no_v6})", is_v6(first), is_v4(first))
 }
 
 /// Whether a text is IPv4 if it can be read at all. An IPv6 address may end like an IPv4 address.
@@ -206,13 +230,17 @@ fn within_subnet(first: &str) -> String {
     );
     let subnet = format!("{address} + '/' + {}", decimal("self.prefix"));
     let (from, to) = (first_of_range("a"), last_of_range("a"));
-    let other_family = format!("a.contains(':') != {first}.contains(':')");
-    let range = format!("!isIP({from}) || !isIP({to}) || subnet.containsIP({from}) && subnet.containsIP({to})");
-    let other = "isIP(a) ? subnet.containsIP(a) : !isCIDR(a) || subnet.containsCIDR(a)";
+    let [both, inside, single, network] = [
+        format!("isIP({from}) && isIP({to})"),
+        format!("subnet.containsIP({from}) && subnet.containsIP({to})"),
+        "!isIP(a) || subnet.containsIP(a)".to_owned(),
+        "!isCIDR(a) || subnet.containsCIDR(a)".to_owned(),
+    ];
     // A list of one is how an expression gives something a name.
     format!(
-        "size(self.addresses) > {MOST_ENTRIES} || self.prefix < 0 || self.prefix > 128 || !isCIDR({subnet}) || [cidr({subnet})].all(subnet, \
-         self.addresses.all(a, {other_family} || (a.contains('-') ? ({range}) : ({other}))))"
+        "size(self.addresses) > {MOST_ENTRIES} || self.prefix < 0 || self.prefix > 128 || !isCIDR({subnet}) || \
+         [cidr({subnet})].all(subnet, self.addresses.all(a, (a.contains('-') ? !({both}) || {inside} : a.contains('/') \
+         ? {network} : {single}) || a.contains(':') != {first}.contains(':')))"
     )
 }
 

@@ -10,16 +10,13 @@ const FIXED: &str = "cannot be changed; delete the reservation and create anothe
 /// Rules for the definition of reservations.
 pub(in crate::api::crds) fn reservations(schema: &mut Value) -> Result<(), CrdError> {
     // The end of the name is the address in a form that expressions cannot make.
-    let name = Rule {
-        old_self_is_optional: true,
-        ..Rule::of(
-            "metadata",
-            "oldSelf.hasValue() || self.metadata.name.startsWith('h.') || \
-             self.metadata.name.startsWith(self.spec.scope + '.')",
-            "the name has to be spec.scope, a dot, and the address",
-        )
-    };
-    add(schema, "", [name])?;
+    let name = Rule::of(
+        "metadata",
+        "oldSelf.hasValue() || self.metadata.name.startsWith('h.') || \
+         self.metadata.name.startsWith(self.spec.scope + '.')",
+        "the name has to be spec.scope, a dot, and the address",
+    );
+    add(schema, "", [name.with_optional_old_self()])?;
     add(schema, "spec.address", [Rule::new("isIP(self)", "is not an IPv4 or IPv6 address")])?;
     let prefix = format!("self.address + '/' + {}", decimal("self.prefixLength"));
     let aligned = format!(

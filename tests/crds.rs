@@ -1,0 +1,68 @@
+//! The definitions of our kinds: they are those of the Go provider apart from a list of additions, and a real API server
+//! refuses with them what makes no sense, without any webhook. `v1alpha1` is not spoken here, since it needs one.
+
+#![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "test code: a failure ends the test")]
+
+#[path = "crds/facts.rs"]
+mod facts;
+#[path = "crds/rules.rs"]
+mod rules;
+#[path = "crds/updates.rs"]
+mod updates;
+
+#[path = "support/mod.rs"]
+mod support;
+
+use std::fs;
+use std::path::Path;
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use capi_ipam::api::crds;
+use serde_json::{Value, json};
+use support::control_plane::{ControlPlane, Options};
+
+/// The file of the definitions, as it is committed.
+const COMMITTED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/config/crd/ipam.cluster.x-k8s.io.yaml");
+
+/// The definitions that the types give now.
+static DEFINITIONS: LazyLock<Vec<Value>> = LazyLock::new(|| {
+    let all = crds::all().expect("definitions can be made");
+    all.iter().map(|definition| serde_json::to_value(definition).expect("a definition is JSON")).collect()
+});
+
+/// A data file beside the tests.
+fn data(name: &str) -> Value {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name);
+    let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    serde_json::from_str(&text).expect("the data is JSON")
+}
+
+/// An object of ours in the namespace `default`, if it is in any.
+fn object(kind: &str, name: &str, spec: &Value) -> Value {
+    let mut metadata = json!({"name": name});
+    if kind.starts_with("InCluster") {
+        metadata["namespace"] = json!("default");
+    }
+    json!({"apiVersion": "ipam.cluster.x-k8s.io/v1alpha2", "kind": kind, "metadata": metadata, "spec": spec})
+}
+
+/// Runs kubectl with a file of objects; the answer is what it says when it fails.
+fn with_file(plane: &ControlPlane, arguments: &[&str], objects: &Value) -> Result<String, String> {
+    static WRITTEN: AtomicU32 = AtomicU32::new(0);
+    let file = plane.folder().join(format!("objects-{}.json", WRITTEN.fetch_add(1, Ordering::Relaxed)));
+    fs::write(&file, objects.to_string()).expect("the file can be written");
+    let file = format!("--filename={}", file.display());
+    plane.try_kubectl(&[arguments, &[&file]].concat())
+}
+
+/// Waits until the API server does what it has been told.
+fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    let begin = Instant::now();
+    while !is_so() {
+        assert!(begin.elapsed() < Duration::from_secs(30), "did not happen within 30s: {what}");
+        sleep(Duration::from_millis(100));
+    }
+}

@@ -1,0 +1,252 @@
+//! Without a server: our definitions against those of the Go provider.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Value, json};
+
+use super::{COMMITTED, DEFINITIONS, data};
+
+/// A definition, taken apart: what it says about each thing.
+type Facts = BTreeMap<String, Value>;
+
+/// What we have beyond the Go provider, in definitions and versions that both have: which definitions, and the fact. A
+/// star at the end stands for everything that begins so.
+const ADDITIONS: &[(&str, &str)] = &[
+    // Conditions, and the column that shows one.
+    ("", "v1alpha2 column 4 Ready"),
+    ("", "v1alpha2 .status.conditions*"),
+    // Networks.
+    ("", "v1alpha2 .spec.network type"),
+    ("", "v1alpha2 .spec.network maxLength"),
+    ("", "v1alpha2 .spec.network rules"),
+    // What the API server refuses.
+    ("", "v1alpha2 . rules"),
+    ("", "v1alpha2 .spec rules"),
+    ("", "v1alpha2 .spec.gateway maxLength"),
+    ("", "v1alpha2 .spec.gateway rules"),
+    ("ippools", "v1alpha2 .spec.addresses maxItems"),
+    ("ippools", "v1alpha2 .spec.addresses rules"),
+    ("ippools", "v1alpha2 .spec.addresses[] maxLength"),
+    ("ippools", "v1alpha2 .spec.addresses[] rules"),
+    ("ippools", "v1alpha2 .spec.excludedAddresses maxItems"),
+    ("ippools", "v1alpha2 .spec.excludedAddresses[] maxLength"),
+    ("ippools", "v1alpha2 .spec.excludedAddresses[] rules"),
+    ("prefixpools", "v1alpha2 .spec.prefixes maxItems"),
+    ("prefixpools", "v1alpha2 .spec.prefixes rules"),
+    ("prefixpools", "v1alpha2 .spec.prefixes[] maxLength"),
+    ("prefixpools", "v1alpha2 .spec.prefixes[] rules"),
+    ("prefixpools", "v1alpha2 .spec.excludedPrefixes maxItems"),
+    ("prefixpools", "v1alpha2 .spec.excludedPrefixes[] maxLength"),
+    ("prefixpools", "v1alpha2 .spec.excludedPrefixes[] rules"),
+];
+
+/// Kinds that the Go provider does not have.
+const OWN_KINDS: &[&str] = &["ipreservations.ipam.cluster.x-k8s.io"];
+
+/// What the API server knows as the format of a text or number.
+const FORMATS: &[&str] = &["int32", "int64", "date-time"];
+
+#[test]
+fn definitions_are_those_of_the_go_provider_and_the_additions() {
+    let theirs: BTreeMap<String, Facts> = data("crd-facts.json")
+        .as_object()
+        .expect("facts by name")
+        .iter()
+        .map(|(name, crd)| (name.clone(), recorded(crd)))
+        .collect();
+    let ours: BTreeMap<String, Facts> =
+        DEFINITIONS.iter().map(|crd| (text(crd, "/metadata/name"), flat(crd))).collect();
+    let own_kinds: Vec<_> = ours.keys().filter(|name| !theirs.contains_key(*name)).collect();
+    assert_eq!(own_kinds, OWN_KINDS);
+    let mut problems = Vec::new();
+    for (name, theirs) in &theirs {
+        let ours = ours.get(name).unwrap_or_else(|| panic!("there is no {name}"));
+        problems.extend(differences(name, theirs, ours));
+    }
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
+}
+
+#[test]
+fn a_difference_is_found() {
+    let theirs = Facts::from([("a type".to_owned(), json!("string")), ("b type".to_owned(), json!("string"))]);
+    let mut ours = theirs.clone();
+    ours.remove("a type");
+    ours.insert("b type".to_owned(), json!("integer"));
+    ours.insert("c type".to_owned(), json!("string"));
+    let found = differences("inclusterippools.ipam.cluster.x-k8s.io", &theirs, &ours).join("\n");
+    for expected in
+        ["lacks a type", "b type is \"integer\"", "has c type", "lacks the addition v1alpha2 column 4 Ready"]
+    {
+        assert!(found.contains(expected), "{expected} in {found}");
+    }
+}
+
+#[test]
+fn pools_of_addresses_are_converted_by_the_webhook() {
+    for definition in &*DEFINITIONS {
+        let name = text(definition, "/metadata/name");
+        let conversion = &definition["spec"]["conversion"];
+        if !name.contains("ippools") {
+            assert_eq!(*conversion, Value::Null, "{name}");
+            continue;
+        }
+        let service = json!({
+            "namespace": "capi-ipam-in-cluster-system", "name": "capi-ipam-in-cluster-webhook-service",
+            "path": "/convert", "port": 443,
+        });
+        let webhook = json!({"conversionReviewVersions": ["v1"], "clientConfig": {"service": service}});
+        assert_eq!(*conversion, json!({"strategy": "Webhook", "webhook": webhook}), "{name}");
+    }
+}
+
+#[test]
+fn schemas_are_plain_and_described() {
+    let mut problems = Vec::new();
+    let mut seen = 0;
+    for definition in &*DEFINITIONS {
+        for (version, schema) in schemas(definition) {
+            let version = format!("{} {version}", text(definition, "/metadata/name"));
+            visit(schema, "", &mut |path, part| {
+                seen += 1;
+                if part.get("nullable").is_some() {
+                    problems.push(format!("{version} {path} is nullable"));
+                }
+                if part.get("format").is_some_and(|format| !FORMATS.contains(&format.as_str().unwrap_or_default())) {
+                    problems.push(format!("{version} {path} has the format {}", part["format"]));
+                }
+                let is_described = part["description"].as_str().is_some_and(|text| text.len() > 10);
+                // The API server has its own words for metadata, and items are described with their list.
+                if !is_described && path != ".metadata" && !path.ends_with("[]") {
+                    problems.push(format!("{version} {path} has no description"));
+                }
+                for unwanted in ["[`", "](", "\n"] {
+                    if text(part, "/description").contains(unwanted) {
+                        problems.push(format!("{version} {path} has {unwanted:?} in its description"));
+                    }
+                }
+            });
+        }
+    }
+    assert!(seen > 100, "there are schemas");
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
+}
+
+#[test]
+fn the_committed_definitions_are_those_of_the_types() {
+    let file = std::fs::read_to_string(COMMITTED).expect("the file can be read");
+    let documents = file.split("\n---\n").skip(1);
+    let committed: Vec<Value> =
+        documents.map(|document| serde_saphyr::from_str(document).expect("the file is YAML")).collect();
+    // Numbers are compared as numbers: 0 is 0.0.
+    let ours: Vec<Facts> = DEFINITIONS.iter().map(flat).collect();
+    assert_eq!(committed.iter().map(flat).collect::<Vec<_>>(), ours, "run `make generate`");
+}
+
+/// What is different and should not be.
+fn differences(name: &str, theirs: &Facts, ours: &Facts) -> Vec<String> {
+    let additions = ADDITIONS.iter().filter(|(kinds, _)| name.contains(kinds)).map(|(_, fact)| *fact);
+    let mut missing: BTreeSet<&str> = additions.clone().collect();
+    let mut found = Vec::new();
+    for (fact, value) in ours {
+        match theirs.get(fact) {
+            Some(their) if their == value => {}
+            Some(their) => found.push(format!("{name}: {fact} is {value} and not {their}")),
+            None => {
+                let addition = additions.clone().find(|addition| match addition.strip_suffix('*') {
+                    Some(begin) => fact.starts_with(begin),
+                    None => fact == addition,
+                });
+                match addition {
+                    Some(addition) => drop(missing.remove(addition)),
+                    None => found.push(format!("{name} has {fact}: {value}, which is not in the list of additions")),
+                }
+            }
+        }
+    }
+    let lost = theirs.keys().filter(|fact| !ours.contains_key(*fact));
+    found.extend(lost.map(|fact| format!("{name} lacks {fact}")));
+    found.extend(missing.iter().map(|addition| format!("{name} lacks the addition {addition}")));
+    found
+}
+
+/// A definition in the words of the facts.
+fn flat(definition: &Value) -> Facts {
+    let spec = &definition["spec"];
+    let mut facts = names(spec);
+    for version in spec["versions"].as_array().expect("versions") {
+        let name = text(version, "/name");
+        facts.extend(about_version(&name, version, &version["additionalPrinterColumns"]));
+        visit(&version["schema"]["openAPIV3Schema"], "", &mut |path, part| {
+            let path = if path.is_empty() { "." } else { path };
+            for (key, value) in part.as_object().expect("a schema") {
+                if !["description", "properties", "items"].contains(&key.as_str()) {
+                    let key = if key == "x-kubernetes-validations" { "rules" } else { key };
+                    facts.insert(format!("{name} {path} {key}"), comparable(value));
+                }
+            }
+        });
+    }
+    facts
+}
+
+/// The facts about a definition of the Go provider.
+fn recorded(crd: &Value) -> Facts {
+    let mut facts = names(crd);
+    for (name, version) in crd["versions"].as_object().expect("versions") {
+        facts.extend(about_version(name, version, &version["columns"]));
+        for (path, part) in version["schema"].as_object().expect("paths") {
+            for (key, value) in part.as_object().expect("facts") {
+                facts.insert(format!("{name} {path} {key}"), comparable(value));
+            }
+        }
+    }
+    facts
+}
+
+fn names(spec: &Value) -> Facts {
+    let names = spec["names"].as_object().expect("names");
+    let names = names.iter().map(|(key, value)| (format!("names {key}"), value.clone()));
+    names.chain(["group", "scope"].map(|key| (key.to_owned(), spec[key].clone()))).collect()
+}
+
+fn about_version(name: &str, version: &Value, columns: &Value) -> Facts {
+    let columns = columns.as_array().expect("columns").iter().enumerate().map(|(index, column)| {
+        (format!("{name} column {index} {}", text(column, "/name")), json!([column["type"], column["jsonPath"]]))
+    });
+    let own = ["served", "storage", "subresources"].map(|key| (format!("{name} {key}"), version[key].clone()));
+    let deprecated = version["deprecated"].as_bool().unwrap_or_default();
+    columns.chain(own).chain([(format!("{name} deprecated"), json!(deprecated))]).collect()
+}
+
+/// The order of required fields and the way a number is written mean nothing.
+fn comparable(value: &Value) -> Value {
+    match value {
+        Value::Number(number) => json!(number.as_f64()),
+        Value::Array(items) => {
+            let mut items: Vec<_> = items.iter().map(comparable).collect();
+            items.sort_by_key(ToString::to_string);
+            Value::Array(items)
+        }
+        other => other.clone(),
+    }
+}
+
+fn schemas(definition: &Value) -> impl Iterator<Item = (String, &Value)> {
+    let versions = definition["spec"]["versions"].as_array().expect("versions").iter();
+    versions.map(|version| (text(version, "/name"), &version["schema"]["openAPIV3Schema"]))
+}
+
+/// Calls `visitor` with each part of a schema and its path.
+fn visit(schema: &Value, path: &str, visitor: &mut impl FnMut(&str, &Value)) {
+    visitor(path, schema);
+    if let Some(items) = schema.get("items") {
+        visit(items, &format!("{path}[]"), visitor);
+    }
+    for (name, property) in schema["properties"].as_object().into_iter().flatten() {
+        visit(property, &format!("{path}.{name}"), visitor);
+    }
+}
+
+fn text(value: &Value, pointer: &str) -> String {
+    value.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned()
+}

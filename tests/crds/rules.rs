@@ -1,0 +1,408 @@
+//! What the API server accepts and refuses when an object is made.
+
+use capi_ipam::addr::{Family, parse_entry};
+use serde_json::{Value, json};
+
+use super::{COMMITTED, ControlPlane, Options, data, object, with_file};
+
+const ADDRESSES: &str = "InClusterIPPool";
+const GLOBAL_ADDRESSES: &str = "GlobalInClusterIPPool";
+const PREFIXES: &str = "InClusterPrefixPool";
+const GLOBAL_PREFIXES: &str = "GlobalInClusterPrefixPool";
+
+/// How many entries a list may have.
+const MOST_ENTRIES: usize = 4096;
+
+/// Texts that are entries of a list of addresses, or look like some.
+const ENTRIES: &[&str] = &[
+    "10.0.0.1",
+    "0.0.0.0",
+    "255.255.255.255",
+    "10.0.0.0/24",
+    "10.0.0.5/24",
+    "10.0.0.0/0",
+    "10.0.0.0/32",
+    "10.0.0.1-10.0.0.9",
+    "10.0.0.9-10.0.0.9",
+    "9.255.255.255-10.0.0.0",
+    "fd00::1",
+    "::",
+    "FD00::A",
+    "::1.2.3.4",
+    "64:ff9b::192.0.2.1",
+    "fd00:0000:0000:0000:0000:0000:0000:0001",
+    "fd00::/64",
+    "fd00::5/64",
+    "::/0",
+    "::1/128",
+    "fd00::1-fd00::ffff",
+    "2001:0db8:0000:0000:0000:0000:0000:0001-2001:0db8:0000:0000:0000:0000:0000:ffff",
+    "",
+    " ",
+    "-",
+    "/",
+    "%",
+    ".",
+    ":",
+    "--",
+    "nonsense",
+    "10",
+    "10.0.0",
+    "10.0.0.0.0",
+    "10.0.0.256",
+    "10.0.0.01",
+    "010.0.0.1",
+    "10.0.0.1 ",
+    " 10.0.0.1",
+    "10.0.0.1\n",
+    "+10.0.0.1",
+    "0x0a.0.0.1",
+    "10.0.0.0/",
+    "/24",
+    "10.0.0.0/33",
+    "10.0.0.0/024",
+    "10.0.0.0/+24",
+    "10.0.0.0/-1",
+    "10.0.0.0/24/24",
+    "10.0.0.0/255.255.255.0",
+    "10.0.0.9-10.0.0.1",
+    "10.0.1.0-10.0.0.255",
+    "10.0.0.1-",
+    "-10.0.0.1",
+    "10.0.0.1-9",
+    "10.0.0.1--10.0.0.9",
+    "10.0.0.1 - 10.0.0.9",
+    "10.0.0.1-10.0.0.5-10.0.0.9",
+    "10.0.0.0/24-10.0.1.0/24",
+    "10.0.0.1-10.0.0.0/24",
+    "10.0.0.1-fd00::1",
+    "fd00::1-10.0.0.1",
+    "fd00::1%eth0",
+    "fe80::%1/64",
+    "fd00:::1",
+    "fd00::1::",
+    "fd00::12345",
+    "[fd00::1]",
+    "::ffff:10.0.0.1",
+    "::ffff:a00:1",
+    "::ffff:0:0/96",
+    "::ffff:10.0.0.1-::ffff:10.0.0.9",
+    "::-::ffff:10.0.0.9",
+    "fd00::/129",
+    "fd00::1-fd00::%eth0",
+    "１０.0.0.1",
+];
+
+/// A range that only the webhooks see to be wrong.
+const LEFT_TO_THE_WEBHOOKS: &[&str] = &["fd00::9-fd00::1"];
+
+/// Collects what is not as it should be, so that all of it is seen at once.
+struct Table<'a> {
+    plane: &'a ControlPlane,
+    wrong: Vec<String>,
+}
+
+impl Table<'_> {
+    #[expect(clippy::needless_pass_by_value, reason = "the lines of a table read better without ampersands")]
+    fn accepts(&mut self, kind: &str, spec: Value) {
+        self.accepts_object(&object(kind, "case", &spec));
+    }
+
+    /// `field` and `text` are parts of what is said about one field.
+    #[expect(clippy::needless_pass_by_value, reason = "the lines of a table read better without ampersands")]
+    fn rejects(&mut self, kind: &str, spec: Value, field: &str, text: &str) {
+        self.rejects_object(&object(kind, "case", &spec), field, text);
+    }
+
+    fn accepts_object(&mut self, object: &Value) {
+        if let Err(said) = make(self.plane, object) {
+            self.wrong.push(format!("{object} is refused: {said}"));
+        }
+    }
+
+    fn rejects_object(&mut self, object: &Value, field: &str, text: &str) {
+        match make(self.plane, object) {
+            Ok(_) => self.wrong.push(format!("{object} is accepted")),
+            Err(said) => {
+                let told = said.lines().any(|line| line.contains(&format!("{field}: ")) && line.contains(text));
+                // What is said about a rule that could not be evaluated.
+                let failed = ["evaluating rule", "cost", "no such"].iter().any(|text| said.contains(text));
+                if !told || failed {
+                    self.wrong.push(format!("{object}: {field}: {text} is not in: {said}"));
+                }
+            }
+        }
+    }
+
+    fn done(self) {
+        assert!(self.wrong.is_empty(), "{}", self.wrong.join("\n"));
+    }
+}
+
+fn make(plane: &ControlPlane, object: &Value) -> Result<String, String> {
+    with_file(plane, &["create", "--dry-run=server"], object)
+}
+
+#[test]
+fn the_api_server_refuses_bad_objects_and_accepts_good_ones() {
+    let plane = ControlPlane::start(Options::default());
+    definitions_are_in_order(&plane);
+    pools_of_addresses(&plane);
+    pools_of_prefixes(&plane);
+    what_pools_have_in_common(&plane);
+    reservations(&plane);
+    entries_are_read_as_by_the_provider(&plane);
+    the_longest_lists_are_accepted(&plane);
+    pools_of_the_go_provider_are_accepted(&plane);
+}
+
+fn definitions_are_in_order(plane: &ControlPlane) {
+    let file = format!("--filename={COMMITTED}");
+    let answer = plane.try_kubectl(&["replace", "--dry-run=server", "--warnings-as-errors", &file]);
+    assert!(answer.is_ok(), "the API server warns: {answer:?}");
+    let definitions = plane.kubectl(&["get", "--output=json", &file]);
+    let definitions: Value = serde_json::from_str(&definitions).expect("a list");
+    let definitions = definitions["items"].as_array().expect("items");
+    assert_eq!(definitions.len(), 5);
+    for definition in definitions {
+        let conditions = definition["status"]["conditions"].as_array().expect("conditions");
+        let is = |name: &str| conditions.iter().any(|all| all["type"] == name && all["status"] == "True");
+        assert!(is("Established") && is("NamesAccepted") && !is("NonStructuralSchema"), "{conditions:?}");
+    }
+}
+
+fn pools_of_addresses(plane: &ControlPlane) {
+    let mut table = Table { plane, wrong: Vec::new() };
+    let is = |addresses: Value| json!({"addresses": addresses, "prefix": 24});
+    let with = |name: &str, value: Value| {
+        let mut spec = json!({"addresses": ["10.0.0.1"], "prefix": 24});
+        spec[name] = value;
+        spec
+    };
+    let k = ADDRESSES;
+
+    table.accepts(k, is(json!(["10.0.0.1", "10.0.0.0/25", "10.0.0.128-10.0.0.255"])));
+    table.accepts(k, json!({"addresses": ["fd00::1", "fd00::/96", "fd00::5-fd00::9"], "prefix": 64}));
+    table.accepts(k, json!({"addresses": ["::/0", "::1.2.3.4"], "prefix": 0}));
+    table.accepts(k, json!({"addresses": ["0.0.0.0/0"], "prefix": 0}));
+    table.accepts(k, json!({"addresses": ["10.0.0.1"], "prefix": 32}));
+    table.accepts(k, json!({"addresses": ["fd00::1"], "prefix": 128}));
+    table.accepts(GLOBAL_ADDRESSES, is(json!(["10.0.0.1"])));
+
+    table.rejects(k, json!({"prefix": 24}), "spec.addresses", "Required value");
+    table.rejects(k, is(json!([])), "spec.addresses", "Required value: addresses is required");
+    table.rejects(GLOBAL_ADDRESSES, is(json!([])), "spec.addresses", "Required value: addresses is required");
+    table.rejects(k, is(json!(["10.0.0.1", "web"])), "spec.addresses[1]", "\"web\": is neither an IP address");
+    table.rejects(k, is(json!(["web", "10.0.0.1"])), "spec.addresses[0]", "is neither an IP address");
+    table.rejects(k, is(json!(["10.0.0.1-", "10.0.0.1"])), "spec.addresses[0]", "is neither an IP address");
+    table.rejects(k, is(json!(["10.0.0.9-10.0.0.1"])), "spec.addresses[0]", "ends before it begins");
+    table.rejects(k, is(json!(["1".repeat(80)])), "spec.addresses[0]", "79");
+    table.rejects(k, is(json!(["10.0.0.1", "fd00::1"])), "spec.addresses", "one family");
+    table.rejects(k, is(json!(["fd00::1", "10.0.0.1"])), "spec.addresses", "one family");
+
+    table.rejects(k, is(json!(["10.0.0.1", "10.0.1.1"])), "spec.addresses", "within one subnet");
+    table.rejects(k, is(json!(["10.0.0.1-10.0.1.1"])), "spec.addresses", "within one subnet");
+    table.rejects(k, is(json!(["10.0.0.0/23"])), "spec.addresses", "within one subnet");
+    table.rejects(k, is(json!(["10.0.0.9-10.0.0.10", "10.0.1.0/25"])), "spec.addresses", "within one subnet");
+    table.rejects(k, json!({"addresses": ["fd00::/63"], "prefix": 64}), "spec.addresses", "within one subnet");
+    table.rejects(k, json!({"addresses": ["10.0.0.1", "10.0.0.2"], "prefix": 32}), "spec.addresses", "one subnet");
+    table.accepts(k, json!({"addresses": ["10.0.0.0", "10.0.0.1"], "prefix": 31}));
+    table.accepts(k, json!({"addresses": ["128.0.0.0-255.255.255.255"], "prefix": 1}));
+    table.rejects(k, json!({"addresses": ["fd00::", "fd00::2"], "prefix": 127}), "spec.addresses", "one subnet");
+    table.rejects(k, json!({"addresses": ["fd00::", "fe00::"], "prefix": 9}), "spec.addresses", "one subnet");
+
+    table.rejects(k, json!({"addresses": ["10.0.0.1"]}), "spec.prefix", "Required value");
+    table.rejects(k, json!({"addresses": ["10.0.0.1"], "prefix": -1}), "spec.prefix", "greater than or equal to 0");
+    table.rejects(k, json!({"addresses": ["10.0.0.1"], "prefix": 33}), "spec.prefix", "at most 32 for IPv4");
+    table.rejects(k, json!({"addresses": ["fd00::1"], "prefix": 129}), "spec.prefix", "less than or equal to 128");
+
+    table.accepts(k, with("excludedAddresses", json!(["10.0.0.9", "192.0.2.0/24", "10.0.0.1-10.0.0.2"])));
+    table.accepts(k, with("excludedAddresses", json!([])));
+    table.rejects(k, with("excludedAddresses", json!(["x"])), "spec.excludedAddresses[0]", "is neither");
+    table.rejects(
+        k,
+        with("excludedAddresses", json!(["10.0.0.9-10.0.0.1"])),
+        "spec.excludedAddresses[0]",
+        "ends before",
+    );
+    table.rejects(k, with("excludedAddresses", json!(["10.0.0.1", "::1"])), "spec.excludedAddresses", "another family");
+    let v6 = json!({"addresses": ["fd00::1"], "prefix": 64, "excludedAddresses": ["10.0.0.1"]});
+    table.rejects(k, v6, "spec.excludedAddresses", "another family");
+
+    table.accepts(k, with("addressReuseGracePeriodSeconds", json!(0)));
+    table.rejects(k, with("addressReuseGracePeriodSeconds", json!(-1)), "spec.addressReuseGracePeriodSeconds", "0");
+    table.done();
+}
+
+fn pools_of_prefixes(plane: &ControlPlane) {
+    let mut table = Table { plane, wrong: Vec::new() };
+    let is = |prefixes: Value| json!({"prefixes": prefixes});
+    let of = |prefixes: Value, length: Value| json!({"prefixes": prefixes, "allocationPrefixLength": length});
+    let with = |excluded: Value| json!({"prefixes": ["fd00::/48"], "excludedPrefixes": excluded});
+    let k = PREFIXES;
+
+    table.accepts(k, is(json!(["fd00::/48", "fd01::/64"])));
+    table.accepts(GLOBAL_PREFIXES, of(json!(["fd00::/127", "fd00::4/128"]), json!(128)));
+    table.accepts(k, of(json!(["10.0.0.0/8", "11.0.0.0/24"]), json!(24)));
+    table.accepts(k, of(json!(["::/0"]), json!(1)));
+    table.accepts(k, of(json!(["10.0.0.1/32"]), json!(32)));
+
+    table.rejects(k, json!({}), "spec.prefixes", "Required value");
+    table.rejects(GLOBAL_PREFIXES, is(json!([])), "spec.prefixes", "Required value: prefixes is required");
+    table.rejects(k, is(json!(["fd00::1"])), "spec.prefixes[0]", "not a prefix in CIDR notation");
+    table.rejects(k, is(json!(["fd00::/48", "fd01::-fd02::"])), "spec.prefixes[1]", "not a prefix in CIDR notation");
+    table.rejects(k, is(json!([""])), "spec.prefixes[0]", "not a prefix in CIDR notation");
+    table.rejects(k, is(json!(["fd00::1/48"])), "spec.prefixes[0]", "bits behind its length");
+    table.rejects(k, of(json!(["10.0.0.1/24"]), json!(24)), "spec.prefixes[0]", "bits behind its length");
+    table.rejects(k, of(json!(["fd00::/48", "10.0.0.0/8"]), json!(32)), "spec.prefixes", "one family");
+    table.rejects(
+        k,
+        is(json!(["fd00::/48", "fd01::/65"])),
+        "spec.prefixes",
+        "longer than the allocation prefix length",
+    );
+    table.rejects(k, of(json!(["10.0.0.0/25"]), json!(24)), "spec.prefixes", "longer than the allocation");
+
+    table.rejects(k, of(json!(["fd00::/48"]), json!(0)), "spec.allocationPrefixLength", "1");
+    table.rejects(k, of(json!(["fd00::/48"]), json!(129)), "spec.allocationPrefixLength", "128");
+    table.rejects(k, is(json!(["10.0.0.0/8"])), "spec.allocationPrefixLength", "at most 32 for IPv4");
+    table.rejects(k, of(json!(["10.0.0.0/8"]), json!(33)), "spec.allocationPrefixLength", "at most 32 for IPv4");
+
+    table.accepts(k, with(json!(["fd00::1", "fd00::/64", "fd00::1-fd00::2", "2001:db8::/32"])));
+    table.rejects(k, with(json!(["x"])), "spec.excludedPrefixes[0]", "is neither");
+    table.rejects(k, with(json!(["fd00::1", "10.0.0.1"])), "spec.excludedPrefixes", "another family");
+    table.done();
+}
+
+fn what_pools_have_in_common(plane: &ControlPlane) {
+    let mut table = Table { plane, wrong: Vec::new() };
+    let pools =
+        [(ADDRESSES, json!({"addresses": ["fd00::1"], "prefix": 64})), (PREFIXES, json!({"prefixes": ["fd00::/48"]}))];
+    for (kind, spec) in pools {
+        let with = |name: &str, value: Value| {
+            let mut spec = spec.clone();
+            spec[name] = value;
+            spec
+        };
+        for good in ["", "fd00::1", "2001:db8::1", "0000:0000:0000:0000:0000:0000:255.255.255.255"] {
+            table.accepts(kind, with("gateway", json!(good)));
+        }
+        for bad in ["x", " ", "fd00::/64", "fd00::1%eth0", "::ffff:10.0.0.1", "10.0.0.01", "fd00::1-fd00::2"] {
+            table.rejects(kind, with("gateway", json!(bad)), "spec.gateway", "is not an IPv4 or IPv6 address");
+        }
+        table.rejects(kind, with("gateway", json!("10.0.0.1")), "spec.gateway", "another family");
+        table.rejects(kind, with("gateway", json!("0".repeat(46))), "spec.gateway", "45");
+        for good in ["", "a", "lab", "lab-1", "0", &"x".repeat(63)] {
+            table.accepts(kind, with("network", json!(good)));
+        }
+        for bad in ["-a", "a-", "A", "a.b", "a_b", " ", "ü", "a\n"] {
+            table.rejects(kind, with("network", json!(bad)), "spec.network", "lower case letters");
+        }
+        table.rejects(kind, with("network", json!("x".repeat(64))), "spec.network", "63");
+        let mut empty = object(kind, "case", &json!({}));
+        empty.as_object_mut().expect("an object").remove("spec");
+        table.rejects_object(&empty, "spec", "Required value: spec is required");
+    }
+    table.done();
+}
+
+fn reservations(plane: &ControlPlane) {
+    let mut table = Table { plane, wrong: Vec::new() };
+    let reservation = |name: &str, change: Value| {
+        let pool = json!({"kind": ADDRESSES, "namespace": "a", "name": "b"});
+        let mut spec = json!({"scope": "p.a.b", "address": "10.0.0.5", "poolRef": pool});
+        json_patch::merge(&mut spec, &change);
+        object("IPReservation", name, &spec)
+    };
+    table.accepts_object(&reservation("p.a.b.10.0.0.5", json!({})));
+    table.accepts_object(&reservation("h.0123abcd.10.0.0.5", json!({})));
+    let unit = json!({"scope": "n.lab", "address": "::", "prefixLength": 64});
+    table.accepts_object(&reservation("n.lab.ipv6", unit));
+    let unit = json!({"scope": "n.lab", "address": "0.0.0.0", "prefixLength": 32});
+    table.accepts_object(&reservation("n.lab.ipv4", unit));
+    let prefix = json!({"address": "fd00::", "prefixLength": 8});
+    table.accepts_object(&reservation("p.a.b.fd00-0000-0000-0000-0000-0000-0000-0000-8", prefix));
+
+    table.rejects_object(&reservation("p.a.c.10.0.0.5", json!({})), "metadata", "the name has to be spec.scope");
+    table.rejects_object(&reservation("p.a.b", json!({})), "metadata", "the name has to be spec.scope");
+    let name = "p.a.b.10.0.0.5";
+    table.rejects_object(&reservation(name, json!({"address": "nonsense"})), "spec.address", "not an IPv4 or IPv6");
+    let outside = "not the first one of a prefix";
+    for (address, length) in [("10.0.0.5", 24), ("10.0.0.5", 33), ("10.0.0.5", 127), ("fd00::1", 120), ("fd00::", 7)] {
+        let change = json!({"address": address, "prefixLength": length});
+        table.rejects_object(&reservation(name, change), "spec.prefixLength", outside);
+    }
+    table.done();
+}
+
+/// The API server and the parser of the provider refuse the same entries.
+fn entries_are_read_as_by_the_provider(plane: &ControlPlane) {
+    let excluded: Vec<_> = ENTRIES.iter().chain(LEFT_TO_THE_WEBHOOKS).collect();
+    let spec = json!({"addresses": ["10.0.0.1"], "prefix": 24, "excludedAddresses": excluded});
+    let said = make(plane, &object(ADDRESSES, "case", &spec)).expect_err("some of them are nonsense");
+    for (index, text) in excluded.iter().enumerate() {
+        let is_refused = said.contains(&format!("spec.excludedAddresses[{index}]: "));
+        let is_left = LEFT_TO_THE_WEBHOOKS.contains(text);
+        assert_eq!(is_refused, parse_entry(text).is_err() && !is_left, "{text:?}: {said}");
+    }
+    // One by one, those that can be read are also accepted together with what their family allows.
+    let mut table = Table { plane, wrong: Vec::new() };
+    for text in ENTRIES {
+        if let Ok(entry) = parse_entry(text) {
+            let gateway = if entry.family == Family::V4 { "10.0.0.1" } else { "fd00::1" };
+            table.accepts(ADDRESSES, json!({"addresses": [text, text], "prefix": 0, "gateway": gateway}));
+        }
+    }
+    table.done();
+}
+
+/// The dearest lists do not cost more than the API server lets a rule cost.
+fn the_longest_lists_are_accepted(plane: &ControlPlane) {
+    let address = |number: usize| format!("2001:0db8:0000:0000:0000:0000:{:04x}:{:04x}", number >> 16, number & 0xffff);
+    let ranges = |count: usize| -> Vec<String> {
+        (0..count).map(|at| format!("{}-{}", address(2 * at), address(2 * at + 1))).collect()
+    };
+    let prefixes: Vec<String> = (0..MOST_ENTRIES).map(|at| format!("{}/128", address(at))).collect();
+    let gateway = address(1);
+    let mut table = Table { plane, wrong: Vec::new() };
+    let most = ranges(MOST_ENTRIES);
+    table.accepts(
+        ADDRESSES,
+        json!({"addresses": most, "excludedAddresses": most, "prefix": 64, "gateway": gateway, "network": "lab"}),
+    );
+    table.accepts(
+        PREFIXES,
+        json!({"prefixes": prefixes, "allocationPrefixLength": 128, "excludedPrefixes": most, "gateway": gateway}),
+    );
+    let more = json!({"addresses": ranges(MOST_ENTRIES + 1), "prefix": 64});
+    table.rejects(ADDRESSES, more, "spec.addresses", "must have at most 4096 items");
+    table.done();
+}
+
+fn pools_of_the_go_provider_are_accepted(plane: &ControlPlane) {
+    let mut seen = 0;
+    for file in ["takeover/pools.json", "takeover/prefix-pools.json"] {
+        for stored in data(file)["items"].as_array().expect("items") {
+            let metadata = &stored["metadata"];
+            if let Some(namespace) = metadata["namespace"].as_str() {
+                let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
+                plane.kubectl_apply(&namespace.to_string());
+            }
+            let mut pool = stored.clone();
+            pool["metadata"] = json!({
+                "name": metadata["name"], "namespace": metadata["namespace"],
+                "annotations": metadata["annotations"], "finalizers": metadata["finalizers"],
+            });
+            with_file(plane, &["create"], &pool).unwrap_or_else(|error| panic!("{error}\n{pool}"));
+            let answer = with_file(plane, &["replace", "--subresource=status"], &pool);
+            answer.unwrap_or_else(|error| panic!("{error}\n{pool}"));
+            seen += 1;
+        }
+    }
+    assert_eq!(seen, 8);
+    let pools = "inclusterippools,globalinclusterippools,inclusterprefixpools,globalinclusterprefixpools";
+    let pools = plane.kubectl(&["get", pools, "--all-namespaces", "--output=json"]);
+    let pools: Value = serde_json::from_str(&pools).expect("a list");
+    let has_counts = |pool: &&Value| pool["status"]["ipAddresses"]["total"].is_u64();
+    assert_eq!(pools["items"].as_array().expect("items").iter().filter(has_counts).count(), seen);
+}

@@ -1,0 +1,233 @@
+//! What the API server accepts and refuses when an object is changed: what must not change, and objects that were made
+//! before the rules existed.
+
+use serde_json::{Map, Value, json};
+
+use super::{COMMITTED, ControlPlane, DEFINITIONS, Options, object, wait_until, with_file};
+
+/// A merge patch of an object in `default`.
+fn patch(plane: &ControlPlane, kind: &str, name: &str, more: &[&str], patch: &Value) -> Result<String, String> {
+    let patch = format!("--patch={patch}");
+    plane.try_kubectl(&[&["patch", kind, name, "--namespace=default", "--type=merge", &patch], more].concat())
+}
+
+fn make(plane: &ControlPlane, kind: &str, name: &str, spec: &Value) {
+    with_file(plane, &["create"], &object(kind, name, spec)).unwrap_or_else(|error| panic!("{error}"));
+}
+
+fn refused(answer: &Result<String, String>, field: &str, text: &str) {
+    let said = answer.as_ref().expect_err("it should be refused");
+    let told = said.lines().any(|line| line.contains(&format!("{field}: ")) && line.contains(text));
+    assert!(told, "{field}: {text} is not in: {said}");
+}
+
+#[test]
+fn what_is_fixed_cannot_be_changed() {
+    let plane = ControlPlane::start(Options::default());
+    let pools = [
+        ("InClusterIPPool", json!({"addresses": ["10.0.0.1"], "prefix": 24})),
+        ("GlobalInClusterIPPool", json!({"addresses": ["10.0.0.1"], "prefix": 24})),
+        ("InClusterPrefixPool", json!({"prefixes": ["fd00::/48"]})),
+        ("GlobalInClusterPrefixPool", json!({"prefixes": ["fd00::/48"], "allocationPrefixLength": 56})),
+    ];
+    for (kind, mut spec) in pools {
+        let change =
+            |name: &str, field: &str, value: Value| patch(&plane, kind, name, &[], &json!({"spec": {field: value}}));
+        make(&plane, kind, "none", &spec);
+        refused(&change("none", "network", json!("lab")), "spec.network", "immutable");
+        change("none", "network", json!("")).expect("an empty name is no network");
+        change("none", "network", Value::Null).expect("an empty name is no network");
+        change("none", "gateway", json!(if kind.contains("Prefix") { "fd00::1" } else { "10.0.0.2" })).expect("it may");
+
+        spec["network"] = json!("lab");
+        make(&plane, kind, "lab", &spec);
+        for other in [json!("other"), json!(""), Value::Null] {
+            refused(&change("lab", "network", other), "spec.network", "immutable");
+        }
+        refused(&patch(&plane, kind, "lab", &[], &json!({"spec": null})), "spec", "Required value: spec is required");
+        if kind.contains("Prefix") {
+            refused(&change("lab", "allocationPrefixLength", json!(60)), "spec.allocationPrefixLength", "immutable");
+            // What is missing is 64.
+            let is_64 = !kind.contains("Global");
+            for same in [json!(64), Value::Null] {
+                let answer = change("lab", "allocationPrefixLength", same);
+                if is_64 {
+                    answer.expect("it is what it was");
+                } else {
+                    refused(&answer, "spec.allocationPrefixLength", "immutable");
+                }
+            }
+        }
+    }
+    reservations_stay(&plane);
+}
+
+fn reservations_stay(plane: &ControlPlane) {
+    let kind = "IPReservation";
+    let pool = json!({"kind": "InClusterIPPool", "namespace": "a", "name": "b"});
+    let claim = json!({"namespace": "a", "name": "c"});
+    let spec = json!({"scope": "p.a.b", "address": "10.0.0.4", "poolRef": pool, "prefixLength": 30, "claimRef": claim});
+    let name = "p.a.b.10.0.0.4-30";
+    make(plane, kind, name, &spec);
+    let changes = [
+        ("scope", json!("p.a.c")),
+        ("address", json!("10.0.0.8")),
+        ("poolRef", json!({"name": "c"})),
+        ("prefixLength", Value::Null),
+        ("prefixLength", json!(31)),
+        ("claimRef", Value::Null),
+        ("claimRef", json!({"uid": "1"})),
+    ];
+    for (field, value) in changes {
+        let answer = patch(plane, kind, name, &[], &json!({"spec": {field: value}}));
+        refused(&answer, &format!("spec.{field}"), "cannot be changed");
+    }
+    patch(plane, kind, name, &[], &json!({"spec": {"releasedAt": "2026-01-01T00:00:00Z"}}))
+        .expect("it may be released");
+}
+
+/// An object that was made before the rules existed, and how the API server takes a change of it.
+struct Old {
+    kind: &'static str,
+    spec: Value,
+    /// A change of another field of the specification: the field and text of the refusal, if it is refused.
+    change: (Value, Option<(&'static str, &'static str)>),
+}
+
+fn old_objects() -> Vec<Old> {
+    let pool = |spec: Value, refusal| Old {
+        kind: "InClusterIPPool",
+        spec,
+        change: (json!({"allocateReservedIPAddresses": true}), refusal),
+    };
+    let prefixes = |spec: Value, refusal| Old {
+        kind: "InClusterPrefixPool",
+        spec,
+        change: (json!({"gateway": "fd00::1"}), refusal),
+    };
+    let many: Vec<String> = (0..20_000).map(|number| format!("10.0.{}.{}", number / 256, number % 256)).collect();
+    let lengthy = "10.0.0.1-10.0.0.2".repeat(10);
+    vec![
+        // A rule of one field or entry is not asked again when another one changes.
+        pool(json!({"addresses": ["web", "10.0.0.1", "-", ""], "prefix": 24}), None),
+        pool(json!({"addresses": ["10.0.0.9-10.0.0.1"], "prefix": 24}), None),
+        pool(json!({"addresses": [], "prefix": 24}), None),
+        pool(json!({"addresses": ["10.0.0.1", "fd00::1"], "prefix": 24}), None),
+        pool(json!({"addresses": ["10.0.0.1"], "prefix": 24, "excludedAddresses": ["web"]}), None),
+        pool(json!({"addresses": ["10.0.0.1"], "prefix": 24, "excludedAddresses": ["fd00::1"]}), None),
+        pool(json!({"addresses": ["10.0.0.1"], "prefix": 24, "gateway": "web"}), None),
+        pool(json!({"addresses": ["10.0.0.1"], "prefix": 24, "network": "A_b"}), None),
+        pool(json!({"addresses": ["10.0.0.1", "10.0.1.1"], "prefix": 24}), None),
+        pool(json!({"addresses": ["10.0.0.1"], "prefix": -1}), None),
+        pool(json!({"addresses": many, "excludedAddresses": many, "prefix": 8}), None),
+        pool(json!({"addresses": [lengthy], "prefix": 24}), None),
+        // A rule of two fields is asked again, unless it is about long lists.
+        pool(json!({"addresses": ["10.0.0.1"], "prefix": 200}), Some(("spec.prefix", "at most 32"))),
+        pool(json!({"addresses": ["fd00::1"], "prefix": 64, "gateway": "10.0.0.1"}), Some(("spec.gateway", "family"))),
+        // So is what has to be there.
+        pool(json!({"prefix": 24}), Some(("spec.addresses", "Required value"))),
+        pool(json!({}), Some(("spec.prefix", "Required value"))),
+        prefixes(json!({"prefixes": ["web", "fd00::1", "fd00::1/48"], "allocationPrefixLength": 64}), None),
+        prefixes(json!({"prefixes": ["fd00::/72"], "excludedPrefixes": ["10.0.0.1"]}), None),
+        prefixes(json!({"prefixes": ["fd00::/48"], "allocationPrefixLength": 0}), None),
+        prefixes(json!({"prefixes": ["fd00::/48"], "allocationPrefixLength": 1000}), None),
+        prefixes(json!({}), Some(("spec.prefixes", "Required value"))),
+    ]
+}
+
+#[test]
+fn objects_from_before_the_rules_can_still_be_worked_with() {
+    let plane = ControlPlane::start(Options::default());
+    let bad = object("InClusterIPPool", "probe", &json!({"addresses": [], "prefix": 24}));
+    let probe = || with_file(&plane, &["create", "--dry-run=server"], &bad);
+
+    let without_rules: Vec<Value> = DEFINITIONS.iter().map(without_rules).collect();
+    let without_rules = json!({"apiVersion": "v1", "kind": "List", "items": without_rules});
+    let apply = ["apply", "--server-side", "--force-conflicts"];
+    with_file(&plane, &apply, &without_rules).expect("definitions without rules are definitions");
+    wait_until("there are no rules", || probe().is_ok());
+    let old = old_objects();
+    for (number, Old { kind, spec, .. }) in old.iter().enumerate() {
+        make(&plane, kind, &format!("old-{number}"), spec);
+    }
+    let mut without_spec = object("InClusterIPPool", "old-spec", &json!({}));
+    without_spec.as_object_mut().expect("an object").remove("spec");
+    with_file(&plane, &["create"], &without_spec).expect("there are no rules");
+    let reservation = json!({"scope": "p.a.b", "address": "web", "poolRef": {"kind": "InClusterIPPool", "name": "b"}});
+    make(&plane, "IPReservation", "old-name", &reservation);
+
+    plane.kubectl(&[&apply, &[&*format!("--filename={COMMITTED}")][..]].concat());
+    wait_until("there are rules", || probe().is_err());
+    for (number, Old { kind, change: (change, refusal), spec }) in old.iter().enumerate() {
+        let name = format!("old-{number}");
+        works(&plane, kind, &name);
+        let said = patch(&plane, kind, &name, &["--dry-run=server"], &json!({"spec": change}));
+        match refusal {
+            Some((field, text)) => refused(&said, field, text),
+            None => drop(said.unwrap_or_else(|error| panic!("{spec} cannot be changed: {error}"))),
+        }
+        // What is wrong has to be right as soon as it is touched.
+        let (touched, field) = match *kind {
+            "InClusterIPPool" => (json!({"addresses": ["10.0.0.1", "web"], "prefix": 24}), "spec.addresses[1]"),
+            _ => (json!({"prefixes": ["fd00::/48", "web"]}), "spec.prefixes[1]"),
+        };
+        refused(&patch(&plane, kind, &name, &["--dry-run=server"], &json!({"spec": touched})), field, "\"web\": is n");
+        goes(&plane, kind, &name);
+    }
+    works(&plane, "InClusterIPPool", "old-spec");
+    goes(&plane, "InClusterIPPool", "old-spec");
+    patch(&plane, "IPReservation", "old-name", &[], &json!({"metadata": {"labels": {"a": "b"}}})).expect("a label");
+}
+
+/// Whether the provider can look after an object.
+fn works(plane: &ControlPlane, kind: &str, name: &str) {
+    let label_and_finalizer = json!({"labels": {"a": "b"}, "finalizers": ["ipam.cluster.x-k8s.io/ProtectPool"]});
+    let answer = patch(plane, kind, name, &[], &json!({"metadata": label_and_finalizer}));
+    answer.unwrap_or_else(|error| panic!("{name}, metadata: {error}"));
+    let condition = json!({
+        "type": "Ready", "status": "False", "reason": "InvalidSpec", "message": "",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    });
+    let counts = json!({"total": 1, "free": 1, "used": 0, "outOfRange": 0});
+    let status = json!({"status": {"conditions": [condition], "ipAddresses": counts}});
+    let answer = patch(plane, kind, name, &["--subresource=status"], &status);
+    answer.unwrap_or_else(|error| panic!("{name}, status: {error}"));
+}
+
+/// Whether an object can be deleted, which takes an update where a finalizer is.
+fn goes(plane: &ControlPlane, kind: &str, name: &str) {
+    plane.kubectl(&["delete", kind, name, "--namespace=default", "--wait=false"]);
+    let answer = patch(plane, kind, name, &[], &json!({"metadata": {"finalizers": null}}));
+    answer.unwrap_or_else(|error| panic!("{name}, finalizers: {error}"));
+    let left = plane.kubectl(&["get", kind, name, "--namespace=default", "--ignore-not-found"]);
+    assert_eq!(left, "", "{name} is still there");
+}
+
+/// A definition that takes any specification of the right type.
+fn without_rules(definition: &Value) -> Value {
+    const RULES: [&str; 9] = [
+        "x-kubernetes-validations",
+        "required",
+        "minimum",
+        "maximum",
+        "minLength",
+        "maxLength",
+        "maxItems",
+        "default",
+        "pattern",
+    ];
+    match definition {
+        Value::Object(fields) => {
+            // A property may have the name of a rule.
+            let is_schema = fields.get("type").is_some_and(Value::is_string);
+            let kept = fields.iter().filter(|(name, _)| !is_schema || !RULES.contains(&name.as_str()));
+            let plain = |(name, value): (&String, &Value)| {
+                let value = if name == "status" { value.clone() } else { without_rules(value) };
+                (name.clone(), value)
+            };
+            Value::Object(kept.map(plain).collect::<Map<_, _>>())
+        }
+        Value::Array(items) => items.iter().map(without_rules).collect(),
+        other => other.clone(),
+    }
+}
