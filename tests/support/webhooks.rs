@@ -67,11 +67,11 @@ impl Webhooks {
     /// When nobody answers here.
     pub fn wire(&self, plane: &ControlPlane) {
         self.wire_with(plane, &self.authority());
-        CONVERTED.iter().for_each(|(kind, _)| self.wait_until_asked(plane, kind));
+        CONVERTED.iter().for_each(|(kind, _)| Self::wait_until_asked(plane, kind));
     }
 
     /// Waits until a pool in the old version comes back with a warning, for which it has to be converted and reviewed.
-    fn wait_until_asked(&self, plane: &ControlPlane, kind: &str) {
+    fn wait_until_asked(plane: &ControlPlane, kind: &str) {
         let pool = json!({
             "apiVersion": "ipam.cluster.x-k8s.io/v1alpha1", "kind": kind, "metadata": { "name": "probe" },
             "spec": { "subnet": "198.18.0.0/24", "gateway": "198.18.1.1" },

@@ -119,14 +119,14 @@ impl Asker {
     }
 
     /// Changes some fields.
-    pub(crate) async fn change(&self, kind: InClusterKind, name: &str, patch: &Value) -> Said {
-        self.call("PATCH", &self.path(kind, "v1alpha2", name), MERGE, patch).await
+    pub(crate) async fn change(&self, kind: InClusterKind, name: &str, change: &Value) -> Said {
+        self.call("PATCH", &self.path(kind, "v1alpha2", name), MERGE, change).await
     }
 
     /// What would be said to a change of some fields.
-    pub(crate) async fn try_change(&self, kind: InClusterKind, name: &str, patch: &Value) -> Said {
+    pub(crate) async fn try_change(&self, kind: InClusterKind, name: &str, change: &Value) -> Said {
         let path = format!("{}?dryRun=All", self.path(kind, "v1alpha2", name));
-        self.call("PATCH", &path, MERGE, patch).await
+        self.call("PATCH", &path, MERGE, change).await
     }
 
     /// What would be said to another specification.

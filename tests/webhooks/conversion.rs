@@ -85,8 +85,8 @@ async fn a_pool_is_changed_and_deleted_in_the_old_version() {
         let new = asker.get(&asker.path(kind, "v1alpha2", &name)).await;
         assert_eq!(new["spec"]["addresses"], json!(["10.40.1.10-10.40.1.30"]));
         // A change in the stored version wins over what the old one said.
-        let patch = json!({"spec": {"addresses": ["10.40.1.40"]}});
-        asker.change(kind, &name, &patch).await.done();
+        let other = json!({"spec": {"addresses": ["10.40.1.40"]}});
+        asker.change(kind, &name, &other).await.done();
         assert_eq!(asker.get(&path).await["spec"]["addresses"], json!(["10.40.1.40"]));
         // What is wrong is refused here too.
         let bad = json!({"spec": {"addresses": ["nonsense"]}});

@@ -2,6 +2,7 @@
 //! control plane with a manager; those that break something have their own.
 
 #![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "test code: a failure ends the test")]
+#![allow(clippy::needless_pass_by_value, reason = "the values are written where they are passed")]
 
 #[path = "../support/mod.rs"]
 mod support;

@@ -85,7 +85,7 @@ async fn metrics_are_for_those_whom_the_api_server_lets_see_them() {
     assert!(answer.contains(&format!("webhook_reviews_total{{path=\"{path}\",outcome=\"allowed\"}}")), "{answer}");
     assert!(answer.contains("webhook_reviews_total{path=\"/convert\",outcome=\"converted\"}"), "{answer}");
     assert!(!answer.contains("outcome=\"panic\""), "{answer}");
-    // What is allowed is one path; the administrator may everything, also what is not there.
+    // It is that one path that is allowed.
     let answer = get(&webhooks, port, "/", &prometheus).await;
     assert!(answer.starts_with("HTTP/1.1 403 "), "{answer}");
     // The port of the webhooks shows no metrics.

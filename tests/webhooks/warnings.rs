@@ -73,12 +73,12 @@ async fn exclusions_that_exclude_nothing() {
         let spec = json!({"addresses": [format!("100.64.{third}.10-100.64.{third}.20")], "prefix": 24,
                           "excludedAddresses": [format!("100.64.{third}.20"), "10.99.0.0/16"]});
         let expected = "spec.excludedAddresses[1]: 10.99.0.0/16 excludes nothing, it is not in the pool";
-        warns(kind, spec, &[&expected]).await;
+        warns(kind, spec, &[expected]).await;
     }
     for (kind, second) in [(PrefixPool, 4), (GlobalPrefixPool, 5)] {
         let spec = json!({"prefixes": [format!("fd64:{second}::/48")], "excludedPrefixes": ["fd99::/64"]});
         let expected = "spec.excludedPrefixes[0]: fd99::/64 excludes nothing, it is not in the pool";
-        warns(kind, spec, &[&expected]).await;
+        warns(kind, spec, &[expected]).await;
     }
 }
 
@@ -88,7 +88,7 @@ async fn prefixes_that_are_single_addresses() {
         let spec = json!({"prefixes": [format!("fd64:{second}::/120")], "allocationPrefixLength": 128});
         let expected =
             "spec.allocationPrefixLength: 128 gives single addresses; a pool of addresses may be what you want";
-        warns(kind, spec, &[&expected]).await;
+        warns(kind, spec, &[expected]).await;
     }
 }
 
