@@ -154,7 +154,7 @@ async fn reviews(what: &str, connections: Vec<Connection>, count: usize, bodies:
 async fn create(plane: &ControlPlane, count: usize) -> Duration {
     let consumer = Consumer::new(plane).await;
     let make = async |number: usize| {
-        let spec = json!({"addresses": [format!("172.20.{}.0/24", number % 256)], "prefix": 24});
+        let spec = json!({"addresses": [format!("172.{}.{}.0/24", 20 + number / 256, number % 256)], "prefix": 24});
         consumer.pool(&format!("made{number}"), spec).await;
     };
     let started = Instant::now();
