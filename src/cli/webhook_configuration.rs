@@ -1,7 +1,7 @@
 //! Which requests the API server asks the webhooks about: the ValidatingWebhookConfiguration.
 //!
-//! It is asked as little as possible. Changes that leave the specification of a pool alone, and those of objects that
-//! are being deleted, are written without asking, so also while no webhook answers. Reservations that the provider makes
+//! It is asked as little as possible. Changes that leave the specification of a pool alone, those of objects that are
+//! being deleted, and deletions that an annotation allows, are done without asking, so also while no webhook answers. Reservations that the provider makes
 //! are not asked about: that would double the time of an allocation.
 
 use serde_json::{Value, json};
@@ -12,9 +12,15 @@ use crate::webhooks::routes::{self, Paths};
 /// Namespace and name of the service that leads to the webhooks.
 const SERVICE: (&str, &str) = ("capi-ipam-in-cluster-system", "capi-ipam-in-cluster-webhook-service");
 
-/// The pool is made or deleted, or its specification changes and it is to stay.
-const SPEC_CHANGES: &str = "request.operation != 'UPDATE' || (!has(object.metadata.deletionTimestamp) && \
-                            (has(object.spec) != has(oldObject.spec) || \
+/// The pool is made, or its specification changes, or it is deleted; it is not going already, and nobody said that it may
+/// go while it is in use.
+const TO_BE_DECIDED: &str = "request.operation == 'CREATE' || (!has(oldObject.metadata.deletionTimestamp) && \
+                            (request.operation == 'DELETE' \
+                            ? !has(oldObject.metadata.annotations) || \
+                            !['ipam.cluster.x-k8s.io/skip-validate-delete-webhook', \
+                            'clusterctl.cluster.x-k8s.io/delete-for-move']\
+                            .exists(name, name in oldObject.metadata.annotations) \
+                            : has(object.spec) != has(oldObject.spec) || \
                             (has(object.spec) && object.spec != oldObject.spec)))";
 
 /// A person makes a reservation, or something deletes what says how long the blocks of a network are.
@@ -27,7 +33,7 @@ const BY_HAND: &str = "request.operation == 'DELETE' \
 pub(super) fn documents() -> [Value; 1] {
     let pools = InClusterKind::ALL.map(|kind| {
         let Paths { validate, .. } = routes::paths_of(kind);
-        webhook(kind.plural(), validate, &["CREATE", "UPDATE", "DELETE"], "spec-changes", SPEC_CHANGES)
+        webhook(kind.plural(), validate, &["CREATE", "UPDATE", "DELETE"], "not-only-metadata", TO_BE_DECIDED)
     });
     let reservations =
         webhook("ipreservations", routes::VALIDATE_RESERVATION, &["CREATE", "DELETE"], "made-by-hand", BY_HAND);
@@ -58,4 +64,16 @@ fn webhook(plural: &str, path: &str, operations: &[&str], condition: &str, expre
         }],
         "matchConditions": [{ "name": condition, "expression": expression }],
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_annotations_that_allow_a_deletion_are_those_that_the_webhook_heeds() {
+        for annotation in [names::SKIP_VALIDATE_DELETE, names::DELETE_FOR_MOVE] {
+            assert!(TO_BE_DECIDED.contains(&format!("'{annotation}'")), "{annotation}");
+        }
+    }
 }

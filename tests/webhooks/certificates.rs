@@ -2,8 +2,8 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use capi_ipam::api::InClusterKind;
 use capi_ipam::api::InClusterKind::{GlobalIPPool, IPPool};
+use capi_ipam::api::{InClusterKind, names};
 use futures::future::{join, join_all};
 use serde_json::{Value, json};
 
@@ -75,7 +75,9 @@ async fn while_no_webhook_answers_only_specifications_wait() {
     let Wired { plane, webhooks, mut manager } = Wired::start(&[]);
     let consumer = Consumer::new(&plane).await;
     let asker = Asker::new(&consumer);
-    for (kind, name) in [(IPPool, "web"), (IPPool, "unused"), (GlobalIPPool, "global")] {
+    for (kind, name) in
+        [(IPPool, "web"), (IPPool, "unused"), (IPPool, "forced"), (IPPool, "moved"), (GlobalIPPool, "global")]
+    {
         asker.create(kind, name, &spec()).await.done();
     }
     let old = json!({"apiVersion": "ipam.cluster.x-k8s.io/v1alpha1", "kind": "InClusterIPPool",
@@ -91,6 +93,10 @@ async fn while_no_webhook_answers_only_specifications_wait() {
     said.refused(500, "", "connection refused");
     asker.change(IPPool, "web", &json!({"spec": {"gateway": "10.0.0.9"}})).await.refused(500, "", webhook);
     asker.delete(IPPool, "unused").await.refused(500, "", webhook);
+    for (name, annotation) in [("forced", names::SKIP_VALIDATE_DELETE), ("moved", names::DELETE_FOR_MOVE)] {
+        asker.change(IPPool, name, &json!({"metadata": {"annotations": {annotation: ""}}})).await.done();
+        asker.delete(IPPool, name).await.done();
+    }
     // The old version cannot be read, the stored one can.
     let converted = asker.call("GET", &asker.path(IPPool, "v1alpha1", "old"), JSON, &Value::Null).await;
     converted.refused(500, "", "conversion webhook");

@@ -7,7 +7,7 @@ use ipnet::IpNet;
 /// What the spec of a pool says about its addresses.
 #[derive(Debug, Clone, Copy)]
 pub struct PoolAddresses<'a> {
-    /// The entries that addresses are given from, see [`parse_entry`].
+    /// The entries that addresses are given from, see [`parse_entry`](crate::addr::parse_entry).
     pub addresses: &'a [String],
     /// The entries that no address is given from.
     pub excluded: &'a [String],
@@ -35,7 +35,7 @@ impl PoolAddresses<'_> {
     /// # Errors
     ///
     /// Every problem of the pool, at least one, in the order of [`Field`], of which the first
-    /// [`MOST_PROBLEMS`] are given.
+    /// [`MOST_PROBLEMS`](crate::addr::MOST_PROBLEMS) are given.
     pub fn usable(&self) -> Result<Usable, Vec<PoolProblem>> {
         let mut problems = Problems::default();
         if self.addresses.is_empty() {
