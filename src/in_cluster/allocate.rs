@@ -81,9 +81,13 @@ impl Allocator<'_> {
     async fn reserved_already(&self, facts: &PoolFacts) -> Result<Option<Block>, HandlerError> {
         let uid = Uid::of(self.claim.metadata.uid.as_deref().unwrap_or_default());
         for (slot, pool) in self.ledger.reserved_for(&self.key(), uid) {
-            // A promise of what the pool does not have, or of another network, is none.
+            if pool != *self.pool || slot.scope != facts.scope {
+                continue;
+            }
+            // A promise of what the pool does not have, or what somebody else has already, is none.
             let given_out = facts.usable.as_ref().is_ok_and(|usable| usable.contains(slot.block));
-            if pool != *self.pool || slot.scope != facts.scope || (!given_out && self.ledger.is_promise(&slot)) {
+            let in_use = || self.ledger.holders(&slot).iter().any(|holder| *holder != self.key());
+            if self.ledger.is_promise(&slot) && (!given_out || in_use()) {
                 continue;
             }
             let name = slot.reservation_name();

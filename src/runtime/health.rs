@@ -13,6 +13,8 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use super::https::bind;
+
 /// Why probes cannot be served.
 #[derive(Debug, thiserror::Error)]
 pub enum HealthError {
@@ -113,13 +115,8 @@ pub async fn listen(address: &str, health: Health) -> Result<Option<ProbeServer>
     if address.is_empty() || address == "0" {
         return Ok(None);
     }
-    let with_host = if address.starts_with(':') { format!("[::]{address}") } else { address.to_owned() };
     let failed = |source| HealthError::Bind { address: address.to_owned(), source };
-    let listener = match TcpListener::bind(&with_host).await {
-        // A machine without IPv6.
-        Err(_) if address.starts_with(':') => TcpListener::bind(format!("0.0.0.0{address}")).await.map_err(failed)?,
-        bound => bound.map_err(failed)?,
-    };
+    let listener = bind(address).await.map_err(failed)?;
     let router = Router::new().route("/healthz", get(|| async { "ok" })).route("/readyz", get(ready));
     Ok(Some(ProbeServer { listener, router: router.with_state(health) }))
 }

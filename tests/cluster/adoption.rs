@@ -225,3 +225,44 @@ async fn status_can_be_lost() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn a_promise_of_what_somebody_else_has_is_not_kept_and_is_told() {
+    let consumer = with_pool().await;
+    consumer.pause(&consumer.pools(), "web", true).await;
+    consumer.pool_says("web", "False", "Paused").await;
+    consumer.address_by_hand("a", "web", "10.0.0.1").await;
+    consumer.counts("web", (3, 2, 1, 0)).await;
+    let promise = consumer.reserve("web", "10.0.0.1", json!({"namespace": consumer.namespace, "name": "vip"})).await;
+    for name in ["a", "vip"] {
+        consumer.claim(name, "web").await;
+    }
+    consumer.pause(&consumer.pools(), "web", false).await;
+    assert_eq!(consumer.bound("vip").await, "10.0.0.2", "the other one may be at work");
+    let text = consumer.waits_for("a", "DuplicateAddress").await;
+    assert!(text.contains(&promise.name_any()), "{text}");
+    let everywhere = Consumer { namespace: "default".to_owned(), ..consumer.clone() };
+    eventually("an event tells that the promise cannot be kept", || async {
+        let told = everywhere.events(&promise.name_any()).await;
+        told.iter().any(|(_, reason, text)| reason == "NotReserved" && text.contains("/a")).then_some(())
+    })
+    .await;
+    consumer.remove(&consumer.reservations(), &promise.name_any()).await;
+    assert_eq!(consumer.bound("a").await, "10.0.0.1");
+}
+
+#[tokio::test]
+async fn a_promise_is_kept_once_the_address_is_given_up() {
+    let consumer = consumer().await;
+    consumer.pool("web", json!({"addresses": ["10.0.0.1"], "prefix": 24})).await;
+    consumer.pause(&consumer.pools(), "web", true).await;
+    consumer.pool_says("web", "False", "Paused").await;
+    // Nobody's: the sweeper takes it away when the pool goes on.
+    consumer.address_by_hand("leftover", "web", "10.0.0.1").await;
+    consumer.counts("web", (1, 0, 1, 0)).await;
+    consumer.reserve("web", "10.0.0.1", json!({"namespace": consumer.namespace, "name": "vip"})).await;
+    consumer.claim("vip", "web").await;
+    consumer.pause(&consumer.pools(), "web", false).await;
+    consumer.waits_for("vip", "PoolExhausted").await;
+    assert_eq!(consumer.bound("vip").await, "10.0.0.1");
+}

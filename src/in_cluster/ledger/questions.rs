@@ -258,7 +258,7 @@ impl Ledger {
         let misplaced = state.all_taken().filter_map(|(scope, block, taken)| {
             let reserved = taken.reserved.as_ref().filter(|reserved| reserved.is_by_hand())?;
             let slot = Slot { scope: scope.clone(), block };
-            let why = state.misplaced(&slot, &reserved.pool)?;
+            let why = state.misplaced(&slot, &reserved.pool).or_else(|| promised_in_vain(taken))?;
             Some(Useless { name: slot.reservation_name(), uid: reserved.uid.to_string(), why })
         });
         unread.chain(misplaced).collect()
@@ -273,6 +273,13 @@ impl Ledger {
     pub fn known_pools(&self) -> Vec<PoolKey> {
         self.lock().pools.keys().cloned().collect()
     }
+}
+
+/// Why a promise cannot be kept for now.
+fn promised_in_vain(taken: &Taken) -> Option<String> {
+    let promised_to = taken.promised_to()?;
+    let (namespace, name) = &taken.holders.iter().find(|holder| holder.name != *promised_to)?.name;
+    Some(format!("spec.address: it is in use by IPAddress {namespace}/{name}; release its claim"))
 }
 
 impl State {

@@ -79,12 +79,16 @@ impl State {
 
     /// Changes what is known of an address, and keeps the counts of all pools concerned right.
     pub(super) fn update(&mut self, slot: &Slot, change: impl FnOnce(&mut Taken)) {
-        let Self { pools, scopes, touched, .. } = self;
+        let Self { pools, scopes, touched, unblocked, .. } = self;
         let scope = scopes.entry(slot.scope.clone()).or_default();
         let taken = scope.taken.entry(slot.block).or_default();
         let (users, rested) = (taken.users(), taken.resting());
         change(taken);
         let (users_now, rests, is_free) = (taken.users(), taken.resting(), taken.is_free());
+        if users_now.is_empty() && !users.is_empty() {
+            // Somebody else had what was promised; now it can be kept.
+            unblocked.extend(taken.promised_to().cloned());
+        }
         if is_free {
             scope.taken.remove(&slot.block);
         }
@@ -165,13 +169,9 @@ impl State {
 
     /// The claims that an address of the pool is promised to: the pool may have it only now.
     fn promised_to(&self, pool: &PoolKey, scope: &Scope) -> Vec<ClaimKey> {
-        let promised = |taken: &Taken| {
-            let reserved =
-                taken.reserved.as_ref().filter(|reserved| reserved.is_by_hand() && reserved.pool == *pool)?;
-            reserved.claim.clone()
-        };
         let taken = self.scopes.get(scope).into_iter().flat_map(|scope| scope.taken.values());
-        taken.filter_map(promised).collect()
+        let mine = taken.filter(|taken| taken.reserved.as_ref().is_some_and(|reserved| reserved.pool == *pool));
+        mine.filter_map(Taken::promised_to).cloned().collect()
     }
 
     /// Makes a pool a member of its scope, and takes its addresses along when the scope is another than before.

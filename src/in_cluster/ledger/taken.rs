@@ -88,6 +88,11 @@ impl Taken {
         users
     }
 
+    /// The claim that an operator promised the address to.
+    pub(super) fn promised_to(&self) -> Option<&ClaimKey> {
+        self.reserved.as_ref().filter(|reserved| reserved.is_by_hand())?.claim.as_ref()
+    }
+
     pub(super) fn hold(&mut self, holder: Holder) {
         match self.holders.iter_mut().find(|present| present.name == holder.name) {
             Some(present) => *present = holder,
