@@ -58,6 +58,10 @@ fuzz: rust ## Feed arbitrary input to TARGET until stopped (ARGS are libFuzzer's
 	  exit 1; } >&2
 	$(CARGO) +nightly fuzz run $(TARGET) $(if $(ARGS),-- $(ARGS))
 
+.PHONY: fuzz-check
+fuzz-check: rust ## Check that the fuzz targets build
+	$(CARGO) clippy --locked --manifest-path fuzz/Cargo.toml --target-dir target -- -D warnings
+
 # === check ===
 
 .PHONY: lint
