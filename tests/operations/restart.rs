@@ -98,3 +98,30 @@ async fn a_manager_killed_at_any_time_leaves_nothing_behind() {
     consumer.counts("web", (254, 254, 0, 0)).await;
     assert_eq!(consumer.reservations().list().await.expect("reservations can be listed"), []);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_address_stays_taken_when_its_pool_was_removed_by_force() {
+    let control_plane = ControlPlane::start(Options::default());
+    let flags = ["--sweep-interval=1s", "--sweep-grace=1s"];
+    let mut manager = Manager::start(&control_plane, &flags);
+    let consumer = Consumer::new(&control_plane).await;
+    let spec = json!({"addresses": ["10.0.0.1-10.0.0.2"], "prefix": 24, "network": "lab"});
+    consumer.pool("p", spec.clone()).await;
+    consumer.pool("q", spec).await;
+    consumer.claim("a", "p").await;
+    assert_eq!(consumer.bound("a").await, "10.0.0.1");
+    manager.stop();
+    consumer.force_away(&consumer.pools(), "p").await;
+    // Nothing says any more which network the address is of, except its reservation.
+    let _manager = Manager::start(&control_plane, &flags);
+    // Longer than it takes the sweeper to look twice and to lose patience.
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert!(consumer.reservations().get("n.lab.10.0.0.1").await.expect("reservations can be read").is_some());
+    for name in ["b", "c"] {
+        consumer.claim(name, "q").await;
+    }
+    assert_eq!(consumer.bound("b").await, "10.0.0.2");
+    consumer.waits_for("c", "PoolExhausted").await;
+    consumer.release("a").await;
+    assert_eq!(consumer.bound("c").await, "10.0.0.1");
+}
