@@ -24,7 +24,7 @@ demo: rust control-plane ## Show it at work on a real API server of its own
 
 .PHONY: run
 run: rust ## Run the manager against the current kubeconfig, without webhooks (ARGS are its flags)
-	$(CARGO) run --locked --bin manager -- --webhook-port=0 --insecure-diagnostics $(ARGS)
+	$(CARGO) run --locked --bin manager -- --webhook-port=0 --insecure-diagnostics --diagnostics-address=127.0.0.1:8443 $(ARGS)
 
 .PHONY: build
 build: rust ## Build the programs for use, into target/release

@@ -79,8 +79,8 @@ pub enum ManagerError {
         #[source]
         source: std::io::Error,
     },
-    /// The controllers could not be put together.
-    #[error("cannot set up the controllers")]
+    /// The parts of the program could not be put together.
+    #[error("cannot set up the program")]
     Setup(#[source] BoxError),
     /// A controller ended though nobody asked it to.
     #[error("{0} ended unexpectedly")]

@@ -268,11 +268,6 @@ impl Ledger {
     pub fn misplaced(&self, slot: &Slot, pool: &PoolKey) -> Option<String> {
         self.lock().misplaced(slot, pool)
     }
-
-    /// The pools that have an entry, existing or not.
-    pub fn known_pools(&self) -> Vec<PoolKey> {
-        self.lock().pools.keys().cloned().collect()
-    }
 }
 
 /// Why a promise cannot be kept for now.
