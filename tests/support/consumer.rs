@@ -1,6 +1,6 @@
 //! Does what a machine controller and an operator do: makes pools and claims, waits for addresses, gives them back.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt::Debug;
 use std::future::Future;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -228,8 +228,9 @@ impl Consumer {
     pub async fn all_bound(&self, names: &[String]) -> BTreeMap<String, String> {
         eventually_within(Duration::from_mins(2), &format!("{} claims are bound", names.len()), || async {
             let claims = self.claims().list().await.ok()?;
-            let bound = claims.iter().filter(|claim| claim.bound_address().is_some()).count();
-            (bound >= names.len()).then_some(())
+            let bound = claims.iter().filter(|claim| claim.bound_address().is_some()).map(ResourceExt::name_any);
+            let bound: HashSet<String> = bound.collect();
+            names.iter().all(|name| bound.contains(name)).then_some(())
         })
         .await;
         let addresses = self.addresses().list().await.expect("addresses can be listed");
