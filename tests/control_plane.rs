@@ -70,12 +70,11 @@ fn the_data_outlives_the_api_server() {
 
 #[test]
 fn a_service_account_may_do_what_its_role_says() {
-    let plane = ControlPlane::start(Options { enforce_owner_references: true, ..Options::default() });
+    let plane = ControlPlane::start(Options::default());
     plane.kubectl(&["create", "serviceaccount", "manager"]);
     plane.kubectl(&["create", "role", "manager", "--verb=create", "--resource=configmaps"]);
     plane.kubectl(&["create", "rolebinding", "manager", "--role=manager", "--serviceaccount=default:manager"]);
-    let token = plane.kubectl(&["create", "token", "manager"]);
-    let kubeconfig = plane.kubeconfig_for("default/manager", token.trim());
+    let kubeconfig = plane.kubeconfig_of_account("default", "manager");
     let kubeconfig = kubeconfig.to_str().expect("the path is UTF-8");
     let as_manager = |arguments: &[&str]| plane.try_kubectl(&[&["--kubeconfig", kubeconfig], arguments].concat());
     eventually("the role allows it", || as_manager(&["create", "configmap", "allowed"]).is_ok());

@@ -4,7 +4,7 @@
 #
 #   ensure.sh              the folder that holds etcd, kube-apiserver, kube-controller-manager and kubectl
 #   ensure.sh crds         the folder of Cluster API's core CRDs
-#   ensure.sh clusterctl   the program clusterctl
+#   ensure.sh cluster-api  the folder that holds clusterctl, and Cluster API's own manager under the name core
 #
 # The programs come from the folder KUBEBUILDER_ASSETS when it holds etcd and kube-apiserver (what it lacks is built
 # and linked beside them), else from the cache ${XDG_CACHE_HOME:-$HOME/.cache}/capi-ipam, else they are built into it
@@ -220,17 +220,18 @@ programs() {
   printf '%s\n' "$full"
 }
 
-clusterctl() {
+cluster_api() {
   local folder=$cache/cluster-api-$CLUSTER_API_VERSION
-  if ! complete "$folder" clusterctl; then
+  if ! complete "$folder" clusterctl core; then
     take_lock
-    if ! complete "$folder" clusterctl; then
-      begin cluster-api "clusterctl $CLUSTER_API_VERSION: once on this machine, about 2 minutes on 2 cores"
-      go_build cluster-api "$work" sigs.k8s.io/cluster-api/cmd/clusterctl
+    if ! complete "$folder" clusterctl core; then
+      begin cluster-api "clusterctl and Cluster API's manager $CLUSTER_API_VERSION:" \
+        'once on this machine, about 4 minutes on 2 cores'
+      go_build cluster-api "$work" sigs.k8s.io/cluster-api/cmd/clusterctl sigs.k8s.io/cluster-api/core
       finish "$folder"
     fi
   fi
-  printf '%s\n' "$folder/clusterctl"
+  printf '%s\n' "$folder"
 }
 
 # The CRDs are read where Go keeps the module; the place is remembered, for asking Go takes longer than all the rest.
@@ -253,6 +254,6 @@ check_versions
 case ${1:-programs} in
   programs) programs ;;
   crds) crds ;;
-  clusterctl) clusterctl ;;
-  *) die "unknown: '$1' (nothing, 'crds' or 'clusterctl')" ;;
+  cluster-api) cluster_api ;;
+  *) die "unknown: '$1' (nothing, 'crds' or 'cluster-api')" ;;
 esac

@@ -49,6 +49,8 @@ struct Kind {
     is_global: bool,
     /// Versions that are stored in another one are converted by the provider.
     is_converted: bool,
+    /// `clusterctl move` takes objects of this kind along, with all that they own.
+    is_moved: bool,
 }
 
 /// The definitions of all our kinds, in the order in which they are written to `config/crd`.
@@ -63,8 +65,10 @@ pub fn all() -> Result<Vec<CustomResourceDefinition>, CrdError> {
 }
 
 fn pool(kind: InClusterKind) -> Result<(Kind, Value), CrdError> {
-    let names =
-        |is_converted| Kind { name: kind.name(), plural: kind.plural(), is_global: kind.is_global(), is_converted };
+    let names = |is_converted| {
+        let is_global = kind.is_global();
+        Kind { name: kind.name(), plural: kind.plural(), is_global, is_converted, is_moved: true }
+    };
     let whose = if kind.is_global() { "the claims of all namespaces" } else { "the claims of its namespace" };
     let describe = |what: &str| format!("{} is a pool of {what} for {whose}.", kind.name());
     let status = structural::<PoolStatus>();
@@ -90,7 +94,14 @@ fn pool(kind: InClusterKind) -> Result<(Kind, Value), CrdError> {
 }
 
 fn reservation() -> Result<(Kind, Value), CrdError> {
-    let kind = Kind { name: "IPReservation", plural: "ipreservations", is_global: true, is_converted: false };
+    let kind = Kind {
+        name: "IPReservation",
+        plural: "ipreservations",
+        is_global: true,
+        is_converted: false,
+        // Those of claims are made anew where the addresses arrive, see `names::MOVE_LABEL` for the others.
+        is_moved: false,
+    };
     let description = "IPReservation says who holds one address or prefix. Creating it is the claim to the address: \
                        its name is made of the scope and the address.";
     let mut schema = schema::object(description, &structural::<IPReservationSpec>(), None);
@@ -117,11 +128,15 @@ fn version(name: &str, columns: &Value, schema: &Value) -> Value {
 }
 
 fn definition(kind: Kind, versions: &[Value]) -> (Kind, Value) {
-    let Kind { name, plural, is_global, is_converted } = kind;
+    let Kind { name, plural, is_global, is_converted, is_moved } = kind;
+    let mut labels = names::CONTRACT_LABELS.map(|label| (label, names::POOL_VERSION)).to_vec();
+    labels.extend(is_moved.then_some((names::MOVE_HIERARCHY_LABEL, "")));
+    let labels: serde_json::Map<String, Value> =
+        labels.into_iter().map(|(name, value)| (name.to_owned(), json!(value))).collect();
     let definition = json!({
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": { "name": format!("{plural}.{}", names::GROUP) },
+        "metadata": { "name": format!("{plural}.{}", names::GROUP), "labels": labels },
         "spec": {
             "group": names::GROUP,
             "names": {

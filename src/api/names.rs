@@ -31,6 +31,13 @@ pub const SKIP_VALIDATE_DELETE: &str = "ipam.cluster.x-k8s.io/skip-validate-dele
 /// Annotation on objects that `clusterctl move` deletes because they are in another cluster now.
 pub const DELETE_FOR_MOVE: &str = "clusterctl.cluster.x-k8s.io/delete-for-move";
 
+/// On an object: `clusterctl move` takes it along. The provider puts it on reservations made by hand, which no pool owns.
+pub const MOVE_LABEL: &str = "clusterctl.cluster.x-k8s.io/move";
+/// On a definition: `clusterctl move` takes the objects of that kind along, with all that they own.
+pub const MOVE_HIERARCHY_LABEL: &str = "clusterctl.cluster.x-k8s.io/move-hierarchy";
+/// On a definition: the versions of the kind that go with a version of Cluster API's contract.
+pub const CONTRACT_LABELS: [&str; 2] = ["cluster.x-k8s.io/v1beta1", "cluster.x-k8s.io/v1beta2"];
+
 /// Finalizer of the API server for foreground deletion; it says nothing about the use of an address.
 pub const FOREGROUND_DELETION: &str = "foregroundDeletion";
 /// Finalizer of the API server for deletion that leaves dependents; it says nothing about the use of an address.

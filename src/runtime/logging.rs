@@ -32,8 +32,10 @@ pub enum LoggingError {
 /// Starts logging. `filter` is a level (`info`) or a list of targets with levels (`info,capi_ipam=debug`). A second call
 /// in the same process changes nothing.
 pub fn start(format: LogFormat, filter: &str) -> Result<(), LoggingError> {
+    // A broken watch is told by `watch`, with what to do about it.
+    let own = if filter.contains("kube_runtime") { "" } else { "kube_runtime::watcher=error," };
     let filter = EnvFilter::builder()
-        .parse(filter)
+        .parse(format!("{own}{filter}"))
         .map_err(|source| LoggingError::Filter { filter: filter.to_owned(), source })?;
     let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     let _ = match format {

@@ -138,9 +138,13 @@ fn report(kind: &str, error: &watcher::Error) {
 }
 
 /// Waits from 0.2 s to 10 s, doubling, each shortened at random by up to a half.
+///
+/// It begins anew after a success. That a listing begins is told before the server was asked, so one event does not make
+/// a success.
 #[derive(Default)]
 struct WatchBackoff {
     failures: u32,
+    events: u32,
 }
 
 impl Iterator for WatchBackoff {
@@ -149,13 +153,17 @@ impl Iterator for WatchBackoff {
     fn next(&mut self) -> Option<Duration> {
         let wait = Duration::from_millis(200).saturating_mul(2_u32.saturating_pow(self.failures));
         self.failures = self.failures.saturating_add(1);
+        self.events = 0;
         Some(wait.min(Duration::from_secs(10)).mul_f64(rand::random_range(0.5..=1.0)))
     }
 }
 
 impl Backoff for WatchBackoff {
     fn reset(&mut self) {
-        self.failures = 0;
+        self.events = self.events.saturating_add(1);
+        if self.events > 1 {
+            self.failures = 0;
+        }
     }
 }
 
@@ -164,5 +172,25 @@ pub fn display_name<K: Resource>(object: &K) -> String {
     match object.namespace() {
         Some(namespace) => format!("{namespace}/{}", object.name_any()),
         None => object.name_any(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_pause_grows_while_listings_fail_and_begins_anew_after_one_succeeds() {
+        let mut backoff = WatchBackoff::default();
+        let mut fails = |events: u32| {
+            (0..events).for_each(|_| backoff.reset());
+            backoff.next().unwrap()
+        };
+        // Each listing that fails has begun.
+        let last = (0..10).map(|_| fails(1)).last().unwrap();
+        assert!(last >= Duration::from_secs(5), "{last:?}");
+        // One of no objects has begun and is complete.
+        assert!(fails(2) <= Duration::from_millis(200));
+        assert!(fails(0) >= Duration::from_millis(200));
     }
 }

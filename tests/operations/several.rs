@@ -6,12 +6,11 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use crate::support::consumer::Consumer;
-use crate::support::control_plane::{ControlPlane, Options};
+use crate::support::control_plane::{ControlPlane, NAMESPACE, Options};
 use crate::support::manager::Manager;
 
-const ELECTED: [&str; 5] = [
+const ELECTED: [&str; 4] = [
     "--leader-elect",
-    "--leader-election-namespace=kube-system",
     "--leader-elect-lease-duration=6s",
     "--leader-elect-renew-deadline=4s",
     "--leader-elect-retry-period=200ms",
@@ -19,7 +18,7 @@ const ELECTED: [&str; 5] = [
 
 fn holder(control_plane: &ControlPlane) -> String {
     let lease = "lease/7bb7acb4.ipam.cluster.x-k8s.io";
-    control_plane.kubectl(&["-n", "kube-system", "get", lease, "-o=jsonpath={.spec.holderIdentity}"])
+    control_plane.kubectl(&["-n", NAMESPACE, "get", lease, "-o=jsonpath={.spec.holderIdentity}"])
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -53,7 +52,7 @@ async fn who_loses_the_lease_ends() {
     manager.wait_for_log("acquired leadership lease");
     let stolen = r#"{"spec": {"holderIdentity": "thief"}}"#;
     let lease = "lease/7bb7acb4.ipam.cluster.x-k8s.io";
-    control_plane.kubectl(&["-n", "kube-system", "patch", lease, "--type=merge", "-p", stolen]);
+    control_plane.kubectl(&["-n", NAMESPACE, "patch", lease, "--type=merge", "-p", stolen]);
     let deadline = Instant::now() + Duration::from_secs(10);
     while manager.is_running() {
         assert!(Instant::now() < deadline, "it goes on without the lease:\n{}", manager.log());

@@ -4,7 +4,7 @@
 //! `hack/control-plane/ensure.sh` finds or builds the programs; the first build takes minutes. Everything here blocks;
 //! it needs no async runtime and can be called inside of one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::{Read, Write as _};
@@ -36,10 +36,16 @@ pub struct Options {
     /// notices a kind whose CRD is installed after the start. No other controller runs: pods and service accounts are
     /// not made, and the roles `admin`, `edit` and `view`, which are gathered from others, stay empty.
     pub controller_manager: bool,
-    /// Switch the admission plugin `OwnerReferencesPermissionEnforcement` on: who sets `blockOwnerDeletion` needs the
-    /// right to update the owner's finalizers.
-    pub enforce_owner_references: bool,
+    /// Write down what the provider asks for, see [`ControlPlane::asked`].
+    pub audit: bool,
+    /// Leave out everything that is installed after the start: definitions, and the account of the provider.
+    pub bare: bool,
 }
+
+/// Where the provider is installed.
+pub const NAMESPACE: &str = "capi-ipam-in-cluster-system";
+/// Whom it runs as.
+pub const ACCOUNT: &str = "capi-ipam-in-cluster-controller-manager";
 
 /// What a request to the API server was, as its own metrics tell requests apart.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -52,6 +58,21 @@ pub struct RequestKey {
     pub resource: String,
     /// Such as `status`, else empty.
     pub subresource: String,
+}
+
+/// What the provider asked for, in the words of roles.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Asked {
+    /// The API group, empty for the core group.
+    pub group: String,
+    /// The plural, with the subresource after a slash.
+    pub resource: String,
+    /// In small letters, such as `list`.
+    pub verb: String,
+    /// The namespace, empty for what is in none.
+    pub namespace: String,
+    /// The permission is missing.
+    pub refused: bool,
 }
 
 /// A running control plane. It ends when this is dropped, and when this process ends for whatever reason.
@@ -67,11 +88,16 @@ pub struct ControlPlane {
     port: u16,
     server: String,
     kubeconfig: PathBuf,
+    provider_kubeconfig: PathBuf,
     folder: TemporaryFolder,
 }
 
 impl ControlPlane {
-    /// Starts a control plane and installs the CRDs: Cluster API's, and those in this package's `config/crd`.
+    /// Starts a control plane and installs the CRDs (Cluster API's, and those in this package's `config/crd`), and the
+    /// account of the provider with the roles of `config/rbac`.
+    ///
+    /// Who sets `blockOwnerDeletion` needs the right to update the owner's finalizers there, as in clusters that have
+    /// the admission plugin `OwnerReferencesPermissionEnforcement`.
     ///
     /// # Panics
     /// When something does not start; the text has the end of its log.
@@ -92,6 +118,7 @@ impl ControlPlane {
             port: 0,
             server: String::new(),
             kubeconfig: PathBuf::new(),
+            provider_kubeconfig: PathBuf::new(),
             folder,
         };
         let api_server = with_retries("kube-apiserver", || {
@@ -101,7 +128,10 @@ impl ControlPlane {
             plane.launch_api_server()
         });
         plane.api_server = Some(api_server);
-        plane.install_crds();
+        if !options.bare {
+            plane.install_crds();
+            plane.install_account();
+        }
         if options.controller_manager {
             plane.controller_manager = Some(plane.launch_controller_manager());
         }
@@ -123,20 +153,39 @@ impl ControlPlane {
         self.folder.path()
     }
 
+    /// The kubeconfig of the provider, in its namespace, with the roles of `config/rbac` and no more.
+    pub fn provider_kubeconfig(&self) -> &Path {
+        &self.provider_kubeconfig
+    }
+
+    /// Writes a kubeconfig for a service account; its token is good for an hour.
+    ///
+    /// # Panics
+    /// When there is no such account.
+    pub fn kubeconfig_of_account(&self, namespace: &str, account: &str) -> PathBuf {
+        let token = self.kubectl(&["--namespace", namespace, "create", "token", account]);
+        self.kubeconfig_in(namespace, &format!("{namespace}/{account}"), token.trim())
+    }
+
     /// Writes a kubeconfig for somebody else, such as a service account whose token `kubectl create token` has made.
     /// A second one for the same name replaces the first.
     pub fn kubeconfig_for(&self, user_name: &str, token: &str) -> PathBuf {
+        self.kubeconfig_in("default", user_name, token)
+    }
+
+    fn kubeconfig_in(&self, namespace: &str, user_name: &str, token: &str) -> PathBuf {
         let cluster = json!({
             "server": self.server,
             // The API server makes this file: its certificate, and the authority that signed it.
             "certificate-authority": self.certificates().join("apiserver.crt"),
         });
+        let context = json!({ "cluster": "test", "user": user_name, "namespace": namespace });
         let kubeconfig = json!({
             "apiVersion": "v1",
             "kind": "Config",
             "clusters": [{ "name": "test", "cluster": cluster }],
             "users": [{ "name": user_name, "user": { "token": token } }],
-            "contexts": [{ "name": "test", "context": { "cluster": "test", "user": user_name } }],
+            "contexts": [{ "name": "test", "context": context }],
             "current-context": "test",
         });
         let name = user_name.replace(|c: char| !c.is_ascii_alphanumeric(), "-");
@@ -210,6 +259,29 @@ impl ControlPlane {
         counts
     }
 
+    /// What the provider has asked for since the start, with [`Options::audit`].
+    ///
+    /// # Panics
+    /// When the API server wrote something else than events of the audit log.
+    pub fn asked(&self) -> BTreeSet<Asked> {
+        let log = fs::read_to_string(self.folder().join("audit.log")).expect("the API server writes it");
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let asked = log.lines().map(|line| {
+            let event: Value = serde_json::from_str(line).expect("each line is an event");
+            let object = &event["objectRef"];
+            let subresource = object.get("subresource").map(|name| format!("/{}", text(name))).unwrap_or_default();
+            Asked {
+                group: text(&object["apiGroup"]),
+                resource: text(&object["resource"]) + &subresource,
+                verb: text(&event["verb"]),
+                namespace: text(&object["namespace"]),
+                refused: event["responseStatus"]["code"] == 403,
+            }
+        });
+        // Paths such as /version belong to no resource.
+        asked.filter(|asked| !asked.resource.is_empty()).collect()
+    }
+
     /// The process ids of all programs of this control plane.
     pub fn pids(&self) -> Vec<u32> {
         let optional = [&self.api_server, &self.controller_manager];
@@ -239,10 +311,17 @@ impl ControlPlane {
             "--endpoint-reconciler-type=none".into(),
             "--authorization-mode=RBAC".into(),
             "--disable-admission-plugins=ServiceAccount".into(),
+            "--enable-admission-plugins=OwnerReferencesPermissionEnforcement".into(),
             "--profiling=false".into(),
         ];
-        if self.options.enforce_owner_references {
-            arguments.push("--enable-admission-plugins=OwnerReferencesPermissionEnforcement".into());
+        if self.options.audit {
+            let policy = self.folder().join("audit-policy.json");
+            let provider = format!("system:serviceaccount:{NAMESPACE}:{ACCOUNT}");
+            let rules = json!([{ "level": "Metadata", "users": [provider] }, { "level": "None" }]);
+            let content = json!({ "apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"], "rules": rules });
+            write_file(&policy, content.to_string().as_bytes());
+            arguments.push(format!("--audit-policy-file={}", policy.display()));
+            arguments.push(format!("--audit-log-path={}", self.folder().join("audit.log").display()));
         }
         let log = self.folder().join("kube-apiserver.log");
         let server = Supervised::spawn(&self.programs.join("kube-apiserver"), &arguments, &[], &log);
@@ -276,6 +355,14 @@ impl ControlPlane {
         self.kubectl(&apply);
         let wait: Vec<_> = ["wait", "--for=condition=Established", "--timeout=60s"].into_iter().chain(files).collect();
         self.kubectl(&wait);
+    }
+
+    fn install_account(&mut self) {
+        for part in ["namespace", "rbac"] {
+            let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("config").join(part);
+            self.kubectl(&["apply", "--server-side", "--kustomize", &folder.display().to_string()]);
+        }
+        self.provider_kubeconfig = self.kubeconfig_of_account(NAMESPACE, ACCOUNT);
     }
 
     /// Takes the rules and limits out of the definitions of pools, as if they were from before there were any.

@@ -10,6 +10,9 @@ use std::time::{Duration, Instant};
 use super::control_plane::ControlPlane;
 use super::process::Supervised;
 
+/// How the API server says that an account lacks a permission; there are other reasons for the same code.
+const FORBIDDEN: &str = "is forbidden: User";
+
 static STARTED: AtomicU32 = AtomicU32::new(0);
 
 /// A program of this package: what runs now lies in a folder beside it.
@@ -24,12 +27,13 @@ pub struct Manager {
     process: Supervised,
     port: u16,
     log: PathBuf,
+    may_lack_permissions: bool,
 }
 
 impl Manager {
-    /// Starts a manager as the administrator and waits until it is ready.
+    /// Starts a manager with the provider's permissions and waits until it is ready.
     pub fn start(control_plane: &ControlPlane, flags: &[&str]) -> Self {
-        let manager = Self::launch(control_plane, control_plane.kubeconfig(), flags);
+        let manager = Self::launch(control_plane, control_plane.provider_kubeconfig(), flags);
         manager.wait_until_ready();
         manager
     }
@@ -57,7 +61,7 @@ impl Manager {
         ];
         let arguments: Vec<&str> = own.iter().map(String::as_str).chain(flags.iter().copied()).collect();
         let process = Supervised::spawn(program, &arguments, &[], &log);
-        Self { process, port, log }
+        Self { process, port, log, may_lack_permissions: false }
     }
 
     /// Waits until the manager has listed all that it watches. A manager that does not lead is ready too.
@@ -121,8 +125,27 @@ impl Manager {
         self.process.stop();
     }
 
+    /// Something that it may not do is what the test is about.
+    pub fn may_lack_permissions(mut self) -> Self {
+        self.may_lack_permissions = true;
+        self
+    }
+
+    /// Whether the API server refused it something for want of a permission.
+    pub fn was_forbidden(&self) -> bool {
+        self.log().contains(FORBIDDEN)
+    }
+
     /// How the process ended, if it has.
     pub fn exit_status(&mut self) -> Option<std::process::ExitStatus> {
         self.process.exit_status()
+    }
+}
+
+impl Drop for Manager {
+    fn drop(&mut self) {
+        if !std::thread::panicking() && !self.may_lack_permissions {
+            assert!(!self.was_forbidden(), "the manager lacks a permission:\n{}", self.log());
+        }
     }
 }

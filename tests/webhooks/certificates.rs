@@ -163,7 +163,7 @@ async fn a_manager_without_a_certificate_says_so_and_becomes_ready_with_it() {
     let webhooks = Webhooks::without_certificate(&plane);
     let own = webhooks.flags();
     let flags: Vec<&str> = own.iter().map(String::as_str).collect();
-    let manager = Manager::launch(&plane, plane.kubeconfig(), &flags);
+    let manager = Manager::launch(&plane, plane.provider_kubeconfig(), &flags);
     eventually("nothing but the certificate is missing", || async {
         let answer = manager.probe("/readyz")?;
         let missing = answer.lines().filter(|line| line.starts_with("- ")).collect::<Vec<_>>();

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::ask::{Asker, JSON, MERGE};
 use crate::support::consumer::{Consumer, eventually, unique};
-use crate::support::control_plane::{ControlPlane, Options};
+use crate::support::control_plane::{ControlPlane, NAMESPACE, Options};
 use crate::support::manager::Manager;
 use crate::support::webhooks::Webhooks;
 use crate::wired;
@@ -236,12 +236,12 @@ async fn conversion_does_not_wait_for_the_lease_nor_for_lists() {
         // Somebody else leads and does nothing.
         let lease = json!({
             "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
-            "metadata": {"name": "7bb7acb4.ipam.cluster.x-k8s.io", "namespace": "kube-system"},
+            "metadata": {"name": "7bb7acb4.ipam.cluster.x-k8s.io", "namespace": NAMESPACE},
             "spec": {"holderIdentity": "another", "leaseDurationSeconds": 3600,
                      "acquireTime": "2099-01-01T00:00:00.000000Z", "renewTime": "2099-01-01T00:00:00.000000Z"},
         });
         plane.kubectl_apply(&lease.to_string());
-        let elected = ["--leader-elect", "--leader-election-namespace=kube-system"];
+        let elected = ["--leader-elect"];
         let flags: Vec<&str> = own.iter().map(String::as_str).chain(elected).collect();
         let manager = Manager::start(&plane, &flags);
         webhooks.wire(&plane);
@@ -249,11 +249,10 @@ async fn conversion_does_not_wait_for_the_lease_nor_for_lists() {
         assert!(!manager.log().contains("acquired leadership lease"), "{}", manager.log());
     }
     // Somebody who may list nothing but the leases and kinds never becomes ready.
-    plane.kubectl(&["-n", "kube-system", "create", "serviceaccount", "nobody"]);
-    let token = plane.kubectl(&["-n", "kube-system", "create", "token", "nobody"]);
-    let kubeconfig = plane.kubeconfig_for("nobody", token.trim());
+    plane.kubectl(&["-n", NAMESPACE, "create", "serviceaccount", "nobody"]);
+    let kubeconfig = plane.kubeconfig_of_account(NAMESPACE, "nobody");
     let flags: Vec<&str> = own.iter().map(String::as_str).collect();
-    let manager = Manager::launch(&plane, &kubeconfig, &flags);
+    let manager = Manager::launch(&plane, &kubeconfig, &flags).may_lack_permissions();
     manager.wait_for_log("certificate loaded");
     is_converted(&asker, "unready").await;
     assert!(!manager.is_ready());

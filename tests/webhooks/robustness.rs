@@ -206,7 +206,6 @@ async fn a_thousand_reviews_at_once_are_all_answered_right() {
 async fn who_waits_for_the_lease_knows_what_is_in_use_and_goes_on_answering_as_leader() {
     let elected = [
         "--leader-elect=true",
-        "--leader-election-namespace=kube-system",
         "--leader-elect-lease-duration=3s",
         "--leader-elect-renew-deadline=2s",
         "--leader-elect-retry-period=200ms",

@@ -12,6 +12,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
@@ -63,6 +64,18 @@ impl Webhooks {
         let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?;
         stream.set_nodelay(true)?;
         TlsConnector::from(Arc::new(config)).connect(ServerName::from(Ipv4Addr::LOCALHOST).to_owned(), stream).await
+    }
+
+    /// The whole answer to a GET at a port that is served with the certificate; empty when there is no server.
+    pub async fn get(&self, port: u16, path: &str, authorization: &str) -> String {
+        let Ok(mut stream) = self.stream_to(port, "http/1.1").await else { return String::new() };
+        let request = format!("GET {path} HTTP/1.1\r\nhost: x\r\n{authorization}connection: close\r\n\r\n");
+        let mut answer = String::new();
+        if stream.write_all(request.as_bytes()).await.is_ok() {
+            // What was answered before the connection broke tells more than the error.
+            let _ = stream.read_to_string(&mut answer).await;
+        }
+        answer
     }
 
     /// A connection with HTTP/1.1.
