@@ -215,6 +215,14 @@ impl ControlPlane {
         self.kubectl_with_input(&["apply", "-f", "-"], yaml).unwrap_or_else(|error| panic!("{error}\n{yaml}"))
     }
 
+    /// `kubectl replace` of one or more objects.
+    ///
+    /// # Panics
+    /// When kubectl fails.
+    pub fn kubectl_replace(&self, json: &str) -> String {
+        self.kubectl_with_input(&["replace", "-f", "-"], json).unwrap_or_else(|error| panic!("{error}"))
+    }
+
     /// Kills the API server as a crash would. The rest goes on.
     pub fn stop_api_server(&mut self) {
         self.api_server = None;
@@ -497,7 +505,7 @@ fn programs() -> &'static Path {
 }
 
 /// What `ensure.sh` answers; what it says meanwhile goes to standard error.
-fn ensure(arguments: &[&str]) -> String {
+pub fn ensure(arguments: &[&str]) -> String {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("hack/control-plane/ensure.sh");
     let output = Command::new("bash")
         .arg(&script)
@@ -508,6 +516,17 @@ fn ensure(arguments: &[&str]) -> String {
         .unwrap_or_else(|error| panic!("cannot run {}: {error}", script.display()));
     assert!(output.status.success(), "{} {arguments:?} failed, see what it said above", script.display());
     String::from_utf8(output.stdout).expect("the answer is a path in UTF-8").trim_end().to_owned()
+}
+
+/// What a kustomization amounts to.
+///
+/// # Panics
+/// When kubectl cannot build it.
+pub fn kustomize(folder: &Path) -> String {
+    let output = Command::new(programs().join("kubectl")).arg("kustomize").arg(folder).output();
+    let output = output.expect("kubectl can be started");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("kubectl writes UTF-8")
 }
 
 /// The files in `config/crd` and `config/crd/bases` that define a kind; not those that only kustomize reads.

@@ -51,17 +51,24 @@ impl Manager {
             .and_then(|listener| listener.local_addr())
             .expect("the machine has a free port")
             .port();
-        let number = STARTED.fetch_add(1, Ordering::Relaxed);
-        let log = control_plane.folder().join(format!("manager-{number}.log"));
         let own = [
             format!("--kubeconfig={}", kubeconfig.display()),
             format!("--health-probe-bind-address=127.0.0.1:{port}"),
             "--diagnostics-address=0".to_owned(),
             "--log-level=info,capi_ipam=debug".to_owned(),
         ];
-        let arguments: Vec<&str> = own.iter().map(String::as_str).chain(flags.iter().copied()).collect();
-        let process = Supervised::spawn(program, &arguments, &[], &log);
-        Self { process, port, log, may_lack_permissions: false }
+        let arguments: Vec<String> = own.into_iter().chain(flags.iter().map(ToString::to_string)).collect();
+        let mut manager = Self::other(control_plane, program, &arguments, port);
+        manager.may_lack_permissions = false;
+        manager
+    }
+
+    /// Starts a manager that is not of this package, with probes at a port of its own.
+    pub fn other(control_plane: &ControlPlane, program: &Path, arguments: &[String], port: u16) -> Self {
+        let number = STARTED.fetch_add(1, Ordering::Relaxed);
+        let log = control_plane.folder().join(format!("manager-{number}.log"));
+        let process = Supervised::spawn(program, arguments, &[], &log);
+        Self { process, port, log, may_lack_permissions: true }
     }
 
     /// Waits until the manager has listed all that it watches. A manager that does not lead is ready too.

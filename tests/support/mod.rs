@@ -12,6 +12,7 @@
     reason = "test code: a failure ends the test with a text that says what went wrong"
 )]
 
+pub mod clusterctl;
 pub mod consumer;
 pub mod control_plane;
 pub mod manager;

@@ -105,6 +105,35 @@ impl Webhooks {
         }
     }
 
+    /// Has the API server ask here whatever the installed configurations and definitions of a provider have it ask: where
+    /// they name a service, there is none.
+    ///
+    /// # Panics
+    /// When kubectl fails.
+    pub fn wire_installed(&self, plane: &ControlPlane, provider: &str) {
+        let selector = format!("--selector=cluster.x-k8s.io/provider={provider}");
+        let kinds = "validatingwebhookconfigurations,mutatingwebhookconfigurations,customresourcedefinitions";
+        let found = plane.kubectl(&["get", kinds, &selector, "--output=json"]);
+        let mut found: Value = serde_json::from_str(&found).expect("kubectl writes JSON");
+        let bundle = ByteString(self.authority().into_bytes());
+        for object in found["items"].as_array_mut().expect("a list has items") {
+            // Whatever others change meanwhile: they do not change this.
+            object["metadata"]["resourceVersion"].take();
+            let mut clients: Vec<&mut Value> = Vec::new();
+            let conversion = object.pointer("/spec/conversion/webhook").is_some();
+            if conversion {
+                clients.push(&mut object["spec"]["conversion"]["webhook"]["clientConfig"]);
+            } else if let Some(webhooks) = object.get_mut("webhooks").and_then(Value::as_array_mut) {
+                clients.extend(webhooks.iter_mut().map(|webhook| &mut webhook["clientConfig"]));
+            }
+            for client in clients {
+                let path = client["service"]["path"].as_str().expect("a service has a path").to_owned();
+                *client = json!({ "url": format!("https://127.0.0.1:{}{path}", self.port), "caBundle": bundle });
+            }
+        }
+        plane.kubectl_replace(&found.to_string());
+    }
+
     /// Has the API server ask nobody before it writes, and waits until it does not.
     ///
     /// # Panics

@@ -1,0 +1,112 @@
+//! What is in the released files.
+
+use serde_json::Value;
+
+use crate::support::clusterctl::{VERSION, documents, manifest};
+use crate::support::control_plane::NAMESPACE;
+
+/// Kinds of objects that are in no namespace.
+const CLUSTER_WIDE: [&str; 5] =
+    ["ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition", "Namespace", "ValidatingWebhookConfiguration"];
+
+fn find<'a>(objects: &'a [Value], kind: &str) -> Vec<&'a Value> {
+    objects.iter().filter(|object| object["kind"] == kind).collect()
+}
+
+/// Puts the defaults in the place of variables.
+fn with_defaults(text: &str) -> String {
+    let mut rest = text;
+    let mut whole = String::new();
+    while let Some((before, after)) = rest.split_once("${") {
+        let (variable, after) = after.split_once('}').expect("a variable ends");
+        let (name, default) = variable.split_once(":=").expect("a variable has a default");
+        assert!(name.chars().all(|letter| letter.is_ascii_uppercase() || letter == '_'), "{name}");
+        whole += before;
+        whole += default;
+        rest = after;
+    }
+    whole + rest
+}
+
+#[test]
+fn all_objects_are_labelled_and_in_one_namespace() {
+    let objects = documents(&manifest("install.yaml"));
+    assert_eq!(find(&objects, "Namespace").len(), 1);
+    for object in &objects {
+        let (kind, metadata) = (object["kind"].as_str().expect("each has a kind"), &object["metadata"]);
+        assert_eq!(metadata["labels"]["cluster.x-k8s.io/provider"], "ipam-in-cluster", "{kind} {}", metadata["name"]);
+        let namespace = metadata.get("namespace");
+        assert_eq!(namespace.is_none(), CLUSTER_WIDE.contains(&kind), "{kind} {}", metadata["name"]);
+        assert!(namespace.is_none_or(|namespace| namespace == NAMESPACE), "{kind} {}", metadata["name"]);
+    }
+    for definition in find(&objects, "CustomResourceDefinition") {
+        let labels = &definition["metadata"]["labels"];
+        assert!(labels["cluster.x-k8s.io/v1beta1"].is_string() && labels["cluster.x-k8s.io/v1beta2"].is_string());
+        let is_pool = definition["spec"]["names"]["kind"].as_str().is_some_and(|kind| kind.ends_with("Pool"));
+        assert_eq!(labels.get("clusterctl.cluster.x-k8s.io/move-hierarchy").is_some(), is_pool);
+    }
+}
+
+#[test]
+fn what_clusterctl_installs_is_the_same_but_for_variables() {
+    let body = |name: &str| {
+        let text = manifest(name);
+        text.split_once('\n').map(|(_, body)| body.to_owned()).expect("the first line says where it is from")
+    };
+    let components = body("ipam-components.yaml");
+    assert!(components.matches("${").count() >= 5);
+    assert_eq!(with_defaults(&components), body("install.yaml"));
+}
+
+#[test]
+fn the_image_is_of_this_version_and_the_metadata_knows_it() {
+    let objects = documents(&manifest("install.yaml"));
+    let [deployment] = find(&objects, "Deployment")[..] else { panic!("there is one Deployment") };
+    let [manager] = &deployment["spec"]["template"]["spec"]["containers"].as_array().expect("there are containers")[..]
+    else {
+        panic!("there is one container")
+    };
+    assert_eq!(manager["name"], "manager");
+    assert_eq!(manager["image"], format!("localhost/capi-ipam:{VERSION}"));
+    assert_eq!(manager["securityContext"]["readOnlyRootFilesystem"], true);
+    assert!(manager["resources"]["limits"]["memory"].is_string());
+    assert!(manager["resources"]["limits"].get("cpu").is_none());
+    for probe in ["livenessProbe", "readinessProbe"] {
+        assert_eq!(manager[probe]["httpGet"]["port"], "healthz");
+    }
+    assert!(deployment["spec"]["replicas"].as_u64().is_some_and(|replicas| replicas >= 2));
+
+    let metadata: Value = serde_saphyr::from_str(&manifest("metadata.yaml")).expect("the metadata is YAML");
+    let series: Vec<(u64, u64, &str)> = metadata["releaseSeries"]
+        .as_array()
+        .expect("there are series")
+        .iter()
+        .map(|series| {
+            let number = |name: &str| series[name].as_u64().expect("versions are numbers");
+            (number("major"), number("minor"), series["contract"].as_str().expect("each has a contract"))
+        })
+        .collect();
+    let mut version = env!("CARGO_PKG_VERSION").split('.').map(|part| part.parse::<u64>().unwrap_or_default());
+    let (major, minor) = (version.next().expect("there is a major"), version.next().expect("there is a minor"));
+    assert!(series.contains(&(major, minor, "v1beta2")), "{series:?}");
+    assert!(series.contains(&(1, 1, "v1beta2")) && series.contains(&(1, 0, "v1beta1")));
+}
+
+/// A selector leads to the pods of the Deployment, a port to one of its ports.
+#[test]
+fn services_lead_to_the_manager() {
+    let objects = documents(&manifest("install.yaml"));
+    let template = &find(&objects, "Deployment")[0]["spec"]["template"];
+    let ports = template["spec"]["containers"][0]["ports"].as_array().expect("there are ports");
+    let services = find(&objects, "Service");
+    assert_eq!(services.len(), 2);
+    for service in services {
+        let selector = service["spec"]["selector"].as_object().expect("a service selects");
+        assert!(selector.iter().all(|(label, value)| template["metadata"]["labels"][label] == *value));
+        for port in service["spec"]["ports"].as_array().expect("a service has ports") {
+            assert!(ports.iter().any(|known| known["name"] == port["targetPort"]), "{port}");
+        }
+    }
+    let budget = find(&objects, "PodDisruptionBudget");
+    assert_eq!(budget[0]["spec"]["selector"], find(&objects, "Deployment")[0]["spec"]["selector"]);
+}
