@@ -168,7 +168,7 @@ async fn bare_idle(control_plane: &ControlPlane) -> Vec<Duration> {
 /// A consumer, and somebody who works in the same namespace with a client of its own, as a provider has.
 async fn bare_pair(control_plane: &ControlPlane) -> (Consumer, Consumer) {
     let consumer = Consumer::new(control_plane).await;
-    let client = connect(Some(control_plane.kubeconfig())).await.expect("the kubeconfig is good");
+    let client = connect(Some(control_plane.kubeconfig()), "consumer").await.expect("the kubeconfig is good");
     let provider = Consumer { client, namespace: consumer.namespace.clone() };
     (consumer, provider)
 }

@@ -9,6 +9,7 @@
 //! - `allocate`, `release`: the reservation's part of steps A2 and R2;
 //! - [`ledger`]: who holds what, which claims wait;
 //! - `pools`: finalizer, counts and conditions of pools;
+//! - `move_label`: what `clusterctl move` takes along;
 //! - [`PublishedLedger`]: the ledger for those who only ask;
 //! - `sweeper`: what nobody holds any more, and what has no reservation yet.
 
@@ -17,6 +18,7 @@ pub mod ledger;
 mod adapter;
 mod allocate;
 mod kinds;
+mod move_label;
 mod options;
 mod pools;
 mod published;

@@ -14,6 +14,7 @@ pub mod decision;
 
 mod adapter;
 mod address;
+mod arrival;
 mod bind;
 mod clusters;
 mod contract;

@@ -45,6 +45,8 @@ pub const POOL_EXHAUSTED: &str = "PoolExhausted";
 pub const DUPLICATE_ADDRESS: &str = "DuplicateAddress";
 /// Reason of a claim whose Cluster is not there.
 pub const CLUSTER_NOT_FOUND: &str = "ClusterNotFound";
+/// Reason of a claim that was moved or restored here before its IPAddress.
+pub const AWAITING_ADDRESS: &str = "AwaitingAddress";
 /// Reason of an object that is paused.
 pub const PAUSED_REASON: &str = "Paused";
 /// Reason of a pool that serves claims.

@@ -80,7 +80,7 @@ pub const CLUSTER_RULES: &[Rule] = &[
     Rule {
         group: names::CLUSTER_GROUP,
         resources: &["clusters"],
-        verbs: &["list", "watch"],
+        verbs: &["get", "list", "watch"],
         why: "leave alone what belongs to a paused Cluster",
     },
     Rule {

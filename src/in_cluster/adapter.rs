@@ -8,6 +8,7 @@ use kube::{Api, ResourceExt};
 use super::allocate::Allocator;
 use super::kinds::wait_for_kinds;
 use super::ledger::{ClaimKey, Ledger, PoolLookup, ticket};
+use super::move_label::Unlabelled;
 use super::options::InClusterOptions;
 use super::published::PublishedLedger;
 use super::shared::Shared;
@@ -53,6 +54,7 @@ impl ProviderAdapter for InClusterAdapter {
         let ledger = Arc::new(Ledger::new(setup.waker(), move |pool| wakers.wake(pool)));
         setup.observe_addresses(Arc::clone(&ledger) as _);
         setup.observe_claims(Arc::clone(&ledger) as _);
+        let unlabelled = Arc::new(Unlabelled::new(Arc::clone(&ledger)));
         let reservations_synced = setup.manager.health.announce("IPReservation");
         setup.controller.watch::<IPReservation>(
             reservations_synced.clone(),
@@ -60,7 +62,7 @@ impl ProviderAdapter for InClusterAdapter {
             kube::runtime::watcher::Config::default(),
             &(),
             |reservation| trim(&mut reservation.metadata),
-            Arc::clone(&ledger) as _,
+            Arc::clone(&unlabelled) as _,
         );
         let shared = Arc::new(Shared { ledger: Arc::clone(&ledger), reservations: Calls::new(Api::all(client), &()) });
         let awaited = vec![setup.addresses_synced.clone(), reservations_synced];
@@ -71,7 +73,7 @@ impl ProviderAdapter for InClusterAdapter {
         }
         self.published.publish(ledger, listed.clone());
         let awaited = listed.into_iter().chain([setup.claims_synced.clone()]).collect();
-        let sweeper = sweeper::Sweeper::new(setup, &self.options, Arc::clone(&shared), awaited);
+        let sweeper = sweeper::Sweeper::new(setup, &self.options, Arc::clone(&shared), unlabelled, awaited);
         let stop = setup.manager.stop.clone();
         setup.manager.add("the sweeper", sweeper.run(stop));
         let _ = self.shared.set(shared);
@@ -89,6 +91,10 @@ impl ProviderAdapter for InClusterAdapter {
     /// Claims that wait are woken whenever something changes for them; this is only for what nobody thought of.
     fn resync(&self) -> Duration {
         Duration::from_mins(10)
+    }
+
+    fn arrival_patience(&self) -> Duration {
+        self.options.arrival_patience
     }
 
     fn finished(&self, claim: &IPAddressClaim) {

@@ -16,4 +16,8 @@ pub struct InClusterOptions {
     /// How long an address has to look abandoned before it is freed.
     #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = duration)]
     pub sweep_grace: Duration,
+
+    /// How long a claim that was moved or restored here waits for the address that it had.
+    #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = duration)]
+    pub arrival_patience: Duration,
 }

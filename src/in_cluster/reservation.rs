@@ -19,6 +19,7 @@ pub(super) fn network_unit(network: &str, family: Family, length: u8, pool: &Poo
     let scope = Scope::Network(network.into());
     let mut unit = made(network_unit_name(network, family), &scope, block, pool, None);
     unit.spec.prefix_length = Some(length.into());
+    unit.labels_mut().insert(names::MOVE_LABEL.to_owned(), String::new());
     unit
 }
 

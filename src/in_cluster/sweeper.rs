@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
 use super::ledger::{ClaimKey, Suspect, Unreserved, Useless, holding};
+use super::move_label::Unlabelled;
 use super::options::InClusterOptions;
 use super::reservation::{Holder, build, holder};
 use super::shared::Shared;
@@ -36,6 +37,7 @@ const MOST_FREED: usize = 5;
 
 pub(super) struct Sweeper {
     shared: Arc<Shared>,
+    unlabelled: Arc<Unlabelled>,
     contract: Contract,
     claims: Store<IPAddressClaim>,
     awaited: Vec<Synced>,
@@ -54,10 +56,12 @@ impl Sweeper {
         setup: &ProviderSetup<'_>,
         options: &InClusterOptions,
         shared: Arc<Shared>,
+        unlabelled: Arc<Unlabelled>,
         awaited: Vec<Synced>,
     ) -> Self {
         Self {
             shared,
+            unlabelled,
             contract: setup.contract.clone(),
             claims: setup.claims(),
             awaited,
@@ -95,6 +99,7 @@ impl Sweeper {
     async fn pass(&mut self) {
         self.reserve_missing().await;
         self.report_useless_reservations();
+        self.unlabelled.label(&self.shared.reservations).await;
         let confirmed = self.confirmed(Instant::now());
         let mut freed: HashMap<Scope, usize> = HashMap::new();
         let mut held_back: HashMap<Scope, usize> = HashMap::new();

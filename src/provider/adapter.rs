@@ -54,6 +54,11 @@ pub trait ProviderAdapter: Send + Sync + 'static {
         Duration::from_secs(30)
     }
 
+    /// How long after its creation a claim that was moved or restored here waits for the IPAddress that it had.
+    fn arrival_patience(&self) -> Duration {
+        Duration::from_hours(1)
+    }
+
     /// The claim has been reconciled, whatever came of it. For providers that keep claims in line.
     fn finished(&self, _claim: &IPAddressClaim) {}
 }

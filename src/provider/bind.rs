@@ -26,11 +26,18 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         pool: &PoolView,
         handler: &mut A::Handler,
     ) -> Result<Outcome, ReconcileError> {
+        let known_before = finalizer::is_set(claim, names::RELEASE_ADDRESS);
         let Some(claim) = self.add_finalizer(claim).await? else { return Ok(Outcome::Done) };
         let (namespace, name) = (claim.namespace().unwrap_or_default(), claim.name_any());
         let addresses = self.contract.addresses(&namespace);
         let known = self.addresses.get(&namespace, &name).is_some();
         let mut existing = if known { addresses.get(&name).await? } else { None };
+        if known_before
+            && existing.is_none()
+            && let Some(outcome) = self.await_address(&claim).await?
+        {
+            return Ok(outcome);
+        }
         for _ in 0..MOST_ROUNDS {
             if let Some(leftover) = existing.as_ref().filter(|address| address.metadata.deletion_timestamp.is_some()) {
                 self.remove_address(leftover).await?;

@@ -72,6 +72,18 @@ impl Report {
         }
     }
 
+    /// The claim had an address where it comes from.
+    pub(super) fn awaits_address(until: jiff::Timestamp) -> Self {
+        Self::waiting(
+            conditions::AWAITING_ADDRESS,
+            format!(
+                "the claim was moved or restored here and had an address: its IPAddress is waited for until {until}; to \
+                 have it served anew before, take the finalizer {} off the claim",
+                crate::api::names::RELEASE_ADDRESS
+            ),
+        )
+    }
+
     /// The handler did not give an address.
     pub(super) fn refused(error: &HandlerError) -> Self {
         let message = crate::runtime::client::chain(error);

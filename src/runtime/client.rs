@@ -8,7 +8,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use either::Either;
-use http::{Request, Uri};
+use http::header::USER_AGENT;
+use http::{HeaderValue, Request, Uri};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::client::{Body, ClientBuilder};
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -51,7 +52,9 @@ pub enum ClientError {
 
 /// A client for the API server that `kubeconfig` names; without one, for that of the environment: `KUBECONFIG`,
 /// `~/.kube/config`, or the pod's service account. Nothing is sent yet.
-pub async fn connect(kubeconfig: Option<&Path>) -> Result<Client, ClientError> {
+///
+/// `name` is who is asking: in audit logs, and in the managed fields of objects that are written.
+pub async fn connect(kubeconfig: Option<&Path>, name: &str) -> Result<Client, ClientError> {
     let mut config = match kubeconfig {
         None => Config::infer().await.map_err(ClientError::NotConfigured)?,
         Some(path) => {
@@ -61,6 +64,9 @@ pub async fn connect(kubeconfig: Option<&Path>) -> Result<Client, ClientError> {
         }
     };
     config.default_retry = false;
+    if let Ok(agent) = HeaderValue::from_str(&format!("{name}/{}", env!("CARGO_PKG_VERSION"))) {
+        config.headers.push((USER_AGENT, agent));
+    }
     let server = config.cluster_url.to_string();
     let builder = ClientBuilder::try_from(config).map_err(|source| ClientError::Build { server, source })?;
     Ok(builder.with_layer(&MapRequestLayer::new(tell_deadline)).build())

@@ -201,7 +201,7 @@ where
     stop_on_signals(&stop)?;
     let health = Health::default();
     let starting = health.announce("start of the program");
-    let client = connect(options.kubeconfig.as_deref()).await?;
+    let client = connect(options.kubeconfig.as_deref(), settings.name).await?;
     if let Some(probes) = listen(&options.health_probe_bind_address, health.clone()).await? {
         info!(address = ?probes.address(), "probes are served");
         tokio::spawn(probes.serve(CancellationToken::new()));

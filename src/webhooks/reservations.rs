@@ -3,6 +3,7 @@
 //! Those that the provider makes name the uid of a claim and are not reviewed; the webhook is configured so, and what
 //! comes here all the same passes.
 
+use kube::ResourceExt;
 use serde_json::{Value, json};
 
 use super::view::View;
@@ -40,14 +41,14 @@ fn create(new: &IPReservation, view: &dyn View) -> Result<Vec<String>, Box<Refus
         Box::new(Refusal::invalid(names::GROUP, "IPReservation", name, vec![cause]))
     };
     let (slot, pool) = new.slot().map_err(|problem| invalid(unreadable(new, &problem)))?;
-    if let Some(cause) = misplaced(&slot, &pool, view) {
-        return Err(invalid(cause));
-    }
-    let promised_to = new.spec.claim_ref.as_ref().map(|claim| (claim.namespace.clone(), claim.name.clone()));
-    let holders = view.holders(&slot);
-    if let Some((namespace, name)) = holders.iter().find(|holder| Some(*holder) != promised_to.as_ref()) {
-        let text = format!("it is in use by IPAddress {namespace}/{name}; release its claim first");
-        return Err(invalid(Cause::invalid("spec.address", &json!(slot.block.to_string()), text)));
+    let useless = misplaced(&slot, &pool, view).or_else(|| in_use(new, &slot, view));
+    match useless {
+        // It is of no use where it comes from either; refusing it would only stop `clusterctl move`.
+        Some(cause) if new.labels().contains_key(names::MOVE_LABEL) => {
+            return Ok(vec![format!("{}: {}", cause.field, cause.message)]);
+        }
+        Some(cause) => return Err(invalid(cause)),
+        None => {}
     }
     let unknown = view.is_complete() && view.pool(&pool).is_none();
     Ok(unknown.then(|| format!("spec.poolRef: there is no {pool}")).into_iter().collect())
@@ -76,6 +77,15 @@ fn misplaced(slot: &Slot, pool: &PoolKey, view: &dyn View) -> Option<Cause> {
     let outside = !usable?.contains(slot.block);
     let text = format!("{pool} does not give it out");
     outside.then(|| Cause::invalid("spec.address", &json!(slot.block.to_string()), text))
+}
+
+/// Why the address cannot be kept: somebody has it whom it is not promised to.
+fn in_use(new: &IPReservation, slot: &Slot, view: &dyn View) -> Option<Cause> {
+    let promised_to = new.spec.claim_ref.as_ref().map(|claim| (claim.namespace.clone(), claim.name.clone()));
+    let holders = view.holders(slot);
+    let (namespace, name) = holders.iter().find(|holder| Some(*holder) != promised_to.as_ref())?;
+    let text = format!("it is in use by IPAddress {namespace}/{name}; release its claim first");
+    Some(Cause::invalid("spec.address", &json!(slot.block.to_string()), text))
 }
 
 /// What the pools of a network have agreed on stays while there are any.

@@ -12,6 +12,7 @@
 mod support;
 
 mod adoption;
+mod arrival;
 mod bad_input;
 mod bind;
 mod exhaustion;

@@ -73,6 +73,10 @@ impl Busy {
         });
         consumer.reservations().create(&object(reservation)).await.expect("it can be made");
         consumer.address_by_hand("orphan", "web", "10.0.0.200").await;
+        let of_cluster =
+            |made: &mut Value| made["metadata"]["labels"] = json!({"cluster.x-k8s.io/cluster-name": "beta"});
+        consumer.cluster("beta", false).await;
+        consumer.change(&consumer.addresses(), "orphan", of_cluster).await;
         self.manager.wait_until_ready();
         // Not let in, but asked about.
         let asker = format!("authorization: Bearer {}\r\n", token.trim());

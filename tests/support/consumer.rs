@@ -77,7 +77,7 @@ pub struct Consumer {
 impl Consumer {
     /// Someone with a namespace of their own, as the administrator.
     pub async fn new(control_plane: &ControlPlane) -> Self {
-        let client = connect(Some(control_plane.kubeconfig())).await.expect("the kubeconfig is good");
+        let client = connect(Some(control_plane.kubeconfig()), "consumer").await.expect("the kubeconfig is good");
         Self::with_client(client).await
     }
 

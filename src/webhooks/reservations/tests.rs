@@ -129,3 +129,15 @@ fn what_a_network_agreed_on_is_not_deleted_while_it_has_pools() {
     let (code, _, message) = refused(review(&request, &Cluster { network: Some("lab") }));
     assert!(code == 400 && message.contains("InClusterIPPool n/p"), "{message}");
 }
+
+#[test]
+fn what_clusterctl_moves_is_let_in_with_a_warning() {
+    let cluster = Cluster { network: None };
+    for last in [3, 77] {
+        let by_hand = reservation(last, json!({}));
+        assert!(create(&serde_json::from_value(by_hand).unwrap(), &cluster).is_err());
+        let moved = json!({"metadata": {"labels": {"clusterctl.cluster.x-k8s.io/move": ""}}});
+        let warnings = create(&serde_json::from_value(reservation(last, moved)).unwrap(), &cluster).unwrap();
+        assert!(warnings.len() == 1 && warnings[0].starts_with("spec.address: "), "{warnings:?}");
+    }
+}

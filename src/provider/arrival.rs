@@ -1,0 +1,126 @@
+//! Claims that were moved or restored here, and had an address where they come from.
+//!
+//! `clusterctl move` and backup tools create a claim before its IPAddress, and without its status. Served at once it
+//! would get another address than its machine has. Such a claim is told by its finalizer: here the finalizer is added to
+//! a claim that exists, by a provider; there the writer that made the claim set it as well, because the claim had it. So
+//! the claim waits for its IPAddress, for as long as that may take to arrive.
+//!
+//! Who wrote what stands in the managed fields, by the names of programs. Most controllers go by the name of `manager`:
+//! an infrastructure provider that made a claim and the Go provider that set the finalizer are one writer there, so
+//! nothing is concluded from that name.
+
+use std::time::Duration;
+
+use jiff::SignedDuration;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, Time};
+use kube::ResourceExt;
+
+use super::adapter::ProviderAdapter;
+use super::reconciler::{ClaimReconciler, ReconcileError};
+use super::report::Report;
+use crate::api::{IPAddressClaim, conditions, names};
+use crate::runtime::clock;
+use crate::runtime::controller::Outcome;
+use crate::runtime::finalizer;
+
+impl<A: ProviderAdapter> ClaimReconciler<A> {
+    /// Has the claim wait if it arrived from elsewhere and its IPAddress may still follow. Only to be asked about a claim
+    /// without IPAddress. Reads the claim if it had the finalizer before this process set it.
+    pub(super) async fn await_address(&self, claim: &IPAddressClaim) -> Result<Option<Outcome>, ReconcileError> {
+        if !finalizer::is_set(claim, names::RELEASE_ADDRESS) || has_waited_in_line(claim) {
+            return Ok(None);
+        }
+        let left = time_left(claim, self.adapter.arrival_patience(), &clock::now());
+        let Some(left) = left.filter(|left| !left.is_zero()) else { return Ok(None) };
+        let claims = self.contract.claims(&claim.namespace().unwrap_or_default());
+        // The field managers are not kept in memory.
+        let Some(found) = claims.get(&claim.name_any()).await? else { return Ok(Some(Outcome::Done)) };
+        if found.metadata.uid != claim.metadata.uid || !has_arrived(&found) {
+            return Ok(None);
+        }
+        let until = clock::now().0.saturating_add(SignedDuration::try_from(left).unwrap_or_default());
+        self.report(&found, &Report::awaits_address(until.unwrap_or(jiff::Timestamp::MAX))).await?;
+        Ok(Some(Outcome::Yield(left)))
+    }
+}
+
+/// The name by which most controllers go.
+const ANYBODY: &str = "manager";
+
+/// Whether the writer that created the claim set our finalizer too.
+fn has_arrived(claim: &IPAddressClaim) -> bool {
+    let by_creator = |entry: &ManagedFieldsEntry| {
+        let fields = entry.fields_v1.as_ref().map(|fields| &fields.0);
+        let finalizer = format!("v:\"{}\"", names::RELEASE_ADDRESS);
+        let by_anybody = entry.manager.as_deref() == Some(ANYBODY);
+        !by_anybody
+            && fields.is_some_and(|fields| {
+                fields.pointer("/f:spec/f:poolRef").is_some()
+                    && fields.pointer("/f:metadata/f:finalizers").is_some_and(|all| all.get(&finalizer).is_some())
+            })
+    };
+    claim.managed_fields().iter().any(by_creator)
+}
+
+/// Whether the claim was served here before: an arrived one has no status that says so.
+fn has_waited_in_line(claim: &IPAddressClaim) -> bool {
+    let conditions = claim.status.iter().flat_map(|status| &status.conditions);
+    conditions.into_iter().any(|condition| condition.reason.as_deref() == Some(conditions::POOL_EXHAUSTED))
+}
+
+/// What is left of the patience with a claim, counted from its creation.
+fn time_left(claim: &IPAddressClaim, patience: Duration, now: &Time) -> Option<Duration> {
+    let created = &claim.metadata.creation_timestamp.as_ref()?.0;
+    let age = Duration::try_from(now.0.duration_since(*created)).unwrap_or_default();
+    Some(patience.saturating_sub(age))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn claim(managers: &Value) -> IPAddressClaim {
+        serde_json::from_value(json!({
+            "metadata": {
+                "name": "c", "creationTimestamp": "2026-01-01T00:00:00Z", "managedFields": managers,
+                "finalizers": ["ipam.cluster.x-k8s.io/ReleaseAddress"],
+            },
+            "spec": {"poolRef": {"kind": "InClusterIPPool", "name": "p"}},
+        }))
+        .unwrap()
+    }
+
+    fn manager(name: &str, fields: &Value) -> Value {
+        json!({"manager": name, "operation": "Update", "apiVersion": "ipam.cluster.x-k8s.io/v1beta2",
+               "fieldsType": "FieldsV1", "fieldsV1": fields})
+    }
+
+    #[test]
+    fn a_claim_has_arrived_when_its_creator_set_our_finalizer() {
+        let spec = json!({"f:poolRef": {"f:kind": {}, "f:name": {}}});
+        let finalizer = json!({"f:finalizers": {".": {}, "v:\"ipam.cluster.x-k8s.io/ReleaseAddress\"": {}}});
+        let another = json!({"f:finalizers": {".": {}, "v:\"example.com/in-use\"": {}}});
+        let moved = manager("clusterctl", &json!({"f:spec": spec, "f:metadata": finalizer}));
+        assert!(has_arrived(&claim(&json!([moved]))));
+
+        let made = manager("capv-manager", &json!({"f:spec": spec, "f:metadata": another}));
+        let served = manager("manager", &json!({"f:metadata": finalizer}));
+        assert!(!has_arrived(&claim(&json!([made, served]))));
+        let both = manager("manager", &json!({"f:spec": spec, "f:metadata": finalizer}));
+        assert!(!has_arrived(&claim(&json!([both]))));
+        assert!(!has_arrived(&claim(&json!([]))));
+        assert!(!has_arrived(&claim(&json!([{"manager": "x"}]))));
+    }
+
+    #[test]
+    fn patience_is_counted_from_the_creation() {
+        let at = |time: &str| Time(time.parse().unwrap());
+        let left = |now: &str| time_left(&claim(&json!([])), Duration::from_mins(60), &at(now));
+        assert_eq!(left("2026-01-01T00:20:00Z"), Some(Duration::from_mins(40)));
+        assert_eq!(left("2026-01-02T00:00:00Z"), Some(Duration::ZERO));
+        // The clock of the API server is ahead.
+        assert_eq!(left("2025-12-31T23:59:00Z"), Some(Duration::from_mins(60)));
+        assert_eq!(time_left(&IPAddressClaim::default(), Duration::MAX, &at("2026-01-01T00:00:00Z")), None);
+    }
+}
