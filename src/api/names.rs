@@ -31,7 +31,8 @@ pub const SKIP_VALIDATE_DELETE: &str = "ipam.cluster.x-k8s.io/skip-validate-dele
 /// Annotation on objects that `clusterctl move` deletes because they are in another cluster now.
 pub const DELETE_FOR_MOVE: &str = "clusterctl.cluster.x-k8s.io/delete-for-move";
 
-/// On an object: `clusterctl move` takes it along. The provider puts it on reservations made by hand, which no pool owns.
+/// On an object: `clusterctl move` takes it along. The provider puts it on what nothing owns: claims without owner, and
+/// reservations made by hand.
 pub const MOVE_LABEL: &str = "clusterctl.cluster.x-k8s.io/move";
 /// On a definition: `clusterctl move` takes the objects of that kind along, with all that they own.
 pub const MOVE_HIERARCHY_LABEL: &str = "clusterctl.cluster.x-k8s.io/move-hierarchy";

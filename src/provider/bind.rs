@@ -96,10 +96,16 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         }
         let namespace = claim.namespace().unwrap_or_default();
         let claims = self.contract.claims(&namespace);
-        match finalizer::add(&claims, claim, names::RELEASE_ADDRESS).await {
-            Ok(claim) => {
-                self.note_written(&claim);
-                Ok(Some(claim))
+        let mut wanted = claim.clone();
+        wanted.finalizers_mut().push(names::RELEASE_ADDRESS.to_owned());
+        if claim.owner_references().is_empty() {
+            // `clusterctl move` would take its pool along, and leave the claim and its IPAddress behind.
+            wanted.labels_mut().insert(names::MOVE_LABEL.to_owned(), String::new());
+        }
+        match patch::write(&claims, claim, &wanted).await {
+            Ok(written) => {
+                written.iter().for_each(|claim| self.note_written(claim));
+                Ok(written)
             }
             Err(error) if error.is_not_found() => Ok(None),
             // The server refuses a new finalizer on an object that is being deleted; or somebody's webhook refuses it.

@@ -55,7 +55,9 @@ fn start(prepare: impl FnOnce(&ControlPlane)) -> World {
 
 /// A machine controller with a namespace of its own.
 async fn consumer() -> Consumer {
-    Consumer::new(&world().control_plane).await
+    let world = world();
+    assert!(!world.manager.was_forbidden(), "it lacks a permission:\n{}", world.manager.log());
+    Consumer::new(&world.control_plane).await
 }
 
 /// The same, where the API server lets broken pools through.

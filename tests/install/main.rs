@@ -8,3 +8,4 @@ mod support;
 mod init;
 mod installed;
 mod manifests;
+mod moving;

@@ -1,0 +1,137 @@
+//! `clusterctl move` from one cluster to another.
+
+use std::collections::BTreeMap;
+
+use capi_ipam::api::{GlobalInClusterIPPool, InClusterIPPool, InClusterPrefixPool, Pool};
+use kube::ResourceExt;
+use serde_json::{Value, json};
+
+use crate::installed;
+use crate::support::clusterctl::{CORE, Releases, start_core};
+use crate::support::consumer::{Consumer, eventually, eventually_within};
+use crate::support::control_plane::{ControlPlane, Options};
+use crate::support::manager::Manager;
+use crate::support::webhooks::Webhooks;
+
+/// A cluster with Cluster API and this provider, both installed by clusterctl.
+struct Side {
+    plane: ControlPlane,
+    consumer: Consumer,
+    manager: Manager,
+    _webhooks: Webhooks,
+    _core: Option<(Manager, Webhooks)>,
+}
+
+impl Side {
+    async fn start(releases: &Releases, with_core: bool) -> Self {
+        let plane = ControlPlane::start(Options { bare: true, controller_manager: true, ..Options::default() });
+        releases.init(&plane);
+        let core = with_core.then(|| start_core(&plane));
+        if !with_core {
+            // Nobody answers there.
+            let selector = format!("--selector=cluster.x-k8s.io/provider={CORE}");
+            for kind in ["validatingwebhookconfiguration", "mutatingwebhookconfiguration"] {
+                plane.kubectl(&["delete", kind, &selector]);
+            }
+        }
+        let (manager, webhooks) = installed::start(&plane);
+        let consumer = Consumer::new(&plane).await;
+        Self { plane, consumer, manager, _webhooks: webhooks, _core: core }
+    }
+
+    /// Name and address of all IPAddresses.
+    async fn given(&self) -> BTreeMap<String, String> {
+        self.consumer.given().await
+    }
+}
+
+/// A Cluster that counts as provisioned: others are not moved.
+async fn provisioned(side: &Side, name: &str) -> Value {
+    side.consumer.cluster(name, false).await;
+    let status = json!({"status": {
+        "initialization": {"infrastructureProvisioned": true, "controlPlaneInitialized": true},
+        "conditions": [{"type": "ControlPlaneInitialized", "status": "True", "reason": "Initialized", "message": "",
+                        "lastTransitionTime": "2026-01-01T00:00:00Z"}],
+    }});
+    let namespace = format!("--namespace={}", side.consumer.namespace);
+    let patch = status.to_string();
+    side.plane.kubectl(&["patch", "cluster", name, &namespace, "--subresource=status", "--type=merge", "-p", &patch]);
+    let found = side.consumer.clusters().get(name).await.expect("Clusters can be read").expect("it is there");
+    json!([{"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "name": name, "uid": found.uid()}])
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn all_addresses_arrive_with_their_value() {
+    let releases = Releases::new();
+    let source = Side::start(&releases, false).await;
+    let target = Side::start(&releases, true).await;
+    let consumer = &source.consumer;
+    let owners = provisioned(&source, "alpha").await;
+    let spec = json!({"addresses": ["10.0.0.0/24"], "prefix": 24, "gateway": "10.0.0.1"});
+    consumer.pool("web", spec.clone()).await;
+    consumer.make(&consumer.global_pools(), "all", json!({"addresses": ["10.1.0.0/24"], "prefix": 24})).await;
+    consumer.make(&consumer.prefix_pools(), "nets", json!({"prefixes": ["fd00::/48"]})).await;
+    // Later ones come before earlier ones in the alphabet: who allocates anew gives other addresses.
+    let kinds = [
+        (InClusterIPPool::KIND.name(), "web"),
+        (GlobalInClusterIPPool::KIND.name(), "all"),
+        (InClusterPrefixPool::KIND.name(), "nets"),
+    ];
+    let mut names = Vec::new();
+    for (kind, pool) in kinds {
+        for number in (0..12).rev() {
+            let (how, metadata) = match number % 3 {
+                0 => ("plain", json!({})),
+                1 => ("owned", json!({"ownerReferences": owners})),
+                _ => (
+                    "labelled",
+                    json!({"ownerReferences": owners, "labels": {"cluster.x-k8s.io/cluster-name": "alpha"}}),
+                ),
+            };
+            let name = format!("{pool}-{how}-{number:02}");
+            consumer.claim_with(&name, kind, pool, metadata).await;
+            consumer.bound(&name).await;
+            names.push(name);
+        }
+    }
+    let kept = consumer.reserve("web", "10.0.0.200", Value::Null).await;
+    let promised =
+        consumer.reserve("web", "10.0.0.201", json!({"namespace": consumer.namespace, "name": "later"})).await;
+    eventually_within(std::time::Duration::from_secs(90), "the reservations are labelled", || async {
+        for name in [kept.name_any(), promised.name_any()] {
+            let found = consumer.reservations().get(&name).await.ok()??;
+            found.labels().contains_key("clusterctl.cluster.x-k8s.io/move").then_some(())?;
+        }
+        Some(())
+    })
+    .await;
+    let before = source.given().await;
+    assert_eq!(before.len(), names.len());
+
+    let to = format!("--to-kubeconfig={}", target.plane.kubeconfig().display());
+    let arguments = ["move", "--namespace", &consumer.namespace, &to];
+    let said = releases.clusterctl(&source.plane, &arguments).unwrap_or_else(|error| panic!("{error}"));
+    println!("{said}");
+    let arrived = Consumer { namespace: consumer.namespace.clone(), ..target.consumer.clone() };
+    for name in &names {
+        arrived.bound(name).await;
+    }
+    assert_eq!(arrived.given().await, before);
+    for reservation in [&kept, &promised] {
+        let found = arrived.reservations().get(&reservation.name_any()).await.expect("reservations can be read");
+        assert_eq!(found.map(|found| found.spec), Some(reservation.spec.clone()));
+    }
+    arrived.claim("later", "web").await;
+    assert_eq!(arrived.bound("later").await, "10.0.0.201");
+    // Nothing stays behind but what is global.
+    eventually_within(std::time::Duration::from_secs(150), "the source is empty", || async {
+        let (claims, addresses) = (consumer.claims().list().await.ok()?, consumer.addresses().list().await.ok()?);
+        let pools = consumer.pools().list().await.ok()?;
+        println!("left: {} claims, {} addresses, {} pools", claims.len(), addresses.len(), pools.len());
+        (claims.is_empty() && addresses.is_empty() && pools.is_empty()).then_some(())
+    })
+    .await;
+    assert!(!source.manager.was_forbidden() && !target.manager.was_forbidden());
+    println!("{}", target.manager.log().lines().filter(|line| line.contains("WARN")).collect::<Vec<_>>().join("\n"));
+    let _ = eventually("", || async { Some(()) }).await;
+}
