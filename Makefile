@@ -9,7 +9,8 @@ ARGS ?=
 # What `make fuzz` feeds: parse_entry, convert or reviews
 TARGET ?= parse_entry
 
-generated := config/crd/ipam.cluster.x-k8s.io.yaml config/rbac/role.yaml config/webhook/manifests.yaml docs/flags.md
+generated := config/crd/ipam.cluster.x-k8s.io.yaml config/rbac/role.yaml config/self-managed-certs/role.yaml \
+  config/webhook/manifests.yaml docs/flags.md
 
 .PHONY: help
 help: ## List the targets
@@ -103,6 +104,7 @@ endef
 generate: rust ## Write what is made from code: CRDs, roles, webhooks, docs/flags.md
 	$(call write,crds,config/crd/ipam.cluster.x-k8s.io.yaml)
 	$(call write,rbac,config/rbac/role.yaml)
+	$(call write,rbac-self-managed-certs,config/self-managed-certs/role.yaml)
 	$(call write,webhooks,config/webhook/manifests.yaml)
 	$(call write,flags,docs/flags.md)
 
