@@ -14,8 +14,8 @@ use crate::runtime::https::validity::Validity;
 /// Certificates begin in the past by as much, or by a tenth of their life if that is less, for clocks that go wrong.
 const SKEW: Duration = Duration::from_hours(1);
 
-/// The last second that a certificate can say: the end of the year 9999.
-const END_OF_TIME: i64 = 253_402_300_799;
+/// The last second that there is, shortly before the end of the year 9999. Certificates could say a few hours more.
+const END_OF_TIME: i64 = 253_402_207_200;
 
 /// How long certificates made now are valid. A certificate is never valid for longer than its authority.
 pub(super) fn lifetime(life: Duration, now: Timestamp, within: Option<Validity>) -> Validity {
