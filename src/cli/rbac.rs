@@ -176,17 +176,15 @@ pub(super) fn self_managed_certs_documents() -> [Value; 2] {
 
 fn role(kind: &str, name: &str, rules: &[Rule]) -> Value {
     let rule = |rule: &Rule| {
-        let mut written = json!({ "apiGroups": [rule.group], "resources": rule.resources });
-        if !rule.names.is_empty() {
-            written["resourceNames"] = json!(rule.names);
+        let (groups, Rule { resources, names, verbs, .. }) = ([rule.group], rule);
+        if names.is_empty() {
+            json!({ "apiGroups": groups, "resources": resources, "verbs": verbs })
+        } else {
+            json!({ "apiGroups": groups, "resources": resources, "resourceNames": names, "verbs": verbs })
         }
-        written["verbs"] = json!(rule.verbs);
-        written
     };
-    let mut metadata = json!({ "name": name });
-    if kind == "Role" {
-        metadata["namespace"] = json!(NAMESPACE);
-    }
+    let metadata =
+        if kind == "Role" { json!({ "name": name, "namespace": NAMESPACE }) } else { json!({ "name": name }) };
     json!({
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": kind,

@@ -45,6 +45,11 @@ pub use self::inject::Service;
 const AGAIN: RetryPolicy =
     RetryPolicy::Exponential { first: Duration::from_millis(50), longest: Duration::from_secs(30) };
 
+/// How often in a row something may be changed before it is complained about.
+const PATIENCE: u32 = 8;
+const NEVER_STAYS: &str = "Secret, webhook configuration and definitions do not stay as they are written; \
+                           does something else write them too?";
+
 /// What the objects are called that certificates have to do with.
 #[derive(Clone, Debug)]
 pub struct Names {
@@ -133,8 +138,10 @@ impl SelfManaged {
                     }
                     Err(unfinished) => {
                         failures += 1;
-                        if let Unfinished::Trouble(trouble) = unfinished {
-                            self.complain(trouble);
+                        match unfinished {
+                            Unfinished::Trouble(trouble) => self.complain(trouble),
+                            Unfinished::Changed if failures > PATIENCE => self.complain(NEVER_STAYS.to_owned()),
+                            Unfinished::Changed => {}
                         }
                         AGAIN.wait(failures)
                     }

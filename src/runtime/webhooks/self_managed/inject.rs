@@ -47,8 +47,8 @@ enum Name {
 
 /// One that was read.
 pub(super) enum Target {
-    Configuration(ValidatingWebhookConfiguration),
-    Definition(CustomResourceDefinition),
+    Configuration(Box<ValidatingWebhookConfiguration>),
+    Definition(Box<CustomResourceDefinition>),
 }
 
 /// Why the authorities cannot be put where they belong.
@@ -89,11 +89,11 @@ impl Targets {
             let (target, kind, name) = match name {
                 Name::Configuration(name) => {
                     let found = self.configurations.get(name).await?;
-                    (found.map(Target::Configuration), "ValidatingWebhookConfiguration", name)
+                    (found.map(|found| Target::Configuration(Box::new(found))), "ValidatingWebhookConfiguration", name)
                 }
                 Name::Definition(name) => {
                     let found = self.definitions.get(name).await?;
-                    (found.map(Target::Definition), "CustomResourceDefinition", name)
+                    (found.map(|found| Target::Definition(Box::new(found))), "CustomResourceDefinition", name)
                 }
             };
             target.ok_or_else(|| InjectError::Missing(format!("{kind} {name}")))
@@ -104,8 +104,10 @@ impl Targets {
     /// Writes the bundle into a target that was read, if it is not there. Returns whether there was something to write.
     pub(super) async fn inject(&self, target: &Target, bundle: &[u8]) -> Result<bool, CallError> {
         match target {
-            Target::Configuration(found) => write(&self.configurations, found, self.missing(target, bundle)).await,
-            Target::Definition(found) => write(&self.definitions, found, self.missing(target, bundle)).await,
+            Target::Configuration(found) => {
+                write(&self.configurations, found.as_ref(), self.missing(target, bundle)).await
+            }
+            Target::Definition(found) => write(&self.definitions, found.as_ref(), self.missing(target, bundle)).await,
         }
     }
 
@@ -143,26 +145,27 @@ impl Target {
     }
 
     fn webhooks(&self) -> Vec<Leads<'_>> {
+        let owned = |path: &[&str]| path.iter().map(|&part| part.to_owned()).collect();
         match self {
             Self::Configuration(found) => {
-                let leads = |(index, webhook)| {
-                    let config: &k8s_openapi::api::admissionregistration::v1::WebhookClientConfig = webhook;
+                let webhooks = found.webhooks.iter().flatten().enumerate();
+                let leads = webhooks.map(|(index, webhook)| {
+                    let config = &webhook.client_config;
                     Leads {
-                        path: ["webhooks", &format!("{index}"), "clientConfig", "caBundle"].map(str::to_owned).to_vec(),
-                        service: config.service.as_ref().map(|s| (s.namespace.as_str(), s.name.as_str())),
+                        path: owned(&["webhooks", &index.to_string(), "clientConfig", "caBundle"]),
+                        service: config.service.as_ref().map(|to| (to.namespace.as_str(), to.name.as_str())),
                         has_url: config.url.is_some(),
                         bundle: config.ca_bundle.as_ref(),
                     }
-                };
-                let configs = found.webhooks.iter().flatten().map(|webhook| &webhook.client_config);
-                configs.enumerate().map(leads).collect()
+                });
+                leads.collect()
             }
             Self::Definition(found) => {
                 let webhook = found.spec.conversion.as_ref().and_then(|conversion| conversion.webhook.as_ref());
                 let config = webhook.and_then(|webhook| webhook.client_config.as_ref());
                 let leads = config.map(|config| Leads {
-                    path: ["spec", "conversion", "webhook", "clientConfig", "caBundle"].map(str::to_owned).to_vec(),
-                    service: config.service.as_ref().map(|s| (s.namespace.as_str(), s.name.as_str())),
+                    path: owned(&["spec", "conversion", "webhook", "clientConfig", "caBundle"]),
+                    service: config.service.as_ref().map(|to| (to.namespace.as_str(), to.name.as_str())),
                     has_url: config.url.is_some(),
                     bundle: config.ca_bundle.as_ref(),
                 });
@@ -212,7 +215,7 @@ mod tests {
         Target::Configuration(serde_json::from_value(found).unwrap())
     }
 
-    fn definition(conversion: Value) -> Target {
+    fn definition(conversion: &Value) -> Target {
         let names = json!({ "kind": "Thing", "plural": "things" });
         let spec = json!({
             "group": "example.com", "names": names, "scope": "Cluster", "versions": [], "conversion": conversion,
@@ -242,12 +245,12 @@ mod tests {
         let webhook = |config: Value| json!({ "strategy": "Webhook", "webhook": { "clientConfig": config, "conversionReviewVersions": ["v1"] } });
         let path = "/spec/conversion/webhook/clientConfig/caBundle";
         let expected = json!([{ "op": "add", "path": path, "value": "bmV3" }]);
-        assert_eq!(missing(&definition(webhook(service("system", "webhooks", "")))), expected);
-        assert_eq!(missing(&definition(webhook(json!({ "url": "https://127.0.0.1/x" })))), expected);
-        assert_eq!(missing(&definition(webhook(service("system", "webhooks", "new")))), json!([]));
-        assert_eq!(missing(&definition(webhook(service("other", "webhooks", "")))), json!([]));
-        assert_eq!(missing(&definition(json!({ "strategy": "None" }))), json!([]));
-        assert_eq!(missing(&definition(Value::Null)), json!([]));
+        assert_eq!(missing(&definition(&webhook(service("system", "webhooks", "")))), expected);
+        assert_eq!(missing(&definition(&webhook(json!({ "url": "https://127.0.0.1/x" })))), expected);
+        assert_eq!(missing(&definition(&webhook(service("system", "webhooks", "new")))), json!([]));
+        assert_eq!(missing(&definition(&webhook(service("other", "webhooks", "")))), json!([]));
+        assert_eq!(missing(&definition(&json!({ "strategy": "None" }))), json!([]));
+        assert_eq!(missing(&definition(&Value::Null)), json!([]));
     }
 
     #[test]

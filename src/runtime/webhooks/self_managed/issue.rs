@@ -55,10 +55,9 @@ pub(super) fn serving(
 
 /// What an authority is called. It follows from its key, so that no two have one name, and it need not be stored.
 fn subject(key: &KeyPair) -> CertificateParams {
-    let digest = Sha256::digest(key.der_bytes());
-    let digest: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    let digest = Sha256::digest(key.der_bytes()).iter().take(8).fold(0, |sum, byte| (sum << 8) | u64::from(*byte));
     let mut parameters = CertificateParams::default();
-    parameters.distinguished_name = named(&format!("self-managed authority {digest}"));
+    parameters.distinguished_name = named(&format!("self-managed authority {digest:016x}"));
     parameters.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     parameters.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
     parameters
