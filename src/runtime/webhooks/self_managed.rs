@@ -1,8 +1,8 @@
 //! Certificates for webhooks that the program makes itself, and has API servers trust (`--webhook-certs=self-managed`).
 //!
 //! A Secret has an authority with its key, and a certificate by it with its key. Every replica looks after it, whether
-//! it leads or not: what is missing, damaged or ends soon is made anew ([`decision`]), and the authorities are written
-//! where API servers read them ([`inject`]). Two who do so at once meet at the API server: only one can create the
+//! it leads or not: what is missing, damaged or ends soon is made anew (`decision`), and the authorities are written
+//! where API servers read them (`inject`). Two who do so at once meet at the API server: only one can create the
 //! Secret, and only one can change it from what both have read. The other one reads what the first has written. The
 //! outcome of a write is never believed, it is read.
 //!

@@ -216,8 +216,8 @@ impl fmt::Debug for Contents {
 
 #[cfg(test)]
 mod tests {
-    use super::super::decision::decide;
     use super::*;
+    use crate::runtime::webhooks::self_managed::decision::decide;
 
     fn wanted() -> Wanted {
         let names = ["webhooks.system.svc", "127.0.0.1"].map(str::to_owned).to_vec();
