@@ -9,8 +9,9 @@ ARGS ?=
 # What `make fuzz` feeds: parse_entry, convert or reviews
 TARGET ?= parse_entry
 
-generated := config/crd/ipam.cluster.x-k8s.io.yaml config/rbac/role.yaml config/webhook/manifests.yaml docs/flags.md \
-  manifests/ipam-components.yaml manifests/install.yaml
+generated := config/crd/ipam.cluster.x-k8s.io.yaml config/rbac/role.yaml config/self-managed-certs/role.yaml \
+  config/webhook/manifests.yaml docs/flags.md manifests/ipam-components.yaml manifests/install.yaml \
+  manifests/install-without-cert-manager.yaml
 
 .PHONY: help
 help: ## List the targets
@@ -117,10 +118,12 @@ endef
 generate: rust ## Write what is made from code: CRDs, roles, webhooks, docs/flags.md; and manifests/ from config/
 	$(call write,crds,config/crd/ipam.cluster.x-k8s.io.yaml)
 	$(call write,rbac,config/rbac/role.yaml)
+	$(call write,rbac-self-managed-certs,config/self-managed-certs/role.yaml)
 	$(call write,webhooks,config/webhook/manifests.yaml)
 	$(call write,flags,docs/flags.md)
 	$(call render,config/clusterctl,manifests/ipam-components.yaml)
 	$(call render,config/default,manifests/install.yaml)
+	$(call render,config/without-cert-manager,manifests/install-without-cert-manager.yaml)
 
 .PHONY: check-generated
 check-generated: generate ## Check that what is made from code is committed as it is made

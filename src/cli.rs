@@ -1,6 +1,7 @@
 //! The program `manager`: flags, wiring, and the files that are generated from code.
 
 mod generate;
+mod installed;
 pub mod rbac;
 mod webhook_configuration;
 mod webhooks;
@@ -14,6 +15,7 @@ use crate::in_cluster::{self, InClusterOptions, PublishedLedger};
 use crate::runtime::manager::{Settings, explain, start};
 use crate::runtime::options::Options;
 use crate::runtime::webhooks::options::WebhookOptions;
+use webhooks::CertificateOptions;
 
 /// IPAM provider for Cluster API: gives IPAddressClaims addresses from pools kept in the management cluster.
 #[derive(Parser)]
@@ -25,6 +27,8 @@ struct Flags {
     in_cluster: InClusterOptions,
     #[command(flatten)]
     webhooks: WebhookOptions,
+    #[command(flatten)]
+    certificate: CertificateOptions,
     #[command(subcommand)]
     command: Option<Command>,
 }
@@ -45,6 +49,8 @@ enum Generated {
     Crds,
     /// The cluster role, and the role for leader election.
     Rbac,
+    /// The cluster role and the role that --webhook-certs=self-managed needs beside these.
+    RbacSelfManagedCerts,
     /// The ValidatingWebhookConfiguration.
     Webhooks,
     /// A table of all flags, in Markdown.
@@ -57,7 +63,7 @@ pub fn main() -> ExitCode {
         Ok(flags) => flags,
         Err(error) => return explain(&error),
     };
-    let Flags { options, in_cluster: in_cluster_options, webhooks: webhook_options, command } = flags;
+    let Flags { options, in_cluster: in_cluster_options, webhooks: webhook_options, certificate, command } = flags;
     if let Some(Command::Generate { what }) = command {
         return generate::print(what);
     }
@@ -66,7 +72,7 @@ pub fn main() -> ExitCode {
     start(
         settings,
         options,
-        async |manager| webhooks::register(manager, &webhook_options, &published).await,
+        async |manager| webhooks::register(manager, &webhook_options, &certificate, &published).await,
         async |manager| in_cluster::register(manager, in_cluster_options, published.clone()).await,
     )
 }

@@ -48,6 +48,7 @@ fn text(what: Generated) -> Result<String, GenerateError> {
     match what {
         Generated::Crds => documents(&crds::all()?),
         Generated::Rbac => documents(&rbac::documents()),
+        Generated::RbacSelfManagedCerts => documents(&rbac::self_managed_certs_documents()),
         Generated::Webhooks => documents(&webhook_configuration::documents()),
         Generated::Flags => Ok(flags()),
     }

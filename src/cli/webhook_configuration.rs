@@ -6,11 +6,9 @@
 
 use serde_json::{Value, json};
 
+use super::installed::{NAMESPACE, WEBHOOK_CONFIGURATION, WEBHOOK_SERVICE};
 use crate::api::{InClusterKind, names};
 use crate::webhooks::routes::{self, Paths};
-
-/// Namespace and name of the service that leads to the webhooks.
-const SERVICE: (&str, &str) = ("capi-ipam-in-cluster-system", "capi-ipam-in-cluster-webhook-service");
 
 /// The pool is made, or its specification changes, or it is deleted; it is not going already, and nobody said that it may
 /// go while it is in use.
@@ -40,18 +38,17 @@ pub(super) fn documents() -> [Value; 1] {
     [json!({
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": "ValidatingWebhookConfiguration",
-        "metadata": { "name": "capi-ipam-in-cluster-validating-webhook-configuration" },
+        "metadata": { "name": WEBHOOK_CONFIGURATION },
         "webhooks": pools.into_iter().chain([reservations]).collect::<Vec<_>>(),
     })]
 }
 
 fn webhook(plural: &str, path: &str, operations: &[&str], condition: &str, expression: &str) -> Value {
-    let (namespace, service) = SERVICE;
     let singular = plural.strip_suffix('s').unwrap_or(plural);
     json!({
         "name": format!("validation.{singular}.{}", names::GROUP),
         "admissionReviewVersions": ["v1"],
-        "clientConfig": { "service": { "namespace": namespace, "name": service, "path": path } },
+        "clientConfig": { "service": { "namespace": NAMESPACE, "name": WEBHOOK_SERVICE, "path": path } },
         "failurePolicy": "Fail",
         "matchPolicy": "Equivalent",
         "sideEffects": "None",

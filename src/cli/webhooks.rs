@@ -2,26 +2,57 @@
 
 use std::sync::Arc;
 
+use clap::Args;
+
+use super::installed::{CERTIFICATE_SECRET, CONVERTED_DEFINITIONS, WEBHOOK_CONFIGURATION, WEBHOOK_SERVICE};
 use crate::addr::{Block, Family, Usable};
 use crate::api::{PoolKey, Scope, Slot};
 use crate::in_cluster::{PublishedLedger, keep_while_waiting};
 use crate::runtime::diagnostics::Security;
 use crate::runtime::manager::{BoxError, Manager};
 use crate::runtime::webhooks::endpoints::Endpoints;
-use crate::runtime::webhooks::options::WebhookOptions;
+use crate::runtime::webhooks::options::{WebhookCerts, WebhookOptions};
+use crate::runtime::webhooks::self_managed::{Names, SelfManaged};
 use crate::runtime::webhooks::server::listen;
 use crate::webhooks::{View, routes};
+
+/// Flags for the objects that a self-managed certificate has to do with.
+#[derive(Args, Clone, Debug)]
+pub(super) struct CertificateOptions {
+    /// Secret with the self-managed certificate and its authority. It is made when it is not there.
+    #[arg(long, value_name = "NAME", default_value = CERTIFICATE_SECRET)]
+    webhook_cert_secret: String,
+}
+
+impl CertificateOptions {
+    fn names(&self) -> Names {
+        Names {
+            service: WEBHOOK_SERVICE.to_owned(),
+            secret: self.webhook_cert_secret.clone(),
+            configuration: WEBHOOK_CONFIGURATION.to_owned(),
+            definitions: CONVERTED_DEFINITIONS.iter().map(|&name| name.to_owned()).collect(),
+            permissions: "config/self-managed-certs",
+        }
+    }
+}
 
 /// Serves the webhooks from the beginning on, whether the process leads or not, if the flags say so.
 pub(super) async fn register(
     manager: &mut Manager,
     options: &WebhookOptions,
+    certificate: &CertificateOptions,
     published: &PublishedLedger,
 ) -> Result<(), BoxError> {
     let Some(server) = listen(options, &manager.health, &manager.metrics).await? else { return Ok(()) };
     let view: Arc<dyn View> = Arc::new(AskTheLedger(published.clone()));
     let (tls, client) = (options.tls.clone(), manager.client.clone());
     manager.security = Some(Security::new(server.certificates(), tls, client));
+    if options.webhook_certs == WebhookCerts::SelfManaged {
+        let (client, certificates) = (manager.client.clone(), server.certificates());
+        let health = server.certificate_health();
+        let own = SelfManaged::new(client, &options.self_managed, certificate.names(), certificates, health);
+        manager.add("the certificate of the webhooks", own.run(manager.stop.clone()));
+    }
     let endpoints = routes::all(Endpoints::new(&manager.metrics), &view);
     tracing::info!(address = ?server.address(), "webhooks are served");
     manager.add("the webhooks", server.serve(endpoints.router(), manager.stop.clone()));

@@ -72,6 +72,11 @@ pub async fn connect(kubeconfig: Option<&Path>, name: &str) -> Result<Client, Cl
     Ok(builder.with_layer(&MapRequestLayer::new(tell_deadline)).build())
 }
 
+/// The namespace that a flag gives; when it gives none, that of the pod or of the kubeconfig's context.
+pub fn own_namespace(client: &Client, given: &str) -> String {
+    if given.is_empty() { client.default_namespace().to_owned() } else { given.to_owned() }
+}
+
 /// Adds `timeout=` to every request but watches, which are long on purpose.
 fn tell_deadline(mut request: Request<Body>) -> Request<Body> {
     let query = request.uri().query().unwrap_or_default();

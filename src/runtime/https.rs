@@ -5,13 +5,13 @@
 //! may be, further ones wait in the queue of the operating system, and idle ones are closed sooner.
 //!
 //! - [`tls`]: the flags for TLS, and what they mean for rustls;
-//! - [`certificate`]: the certificate, read anew when its files change.
+//! - [`certificate`]: the certificate, which may change at any time: read anew when its files change, or given.
 
 pub mod certificate;
 pub mod tls;
 
 mod connection;
-mod expiry;
+pub(crate) mod validity;
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -9,6 +9,7 @@ use k8s_controller::LeaderElection;
 use kube::Client;
 use tokio_util::sync::CancellationToken;
 
+use super::client::own_namespace;
 use super::options::Options;
 
 /// How work under a lease ended.
@@ -31,10 +32,7 @@ pub async fn run<T>(
     stop: CancellationToken,
     work: impl Future<Output = T>,
 ) -> Outcome<T> {
-    let namespace = match options.leader_election_namespace.as_str() {
-        "" => client.default_namespace().to_owned(),
-        given => given.to_owned(),
-    };
+    let namespace = own_namespace(&client, &options.leader_election_namespace);
     let election = LeaderElection::new(client, &namespace, name, identity)
         .with_lease_duration(options.leader_elect_lease_duration)
         .with_renew_deadline(options.leader_elect_renew_deadline)

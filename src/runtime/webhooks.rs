@@ -2,7 +2,7 @@
 //!
 //! What is answered is a pure function of what is asked ([`review::answer`], [`conversion::answer`]), so it is the same
 //! in every replica, whether it leads or not. [`endpoints`] gives these functions paths, and [`server`] serves them over
-//! TLS:
+//! TLS, with a certificate from files or one that the program makes itself ([`self_managed`]):
 //!
 //! ```
 //! use capi_ipam::runtime::health::Health;
@@ -38,6 +38,7 @@ pub mod endpoints;
 pub mod options;
 pub mod refusal;
 pub mod review;
+pub mod self_managed;
 pub mod server;
 
 #[cfg(test)]

@@ -7,8 +7,8 @@ use kube::ResourceExt;
 use serde_json::{Value, json};
 
 use crate::installed;
-use crate::support::clusterctl::{CORE, Releases, start_core};
-use crate::support::consumer::{Consumer, eventually, eventually_within};
+use crate::support::clusterctl::{CORE, Releases, stand_in_for_infrastructure, start_core};
+use crate::support::consumer::{Consumer, eventually_within};
 use crate::support::control_plane::{ControlPlane, Options};
 use crate::support::manager::Manager;
 use crate::support::webhooks::Webhooks;
@@ -26,6 +26,7 @@ impl Side {
     async fn start(releases: &Releases, with_core: bool) -> Self {
         let plane = ControlPlane::start(Options { bare: true, controller_manager: true, ..Options::default() });
         releases.init(&plane);
+        stand_in_for_infrastructure(&plane);
         let core = with_core.then(|| start_core(&plane));
         if !with_core {
             // Nobody answers there.
@@ -132,6 +133,4 @@ async fn all_addresses_arrive_with_their_value() {
     })
     .await;
     assert!(!source.manager.was_forbidden() && !target.manager.was_forbidden());
-    println!("{}", target.manager.log().lines().filter(|line| line.contains("WARN")).collect::<Vec<_>>().join("\n"));
-    let _ = eventually("", || async { Some(()) }).await;
 }

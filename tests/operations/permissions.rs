@@ -2,9 +2,12 @@
 //! run the manager with these roles, too.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-use capi_ipam::cli::rbac::{CLUSTER_RULES, NAMESPACE_RULES, Rule};
+use capi_ipam::cli::rbac::{
+    CLUSTER_RULES, NAMESPACE_RULES, Rule, SELF_MANAGED_CERTS_CLUSTER_RULES, SELF_MANAGED_CERTS_NAMESPACE_RULES,
+};
 use serde_json::{Value, json};
 
 use crate::support::consumer::{Consumer, eventually, object};
@@ -30,9 +33,12 @@ struct Busy {
 }
 
 impl Busy {
-    fn start(plane: &ControlPlane) -> Self {
+    fn start(plane: &ControlPlane, self_managed: bool) -> Self {
         let (webhooks, metrics) = (Webhooks::new(plane), free_port());
         let mut flags = webhooks.flags().to_vec();
+        if self_managed {
+            flags.extend(["--webhook-certs=self-managed", "--webhook-cert-interval=500ms"].map(str::to_owned));
+        }
         flags.push(format!("--diagnostics-address=127.0.0.1:{metrics}"));
         flags.extend(FLAGS.map(str::to_owned));
         let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
@@ -113,6 +119,14 @@ impl Busy {
     }
 }
 
+/// Adds the permissions for `--webhook-certs=self-managed`.
+fn install_self_managed(plane: &ControlPlane) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/self-managed-certs");
+    for file in ["role.yaml", "role_binding.yaml"] {
+        plane.kubectl(&["apply", "-f", &folder.join(file).display().to_string()]);
+    }
+}
+
 /// Everything that the rules allow, one by one.
 fn allowed(rules: &[Rule], namespace: &str) -> BTreeSet<Asked> {
     let mut all = BTreeSet::new();
@@ -129,16 +143,21 @@ fn allowed(rules: &[Rule], namespace: &str) -> BTreeSet<Asked> {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_roles_are_enough_and_nothing_in_them_is_idle() {
     let plane = ControlPlane::start(Options { audit: true, ..Options::default() });
-    let mut busy = Busy::start(&plane);
-    busy.work(&plane).await;
-    busy.manager.stop();
+    install_self_managed(&plane);
+    for self_managed in [false, true] {
+        let mut busy = Busy::start(&plane, self_managed);
+        busy.work(&plane).await;
+        busy.manager.stop();
+    }
     let cluster = |asked: &Asked| Asked { namespace: String::new(), ..asked.clone() };
     let mut asked: BTreeSet<Asked> = plane.asked();
-    let leases: BTreeSet<Asked> = asked.iter().filter(|asked| asked.resource == "leases").cloned().collect();
-    asked.retain(|asked| asked.resource != "leases");
-    assert_eq!(leases, allowed(NAMESPACE_RULES, NAMESPACE));
+    let is_own = |asked: &Asked| ["leases", "secrets"].contains(&asked.resource.as_str());
+    let own: BTreeSet<Asked> = asked.iter().filter(|asked| is_own(asked)).cloned().collect();
+    asked.retain(|asked| !is_own(asked));
+    let allowed_here = [NAMESPACE_RULES, SELF_MANAGED_CERTS_NAMESPACE_RULES].concat();
+    assert_eq!(own, allowed(&allowed_here, NAMESPACE));
     let asked: BTreeSet<Asked> = asked.iter().map(cluster).collect();
-    let mut idle = allowed(CLUSTER_RULES, "");
+    let mut idle = allowed(&[CLUSTER_RULES, SELF_MANAGED_CERTS_CLUSTER_RULES].concat(), "");
     // Not asked for by itself, but needed to name an owner whose deletion waits: see the next test.
     idle.retain(|right| !right.resource.ends_with("/finalizers"));
     let missing: Vec<_> = asked.difference(&idle).collect();
@@ -155,11 +174,16 @@ fn refusals(plane: &ControlPlane) -> usize {
 #[tokio::test(flavor = "multi_thread")]
 async fn without_any_one_rule_something_is_refused() {
     let plane = ControlPlane::start(Options { audit: true, ..Options::default() });
-    let roles: [(&[&str], &[Rule]); 2] = [
-        (&["clusterrole", "capi-ipam-in-cluster-manager-role"], CLUSTER_RULES),
-        (&["role", "capi-ipam-in-cluster-leader-election-role", "--namespace", NAMESPACE], NAMESPACE_RULES),
+    install_self_managed(&plane);
+    let of_certificates = "capi-ipam-in-cluster-self-managed-certs-role";
+    let here = ["--namespace", NAMESPACE];
+    let roles: [(&[&str], &[Rule], bool); 4] = [
+        (&["clusterrole", "capi-ipam-in-cluster-manager-role"], CLUSTER_RULES, false),
+        (&["role", "capi-ipam-in-cluster-leader-election-role", here[0], here[1]], NAMESPACE_RULES, false),
+        (&["clusterrole", of_certificates], SELF_MANAGED_CERTS_CLUSTER_RULES, true),
+        (&["role", of_certificates, here[0], here[1]], SELF_MANAGED_CERTS_NAMESPACE_RULES, true),
     ];
-    for (role, rules) in roles {
+    for (role, rules, self_managed) in roles {
         let get: Vec<&str> = ["get", "--output=json"].iter().chain(role).copied().collect();
         let whole: Value = serde_json::from_str(&plane.kubectl(&get)).expect("kubectl writes JSON");
         let change = |rules: &Value| {
@@ -171,16 +195,18 @@ async fn without_any_one_rule_something_is_refused() {
             let mut fewer = whole["rules"].clone();
             fewer.as_array_mut().expect("a role has rules").remove(index);
             change(&fewer);
-            is_missed(&plane, rule).await;
+            // What is there already is not made again.
+            plane.kubectl(&["delete", "lease,secret", "--all", "--namespace", NAMESPACE]);
+            is_missed(&plane, rule, self_managed).await;
             change(&whole["rules"]);
         }
     }
 }
 
 /// Has a manager work until the API server refuses it something.
-async fn is_missed(plane: &ControlPlane, rule: &Rule) {
+async fn is_missed(plane: &ControlPlane, rule: &Rule, self_managed: bool) {
     let before = refusals(plane);
-    let busy = Busy::start(plane);
+    let busy = Busy::start(plane, self_managed);
     let started = Instant::now();
     let seen = async {
         while refusals(plane) == before {

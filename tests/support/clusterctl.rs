@@ -106,21 +106,35 @@ impl Releases {
 /// # Panics
 /// When kubectl fails.
 pub fn stand_in_for_cert_manager(plane: &ControlPlane) {
-    for (plural, kind) in CERT_MANAGER {
-        let schema = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
-        let definition = json!({
-            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-            "metadata": { "name": format!("{plural}.cert-manager.io") },
-            "spec": {
-                "group": "cert-manager.io", "scope": "Namespaced",
-                "names": { "plural": plural, "singular": kind.to_lowercase(), "kind": kind },
-                "versions": [{ "name": "v1", "served": true, "storage": true, "schema": { "openAPIV3Schema": schema } }],
-            },
-        });
-        plane.kubectl_apply(&definition.to_string());
-    }
-    let definitions = CERT_MANAGER.map(|(plural, _)| format!("crd/{plural}.cert-manager.io"));
-    plane.kubectl(&["wait", "--for=condition=Established", "--timeout=30s", &definitions[0], &definitions[1]]);
+    CERT_MANAGER.iter().for_each(|(plural, kind)| stand_in(plane, "cert-manager.io", "v1", plural, kind));
+}
+
+/// Makes the kind of infrastructure that [`super::consumer::Consumer::cluster`] names: without it Cluster API cannot read
+/// a Cluster in its old version.
+///
+/// # Panics
+/// When kubectl fails.
+pub fn stand_in_for_infrastructure(plane: &ControlPlane) {
+    stand_in(plane, "infrastructure.cluster.x-k8s.io", "v1beta2", "anies", "Any");
+}
+
+/// Makes a kind without a schema, for both versions of Cluster API's contract.
+fn stand_in(plane: &ControlPlane, group: &str, version: &str, plural: &str, kind: &str) {
+    let schema = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
+    let name = format!("{plural}.{group}");
+    let definition = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": { "name": name, "labels": {
+            "cluster.x-k8s.io/v1beta1": version, "cluster.x-k8s.io/v1beta2": version,
+        }},
+        "spec": {
+            "group": group, "scope": "Namespaced",
+            "names": { "plural": plural, "singular": kind.to_lowercase(), "kind": kind },
+            "versions": [{ "name": version, "served": true, "storage": true, "schema": { "openAPIV3Schema": schema } }],
+        },
+    });
+    plane.kubectl_apply(&definition.to_string());
+    plane.kubectl(&["wait", "--for=condition=Established", "--timeout=30s", &format!("crd/{name}")]);
 }
 
 /// Starts Cluster API's own manager and has the API server ask its webhooks: the admission and the conversion of claims,

@@ -82,10 +82,14 @@ impl Webhooks {
         });
     }
 
-    /// Has the API server ask here, trusting any authority, and does not wait until it does.
+    /// Has the API server ask here, trusting any authority, and does not wait until it does. With an empty text nothing is
+    /// said about trust.
     pub fn wire_with(&self, plane: &ControlPlane, authority: &str) {
         let bundle = ByteString(authority.as_bytes().to_vec());
-        let at = |path: &str| json!({ "url": format!("https://127.0.0.1:{}{path}", self.port), "caBundle": bundle });
+        let at = |path: &str| {
+            let url = format!("https://127.0.0.1:{}{path}", self.port);
+            if authority.is_empty() { json!({ "url": url }) } else { json!({ "url": url, "caBundle": bundle }) }
+        };
         let manifests = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/webhook/manifests.yaml");
         let text = fs::read_to_string(manifests).expect("the manifests can be read");
         let mut configuration: Value = serde_saphyr::from_str(&text).expect("the manifests are YAML");

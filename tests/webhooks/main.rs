@@ -15,6 +15,7 @@ mod metrics;
 mod reservations;
 mod robustness;
 mod rules;
+mod self_managed;
 mod warnings;
 
 use std::sync::OnceLock;

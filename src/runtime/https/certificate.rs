@@ -1,4 +1,5 @@
-//! The certificate of a server, from two files that may change at any time.
+//! The certificate of a server, which may change at any time. It comes from two files, or is given by another part of the
+//! program.
 //!
 //! The files are read every second and compared with what they were. That needs no support of the file system, and it
 //! sees every way in which a certificate is renewed: a file written anew, or a mounted Secret whose folder is swapped.
@@ -20,7 +21,7 @@ use rustls::sign::CertifiedKey;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use super::expiry;
+use super::validity::Validity;
 use crate::runtime::client::chain;
 use crate::runtime::health::Synced;
 use crate::runtime::metrics::Metrics;
@@ -109,6 +110,16 @@ impl Certificates {
         self.current.read().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
+    /// Serves with that one from the next handshake on. Returns when it expires.
+    pub(crate) fn change(&self, certificate: CertifiedKey) -> Option<Timestamp> {
+        let validity = certificate.cert.first().and_then(|certificate| Validity::of(certificate));
+        let expiry = validity.map(|validity| validity.until);
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(certificate));
+        self.loaded.inc();
+        self.expiry.set(expiry.map_or(0, Timestamp::as_second));
+        expiry
+    }
+
     /// Reads the files now and then, until the token is cancelled. `health` is done once there is a certificate, and
     /// until then says why there is none.
     pub async fn watch(self, files: CertificateFiles, every: Duration, health: Synced, stop: CancellationToken) {
@@ -162,10 +173,7 @@ impl Watcher {
     }
 
     fn change(&mut self, certificate: CertifiedKey) {
-        let expiry = certificate.cert.first().and_then(|certificate| expiry::not_after(certificate));
-        *self.certificates.current.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(certificate));
-        self.certificates.loaded.inc();
-        self.certificates.expiry.set(expiry.map_or(0, Timestamp::as_second));
+        let expiry = self.certificates.change(certificate);
         self.health.done();
         info!(
             file = %self.files.certificate.display(),

@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
+use super::self_managed::options::SelfManagedOptions;
 use crate::runtime::https::certificate::CertificateFiles;
 use crate::runtime::https::tls::TlsOptions;
 
@@ -13,6 +14,10 @@ pub struct WebhookOptions {
     /// Port for webhooks, on all addresses; 0 for none.
     #[arg(long, value_name = "PORT", default_value_t = 9443)]
     pub webhook_port: u16,
+
+    /// Where the certificate for webhooks comes from: files in --webhook-cert-dir, or self-managed, without cert-manager.
+    #[arg(long, value_enum, value_name = "SOURCE", default_value_t = WebhookCerts::Files)]
+    pub webhook_certs: WebhookCerts,
 
     /// Folder with the certificate for webhooks and its key. It is read anew when it changes.
     #[arg(long, value_name = "FOLDER", default_value = "/tmp/k8s-webhook-server/serving-certs")]
@@ -26,9 +31,23 @@ pub struct WebhookOptions {
     #[arg(long, value_name = "FILE", default_value = "tls.key")]
     pub webhook_key_name: PathBuf,
 
+    /// Certificates that the manager makes itself.
+    #[command(flatten)]
+    pub self_managed: SelfManagedOptions,
+
     /// How TLS is spoken.
     #[command(flatten)]
     pub tls: TlsOptions,
+}
+
+/// Where the certificate for webhooks comes from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum WebhookCerts {
+    /// From files, which somebody else writes.
+    #[default]
+    Files,
+    /// The manager makes it, and has API servers trust it.
+    SelfManaged,
 }
 
 impl WebhookOptions {
@@ -63,6 +82,7 @@ mod tests {
         let options = parse(&[]).unwrap();
         assert_eq!((options.webhook_port, options.tls.tls_min_version), (9443, TlsVersion::Tls12));
         assert!(options.tls.tls_cipher_suites.is_empty());
+        assert_eq!(options.webhook_certs, WebhookCerts::Files);
         let key = "/tmp/k8s-webhook-server/serving-certs/tls.key";
         assert_eq!(options.files().key.to_str(), Some(key));
 
@@ -80,5 +100,7 @@ mod tests {
         assert!(parse(&["--tls-min-version=VersionTLS10"]).is_ok());
         assert!(parse(&["--tls-min-version=1.2"]).is_err());
         assert!(parse(&["--webhook-port=65536"]).is_err());
+        assert_eq!(parse(&["--webhook-certs=self-managed"]).unwrap().webhook_certs, WebhookCerts::SelfManaged);
+        assert!(parse(&["--webhook-certs=cert-manager"]).is_err());
     }
 }

@@ -1,11 +1,13 @@
-//! The server of webhooks: it listens at the port that the flags say, and keeps its certificate fresh.
+//! The server of webhooks: it listens at the port that the flags say, and keeps its certificate fresh when that comes
+//! from files.
 
 use std::net::SocketAddr;
 
 use axum::Router;
 use tokio_util::sync::CancellationToken;
 
-use super::options::WebhookOptions;
+use super::options::{WebhookCerts, WebhookOptions};
+use super::self_managed::options::SelfManagedOptionsError;
 use crate::runtime::health::{Health, Synced};
 use crate::runtime::https::certificate::{CertificateFiles, Certificates, POLL};
 use crate::runtime::https::tls::TlsError;
@@ -18,6 +20,9 @@ pub enum WebhookError {
     /// The flags for TLS are wrong.
     #[error(transparent)]
     Tls(#[from] TlsError),
+    /// The flags for self-managed certificates are wrong.
+    #[error(transparent)]
+    SelfManaged(#[from] SelfManagedOptionsError),
     /// The port is in use, or must not be used.
     #[error("cannot serve webhooks at port {port} (--webhook-port)")]
     Bind {
@@ -34,7 +39,8 @@ pub enum WebhookError {
 pub struct WebhookServer {
     server: HttpsServer,
     certificates: Certificates,
-    files: CertificateFiles,
+    /// Where the certificate lies, if this server is to look for it.
+    files: Option<CertificateFiles>,
     synced: Synced,
 }
 
@@ -60,13 +66,20 @@ pub async fn listen_at(
     metrics: &Metrics,
     limits: Limits,
 ) -> Result<WebhookServer, WebhookError> {
+    let files = match options.webhook_certs {
+        WebhookCerts::Files => Some(options.files()),
+        WebhookCerts::SelfManaged => {
+            options.self_managed.check()?;
+            None
+        }
+    };
     let certificates = Certificates::default();
     let tls = options.tls.server_config(std::sync::Arc::new(certificates.clone()))?;
     let failed = |source| WebhookError::Bind { port: options.webhook_port, source };
     let listener = bind(address).await.map_err(failed)?;
     certificates.register(metrics, "webhook");
     let synced = health.announce("certificate for webhooks");
-    Ok(WebhookServer { server: HttpsServer::new(listener, tls, limits), certificates, files: options.files(), synced })
+    Ok(WebhookServer { server: HttpsServer::new(listener, tls, limits), certificates, files, synced })
 }
 
 impl WebhookServer {
@@ -80,10 +93,19 @@ impl WebhookServer {
         self.certificates.clone()
     }
 
+    /// Whether there is a certificate. Who gives the server one that is not from files says so here.
+    pub fn certificate_health(&self) -> Synced {
+        self.synced.clone()
+    }
+
     /// Answers requests until the token is cancelled; then those under way are answered, within 5 s.
     pub async fn serve(self, router: Router, stop: CancellationToken) {
         let ended = CancellationToken::new();
-        let watch = self.certificates.watch(self.files, POLL, self.synced, ended.clone());
+        let watch = async {
+            if let Some(files) = self.files {
+                self.certificates.watch(files, POLL, self.synced, ended.clone()).await;
+            }
+        };
         let serve = async {
             self.server.serve(router, stop).await;
             ended.cancel();

@@ -52,18 +52,7 @@ impl Webhooks {
 
     /// The same to another port that is served with the certificate.
     pub async fn stream_to(&self, port: u16, protocol: &str) -> Result<TlsStream<TcpStream>, Error> {
-        let mut roots = RootCertStore::empty();
-        let authority = CertificateDer::from_pem_slice(self.authority().as_bytes()).expect("the authority is PEM");
-        roots.add(authority).expect("the authority can be trusted");
-        let mut config = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
-            .with_safe_default_protocol_versions()
-            .expect("the provider speaks them")
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        config.alpn_protocols = vec![protocol.as_bytes().to_vec()];
-        let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?;
-        stream.set_nodelay(true)?;
-        TlsConnector::from(Arc::new(config)).connect(ServerName::from(Ipv4Addr::LOCALHOST).to_owned(), stream).await
+        trusting(&self.authority(), port, protocol).await
     }
 
     /// The whole answer to a GET at a port that is served with the certificate; empty when there is no server.
@@ -109,6 +98,23 @@ impl Webhooks {
         let certificates = stream.get_ref().1.peer_certificates().unwrap_or_default();
         Ok(certificates.first().map(|certificate| certificate.to_vec()).unwrap_or_default())
     }
+}
+
+/// A connection on which nothing is said yet, to whom one of these authorities (in PEM) trusts as 127.0.0.1.
+pub async fn trusting(authorities: &str, port: u16, protocol: &str) -> Result<TlsStream<TcpStream>, Error> {
+    let mut roots = RootCertStore::empty();
+    for authority in CertificateDer::pem_slice_iter(authorities.as_bytes()) {
+        roots.add(authority.expect("the authorities are PEM")).expect("an authority can be trusted");
+    }
+    let mut config = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .expect("the provider speaks them")
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    config.alpn_protocols = vec![protocol.as_bytes().to_vec()];
+    let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?;
+    stream.set_nodelay(true)?;
+    TlsConnector::from(Arc::new(config)).connect(ServerName::from(Ipv4Addr::LOCALHOST).to_owned(), stream).await
 }
 
 impl Connection {

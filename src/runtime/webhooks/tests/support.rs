@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
+use clap::Parser;
 use futures::StreamExt;
 use http_body_util::BodyExt;
 use hyper::client::conn::{http1, http2};
@@ -68,6 +69,12 @@ pub(crate) fn review(size: u64) -> Bytes {
 
 pub(crate) fn tls() -> TlsOptions {
     TlsOptions::default()
+}
+
+#[derive(Parser)]
+struct Flags {
+    #[command(flatten)]
+    webhooks: WebhookOptions,
 }
 
 /// Who signs the certificates.
@@ -147,13 +154,8 @@ impl Server {
         tls: TlsOptions,
     ) -> Self {
         let (folder, health, metrics) = (TempDir::new().unwrap(), Health::default(), Metrics::default());
-        let options = WebhookOptions {
-            webhook_port: 0,
-            webhook_cert_dir: folder.path().to_owned(),
-            webhook_cert_name: "tls.crt".into(),
-            webhook_key_name: "tls.key".into(),
-            tls,
-        };
+        let flags = Flags::parse_from(["test".into(), format!("--webhook-cert-dir={}", folder.path().display())]);
+        let options = WebhookOptions { tls, ..flags.webhooks };
         let server = listen_at("127.0.0.1:0", &options, &health, &metrics, limits).await.unwrap();
         let (address, certificates, stopping) =
             (server.address().unwrap(), server.certificates(), CancellationToken::new());

@@ -1,0 +1,424 @@
+//! Certificates that the manager makes itself: it runs with the permissions of `config/rbac` and
+//! `config/self-managed-certs`, and no more.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use capi_ipam::api::InClusterKind::{GlobalIPPool, IPPool};
+use capi_ipam::runtime::client::Calls;
+use futures::future::{join, join_all};
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::Secret;
+use kube::Api;
+use serde_json::{Value, json};
+
+use crate::ask::{Asker, JSON, PATCH};
+use crate::support::consumer::{Consumer, eventually, eventually_within};
+use crate::support::control_plane::{ControlPlane, Options};
+use crate::support::manager::Manager;
+use crate::support::webhooks::Webhooks;
+use crate::support::webhooks::direct::trusting;
+
+const SECRET: &str = "capi-ipam-in-cluster-webhook-self-managed-cert";
+const CONFIGURATION: &str = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/capi-ipam-in-cluster-validating-webhook-configuration";
+const DEFINITIONS: [&str; 2] = [
+    "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/inclusterippools.ipam.cluster.x-k8s.io",
+    "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/globalinclusterippools.ipam.cluster.x-k8s.io",
+];
+
+/// A cluster in which the API server is to ask webhooks, and trusts none.
+struct Cluster {
+    plane: ControlPlane,
+    webhooks: Webhooks,
+    consumer: Consumer,
+    asker: Asker,
+}
+
+impl Cluster {
+    /// With the permissions in these folders.
+    async fn start(permissions: &[&str]) -> Self {
+        let plane = ControlPlane::start(Options::default());
+        permissions.iter().for_each(|folder| permit(&plane, folder));
+        // So that it is the webhook that refuses, and not the definition.
+        plane.drop_rules();
+        let webhooks = Webhooks::without_certificate(&plane);
+        webhooks.wire_with(&plane, "");
+        let consumer = Consumer::new(&plane).await;
+        let asker = Asker::new(&consumer);
+        Self { plane, webhooks, consumer, asker }
+    }
+
+    async fn permitted() -> Self {
+        Self::start(&["config/self-managed-certs"]).await
+    }
+
+    fn manager(&self, flags: &[&str]) -> Manager {
+        self.manager_at(&self.webhooks, flags)
+    }
+
+    /// A manager that need not be ready yet.
+    fn manager_at(&self, webhooks: &Webhooks, flags: &[&str]) -> Manager {
+        let port = format!("--webhook-port={}", webhooks.port());
+        let own = [
+            "--leader-elect",
+            &port,
+            "--webhook-certs=self-managed",
+            "--webhook-cert-hosts=127.0.0.1",
+            "--webhook-cert-interval=200ms",
+        ];
+        Manager::launch(&self.plane, self.plane.provider_kubeconfig(), &[&own[..], flags].concat())
+    }
+
+    /// The values in the Secret, if it is there.
+    async fn secret(&self) -> Option<BTreeMap<String, ByteString>> {
+        let secrets: Calls<Secret> = Calls::new(Api::namespaced(self.consumer.client.clone(), NAMESPACE), &());
+        let secret = secrets.get(SECRET).await.expect("secrets can be read")?;
+        assert_eq!(secret.type_.as_deref(), Some("kubernetes.io/tls"));
+        secret.data
+    }
+
+    async fn value(&self, key: &str) -> String {
+        let data = self.secret().await.expect("there is a Secret");
+        String::from_utf8(data[key].0.clone()).expect("it is PEM")
+    }
+
+    /// The bundles of all webhooks, each in PEM.
+    async fn bundles(&self) -> Vec<String> {
+        let configuration = self.asker.get(CONFIGURATION).await;
+        let webhooks = configuration["webhooks"].as_array().expect("there are webhooks").clone();
+        let mut configs: Vec<Value> = webhooks.into_iter().map(|webhook| webhook["clientConfig"].clone()).collect();
+        for definition in DEFINITIONS {
+            configs.push(self.asker.get(definition).await["spec"]["conversion"]["webhook"]["clientConfig"].clone());
+        }
+        let bundle = |config: Value| {
+            let bytes: Option<ByteString> = serde_json::from_value(config["caBundle"].clone()).expect("it is base64");
+            String::from_utf8(bytes.unwrap_or_default().0).expect("it is PEM")
+        };
+        configs.into_iter().map(bundle).collect()
+    }
+
+    /// Waits until all webhooks have the bundle of the Secret; that bundle.
+    async fn injected(&self) -> String {
+        eventually("the authorities are where they belong", || async {
+            let data = self.secret().await?;
+            let bundle = String::from_utf8(data["ca.crt"].0.clone()).expect("it is PEM");
+            self.bundles().await.iter().all(|found| *found == bundle).then_some(bundle)
+        })
+        .await
+    }
+
+    /// Waits until the API server asks the webhooks about pools, and has them converted.
+    async fn works(&self) {
+        eventually("a bad pool is refused by the webhook", || async {
+            let bad = json!({"addresses": ["10.0.0.1", "fd00::1"], "prefix": 24});
+            let said = self.asker.try_create(IPPool, "bad", &bad).await;
+            assert!(!said.is_ok(), "{said:?}");
+            (said.code == 422).then_some(())
+        })
+        .await;
+        for kind in [IPPool, GlobalIPPool] {
+            let old = json!({"apiVersion": "ipam.cluster.x-k8s.io/v1alpha1", "kind": kind.name(),
+                             "metadata": {"name": "old"}, "spec": {"subnet": "10.1.0.0/24"}});
+            eventually("a pool is converted", || async {
+                let path = format!("{}?dryRun=All", self.asker.path(kind, "v1alpha1", ""));
+                self.asker.call("POST", &path, JSON, &old).await.is_ok().then_some(())
+            })
+            .await;
+        }
+    }
+
+    /// What the API server has been asked to write of what the manager looks after, by everybody.
+    fn writes(&self) -> u64 {
+        let kinds = ["secrets", "validatingwebhookconfigurations", "customresourcedefinitions"];
+        let counts = self.plane.request_count().into_iter();
+        let writes = counts.filter(|(key, _)| {
+            key.verb != "GET" && key.verb != "LIST" && key.verb != "WATCH" && key.subresource.is_empty()
+        });
+        writes.filter(|(key, _)| kinds.contains(&key.resource.as_str())).map(|(_, count)| count).sum()
+    }
+
+    async fn damage(&self, operations: Value) {
+        let path = format!("/api/v1/namespaces/{NAMESPACE}/secrets/{SECRET}");
+        self.asker.call("PATCH", &path, PATCH, &operations).await.done();
+    }
+}
+
+fn apply(plane: &ControlPlane, file: &str) {
+    plane.kubectl(&["apply", "-f", &committed(file)]);
+}
+
+fn committed(file: &str) -> String {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(file).display().to_string()
+}
+
+fn permit(plane: &ControlPlane, folder: &str) {
+    for file in ["role.yaml", "role_binding.yaml"] {
+        apply(plane, &format!("{folder}/{file}"));
+    }
+}
+
+fn certificates(pem: &str) -> usize {
+    pem.matches("BEGIN CERTIFICATE").count()
+}
+
+/// Makes sure that no private key was logged.
+fn keeps_its_keys(manager: &Manager) {
+    assert!(!manager.log().contains("PRIVATE KEY"), "there is a key in the log");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn from_nothing_to_webhooks_that_are_asked_without_anything_else() {
+    let cluster = Cluster::permitted().await;
+    let manager = cluster.manager(&[]);
+    manager.wait_until_ready();
+    let bundle = cluster.injected().await;
+    assert_eq!(certificates(&bundle), 1);
+    cluster.works().await;
+    let bad = json!({"addresses": ["10.0.0.1", "fd00::1"], "prefix": 24});
+    cluster.asker.try_create(IPPool, "bad", &bad).await.refused(422, "spec.addresses", "fd00::1 is IPv6");
+    let data = cluster.secret().await.expect("there is a Secret");
+    assert_eq!(data.keys().collect::<Vec<_>>(), ["ca.crt", "ca.key", "tls.crt", "tls.key"]);
+
+    // Nothing is left to do, and another manager finds what it needs.
+    let before = cluster.writes();
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let other = Webhooks::without_certificate(&cluster.plane);
+    let second = cluster.manager_at(&other, &[]);
+    second.wait_until_ready();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(cluster.writes(), before, "{}", manager.log());
+    assert_eq!(cluster.secret().await, Some(data));
+    trusting(&bundle, other.port(), "h2").await.expect("the second one is trusted too");
+    assert!(!manager.log().contains("orbidden"), "{}", manager.log());
+    keeps_its_keys(&manager);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn managers_that_start_at_the_same_moment_agree() {
+    let cluster = Cluster::permitted().await;
+    let ports: Vec<Webhooks> = (0..4).map(|_| Webhooks::without_certificate(&cluster.plane)).collect();
+    let managers: Vec<Manager> = ports.iter().map(|webhooks| cluster.manager_at(webhooks, &[])).collect();
+    managers.iter().for_each(Manager::wait_until_ready);
+    let bundle = cluster.injected().await;
+    assert_eq!(certificates(&bundle), 1);
+    for (webhooks, manager) in ports.iter().zip(&managers) {
+        trusting(&bundle, webhooks.port(), "h2").await.unwrap_or_else(|error| panic!("{error}: {}", manager.log()));
+    }
+    let made = managers.iter().map(|manager| manager.log().matches("an authority and a certificate was made").count());
+    assert_eq!(made.sum::<usize>(), 1);
+    for manager in &managers {
+        assert!(!manager.log().contains("not as it should be"), "{}", manager.log());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_request_fails_while_certificates_and_authorities_are_renewed() {
+    let cluster = Cluster::permitted().await;
+    let flags = ["--webhook-cert-interval=1s", "--webhook-cert-lifetime=10s", "--webhook-ca-lifetime=16s"];
+    let second = Webhooks::without_certificate(&cluster.plane);
+    let managers = [cluster.manager(&flags), cluster.manager_at(&second, &flags)];
+    managers.iter().for_each(Manager::wait_until_ready);
+    cluster.works().await;
+    let (done, requests) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let is_done = || done.load(Ordering::Relaxed);
+    let renew = async {
+        let first = cluster.injected().await;
+        for authority in 1..=2 {
+            let before = cluster.value("tls.crt").await;
+            eventually("the certificate is renewed", || async {
+                (cluster.value("tls.crt").await != before).then_some(())
+            })
+            .await;
+            let bundle = cluster.value("ca.crt").await;
+            eventually_within(Duration::from_mins(1), "the authority is renewed", || async {
+                let newer = cluster.value("ca.crt").await;
+                (newer != bundle && certificates(&newer) >= 2).then_some(())
+            })
+            .await;
+            println!("authority {authority} after {} requests", requests.load(Ordering::Relaxed));
+        }
+        eventually("the first authority is forgotten", || async {
+            (!cluster.value("ca.crt").await.contains(first.trim())).then_some(())
+        })
+        .await;
+        done.store(true, Ordering::Relaxed);
+    };
+    let spec = json!({"addresses": ["10.0.0.1-10.0.0.9"], "prefix": 24});
+    let create = async |kind| {
+        while !is_done() {
+            let said = cluster.asker.try_create(kind, "load", &spec).await;
+            assert!(said.is_ok(), "{said:?}\n{}", managers[0].log());
+            requests.fetch_add(1, Ordering::Relaxed);
+        }
+    };
+    let convert = async |kind: capi_ipam::api::InClusterKind| {
+        let old = json!({"apiVersion": "ipam.cluster.x-k8s.io/v1alpha1", "kind": kind.name(),
+                         "metadata": {"name": "old"}, "spec": {"subnet": "10.1.0.0/24"}});
+        let path = format!("{}?dryRun=All", cluster.asker.path(kind, "v1alpha1", ""));
+        while !is_done() {
+            let said = cluster.asker.call("POST", &path, JSON, &old).await;
+            assert!(said.is_ok(), "{said:?}\n{}", managers[0].log());
+            requests.fetch_add(1, Ordering::Relaxed);
+        }
+    };
+    // The API server keeps its connections; these handshakes are all new. Each webhook may be asked at any moment.
+    let connect = async |port: u16| {
+        while !is_done() {
+            for bundle in cluster.bundles().await {
+                if let Err(error) = trusting(&bundle, port, "h2").await {
+                    panic!("{error}\n{bundle}\n{}", managers.each_ref().map(Manager::log).join("\n"));
+                }
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let load = join(join_all([IPPool, GlobalIPPool].map(create)), join_all([IPPool, GlobalIPPool].map(convert)));
+    let ports = [cluster.webhooks.port(), second.port()];
+    join(renew, join(load, join_all(ports.map(connect)))).await;
+    println!("{} requests, none failed", requests.load(Ordering::Relaxed));
+    managers.iter().for_each(keeps_its_keys);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn authorities_that_somebody_overwrites_come_back() {
+    let cluster = Cluster::permitted().await;
+    let manager = cluster.manager(&[]);
+    manager.wait_until_ready();
+    let bundle = cluster.injected().await;
+    // Applied again as they were before.
+    cluster.webhooks.wire_with(&cluster.plane, "");
+    assert_eq!(cluster.injected().await, bundle);
+    cluster.works().await;
+    // Applied with what others trust.
+    let others = crate::support::webhooks::authority().pem();
+    cluster.webhooks.wire_with(&cluster.plane, &others);
+    assert_eq!(cluster.injected().await, bundle);
+    // And applied without what was applied before, which removes it.
+    cluster.webhooks.wire_with(&cluster.plane, "");
+    assert_eq!(cluster.injected().await, bundle);
+    cluster.works().await;
+    // Replaced by what is committed, where the webhooks are behind the service.
+    for file in ["config/webhook/manifests.yaml", "config/crd/ipam.cluster.x-k8s.io.yaml"] {
+        cluster.plane.kubectl(&["replace", "-f", &committed(file)]);
+    }
+    assert_eq!(cluster.injected().await, bundle);
+    assert_eq!(manager.log().matches("was made").count(), 1, "{}", manager.log());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_secret_that_is_deleted_or_damaged_is_made_anew() {
+    let cluster = Cluster::permitted().await;
+    let manager = cluster.manager(&[]);
+    manager.wait_until_ready();
+    let first = cluster.injected().await;
+    let junk = json!(ByteString(b"junk".to_vec()));
+    let replace = |key: &str| json!([{"op": "replace", "path": format!("/data/{key}"), "value": junk}]);
+    let remove = |key: &str| json!([{"op": "remove", "path": format!("/data/{key}")}]);
+    let certificate = async |why: &str| {
+        let shown = || async {
+            let stream = trusting(&cluster.injected().await, cluster.webhooks.port(), "h2").await.ok()?;
+            Some(stream.get_ref().1.peer_certificates()?.first()?.to_vec())
+        };
+        eventually(why, shown).await
+    };
+    // As little as possible is made: the authority stays.
+    for (operations, said) in [
+        (replace("tls.crt"), "its certificate cannot be read"),
+        (replace("tls.key"), "the key of its certificate cannot be read"),
+    ] {
+        let before = certificate(said).await;
+        cluster.damage(operations).await;
+        eventually("another certificate is served", || async { (certificate(said).await != before).then_some(()) })
+            .await;
+        assert!(manager.log().contains(said), "{}", manager.log());
+        assert_eq!(cluster.injected().await, first);
+    }
+    // The authority cannot sign any more: there is a new one, and the old one stays trusted.
+    cluster.damage(remove("ca.key")).await;
+    let second = eventually("there is another authority", || async {
+        let bundle = cluster.injected().await;
+        (bundle != first).then_some(bundle)
+    })
+    .await;
+    assert!(certificates(&second) == 2 && second.ends_with(&first));
+    cluster.works().await;
+    // Nothing is known of authorities any more.
+    cluster.damage(replace("ca.crt")).await;
+    let third = eventually("there are other authorities", || async {
+        let bundle = cluster.value("ca.crt").await;
+        (bundle.contains("CERTIFICATE") && bundle != second).then_some(bundle)
+    })
+    .await;
+    assert_eq!((certificates(&third), cluster.injected().await == third), (1, true));
+    cluster.works().await;
+    cluster.plane.kubectl(&["-n", NAMESPACE, "delete", "secret", SECRET]);
+    eventually("there is another Secret", || async {
+        (cluster.secret().await?["ca.crt"].0 != third.as_bytes()).then_some(())
+    })
+    .await;
+    assert_eq!(certificates(&cluster.injected().await), 1);
+    cluster.works().await;
+    keeps_its_keys(&manager);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_manager_without_permissions_says_which_and_goes_on_once_it_has_them() {
+    let cluster = Cluster::start(&[]).await;
+    let manager = cluster.manager(&[]);
+    let reason = eventually("nothing but the certificate is missing", || async {
+        let answer = manager.probe("/readyz")?;
+        let missing = answer.lines().filter(|line| line.starts_with("- ")).collect::<Vec<_>>();
+        (missing.len() == 1 && missing[0].starts_with("- certificate for webhooks: cannot read Secret "))
+            .then(|| missing[0].to_owned())
+    })
+    .await;
+    assert!(reason.contains("forbidden") && reason.ends_with("are in config/self-managed-certs"), "{reason}");
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(manager.log().matches("not as it should be").count(), 1, "{}", manager.log());
+    permit(&cluster.plane, "config/self-managed-certs");
+    manager.wait_until_ready();
+    cluster.works().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_not_installed_is_waited_for() {
+    let cluster = Cluster::permitted().await;
+    cluster.plane.kubectl(&["delete", "validatingwebhookconfiguration", "--all"]);
+    let manager = cluster.manager(&[]);
+    let missing =
+        "- certificate for webhooks: there is no ValidatingWebhookConfiguration capi-ipam-in-cluster-validating";
+    eventually("the configuration is missed", || async { manager.probe("/readyz")?.contains(missing).then_some(()) })
+        .await;
+    // What can be done is done.
+    eventually("definitions have authorities", || async {
+        let definition = cluster.asker.get(DEFINITIONS[0]).await;
+        definition["spec"]["conversion"]["webhook"]["clientConfig"]["caBundle"].is_string().then_some(())
+    })
+    .await;
+    cluster.webhooks.wire_with(&cluster.plane, "");
+    manager.wait_until_ready();
+    cluster.works().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cert_manager_looks_after_is_left_alone() {
+    let cluster = Cluster::permitted().await;
+    let annotation = "cert-manager.io/inject-ca-from=capi-ipam-in-cluster-system/serving-cert";
+    let definition = "inclusterippools.ipam.cluster.x-k8s.io";
+    cluster.plane.kubectl(&["annotate", "validatingwebhookconfiguration", "--all", annotation]);
+    cluster.plane.kubectl(&["annotate", "crd", definition, annotation]);
+    let manager = cluster.manager(&[]);
+    manager.wait_until_ready();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let bundles = cluster.bundles().await;
+    let (last, others) = bundles.split_last().expect("there are webhooks");
+    assert!(others.iter().all(String::is_empty) && certificates(last) == 1, "{bundles:?}");
+    assert_eq!(manager.log().matches("cert-manager is told").count(), 2, "{}", manager.log());
+    let gone = "cert-manager.io/inject-ca-from-";
+    cluster.plane.kubectl(&["annotate", "validatingwebhookconfiguration", "--all", gone]);
+    cluster.plane.kubectl(&["annotate", "crd", definition, gone]);
+    cluster.injected().await;
+    cluster.works().await;
+}
