@@ -1,16 +1,13 @@
-# syntax=docker/dockerfile:1
-#
 # The same image as that of `make image`, for those who build with a container runtime:
 #
 #   docker build --tag localhost/capi-ipam:dev --build-arg VERSION=dev --build-arg REVISION="$(git rev-parse HEAD)" .
 #
 # and with --platform=linux/amd64,linux/arm64 for both. The compiler runs on the builder's own architecture.
 FROM --platform=$BUILDPLATFORM rust:1.95.0-slim-bookworm AS build
-ARG BUILDARCH
 ARG TARGETARCH
 # This very toolchain, without the parts for development that rust-toolchain.toml asks for.
 ENV RUSTUP_TOOLCHAIN=1.95.0
-RUN if [ "$BUILDARCH" != "$TARGETARCH" ]; then \
+RUN if [ "$(dpkg --print-architecture)" != "$TARGETARCH" ]; then \
       apt-get update && apt-get install --yes --no-install-recommends clang && rm -rf /var/lib/apt/lists/*; \
     fi
 WORKDIR /src
