@@ -8,6 +8,10 @@ CARGO ?= cargo
 ARGS ?=
 # What `make fuzz` feeds: parse_entry, convert or reviews
 TARGET ?= parse_entry
+# What `make image` builds for: linux/amd64, linux/arm64, or both with a comma; without it for this machine
+PLATFORMS ?=
+# The name of the image, without a tag
+IMAGE ?= localhost/capi-ipam
 
 generated := config/crd/ipam.cluster.x-k8s.io.yaml config/rbac/role.yaml config/self-managed-certs/role.yaml \
   config/webhook/manifests.yaml docs/flags.md manifests/ipam-components.yaml manifests/install.yaml \
@@ -32,11 +36,19 @@ run: rust ## Run the manager against the current kubeconfig, without webhooks (A
 build: rust ## Build the programs for use, into target/release
 	$(CARGO) build --locked --release --bins
 
+.PHONY: image
+image: rust ## Build the container image, into target/image (PLATFORMS=linux/amd64,linux/arm64)
+	@CARGO='$(CARGO)' IMAGE='$(IMAGE)' hack/image/build.sh $(PLATFORMS)
+
 # === test ===
 
 .PHONY: test
 test: rust control-plane cluster-api ## Run all tests (ARGS choose some: ARGS='--test cluster')
 	$(CARGO) test --locked --no-fail-fast $(ARGS)
+
+.PHONY: image-test
+image-test: rust control-plane ## Check the image that `make image` made, and run its program (ARGS choose tests)
+	@CARGO='$(CARGO)' hack/image/test.sh $(ARGS)
 
 .PHONY: bench
 bench: rust control-plane ## Measure how fast claims are bound and released (ARGS: how many, else 2000)

@@ -3,6 +3,7 @@
 # answer is the one line on stdout; what is being built goes to stderr.
 #
 #   ensure-tool.sh cargo-deny    the program cargo-deny
+#   ensure-tool.sh zig           the program zig: a C compiler for all architectures, from the wheel that holds it
 #
 # The tools lie outside of the tree, in ${XDG_CACHE_HOME:-$HOME/.cache}/capi-ipam/tools, one folder per version.
 set -euo pipefail
@@ -10,16 +11,47 @@ set -euo pipefail
 here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd -P)
 
 case ${1:-} in
-  cargo-deny) version=0.20.2 minutes='3 to 6 minutes on 2 cores' ;;
+  cargo-deny) version=0.20.2 doing='building, 3 to 6 minutes on 2 cores' ;;
+  zig) version=0.17.1 doing='fetching, 100 MB' ;;
   *)
-    echo "unknown tool: '${1:-}' (cargo-deny)" >&2
+    echo "unknown tool: '${1:-}' (cargo-deny or zig)" >&2
     exit 1
     ;;
 esac
 
 cache=${XDG_CACHE_HOME:-${HOME:?neither XDG_CACHE_HOME nor HOME is set: no place for the tools}/.cache}
 folder=$cache/capi-ipam/tools/$1-$version
-program=$folder/bin/$1
+case $1 in
+  zig) program=$folder/ziglang/zig ;;
+  *) program=$folder/bin/$1 ;;
+esac
+
+# The tools that are Rust programs. The compiler is the one of rust-toolchain.toml, and a target folder set for the
+# product's builds is not for tools.
+build() {
+  cd -- "$here"
+  env -u CARGO_TARGET_DIR cargo install --locked --quiet --root "$folder" --version "$version" "$1" >&2
+}
+
+# The sums are those of the wheels for Linux, x86_64 and aarch64.
+fetch_zig() {
+  local work
+  python3 -m pip --version >/dev/null 2>&1 || {
+    echo 'tools: zig is fetched with pip: install Python 3 with pip (or another C compiler, see hack/image/build-binary.sh)' >&2
+    exit 1
+  }
+  work=$(mktemp -d "$folder/.fetching.XXXXXX")
+  # shellcheck disable=SC2064 # the folder is known now
+  trap "rm -rf -- '$work'" EXIT
+  cat >"$work/requirements" <<EOF
+ziglang==$version \\
+  --hash=sha256:ea6cc5d87b033cf0aedfbc8f9549a908cae6c50ac31f1698188fa48a74524b54 \\
+  --hash=sha256:b7c5f02fccd40f89b999ee16a1f5ddced56e6182370f8affe494bcf8a28cf07e
+EOF
+  PIP_ROOT_USER_ACTION=ignore python3 -m pip install --quiet --disable-pip-version-check --no-deps --only-binary :all: --require-hashes \
+    --requirement "$work/requirements" --target "$work/target" >&2
+  mv -- "$work/target/ziglang" "$folder/ziglang"
+}
 
 if [[ ! -x $program ]]; then
   mkdir -p -- "$folder"
@@ -29,10 +61,11 @@ if [[ ! -x $program ]]; then
   fi
 fi
 if [[ ! -x $program ]]; then
-  echo "tools: building $1 $version: once on this machine, $minutes" >&2
-  cd -- "$here" # the compiler is the one of rust-toolchain.toml
-  # A target folder set for the product's builds is not for tools.
-  env -u CARGO_TARGET_DIR cargo install --locked --quiet --root "$folder" --version "$version" "$1" >&2
+  echo "tools: $1 $version: once on this machine, $doing" >&2
+  case $1 in
+    zig) fetch_zig ;;
+    *) build "$1" ;;
+  esac
   echo "tools: done after $SECONDS s: $program" >&2
 fi
 printf '%s\n' "$program"

@@ -21,6 +21,12 @@ pub fn built(program: &str) -> PathBuf {
     own.parent().and_then(Path::parent).expect("it lies in a folder of the build folder").join(program)
 }
 
+/// The manager under test: the one that the variable `CAPI_IPAM_MANAGER` names, such as that of an image, else the one
+/// that was built with the tests.
+fn manager() -> PathBuf {
+    std::env::var_os("CAPI_IPAM_MANAGER").map_or_else(|| built("manager"), PathBuf::from)
+}
+
 /// A running manager. It ends when this is dropped, and when this process ends for whatever reason.
 #[derive(Debug)]
 pub struct Manager {
@@ -42,7 +48,7 @@ impl Manager {
     /// `flags` say so.
     pub fn launch(control_plane: &ControlPlane, kubeconfig: &Path, flags: &[&str]) -> Self {
         let flags: Vec<&str> = ["--webhook-port=0"].iter().chain(flags).copied().collect();
-        Self::start_program(control_plane, &built("manager"), kubeconfig, &flags)
+        Self::start_program(control_plane, &manager(), kubeconfig, &flags)
     }
 
     /// Starts a program that takes the flags of a manager, and does not wait for anything.

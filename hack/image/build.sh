@@ -1,0 +1,164 @@
+#!/usr/bin/env bash
+# Builds the container image without a container runtime: one archive that `docker load`, `podman load`, `skopeo copy`
+# and `kind load image-archive` take. What is being done goes to stderr, the archive's path is the one line on stdout.
+#
+#   build.sh [linux/amd64,linux/arm64]     for these platforms; without, for that of this machine
+#   build.sh --print-archive               only says where the archive is or will be
+#
+# Variables: IMAGE, the name without a tag (localhost/capi-ipam; the tag is the version in Cargo.toml), and
+# SOURCE_DATE_EPOCH, the time that the image bears (that of the last commit). The same sources, compilers and time
+# give the same image, bit for bit.
+#
+# An image is a few files of JSON and a tar file, each named by its digest
+# (https://github.com/opencontainers/image-spec); `make image-test` checks what is made here. It needs GNU tar.
+set -euo pipefail
+shopt -s inherit_errexit # what fails within $(...) fails here too
+
+here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd -P)
+root=$(cd -- "$here/../.." && pwd -P)
+
+say() { printf 'image: %s\n' "$*" >&2; }
+die() {
+  say "$*"
+  exit 1
+}
+
+# from_manifest KEY: what Cargo.toml says of the package.
+from_manifest() { sed -n "/^\[package\]/,/^\[lib\]/ s/^$1 = \"\(.*\)\"\$/\1/p" "$root/Cargo.toml" | head -n 1; }
+
+version=$(from_manifest version)
+archive=$root/target/image/capi-ipam-$version.tar
+if [[ ${1:-} == --print-archive ]]; then
+  printf '%s\n' "$archive"
+  exit
+fi
+
+case $(uname -m) in
+  x86_64 | amd64) own=linux/amd64 ;;
+  aarch64 | arm64) own=linux/arm64 ;;
+  *) own="" ;;
+esac
+platforms=${1:-$own}
+[[ -n $platforms ]] || die "this machine is a $(uname -m): say which platforms, as in PLATFORMS=linux/amd64,linux/arm64"
+IFS=, read -ra platforms <<<"$platforms"
+for platform in "${platforms[@]}"; do
+  [[ $platform == linux/amd64 || $platform == linux/arm64 ]] || die "unknown platform: '$platform' (linux/amd64, linux/arm64)"
+done
+
+tar --version 2>/dev/null | grep -q 'GNU tar' || die 'GNU tar is needed to pack the image'
+for program in gzip sha256sum; do command -v "$program" >/dev/null || die "$program is missing"; done
+
+# === what the image bears ===
+
+name=${IMAGE:-localhost/capi-ipam}
+revision=$(git -C "$root" rev-parse HEAD 2>/dev/null) || revision=unknown
+if [[ $revision != unknown && -n $(git -C "$root" status --porcelain) ]]; then revision+=-dirty; fi
+epoch=${SOURCE_DATE_EPOCH:-$(git -C "$root" log -1 --format=%ct 2>/dev/null || echo 0)}
+created=$(date --utc --date="@$epoch" +%Y-%m-%dT%H:%M:%SZ)
+
+# === the files of an image ===
+
+mkdir -p -- "${archive%/*}"
+work=$(mktemp -d "${archive%/*}/.building.XXXXXX")
+trap 'rm -rf -- "$work"' EXIT
+layout=$work/layout
+mkdir -p -- "$layout/blobs/sha256"
+
+digest() { sha256sum <"$1" | cut -d ' ' -f 1; }
+
+# blob MEDIA-TYPE FILE [MORE]: moves a file into the layout; answers with what others say of it.
+blob() {
+  local sum size
+  sum=$(digest "$2")
+  size=$(wc -c <"$2")
+  mv -- "$2" "$layout/blobs/sha256/$sum"
+  printf '{"mediaType":"%s","digest":"sha256:%s","size":%d%s}' "$1" "$sum" "$size" "${3:-}"
+}
+
+# digest_of DESCRIPTION: the digest in an answer of `blob`.
+digest_of() {
+  local rest=${1#*\"sha256:}
+  printf '%s\n' "${rest%%\"*}"
+}
+
+# pack FOLDER FILE...: a tar file on stdout that tells nothing of this machine or of now.
+pack() {
+  local folder=$1
+  shift
+  tar --create --directory="$folder" --format=ustar --sort=name --owner=0 --group=0 --numeric-owner \
+    --mtime="@$epoch" --mode='u=rwX,go=rX' -- "$@"
+}
+
+# one PLATFORM: the image of one platform; what an index says of it.
+one() {
+  local architecture=${1#linux/} program config layer unpacked
+  program=$("$here/build-binary.sh" "$architecture")
+  mkdir -p -- "$work/root"
+  install -m 755 -- "$program" "$work/root/manager"
+  pack "$work/root" manager >"$work/layer"
+  unpacked=$(digest "$work/layer")
+  gzip --best --no-name "$work/layer"
+  layer=$(blob application/vnd.oci.image.layer.v1.tar+gzip "$work/layer.gz")
+  cat >"$work/config" <<EOF
+{
+  "created": "$created",
+  "architecture": "$architecture",
+  "os": "linux",
+  "config": {
+    "User": "65532:65532",
+    "Entrypoint": ["/manager"],
+    "WorkingDir": "/",
+    "Labels": {
+      "org.opencontainers.image.title": "$(from_manifest name)",
+      "org.opencontainers.image.description": "$(from_manifest description)",
+      "org.opencontainers.image.licenses": "$(from_manifest license)",
+      "org.opencontainers.image.version": "$version",
+      "org.opencontainers.image.revision": "$revision"
+    }
+  },
+  "rootfs": {"type": "layers", "diff_ids": ["sha256:$unpacked"]}
+}
+EOF
+  config=$(blob application/vnd.oci.image.config.v1+json "$work/config")
+  cat >"$work/manifest" <<EOF
+{
+  "schemaVersion": 2,
+  "mediaType": "application/vnd.oci.image.manifest.v1+json",
+  "config": $config,
+  "layers": [$layer]
+}
+EOF
+  # What `docker load` without containerd's image store reads: it knows of one platform only.
+  if [[ $1 == "$own" || ! -f $layout/manifest.json ]]; then
+    printf '[{"Config":"blobs/sha256/%s","RepoTags":["%s"],"Layers":["blobs/sha256/%s"]}]\n' \
+      "$(digest_of "$config")" "$name:$version" "$(digest_of "$layer")" >"$layout/manifest.json"
+  fi
+  blob application/vnd.oci.image.manifest.v1+json "$work/manifest" \
+    ",\"platform\":{\"architecture\":\"$architecture\",\"os\":\"linux\"}"
+}
+
+# === the archive ===
+
+images=()
+for platform in "${platforms[@]}"; do
+  image=$(one "$platform")
+  say "$platform: sha256:$(digest_of "$image")"
+  images+=("$image")
+done
+
+if ((${#images[@]} == 1)); then
+  top=${images[0]}
+else
+  list=$(printf ',%s' "${images[@]}")
+  printf '{"schemaVersion":2,"mediaType":"application/vnd.oci.image.index.v1+json","manifests":[%s]}\n' "${list#,}" >"$work/index"
+  top=$(blob application/vnd.oci.image.index.v1+json "$work/index")
+fi
+names="{\"io.containerd.image.name\":\"$name:$version\",\"org.opencontainers.image.ref.name\":\"$version\"}"
+printf '{"schemaVersion":2,"mediaType":"application/vnd.oci.image.index.v1+json","manifests":[%s]}\n' \
+  "${top%\}},\"annotations\":$names}" >"$layout/index.json"
+printf '{"imageLayoutVersion":"1.0.0"}\n' >"$layout/oci-layout"
+
+pack "$layout" oci-layout index.json manifest.json blobs >"$work/archive"
+mv -- "$work/archive" "$archive"
+say "$name:$version, sha256:$(digest_of "$top"), $(($(wc -c <"$archive") / 1024 / 1024)) MiB"
+printf '%s\n' "$archive"

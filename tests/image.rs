@@ -1,0 +1,302 @@
+//! The container image: the archive that `make image` made, read without the programs that made it; and that the
+//! Dockerfile says the same. `make image-test` runs all of it, and then the program of the image against an API server.
+
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::string_slice,
+    reason = "test code: a failure ends the test with a text that says what went wrong"
+)]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+const USER: &str = "65532:65532";
+const ENTRYPOINT: &str = "/manager";
+const LABELS: [&str; 5] = [
+    "org.opencontainers.image.description",
+    "org.opencontainers.image.licenses",
+    "org.opencontainers.image.revision",
+    "org.opencontainers.image.title",
+    "org.opencontainers.image.version",
+];
+
+const INDEX: &str = "application/vnd.oci.image.index.v1+json";
+const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
+const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
+const LAYER: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
+
+#[test]
+#[ignore = "needs the archive of `make image`: run `make image-test`"]
+fn the_archive_has_only_what_its_index_leads_to() {
+    let archive = Archive::open();
+    let mut expected = vec!["blobs/".into(), "blobs/sha256/".into(), "index.json".into(), "manifest.json".into()];
+    expected.push("oci-layout".to_owned());
+    let top = archive.top();
+    if top["mediaType"] == INDEX {
+        expected.push(path(&top));
+    }
+    for image in archive.images() {
+        let manifest = archive.json(&image, MANIFEST);
+        expected.extend([path(&image), path(&manifest["config"]), path(&manifest["layers"][0])]);
+    }
+    expected.sort();
+    expected.dedup();
+    let found: Vec<_> = archive.files.keys().cloned().collect();
+    assert_eq!(found, expected);
+    assert_eq!(archive.file("oci-layout"), json!({"imageLayoutVersion": "1.0.0"}));
+}
+
+#[test]
+#[ignore = "needs the archive of `make image`: run `make image-test`"]
+fn the_image_holds_one_static_program_and_nothing_else() {
+    let archive = Archive::open();
+    for image in archive.images() {
+        let manifest = archive.json(&image, MANIFEST);
+        let layers = manifest["layers"].as_array().expect("a manifest has layers");
+        assert_eq!(layers.len(), 1, "{manifest}");
+        let layer = unzip(archive.blob(&layers[0], LAYER));
+        let config = archive.json(&manifest["config"], CONFIG);
+        assert_eq!(config["rootfs"], json!({"type": "layers", "diff_ids": [digest(&layer)]}));
+
+        let entries = entries(&layer);
+        let listed: Vec<_> = entries.iter().map(Entry::listed).collect();
+        assert_eq!(listed, ["-755 0:0 manager"]);
+        let program = entries[0].content;
+        check_is_static(program, config["architecture"].as_str().expect("an image has an architecture"));
+        for of_this_machine in [Some(env!("CARGO_MANIFEST_DIR").to_owned()), std::env::var("HOME").ok()] {
+            let Some(text) = of_this_machine.filter(|text| text.len() > 1) else { continue };
+            // Of a home such as /root only what is below it tells: the word itself may be in any text.
+            let text = format!("{text}/");
+            let found = program.windows(text.len()).any(|window| window == text.as_bytes());
+            assert!(!found, "the program has a path of this machine in it: {text}");
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs the archive of `make image`: run `make image-test`"]
+fn the_image_starts_the_program_as_a_user_without_rights() {
+    let archive = Archive::open();
+    for image in archive.images() {
+        let config = archive.json(&archive.json(&image, MANIFEST)["config"], CONFIG);
+        assert_eq!(image["platform"], json!({"os": config["os"], "architecture": config["architecture"]}));
+        let mut settings = config["config"].clone();
+        let labels = settings["Labels"].take();
+        let expected = json!({"User": USER, "Entrypoint": [ENTRYPOINT], "WorkingDir": "/", "Labels": null});
+        assert_eq!(settings, expected);
+
+        let labels: BTreeMap<String, String> = serde_json::from_value(labels).expect("labels are texts");
+        assert_eq!(labels.keys().collect::<Vec<_>>(), LABELS);
+        assert_eq!(labels["org.opencontainers.image.title"], env!("CARGO_PKG_NAME"));
+        assert_eq!(labels["org.opencontainers.image.description"], env!("CARGO_PKG_DESCRIPTION"));
+        assert_eq!(labels["org.opencontainers.image.licenses"], "Apache-2.0");
+        assert_eq!(labels["org.opencontainers.image.version"], env!("CARGO_PKG_VERSION"));
+        assert!(!labels["org.opencontainers.image.revision"].is_empty());
+    }
+}
+
+#[test]
+#[ignore = "needs the archive of `make image`: run `make image-test`"]
+fn every_loader_finds_the_same_image_under_the_same_name() {
+    let archive = Archive::open();
+    let name = archive.top()["annotations"]["io.containerd.image.name"].clone();
+    let tag = archive.top()["annotations"]["org.opencontainers.image.ref.name"].clone();
+    assert_eq!(tag, env!("CARGO_PKG_VERSION"));
+    assert!(name.as_str().is_some_and(|name| name.ends_with(concat!(":", env!("CARGO_PKG_VERSION")))), "{name}");
+
+    // Docker's older image store reads this file.
+    let docker = archive.file("manifest.json");
+    let same: Vec<_> = archive
+        .images()
+        .iter()
+        .map(|image| archive.json(image, MANIFEST))
+        .map(|it| json!([{"Config": path(&it["config"]), "RepoTags": [name], "Layers": [path(&it["layers"][0])]}]))
+        .filter(|it| *it == docker)
+        .collect();
+    assert_eq!(same.len(), 1, "{docker}");
+}
+
+#[test]
+fn the_dockerfile_makes_the_same_image() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let read = |name| fs::read_to_string(folder.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
+    let dockerfile = read("Dockerfile");
+    let toolchain = read("rust-toolchain.toml");
+    let version = toolchain.lines().find_map(|line| line.strip_prefix("channel = ")).expect("there is a channel");
+    let version = version.trim_matches('"');
+    assert!(dockerfile.contains(&format!("/rust:{version}-")) || dockerfile.contains(&format!(" rust:{version}-")));
+    assert!(dockerfile.contains(&format!("RUSTUP_TOOLCHAIN={version}\n")), "the toolchain of the base image is used");
+
+    let (_, last) = dockerfile.rsplit_once("\nFROM ").expect("there is more than one stage");
+    let lines: Vec<_> = last.lines().collect();
+    assert_eq!(lines[0], "scratch");
+    assert!(lines.contains(&format!("USER {USER}").as_str()));
+    assert!(lines.contains(&format!("ENTRYPOINT [\"{ENTRYPOINT}\"]").as_str()));
+    let copied: Vec<_> = lines.iter().filter(|line| line.starts_with("COPY") || line.starts_with("ADD")).collect();
+    assert_eq!(copied, [&"COPY --from=build /manager /manager"]);
+    let mut labels: Vec<_> = last.split("org.opencontainers.image.").skip(1).collect();
+    labels.sort_unstable();
+    let labels: Vec<_> = labels.iter().map(|label| label.split('=').next().expect("a name")).collect();
+    assert_eq!(labels, LABELS.map(|label| &label["org.opencontainers.image.".len()..]));
+    assert!(last.contains(concat!("title=\"", env!("CARGO_PKG_NAME"), "\"")));
+    assert!(last.contains(concat!("description=\"", env!("CARGO_PKG_DESCRIPTION"), "\"")));
+}
+
+/// The archive that the variable `CAPI_IPAM_IMAGE` names.
+struct Archive {
+    files: BTreeMap<String, Vec<u8>>,
+}
+
+impl Archive {
+    fn open() -> Self {
+        let archive = std::env::var_os("CAPI_IPAM_IMAGE").expect("CAPI_IPAM_IMAGE names the archive");
+        let bytes = fs::read(&archive).unwrap_or_else(|error| panic!("{}: {error}", archive.display()));
+        let mut files = BTreeMap::new();
+        for entry in entries(&bytes) {
+            assert!(matches!(entry.kind, b'0' | b'5'), "{}", entry.listed());
+            assert!(files.insert(entry.name.clone(), entry.content.to_vec()).is_none(), "twice: {}", entry.name);
+        }
+        Self { files }
+    }
+
+    fn file(&self, name: &str) -> Value {
+        let bytes = self.files.get(name).unwrap_or_else(|| panic!("there is no {name}"));
+        serde_json::from_slice(bytes).unwrap_or_else(|error| panic!("{name}: {error}"))
+    }
+
+    /// The content of a description (type, digest, size), which has to be true.
+    fn blob(&self, described: &Value, media_type: &str) -> &[u8] {
+        assert_eq!(described["mediaType"], media_type);
+        let content = self.files.get(&path(described)).unwrap_or_else(|| panic!("there is no {described}"));
+        assert_eq!(described["size"], content.len(), "{described}");
+        assert_eq!(described["digest"], digest(content));
+        content
+    }
+
+    fn json(&self, described: &Value, media_type: &str) -> Value {
+        serde_json::from_slice(self.blob(described, media_type)).expect("it is JSON")
+    }
+
+    /// What the archive is an archive of: an image, or an index of images for several platforms.
+    fn top(&self) -> Value {
+        let index = self.file("index.json");
+        assert_eq!(index["manifests"].as_array().map(Vec::len), Some(1), "{index}");
+        index["manifests"][0].clone()
+    }
+
+    /// The descriptions of the images, one for each platform.
+    fn images(&self) -> Vec<Value> {
+        let top = self.top();
+        if top["mediaType"] == MANIFEST {
+            return vec![top];
+        }
+        let index = self.json(&top, INDEX);
+        let images = index["manifests"].as_array().expect("an index has images");
+        assert!(images.len() > 1, "{index}");
+        images.clone()
+    }
+}
+
+/// Where in the archive the content of a description is.
+fn path(described: &Value) -> String {
+    let digest = described["digest"].as_str().unwrap_or_else(|| panic!("no digest: {described}"));
+    format!("blobs/{}", digest.replace(':', "/"))
+}
+
+fn digest(content: &[u8]) -> String {
+    let sum = Sha256::digest(content);
+    sum.iter().fold("sha256:".to_owned(), |text, byte| format!("{text}{byte:02x}"))
+}
+
+fn unzip(zipped: &[u8]) -> Vec<u8> {
+    let mut gzip = Command::new("gzip")
+        .arg("-dc")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("gzip can be started");
+    let mut stdin = gzip.stdin.take().expect("it is a pipe");
+    let output = std::thread::scope(|scope| {
+        scope.spawn(move || stdin.write_all(zipped));
+        gzip.wait_with_output().expect("gzip is a child of this process")
+    });
+    assert!(output.status.success(), "gzip: {}", output.status);
+    output.stdout
+}
+
+/// One file of a tar archive.
+struct Entry<'a> {
+    name: String,
+    kind: u8,
+    mode: u64,
+    owner: u64,
+    group: u64,
+    content: &'a [u8],
+}
+
+impl Entry<'_> {
+    fn listed(&self) -> String {
+        let kind = if self.kind == b'0' { '-' } else { char::from(self.kind) };
+        format!("{kind}{:o} {}:{} {}", self.mode, self.owner, self.group, self.name)
+    }
+}
+
+/// All files of a tar archive, as its headers say: blocks of 512 bytes, numbers in octal.
+fn entries(mut tar: &[u8]) -> Vec<Entry<'_>> {
+    let mut entries = Vec::new();
+    while tar[0] != 0 {
+        let (header, rest) = tar.split_at(512);
+        let text = |from: usize, to: usize| {
+            let field = header[from..to].split(|byte| *byte == 0).next().unwrap_or_default();
+            String::from_utf8(field.to_vec()).expect("the fields of a header are text")
+        };
+        let number = |from, to| u64::from_str_radix(text(from, to).trim(), 8).expect("it is a number in octal");
+        let size = usize::try_from(number(124, 136)).expect("it is in memory");
+        assert_eq!(text(345, 500), "", "no name here is so long");
+        entries.push(Entry {
+            name: text(0, 100),
+            kind: header[156],
+            mode: number(100, 108),
+            owner: number(108, 116),
+            group: number(116, 124),
+            content: &rest[..size],
+        });
+        tar = &rest[size.next_multiple_of(512)..];
+    }
+    entries
+}
+
+/// The program is for this architecture, and the kernel alone can start it: no interpreter, no libraries.
+fn check_is_static(program: &[u8], architecture: &str) {
+    let number = |at: usize, length: usize| {
+        let bytes = program[at..at + length].iter().rev();
+        bytes.fold(0_usize, |number, byte| number << 8 | usize::from(*byte))
+    };
+    assert_eq!(program[..6], *b"\x7fELF\x02\x01", "it is a program of 64 bits, little-endian");
+    let machine = match number(18, 2) {
+        62 => "amd64",
+        183 => "arm64",
+        _ => "another one",
+    };
+    assert_eq!(machine, architecture);
+    let (table, size, count) = (number(32, 8), number(54, 2), number(56, 2));
+    assert!(count > 0, "it has segments");
+    for segment in (0..count).map(|index| table + index * size) {
+        let kind = number(segment, 4);
+        assert_ne!(kind, 3, "it asks for an interpreter (PT_INTERP)");
+        if kind == 2 {
+            let (start, length) = (number(segment + 8, 8), number(segment + 32, 8));
+            for entry in (start..start + length).step_by(16) {
+                assert_ne!(number(entry, 8), 1, "it asks for a library (DT_NEEDED)");
+            }
+        }
+    }
+}
