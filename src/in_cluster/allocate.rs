@@ -68,6 +68,10 @@ impl Allocator<'_> {
         (self.claim.namespace().unwrap_or_default(), self.claim.name_any())
     }
 
+    fn uid(&self) -> Uid {
+        Uid::of(self.claim.metadata.uid.as_deref().unwrap_or_default())
+    }
+
     fn exhausted(&self) -> String {
         let counts = self.ledger.counts(self.pool);
         format!(
@@ -79,26 +83,36 @@ impl Allocator<'_> {
     /// The address that an earlier attempt reserved, or that was promised. What the ledger knows is checked by a live
     /// read, since the reservation may have been released meanwhile.
     async fn reserved_already(&self, facts: &PoolFacts) -> Result<Option<Block>, HandlerError> {
-        let uid = Uid::of(self.claim.metadata.uid.as_deref().unwrap_or_default());
-        for (slot, pool) in self.ledger.reserved_for(&self.key(), uid) {
+        for (slot, pool) in self.ledger.reserved_for(&self.key(), self.uid()) {
             if pool != *self.pool || slot.scope != facts.scope {
                 continue;
             }
-            // A promise of what the pool does not have, or what somebody else has already, is none.
+            // A promise of what the pool does not have is none. What somebody else has already is not given out twice:
+            // a provider that knows nothing of reservations may have been at work.
             let given_out = facts.usable.as_ref().is_ok_and(|usable| usable.contains(slot.block));
-            let in_use = || self.ledger.holders(&slot).iter().any(|holder| *holder != self.key());
-            if self.ledger.is_promise(&slot) && (!given_out || in_use()) {
+            let in_use = self.ledger.holders(&slot).iter().any(|holder| *holder != self.key());
+            if in_use || (self.ledger.is_promise(&slot) && !given_out) {
                 continue;
             }
-            let name = slot.reservation_name();
-            let read = self.reservations.get(&name).await.map_err(|error| failed("read a reservation", error))?;
-            match read {
-                Some(reservation) if holder(&reservation, self.claim) == Holder::Ours => return Ok(Some(slot.block)),
-                Some(reservation) => self.ledger.insert_reservation(&reservation),
-                None => {}
+            if self.is_ours(&slot).await? {
+                return Ok(Some(slot.block));
             }
         }
         Ok(None)
+    }
+
+    /// Whether the claim holds the reservation of an address, by a live read.
+    async fn is_ours(&self, slot: &Slot) -> Result<bool, HandlerError> {
+        let name = slot.reservation_name();
+        let read = self.reservations.get(&name).await.map_err(|error| failed("read a reservation", error))?;
+        Ok(match read {
+            Some(reservation) if holder(&reservation, self.claim) == Holder::Ours => true,
+            Some(reservation) => {
+                self.ledger.insert_reservation(&reservation);
+                false
+            }
+            None => false,
+        })
     }
 
     /// Creates the reservation of an address. Where the outcome is unknown or the name taken, a live read tells whose
@@ -144,6 +158,13 @@ impl Allocator<'_> {
         if block.length() != usable.length && self.ledger.touches_another(&slot, &self.key()) {
             return Err(self.contested(existing, block, None));
         }
+        let known = self.ledger.reserved_for(&self.key(), self.uid());
+        if known.iter().any(|(reserved, _)| *reserved == slot) && self.is_ours(&slot).await? {
+            return Ok(kept(existing, block, usable));
+        }
+        // The sweeper would reserve it too.
+        let _announced =
+            self.ledger.announce(self.pool, &slot).then(|| Proposed { ledger: self.ledger, slot: slot.clone() });
         for _ in 0..2 {
             match self.reserve(&slot).await? {
                 Reserved::Ours => return Ok(kept(existing, block, usable)),

@@ -119,6 +119,12 @@ impl Ledger {
         self.change(|state| state.propose(pool, claim, ticket, Instant::now()))
     }
 
+    /// Marks an address that a claim has already as about to be reserved, until it is given back or found taken. Returns
+    /// whether it was not marked before.
+    pub fn announce(&self, pool: &PoolKey, slot: &Slot) -> bool {
+        self.change(|state| state.announce(pool, slot))
+    }
+
     /// Gives a proposal back: the address is marked as free again unless it was found to be reserved.
     pub fn withdraw(&self, slot: &Slot) {
         self.change(|state| state.withdraw(slot));

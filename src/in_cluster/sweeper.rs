@@ -97,6 +97,7 @@ impl Sweeper {
     }
 
     async fn pass(&mut self) {
+        self.end_pointless_rests().await;
         self.reserve_missing().await;
         self.report_useless_reservations();
         self.unlabelled.label(&self.shared.reservations).await;
@@ -240,6 +241,19 @@ impl Sweeper {
         }
     }
 
+    /// Frees what rests and is in use all the same: whoever gave it to a claim knows nothing of reservations.
+    async fn end_pointless_rests(&self) {
+        for (slot, (namespace, name)) in self.shared.ledger.resting_in_use() {
+            if self.bound_claim(&namespace, &name).is_none() {
+                continue;
+            }
+            let name = slot.reservation_name();
+            if let Err(error) = self.end_rest(&name).await {
+                debug!(reservation = name, error = chain(&error), "cannot be freed now");
+            }
+        }
+    }
+
     async fn end_rest(&self, name: &str) -> Result<(), CallError> {
         let Some(found) = self.shared.reservations.get(name).await? else { return Ok(()) };
         let (uid, version) = (found.uid().unwrap_or_default(), found.resource_version().unwrap_or_default());
@@ -276,12 +290,24 @@ impl Sweeper {
         }
     }
 
+    /// The claim of that name, if it is bound and here to stay.
+    fn bound_claim(&self, namespace: &str, name: &str) -> Option<Arc<IPAddressClaim>> {
+        let claim = self.claims.get(&ObjectRef::new_with(name, self.contract.ipam).within(namespace))?;
+        (claim.bound_address() == Some(name) && !self.is_about_to_go(&claim)).then_some(claim)
+    }
+
+    /// Whether a claim is being deleted, and not for so long that its address must be in use still.
+    fn is_about_to_go(&self, claim: &IPAddressClaim) -> bool {
+        let deleted = claim.metadata.deletion_timestamp.as_ref();
+        let since = deleted.map(|deleted| clock::now().0.duration_since(deleted.0));
+        since.is_some_and(|since| since.unsigned_abs() < self.grace || since.is_negative())
+    }
+
     async fn reserve(&self, missing: &Unreserved) -> Result<bool, CallError> {
         let Unreserved { slot, pool, claim: (namespace, name) } = missing;
-        let Some(claim) = self.claims.get(&ObjectRef::new_with(name, self.contract.ipam).within(namespace)) else {
-            return Ok(false);
-        };
-        if claim.metadata.deletion_timestamp.is_some() || claim.bound_address() != Some(name) {
+        let Some(claim) = self.bound_claim(namespace, name) else { return Ok(false) };
+        // The claim may have been attended to since the pass began.
+        if !self.shared.ledger.is_unreserved(slot) {
             return Ok(false);
         }
         let reference =

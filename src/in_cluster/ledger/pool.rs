@@ -143,6 +143,10 @@ impl PoolEntry {
         !self.resting.is_empty()
     }
 
+    pub(super) fn resting(&self) -> impl Iterator<Item = &Slot> {
+        self.resting.iter().map(|(_, slot)| slot)
+    }
+
     pub(super) fn rested(&self, now: i64) -> impl Iterator<Item = Slot> {
         // Nobody waits for the rest of a pool that is going.
         let rest = self.facts.as_ref().filter(|facts| !facts.deleting).map_or(0, |facts| facts.rest);

@@ -205,9 +205,27 @@ impl Ledger {
         self.lock().pools.values().flat_map(|entry| entry.rested(now)).collect()
     }
 
+    /// Addresses that rest though another claim than the one that gave them back has an IPAddress with them, and that
+    /// claim.
+    pub fn resting_in_use(&self) -> Vec<(Slot, ClaimKey)> {
+        let state = self.lock();
+        let in_use = |slot: &Slot| {
+            let taken = state.taken(slot)?;
+            let released_by = taken.reserved.as_ref()?.claim.as_ref();
+            let other = taken.holders.iter().find(|holder| Some(&holder.name) != released_by)?;
+            Some((slot.clone(), other.name.clone()))
+        };
+        state.pools.values().flat_map(PoolEntry::resting).filter_map(in_use).collect()
+    }
+
     /// Whether any address rests.
     pub fn anything_rests(&self) -> bool {
         self.lock().pools.values().any(PoolEntry::anything_rests)
+    }
+
+    /// Whether an address has no reservation and nobody is about to make one.
+    pub fn is_unreserved(&self, slot: &Slot) -> bool {
+        self.lock().taken(slot).is_some_and(Taken::is_unreserved)
     }
 
     /// IPAddress objects without a reservation, of pools that are there and to stay; at most so many.
@@ -217,7 +235,7 @@ impl Ledger {
             let facts = state.pools.get(pool).and_then(|entry| entry.facts.as_ref());
             facts.is_some_and(|facts| !facts.deleting)
         };
-        let unreserved = state.all_taken().filter(|(_, _, taken)| taken.reserved.is_none() && !taken.proposed);
+        let unreserved = state.all_taken().filter(|(_, _, taken)| taken.is_unreserved());
         let described = unreserved.filter_map(|(scope, block, taken)| {
             let holder = taken.holders.first().filter(|holder| stays(&holder.pool))?;
             let slot = Slot { scope: scope.clone(), block };

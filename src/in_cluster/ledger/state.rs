@@ -122,9 +122,17 @@ impl State {
         let Some(entry) = self.pools.get_mut(pool) else { return Proposal::Wait };
         let Some(block) = entry.propose(claim, ticket, now) else { return Proposal::Wait };
         let slot = Slot { scope: entry.scope(pool), block };
-        self.proposals.insert(slot.clone(), pool.clone());
-        self.update(&slot, |taken| taken.proposed = true);
+        self.announce(pool, &slot);
         Proposal::Slot(slot)
+    }
+
+    pub(super) fn announce(&mut self, pool: &PoolKey, slot: &Slot) -> bool {
+        if self.proposals.contains_key(slot) {
+            return false;
+        }
+        self.proposals.insert(slot.clone(), pool.clone());
+        self.update(slot, |taken| taken.proposed = true);
+        true
     }
 
     pub(super) fn withdraw(&mut self, slot: &Slot) {

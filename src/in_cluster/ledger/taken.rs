@@ -74,6 +74,10 @@ impl Taken {
         self.reserved.is_none() && self.holders.is_empty() && !self.proposed
     }
 
+    pub(super) fn is_unreserved(&self) -> bool {
+        self.reserved.is_none() && !self.proposed
+    }
+
     /// The pool that wants the address to rest, and since when it does.
     pub(super) fn resting(&self) -> Option<(PoolKey, i64)> {
         let reserved = self.reserved.as_ref()?;

@@ -1,0 +1,196 @@
+//! Objects as JSON, read and written as other programs do it: under their own name as field manager, with whole
+//! objects, and in the version that they speak.
+
+use std::time::Duration;
+
+use capi_ipam::runtime::client::connect;
+use kube::Client;
+use kube::client::Body;
+use serde_json::{Value, json};
+
+use crate::support::control_plane::ControlPlane;
+
+/// Who makes claims.
+pub(crate) const CONSUMER: &str = "capv-manager";
+/// The Go provider; ours has the name of its program, too, but here nobody asks.
+pub(crate) const GO_PROVIDER: &str = "manager";
+/// Who makes pools.
+pub(crate) const OPERATOR: &str = "kubectl-create";
+/// Who restores objects.
+pub(crate) const RESTORE: &str = "velero-server";
+
+/// The API group of the contract and of the pools.
+pub(crate) const GROUP: &str = "ipam.cluster.x-k8s.io";
+
+/// Talks to an API server.
+#[derive(Clone)]
+pub(crate) struct Store {
+    client: Client,
+}
+
+impl Store {
+    pub(crate) async fn new(plane: &ControlPlane) -> Self {
+        Self { client: connect(Some(plane.kubeconfig())).await.expect("the kubeconfig is good") }
+    }
+
+    /// Asks again while the API server says that it is too early to ask.
+    async fn call(&self, method: &str, path: &str, body: &Value) -> Result<Value, (u16, String)> {
+        loop {
+            match self.try_call(method, path, body).await {
+                Err((429, _)) => tokio::time::sleep(Duration::from_millis(100)).await,
+                said => return said,
+            }
+        }
+    }
+
+    async fn try_call(&self, method: &str, path: &str, body: &Value) -> Result<Value, (u16, String)> {
+        let body = if body.is_null() { Body::empty() } else { Body::from(body.to_string().into_bytes()) };
+        let request = http::Request::builder().method(method).uri(path).header("content-type", "application/json");
+        let request = request.body(body).expect("the test writes requests as they should be");
+        let answer = self.client.send(request).await.unwrap_or_else(|error| panic!("{method} {path}: {error}"));
+        let code = answer.status().as_u16();
+        let text = answer.into_body().collect_bytes().await.expect("the answer has a body");
+        let answer: Value = serde_json::from_slice(&text).expect("the API server writes JSON");
+        if code < 300 { Ok(answer) } else { Err((code, answer["message"].to_string())) }
+    }
+
+    async fn write(&self, method: &str, path: &str, who: &str, object: &Value) -> Value {
+        let said = self.call(method, &format!("{path}?fieldManager={who}"), object).await;
+        said.unwrap_or_else(|(code, text)| panic!("{method} {path}: {code} {text}\n{object}"))
+    }
+
+    /// Creates an object.
+    pub(crate) async fn create(&self, who: &str, object: &Value) -> Value {
+        self.write("POST", &folder_of(object), who, object).await
+    }
+
+    /// Replaces an object that has not changed since it was read.
+    pub(crate) async fn replace(&self, who: &str, object: &Value) -> Value {
+        self.write("PUT", &path_of(object), who, object).await
+    }
+
+    /// Replaces the status of an object that has not changed since it was read.
+    pub(crate) async fn replace_status(&self, who: &str, object: &Value) -> Value {
+        self.write("PUT", &format!("{}/status", path_of(object)), who, object).await
+    }
+
+    /// Reads an object of the API group, in the newest version.
+    pub(crate) async fn get(&self, kind: &str, namespace: &str, name: &str) -> Option<Value> {
+        self.get_in(version(kind), kind, namespace, name).await
+    }
+
+    /// Reads an object in some version.
+    pub(crate) async fn get_in(&self, version: &str, kind: &str, namespace: &str, name: &str) -> Option<Value> {
+        let path = format!("{}/{name}", folder(version, kind, namespace));
+        match self.call("GET", &path, &Value::Null).await {
+            Ok(found) => Some(found),
+            Err((404, _)) => None,
+            Err((code, text)) => panic!("GET {path}: {code} {text}"),
+        }
+    }
+
+    /// Reads an object that has to be there.
+    pub(crate) async fn there(&self, kind: &str, namespace: &str, name: &str) -> Value {
+        self.get(kind, namespace, name).await.unwrap_or_else(|| panic!("there is no {kind} {namespace}/{name}"))
+    }
+
+    /// All objects of a kind.
+    pub(crate) async fn list(&self, kind: &str) -> Vec<Value> {
+        let list = self.call("GET", &folder(version(kind), kind, ""), &Value::Null).await;
+        let mut list = list.unwrap_or_else(|(code, text)| panic!("{kind}: {code} {text}"));
+        let mut items: Vec<Value> = list["items"].as_array_mut().expect("a list has items").drain(..).collect();
+        for item in &mut items {
+            (item["kind"], item["apiVersion"]) = (json!(kind), json!(version(kind)));
+        }
+        items
+    }
+
+    /// Deletes an object, which may go on living until its finalizers are gone.
+    pub(crate) async fn delete(&self, kind: &str, namespace: &str, name: &str) {
+        let path = format!("{}/{name}", folder(version(kind), kind, namespace));
+        self.call("DELETE", &path, &Value::Null).await.unwrap_or_else(|error| panic!("DELETE {path}: {error:?}"));
+    }
+
+    /// Changes an object that others may be writing to at the same time.
+    pub(crate) async fn change(
+        &self,
+        who: &str,
+        (kind, namespace, name): (&str, &str, &str),
+        change: impl Fn(&mut Value),
+    ) -> Value {
+        for _ in 0..20 {
+            let mut object = self.there(kind, namespace, name).await;
+            change(&mut object);
+            let path = format!("{}?fieldManager={who}", path_of(&object));
+            match self.call("PUT", &path, &object).await {
+                Ok(written) => return written,
+                Err((409, _)) => {}
+                Err((code, text)) => panic!("PUT {path}: {code} {text}\n{object}"),
+            }
+        }
+        panic!("{kind} {namespace}/{name} keeps changing")
+    }
+
+    /// Makes a namespace unless it is there.
+    pub(crate) async fn namespace(&self, name: &str) {
+        let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+        match self.call("POST", "/api/v1/namespaces", &namespace).await {
+            Ok(_) | Err((409, _)) => {}
+            Err(error) => panic!("{name}: {error:?}"),
+        }
+    }
+}
+
+/// Text somewhere in an object, empty when there is none.
+pub(crate) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
+    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// Namespace and name.
+pub(crate) fn key(object: &Value) -> (String, String) {
+    (text(object, "/metadata/namespace").to_owned(), text(object, "/metadata/name").to_owned())
+}
+
+/// Whether an object carries a finalizer.
+pub(crate) fn has_finalizer(object: &Value, finalizer: &str) -> bool {
+    object["metadata"]["finalizers"].as_array().is_some_and(|all| all.iter().any(|present| present == finalizer))
+}
+
+/// Adds a finalizer to an object.
+pub(crate) fn add_finalizer(object: &mut Value, finalizer: &str) {
+    let finalizers = &mut object["metadata"]["finalizers"];
+    match finalizers.as_array_mut() {
+        Some(all) => all.push(json!(finalizer)),
+        None => *finalizers = json!([finalizer]),
+    }
+}
+
+/// Takes a finalizer off an object.
+pub(crate) fn remove_finalizer(object: &mut Value, finalizer: &str) {
+    if let Some(all) = object["metadata"]["finalizers"].as_array_mut() {
+        all.retain(|present| present != finalizer);
+    }
+}
+
+fn version(kind: &str) -> &'static str {
+    match kind {
+        "Cluster" => "cluster.x-k8s.io/v1beta2",
+        "Lease" => "coordination.k8s.io/v1",
+        "IPAddressClaim" | "IPAddress" => "ipam.cluster.x-k8s.io/v1beta2",
+        _ => "ipam.cluster.x-k8s.io/v1alpha2",
+    }
+}
+
+fn folder(version: &str, kind: &str, namespace: &str) -> String {
+    let plural = if kind == "IPAddress" { "ipaddresses".to_owned() } else { format!("{}s", kind.to_lowercase()) };
+    let namespace = if namespace.is_empty() { String::new() } else { format!("/namespaces/{namespace}") };
+    format!("/apis/{version}{namespace}/{plural}")
+}
+
+fn folder_of(object: &Value) -> String {
+    folder(text(object, "/apiVersion"), text(object, "/kind"), text(object, "/metadata/namespace"))
+}
+
+fn path_of(object: &Value) -> String {
+    format!("{}/{}", folder_of(object), text(object, "/metadata/name"))
+}
