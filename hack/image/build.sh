@@ -5,7 +5,7 @@
 #   build.sh [linux/amd64,linux/arm64]     for these platforms; without, for that of this machine
 #   build.sh --print-archive               only says where the archive is or will be
 #
-# Variables: IMAGE, the name without a tag (localhost/capi-ipam; the tag is the version in Cargo.toml), and
+# Variables: IMAGE, the name without a tag (localhost/capi-ipam; the tag is v and the version in Cargo.toml), and
 # SOURCE_DATE_EPOCH, the time that the image bears (that of the last commit). The same sources, compilers and time
 # give the same image, bit for bit.
 #
@@ -131,7 +131,7 @@ EOF
   # What `docker load` without containerd's image store reads: it knows of one platform only.
   if [[ $1 == "$own" || ! -f $layout/manifest.json ]]; then
     printf '[{"Config":"blobs/sha256/%s","RepoTags":["%s"],"Layers":["blobs/sha256/%s"]}]\n' \
-      "$(digest_of "$config")" "$name:$version" "$(digest_of "$layer")" >"$layout/manifest.json"
+      "$(digest_of "$config")" "$name:v$version" "$(digest_of "$layer")" >"$layout/manifest.json"
   fi
   blob application/vnd.oci.image.manifest.v1+json "$work/manifest" \
     ",\"platform\":{\"architecture\":\"$architecture\",\"os\":\"linux\"}"
@@ -153,12 +153,12 @@ else
   printf '{"schemaVersion":2,"mediaType":"application/vnd.oci.image.index.v1+json","manifests":[%s]}\n' "${list#,}" >"$work/index"
   top=$(blob application/vnd.oci.image.index.v1+json "$work/index")
 fi
-names="{\"io.containerd.image.name\":\"$name:$version\",\"org.opencontainers.image.ref.name\":\"$version\"}"
+names="{\"io.containerd.image.name\":\"$name:v$version\",\"org.opencontainers.image.ref.name\":\"v$version\"}"
 printf '{"schemaVersion":2,"mediaType":"application/vnd.oci.image.index.v1+json","manifests":[%s]}\n' \
   "${top%\}},\"annotations\":$names}" >"$layout/index.json"
 printf '{"imageLayoutVersion":"1.0.0"}\n' >"$layout/oci-layout"
 
 pack "$layout" oci-layout index.json manifest.json blobs >"$work/archive"
 mv -- "$work/archive" "$archive"
-say "$name:$version, sha256:$(digest_of "$top"), $(($(wc -c <"$archive") / 1024 / 1024)) MiB"
+say "$name:v$version, sha256:$(digest_of "$top"), $(($(wc -c <"$archive") / 1024 / 1024)) MiB"
 printf '%s\n' "$archive"

@@ -1,13 +1,13 @@
 //! Claims that were moved or restored here, and had an address where they come from.
 //!
 //! `clusterctl move` and backup tools create a claim before its IPAddress, and without its status. Served at once it
-//! would get another address than its machine has. Such a claim is told by its finalizer: here the finalizer is added to
-//! a claim that exists, by a provider; there the writer that made the claim set it as well, because the claim had it. So
-//! the claim waits for its IPAddress, for as long as that may take to arrive.
+//! would get another address than its machine has. So such a claim waits for its IPAddress, for as long as that may take
+//! to arrive.
 //!
-//! Who wrote what stands in the managed fields, by the names of programs. Most controllers go by the name of `manager`:
-//! an infrastructure provider that made a claim and the Go provider that set the finalizer are one writer there, so
-//! nothing is concluded from that name.
+//! It is told by its finalizer, which here a provider adds to a claim that exists. The managed fields say who wrote it:
+//! - before the claim was created, when they came along (`clusterctl move`, most backups);
+//! - the writer that created the claim, when they were made anew. Most controllers go by the name of `manager` there, so
+//!   that an infrastructure provider and the Go provider are one writer: nothing is concluded from that name.
 
 use std::time::Duration;
 
@@ -47,19 +47,18 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
 /// The name by which most controllers go.
 const ANYBODY: &str = "manager";
 
-/// Whether the writer that created the claim set our finalizer too.
+/// Whether the claim had our finalizer when it was created here.
 fn has_arrived(claim: &IPAddressClaim) -> bool {
-    let by_creator = |entry: &ManagedFieldsEntry| {
-        let fields = entry.fields_v1.as_ref().map(|fields| &fields.0);
-        let finalizer = format!("v:\"{}\"", names::RELEASE_ADDRESS);
-        let by_anybody = entry.manager.as_deref() == Some(ANYBODY);
-        !by_anybody
-            && fields.is_some_and(|fields| {
-                fields.pointer("/f:spec/f:poolRef").is_some()
-                    && fields.pointer("/f:metadata/f:finalizers").is_some_and(|all| all.get(&finalizer).is_some())
-            })
+    let finalizer = format!("v:\"{}\"", names::RELEASE_ADDRESS);
+    let with_the_claim = |entry: &ManagedFieldsEntry| {
+        let Some(fields) = entry.fields_v1.as_ref().map(|fields| &fields.0) else { return false };
+        let owns_finalizer =
+            fields.pointer("/f:metadata/f:finalizers").is_some_and(|all| all.get(&finalizer).is_some());
+        let created = entry.manager.as_deref() != Some(ANYBODY) && fields.pointer("/f:spec/f:poolRef").is_some();
+        let before = entry.time.as_ref() < claim.metadata.creation_timestamp.as_ref() && entry.time.is_some();
+        owns_finalizer && (created || before)
     };
-    claim.managed_fields().iter().any(by_creator)
+    claim.managed_fields().iter().any(with_the_claim)
 }
 
 /// Whether the claim was served here before: an arrived one has no status that says so.
@@ -114,13 +113,25 @@ mod tests {
     }
 
     #[test]
+    fn a_claim_has_arrived_when_our_finalizer_is_older_than_it() {
+        let finalizer = json!({"f:metadata": {"f:finalizers": {"v:\"ipam.cluster.x-k8s.io/ReleaseAddress\"": {}}}});
+        let at = |time: &str| {
+            let mut entry = manager("manager", &finalizer);
+            entry["time"] = json!(time);
+            has_arrived(&claim(&json!([entry])))
+        };
+        assert!(at("2025-12-31T23:59:59Z"));
+        assert!(!at("2026-01-01T00:00:00Z") && !at("2026-01-01T00:00:01Z"));
+    }
+
+    #[test]
     fn patience_is_counted_from_the_creation() {
         let at = |time: &str| Time(time.parse().unwrap());
-        let left = |now: &str| time_left(&claim(&json!([])), Duration::from_mins(60), &at(now));
+        let left = |now: &str| time_left(&claim(&json!([])), Duration::from_hours(1), &at(now));
         assert_eq!(left("2026-01-01T00:20:00Z"), Some(Duration::from_mins(40)));
         assert_eq!(left("2026-01-02T00:00:00Z"), Some(Duration::ZERO));
         // The clock of the API server is ahead.
-        assert_eq!(left("2025-12-31T23:59:00Z"), Some(Duration::from_mins(60)));
+        assert_eq!(left("2025-12-31T23:59:00Z"), Some(Duration::from_hours(1)));
         assert_eq!(time_left(&IPAddressClaim::default(), Duration::MAX, &at("2026-01-01T00:00:00Z")), None);
     }
 }

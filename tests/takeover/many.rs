@@ -105,7 +105,7 @@ async fn two_thousand_addresses_are_kept_and_new_claims_do_not_wait_for_them() {
     let writes_before = writes(&plane);
 
     let started = Instant::now();
-    let mut manager = Manager::launch(&plane, plane.kubeconfig(), &[PATIENT]);
+    let mut manager = Manager::launch(&plane, plane.provider_kubeconfig(), &[PATIENT]);
     let (times, ready) = all_bound(&store, &manager, started).await;
     let reserved = Snapshot::of(&store).await.of_kind("IPReservation").count();
     // `m-2` is released. `b-1` is about to be, once its Cluster goes on; nobody reserves its address for so short a time.

@@ -30,7 +30,7 @@ pub(crate) struct Store {
 
 impl Store {
     pub(crate) async fn new(plane: &ControlPlane) -> Self {
-        Self { client: connect(Some(plane.kubeconfig())).await.expect("the kubeconfig is good") }
+        Self { client: connect(Some(plane.kubeconfig()), "consumer").await.expect("the kubeconfig is good") }
     }
 
     /// Asks again while the API server says that it is too early to ask.

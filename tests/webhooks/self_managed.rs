@@ -2,7 +2,7 @@
 //! `config/self-managed-certs`, and no more.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::ask::{Asker, JSON, PATCH};
 use crate::support::consumer::{Consumer, eventually, eventually_within};
-use crate::support::control_plane::{ControlPlane, Options};
+use crate::support::control_plane::{ControlPlane, NAMESPACE, Options};
 use crate::support::manager::Manager;
 use crate::support::webhooks::Webhooks;
 use crate::support::webhooks::direct::trusting;
