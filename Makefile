@@ -40,6 +40,10 @@ build: rust ## Build the programs for use, into target/release
 image: rust ## Build the container image, into target/image (PLATFORMS=linux/amd64,linux/arm64)
 	@CARGO='$(CARGO)' IMAGE='$(IMAGE)' hack/image/build.sh $(PLATFORMS)
 
+.PHONY: release
+release: ## Lay out manifests/ as clusterctl wants a release, into target/release-files
+	@hack/release.sh
+
 # === test ===
 
 .PHONY: test

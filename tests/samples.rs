@@ -91,7 +91,7 @@ fn kustomizations_name_all_files_beside_them() {
 #[test]
 fn without_webhooks_the_old_version_is_not_served() {
     let plane = ControlPlane::start(Options::default());
-    let overlay = root().join("config/without-webhooks");
+    let overlay = root().join("config/crd-without-webhooks");
     plane.kubectl(&["apply", "--server-side", "--force-conflicts", "-k", overlay.to_str().expect("the path is UTF-8")]);
     for kind in ["inclusterippools", "globalinclusterippools"] {
         let served = "jsonpath={.spec.versions[?(@.served==true)].name} {.spec.conversion.strategy}";

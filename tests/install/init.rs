@@ -41,7 +41,7 @@ fn clusterctl_installs_a_provider_that_serves_both_versions_of_the_contract() {
     assert!(refused.contains("violates PodSecurity \"restricted"), "{refused}");
 
     let _core = start_core(&plane);
-    let _installed = installed::start(&plane);
+    let _installed = installed::start(&plane, &[]);
     let pool = "{apiVersion: ipam.cluster.x-k8s.io/v1alpha2, kind: InClusterIPPool, metadata: {name: web}, \
                 spec: {addresses: [10.0.0.10-10.0.0.19], prefix: 24, gateway: 10.0.0.1}}";
     plane.kubectl_apply(pool);

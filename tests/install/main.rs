@@ -9,3 +9,4 @@ mod init;
 mod installed;
 mod manifests;
 mod moving;
+mod readme;

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::installed;
 use crate::support::clusterctl::{CORE, Releases, stand_in_for_infrastructure, start_core};
-use crate::support::consumer::{Consumer, eventually_within};
+use crate::support::consumer::{Consumer, eventually, ready};
 use crate::support::control_plane::{ControlPlane, Options};
 use crate::support::manager::Manager;
 use crate::support::webhooks::Webhooks;
@@ -35,7 +35,7 @@ impl Side {
                 plane.kubectl(&["delete", kind, &selector]);
             }
         }
-        let (manager, webhooks) = installed::start(&plane);
+        let (manager, webhooks) = installed::start(&plane, &["--sweep-interval=1s", "--sweep-grace=1s"]);
         let consumer = Consumer::new(&plane).await;
         Self { plane, consumer, manager, _webhooks: webhooks, _core: core }
     }
@@ -98,7 +98,7 @@ async fn all_addresses_arrive_with_their_value() {
     let kept = consumer.reserve("web", "10.0.0.200", Value::Null).await;
     let promised =
         consumer.reserve("web", "10.0.0.201", json!({"namespace": consumer.namespace, "name": "later"})).await;
-    eventually_within(std::time::Duration::from_secs(90), "the reservations are labelled", || async {
+    eventually("the reservations are labelled", || async {
         for name in [kept.name_any(), promised.name_any()] {
             let found = consumer.reservations().get(&name).await.ok()??;
             found.labels().contains_key("clusterctl.cluster.x-k8s.io/move").then_some(())?;
@@ -111,9 +111,34 @@ async fn all_addresses_arrive_with_their_value() {
 
     let to = format!("--to-kubeconfig={}", target.plane.kubeconfig().display());
     let arguments = ["move", "--namespace", &consumer.namespace, &to];
-    let said = releases.clusterctl(&source.plane, &arguments).unwrap_or_else(|error| panic!("{error}"));
-    println!("{said}");
     let arrived = Consumer { namespace: consumer.namespace.clone(), ..target.consumer.clone() };
+    // Killed when claims have arrived, before their addresses.
+    let mut killed =
+        releases.command(&arguments).env("KUBECONFIG", source.plane.kubeconfig()).spawn().expect("it starts");
+    eventually("claims arrive", || async {
+        let claims = arrived.claims().list().await.ok()?;
+        (claims.len() >= 15).then_some(())
+    })
+    .await;
+    killed.kill().and_then(|()| killed.wait()).expect("it can be killed");
+    assert!(arrived.given().await.len() < names.len(), "it was too late to interrupt it");
+    let waiting = arrived.claims().list().await.expect("claims can be read");
+    let waiting: Vec<_> =
+        waiting.iter().filter(|claim| claim.cluster_name().is_none()).map(|claim| claim.name_any()).collect();
+    eventually("claims that nothing pauses wait for their address", || async {
+        for name in &waiting {
+            let claim = arrived.claims().get(name).await.ok()??;
+            (claim.bound_address().is_some() || ready(&claim).reason.as_deref() == Some("AwaitingAddress"))
+                .then_some(())?;
+        }
+        Some(())
+    })
+    .await;
+    // clusterctl refuses to move what is paused, as the interrupted one has left it.
+    let patch = r#"{"spec": {"paused": false}}"#;
+    let namespace = format!("--namespace={}", consumer.namespace);
+    source.plane.kubectl(&["patch", "cluster", "alpha", &namespace, "--type=merge", "--patch", patch]);
+    releases.clusterctl(&source.plane, &arguments).unwrap_or_else(|error| panic!("{error}"));
     for name in &names {
         arrived.bound(name).await;
     }
@@ -125,10 +150,9 @@ async fn all_addresses_arrive_with_their_value() {
     arrived.claim("later", "web").await;
     assert_eq!(arrived.bound("later").await, "10.0.0.201");
     // Nothing stays behind but what is global.
-    eventually_within(std::time::Duration::from_secs(150), "the source is empty", || async {
+    eventually("the source is empty", || async {
         let (claims, addresses) = (consumer.claims().list().await.ok()?, consumer.addresses().list().await.ok()?);
         let pools = consumer.pools().list().await.ok()?;
-        println!("left: {} claims, {} addresses, {} pools", claims.len(), addresses.len(), pools.len());
         (claims.is_empty() && addresses.is_empty() && pools.is_empty()).then_some(())
     })
     .await;

@@ -42,16 +42,28 @@ impl Releases {
         fs::copy(source.join("metadata.yaml"), core.join("metadata.yaml")).expect("the module has metadata");
         fs::write(core.join("core-components.yaml"), core_components(&source)).expect("a file can be written");
         releases.add(VERSION, &manifest("ipam-components.yaml"));
-        let provider = |name: &str, kind: &str, latest: &str| {
-            let url = releases.folder.path().join(latest);
-            json!({ "name": name, "type": kind, "url": url })
-        };
-        let configuration = json!({ "providers": [
-            provider("cluster-api", "CoreProvider", &format!("{CORE}/{CLUSTER_API}/core-components.yaml")),
-            provider("in-cluster", "IPAMProvider", &format!("{PROVIDER}/{VERSION}/ipam-components.yaml")),
-        ]});
-        fs::write(releases.configuration(), configuration.to_string()).expect("a file can be written");
+        let own = releases.folder.path().join(format!("{PROVIDER}/{VERSION}/ipam-components.yaml"));
+        let own = json!({ "name": "in-cluster", "type": "IPAMProvider", "url": own });
+        releases.write_configuration(&releases.configuration(), &own);
         releases
+    }
+
+    fn write_configuration(&self, file: &Path, own: &Value) {
+        let core = self.folder.path().join(format!("{CORE}/{CLUSTER_API}/core-components.yaml"));
+        let core = json!({ "name": "cluster-api", "type": "CoreProvider", "url": core });
+        fs::write(file, json!({ "providers": [core, own] }).to_string()).expect("a file can be written");
+    }
+
+    /// A configuration with the one provider of another, and Cluster API. The same again when there is no other yet.
+    ///
+    /// # Panics
+    /// When the other is no configuration.
+    pub fn with_core_beside(&self, other: &Path) -> PathBuf {
+        let Ok(text) = fs::read_to_string(other) else { return self.configuration() };
+        let other: Value = serde_saphyr::from_str(&text).expect("a configuration is YAML");
+        let file = self.folder.path().join("beside.json");
+        self.write_configuration(&file, &other["providers"][0]);
+        file
     }
 
     /// Adds a release of this provider.
@@ -65,6 +77,11 @@ impl Releases {
     /// The file that tells clusterctl where releases are.
     pub fn configuration(&self) -> PathBuf {
         self.folder.path().join("clusterctl.json")
+    }
+
+    /// Where clusterctl keeps what it has learned.
+    pub fn home(&self) -> &Path {
+        self.folder.path()
     }
 
     /// Runs clusterctl against a control plane; what it printed, or what it says is wrong.
@@ -153,7 +170,7 @@ pub fn start_core(plane: &ControlPlane) -> (Manager, Webhooks) {
     ];
     let program = programs().join("core");
     // It changes its definitions when it starts.
-    webhooks.wire_installed(plane, CORE);
+    webhooks.wire_installed(plane, CORE, true);
     let manager = Manager::other(plane, &program, &arguments, probes);
     manager.wait_until_ready();
     (manager, webhooks)

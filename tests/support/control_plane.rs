@@ -194,6 +194,11 @@ impl ControlPlane {
         path
     }
 
+    /// The program kubectl.
+    pub fn kubectl_program(&self) -> PathBuf {
+        self.programs.join("kubectl")
+    }
+
     /// Runs kubectl as the administrator, or with another `--kubeconfig` among the arguments; its output.
     ///
     /// # Panics

@@ -14,7 +14,7 @@ use k8s_openapi::ByteString;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use serde_json::{Value, json};
 
-use super::control_plane::ControlPlane;
+use super::control_plane::{ControlPlane, NAMESPACE};
 
 /// The kinds with two versions, and what they are called in API paths.
 const CONVERTED: [(&str, &str); 2] =
@@ -110,11 +110,11 @@ impl Webhooks {
     }
 
     /// Has the API server ask here whatever the installed configurations and definitions of a provider have it ask: where
-    /// they name a service, there is none.
+    /// they name a service, there is none. It trusts the certificate here, or nobody yet.
     ///
     /// # Panics
     /// When kubectl fails.
-    pub fn wire_installed(&self, plane: &ControlPlane, provider: &str) {
+    pub fn wire_installed(&self, plane: &ControlPlane, provider: &str, trusted: bool) {
         let selector = format!("--selector=cluster.x-k8s.io/provider={provider}");
         let kinds = "validatingwebhookconfigurations,mutatingwebhookconfigurations,customresourcedefinitions";
         let found = plane.kubectl(&["get", kinds, &selector, "--output=json"]);
@@ -132,10 +132,28 @@ impl Webhooks {
             }
             for client in clients {
                 let path = client["service"]["path"].as_str().expect("a service has a path").to_owned();
-                *client = json!({ "url": format!("https://127.0.0.1:{}{path}", self.port), "caBundle": bundle });
+                *client = json!({ "url": format!("https://127.0.0.1:{}{path}", self.port) });
+                if trusted {
+                    client["caBundle"] = json!(bundle);
+                }
             }
         }
         plane.kubectl_replace(&found.to_string());
+    }
+
+    /// Has the definitions name the service again, as they were installed.
+    ///
+    /// # Panics
+    /// When kubectl fails.
+    pub fn unwire_definitions(plane: &ControlPlane) {
+        let service =
+            json!({ "namespace": NAMESPACE, "name": "capi-ipam-in-cluster-webhook-service", "path": "/convert" });
+        let path = "/spec/conversion/webhook/clientConfig";
+        let patch = json!([{ "op": "replace", "path": path, "value": { "service": service } }]).to_string();
+        for (_, plural) in CONVERTED {
+            let definition = format!("{plural}.ipam.cluster.x-k8s.io");
+            plane.kubectl(&["patch", "crd", &definition, "--type=json", "--patch", &patch]);
+        }
     }
 
     /// Has the API server ask nobody before it writes, and waits until it does not.

@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# Lays out manifests/ as clusterctl wants releases, and says in a clusterctl.yaml beside it where they are:
+#
+#   target/release-files/ipam-in-cluster/vVERSION/{ipam-components,metadata}.yaml
+#   target/release-files/clusterctl.yaml
+set -euo pipefail
+root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd -P)
+
+version=v$(sed -n '/^\[package\]/,/^\[lib\]/ s/^version = "\(.*\)"$/\1/p' "$root/Cargo.toml")
+releases=$root/target/release-files
+folder=$releases/ipam-in-cluster/$version
+
+mkdir -p -- "$folder"
+cp -- "$root/manifests/ipam-components.yaml" "$root/manifests/metadata.yaml" "$folder/"
+cat >"$releases/clusterctl.yaml" <<END
+providers:
+  - name: in-cluster
+    type: IPAMProvider
+    url: $releases/ipam-in-cluster/latest/ipam-components.yaml
+END
+printf 'release %s of the provider in-cluster: %s/clusterctl.yaml\n' "$version" "$releases"
