@@ -6,6 +6,14 @@ use crate::installed;
 use crate::support::clusterctl::{Releases, VERSION, start_core};
 use crate::support::control_plane::{ControlPlane, NAMESPACE, Options};
 
+/// What the Cluster API operator adds to the arguments of a manager.
+const BY_THE_OPERATOR: [&str; 4] = [
+    "--diagnostics-address=localhost:0",
+    "--insecure-diagnostics=true",
+    "--tls-min-version=VersionTLS13",
+    "--tls-cipher-suites=TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
+];
+
 fn read(plane: &ControlPlane, what: &[&str]) -> Value {
     let arguments: Vec<&str> = ["get", "--output=json"].iter().chain(what).copied().collect();
     serde_json::from_str(&plane.kubectl(&arguments)).expect("kubectl writes JSON")
@@ -41,7 +49,7 @@ fn clusterctl_installs_a_provider_that_serves_both_versions_of_the_contract() {
     assert!(refused.contains("violates PodSecurity \"restricted"), "{refused}");
 
     let _core = start_core(&plane);
-    let _installed = installed::start(&plane, &[]);
+    let _installed = installed::start(&plane, &BY_THE_OPERATOR);
     let pool = "{apiVersion: ipam.cluster.x-k8s.io/v1alpha2, kind: InClusterIPPool, metadata: {name: web}, \
                 spec: {addresses: [10.0.0.10-10.0.0.19], prefix: 24, gateway: 10.0.0.1}}";
     plane.kubectl_apply(pool);
@@ -66,7 +74,7 @@ fn clusterctl_installs_a_provider_that_serves_both_versions_of_the_contract() {
     let other = r#"{"spec": {"poolRef": {"name": "other"}}}"#;
     let change = ["patch", "ipaddressclaim", "new", "--type=merge", "--patch", other];
     let refused = plane.try_kubectl(&change).expect_err("claims do not change");
-    assert!(refused.contains("the spec of IPAddressClaim is immutable"), "{refused}");
+    assert!(refused.contains("IPAddressClaim spec is immutable"), "{refused}");
     plane.kubectl(&["delete", "ipaddressclaim", "new", "old", "--timeout=30s"]);
     let left = read(&plane, &["ipreservations"]);
     assert_eq!(left["items"], json!([]));

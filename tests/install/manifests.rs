@@ -1,9 +1,12 @@
 //! What is in the released files.
 
+use std::fs;
+use std::path::Path;
+
 use serde_json::Value;
 
 use crate::support::clusterctl::{VERSION, documents, manifest};
-use crate::support::control_plane::NAMESPACE;
+use crate::support::control_plane::{NAMESPACE, kustomize};
 
 /// Kinds of objects that are in no namespace.
 const CLUSTER_WIDE: [&str; 5] =
@@ -30,21 +33,52 @@ fn with_defaults(text: &str) -> String {
 
 #[test]
 fn all_objects_are_labelled_and_in_one_namespace() {
-    let objects = documents(&manifest("install.yaml"));
-    assert_eq!(find(&objects, "Namespace").len(), 1);
-    for object in &objects {
+    for file in ["install.yaml", "install-without-cert-manager.yaml"] {
+        are_labelled_and_in_one_namespace(&documents(&manifest(file)));
+    }
+}
+
+fn are_labelled_and_in_one_namespace(objects: &[Value]) {
+    assert_eq!(find(objects, "Namespace").len(), 1);
+    for object in objects {
         let (kind, metadata) = (object["kind"].as_str().expect("each has a kind"), &object["metadata"]);
         assert_eq!(metadata["labels"]["cluster.x-k8s.io/provider"], "ipam-in-cluster", "{kind} {}", metadata["name"]);
         let namespace = metadata.get("namespace");
         assert_eq!(namespace.is_none(), CLUSTER_WIDE.contains(&kind), "{kind} {}", metadata["name"]);
         assert!(namespace.is_none_or(|namespace| namespace == NAMESPACE), "{kind} {}", metadata["name"]);
     }
-    for definition in find(&objects, "CustomResourceDefinition") {
+    for definition in find(objects, "CustomResourceDefinition") {
         let labels = &definition["metadata"]["labels"];
         assert!(labels["cluster.x-k8s.io/v1beta1"].is_string() && labels["cluster.x-k8s.io/v1beta2"].is_string());
         let is_pool = definition["spec"]["names"]["kind"].as_str().is_some_and(|kind| kind.ends_with("Pool"));
         assert_eq!(labels.get("clusterctl.cluster.x-k8s.io/move-hierarchy").is_some(), is_pool);
     }
+}
+
+/// Everything under `config` that stands for itself, with the number of objects in it.
+#[test]
+fn kustomizations_can_be_built() {
+    let config = Path::new(env!("CARGO_MANIFEST_DIR")).join("config");
+    let mut seen = 0;
+    for folder in fs::read_dir(config).expect("config can be read") {
+        let folder = folder.expect("config can be read").path();
+        let kustomization = fs::read_to_string(folder.join("kustomization.yaml")).expect("each folder has one");
+        if !kustomization.contains("kind: Component") {
+            assert!(!documents(&kustomize(&folder)).is_empty(), "{}", folder.display());
+            seen += 1;
+        }
+    }
+    assert!(seen >= 9, "config has kustomizations");
+}
+
+#[test]
+fn without_cert_manager_nothing_asks_for_it() {
+    let objects = documents(&manifest("install-without-cert-manager.yaml"));
+    assert!(!objects.iter().any(|object| object.to_string().contains("cert-manager.io")));
+    let arguments = &find(&objects, "Deployment")[0]["spec"]["template"]["spec"]["containers"][0]["args"];
+    assert!(arguments.to_string().contains("--webhook-certs=self-managed"));
+    let others = documents(&manifest("install.yaml"));
+    assert!(!others.iter().any(|object| object.to_string().contains("self-managed")), "off by default");
 }
 
 #[test]

@@ -124,7 +124,7 @@ async fn all_addresses_arrive_with_their_value() {
     assert!(arrived.given().await.len() < names.len(), "it was too late to interrupt it");
     let waiting = arrived.claims().list().await.expect("claims can be read");
     let waiting: Vec<_> =
-        waiting.iter().filter(|claim| claim.cluster_name().is_none()).map(|claim| claim.name_any()).collect();
+        waiting.iter().filter(|claim| claim.cluster_name().is_none()).map(ResourceExt::name_any).collect();
     eventually("claims that nothing pauses wait for their address", || async {
         for name in &waiting {
             let claim = arrived.claims().get(name).await.ok()??;

@@ -28,8 +28,8 @@ fn root() -> &'static Path {
 fn blocks(section: &str) -> Vec<String> {
     let readme = fs::read_to_string(root().join("README.md")).expect("README.md can be read");
     let (_, after) = readme.split_once(&format!("\n{section}\n")).unwrap_or_else(|| panic!("no section {section}"));
-    let end = after.find("\n## ").unwrap_or(after.len());
-    let parts = after[..end].split("\n```sh\n").skip(1);
+    let section = after.split("\n## ").next().unwrap_or_default();
+    let parts = section.split("\n```sh\n").skip(1);
     parts.map(|part| part.split("\n```").next().unwrap_or_default().to_owned()).collect()
 }
 
@@ -176,7 +176,8 @@ impl Operator {
             let kinds =
                 "customresourcedefinitions,clusterroles,clusterrolebindings,validatingwebhookconfigurations,namespaces";
             let selector = "--selector=cluster.x-k8s.io/provider=ipam-in-cluster";
-            self.plane.kubectl(&["get", kinds, selector, "--output=name"]).is_empty().then_some(())
+            let left = self.plane.kubectl(&["get", kinds, selector, "--output=name"]);
+            left.is_empty().then_some(())
         })
         .await;
     }
@@ -202,7 +203,7 @@ fn of_the_go_provider() -> String {
                        "resources": ["inclusterippools"]}],
         }],
     }));
-    objects.iter().map(|object| format!("{object}\n---\n")).collect()
+    objects.iter().map(Value::to_string).collect::<Vec<_>>().join("\n---\n")
 }
 
 /// Binds a claim as the Go provider does.

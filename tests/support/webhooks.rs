@@ -149,10 +149,10 @@ impl Webhooks {
         let service =
             json!({ "namespace": NAMESPACE, "name": "capi-ipam-in-cluster-webhook-service", "path": "/convert" });
         let path = "/spec/conversion/webhook/clientConfig";
-        let patch = json!([{ "op": "replace", "path": path, "value": { "service": service } }]).to_string();
+        let change = json!([{ "op": "replace", "path": path, "value": { "service": service } }]).to_string();
         for (_, plural) in CONVERTED {
             let definition = format!("{plural}.ipam.cluster.x-k8s.io");
-            plane.kubectl(&["patch", "crd", &definition, "--type=json", "--patch", &patch]);
+            plane.kubectl(&["patch", "crd", &definition, "--type=json", "--patch", &change]);
         }
     }
 
