@@ -14,13 +14,11 @@ use crate::many::{writes, written_since};
 use crate::snapshot::Snapshot;
 use crate::store::{CONSUMER, GO_PROVIDER, GROUP, Store, text};
 use crate::support::consumer::eventually;
-use crate::support::control_plane::{ControlPlane, Options};
+use crate::support::control_plane::{ControlPlane, NAMESPACE, Options};
 use crate::support::manager::Manager;
 use crate::support::webhooks::Webhooks;
 
-/// Where the Go provider is installed, and its lease with it.
-const NAMESPACE: &str = "caip-in-cluster-system";
-const HOLDER: &str = "caip-in-cluster-controller-manager-7c6f5b9d4-x2x7q_0b9f4f63-5c80-4f4e-9d43-8a6a3a3c6c51";
+const HOLDER: &str = "capi-ipam-in-cluster-controller-manager-7c6f5b9d4-x2x7q_0b9f4f63-5c80-4f4e-9d43-8a6a3a3c6c51";
 /// How long a lease lasts that is not renewed.
 const LASTS: Duration = Duration::from_secs(3);
 
@@ -113,7 +111,6 @@ async fn nothing_is_written_before_the_go_provider_gives_the_lease_up() {
     let _machine = MACHINE.read().await;
     let plane = ControlPlane::start(Options::default());
     let store = Store::new(&plane).await;
-    store.namespace(NAMESPACE).await;
     fixture::load(&store).await;
     let go = Leader::start(&store).await;
     for name in ["new-0", "new-1"] {
@@ -123,11 +120,9 @@ async fn nothing_is_written_before_the_go_provider_gives_the_lease_up() {
 
     let webhooks = Webhooks::new(&plane);
     let own = webhooks.flags();
-    let namespace = format!("--leader-election-namespace={NAMESPACE}");
     let duration = format!("--leader-elect-lease-duration={}s", LASTS.as_secs());
     let times = [duration.as_str(), "--leader-elect-renew-deadline=2s", "--leader-elect-retry-period=200ms"];
-    let flags: Vec<&str> =
-        own.iter().map(String::as_str).chain(["--leader-elect", namespace.as_str()]).chain(times).collect();
+    let flags: Vec<&str> = own.iter().map(String::as_str).chain(["--leader-elect"]).chain(times).collect();
     let mut manager = Manager::start(&plane, &flags);
     webhooks.wire(&plane);
     nothing_is_written(&plane, &manager).await;
