@@ -5,7 +5,7 @@
 //! to arrive.
 //!
 //! It is told by its finalizer, which here a provider adds to a claim that exists. The managed fields say who wrote it:
-//! - before the claim was created, when they came along (`clusterctl move`, most backups);
+//! - well before the claim was created, when they came along (`clusterctl move`, most backups);
 //! - the writer that created the claim, when they were made anew. Most controllers go by the name of `manager` there, so
 //!   that an infrastructure provider and the Go provider are one writer: nothing is concluded from that name.
 
@@ -44,6 +44,9 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
     }
 }
 
+/// How far the clocks of API servers may be apart: what was written so much before the claim was written elsewhere.
+const SKEW: SignedDuration = SignedDuration::from_secs(3);
+
 /// The name by which most controllers go.
 const ANYBODY: &str = "manager";
 
@@ -55,7 +58,8 @@ fn has_arrived(claim: &IPAddressClaim) -> bool {
         let owns_finalizer =
             fields.pointer("/f:metadata/f:finalizers").is_some_and(|all| all.get(&finalizer).is_some());
         let created = entry.manager.as_deref() != Some(ANYBODY) && fields.pointer("/f:spec/f:poolRef").is_some();
-        let before = entry.time.as_ref() < claim.metadata.creation_timestamp.as_ref() && entry.time.is_some();
+        let times = entry.time.as_ref().zip(claim.metadata.creation_timestamp.as_ref());
+        let before = times.is_some_and(|(written, made)| made.0.duration_since(written.0) > SKEW);
         owns_finalizer && (created || before)
     };
     claim.managed_fields().iter().any(with_the_claim)
@@ -120,8 +124,8 @@ mod tests {
             entry["time"] = json!(time);
             has_arrived(&claim(&json!([entry])))
         };
-        assert!(at("2025-12-31T23:59:59Z"));
-        assert!(!at("2026-01-01T00:00:00Z") && !at("2026-01-01T00:00:01Z"));
+        assert!(at("2025-12-31T23:59:50Z"));
+        assert!(!at("2025-12-31T23:59:58Z") && !at("2026-01-01T00:00:00Z") && !at("2026-01-01T00:00:01Z"));
     }
 
     #[test]

@@ -187,6 +187,17 @@ impl Operator {
 fn of_the_go_provider() -> String {
     let mut objects = documents(&manifest("install.yaml").replace(VERSION, "v1.1.0"));
     objects.retain(|object| object["metadata"]["name"] != "ipreservations.ipam.cluster.x-k8s.io");
+    for object in &mut objects {
+        match object["kind"].as_str() {
+            Some("Deployment") => {
+                object["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"]["cpu"] = json!("500m");
+            }
+            Some("ValidatingWebhookConfiguration") => {
+                object["webhooks"][0]["name"] = json!("validation.of-old.ipam.cluster.x-k8s.io");
+            }
+            _ => {}
+        }
+    }
     objects.push(json!({
         "apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration",
         "metadata": {
@@ -263,8 +274,11 @@ async fn it_takes_the_place_of_the_go_provider() {
         let before = consumer.claims().get("a").await.expect("claims can be read");
         operator.run("make release");
         operator.run(take_over);
-        let image = &installed::deployment(&operator.plane)["spec"]["template"]["spec"]["containers"][0]["image"];
-        assert_eq!(*image, format!("localhost/capi-ipam:{VERSION}"));
+        let container = &installed::deployment(&operator.plane)["spec"]["template"]["spec"]["containers"][0];
+        assert_eq!(container["image"], format!("localhost/capi-ipam:{VERSION}"));
+        assert!(container["resources"]["limits"].get("cpu").is_none(), "{container}");
+        let webhooks = operator.plane.kubectl(&["get", "validatingwebhookconfigurations", "--output=yaml"]);
+        assert!(!webhooks.contains("of-old"), "{webhooks}");
         assert_eq!(operator.plane.kubectl(&["get", "mutatingwebhookconfigurations", "--output=name"]), "");
         let _running = installed::start(&operator.plane, &[]);
         eventually("the address is reserved", || async { consumer.reservation("web", "10.0.0.15").await }).await;
