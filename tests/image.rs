@@ -109,8 +109,8 @@ fn every_loader_finds_the_same_image_under_the_same_name() {
     let archive = Archive::open();
     let name = archive.top()["annotations"]["io.containerd.image.name"].clone();
     let tag = archive.top()["annotations"]["org.opencontainers.image.ref.name"].clone();
-    assert_eq!(tag, env!("CARGO_PKG_VERSION"));
-    assert!(name.as_str().is_some_and(|name| name.ends_with(concat!(":", env!("CARGO_PKG_VERSION")))), "{name}");
+    assert_eq!(tag, concat!("v", env!("CARGO_PKG_VERSION")));
+    assert!(name.as_str().is_some_and(|name| name.ends_with(concat!(":v", env!("CARGO_PKG_VERSION")))), "{name}");
 
     // Docker's older image store reads this file.
     let docker = archive.file("manifest.json");
