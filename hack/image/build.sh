@@ -93,9 +93,9 @@ pack() {
 one() {
   local architecture=${1#linux/} program config layer unpacked
   program=$("$here/build-binary.sh" "$architecture")
-  mkdir -p -- "$work/root"
-  install -m 755 -- "$program" "$work/root/manager"
-  pack "$work/root" manager >"$work/layer"
+  mkdir -p -- "$work/files"
+  install -m 755 -- "$program" "$work/files/manager"
+  pack "$work/files" manager >"$work/layer"
   unpacked=$(digest "$work/layer")
   gzip --best --no-name "$work/layer"
   layer=$(blob application/vnd.oci.image.layer.v1.tar+gzip "$work/layer.gz")

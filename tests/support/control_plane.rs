@@ -124,7 +124,7 @@ impl ControlPlane {
         let api_server = with_retries("kube-apiserver", || {
             [plane.port] = free_ports();
             plane.server = format!("https://127.0.0.1:{}", plane.port);
-            plane.kubeconfig = plane.kubeconfig_for("administrator", &token);
+            plane.kubeconfig = plane.kubeconfig_in("default", "administrator", &token);
             plane.launch_api_server()
         });
         plane.api_server = Some(api_server);
@@ -167,12 +167,7 @@ impl ControlPlane {
         self.kubeconfig_in(namespace, &format!("{namespace}/{account}"), token.trim())
     }
 
-    /// Writes a kubeconfig for somebody else, such as a service account whose token `kubectl create token` has made.
-    /// A second one for the same name replaces the first.
-    pub fn kubeconfig_for(&self, user_name: &str, token: &str) -> PathBuf {
-        self.kubeconfig_in("default", user_name, token)
-    }
-
+    /// Writes a kubeconfig; a second one for the same name replaces the first.
     fn kubeconfig_in(&self, namespace: &str, user_name: &str, token: &str) -> PathBuf {
         let cluster = json!({
             "server": self.server,
