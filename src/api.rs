@@ -19,6 +19,7 @@ mod claim;
 mod cluster;
 mod contract;
 mod ip_pool;
+mod metadata;
 mod pool;
 mod pool_key;
 mod pool_spec;

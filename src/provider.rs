@@ -22,6 +22,7 @@ mod index;
 mod reconciler;
 mod release;
 mod report;
+mod settled;
 
 pub use adapter::{
     Allocation, ClaimHandler, HandlerError, PoolKind, PoolView, ProviderAdapter, ProviderSetup, Released,
@@ -29,3 +30,4 @@ pub use adapter::{
 pub use contract::Contract;
 pub use index::{AddressIndex, AddressRecord};
 pub use reconciler::{ClaimReconciler, ReconcileError};
+pub use settled::{Claims, SeenClaim, SettledClaim};

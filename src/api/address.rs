@@ -16,8 +16,8 @@ pub struct IPAddress {
     /// Kind; only set on objects that are to be created.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
-    /// Standard metadata.
-    #[serde(default)]
+    /// Standard metadata, without `managedFields`, which are not read.
+    #[serde(default, deserialize_with = "super::metadata::without_managed_fields")]
     pub metadata: ObjectMeta,
     /// The address; never changes.
     pub spec: IPAddressSpec,

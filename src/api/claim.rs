@@ -17,8 +17,8 @@ pub struct IPAddressClaim {
     /// Kind; only set on objects that are to be created.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
-    /// Standard metadata.
-    #[serde(default)]
+    /// Standard metadata, without `managedFields`, which are not read.
+    #[serde(default, deserialize_with = "super::metadata::without_managed_fields")]
     pub metadata: ObjectMeta,
     /// What is asked for; never changes.
     pub spec: IPAddressClaimSpec,

@@ -7,8 +7,8 @@ use super::names;
 /// The few fields of a Cluster that matter to an IPAM provider: whether it is paused.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cluster {
-    /// Standard metadata.
-    #[serde(default)]
+    /// Standard metadata, without `managedFields`, which are not read.
+    #[serde(default, deserialize_with = "super::metadata::without_managed_fields")]
     pub metadata: ObjectMeta,
     /// The part of the specification that is read.
     #[serde(default)]

@@ -22,8 +22,9 @@ pub struct IPReservation {
     /// Kind; only set on objects that are to be created.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
-    /// Standard metadata. The name is made by `in_cluster::reservation_name`.
-    #[serde(default)]
+    /// Standard metadata, without `managedFields`, which are not read. The name is made by
+    /// [`reservation_name`](super::reservation_name).
+    #[serde(default, deserialize_with = "super::metadata::without_managed_fields")]
     pub metadata: ObjectMeta,
     /// Address and holder.
     pub spec: IPReservationSpec,

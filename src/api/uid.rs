@@ -14,6 +14,20 @@ impl Uid {
             digest.into_iter().take(16).fold(0, |number, byte| (number << 8) | u128::from(byte))
         }))
     }
+
+    /// The id of a UUID, which is displayed as it was. `None` for any other text.
+    pub fn exactly(text: &str) -> Option<Self> {
+        parse(text).map(Self)
+    }
+}
+
+/// As a UUID.
+impl std::fmt::Display for Uid {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let part = |shift: u32, mask: u128| (self.0 >> shift) & mask;
+        let (time, low, high, clock) = (part(96, 0xffff_ffff), part(80, 0xffff), part(64, 0xffff), part(48, 0xffff));
+        write!(formatter, "{time:08x}-{low:04x}-{high:04x}-{clock:04x}-{:012x}", part(0, 0xffff_ffff_ffff))
+    }
 }
 
 fn parse(text: &str) -> Option<u128> {
@@ -35,6 +49,9 @@ mod tests {
     fn a_uuid_is_kept_and_another_text_is_hashed() {
         assert_eq!(Uid::of("6101ef08-5b98-40af-8a1f-bc85701b2e47").0, 0x6101_ef08_5b98_40af_8a1f_bc85_701b_2e47);
         assert_ne!(Uid::of("6101EF08-5b98-40af-8a1f-bc85701b2e47"), Uid::of("6101ef08-5b98-40af-8a1f-bc85701b2e47"));
+        let uuid = "0001ef08-5b98-00af-8a1f-0085701b2e47";
+        assert_eq!(Uid::exactly(uuid).map(|uid| uid.to_string()).as_deref(), Some(uuid));
+        assert_eq!(Uid::exactly("odd"), None);
         assert_eq!(Uid::of("odd"), Uid::of("odd"));
         assert_ne!(Uid::of("odd"), Uid::of("even"));
     }

@@ -106,7 +106,7 @@ impl Allocator<'_> {
         let name = slot.reservation_name();
         let read = self.reservations.get(&name).await.map_err(|error| failed("read a reservation", error))?;
         Ok(match read {
-            Some(reservation) if holder(&reservation, self.claim) == Holder::Ours => true,
+            Some(reservation) if holder(&reservation, &reference(self.claim)) == Holder::Ours => true,
             Some(reservation) => {
                 self.ledger.insert_reservation(&reservation);
                 false
@@ -132,7 +132,11 @@ impl Allocator<'_> {
         match self.reservations.get(&wanted.name_any()).await.map_err(|error| failed("read a reservation", error))? {
             Some(found) => {
                 self.ledger.insert_reservation(&found);
-                Ok(if holder(&found, self.claim) == Holder::Ours { Reserved::Ours } else { Reserved::Taken })
+                Ok(if holder(&found, &reference(self.claim)) == Holder::Ours {
+                    Reserved::Ours
+                } else {
+                    Reserved::Taken
+                })
             }
             // Not there, or not yet. The next attempt proposes the same address, or finds it reserved for this claim.
             None => Err(failed("reserve an address", error)),
@@ -173,7 +177,7 @@ impl Allocator<'_> {
             let name = slot.reservation_name();
             let found = self.reservations.get(&name).await.map_err(|error| failed("read a reservation", error))?;
             let Some(found) = found else { continue };
-            if holder(&found, self.claim) != Holder::Predecessor {
+            if holder(&found, &reference(self.claim)) != Holder::Predecessor {
                 return Err(self.contested(existing, block, Some(&found)));
             }
             let uid = found.uid().unwrap_or_default();

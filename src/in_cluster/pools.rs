@@ -3,6 +3,7 @@
 mod status;
 mod turns;
 
+use std::convert::Infallible;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -39,10 +40,10 @@ const CONCURRENCY: u16 = 4;
 
 /// The controllers of the kinds of pools, before they start.
 pub(super) struct Controllers {
-    ip: ControllerBuilder<InClusterIPPool>,
-    global_ip: ControllerBuilder<GlobalInClusterIPPool>,
-    prefix: ControllerBuilder<InClusterPrefixPool>,
-    global_prefix: ControllerBuilder<GlobalInClusterPrefixPool>,
+    ip: ControllerBuilder<InClusterIPPool, Infallible>,
+    global_ip: ControllerBuilder<GlobalInClusterIPPool, Infallible>,
+    prefix: ControllerBuilder<InClusterPrefixPool, Infallible>,
+    global_prefix: ControllerBuilder<GlobalInClusterPrefixPool, Infallible>,
 }
 
 /// Wakes pools of all kinds.
@@ -97,12 +98,12 @@ impl Controllers {
     }
 }
 
-fn builder<P: PoolApi>() -> ControllerBuilder<P> {
+fn builder<P: PoolApi>() -> ControllerBuilder<P, Infallible> {
     ControllerBuilder::new(P::KIND.name(), ())
 }
 
 fn start<P: PoolApi>(
-    mut controller: ControllerBuilder<P>,
+    mut controller: ControllerBuilder<P, Infallible>,
     manager: &mut Manager,
     contract: &Contract,
     shared: &Arc<Shared>,
@@ -154,6 +155,7 @@ where
     Ledger: Observer<P>,
 {
     type Object = P;
+    type Settled = Infallible;
     type State = ();
     type Error = CallError;
 

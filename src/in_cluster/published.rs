@@ -2,7 +2,7 @@
 //!
 //! The provider's own ledger exists once its process leads. A process that waits for the lease keeps a ledger of its own
 //! up to date, which costs three kinds of watches, and drops it as soon as the provider's is complete. The provider does
-//! not take it over: who begins to lead lists everything anew.
+//! not take it over: who begins to lead lists everything anew. Who gets the lease at once keeps none beside.
 
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
@@ -22,6 +22,10 @@ use crate::api::{
 use crate::provider::Contract;
 use crate::runtime::health::{Health, Synced};
 use crate::runtime::watch::{GuardedApi, Observer, guarded, trim};
+
+/// How long to wait for the lease before a ledger is made to wait with. Who has it by then needs one only, and so
+/// half of the memory.
+const HEAD_START: Duration = Duration::from_secs(2);
 
 /// How often to look whether somebody else's ledger is complete.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -48,6 +52,11 @@ impl PublishedLedger {
     pub fn publish(&self, ledger: Arc<Ledger>, awaited: Vec<Synced>) {
         let mut all = self.all.write().unwrap_or_else(PoisonError::into_inner);
         all.push(Published { ledger, awaited });
+    }
+
+    /// Whether there is a ledger, complete or not.
+    fn is_begun(&self) -> bool {
+        !self.all.read().unwrap_or_else(PoisonError::into_inner).is_empty()
     }
 
     /// The newest ledger that is complete.
@@ -77,6 +86,10 @@ pub async fn keep_while_waiting(
     stop: CancellationToken,
 ) {
     let keep = async {
+        tokio::time::sleep(HEAD_START).await;
+        if published.is_begun() {
+            return;
+        }
         let contract = Contract::discover(&client).await;
         wait_for_kinds(&client).await;
         let ledger = Arc::new(Ledger::only_to_ask());

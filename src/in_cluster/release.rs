@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::json;
 
 use super::ledger::{ClaimKey, Ledger};
-use super::reservation::{Holder, holder};
+use super::reservation::{Holder, holder, reference};
 use crate::api::{IPAddressClaim, IPReservation, PoolKey, Slot, Uid};
 use crate::provider::{HandlerError, Released};
 use crate::runtime::client::{CallError, Calls};
@@ -56,7 +56,7 @@ async fn delete(
         }
         // Another object has the name: ours is gone.
         Err(error) if error.is_conflict() => match reservations.get(name).await? {
-            Some(found) if holder(&found, claim) == Holder::Ours => Err(error),
+            Some(found) if holder(&found, &reference(claim)) == Holder::Ours => Err(error),
             Some(found) => {
                 ledger.insert_reservation(&found);
                 Ok(())
@@ -75,7 +75,7 @@ async fn rest(
 ) -> Result<(), CallError> {
     let Some(found) = reservations.get(name).await? else { return Ok(()) };
     let held_by_uid = found.spec.claim_ref.as_ref().is_some_and(|claim| claim.uid.is_some());
-    if !held_by_uid || holder(&found, claim) != Holder::Ours {
+    if !held_by_uid || holder(&found, &reference(claim)) != Holder::Ours {
         return Ok(());
     }
     let change = patch::set(&["spec", "releasedAt"], json!(Time(clock::now().0)));

@@ -59,17 +59,15 @@ pub(super) enum Holder {
     Other,
 }
 
-/// Who holds the address of a reservation, seen from a claim.
-pub(super) fn holder(reservation: &IPReservation, claim: &IPAddressClaim) -> Holder {
+/// Who holds the address of a reservation, seen from a claim that is there.
+pub(super) fn holder(reservation: &IPReservation, claim: &ReservationClaim) -> Holder {
     let Some(reference) = &reservation.spec.claim_ref else { return Holder::Other };
-    let same_name = claim.metadata.name.as_deref() == Some(&reference.name)
-        && claim.metadata.namespace.as_deref() == Some(&reference.namespace);
-    if !same_name {
+    if (&claim.namespace, &claim.name) != (&reference.namespace, &reference.name) {
         return Holder::Other;
     }
     match (&reference.uid, &reservation.spec.released_at) {
         (None, None) => Holder::Ours,
-        (uid, None) if *uid == claim.metadata.uid => Holder::Ours,
+        (uid, None) if *uid == claim.uid => Holder::Ours,
         (Some(_), None) => Holder::Predecessor,
         (_, Some(_)) => Holder::Other,
     }
@@ -81,18 +79,14 @@ mod tests {
     use crate::api::InClusterKind;
     use crate::runtime::clock::now;
 
-    fn claim(uid: &str) -> IPAddressClaim {
-        let mut claim = IPAddressClaim::default();
-        claim.metadata.namespace = Some("n".to_owned());
-        claim.metadata.name = Some("c".to_owned());
-        claim.metadata.uid = Some(uid.to_owned());
-        claim
+    fn claim(uid: &str) -> ReservationClaim {
+        ReservationClaim { namespace: "n".to_owned(), name: "c".to_owned(), uid: Some(uid.to_owned()) }
     }
 
     fn made_for(uid: &str) -> IPReservation {
         let pool = PoolKey { kind: InClusterKind::GlobalIPPool, namespace: None, name: "p".into() };
         let slot = Slot { scope: Scope::Pool(pool.clone()), block: Block::address([10, 0, 0, 5].into()) };
-        let made = build(&slot, &pool, reference(&claim(uid)));
+        let made = build(&slot, &pool, claim(uid));
         assert_eq!(made.slot(), Ok((slot, pool)));
         made
     }
@@ -104,7 +98,7 @@ mod tests {
             for scope in [Scope::Pool(pool.clone()), Scope::Network("lab".into())] {
                 for (base, length) in [("10.0.0.5", 32), ("10.0.0.0", 24), ("fd00::", 64), ("fd00::5", 128)] {
                     let slot = Slot { scope: scope.clone(), block: Block::new(base.parse().unwrap(), length) };
-                    assert_eq!(build(&slot, &pool, reference(&claim("u"))).slot(), Ok((slot, pool.clone())));
+                    assert_eq!(build(&slot, &pool, claim("u")).slot(), Ok((slot, pool.clone())));
                 }
             }
             for (family, length) in [(Family::V4, 32), (Family::V6, 128), (Family::V6, 64)] {

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use kube::ResourceExt;
-use kube::runtime::reflector::{ObjectRef, Store};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
@@ -19,8 +18,8 @@ use super::options::InClusterOptions;
 use super::reservation::{Holder, build, holder};
 use super::shared::Shared;
 use crate::api::conditions;
-use crate::api::{IPAddress, IPAddressClaim, IPReservation, PoolKey, ReservationClaim, Scope, Slot, Uid, names};
-use crate::provider::{Contract, ProviderSetup};
+use crate::api::{IPAddress, IPReservation, PoolKey, ReservationClaim, Scope, Slot, Uid, names};
+use crate::provider::{Claims, Contract, ProviderSetup, SeenClaim};
 use crate::runtime::client::{CallError, chain};
 use crate::runtime::events::EventPublisher;
 use crate::runtime::health::Synced;
@@ -39,7 +38,7 @@ pub(super) struct Sweeper {
     shared: Arc<Shared>,
     unlabelled: Arc<Unlabelled>,
     contract: Contract,
-    claims: Store<IPAddressClaim>,
+    claims: Claims,
     awaited: Vec<Synced>,
     namespace: String,
     interval: Duration,
@@ -148,15 +147,8 @@ impl Sweeper {
     fn confirmed(&mut self, now: Instant) -> Vec<Suspect> {
         let claims = &self.claims;
         let seen = self.shared.ledger.suspects(|(namespace, name), uid, has_address| {
-            let known = claims.get(&ObjectRef::new_with(name, self.contract.ipam).within(namespace));
-            let Some(claim) = known else { return false };
-            match uid {
-                None => true,
-                Some(uid) => {
-                    let alive = claim.metadata.uid.as_deref().map(Uid::of) == Some(uid);
-                    alive && (has_address || claim.bound_address().is_none())
-                }
-            }
+            let Some(claim) = claims.get(namespace, name) else { return false };
+            uid.is_none_or(|uid| claim.uid == uid && (has_address || !claim.bound))
         });
         let suspects = &self.suspects;
         self.suspects =
@@ -291,15 +283,14 @@ impl Sweeper {
     }
 
     /// The claim of that name, if it is bound and here to stay.
-    fn bound_claim(&self, namespace: &str, name: &str) -> Option<Arc<IPAddressClaim>> {
-        let claim = self.claims.get(&ObjectRef::new_with(name, self.contract.ipam).within(namespace))?;
-        (claim.bound_address() == Some(name) && !self.is_about_to_go(&claim)).then_some(claim)
+    fn bound_claim(&self, namespace: &str, name: &str) -> Option<SeenClaim> {
+        let claim = self.claims.get(namespace, name)?;
+        (claim.bound && !self.is_about_to_go(&claim)).then_some(claim)
     }
 
     /// Whether a claim is being deleted, and not for so long that its address must be in use still.
-    fn is_about_to_go(&self, claim: &IPAddressClaim) -> bool {
-        let deleted = claim.metadata.deletion_timestamp.as_ref();
-        let since = deleted.map(|deleted| clock::now().0.duration_since(deleted.0));
+    fn is_about_to_go(&self, claim: &SeenClaim) -> bool {
+        let since = claim.deleted.as_ref().map(|deleted| clock::now().0.duration_since(deleted.0));
         since.is_some_and(|since| since.unsigned_abs() < self.grace || since.is_negative())
     }
 
@@ -310,9 +301,9 @@ impl Sweeper {
         if !self.shared.ledger.is_unreserved(slot) {
             return Ok(false);
         }
-        let reference =
-            ReservationClaim { namespace: namespace.clone(), name: name.clone(), uid: claim.metadata.uid.clone() };
-        match self.shared.reservations.create(&build(slot, pool, reference)).await {
+        let holding =
+            ReservationClaim { namespace: namespace.clone(), name: name.clone(), uid: Some(claim.uid.to_string()) };
+        match self.shared.reservations.create(&build(slot, pool, holding.clone())).await {
             Ok(created) => {
                 self.shared.ledger.insert_reservation(&created);
                 Ok(true)
@@ -321,8 +312,8 @@ impl Sweeper {
                 let name = slot.reservation_name();
                 if let Some(found) = self.shared.reservations.get(&name).await? {
                     self.shared.ledger.insert_reservation(&found);
-                    if holder(&found, &claim) != Holder::Ours {
-                        warn!(%pool, %slot, namespace, claim = claim.name_any(),
+                    if holder(&found, &holding) != Holder::Ours {
+                        warn!(%pool, %slot, namespace, claim = holding.name,
                             "an address is in use by a claim and reserved for someone else");
                     }
                 }

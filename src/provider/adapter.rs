@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Resource;
-use kube::runtime::reflector::Store;
 
 use super::contract::Contract;
 use super::index::AddressIndex;
+use super::settled::{Claims, SettledClaim};
 use crate::api::{IPAddress, IPAddressClaim, PoolReference, names};
 use crate::runtime::client::CallError;
 use crate::runtime::controller::{ControllerBuilder, Waker};
@@ -192,7 +192,7 @@ pub struct ProviderSetup<'a> {
     /// The program: client, flags, events, and what else is to run.
     pub manager: &'a mut Manager,
     /// The claims' controller, to watch more kinds and to wake claims.
-    pub controller: &'a mut ControllerBuilder<IPAddressClaim>,
+    pub controller: &'a mut ControllerBuilder<IPAddressClaim, SettledClaim>,
     /// The contract kinds in the versions that the API server serves.
     pub contract: Contract,
     /// The addresses as their watch last saw them.
@@ -228,7 +228,7 @@ impl ProviderSetup<'_> {
     }
 
     /// The claims as their watch last saw them.
-    pub fn claims(&self) -> Store<IPAddressClaim> {
-        self.controller.store()
+    pub fn claims(&self) -> Claims {
+        Claims { store: self.controller.store() }
     }
 }

@@ -14,6 +14,7 @@ use std::time::Duration;
 use jiff::SignedDuration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, Time};
 use kube::ResourceExt;
+use kube::api::ObjectMeta;
 
 use super::adapter::ProviderAdapter;
 use super::reconciler::{ClaimReconciler, ReconcileError};
@@ -32,14 +33,13 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         }
         let left = time_left(claim, self.adapter.arrival_patience(), &clock::now());
         let Some(left) = left.filter(|left| !left.is_zero()) else { return Ok(None) };
-        let claims = self.contract.claims(&claim.namespace().unwrap_or_default());
-        // The field managers are not kept in memory.
+        let claims = self.contract.claim_metadata(&claim.namespace().unwrap_or_default());
         let Some(found) = claims.get(&claim.name_any()).await? else { return Ok(Some(Outcome::Done)) };
-        if found.metadata.uid != claim.metadata.uid || !has_arrived(&found) {
+        if found.metadata.uid != claim.metadata.uid || !has_arrived(&found.metadata) {
             return Ok(None);
         }
         let until = clock::now().0.saturating_add(SignedDuration::try_from(left).unwrap_or_default());
-        self.report(&found, &Report::awaits_address(until.unwrap_or(jiff::Timestamp::MAX))).await?;
+        self.report(claim, &Report::awaits_address(until.unwrap_or(jiff::Timestamp::MAX))).await?;
         Ok(Some(Outcome::Yield(left)))
     }
 }
@@ -51,18 +51,18 @@ const SKEW: SignedDuration = SignedDuration::from_secs(3);
 const ANYBODY: &str = "manager";
 
 /// Whether the claim had our finalizer when it was created here.
-fn has_arrived(claim: &IPAddressClaim) -> bool {
+fn has_arrived(claim: &ObjectMeta) -> bool {
     let finalizer = format!("v:\"{}\"", names::RELEASE_ADDRESS);
     let with_the_claim = |entry: &ManagedFieldsEntry| {
         let Some(fields) = entry.fields_v1.as_ref().map(|fields| &fields.0) else { return false };
         let owns_finalizer =
             fields.pointer("/f:metadata/f:finalizers").is_some_and(|all| all.get(&finalizer).is_some());
         let created = entry.manager.as_deref() != Some(ANYBODY) && fields.pointer("/f:spec/f:poolRef").is_some();
-        let times = entry.time.as_ref().zip(claim.metadata.creation_timestamp.as_ref());
+        let times = entry.time.as_ref().zip(claim.creation_timestamp.as_ref());
         let before = times.is_some_and(|(written, made)| made.0.duration_since(written.0) > SKEW);
         owns_finalizer && (created || before)
     };
-    claim.managed_fields().iter().any(with_the_claim)
+    claim.managed_fields.iter().flatten().any(with_the_claim)
 }
 
 /// Whether the claim was served here before: an arrived one has no status that says so.
@@ -83,13 +83,10 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    fn claim(managers: &Value) -> IPAddressClaim {
+    fn claim(managers: &Value) -> ObjectMeta {
         serde_json::from_value(json!({
-            "metadata": {
-                "name": "c", "creationTimestamp": "2026-01-01T00:00:00Z", "managedFields": managers,
-                "finalizers": ["ipam.cluster.x-k8s.io/ReleaseAddress"],
-            },
-            "spec": {"poolRef": {"kind": "InClusterIPPool", "name": "p"}},
+            "name": "c", "creationTimestamp": "2026-01-01T00:00:00Z", "managedFields": managers,
+            "finalizers": ["ipam.cluster.x-k8s.io/ReleaseAddress"],
         }))
         .unwrap()
     }
@@ -131,7 +128,8 @@ mod tests {
     #[test]
     fn patience_is_counted_from_the_creation() {
         let at = |time: &str| Time(time.parse().unwrap());
-        let left = |now: &str| time_left(&claim(&json!([])), Duration::from_hours(1), &at(now));
+        let claim = IPAddressClaim { metadata: claim(&json!([])), ..IPAddressClaim::default() };
+        let left = |now: &str| time_left(&claim, Duration::from_hours(1), &at(now));
         assert_eq!(left("2026-01-01T00:20:00Z"), Some(Duration::from_mins(40)));
         assert_eq!(left("2026-01-02T00:00:00Z"), Some(Duration::ZERO));
         // The clock of the API server is ahead.

@@ -1,6 +1,7 @@
 //! The contract kinds in the versions that the API server serves.
 
 use kube::Client;
+use kube::core::PartialObjectMeta;
 
 use crate::api::{Cluster, ContractVersion, IPAddress, IPAddressClaim, names};
 use crate::runtime::client::Calls;
@@ -33,6 +34,11 @@ impl Contract {
 
     /// The claims of a namespace.
     pub fn claims(&self, namespace: &str) -> Calls<IPAddressClaim> {
+        Calls::new(kube::Api::all_with(self.client.clone(), &self.ipam).constrain(namespace), &self.ipam)
+    }
+
+    /// The metadata of the claims of a namespace, with `managedFields`.
+    pub(super) fn claim_metadata(&self, namespace: &str) -> Calls<PartialObjectMeta<IPAddressClaim>> {
         Calls::new(kube::Api::all_with(self.client.clone(), &self.ipam).constrain(namespace), &self.ipam)
     }
 

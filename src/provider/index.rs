@@ -46,6 +46,17 @@ pub struct AddressRecord {
     listing: u32,
 }
 
+impl State {
+    fn shared(&mut self, pool: &PoolReference) -> Arc<PoolReference> {
+        if let Some(known) = self.pools.get(pool) {
+            return Arc::clone(known);
+        }
+        let pool = Arc::new(pool.clone());
+        self.pools.insert(Arc::clone(&pool));
+        pool
+    }
+}
+
 impl AddressIndex {
     /// An empty index, that wakes the claims whose IPAddress is changed by others.
     pub(super) fn new(waker: Waker<IPAddressClaim>) -> Self {
@@ -56,6 +67,11 @@ impl AddressIndex {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The same reference, kept once for all that have it.
+    pub(super) fn shared(&self, pool: &PoolReference) -> Arc<PoolReference> {
+        self.lock().shared(pool)
+    }
+
     /// What is known of the IPAddress of that name.
     pub fn get(&self, namespace: &str, name: &str) -> Option<AddressRecord> {
         self.lock().addresses.get(namespace)?.get(name).cloned()
@@ -64,12 +80,24 @@ impl AddressIndex {
     /// How the IPAddress of the claim's name stands.
     pub(super) fn state_for(&self, claim: &IPAddressClaim) -> AddressState {
         let (namespace, name) = (claim.metadata.namespace.as_deref(), claim.metadata.name.as_deref());
-        let record = namespace.zip(name).and_then(|(namespace, name)| self.get(namespace, name));
+        let uid = claim.metadata.uid.as_deref().map(Uid::of);
+        let (namespace, name) = (namespace.unwrap_or_default(), name.unwrap_or_default());
+        self.state_of(namespace, name, uid, &claim.spec.pool_ref)
+    }
+
+    /// How the IPAddress of that name stands to the claim of that name with that uid and pool.
+    pub(super) fn state_of(
+        &self,
+        namespace: &str,
+        name: &str,
+        claim: Option<Uid>,
+        pool: &PoolReference,
+    ) -> AddressState {
+        let state = self.lock();
+        let record = state.addresses.get(namespace).and_then(|names| names.get(name));
         let Some(record) = record else { return AddressState::Absent };
-        let is_ours = record.claim.is_some()
-            && record.claim == claim.metadata.uid.as_deref().map(Uid::of)
-            && record.named_after_claim
-            && *record.pool == claim.spec.pool_ref;
+        let is_ours =
+            record.claim.is_some() && record.claim == claim && record.named_after_claim && *record.pool == *pool;
         match (is_ours, record.deleting) {
             (true, true) => AddressState::Deleting,
             (true, false) if record.protected && record.owned_by_pool => AddressState::Right,
@@ -81,14 +109,7 @@ impl AddressIndex {
     /// whether that was news.
     pub(super) fn insert(&self, address: &IPAddress) -> bool {
         let mut state = self.lock();
-        let pool = match state.pools.get(&address.spec.pool_ref) {
-            Some(known) => Arc::clone(known),
-            None => {
-                let pool = Arc::new(address.spec.pool_ref.clone());
-                state.pools.insert(Arc::clone(&pool));
-                pool
-            }
-        };
+        let pool = state.shared(&address.spec.pool_ref);
         let record = AddressRecord {
             claim: owning_claim(address).map(Uid::of),
             owned_by_pool: address

@@ -12,10 +12,11 @@ use tracing::{debug, warn};
 use super::adapter::{ClaimHandler, HandlerError, PoolKind, PoolView, ProviderAdapter, ProviderSetup};
 use super::clusters::Clusters;
 use super::contract::Contract;
-use super::decision::{ClaimView, ClusterState, Decision, PoolState, decide};
+use super::decision::{AddressState, ClaimView, ClusterState, Decision, PoolState, decide};
 use super::index::AddressIndex;
 use super::report::Report;
-use crate::api::{Cluster, IPAddress, IPAddressClaim, names};
+use super::settled::SettledClaim;
+use crate::api::{Cluster, IPAddress, IPAddressClaim, PoolReference, names};
 use crate::runtime::client::{CallError, chain};
 use crate::runtime::controller::{Attempt, ControllerBuilder, MainWatch, Outcome, Reconciler};
 use crate::runtime::echo::{LONGEST_ECHO, Written};
@@ -35,6 +36,8 @@ pub struct ClaimReconciler<A: ProviderAdapter> {
     pub(super) events: EventPublisher,
     clusters: Arc<Clusters>,
     pools: Vec<PoolKind>,
+    /// Only claims with that label are served, unless it is empty.
+    watch_filter: String,
     written: Written,
 }
 
@@ -110,12 +113,17 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
             events: manager.events.clone(),
             clusters,
             pools,
+            watch_filter: manager.options.watch_filter.clone(),
             written: Written::default(),
         });
         let (concurrency, stop) = (manager.options.concurrency, manager.stop.clone());
         manager.add("the clean-up after vanished claims", Arc::clone(&reconciler).undo_vanished(to_undo, stop.clone()));
         manager.add("the controller of claims", controller.run(main, concurrency, stop, reconciler));
         Ok(())
+    }
+
+    fn serves(&self, pool: &PoolReference) -> bool {
+        self.pools.iter().any(|kind| kind.is_meant_by(pool))
     }
 
     /// Takes back what claims held that vanished.
@@ -125,8 +133,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         stop: CancellationToken,
     ) {
         while let Some(Some(claim)) = stop.run_until_cancelled(vanished.recv()).await {
-            let is_ours = self.pools.iter().any(|kind| kind.is_meant_by(&claim.spec.pool_ref));
-            if !is_ours || self.clusters.state_for(&claim) == ClusterState::Paused {
+            if !self.serves(&claim.spec.pool_ref) || self.clusters.state_for(&claim) == ClusterState::Paused {
                 continue;
             }
             let claim = Arc::new(claim);
@@ -249,15 +256,38 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
 
 impl<A: ProviderAdapter> Reconciler for ClaimReconciler<A> {
     type Object = IPAddressClaim;
+    type Settled = SettledClaim;
     type State = ();
     type Error = ReconcileError;
+
+    fn settle(&self, claim: &IPAddressClaim) -> Option<SettledClaim> {
+        if self.written.is_newer_than(claim, Instant::now()) {
+            return None;
+        }
+        SettledClaim::of(claim, self.addresses.shared(&claim.spec.pool_ref), self.serves(&claim.spec.pool_ref))
+    }
+
+    /// As [`decide`] has it: nothing is done for a bound claim whose IPAddress is right.
+    fn is_settled(&self, namespace: Option<&str>, name: &str, claim: &SettledClaim) -> bool {
+        let address = || self.addresses.state_of(namespace.unwrap_or_default(), name, Some(claim.uid), &claim.pool);
+        !self.serves(&claim.pool) || matches!(address(), AddressState::Right | AddressState::Deleting)
+    }
+
+    async fn read(&self, namespace: Option<&str>, name: &str) -> Result<Option<IPAddressClaim>, ReconcileError> {
+        let found = self.contract.claims(namespace.unwrap_or_default()).get(name).await?;
+        let is_watched = |claim: &IPAddressClaim| {
+            let filter = claim.labels().get(names::WATCH_FILTER_LABEL);
+            self.watch_filter.is_empty() || filter == Some(&self.watch_filter)
+        };
+        Ok(found.filter(is_watched))
+    }
 
     async fn reconcile(
         &self,
         claim: Arc<IPAddressClaim>,
         attempt: &mut Attempt<()>,
     ) -> Result<Outcome, ReconcileError> {
-        if !self.pools.iter().any(|kind| kind.is_meant_by(&claim.spec.pool_ref)) {
+        if !self.serves(&claim.spec.pool_ref) {
             return Ok(Outcome::Done);
         }
         if self.written.is_newer_than(claim.as_ref(), Instant::now()) {

@@ -4,12 +4,14 @@
 //! read is reported and passed over. An [`Observer`] hears of every change before anything else does, and of the
 //! objects that vanished while the watch was broken.
 
+mod guard;
+
 use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{Stream, StreamExt};
-use kube::core::{DeserializeGuard, ObjectMeta};
+use kube::core::ObjectMeta;
 use kube::runtime::utils::Backoff;
 use kube::runtime::watcher::{self, Event};
 use kube::runtime::{WatchStreamExt, watcher as start_watch};
@@ -17,6 +19,7 @@ use kube::{Api, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use tracing::{debug, warn};
 
+pub use self::guard::{Guarded, Unreadable};
 use super::client::chain;
 use super::health::Synced;
 
@@ -36,7 +39,7 @@ pub trait Observer<K>: Send + Sync + 'static {
 }
 
 /// An [`Api`] to watch: an object that cannot be read does not fail the others.
-pub type GuardedApi<K> = Api<DeserializeGuard<K>>;
+pub type GuardedApi<K> = Api<Guarded<K>>;
 
 /// An observer that does nothing.
 impl<K> Observer<K> for () {
@@ -95,8 +98,8 @@ where
     })
 }
 
-fn readable<K: Resource>(event: Event<DeserializeGuard<K>>, kind: &str, trim: fn(&mut K)) -> Option<Event<K>> {
-    let read = |guard: DeserializeGuard<K>| match guard.0 {
+fn readable<K: Resource>(event: Event<Guarded<K>>, kind: &str, trim: fn(&mut K)) -> Option<Event<K>> {
+    let read = |guard: Guarded<K>| match guard.0 {
         Ok(mut object) => {
             trim(&mut object);
             Some(object)

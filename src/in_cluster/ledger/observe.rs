@@ -1,5 +1,7 @@
 //! What the watches tell the ledger.
 
+use std::sync::Arc;
+
 use kube::ResourceExt;
 
 use super::taken::{Holder, Taken};
@@ -51,7 +53,7 @@ impl Observer<IPAddress> for Ledger {
         self.change(|state| {
             let (pool, listing) = (state.shared_key(pool), state.listings.addresses);
             let slot = Slot { scope: state.scope_of(&pool), block };
-            state.update(&slot, |taken| taken.hold(Holder { name, pool, listing }));
+            state.update(&slot, |taken| taken.hold(Holder { name: Arc::new(name), pool, listing }));
         });
     }
 

@@ -177,7 +177,7 @@ impl Ledger {
     pub fn holders(&self, slot: &Slot) -> Vec<ClaimKey> {
         let state = self.lock();
         let holders = state.taken(slot).into_iter().flat_map(|taken| &taken.holders);
-        holders.map(|holder| holder.name.clone()).collect()
+        holders.map(|holder| ClaimKey::clone(&holder.name)).collect()
     }
 
     /// Whether somebody else than that claim has an address in common with the slot.
@@ -188,8 +188,8 @@ impl Ledger {
             block.family() == slot.block.family() && span.first() <= other.last() && other.first() <= span.last()
         };
         let another = |taken: &Taken| {
-            let reserved = taken.reserved.as_ref().is_some_and(|reserved| reserved.claim.as_ref() != Some(claim));
-            reserved || taken.proposed || taken.holders.iter().any(|holder| holder.name != *claim)
+            let reserved = taken.reserved.as_ref().is_some_and(|reserved| reserved.claim.as_deref() != Some(claim));
+            reserved || taken.proposed || taken.holders.iter().any(|holder| *holder.name != *claim)
         };
         let scope = state.scopes.get(&slot.scope);
         scope.is_some_and(|scope| scope.taken.iter().any(|(block, taken)| touches(block) && another(taken)))
@@ -213,7 +213,7 @@ impl Ledger {
             let taken = state.taken(slot)?;
             let released_by = taken.reserved.as_ref()?.claim.as_ref();
             let other = taken.holders.iter().find(|holder| Some(&holder.name) != released_by)?;
-            Some((slot.clone(), other.name.clone()))
+            Some((slot.clone(), ClaimKey::clone(&other.name)))
         };
         state.pools.values().flat_map(PoolEntry::resting).filter_map(in_use).collect()
     }
@@ -239,7 +239,7 @@ impl Ledger {
         let described = unreserved.filter_map(|(scope, block, taken)| {
             let holder = taken.holders.first().filter(|holder| stays(&holder.pool))?;
             let slot = Slot { scope: scope.clone(), block };
-            Some(Unreserved { slot, pool: holder.pool.clone(), claim: holder.name.clone() })
+            Some(Unreserved { slot, pool: holder.pool.clone(), claim: ClaimKey::clone(&holder.name) })
         });
         described.take(most).collect()
     }
@@ -256,10 +256,10 @@ impl Ledger {
                 && reserved.released_at.is_none()
                 && !has_a_right(claim, Some(uid), taken.holders.iter().any(|holder| holder.name == *claim))
             {
-                suspects.push(Suspect::Reservation { slot: slot(), claim: claim.clone(), uid });
+                suspects.push(Suspect::Reservation { slot: slot(), claim: ClaimKey::clone(claim), uid });
             }
             for holder in taken.holders.iter().filter(|holder| !has_a_right(&holder.name, None, true)) {
-                suspects.push(Suspect::Address { slot: slot(), claim: holder.name.clone() });
+                suspects.push(Suspect::Address { slot: slot(), claim: ClaimKey::clone(&holder.name) });
             }
         }
         suspects
@@ -291,7 +291,8 @@ impl Ledger {
 /// Why a promise cannot be kept for now.
 fn promised_in_vain(taken: &Taken) -> Option<String> {
     let promised_to = taken.promised_to()?;
-    let (namespace, name) = &taken.holders.iter().find(|holder| holder.name != *promised_to)?.name;
+    let holder = taken.holders.iter().find(|holder| *holder.name != *promised_to)?;
+    let (namespace, name) = holder.name.as_ref();
     Some(format!("spec.address: it is in use by IPAddress {namespace}/{name}; release its claim"))
 }
 

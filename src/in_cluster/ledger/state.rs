@@ -290,8 +290,10 @@ impl State {
         let mut promised_to = None;
         if let Some(claim) = reserved.claim.clone().filter(|_| reserved.released_at.is_none()) {
             match reserved.claim_uid {
-                Some(uid) => self.held.entry(uid).or_default().push(slot.clone()),
+                // Nearly always there is one.
+                Some(uid) => self.held.entry(uid).or_insert_with(|| Vec::with_capacity(1)).push(slot.clone()),
                 None => {
+                    let claim = ClaimKey::clone(&claim);
                     self.promised.entry(claim.clone()).or_default().push(slot.clone());
                     promised_to = Some(claim).filter(|_| is_news);
                 }
@@ -299,7 +301,7 @@ impl State {
         }
         self.update(slot, |taken| {
             taken.proposed = false;
-            taken.reserved = Some(reserved);
+            taken.reserve(reserved);
         });
         promised_to
     }

@@ -1,6 +1,7 @@
 //! Why an address is not free.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use super::{ClaimKey, PoolKey};
 use crate::addr::Block;
@@ -35,7 +36,7 @@ pub(super) struct Taken {
 pub(super) struct Reserved {
     pub(super) uid: Box<str>,
     pub(super) pool: PoolKey,
-    pub(super) claim: Option<ClaimKey>,
+    pub(super) claim: Option<Arc<ClaimKey>>,
     pub(super) claim_uid: Option<Uid>,
     /// In seconds since 1970.
     pub(super) released_at: Option<i64>,
@@ -45,7 +46,7 @@ pub(super) struct Reserved {
 /// An IPAddress.
 #[derive(Debug)]
 pub(super) struct Holder {
-    pub(super) name: ClaimKey,
+    pub(super) name: Arc<ClaimKey>,
     pub(super) pool: PoolKey,
     pub(super) listing: u32,
 }
@@ -56,7 +57,7 @@ impl Reserved {
         Self {
             uid: reservation.metadata.uid.as_deref().unwrap_or_default().into(),
             pool,
-            claim: claim.map(|claim| (claim.namespace.clone(), claim.name.clone())),
+            claim: claim.map(|claim| Arc::new((claim.namespace.clone(), claim.name.clone()))),
             claim_uid: claim.and_then(|claim| claim.uid.as_deref()).map(Uid::of),
             released_at: reservation.spec.released_at.as_ref().map(|time| time.0.as_second()),
             listing,
@@ -94,17 +95,33 @@ impl Taken {
 
     /// The claim that an operator promised the address to.
     pub(super) fn promised_to(&self) -> Option<&ClaimKey> {
-        self.reserved.as_ref().filter(|reserved| reserved.is_by_hand())?.claim.as_ref()
+        self.reserved.as_ref().filter(|reserved| reserved.is_by_hand())?.claim.as_deref()
     }
 
-    pub(super) fn hold(&mut self, holder: Holder) {
+    pub(super) fn reserve(&mut self, mut reserved: Reserved) {
+        if let Some(holder) = self.holders.iter().find(|holder| Some(&holder.name) == reserved.claim.as_ref()) {
+            // Kept once: there are as many as there are claims.
+            reserved.claim = Some(Arc::clone(&holder.name));
+        }
+        self.reserved = Some(reserved);
+    }
+
+    pub(super) fn hold(&mut self, mut holder: Holder) {
+        if let Some(claim) = self.reserved.as_ref().and_then(|reserved| reserved.claim.as_ref())
+            && *claim == holder.name
+        {
+            holder.name = Arc::clone(claim);
+        }
         match self.holders.iter_mut().find(|present| present.name == holder.name) {
             Some(present) => *present = holder,
-            None => self.holders.push(holder),
+            None => {
+                self.holders.reserve_exact(1);
+                self.holders.push(holder);
+            }
         }
     }
 
     pub(super) fn let_go(&mut self, name: &ClaimKey) {
-        self.holders.retain(|holder| holder.name != *name);
+        self.holders.retain(|holder| *holder.name != *name);
     }
 }

@@ -6,12 +6,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use kube::Resource;
-use kube::runtime::controller::Action;
 
 use super::Attempt;
-
-/// Namespace and name.
-type Key = (Option<String>, String);
+use super::store::{Key, key_of};
 
 pub(super) struct Attempts<S> {
     book: Mutex<HashMap<Key, Entry<S>>>,
@@ -53,10 +50,6 @@ impl Fingerprint {
     }
 }
 
-fn key<K: Resource>(object: &K) -> Key {
-    (object.meta().namespace.clone(), object.meta().name.clone().unwrap_or_default())
-}
-
 impl<S: Default> Attempts<S> {
     fn lock(&self) -> MutexGuard<'_, HashMap<Key, Entry<S>>> {
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
@@ -68,7 +61,7 @@ impl<S: Default> Attempts<S> {
         let mut book = self.lock();
         let fingerprint = Fingerprint::of(object);
         let fresh = || Entry { object: fingerprint, attempt: Attempt::default(), not_before: None, woken: false };
-        let entry = book.entry(key(object)).or_insert_with(fresh);
+        let entry = book.entry(key_of(object)).or_insert_with(fresh);
         if entry.object != fingerprint {
             *entry = fresh();
         }
@@ -83,33 +76,32 @@ impl<S: Default> Attempts<S> {
     }
 
     /// The object wants to be looked at, also if it is being worked on or has to wait.
-    pub(super) fn wake(&self, namespace: Option<&str>, name: &str) {
-        if let Some(entry) = self.lock().get_mut(&(namespace.map(str::to_owned), name.to_owned())) {
+    pub(super) fn wake(&self, key: &Key) {
+        if let Some(entry) = self.lock().get_mut(key) {
             entry.woken = true;
         }
     }
 
-    /// The attempt succeeded; nothing is remembered of it.
-    pub(super) fn done<K: Resource>(&self, object: &K) -> Action {
-        self.lock().remove(&key(object));
-        Action::await_change()
+    /// Nothing is remembered of an object: the attempt succeeded, or the object is gone.
+    pub(super) fn forget(&self, key: &Key) {
+        self.lock().remove(key);
     }
 
-    /// The attempt ended without success or failure; its state is kept.
-    pub(super) fn yielded<K: Resource>(&self, object: &K, state: S, wait: Duration) -> Action {
+    /// The attempt ended without success or failure; its state is kept. Returns when to look again.
+    pub(super) fn yielded(&self, key: &Key, state: S, wait: Duration) -> Duration {
         let mut book = self.lock();
-        let Some(entry) = book.get_mut(&key(object)) else { return Action::requeue(wait) };
+        let Some(entry) = book.get_mut(key) else { return wait };
         entry.attempt = Attempt { failures: 0, state };
-        if entry.woken { Action::requeue(Duration::ZERO) } else { Action::requeue(wait) }
+        if entry.woken { Duration::ZERO } else { wait }
     }
 
-    /// The attempt failed; the next one waits.
-    pub(super) fn failed<K: Resource>(&self, object: &K, attempt: Attempt<S>, now: Instant, wait: Duration) -> Action {
+    /// The attempt failed; the next one waits. Returns when to look again.
+    pub(super) fn failed(&self, key: &Key, attempt: Attempt<S>, now: Instant, wait: Duration) -> Duration {
         let mut book = self.lock();
-        let Some(entry) = book.get_mut(&key(object)) else { return Action::requeue(wait) };
+        let Some(entry) = book.get_mut(key) else { return wait };
         entry.attempt = attempt;
         entry.not_before = now.checked_add(wait);
-        if entry.woken { Action::requeue(Duration::ZERO) } else { Action::requeue(wait) }
+        if entry.woken { Duration::ZERO } else { wait }
     }
 }
 
@@ -136,7 +128,7 @@ mod tests {
 
     fn failed_once(attempts: &Attempts<u8>, now: Instant) {
         assert_eq!(failures(attempts.begin(&object("1", "x"), now)), Some(0));
-        attempts.failed(&object("1", "x"), Attempt { failures: 1, state: 7 }, now, WAIT);
+        attempts.failed(&key_of(&object("1", "x")), Attempt { failures: 1, state: 7 }, now, WAIT);
     }
 
     #[test]
@@ -159,7 +151,7 @@ mod tests {
     fn a_wake_ends_the_wait_and_keeps_the_count() {
         let (attempts, now) = (Attempts::default(), Instant::now());
         failed_once(&attempts, now);
-        attempts.wake(Some("n"), "a");
+        attempts.wake(&key_of(&object("1", "x")));
         assert_eq!(failures(attempts.begin(&object("1", "x"), now)), Some(1));
     }
 
@@ -167,9 +159,9 @@ mod tests {
     fn a_wake_while_at_work_is_not_lost() {
         let (attempts, now) = (Attempts::<u8>::default(), Instant::now());
         assert_eq!(failures(attempts.begin(&object("1", "x"), now)), Some(0));
-        attempts.wake(Some("n"), "a");
-        let action = attempts.failed(&object("1", "x"), Attempt { failures: 1, state: 0 }, now, WAIT);
-        assert_eq!(action, Action::requeue(Duration::ZERO));
+        attempts.wake(&key_of(&object("1", "x")));
+        let wait = attempts.failed(&key_of(&object("1", "x")), Attempt { failures: 1, state: 0 }, now, WAIT);
+        assert_eq!(wait, Duration::ZERO);
         assert_eq!(failures(attempts.begin(&object("1", "x"), now)), Some(1));
     }
 }

@@ -1,0 +1,216 @@
+//! A controller at work: what is seen and woken goes into the queue, what is due is worked on.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures::future::join_all;
+use futures::stream::BoxStream;
+use futures::{FutureExt, StreamExt};
+use kube::runtime::watcher::Event;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, error, info, warn};
+
+use super::attempts::{Attempts, Turn};
+use super::queue::Queue;
+use super::store::{Kept, Key, Store, key_of};
+use super::{Attempt, Outcome, Reconciler};
+use crate::runtime::client::chain;
+use crate::runtime::health::Synced;
+use crate::runtime::watch::{Observer, display_name};
+
+/// How long one reconcile may take before it is broken off and counted as a failure. Single calls have shorter
+/// deadlines; this is for what nobody thought of.
+const LONGEST_RECONCILE: Duration = Duration::from_mins(2);
+
+/// When an object is read again that could not be read.
+const UNREADABLE_PAUSE: Duration = Duration::from_secs(2);
+
+struct Context<R: Reconciler> {
+    name: String,
+    reconciler: Arc<R>,
+    attempts: Attempts<R::State>,
+}
+
+/// A controller at work.
+pub(super) struct Running<R: Reconciler> {
+    context: Arc<Context<R>>,
+    observer: Arc<dyn Observer<R::Object>>,
+    store: Store<R::Object, R::Settled>,
+    queue: Queue,
+    /// Everything has been listed.
+    started: bool,
+    concurrency: usize,
+}
+
+impl<R: Reconciler> Running<R> {
+    pub(super) fn new(
+        name: String,
+        reconciler: Arc<R>,
+        observer: Arc<dyn Observer<R::Object>>,
+        store: Store<R::Object, R::Settled>,
+        concurrency: usize,
+    ) -> Self {
+        let context = Arc::new(Context { name, reconciler, attempts: Attempts::default() });
+        let queue = Queue::default();
+        Self { context, observer, store, queue, started: false, concurrency: concurrency.max(1) }
+    }
+
+    /// Runs until `stop` is cancelled; then waits for what is under way.
+    pub(super) async fn run(
+        mut self,
+        mut events: BoxStream<'static, Event<R::Object>>,
+        mut woken: mpsc::UnboundedReceiver<Key>,
+        awaited: Vec<Synced>,
+        stop: CancellationToken,
+    ) {
+        let controller = &self.context.name.clone();
+        info!(controller, "the controller starts");
+        let mut all_listed = std::pin::pin!(join_all(awaited.iter().map(Synced::wait)));
+        let mut at_work = JoinSet::new();
+        loop {
+            self.begin(&mut at_work);
+            let next_due = self.queue.next_due();
+            let pause = tokio::time::sleep_until(next_due.unwrap_or_else(Instant::now).into());
+            tokio::select! {
+                () = stop.cancelled() => break,
+                _ = &mut all_listed, if !self.started => self.start(),
+                Some(event) = events.next() => self.seen(event),
+                Some(key) = woken.recv() => self.wake(key),
+                Some(ended) = at_work.join_next(), if !at_work.is_empty() => match ended {
+                    Ok((key, again)) => self.finished(key, again),
+                    Err(error) => error!(controller, error = chain(&error), "a reconcile was lost"),
+                },
+                () = pause, if next_due.is_some() => {}
+            }
+        }
+        while at_work.join_next().await.is_some() {}
+        debug!(controller, "the controller has stopped");
+    }
+
+    /// Begins to work on what is due, as far as there are hands.
+    fn begin(&mut self, at_work: &mut JoinSet<(Key, Option<Duration>)>) {
+        while self.started && at_work.len() < self.concurrency {
+            let now = Instant::now();
+            let Some(key) = self.queue.next(now) else { return };
+            match self.store.get(key.0.as_deref(), &key.1) {
+                // Woken or retried after it went.
+                None => self.context.attempts.forget(&key),
+                Some(kept) if !self.is_settled(key.0.as_deref(), &key.1, &kept) => {
+                    at_work.spawn(work(Arc::clone(&self.context), key, kept));
+                    continue;
+                }
+                Some(_) => {}
+            }
+            self.queue.finished(key, None, now);
+        }
+    }
+
+    fn is_settled(&self, namespace: Option<&str>, name: &str, kept: &Kept<R::Object, R::Settled>) -> bool {
+        matches!(kept, Kept::Settled(settled) if self.context.reconciler.is_settled(namespace, name, settled))
+    }
+
+    fn start(&mut self) {
+        self.started = true;
+        let now = Instant::now();
+        for key in self.store.keys(|namespace, name, kept| !self.is_settled(namespace, name, kept)) {
+            self.queue.add(key, now, now);
+        }
+    }
+
+    fn wake(&mut self, key: Key) {
+        // At the start everything is looked at anyway.
+        if self.started {
+            self.context.attempts.wake(&key);
+            let now = Instant::now();
+            self.queue.add(key, now, now);
+        }
+    }
+
+    fn finished(&mut self, key: Key, again: Option<Duration>) {
+        let now = Instant::now();
+        self.queue.finished(key, again.and_then(|wait| now.checked_add(wait)), now);
+    }
+
+    fn seen(&mut self, event: Event<R::Object>) {
+        match event {
+            Event::Init => self.store.listing(),
+            Event::InitApply(object) | Event::Apply(object) => {
+                let key = key_of(&object);
+                let settled = self.context.reconciler.settle(&object);
+                let kept = settled.map_or_else(|| Kept::Whole(Arc::new(object)), Kept::Settled);
+                self.store.insert(&key, kept.clone());
+                if self.is_settled(key.0.as_deref(), &key.1, &kept) {
+                    self.context.attempts.forget(&key);
+                } else if self.started {
+                    let now = Instant::now();
+                    self.queue.add(key, now, now);
+                }
+            }
+            Event::InitDone => {
+                for (key, kept) in self.store.listed() {
+                    self.context.attempts.forget(&key);
+                    if let Kept::Whole(object) = kept {
+                        self.observer.deleted(&object);
+                    }
+                }
+            }
+            Event::Delete(object) => {
+                let key = key_of(&object);
+                self.store.remove(&key);
+                self.context.attempts.forget(&key);
+            }
+        }
+    }
+}
+
+/// Works on one object. Returns when to look at it again, if nothing happens before.
+async fn work<R: Reconciler>(
+    context: Arc<Context<R>>,
+    key: Key,
+    kept: Kept<R::Object, R::Settled>,
+) -> (Key, Option<Duration>) {
+    let object = match kept {
+        Kept::Whole(object) => object,
+        Kept::Settled(_) => match context.reconciler.read(key.0.as_deref(), &key.1).await {
+            Ok(Some(object)) => Arc::new(object),
+            Ok(None) => return (key, None),
+            Err(error) => {
+                debug!(controller = context.name, object = key.1, error = chain(&error), "cannot be read now");
+                return (key, Some(UNREADABLE_PAUSE));
+            }
+        },
+    };
+    let again = reconcile(&context, &key, &object).await;
+    (key, again)
+}
+
+async fn reconcile<R: Reconciler>(context: &Context<R>, key: &Key, object: &Arc<R::Object>) -> Option<Duration> {
+    let mut attempt = match context.attempts.begin(object.as_ref(), Instant::now()) {
+        Turn::Now(attempt) => attempt,
+        Turn::Later(wait) => return Some(wait),
+    };
+    let run = AssertUnwindSafe(context.reconciler.reconcile(Arc::clone(object), &mut attempt)).catch_unwind();
+    let failed = match tokio::time::timeout(LONGEST_RECONCILE, run).await {
+        Ok(Ok(Ok(Outcome::Done))) => {
+            context.attempts.forget(key);
+            return None;
+        }
+        Ok(Ok(Ok(Outcome::Yield(wait)))) => return Some(context.attempts.yielded(key, attempt.state, wait)),
+        Ok(Ok(Err(error))) => chain(&error),
+        Ok(Err(_)) => "it panicked; this is a mistake in the program".to_owned(),
+        Err(_) => format!("it took longer than {} s", LONGEST_RECONCILE.as_secs()),
+    };
+    let failures = attempt.failures.saturating_add(1);
+    let wait = context.reconciler.retry_policy().wait(failures);
+    let controller = &context.name;
+    let object_name = display_name(object.as_ref());
+    if failures <= 3 {
+        debug!(controller, object = object_name, failures, error = failed, "failed, will be tried again");
+    } else {
+        warn!(controller, object = object_name, failures, ?wait, error = failed, "keeps failing");
+    }
+    Some(context.attempts.failed(key, Attempt { failures, state: attempt.state }, Instant::now(), wait))
+}
