@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use stateright::{Model, Property};
 
 use crate::server::Fate;
-use crate::state::{ADDRESSES, MANAGERS, Manager, NAMES, Objects, State, Sweep};
+use crate::state::{ADDRESSES, Manager, NAMES, Objects, State, Sweep};
 use crate::sweeper::Suspect;
 use crate::tasks::{Decision, Worker, decide, lives};
 
@@ -23,6 +23,10 @@ pub(crate) struct Scope {
     pub(crate) late_writes: u8,
     /// How many claims vanish although they have our finalizer.
     pub(crate) vanishings: u8,
+    /// The first manager always knows everything.
+    pub(crate) prompt: bool,
+    /// How often the watches of the second manager catch up, all of them taken together.
+    pub(crate) glimpses: u8,
     /// Managers have a sweeper. Recovery always has one.
     pub(crate) sweepers: bool,
     /// The garbage collector strikes out owners that are gone.
@@ -58,7 +62,10 @@ pub(crate) enum Mistake {
     ReleaseWithoutReadingTheClaim,
     /// R1 and R3 go by the cache.
     ReleaseByCache,
+    /// R1 deletes whatever has the name of the IPAddress.
     DeleteAddressWithoutUid,
+    /// R1 deletes the IPAddress of that uid, also when it was adopted in the meantime.
+    DeleteAddressWithoutVersion,
     UnreserveWithoutUid,
     /// R2 deletes what the ledger shows when it is the address's turn, whoever holds it then.
     UnreserveWhatIsKnownNow,
@@ -139,14 +146,17 @@ impl State {
             }
             Action::Collect(name) => self.collect(name),
             Action::SeeClaims(manager) => {
+                self.glimpses_left -= u8::from(manager > 0);
                 self.managers[manager].claims = self.objects.claims;
                 true
             }
             Action::SeeAddresses(manager) => {
+                self.glimpses_left -= u8::from(manager > 0);
                 self.managers[manager].addresses = self.objects.addresses;
                 true
             }
             Action::SeeReservations(manager) => {
+                self.glimpses_left -= u8::from(manager > 0);
                 self.managers[manager].ledger = self.objects.reservations;
                 true
             }
@@ -177,7 +187,7 @@ impl State {
         [Some(Fate::Answered), lost.then_some(Fate::ReplyLost), late.then_some(Fate::Late)].into_iter().flatten()
     }
 
-    fn actions_of_manager(&self, scope: &Scope, manager: usize, actions: &mut Vec<Action>) {
+    fn watches_of_manager(&self, manager: usize, actions: &mut Vec<Action>) {
         let known = &self.managers[manager];
         if known.claims != self.objects.claims {
             actions.push(Action::SeeClaims(manager));
@@ -187,6 +197,14 @@ impl State {
         }
         if known.ledger != self.objects.reservations {
             actions.push(Action::SeeReservations(manager));
+        }
+    }
+
+    fn actions_of_manager(&self, scope: &Scope, manager: usize, actions: &mut Vec<Action>) {
+        let known = &self.managers[manager];
+        let blind = manager > 0 && self.glimpses_left == 0;
+        if !blind {
+            self.watches_of_manager(manager, actions);
         }
         for name in 0..NAMES {
             if known.tasks[name].step != crate::state::Step::Idle || decide(known, name) != Decision::Nothing {
@@ -222,6 +240,7 @@ impl Model for Protocol {
             lost_replies_left: lost_replies,
             late_writes_left: late_writes,
             vanishings_left: vanishings,
+            glimpses_left: self.scope.glimpses,
             ..State::default()
         }]
     }
@@ -259,9 +278,8 @@ impl Model for Protocol {
         if !state.happen(&self.scope, action) {
             return None;
         }
-        // It does not matter which manager is called the first.
-        if self.scope.managers == MANAGERS && state.managers[0] > state.managers[1] {
-            state.managers.swap(0, 1);
+        if self.scope.prompt {
+            state.see_everything(0);
         }
         Some(state)
     }

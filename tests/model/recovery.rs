@@ -97,7 +97,7 @@ impl Protocol {
         for name in 0..NAMES {
             match (objects.claims[name], objects.addresses[name]) {
                 (Some(claim), Some(address)) => {
-                    let is_right = address.owner == claim.life && address.finalizer && !address.deleting;
+                    let is_right = address.owner == claim.life && address.finalizer;
                     let reserved = objects.reservations[usize::from(address.address)];
                     let is_reserved = reserved.is_some_and(|reserved| reserved.is_for(name, claim.life));
                     if claim.bound != Some(address.address) || !is_right || !is_reserved || claim.deleting {

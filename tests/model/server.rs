@@ -168,14 +168,16 @@ impl State {
         Answer::Done
     }
 
-    /// Deletes the IPAddress with that uid.
+    /// Deletes the IPAddress with that uid and resource version.
     fn delete_address(&mut self, scope: &Scope, name: usize, age: Age) -> Answer {
         let Some(mut address) = self.objects.addresses[name] else { return Answer::NotFound };
-        if age == Age::Gone && !scope.makes(Mistake::DeleteAddressWithoutUid) {
+        let hits = match scope.mistake {
+            Some(Mistake::DeleteAddressWithoutVersion) => age != Age::Gone,
+            Some(Mistake::DeleteAddressWithoutUid) => true,
+            _ => age == Age::Current,
+        };
+        if !hits {
             return Answer::Conflict;
-        }
-        if scope.makes(Mistake::DeleteAddressWithoutUid) {
-            address.finalizer = false;
         }
         if !address.finalizer {
             self.remove_address(name);

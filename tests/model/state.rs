@@ -221,5 +221,6 @@ pub(crate) struct State {
     pub(crate) lost_replies_left: u8,
     pub(crate) late_writes_left: u8,
     pub(crate) vanishings_left: u8,
+    pub(crate) glimpses_left: u8,
     pub(crate) wrongs: Wrongs,
 }

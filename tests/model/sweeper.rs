@@ -115,10 +115,9 @@ impl State {
                 Some(_) => Sweep::Idle,
             },
             Sweep::Strip { name, found } => match self.send(scope, Write::StripAddress { name, age: found.age }, fate) {
-                // What the patch did to the age of the copy is in the copy that is kept.
-                Answer::Done => match self.managers[manager].sweep {
-                    Sweep::Strip { found, .. } => Sweep::Delete { name, age: found.age },
-                    _ => Sweep::Idle,
+                Answer::Done => match self.objects.addresses[usize::from(name)] {
+                    Some(stripped) => Sweep::Delete { name, age: stripped.age },
+                    None => Sweep::Idle,
                 },
                 _ => Sweep::Idle,
             },

@@ -164,13 +164,14 @@ impl Worker<'_> {
             (Step::Bind, Answer::Done) if self.makes(Mistake::BindBeforeCreate) => self.go_to(Step::CreateAddress),
             (Step::Bind, Answer::Conflict | Answer::NotFound) => self.go_to(Step::CheckAfterBind),
             (Step::Strip, Answer::Done | Answer::NotFound) => {
-                if let Some(existing) = &mut self.task.existing {
-                    existing.finalizer = false;
+                // The answer to the patch says at which version the IPAddress is now.
+                if answer == Answer::Done && self.state.objects.addresses[self.name].is_some() {
+                    self.task.existing = self.state.objects.addresses[self.name];
                 }
                 self.go_to(Step::Delete);
             }
-            (Step::Strip, Answer::Conflict) if self.task.purpose == Purpose::Undoing => self.go_to(Step::UndoLook),
-            (Step::Delete, Answer::Done | Answer::NotFound | Answer::Conflict) => {
+            (Step::Strip | Step::Delete, Answer::Conflict) if self.task.purpose == Purpose::Undoing => self.go_to(Step::UndoLook),
+            (Step::Delete, Answer::Done | Answer::NotFound) => {
                 let name = self.name;
                 self.memory_mut().addresses[name] = None;
                 self.removed();
