@@ -54,9 +54,9 @@ pub(crate) enum Mistake {
     PickByCache,
     /// An IPAddress of the claim's name is adopted as it is.
     AdoptWithoutReservation,
-    /// An IPAddress with another owner is adopted without asking whether the claim is still there.
+    /// An IPAddress with another owner, and its reservation, are taken over without asking whether the claim is there.
     AdoptWithoutReadingTheClaim,
-    /// The reservation of another claim of the name is taken over without asking that.
+    /// Only the reservation is.
     TakeOverWithoutReadingTheClaim,
     /// An IPAddress with another owner is removed at a release without asking that.
     ReleaseWithoutReadingTheClaim,

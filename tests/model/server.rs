@@ -63,6 +63,9 @@ impl State {
                 address.owner = life;
                 address.finalizer |= !address.deleting;
             }),
+            Write::StripAddress { name, .. } if scope.makes(Mistake::DeleteAddressWithoutUid) => {
+                self.change_address(name.into(), Age::Current, |address| address.finalizer = false)
+            }
             Write::StripAddress { name, age } => self.change_address(name.into(), age, |address| {
                 address.finalizer = false;
             }),

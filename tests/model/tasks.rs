@@ -341,7 +341,8 @@ impl Worker<'_> {
         let Some(found) = found else { return self.try_again() };
         if usize::from(found.name) == self.name && found.life != self.life() {
             self.task.found = Age::Current;
-            let blindly = self.makes(Mistake::TakeOverWithoutReadingTheClaim);
+            let blindly = self.makes(Mistake::TakeOverWithoutReadingTheClaim)
+                || self.makes(Mistake::AdoptWithoutReadingTheClaim);
             return self.go_to(if blindly { Step::TakeOver } else { Step::CheckBeforeTakingOver });
         }
         match self.task.existing {
