@@ -159,14 +159,37 @@ pub(crate) enum Sweep {
     #[default]
     Idle,
     /// A reservation looks abandoned. It was read and is held by this claim; next the IPAddress is read.
-    ReadAddress { address: u8, name: u8, life: u8, age: Age },
+    ReadAddress {
+        address: u8,
+        name: u8,
+        life: u8,
+        age: Age,
+    },
     /// Next the claim is read.
-    ReadClaim { address: u8, name: u8, life: u8, age: Age, found: Option<u8> },
-    Unreserve { address: u8, age: Age },
+    ReadClaim {
+        address: u8,
+        name: u8,
+        life: u8,
+        age: Age,
+        found: Option<u8>,
+    },
+    Unreserve {
+        address: u8,
+        age: Age,
+    },
     /// An IPAddress looks abandoned. It was read; next its claim is read.
-    CheckClaim { name: u8, found: Address },
-    Strip { name: u8, found: Address },
-    Delete { name: u8, age: Age },
+    CheckClaim {
+        name: u8,
+        found: Address,
+    },
+    Strip {
+        name: u8,
+        found: Address,
+    },
+    Delete {
+        name: u8,
+        age: Age,
+    },
 }
 
 /// A manager. All of it is in memory only.

@@ -86,8 +86,10 @@ impl State {
 
     /// The next call of a sweep.
     pub(crate) fn sweep_on(&mut self, scope: &Scope, manager: usize, fate: Fate) -> bool {
-        let is_write =
-            matches!(self.managers[manager].sweep, Sweep::Unreserve { .. } | Sweep::Strip { .. } | Sweep::Delete { .. });
+        let is_write = matches!(
+            self.managers[manager].sweep,
+            Sweep::Unreserve { .. } | Sweep::Strip { .. } | Sweep::Delete { .. }
+        );
         if fate != Fate::Answered && !is_write {
             return false;
         }
@@ -114,13 +116,15 @@ impl State {
                 None => removal(name, found),
                 Some(_) => Sweep::Idle,
             },
-            Sweep::Strip { name, found } => match self.send(scope, Write::StripAddress { name, age: found.age }, fate) {
-                Answer::Done => match self.objects.addresses[usize::from(name)] {
-                    Some(stripped) => Sweep::Delete { name, age: stripped.age },
-                    None => Sweep::Idle,
-                },
-                _ => Sweep::Idle,
-            },
+            Sweep::Strip { name, found } => {
+                match self.send(scope, Write::StripAddress { name, age: found.age }, fate) {
+                    Answer::Done => match self.objects.addresses[usize::from(name)] {
+                        Some(stripped) => Sweep::Delete { name, age: stripped.age },
+                        None => Sweep::Idle,
+                    },
+                    _ => Sweep::Idle,
+                }
+            }
             Sweep::Delete { name, age } => {
                 self.send(scope, Write::DeleteAddress { name, age }, fate);
                 Sweep::Idle

@@ -25,9 +25,8 @@ pub(crate) fn decide(manager: &Manager, name: usize) -> Decision {
     if claim.deleting {
         return if claim.finalizer { Decision::Release } else { Decision::Nothing };
     }
-    let right = manager.addresses[name].is_some_and(|address| {
-        address.owner == claim.life && (address.deleting || address.finalizer)
-    });
+    let right = manager.addresses[name]
+        .is_some_and(|address| address.owner == claim.life && (address.deleting || address.finalizer));
     if claim.bound.is_some() && right && claim.finalizer { Decision::Nothing } else { Decision::Bind }
 }
 
@@ -170,7 +169,9 @@ impl Worker<'_> {
                 }
                 self.go_to(Step::Delete);
             }
-            (Step::Strip | Step::Delete, Answer::Conflict) if self.task.purpose == Purpose::Undoing => self.go_to(Step::UndoLook),
+            (Step::Strip | Step::Delete, Answer::Conflict) if self.task.purpose == Purpose::Undoing => {
+                self.go_to(Step::UndoLook)
+            }
             (Step::Delete, Answer::Done | Answer::NotFound) => {
                 let name = self.name;
                 self.memory_mut().addresses[name] = None;
@@ -341,8 +342,8 @@ impl Worker<'_> {
         let Some(found) = found else { return self.try_again() };
         if usize::from(found.name) == self.name && found.life != self.life() {
             self.task.found = Age::Current;
-            let blindly = self.makes(Mistake::TakeOverWithoutReadingTheClaim)
-                || self.makes(Mistake::AdoptWithoutReadingTheClaim);
+            let blindly =
+                self.makes(Mistake::TakeOverWithoutReadingTheClaim) || self.makes(Mistake::AdoptWithoutReadingTheClaim);
             return self.go_to(if blindly { Step::TakeOver } else { Step::CheckBeforeTakingOver });
         }
         match self.task.existing {
