@@ -160,16 +160,12 @@ fn a_second_manager_may_be_far_behind_when_a_reply_is_lost() {
 }
 
 #[test]
-fn two_managers_may_serve_two_claims() {
-    holds_everywhere(Scope { lives: [1, 1], ..TWO_MANAGERS });
-}
-
-#[test]
 #[ignore = "millions of states: to be run with --release"]
 fn larger_scopes_hold_too() {
     holds_everywhere(Scope { addresses: 2, crashes: 1, lost_replies: 1, ..ONE_MANAGER });
     holds_everywhere(Scope { late_writes: 1, ..ONE_MANAGER });
     holds_everywhere(Scope { late_writes: 1, ..TWO_MANAGERS });
+    holds_everywhere(Scope { lives: [1, 1], ..TWO_MANAGERS });
     holds_everywhere(Scope { lives: [1, 1], addresses: 2, ..TWO_MANAGERS });
 }
 
