@@ -64,7 +64,11 @@ impl ProviderAdapter for InClusterAdapter {
             |reservation| trim(&mut reservation.metadata),
             Arc::clone(&unlabelled) as _,
         );
-        let shared = Arc::new(Shared { ledger: Arc::clone(&ledger), reservations: Calls::new(Api::all(client), &()) });
+        let shared = Arc::new(Shared {
+            ledger: Arc::clone(&ledger),
+            reservations: Calls::new(Api::all(client), &()),
+            contract: setup.contract.clone(),
+        });
         let awaited = vec![setup.addresses_synced.clone(), reservations_synced];
         let mut listed = awaited.clone();
         for synced in controllers.start(setup.manager, &setup.contract, &shared, &awaited) {
@@ -161,8 +165,14 @@ impl ClaimHandler for InClusterHandler {
 
     async fn ensure_address(&mut self, existing: Option<&IPAddress>) -> Result<Allocation, HandlerError> {
         let (shared, pool) = self.parts().ok_or_else(|| self.not_ours())?;
-        let allocator =
-            Allocator { ledger: &shared.ledger, reservations: &shared.reservations, claim: &self.claim, pool };
+        let claims = shared.contract.claims(&self.claim.namespace().unwrap_or_default());
+        let allocator = Allocator {
+            ledger: &shared.ledger,
+            reservations: &shared.reservations,
+            claims: &claims,
+            claim: &self.claim,
+            pool,
+        };
         allocator.allocate(existing).await
     }
 

@@ -19,6 +19,7 @@ const MOST_PROPOSALS: usize = 16;
 pub(super) struct Allocator<'a> {
     pub(super) ledger: &'a Arc<Ledger>,
     pub(super) reservations: &'a Calls<IPReservation>,
+    pub(super) claims: &'a Calls<IPAddressClaim>,
     pub(super) claim: &'a IPAddressClaim,
     pub(super) pool: &'a PoolKey,
 }
@@ -180,11 +181,20 @@ impl Allocator<'_> {
             if holder(&found, &reference(self.claim)) != Holder::Predecessor {
                 return Err(self.contested(existing, block, Some(&found)));
             }
+            // Read after the reservation: if this claim is there still, the other of its name came before it.
+            if !self.is_there().await? {
+                return Err(HandlerError::transient("a later claim of this name is there", "to be looked at again"));
+            }
             let uid = found.uid().unwrap_or_default();
             self.reservations.delete(&name, &uid).await.map_err(|error| failed("take over a reservation", error))?;
             self.ledger.remove_reservation(&found);
         }
         Err(HandlerError::transient(format!("the reservation of {block} keeps changing"), "to be tried again"))
+    }
+
+    async fn is_there(&self) -> Result<bool, HandlerError> {
+        let read = self.claims.get(&self.claim.name_any()).await.map_err(|error| failed("read the claim", error))?;
+        Ok(read.is_some_and(|read| read.metadata.uid == self.claim.metadata.uid))
     }
 
     fn contested(&self, existing: &IPAddress, block: Block, found: Option<&IPReservation>) -> HandlerError {

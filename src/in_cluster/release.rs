@@ -44,11 +44,14 @@ async fn delete(
     name: &str,
     slot: &Slot,
 ) -> Result<(), CallError> {
-    let Some(reservation_uid) = ledger.reservation_uid(slot).filter(|uid| !uid.is_empty()) else { return Ok(()) };
     if ledger.is_promise(slot) {
         // A promise outlives the claim: the next one of this name gets the address again.
         return Ok(());
     }
+    // While another address was given back, this one may have become somebody else's.
+    let claim_uid = Uid::of(claim.metadata.uid.as_deref().unwrap_or_default());
+    let held = ledger.reservation_uid(slot, claim_uid).filter(|uid| !uid.is_empty());
+    let Some(reservation_uid) = held else { return Ok(()) };
     match reservations.delete(name, &reservation_uid).await {
         Ok(_) => {
             ledger.remove_reservation_of(slot, &reservation_uid);

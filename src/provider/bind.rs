@@ -9,6 +9,7 @@ use tracing::{debug, info};
 
 use super::adapter::{Allocation, ClaimHandler, HandlerError, PoolView, ProviderAdapter};
 use super::address::{build, is_for, repaired};
+use super::index::owning_claim;
 use super::reconciler::{AFTER_CONFLICT, ClaimReconciler, ReconcileError};
 use super::report::Report;
 use crate::api::{IPAddress, IPAddressClaim, names};
@@ -48,6 +49,13 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
             {
                 return Err(HandlerError::Permanent(made_for_another(address)).into());
             }
+            // An owner that is not this claim is gone only if this claim is there: it may be a later one.
+            if let Some(address) = &existing
+                && owning_claim(address) != claim.metadata.uid.as_deref()
+                && !self.is_there(&claim).await?
+            {
+                return self.undo(&claim, handler).await;
+            }
             let allocation = match handler.ensure_address(existing.as_ref()).await {
                 Err(HandlerError::Discard(why)) if existing.is_some() => {
                     info!(namespace, name, why, "an IPAddress of an earlier claim is removed");
@@ -84,7 +92,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
     }
 
     /// Whether the claim, and not a later one of its name, exists now.
-    async fn is_there(&self, claim: &IPAddressClaim) -> Result<bool, CallError> {
+    pub(super) async fn is_there(&self, claim: &IPAddressClaim) -> Result<bool, CallError> {
         let found = self.contract.claims(&claim.namespace().unwrap_or_default()).get(&claim.name_any()).await?;
         Ok(found.is_some_and(|found| found.metadata.uid == claim.metadata.uid))
     }
@@ -186,19 +194,18 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
     pub(super) async fn remove_address(&self, address: &IPAddress) -> Result<bool, CallError> {
         let (namespace, name) = (address.namespace().unwrap_or_default(), address.name_any());
         let addresses = self.contract.addresses(&namespace);
+        let mut stripped = None;
         if finalizer::is_set(address, names::PROTECT_ADDRESS) {
-            match finalizer::remove(&addresses, address, names::PROTECT_ADDRESS).await {
-                Err(error) if !error.is_not_found() => return Err(error),
-                _ => {}
-            }
+            stripped = match finalizer::remove(&addresses, address, names::PROTECT_ADDRESS).await {
+                Ok(stripped) => Some(stripped),
+                Err(error) if error.is_not_found() => None,
+                Err(error) => return Err(error),
+            };
         }
-        let uid = address.uid().unwrap_or_default();
-        let gone = match addresses.delete(&name, &uid).await {
-            Ok(deleted) => matches!(deleted, Deleted::Gone),
-            // An object of another uid has the name: the one we meant is gone.
-            Err(error) if error.is_conflict() => true,
-            Err(error) => return Err(error),
-        };
+        // With the version: in this moment another manager may adopt it for a later claim.
+        let latest = stripped.as_ref().unwrap_or(address);
+        let (uid, version) = (latest.uid().unwrap_or_default(), latest.resource_version().unwrap_or_default());
+        let gone = matches!(addresses.delete_unchanged(&name, &uid, &version).await?, Deleted::Gone);
         if gone {
             self.addresses.remove(&namespace, &name);
         }

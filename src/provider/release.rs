@@ -26,11 +26,15 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         let (namespace, name) = (claim.namespace().unwrap_or_default(), claim.name_any());
         let addresses = self.contract.addresses(&namespace);
         // An IPAddress of an earlier claim of this name goes too: two claims of one name never live at once.
-        if let Some(address) = addresses.get(&name).await?.filter(|address| is_for(address, claim))
-            && !self.remove_address(&address).await?
-        {
-            debug!(namespace, name, "the IPAddress is held by finalizers of others");
-            return Ok(Outcome::Yield(self.adapter.resync()));
+        if let Some(address) = addresses.get(&name).await?.filter(|address| is_for(address, claim)) {
+            // That of a later claim stays: another manager may have let this one go long ago.
+            if owning_claim(&address) != claim.metadata.uid.as_deref() && !self.is_there(claim).await? {
+                return self.undo(claim, handler).await;
+            }
+            if !self.remove_address(&address).await? {
+                debug!(namespace, name, "the IPAddress is held by finalizers of others");
+                return Ok(Outcome::Yield(self.adapter.resync()));
+            }
         }
         if let Released::After(wait) = handler.release_address().await? {
             return Ok(Outcome::Yield(wait));

@@ -139,9 +139,11 @@ impl Ledger {
         reserved.is_some_and(|reserved| reserved.claim.is_some() && reserved.is_by_hand())
     }
 
-    /// The uid of the reservation of an address, as text.
-    pub fn reservation_uid(&self, slot: &Slot) -> Option<String> {
-        Some(self.lock().taken(slot)?.reserved.as_ref()?.uid.to_string())
+    /// The uid of the reservation of an address, as text, if the claim of that uid holds it.
+    pub fn reservation_uid(&self, slot: &Slot, claim: Uid) -> Option<String> {
+        let state = self.lock();
+        let reserved = state.taken(slot)?.reserved.as_ref().filter(|reserved| reserved.claim_uid == Some(claim))?;
+        Some(reserved.uid.to_string())
     }
 
     /// The pool's counts.

@@ -1,0 +1,193 @@
+//! The allocation protocol as a model, and a checker that tries everything that can happen in it.
+//!
+//! The model has an API server with claims, IPAddress objects and reservations; a consumer that creates claims, deletes
+//! them and creates others of the same name; the garbage collector; and one or two managers, both active. Each manager
+//! sees each kind in a view of its own that lags behind for as long as it likes and then jumps to what is current. One
+//! call to the API server, with what follows from its answer in memory, is one step; anything may happen between two.
+//! A manager may crash at any of them, the reply to a write may be lost, and a write may be applied long after it was
+//! given up.
+//!
+//! | step of the model | what does it |
+//! |---|---|
+//! | [`tasks::decide`] | `provider::decision::decide`, for claims that are not paused and whose pool serves |
+//! | `AddFinalizer` (A1) | `ClaimReconciler::add_finalizer` in `provider/bind.rs` |
+//! | `Look`, `CheckBeforeAdoption` | `ClaimReconciler::bind`, before and in its loop |
+//! | `allocate`, `propose`, `CheckReservation` | `Allocator::{allocate, reserved_already, is_ours}`, `Ledger::{reserved_for, propose}` |
+//! | `Reserve`, `ReadReservation` (A2) | `Allocator::reserve` in `in_cluster/allocate.rs` |
+//! | `adopt`, `ReadHolder`, `CheckBeforeTakingOver`, `TakeOver` | `Allocator::adopt`, `Ledger::announce` |
+//! | `CreateAddress`, `ReadAddress` (A3) | `ClaimReconciler::create_address` |
+//! | `Repair` | `ClaimReconciler::adopt` in `provider/bind.rs` |
+//! | `Bind`, `CheckAfterBind` (A4) | `ClaimReconciler::{commit, is_there}` |
+//! | `Strip`, `Delete` (R1) | `ClaimReconciler::remove_address` |
+//! | `ReleaseLook`, `CheckBeforeRelease`, `ConfirmRelease`, `LetGo` (R3) | `ClaimReconciler::release` in `provider/release.rs` |
+//! | `give_back`, `Unreserve` (R2) | `in_cluster/release.rs`, `Ledger::reservation_uid` |
+//! | `UndoLook`, `UndoCheck` | `ClaimReconciler::try_undo` |
+//! | [`state::State::begin_sweep`], [`state::State::sweep_on`] | `Sweeper::{confirmed, free, remove_address, reserve}` |
+//! | `learn`, `forget`, `announce`, `withdraw` | `Ledger::{insert_reservation, remove_reservation, announce, withdraw}` |
+//!
+//! A change there is to be followed here. Not in the model: pausing, pools that change or go, the rest of an address,
+//! promises, foreign finalizers, IPAddress objects made, changed or deleted by hand, claims that were moved here, the line
+//! of waiting claims (any claim may be the next), the time for which own writes are waited for (a manager may go by an old
+//! view at once), and the sweeper's time of grace (it may look at once). The index of addresses and the ledger share one
+//! view of them. A view does not stop at states between an old one and the current one.
+//!
+//! The scopes of the ordinary tests are small, and complete: all states have been visited. Larger ones are not:
+//!
+//! ```sh
+//! MODEL_SECONDS=600 cargo test --release --test model -- --ignored --nocapture
+//! ```
+//!
+//! visits some larger scopes whole, and looks at two managers with late writes, both of them with views of their own, breadth first and by random courses of
+//! events, for so many seconds each.
+
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    reason = "test code: a failure ends the test"
+)]
+
+mod mistakes;
+mod protocol;
+mod recovery;
+mod server;
+mod state;
+mod sweeper;
+mod tasks;
+
+use std::time::{Duration, Instant};
+
+use protocol::{Action, Protocol, Scope};
+use state::State;
+use stateright::{Checker, CheckerBuilder, HasDiscoveries, Model, UniformChooser};
+
+/// One manager, one address, two claims, of which one is deleted and created again.
+const ONE_MANAGER: Scope = Scope {
+    managers: 1,
+    addresses: 1,
+    lives: [2, 1],
+    crashes: 0,
+    lost_replies: 0,
+    late_writes: 0,
+    vanishings: 0,
+    prompt: false,
+    glimpses: 0,
+    sweepers: false,
+    collector: false,
+    mistake: None,
+};
+
+/// One manager that knows everything, and one that sees little, as one does that was stopped for a while.
+const TWO_MANAGERS: Scope = Scope { managers: 2, lives: [2, 0], prompt: true, glimpses: 1, ..ONE_MANAGER };
+
+/// Two managers that see whatever they like, and writes that are applied late.
+const WITHOUT_END: Scope = Scope {
+    managers: 2,
+    addresses: 2,
+    lives: [2, 1],
+    crashes: 1,
+    lost_replies: 1,
+    late_writes: 2,
+    vanishings: 1,
+    prompt: false,
+    glimpses: u8::MAX,
+    sweepers: true,
+    collector: true,
+    mistake: None,
+};
+
+fn checker(scope: Scope) -> CheckerBuilder<Protocol> {
+    Protocol::new(scope).checker().finish_when(HasDiscoveries::AnyFailures)
+}
+
+/// Says how much was seen, and fails with the shortest way to what is broken.
+fn report(scope: &Scope, checker: &impl Checker<Protocol>, started: Instant) {
+    let (all, unique, depth) = (checker.state_count(), checker.unique_state_count(), checker.max_depth());
+    println!("{all} states, {unique} of them different, depth {depth}, {:.1?}: {scope:?}", started.elapsed());
+    for (name, path) in checker.discoveries() {
+        if checker.model().property(name).expectation.discovery_is_failure() {
+            let steps: Vec<(State, Option<Action>)> = path.into_vec();
+            for (state, action) in &steps {
+                println!("{:?}\n    {action:?}", state.objects);
+            }
+            panic!("broken: {name}");
+        }
+    }
+}
+
+fn holds_everywhere(scope: Scope) {
+    let started = Instant::now();
+    let checker = checker(scope).spawn_bfs().join();
+    report(&scope, &checker, started);
+    assert!(checker.is_done());
+    // What is never reached proves nothing.
+    for property in checker.model().properties() {
+        let reached = checker.discovery(property.name).is_some();
+        assert_eq!(reached, property.expectation == stateright::Expectation::Sometimes, "{}", property.name);
+    }
+}
+
+#[test]
+fn one_manager_may_crash() {
+    holds_everywhere(Scope { addresses: 2, crashes: 1, ..ONE_MANAGER });
+}
+
+#[test]
+fn replies_may_be_lost_while_claims_wait_for_an_address() {
+    holds_everywhere(Scope { crashes: 1, lost_replies: 1, lives: [1, 1], ..ONE_MANAGER });
+}
+
+#[test]
+fn a_write_may_be_applied_late() {
+    holds_everywhere(Scope { late_writes: 1, lives: [2, 0], lost_replies: 1, ..ONE_MANAGER });
+}
+
+#[test]
+fn a_claim_may_vanish_while_the_sweeper_is_at_work() {
+    let again = Scope { lives: [2, 0], ..ONE_MANAGER };
+    holds_everywhere(Scope { crashes: 1, vanishings: 1, sweepers: true, collector: true, ..again });
+}
+
+#[test]
+fn a_second_manager_may_be_far_behind() {
+    holds_everywhere(Scope { glimpses: 2, ..TWO_MANAGERS });
+}
+
+#[test]
+fn a_second_manager_may_be_far_behind_when_a_reply_is_lost() {
+    holds_everywhere(Scope { lost_replies: 1, ..TWO_MANAGERS });
+}
+
+#[test]
+#[ignore = "millions of states: to be run with --release"]
+fn larger_scopes_hold_too() {
+    holds_everywhere(Scope { addresses: 2, crashes: 1, lost_replies: 1, ..ONE_MANAGER });
+    holds_everywhere(Scope { late_writes: 1, ..ONE_MANAGER });
+    holds_everywhere(Scope { late_writes: 1, ..TWO_MANAGERS });
+    holds_everywhere(Scope { lives: [1, 1], ..TWO_MANAGERS });
+    holds_everywhere(Scope { lives: [1, 1], addresses: 2, ..TWO_MANAGERS });
+}
+
+fn time() -> Duration {
+    let seconds = std::env::var("MODEL_SECONDS").ok().and_then(|text| text.parse().ok());
+    Duration::from_secs(seconds.unwrap_or(60))
+}
+
+#[test]
+#[ignore = "takes as long as MODEL_SECONDS says, and is not complete"]
+fn two_managers_breadth_first() {
+    let started = Instant::now();
+    let checker = checker(WITHOUT_END).timeout(time()).threads(2).spawn_bfs().join();
+    report(&WITHOUT_END, &checker, started);
+}
+
+#[test]
+#[ignore = "takes as long as MODEL_SECONDS says, and is not complete"]
+fn two_managers_by_chance() {
+    let started = Instant::now();
+    let seed = std::env::var("MODEL_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(1);
+    let checker = checker(WITHOUT_END).timeout(time()).threads(2).spawn_simulation(seed, UniformChooser).join();
+    println!("seed {seed}");
+    report(&WITHOUT_END, &checker, started);
+}

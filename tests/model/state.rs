@@ -1,0 +1,249 @@
+//! What there is: the objects on the API server, what each manager believes of them, what it is doing, and what is
+//! still on its way.
+//!
+//! There are no resource versions and no uids to count, so that the number of states is finite. A copy of an object
+//! knows instead how it stands to the object on the server: see [`Age`]. Only the lives of claims are numbered.
+
+/// How many names of claims, addresses and managers there may be. A [`crate::protocol::Scope`] may use fewer.
+pub(crate) const NAMES: usize = 2;
+pub(crate) const ADDRESSES: usize = 2;
+pub(crate) const MANAGERS: usize = 2;
+pub(crate) const LATE_WRITES: usize = 2;
+
+/// How a copy of an object stands to the object on the server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Age {
+    /// Same uid, same resource version.
+    #[default]
+    Current,
+    /// Same uid, older resource version.
+    Changed,
+    /// The object is gone; what has its name now is another one.
+    Gone,
+}
+
+/// An IPAddressClaim.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Claim {
+    /// The uid: which claim of its name it is, beginning with 1.
+    pub(crate) life: u8,
+    pub(crate) finalizer: bool,
+    pub(crate) deleting: bool,
+    /// The status names the IPAddress; this is the address it had at that moment.
+    pub(crate) bound: Option<u8>,
+    pub(crate) age: Age,
+}
+
+/// An IPAddress. It has the name of its claim.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Address {
+    /// The life of the claim that owns it, 0 when the garbage collector has struck it out.
+    pub(crate) owner: u8,
+    pub(crate) address: u8,
+    pub(crate) finalizer: bool,
+    pub(crate) deleting: bool,
+    /// It was made when its claim was being deleted or gone. Nobody reads this but the properties.
+    pub(crate) posthumous: bool,
+    pub(crate) age: Age,
+}
+
+/// An IPReservation. Its name is the address.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Reservation {
+    pub(crate) name: u8,
+    pub(crate) life: u8,
+    pub(crate) age: Age,
+}
+
+impl Reservation {
+    pub(crate) fn is_for(&self, name: usize, life: u8) -> bool {
+        usize::from(self.name) == name && self.life == life
+    }
+}
+
+/// A write. What it was decided on is in it, as its preconditions are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Write {
+    /// A1.
+    AddFinalizer { name: u8, age: Age },
+    /// A2.
+    Reserve { address: u8, name: u8, life: u8 },
+    /// A3.
+    CreateAddress { name: u8, life: u8, address: u8 },
+    /// Adoption: owner and finalizer are set.
+    RepairAddress { name: u8, life: u8, age: Age },
+    /// A4.
+    Bind { name: u8, address: u8, age: Age },
+    /// R1, first half: the IPAddress loses our finalizer.
+    StripAddress { name: u8, age: Age },
+    /// R1, second half.
+    DeleteAddress { name: u8, age: Age },
+    /// R2, and what the sweeper and an adoption do.
+    Unreserve { address: u8, age: Age },
+    /// R3.
+    LetGo { name: u8, age: Age },
+}
+
+/// What a manager is doing about one claim: the next call to the API server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Step {
+    #[default]
+    Idle,
+    AddFinalizer,
+    /// Reads the IPAddress of the claim's name, which is known to be there.
+    Look,
+    /// Reads the claim: the IPAddress found is not owned by it.
+    CheckBeforeAdoption,
+    /// Reads a reservation that should be this claim's already.
+    CheckReservation,
+    Reserve,
+    /// Reads the reservation after an attempt to create it.
+    ReadReservation,
+    /// Reads it again, for an adoption.
+    ReadHolder,
+    /// Reads the claim: the reservation is held by another of its name.
+    CheckBeforeTakingOver,
+    TakeOver,
+    CreateAddress,
+    /// Reads the IPAddress after an attempt to create it.
+    ReadAddress,
+    Repair,
+    Bind,
+    /// Reads the claim after a bind that was refused.
+    CheckAfterBind,
+    /// Removal of an IPAddress, wherever it is done.
+    Strip,
+    Delete,
+    ReleaseLook,
+    /// Reads the claim: the IPAddress of a claim to be released is not owned by it.
+    CheckBeforeRelease,
+    Unreserve,
+    ConfirmRelease,
+    LetGo,
+    UndoLook,
+    /// Reads whether there is any claim of the name: the IPAddress found has no owner.
+    UndoCheck,
+}
+
+/// What the removal of an IPAddress is part of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Purpose {
+    #[default]
+    Binding,
+    Discarding,
+    Releasing,
+    Undoing,
+}
+
+/// One reconcile of one claim.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Task {
+    pub(crate) step: Step,
+    pub(crate) claim: Claim,
+    pub(crate) existing: Option<Address>,
+    /// The address that is being reserved, created or given back.
+    pub(crate) address: u8,
+    /// The reservation that was read, to be deleted.
+    pub(crate) found: Age,
+    pub(crate) purpose: Purpose,
+    /// How often the IPAddress turned out to be another, and how often an adoption tried to reserve.
+    pub(crate) rounds: u8,
+    pub(crate) attempts: u8,
+    /// This task has marked the address in the ledger as about to be reserved.
+    pub(crate) announced: bool,
+}
+
+/// What the sweeper of a manager is doing: the next call to the API server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Sweep {
+    #[default]
+    Idle,
+    /// A reservation looks abandoned. It was read and is held by this claim; next the IPAddress is read.
+    ReadAddress {
+        address: u8,
+        name: u8,
+        life: u8,
+        age: Age,
+    },
+    /// Next the claim is read.
+    ReadClaim {
+        address: u8,
+        name: u8,
+        life: u8,
+        age: Age,
+        found: Option<u8>,
+    },
+    Unreserve {
+        address: u8,
+        age: Age,
+    },
+    /// An IPAddress looks abandoned. It was read; next its claim is read.
+    CheckClaim {
+        name: u8,
+        found: Address,
+    },
+    Strip {
+        name: u8,
+        found: Address,
+    },
+    Delete {
+        name: u8,
+        age: Age,
+    },
+}
+
+/// A manager. All of it is in memory only.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Manager {
+    pub(crate) claims: [Option<Claim>; NAMES],
+    pub(crate) addresses: [Option<Address>; NAMES],
+    pub(crate) ledger: [Option<Reservation>; ADDRESSES],
+    pub(crate) proposed: [bool; ADDRESSES],
+    pub(crate) tasks: [Task; NAMES],
+    pub(crate) sweep: Sweep,
+}
+
+impl Manager {
+    pub(crate) fn is_idle(&self) -> bool {
+        self.sweep == Sweep::Idle && self.tasks.iter().all(|task| task.step == Step::Idle)
+    }
+}
+
+/// The objects.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Objects {
+    pub(crate) claims: [Option<Claim>; NAMES],
+    pub(crate) addresses: [Option<Address>; NAMES],
+    pub(crate) reservations: [Option<Reservation>; ADDRESSES],
+}
+
+/// What went wrong at a write, told by who knows more than any manager.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Wrongs {
+    /// A claim was let go with the IPAddress that it had.
+    pub(crate) left_behind: bool,
+    /// A reservation was deleted whose claim lived unbound, or was bound to that address.
+    pub(crate) freed: bool,
+    /// A claim that stays has lost or changed its address, or a dead claim's bind hit its successor.
+    pub(crate) rebound: bool,
+    /// Something was given to a claim without finalizer.
+    pub(crate) unprotected: bool,
+}
+
+/// Everything.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct State {
+    pub(crate) objects: Objects,
+    pub(crate) managers: [Manager; MANAGERS],
+    /// Writes that a manager gave up, and that may be applied at any time.
+    pub(crate) late: [Option<Write>; LATE_WRITES],
+    /// How many claims of each name have been created.
+    pub(crate) lives: [u8; NAMES],
+    /// How many faults of each kind may still happen.
+    pub(crate) crashes_left: u8,
+    pub(crate) lost_replies_left: u8,
+    pub(crate) late_writes_left: u8,
+    pub(crate) vanishings_left: u8,
+    pub(crate) glimpses_left: u8,
+    pub(crate) wrongs: Wrongs,
+}

@@ -1,0 +1,151 @@
+//! The sweeper of a manager, call by call.
+//!
+//! The real one waits until something has looked abandoned in two passes and for a time of grace. Time is nothing here:
+//! whatever looks abandoned in memory, however old that is, may be looked at right away.
+
+use crate::protocol::{Mistake, Scope};
+use crate::server::{Answer, Fate};
+use crate::state::{Age, Claim, Manager, State, Sweep, Write};
+
+/// What a sweep begins with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Suspect {
+    Reservation(u8),
+    Address(u8),
+    /// An IPAddress of that name without reservation.
+    Unreserved(u8),
+}
+
+impl Manager {
+    /// Whether something looks abandoned, or in need of a reservation.
+    pub(crate) fn suspects(&self, suspect: Suspect) -> bool {
+        match suspect {
+            Suspect::Reservation(address) => self.ledger[usize::from(address)].is_some_and(|held| {
+                let name = usize::from(held.name);
+                let used = self.addresses[name].is_some_and(|found| found.address == address);
+                let claim = self.claims[name].filter(|claim| claim.life == held.life);
+                claim.is_none_or(|claim| !used && claim.bound.is_some())
+            }),
+            Suspect::Address(name) => {
+                self.addresses[usize::from(name)].is_some() && self.claims[usize::from(name)].is_none()
+            }
+            Suspect::Unreserved(name) => {
+                let name = usize::from(name);
+                let bound = self.claims[name].is_some_and(|claim| claim.bound.is_some() && !claim.deleting);
+                let unreserved = |address: usize| self.ledger[address].is_none() && !self.proposed[address];
+                bound && self.addresses[name].is_some_and(|found| unreserved(found.address.into()))
+            }
+        }
+    }
+}
+
+impl State {
+    /// Begins a sweep with its first call.
+    pub(crate) fn begin_sweep(&mut self, scope: &Scope, manager: usize, suspect: Suspect, fate: Fate) -> bool {
+        if self.managers[manager].sweep != Sweep::Idle || !self.managers[manager].suspects(suspect) {
+            return false;
+        }
+        match suspect {
+            Suspect::Unreserved(name) => self.reserve_missing(scope, manager, name, fate),
+            _ if fate != Fate::Answered => false,
+            Suspect::Address(name) => {
+                let found = self.objects.addresses[usize::from(name)];
+                self.managers[manager].sweep = match found {
+                    Some(found) if scope.makes(Mistake::SweepAddressByCache) => removal(name, found),
+                    Some(found) => Sweep::CheckClaim { name, found },
+                    None => return false,
+                };
+                true
+            }
+            Suspect::Reservation(address) => {
+                let Some(held) = self.managers[manager].ledger[usize::from(address)] else { return false };
+                if scope.makes(Mistake::SweepByCache) {
+                    self.managers[manager].sweep = Sweep::Unreserve { address, age: held.age };
+                    return true;
+                }
+                let found = self.objects.reservations[usize::from(address)];
+                let Some(found) = found.filter(|found| found.is_for(held.name.into(), held.life)) else { return false };
+                self.managers[manager].sweep =
+                    Sweep::ReadAddress { address, name: found.name, life: found.life, age: found.age };
+                true
+            }
+        }
+    }
+
+    fn reserve_missing(&mut self, scope: &Scope, manager: usize, name: u8, fate: Fate) -> bool {
+        let known = &self.managers[manager];
+        let (claim, found) = (known.claims[usize::from(name)], known.addresses[usize::from(name)]);
+        let Some((claim, found)) = claim.zip(found) else { return false };
+        let address = found.address;
+        let answer = self.send(scope, Write::Reserve { address, name, life: claim.life }, fate);
+        if matches!(answer, Answer::Done | Answer::Exists) {
+            self.managers[manager].ledger[usize::from(address)] = self.objects.reservations[usize::from(address)];
+        }
+        true
+    }
+
+    /// The next call of a sweep.
+    pub(crate) fn sweep_on(&mut self, scope: &Scope, manager: usize, fate: Fate) -> bool {
+        let is_write = matches!(
+            self.managers[manager].sweep,
+            Sweep::Unreserve { .. } | Sweep::Strip { .. } | Sweep::Delete { .. }
+        );
+        if fate != Fate::Answered && !is_write {
+            return false;
+        }
+        let next = match self.managers[manager].sweep {
+            Sweep::Idle => return false,
+            Sweep::ReadAddress { address, name, life, age } => {
+                let found = self.objects.addresses[usize::from(name)].map(|found| found.address);
+                Sweep::ReadClaim { address, name, life, age, found }
+            }
+            Sweep::ReadClaim { address, name, life, age, found } => {
+                let claim = self.objects.claims[usize::from(name)].filter(|claim| claim.life == life);
+                let is_useless = is_useless(scope, claim, found, address);
+                if is_useless { Sweep::Unreserve { address, age } } else { Sweep::Idle }
+            }
+            Sweep::Unreserve { address, age } => {
+                let answer = self.send(scope, Write::Unreserve { address, age }, fate);
+                if matches!(answer, Answer::Done | Answer::NotFound) {
+                    let known = &mut self.managers[manager].ledger[usize::from(address)];
+                    *known = known.filter(|known| known.age != Age::Gone);
+                }
+                Sweep::Idle
+            }
+            Sweep::CheckClaim { name, found } => match self.objects.claims[usize::from(name)] {
+                None => removal(name, found),
+                Some(_) => Sweep::Idle,
+            },
+            Sweep::Strip { name, found } => {
+                match self.send(scope, Write::StripAddress { name, age: found.age }, fate) {
+                    Answer::Done => match self.objects.addresses[usize::from(name)] {
+                        Some(stripped) => Sweep::Delete { name, age: stripped.age },
+                        None => Sweep::Idle,
+                    },
+                    _ => Sweep::Idle,
+                }
+            }
+            Sweep::Delete { name, age } => {
+                self.send(scope, Write::DeleteAddress { name, age }, fate);
+                Sweep::Idle
+            }
+        };
+        self.managers[manager].sweep = next;
+        true
+    }
+}
+
+fn removal(name: u8, found: crate::state::Address) -> Sweep {
+    if found.finalizer { Sweep::Strip { name, found } } else { Sweep::Delete { name, age: found.age } }
+}
+
+/// Whether nobody needs a reservation: its claim is gone and no IPAddress has the address, or its claim is bound to
+/// another one.
+fn is_useless(scope: &Scope, claim: Option<Claim>, found: Option<u8>, address: u8) -> bool {
+    let in_use = found == Some(address);
+    match claim {
+        None => !in_use,
+        Some(_) if scope.makes(Mistake::SweepUnboundClaims) => !in_use,
+        Some(claim) => !in_use && claim.bound.is_some() && found.is_some(),
+    }
+}
