@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use futures::TryStreamExt;
 use kube::core::WatchEvent;
 use serde::Deserialize;
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 use tokio::task::AbortHandle;
 
 use crate::calls::{Calls, claims};
@@ -70,8 +70,10 @@ impl ClaimWatch {
         let (version, _) = calls.version_and_count(&folder).await;
         let (sender, counts) = watch::channel(Counts::default());
         let times = Arc::<Mutex<HashMap<String, Times>>>::default();
+        let (open, is_open) = oneshot::channel();
         let notes = Notes { times: times.clone(), counts: sender };
-        let task = tokio::spawn(follow(calls.clone(), folder, version, notes)).abort_handle();
+        let task = tokio::spawn(follow(calls.clone(), folder, version, notes, open)).abort_handle();
+        is_open.await.expect("the watch goes on");
         Self { times, counts, task }
     }
 
@@ -163,18 +165,26 @@ impl Notes {
 }
 
 /// Watches on from where it was each time the API server ends the watch.
-async fn follow(calls: Calls, folder: String, mut version: String, notes: Notes) {
+async fn follow(calls: Calls, folder: String, mut version: String, notes: Notes, open: oneshot::Sender<()>) {
+    let mut open = Some(open);
     loop {
         let path = format!("{folder}?watch=true&allowWatchBookmarks=true&timeoutSeconds=280&resourceVersion={version}");
         let request = http::Request::get(path).body(Vec::new()).expect("the request is written as it should be");
         let events = match calls.client.request_events::<Claim>(request).await {
             Ok(events) => events,
+            // A server that has just started is not ready for it yet.
             Err(error) => {
-                eprintln!("the claims cannot be watched now: {error}");
-                tokio::time::sleep(Duration::from_secs(1)).await;
+                if open.is_none() {
+                    eprintln!("the claims cannot be watched now: {error}");
+                }
+                tokio::time::sleep(Duration::from_millis(200)).await;
                 continue;
             }
         };
+        if let Some(open) = open.take() {
+            // Nobody listens any more only when the watch is being dropped.
+            let _ = open.send(());
+        }
         let mut events = std::pin::pin!(events);
         while let Ok(Some(event)) = events.try_next().await {
             match event {

@@ -59,7 +59,7 @@ impl Rounds<'_> {
             figures.push(Figure::new(format!("{what}, of the bare floor"), *of_bare, "").at_least(0.65));
             figures.push(Figure::new(format!("{what}, of the reserved floor"), *of_reserved, "").at_least(0.85));
             figures.push(Figure::new(format!("writes a {what}"), phase.writes(), "").at_most(4.0));
-            let pool_writes = phase.cost.requests.pool_writes as f64 / phase.seconds / self.pools as f64;
+            let pool_writes = phase.cost.requests.pool_writes as f64 / phase.cost.seconds / self.pools as f64;
             figures.push(Figure::new(format!("writes of a pool, {what}"), pool_writes, "a second").at_most(4.0));
         }
         if let Some(memory) = provided.last().and_then(|cycle| cycle.release.cost.memory) {

@@ -14,6 +14,9 @@ use crate::support::manager::{Manager, built};
 /// How long a manager may take until it is ready.
 const PATIENCE: Duration = Duration::from_mins(10);
 
+/// Seconds of processor time in 300 ms, above which somebody is at work. A quiet API server takes 0.02.
+const BUSY: f64 = 0.055;
+
 /// A control plane, and what runs on it.
 pub(crate) struct Stage<'a> {
     pub(crate) options: &'a Options,
@@ -75,10 +78,10 @@ impl<'a> Stage<'a> {
             all.map(|pid| seconds_of(&pid.to_string())).sum::<f64>()
         };
         let (mut before, mut quiet) = (busy(), 0);
-        for _ in 0..120 {
-            tokio::time::sleep(Duration::from_millis(500)).await;
+        for _ in 0..200 {
+            tokio::time::sleep(Duration::from_millis(300)).await;
             let now = busy();
-            quiet = if now - before < 0.08 { quiet + 1 } else { 0 };
+            quiet = if now - before < BUSY { quiet + 1 } else { 0 };
             before = now;
             if quiet == 2 {
                 return;
