@@ -73,10 +73,10 @@ impl Calls {
     /// Changes an object that is still what it was: the fields at these paths are set.
     pub(crate) async fn patch(&self, path: &str, was: &Identity, set: &[(&str, Value)]) -> Identity {
         let guard = |path: &str, value: &str| json!({"op": "replace", "path": path, "value": value});
-        let mut patch =
+        let mut operations =
             vec![guard("/metadata/uid", &was.uid), guard("/metadata/resourceVersion", &was.resource_version)];
-        patch.extend(set.iter().map(|(path, value)| json!({"op": "add", "path": path, "value": value})));
-        self.write("PATCH", path, "application/json-patch+json", &Value::Array(patch)).await
+        operations.extend(set.iter().map(|(path, value)| json!({"op": "add", "path": path, "value": value})));
+        self.write("PATCH", path, "application/json-patch+json", &Value::Array(operations)).await
     }
 
     /// Deletes the object with that uid. Where finalizers hold it, the answer is the object as it is then.

@@ -91,12 +91,12 @@ impl Floor {
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner).remove(&claim.name);
         let Held { address, reservation } = held.expect("the floor bound this claim");
         let path = format!("{}/{}", addresses(namespace), claim.name);
-        let none = ("/metadata/finalizers", json!([]));
-        let address = calls.patch(&path, &address, &[none.clone()]).await;
+        let none = [("/metadata/finalizers", json!([]))];
+        let address = calls.patch(&path, &address, &none).await;
         calls.delete(&path, &address.uid).await;
         if let Some(reservation) = reservation {
             calls.delete(&format!("{}/{}", reservations(), reservation.name), &reservation.uid).await;
         }
-        calls.patch(&format!("{}/{}", claims(namespace), claim.name), &claim, &[none]).await;
+        calls.patch(&format!("{}/{}", claims(namespace), claim.name), &claim, &none).await;
     }
 }
