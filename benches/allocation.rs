@@ -52,8 +52,8 @@ fn free_set(criterion: &mut Criterion) {
                     free.give_back(lowest)
                 });
             });
-            // One in the middle: it splits a span, or joins two.
-            let middle = u128::from(FIRST + count / 2 * 2);
+            // One in the middle: free, it joins two spans or is one of its own.
+            let middle = layout.in_use(count).map(u128::from).nth(count as usize / 2).expect("so many are in use");
             group.bench_function(BenchmarkId::new("give one back and take it", count), |bencher| {
                 bencher.iter(|| {
                     let was_taken = free.give_back(black_box(middle));
