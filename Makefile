@@ -55,8 +55,12 @@ image-test: rust control-plane ## Check the image that `make image` made, and ru
 	@CARGO='$(CARGO)' hack/image/test.sh $(ARGS)
 
 .PHONY: bench
-bench: rust control-plane ## Measure how fast claims are bound and released (ARGS: how many, else 2000)
+bench: rust control-plane ## Measure how fast claims are bound and released (ARGS: --quick, --all, --series=…, --help)
 	$(CARGO) bench --locked --bench claims -- $(ARGS)
+
+.PHONY: bench-allocation
+bench-allocation: rust ## Measure what allocation costs without Kubernetes (ARGS choose some, by name)
+	$(CARGO) bench --locked --bench allocation -- $(ARGS)
 
 .PHONY: bench-reviews
 bench-reviews: rust control-plane ## Measure how fast webhooks answer (ARGS: how many reviews, else 20000)

@@ -143,6 +143,11 @@ impl ControlPlane {
         &self.server
     }
 
+    /// Where etcd answers, `http://127.0.0.1:<port>`.
+    pub fn etcd_url(&self) -> &str {
+        &self.etcd_url
+    }
+
     /// The kubeconfig of an administrator whom no permission stops.
     pub fn kubeconfig(&self) -> &Path {
         &self.kubeconfig

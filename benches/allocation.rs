@@ -1,0 +1,170 @@
+//! `make bench-allocation`: what allocation costs without Kubernetes, by how many addresses are in use.
+//!
+//! An allocation should take less than 2 µs where a million addresses are in use. Compact: the addresses in use are the
+//! lowest ones, as they are where nothing was ever released. Fragmented: every second address is free.
+
+#![allow(missing_docs, clippy::expect_used, reason = "it is there to be looked at")]
+
+use std::hint::black_box;
+use std::net::Ipv4Addr;
+
+use capi_ipam::addr::{FreeSet, PoolAddresses, PoolPrefixes, Span, SpanSet, Usable};
+use capi_ipam::api::{IPReservation, InClusterIPPool, InClusterKind, PoolKey};
+use capi_ipam::in_cluster::ledger::{ClaimKey, Ledger, Proposal};
+use capi_ipam::runtime::watch::Observer;
+use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
+use serde_json::json;
+
+const IN_USE: [u32; 4] = [1_000, 10_000, 100_000, 1_000_000];
+/// The addresses of the pool: 10.0.0.0/8, without network and broadcast address.
+const FIRST: u32 = 0x0a00_0001;
+const LAST: u32 = 0x0aff_fffe;
+
+/// How the addresses in use lie.
+#[derive(Clone, Copy)]
+enum Layout {
+    Compact,
+    Fragmented,
+}
+
+impl Layout {
+    const ALL: [(&'static str, Self); 2] = [("compact", Self::Compact), ("fragmented", Self::Fragmented)];
+
+    fn in_use(self, count: u32) -> impl Iterator<Item = u32> + Clone {
+        let step = match self {
+            Self::Compact => 1,
+            Self::Fragmented => 2,
+        };
+        (0..count).map(move |place| FIRST + place * step)
+    }
+}
+
+fn free_set(criterion: &mut Criterion) {
+    let usable: SpanSet = Span::new(FIRST.into(), LAST.into()).into_iter().collect();
+    for (name, layout) in Layout::ALL {
+        let mut group = criterion.benchmark_group(format!("free set, {name}"));
+        for count in IN_USE {
+            let mut free = FreeSet::without(&usable, layout.in_use(count).map(u128::from));
+            group.bench_function(BenchmarkId::new("take the lowest and give it back", count), |bencher| {
+                bencher.iter(|| {
+                    let lowest = free.lowest().expect("some are free");
+                    free.take(lowest);
+                    free.give_back(lowest)
+                });
+            });
+            // One in the middle: free, it joins two spans or is one of its own.
+            let middle = layout.in_use(count).map(u128::from).nth(count as usize / 2).expect("so many are in use");
+            group.bench_function(BenchmarkId::new("give one back and take it", count), |bencher| {
+                bencher.iter(|| {
+                    let was_taken = free.give_back(black_box(middle));
+                    free.take(middle) || was_taken
+                });
+            });
+        }
+    }
+}
+
+fn ledger(criterion: &mut Criterion) {
+    let claim: ClaimKey = ("n".to_owned(), "new".to_owned());
+    let pool = PoolKey { kind: InClusterKind::IPPool, namespace: Some("n".into()), name: "p".into() };
+    for (name, layout) in Layout::ALL {
+        let mut group = criterion.benchmark_group(format!("ledger, {name}"));
+        group.sample_size(50);
+        for count in IN_USE {
+            let ledger = Ledger::only_to_ask();
+            ledger.applied(&pool_object());
+            layout.in_use(count).for_each(|address| ledger.insert_reservation(&reservation(address)));
+            group.bench_function(BenchmarkId::new("propose and withdraw", count), |bencher| {
+                bencher.iter(|| {
+                    let proposal = ledger.propose(&pool, &claim, 1);
+                    if let Proposal::Slot(slot) = &proposal {
+                        ledger.withdraw(slot);
+                    }
+                    proposal
+                });
+            });
+            let Proposal::Slot(slot) = ledger.propose(&pool, &claim, 1) else { continue };
+            ledger.withdraw(&slot);
+            let lowest = slot.block.base().to_string().parse::<Ipv4Addr>().expect("the pool has IPv4 addresses");
+            let reserved = reservation(lowest.into());
+            group.bench_function(BenchmarkId::new("propose, reserve and release", count), |bencher| {
+                bencher.iter(|| {
+                    let proposal = ledger.propose(&pool, &claim, 1);
+                    ledger.insert_reservation(&reserved);
+                    ledger.remove_reservation(&reserved);
+                    proposal
+                });
+            });
+        }
+    }
+}
+
+fn parse(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("pool");
+    for count in [1, 100, 4_096] {
+        // Ranges with a gap after each, the worst order for a sort that likes order.
+        let ranges: Vec<String> = (0..count).rev().map(range).collect();
+        group.bench_function(BenchmarkId::new("parse ranges", count), |bencher| {
+            bencher.iter(|| addresses(black_box(&ranges)));
+        });
+    }
+    group.finish();
+}
+
+fn prefixes(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("prefixes of 64 bits out of one of 32");
+    let whole = ["fd00::/32".to_owned()];
+    let pool = PoolPrefixes { prefixes: &whole, excluded: &[], length: 64, gateway: None };
+    group.bench_function("parse", |bencher| bencher.iter(|| black_box(&pool).usable()));
+    let usable = pool.usable().expect("the pool is right");
+    let first = usable.set.spans().first().expect("the pool has prefixes").first();
+    for (name, step) in [("compact", 1), ("fragmented", 2)] {
+        for count in IN_USE {
+            let taken = (0..u128::from(count)).map(|place| first + place * step);
+            let mut free = FreeSet::without(&usable.set, taken);
+            group.bench_function(BenchmarkId::new(format!("carve one, {name}"), count), |bencher| {
+                bencher.iter(|| {
+                    let lowest = free.lowest().expect("some are free");
+                    free.take(lowest);
+                    let block = usable.block(lowest);
+                    free.give_back(lowest);
+                    block
+                });
+            });
+        }
+    }
+}
+
+fn range(number: u32) -> String {
+    let first = FIRST + number * 16;
+    format!("{}-{}", Ipv4Addr::from(first), Ipv4Addr::from(first + 9))
+}
+
+fn addresses(ranges: &[String]) -> Usable {
+    let pool = PoolAddresses { addresses: ranges, excluded: &[], prefix: 8, gateway: None, allocate_reserved: false };
+    pool.usable().expect("the pool is right")
+}
+
+fn pool_object() -> InClusterIPPool {
+    serde_json::from_value(json!({
+        "metadata": {"namespace": "n", "name": "p", "uid": "pool", "finalizers": ["ipam.cluster.x-k8s.io/ProtectPool"]},
+        "spec": {"addresses": ["10.0.0.0/8"], "prefix": 8},
+    }))
+    .expect("the pool is written as it should be")
+}
+
+fn reservation(address: u32) -> IPReservation {
+    let text = Ipv4Addr::from(address).to_string();
+    serde_json::from_value(json!({
+        "metadata": {"name": format!("p.n.p.{text}"), "uid": format!("{address:08x}-0000-4000-8000-000000000000")},
+        "spec": {
+            "scope": "p.n.p", "address": text,
+            "poolRef": {"kind": "InClusterIPPool", "namespace": "n", "name": "p"},
+            "claimRef": {"namespace": "n", "name": format!("c-{address}"), "uid": format!("{address:08x}-0000-4000-8000-000000000001")},
+        },
+    }))
+    .expect("the reservation is written as it should be")
+}
+
+criterion_group!(benches, free_set, ledger, parse, prefixes);
+criterion_main!(benches);

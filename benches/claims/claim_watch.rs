@@ -1,0 +1,204 @@
+//! One watch of the claims of a namespace, which notes when each was bound and when it was gone.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use futures::TryStreamExt;
+use kube::core::WatchEvent;
+use serde::Deserialize;
+use tokio::sync::{oneshot, watch};
+use tokio::task::AbortHandle;
+
+use crate::calls::{Calls, claims};
+
+/// How long nothing at all may happen to the claims that are waited for.
+const PATIENCE: Duration = Duration::from_mins(10);
+
+/// When something happened to a claim.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Times {
+    pub(crate) bound: Option<Instant>,
+    pub(crate) gone: Option<Instant>,
+}
+
+/// How many claims were seen in a state, and how many events there were.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counts {
+    pub(crate) bound: usize,
+    pub(crate) gone: usize,
+    pub(crate) events: usize,
+    pub(crate) last_bound: Option<Instant>,
+}
+
+/// A running watch. Only what happens after its start counts.
+pub(crate) struct ClaimWatch {
+    times: Arc<Mutex<HashMap<String, Times>>>,
+    counts: watch::Receiver<Counts>,
+    task: AbortHandle,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct Claim {
+    metadata: Metadata,
+    #[serde(default)]
+    status: Status,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Metadata {
+    name: String,
+    resource_version: String,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Status {
+    address_ref: Option<AddressRef>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct AddressRef {
+    name: String,
+}
+
+impl ClaimWatch {
+    pub(crate) async fn start(calls: &Calls, namespace: &str) -> Self {
+        let folder = claims(namespace);
+        let (version, _) = calls.version_and_count(&folder).await;
+        let (sender, counts) = watch::channel(Counts::default());
+        let times = Arc::<Mutex<HashMap<String, Times>>>::default();
+        let (open, is_open) = oneshot::channel();
+        let notes = Notes { times: times.clone(), counts: sender };
+        let task = tokio::spawn(follow(calls.clone(), folder, version, notes, open)).abort_handle();
+        is_open.await.expect("the watch goes on");
+        Self { times, counts, task }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Times>> {
+        self.times.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is known of a claim.
+    pub(crate) fn times(&self, name: &str) -> Times {
+        self.lock().get(name).copied().unwrap_or_default()
+    }
+
+    /// What was seen so far.
+    pub(crate) fn counts(&self) -> Counts {
+        *self.counts.borrow()
+    }
+
+    /// Waits until the counts are as they should be.
+    pub(crate) async fn until(&self, what: &str, mut is_done: impl FnMut(&Counts) -> bool) {
+        let mut counts = self.counts.clone();
+        while !is_done(&counts.borrow_and_update()) {
+            let changed = tokio::time::timeout(PATIENCE, counts.changed()).await;
+            let seen = *counts.borrow();
+            changed
+                .unwrap_or_else(|_| panic!("nothing happened for {PATIENCE:?} while waiting until {what}: {seen:?}"))
+                .expect("the watch goes on");
+        }
+    }
+
+    /// Waits until this claim is bound, and says when.
+    pub(crate) async fn bound(&self, name: &str) -> Instant {
+        self.until(&format!("{name} is bound"), |_| self.times(name).bound.is_some()).await;
+        self.times(name).bound.expect("it was waited for")
+    }
+
+    /// Waits until this claim is gone, and says when.
+    pub(crate) async fn gone(&self, name: &str) -> Instant {
+        self.until(&format!("{name} is gone"), |_| self.times(name).gone.is_some()).await;
+        self.times(name).gone.expect("it was waited for")
+    }
+
+    /// Waits until nothing has happened for a while.
+    pub(crate) async fn quiet(&self, pause: Duration) {
+        let mut counts = self.counts.clone();
+        while tokio::time::timeout(pause, counts.changed()).await.is_ok() {}
+    }
+
+    /// Forgets a claim.
+    pub(crate) fn forget(&self, name: &str) {
+        self.lock().remove(name);
+    }
+}
+
+impl Drop for ClaimWatch {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+struct Notes {
+    times: Arc<Mutex<HashMap<String, Times>>>,
+    counts: watch::Sender<Counts>,
+}
+
+impl Notes {
+    fn note(&self, claim: &Claim, is_gone: bool) {
+        let now = Instant::now();
+        let is_bound = claim.status.address_ref.as_ref().is_some_and(|address| !address.name.is_empty());
+        let (mut newly_bound, mut newly_gone) = (false, false);
+        {
+            let mut all = self.times.lock().unwrap_or_else(PoisonError::into_inner);
+            let times = all.entry(claim.metadata.name.clone()).or_default();
+            if is_bound && times.bound.is_none() {
+                (times.bound, newly_bound) = (Some(now), true);
+            }
+            if is_gone && times.gone.is_none() {
+                (times.gone, newly_gone) = (Some(now), true);
+            }
+        }
+        self.counts.send_modify(|counts| {
+            counts.events += 1;
+            counts.bound += usize::from(newly_bound);
+            counts.gone += usize::from(newly_gone);
+            if newly_bound {
+                counts.last_bound = Some(now);
+            }
+        });
+    }
+}
+
+/// Watches on from where it was each time the API server ends the watch.
+async fn follow(calls: Calls, folder: String, mut version: String, notes: Notes, open: oneshot::Sender<()>) {
+    let mut open = Some(open);
+    loop {
+        let path = format!("{folder}?watch=true&allowWatchBookmarks=true&timeoutSeconds=280&resourceVersion={version}");
+        let request = http::Request::get(path).body(Vec::new()).expect("the request is written as it should be");
+        let events = match calls.client.request_events::<Claim>(request).await {
+            Ok(events) => events,
+            // A server that has just started is not ready for it yet.
+            Err(error) => {
+                if open.is_none() {
+                    eprintln!("the claims cannot be watched now: {error}");
+                }
+                tokio::time::sleep(Duration::from_millis(200)).await;
+                continue;
+            }
+        };
+        if let Some(open) = open.take() {
+            // Nobody listens any more only when the watch is being dropped.
+            let _ = open.send(());
+        }
+        let mut events = std::pin::pin!(events);
+        while let Ok(Some(event)) = events.try_next().await {
+            match event {
+                WatchEvent::Added(claim) | WatchEvent::Modified(claim) => {
+                    notes.note(&claim, false);
+                    version = claim.metadata.resource_version;
+                }
+                WatchEvent::Deleted(claim) => {
+                    notes.note(&claim, true);
+                    version = claim.metadata.resource_version;
+                }
+                WatchEvent::Bookmark(bookmark) => version = bookmark.metadata.resource_version,
+                WatchEvent::Error(status) => panic!("the watch of claims lost its place: {status:?}"),
+            }
+        }
+    }
+}

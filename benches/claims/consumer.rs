@@ -1,0 +1,212 @@
+//! The consumer: makes claims and deletes them, so many at a time, and waits for what becomes of them.
+//!
+//! It is the same for a provider and for the floor: it has a watch open and stops its clock by what that tells it. For
+//! the floor it hands each claim over besides.
+
+use std::collections::{HashMap, HashSet};
+use std::net::Ipv4Addr;
+use std::time::{Duration, Instant};
+
+use futures::StreamExt;
+use futures::channel::mpsc::{UnboundedReceiver, unbounded};
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::calls::{Calls, GROUP, Identity, addresses, claims, pools};
+use crate::claim_watch::ClaimWatch;
+use crate::floor::Floor;
+
+/// A pool that claims are made for.
+#[derive(Clone, Debug)]
+pub(crate) struct Pool {
+    pub(crate) name: String,
+    pub(crate) uid: String,
+}
+
+/// How long something took that was done to many claims.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Timed {
+    /// From the first request until the watch told of the last claim.
+    pub(crate) whole: Duration,
+    /// The same for each claim alone, sorted.
+    pub(crate) each: Vec<Duration>,
+}
+
+/// Works in one namespace.
+pub(crate) struct Consumer {
+    pub(crate) calls: Calls,
+    pub(crate) namespace: String,
+    pub(crate) pools: Vec<Pool>,
+    pub(crate) watch: ClaimWatch,
+    pub(crate) at_once: usize,
+}
+
+impl Consumer {
+    /// Somebody with a namespace and so many pools of their own.
+    pub(crate) async fn new(calls: &Calls, namespace: &str, count: usize, at_once: usize) -> Self {
+        let named = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
+        calls.create("/api/v1/namespaces", &named).await;
+        let watch = ClaimWatch::start(calls, namespace).await;
+        let mut consumer =
+            Self { calls: calls.clone(), namespace: namespace.to_owned(), pools: Vec::new(), watch, at_once };
+        for number in 0..count {
+            let (range, prefix) =
+                if count == 1 { ("10.0.0.0/12".to_owned(), 12) } else { (format!("10.{number}.0.0/16"), 16) };
+            consumer.add_pool(&format!("pool-{number}"), &range, prefix).await;
+        }
+        consumer
+    }
+
+    /// Makes one more pool.
+    pub(crate) async fn add_pool(&mut self, name: &str, range: &str, prefix: u8) {
+        let pool = json!({
+            "apiVersion": format!("{GROUP}/v1alpha2"), "kind": "InClusterIPPool",
+            "metadata": {"name": name, "namespace": self.namespace},
+            "spec": {"addresses": [range], "prefix": prefix},
+        });
+        let made = self.calls.create(&pools(&self.namespace), &pool).await;
+        self.pools.push(Pool { name: made.name, uid: made.uid });
+    }
+
+    /// Deletes the pools.
+    pub(crate) async fn remove_pools(&self) {
+        for pool in &self.pools {
+            self.calls.delete(&format!("{}/{}", pools(&self.namespace), pool.name), &pool.uid).await;
+        }
+    }
+
+    /// Makes claims and does not wait for what becomes of them.
+    pub(crate) async fn create_all(&self, names: &[String]) {
+        let all = futures::stream::iter(names.iter().enumerate());
+        all.for_each_concurrent(self.at_once, |(number, name)| async move { drop(self.create(number, name).await) })
+            .await;
+    }
+
+    /// Makes a claim; the claims of consecutive numbers are for one pool after the other.
+    pub(crate) async fn create(&self, number: usize, name: &str) -> Identity {
+        let pool = &self.pools[number % self.pools.len()].name;
+        let claim = json!({
+            "apiVersion": format!("{GROUP}/v1beta2"), "kind": "IPAddressClaim",
+            "metadata": {"name": name, "namespace": self.namespace},
+            "spec": {"poolRef": {"apiGroup": GROUP, "kind": "InClusterIPPool", "name": pool}},
+        });
+        self.calls.create(&claims(&self.namespace), &claim).await
+    }
+
+    /// Deletes a claim; the answer is the claim as it is then.
+    pub(crate) async fn delete(&self, name: &str, uid: &str) -> Identity {
+        self.calls.delete(&format!("{}/{name}", claims(&self.namespace)), uid).await
+    }
+
+    /// Makes claims and waits until all are bound: by the floor, or else by a provider.
+    pub(crate) async fn bind(&self, names: &[String], floor: Option<&Floor>) -> (Timed, Vec<Identity>) {
+        let (hand_over, handed) = unbounded();
+        let before = self.watch.counts().bound;
+        let started = Instant::now();
+        let create = async {
+            let made = futures::stream::iter(names.iter().enumerate()).map(|(number, name)| async move {
+                let asked = Instant::now();
+                (number, asked, self.create(number, name).await)
+            });
+            let mut made = made.buffer_unordered(self.at_once);
+            let mut all = Vec::with_capacity(names.len());
+            while let Some((number, asked, claim)) = made.next().await {
+                if floor.is_some() {
+                    hand_over.unbounded_send((number, claim.clone())).expect("the floor listens");
+                }
+                all.push((asked, claim));
+            }
+            drop(hand_over);
+            all
+        };
+        let serve = async |handed: UnboundedReceiver<(usize, Identity)>| {
+            let Some(floor) = floor else { return };
+            handed.for_each_concurrent(self.at_once, |(number, claim)| floor.bind(number, claim)).await;
+        };
+        let expected = before + names.len();
+        let all_bound = self.watch.until("all claims are bound", |counts| counts.bound >= expected);
+        let (made, (), ()) = tokio::join!(create, serve(handed), all_bound);
+        let (mut each, mut last) = (Vec::with_capacity(made.len()), started);
+        for (asked, claim) in &made {
+            let bound = self.watch.times(&claim.name).bound.expect("all claims are bound");
+            last = last.max(bound);
+            each.push(bound.saturating_duration_since(*asked));
+        }
+        each.sort();
+        (Timed { whole: last - started, each }, made.into_iter().map(|(_, claim)| claim).collect())
+    }
+
+    /// Deletes claims and waits until all are gone.
+    pub(crate) async fn release(&self, all: &[Identity], floor: Option<&Floor>) -> Timed {
+        let (hand_over, handed) = unbounded();
+        let before = self.watch.counts().gone;
+        let started = Instant::now();
+        let delete = async {
+            let deleted = futures::stream::iter(all).map(|claim| async move {
+                let asked = Instant::now();
+                (asked, self.delete(&claim.name, &claim.uid).await, claim)
+            });
+            let mut deleted = deleted.buffer_unordered(self.at_once);
+            let mut asked_at = HashMap::with_capacity(all.len());
+            while let Some((asked, now, claim)) = deleted.next().await {
+                if floor.is_some() {
+                    hand_over.unbounded_send(now).expect("the floor listens");
+                }
+                asked_at.insert(claim.name.as_str(), asked);
+            }
+            drop(hand_over);
+            asked_at
+        };
+        let serve = async |handed: UnboundedReceiver<Identity>| {
+            let Some(floor) = floor else { return };
+            handed.for_each_concurrent(self.at_once, |claim| floor.release(claim)).await;
+        };
+        let expected = before + all.len();
+        let all_gone = self.watch.until("all claims are gone", |counts| counts.gone >= expected);
+        let (asked_at, (), ()) = tokio::join!(delete, serve(handed), all_gone);
+        let (mut each, mut last) = (Vec::with_capacity(all.len()), started);
+        for (name, asked) in asked_at {
+            let gone = self.watch.times(name).gone.expect("all claims are gone");
+            last = last.max(gone);
+            each.push(gone.saturating_duration_since(asked));
+        }
+        each.sort();
+        Timed { whole: last - started, each }
+    }
+
+    /// Checks that there are so many IPAddresses, and that no address of a pool is given twice.
+    pub(crate) async fn check_addresses(&self, count: usize) {
+        let all: Vec<Address> = self.calls.list(&addresses(&self.namespace)).await;
+        assert_eq!(all.len(), count, "there is one IPAddress for each claim in {}", self.namespace);
+        let mut seen = HashSet::new();
+        for Address { spec } in &all {
+            let is_new = seen.insert((spec.pool_ref.name.as_str(), spec.address.as_str()));
+            assert!(is_new, "{} of {} is given twice", spec.address, spec.pool_ref.name);
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct Address {
+    spec: AddressSpec,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct AddressSpec {
+    address: String,
+    pool_ref: PoolRef,
+}
+
+#[derive(Deserialize)]
+struct PoolRef {
+    name: String,
+}
+
+/// The address and prefix that the floor gives to the claim of a number.
+pub(crate) fn address_of(number: usize, pools: usize) -> (String, u8) {
+    let (pool, place) = (number % pools, number / pools + 1);
+    let base = if pools == 1 { 0x0a00_0000 } else { 0x0a00_0000 + (pool << 16) };
+    let address = u32::try_from(base + place).expect("the pools end before the addresses do");
+    (Ipv4Addr::from(address).to_string(), if pools == 1 { 12 } else { 16 })
+}

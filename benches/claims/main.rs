@@ -1,0 +1,174 @@
+//! `make bench`: how fast a provider binds claims and releases them, beside the bare writes of as many claims on the same
+//! API server in the same run.
+//!
+//! The ratios are what counts: single figures are those of the machine. It relies on nothing but the definitions and the
+//! contract, so it measures any provider of these kinds: `cargo bench --bench claims -- --manager PATH`. A figure that
+//! misses its target is printed as such; the program fails only when claims are not bound, or one address is given twice.
+
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::print_stderr,
+    clippy::print_stdout,
+    reason = "it is there to be looked at, and ends when something fails"
+)]
+#![allow(clippy::cast_precision_loss, reason = "counts are small")]
+
+#[path = "../../tests/support/mod.rs"]
+mod support;
+
+mod calls;
+mod churn;
+mod claim_watch;
+mod consumer;
+mod exhausted;
+mod floor;
+mod idle;
+mod meter;
+mod options;
+mod outcome;
+mod picture;
+mod restart;
+mod rounds;
+mod seed;
+mod stage;
+mod table;
+
+use std::fs;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use clap::Parser;
+use serde_json::{Value, json};
+
+use options::{Options, Series};
+use outcome::{Figure, Outcome};
+use rounds::Rounds;
+use stage::Stage;
+
+#[tokio::main(flavor = "multi_thread", worker_threads = 2)]
+async fn main() {
+    let options = Options::parse();
+    let started = Instant::now();
+    let mut outcomes = Vec::new();
+    let all = options.series();
+    let (fresh, seeded): (Vec<Series>, Vec<Series>) = all.iter().partition(|series| series.present() == 0);
+    for series in fresh {
+        announce(series, started);
+        outcomes.push(on_empty_pools(&options, series).await);
+        table::print(&outcomes[outcomes.len() - 1..]);
+    }
+    for present in [10_000, 100_000] {
+        let mut together = seeded.iter().copied().filter(|series| series.present() == present).peekable();
+        let Some(first) = together.peek().copied() else { continue };
+        let count = options.present(first);
+        eprintln!("{:>5.0} s: {count} bound claims are written", started.elapsed().as_secs_f64());
+        let stage = Stage::new(&options).await;
+        let (consumer, took) = seed::seed(&stage, count).await;
+        eprintln!("{:>5.0} s: they are there, after {:.0} s", started.elapsed().as_secs_f64(), took.as_secs_f64());
+        for series in together {
+            announce(series, started);
+            outcomes.push(among_many(&options, series, &stage, &consumer, count).await);
+            table::print(&outcomes[outcomes.len() - 1..]);
+        }
+    }
+    println!("\nAll series, after {:.0} s:", started.elapsed().as_secs_f64());
+    table::print(&outcomes);
+    let flat = flatness(&outcomes);
+    flat.iter().for_each(|figure| table::print_figure("", figure));
+    write(&options, &outcomes, &flat);
+}
+
+fn announce(series: Series, started: Instant) {
+    eprintln!("{:>5.0} s: {}", started.elapsed().as_secs_f64(), series.name());
+}
+
+/// A series that begins with nothing.
+async fn on_empty_pools(options: &Options, series: Series) -> Outcome {
+    let stage = Stage::new(options).await;
+    let count = options.count(series);
+    match series {
+        Series::Idle => idle::run(&stage, count).await,
+        Series::Exhausted => exhausted::run(&stage, count).await,
+        Series::Churn => churn::run(&stage, count).await,
+        _ => {
+            let pools = if series == Series::Pools50 { 50 } else { options.pools };
+            Rounds { series: series.name(), count, pools, present: None }.run(&stage).await
+        }
+    }
+}
+
+/// A series that begins with many bound claims.
+async fn among_many(
+    options: &Options,
+    series: Series,
+    stage: &Stage<'_>,
+    consumer: &consumer::Consumer,
+    present: usize,
+) -> Outcome {
+    if matches!(series, Series::Restart10000 | Series::Restart100000) {
+        return restart::run(stage, series.name(), consumer, present).await;
+    }
+    let count = options.count(series);
+    Rounds { series: series.name(), count, pools: 1, present: Some((consumer, present)) }.run(stage).await
+}
+
+/// Whether claims are bound and released as fast where many are bound as where none is, each against its floors.
+fn flatness(outcomes: &[Outcome]) -> Vec<Figure> {
+    let ratios = |name: &str, what: &str| {
+        let lines = outcomes
+            .iter()
+            .filter(|outcome| outcome.series.starts_with(name))
+            .flat_map(|outcome| outcome.lines.iter().map(move |line| (outcome.present, line)));
+        lines
+            .filter(|(_, line)| line.what == what)
+            .map(|(present, line)| (present, line.of_reserved))
+            .collect::<Vec<_>>()
+    };
+    let mut figures = Vec::new();
+    for what in ["bind", "release"] {
+        let empty = outcome::median(ratios("empty-", what).into_iter().map(|(_, ratio)| ratio));
+        for (present, ratio) in ratios("more-", what) {
+            if empty > 0.0 {
+                let name = format!("{what}, {present} present to none");
+                figures.push(Figure::new(name, ratio / empty, "").at_least(0.85));
+            }
+        }
+    }
+    figures
+}
+
+/// Everything that was measured, and the picture.
+fn write(options: &Options, outcomes: &[Outcome], flat: &[Figure]) {
+    let all = json!({
+        "machine": machine(),
+        "manager": options.manager.as_ref().map(|path| path.display().to_string()),
+        "managerFlags": options.manager_flags,
+        "atOnce": options.at_once,
+        "scale": options.scale(),
+        "finished": SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs()),
+        "series": outcomes,
+        "flatness": flat,
+    });
+    for path in [&options.json, &options.svg] {
+        path.parent().map_or(Ok(()), fs::create_dir_all).expect("the folder can be made");
+    }
+    fs::write(&options.json, format!("{all:#}\n")).expect("the figures can be written");
+    picture::draw(outcomes, &options.svg).expect("the picture can be drawn");
+    println!("\nwritten: {} and {}", options.json.display(), options.svg.display());
+}
+
+/// What was measured on.
+fn machine() -> Value {
+    let line = |path: &str, name: &str| {
+        let text = fs::read_to_string(path).unwrap_or_default();
+        let found = text.lines().find(|line| line.starts_with(name)).map(str::to_owned);
+        found.and_then(|line| line.split_once(':').map(|(_, value)| value.trim().to_owned()))
+    };
+    json!({
+        "cores": std::thread::available_parallelism().map_or(0, std::num::NonZero::get),
+        "processor": line("/proc/cpuinfo", "model name"),
+        "memory": line("/proc/meminfo", "MemTotal"),
+        "kernel": fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim(),
+    })
+}

@@ -1,0 +1,159 @@
+//! What a phase cost: requests by the API server's own counters, processor time and memory by `/proc`.
+
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+
+use crate::calls::GROUP;
+use crate::support::control_plane::{ControlPlane, RequestKey};
+
+/// Ticks of processor time in a second, as Linux tells them to programs on all common machines.
+const TICKS: f64 = 100.0;
+
+/// Requests for the kinds of the API group, by everybody.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub(crate) struct Requests {
+    /// Writes of claims, IPAddresses and reservations.
+    pub(crate) writes: u64,
+    /// Writes of pools and their status.
+    pub(crate) pool_writes: u64,
+    /// Reads of one object.
+    pub(crate) reads: u64,
+    pub(crate) lists: u64,
+    /// Watches that ended.
+    pub(crate) watches: u64,
+    /// Writes of events.
+    pub(crate) events: u64,
+}
+
+/// Seconds of processor time.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub(crate) struct Processor {
+    pub(crate) manager: f64,
+    pub(crate) api_server: f64,
+    pub(crate) etcd: f64,
+    /// This program.
+    pub(crate) tool: f64,
+}
+
+/// The memory of a manager in MiB.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub(crate) struct Memory {
+    pub(crate) now: f64,
+    pub(crate) peak: f64,
+}
+
+/// What a phase cost.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub(crate) struct Cost {
+    pub(crate) seconds: f64,
+    pub(crate) requests: Requests,
+    pub(crate) processor: Processor,
+    /// At the end of the phase; none without a manager.
+    pub(crate) memory: Option<Memory>,
+}
+
+/// Measures from its start.
+pub(crate) struct Meter<'a> {
+    plane: &'a ControlPlane,
+    manager: Option<u32>,
+    requests: Requests,
+    processor: Processor,
+    started: Instant,
+}
+
+impl<'a> Meter<'a> {
+    pub(crate) fn start(plane: &'a ControlPlane, manager: Option<u32>) -> Self {
+        let requests = requests(plane);
+        Self { plane, manager, requests, processor: processor(plane, manager), started: Instant::now() }
+    }
+
+    /// What it was since the start, with what is still under way: a provider writes events and the status of pools a
+    /// little later.
+    pub(crate) async fn read_later(&self) -> Cost {
+        if self.manager.is_some() {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+        self.read()
+    }
+
+    /// What it was since the start.
+    pub(crate) fn read(&self) -> Cost {
+        let seconds = self.started.elapsed().as_secs_f64();
+        let (before, now) = (self.processor, processor(self.plane, self.manager));
+        let processor = Processor {
+            manager: now.manager - before.manager,
+            api_server: now.api_server - before.api_server,
+            etcd: now.etcd - before.etcd,
+            tool: now.tool - before.tool,
+        };
+        let (before, now) = (self.requests, requests(self.plane));
+        let requests = Requests {
+            writes: now.writes - before.writes,
+            pool_writes: now.pool_writes - before.pool_writes,
+            reads: now.reads - before.reads,
+            lists: now.lists - before.lists,
+            watches: now.watches - before.watches,
+            events: now.events - before.events,
+        };
+        Cost { seconds, requests, processor, memory: self.manager.map(memory) }
+    }
+}
+
+fn requests(plane: &ControlPlane) -> Requests {
+    let mut requests = Requests::default();
+    for (RequestKey { verb, group, resource, .. }, count) in plane.request_count() {
+        let is_write = !["GET", "LIST", "WATCH"].contains(&verb.as_str());
+        if resource == "events" && is_write {
+            requests.events += count;
+        }
+        if group != GROUP {
+            continue;
+        }
+        let counter = match verb.as_str() {
+            "GET" => &mut requests.reads,
+            "LIST" => &mut requests.lists,
+            "WATCH" => &mut requests.watches,
+            _ if resource.ends_with("pools") => &mut requests.pool_writes,
+            _ => &mut requests.writes,
+        };
+        *counter += count;
+    }
+    requests
+}
+
+fn processor(plane: &ControlPlane, manager: Option<u32>) -> Processor {
+    let mut processor = Processor {
+        manager: manager.map_or(0.0, |pid| seconds_of(&pid.to_string())),
+        tool: seconds_of("self"),
+        ..Processor::default()
+    };
+    for pid in plane.pids() {
+        let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        match name.trim() {
+            "etcd" => processor.etcd += seconds_of(&pid.to_string()),
+            _ => processor.api_server += seconds_of(&pid.to_string()),
+        }
+    }
+    processor
+}
+
+/// The processor time that a process has had, itself and in the kernel.
+pub(crate) fn seconds_of(process: &str) -> f64 {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    // The name of the program stands in parentheses and may have spaces in it.
+    let fields = stat.rsplit_once(") ").map(|(_, fields)| fields).unwrap_or_default();
+    let ticks = fields.split(' ').skip(11).take(2).filter_map(|field| field.parse::<f64>().ok());
+    ticks.sum::<f64>() / TICKS
+}
+
+/// The memory of a process.
+pub(crate) fn memory(pid: u32) -> Memory {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let field = |name: &str| {
+        let line = status.lines().find(|line| line.starts_with(name));
+        let kib = line.and_then(|line| line.split_whitespace().nth(1)).and_then(|kib| kib.parse::<f64>().ok());
+        kib.unwrap_or_default() / 1024.0
+    };
+    Memory { now: field("VmRSS:"), peak: field("VmHWM:") }
+}

@@ -1,0 +1,142 @@
+//! What came of a series: figures, and whether they reach what is wanted.
+
+use std::time::Duration;
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::consumer::Timed;
+use crate::meter::Cost;
+
+/// What a figure should be.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum Target {
+    AtLeast(f64),
+    AtMost(f64),
+}
+
+/// One figure of a series.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Figure {
+    pub(crate) name: String,
+    pub(crate) value: f64,
+    pub(crate) unit: &'static str,
+    pub(crate) target: Option<Target>,
+}
+
+impl Figure {
+    pub(crate) fn new(name: impl Into<String>, value: f64, unit: &'static str) -> Self {
+        Self { name: name.into(), value, unit, target: None }
+    }
+
+    pub(crate) fn at_least(self, limit: f64) -> Self {
+        Self { target: Some(Target::AtLeast(limit)), ..self }
+    }
+
+    pub(crate) fn at_most(self, limit: f64) -> Self {
+        Self { target: Some(Target::AtMost(limit)), ..self }
+    }
+
+    /// Whether the figure is what it should be; `None` when nothing is wanted of it.
+    pub(crate) fn is_reached(&self) -> Option<bool> {
+        match self.target? {
+            Target::AtLeast(limit) => Some(self.value >= limit),
+            Target::AtMost(limit) => Some(self.value <= limit),
+        }
+    }
+}
+
+/// One thing done to many claims.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Phase {
+    pub(crate) claims: usize,
+    pub(crate) seconds: f64,
+    pub(crate) per_second: f64,
+    pub(crate) p50_ms: f64,
+    pub(crate) p90_ms: f64,
+    pub(crate) p99_ms: f64,
+    pub(crate) longest_ms: f64,
+    pub(crate) cost: Cost,
+}
+
+impl Phase {
+    pub(crate) fn new(timed: &Timed, cost: Cost) -> Self {
+        let (claims, seconds) = (timed.each.len(), timed.whole.as_secs_f64());
+        Self {
+            claims,
+            seconds,
+            per_second: claims as f64 / seconds,
+            p50_ms: percentile(&timed.each, 50),
+            p90_ms: percentile(&timed.each, 90),
+            p99_ms: percentile(&timed.each, 99),
+            longest_ms: percentile(&timed.each, 100),
+            cost,
+        }
+    }
+
+    /// Writes of claims, addresses and reservations for one claim, that of the consumer aside.
+    pub(crate) fn writes(&self) -> f64 {
+        self.cost.requests.writes as f64 / self.claims as f64 - 1.0
+    }
+
+    /// Reads of single objects for one claim.
+    pub(crate) fn reads(&self) -> f64 {
+        self.cost.requests.reads as f64 / self.claims as f64
+    }
+
+    /// The manager's processor time for one claim in milliseconds.
+    pub(crate) fn processor_ms(&self) -> f64 {
+        self.cost.processor.manager * 1000.0 / self.claims as f64
+    }
+}
+
+/// A line of the table of rates.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Line {
+    pub(crate) what: &'static str,
+    /// The round in the middle.
+    pub(crate) phase: Phase,
+    pub(crate) bare_per_second: f64,
+    pub(crate) reserved_per_second: f64,
+    pub(crate) of_bare: f64,
+    pub(crate) of_reserved: f64,
+}
+
+/// A series, measured.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Outcome {
+    pub(crate) series: String,
+    /// Claims that were bound before.
+    pub(crate) present: usize,
+    pub(crate) claims: usize,
+    pub(crate) lines: Vec<Line>,
+    pub(crate) figures: Vec<Figure>,
+    /// All that was measured.
+    pub(crate) raw: Value,
+}
+
+/// The time that so many of a hundred are not above; the times are sorted. In milliseconds.
+pub(crate) fn percentile(times: &[Duration], percent: usize) -> f64 {
+    let place = (times.len() * percent).div_ceil(100).saturating_sub(1);
+    times.get(place).map_or(0.0, |time| milliseconds(*time))
+}
+
+pub(crate) fn milliseconds(time: Duration) -> f64 {
+    time.as_secs_f64() * 1000.0
+}
+
+/// The middle one, or the mean of both that are; 0 of none.
+pub(crate) fn median(values: impl IntoIterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.into_iter().collect();
+    values.sort_by(f64::total_cmp);
+    let count = values.len();
+    match values.get(count / 2) {
+        None => 0.0,
+        Some(middle) if count % 2 == 1 => *middle,
+        Some(upper) => f64::midpoint(values[count / 2 - 1], *upper),
+    }
+}

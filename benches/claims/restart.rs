@@ -1,0 +1,65 @@
+//! The manager is killed and started again where many claims are bound.
+
+use std::time::Instant;
+
+use serde_json::json;
+
+use crate::consumer::Consumer;
+use crate::meter::{Meter, memory, seconds_of};
+use crate::outcome::{Figure, Outcome, median};
+use crate::stage::Stage;
+use crate::support::consumer::unique;
+
+/// How often the time to the first claim is measured.
+const ROUNDS: usize = 3;
+/// How many seconds after the manager is ready nothing should be written.
+const QUIET: u64 = 10;
+
+pub(crate) async fn run(stage: &Stage<'_>, series: String, consumer: &Consumer, present: usize) -> Outcome {
+    // What it finds to do the first time is not about restarts.
+    stage.start().await.kill();
+
+    let meter = Meter::start(&stage.plane, None);
+    let started = Instant::now();
+    let mut manager = stage.launch();
+    Stage::ready(&mut manager).await;
+    let ready = started.elapsed().as_secs_f64();
+    tokio::time::sleep(std::time::Duration::from_secs(QUIET)).await;
+    let (used, processor) = (memory(manager.pid()), seconds_of(&manager.pid().to_string()));
+    let cost = meter.read();
+    let writes = cost.requests.writes + cost.requests.pool_writes;
+
+    let mut rounds = Vec::new();
+    for _ in 0..ROUNDS {
+        manager.kill();
+        stage.settle(None).await;
+        let name = unique("new");
+        let claim = consumer.create(0, &name).await;
+        let started = Instant::now();
+        manager = stage.launch();
+        let ready = async {
+            Stage::ready(&mut manager).await;
+            started.elapsed()
+        };
+        let (ready, bound) = tokio::join!(ready, consumer.watch.bound(&name));
+        rounds.push((ready.as_secs_f64(), bound.saturating_duration_since(started).as_secs_f64()));
+        consumer.release(&[claim], None).await;
+    }
+    consumer.check_addresses(present).await;
+    manager.stop();
+
+    let large = present > 10_000;
+    let (most_seconds, most_memory) = if large { (10.0, 200.0) } else { (2.0, 40.0) };
+    let figures = vec![
+        Figure::new("start to ready", median(rounds.iter().map(|round| round.0).chain([ready])), "s"),
+        Figure::new("start to the first new claim bound", median(rounds.iter().map(|round| round.1)), "s")
+            .at_most(most_seconds),
+        Figure::new(format!("writes until {QUIET} s after ready"), writes as f64, "").at_most(0.0),
+        Figure::new(format!("memory {QUIET} s after ready"), used.now, "MiB").at_most(most_memory),
+        Figure::new("memory at most", used.peak, "MiB").at_most(most_memory),
+        Figure::new("processor time of the manager until then", processor, "s"),
+    ];
+    let rounds: Vec<_> = rounds.iter().map(|(ready, bound)| json!({"ready": ready, "firstBound": bound})).collect();
+    let raw = json!({"ready": ready, "rounds": rounds, "cost": cost, "memory": used, "processor": processor});
+    Outcome { series, present, claims: ROUNDS, lines: Vec::new(), figures, raw }
+}
