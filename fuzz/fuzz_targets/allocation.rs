@@ -8,13 +8,17 @@
 
 #![no_main]
 
-use capi_ipam::addr::{Block, Family, Span, parse_entry};
-use capi_ipam::api::{IPAddress, InClusterIPPool, InClusterPrefixPool, Pool, PoolKey, Scope, Slot, names};
+#[path = "allocation/pools.rs"]
+mod pools;
+
+use capi_ipam::addr::{Block, Family, Span};
+use capi_ipam::api::{InClusterIPPool, InClusterPrefixPool, Pool, PoolKey, Scope, Slot, names};
 use capi_ipam::in_cluster::ledger::{Ledger, Proposal};
 use capi_ipam::runtime::watch::Observer;
 use ipnet::IpNet;
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
+use pools::{Entry, Number, spans, take, text};
 use serde_json::{Value, json};
 
 const SUBNETS: [&str; 8] =
@@ -31,28 +35,6 @@ struct Input {
     allocate_reserved: bool,
     taken: Vec<(bool, Number, u8)>,
     claims: u8,
-}
-
-#[derive(Arbitrary, Debug, Clone, Copy)]
-enum Entry {
-    One(Number),
-    Range(Number, Number),
-    Network(Number, u8),
-}
-
-/// An address of the subnet, counted from its beginning or its end.
-#[derive(Arbitrary, Debug, Clone, Copy)]
-struct Number {
-    from_end: bool,
-    number: u8,
-    shift: u8,
-}
-
-impl Number {
-    fn within(self, subnet: Span) -> u128 {
-        let distance = (u128::from(self.number) << (self.shift % 121)).min(subnet.last() - subnet.first());
-        if self.from_end { subnet.last() - distance } else { subnet.first() + distance }
-    }
 }
 
 fuzz_target!(|input: Input| {
@@ -82,29 +64,6 @@ fuzz_target!(|input: Input| {
         check::<InClusterIPPool>(&input, subnet, &spec, &spans(&entries), kept_out, subnet.max_prefix_len());
     }
 });
-
-fn text(entry: Entry, subnet: IpNet, only_networks: bool) -> String {
-    let (family, whole) = (Family::of(subnet.addr()), Span::from(subnet));
-    let shortest = subnet.prefix_len();
-    let network = |number: Number, length: u8| {
-        let length = shortest + length % (subnet.max_prefix_len() - shortest + 1);
-        let network = IpNet::new(family.address(number.within(whole)), length).expect("a length of the family");
-        network.trunc().to_string()
-    };
-    match entry {
-        Entry::Network(number, length) => network(number, length),
-        Entry::One(number) | Entry::Range(number, _) if only_networks => network(number, number.shift),
-        Entry::One(number) => family.address(number.within(whole)).to_string(),
-        Entry::Range(from, to) => {
-            let (from, to) = (from.within(whole), to.within(whole));
-            format!("{}-{}", family.address(from.min(to)), family.address(from.max(to)))
-        }
-    }
-}
-
-fn spans(texts: &[String]) -> Vec<Span> {
-    texts.iter().map(|text| parse_entry(text).expect("an entry").span).collect()
-}
 
 fn check<P: Pool>(input: &Input, subnet: IpNet, spec: &Value, given: &[Span], mut kept_out: Vec<Span>, length: u8)
 where
@@ -173,23 +132,4 @@ fn lowest(family: Family, length: u8, given: &[Span], kept_out: &[Span]) -> Opti
 
 fn claim(number: u8) -> (String, String) {
     ("n".to_owned(), format!("c{number}"))
-}
-
-fn take(ledger: &Ledger, key: &PoolKey, (index, reserved, slot): &(usize, bool, Slot)) {
-    let (address, length) = (slot.block.base().to_string(), slot.block.length());
-    if *reserved {
-        let prefix = (!slot.block.is_address()).then_some(length);
-        let reservation = json!({
-            "metadata": {"name": slot.reservation_name(), "uid": format!("r{index}")},
-            "spec": {"scope": slot.scope.name(), "address": address, "prefixLength": prefix, "poolRef": key.to_reference()},
-        });
-        ledger.insert_reservation(&serde_json::from_value(reservation).expect("a reservation"));
-    } else {
-        let held = json!({
-            "metadata": {"namespace": "n", "name": format!("held{index}")},
-            "spec": {"address": address, "prefix": length,
-                     "poolRef": {"apiGroup": names::GROUP, "kind": key.kind.name(), "name": key.name.as_ref()}},
-        });
-        ledger.applied(&serde_json::from_value::<IPAddress>(held).expect("an IPAddress"));
-    }
 }
