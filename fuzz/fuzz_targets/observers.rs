@@ -14,7 +14,7 @@ mod objects;
 use std::collections::{BTreeMap, BTreeSet};
 
 use capi_ipam::api::{PoolKey, Scope, Slot, Uid};
-use capi_ipam::in_cluster::ledger::{Ledger, Proposal};
+use capi_ipam::in_cluster::ledger::{Ledger, Proposal, Unreserved};
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
 use objects::{Description, Object, listed, listing, pool_key};
@@ -142,12 +142,19 @@ fn compare(ledger: &Ledger, fresh: &Ledger, pools: &BTreeSet<PoolKey>) {
     let network = Scope::Network("lab".into());
     assert_eq!(ledger.taken(&network), fresh.taken(&network));
     assert_eq!(sorted(ledger.members("lab")), sorted(fresh.members("lab")));
-    assert_eq!(sorted(ledger.unreserved(1000)), sorted(fresh.unreserved(1000)));
+    // Of several who have one address, it does not matter who is named.
+    let one_has = |unreserved: &Unreserved| fresh.holders(&unreserved.slot).len() == 1;
+    let unreserved = |ledger: &Ledger| sorted(ledger.unreserved(usize::MAX).into_iter().filter(one_has).collect());
+    assert_eq!(unreserved(ledger), unreserved(fresh));
+    let useless =
+        |ledger: &Ledger| -> Vec<String> { ledger.useless_reservations().into_iter().map(|one| one.name).collect() };
+    assert_eq!(sorted(useless(ledger)), sorted(useless(fresh)));
+    let resting =
+        |ledger: &Ledger| -> Vec<Slot> { ledger.resting_in_use().into_iter().map(|(slot, _)| slot).collect() };
+    assert_eq!(sorted(resting(ledger)), sorted(resting(fresh)));
     assert_eq!(sorted(ledger.suspects(|_, _, _| false)), sorted(fresh.suspects(|_, _, _| false)));
-    assert_eq!(sorted(ledger.useless_reservations()), sorted(fresh.useless_reservations()));
     assert_eq!(sorted(ledger.rested(0)), sorted(fresh.rested(0)));
     assert_eq!(sorted(ledger.rested(i64::MAX)), sorted(fresh.rested(i64::MAX)));
-    assert_eq!(sorted(ledger.resting_in_use()), sorted(fresh.resting_in_use()));
     assert_eq!(ledger.anything_rests(), fresh.anything_rests());
     for (claim, uid) in (0..4).map(|number| (claim(number), Uid::of(&format!("u{number}")))) {
         assert_eq!(sorted(ledger.reserved_for(&claim, uid)), sorted(fresh.reserved_for(&claim, uid)));

@@ -77,7 +77,7 @@ impl Description<'_> {
         }
         let is_cluster_wide = matches!(self.sort, Sort::Reservation | Sort::NetworkUnit)
             || matches!(self.sort, Sort::Pool) && key.kind.is_global();
-        if is_cluster_wide && let Some(metadata) = object["metadata"].as_object_mut() {
+        if is_cluster_wide && let Some(metadata) = object.pointer_mut("/metadata").and_then(Value::as_object_mut) {
             metadata.remove("namespace");
         }
         let object = match (self.sort, key.kind) {
