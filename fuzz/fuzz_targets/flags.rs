@@ -54,8 +54,6 @@ fn check(flags: &Flags) {
         assert!(!error.to_string().is_empty());
     }
     assert!((1..=1000).contains(&options.concurrency));
-    let files = webhooks.files();
-    assert!(files.key.ends_with(&webhooks.webhook_key_name));
 }
 
 fn check_duration(text: &str) {

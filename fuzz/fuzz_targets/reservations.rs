@@ -49,7 +49,8 @@ impl Place {
     fn slot(&self) -> Slot {
         let network = self.network.as_ref().map(|name| text(name, b"a0-1ipv46"));
         let scope = Scope::of(&self.pool(), network.as_deref());
-        Slot { scope, block: Block::new(self.address, self.length) }
+        // An IPv4-mapped address is never written.
+        Slot { scope, block: Block::new(self.address.to_canonical(), self.length) }
     }
 }
 
