@@ -16,11 +16,11 @@ if [ ${#targets[@]} = 0 ]; then
   mapfile -t targets < <("$cargo" +nightly fuzz list)
 fi
 
-"$cargo" +nightly fuzz build
 for target in "${targets[@]}"; do
   learned=fuzz/target/corpus/$target
   log=fuzz/target/$target.log
   mkdir -p "$learned" "fuzz/corpus/$target"
+  "$cargo" +nightly fuzz build "$target"
   if ! "$cargo" +nightly fuzz run "$target" "$learned" "fuzz/corpus/$target" -- "${options[@]}" >"$log" 2>&1; then
     tail -n 60 "$log" >&2
     echo "$target: found something; the input lies in fuzz/artifacts/$target" >&2
