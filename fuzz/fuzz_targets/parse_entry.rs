@@ -1,5 +1,8 @@
 //! Feeds arbitrary texts to the address parser and to the usable set of a pool.
 //!
+//! What must hold: a text is read exactly when the parsers of `std` and `ipnet` read it and it is written in one way
+//! only, and then as they do; and a pool gives out nothing that its texts do not say.
+//!
 //! The input is one text per line. The first line gives the prefix length and whether reserved
 //! addresses are given out, the second one the gateway; of the others, those that begin with
 //! `!` are excluded entries and the rest are addresses.
@@ -8,7 +11,10 @@
 
 #![no_main]
 
-use capi_ipam::addr::{Entry, Family, PoolAddresses, Span, SpanSet, parse_address, parse_entry};
+use std::net::IpAddr;
+
+use capi_ipam::addr::{Entry, Family, LONGEST_TEXT, PoolAddresses, Span, SpanSet, parse_address, parse_entry};
+use ipnet::IpNet;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &str| {
@@ -18,15 +24,45 @@ fuzz_target!(|input: &str| {
     check_pool(input);
 });
 
-/// What is read, written and read again is the same.
+/// What is read is what others read, and what is read, written and read again is the same.
 fn check_text(text: &str) {
-    if let Ok(entry) = parse_entry(text) {
-        assert_eq!(parse_entry(&entry.to_string()), Ok(entry), "{text:?}");
+    let read = parse_entry(text);
+    assert_eq!(read.as_ref().ok(), entry_of_others(text).as_ref(), "{text:?}");
+    assert_eq!(parse_address(text).ok(), plain_address(text).filter(|_| is_clean(text)), "{text:?}");
+    match read {
+        Ok(entry) => assert_eq!(parse_entry(&entry.to_string()), Ok(entry), "{text:?}"),
+        Err(error) => assert!(!error.to_string().is_empty(), "{text:?}"),
     }
     if let Ok(address) = parse_address(text) {
         assert_eq!(parse_address(&address.to_string()), Ok(address), "{text:?}");
         assert_eq!(parse_entry(text), Ok(Entry::from(address)), "{text:?}");
     }
+}
+
+/// What the parsers of `std` and `ipnet` make of a text.
+fn entry_of_others(text: &str) -> Option<Entry> {
+    if !is_clean(text) {
+        return None;
+    }
+    if let Some((first, last)) = text.split_once('-') {
+        let (first, last) = (plain_address(first)?, plain_address(last)?);
+        let span = Span::new(Family::to_number(first), Family::to_number(last))?;
+        return (first.is_ipv4() == last.is_ipv4()).then_some(Entry { family: Family::of(first), span });
+    }
+    if let Some((address, length)) = text.split_once('/') {
+        let (address, network) = (plain_address(address)?, text.parse::<IpNet>().ok()?);
+        let written_plainly = network.addr() == address && network.prefix_len().to_string() == length;
+        return written_plainly.then(|| Entry { family: Family::of(address), span: Span::from(network) });
+    }
+    plain_address(text).map(Entry::from)
+}
+
+fn is_clean(text: &str) -> bool {
+    text.chars().count() <= LONGEST_TEXT && !text.contains(char::is_whitespace)
+}
+
+fn plain_address(text: &str) -> Option<IpAddr> {
+    text.parse().ok().filter(|address: &IpAddr| address.to_canonical() == *address)
 }
 
 /// Usable are only numbers of the subnet, of the addresses and not of the exclusions, and what

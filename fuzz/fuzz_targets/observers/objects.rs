@@ -1,0 +1,306 @@
+//! The objects that watches tell of.
+
+use capi_ipam::addr::{Block, Family};
+use capi_ipam::api::{
+    GlobalInClusterIPPool, GlobalInClusterPrefixPool, IPAddress, IPAddressClaim, IPReservation, InClusterIPPool,
+    InClusterKind, InClusterPrefixPool, PoolKey, Scope, Slot, names, network_unit_name,
+};
+use capi_ipam::in_cluster::ledger::Ledger;
+use capi_ipam::runtime::watch::Observer;
+use libfuzzer_sys::arbitrary::{self, Arbitrary};
+use serde_json::{Value, json};
+
+/// Few of everything, so that objects have to do with each other.
+#[derive(Arbitrary, Debug)]
+pub struct Description<'a> {
+    sort: Sort,
+    pool: u8,
+    number: u8,
+    claim: u8,
+    in_network: bool,
+    /// What is different this time; the meaning goes by the sort.
+    choice: u8,
+    /// A field, and what stands in it instead of what should.
+    odd: Option<(u8, u8)>,
+    /// What else is changed, as a merge patch in JSON.
+    patch: Option<&'a str>,
+}
+
+#[derive(Arbitrary, Debug, Clone, Copy)]
+enum Sort {
+    Pool,
+    Address,
+    Reservation,
+    NetworkUnit,
+    Claim,
+}
+
+/// An object that could be read.
+pub enum Object {
+    Pool(InClusterIPPool),
+    GlobalPool(GlobalInClusterIPPool),
+    PrefixPool(InClusterPrefixPool),
+    GlobalPrefixPool(GlobalInClusterPrefixPool),
+    Address(IPAddress),
+    Reservation(IPReservation),
+    Claim(IPAddressClaim),
+}
+
+/// One of 8 pools, two of each kind.
+pub fn pool_key(pool: u8) -> PoolKey {
+    let kind = InClusterKind::ALL[usize::from(pool) % 4];
+    let namespace = (!kind.is_global()).then(|| "n".into());
+    PoolKey { kind, namespace, name: if pool & 4 == 0 { "p" } else { "q" }.into() }
+}
+
+fn holds_prefixes(kind: InClusterKind) -> bool {
+    matches!(kind, InClusterKind::PrefixPool | InClusterKind::GlobalPrefixPool)
+}
+
+impl Description<'_> {
+    /// The object, unless it is so odd that it cannot be read.
+    pub fn build(&self) -> Option<Object> {
+        let key = pool_key(self.pool);
+        let mut object = match self.sort {
+            Sort::Pool => self.pool_object(&key),
+            Sort::Address => self.address(&key),
+            Sort::Reservation => self.reservation(&key),
+            Sort::NetworkUnit => self.network_unit(&key),
+            Sort::Claim => json!({"metadata": {"namespace": "n", "name": self.claim_name()},
+                                  "spec": {"poolRef": reference(&key)}}),
+        };
+        if let Some((field, value)) = self.odd {
+            make_odd(&mut object, field, value);
+        }
+        if let Some(patch) = self.patch.and_then(|text| serde_json::from_str(text).ok()) {
+            json_patch::merge(&mut object, &patch);
+        }
+        let is_cluster_wide = matches!(self.sort, Sort::Reservation | Sort::NetworkUnit)
+            || matches!(self.sort, Sort::Pool) && key.kind.is_global();
+        if is_cluster_wide && let Some(metadata) = object.pointer_mut("/metadata").and_then(Value::as_object_mut) {
+            metadata.remove("namespace");
+        }
+        let object = match (self.sort, key.kind) {
+            (Sort::Pool, InClusterKind::IPPool) => serde_json::from_value(object).map(Object::Pool),
+            (Sort::Pool, InClusterKind::GlobalIPPool) => serde_json::from_value(object).map(Object::GlobalPool),
+            (Sort::Pool, InClusterKind::PrefixPool) => serde_json::from_value(object).map(Object::PrefixPool),
+            (Sort::Pool, InClusterKind::GlobalPrefixPool) => {
+                serde_json::from_value(object).map(Object::GlobalPrefixPool)
+            }
+            (Sort::Address, _) => serde_json::from_value(object).map(Object::Address),
+            (Sort::Reservation | Sort::NetworkUnit, _) => serde_json::from_value(object).map(Object::Reservation),
+            (Sort::Claim, _) => serde_json::from_value(object).map(Object::Claim),
+        };
+        object.ok()
+    }
+
+    fn claim_name(&self) -> String {
+        format!("c{}", self.claim % 4)
+    }
+
+    fn block(&self, key: &PoolKey) -> Block {
+        let number = self.number % 10;
+        if holds_prefixes(key.kind) {
+            let length = 62 + number % 4;
+            Block::new(format!("fd00:0:0:{number}::").parse().expect("an address"), length)
+        } else {
+            Block::address([10, 0, 0, number].into())
+        }
+    }
+
+    fn pool_object(&self, key: &PoolKey) -> Value {
+        let network = self.in_network.then_some("lab");
+        let number = self.number % 5;
+        let spec = if holds_prefixes(key.kind) {
+            json!({"prefixes": [format!("fd00:0:0:{}::/61", number / 4 * 8)], "allocationPrefixLength": 63 + number % 2,
+                   "excludedPrefixes": [format!("fd00:0:0:{number}::/64")], "network": network})
+        } else {
+            json!({"addresses": [format!("10.0.0.{number}-10.0.0.6")], "prefix": 24, "network": network,
+                   "addressReuseGracePeriodSeconds": self.claim})
+        };
+        let has = |bit: u8| self.choice & bit != 0;
+        let finalizers: &[&str] = if has(1) { &[] } else { &[names::PROTECT_POOL] };
+        let annotations = if has(2) { json!({names::PAUSED_ANNOTATION: ""}) } else { Value::Null };
+        let deleted = has(4).then_some("2026-01-01T00:00:00Z");
+        json!({
+            "metadata": {"namespace": key.namespace.as_deref(), "name": key.name.as_ref(), "uid": "u", "finalizers": finalizers,
+                         "annotations": annotations, "deletionTimestamp": deleted},
+            "spec": spec,
+        })
+    }
+
+    fn address(&self, key: &PoolKey) -> Value {
+        let block = self.block(key);
+        json!({
+            "metadata": {"namespace": "n", "name": self.claim_name()},
+            "spec": {"address": block.base().to_string(), "prefix": block.length(), "poolRef": reference(key),
+                     "claimRef": {"name": self.claim_name()}},
+        })
+    }
+
+    fn reservation(&self, key: &PoolKey) -> Value {
+        let slot = Slot { scope: Scope::of(key, self.in_network.then_some("lab")), block: self.block(key) };
+        let claim = match self.choice % 4 {
+            0 => Value::Null,
+            1 => json!({"namespace": "n", "name": self.claim_name()}),
+            _ => json!({"namespace": "n", "name": self.claim_name(), "uid": format!("u{}", self.claim % 4)}),
+        };
+        let released = (self.choice & 4 != 0).then(|| format!("2026-01-01T00:00:{:02}Z", self.choice >> 4));
+        let length = (!slot.block.is_address()).then(|| slot.block.length());
+        json!({
+            "metadata": {"name": slot.reservation_name(), "uid": format!("r{}", self.choice % 8)},
+            "spec": {"scope": slot.scope.name(), "address": slot.block.base().to_string(), "prefixLength": length,
+                     "poolRef": key.to_reference(), "claimRef": claim, "releasedAt": released},
+        })
+    }
+
+    fn network_unit(&self, key: &PoolKey) -> Value {
+        let family = if self.in_network { Family::V4 } else { Family::V6 };
+        let length = if self.in_network { 32 } else { 63 + self.number % 2 };
+        json!({
+            "metadata": {"name": network_unit_name("lab", family), "uid": format!("r{}", self.choice % 4)},
+            "spec": {"scope": "n.lab", "address": family.address(0).to_string(), "prefixLength": length,
+                     "poolRef": key.to_reference()},
+        })
+    }
+}
+
+fn reference(key: &PoolKey) -> Value {
+    json!({"apiGroup": names::GROUP, "kind": key.kind.name(), "name": key.name.as_ref()})
+}
+
+/// Writes something into a field that does not belong there.
+fn make_odd(object: &mut Value, field: u8, value: u8) {
+    let fields = [
+        "/metadata",
+        "/metadata/name",
+        "/metadata/namespace",
+        "/metadata/uid",
+        "/metadata/finalizers",
+        "/metadata/annotations",
+        "/metadata/deletionTimestamp",
+        "/spec",
+        "/spec/address",
+        "/spec/prefix",
+        "/spec/poolRef",
+        "/spec/poolRef/kind",
+        "/spec/poolRef/name",
+        "/spec/poolRef/namespace",
+        "/spec/scope",
+        "/spec/prefixLength",
+        "/spec/claimRef",
+        "/spec/claimRef/uid",
+        "/spec/releasedAt",
+        "/spec/addresses",
+        "/spec/prefixes",
+        "/spec/network",
+        "/spec/allocationPrefixLength",
+        "/spec/addressReuseGracePeriodSeconds",
+    ];
+    let many: Vec<String> = (0..300).map(|number| format!("example.com/{number}")).collect();
+    let values = [
+        Value::Null,
+        json!(""),
+        json!("a"),
+        json!(0),
+        json!(-1),
+        json!(129),
+        json!(i64::MAX),
+        json!(1.5),
+        json!(true),
+        json!([]),
+        json!({}),
+        json!(many),
+        json!({"a": "b"}),
+        json!("x".repeat(300)),
+        json!("9999-12-31T23:59:59Z"),
+        json!("-009999-01-01T00:00:00Z"),
+        json!("::ffff:10.0.0.1"),
+        json!("::"),
+        json!(["0.0.0.0/0"]),
+        json!(["::/0"]),
+        json!("n.other"),
+        json!("n."),
+    ];
+    if let Some(place) = object.pointer_mut(fields[usize::from(field) % fields.len()]) {
+        *place = values[usize::from(value) % values.len()].clone();
+    }
+}
+
+macro_rules! each {
+    ($object:expr, $inner:ident => $do:expr) => {
+        match $object {
+            Object::Pool($inner) => $do,
+            Object::GlobalPool($inner) => $do,
+            Object::PrefixPool($inner) => $do,
+            Object::GlobalPrefixPool($inner) => $do,
+            Object::Address($inner) => $do,
+            Object::Reservation($inner) => $do,
+            Object::Claim($inner) => $do,
+        }
+    };
+}
+
+impl Object {
+    /// Kind, namespace and name. No two objects have the same.
+    pub fn key(&self) -> (&'static str, String, String) {
+        let kind = match self {
+            Object::Pool(_) => "InClusterIPPool",
+            Object::GlobalPool(_) => "GlobalInClusterIPPool",
+            Object::PrefixPool(_) => "InClusterPrefixPool",
+            Object::GlobalPrefixPool(_) => "GlobalInClusterPrefixPool",
+            Object::Address(_) => "IPAddress",
+            Object::Reservation(_) => "IPReservation",
+            Object::Claim(_) => "IPAddressClaim",
+        };
+        let metadata = each!(self, object => &object.metadata);
+        (kind, metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default())
+    }
+
+    pub fn applied(&self, ledger: &Ledger) {
+        each!(self, object => ledger.applied(object));
+    }
+
+    pub fn deleted(&self, ledger: &Ledger) {
+        each!(self, object => ledger.deleted(object));
+    }
+
+    pub fn as_pool(&self) -> Option<PoolKey> {
+        match self {
+            Object::Pool(pool) => Some(PoolKey::of(pool)),
+            Object::GlobalPool(pool) => Some(PoolKey::of(pool)),
+            Object::PrefixPool(pool) => Some(PoolKey::of(pool)),
+            Object::GlobalPrefixPool(pool) => Some(PoolKey::of(pool)),
+            Object::Address(_) | Object::Reservation(_) | Object::Claim(_) => None,
+        }
+    }
+
+    pub fn pool_of_address(&self) -> Option<PoolKey> {
+        match self {
+            Object::Address(address) => PoolKey::of_address(address),
+            _ => None,
+        }
+    }
+}
+
+macro_rules! for_each_kind {
+    ($ledger:ident, $method:ident) => {
+        Observer::<InClusterIPPool>::$method($ledger);
+        Observer::<GlobalInClusterIPPool>::$method($ledger);
+        Observer::<InClusterPrefixPool>::$method($ledger);
+        Observer::<GlobalInClusterPrefixPool>::$method($ledger);
+        Observer::<IPAddress>::$method($ledger);
+        Observer::<IPReservation>::$method($ledger);
+        Observer::<IPAddressClaim>::$method($ledger);
+    };
+}
+
+/// Full listings of all kinds begin.
+pub fn listing(ledger: &Ledger) {
+    for_each_kind!(ledger, listing);
+}
+
+/// Full listings of all kinds are complete.
+pub fn listed(ledger: &Ledger) {
+    for_each_kind!(ledger, listed);
+}

@@ -1,0 +1,114 @@
+//! Feeds arbitrary scopes and addresses to the names of reservations, and arbitrary reservations to what reads them.
+//!
+//! What must hold: one name belongs to one address of one scope and the other way around; a reservation is read exactly
+//! when it has that name; and no reservation has the name of the object that says what a network gives out.
+//!
+//! Run with `cargo +nightly fuzz run reservations`.
+
+#![no_main]
+
+use std::net::IpAddr;
+
+use capi_ipam::addr::{Block, Family};
+use capi_ipam::api::{IPReservation, InClusterKind, PoolKey, Scope, Slot, network_unit_name};
+use libfuzzer_sys::arbitrary::{self, Arbitrary};
+use libfuzzer_sys::fuzz_target;
+use serde_json::{Map, Value, json};
+
+#[derive(Arbitrary, Debug)]
+struct Input<'a> {
+    one: Place,
+    other: Place,
+    /// The fields of a reservation as text: name, scope, address, kind of the pool, its namespace and name.
+    texts: [&'a str; 6],
+    length: Option<i32>,
+    json: &'a str,
+}
+
+/// An address or prefix of some scope.
+#[derive(Arbitrary, Debug)]
+struct Place {
+    kind: u8,
+    namespace: Vec<u8>,
+    name: Vec<u8>,
+    /// The name is so much longer.
+    longer: u8,
+    network: Option<Vec<u8>>,
+    address: IpAddr,
+    length: u8,
+}
+
+impl Place {
+    fn pool(&self) -> PoolKey {
+        let kind = InClusterKind::ALL[usize::from(self.kind) % InClusterKind::ALL.len()];
+        let namespace = (!kind.is_global()).then(|| text(&self.namespace, b"a0-1").into());
+        let name = text(&self.name, b"a0-.1f/") + &"x".repeat(self.longer.into());
+        PoolKey { kind, namespace, name: name.replace('/', "ffff").into() }
+    }
+
+    fn slot(&self) -> Slot {
+        let network = self.network.as_ref().map(|name| text(name, b"a0-1ipv46"));
+        let scope = Scope::of(&self.pool(), network.as_deref());
+        // An IPv4-mapped address is never written.
+        Slot { scope, block: Block::new(self.address.to_canonical(), self.length) }
+    }
+}
+
+/// A name of these letters, never an empty one.
+fn text(bytes: &[u8], letters: &[u8]) -> String {
+    let letters = bytes.iter().map(|byte| char::from(letters[usize::from(*byte) % letters.len()]));
+    std::iter::once('a').chain(letters.take(60)).collect()
+}
+
+fuzz_target!(|input: Input<'_>| {
+    let (one, other) = (input.one.slot(), input.other.slot());
+    assert_eq!(one.reservation_name() == other.reservation_name(), one == other, "{one} and {other}");
+    assert_eq!(one.scope.name() == other.scope.name(), one.scope == other.scope, "{one} and {other}");
+    for place in [&input.one, &input.other] {
+        let (slot, pool) = (place.slot(), place.pool());
+        assert!(slot.reservation_name().len() <= 253);
+        assert_eq!(Scope::named(&slot.scope.name(), &pool), Some(slot.scope.clone()));
+        let written = written(&slot, &pool, &slot.reservation_name());
+        assert_eq!(written.slot(), Ok((slot.clone(), pool.clone())));
+        assert_eq!(written.network_unit(), None, "{slot}");
+        let misnamed = [one.reservation_name(), other.reservation_name(), input.texts[0].to_owned()];
+        for name in misnamed.iter().filter(|name| **name != slot.reservation_name()) {
+            assert!(self::written(&slot, &pool, name).slot().is_err(), "{slot} as {name}");
+        }
+        if let Scope::Network(network) = &slot.scope {
+            for family in [Family::V4, Family::V6] {
+                assert_ne!(network_unit_name(network, family), one.reservation_name());
+                assert_ne!(network_unit_name(network, family), other.reservation_name());
+            }
+        }
+    }
+
+    let [name, scope, address, kind, namespace, pool] = input.texts;
+    let texts = json!({
+        "metadata": {"name": name},
+        "spec": {"scope": scope, "address": address, "prefixLength": input.length,
+                 "poolRef": {"kind": kind, "namespace": namespace, "name": pool}},
+    });
+    read(texts);
+    read(serde_json::from_str::<Map<String, Value>>(input.json).unwrap_or_default().into());
+});
+
+fn written(slot: &Slot, pool: &PoolKey, name: &str) -> IPReservation {
+    let length = (!slot.block.is_address()).then(|| slot.block.length());
+    let reservation = json!({
+        "metadata": {"name": name},
+        "spec": {"scope": slot.scope.name(), "address": slot.block.base().to_string(), "prefixLength": length,
+                 "poolRef": pool.to_reference()},
+    });
+    serde_json::from_value(reservation).expect("a reservation")
+}
+
+/// Whatever can be read says what it reserves, or what is wrong with it.
+fn read(object: Value) {
+    let Ok(reservation) = serde_json::from_value::<IPReservation>(object) else { return };
+    match reservation.slot() {
+        Ok((slot, _)) => assert_eq!(reservation.metadata.name, Some(slot.reservation_name())),
+        Err(problem) => assert!(problem.to_string().starts_with(problem.field())),
+    }
+    assert!(reservation.slot().is_err() || reservation.network_unit().is_none());
+}

@@ -1,0 +1,122 @@
+//! Pools as people write them, and a cluster that they are written to.
+
+use std::sync::Arc;
+
+use capi_ipam::addr::{Block, Family, Usable};
+use capi_ipam::api::{PoolKey, Scope, Slot};
+use capi_ipam::webhooks::View;
+use libfuzzer_sys::arbitrary::{self, Arbitrary};
+use serde_json::{Value, json};
+
+const TEXTS: [&str; 20] = [
+    "10.0.0.0/24",
+    "10.0.0.1-10.0.0.9",
+    "10.0.0.5",
+    "10.0.0.128/25",
+    "10.0.0.1",
+    "10.0.0.255",
+    "10.0.0.0/8",
+    "10.1.0.0/16",
+    "0.0.0.0/0",
+    "10.0.0.05",
+    "::ffff:10.0.0.1",
+    "",
+    "fd00::/64",
+    "fd00::/48",
+    "fd00::1-fd00::ff",
+    "fd00::5",
+    "fd00::/63",
+    "fd00:0:0:1::/64",
+    "::/0",
+    "fd00::1/64",
+];
+const NETWORKS: [&str; 6] =
+    ["lab", "other", "", "-", "a.b", "x23456789012345678901234567890123456789012345678901234567890123456"];
+
+/// The specification of a pool of addresses or of prefixes.
+#[derive(Arbitrary, Debug)]
+pub struct Spec<'a> {
+    entries: Vec<Text<'a>>,
+    excluded: Vec<Text<'a>>,
+    gateway: Option<Text<'a>>,
+    pub length: i16,
+    allocate_reserved: bool,
+    pub rest: Option<i32>,
+    network: Option<u8>,
+}
+
+/// A text of which something can be made, or any.
+#[derive(Arbitrary, Debug)]
+enum Text<'a> {
+    Of(u8),
+    Free(&'a str),
+}
+
+impl Text<'_> {
+    fn get(&self) -> &str {
+        match self {
+            Text::Of(index) => TEXTS[usize::from(*index) % TEXTS.len()],
+            Text::Free(text) => text,
+        }
+    }
+}
+
+impl Spec<'_> {
+    /// The specification as JSON.
+    pub fn written(&self, prefixes: bool) -> Value {
+        let texts =
+            |entries: &[Text<'_>]| -> Vec<String> { entries.iter().map(|text| text.get().to_owned()).collect() };
+        let (entries, excluded) = (texts(&self.entries), texts(&self.excluded));
+        let gateway = self.gateway.as_ref().map(Text::get);
+        let network = self.network.map(|index| NETWORKS[usize::from(index) % NETWORKS.len()]);
+        if prefixes {
+            json!({"prefixes": entries, "excludedPrefixes": excluded, "gateway": gateway, "network": network,
+                   "allocationPrefixLength": self.length})
+        } else {
+            json!({"addresses": entries, "excludedAddresses": excluded, "gateway": gateway, "network": network,
+                   "prefix": self.length, "allocateReservedIPAddresses": self.allocate_reserved,
+                   "addressReuseGracePeriodSeconds": self.rest})
+        }
+    }
+}
+
+/// What admission knows of the cluster.
+#[derive(Arbitrary, Debug, Clone)]
+pub struct Cluster {
+    pub complete: bool,
+    pub agreed: Option<u8>,
+    in_use: Vec<(u8, u8)>,
+}
+
+impl Cluster {
+    pub fn blocks(&self) -> impl Iterator<Item = Block> {
+        self.in_use.iter().filter_map(|(index, length)| {
+            let address = TEXTS[usize::from(*index) % TEXTS.len()].split(['/', '-']).next()?.parse().ok()?;
+            Some(Block::new(address, *length))
+        })
+    }
+}
+
+impl View for Cluster {
+    fn is_complete(&self) -> bool {
+        self.complete
+    }
+    fn in_use(&self, _: &PoolKey, of_interest: &dyn Fn(Block) -> bool) -> Vec<Block> {
+        self.blocks().filter(|block| of_interest(*block)).collect()
+    }
+    fn overlapping(&self, pool: &PoolKey, _: &Scope, _: &Usable) -> Vec<PoolKey> {
+        vec![pool.clone(); self.in_use.len()]
+    }
+    fn network_length(&self, _: &str, _: Family) -> Option<u8> {
+        self.agreed
+    }
+    fn members(&self, _: &str) -> Vec<PoolKey> {
+        Vec::new()
+    }
+    fn pool(&self, _: &PoolKey) -> Option<(Scope, Option<Arc<Usable>>)> {
+        None
+    }
+    fn holders(&self, _: &Slot) -> Vec<(String, String)> {
+        Vec::new()
+    }
+}
