@@ -6,7 +6,7 @@ SHELL := bash
 CARGO ?= cargo
 # More arguments for the program that a target runs, as in: make run ARGS=--log-level=debug
 ARGS ?=
-# What `make fuzz` feeds: parse_entry, convert or reviews
+# What `make fuzz` feeds: allocation, convert, flags, observers, parse_entry, reservations, reviews, sets or validate_pools
 TARGET ?= parse_entry
 # What `make image` builds for: linux/amd64, linux/arm64, or both with a comma; without it for this machine
 PLATFORMS ?=
@@ -82,7 +82,16 @@ fuzz: rust ## Feed arbitrary input to TARGET until stopped (ARGS are libFuzzer's
 	  echo '  rustup toolchain install nightly'; \
 	  echo '  cargo install --locked cargo-fuzz'; \
 	  exit 1; } >&2
-	$(CARGO) +nightly fuzz run $(TARGET) $(if $(ARGS),-- $(ARGS))
+	@mkdir -p fuzz/target/corpus/$(TARGET) fuzz/corpus/$(TARGET)
+	$(CARGO) +nightly fuzz run $(TARGET) fuzz/target/corpus/$(TARGET) fuzz/corpus/$(TARGET) $(if $(ARGS),-- $(ARGS))
+
+.PHONY: fuzz-all
+fuzz-all: rust ## Run all fuzz targets, each for SECONDS_EACH seconds, else 600 (ARGS choose targets)
+	@CARGO='$(CARGO)' hack/fuzz/all.sh $(ARGS)
+
+.PHONY: fuzz-replay
+fuzz-replay: rust ## Feed the committed inputs to the fuzz targets once, with stable Rust
+	@CARGO='$(CARGO)' hack/fuzz/replay.sh
 
 .PHONY: fuzz-check
 fuzz-check: rust ## Check that the fuzz targets build
