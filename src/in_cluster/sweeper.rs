@@ -13,13 +13,14 @@ use kube::runtime::reflector::{ObjectRef, Store};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
+use super::duplicates::Duplicates;
 use super::ledger::{ClaimKey, Suspect, Unreserved, Useless, holding};
 use super::move_label::Unlabelled;
 use super::options::InClusterOptions;
-use super::reservation::{Holder, build, holder};
+use super::reservation::{Holder, build, holder, reference};
 use super::shared::Shared;
 use crate::api::conditions;
-use crate::api::{IPAddress, IPAddressClaim, IPReservation, PoolKey, ReservationClaim, Scope, Slot, Uid, names};
+use crate::api::{IPAddress, IPAddressClaim, IPReservation, PoolKey, Scope, Slot, Uid, names};
 use crate::provider::{Contract, ProviderSetup};
 use crate::runtime::client::{CallError, chain};
 use crate::runtime::events::EventPublisher;
@@ -38,6 +39,7 @@ const MOST_FREED: usize = 5;
 pub(super) struct Sweeper {
     shared: Arc<Shared>,
     unlabelled: Arc<Unlabelled>,
+    duplicates: Duplicates,
     contract: Contract,
     claims: Store<IPAddressClaim>,
     awaited: Vec<Synced>,
@@ -59,9 +61,11 @@ impl Sweeper {
         unlabelled: Arc<Unlabelled>,
         awaited: Vec<Synced>,
     ) -> Self {
+        let duplicates = Duplicates::new(setup, Arc::clone(&shared));
         Self {
             shared,
             unlabelled,
+            duplicates,
             contract: setup.contract.clone(),
             claims: setup.claims(),
             awaited,
@@ -99,6 +103,7 @@ impl Sweeper {
     async fn pass(&mut self) {
         self.end_pointless_rests().await;
         self.reserve_missing().await;
+        self.duplicates.report().await;
         self.report_useless_reservations();
         self.unlabelled.label(&self.shared.reservations).await;
         let confirmed = self.confirmed(Instant::now());
@@ -304,15 +309,17 @@ impl Sweeper {
     }
 
     async fn reserve(&self, missing: &Unreserved) -> Result<bool, CallError> {
-        let Unreserved { slot, pool, claim: (namespace, name) } = missing;
-        let Some(claim) = self.bound_claim(namespace, name) else { return Ok(false) };
+        let Unreserved { slot, claims } = missing;
+        // Of several the oldest has the better right.
+        let bound =
+            claims.iter().filter_map(|((namespace, name), pool)| Some((self.bound_claim(namespace, name)?, pool)));
+        let oldest = bound.min_by_key(|(claim, _)| (claim.creation_timestamp(), claim.uid()));
+        let Some((claim, pool)) = oldest else { return Ok(false) };
         // The claim may have been attended to since the pass began.
         if !self.shared.ledger.is_unreserved(slot) {
             return Ok(false);
         }
-        let reference =
-            ReservationClaim { namespace: namespace.clone(), name: name.clone(), uid: claim.metadata.uid.clone() };
-        match self.shared.reservations.create(&build(slot, pool, reference)).await {
+        match self.shared.reservations.create(&build(slot, pool, reference(&claim))).await {
             Ok(created) => {
                 self.shared.ledger.insert_reservation(&created);
                 Ok(true)
@@ -322,7 +329,7 @@ impl Sweeper {
                 if let Some(found) = self.shared.reservations.get(&name).await? {
                     self.shared.ledger.insert_reservation(&found);
                     if holder(&found, &claim) != Holder::Ours {
-                        warn!(%pool, %slot, namespace, claim = claim.name_any(),
+                        warn!(%pool, %slot, namespace = claim.namespace(), claim = claim.name_any(),
                             "an address is in use by a claim and reserved for someone else");
                     }
                 }

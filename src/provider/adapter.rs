@@ -8,6 +8,7 @@ use kube::Resource;
 use kube::runtime::reflector::Store;
 
 use super::contract::Contract;
+use super::duplicate::DuplicateReports;
 use super::index::AddressIndex;
 use crate::api::{IPAddress, IPAddressClaim, PoolReference, names};
 use crate::runtime::client::CallError;
@@ -220,6 +221,11 @@ impl ProviderSetup<'_> {
     /// Tells an observer of every claim, whoever's pool it is for.
     pub fn observe_claims(&mut self, observer: Arc<dyn Observer<IPAddressClaim>>) {
         self.claim_observers.push(observer);
+    }
+
+    /// Tells on claims whether their address is theirs alone.
+    pub fn duplicate_reports(&self) -> DuplicateReports {
+        DuplicateReports::new(self.contract.clone(), self.manager.events.clone())
     }
 
     /// Wakes claims.

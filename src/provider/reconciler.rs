@@ -15,7 +15,7 @@ use super::contract::Contract;
 use super::decision::{ClaimView, ClusterState, Decision, PoolState, decide};
 use super::index::AddressIndex;
 use super::report::Report;
-use crate::api::{Cluster, IPAddress, IPAddressClaim, names};
+use crate::api::{Cluster, IPAddress, IPAddressClaim, conditions, names};
 use crate::runtime::client::{CallError, chain};
 use crate::runtime::controller::{Attempt, ControllerBuilder, MainWatch, Outcome, Reconciler};
 use crate::runtime::echo::{LONGEST_ECHO, Written};
@@ -148,6 +148,12 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         self.written.note_gone(claim, Instant::now());
     }
 
+    fn says_trouble(&self, claim: &IPAddressClaim) -> bool {
+        let status = claim.status.as_ref();
+        let conditions = status.map(|status| status.conditions(self.contract.ipam)).unwrap_or_default();
+        conditions::find(conditions, conditions::READY).is_some_and(|ready| ready.status == "False")
+    }
+
     /// Has the claim's conditions say how it stands, with an event when that is news. Writes nothing when it is not.
     pub(super) async fn report(&self, claim: &IPAddressClaim, report: &Report) -> Result<(), CallError> {
         let version = self.contract.ipam;
@@ -175,6 +181,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
             foreign_finalizers: finalizer::all(claim.as_ref()).any(is_foreign),
             paused: claim.annotations().contains_key(names::PAUSED_ANNOTATION),
             bound: claim.bound_address() == claim.metadata.name.as_deref(),
+            troubled: self.says_trouble(claim),
             cluster: self.clusters.state_for(claim),
             address: self.addresses.state_for(claim),
             pool: None,

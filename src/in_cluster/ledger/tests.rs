@@ -213,6 +213,44 @@ fn what_a_new_listing_does_not_name_is_gone() {
 }
 
 #[test]
+fn claims_in_line_that_a_new_listing_does_not_name_wait_no_longer() {
+    let ledger = ledger();
+    ledger.applied(&pool(json!({"spec": {"addresses": ["10.0.0.1"]}})));
+    ledger.applied(&address("held", 1));
+    for (ticket, name) in [(1, "gone"), (2, "stays")] {
+        assert_eq!(ledger.propose(&key(), &claim(name), ticket), Proposal::Wait);
+    }
+    let stays: crate::api::IPAddressClaim = serde_json::from_value(json!({
+        "metadata": {"namespace": "n", "name": "stays"},
+        "spec": {"poolRef": {"apiGroup": "ipam.cluster.x-k8s.io", "kind": "InClusterIPPool", "name": "p"}},
+    }))
+    .unwrap();
+    Observer::<crate::api::IPAddressClaim>::listing(&ledger);
+    ledger.applied(&stays);
+    Observer::<crate::api::IPAddressClaim>::listed(&ledger);
+    ledger.deleted(&address("held", 1));
+    assert_eq!(ledger.propose(&key(), &claim("stays"), 2), Proposal::Slot(value(1)));
+}
+
+#[test]
+fn an_address_reserved_for_another_claim_is_contested() {
+    let ledger = ledger();
+    ledger.applied(&pool(json!({})));
+    for (name, last) in [("a", 1), ("b", 1), ("c", 2), ("d", 3)] {
+        ledger.applied(&address(name, last));
+    }
+    assert_eq!(ledger.unreserved(10).iter().map(|unreserved| unreserved.claims.len()).max(), Some(2));
+    assert_eq!(ledger.contested(), []);
+    ledger.insert_reservation(&reservation(1, held_by("a"), None));
+    ledger.insert_reservation(&reservation(2, held_by("c"), None));
+    ledger.insert_reservation(&reservation(3, json!(null), None));
+    let contested = ledger.contested();
+    assert_eq!(contested.len(), 1, "{contested:?}");
+    assert_eq!((&contested[0].slot, &contested[0].claim), (&value(1), &claim("b")));
+    assert_eq!((&contested[0].reserved_for, contested[0].uid), (&claim("a"), Uid::of("uid-a")));
+}
+
+#[test]
 fn only_what_has_no_right_is_suspect() {
     let ledger = ledger();
     ledger.applied(&pool(json!({})));

@@ -1,0 +1,80 @@
+//! Addresses that two bound claims have: told on the claim that came second, and never mended, for both may be in use.
+//!
+//! Nothing here gives an address out twice; but a restore, a merge of two clusters or a hand can. The claim for which
+//! the address is reserved keeps it.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use kube::ResourceExt;
+use kube::runtime::reflector::{ObjectRef, Store};
+use prometheus_client::metrics::gauge::Gauge;
+use tracing::debug;
+
+use super::ledger::{ClaimKey, Contested};
+use super::shared::Shared;
+use crate::addr::Block;
+use crate::api::{IPAddressClaim, Uid};
+use crate::provider::{Contract, DuplicateReports, ProviderSetup};
+use crate::runtime::client::chain;
+
+pub(super) struct Duplicates {
+    shared: Arc<Shared>,
+    contract: Contract,
+    claims: Store<IPAddressClaim>,
+    namespace: String,
+    reports: DuplicateReports,
+    found: Gauge,
+}
+
+impl Duplicates {
+    pub(super) fn new(setup: &ProviderSetup<'_>, shared: Arc<Shared>) -> Self {
+        let found = Gauge::default();
+        let help = "Addresses that more than one bound claim has, as last looked for";
+        setup.manager.metrics.register("capi_ipam_duplicate_addresses", help, found.clone());
+        Self {
+            shared,
+            contract: setup.contract.clone(),
+            claims: setup.claims(),
+            namespace: setup.manager.options.namespace.clone(),
+            reports: setup.duplicate_reports(),
+            found,
+        }
+    }
+
+    /// Counts them, and tells it on the claims concerned.
+    pub(super) async fn report(&self) {
+        let contested: Vec<_> =
+            self.shared.ledger.contested().into_iter().filter(|found| self.is_duplicate(found)).collect();
+        let slots: HashSet<_> = contested.iter().map(|found| &found.slot).collect();
+        self.found.set(i64::try_from(slots.len()).unwrap_or(i64::MAX));
+        for found in &contested {
+            let Some(claim) = self.bound(&found.claim) else { continue };
+            let text = duplicate(found.slot.block, &found.reserved_for, &found.slot.reservation_name());
+            if let Err(error) = self.reports.duplicate(&claim, text).await {
+                debug!(claim = claim.name_any(), error = chain(&error), "a duplicate address cannot be told now");
+            }
+        }
+    }
+
+    fn bound(&self, (namespace, name): &ClaimKey) -> Option<Arc<IPAddressClaim>> {
+        let claim = self.claims.get(&ObjectRef::new_with(name, self.contract.ipam).within(namespace));
+        claim.filter(|claim| claim.bound_address() == Some(name))
+    }
+
+    /// Whether both claims are bound. A reservation of a claim that is not frees itself, or its claim gets another.
+    fn is_duplicate(&self, found: &Contested) -> bool {
+        let (namespace, _) = &found.reserved_for;
+        let out_of_reach = !self.namespace.is_empty() && self.namespace != *namespace;
+        let holds = |claim: Arc<IPAddressClaim>| claim.metadata.uid.as_deref().map(Uid::of) == Some(found.uid);
+        self.bound(&found.claim).is_some() && (out_of_reach || self.bound(&found.reserved_for).is_some_and(holds))
+    }
+}
+
+/// What is told on a bound claim whose address is reserved for another one.
+pub(super) fn duplicate(block: Block, (namespace, name): &ClaimKey, reservation: &str) -> String {
+    format!(
+        "{block} is in use by this claim and by claim {namespace}/{name}, for which it is reserved (IPReservation \
+         {reservation}); make one of the two anew, with what uses its address"
+    )
+}
