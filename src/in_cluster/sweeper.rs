@@ -246,10 +246,13 @@ impl Sweeper {
         }
     }
 
-    /// Frees what rests and is in use all the same: whoever gave it to a claim knows nothing of reservations.
+    /// Frees what rests and is in use all the same: whoever gave it to a claim knows nothing of reservations, or a hand
+    /// marked it as given back.
     async fn end_pointless_rests(&self) {
-        for (slot, (namespace, name)) in self.shared.ledger.resting_in_use() {
-            if self.bound_claim(&namespace, &name).is_none() {
+        for (slot, (namespace, name), uid) in self.shared.ledger.resting_in_use() {
+            let Some(claim) = self.bound_claim(&namespace, &name) else { continue };
+            // A later claim of the name of the one that gave the address back.
+            if uid.is_some() && claim.metadata.uid.as_deref().map(Uid::of) != uid {
                 continue;
             }
             let name = slot.reservation_name();

@@ -217,15 +217,17 @@ impl Ledger {
         self.lock().pools.values().flat_map(|entry| entry.rested(now)).collect()
     }
 
-    /// Addresses that rest though another claim than the one that gave them back has an IPAddress with them, and that
-    /// claim.
-    pub fn resting_in_use(&self) -> Vec<(Slot, ClaimKey)> {
+    /// Addresses that rest though a claim has an IPAddress with them, and that claim. A uid stands by it where the claim
+    /// of that name gave the address back: it did not if it lives and has that uid.
+    pub fn resting_in_use(&self) -> Vec<(Slot, ClaimKey, Option<Uid>)> {
         let state = self.lock();
         let in_use = |slot: &Slot| {
             let taken = state.taken(slot)?;
-            let released_by = taken.reserved.as_ref()?.claim.as_ref();
-            let other = taken.holders.iter().find(|holder| Some(&holder.name) != released_by)?;
-            Some((slot.clone(), other.name.clone()))
+            let reserved = taken.reserved.as_ref()?;
+            let by_itself = |name: &ClaimKey| Some(name) == reserved.claim.as_ref();
+            let other = taken.holders.iter().find(|holder| !by_itself(&holder.name));
+            let name = &other.or(taken.holders.first())?.name;
+            Some((slot.clone(), name.clone(), reserved.claim_uid.filter(|_| by_itself(name))))
         };
         state.pools.values().flat_map(PoolEntry::resting).filter_map(in_use).collect()
     }

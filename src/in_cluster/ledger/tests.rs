@@ -170,6 +170,32 @@ fn a_rest_ends_after_the_time_the_pool_says_and_at_once_without_a_pool() {
 }
 
 #[test]
+fn a_rest_that_begins_in_the_future_begins_now() {
+    let ledger = ledger();
+    ledger.applied(&pool(json!({"spec": {"addressReuseGracePeriodSeconds": 60}})));
+    ledger.insert_reservation(&reservation(1, held_by("a"), Some("2999-01-01T00:00:00Z")));
+    let now = crate::runtime::clock::now().0.as_second();
+    assert_eq!(ledger.rested(now), []);
+    assert_eq!(ledger.rested(now + 62), [value(1)]);
+}
+
+#[test]
+fn an_address_that_rests_and_is_in_use_is_found() {
+    let ledger = ledger();
+    ledger.applied(&pool(json!({"spec": {"addressReuseGracePeriodSeconds": 60}})));
+    let released = Some("1970-01-01T00:16:40Z");
+    for (name, last) in [("a", 1), ("another", 2)] {
+        ledger.applied(&address(name, last));
+    }
+    for last in 1..=3 {
+        ledger.insert_reservation(&reservation(last, held_by("a"), released));
+    }
+    let found = ledger.resting_in_use();
+    let by_a = (value(1), claim("a"), Some(Uid::of("uid-a")));
+    assert_eq!(found, [by_a, (value(2), claim("another"), None)], "and nobody has the third");
+}
+
+#[test]
 fn shrinking_counts_what_is_left_outside() {
     let ledger = ledger();
     ledger.applied(&pool(json!({})));
