@@ -11,12 +11,12 @@ use kube::runtime::reflector::{ObjectRef, Store};
 use prometheus_client::metrics::gauge::Gauge;
 use tracing::debug;
 
-use super::ledger::{ClaimKey, Contested};
+use super::ledger::{ClaimKey, Contested, holding};
 use super::shared::Shared;
 use crate::addr::Block;
 use crate::api::{IPAddressClaim, Uid};
 use crate::provider::{Contract, DuplicateReports, ProviderSetup};
-use crate::runtime::client::chain;
+use crate::runtime::client::{CallError, chain};
 
 pub(super) struct Duplicates {
     shared: Arc<Shared>,
@@ -49,12 +49,27 @@ impl Duplicates {
         let slots: HashSet<_> = contested.iter().map(|found| &found.slot).collect();
         self.found.set(i64::try_from(slots.len()).unwrap_or(i64::MAX));
         for found in &contested {
-            let Some(claim) = self.bound(&found.claim) else { continue };
-            let text = duplicate(found.slot.block, &found.reserved_for, &found.slot.reservation_name());
-            if let Err(error) = self.reports.duplicate(&claim, text).await {
+            let Some(claim) = self.bound(&found.claim).filter(|claim| !self.reports.says_duplicate(claim)) else {
+                continue;
+            };
+            if let Err(error) = self.tell(found, &claim).await {
                 debug!(claim = claim.name_any(), error = chain(&error), "a duplicate address cannot be told now");
             }
         }
+    }
+
+    /// Tells it on a claim, if live reads say the same.
+    async fn tell(&self, found: &Contested, claim: &IPAddressClaim) -> Result<(), CallError> {
+        let (namespace, name) = &found.claim;
+        let reservation = found.slot.reservation_name();
+        let Some(address) = self.contract.addresses(namespace).get(name).await? else { return Ok(()) };
+        let Some(reserved) = self.shared.reservations.get(&reservation).await? else { return Ok(()) };
+        let held_by = reserved.spec.claim_ref.as_ref().and_then(|claim| claim.uid.as_deref()).map(Uid::of);
+        let has_it = holding(&address).is_some_and(|(_, block, _)| block == found.slot.block);
+        if !has_it || held_by != Some(found.uid) || reserved.spec.released_at.is_some() {
+            return Ok(());
+        }
+        self.reports.duplicate(claim, duplicate(found.slot.block, &found.reserved_for, &reservation)).await
     }
 
     fn bound(&self, (namespace, name): &ClaimKey) -> Option<Arc<IPAddressClaim>> {

@@ -24,18 +24,16 @@ impl DuplicateReports {
         Self { contract, events }
     }
 
-    fn says_duplicate(&self, claim: &IPAddressClaim) -> bool {
+    /// Whether the claim says that its address is another's too.
+    pub fn says_duplicate(&self, claim: &IPAddressClaim) -> bool {
         let conditions = claim.status.as_ref().map(|status| status.conditions(self.contract.ipam)).unwrap_or_default();
         let ready = conditions::find(conditions, conditions::READY);
         ready.is_some_and(|ready| ready.reason.as_deref() == Some(conditions::DUPLICATE_ADDRESS))
     }
 
-    /// Tells by condition and event that another claim has the address too. Writes nothing if the claim says so already.
+    /// Tells by condition and event that another claim has the address too; to be called once for as long as it is so.
     /// The reconciler takes it back once the address can be reserved for the claim.
     pub async fn duplicate(&self, claim: &IPAddressClaim, message: String) -> Result<(), CallError> {
-        if self.says_duplicate(claim) {
-            return Ok(());
-        }
         let report = Report::refused(&HandlerError::DuplicateAddress(message));
         let wanted = report.written_on(self.contract.ipam, claim, clock::now());
         let claims = self.contract.claims(&claim.namespace().unwrap_or_default());

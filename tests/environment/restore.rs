@@ -52,7 +52,7 @@ async fn goes_on_after_a_restore(restart: bool) {
     }
     settles(&consumer, "web", &[old.clone(), kept.clone()].concat()).await;
     let before = consumer.given().await;
-    with_data(&mut control_plane, |data, snapshot| copy(data, snapshot));
+    with_data(&mut control_plane, copy);
 
     // What will not have happened: the old ones go, others get their addresses, and a pool is used up.
     for name in &old {
