@@ -89,7 +89,7 @@ async fn a_listing_of_thousands_after_all_watches_broke_writes_nothing() {
         .await;
         let took = answers.elapsed();
         println!("a new claim is bound {took:?} after the API server answers");
-        assert!(took < Duration::from_secs(20), "{took:?}");
+        assert!(took < Duration::from_mins(1), "{took:?}");
         consumer.release(&name).await;
         consumer.counts("big", (65_534, 65_534 - in_use, in_use, 0)).await;
         // The pool's status is written a moment later.

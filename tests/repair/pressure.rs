@@ -1,9 +1,9 @@
 //! Tries hard to have the sweeper free what is in use: it sweeps all the time, and everything around it is late, gone,
 //! damaged or made again. Somebody else looks on.
 
-use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use capi_ipam::api::{IPAddress, IPAddressClaim};
@@ -16,7 +16,7 @@ use crate::support::manager::Manager;
 
 const FLAGS: [&str; 2] = ["--sweep-interval=1s", "--sweep-grace=1s"];
 const DURATION: Duration = Duration::from_secs(40);
-/// How long a bound claim may be without its reservation. The API server is away for some of it, and managers that are
+/// How long a bound claim may be without a reservation that was deleted by hand. The API server is away for some of it, and managers that are
 /// killed begin their time of grace anew.
 const LONGEST_REPAIR: Duration = Duration::from_secs(20);
 const CLAIMS: usize = 10;
@@ -89,9 +89,33 @@ where
     .await;
 }
 
+/// What those who make claims tell.
+#[derive(Default)]
+struct Told {
+    over: AtomicBool,
+    lives: AtomicU32,
+    /// The uids of claims whose reservation was deleted by hand.
+    unreserved: Mutex<HashSet<String>>,
+}
+
+impl Told {
+    fn unreserved(&self) -> MutexGuard<'_, HashSet<String>> {
+        self.unreserved.lock().expect("nobody panics while holding it")
+    }
+}
+
+/// Ends the disturbance when the test ends, also by a failure.
+struct Ends(Arc<Told>);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        self.0.over.store(true, Ordering::Relaxed);
+    }
+}
+
 /// One claim after the other under one name; each is damaged while it is bound.
-async fn live(consumer: &Consumer, name: &str, over: &AtomicBool, lives: &AtomicU32) {
-    while !over.load(Ordering::Relaxed) {
+async fn live(consumer: &Consumer, name: &str, told: &Told) {
+    while !told.over.load(Ordering::Relaxed) {
         let claim = make(consumer, name).await;
         let (addresses, reservations) = (consumer.addresses(), consumer.reservations());
         if rand::random_ratio(1, 4) {
@@ -107,6 +131,7 @@ async fn live(consumer: &Consumer, name: &str, over: &AtomicBool, lives: &Atomic
                 set_finalizers(&addresses, name, &json!([])).await;
             }
             1 => {
+                told.unreserved().extend(claim.uid());
                 if let Ok(Some(found)) = reservations.get(&reserved).await {
                     let _ = reservations.delete(&reserved, &found.uid().unwrap_or_default()).await;
                 }
@@ -126,7 +151,7 @@ async fn live(consumer: &Consumer, name: &str, over: &AtomicBool, lives: &Atomic
             }
         }
         unmake(consumer, &claim).await;
-        lives.fetch_add(1, Ordering::Relaxed);
+        told.lives.fetch_add(1, Ordering::Relaxed);
     }
     let claim = make(consumer, name).await;
     whole(consumer, &claim).await;
@@ -147,7 +172,7 @@ struct Onlooker {
 
 impl Onlooker {
     /// Reads everything; claims both before and after, so that what holds in both held in between.
-    async fn look(&mut self, consumer: &Consumer) -> Option<()> {
+    async fn look(&mut self, consumer: &Consumer, told: &Told) -> Option<()> {
         let bound = async || {
             let claims = consumer.claims().list().await.ok()?;
             let held = |claim: &IPAddressClaim| claim.finalizers().iter().any(|finalizer| finalizer == IN_USE);
@@ -179,6 +204,7 @@ impl Onlooker {
             if reservations.iter().any(|reservation| held_by(&reservation)) {
                 self.missing.remove(uid);
             } else {
+                assert!(told.unreserved().contains(uid), "the reservation of {address} of {} was freed", all[uid]);
                 let missing = self.missing.entry(uid.clone()).or_insert_with(Instant::now).elapsed();
                 self.longest = self.longest.max(missing);
                 assert!(missing < LONGEST_REPAIR, "{address} of {} is not reserved for {missing:?}", all[uid]);
@@ -220,35 +246,35 @@ async fn what_is_in_use_is_never_freed() {
     let consumer = Consumer::new(&control_plane).await;
     // Hardly more addresses than claims: what is freed is taken again at once.
     consumer.pool("web", json!({"addresses": ["10.0.0.1-10.0.0.12"], "prefix": 24})).await;
-    let over = Arc::new(AtomicBool::new(false));
-    let lives = AtomicU32::new(0);
+    let told = Arc::new(Told::default());
+    let _ends = Ends(Arc::clone(&told));
     let disturbed = tokio::task::spawn_blocking({
-        let over = Arc::clone(&over);
-        move || disturb(control_plane, &over)
+        let told = Arc::clone(&told);
+        move || disturb(control_plane, &told.over)
     });
     let mut onlooker = Onlooker::default();
     let watched = async {
         let end = Instant::now() + DURATION;
         while Instant::now() < end {
-            if onlooker.look(&consumer).await.is_none() {
+            if onlooker.look(&consumer, &told).await.is_none() {
                 onlooker.blind += 1;
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
-        over.store(true, Ordering::Relaxed);
+        told.over.store(true, Ordering::Relaxed);
     };
     let names: Vec<String> = (0..CLAIMS).map(|number| format!("c{number}")).collect();
-    let claims = futures::future::join_all(names.iter().map(|name| live(&consumer, name, &over, &lives)));
+    let claims = futures::future::join_all(names.iter().map(|name| live(&consumer, name, &told)));
     let (_, (), disturbed) = tokio::join!(claims, watched, disturbed);
     let (_control_plane, _manager) = disturbed.expect("managers can be killed");
     println!(
         "{} claims lived; looked at {} times and in vain {} times; a reservation was missing for {:?} at most",
-        lives.load(Ordering::Relaxed),
+        told.lives.load(Ordering::Relaxed),
         onlooker.looks,
         onlooker.blind,
         onlooker.longest
     );
-    assert!(onlooker.looks > 20 && lives.load(Ordering::Relaxed) > 10);
+    assert!(onlooker.looks > 20 && told.lives.load(Ordering::Relaxed) > 10);
     let held: Vec<(String, String)> = eventually("nothing is left over", || async {
         let given = consumer.given().await;
         let reserved = consumer.reservations().list().await.ok()?;
