@@ -68,7 +68,7 @@ async fn an_address_that_names_another_claim_or_pool_is_told_and_kept() {
         })
         .await;
         // A pool that has another claim's address in use gives it to nobody else.
-        let name = format!("new-{}", wrong);
+        let name = format!("new-{wrong}");
         consumer.claim(&name, "web").await;
         assert_ne!(consumer.bound(&name).await, "10.0.0.1");
         let right = json!(before).pointer(field).and_then(Value::as_str).expect("the field is there").to_owned();
