@@ -17,6 +17,7 @@ pub mod ledger;
 
 mod adapter;
 mod allocate;
+mod duplicates;
 mod kinds;
 mod move_label;
 mod options;

@@ -18,6 +18,7 @@ mod arrival;
 mod bind;
 mod clusters;
 mod contract;
+mod duplicate;
 mod index;
 mod reconciler;
 mod release;
@@ -28,6 +29,7 @@ pub use adapter::{
     Allocation, ClaimHandler, HandlerError, PoolKind, PoolView, ProviderAdapter, ProviderSetup, Released,
 };
 pub use contract::Contract;
+pub use duplicate::DuplicateReports;
 pub use index::{AddressIndex, AddressRecord};
 pub use reconciler::{ClaimReconciler, ReconcileError};
 pub use settled::{Claims, SeenClaim, SettledClaim};

@@ -32,7 +32,7 @@ pub(crate) async fn seed(stage: &Stage<'_>, count: usize) -> (Consumer, Duration
     manager.stop();
     drop(manager);
     let uid = &made[0].uid;
-    let mut etcd = Etcd::connect(stage.plane.etcd_url()).await;
+    let mut etcd = Etcd::connect(&stage.plane.etcd_url()).await;
     let originals = Originals::read(&mut etcd, uid).await;
     let started = Instant::now();
     let mut batch = Vec::with_capacity(AT_ONCE);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use kube::ResourceExt;
 use tracing::{debug, warn};
 
+use super::duplicates::duplicate;
 use super::ledger::{ClaimKey, Ledger, PoolFacts, Proposal, holding, ticket};
 use super::reservation::{Holder, build, holder, reference};
 use crate::addr::{Block, Usable, parse_address};
@@ -91,8 +92,15 @@ impl Allocator<'_> {
             // A promise of what the pool does not have is none. What somebody else has already is not given out twice:
             // a provider that knows nothing of reservations may have been at work.
             let given_out = facts.usable.as_ref().is_ok_and(|usable| usable.contains(slot.block));
-            let in_use = self.ledger.holders(&slot).iter().any(|holder| *holder != self.key());
-            if in_use || (self.ledger.is_promise(&slot) && !given_out) {
+            let in_use = self.ledger.holders(&slot).into_iter().find(|holder| *holder != self.key());
+            if let Some((namespace, name)) = in_use.as_ref().filter(|_| self.claim.bound_address().is_some()) {
+                return Err(HandlerError::DuplicateAddress(format!(
+                    "the claim's IPAddress is gone, and its address {} is in use by IPAddress {namespace}/{name}; delete \
+                     that one to have it back, or make the claim anew",
+                    slot.block
+                )));
+            }
+            if in_use.is_some() || (self.ledger.is_promise(&slot) && !given_out) {
                 continue;
             }
             if self.is_ours(&slot).await? {
@@ -202,11 +210,16 @@ impl Allocator<'_> {
             .owner_references()
             .iter()
             .any(|owner| owner.kind == "IPAddressClaim" && Some(&owner.uid) != self.claim.metadata.uid.as_ref());
-        if other_owner {
+        // The address of a bound claim is in use, whoever owns it.
+        if other_owner && self.claim.bound_address().is_none() {
             return HandlerError::Discard(format!("{block} is held by another claim, and the owner is gone"));
         }
         let by = found.and_then(|found| found.spec.claim_ref.as_ref());
         warn!(pool = %self.pool, %block, claim = self.claim.name_any(), held_by = ?by, "an address is claimed twice");
+        if let Some((found, by)) = found.zip(by).filter(|_| self.claim.bound_address().is_some()) {
+            let text = duplicate(block, &(by.namespace.clone(), by.name.clone()), &found.name_any());
+            return HandlerError::DuplicateAddress(text);
+        }
         let reservation = found.map(|found| format!(" (IPReservation {})", found.name_any())).unwrap_or_default();
         HandlerError::DuplicateAddress(format!(
             "the IPAddress {} exists already with {block}, which is reserved for someone else{reservation}; delete the \

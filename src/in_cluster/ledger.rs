@@ -21,7 +21,7 @@ pub use self::facts::PoolFacts;
 use self::line::Line;
 pub use self::line::{ClaimKey, Ticket, ticket};
 pub(super) use self::observe::holding;
-pub use self::questions::{Suspect, Unreserved, Useless};
+pub use self::questions::{Contested, Suspect, Unreserved, Useless};
 use self::state::State;
 use crate::api::{IPAddressClaim, IPReservation, InClusterKind, Pool, PoolKey, Slot, Uid, names};
 use crate::runtime::controller::Waker;

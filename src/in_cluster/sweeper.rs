@@ -12,6 +12,7 @@ use kube::ResourceExt;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
+use super::duplicates::Duplicates;
 use super::ledger::{ClaimKey, Suspect, Unreserved, Useless, holding};
 use super::move_label::Unlabelled;
 use super::options::InClusterOptions;
@@ -37,6 +38,7 @@ const MOST_FREED: usize = 5;
 pub(super) struct Sweeper {
     shared: Arc<Shared>,
     unlabelled: Arc<Unlabelled>,
+    duplicates: Duplicates,
     contract: Contract,
     claims: Claims,
     awaited: Vec<Synced>,
@@ -58,9 +60,11 @@ impl Sweeper {
         unlabelled: Arc<Unlabelled>,
         awaited: Vec<Synced>,
     ) -> Self {
+        let duplicates = Duplicates::new(setup, Arc::clone(&shared));
         Self {
             shared,
             unlabelled,
+            duplicates,
             contract: setup.contract.clone(),
             claims: setup.claims(),
             awaited,
@@ -98,6 +102,7 @@ impl Sweeper {
     async fn pass(&mut self) {
         self.end_pointless_rests().await;
         self.reserve_missing().await;
+        self.duplicates.report().await;
         self.report_useless_reservations();
         self.unlabelled.label(&self.shared.reservations).await;
         let confirmed = self.confirmed(Instant::now());
@@ -237,10 +242,13 @@ impl Sweeper {
         }
     }
 
-    /// Frees what rests and is in use all the same: whoever gave it to a claim knows nothing of reservations.
+    /// Frees what rests and is in use all the same: whoever gave it to a claim knows nothing of reservations, or a hand
+    /// marked it as given back.
     async fn end_pointless_rests(&self) {
-        for (slot, (namespace, name)) in self.shared.ledger.resting_in_use() {
-            if self.bound_claim(&namespace, &name).is_none() {
+        for (slot, (namespace, name), uid) in self.shared.ledger.resting_in_use() {
+            let Some(claim) = self.bound_claim(&namespace, &name) else { continue };
+            // A later claim of the name of the one that gave the address back.
+            if uid.is_some_and(|uid| uid != claim.uid) {
                 continue;
             }
             let name = slot.reservation_name();
@@ -299,14 +307,17 @@ impl Sweeper {
     }
 
     async fn reserve(&self, missing: &Unreserved) -> Result<bool, CallError> {
-        let Unreserved { slot, pool, claim: (namespace, name) } = missing;
-        let Some(claim) = self.bound_claim(namespace, name) else { return Ok(false) };
+        let Unreserved { slot, claims } = missing;
+        // Of several the oldest has the better right.
+        let bound = claims.iter().filter_map(|(key, pool)| Some((self.bound_claim(&key.0, &key.1)?, key, pool)));
+        let oldest = bound.min_by_key(|(claim, ..)| (claim.created, claim.uid));
+        let Some((claim, key, pool)) = oldest else { return Ok(false) };
         // The claim may have been attended to since the pass began.
         if !self.shared.ledger.is_unreserved(slot) {
             return Ok(false);
         }
-        let holding =
-            ReservationClaim { namespace: namespace.clone(), name: name.clone(), uid: Some(claim.uid.to_string()) };
+        let (namespace, name) = key.clone();
+        let holding = ReservationClaim { namespace, name, uid: Some(claim.uid.to_string()) };
         match self.shared.reservations.create(&build(slot, pool, holding.clone())).await {
             Ok(created) => {
                 self.shared.ledger.insert_reservation(&created);
@@ -317,7 +328,7 @@ impl Sweeper {
                 if let Some(found) = self.shared.reservations.get(&name).await? {
                     self.shared.ledger.insert_reservation(&found);
                     if holder(&found, &holding) != Holder::Ours {
-                        warn!(%pool, %slot, namespace, claim = holding.name,
+                        warn!(%pool, %slot, namespace = holding.namespace, claim = holding.name,
                             "an address is in use by a claim and reserved for someone else");
                     }
                 }

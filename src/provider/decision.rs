@@ -2,7 +2,8 @@
 //!
 //! The rules, most of them from the contract:
 //!
-//! - a bound claim whose objects are right is left alone, whatever its pool and Cluster are like;
+//! - a bound claim whose objects are right is left alone, whatever its pool and Cluster are like, unless it says that
+//!   something is wrong: that may be over;
 //! - nothing is done while Cluster, claim or pool is paused, and nothing for a claim whose Cluster is not there, unless
 //!   the claim is being deleted;
 //! - an address is taken back once the claim is being deleted and ours is the only finalizer left: another's means that
@@ -22,6 +23,8 @@ pub struct ClaimView {
     pub paused: bool,
     /// The claim's status names its IPAddress.
     pub bound: bool,
+    /// The claim says that it is not ready.
+    pub troubled: bool,
     /// The claim's Cluster.
     pub cluster: ClusterState,
     /// The IPAddress of the claim's name.
@@ -106,8 +109,12 @@ pub fn decide(view: &ClaimView) -> Decision {
     if view.deleting && !view.finalizer {
         return Decision::Nothing;
     }
-    let served = view.bound && matches!(view.address, AddressState::Right | AddressState::Deleting);
-    if !view.deleting && served && view.finalizer {
+    let served = match view.address {
+        AddressState::Right => view.finalizer && !view.troubled,
+        AddressState::Deleting => view.finalizer,
+        AddressState::Absent | AddressState::Wrong => false,
+    };
+    if !view.deleting && view.bound && served {
         return Decision::Nothing;
     }
     match view.cluster {

@@ -43,6 +43,7 @@ pub struct AddressRecord {
     pub deleting: bool,
     /// Whether `spec.claimRef` names an object of its own name, as the contract demands.
     pub named_after_claim: bool,
+    version: u64,
     listing: u32,
 }
 
@@ -105,9 +106,14 @@ impl AddressIndex {
         }
     }
 
-    /// Remembers an IPAddress; also called with the answers to our own writes, before the watch tells of them. Returns
-    /// whether that was news.
-    pub(super) fn insert(&self, address: &IPAddress) -> bool {
+    /// Remembers the answer to our own write, before the watch tells of it; unless the watch has told of a later state.
+    pub(super) fn insert(&self, address: &IPAddress) {
+        self.put(address, false);
+    }
+
+    /// Remembers an IPAddress, an older state in the place of a newer one only if that is to be believed. Returns whether
+    /// that was news.
+    fn put(&self, address: &IPAddress, believed: bool) -> bool {
         let mut state = self.lock();
         let pool = state.shared(&address.spec.pool_ref);
         let record = AddressRecord {
@@ -120,6 +126,7 @@ impl AddressIndex {
             protected: finalizer::is_set(address, names::PROTECT_ADDRESS),
             deleting: address.metadata.deletion_timestamp.is_some(),
             named_after_claim: address.metadata.name.as_ref() == Some(&address.spec.claim_ref.name),
+            version: version(address),
             listing: state.listing,
         };
         let namespace = address.metadata.namespace.as_deref().unwrap_or_default();
@@ -129,8 +136,10 @@ impl AddressIndex {
         }
         let Some(names) = state.addresses.get_mut(namespace) else { return false };
         match names.get_mut(name) {
+            Some(known) if known.version > record.version && !believed => false,
             Some(known) => {
-                let unchanged = AddressRecord { listing: record.listing, ..known.clone() } == record;
+                let unchanged =
+                    AddressRecord { listing: record.listing, version: record.version, ..known.clone() } == record;
                 *known = record;
                 !unchanged
             }
@@ -182,7 +191,7 @@ impl Observer<IPAddress> for AddressIndex {
     }
 
     fn applied(&self, address: &IPAddress) {
-        let news = self.insert(address);
+        let news = self.put(address, true);
         // In the first listing every claim is looked at anyway.
         if news && self.lock().listed_once {
             self.waker.wake(address.metadata.namespace.as_deref(), &address.name_any());
@@ -198,6 +207,11 @@ impl Observer<IPAddress> for AddressIndex {
     }
 }
 
+/// The version as a number, 0 when it is none.
+fn version(address: &IPAddress) -> u64 {
+    address.metadata.resource_version.as_deref().and_then(|version| version.parse().ok()).unwrap_or_default()
+}
+
 /// The uid of the claim that owns an IPAddress, if one does.
 pub(super) fn owning_claim(address: &IPAddress) -> Option<&str> {
     let owner = address.owner_references().iter().find(|owner| owner.kind == "IPAddressClaim" && in_group(owner))?;
@@ -206,4 +220,37 @@ pub(super) fn owning_claim(address: &IPAddress) -> Option<&str> {
 
 fn in_group(owner: &OwnerReference) -> bool {
     owner.api_version.split_once('/').is_some_and(|(group, _)| group == names::GROUP)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::ContractVersion;
+    use crate::runtime::controller::ControllerBuilder;
+    use serde_json::json;
+
+    fn address(version: &str, finalizers: &[&str]) -> IPAddress {
+        serde_json::from_value(json!({
+            "metadata": {"namespace": "n", "name": "a", "resourceVersion": version, "finalizers": finalizers},
+            "spec": {"claimRef": {"name": "a"}, "address": "10.0.0.1", "prefix": 24,
+                     "poolRef": {"apiGroup": "ipam.cluster.x-k8s.io", "kind": "InClusterIPPool", "name": "p"}},
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn a_late_answer_to_our_write_does_not_hide_what_happened_since() {
+        let index = AddressIndex::new(ControllerBuilder::<_, ()>::new("claims", ContractVersion::V1Beta2).waker());
+        let protected = || index.get("n", "a").unwrap().protected;
+        index.insert(&address("12", &[names::PROTECT_ADDRESS]));
+        assert!(protected());
+        index.applied(&address("13", &[]));
+        index.insert(&address("12", &[names::PROTECT_ADDRESS]));
+        assert!(!protected());
+        index.insert(&address("14", &[names::PROTECT_ADDRESS]));
+        assert!(protected());
+        // The watch is believed always: after a restore versions are lower.
+        index.applied(&address("3", &[]));
+        assert!(!protected());
+    }
 }

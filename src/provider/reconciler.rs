@@ -16,7 +16,7 @@ use super::decision::{AddressState, ClaimView, ClusterState, Decision, PoolState
 use super::index::AddressIndex;
 use super::report::Report;
 use super::settled::SettledClaim;
-use crate::api::{Cluster, IPAddress, IPAddressClaim, PoolReference, names};
+use crate::api::{Cluster, IPAddress, IPAddressClaim, PoolReference, conditions, names};
 use crate::runtime::client::{CallError, chain};
 use crate::runtime::controller::{Attempt, ControllerBuilder, MainWatch, Outcome, Reconciler};
 use crate::runtime::echo::{LONGEST_ECHO, Written};
@@ -155,6 +155,12 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         self.written.note_gone(claim, Instant::now());
     }
 
+    fn says_trouble(&self, claim: &IPAddressClaim) -> bool {
+        let status = claim.status.as_ref();
+        let conditions = status.map(|status| status.conditions(self.contract.ipam)).unwrap_or_default();
+        conditions::find(conditions, conditions::READY).is_some_and(|ready| ready.status == "False")
+    }
+
     /// Has the claim's conditions say how it stands, with an event when that is news. Writes nothing when it is not.
     pub(super) async fn report(&self, claim: &IPAddressClaim, report: &Report) -> Result<(), CallError> {
         let version = self.contract.ipam;
@@ -182,6 +188,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
             foreign_finalizers: finalizer::all(claim.as_ref()).any(is_foreign),
             paused: claim.annotations().contains_key(names::PAUSED_ANNOTATION),
             bound: claim.bound_address() == claim.metadata.name.as_deref(),
+            troubled: self.says_trouble(claim),
             cluster: self.clusters.state_for(claim),
             address: self.addresses.state_for(claim),
             pool: None,
@@ -261,10 +268,11 @@ impl<A: ProviderAdapter> Reconciler for ClaimReconciler<A> {
     type Error = ReconcileError;
 
     fn settle(&self, claim: &IPAddressClaim) -> Option<SettledClaim> {
-        if self.written.is_newer_than(claim, Instant::now()) {
+        let served = self.serves(&claim.spec.pool_ref);
+        if served && (self.written.is_newer_than(claim, Instant::now()) || self.says_trouble(claim)) {
             return None;
         }
-        SettledClaim::of(claim, self.addresses.shared(&claim.spec.pool_ref), self.serves(&claim.spec.pool_ref))
+        SettledClaim::of(claim, self.addresses.shared(&claim.spec.pool_ref), served)
     }
 
     /// As [`decide`] has it: nothing is done for a bound claim whose IPAddress is right.

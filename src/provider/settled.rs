@@ -13,6 +13,7 @@ use crate::runtime::finalizer;
 pub struct SettledClaim {
     pub(super) uid: Uid,
     pub(super) pool: Arc<PoolReference>,
+    created: i64,
     bound: bool,
 }
 
@@ -23,12 +24,16 @@ impl SettledClaim {
         let at_rest = bound && finalizer::is_set(claim, names::RELEASE_ADDRESS);
         let settled = claim.metadata.deletion_timestamp.is_none() && (at_rest || !is_served);
         let uid = Uid::exactly(claim.metadata.uid.as_deref()?)?;
-        settled.then_some(Self { uid, pool, bound })
+        settled.then_some(Self { uid, pool, created: created(claim), bound })
     }
 }
 
 fn is_bound(claim: &IPAddressClaim) -> bool {
     claim.bound_address().is_some() && claim.bound_address() == claim.metadata.name.as_deref()
+}
+
+fn created(claim: &IPAddressClaim) -> i64 {
+    claim.metadata.creation_timestamp.as_ref().map_or(0, |time| time.0.as_second())
 }
 
 /// The claims as their watch last saw them. Cheap to clone.
@@ -42,6 +47,8 @@ pub struct Claims {
 pub struct SeenClaim {
     /// Its unique id.
     pub uid: Uid,
+    /// When it was created, in seconds since 1970.
+    pub created: i64,
     /// Its status names the IPAddress of its own name.
     pub bound: bool,
     /// Since when it is being deleted.
@@ -53,9 +60,12 @@ impl Claims {
     /// makes.
     pub fn get(&self, namespace: &str, name: &str) -> Option<SeenClaim> {
         Some(match self.store.get(Some(namespace), name)? {
-            Kept::Settled(claim) => SeenClaim { uid: claim.uid, bound: claim.bound, deleted: None },
+            Kept::Settled(claim) => {
+                SeenClaim { uid: claim.uid, created: claim.created, bound: claim.bound, deleted: None }
+            }
             Kept::Whole(claim) => SeenClaim {
                 uid: Uid::exactly(claim.metadata.uid.as_deref()?)?,
+                created: created(&claim),
                 bound: is_bound(&claim),
                 deleted: claim.metadata.deletion_timestamp.clone(),
             },

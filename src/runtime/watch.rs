@@ -8,9 +8,11 @@ mod guard;
 
 use std::fmt::Debug;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use futures::{Stream, StreamExt};
+use futures::{FutureExt, Stream, StreamExt};
+use kube::api::ListParams;
 use kube::core::ObjectMeta;
 use kube::runtime::utils::Backoff;
 use kube::runtime::watcher::{self, Event};
@@ -20,7 +22,7 @@ use serde::de::DeserializeOwned;
 use tracing::{debug, warn};
 
 pub use self::guard::{Guarded, Unreadable};
-use super::client::chain;
+use super::client::{chain, within};
 use super::health::Synced;
 
 /// Hears of every change of the objects of one kind, in order, before any reconciler runs.
@@ -59,8 +61,15 @@ pub fn trim(metadata: &mut ObjectMeta) {
     }
 }
 
+/// How often the server is asked whether its versions have gone back.
+const VERSION_PAUSE: Duration = Duration::from_secs(30);
+
 /// Watches a kind for ever. `trim` makes each object smaller before it is kept; `synced` is told when the first listing
 /// is complete and when the watch breaks.
+///
+/// When the server's data are restored from a snapshot, its versions go back. A watch that goes on from a version still
+/// to come hears nothing then, without an error, until that version comes, and what was changed meanwhile it never
+/// hears of. So the version is asked for now and then, and the watch begins anew when it is lower than one seen before.
 pub fn guarded<K>(
     api: GuardedApi<K>,
     config: watcher::Config,
@@ -73,29 +82,71 @@ where
     K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
     K::DynamicType: Clone + Debug + Send + Sync,
 {
-    let kind = K::kind(version).into_owned();
-    start_watch(api, config).backoff(WatchBackoff::default()).filter_map(move |item| {
-        let seen = match item {
-            Ok(event) => readable(event, &kind, trim),
-            Err(error) => {
-                report(&kind, &error);
-                synced.broken(&chain(&error));
-                None
-            }
-        };
-        if let Some(event) = &seen {
-            match event {
-                Event::Init => observer.listing(),
-                Event::InitApply(object) | Event::Apply(object) => observer.applied(object),
-                Event::Delete(object) => observer.deleted(object),
-                Event::InitDone => {
-                    observer.listed();
-                    synced.done();
+    let kind: Arc<str> = K::kind(version).into();
+    let watch = move || {
+        let newest = Arc::new(AtomicU64::new(0));
+        let restored = versions_went_back(api.clone(), Arc::clone(&kind), Arc::clone(&newest));
+        let events = start_watch(api.clone(), config.clone()).backoff(WatchBackoff::default());
+        let (kind, observer, synced) = (Arc::clone(&kind), Arc::clone(&observer), synced.clone());
+        events.take_until(restored.boxed()).filter_map(move |item| {
+            let seen = match item {
+                Ok(event) => {
+                    newest.fetch_max(version_in(&event), Ordering::Relaxed);
+                    readable(event, &kind, trim)
+                }
+                Err(error) => {
+                    report(&kind, &error);
+                    synced.broken(&chain(&error));
+                    None
+                }
+            };
+            if let Some(event) = &seen {
+                match event {
+                    Event::Init => observer.listing(),
+                    Event::InitApply(object) | Event::Apply(object) => observer.applied(object),
+                    Event::Delete(object) => observer.deleted(object),
+                    Event::InitDone => {
+                        observer.listed();
+                        synced.done();
+                    }
                 }
             }
+            std::future::ready(seen)
+        })
+    };
+    futures::stream::repeat_with(watch).flatten()
+}
+
+/// The version of the object that an event is about, 0 when there is none.
+fn version_in<K: Resource>(event: &Event<K>) -> u64 {
+    let (Event::InitApply(object) | Event::Apply(object) | Event::Delete(object)) = event else { return 0 };
+    version_of(object.meta().resource_version.as_deref())
+}
+
+/// A version as a number. Versions grow with every write; where they are no numbers, which the API does not rule out,
+/// nothing is concluded from them.
+fn version_of(text: Option<&str>) -> u64 {
+    text.and_then(|text| text.parse().ok()).unwrap_or_default()
+}
+
+/// Ends when the server is at a version before one that was seen.
+async fn versions_went_back<K>(api: GuardedApi<K>, kind: Arc<str>, newest: Arc<AtomicU64>)
+where
+    K: Resource + Clone + DeserializeOwned + Debug,
+{
+    let one = ListParams::default().limit(1);
+    loop {
+        tokio::time::sleep(VERSION_PAUSE).await;
+        // Read before the server is asked: what it answers is not older.
+        let known = newest.load(Ordering::Relaxed);
+        let Ok(list) = within(|| format!("ask for the version of {kind}"), api.list(&one)).await else { continue };
+        let current = version_of(list.metadata.resource_version.as_deref());
+        if (1..known).contains(&current) {
+            warn!(%kind, known, current, "the API server's data are older than they were; everything is listed anew");
+            return;
         }
-        std::future::ready(seen)
-    })
+        newest.fetch_max(current, Ordering::Relaxed);
+    }
 }
 
 fn readable<K: Resource>(event: Event<Guarded<K>>, kind: &str, trim: fn(&mut K)) -> Option<Event<K>> {

@@ -81,8 +81,8 @@ pub struct ControlPlane {
     // Dropped in this order: who writes goes before where it writes to.
     controller_manager: Option<Supervised>,
     api_server: Option<Supervised>,
-    etcd: Supervised,
-    etcd_url: String,
+    etcd: Option<Supervised>,
+    etcd_ports: [u16; 2],
     options: Options,
     programs: &'static Path,
     port: u16,
@@ -104,15 +104,14 @@ impl ControlPlane {
     pub fn start(options: Options) -> Self {
         let programs = programs();
         let folder = TemporaryFolder::new("capi-ipam-control-plane-");
-        let (etcd, etcd_url) = start_etcd(programs, folder.path());
         let token = random_token();
         let tokens = format!("{token},administrator,administrator,system:masters\n");
         write_file(&folder.path().join("tokens.csv"), tokens.as_bytes());
         let mut plane = Self {
             controller_manager: None,
             api_server: None,
-            etcd,
-            etcd_url,
+            etcd: None,
+            etcd_ports: [0; 2],
             options,
             programs,
             port: 0,
@@ -121,6 +120,11 @@ impl ControlPlane {
             provider_kubeconfig: PathBuf::new(),
             folder,
         };
+        let etcd = with_retries("etcd", || {
+            plane.etcd_ports = free_ports();
+            plane.launch_etcd()
+        });
+        plane.etcd = Some(etcd);
         let api_server = with_retries("kube-apiserver", || {
             [plane.port] = free_ports();
             plane.server = format!("https://127.0.0.1:{}", plane.port);
@@ -144,8 +148,8 @@ impl ControlPlane {
     }
 
     /// Where etcd answers, `http://127.0.0.1:<port>`.
-    pub fn etcd_url(&self) -> &str {
-        &self.etcd_url
+    pub fn etcd_url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.etcd_ports[0])
     }
 
     /// The kubeconfig of an administrator whom no permission stops.
@@ -243,6 +247,31 @@ impl ControlPlane {
         }
     }
 
+    /// Kills etcd as a crash would. The rest goes on.
+    pub fn stop_etcd(&mut self) {
+        self.etcd = None;
+    }
+
+    /// Starts etcd again with its data, at its old address, and waits until it is healthy; nothing when it runs.
+    ///
+    /// # Panics
+    /// When it does not start; the text has the end of its log.
+    pub fn start_etcd(&mut self) {
+        if !self.etcd.as_mut().is_some_and(Supervised::is_running) {
+            self.etcd = Some(with_retries("etcd", || self.launch_etcd()));
+        }
+    }
+
+    /// Sends etcd a signal, such as `STOP` or `CONT`.
+    pub fn signal_etcd(&mut self, signal: &str) {
+        self.etcd.as_mut().expect("etcd runs").signal(signal);
+    }
+
+    /// Where etcd keeps its data. To be copied and replaced only while it is stopped.
+    pub fn etcd_data(&self) -> PathBuf {
+        self.folder().join("etcd")
+    }
+
     /// How many requests the API server has finished since its start, from all clients: also from kubectl, from the
     /// controller manager, and from the API server itself. The difference of two readings tells what happened between.
     pub fn request_count(&self) -> BTreeMap<RequestKey, u64> {
@@ -297,12 +326,30 @@ impl ControlPlane {
 
     /// The process ids of all programs of this control plane.
     pub fn pids(&self) -> Vec<u32> {
-        let optional = [&self.api_server, &self.controller_manager];
-        optional.into_iter().flatten().chain([&self.etcd]).map(Supervised::pid).collect()
+        [&self.api_server, &self.controller_manager, &self.etcd].into_iter().flatten().map(Supervised::pid).collect()
     }
 
     fn certificates(&self) -> PathBuf {
         self.folder().join("certificates")
+    }
+
+    fn launch_etcd(&self) -> Result<Supervised, PortTaken> {
+        let [client, peer] = self.etcd_ports;
+        let client_url = format!("http://127.0.0.1:{client}");
+        let peer_url = format!("http://127.0.0.1:{peer}");
+        let arguments = [
+            format!("--data-dir={}", self.etcd_data().display()),
+            format!("--listen-client-urls={client_url}"),
+            format!("--advertise-client-urls={client_url}"),
+            format!("--listen-peer-urls={peer_url}"),
+            format!("--initial-advertise-peer-urls={peer_url}"),
+            format!("--initial-cluster=default={peer_url}"),
+            // What is lost with the machine is not missed.
+            "--unsafe-no-fsync".into(),
+            "--log-level=warn".into(),
+        ];
+        let etcd = Supervised::spawn(&self.programs.join("etcd"), &arguments, &[], &self.folder().join("etcd.log"));
+        wait_until_ready("etcd", etcd, || is_healthy(client))
     }
 
     fn launch_api_server(&self) -> Result<Supervised, PortTaken> {
@@ -311,7 +358,7 @@ impl ControlPlane {
         // The API server makes its certificate and key before it reads this file, so it can sign tokens with it, too.
         let key = certificates.join("apiserver.key");
         let mut arguments = vec![
-            format!("--etcd-servers={}", self.etcd_url),
+            format!("--etcd-servers={}", self.etcd_url()),
             format!("--secure-port={}", self.port),
             format!("--cert-dir={}", certificates.display()),
             format!("--token-auth-file={}", tokens.display()),
@@ -460,28 +507,6 @@ fn wait_until_ready(what: &str, mut program: Supervised, ready: impl Fn() -> boo
         );
         sleep(Duration::from_millis(100));
     }
-}
-
-fn start_etcd(programs: &Path, folder: &Path) -> (Supervised, String) {
-    with_retries("etcd", || {
-        let [client, peer] = free_ports();
-        let client_url = format!("http://127.0.0.1:{client}");
-        let peer_url = format!("http://127.0.0.1:{peer}");
-        let arguments = [
-            format!("--data-dir={}", folder.join("etcd").display()),
-            format!("--listen-client-urls={client_url}"),
-            format!("--advertise-client-urls={client_url}"),
-            format!("--listen-peer-urls={peer_url}"),
-            format!("--initial-advertise-peer-urls={peer_url}"),
-            format!("--initial-cluster=default={peer_url}"),
-            // What is lost with the machine is not missed.
-            "--unsafe-no-fsync".into(),
-            "--log-level=warn".into(),
-        ];
-        let etcd = Supervised::spawn(&programs.join("etcd"), &arguments, &[], &folder.join("etcd.log"));
-        let etcd = wait_until_ready("etcd", etcd, || is_healthy(client))?;
-        Ok((etcd, client_url))
-    })
 }
 
 /// Asks etcd for its health.

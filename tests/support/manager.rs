@@ -133,6 +133,11 @@ impl Manager {
         self.process.kill();
     }
 
+    /// Sends the process a signal, such as `STOP` or `CONT`.
+    pub fn signal(&mut self, signal: &str) {
+        self.process.signal(signal);
+    }
+
     /// Asks the process to end (SIGTERM) and waits for it.
     pub fn stop(&mut self) {
         self.process.stop();

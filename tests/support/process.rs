@@ -95,16 +95,21 @@ impl Supervised {
         self.exit_status().is_none()
     }
 
+    /// Sends the program a signal, such as `STOP` or `CONT`.
+    pub fn signal(&mut self, signal: &str) {
+        // An error here means that supervisor and program have ended.
+        let _ = self.orders.write_all(format!("{signal}\n").as_bytes());
+    }
+
     /// Kills the program with SIGKILL and waits until it is gone.
     pub fn kill(&mut self) {
-        // An error here means that supervisor and program have ended.
-        let _ = self.orders.write_all(b"KILL\n");
+        self.signal("KILL");
         let _ = self.supervisor.wait();
     }
 
     /// Asks the program to end and waits until it has; kills it after 10 s.
     pub fn stop(&mut self) {
-        let _ = self.orders.write_all(b"TERM\n");
+        self.signal("TERM");
         let deadline = Instant::now() + STOP_PATIENCE;
         while self.is_running() {
             if Instant::now() > deadline {

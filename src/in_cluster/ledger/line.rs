@@ -124,6 +124,11 @@ impl Line {
         std::mem::take(&mut self.blocked).into_iter().collect()
     }
 
+    /// All that wait, or have been called.
+    pub(super) fn claims(&self) -> impl Iterator<Item = &ClaimKey> {
+        self.places.keys().chain(self.called.keys())
+    }
+
     /// Whether nobody waits.
     pub(super) fn is_empty(&self) -> bool {
         self.places.is_empty() && self.called.is_empty() && self.blocked.is_empty()

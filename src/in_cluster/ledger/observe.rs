@@ -62,6 +62,9 @@ impl Observer<IPAddress> for Ledger {
         self.change(|state| {
             let slot = Slot { scope: state.scope_of(&pool), block };
             state.update(&slot, |taken| taken.let_go(&name));
+            // The claim it is reserved for may have been waiting for the other to go.
+            let reserved_for = state.taken(&slot).and_then(|taken| taken.reserved.as_ref()?.claim.clone());
+            state.unblocked.extend(reserved_for.map(|claim| ClaimKey::clone(&claim)).filter(|claim| *claim != name));
         });
     }
 }
@@ -86,7 +89,27 @@ impl Observer<IPReservation> for Ledger {
 }
 
 impl Observer<IPAddressClaim> for Ledger {
-    fn applied(&self, _: &IPAddressClaim) {}
+    fn listing(&self) {
+        let mut state = self.lock();
+        let state = &mut *state;
+        let lines = state.pools.iter().flat_map(|(pool, entry)| entry.line.claims().map(move |claim| (pool, claim)));
+        state.unlisted = lines.map(|(pool, claim)| (pool.clone(), claim.clone())).collect();
+    }
+
+    /// Claims that wait and are gone would have addresses kept for them.
+    fn listed(&self) {
+        let gone = std::mem::take(&mut self.lock().unlisted);
+        gone.iter().for_each(|(pool, claim)| self.leave_line(pool, claim));
+    }
+
+    fn applied(&self, claim: &IPAddressClaim) {
+        let mut state = self.lock();
+        if !state.unlisted.is_empty()
+            && let Some(pool) = PoolKey::of_claim(claim)
+        {
+            state.unlisted.remove(&(pool, (claim.namespace().unwrap_or_default(), claim.name_any())));
+        }
+    }
 
     fn deleted(&self, claim: &IPAddressClaim) {
         if let Some(pool) = PoolKey::of_claim(claim) {

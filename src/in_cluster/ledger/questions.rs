@@ -40,15 +40,27 @@ impl Suspect {
     }
 }
 
-/// An IPAddress without a reservation.
+/// An address in use without a reservation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unreserved {
     /// Scope and address.
     pub slot: Slot,
-    /// The pool that it is from.
-    pub pool: PoolKey,
-    /// Namespace and name.
+    /// Namespace and name of the claims that have it, and the pool that each has it from: one, unless something went
+    /// wrong.
+    pub claims: Vec<(ClaimKey, PoolKey)>,
+}
+
+/// An address that a claim has though it is reserved for another one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Contested {
+    /// Scope and address.
+    pub slot: Slot,
+    /// The claim that has it.
     pub claim: ClaimKey,
+    /// The claim that it is reserved for.
+    pub reserved_for: ClaimKey,
+    /// That claim's uid.
+    pub uid: Uid,
 }
 
 /// An IPReservation made by hand that does not do what it was made for.
@@ -207,15 +219,17 @@ impl Ledger {
         self.lock().pools.values().flat_map(|entry| entry.rested(now)).collect()
     }
 
-    /// Addresses that rest though another claim than the one that gave them back has an IPAddress with them, and that
-    /// claim.
-    pub fn resting_in_use(&self) -> Vec<(Slot, ClaimKey)> {
+    /// Addresses that rest though a claim has an IPAddress with them, and that claim. A uid stands by it where the claim
+    /// of that name gave the address back: it did not if it lives and has that uid.
+    pub fn resting_in_use(&self) -> Vec<(Slot, ClaimKey, Option<Uid>)> {
         let state = self.lock();
         let in_use = |slot: &Slot| {
             let taken = state.taken(slot)?;
-            let released_by = taken.reserved.as_ref()?.claim.as_ref();
-            let other = taken.holders.iter().find(|holder| Some(&holder.name) != released_by)?;
-            Some((slot.clone(), ClaimKey::clone(&other.name)))
+            let reserved = taken.reserved.as_ref()?;
+            let by_itself = |name: &ClaimKey| Some(name) == reserved.claim.as_deref();
+            let other = taken.holders.iter().find(|holder| !by_itself(&holder.name));
+            let name = &other.or(taken.holders.first())?.name;
+            Some((slot.clone(), ClaimKey::clone(name), reserved.claim_uid.filter(|_| by_itself(name))))
         };
         state.pools.values().flat_map(PoolEntry::resting).filter_map(in_use).collect()
     }
@@ -230,7 +244,7 @@ impl Ledger {
         self.lock().taken(slot).is_some_and(Taken::is_unreserved)
     }
 
-    /// IPAddress objects without a reservation, of pools that are there and to stay; at most so many.
+    /// Addresses in use without a reservation, of pools that are there and to stay; at most so many.
     pub fn unreserved(&self, most: usize) -> Vec<Unreserved> {
         let state = self.lock();
         let stays = |pool: &PoolKey| {
@@ -239,11 +253,34 @@ impl Ledger {
         };
         let unreserved = state.all_taken().filter(|(_, _, taken)| taken.is_unreserved());
         let described = unreserved.filter_map(|(scope, block, taken)| {
-            let holder = taken.holders.first().filter(|holder| stays(&holder.pool))?;
-            let slot = Slot { scope: scope.clone(), block };
-            Some(Unreserved { slot, pool: holder.pool.clone(), claim: ClaimKey::clone(&holder.name) })
+            let holders = taken.holders.iter().filter(|holder| stays(&holder.pool));
+            let claims: Vec<_> = holders.map(|holder| (ClaimKey::clone(&holder.name), holder.pool.clone())).collect();
+            (!claims.is_empty()).then(|| Unreserved { slot: Slot { scope: scope.clone(), block }, claims })
         });
         described.take(most).collect()
+    }
+
+    /// Addresses that claims have though they are reserved for other claims.
+    pub fn contested(&self) -> Vec<Contested> {
+        let state = self.lock();
+        let mut contested = Vec::new();
+        for (scope, block, taken) in state.all_taken() {
+            let reserved = taken.reserved.as_ref().filter(|reserved| reserved.released_at.is_none());
+            let Some((reserved_for, uid)) =
+                reserved.and_then(|reserved| reserved.claim.as_ref().zip(reserved.claim_uid))
+            else {
+                continue;
+            };
+            for holder in taken.holders.iter().filter(|holder| holder.name != *reserved_for) {
+                contested.push(Contested {
+                    slot: Slot { scope: scope.clone(), block },
+                    claim: ClaimKey::clone(&holder.name),
+                    reserved_for: ClaimKey::clone(reserved_for),
+                    uid,
+                });
+            }
+        }
+        contested
     }
 
     /// Everything for which `has_a_right` says no: it is asked with the claim, the uid of the claim that a reservation

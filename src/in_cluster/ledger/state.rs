@@ -1,6 +1,6 @@
 //! The index itself, without locks and without wakers.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -23,6 +23,8 @@ pub(super) struct State {
     /// Reservations that reserve nothing, by name.
     pub(super) ignored: BTreeMap<String, Ignored>,
     pub(super) listings: Listings,
+    /// Claims in line that a listing under way has not named yet.
+    pub(super) unlisted: HashSet<(PoolKey, ClaimKey)>,
     /// Pools whose counts or conditions may have changed since this was last emptied.
     pub(super) touched: Vec<PoolKey>,
     /// Claims that waited for their pool, which has changed since this was last emptied.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::{ClaimKey, PoolKey};
 use crate::addr::Block;
 use crate::api::{IPReservation, Uid};
+use crate::runtime::clock;
 
 /// The addresses of one scope that are not free, and the pools that give out addresses of it.
 #[derive(Debug, Default)]
@@ -38,7 +39,7 @@ pub(super) struct Reserved {
     pub(super) pool: PoolKey,
     pub(super) claim: Option<Arc<ClaimKey>>,
     pub(super) claim_uid: Option<Uid>,
-    /// In seconds since 1970.
+    /// In seconds since 1970, and not later than it was heard of: the clock of who wrote it may be ahead.
     pub(super) released_at: Option<i64>,
     pub(super) listing: u32,
 }
@@ -54,12 +55,13 @@ pub(super) struct Holder {
 impl Reserved {
     pub(super) fn of(reservation: &IPReservation, pool: PoolKey, listing: u32) -> Self {
         let claim = reservation.spec.claim_ref.as_ref();
+        let now = clock::now().0.as_second();
         Self {
             uid: reservation.metadata.uid.as_deref().unwrap_or_default().into(),
             pool,
             claim: claim.map(|claim| Arc::new((claim.namespace.clone(), claim.name.clone()))),
             claim_uid: claim.and_then(|claim| claim.uid.as_deref()).map(Uid::of),
-            released_at: reservation.spec.released_at.as_ref().map(|time| time.0.as_second()),
+            released_at: reservation.spec.released_at.as_ref().map(|time| time.0.as_second().min(now)),
             listing,
         }
     }

@@ -170,6 +170,32 @@ fn a_rest_ends_after_the_time_the_pool_says_and_at_once_without_a_pool() {
 }
 
 #[test]
+fn a_rest_that_begins_in_the_future_begins_now() {
+    let ledger = ledger();
+    ledger.applied(&pool(json!({"spec": {"addressReuseGracePeriodSeconds": 60}})));
+    ledger.insert_reservation(&reservation(1, held_by("a"), Some("2999-01-01T00:00:00Z")));
+    let now = crate::runtime::clock::now().0.as_second();
+    assert_eq!(ledger.rested(now), []);
+    assert_eq!(ledger.rested(now + 62), [value(1)]);
+}
+
+#[test]
+fn an_address_that_rests_and_is_in_use_is_found() {
+    let ledger = ledger();
+    ledger.applied(&pool(json!({"spec": {"addressReuseGracePeriodSeconds": 60}})));
+    let released = Some("1970-01-01T00:16:40Z");
+    for (name, last) in [("a", 1), ("another", 2)] {
+        ledger.applied(&address(name, last));
+    }
+    for last in 1..=3 {
+        ledger.insert_reservation(&reservation(last, held_by("a"), released));
+    }
+    let found = ledger.resting_in_use();
+    let by_a = (value(1), claim("a"), Some(Uid::of("uid-a")));
+    assert_eq!(found, [by_a, (value(2), claim("another"), None)], "and nobody has the third");
+}
+
+#[test]
 fn shrinking_counts_what_is_left_outside() {
     let ledger = ledger();
     ledger.applied(&pool(json!({})));
@@ -210,6 +236,44 @@ fn what_a_new_listing_does_not_name_is_gone() {
     Observer::<InClusterIPPool>::listing(&ledger);
     Observer::<InClusterIPPool>::listed(&ledger);
     assert!(ledger.facts(&key()).is_none());
+}
+
+#[test]
+fn claims_in_line_that_a_new_listing_does_not_name_wait_no_longer() {
+    let ledger = ledger();
+    ledger.applied(&pool(json!({"spec": {"addresses": ["10.0.0.1"]}})));
+    ledger.applied(&address("held", 1));
+    for (ticket, name) in [(1, "gone"), (2, "stays")] {
+        assert_eq!(ledger.propose(&key(), &claim(name), ticket), Proposal::Wait);
+    }
+    let stays: crate::api::IPAddressClaim = serde_json::from_value(json!({
+        "metadata": {"namespace": "n", "name": "stays"},
+        "spec": {"poolRef": {"apiGroup": "ipam.cluster.x-k8s.io", "kind": "InClusterIPPool", "name": "p"}},
+    }))
+    .unwrap();
+    Observer::<crate::api::IPAddressClaim>::listing(&ledger);
+    ledger.applied(&stays);
+    Observer::<crate::api::IPAddressClaim>::listed(&ledger);
+    ledger.deleted(&address("held", 1));
+    assert_eq!(ledger.propose(&key(), &claim("stays"), 2), Proposal::Slot(value(1)));
+}
+
+#[test]
+fn an_address_reserved_for_another_claim_is_contested() {
+    let ledger = ledger();
+    ledger.applied(&pool(json!({})));
+    for (name, last) in [("a", 1), ("b", 1), ("c", 2), ("d", 3)] {
+        ledger.applied(&address(name, last));
+    }
+    assert_eq!(ledger.unreserved(10).iter().map(|unreserved| unreserved.claims.len()).max(), Some(2));
+    assert_eq!(ledger.contested(), []);
+    ledger.insert_reservation(&reservation(1, held_by("a"), None));
+    ledger.insert_reservation(&reservation(2, held_by("c"), None));
+    ledger.insert_reservation(&reservation(3, json!(null), None));
+    let contested = ledger.contested();
+    assert_eq!(contested.len(), 1, "{contested:?}");
+    assert_eq!((&contested[0].slot, &contested[0].claim), (&value(1), &claim("b")));
+    assert_eq!((&contested[0].reserved_for, contested[0].uid), (&claim("a"), Uid::of("uid-a")));
 }
 
 #[test]

@@ -8,10 +8,10 @@ const ADDRESSES: [AddressState; 4] =
 const POOLS: [Option<PoolState>; 5] =
     [None, Some(PoolState::Unavailable), Some(PoolState::Paused), Some(PoolState::Deleting), Some(PoolState::Ready)];
 
-/// Every view there is: 2^5 · 4 · 4 · 5.
+/// Every view there is: 2^6 · 4 · 4 · 5.
 fn every_view() -> impl Iterator<Item = ClaimView> {
-    let flags = (0..32_u8).map(|bits| [0, 1, 2, 3, 4].map(|bit| BOOLS[usize::from(bits >> bit & 1)]));
-    flags.flat_map(|[deleting, finalizer, foreign_finalizers, paused, bound]| {
+    let flags = (0..64_u8).map(|bits| [0, 1, 2, 3, 4, 5].map(|bit| BOOLS[usize::from(bits >> bit & 1)]));
+    flags.flat_map(|[deleting, finalizer, foreign_finalizers, paused, bound, troubled]| {
         CLUSTERS.into_iter().flat_map(move |cluster| {
             ADDRESSES.into_iter().flat_map(move |address| {
                 POOLS.into_iter().map(move |pool| ClaimView {
@@ -20,6 +20,7 @@ fn every_view() -> impl Iterator<Item = ClaimView> {
                     foreign_finalizers,
                     paused,
                     bound,
+                    troubled,
                     cluster,
                     address,
                     pool,
@@ -36,7 +37,7 @@ fn for_each(law: impl Fn(ClaimView, Decision) -> bool) {
         assert!(law(view, decision), "{view:?} -> {decision:?}");
         count += 1;
     }
-    assert_eq!(count, 32 * 4 * 4 * 5);
+    assert_eq!(count, 64 * 4 * 4 * 5);
 }
 
 fn acts(decision: Decision) -> bool {
@@ -77,7 +78,7 @@ fn addresses_come_from_pools_that_are_ready() {
 fn a_bound_claim_that_is_right_is_left_alone_without_a_look_at_its_pool() {
     for_each(|view, decision| {
         let right = view.bound && view.address == AddressState::Right && view.finalizer && !view.deleting;
-        !right || decision == Decision::Nothing
+        !right || view.troubled || decision == Decision::Nothing
     });
 }
 

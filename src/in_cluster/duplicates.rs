@@ -1,0 +1,93 @@
+//! Addresses that two bound claims have: told on the claim that came second, and never mended, for both may be in use.
+//!
+//! Nothing here gives an address out twice; but a restore, a merge of two clusters or a hand can. The claim for which
+//! the address is reserved keeps it.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use prometheus_client::metrics::gauge::Gauge;
+use tracing::debug;
+
+use super::ledger::{ClaimKey, Contested, holding};
+use super::shared::Shared;
+use crate::addr::Block;
+use crate::api::Uid;
+use crate::provider::{Claims, Contract, DuplicateReports, ProviderSetup, SeenClaim};
+use crate::runtime::client::{CallError, chain};
+
+pub(super) struct Duplicates {
+    shared: Arc<Shared>,
+    contract: Contract,
+    claims: Claims,
+    namespace: String,
+    reports: DuplicateReports,
+    found: Gauge,
+}
+
+impl Duplicates {
+    pub(super) fn new(setup: &ProviderSetup<'_>, shared: Arc<Shared>) -> Self {
+        let found = Gauge::default();
+        let help = "Addresses that more than one bound claim has, as last looked for";
+        setup.manager.metrics.register("capi_ipam_duplicate_addresses", help, found.clone());
+        Self {
+            shared,
+            contract: setup.contract.clone(),
+            claims: setup.claims(),
+            namespace: setup.manager.options.namespace.clone(),
+            reports: setup.duplicate_reports(),
+            found,
+        }
+    }
+
+    /// Counts them, and tells it on the claims concerned.
+    pub(super) async fn report(&self) {
+        let contested: Vec<_> =
+            self.shared.ledger.contested().into_iter().filter(|found| self.is_duplicate(found)).collect();
+        let slots: HashSet<_> = contested.iter().map(|found| &found.slot).collect();
+        self.found.set(i64::try_from(slots.len()).unwrap_or(i64::MAX));
+        for found in &contested {
+            if let Err(error) = self.tell(found).await {
+                let (namespace, claim) = &found.claim;
+                debug!(namespace, claim, error = chain(&error), "a duplicate address cannot be told now");
+            }
+        }
+    }
+
+    /// Tells it on a claim, if live reads say the same and it is not told yet.
+    async fn tell(&self, found: &Contested) -> Result<(), CallError> {
+        let (namespace, name) = &found.claim;
+        let claim = self.contract.claims(namespace).get(name).await?;
+        let bound = claim.filter(|claim| claim.bound_address() == Some(name) && !self.reports.says_duplicate(claim));
+        let Some(claim) = bound else { return Ok(()) };
+        let reservation = found.slot.reservation_name();
+        let Some(address) = self.contract.addresses(namespace).get(name).await? else { return Ok(()) };
+        let Some(reserved) = self.shared.reservations.get(&reservation).await? else { return Ok(()) };
+        let held_by = reserved.spec.claim_ref.as_ref().and_then(|claim| claim.uid.as_deref()).map(Uid::of);
+        let has_it = holding(&address).is_some_and(|(_, block, _)| block == found.slot.block);
+        if !has_it || held_by != Some(found.uid) || reserved.spec.released_at.is_some() {
+            return Ok(());
+        }
+        self.reports.duplicate(&claim, duplicate(found.slot.block, &found.reserved_for, &reservation)).await
+    }
+
+    fn bound(&self, (namespace, name): &ClaimKey) -> Option<SeenClaim> {
+        self.claims.get(namespace, name).filter(|claim| claim.bound)
+    }
+
+    /// Whether both claims are bound. A reservation of a claim that is not frees itself, or its claim gets another.
+    fn is_duplicate(&self, found: &Contested) -> bool {
+        let (namespace, _) = &found.reserved_for;
+        let out_of_reach = !self.namespace.is_empty() && self.namespace != *namespace;
+        let holds = |claim: SeenClaim| claim.uid == found.uid;
+        self.bound(&found.claim).is_some() && (out_of_reach || self.bound(&found.reserved_for).is_some_and(holds))
+    }
+}
+
+/// What is told on a bound claim whose address is reserved for another one.
+pub(super) fn duplicate(block: Block, (namespace, name): &ClaimKey, reservation: &str) -> String {
+    format!(
+        "{block} is in use by this claim and by claim {namespace}/{name}, for which it is reserved (IPReservation \
+         {reservation}); make one of the two anew, with what uses its address"
+    )
+}
