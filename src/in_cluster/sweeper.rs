@@ -310,6 +310,11 @@ impl Sweeper {
         if !self.shared.ledger.is_unreserved(slot) {
             return Ok(false);
         }
+        // It may be released at this moment: then the reservation went last, and the watch has yet to tell of the rest.
+        let going = claim.metadata.deletion_timestamp.is_some();
+        if going && self.contract.addresses(namespace).get(name).await?.is_none() {
+            return Ok(false);
+        }
         let reference =
             ReservationClaim { namespace: namespace.clone(), name: name.clone(), uid: claim.metadata.uid.clone() };
         match self.shared.reservations.create(&build(slot, pool, reference)).await {
