@@ -9,8 +9,9 @@
     clippy::expect_used,
     clippy::indexing_slicing,
     clippy::panic,
+    clippy::print_stdout,
     unreachable_pub,
-    reason = "test code: a failure ends the test"
+    reason = "test code: a failure ends the test, and a long test tells how far it is"
 )]
 
 mod fault;
@@ -74,10 +75,10 @@ fn recorded(report: &Report) -> Recording {
 }
 
 /// Carries plans out, as many at the same time as there are control planes: a manager looks after everything in one.
-async fn carry_out(planes: &[Arc<ControlPlane>], plans: Vec<Plan>, most_failures: usize) -> Vec<Report> {
+async fn carry_out(planes: &[Arc<ControlPlane>], wanted: Vec<Plan>, most_failures: usize) -> Vec<Report> {
     let start = Instant::now();
-    let count = plans.len();
-    let waiting = Arc::new(Mutex::new(VecDeque::from(plans)));
+    let count = wanted.len();
+    let waiting = Arc::new(Mutex::new(VecDeque::from(wanted)));
     let done = Arc::new(Mutex::new(Vec::<Report>::new()));
     let lane = |plane: &Arc<ControlPlane>| {
         let (plane, waiting, done) = (Arc::clone(plane), Arc::clone(&waiting), Arc::clone(&done));
@@ -121,8 +122,7 @@ fn tell(report: &Report, number: usize, count: usize) {
     }
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("faults");
     let file = folder.join(format!("{number}.log"));
-    let content = format!("{}\n{}\n{story}", plan.line(), failures.join("\n"));
-    let written = std::fs::create_dir_all(&folder).and_then(|()| std::fs::write(&file, content));
+    let written = std::fs::create_dir_all(&folder).and_then(|()| std::fs::write(&file, story));
     println!("FAILED: {}", failures.join("\n        "));
     println!("the whole story: {} {written:?}", file.display());
 }

@@ -155,7 +155,7 @@ fn address(address: &IPAddress) -> Object {
         uid: address.uid().unwrap_or_default(),
         owner: owner.map(|owner| owner.uid.clone()),
         pool: pool_name(PoolKey::of_address(address)),
-        address: address.spec.address.clone(),
+        value: address.spec.address.clone(),
     };
     Object::Address(name_of(address), state)
 }

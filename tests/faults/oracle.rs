@@ -82,11 +82,11 @@ fn before(world: &World, change: &Change) -> Vec<Violation> {
                 return Vec::new();
             }
             let of_claim = world.addresses.iter().filter(|(_, address)| address.owner.as_ref() == Some(&claim.uid));
-            held_up(&format!("claim {}/{} went", name.0, name.1), of_claim.map(|(_, a)| a.address.clone()).collect())
+            held_up(&format!("claim {}/{} went", name.0, name.1), of_claim.map(|(_, a)| a.value.clone()).collect())
         }
         Object::Pool(name, _) if change.gone => {
             let of_pool = world.addresses.values().filter(|address| address.pool == *name);
-            held_up(&format!("pool {} went", name.1.1), of_pool.map(|address| address.address.clone()).collect())
+            held_up(&format!("pool {} went", name.1.1), of_pool.map(|address| address.value.clone()).collect())
         }
         _ => Vec::new(),
     }
@@ -96,8 +96,8 @@ fn before(world: &World, change: &Change) -> Vec<Violation> {
 fn created(world: &World, change: &Change) -> Option<Violation> {
     let Object::Address(name, address) = &change.object else { return None };
     let past = world.past.get(&address.pool).map(Vec::as_slice).unwrap_or_default();
-    let fits = past.iter().any(|pool| pool.contains(&address.address));
-    (!fits).then(|| violation(Rule::InRange, format!("{} of {} is not of its pool", address.address, name.1)))
+    let fits = past.iter().any(|pool| pool.contains(&address.value));
+    (!fits).then(|| violation(Rule::InRange, format!("{} of {} is not of its pool", address.value, name.1)))
 }
 
 /// I1 and I2.
@@ -138,8 +138,8 @@ fn bound_to_nothing(world: &World) -> Vec<Violation> {
                 ));
             }
             let first = world.given.get(&claim.uid)?;
-            (*first != address.address).then(|| {
-                violation(Rule::Lasting, format!("bound claim {} had {first} and has {}", name.1, address.address))
+            (*first != address.value).then(|| {
+                violation(Rule::Lasting, format!("bound claim {} had {first} and has {}", name.1, address.value))
             })
         })
         .collect()
@@ -184,7 +184,7 @@ fn leaked(world: &World) -> Vec<Violation> {
     let mut found = Vec::new();
     for (name, address) in &world.addresses {
         if !address.owner.as_ref().is_some_and(|uid| world.lives(uid)) {
-            found.push(violation(Rule::NoLeak, format!("IPAddress {} with {} has no claim", name.1, address.address)));
+            found.push(violation(Rule::NoLeak, format!("IPAddress {} with {} has no claim", name.1, address.value)));
         }
         let reserved = |made: &&crate::world::Reservation| !made.released && made.holder == address.owner;
         if !world.reservations.values().any(|made| reserved(&made)) {
@@ -207,7 +207,7 @@ fn not_served(world: &World) -> Vec<Violation> {
             found.push(violation(Rule::Served, format!("claim {} is still being deleted", name.1)));
         } else if claim.bound.is_none() && !claim.deleting {
             let full = |pool: &crate::world::Pool| {
-                let used = world.addresses.values().filter(|address| pool.contains(&address.address));
+                let used = world.addresses.values().filter(|address| pool.contains(&address.value));
                 let scopes = world.networks.get(&claim.pool);
                 let same = used.filter(|other| {
                     other.pool == claim.pool || scopes.is_some() && world.networks.get(&other.pool) == scopes
@@ -236,9 +236,9 @@ fn miscounted(world: &World) -> Vec<Violation> {
         let in_scope = |address: &crate::world::Address| {
             address.pool == *name || network.is_some() && world.networks.get(&address.pool) == network
         };
-        let taken = count(&|address| in_scope(address) && pool.contains(&address.address));
-        let used = count(&|address| address.pool == *name && pool.contains(&address.address));
-        let outside = count(&|address| address.pool == *name && !pool.contains(&address.address));
+        let taken = count(&|address| in_scope(address) && pool.contains(&address.value));
+        let used = count(&|address| address.pool == *name && pool.contains(&address.value));
+        let outside = count(&|address| address.pool == *name && !pool.contains(&address.value));
         let resting = world.reservations.values().any(|made| made.released);
         let expected = (pool.size(), pool.size() - taken, used, outside);
         let right = pool.counts == Some(expected) || resting;

@@ -44,7 +44,7 @@ impl History {
 
     fn address(&mut self, named: &str, owner: &str, address: &str, gone: bool) {
         let uid = format!("{named}-{owner}-{address}");
-        let address = Address { uid, owner: Some(owner.into()), pool: pool_name(), address: address.into() };
+        let address = Address { uid, owner: Some(owner.into()), pool: pool_name(), value: address.into() };
         self.push(Object::Address(name(named), address), gone);
     }
 
@@ -127,7 +127,7 @@ fn pools_of_one_network_share_their_addresses() {
     history.served("a", "1", "10.0.0.1");
     history.claim("b", Claim { pool: ("InClusterIPPool".into(), name("q")), ..claim("2", false) });
     let pool = ("InClusterIPPool".to_owned(), name("q"));
-    let address = Address { uid: "u".into(), owner: Some("2".into()), pool, address: "10.0.0.1".into() };
+    let address = Address { uid: "u".into(), owner: Some("2".into()), pool, value: "10.0.0.1".into() };
     history.push(Object::Address(name("b"), address), false);
     history.claim("b", claim("2", true));
     assert_eq!(history.ever(), [Rule::OneClaim]);

@@ -18,6 +18,7 @@ use crate::support::consumer::Consumer;
 use crate::support::control_plane::ControlPlane;
 use crate::support::manager::Manager;
 use crate::workload;
+use crate::world::in_order;
 
 /// How long the provider may take to come to rest once nothing goes wrong any more.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -46,7 +47,7 @@ pub struct Report {
     pub journal: Vec<Entry>,
     /// How many changes its watches told of, by kind.
     pub changes: HashMap<String, usize>,
-    /// Journals and logs, for a failure.
+    /// What was wrong, seen, written and logged, for a failure.
     pub story: String,
 }
 
@@ -124,36 +125,39 @@ pub async fn run(plane: &Arc<ControlPlane>, plan: Plan) -> Report {
     failures.extend(come_to_rest(&observer, &client, &proxies).await);
     let converged = worked.elapsed();
     failures.extend(be_quiet(&proxies).await);
-    failures.extend(texts(oracle::overall(&observer.changes(), plan.may_repeat())));
+    failures.extend(texts(&oracle::overall(&observer.changes(), plan.may_repeat())));
     let journal = proxies[0].journal();
     let changes = proxies[0].changes();
 
     failures.extend(caught(workload::clean_up(&consumer)).await);
     failures.extend(leave_nothing(&observer).await);
     failures.extend(caught(observer.catch_up(&client)).await);
-    failures.extend(texts(oracle::ever(&observer.changes())));
+    failures.extend(texts(&oracle::ever(&observer.changes())));
     if failures.is_empty() {
-        failures.extend(texts(oracle::overall(&observer.changes(), plan.may_repeat())));
+        failures.extend(texts(&oracle::overall(&observer.changes(), plan.may_repeat())));
     }
-    failures.extend(texts(proxies.iter().flat_map(|proxy| too_often(&proxy.journal())).collect()));
+    proxies.iter().for_each(|proxy| failures.extend(texts(&too_often(&proxy.journal()))));
     let happened = plan.fault.is_none() || proxies[0].has_happened();
-    let mut story = String::new();
+    let seen = observer.changes();
+    let mut story = Vec::new();
+    story.extend(in_order(&seen).into_iter().map(|change| format!("{change:?}")));
     for leader in leaders {
         let journal = leader.proxy.journal();
         let (log, failure) = leader.end().await;
         failures.extend(failure);
         let line = |entry: &Entry| {
             let Entry { at, write, name, code, fault } = entry;
-            format!("{:>8.3} {write:?} {name} {code:?} {fault:?}\n", at.duration_since(start).as_secs_f32())
+            format!("{:>8.3} {write:?} {name} {code:?} {fault:?}", at.duration_since(start).as_secs_f32())
         };
         story.extend(journal.iter().map(line));
-        story += &log;
+        story.push(log);
     }
+    story.insert(0, format!("{}\n{}\n", plan.line(), failures.join("\n")));
     if !failures.is_empty() {
         // The next plan is not to suffer for this one.
         force_away(plane, &consumer.namespace).await;
     }
-    Report { plan, failures, happened, took: start.elapsed(), converged, journal, changes, story }
+    Report { plan, failures, happened, took: start.elapsed(), converged, journal, changes, story: story.join("\n") }
 }
 
 /// The text of a panic, if there is one.
@@ -163,7 +167,7 @@ async fn caught(work: impl Future<Output = ()>) -> Option<String> {
     Some(text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a panic without a text").to_owned())
 }
 
-fn texts(violations: Vec<Violation>) -> Vec<String> {
+fn texts(violations: &[Violation]) -> Vec<String> {
     violations.iter().map(ToString::to_string).collect()
 }
 
@@ -184,7 +188,7 @@ async fn come_to_rest(observer: &Observer, client: &Client, proxies: &[Arc<Proxy
             }
         }
         if since.elapsed() > PATIENCE {
-            return texts(wrong);
+            return texts(&wrong);
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }

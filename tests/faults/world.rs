@@ -50,7 +50,7 @@ pub struct Address {
     /// The uid of the claim that owns it.
     pub owner: Option<String>,
     pub pool: PoolName,
-    pub address: String,
+    pub value: String,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -135,7 +135,7 @@ impl World {
         for (name, claim) in self.claims.iter().filter(|(_, claim)| claim.bound.is_some()) {
             if let Some(address) = self.addresses.get(name).filter(|address| address.owner.as_ref() == Some(&claim.uid))
             {
-                self.given.entry(claim.uid.clone()).or_insert_with(|| address.address.clone());
+                self.given.entry(claim.uid.clone()).or_insert_with(|| address.value.clone());
             }
         }
     }
@@ -144,7 +144,7 @@ impl World {
     pub fn slot(&self, address: &Address) -> (String, String) {
         let (kind, (namespace, name)) = &address.pool;
         let network = self.networks.get(&address.pool).map(|network| format!("network {network}"));
-        (network.unwrap_or_else(|| format!("{kind} {namespace}/{name}")), address.address.clone())
+        (network.unwrap_or_else(|| format!("{kind} {namespace}/{name}")), address.value.clone())
     }
 
     /// Whether a claim of that uid exists.
