@@ -67,7 +67,8 @@ pub enum WriteFault {
     AppliedAndTimedOut,
     /// The answer is 504, and the write is applied a second later.
     Late,
-    /// The answer is 504, and the write reaches the API server after the next write of that kind succeeded.
+    /// The answer is 504, and the write reaches the API server after the next write of that kind, to an object of the same
+    /// name, succeeded.
     LateAfter(Write),
     /// The write is refused with this code.
     Refused(u16),

@@ -156,6 +156,7 @@ fn address(address: &IPAddress) -> Object {
         owner: owner.map(|owner| owner.uid.clone()),
         pool: pool_name(PoolKey::of_address(address)),
         value: address.spec.address.clone(),
+        deleting: address.metadata.deletion_timestamp.is_some(),
     };
     Object::Address(name_of(address), state)
 }
@@ -164,6 +165,7 @@ fn reservation(reservation: &IPReservation) -> Object {
     let state = Reservation {
         uid: reservation.uid().unwrap_or_default(),
         holder: reservation.spec.claim_ref.as_ref().and_then(|claim| claim.uid.clone()),
+        value: reservation.spec.address.clone(),
         released: reservation.spec.released_at.is_some(),
     };
     Object::Reservation(reservation.name_any(), state)

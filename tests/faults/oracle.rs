@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
-use crate::world::{Change, Claim, Object, World, in_order};
+use crate::world::{Address, Change, Claim, Object, Pool, PoolName, Reservation, World, in_order};
 
 /// Something that must not be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +23,8 @@ pub enum Rule {
     OneClaim,
     /// I3: a bound claim has its IPAddress, always with the same address.
     Lasting,
+    /// What a claim is bound to is reserved for it, from before it is bound until its IPAddress is gone.
+    Reserved,
     /// I4: a claim has one IPAddress and one reservation, no more.
     OneEach,
     /// I5: an address is one of its pool's.
@@ -61,6 +63,7 @@ pub fn ever(changes: &[Change]) -> Vec<Violation> {
         now.extend(created(&world, change));
         now.extend(bound_twice(&world));
         now.extend(bound_to_nothing(&world));
+        now.extend(bound_unreserved(&world));
         for violation in now {
             if !found.contains(&violation) {
                 found.push(violation);
@@ -145,10 +148,23 @@ fn bound_to_nothing(world: &World) -> Vec<Violation> {
         .collect()
 }
 
+/// What a bound claim has without a reservation could be given to another.
+fn bound_unreserved(world: &World) -> Vec<Violation> {
+    let bound = world.addresses.iter().filter(|(name, address)| world.bound_to(name, address).is_some());
+    let unreserved = bound.filter(|(_, address)| {
+        let holds = |made: &Reservation| !made.released && made.holder == address.owner && made.value == address.value;
+        !world.reservations.values().any(holds)
+    });
+    unreserved
+        .map(|(name, address)| violation(Rule::Reserved, format!("{} of {} is not reserved", address.value, name.1)))
+        .collect()
+}
+
 /// What is wrong once nothing happens any more.
 pub fn at_rest(world: &World) -> Vec<Violation> {
     let mut found = bound_twice(world);
     found.extend(bound_to_nothing(world));
+    found.extend(bound_unreserved(world));
     found.extend(doubled(world));
     found.extend(leaked(world));
     found.extend(not_served(world));
@@ -179,16 +195,16 @@ fn doubled(world: &World) -> Vec<Violation> {
         .collect()
 }
 
-/// I6, and whether what a claim has is complete.
+/// I6, and whether what is in use is to stay.
 fn leaked(world: &World) -> Vec<Violation> {
     let mut found = Vec::new();
     for (name, address) in &world.addresses {
         if !address.owner.as_ref().is_some_and(|uid| world.lives(uid)) {
             found.push(violation(Rule::NoLeak, format!("IPAddress {} with {} has no claim", name.1, address.value)));
         }
-        let reserved = |made: &&crate::world::Reservation| !made.released && made.holder == address.owner;
-        if !world.reservations.values().any(|made| reserved(&made)) {
-            found.push(violation(Rule::NoLeak, format!("IPAddress {} has no reservation", name.1)));
+        if address.deleting && world.claims.get(name).is_some_and(|claim| !claim.deleting) {
+            found
+                .push(violation(Rule::Lasting, format!("IPAddress {} is being deleted, and its claim is not", name.1)));
         }
     }
     for (name, made) in &world.reservations {
@@ -206,7 +222,7 @@ fn not_served(world: &World) -> Vec<Violation> {
         if claim.deleting && !claim.in_use {
             found.push(violation(Rule::Served, format!("claim {} is still being deleted", name.1)));
         } else if claim.bound.is_none() && !claim.deleting {
-            let full = |pool: &crate::world::Pool| {
+            let full = |pool: &Pool| {
                 let used = world.addresses.values().filter(|address| pool.contains(&address.value));
                 let scopes = world.networks.get(&claim.pool);
                 let same = used.filter(|other| {
@@ -228,12 +244,12 @@ fn not_served(world: &World) -> Vec<Violation> {
 
 /// I8.
 fn miscounted(world: &World) -> Vec<Violation> {
-    let truth = |(name, pool): (&crate::world::PoolName, &crate::world::Pool)| {
-        let count = |wanted: &dyn Fn(&crate::world::Address) -> bool| {
+    let truth = |(name, pool): (&PoolName, &Pool)| {
+        let count = |wanted: &dyn Fn(&Address) -> bool| {
             i64::try_from(world.addresses.values().filter(|address| wanted(address)).count()).unwrap_or_default()
         };
         let network = world.networks.get(name);
-        let in_scope = |address: &crate::world::Address| {
+        let in_scope = |address: &Address| {
             address.pool == *name || network.is_some() && world.networks.get(&address.pool) == network
         };
         let taken = count(&|address| in_scope(address) && pool.contains(&address.value));

@@ -1,7 +1,7 @@
 //! The oracle sees each violation, in histories made by hand.
 
 use super::*;
-use crate::world::{Address, Name, Pool, PoolName, Reservation};
+use crate::world::Name;
 
 fn name(name: &str) -> Name {
     ("n".to_owned(), name.to_owned())
@@ -44,12 +44,14 @@ impl History {
 
     fn address(&mut self, named: &str, owner: &str, address: &str, gone: bool) {
         let uid = format!("{named}-{owner}-{address}");
-        let address = Address { uid, owner: Some(owner.into()), pool: pool_name(), value: address.into() };
+        let address =
+            Address { uid, owner: Some(owner.into()), pool: pool_name(), value: address.into(), ..Address::default() };
         self.push(Object::Address(name(named), address), gone);
     }
 
     fn reservation(&mut self, named: &str, holder: &str, gone: bool) {
-        let made = Reservation { uid: format!("{named}-{holder}"), holder: Some(holder.into()), released: false };
+        let uid = format!("{named}-{holder}");
+        let made = Reservation { uid, holder: Some(holder.into()), value: named.into(), released: false };
         self.push(Object::Reservation(named.into(), made), gone);
     }
 
@@ -94,7 +96,7 @@ fn an_address_of_two_bound_claims_is_seen_also_when_it_passes() {
     let mut history = History::with_pool();
     history.served("a", "1", "10.0.0.1");
     history.served("b", "2", "10.0.0.1");
-    assert_eq!(history.ever(), [Rule::OneClaim]);
+    assert_eq!(history.ever(), [Rule::Reserved, Rule::OneClaim]);
     history.claim("a", Claim { deleting: true, ..claim("1", true) });
     history.address("a", "1", "10.0.0.1", true);
     assert!(history.ever().contains(&Rule::OneClaim));
@@ -103,7 +105,7 @@ fn an_address_of_two_bound_claims_is_seen_also_when_it_passes() {
     history.served("a", "1", "10.0.0.1");
     history.claim("a", Claim { deleting: true, ..claim("1", true) });
     history.served("b", "2", "10.0.0.1");
-    assert_eq!(history.ever(), [Rule::OneObject]);
+    assert_eq!(history.ever(), [Rule::Reserved, Rule::OneObject]);
 }
 
 #[test]
@@ -127,10 +129,11 @@ fn pools_of_one_network_share_their_addresses() {
     history.served("a", "1", "10.0.0.1");
     history.claim("b", Claim { pool: ("InClusterIPPool".into(), name("q")), ..claim("2", false) });
     let pool = ("InClusterIPPool".to_owned(), name("q"));
-    let address = Address { uid: "u".into(), owner: Some("2".into()), pool, value: "10.0.0.1".into() };
+    let address =
+        Address { uid: "u".into(), owner: Some("2".into()), pool, value: "10.0.0.1".into(), ..Address::default() };
     history.push(Object::Address(name("b"), address), false);
     history.claim("b", claim("2", true));
-    assert_eq!(history.ever(), [Rule::OneClaim]);
+    assert_eq!(history.ever(), [Rule::OneClaim, Rule::Reserved]);
 }
 
 #[test]
@@ -151,13 +154,40 @@ fn a_bound_claim_without_its_own_address_is_seen() {
     let mut history = History::with_pool();
     history.served("a", "1", "10.0.0.1");
     history.address("a", "1", "10.0.0.2", false);
-    assert_eq!(history.ever(), [Rule::Lasting]);
+    assert_eq!(history.ever(), [Rule::Lasting, Rule::Reserved]);
 
     let mut history = History::with_pool();
     history.served("a", "1", "10.0.0.1");
     history.claim("a", Claim { deleting: true, in_use: true, ..claim("1", true) });
     history.address("a", "1", "10.0.0.1", true);
     assert_eq!(history.ever(), [Rule::Lasting], "its machine lives");
+}
+
+#[test]
+fn what_is_bound_and_not_reserved_is_seen() {
+    let mut history = History::with_pool();
+    history.claim("a", claim("1", false));
+    history.address("a", "1", "10.0.0.1", false);
+    assert_eq!(history.ever(), []);
+    history.claim("a", claim("1", true));
+    assert_eq!(history.ever(), [Rule::Reserved]);
+
+    let mut history = History::with_pool();
+    history.served("a", "1", "10.0.0.1");
+    history.claim("a", Claim { deleting: true, ..claim("1", true) });
+    history.reservation("10.0.0.1", "1", true);
+    history.address("a", "1", "10.0.0.1", true);
+    assert_eq!(history.ever(), [Rule::Reserved], "the reservation goes last");
+}
+
+#[test]
+fn an_address_that_goes_without_its_claim_is_seen() {
+    let mut history = History::with_pool();
+    history.served("a", "1", "10.0.0.1");
+    let address = World::after(&history.0).addresses[&name("a")].clone();
+    history.push(Object::Address(name("a"), Address { deleting: true, ..address }), false);
+    history.pool(Some((2, 1, 1, 0)));
+    assert_eq!(history.at_rest(), [Rule::Lasting]);
 }
 
 #[test]
@@ -192,8 +222,7 @@ fn what_is_left_over_is_seen() {
     let mut history = History::with_pool();
     history.address("a", "dead", "10.0.0.1", false);
     history.pool(Some((2, 1, 1, 0)));
-    // It has neither claim nor reservation.
-    assert_eq!(history.at_rest(), [Rule::NoLeak, Rule::NoLeak]);
+    assert_eq!(history.at_rest(), [Rule::NoLeak]);
     assert_eq!(history.overall(), [Rule::Once]);
 
     let mut history = History::with_pool();

@@ -344,25 +344,33 @@ impl Shared {
         match after {
             None => tokio::time::sleep(LATE).await,
             Some(write) => {
-                let _ = tokio::time::timeout(LATEST, self.succeeds(write, index)).await;
+                let _ = tokio::time::timeout(LATEST, self.succeeds_after(index, write)).await;
             }
         }
         let _ = self.applied(index, &forward).await;
         self.book().late -= 1;
     }
 
-    /// Waits until a write of that kind has succeeded since.
-    async fn succeeds(&self, write: Write, since: usize) {
+    /// Waits until a write of that kind has succeeded that came after another one, for an object of the same name.
+    async fn succeeds_after(&self, index: usize, write: Write) {
         loop {
             let answered = self.answered.notified();
-            let succeeded = |entry: &Entry| entry.write == write && entry.code.is_some_and(|code| code < 300);
-            if self.book().journal.iter().skip(since + 1).any(succeeded) {
+            if has_followed(&self.book().journal, index, write) {
                 return;
             }
             // A write may be answered between the look and the wait.
             let _ = tokio::time::timeout(Duration::from_millis(20), answered).await;
         }
     }
+}
+
+/// Whether a write of that kind, for an object of the same name, has succeeded since.
+fn has_followed(journal: &[Entry], index: usize, write: Write) -> bool {
+    let mut since = journal.iter().skip(index);
+    let name = since.next().map(|entry| &entry.name);
+    since.any(|entry| {
+        entry.write == write && Some(&entry.name) == name && entry.code.is_some_and(|code| (200..300).contains(&code))
+    })
 }
 
 /// The name in an object that is to be created.

@@ -30,7 +30,7 @@ const QUIET_PATIENCE: Duration = Duration::from_secs(10);
 const MOST_WRITES: usize = 15;
 const MOST_STATUSES: usize = 60;
 
-const FLAGS: [&str; 2] = ["--sweep-interval=1s", "--sweep-grace=1s"];
+const FLAGS: [&str; 2] = ["--sweep-interval=500ms", "--sweep-grace=500ms"];
 
 /// How a plan went.
 #[derive(Clone, Debug)]

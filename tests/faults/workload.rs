@@ -15,6 +15,9 @@ use crate::support::consumer::{Consumer, eventually_within, ready};
 /// How long a workload waits for one thing, whatever goes wrong meanwhile.
 const PATIENCE: Duration = Duration::from_secs(45);
 
+/// The finalizer of a machine that uses an address.
+const IN_USE: &str = "example.com/in-use";
+
 /// The workloads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -108,6 +111,10 @@ async fn remove_pools<P: Pool>(consumer: &Consumer, pools: &Calls<P>) {
     }
 }
 
+fn says_why(claim: &IPAddressClaim) -> bool {
+    claim.bound_address().is_none() && ready(claim).reason.is_some()
+}
+
 struct Work<'a> {
     consumer: &'a Consumer,
 }
@@ -143,9 +150,9 @@ impl Work<'_> {
         self.wait(names, "are gone", |claim| claim.is_none()).await;
     }
 
-    /// Waits until claims say why they wait.
+    /// Waits until claims wait and say why.
     async fn told(&self, names: &[String]) {
-        self.wait(names, "say why they wait", |claim| claim.is_some_and(|claim| ready(claim).reason.is_some())).await;
+        self.wait(names, "say why they wait", |claim| claim.is_some_and(says_why)).await;
     }
 
     async fn claim_all(&self, names: &[String]) {
@@ -168,10 +175,21 @@ impl Work<'_> {
 
     async fn delete(&self) {
         self.consumer.pool("web", range(1, 4)).await;
-        let names = names("c", 4);
-        self.served(&names).await;
+        let (names, in_use) = (names("c", 3), names("u", 1));
+        self.consumer.claim_with("u1", "InClusterIPPool", "web", json!({ "finalizers": [IN_USE] })).await;
+        self.claim_all(&names).await;
+        self.bound(&in_use).await;
+        self.bound(&names).await;
         self.delete_all(&names).await;
+        self.delete_all(&in_use).await;
         self.gone(&names).await;
+        // Its machine lasts longer than the claim wants to.
+        self.consumer
+            .change(&self.consumer.claims(), "u1", |claim| {
+                claim["metadata"]["finalizers"].as_array_mut().expect("it has some").retain(|all| all != IN_USE);
+            })
+            .await;
+        self.gone(&in_use).await;
     }
 
     async fn recreate(&self) {

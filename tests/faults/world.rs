@@ -51,6 +51,7 @@ pub struct Address {
     pub owner: Option<String>,
     pub pool: PoolName,
     pub value: String,
+    pub deleting: bool,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -58,6 +59,8 @@ pub struct Reservation {
     pub uid: String,
     /// The uid of the claim that it is for.
     pub holder: Option<String>,
+    /// The address.
+    pub value: String,
     /// It waits for the end of a rest.
     pub released: bool,
 }
