@@ -219,14 +219,20 @@ impl Work<'_> {
             self.consumer.global_claim(name, pool).await;
         }
         self.bound(&first).await;
-        let late = names("w", 2);
+        let late = names("w", 3);
         for name in &late {
             self.consumer.global_claim(name, pool).await;
         }
         self.told(&late).await;
         self.delete_all(&first[..2]).await;
-        self.bound(&late).await;
         self.gone(&first[..2]).await;
+        // One goes on waiting.
+        eventually_within(PATIENCE, "two of those that wait are bound", || async {
+            let claims = self.claims().await;
+            let bound = claims.iter().filter(|claim| claim.bound_address().is_some()).count();
+            (bound == 3).then_some(())
+        })
+        .await;
     }
 
     async fn rest(&self) {
