@@ -125,7 +125,7 @@ pub async fn run(plane: &Arc<ControlPlane>, plan: Plan) -> Report {
     failures.extend(come_to_rest(&observer, &client, &proxies).await);
     let converged = worked.elapsed();
     failures.extend(be_quiet(&proxies).await);
-    failures.extend(texts(&oracle::overall(&observer.changes(), plan.may_repeat())));
+    failures.extend(summary(&plan, &observer));
     let journal = proxies[0].journal();
     let changes = proxies[0].changes();
 
@@ -134,7 +134,7 @@ pub async fn run(plane: &Arc<ControlPlane>, plan: Plan) -> Report {
     failures.extend(caught(observer.catch_up(&client)).await);
     failures.extend(texts(&oracle::ever(&observer.changes())));
     if failures.is_empty() {
-        failures.extend(texts(&oracle::overall(&observer.changes(), plan.may_repeat())));
+        failures.extend(summary(&plan, &observer));
     }
     proxies.iter().for_each(|proxy| failures.extend(texts(&too_often(&proxy.journal()))));
     let happened = plan.fault.is_none() || proxies[0].has_happened();
@@ -158,6 +158,11 @@ pub async fn run(plane: &Arc<ControlPlane>, plan: Plan) -> Report {
         force_away(plane, &consumer.namespace).await;
     }
     Report { plan, failures, happened, took: start.elapsed(), converged, journal, changes, story: story.join("\n") }
+}
+
+/// Whether addresses came and went more often than they had to.
+fn summary(plan: &Plan, observer: &Observer) -> Vec<String> {
+    if plan.may_repeat() { Vec::new() } else { texts(&oracle::overall(&observer.changes())) }
 }
 
 /// The text of a panic, if there is one.

@@ -1,6 +1,6 @@
 //! What is in the API server, as far as the invariants speak of it, and how it changed.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::Ipv4Addr;
 
 /// Namespace (empty for none) and name.
@@ -109,6 +109,9 @@ pub struct World {
     pub networks: HashMap<PoolName, String>,
     /// The states that each pool was in, by its name.
     pub past: HashMap<PoolName, Vec<Pool>>,
+    /// The uids of IPAddress objects that came when their claims were gone or about to be let go: late writes. They are
+    /// nobody's.
+    pub too_late: HashSet<String>,
     /// The address that each bound claim was seen with first, by the claim's uid.
     pub given: HashMap<String, String>,
 }
@@ -125,7 +128,18 @@ impl World {
     pub fn apply(&mut self, change: &Change) {
         match &change.object {
             Object::Claim(name, claim) => put(&mut self.claims, name, claim, change.gone),
-            Object::Address(name, address) => put(&mut self.addresses, name, address, change.gone),
+            Object::Address(name, address) => {
+                let claim = self.claims.get(name).filter(|claim| address.owner.as_ref() == Some(&claim.uid));
+                let is_new = self.addresses.get(name).is_none_or(|known| known.uid != address.uid);
+                let is_let_go = claim.is_none_or(|claim| claim.deleting && !claim.in_use);
+                if is_new && is_let_go {
+                    self.too_late.insert(address.uid.clone());
+                } else if !is_let_go {
+                    // A later claim of the name has adopted it.
+                    self.too_late.remove(&address.uid);
+                }
+                put(&mut self.addresses, name, address, change.gone);
+            }
             Object::Reservation(name, reservation) => put(&mut self.reservations, name, reservation, change.gone),
             Object::Pool(name, pool) => {
                 put(&mut self.pools, name, pool, change.gone);
@@ -159,7 +173,7 @@ impl World {
     pub fn bound_to(&self, name: &Name, address: &Address) -> Option<&Claim> {
         let claim = self.claims.get(name)?;
         let bound = claim.bound.as_ref() == Some(&name.1) && address.owner.as_ref() == Some(&claim.uid);
-        bound.then_some(claim)
+        (bound && !self.too_late.contains(&address.uid)).then_some(claim)
     }
 }
 
