@@ -195,8 +195,11 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         let uid = address.uid().unwrap_or_default();
         let gone = match addresses.delete(&name, &uid).await {
             Ok(deleted) => matches!(deleted, Deleted::Gone),
-            // An object of another uid has the name: the one we meant is gone.
-            Err(error) if error.is_conflict() => true,
+            // As a rule an object of another uid has the name, and the one we meant is gone.
+            Err(error) if error.is_conflict() => match addresses.get(&name).await? {
+                Some(found) if found.metadata.uid == address.metadata.uid => return Err(error),
+                _ => true,
+            },
             Err(error) => return Err(error),
         };
         if gone {
