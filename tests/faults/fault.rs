@@ -67,8 +67,8 @@ pub enum WriteFault {
     AppliedAndTimedOut,
     /// The answer is 504, and the write is applied a second later.
     Late,
-    /// The answer is 504, and the write reaches the API server after the next write of that kind, to an object of the same
-    /// name, succeeded.
+    /// The answer is 504, and the write reaches the API server right after the next write of that kind, to an object of
+    /// the same name: before this is answered.
     LateAfter(Write),
     /// The write is refused with this code.
     Refused(u16),
@@ -106,6 +106,13 @@ impl Plan {
     pub fn may_repeat(&self) -> bool {
         let late = matches!(self.fault, Some(Fault::Write { how, .. }) if how.is_late());
         late || self.managers > 1
+    }
+
+    /// Whether a write may come between a live read and what is decided on it: that of another manager, or one that is
+    /// late by chance. Then a claim may go while its second, unbound IPAddress comes.
+    pub fn may_be_overtaken(&self) -> bool {
+        let by_chance = matches!(self.fault, Some(Fault::Write { how: WriteFault::Late, .. }));
+        by_chance || self.managers > 1
     }
 
     /// The plan as a line of JSON.

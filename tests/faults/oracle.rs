@@ -53,12 +53,13 @@ fn violation(rule: Rule, text: impl Into<String>) -> Violation {
     Violation { rule, text: text.into() }
 }
 
-/// What is wrong at any moment of a history, in the order in which it went wrong.
-pub fn ever(changes: &[Change]) -> Vec<Violation> {
+/// What is wrong at any moment of a history, in the order in which it went wrong. `overtaken` when an IPAddress may come
+/// at the moment in which its claim goes.
+pub fn ever(changes: &[Change], overtaken: bool) -> Vec<Violation> {
     let mut world = World::default();
     let mut found: Vec<Violation> = Vec::new();
     for change in in_order(changes) {
-        let mut now = before(&world, change);
+        let mut now = before(&world, change, overtaken);
         world.apply(change);
         now.extend(created(&world, change));
         now.extend(bound_twice(&world));
@@ -74,7 +75,7 @@ pub fn ever(changes: &[Change]) -> Vec<Violation> {
 }
 
 /// I7: what must be gone before this may happen.
-fn before(world: &World, change: &Change) -> Vec<Violation> {
+fn before(world: &World, change: &Change, overtaken: bool) -> Vec<Violation> {
     let held_up = |rule: &str, objects: Vec<String>| {
         objects.into_iter().map(move |object| violation(Rule::Order, format!("{rule} before {object}"))).collect()
     };
@@ -84,7 +85,10 @@ fn before(world: &World, change: &Change) -> Vec<Violation> {
             if !was_held || (claim.held && !change.gone) {
                 return Vec::new();
             }
-            let of_claim = world.addresses.iter().filter(|(_, address)| address.owner.as_ref() == Some(&claim.uid));
+            let of_claim = world.addresses.iter().filter(|(_, address)| {
+                let excused = overtaken && world.too_late.contains(&address.uid);
+                address.owner.as_ref() == Some(&claim.uid) && !excused
+            });
             held_up(&format!("claim {}/{} went", name.0, name.1), of_claim.map(|(_, a)| a.value.clone()).collect())
         }
         Object::Pool(name, _) if change.gone => {

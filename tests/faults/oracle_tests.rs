@@ -67,7 +67,7 @@ impl History {
     }
 
     fn ever(&self) -> Vec<Rule> {
-        ever(&self.0).into_iter().map(|violation| violation.rule).collect()
+        ever(&self.0, false).into_iter().map(|violation| violation.rule).collect()
     }
 
     fn at_rest(&self) -> Vec<Rule> {
@@ -133,6 +133,7 @@ fn what_comes_when_its_claim_is_let_go_is_nobodys() {
     assert_eq!(history.ever(), []);
     history.push(Object::Claim(name("a"), claim("1", true)), true);
     assert_eq!(history.ever(), [Rule::Order]);
+    assert_eq!(ever(&history.0, true), []);
 }
 
 #[test]

@@ -296,7 +296,11 @@ impl Shared {
         let name = if asked.name.is_empty() { name_in(&body) } else { asked.name.clone() };
         let (index, hit) = self.note(write, name)?;
         match hit {
-            None => self.applied(index, &forward).await,
+            None => {
+                let answer = self.applied(index, &forward).await;
+                self.let_pass(write).await;
+                answer
+            }
             Some(WriteFault::CrashBefore) => {
                 self.crashed.notify_one();
                 Err(Broken)
@@ -349,6 +353,19 @@ impl Shared {
         }
         let _ = self.applied(index, &forward).await;
         self.book().late -= 1;
+    }
+
+    /// Lets a late write pass that has waited for one of this kind.
+    async fn let_pass(&self, write: Write) {
+        let is_awaited = |fault: &Option<Fault>| matches!(fault, Some(Fault::Write { how: WriteFault::LateAfter(awaited), .. }) if *awaited == write);
+        let late = || {
+            let book = self.book();
+            let index = book.journal.iter().position(|entry| entry.fault.is_some());
+            book.late > 0 && index.is_some_and(|index| has_followed(&book.journal, index, write))
+        };
+        while is_awaited(&self.fault) && late() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
     }
 
     /// Waits until a write of that kind has succeeded that came after another one, for an object of the same name.
