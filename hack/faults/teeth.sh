@@ -42,7 +42,7 @@ hunt() {
   for ((try = 1; try <= ${TRIES:-3}; try++)); do
     if ! CAPI_IPAM_MANAGER=$work/build/debug/manager CAPI_IPAM_FAULT_PLAN=$plans \
       "$cargo" test --quiet --locked --test faults one_thing -- --nocapture >"$work/$1.log" 2>&1; then
-      found=$(grep -B1 '^FAILED: ' "$work/$1.log" | head -n 2 | sed 's/^[0-9/]* //; s/^FAILED: //' | paste -sd ' ')
+      found=$(grep -B1 '^FAILED: ' "$work/$1.log" | head -n 2 | sed 's/^[0-9/]* //; s/: [0-9.]*s, at rest.*//; s/^FAILED: //' | paste -sd ' ')
       # A run that failed for another reason found nothing.
       [ -n "$found" ] && echo "$found" && return 0
       tail -n 5 "$work/$1.log" >&2

@@ -15,6 +15,7 @@
 )]
 
 mod fault;
+mod forward;
 mod frames;
 mod observer;
 mod oracle;
@@ -31,7 +32,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::env;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use fault::Plan;
 use plans::Recording;
@@ -138,6 +139,4 @@ fn judge(reports: &[Report]) {
     assert!(texts.is_empty(), "\n{}", texts.join("\n\n"));
     let missed = reports.iter().filter(|report| !report.happened).count();
     assert!(missed * 5 <= reports.len(), "the faults of {missed} of {} plans did not come to pass", reports.len());
-    let slow = reports.iter().filter(|report| report.took > Duration::from_mins(2)).count();
-    assert_eq!(slow, 0, "plans took more than 2 minutes");
 }

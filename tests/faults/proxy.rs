@@ -4,20 +4,18 @@
 //! permissions are those of the provider and no more.
 
 use std::collections::HashMap;
-use std::convert::Infallible;
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use capi_ipam::runtime::client::connect;
-use http_body_util::combinators::UnsyncBoxBody;
-use http_body_util::{BodyExt, Full};
-use hyper::body::{Bytes, Incoming};
-use hyper::header::{ACCEPT, CONTENT_TYPE, RETRY_AFTER};
+use http_body_util::BodyExt;
+use hyper::Response;
+use hyper::body::Incoming;
+use hyper::header::{ACCEPT, CONTENT_TYPE};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper::{Method, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use kube::Client;
 use serde_json::json;
@@ -26,6 +24,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 use crate::fault::{Fault, WatchFault, WriteFault};
+use crate::forward::{Answer, Broken, Forward, refusal};
 use crate::frames::{self, Disturbance};
 use crate::request::{Request, Verb, Write};
 use crate::support::control_plane::{ControlPlane, NAMESPACE};
@@ -36,13 +35,6 @@ const LATE: Duration = Duration::from_secs(1);
 const LATEST: Duration = Duration::from_secs(5);
 /// How long writes are refused with [`WriteFault::RefusedForLong`].
 const LONG: Duration = Duration::from_secs(2);
-
-pub type Answer = Response<UnsyncBoxBody<Bytes, std::io::Error>>;
-
-/// There is no answer: the connection breaks.
-#[derive(Debug, thiserror::Error)]
-#[error("the connection breaks on purpose")]
-struct Broken;
 
 /// A write that was asked for.
 #[derive(Clone, Debug)]
@@ -186,44 +178,6 @@ async fn handle(shared: Arc<Shared>, request: hyper::Request<Incoming>) -> Resul
             // In a task of its own: it goes on when the manager dies.
             tokio::spawn(shared.write(asked, forward)).await.map_err(|_| Broken)?
         }
-    }
-}
-
-/// A request on its way to the API server.
-#[derive(Clone)]
-struct Forward {
-    upstream: Client,
-    method: Method,
-    path: String,
-    accept: Option<hyper::header::HeaderValue>,
-    content: Option<hyper::header::HeaderValue>,
-    body: Bytes,
-}
-
-impl Forward {
-    fn request(&self) -> Option<hyper::Request<kube::client::Body>> {
-        let mut request = hyper::Request::builder().method(&self.method).uri(&self.path);
-        for (name, value) in [(ACCEPT, &self.accept), (CONTENT_TYPE, &self.content)] {
-            if let Some(value) = value {
-                request = request.header(name, value);
-            }
-        }
-        request.body(kube::client::Body::from(self.body.to_vec())).ok()
-    }
-
-    async fn open(&self) -> Result<Response<kube::client::Body>, Broken> {
-        self.upstream.send(self.request().ok_or(Broken)?).await.map_err(|_| Broken)
-    }
-
-    /// Sends it, and waits for the whole answer.
-    async fn send(&self) -> Result<Answer, Broken> {
-        let (head, body) = self.open().await?.into_parts();
-        let body = body.collect_bytes().await.map_err(|_| Broken)?;
-        let mut answer = Response::builder().status(head.status);
-        if let Some(content) = head.headers.get(CONTENT_TYPE) {
-            answer = answer.header(CONTENT_TYPE, content);
-        }
-        answer.body(whole(body)).map_err(|_| Broken)
     }
 }
 
@@ -396,27 +350,27 @@ fn name_in(body: &str) -> String {
     object["metadata"]["name"].as_str().unwrap_or_default().to_owned()
 }
 
-/// An answer as the API server gives it.
-fn refusal(code: u16) -> Answer {
-    let (reason, message) = match code {
-        409 => ("Conflict", "the object has been modified; please apply your changes to the latest version"),
-        429 => ("TooManyRequests", "the server has received too many requests"),
-        500 => ("InternalError", "an internal error occurred"),
-        503 => ("ServiceUnavailable", "the server is currently unable to handle the request"),
-        _ => ("Timeout", "the server was unable to return a response in time"),
-    };
-    let status = json!({
-        "apiVersion": "v1", "kind": "Status", "status": "Failure", "reason": reason, "message": message, "code": code,
-    });
-    let mut answer = Response::new(whole(Bytes::from(status.to_string())));
-    *answer.status_mut() = StatusCode::from_u16(code).expect("it is a code");
-    answer.headers_mut().insert(CONTENT_TYPE, hyper::header::HeaderValue::from_static("application/json"));
-    if code == 429 {
-        answer.headers_mut().insert(RETRY_AFTER, hyper::header::HeaderValue::from_static("1"));
-    }
-    answer
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-fn whole(body: Bytes) -> UnsyncBoxBody<Bytes, std::io::Error> {
-    Full::new(body).map_err(|never: Infallible| match never {}).boxed_unsync()
+    #[test]
+    fn a_write_is_followed_by_one_of_the_same_object_that_succeeded() {
+        let entry = |write, name: &str, code| Entry {
+            at: Instant::now(),
+            write,
+            name: name.to_owned(),
+            code: Some(code),
+            fault: None,
+        };
+        let mut journal = vec![
+            entry(Write::AddressDeleted, "a", 200),
+            entry(Write::AddressCreated, "a", 201),
+            entry(Write::AddressDeleted, "b", 200),
+            entry(Write::AddressDeleted, "a", 404),
+        ];
+        assert!(!has_followed(&journal, 1, Write::AddressDeleted));
+        journal.push(entry(Write::AddressDeleted, "a", 200));
+        assert!(has_followed(&journal, 1, Write::AddressDeleted));
+    }
 }

@@ -274,3 +274,22 @@ async fn force_away(plane: &Arc<ControlPlane>, namespace: &str) {
     };
     let _ = spawn_blocking(remove).await;
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn journal(write: Write, count: usize) -> Vec<Entry> {
+        let entry = Entry { at: Instant::now(), write, name: "a".to_owned(), code: Some(200), fault: None };
+        vec![entry; count]
+    }
+
+    #[test]
+    fn what_is_written_again_and_again_is_seen() {
+        assert!(too_often(&journal(Write::ClaimBound, MOST_WRITES)).is_empty());
+        let found = too_often(&journal(Write::ClaimBound, MOST_WRITES + 1));
+        assert_eq!(found.first().map(|violation| violation.rule), Some(Rule::Quiet));
+        assert!(too_often(&journal(Write::PoolStatus, MOST_STATUSES)).is_empty());
+        assert!(too_often(&journal(Write::Event, 100)).is_empty());
+    }
+}
