@@ -250,8 +250,10 @@ impl Work<'_> {
         self.consumer.pool("web", range(1, 6)).await;
         let first = names("c", 3);
         self.served(&first).await;
-        // Of the three that are in use, two are left.
-        self.consumer.change_pool("web", |spec| spec["addresses"] = json!(["10.0.0.2-10.0.0.3"])).await;
+        // Of the three addresses that are in use, two are left.
+        let given = self.consumer.given().await;
+        let left = [&given["c1"], &given["c2"]];
+        self.consumer.change_pool("web", |spec| spec["addresses"] = json!(left)).await;
         self.consumer.pool_says("web", "True", "PoolReady").await;
         let late = names("d", 1);
         self.claim_all(&late).await;
