@@ -64,6 +64,7 @@ pub fn ever(changes: &[Change], overtaken: bool) -> Vec<Violation> {
         now.extend(created(&world, change));
         now.extend(bound_twice(&world));
         now.extend(bound_to_nothing(&world));
+        now.extend(bound_and_not_held(&world));
         now.extend(bound_unreserved(&world));
         for violation in now {
             if !found.contains(&violation) {
@@ -152,6 +153,12 @@ fn bound_to_nothing(world: &World) -> Vec<Violation> {
         .collect()
 }
 
+/// I7: a claim that nothing holds back could go before its IPAddress.
+fn bound_and_not_held(world: &World) -> impl Iterator<Item = Violation> {
+    let loose = world.claims.iter().filter(|(_, claim)| claim.bound.is_some() && !claim.held && !claim.deleting);
+    loose.map(|(name, _)| violation(Rule::Order, format!("bound claim {} has no finalizer", name.1)))
+}
+
 /// What a bound claim has without a reservation could be given to another.
 fn bound_unreserved(world: &World) -> Vec<Violation> {
     let bound = world.addresses.iter().filter(|(name, address)| world.bound_to(name, address).is_some());
@@ -168,6 +175,7 @@ fn bound_unreserved(world: &World) -> Vec<Violation> {
 pub fn at_rest(world: &World) -> Vec<Violation> {
     let mut found = bound_twice(world);
     found.extend(bound_to_nothing(world));
+    found.extend(bound_and_not_held(world));
     found.extend(bound_unreserved(world));
     found.extend(doubled(world));
     found.extend(leaked(world));
