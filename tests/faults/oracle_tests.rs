@@ -249,7 +249,7 @@ fn who_goes_too_early_is_seen() {
 #[test]
 fn a_bound_claim_that_could_go_at_any_time_is_seen() {
     let mut history = History::with_pool();
-    history.claim("a", claim("1", false));
+    history.claim("a", Claim { held: false, ..claim("1", false) });
     history.reservation("10.0.0.1", "1", false);
     history.address("a", "1", "10.0.0.1", false);
     history.claim("a", Claim { held: false, ..claim("1", true) });
