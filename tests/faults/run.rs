@@ -120,7 +120,7 @@ pub async fn run(plane: &Arc<ControlPlane>, plan: Plan) -> Report {
     let proxies: Vec<Arc<Proxy>> = leaders.iter().map(|leader| Arc::clone(&leader.proxy)).collect();
 
     let mut failures = Vec::new();
-    failures.extend(caught(plan.workload.run(&consumer)).await);
+    failures.extend(caught(plan.workload.run(&consumer, plan.managers)).await);
     let worked = Instant::now();
     failures.extend(come_to_rest(&observer, &client, &proxies).await);
     let converged = worked.elapsed();

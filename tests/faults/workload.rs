@@ -58,12 +58,12 @@ impl Workload {
         Self::Network,
     ];
 
-    /// Does it.
+    /// Does it. Of several managers each learns of a change in its own time.
     ///
     /// # Panics
     /// When something does not happen in time.
-    pub async fn run(self, consumer: &Consumer) {
-        let work = Work { consumer };
+    pub async fn run(self, consumer: &Consumer, managers: usize) {
+        let work = Work { consumer, is_alone: managers == 1 };
         match self {
             Self::Allocate => work.allocate(3, 10).await,
             Self::Scale => work.allocate(30, 40).await,
@@ -84,7 +84,7 @@ impl Workload {
 /// # Panics
 /// When the provider does not let go of something in time.
 pub async fn clean_up(consumer: &Consumer) {
-    let work = Work { consumer };
+    let work = Work { consumer, is_alone: true };
     let claims = work.claims().await;
     let names: Vec<String> = claims.iter().map(ResourceExt::name_any).collect();
     work.delete_all(&names).await;
@@ -111,12 +111,10 @@ async fn remove_pools<P: Pool>(consumer: &Consumer, pools: &Calls<P>) {
     }
 }
 
-fn says_why(claim: &IPAddressClaim) -> bool {
-    claim.bound_address().is_none() && ready(claim).reason.is_some()
-}
-
 struct Work<'a> {
     consumer: &'a Consumer,
+    /// One manager does all the work.
+    is_alone: bool,
 }
 
 fn names(letter: &str, count: usize) -> Vec<String> {
@@ -150,8 +148,12 @@ impl Work<'_> {
         self.wait(names, "are gone", |claim| claim.is_none()).await;
     }
 
-    /// Waits until claims wait and say why.
+    /// Waits until claims wait and say why. A manager that has not heard yet may serve them still.
     async fn told(&self, names: &[String]) {
+        let says_why = |claim: &IPAddressClaim| {
+            let is_bound = claim.bound_address().is_some();
+            if is_bound { !self.is_alone } else { ready(claim).reason.is_some() }
+        };
         self.wait(names, "say why they wait", |claim| claim.is_some_and(says_why)).await;
     }
 
@@ -282,17 +284,26 @@ impl Work<'_> {
         let first = names("c", 2);
         self.served(&first).await;
         self.consumer.remove(&self.consumer.pools(), "web").await;
+        self.consumer.pool_says("web", "False", "Deleting").await;
         let late = names("d", 1);
         self.claim_all(&late).await;
         self.told(&late).await;
         self.delete_all(&first).await;
         self.gone(&first).await;
+        let is_served = self.claims().await.iter().any(|claim| claim.bound_address().is_some());
+        if is_served {
+            self.delete_all(&late).await;
+            self.gone(&late).await;
+        }
         let pools = self.consumer.pools();
         eventually_within(PATIENCE, "the pool is gone", || async {
             pools.get("web").await.expect("pools can be read").is_none().then_some(())
         })
         .await;
         self.consumer.pool("web", range(1, 4)).await;
+        if is_served {
+            self.claim_all(&late).await;
+        }
         self.bound(&late).await;
     }
 
