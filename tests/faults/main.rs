@@ -85,7 +85,7 @@ async fn carry_out(planes: &[Arc<ControlPlane>], wanted: Vec<Plan>, most_failure
         tokio::spawn(async move {
             loop {
                 let Some(plan) = locked(&waiting).pop_front() else { return };
-                let report = run::run(&plane, plan).await;
+                let report = Box::pin(run::run(&plane, plan)).await;
                 let mut done = locked(&done);
                 tell(&report, done.len() + 1, count);
                 done.push(report);
