@@ -317,6 +317,10 @@ impl Sweeper {
             return Ok(false);
         }
         let (namespace, name) = key.clone();
+        // It may be released at this moment: then the reservation went last, and the watch has yet to tell of the rest.
+        if claim.deleted.is_some() && self.contract.addresses(&namespace).get(&name).await?.is_none() {
+            return Ok(false);
+        }
         let holding = ReservationClaim { namespace, name, uid: Some(claim.uid.to_string()) };
         match self.shared.reservations.create(&build(slot, pool, holding.clone())).await {
             Ok(created) => {

@@ -1,0 +1,108 @@
+//! Passes on what a watch tells, change by change.
+
+use std::io;
+use std::time::Duration;
+
+use futures::StreamExt;
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, StreamBody};
+use hyper::body::{Bytes, Frame};
+use tokio::sync::mpsc;
+
+/// How long a watch is held back.
+pub const HELD_BACK: Duration = Duration::from_secs(2);
+
+/// What happens to a change that a watch tells of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Disturbance {
+    None,
+    /// It is told late, and all after it.
+    HoldBack,
+    /// The connection breaks before it.
+    Break,
+    /// The API server says that it has forgotten what happened, and ends the watch.
+    Expire,
+}
+
+/// What the API server says when it has forgotten.
+const EXPIRED: &str = r#"{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"too old resource version","reason":"Expired","code":410}}"#;
+
+/// The changes of a watch, each one line, disturbed as `disturb` says.
+pub fn passed_on(
+    body: kube::client::Body,
+    disturb: impl Fn() -> Disturbance + Send + 'static,
+) -> UnsyncBoxBody<Bytes, io::Error> {
+    let (sender, receiver) = mpsc::channel(1);
+    tokio::spawn(async move {
+        tokio::select! {
+            () = pass(body, &sender, disturb) => {}
+            () = sender.closed() => {}
+        }
+    });
+    let frames = futures::stream::unfold(receiver, |mut receiver| async { Some((receiver.recv().await?, receiver)) });
+    StreamBody::new(frames).boxed_unsync()
+}
+
+async fn pass(
+    body: kube::client::Body,
+    sender: &mpsc::Sender<io::Result<Frame<Bytes>>>,
+    disturb: impl Fn() -> Disturbance,
+) {
+    let send = async |line: Vec<u8>| sender.send(Ok(Frame::data(Bytes::from(line)))).await;
+    let mut data = body.into_data_stream();
+    let mut lines = Lines::default();
+    while let Some(chunk) = data.next().await {
+        let Ok(chunk) = chunk else { return drop(sender.send(Err(io::ErrorKind::ConnectionReset.into())).await) };
+        for line in lines.feed(&chunk) {
+            // A mark of how far the watch has come is no change.
+            let disturbance = if is_bookmark(&line) { Disturbance::None } else { disturb() };
+            match disturbance {
+                Disturbance::None => {}
+                Disturbance::HoldBack => tokio::time::sleep(HELD_BACK).await,
+                Disturbance::Break => return drop(sender.send(Err(io::ErrorKind::ConnectionReset.into())).await),
+                Disturbance::Expire => return drop(send(format!("{EXPIRED}\n").into_bytes()).await),
+            }
+            if send(line).await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+fn is_bookmark(line: &[u8]) -> bool {
+    line.starts_with(br#"{"type":"BOOKMARK""#)
+}
+
+/// Puts lines together.
+#[derive(Default)]
+struct Lines {
+    rest: Vec<u8>,
+}
+
+impl Lines {
+    /// The lines that are complete now, with their ends.
+    fn feed(&mut self, chunk: &[u8]) -> Vec<Vec<u8>> {
+        self.rest.extend_from_slice(chunk);
+        let end = self.rest.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
+        let complete: Vec<u8> = self.rest.drain(..end).collect();
+        complete.split_inclusive(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_put_together() {
+        let mut lines = Lines::default();
+        assert!(lines.feed(b"{\"a\"").is_empty());
+        assert_eq!(lines.feed(b":1}\n{\"b\":2}\n{"), [b"{\"a\":1}\n".to_vec(), b"{\"b\":2}\n".to_vec()]);
+        assert_eq!(lines.feed(b"}\n"), [b"{}\n".to_vec()]);
+    }
+
+    #[test]
+    fn a_bookmark_is_no_change() {
+        assert!(is_bookmark(br#"{"type":"BOOKMARK","object":{}}"#) && !is_bookmark(EXPIRED.as_bytes()));
+    }
+}

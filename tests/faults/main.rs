@@ -1,0 +1,142 @@
+//! The program under faults: each plan lets one thing go wrong between the manager and a real API server, and what must
+//! hold is checked at every revision, at rest, and over the whole run.
+//!
+//! By default a few plans run in which every write and every fault is there once. The variable `CAPI_IPAM_FAULTS` asks
+//! for `many` (every fault at every kind of write) or `all` of them; `CAPI_IPAM_FAULT_PLAN` is one plan, or several in
+//! lines, as a failure prints them. `CAPI_IPAM_FAULT_LANES` says how many control planes work at the same time.
+
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::print_stdout,
+    unreachable_pub,
+    reason = "test code: a failure ends the test, and a long test tells how far it is"
+)]
+
+mod fault;
+mod forward;
+mod frames;
+mod observer;
+mod oracle;
+mod plans;
+mod proxy;
+mod request;
+mod run;
+#[path = "../support/mod.rs"]
+mod support;
+mod workload;
+mod world;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::env;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use fault::Plan;
+use plans::Recording;
+use run::Report;
+use support::control_plane::{ControlPlane, Options};
+use workload::Workload;
+
+/// After so many failures no more plans are begun.
+const MOST_FAILURES: usize = 10;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_thing_that_goes_wrong_is_survived() {
+    let lanes = env::var("CAPI_IPAM_FAULT_LANES").ok().and_then(|lanes| lanes.parse().ok()).unwrap_or(3);
+    let launch = || tokio::task::spawn_blocking(|| Arc::new(ControlPlane::start(Options::default())));
+    let planes = futures::future::join_all((0..lanes).map(|_| launch())).await;
+    let planes: Vec<_> = planes.into_iter().map(|plane| plane.expect("a control plane starts")).collect();
+
+    if let Ok(lines) = env::var("CAPI_IPAM_FAULT_PLAN") {
+        let plan = |line: &str| serde_json::from_str(line).unwrap_or_else(|error| panic!("no plan: {line}: {error}"));
+        let wanted = lines.lines().filter(|line| !line.trim().is_empty()).map(plan).collect();
+        return judge(&carry_out(&planes, wanted, 1).await);
+    }
+    let references = Workload::ALL.into_iter().map(Plan::reference).collect();
+    let references = carry_out(&planes, references, 1).await;
+    judge(&references);
+    let all = plans::all(&references.iter().map(recorded).collect::<Vec<_>>());
+    let wanted = match env::var("CAPI_IPAM_FAULTS").as_deref() {
+        Ok("all") => all.clone(),
+        Ok("many") => plans::many(&all),
+        _ => plans::few(&all),
+    };
+    println!("{} of {} plans", wanted.len(), all.len());
+    judge(&carry_out(&planes, wanted, MOST_FAILURES).await);
+}
+
+fn recorded(report: &Report) -> Recording {
+    let mut writes = BTreeMap::new();
+    report.journal.iter().for_each(|entry| *writes.entry(entry.write).or_default() += 1);
+    Recording { workload: report.plan.workload, writes, watched: report.changes.keys().cloned().collect() }
+}
+
+/// Carries plans out, as many at the same time as there are control planes: a manager looks after everything in one.
+async fn carry_out(planes: &[Arc<ControlPlane>], wanted: Vec<Plan>, most_failures: usize) -> Vec<Report> {
+    let start = Instant::now();
+    let count = wanted.len();
+    let waiting = Arc::new(Mutex::new(VecDeque::from(wanted)));
+    let done = Arc::new(Mutex::new(Vec::<Report>::new()));
+    let lane = |plane: &Arc<ControlPlane>| {
+        let (plane, waiting, done) = (Arc::clone(plane), Arc::clone(&waiting), Arc::clone(&done));
+        tokio::spawn(async move {
+            loop {
+                let Some(plan) = locked(&waiting).pop_front() else { return };
+                let report = Box::pin(run::run(&plane, plan)).await;
+                let mut done = locked(&done);
+                tell(&report, done.len() + 1, count);
+                done.push(report);
+                if done.iter().filter(|report| !report.failures.is_empty()).count() >= most_failures {
+                    locked(&waiting).clear();
+                }
+            }
+        })
+    };
+    for lane in planes.iter().map(lane).collect::<Vec<_>>() {
+        lane.await.expect("a plan comes to its end");
+    }
+    let done = std::mem::take(&mut *locked(&done));
+    let longest = done.iter().map(|report| report.converged).max().unwrap_or_default();
+    let missed = done.iter().filter(|report| !report.happened).count();
+    println!(
+        "{} plans in {:.0?}; at rest {longest:.1?} after the work at the latest; the fault of {missed} did not come to pass",
+        done.len(),
+        start.elapsed(),
+    );
+    done
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn tell(report: &Report, number: usize, count: usize) {
+    let Report { plan, failures, happened, took, converged, story, .. } = report;
+    let missed = if *happened { "" } else { " (did not come to pass)" };
+    println!("{number}/{count} {}{missed}: {took:.1?}, at rest after {converged:.1?}", plan.line());
+    if failures.is_empty() {
+        return;
+    }
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("faults");
+    let file = folder.join(format!("{number}.log"));
+    let written = std::fs::create_dir_all(&folder).and_then(|()| std::fs::write(&file, story));
+    println!("FAILED: {}", failures.join("\n        "));
+    println!("the whole story: {} {written:?}", file.display());
+}
+
+/// Fails when a plan did, with all that is needed to see it again.
+fn judge(reports: &[Report]) {
+    let failed = reports.iter().filter(|report| !report.failures.is_empty());
+    let texts: Vec<String> = failed
+        .map(|report| {
+            let Report { plan, failures, .. } = report;
+            format!("{}\nagain: CAPI_IPAM_FAULT_PLAN='{}'", failures.join("\n"), plan.line())
+        })
+        .collect();
+    assert!(texts.is_empty(), "\n{}", texts.join("\n\n"));
+    let missed = reports.iter().filter(|report| !report.happened).count();
+    assert!(missed * 5 <= reports.len(), "the faults of {missed} of {} plans did not come to pass", reports.len());
+}

@@ -1,0 +1,189 @@
+//! Sees every change of every object that counts, by watches of its own that go around the proxy.
+
+use std::fmt::Debug;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use capi_ipam::api::{
+    ContractVersion, GlobalInClusterIPPool, IPAddress, IPAddressClaim, IPReservation, InClusterIPPool, Pool as PoolApi,
+    PoolKey, PoolSpec, conditions, names,
+};
+use futures::TryStreamExt;
+use kube::api::{ListParams, WatchEvent, WatchParams};
+use kube::{Api, Client, Resource, ResourceExt};
+use serde::de::DeserializeOwned;
+use tokio::task::JoinHandle;
+
+use crate::support::consumer::{counts_of, eventually};
+use crate::world::{Address, Change, Claim, Name, Object, Pool, PoolName, Reservation, World};
+
+/// How long the watches may take to tell what the lists show.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Watches from its start until it is dropped.
+pub struct Observer {
+    changes: Arc<Mutex<Vec<Change>>>,
+    watches: Vec<JoinHandle<()>>,
+}
+
+impl Observer {
+    /// Starts to watch; what is there already is seen too.
+    pub async fn start(client: &Client) -> Self {
+        let version = ContractVersion::V1Beta2;
+        let mut observer = Self { changes: Arc::default(), watches: Vec::new() };
+        observer.watch(Api::<IPAddressClaim>::all_with(client.clone(), &version), claim).await;
+        observer.watch(Api::<IPAddress>::all_with(client.clone(), &version), address).await;
+        observer.watch(Api::<IPReservation>::all(client.clone()), reservation).await;
+        observer.watch(Api::<InClusterIPPool>::all(client.clone()), pool).await;
+        observer.watch(Api::<GlobalInClusterIPPool>::all(client.clone()), pool).await;
+        observer
+    }
+
+    async fn watch<K>(&mut self, api: Api<K>, object: fn(&K) -> Object)
+    where
+        K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
+    {
+        // An API server that has just learned of a kind asks for a little patience.
+        let list = || async { api.list(&ListParams::default()).await.ok() };
+        let listed = eventually("objects can be listed", list).await;
+        let note = move |changes: &Mutex<Vec<Change>>, found: &K, gone| {
+            let version = found.resource_version().and_then(|version| version.parse().ok());
+            let version = version.expect("versions of this API server are numbers");
+            locked(changes).push(Change { version, object: object(found), gone });
+        };
+        listed.items.iter().for_each(|found| note(&self.changes, found, false));
+        let changes = Arc::clone(&self.changes);
+        let mut from = listed.metadata.resource_version.unwrap_or_default();
+        self.watches.push(tokio::spawn(async move {
+            loop {
+                let Ok(stream) = api.watch(&WatchParams::default(), &from).await else {
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                    continue;
+                };
+                let mut stream = std::pin::pin!(stream);
+                while let Ok(Some(event)) = stream.try_next().await {
+                    match event {
+                        WatchEvent::Added(found) | WatchEvent::Modified(found) => {
+                            note(&changes, &found, false);
+                            from = found.resource_version().unwrap_or_default();
+                        }
+                        WatchEvent::Deleted(found) => {
+                            note(&changes, &found, true);
+                            from = found.resource_version().unwrap_or_default();
+                        }
+                        WatchEvent::Bookmark(mark) => from.clone_from(&mark.metadata.resource_version),
+                        WatchEvent::Error(_) => break,
+                    }
+                }
+            }
+        }));
+    }
+
+    /// All changes so far.
+    pub fn changes(&self) -> Vec<Change> {
+        locked(&self.changes).clone()
+    }
+
+    /// What is there now.
+    pub fn world(&self) -> World {
+        World::after(&locked(&self.changes))
+    }
+
+    /// Waits until everything has been told that has happened by now.
+    ///
+    /// # Panics
+    /// When it is not.
+    pub async fn catch_up(&self, client: &Client) {
+        let start = Instant::now();
+        loop {
+            let listed = Self::start(client).await.world();
+            let known = self.world();
+            let same = listed.claims == known.claims
+                && listed.addresses == known.addresses
+                && listed.reservations == known.reservations
+                && listed.pools == known.pools;
+            if same {
+                return;
+            }
+            assert!(start.elapsed() < PATIENCE, "the watches do not tell what the lists show");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+}
+
+impl Drop for Observer {
+    fn drop(&mut self) {
+        self.watches.iter().for_each(JoinHandle::abort);
+    }
+}
+
+fn locked(changes: &Mutex<Vec<Change>>) -> MutexGuard<'_, Vec<Change>> {
+    changes.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn name_of<K: Resource>(object: &K) -> Name {
+    (object.namespace().unwrap_or_default(), object.name_any())
+}
+
+fn pool_name(pool: Option<PoolKey>) -> PoolName {
+    let name = |pool: PoolKey| {
+        let namespace = pool.namespace.map(|namespace| namespace.to_string()).unwrap_or_default();
+        (pool.kind.name().to_owned(), (namespace, pool.name.to_string()))
+    };
+    pool.map(name).unwrap_or_default()
+}
+
+fn claim(claim: &IPAddressClaim) -> Object {
+    let status = claim.status.as_ref();
+    let ready = status.and_then(|status| conditions::find(&status.conditions, conditions::READY));
+    let says_why = ready.filter(|ready| ready.status != "True").and_then(|ready| ready.reason.as_deref());
+    let state = Claim {
+        uid: claim.uid().unwrap_or_default(),
+        pool: pool_name(PoolKey::of_claim(claim)),
+        bound: claim.bound_address().map(str::to_owned),
+        deleting: claim.metadata.deletion_timestamp.is_some(),
+        held: claim.finalizers().iter().any(|finalizer| finalizer == names::RELEASE_ADDRESS),
+        in_use: claim.finalizers().iter().any(|finalizer| finalizer != names::RELEASE_ADDRESS),
+        reason: says_why.map(str::to_owned),
+    };
+    Object::Claim(name_of(claim), state)
+}
+
+fn address(address: &IPAddress) -> Object {
+    let owner = address.owner_references().iter().find(|owner| owner.kind == "IPAddressClaim");
+    let state = Address {
+        uid: address.uid().unwrap_or_default(),
+        owner: owner.map(|owner| owner.uid.clone()),
+        pool: pool_name(PoolKey::of_address(address)),
+        value: address.spec.address.clone(),
+        deleting: address.metadata.deletion_timestamp.is_some(),
+    };
+    Object::Address(name_of(address), state)
+}
+
+fn reservation(reservation: &IPReservation) -> Object {
+    let state = Reservation {
+        uid: reservation.uid().unwrap_or_default(),
+        holder: reservation.spec.claim_ref.as_ref().and_then(|claim| claim.uid.clone()),
+        value: reservation.spec.address.clone(),
+        released: reservation.spec.released_at.is_some(),
+    };
+    Object::Reservation(reservation.name_any(), state)
+}
+
+/// Pools in which all addresses of the ranges can be given out, see the workloads.
+fn pool<P: PoolApi>(pool: &P) -> Object {
+    let addresses = match pool.spec() {
+        PoolSpec::Addresses(spec) => spec.addresses.clone(),
+        PoolSpec::Prefixes(_) => Vec::new(),
+    };
+    let state = Pool {
+        uid: pool.meta().uid.clone().unwrap_or_default(),
+        addresses,
+        network: pool.spec().network().map(str::to_owned),
+        deleting: pool.meta().deletion_timestamp.is_some(),
+        paused: pool.meta().annotations.iter().flatten().any(|(key, _)| key == names::PAUSED_ANNOTATION),
+        counts: counts_of(pool),
+    };
+    Object::Pool(pool_name(Some(PoolKey::of(pool))), state)
+}

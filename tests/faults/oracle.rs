@@ -1,0 +1,322 @@
+//! What must hold: at every moment, at rest, and over the whole of a run. Pure functions of what was seen.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+
+use crate::world::{Address, Change, Claim, Object, Pool, PoolName, Reservation, World, in_order};
+
+/// Something that must not be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// Of which rule.
+    pub rule: Rule,
+    /// What was seen.
+    pub text: String,
+}
+
+/// The rules. Their numbers are those by which the design speaks of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Rule {
+    /// I1: no two IPAddress objects of one scope have one address. An unbound one may be left over for a moment.
+    OneObject,
+    /// I2: no two claims are bound to one address.
+    OneClaim,
+    /// I3: a bound claim has its IPAddress, always with the same address.
+    Lasting,
+    /// What a claim is bound to is reserved for it, from before it is bound until its IPAddress is gone.
+    Reserved,
+    /// I4: a claim has one IPAddress and one reservation, no more.
+    OneEach,
+    /// I5: an address is one of its pool's.
+    InRange,
+    /// I6: nothing is left of a claim that is gone.
+    NoLeak,
+    /// I7: a claim goes after its IPAddress, and a pool after all of its own.
+    Order,
+    /// I8: the counts of a pool are true.
+    Counts,
+    /// I10: nothing is written more often than needed, and nothing at rest.
+    Quiet,
+    /// Every claim is bound, or says why not.
+    Served,
+    /// A claim gets one IPAddress in its life, and that goes with it.
+    Once,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{:?}: {}", self.rule, self.text)
+    }
+}
+
+fn violation(rule: Rule, text: impl Into<String>) -> Violation {
+    Violation { rule, text: text.into() }
+}
+
+/// What is wrong at any moment of a history, in the order in which it went wrong. `overtaken` when an IPAddress may come
+/// at the moment in which its claim goes.
+pub fn ever(changes: &[Change], overtaken: bool) -> Vec<Violation> {
+    let mut world = World::default();
+    let mut found: Vec<Violation> = Vec::new();
+    for change in in_order(changes) {
+        let mut now = before(&world, change, overtaken);
+        world.apply(change);
+        now.extend(created(&world, change));
+        now.extend(bound_twice(&world));
+        now.extend(bound_to_nothing(&world));
+        now.extend(bound_and_not_held(&world));
+        now.extend(bound_unreserved(&world));
+        for violation in now {
+            if !found.contains(&violation) {
+                found.push(violation);
+            }
+        }
+    }
+    found
+}
+
+/// I7: what must be gone before this may happen.
+fn before(world: &World, change: &Change, overtaken: bool) -> Vec<Violation> {
+    let held_up = |rule: &str, objects: Vec<String>| {
+        objects.into_iter().map(move |object| violation(Rule::Order, format!("{rule} before {object}"))).collect()
+    };
+    match &change.object {
+        Object::Claim(name, claim) => {
+            let was_held = world.claims.get(name).is_some_and(|before| before.uid == claim.uid && before.held);
+            if !was_held || (claim.held && !change.gone) {
+                return Vec::new();
+            }
+            let of_claim = world.addresses.iter().filter(|(_, address)| {
+                let excused = overtaken && world.too_late.contains(&address.uid);
+                address.owner.as_ref() == Some(&claim.uid) && !excused
+            });
+            held_up(&format!("claim {}/{} went", name.0, name.1), of_claim.map(|(_, a)| a.value.clone()).collect())
+        }
+        Object::Pool(name, _) if change.gone => {
+            let of_pool = world.addresses.values().filter(|address| address.pool == *name);
+            held_up(&format!("pool {} went", name.1.1), of_pool.map(|address| address.value.clone()).collect())
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// I5: where a new IPAddress has its address from. The pool may have changed while it was made.
+fn created(world: &World, change: &Change) -> Option<Violation> {
+    let Object::Address(name, address) = &change.object else { return None };
+    let past = world.past.get(&address.pool).map(Vec::as_slice).unwrap_or_default();
+    let fits = past.iter().any(|pool| pool.contains(&address.value));
+    (!fits).then(|| violation(Rule::InRange, format!("{} of {} is not of its pool", address.value, name.1)))
+}
+
+/// I1 and I2.
+fn bound_twice(world: &World) -> Vec<Violation> {
+    let mut holders: HashMap<_, Vec<(&str, &Claim)>> = HashMap::new();
+    for (name, address) in &world.addresses {
+        if let Some(claim) = world.bound_to(name, address) {
+            holders.entry(world.slot(address)).or_default().push((&name.1, claim));
+        }
+    }
+    let shared = holders.into_iter().filter(|(_, holders)| holders.len() > 1);
+    shared
+        .map(|((scope, address), holders)| {
+            let rule = if holders.iter().filter(|(_, claim)| !claim.deleting).count() > 1 {
+                Rule::OneClaim
+            } else {
+                Rule::OneObject
+            };
+            let names: Vec<&str> = holders.iter().map(|(name, _)| *name).collect();
+            violation(rule, format!("{address} of {scope} is bound to {}", names.join(" and ")))
+        })
+        .collect()
+}
+
+/// I3.
+fn bound_to_nothing(world: &World) -> Vec<Violation> {
+    let bound = world.claims.iter().filter(|(_, claim)| claim.bound.is_some() && (!claim.deleting || claim.in_use));
+    bound
+        .filter_map(|(name, claim)| {
+            let uid = &claim.uid;
+            let Some(address) = world.addresses.get(name) else {
+                return Some(violation(Rule::Lasting, format!("bound claim {} ({uid}) has no IPAddress", name.1)));
+            };
+            if address.owner.as_ref() != Some(&claim.uid) {
+                return Some(violation(
+                    Rule::Lasting,
+                    format!("bound claim {} ({uid}) has another's IPAddress", name.1),
+                ));
+            }
+            let first = world.given.get(&claim.uid)?;
+            (*first != address.value).then(|| {
+                violation(Rule::Lasting, format!("bound claim {} had {first} and has {}", name.1, address.value))
+            })
+        })
+        .collect()
+}
+
+/// I7: a claim that nothing holds back could go before its IPAddress.
+fn bound_and_not_held(world: &World) -> impl Iterator<Item = Violation> {
+    let loose = world.claims.iter().filter(|(_, claim)| claim.bound.is_some() && !claim.held && !claim.deleting);
+    loose.map(|(name, _)| violation(Rule::Order, format!("bound claim {} has no finalizer", name.1)))
+}
+
+/// What a bound claim has without a reservation could be given to another.
+fn bound_unreserved(world: &World) -> Vec<Violation> {
+    let bound = world.addresses.iter().filter(|(name, address)| world.bound_to(name, address).is_some());
+    let unreserved = bound.filter(|(_, address)| {
+        let holds = |made: &Reservation| !made.released && made.holder == address.owner && made.value == address.value;
+        !world.reservations.values().any(holds)
+    });
+    unreserved
+        .map(|(name, address)| violation(Rule::Reserved, format!("{} of {} is not reserved", address.value, name.1)))
+        .collect()
+}
+
+/// What is wrong once nothing happens any more.
+pub fn at_rest(world: &World) -> Vec<Violation> {
+    let mut found = bound_twice(world);
+    found.extend(bound_to_nothing(world));
+    found.extend(bound_and_not_held(world));
+    found.extend(bound_unreserved(world));
+    found.extend(doubled(world));
+    found.extend(leaked(world));
+    found.extend(not_served(world));
+    found.extend(miscounted(world));
+    found
+}
+
+/// I1, and I4.
+fn doubled(world: &World) -> Vec<Violation> {
+    let mut slots: BTreeMap<_, usize> = BTreeMap::new();
+    let mut owned: BTreeMap<&str, usize> = BTreeMap::new();
+    for address in world.addresses.values() {
+        *slots.entry(world.slot(address)).or_default() += 1;
+        *owned.entry(address.owner.as_deref().unwrap_or_default()).or_default() += 1;
+    }
+    let mut reserved: BTreeMap<&str, usize> = BTreeMap::new();
+    for uid in world.reservations.values().filter(|made| !made.released).filter_map(|made| made.holder.as_deref()) {
+        *reserved.entry(uid).or_default() += 1;
+    }
+    let twice = slots.into_iter().filter(|(_, count)| *count > 1);
+    let twice =
+        twice.map(|((scope, address), _)| violation(Rule::OneObject, format!("{address} of {scope} is there twice")));
+    let many = owned.into_iter().map(|entry| ("IPAddress objects", entry));
+    let many = many.chain(reserved.into_iter().map(|entry| ("reservations", entry)));
+    let many = many.filter(|(_, (_, count))| *count > 1);
+    twice
+        .chain(many.map(|(what, (uid, count))| violation(Rule::OneEach, format!("claim {uid} has {count} {what}"))))
+        .collect()
+}
+
+/// I6, and whether what is in use is to stay.
+fn leaked(world: &World) -> Vec<Violation> {
+    let mut found = Vec::new();
+    for (name, address) in &world.addresses {
+        if !address.owner.as_ref().is_some_and(|uid| world.lives(uid)) {
+            found.push(violation(Rule::NoLeak, format!("IPAddress {} with {} has no claim", name.1, address.value)));
+        }
+        if address.deleting && world.claims.get(name).is_some_and(|claim| !claim.deleting) {
+            found
+                .push(violation(Rule::Lasting, format!("IPAddress {} is being deleted, and its claim is not", name.1)));
+        }
+    }
+    for (name, made) in &world.reservations {
+        let Some(uid) = &made.holder else { continue };
+        if !world.lives(uid) {
+            found.push(violation(Rule::NoLeak, format!("reservation {name} is of a claim that is gone ({uid})")));
+        }
+    }
+    found
+}
+
+fn not_served(world: &World) -> Vec<Violation> {
+    let mut found = Vec::new();
+    for (name, claim) in &world.claims {
+        if claim.deleting && !claim.in_use {
+            found.push(violation(Rule::Served, format!("claim {} is still being deleted", name.1)));
+        } else if claim.bound.is_none() && !claim.deleting {
+            let full = |pool: &Pool| {
+                let used = world.addresses.values().filter(|address| pool.contains(&address.value));
+                let scopes = world.networks.get(&claim.pool);
+                let same = used.filter(|other| {
+                    other.pool == claim.pool || scopes.is_some() && world.networks.get(&other.pool) == scopes
+                });
+                i64::try_from(same.count()).unwrap_or_default() >= pool.size()
+            };
+            let pool = world.pools.get(&claim.pool);
+            let excused = pool.is_none_or(|pool| pool.paused || pool.deleting || full(pool));
+            if !excused {
+                found.push(violation(Rule::Served, format!("claim {} is not bound: {:?}", name.1, claim.reason)));
+            } else if claim.reason.is_none() {
+                found.push(violation(Rule::Served, format!("claim {} does not say why it is not bound", name.1)));
+            }
+        }
+    }
+    found
+}
+
+/// I8.
+fn miscounted(world: &World) -> Vec<Violation> {
+    let truth = |(name, pool): (&PoolName, &Pool)| {
+        let count = |wanted: &dyn Fn(&Address) -> bool| {
+            i64::try_from(world.addresses.values().filter(|address| wanted(address)).count()).unwrap_or_default()
+        };
+        let network = world.networks.get(name);
+        let in_scope = |address: &Address| {
+            address.pool == *name || network.is_some() && world.networks.get(&address.pool) == network
+        };
+        let taken = count(&|address| in_scope(address) && pool.contains(&address.value));
+        let used = count(&|address| address.pool == *name && pool.contains(&address.value));
+        let outside = count(&|address| address.pool == *name && !pool.contains(&address.value));
+        let resting = world.reservations.values().any(|made| made.released);
+        let expected = (pool.size(), pool.size() - taken, used, outside);
+        let right = pool.counts == Some(expected) || resting;
+        (!right).then(|| {
+            violation(Rule::Counts, format!("pool {} counts {:?} instead of {expected:?}", name.1.1, pool.counts))
+        })
+    };
+    world.pools.iter().filter_map(truth).collect()
+}
+
+/// What is wrong with a history as a whole: how often addresses came and went. Not to be asked where writes come late or
+/// several managers work: then a claim may have had an address that it was never bound to, or have adopted one.
+pub fn overall(changes: &[Change]) -> Vec<Violation> {
+    let mut world = World::default();
+    let mut made: BTreeMap<String, (usize, usize)> = BTreeMap::new();
+    let mut reserved: BTreeMap<String, usize> = BTreeMap::new();
+    for change in in_order(changes) {
+        match &change.object {
+            Object::Address(name, address) => {
+                let uid = address.owner.clone().unwrap_or_default();
+                let new = world.addresses.get(name).is_none_or(|known| known.uid != address.uid);
+                let counts = made.entry(uid).or_default();
+                counts.0 += usize::from(new);
+                counts.1 += usize::from(change.gone);
+            }
+            Object::Reservation(name, reservation) => {
+                let new = world.reservations.get(name).is_none_or(|known| known.uid != reservation.uid);
+                if let Some(uid) = reservation.holder.as_ref().filter(|_| new) {
+                    *reserved.entry(uid.clone()).or_default() += 1;
+                }
+            }
+            Object::Claim(..) | Object::Pool(..) => {}
+        }
+        world.apply(change);
+    }
+    let mut found = Vec::new();
+    for (uid, (created, deleted)) in &made {
+        let bound = world.claims.values().any(|claim| claim.uid == *uid && claim.bound.is_some());
+        let left = usize::from(bound);
+        if *created > 1 || *created != deleted + left {
+            let now = if bound { "bound" } else { "gone" };
+            let text = format!("{now} claim {uid} had {created} IPAddress objects made and {deleted} deleted");
+            found.push(violation(Rule::Once, text));
+        }
+    }
+    let often = reserved.into_iter().filter(|(_, count)| *count > 1);
+    found.extend(often.map(|(uid, count)| violation(Rule::Once, format!("claim {uid} had {count} reservations made"))));
+    found
+}
+
+#[cfg(test)]
+#[path = "oracle_tests.rs"]
+mod tests;

@@ -1,0 +1,310 @@
+//! The oracle sees each violation, in histories made by hand.
+
+use super::*;
+use crate::world::Name;
+
+fn name(name: &str) -> Name {
+    ("n".to_owned(), name.to_owned())
+}
+
+fn pool_name() -> PoolName {
+    ("InClusterIPPool".to_owned(), name("p"))
+}
+
+fn claim(uid: &str, bound: bool) -> Claim {
+    let bound = bound.then(|| "a".to_owned());
+    Claim { uid: uid.into(), pool: pool_name(), bound, held: true, ..Claim::default() }
+}
+
+fn address_of(owner: &str, value: &str) -> Address {
+    Address { owner: Some(owner.into()), pool: pool_name(), value: value.into(), ..Address::default() }
+}
+
+/// A history that is put together step by step.
+#[derive(Default)]
+struct History(Vec<Change>);
+
+impl History {
+    fn with_pool() -> Self {
+        let mut history = Self::default();
+        history.pool(Some((2, 2, 0, 0)));
+        history
+    }
+
+    fn push(&mut self, object: Object, gone: bool) {
+        let version = self.0.len() as u64 + 1;
+        self.0.push(Change { version, object, gone });
+    }
+
+    fn pool(&mut self, counts: Option<(i64, i64, i64, i64)>) {
+        let addresses = vec!["10.0.0.1-10.0.0.2".to_owned()];
+        self.push(Object::Pool(pool_name(), Pool { uid: "p".into(), addresses, counts, ..Pool::default() }), false);
+    }
+
+    fn claim(&mut self, named: &str, mut claim: Claim) {
+        claim.bound = claim.bound.map(|_| named.to_owned());
+        self.push(Object::Claim(name(named), claim), false);
+    }
+
+    fn address(&mut self, named: &str, owner: &str, address: &str, gone: bool) {
+        let uid = format!("{named}-{owner}-{address}");
+        let address = Address { uid, ..address_of(owner, address) };
+        self.push(Object::Address(name(named), address), gone);
+    }
+
+    fn reservation(&mut self, named: &str, holder: &str, gone: bool) {
+        let uid = format!("{named}-{holder}");
+        let made = Reservation { uid, holder: Some(holder.into()), value: named.into(), released: false };
+        self.push(Object::Reservation(named.into(), made), gone);
+    }
+
+    /// A claim that is served as it should be.
+    fn served(&mut self, named: &str, uid: &str, address: &str) {
+        self.claim(named, claim(uid, false));
+        self.reservation(address, uid, false);
+        self.address(named, uid, address, false);
+        self.claim(named, claim(uid, true));
+    }
+
+    fn ever(&self) -> Vec<Rule> {
+        ever(&self.0, false).into_iter().map(|violation| violation.rule).collect()
+    }
+
+    fn at_rest(&self) -> Vec<Rule> {
+        at_rest(&World::after(&self.0)).into_iter().map(|violation| violation.rule).collect()
+    }
+
+    fn overall(&self) -> Vec<Rule> {
+        overall(&self.0).into_iter().map(|violation| violation.rule).collect()
+    }
+}
+
+#[test]
+fn a_whole_life_is_fine() {
+    let mut history = History::with_pool();
+    history.served("a", "1", "10.0.0.1");
+    history.pool(Some((2, 1, 1, 0)));
+    assert_eq!((history.ever(), history.at_rest(), history.overall()), (vec![], vec![], vec![]));
+    history.claim("a", Claim { deleting: true, ..claim("1", true) });
+    assert_eq!(history.at_rest(), [Rule::Served]);
+    history.address("a", "1", "10.0.0.1", true);
+    history.reservation("10.0.0.1", "1", true);
+    history.push(Object::Claim(name("a"), claim("1", true)), true);
+    history.pool(Some((2, 2, 0, 0)));
+    assert_eq!((history.ever(), history.at_rest(), history.overall()), (vec![], vec![], vec![]));
+}
+
+#[test]
+fn an_address_of_two_bound_claims_is_seen_also_when_it_passes() {
+    let mut history = History::with_pool();
+    history.served("a", "1", "10.0.0.1");
+    history.served("b", "2", "10.0.0.1");
+    assert_eq!(history.ever(), [Rule::Reserved, Rule::OneClaim]);
+    history.claim("a", Claim { deleting: true, ..claim("1", true) });
+    history.address("a", "1", "10.0.0.1", true);
+    assert!(history.ever().contains(&Rule::OneClaim));
+
+    let mut history = History::with_pool();
+    history.served("a", "1", "10.0.0.1");
+    history.claim("a", Claim { deleting: true, ..claim("1", true) });
+    history.served("b", "2", "10.0.0.1");
+    assert_eq!(history.ever(), [Rule::Reserved, Rule::OneObject]);
+}
+
+#[test]
+fn an_unbound_double_may_be_there_for_a_moment_only() {
+    let mut history = History::with_pool();
+    history.served("a", "1", "10.0.0.1");
+    history.claim("b", claim("2", false));
+    history.address("b", "2", "10.0.0.1", false);
+    assert_eq!(history.ever(), []);
+    assert!(history.at_rest().contains(&Rule::OneObject));
+}
+
+#[test]
+fn what_comes_when_its_claim_is_let_go_is_nobodys() {
+    let mut history = History::with_pool();
+    history.served("a", "1", "10.0.0.1");
+    history.claim("a", Claim { deleting: true, ..claim("1", true) });
+    history.address("a", "1", "10.0.0.1", true);
+    history.push(Object::Address(name("a"), Address { uid: "late".into(), ..address_of("1", "10.0.0.1") }), false);
+    history.reservation("10.0.0.1", "1", true);
+    history.served("b", "2", "10.0.0.1");
+    assert_eq!(history.ever(), []);
+    history.push(Object::Claim(name("a"), claim("1", true)), true);
+    assert_eq!(history.ever(), [Rule::Order]);
+    assert_eq!(ever(&history.0, true), []);
+}
+
+#[test]
+fn what_a_later_claim_adopts_is_its_own() {
+    let mut history = History::with_pool();
+    history.claim("a", claim("2", false));
+    let late = Address { uid: "late".into(), ..address_of("1", "10.0.0.1") };
+    history.push(Object::Address(name("a"), late.clone()), false);
+    history.reservation("10.0.0.1", "2", false);
+    history.push(Object::Address(name("a"), Address { owner: Some("2".into()), ..late }), false);
+    history.claim("a", claim("2", true));
+    assert_eq!(history.ever(), []);
+    history.reservation("10.0.0.1", "2", true);
+    assert_eq!(history.ever(), [Rule::Reserved]);
+}
+
+#[test]
+fn pools_of_one_network_share_their_addresses() {
+    let mut history = History::default();
+    for pool in ["p", "q"] {
+        let addresses = vec!["10.0.0.1-10.0.0.2".to_owned()];
+        let pool_of = Pool { uid: pool.into(), addresses, network: Some("lab".into()), ..Pool::default() };
+        history.push(Object::Pool(("InClusterIPPool".into(), name(pool)), pool_of), false);
+    }
+    history.served("a", "1", "10.0.0.1");
+    history.claim("b", Claim { pool: ("InClusterIPPool".into(), name("q")), ..claim("2", false) });
+    let pool = ("InClusterIPPool".to_owned(), name("q"));
+    let address =
+        Address { uid: "u".into(), owner: Some("2".into()), pool, value: "10.0.0.1".into(), ..Address::default() };
+    history.push(Object::Address(name("b"), address), false);
+    history.claim("b", claim("2", true));
+    assert_eq!(history.ever(), [Rule::OneClaim, Rule::Reserved]);
+}
+
+#[test]
+fn a_bound_claim_without_its_own_address_is_seen() {
+    let mut history = History::with_pool();
+    history.claim("a", claim("1", true));
+    assert_eq!(history.ever(), [Rule::Lasting]);
+
+    let mut history = History::with_pool();
+    history.served("a", "1", "10.0.0.1");
+    history.address("a", "1", "10.0.0.1", true);
+    assert_eq!(history.ever(), [Rule::Lasting]);
+    let mut history = History::with_pool();
+    history.address("a", "0", "10.0.0.1", false);
+    history.claim("a", claim("1", true));
+    assert_eq!(history.ever(), [Rule::Lasting]);
+
+    let mut history = History::with_pool();
+    history.served("a", "1", "10.0.0.1");
+    history.address("a", "1", "10.0.0.2", false);
+    assert_eq!(history.ever(), [Rule::Lasting, Rule::Reserved]);
+
+    let mut history = History::with_pool();
+    history.served("a", "1", "10.0.0.1");
+    history.claim("a", Claim { deleting: true, in_use: true, ..claim("1", true) });
+    history.address("a", "1", "10.0.0.1", true);
+    assert_eq!(history.ever(), [Rule::Lasting], "its machine lives");
+}
+
+#[test]
+fn what_is_bound_and_not_reserved_is_seen() {
+    let mut history = History::with_pool();
+    history.claim("a", claim("1", false));
+    history.address("a", "1", "10.0.0.1", false);
+    assert_eq!(history.ever(), []);
+    history.claim("a", claim("1", true));
+    assert_eq!(history.ever(), [Rule::Reserved]);
+
+    let mut history = History::with_pool();
+    history.served("a", "1", "10.0.0.1");
+    history.claim("a", Claim { deleting: true, ..claim("1", true) });
+    history.reservation("10.0.0.1", "1", true);
+    history.address("a", "1", "10.0.0.1", true);
+    assert_eq!(history.ever(), [Rule::Reserved], "the reservation goes last");
+}
+
+#[test]
+fn an_address_that_goes_without_its_claim_is_seen() {
+    let mut history = History::with_pool();
+    history.served("a", "1", "10.0.0.1");
+    let address = World::after(&history.0).addresses[&name("a")].clone();
+    history.push(Object::Address(name("a"), Address { deleting: true, ..address }), false);
+    history.pool(Some((2, 1, 1, 0)));
+    assert_eq!(history.at_rest(), [Rule::Lasting]);
+}
+
+#[test]
+fn an_address_of_no_pool_is_seen() {
+    let mut history = History::with_pool();
+    history.served("a", "1", "10.0.0.3");
+    assert_eq!(history.ever(), [Rule::InRange]);
+}
+
+#[test]
+fn who_goes_too_early_is_seen() {
+    let mut history = History::with_pool();
+    history.served("a", "1", "10.0.0.1");
+    history
+        .push(Object::Claim(name("a"), Claim { deleting: true, held: false, in_use: true, ..claim("1", true) }), false);
+    assert_eq!(history.ever(), [Rule::Order]);
+    let mut history = History::with_pool();
+    history.served("a", "1", "10.0.0.1");
+    history.push(Object::Claim(name("a"), claim("1", true)), true);
+    assert_eq!(history.ever(), [Rule::Order]);
+    let mut history = History::with_pool();
+    history.served("a", "1", "10.0.0.1");
+    history.push(Object::Pool(pool_name(), Pool::default()), true);
+    assert_eq!(history.ever(), [Rule::Order]);
+}
+
+#[test]
+fn a_bound_claim_that_could_go_at_any_time_is_seen() {
+    let mut history = History::with_pool();
+    history.claim("a", Claim { held: false, ..claim("1", false) });
+    history.reservation("10.0.0.1", "1", false);
+    history.address("a", "1", "10.0.0.1", false);
+    history.claim("a", Claim { held: false, ..claim("1", true) });
+    assert_eq!(history.ever(), [Rule::Order]);
+}
+
+#[test]
+fn what_is_left_over_is_seen() {
+    let mut history = History::with_pool();
+    history.reservation("10.0.0.1", "dead", false);
+    assert_eq!(history.at_rest(), [Rule::NoLeak]);
+    let mut history = History::with_pool();
+    history.address("a", "dead", "10.0.0.1", false);
+    history.pool(Some((2, 1, 1, 0)));
+    assert_eq!(history.at_rest(), [Rule::NoLeak]);
+    assert_eq!(history.overall(), [Rule::Once]);
+
+    let mut history = History::with_pool();
+    history.served("a", "1", "10.0.0.1");
+    history.reservation("10.0.0.2", "1", false);
+    history.pool(Some((2, 1, 1, 0)));
+    assert_eq!(history.at_rest(), [Rule::OneEach]);
+    assert_eq!(history.overall(), [Rule::Once]);
+}
+
+#[test]
+fn wrong_counts_are_seen() {
+    let mut history = History::with_pool();
+    history.served("a", "1", "10.0.0.1");
+    assert_eq!(history.at_rest(), [Rule::Counts]);
+}
+
+#[test]
+fn a_claim_that_waits_needs_a_reason() {
+    let mut history = History::with_pool();
+    history.claim("c", Claim { reason: Some("PoolExhausted".into()), ..claim("3", false) });
+    assert_eq!(history.at_rest(), [Rule::Served], "there are free addresses");
+    history.served("a", "1", "10.0.0.1");
+    history.served("b", "2", "10.0.0.2");
+    history.pool(Some((2, 0, 2, 0)));
+    assert_eq!(history.at_rest(), []);
+    history.claim("c", claim("3", false));
+    assert_eq!(history.at_rest(), [Rule::Served], "nothing says why");
+}
+
+#[test]
+fn an_address_that_is_made_anew_is_seen_in_the_summary() {
+    let mut history = History::with_pool();
+    history.claim("a", claim("1", false));
+    history.reservation("10.0.0.2", "1", false);
+    history.address("a", "1", "10.0.0.2", false);
+    history.address("a", "1", "10.0.0.2", true);
+    history.reservation("10.0.0.2", "1", true);
+    history.served("a", "1", "10.0.0.1");
+    history.pool(Some((2, 1, 1, 0)));
+    assert_eq!((history.ever(), history.at_rest()), (vec![], vec![]));
+    assert_eq!(history.overall(), [Rule::Once, Rule::Once]);
+}

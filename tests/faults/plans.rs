@@ -1,0 +1,206 @@
+//! Plans, made from what was written in runs in which nothing went wrong.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+use crate::fault::{Fault, Plan, WatchFault, WriteFault};
+use crate::request::Write;
+use crate::workload::Workload;
+
+/// What happened in a run in which nothing went wrong.
+#[derive(Clone, Debug)]
+pub struct Recording {
+    pub workload: Workload,
+    /// How often each kind of write came.
+    pub writes: BTreeMap<Write, usize>,
+    /// The kinds that changed, by their plurals.
+    pub watched: BTreeSet<String>,
+}
+
+/// One plan for each kind of write (its first, a middle and its last occurrence) and each fault, one for each kind of
+/// watch and each fault, and the worst of these with a second manager.
+pub fn all(recordings: &[Recording]) -> Vec<Plan> {
+    recordings.iter().flat_map(of_workload).collect()
+}
+
+fn of_workload(recording: &Recording) -> Vec<Plan> {
+    let plan = |managers, fault| Plan { workload: recording.workload, managers, fault: Some(fault) };
+    let mut plans = Vec::new();
+    for (&write, &count) in recording.writes.iter().filter(|(write, _)| **write != Write::Other) {
+        for how in faults_at(write) {
+            plans.extend(ordinals(write, count).into_iter().map(|nth| plan(1, Fault::Write { write, nth, how })));
+            if is_for_two(how) && write != Write::Event {
+                plans.push(plan(2, Fault::Write { write, nth: 1, how }));
+            }
+        }
+    }
+    for resource in &recording.watched {
+        for how in [WatchFault::HeldBack, WatchFault::Broken, WatchFault::Expired] {
+            let at = |nth| Fault::Watch { resource: resource.clone(), nth, how };
+            plans.extend([1, 2].map(|nth| plan(1, at(nth))));
+            if how == WatchFault::HeldBack {
+                plans.push(plan(2, at(1)));
+            }
+        }
+    }
+    plans
+}
+
+/// At which occurrences of a write something goes wrong.
+fn ordinals(write: Write, count: usize) -> BTreeSet<usize> {
+    match write {
+        // How many there are is never the same.
+        Write::PoolStatus | Write::Event => spread_over(count.min(2)),
+        _ => spread_over(count),
+    }
+}
+
+/// The first, a middle and the last of so many.
+fn spread_over(count: usize) -> BTreeSet<usize> {
+    BTreeSet::from([1, count.div_ceil(2), count]).into_iter().filter(|nth| (1..=count).contains(nth)).collect()
+}
+
+fn faults_at(write: Write) -> Vec<WriteFault> {
+    let mut faults = vec![
+        WriteFault::CrashBefore,
+        WriteFault::CrashAfter,
+        WriteFault::Conflict,
+        WriteFault::ReplyLost,
+        WriteFault::AppliedAndTimedOut,
+        WriteFault::Late,
+        WriteFault::Refused(429),
+        WriteFault::Refused(500),
+        WriteFault::Refused(503),
+        WriteFault::Refused(504),
+        WriteFault::RefusedForLong,
+    ];
+    faults.extend(undone_by(write).iter().copied().map(WriteFault::LateAfter));
+    faults
+}
+
+/// The writes after which one that comes late does the most harm: they undo it, or make it wrong. Many of them are of a
+/// later object of the same name.
+fn undone_by(write: Write) -> &'static [Write] {
+    match write {
+        Write::ReservationCreated => &[Write::ReservationDeleted],
+        Write::ReservationReleased | Write::ReservationDeleted => &[Write::ReservationCreated],
+        Write::AddressCreated => &[Write::AddressDeleted, Write::ClaimFinalizerAdded],
+        Write::AddressFinalizerRemoved | Write::AddressDeleted => &[Write::AddressCreated],
+        Write::ClaimBound => &[Write::ClaimFinalizerAdded],
+        Write::ClaimFinalizerRemoved | Write::ClaimReported => &[Write::ClaimBound],
+        Write::PoolFinalizerRemoved => &[Write::PoolFinalizerAdded],
+        _ => &[],
+    }
+}
+
+fn is_for_two(how: WriteFault) -> bool {
+    how.is_late() || matches!(how, WriteFault::CrashAfter | WriteFault::ReplyLost | WriteFault::Conflict)
+}
+
+/// What a selection of plans is to have at least once.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Aspect {
+    Workload(Workload),
+    Managers(usize),
+    Write(Write),
+    How(WriteFault),
+    Watch(String),
+    WatchHow(WatchFault),
+    /// A fault at a write.
+    Pair(Write, WriteFault),
+    /// A write of a workload.
+    Part(Workload, Write),
+    /// A fault in a workload, with so many managers.
+    Case(Workload, WriteFault, usize),
+    /// A fault at a watch in a workload.
+    Seen(Workload, String, WatchFault),
+}
+
+/// A few plans in which every kind of write, every watch and every fault is there at least once.
+pub fn few(plans: &[Plan]) -> Vec<Plan> {
+    covering(plans, |plan| {
+        let mut aspects = vec![Aspect::Workload(plan.workload), Aspect::Managers(plan.managers)];
+        match &plan.fault {
+            Some(Fault::Write { write, how, .. }) => aspects.extend([Aspect::Write(*write), Aspect::How(*how)]),
+            Some(Fault::Watch { resource, how, .. }) => {
+                aspects.extend([Aspect::Watch(resource.clone()), Aspect::WatchHow(*how)]);
+            }
+            None => {}
+        }
+        aspects
+    })
+}
+
+/// Many plans in which every fault is there at every kind of write, and in every workload.
+pub fn many(plans: &[Plan]) -> Vec<Plan> {
+    covering(plans, |plan| match &plan.fault {
+        Some(Fault::Write { write, how, .. }) => vec![
+            Aspect::Pair(*write, *how),
+            Aspect::Part(plan.workload, *write),
+            Aspect::Case(plan.workload, *how, plan.managers),
+        ],
+        Some(Fault::Watch { resource, how, .. }) => vec![Aspect::Seen(plan.workload, resource.clone(), *how)],
+        None => Vec::new(),
+    })
+}
+
+/// Plans in a mixed order, each of which has an aspect that none before it had.
+fn covering(plans: &[Plan], aspects: impl Fn(&Plan) -> Vec<Aspect>) -> Vec<Plan> {
+    let mut covered = HashSet::new();
+    let mut order: Vec<&Plan> = plans.iter().collect();
+    order.sort_by_cached_key(|plan| mixed(&plan.line()));
+    let mut chosen = Vec::new();
+    for plan in order {
+        let new = aspects(plan).into_iter().filter(|aspect| covered.insert(aspect.clone())).count();
+        if new > 0 {
+            chosen.push(plan.clone());
+        }
+    }
+    chosen
+}
+
+/// A number that says nothing, always the same for the same text (FNV-1a).
+fn mixed(text: &str) -> u64 {
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn recordings() -> Vec<Recording> {
+        let writes = BTreeMap::from([(Write::AddressCreated, 5), (Write::PoolFinalizerAdded, 1)]);
+        let watched = BTreeSet::from(["ipaddresses".to_owned()]);
+        let of = |workload| Recording { workload, writes: writes.clone(), watched: watched.clone() };
+        vec![of(Workload::Allocate), of(Workload::Delete)]
+    }
+
+    #[test]
+    fn the_first_the_middle_and_the_last_are_hit() {
+        let at = |count| spread_over(count).into_iter().collect::<Vec<_>>();
+        assert_eq!((at(0), at(1), at(2), at(3), at(9)), (vec![], vec![1], vec![1, 2], vec![1, 2, 3], vec![1, 5, 9]));
+    }
+
+    #[test]
+    fn every_fault_hits_every_write_and_every_watch() {
+        let plans = all(&recordings());
+        // 13 faults at 3 of the one write, 11 at the other; 3 at 2 changes; with a second manager 6, 4 and 1.
+        assert_eq!(plans.len(), 2 * (13 * 3 + 11 + 3 * 2 + 6 + 4 + 1));
+        assert_eq!(plans.iter().map(Plan::line).collect::<BTreeSet<_>>().len(), plans.len());
+    }
+
+    #[test]
+    fn a_selection_has_everything_at_least_once() {
+        let plans = all(&recordings());
+        let (few, many) = (few(&plans), many(&plans));
+        assert!(few.len() < many.len() && many.len() < plans.len(), "{} {} {}", few.len(), many.len(), plans.len());
+        let hows = |plans: &[Plan]| {
+            let how = |plan: &Plan| match plan.fault {
+                Some(Fault::Write { how, .. }) => Some(how),
+                _ => None,
+            };
+            plans.iter().filter_map(how).collect::<HashSet<_>>()
+        };
+        assert_eq!(hows(&few), hows(&plans));
+        assert!(few.iter().any(|plan| plan.managers == 2));
+    }
+}

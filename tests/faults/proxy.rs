@@ -1,0 +1,376 @@
+//! Stands between a manager and the API server, and lets one thing go wrong.
+//!
+//! The manager talks plain HTTP to it. What it forwards goes to the API server as the provider's account, so that the
+//! permissions are those of the provider and no more.
+
+use std::collections::HashMap;
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use capi_ipam::runtime::client::connect;
+use http_body_util::BodyExt;
+use hyper::Response;
+use hyper::body::Incoming;
+use hyper::header::{ACCEPT, CONTENT_TYPE};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use kube::Client;
+use serde_json::json;
+use tokio::net::TcpListener;
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+
+use crate::fault::{Fault, WatchFault, WriteFault};
+use crate::forward::{Answer, Broken, Forward, refusal};
+use crate::frames::{self, Disturbance};
+use crate::request::{Request, Verb, Write};
+use crate::support::control_plane::{ControlPlane, NAMESPACE};
+
+/// How long a write is late when it waits for nothing else.
+const LATE: Duration = Duration::from_secs(1);
+/// How long a late write waits for another one.
+const LATEST: Duration = Duration::from_secs(5);
+/// How long writes are refused with [`WriteFault::RefusedForLong`].
+const LONG: Duration = Duration::from_secs(2);
+
+/// A write that was asked for.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    pub at: Instant,
+    pub write: Write,
+    pub name: String,
+    /// What the API server answered, if it was asked.
+    pub code: Option<u16>,
+    /// The fault that hit it.
+    pub fault: Option<WriteFault>,
+}
+
+/// A running proxy for one manager at a time.
+pub struct Proxy {
+    shared: Arc<Shared>,
+    server: JoinHandle<()>,
+    kubeconfig: PathBuf,
+}
+
+struct Shared {
+    upstream: Client,
+    fault: Option<Fault>,
+    book: Mutex<Book>,
+    /// Told when the manager is to be killed.
+    crashed: Notify,
+    /// Told when a write has been answered.
+    answered: Notify,
+}
+
+#[derive(Default)]
+struct Book {
+    journal: Vec<Entry>,
+    changes: HashMap<String, usize>,
+    /// The manager is to be killed: nothing of it gets through any more.
+    dead: bool,
+    /// When the fault came to pass.
+    happened: Option<Instant>,
+    /// How many writes are still on their way, given up by their author.
+    late: usize,
+}
+
+impl Proxy {
+    /// Starts a proxy with a fault.
+    pub async fn start(plane: &ControlPlane, number: usize, fault: Option<Fault>) -> Self {
+        let upstream = connect(Some(plane.provider_kubeconfig()), "manager").await.expect("the kubeconfig is good");
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("the machine has a free port");
+        let port = listener.local_addr().expect("a listener has an address").port();
+        let kubeconfig = plane.folder().join(format!("kubeconfig-proxy-{number}.json"));
+        let content = json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "test",
+            "clusters": [{ "name": "test", "cluster": { "server": format!("http://127.0.0.1:{port}") } }],
+            "users": [{ "name": "test", "user": {} }],
+            "contexts": [{ "name": "test", "context": { "cluster": "test", "user": "test", "namespace": NAMESPACE } }],
+        });
+        std::fs::write(&kubeconfig, content.to_string()).expect("a file can be written");
+        let shared = Arc::new(Shared {
+            upstream,
+            fault,
+            book: Mutex::default(),
+            crashed: Notify::new(),
+            answered: Notify::new(),
+        });
+        let server = tokio::spawn(serve(listener, Arc::clone(&shared)));
+        Self { shared, server, kubeconfig }
+    }
+
+    /// For the manager.
+    pub fn kubeconfig(&self) -> &std::path::Path {
+        &self.kubeconfig
+    }
+
+    /// Waits until the manager is to be killed.
+    pub async fn crashed(&self) {
+        self.shared.crashed.notified().await;
+    }
+
+    /// The manager that was to be killed is gone; another one may come.
+    pub fn revive(&self) {
+        self.shared.book().dead = false;
+    }
+
+    /// All writes so far.
+    pub fn journal(&self) -> Vec<Entry> {
+        self.shared.book().journal.clone()
+    }
+
+    /// How many changes the watches told of, by the plural of the kind.
+    pub fn changes(&self) -> HashMap<String, usize> {
+        self.shared.book().changes.clone()
+    }
+
+    /// Whether the fault has come to pass.
+    pub fn has_happened(&self) -> bool {
+        self.shared.book().happened.is_some()
+    }
+
+    /// Whether the fault goes on.
+    pub fn is_at_it(&self) -> bool {
+        let book = self.shared.book();
+        let lasts = match &self.shared.fault {
+            Some(Fault::Write { how: WriteFault::RefusedForLong, .. }) => LONG,
+            Some(Fault::Watch { how: WatchFault::HeldBack, .. }) => frames::HELD_BACK,
+            _ => Duration::ZERO,
+        };
+        book.dead || book.late > 0 || book.happened.is_some_and(|at| at.elapsed() < lasts)
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.server.abort();
+    }
+}
+
+async fn serve(listener: TcpListener, shared: Arc<Shared>) {
+    loop {
+        let Ok((stream, _)) = listener.accept().await else { continue };
+        let shared = Arc::clone(&shared);
+        let service = service_fn(move |request| handle(Arc::clone(&shared), request));
+        // An error here is a connection that broke, as a rule on purpose.
+        tokio::spawn(http1::Builder::new().serve_connection(TokioIo::new(stream), service));
+    }
+}
+
+async fn handle(shared: Arc<Shared>, request: hyper::Request<Incoming>) -> Result<Answer, Broken> {
+    let (head, body) = request.into_parts();
+    let body = body.collect().await.map_err(|_| Broken)?.to_bytes();
+    let path = head.uri.path_and_query().map(ToString::to_string).unwrap_or_default();
+    let asked = Request::of(&head.method, &path);
+    let header = |name| head.headers.get(name).cloned();
+    let (accept, content) = (header(ACCEPT), header(CONTENT_TYPE));
+    let forward = Forward { upstream: shared.upstream.clone(), method: head.method, path, accept, content, body };
+    if shared.book().dead {
+        return Err(Broken);
+    }
+    match asked.verb {
+        Verb::Watch => shared.watch(&asked, &forward).await,
+        Verb::Read => forward.send().await,
+        Verb::Create | Verb::Change | Verb::Delete => {
+            // In a task of its own: it goes on when the manager dies.
+            tokio::spawn(shared.write(asked, forward)).await.map_err(|_| Broken)?
+        }
+    }
+}
+
+impl Shared {
+    fn book(&self) -> MutexGuard<'_, Book> {
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn watch(self: &Arc<Self>, asked: &Request, forward: &Forward) -> Result<Answer, Broken> {
+        let (head, body) = forward.open().await?.into_parts();
+        let shared = Arc::clone(self);
+        let resource = asked.resource.clone();
+        let disturb = move || shared.disturb(&resource);
+        Response::builder()
+            .status(head.status)
+            .header(CONTENT_TYPE, "application/json")
+            .body(frames::passed_on(body, disturb))
+            .map_err(|_| Broken)
+    }
+
+    /// What happens to the next change that a watch tells of.
+    fn disturb(&self, resource: &str) -> Disturbance {
+        let mut book = self.book();
+        if book.dead {
+            return Disturbance::Break;
+        }
+        let count = book.changes.entry(resource.to_owned()).or_default();
+        *count += 1;
+        match &self.fault {
+            Some(Fault::Watch { resource: hit, nth, how }) if hit == resource && nth == count => {
+                book.happened = Some(Instant::now());
+                match how {
+                    WatchFault::HeldBack => Disturbance::HoldBack,
+                    WatchFault::Broken => Disturbance::Break,
+                    WatchFault::Expired => Disturbance::Expire,
+                }
+            }
+            _ => Disturbance::None,
+        }
+    }
+
+    /// Notes a write, and tells where in the journal it stands and what is to go wrong with it.
+    fn note(&self, write: Write, name: String) -> Result<(usize, Option<WriteFault>), Broken> {
+        let mut book = self.book();
+        // Said under the same lock: of a dead manager nothing gets through.
+        if book.dead {
+            return Err(Broken);
+        }
+        let nth = 1 + book.journal.iter().filter(|entry| entry.write == write).count();
+        let hit = match &self.fault {
+            Some(Fault::Write { write: kind, nth: wanted, how }) if *kind == write => {
+                let goes_on =
+                    *how == WriteFault::RefusedForLong && book.happened.is_some_and(|since| since.elapsed() < LONG);
+                (nth == *wanted || goes_on).then_some(*how)
+            }
+            _ => None,
+        };
+        if let Some(how) = hit {
+            book.happened.get_or_insert_with(Instant::now);
+            book.dead = matches!(how, WriteFault::CrashBefore);
+            book.late += usize::from(how.is_late());
+        }
+        book.journal.push(Entry { at: Instant::now(), write, name, code: None, fault: hit });
+        Ok((book.journal.len() - 1, hit))
+    }
+
+    async fn write(self: Arc<Self>, asked: Request, forward: Forward) -> Result<Answer, Broken> {
+        let body = String::from_utf8_lossy(&forward.body);
+        let write = asked.write(&body).unwrap_or(Write::Other);
+        let name = if asked.name.is_empty() { name_in(&body) } else { asked.name.clone() };
+        let (index, hit) = self.note(write, name)?;
+        match hit {
+            None => {
+                let answer = self.applied(index, &forward).await;
+                self.let_pass(write).await;
+                answer
+            }
+            Some(WriteFault::CrashBefore) => {
+                self.crashed.notify_one();
+                Err(Broken)
+            }
+            Some(WriteFault::CrashAfter) => {
+                let _ = self.applied(index, &forward).await;
+                self.book().dead = true;
+                self.crashed.notify_one();
+                Err(Broken)
+            }
+            Some(WriteFault::ReplyLost) => {
+                let _ = self.applied(index, &forward).await;
+                Err(Broken)
+            }
+            Some(WriteFault::AppliedAndTimedOut) => {
+                let _ = self.applied(index, &forward).await;
+                Ok(refusal(504))
+            }
+            Some(WriteFault::Conflict) => Ok(refusal(409)),
+            Some(WriteFault::Refused(code)) => Ok(refusal(code)),
+            Some(WriteFault::RefusedForLong) => Ok(refusal(503)),
+            Some(WriteFault::Late) => {
+                tokio::spawn(self.late(index, forward, None));
+                Ok(refusal(504))
+            }
+            Some(WriteFault::LateAfter(other)) => {
+                tokio::spawn(self.late(index, forward, Some(other)));
+                Ok(refusal(504))
+            }
+        }
+    }
+
+    /// Has the API server do it.
+    async fn applied(&self, index: usize, forward: &Forward) -> Result<Answer, Broken> {
+        let answer = forward.send().await;
+        if let (Ok(answer), Some(entry)) = (&answer, self.book().journal.get_mut(index)) {
+            entry.code = Some(answer.status().as_u16());
+        }
+        self.answered.notify_waiters();
+        answer
+    }
+
+    /// Has the API server do it when it is too late.
+    async fn late(self: Arc<Self>, index: usize, forward: Forward, after: Option<Write>) {
+        match after {
+            None => tokio::time::sleep(LATE).await,
+            Some(write) => {
+                let _ = tokio::time::timeout(LATEST, self.succeeds_after(index, write)).await;
+            }
+        }
+        let _ = self.applied(index, &forward).await;
+        self.book().late -= 1;
+    }
+
+    /// Lets a late write pass that has waited for one of this kind.
+    async fn let_pass(&self, write: Write) {
+        let is_awaited = |fault: &Option<Fault>| matches!(fault, Some(Fault::Write { how: WriteFault::LateAfter(awaited), .. }) if *awaited == write);
+        let late = || {
+            let book = self.book();
+            let index = book.journal.iter().position(|entry| entry.fault.is_some());
+            book.late > 0 && index.is_some_and(|index| has_followed(&book.journal, index, write))
+        };
+        while is_awaited(&self.fault) && late() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    /// Waits until a write of that kind has succeeded that came after another one, for an object of the same name.
+    async fn succeeds_after(&self, index: usize, write: Write) {
+        loop {
+            let answered = self.answered.notified();
+            if has_followed(&self.book().journal, index, write) {
+                return;
+            }
+            // A write may be answered between the look and the wait.
+            let _ = tokio::time::timeout(Duration::from_millis(20), answered).await;
+        }
+    }
+}
+
+/// Whether a write of that kind, for an object of the same name, has succeeded since.
+fn has_followed(journal: &[Entry], index: usize, write: Write) -> bool {
+    let mut since = journal.iter().skip(index);
+    let name = since.next().map(|entry| &entry.name);
+    since.any(|entry| {
+        entry.write == write && Some(&entry.name) == name && entry.code.is_some_and(|code| (200..300).contains(&code))
+    })
+}
+
+/// The name in an object that is to be created.
+fn name_in(body: &str) -> String {
+    let object: serde_json::Value = serde_json::from_str(body).unwrap_or_default();
+    object["metadata"]["name"].as_str().unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_write_is_followed_by_one_of_the_same_object_that_succeeded() {
+        let entry = |write, name: &str, code| Entry {
+            at: Instant::now(),
+            write,
+            name: name.to_owned(),
+            code: Some(code),
+            fault: None,
+        };
+        let mut journal = vec![
+            entry(Write::AddressDeleted, "a", 200),
+            entry(Write::AddressCreated, "a", 201),
+            entry(Write::AddressDeleted, "b", 200),
+            entry(Write::AddressDeleted, "a", 404),
+        ];
+        assert!(!has_followed(&journal, 1, Write::AddressDeleted));
+        journal.push(entry(Write::AddressDeleted, "a", 200));
+        assert!(has_followed(&journal, 1, Write::AddressDeleted));
+    }
+}

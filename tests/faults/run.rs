@@ -1,0 +1,300 @@
+//! One plan from start to end.
+
+use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use futures::FutureExt;
+use kube::Client;
+use tokio::task::{JoinHandle, spawn_blocking};
+
+use crate::fault::Plan;
+use crate::observer::Observer;
+use crate::oracle::{self, Rule, Violation};
+use crate::proxy::{Entry, Proxy};
+use crate::request::Write;
+use crate::support::consumer::Consumer;
+use crate::support::control_plane::ControlPlane;
+use crate::support::manager::Manager;
+use crate::workload;
+use crate::world::in_order;
+
+/// How long the provider may take to come to rest once nothing goes wrong any more.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How long it has to be quiet then.
+const QUIET: Duration = Duration::from_secs(2);
+/// How long until it is quiet.
+const QUIET_PATIENCE: Duration = Duration::from_secs(10);
+/// How often one thing may be written of one object.
+const MOST_WRITES: usize = 15;
+/// The same for counts of pools, which change often; for reservations, which are of the next free address for whoever
+/// comes; and for what claims say while they wait, of which two managers that see different counts say different things.
+const MOST_OF_MANY: usize = 100;
+
+const FLAGS: [&str; 2] = ["--sweep-interval=500ms", "--sweep-grace=500ms"];
+
+/// How a plan went.
+#[derive(Clone, Debug)]
+pub struct Report {
+    pub plan: Plan,
+    /// What was wrong, nothing at best.
+    pub failures: Vec<String>,
+    /// Whether the fault came to pass.
+    pub happened: bool,
+    pub took: Duration,
+    /// How long it took from the end of the work until all was right.
+    pub converged: Duration,
+    /// What the first manager wrote.
+    pub journal: Vec<Entry>,
+    /// How many changes its watches told of, by kind.
+    pub changes: HashMap<String, usize>,
+    /// What was wrong, seen, written and logged, for a failure.
+    pub story: String,
+}
+
+/// A manager behind a proxy, and another one when it is killed.
+struct Leader {
+    proxy: Arc<Proxy>,
+    manager: Arc<Mutex<Manager>>,
+    keeper: JoinHandle<()>,
+}
+
+impl Leader {
+    async fn start(plane: &Arc<ControlPlane>, proxy: Proxy) -> Self {
+        let proxy = Arc::new(proxy);
+        let manager = Arc::new(Mutex::new(launch(plane, &proxy).await));
+        let ready = Arc::clone(&manager);
+        spawn_blocking(move || lock(&ready).wait_until_ready()).await.expect("the manager gets ready");
+        let keeper = tokio::spawn(keep(Arc::clone(plane), Arc::clone(&proxy), Arc::clone(&manager)));
+        Self { proxy, manager, keeper }
+    }
+
+    /// What the manager logged; a failure if it has ended.
+    async fn end(self) -> (String, Option<String>) {
+        self.keeper.abort();
+        let manager = Arc::clone(&self.manager);
+        let end = move || {
+            let mut manager = lock(&manager);
+            let ended = (!manager.is_running()).then(|| "the manager has ended by itself".to_owned());
+            manager.kill();
+            let forbidden = manager.was_forbidden().then(|| "the manager lacks a permission".to_owned());
+            (manager.log(), ended.or(forbidden))
+        };
+        spawn_blocking(end).await.expect("a manager can be killed")
+    }
+}
+
+async fn launch(plane: &Arc<ControlPlane>, proxy: &Arc<Proxy>) -> Manager {
+    let (plane, kubeconfig) = (Arc::clone(plane), proxy.kubeconfig().to_owned());
+    // What it may not do is looked for at the end.
+    let launch = move || Manager::launch(&plane, &kubeconfig, &FLAGS).may_lack_permissions();
+    spawn_blocking(launch).await.expect("a manager can be started")
+}
+
+/// Replaces the manager whenever it is to be killed.
+async fn keep(plane: Arc<ControlPlane>, proxy: Arc<Proxy>, manager: Arc<Mutex<Manager>>) {
+    loop {
+        proxy.crashed().await;
+        let old = Arc::clone(&manager);
+        spawn_blocking(move || lock(&old).kill()).await.expect("a manager can be killed");
+        proxy.revive();
+        let new = launch(&plane, &proxy).await;
+        *lock(&manager) = new;
+    }
+}
+
+fn lock(manager: &Mutex<Manager>) -> MutexGuard<'_, Manager> {
+    manager.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Carries a plan out.
+pub async fn run(plane: &Arc<ControlPlane>, plan: Plan) -> Report {
+    let start = Instant::now();
+    let consumer = Consumer::new(plane).await;
+    let client = consumer.client.clone();
+    let observer = Observer::start(&client).await;
+    let mut leaders = Vec::new();
+    for number in 0..plan.managers {
+        let fault = plan.fault.clone().filter(|_| number == 0);
+        leaders.push(Leader::start(plane, Proxy::start(plane, number, fault).await).await);
+    }
+    let proxies: Vec<Arc<Proxy>> = leaders.iter().map(|leader| Arc::clone(&leader.proxy)).collect();
+
+    let mut failures = Vec::new();
+    failures.extend(caught(plan.workload.run(&consumer, plan.managers)).await);
+    let worked = Instant::now();
+    failures.extend(come_to_rest(&observer, &client, &proxies).await);
+    let converged = worked.elapsed();
+    failures.extend(be_quiet(&proxies).await);
+    failures.extend(summary(&plan, &observer));
+    let journal = proxies[0].journal();
+    let changes = proxies[0].changes();
+
+    failures.extend(caught(workload::clean_up(&consumer)).await);
+    failures.extend(leave_nothing(&observer).await);
+    failures.extend(caught(observer.catch_up(&client)).await);
+    failures.extend(texts(&oracle::ever(&observer.changes(), plan.may_be_overtaken())));
+    if failures.is_empty() {
+        failures.extend(summary(&plan, &observer));
+    }
+    proxies.iter().for_each(|proxy| failures.extend(texts(&too_often(&proxy.journal()))));
+    let happened = plan.fault.is_none() || proxies[0].has_happened();
+    let seen = observer.changes();
+    let mut story = Vec::new();
+    story.extend(in_order(&seen).into_iter().map(|change| format!("{change:?}")));
+    for leader in leaders {
+        let journal = leader.proxy.journal();
+        let (log, failure) = leader.end().await;
+        failures.extend(failure);
+        let line = |entry: &Entry| {
+            let Entry { at, write, name, code, fault } = entry;
+            format!("{:>8.3} {write:?} {name} {code:?} {fault:?}", at.duration_since(start).as_secs_f32())
+        };
+        story.extend(journal.iter().map(line));
+        story.push(log);
+    }
+    story.insert(0, format!("{}\n{}\n", plan.line(), failures.join("\n")));
+    if !failures.is_empty() {
+        // The next plan is not to suffer for this one.
+        force_away(plane, &consumer.namespace).await;
+    }
+    Report { plan, failures, happened, took: start.elapsed(), converged, journal, changes, story: story.join("\n") }
+}
+
+/// Whether addresses came and went more often than they had to.
+fn summary(plan: &Plan, observer: &Observer) -> Vec<String> {
+    if plan.may_repeat() { Vec::new() } else { texts(&oracle::overall(&observer.changes())) }
+}
+
+/// The text of a panic, if there is one.
+async fn caught(work: impl Future<Output = ()>) -> Option<String> {
+    let panic = AssertUnwindSafe(work).catch_unwind().await.err()?;
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    Some(text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a panic without a text").to_owned())
+}
+
+fn texts(violations: &[Violation]) -> Vec<String> {
+    violations.iter().map(ToString::to_string).collect()
+}
+
+/// Waits until nothing is wrong any more; what still is after a while.
+async fn come_to_rest(observer: &Observer, client: &Client, proxies: &[Arc<Proxy>]) -> Vec<String> {
+    let mut since = Instant::now();
+    loop {
+        if proxies.iter().any(|proxy| proxy.is_at_it()) {
+            since = Instant::now();
+        }
+        let wrong = oracle::at_rest(&observer.world());
+        if wrong.is_empty() && !proxies.iter().any(|proxy| proxy.is_at_it()) {
+            if let Some(failure) = caught(observer.catch_up(client)).await {
+                return vec![failure];
+            }
+            if oracle::at_rest(&observer.world()).is_empty() {
+                return Vec::new();
+            }
+        }
+        if since.elapsed() > PATIENCE {
+            return texts(&wrong);
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// Waits until nothing is written for a while.
+async fn be_quiet(proxies: &[Arc<Proxy>]) -> Option<String> {
+    let deadline = Instant::now() + QUIET_PATIENCE;
+    let start = Instant::now();
+    loop {
+        let writes = proxies.iter().flat_map(|proxy| proxy.journal()).filter(|entry| entry.write != Write::Event);
+        let recent: Vec<Entry> = writes.filter(|entry| entry.at.elapsed() < QUIET).collect();
+        if recent.is_empty() && start.elapsed() >= QUIET {
+            return None;
+        }
+        if Instant::now() > deadline {
+            let names: Vec<String> = recent.iter().map(|entry| format!("{:?} {}", entry.write, entry.name)).collect();
+            return Some(format!("{:?}: still written at rest: {}", Rule::Quiet, names.join(", ")));
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// Waits until nothing is left of anything.
+async fn leave_nothing(observer: &Observer) -> Option<String> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let world = observer.world();
+        let left: Vec<String> = world
+            .claims
+            .keys()
+            .chain(world.addresses.keys())
+            .map(|(_, name)| name)
+            .chain(world.reservations.keys())
+            .chain(world.pools.keys().map(|(_, (_, name))| name))
+            .cloned()
+            .collect();
+        if left.is_empty() {
+            return None;
+        }
+        if Instant::now() > deadline {
+            return Some(format!("{:?}: left at the end: {}", Rule::NoLeak, left.join(", ")));
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// What was written more often than could be needed.
+fn too_often(journal: &[Entry]) -> Vec<Violation> {
+    let mut counts: HashMap<(Write, &str), usize> = HashMap::new();
+    for entry in journal.iter().filter(|entry| entry.write != Write::Event) {
+        *counts.entry((entry.write, &entry.name)).or_default() += 1;
+    }
+    let most = |write| match write {
+        Write::PoolStatus | Write::ReservationCreated | Write::ClaimReported => MOST_OF_MANY,
+        _ => MOST_WRITES,
+    };
+    let often = counts.into_iter().filter(|((write, _), count)| *count > most(*write));
+    often
+        .map(|((write, name), count)| Violation {
+            rule: Rule::Quiet,
+            text: format!("{write:?} of {name} {count} times"),
+        })
+        .collect()
+}
+
+/// Removes all that a failed plan left, whatever holds it.
+async fn force_away(plane: &Arc<ControlPlane>, namespace: &str) {
+    let (plane, namespace) = (Arc::clone(plane), namespace.to_owned());
+    let remove = move || {
+        let kinds = "ipaddressclaims,ipaddresses,inclusterippools,globalinclusterippools,ipreservations";
+        let everything = ["get", kinds, "--namespace", &namespace, "--output=name"];
+        let found = plane.try_kubectl(&everything).unwrap_or_default();
+        for object in found.lines() {
+            let at = ["--namespace", &namespace, object];
+            let _ = plane.try_kubectl(
+                &[&["patch", "--type=merge", r#"--patch={"metadata":{"finalizers":null}}"#], &at[..]].concat(),
+            );
+            let _ = plane.try_kubectl(&[&["delete", "--wait=false", "--ignore-not-found"], &at[..]].concat());
+        }
+    };
+    let _ = spawn_blocking(remove).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn journal(write: Write, count: usize) -> Vec<Entry> {
+        let entry = Entry { at: Instant::now(), write, name: "a".to_owned(), code: Some(200), fault: None };
+        vec![entry; count]
+    }
+
+    #[test]
+    fn what_is_written_again_and_again_is_seen() {
+        assert!(too_often(&journal(Write::ClaimBound, MOST_WRITES)).is_empty());
+        let found = too_often(&journal(Write::ClaimBound, MOST_WRITES + 1));
+        assert_eq!(found.first().map(|violation| violation.rule), Some(Rule::Quiet));
+        assert!(too_often(&journal(Write::PoolStatus, MOST_OF_MANY)).is_empty());
+        assert!(too_often(&journal(Write::Event, 100)).is_empty());
+    }
+}

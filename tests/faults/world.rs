@@ -1,0 +1,195 @@
+//! What is in the API server, as far as the invariants speak of it, and how it changed.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::net::Ipv4Addr;
+
+/// Namespace (empty for none) and name.
+pub type Name = (String, String);
+
+/// A pool: its kind, and its name.
+pub type PoolName = (String, Name);
+
+/// One change of one object.
+#[derive(Clone, Debug)]
+pub struct Change {
+    /// The resource version, by which all changes of all kinds are in order.
+    pub version: u64,
+    /// What the object is now, or was last.
+    pub object: Object,
+    /// It is no longer there.
+    pub gone: bool,
+}
+
+/// An object of one of the kinds that count.
+#[derive(Clone, Debug)]
+pub enum Object {
+    Claim(Name, Claim),
+    Address(Name, Address),
+    Reservation(String, Reservation),
+    Pool(PoolName, Pool),
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Claim {
+    pub uid: String,
+    pub pool: PoolName,
+    /// The IPAddress that the status names.
+    pub bound: Option<String>,
+    pub deleting: bool,
+    /// It has the provider's finalizer.
+    pub held: bool,
+    /// It has finalizers of others.
+    pub in_use: bool,
+    /// Why it is not ready, if it says so.
+    pub reason: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Address {
+    pub uid: String,
+    /// The uid of the claim that owns it.
+    pub owner: Option<String>,
+    pub pool: PoolName,
+    pub value: String,
+    pub deleting: bool,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Reservation {
+    pub uid: String,
+    /// The uid of the claim that it is for.
+    pub holder: Option<String>,
+    /// The address.
+    pub value: String,
+    /// It waits for the end of a rest.
+    pub released: bool,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Pool {
+    pub uid: String,
+    /// Single addresses and ranges.
+    pub addresses: Vec<String>,
+    pub network: Option<String>,
+    pub deleting: bool,
+    pub paused: bool,
+    /// The counts in the status: total, free, used, out of range.
+    pub counts: Option<(i64, i64, i64, i64)>,
+}
+
+impl Pool {
+    /// Whether the pool has the address.
+    pub fn contains(&self, address: &str) -> bool {
+        let Ok(address) = address.parse::<Ipv4Addr>() else { return false };
+        self.ranges().any(|(first, last)| (first..=last).contains(&address))
+    }
+
+    /// How many addresses the pool has.
+    pub fn size(&self) -> i64 {
+        self.ranges().map(|(first, last)| i64::from(u32::from(last)) - i64::from(u32::from(first)) + 1).sum()
+    }
+
+    fn ranges(&self) -> impl Iterator<Item = (Ipv4Addr, Ipv4Addr)> {
+        self.addresses.iter().map(|entry| {
+            let (first, last) = entry.split_once('-').unwrap_or((entry, entry));
+            let parse = |text: &str| text.parse().expect("the workloads write addresses as they should be");
+            (parse(first), parse(last))
+        })
+    }
+}
+
+/// All objects at one moment, and what has to be remembered of the past.
+#[derive(Clone, Debug, Default)]
+pub struct World {
+    pub claims: BTreeMap<Name, Claim>,
+    pub addresses: BTreeMap<Name, Address>,
+    pub reservations: BTreeMap<String, Reservation>,
+    pub pools: BTreeMap<PoolName, Pool>,
+    /// The network of each pool that ever was.
+    pub networks: HashMap<PoolName, String>,
+    /// The states that each pool was in, by its name.
+    pub past: HashMap<PoolName, Vec<Pool>>,
+    /// The uids of IPAddress objects that came when their claims were gone or about to be let go: late writes. They are
+    /// nobody's.
+    pub too_late: HashSet<String>,
+    /// The address that each bound claim was seen with first, by the claim's uid.
+    pub given: HashMap<String, String>,
+}
+
+impl World {
+    /// All changes, one after the other, in the order of their versions.
+    pub fn after(changes: &[Change]) -> Self {
+        let mut world = Self::default();
+        in_order(changes).into_iter().for_each(|change| world.apply(change));
+        world
+    }
+
+    /// Lets something happen.
+    pub fn apply(&mut self, change: &Change) {
+        match &change.object {
+            Object::Claim(name, claim) => put(&mut self.claims, name, claim, change.gone),
+            Object::Address(name, address) => {
+                let claim = self.claims.get(name).filter(|claim| address.owner.as_ref() == Some(&claim.uid));
+                let is_new = self.addresses.get(name).is_none_or(|known| known.uid != address.uid);
+                let is_let_go = claim.is_none_or(|claim| claim.deleting && !claim.in_use);
+                if is_new && is_let_go {
+                    self.too_late.insert(address.uid.clone());
+                } else if !is_let_go {
+                    // A later claim of the name has adopted it.
+                    self.too_late.remove(&address.uid);
+                }
+                put(&mut self.addresses, name, address, change.gone);
+            }
+            Object::Reservation(name, reservation) => put(&mut self.reservations, name, reservation, change.gone),
+            Object::Pool(name, pool) => {
+                put(&mut self.pools, name, pool, change.gone);
+                self.past.entry(name.clone()).or_default().push(pool.clone());
+                if let Some(network) = &pool.network {
+                    self.networks.insert(name.clone(), network.clone());
+                }
+            }
+        }
+        for (name, claim) in self.claims.iter().filter(|(_, claim)| claim.bound.is_some()) {
+            if let Some(address) = self.addresses.get(name).filter(|address| address.owner.as_ref() == Some(&claim.uid))
+            {
+                self.given.entry(claim.uid.clone()).or_insert_with(|| address.value.clone());
+            }
+        }
+    }
+
+    /// Where the address of an IPAddress has to be the only one of its kind.
+    pub fn slot(&self, address: &Address) -> (String, String) {
+        let (kind, (namespace, name)) = &address.pool;
+        let network = self.networks.get(&address.pool).map(|network| format!("network {network}"));
+        (network.unwrap_or_else(|| format!("{kind} {namespace}/{name}")), address.value.clone())
+    }
+
+    /// Whether a claim of that uid exists.
+    pub fn lives(&self, uid: &str) -> bool {
+        self.claims.values().any(|claim| claim.uid == uid)
+    }
+
+    /// The bound claim that an IPAddress belongs to.
+    pub fn bound_to(&self, name: &Name, address: &Address) -> Option<&Claim> {
+        let claim = self.claims.get(name)?;
+        let bound = claim.bound.as_ref() == Some(&name.1) && address.owner.as_ref() == Some(&claim.uid);
+        (bound && !self.too_late.contains(&address.uid)).then_some(claim)
+    }
+}
+
+/// Changes in the order in which they happened. What was seen twice is there once.
+pub fn in_order(changes: &[Change]) -> Vec<&Change> {
+    let mut ordered: Vec<&Change> = changes.iter().collect();
+    // A listing has all objects at the versions of their last changes.
+    ordered.sort_by_key(|change| change.version);
+    ordered.dedup_by_key(|change| change.version);
+    ordered
+}
+
+fn put<K: Clone + Ord, V: Clone>(map: &mut BTreeMap<K, V>, name: &K, value: &V, gone: bool) {
+    if gone {
+        map.remove(name);
+    } else {
+        map.insert(name.clone(), value.clone());
+    }
+}
