@@ -50,6 +50,18 @@ release: ## Lay out manifests/ as clusterctl wants a release, into target/releas
 test: rust control-plane cluster-api ## Run all tests (ARGS choose some: ARGS='--test cluster')
 	$(CARGO) test --locked --no-fail-fast $(ARGS)
 
+.PHONY: faults
+faults: rust control-plane ## Let one thing go wrong at every write and watch of the manager (ARGS=all for every plan)
+	CAPI_IPAM_FAULTS=$(or $(ARGS),many) $(CARGO) test --locked --test faults one_thing -- --nocapture
+
+.PHONY: teeth
+teeth: rust control-plane ## See whether the plans of faults find mistakes made on purpose (ARGS choose some)
+	@CARGO='$(CARGO)' hack/faults/teeth.sh $(ARGS)
+
+.PHONY: model
+model: rust ## Check larger scopes of the model of the protocol, SECONDS_EACH seconds each, else 600
+	MODEL_SECONDS=$(or $(SECONDS_EACH),600) $(CARGO) test --locked --release --test model -- --ignored --nocapture
+
 .PHONY: image-test
 image-test: rust control-plane ## Check the image that `make image` made, and run its program (ARGS choose tests)
 	@CARGO='$(CARGO)' hack/image/test.sh $(ARGS)
