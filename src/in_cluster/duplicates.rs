@@ -75,11 +75,12 @@ impl Duplicates {
         self.claims.get(namespace, name).filter(|claim| claim.bound)
     }
 
-    /// Whether both claims are bound. A reservation of a claim that is not frees itself, or its claim gets another.
+    /// Whether both claims are bound, with that address. A reservation of a claim that is not frees itself, or its claim
+    /// gets another.
     fn is_duplicate(&self, found: &Contested) -> bool {
         let (namespace, _) = &found.reserved_for;
         let out_of_reach = !self.namespace.is_empty() && self.namespace != *namespace;
-        let holds = |claim: SeenClaim| claim.uid == found.uid;
+        let holds = |claim: SeenClaim| found.both_have_it && claim.uid == found.uid;
         self.bound(&found.claim).is_some() && (out_of_reach || self.bound(&found.reserved_for).is_some_and(holds))
     }
 }

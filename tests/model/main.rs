@@ -47,6 +47,8 @@
     clippy::print_stdout,
     reason = "test code: a failure ends the test"
 )]
+#![allow(clippy::match_same_arms, reason = "the steps stand in their order")]
+#![allow(clippy::struct_field_names, reason = "an address has an address, as it has in the API")]
 
 mod mistakes;
 mod protocol;

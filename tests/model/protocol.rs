@@ -305,7 +305,7 @@ impl Model for Protocol {
             Property::always(NOT_FREED, |_, state: &State| !state.wrongs.freed),
             Property::always(NOT_LEFT, |_, state: &State| !state.wrongs.left_behind),
             Property::always(PROTECTED, |_, state: &State| !state.wrongs.unprotected),
-            Property::always(RECOVERS, |protocol, state| protocol.recovers(state)),
+            Property::always(RECOVERS, Protocol::recovers),
             Property::sometimes("all claims are bound", all_are_bound),
             Property::sometimes("the last claims are bound", the_last_are_bound),
         ]

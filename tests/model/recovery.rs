@@ -8,7 +8,7 @@
 
 use crate::protocol::{Action, Protocol, all_suspects};
 use crate::server::Fate;
-use crate::state::{NAMES, State, Step, Sweep};
+use crate::state::{Manager, NAMES, State, Step, Sweep};
 use crate::tasks::{Decision, decide};
 
 /// More calls than this for one task mean that it does not end.
@@ -20,7 +20,7 @@ impl Protocol {
     /// Whether there is a good end to this.
     pub(crate) fn recovers(&self, state: &State) -> bool {
         let mut state = *state;
-        state.managers.iter_mut().skip(self.scope.managers).for_each(|unused| *unused = Default::default());
+        state.managers.iter_mut().skip(self.scope.managers).for_each(|unused| *unused = Manager::default());
         for index in (0..state.late.len()).rev() {
             state.happen(&self.scope, Action::ApplyLateWrite(index));
         }

@@ -56,7 +56,7 @@ pub(crate) struct Reservation {
 }
 
 impl Reservation {
-    pub(crate) fn is_for(&self, name: usize, life: u8) -> bool {
+    pub(crate) fn is_for(self, name: usize, life: u8) -> bool {
         usize::from(self.name) == name && self.life == life
     }
 }

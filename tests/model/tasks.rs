@@ -170,7 +170,7 @@ impl Worker<'_> {
                 self.go_to(Step::Delete);
             }
             (Step::Strip | Step::Delete, Answer::Conflict) if self.task.purpose == Purpose::Undoing => {
-                self.go_to(Step::UndoLook)
+                self.go_to(Step::UndoLook);
             }
             (Step::Delete, Answer::Done | Answer::NotFound) => {
                 let name = self.name;

@@ -61,6 +61,8 @@ pub struct Contested {
     pub reserved_for: ClaimKey,
     /// That claim's uid.
     pub uid: Uid,
+    /// Whether that claim has an IPAddress with it, as far as is known here.
+    pub both_have_it: bool,
 }
 
 /// An IPReservation made by hand that does not do what it was made for.
@@ -271,12 +273,14 @@ impl Ledger {
             else {
                 continue;
             };
+            let both_have_it = taken.holders.iter().any(|holder| holder.name == *reserved_for);
             for holder in taken.holders.iter().filter(|holder| holder.name != *reserved_for) {
                 contested.push(Contested {
                     slot: Slot { scope: scope.clone(), block },
                     claim: ClaimKey::clone(&holder.name),
                     reserved_for: ClaimKey::clone(reserved_for),
                     uid,
+                    both_have_it,
                 });
             }
         }

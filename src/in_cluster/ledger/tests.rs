@@ -274,6 +274,9 @@ fn an_address_reserved_for_another_claim_is_contested() {
     assert_eq!(contested.len(), 1, "{contested:?}");
     assert_eq!((&contested[0].slot, &contested[0].claim), (&value(1), &claim("b")));
     assert_eq!((&contested[0].reserved_for, contested[0].uid), (&claim("a"), Uid::of("uid-a")));
+    assert!(contested[0].both_have_it);
+    ledger.deleted(&address("a", 1));
+    assert!(!ledger.contested()[0].both_have_it);
 }
 
 #[test]

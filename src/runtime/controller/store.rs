@@ -36,9 +36,12 @@ pub struct Store<K, S> {
     state: Arc<RwLock<State<K, S>>>,
 }
 
+/// The objects of one namespace, by name.
+type Names<K, S> = HashMap<Box<str>, Entry<K, S>>;
+
 #[derive(Debug)]
 struct State<K, S> {
-    objects: HashMap<Box<str>, HashMap<Box<str>, Entry<K, S>>>,
+    objects: HashMap<Box<str>, Names<K, S>>,
     /// Counts listings, to tell what an older one named and the newest does not.
     listing: u32,
 }
