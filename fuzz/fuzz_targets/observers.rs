@@ -73,7 +73,7 @@ fn happen(event: &Event<'_>, ledger: &Ledger, truth: &mut Truth<'_>, proposed: &
             if !matches!(event, Event::AppliedUnseen(_)) {
                 object.applied(ledger);
                 // Whoever is about to reserve it finds it reserved.
-                proposed.retain(|slot| ledger.reservation_uid(slot).is_none());
+                proposed.retain(|slot| !ledger.is_reserved(slot));
             }
             if !matches!(event, Event::AppliedLate(_)) {
                 truth.insert(object.key(), object);
@@ -92,7 +92,7 @@ fn happen(event: &Event<'_>, ledger: &Ledger, truth: &mut Truth<'_>, proposed: &
         Event::Propose { pool, claim } => {
             let pool = pool_key(*pool);
             let Proposal::Slot(slot) = ledger.propose(&pool, &self::claim(*claim), (*claim).into()) else { return };
-            assert!(ledger.holders(&slot).is_empty() && ledger.reservation_uid(&slot).is_none(), "{slot} is taken");
+            assert!(ledger.holders(&slot).is_empty() && !ledger.is_reserved(&slot), "{slot} is taken");
             assert!(ledger.facts(&pool).is_some_and(|facts| facts.serves() && facts.scope == slot.scope));
             assert!(proposed.insert(slot.clone()), "{slot} is proposed twice");
         }
@@ -150,7 +150,7 @@ fn compare(ledger: &Ledger, fresh: &Ledger, pools: &BTreeSet<PoolKey>) {
         |ledger: &Ledger| -> Vec<String> { ledger.useless_reservations().into_iter().map(|one| one.name).collect() };
     assert_eq!(sorted(useless(ledger)), sorted(useless(fresh)));
     let resting =
-        |ledger: &Ledger| -> Vec<Slot> { ledger.resting_in_use().into_iter().map(|(slot, _)| slot).collect() };
+        |ledger: &Ledger| -> Vec<Slot> { ledger.resting_in_use().into_iter().map(|(slot, ..)| slot).collect() };
     assert_eq!(sorted(resting(ledger)), sorted(resting(fresh)));
     assert_eq!(sorted(ledger.suspects(|_, _, _| false)), sorted(fresh.suspects(|_, _, _| false)));
     assert_eq!(sorted(ledger.rested(0)), sorted(fresh.rested(0)));

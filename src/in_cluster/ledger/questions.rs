@@ -153,6 +153,11 @@ impl Ledger {
         reserved.is_some_and(|reserved| reserved.claim.is_some() && reserved.is_by_hand())
     }
 
+    /// Whether there is a reservation of an address, whoever holds it.
+    pub fn is_reserved(&self, slot: &Slot) -> bool {
+        self.lock().taken(slot).is_some_and(|taken| taken.reserved.is_some())
+    }
+
     /// The uid of the reservation of an address, as text, if the claim of that uid holds it.
     pub fn reservation_uid(&self, slot: &Slot, claim: Uid) -> Option<String> {
         let state = self.lock();
