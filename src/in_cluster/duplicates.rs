@@ -35,7 +35,7 @@ impl Duplicates {
             contract: setup.contract.clone(),
             claims: setup.claims(),
             namespace: setup.manager.options.namespace.clone(),
-            reports: setup.duplicate_reports(),
+            reports: DuplicateReports::new(setup.contract.clone(), setup.manager.events.clone()),
             found,
         }
     }

@@ -7,7 +7,6 @@ use std::time::Duration;
 use kube::Resource;
 
 use super::contract::Contract;
-use super::duplicate::DuplicateReports;
 use super::index::AddressIndex;
 use super::settled::{Claims, SettledClaim};
 use crate::api::{IPAddress, IPAddressClaim, PoolReference, names};
@@ -221,11 +220,6 @@ impl ProviderSetup<'_> {
     /// Tells an observer of every claim, whoever's pool it is for.
     pub fn observe_claims(&mut self, observer: Arc<dyn Observer<IPAddressClaim>>) {
         self.claim_observers.push(observer);
-    }
-
-    /// Tells on claims whether their address is theirs alone.
-    pub fn duplicate_reports(&self) -> DuplicateReports {
-        DuplicateReports::new(self.contract.clone(), self.manager.events.clone())
     }
 
     /// Wakes claims.

@@ -20,7 +20,8 @@ pub struct DuplicateReports {
 }
 
 impl DuplicateReports {
-    pub(super) fn new(contract: Contract, events: EventPublisher) -> Self {
+    /// Writes with the calls of `contract`, and tells events to `events`.
+    pub fn new(contract: Contract, events: EventPublisher) -> Self {
         Self { contract, events }
     }
 
