@@ -26,8 +26,8 @@ pub const CLUSTER_RULES: &[Rule] = &[
         group: names::GROUP,
         resources: &["ipaddressclaims"],
         names: &[],
-        verbs: &["get", "list", "watch", "patch"],
-        why: "serve claims; the finalizer",
+        verbs: &["get", "list", "watch", "patch", "update"],
+        why: "serve claims; the finalizer (update where it is the last: then the uid counts)",
     },
     Rule {
         group: names::GROUP,
@@ -40,8 +40,8 @@ pub const CLUSTER_RULES: &[Rule] = &[
         group: names::GROUP,
         resources: &["ipaddresses"],
         names: &[],
-        verbs: &["get", "list", "watch", "create", "patch", "delete"],
-        why: "the addresses of claims",
+        verbs: &["get", "list", "watch", "create", "patch", "update", "delete"],
+        why: "the addresses of claims; their finalizer, as above",
     },
     Rule {
         group: names::GROUP,
@@ -52,8 +52,8 @@ pub const CLUSTER_RULES: &[Rule] = &[
             "globalinclusterprefixpools",
         ],
         names: &[],
-        verbs: &["list", "watch", "patch"],
-        why: "serve from pools; the finalizer",
+        verbs: &["list", "watch", "patch", "update"],
+        why: "serve from pools; the finalizer, as above",
     },
     Rule {
         group: names::GROUP,

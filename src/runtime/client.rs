@@ -199,6 +199,7 @@ pub enum Deleted<K> {
 #[derive(Clone, Debug)]
 pub struct Calls<K> {
     api: Api<K>,
+    api_version: String,
     kind: String,
 }
 
@@ -208,7 +209,7 @@ where
 {
     /// Wraps an [`Api`]; `version` is the kind's dynamic type.
     pub fn new(api: Api<K>, version: &K::DynamicType) -> Self {
-        Self { api, kind: K::kind(version).into_owned() }
+        Self { api, api_version: K::api_version(version).into_owned(), kind: K::kind(version).into_owned() }
     }
 
     /// The wrapped [`Api`], to watch.
@@ -256,6 +257,26 @@ where
         #[expect(clippy::disallowed_methods, reason = "this is the one place that calls it")]
         within(|| format!("change the status of {} {name}", self.kind), self.api.patch_status(name, &params, &patch))
             .await
+    }
+
+    /// Writes the object whole, outside of its status, if it still has the uid and the resource version that it carries.
+    /// Fields that the type does not know are dropped.
+    pub async fn replace(&self, object: &K) -> Result<K, CallError> {
+        let name = object.meta().name.as_deref().unwrap_or_default();
+        let operation = || format!("replace {} {name}", self.kind);
+        let unwritable = |source| CallError::Unwritable { operation: operation(), source };
+        let mut body = serde_json::to_value(object).map_err(unwritable)?;
+        if let Some(fields) = body.as_object_mut() {
+            fields.insert("apiVersion".to_owned(), self.api_version.clone().into());
+            fields.insert("kind".to_owned(), self.kind.clone().into());
+        }
+        let body = serde_json::to_vec(&body).map_err(unwritable)?;
+        within(operation, async {
+            let request = kube::core::Request::new(self.api.resource_url());
+            let request = request.replace(name, &PostParams::default(), body).map_err(kube::Error::BuildRequest)?;
+            self.api.clone().into_client().request(request).await
+        })
+        .await
     }
 
     /// Deletes the object with that uid, and no successor of its name. An object that is not there counts as gone.

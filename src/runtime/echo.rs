@@ -9,9 +9,10 @@ use kube::Resource;
 /// How long an object may look older than our last write to it before the watch is no longer waited for.
 pub const LONGEST_ECHO: Duration = Duration::from_secs(10);
 
-/// The resource versions of our last writes, until the watch has shown them.
+/// The resource versions of our last writes.
 ///
-/// Without it the echo of the first of several writes would have the object worked on again in a state that is past.
+/// Without it the echo of the first of several writes would have the object worked on again in a state that is past. They
+/// are kept for a while after the watch has shown them: somebody may still hold an older state and come with it.
 #[derive(Debug, Default)]
 pub struct Written {
     versions: Mutex<HashMap<String, (u64, Instant)>>,
@@ -35,8 +36,8 @@ impl Written {
 
     fn insert(&self, uid: &str, version: u64, now: Instant) {
         let mut versions = self.lock();
-        // What the watch never shows is dropped, now and then.
-        if versions.len() >= 4096 && versions.len().is_power_of_two() {
+        // What is over is dropped, now and then.
+        if versions.len() >= 1024 && versions.len().is_power_of_two() {
             versions.retain(|_, (_, noted)| now.saturating_duration_since(*noted) < LONGEST_ECHO);
         }
         versions.insert(uid.to_owned(), (version, now));
@@ -45,14 +46,9 @@ impl Written {
     /// Whether we wrote the object after the state that is shown.
     pub fn is_newer_than<K: Resource>(&self, object: &K, now: Instant) -> bool {
         let Some((uid, version)) = identify(object) else { return false };
-        let mut versions = self.lock();
-        let newer = versions
+        self.lock()
             .get(uid)
-            .is_some_and(|(written, noted)| *written > version && now.saturating_duration_since(*noted) < LONGEST_ECHO);
-        if !newer {
-            versions.remove(uid);
-        }
-        newer
+            .is_some_and(|(written, noted)| *written > version && now.saturating_duration_since(*noted) < LONGEST_ECHO)
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<String, (u64, Instant)>> {
@@ -83,6 +79,7 @@ mod tests {
         written.note(&object("10"), now);
         assert!(written.is_newer_than(&object("9"), now));
         assert!(!written.is_newer_than(&object("10"), now));
+        assert!(written.is_newer_than(&object("9"), now));
         written.note(&object("12"), now);
         assert!(!written.is_newer_than(&object("9"), now + LONGEST_ECHO));
         written.note_gone(&object("12"), now);

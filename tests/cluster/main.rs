@@ -16,6 +16,7 @@ mod arrival;
 mod bad_input;
 mod bind;
 mod exhaustion;
+mod finalizers;
 mod lifecycle;
 mod networks;
 mod pausing;

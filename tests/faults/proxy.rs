@@ -174,7 +174,7 @@ async fn handle(shared: Arc<Shared>, request: hyper::Request<Incoming>) -> Resul
     match asked.verb {
         Verb::Watch => shared.watch(&asked, &forward).await,
         Verb::Read => forward.send().await,
-        Verb::Create | Verb::Change | Verb::Delete => {
+        Verb::Create | Verb::Change | Verb::Replace | Verb::Delete => {
             // In a task of its own: it goes on when the manager dies.
             tokio::spawn(shared.write(asked, forward)).await.map_err(|_| Broken)?
         }

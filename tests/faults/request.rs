@@ -24,6 +24,8 @@ pub enum Verb {
     Watch,
     Create,
     Change,
+    /// Only what ends a deleted object, by taking off its last finalizer, is written whole.
+    Replace,
     Delete,
 }
 
@@ -49,7 +51,8 @@ impl Request {
         let watches = query.split('&').any(|pair| ["watch=true", "watch=1", "watch"].contains(&pair));
         let verb = match *method {
             Method::POST => Verb::Create,
-            Method::PUT | Method::PATCH => Verb::Change,
+            Method::PUT => Verb::Replace,
+            Method::PATCH => Verb::Change,
             Method::DELETE => Verb::Delete,
             _ if watches => Verb::Watch,
             _ => Verb::Read,
@@ -67,6 +70,9 @@ impl Request {
             (Verb::Change, "ipaddressclaims") if status => Write::ClaimReported,
             (Verb::Change, "ipaddressclaims") if body.contains(names::RELEASE_ADDRESS) => Write::ClaimFinalizerAdded,
             (Verb::Change, "ipaddressclaims") if body.contains("finalizers") => Write::ClaimFinalizerRemoved,
+            (Verb::Replace, "ipaddressclaims") => Write::ClaimFinalizerRemoved,
+            (Verb::Replace, "ipaddresses") => Write::AddressFinalizerRemoved,
+            (Verb::Replace, pools) if pools.ends_with("pools") => Write::PoolFinalizerRemoved,
             (Verb::Create, "ipaddresses") => Write::AddressCreated,
             (Verb::Change, "ipaddresses")
                 if body.contains(names::PROTECT_ADDRESS) || body.contains("ownerReferences") =>
@@ -149,6 +155,7 @@ mod tests {
         let release = finalizers(r#""ipam.cluster.x-k8s.io/ReleaseAddress""#);
         assert_eq!(write(&Method::PATCH, claim, &release), Some(Write::ClaimFinalizerAdded));
         assert_eq!(write(&Method::PATCH, claim, &finalizers("")), Some(Write::ClaimFinalizerRemoved));
+        assert_eq!(write(&Method::PUT, claim, "{}"), Some(Write::ClaimFinalizerRemoved));
         let status = format!("{claim}/status");
         assert_eq!(write(&Method::PATCH, &status, r#"[{"path":"/status/addressRef"}]"#), Some(Write::ClaimBound));
         assert_eq!(write(&Method::PATCH, &status, r#"[{"path":"/status"}]"#), Some(Write::ClaimReported));

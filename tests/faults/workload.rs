@@ -157,16 +157,6 @@ impl Work<'_> {
         self.wait(names, "say why they wait", |claim| claim.is_some_and(says_why)).await;
     }
 
-    /// Waits, where several managers work, until something is gone and none is about to let it go any more. A patch that
-    /// takes the last finalizer off has the API server delete whatever has the name by then, of whatever uid: of two that
-    /// come at once, the second may hit a successor.
-    async fn let_others_finish(&self, gone: impl Future<Output = ()>) {
-        if !self.is_alone {
-            gone.await;
-            tokio::time::sleep(Duration::from_secs(1)).await;
-        }
-    }
-
     async fn claim_all(&self, names: &[String]) {
         self.consumer.claim_all(names, "web").await;
     }
@@ -209,7 +199,6 @@ impl Work<'_> {
         let old = names("c", 2);
         self.served(&old).await;
         self.delete_all(&old).await;
-        self.let_others_finish(self.gone(&old)).await;
         let again = async {
             for name in &old {
                 eventually_within(PATIENCE, &format!("{name} comes again"), || async {
@@ -309,7 +298,6 @@ impl Work<'_> {
         let pools = self.consumer.pools();
         let is_gone = || async { pools.get("web").await.expect("pools can be read").is_none().then_some(()) };
         eventually_within(PATIENCE, "the pool is gone", is_gone).await;
-        self.let_others_finish(async {}).await;
         self.consumer.pool("web", range(1, 4)).await;
         if is_served {
             self.claim_all(&late).await;

@@ -109,11 +109,16 @@ impl Busy {
             consumer.reservations().get(&of_nobody).await.expect("reservations can be read").is_none().then_some(())
         })
         .await;
+        // Deleted by hand, an address stays until its claim goes.
+        let by_hand = consumer.addresses().get("b").await.expect("addresses can be read").expect("it is there");
+        let uid = by_hand.metadata.uid.unwrap_or_default();
+        consumer.addresses().delete("b", &uid).await.expect("an address can be deleted");
         // Pools go, with what is in them.
         for name in ["b", "c", "g", "n", "m", "p"] {
             consumer.delete(name).await;
         }
         consumer.remove(&pools, "web").await;
+        consumer.remove(&consumer.prefix_pools(), "nets").await;
         for kind in ["globalinclusterippool", "globalinclusterprefixpool"] {
             plane.kubectl(&["delete", kind, &all, "--timeout=30s"]);
         }

@@ -24,15 +24,21 @@ const CLAIMS: usize = 10;
 const IN_USE: &str = "example.com/in-use";
 
 /// Calls again until it works: the API server comes and goes. Slowly, so that the machine is left to those who are tested.
-async fn insist<T, F: Future<Output = Option<T>>>(what: &str, mut call: impl FnMut() -> F) -> T {
+async fn try_for_long<T, F: Future<Output = Option<T>>>(mut call: impl FnMut() -> F) -> Option<T> {
     let deadline = Instant::now() + Duration::from_mins(1);
     loop {
         if let Some(answer) = call().await {
-            return answer;
+            return Some(answer);
         }
-        assert!(Instant::now() < deadline, "does not come to pass: {what}");
+        if Instant::now() >= deadline {
+            return None;
+        }
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
+}
+
+async fn insist<T, F: Future<Output = Option<T>>>(what: &str, call: impl FnMut() -> F) -> T {
+    try_for_long(call).await.unwrap_or_else(|| panic!("does not come to pass: {what}"))
 }
 
 async fn make(consumer: &Consumer, name: &str) -> IPAddressClaim {
@@ -46,7 +52,7 @@ async fn make(consumer: &Consumer, name: &str) -> IPAddressClaim {
 /// Waits until the claim is bound, and has IPAddress and reservation.
 async fn whole(consumer: &Consumer, claim: &IPAddressClaim) -> IPAddress {
     let (name, uid) = (claim.name_any(), claim.uid());
-    insist(&format!("claim {name} is whole"), || async {
+    let address = try_for_long(|| async {
         consumer.claims().get(&name).await.ok()?.filter(|found| found.uid() == uid)?.bound_address()?;
         let address = consumer.addresses().get(&name).await.ok()??;
         let ours = address.owner_references().iter().any(|owner| Some(&owner.uid) == uid.as_ref());
@@ -54,7 +60,13 @@ async fn whole(consumer: &Consumer, claim: &IPAddressClaim) -> IPAddress {
         let holder = consumer.reservations().get(&reserved).await.ok()??.spec.claim_ref?;
         (ours && holder.uid == uid && address.metadata.deletion_timestamp.is_none()).then_some(address)
     })
-    .await
+    .await;
+    if let Some(address) = address {
+        return address;
+    }
+    let found = (consumer.claims().get(&name).await, consumer.addresses().get(&name).await);
+    let reserved = consumer.reservations().list().await;
+    panic!("claim {name} of {uid:?} does not become whole; there is {found:?}, and reserved is {reserved:?}")
 }
 
 /// Deletes a claim and waits until it is gone.

@@ -194,13 +194,14 @@ fn expected_writes(reservations: usize) -> Vec<String> {
     vec![
         // The half released one.
         "DELETE ipaddresses 1".to_owned(),
-        // The finalizer goes on each new claim, and off the one that is released.
-        format!("PATCH ipaddressclaims {}", new + 1),
+        // The finalizer goes on each new claim; it is taken off the one that is released, last of all.
+        format!("PATCH ipaddressclaims {new}"),
         // New claims are bound; four wait and say so; three get their first conditions with the repair.
         format!("PATCH ipaddressclaims/status {}", new + 4 + RESTORED.len()),
         // Owners and finalizers of those that were restored.
         format!("PATCH ipaddresses {}", RESTORED.len()),
         format!("POST ipaddresses {new}"),
         format!("POST ipreservations {reservations}"),
+        "PUT ipaddressclaims 1".to_owned(),
     ]
 }
