@@ -112,6 +112,12 @@ impl IPAddressClaimStatus {
         }
     }
 
+    /// Whether there are conditions for clients of `v1beta1` beside those of `v1beta2`.
+    pub fn has_legacy_conditions(&self) -> bool {
+        let list = self.deprecated.as_ref().and_then(|deprecated| deprecated.v1beta1.as_ref());
+        list.is_some_and(|list| !list.conditions.is_empty())
+    }
+
     /// The conditions with a severity, which clients of `v1beta1` read, to change them.
     pub fn legacy_conditions_mut(&mut self, version: ContractVersion) -> &mut Vec<Condition> {
         match version {

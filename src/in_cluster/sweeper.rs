@@ -220,14 +220,8 @@ impl Sweeper {
         if self.contract.claims(namespace).get(name).await?.is_some() {
             return Ok(false);
         }
-        let address = if finalizer::is_set(&address, names::PROTECT_ADDRESS) {
-            finalizer::remove(&addresses, &address, names::PROTECT_ADDRESS).await?
-        } else {
-            address
-        };
-        // With the version: a claim may have been made since, and have adopted it.
-        let (uid, version) = (address.uid().unwrap_or_default(), address.resource_version().unwrap_or_default());
-        addresses.delete_unchanged(name, &uid, &version).await?;
+        // As it was read: a claim may have been made since, and have adopted it.
+        finalizer::delete(&addresses, &address, names::PROTECT_ADDRESS).await?;
         info!(namespace, address = name, value = address.spec.address, "an IPAddress without a claim is removed");
         Ok(true)
     }

@@ -13,7 +13,7 @@ use super::index::owning_claim;
 use super::reconciler::{AFTER_CONFLICT, ClaimReconciler, ReconcileError};
 use super::report::Report;
 use crate::api::{IPAddress, IPAddressClaim, names};
-use crate::runtime::client::{CallError, Deleted};
+use crate::runtime::client::CallError;
 use crate::runtime::controller::Outcome;
 use crate::runtime::{clock, finalizer, patch};
 
@@ -193,19 +193,8 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
     /// R1: takes our finalizer off an IPAddress and deletes it. Returns whether it is gone; others' finalizers keep it.
     pub(super) async fn remove_address(&self, address: &IPAddress) -> Result<bool, CallError> {
         let (namespace, name) = (address.namespace().unwrap_or_default(), address.name_any());
-        let addresses = self.contract.addresses(&namespace);
-        let mut stripped = None;
-        if finalizer::is_set(address, names::PROTECT_ADDRESS) {
-            stripped = match finalizer::remove(&addresses, address, names::PROTECT_ADDRESS).await {
-                Ok(stripped) => Some(stripped),
-                Err(error) if error.is_not_found() => None,
-                Err(error) => return Err(error),
-            };
-        }
-        // With the version: in this moment another manager may adopt it for a later claim.
-        let latest = stripped.as_ref().unwrap_or(address);
-        let (uid, version) = (latest.uid().unwrap_or_default(), latest.resource_version().unwrap_or_default());
-        let gone = matches!(addresses.delete_unchanged(&name, &uid, &version).await?, Deleted::Gone);
+        // As it was read: in this moment another manager may adopt it for a later claim.
+        let gone = finalizer::delete(&self.contract.addresses(&namespace), address, names::PROTECT_ADDRESS).await?;
         if gone {
             self.addresses.remove(&namespace, &name);
         }

@@ -37,14 +37,25 @@ pub struct AddressRecord {
     pub pool: Arc<PoolReference>,
     /// Whether it carries our finalizer.
     pub protected: bool,
+    /// Whether it carries others.
+    protected_by_others: bool,
     /// Whether the pool is among its owners.
     pub owned_by_pool: bool,
     /// Whether it is being deleted.
     pub deleting: bool,
     /// Whether `spec.claimRef` names an object of its own name, as the contract demands.
     pub named_after_claim: bool,
+    /// Its uid, if that is a UUID.
+    uid: Option<Uid>,
     version: u64,
     listing: u32,
+}
+
+impl AddressRecord {
+    /// Whether it was made for the claim of its name with that uid and pool.
+    fn is_for(&self, claim: Option<Uid>, pool: &PoolReference) -> bool {
+        self.claim.is_some() && self.claim == claim && self.named_after_claim && *self.pool == *pool
+    }
 }
 
 impl State {
@@ -97,13 +108,21 @@ impl AddressIndex {
         let state = self.lock();
         let record = state.addresses.get(namespace).and_then(|names| names.get(name));
         let Some(record) = record else { return AddressState::Absent };
-        let is_ours =
-            record.claim.is_some() && record.claim == claim && record.named_after_claim && *record.pool == *pool;
-        match (is_ours, record.deleting) {
+        match (record.is_for(claim, pool), record.deleting) {
             (true, true) => AddressState::Deleting,
             (true, false) if record.protected && record.owned_by_pool => AddressState::Right,
             _ => AddressState::Wrong,
         }
+    }
+
+    /// Uid and resource version, as last seen, of the IPAddress that is the claim's, if we alone protect it and it is not
+    /// being deleted.
+    pub(super) fn identity_for(&self, claim: &IPAddressClaim) -> Option<(String, String)> {
+        let record = self.get(claim.metadata.namespace.as_deref()?, claim.metadata.name.as_deref()?)?;
+        let is_ours = record.is_for(claim.metadata.uid.as_deref().map(Uid::of), &claim.spec.pool_ref);
+        let protected_by_us = record.protected && !record.protected_by_others;
+        let uid = record.uid.filter(|_| is_ours && protected_by_us && !record.deleting)?;
+        Some((uid.to_string(), record.version.to_string()))
     }
 
     /// Remembers the answer to our own write, before the watch tells of it; unless the watch has told of a later state.
@@ -124,8 +143,10 @@ impl AddressIndex {
                 .any(|owner| owner.kind == pool.kind && owner.name == pool.name),
             pool,
             protected: finalizer::is_set(address, names::PROTECT_ADDRESS),
+            protected_by_others: finalizer::all(address).any(|other| other != names::PROTECT_ADDRESS),
             deleting: address.metadata.deletion_timestamp.is_some(),
             named_after_claim: address.metadata.name.as_ref() == Some(&address.spec.claim_ref.name),
+            uid: address.metadata.uid.as_deref().and_then(Uid::exactly),
             version: version(address),
             listing: state.listing,
         };

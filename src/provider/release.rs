@@ -1,7 +1,8 @@
 //! Taking an address back: steps R1 to R3.
 //!
 //! R1 the IPAddress loses our finalizer and is deleted. R2 the provider takes the address back, which is safe since
-//! nobody can read it any more. R3 the claim loses our finalizer, only after a live read showed no IPAddress.
+//! nobody can read it any more. R3 the claim loses our finalizer, only after the API server said that there is no
+//! IPAddress.
 
 use kube::ResourceExt;
 use tracing::debug;
@@ -25,21 +26,26 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
     ) -> Result<Outcome, ReconcileError> {
         let (namespace, name) = (claim.namespace().unwrap_or_default(), claim.name_any());
         let addresses = self.contract.addresses(&namespace);
-        // An IPAddress of an earlier claim of this name goes too: two claims of one name never live at once.
-        if let Some(address) = addresses.get(&name).await?.filter(|address| is_for(address, claim)) {
-            // That of a later claim stays: another manager may have let this one go long ago.
+        let mut removed = self.remove_as_seen(claim).await?;
+        if removed.is_none()
+            && let Some(address) = addresses.get(&name).await?.filter(|address| is_for(address, claim))
+        {
+            // That of a later claim stays: another manager may have let this one go long ago. One of an earlier claim of
+            // this name goes too: two claims of one name never live at once.
             if owning_claim(&address) != claim.metadata.uid.as_deref() && !self.is_there(claim).await? {
                 return self.undo(claim, handler).await;
             }
-            if !self.remove_address(&address).await? {
-                debug!(namespace, name, "the IPAddress is held by finalizers of others");
-                return Ok(Outcome::Yield(self.adapter.resync()));
-            }
+            removed = Some(self.remove_address(&address).await?);
+        }
+        if removed == Some(false) {
+            debug!(namespace, name, "the IPAddress is held by finalizers of others");
+            return Ok(Outcome::Yield(self.adapter.resync()));
         }
         if let Released::After(wait) = handler.release_address().await? {
             return Ok(Outcome::Yield(wait));
         }
-        if addresses.get(&name).await?.is_some_and(|address| is_for(&address, claim)) {
+        let is_gone = removed.is_some() || addresses.get(&name).await?.is_none_or(|address| !is_for(&address, claim));
+        if !is_gone {
             return Ok(Outcome::Yield(AFTER_CONFLICT));
         }
         match finalizer::remove(&self.contract.claims(&namespace), claim, names::RELEASE_ADDRESS).await {
@@ -49,6 +55,24 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         }
         debug!(namespace, claim = name, "claim is released");
         Ok(Outcome::Done)
+    }
+
+    /// R1 without reading first: removes the IPAddress that is known as this claim's, if it still is what it was. `None` when
+    /// none is known, or it has changed.
+    async fn remove_as_seen(&self, claim: &IPAddressClaim) -> Result<Option<bool>, ReconcileError> {
+        let (namespace, name) = (claim.namespace().unwrap_or_default(), claim.name_any());
+        let Some((uid, version)) = self.addresses.identity_for(claim) else { return Ok(None) };
+        let addresses = self.contract.addresses(&namespace);
+        match finalizer::delete_as_seen(&addresses, &name, &uid, &version).await {
+            Ok(gone) => {
+                if gone {
+                    self.addresses.remove(&namespace, &name);
+                }
+                Ok(Some(gone))
+            }
+            Err(error) if error.is_conflict() => Ok(None),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Takes back what was given to a claim that is gone. The API server may remove a claim in the moment in which it

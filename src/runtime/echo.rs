@@ -85,6 +85,8 @@ mod tests {
         written.note_gone(&object("12"), now);
         assert!(written.is_newer_than(&object("13"), now));
         assert!(!written.is_newer_than(&object("13"), now + LONGEST_ECHO));
+
+        let written = Written::default();
         written.note(&object("odd"), now);
         assert!(!written.is_newer_than(&object("1"), now));
     }

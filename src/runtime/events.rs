@@ -60,7 +60,7 @@ impl EventPublisher {
 }
 
 async fn publish(recorder: Recorder, mut waiting: mpsc::Receiver<(Event, ObjectReference)>) {
-    let mut good_news = Budget::new(25.0, 5.0);
+    let mut good_news = Budget::new(10.0, 2.0);
     let mut bad_news = Budget::new(100.0, 20.0);
     while let Some((event, object)) = waiting.recv().await {
         let budget = if matches!(event.type_, EventType::Normal) { &mut good_news } else { &mut bad_news };

@@ -5,7 +5,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
-use super::client::{CallError, Calls};
+use super::client::{CallError, Calls, Deleted};
 use super::patch;
 
 /// Whether the object carries the finalizer.
@@ -45,6 +45,47 @@ where
         Err(error) if error.is_invalid() => replace(calls, object, left).await,
         written => written,
     }
+}
+
+/// Takes the finalizer off an object and deletes it, if it is still what it was when it was read. Returns whether it is
+/// gone; other finalizers keep it.
+pub async fn delete<K>(calls: &Calls<K>, object: &K, finalizer: &str) -> Result<bool, CallError>
+where
+    K: Resource + Clone + std::fmt::Debug + Serialize + DeserializeOwned,
+{
+    let mut stripped = None;
+    if is_set(object, finalizer) {
+        stripped = match remove(calls, object, finalizer).await {
+            Err(error) if error.is_not_found() => None,
+            removed => Some(removed?),
+        };
+    }
+    delete_unchanged(calls, stripped.as_ref().unwrap_or(object)).await
+}
+
+/// As [`delete`], of an object of which uid and resource version are known, and that it has no other finalizer and is not
+/// being deleted.
+pub async fn delete_as_seen<K>(calls: &Calls<K>, name: &str, uid: &str, version: &str) -> Result<bool, CallError>
+where
+    K: Resource + Clone + std::fmt::Debug + Serialize + DeserializeOwned,
+{
+    let none = patch::set(&["metadata", "finalizers"], json!([]));
+    match calls.patch(name, patch::guarded_by(Some(uid.to_owned()), Some(version.to_owned()), vec![none])).await {
+        Ok(stripped) => delete_unchanged(calls, &stripped).await,
+        Err(error) if error.is_not_found() => Ok(true),
+        Err(error) => Err(error),
+    }
+}
+
+async fn delete_unchanged<K>(calls: &Calls<K>, object: &K) -> Result<bool, CallError>
+where
+    K: Resource + Clone + std::fmt::Debug + Serialize + DeserializeOwned,
+{
+    let meta = object.meta();
+    let [name, uid, version] = [&meta.name, &meta.uid, &meta.resource_version].map(|text| text.as_deref());
+    let (name, uid, version) = (name.unwrap_or_default(), uid.unwrap_or_default(), version.unwrap_or_default());
+    // With the version: somebody may have given it another use since.
+    Ok(matches!(calls.delete_unchanged(name, uid, version).await?, Deleted::Gone))
 }
 
 async fn replace<K>(calls: &Calls<K>, object: &K, finalizers: Vec<&str>) -> Result<K, CallError>

@@ -62,12 +62,16 @@ where
 /// The operations as a patch that is refused with a conflict unless the object has the uid and the resource version of
 /// `object`.
 pub fn guarded<K: Resource>(object: &K, operations: Vec<PatchOperation>) -> Patch {
+    guarded_by(object.meta().uid.clone(), object.meta().resource_version.clone(), operations)
+}
+
+/// As [`guarded`], by a uid and a resource version.
+pub fn guarded_by(uid: Option<String>, version: Option<String>, operations: Vec<PatchOperation>) -> Patch {
     let guard = |path: &'static str, value: Option<String>| {
         let path = json_patch::jsonptr::PointerBuf::from_tokens(path.split('/'));
         value.map(|text| PatchOperation::Replace(ReplaceOperation { path, value: Value::String(text) }))
     };
-    let uid = guard("metadata/uid", object.meta().uid.clone());
-    let version = guard("metadata/resourceVersion", object.meta().resource_version.clone());
+    let (uid, version) = (guard("metadata/uid", uid), guard("metadata/resourceVersion", version));
     Patch(uid.into_iter().chain(version).chain(operations).collect())
 }
 

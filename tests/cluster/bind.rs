@@ -247,15 +247,14 @@ async fn the_conditions_say_that_the_address_is_allocated() {
     consumer.bound("a").await;
     let claim = consumer.claims().get("a").await.expect("claims can be read").expect("the claim exists");
     let status = json!(claim.status);
-    let (ready, legacy) = (&status["conditions"], &status["deprecated"]["v1beta1"]["conditions"]);
+    let ready = &status["conditions"];
     assert_eq!(ready.as_array().map(Vec::len), Some(1), "{status}");
     assert_eq!([&ready[0]["type"], &ready[0]["status"], &ready[0]["reason"]], ["Ready", "True", "AddressAllocated"]);
     assert_eq!(ready[0]["message"], "10.0.0.1/24 from InClusterIPPool web");
     assert_eq!(ready[0]["observedGeneration"], 1);
     assert!(ready[0]["lastTransitionTime"].is_string());
-    assert_eq!(legacy.as_array().map(Vec::len), Some(1), "{status}");
-    assert_eq!([&legacy[0]["type"], &legacy[0]["status"]], ["Ready", "True"]);
-    assert!(legacy[0].get("severity").is_none(), "{status}");
+    // Old clients are told of trouble only, and of its end.
+    assert!(status.get("deprecated").is_none(), "{status}");
 }
 
 #[tokio::test]

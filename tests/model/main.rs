@@ -18,7 +18,7 @@
 //! | `CreateAddress`, `ReadAddress` (A3) | `ClaimReconciler::create_address` |
 //! | `Repair` | `ClaimReconciler::adopt` in `provider/bind.rs` |
 //! | `Bind`, `CheckAfterBind` (A4) | `ClaimReconciler::{commit, is_there}` |
-//! | `Strip`, `Delete` (R1) | `ClaimReconciler::remove_address` |
+//! | `Strip`, `Delete` (R1) | `ClaimReconciler::{remove_as_seen, remove_address}`, `finalizer::{delete, delete_as_seen}` |
 //! | `ReleaseLook`, `CheckBeforeRelease`, `ConfirmRelease`, `LetGo` (R3) | `ClaimReconciler::release` in `provider/release.rs` |
 //! | `give_back`, `Unreserve` (R2) | `in_cluster/release.rs`, `Ledger::reservation_uid` |
 //! | `UndoLook`, `UndoCheck` | `ClaimReconciler::try_undo` |

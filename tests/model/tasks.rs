@@ -2,14 +2,16 @@
 //!
 //! One call to the API server and all that follows from its answer in memory are one step of the model.
 
+mod giving;
+mod memory;
+mod taking_back;
+
 use crate::protocol::{Mistake, Scope};
 use crate::server::{Answer, Fate};
-use crate::state::{ADDRESSES, Address, Age, Claim, Manager, Purpose, Reservation, State, Step, Task, Write};
+use crate::state::{Age, Claim, Manager, Purpose, State, Step, Task, Write};
 
 /// How often the IPAddress of a claim may turn out to be another in one attempt.
 const MOST_ROUNDS: u8 = 3;
-/// How often an adoption tries to reserve.
-const MOST_ATTEMPTS: u8 = 2;
 
 /// What is to be done about a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,7 +107,13 @@ impl Worker<'_> {
                 None => self.give_back(0, Purpose::Releasing),
             },
             Decision::Release if self.makes(Mistake::UnreserveBeforeRemoval) => self.give_back(0, Purpose::Releasing),
-            Decision::Release => self.go_to(Step::ReleaseLook),
+            Decision::Release => match self.memory().addresses[self.name] {
+                Some(seen) if seen.owner == claim.life && seen.finalizer && !seen.deleting => {
+                    self.task.unread = true;
+                    self.remove(seen, Purpose::Releasing);
+                }
+                _ => self.go_to(Step::ReleaseLook),
+            },
         }
     }
 
@@ -171,6 +179,10 @@ impl Worker<'_> {
             }
             (Step::Strip | Step::Delete, Answer::Conflict) if self.task.purpose == Purpose::Undoing => {
                 self.go_to(Step::UndoLook);
+            }
+            (Step::Strip | Step::Delete, Answer::Conflict) if self.task.unread => {
+                self.task.unread = false;
+                self.go_to(Step::ReleaseLook);
             }
             (Step::Delete, Answer::Done | Answer::NotFound) => {
                 let name = self.name;
@@ -245,245 +257,6 @@ impl Worker<'_> {
             },
             _ => self.end(),
         }
-    }
-}
-
-/// Giving an address.
-impl Worker<'_> {
-    /// After A1: is an IPAddress of the claim's name known?
-    fn look(&mut self) {
-        if self.makes(Mistake::LookForAFreeOneFirst) {
-            self.propose();
-        } else if self.memory().addresses[self.name].is_some() {
-            self.go_to(Step::Look);
-        } else {
-            self.allocate(0);
-        }
-    }
-
-    fn consider(&mut self, found: Option<Address>) {
-        self.task.existing = found;
-        match found {
-            None => self.allocate(0),
-            Some(found) if found.deleting => self.remove(found, Purpose::Binding),
-            Some(found) if found.owner == self.life() || self.makes(Mistake::AdoptWithoutReadingTheClaim) => {
-                self.adopt();
-            }
-            Some(_) => self.go_to(Step::CheckBeforeAdoption),
-        }
-    }
-
-    /// What the ledger says is this claim's already, from that address on; else a free one.
-    fn allocate(&mut self, from: u8) {
-        let (name, life) = (self.name, self.life());
-        let ignores = self.makes(Mistake::IgnoreOwnReservation) || self.makes(Mistake::PickByCache);
-        let own = (usize::from(from)..ADDRESSES).find(|&address| {
-            let manager = self.memory();
-            let used_by_another = (0..manager.addresses.len()).any(|other| {
-                other != name && manager.addresses[other].is_some_and(|held| usize::from(held.address) == address)
-            });
-            manager.ledger[address].is_some_and(|held| held.is_for(name, life)) && !used_by_another
-        });
-        match own.filter(|_| !ignores) {
-            Some(address) => {
-                self.task.address = u8::try_from(address).unwrap_or_default();
-                self.go_to(Step::CheckReservation);
-            }
-            None => self.propose(),
-        }
-    }
-
-    /// The lowest address that seems free, marked as taken.
-    fn propose(&mut self) {
-        let addresses = self.scope.addresses;
-        let manager = self.memory();
-        let free = (0..addresses).find(|&address| {
-            let used = manager.addresses.iter().flatten().any(|held| usize::from(held.address) == address);
-            manager.ledger[address].is_none() && !manager.proposed[address] && !used
-        });
-        let Some(free) = free else { return self.end() };
-        self.task.address = u8::try_from(free).unwrap_or_default();
-        if self.makes(Mistake::PickByCache) {
-            return self.go_to(Step::CreateAddress);
-        }
-        self.announce();
-        self.go_to(Step::Reserve);
-    }
-
-    fn reservation_checked(&mut self, found: Option<Reservation>) {
-        if found.is_some_and(|found| found.is_for(self.name, self.life())) {
-            return self.reserved();
-        }
-        if found.is_some() {
-            self.learn(found);
-        }
-        if self.task.existing.is_some() {
-            self.announce();
-            self.go_to(Step::Reserve);
-        } else {
-            self.allocate(self.task.address + 1);
-        }
-    }
-
-    fn reservation_read(&mut self, found: Option<Reservation>) {
-        // Not there, or not yet: a new attempt will tell.
-        let Some(held) = found else { return self.end() };
-        self.learn(found);
-        if held.is_for(self.name, self.life()) {
-            self.reserved();
-        } else if self.task.existing.is_some() {
-            self.go_to(Step::ReadHolder);
-        } else {
-            self.propose();
-        }
-    }
-
-    fn holder_read(&mut self, found: Option<Reservation>) {
-        let Some(found) = found else { return self.try_again() };
-        if usize::from(found.name) == self.name && found.life != self.life() {
-            self.task.found = Age::Current;
-            let blindly =
-                self.makes(Mistake::TakeOverWithoutReadingTheClaim) || self.makes(Mistake::AdoptWithoutReadingTheClaim);
-            return self.go_to(if blindly { Step::TakeOver } else { Step::CheckBeforeTakingOver });
-        }
-        match self.task.existing {
-            Some(existing) if existing.owner != 0 && existing.owner != self.life() => {
-                self.withdraw();
-                self.remove(existing, Purpose::Discarding);
-            }
-            // It is reported, and left as it is.
-            _ => self.end(),
-        }
-    }
-
-    fn try_again(&mut self) {
-        self.task.attempts += 1;
-        if self.task.attempts < MOST_ATTEMPTS { self.go_to(Step::Reserve) } else { self.end() }
-    }
-
-    /// The address is this claim's.
-    fn reserved(&mut self) {
-        self.withdraw();
-        let life = self.life();
-        match self.task.existing {
-            Some(existing) if existing.owner == life && existing.finalizer => self.bind(),
-            Some(_) => self.go_to(Step::Repair),
-            None if self.makes(Mistake::BindBeforeCreate) => self.go_to(Step::Bind),
-            None => self.go_to(Step::CreateAddress),
-        }
-    }
-
-    fn adopt(&mut self) {
-        let Some(existing) = self.task.existing else { return self.end() };
-        self.task.address = existing.address;
-        self.task.attempts = 0;
-        if self.makes(Mistake::AdoptWithoutReservation) || self.makes(Mistake::PickByCache) {
-            return self.reserved();
-        }
-        let (name, life) = (self.name, self.life());
-        let known = self.memory().ledger[usize::from(existing.address)];
-        if known.is_some_and(|known| known.is_for(name, life)) {
-            self.go_to(Step::CheckReservation);
-        } else {
-            self.announce();
-            self.go_to(Step::Reserve);
-        }
-    }
-
-    fn bind(&mut self) {
-        if self.task.claim.bound == Some(self.task.address) {
-            return self.end();
-        }
-        let finalizer_is_missing = self.makes(Mistake::AllocateBeforeFinalizer) && !self.task.claim.finalizer;
-        self.go_to(if finalizer_is_missing { Step::AddFinalizer } else { Step::Bind });
-    }
-}
-
-/// Taking it back.
-impl Worker<'_> {
-    fn remove(&mut self, address: Address, purpose: Purpose) {
-        self.task.existing = Some(address);
-        self.task.purpose = purpose;
-        self.go_to(if address.finalizer { Step::Strip } else { Step::Delete });
-    }
-
-    /// The IPAddress is gone, or held by others.
-    fn removed(&mut self) {
-        match self.task.purpose {
-            Purpose::Binding => self.end(),
-            Purpose::Discarding => {
-                self.task.existing = None;
-                self.task.rounds += 1;
-                if self.task.rounds < MOST_ROUNDS { self.allocate(0) } else { self.end() }
-            }
-            Purpose::Releasing if self.makes(Mistake::UnreserveBeforeRemoval) => self.go_to(Step::ConfirmRelease),
-            Purpose::Releasing | Purpose::Undoing => self.give_back(0, self.task.purpose),
-        }
-    }
-
-    /// R2, from that address on.
-    fn give_back(&mut self, from: u8, purpose: Purpose) {
-        self.task.purpose = purpose;
-        self.task.existing = None;
-        let (name, life) = (self.name, self.life());
-        let manager = self.memory();
-        let known = |address: usize| manager.ledger[address].filter(|held| held.is_for(name, life));
-        let held = (usize::from(from)..ADDRESSES).find_map(|address| Some((address, known(address)?.age)));
-        match held {
-            Some((address, age)) => {
-                self.task.found = age;
-                self.task.address = u8::try_from(address).unwrap_or_default();
-                self.go_to(Step::Unreserve);
-            }
-            None if purpose == Purpose::Undoing => self.end(),
-            None if self.makes(Mistake::ReleaseByCache) => self.go_to(Step::LetGo),
-            None if self.makes(Mistake::UnreserveBeforeRemoval) => match self.state.objects.addresses[self.name] {
-                Some(address) => self.remove(address, Purpose::Releasing),
-                None => self.go_to(Step::LetGo),
-            },
-            None => self.go_to(Step::ConfirmRelease),
-        }
-    }
-}
-
-/// What the manager keeps in memory.
-impl Worker<'_> {
-    fn announce(&mut self) {
-        let address = usize::from(self.task.address);
-        if !self.memory().proposed[address] {
-            self.memory_mut().proposed[address] = true;
-            self.task.announced = true;
-        }
-    }
-
-    fn withdraw(&mut self) {
-        if self.task.announced {
-            let address = usize::from(self.task.address);
-            self.memory_mut().proposed[address] = false;
-            self.task.announced = false;
-        }
-    }
-
-    /// The ledger hears of a reservation.
-    fn learn(&mut self, found: Option<Reservation>) {
-        self.withdraw();
-        let address = usize::from(self.task.address);
-        self.memory_mut().ledger[address] = found;
-        self.memory_mut().proposed[address] = false;
-    }
-
-    fn forget(&mut self) {
-        let address = usize::from(self.task.address);
-        let forgotten = self.memory().ledger[address].is_none_or(|known| known.age == Age::Gone);
-        if forgotten {
-            self.memory_mut().ledger[address] = None;
-        }
-    }
-
-    /// The index of addresses hears of what was just written.
-    fn index(&mut self) {
-        let name = self.name;
-        self.memory_mut().addresses[name] = self.state.objects.addresses[name];
     }
 }
 

@@ -4,7 +4,9 @@
 //! `hack/control-plane/ensure.sh` finds or builds the programs; the first build takes minutes. Everything here blocks;
 //! it needs no async runtime and can be called inside of one.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod definitions;
+mod requests;
+
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::{Read, Write as _};
@@ -15,19 +17,14 @@ use std::sync::OnceLock;
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
-use serde_json::{Value, json};
+use serde_json::json;
 
+#[allow(unused_imports, reason = "not every binary counts requests")]
+pub use self::requests::{Asked, RequestKey};
 use super::process::{Supervised, TemporaryFolder};
 
 /// How long a program may take until it answers. It takes 2 s on a free machine.
 const PATIENCE: Duration = Duration::from_secs(90);
-
-/// Cluster API's CRDs that the product talks to.
-const CLUSTER_API_CRDS: [&str; 3] = [
-    "cluster.x-k8s.io_clusters.yaml",
-    "ipam.cluster.x-k8s.io_ipaddressclaims.yaml",
-    "ipam.cluster.x-k8s.io_ipaddresses.yaml",
-];
 
 /// What a control plane has beyond etcd and kube-apiserver.
 #[derive(Clone, Copy, Debug, Default)]
@@ -46,34 +43,6 @@ pub struct Options {
 pub const NAMESPACE: &str = "capi-ipam-in-cluster-system";
 /// Whom it runs as.
 pub const ACCOUNT: &str = "capi-ipam-in-cluster-controller-manager";
-
-/// What a request to the API server was, as its own metrics tell requests apart.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct RequestKey {
-    /// In capitals: `GET`, `LIST`, `WATCH`, `POST`, `PUT`, `PATCH`, `APPLY`, `DELETE`, `DELETECOLLECTION`.
-    pub verb: String,
-    /// The API group, empty for the core group.
-    pub group: String,
-    /// The plural, lower-case.
-    pub resource: String,
-    /// Such as `status`, else empty.
-    pub subresource: String,
-}
-
-/// What the provider asked for, in the words of roles.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Asked {
-    /// The API group, empty for the core group.
-    pub group: String,
-    /// The plural, with the subresource after a slash.
-    pub resource: String,
-    /// In small letters, such as `list`.
-    pub verb: String,
-    /// The namespace, empty for what is in none.
-    pub namespace: String,
-    /// The permission is missing.
-    pub refused: bool,
-}
 
 /// A running control plane. It ends when this is dropped, and when this process ends for whatever reason.
 #[derive(Debug)]
@@ -272,58 +241,6 @@ impl ControlPlane {
         self.folder().join("etcd")
     }
 
-    /// How many requests the API server has finished since its start, from all clients: also from kubectl, from the
-    /// controller manager, and from the API server itself. The difference of two readings tells what happened between.
-    pub fn request_count(&self) -> BTreeMap<RequestKey, u64> {
-        let mut counts = BTreeMap::new();
-        for line in self.kubectl(&["get", "--raw", "/metrics"]).lines() {
-            let Some((labels, value)) = line.strip_prefix("apiserver_request_total{").and_then(|l| l.split_once("} "))
-            else {
-                continue;
-            };
-            // No label of this metric has a comma or a quotation mark in its value.
-            let label = |wanted: &str| {
-                let mut pairs = labels.split(',').filter_map(|pair| pair.split_once('='));
-                pairs.find(|(name, _)| *name == wanted).map(|(_, value)| value.trim_matches('"').to_owned())
-            };
-            let key = RequestKey {
-                verb: label("verb").unwrap_or_default(),
-                group: label("group").unwrap_or_default(),
-                resource: label("resource").unwrap_or_default(),
-                subresource: label("subresource").unwrap_or_default(),
-            };
-            // Large counts are printed as 1.234567e+06.
-            let value: f64 = value.trim().parse().expect("a metric's value is a number");
-            #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count, below 2^53")]
-            let value = value as u64;
-            *counts.entry(key).or_default() += value;
-        }
-        counts
-    }
-
-    /// What the provider has asked for since the start, with [`Options::audit`].
-    ///
-    /// # Panics
-    /// When the API server wrote something else than events of the audit log.
-    pub fn asked(&self) -> BTreeSet<Asked> {
-        let log = fs::read_to_string(self.folder().join("audit.log")).expect("the API server writes it");
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let asked = log.lines().map(|line| {
-            let event: Value = serde_json::from_str(line).expect("each line is an event");
-            let object = &event["objectRef"];
-            let subresource = object.get("subresource").map(|name| format!("/{}", text(name))).unwrap_or_default();
-            Asked {
-                group: text(&object["apiGroup"]),
-                resource: text(&object["resource"]) + &subresource,
-                verb: text(&event["verb"]),
-                namespace: text(&object["namespace"]),
-                refused: event["responseStatus"]["code"] == 403,
-            }
-        });
-        // Paths such as /version belong to no resource.
-        asked.filter(|asked| !asked.resource.is_empty()).collect()
-    }
-
     /// The process ids of all programs of this control plane.
     pub fn pids(&self) -> Vec<u32> {
         [&self.api_server, &self.controller_manager, &self.etcd].into_iter().flatten().map(Supervised::pid).collect()
@@ -404,44 +321,6 @@ impl ControlPlane {
         ];
         let log = self.folder().join("kube-controller-manager.log");
         Supervised::spawn(&self.programs.join("kube-controller-manager"), &arguments, &[], &log)
-    }
-
-    fn install_crds(&self) {
-        let cluster_api = PathBuf::from(ensure(&["crds"]));
-        let crds = CLUSTER_API_CRDS.iter().map(|name| cluster_api.join(name)).chain(own_crds());
-        let files: Vec<_> = crds.map(|crd| format!("--filename={}", crd.display())).collect();
-        let files = files.iter().map(String::as_str);
-        let apply: Vec<_> = ["apply", "--server-side"].into_iter().chain(files.clone()).collect();
-        self.kubectl(&apply);
-        let wait: Vec<_> = ["wait", "--for=condition=Established", "--timeout=60s"].into_iter().chain(files).collect();
-        self.kubectl(&wait);
-    }
-
-    fn install_account(&mut self) {
-        for part in ["namespace", "rbac"] {
-            let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("config").join(part);
-            self.kubectl(&["apply", "--server-side", "--kustomize", &folder.display().to_string()]);
-        }
-        self.provider_kubeconfig = self.kubeconfig_of_account(NAMESPACE, ACCOUNT);
-    }
-
-    /// Takes the rules and limits out of the definitions of pools, as if they were from before there were any.
-    ///
-    /// # Panics
-    /// When the definitions cannot be read or applied.
-    pub fn drop_rules(&self) {
-        for file in own_crds() {
-            let text = fs::read_to_string(&file).expect("the definitions can be read");
-            for document in text.split("\n---\n").filter(|document| document.contains("kind: CustomResourceDefinition"))
-            {
-                let mut definition: Value = serde_saphyr::from_str(document).expect("the definitions are YAML");
-                if definition["spec"]["names"]["kind"].as_str().is_some_and(|kind| kind.ends_with("Pool")) {
-                    without_rules(&mut definition["spec"]["versions"]);
-                    self.kubectl_with_input(&["replace", "--filename=-"], &definition.to_string())
-                        .unwrap_or_else(|error| panic!("{error}"));
-                }
-            }
-        }
     }
 
     fn kubectl_with_input(&self, arguments: &[&str], input: &str) -> Result<String, String> {
@@ -557,34 +436,6 @@ pub fn kustomize(folder: &Path) -> String {
     let output = output.expect("kubectl can be started");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).expect("kubectl writes UTF-8")
-}
-
-/// The files in `config/crd` and `config/crd/bases` that define a kind; not those that only kustomize reads.
-fn own_crds() -> Vec<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/crd");
-    let entries = [folder.join("bases"), folder].into_iter().filter_map(|folder| fs::read_dir(folder).ok()).flatten();
-    let mut files: Vec<_> = entries.map(|entry| entry.expect("config/crd can be read").path()).collect();
-    files.retain(|file| {
-        file.extension().is_some_and(|extension| extension == "yaml")
-            && fs::read_to_string(file)
-                .is_ok_and(|text| text.lines().any(|line| line == "kind: CustomResourceDefinition"))
-    });
-    files.sort();
-    files
-}
-
-/// Takes everything out of schemas that says more of a value than its type.
-fn without_rules(schema: &mut Value) {
-    match schema {
-        Value::Object(fields) => {
-            for rule in ["x-kubernetes-validations", "maxItems", "minItems", "maxLength", "minLength", "pattern"] {
-                fields.remove(rule);
-            }
-            fields.values_mut().for_each(without_rules);
-        }
-        Value::Array(items) => items.iter_mut().for_each(without_rules),
-        _ => {}
-    }
 }
 
 /// A token that other users of this machine cannot guess.

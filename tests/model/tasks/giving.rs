@@ -1,0 +1,158 @@
+//! Giving an address: steps A1 to A4 and adoption.
+
+use super::Worker;
+use crate::protocol::Mistake;
+use crate::state::{ADDRESSES, Address, Age, Purpose, Reservation, Step};
+
+/// How often an adoption tries to reserve.
+const MOST_ATTEMPTS: u8 = 2;
+
+impl Worker<'_> {
+    /// After A1: is an IPAddress of the claim's name known?
+    pub(super) fn look(&mut self) {
+        if self.makes(Mistake::LookForAFreeOneFirst) {
+            self.propose();
+        } else if self.memory().addresses[self.name].is_some() {
+            self.go_to(Step::Look);
+        } else {
+            self.allocate(0);
+        }
+    }
+
+    pub(super) fn consider(&mut self, found: Option<Address>) {
+        self.task.existing = found;
+        match found {
+            None => self.allocate(0),
+            Some(found) if found.deleting => self.remove(found, Purpose::Binding),
+            Some(found) if found.owner == self.life() || self.makes(Mistake::AdoptWithoutReadingTheClaim) => {
+                self.adopt();
+            }
+            Some(_) => self.go_to(Step::CheckBeforeAdoption),
+        }
+    }
+
+    /// What the ledger says is this claim's already, from that address on; else a free one.
+    pub(super) fn allocate(&mut self, from: u8) {
+        let (name, life) = (self.name, self.life());
+        let ignores = self.makes(Mistake::IgnoreOwnReservation) || self.makes(Mistake::PickByCache);
+        let own = (usize::from(from)..ADDRESSES).find(|&address| {
+            let manager = self.memory();
+            let used_by_another = (0..manager.addresses.len()).any(|other| {
+                other != name && manager.addresses[other].is_some_and(|held| usize::from(held.address) == address)
+            });
+            manager.ledger[address].is_some_and(|held| held.is_for(name, life)) && !used_by_another
+        });
+        match own.filter(|_| !ignores) {
+            Some(address) => {
+                self.task.address = u8::try_from(address).unwrap_or_default();
+                self.go_to(Step::CheckReservation);
+            }
+            None => self.propose(),
+        }
+    }
+
+    /// The lowest address that seems free, marked as taken.
+    pub(super) fn propose(&mut self) {
+        let addresses = self.scope.addresses;
+        let manager = self.memory();
+        let free = (0..addresses).find(|&address| {
+            let used = manager.addresses.iter().flatten().any(|held| usize::from(held.address) == address);
+            manager.ledger[address].is_none() && !manager.proposed[address] && !used
+        });
+        let Some(free) = free else { return self.end() };
+        self.task.address = u8::try_from(free).unwrap_or_default();
+        if self.makes(Mistake::PickByCache) {
+            return self.go_to(Step::CreateAddress);
+        }
+        self.announce();
+        self.go_to(Step::Reserve);
+    }
+
+    pub(super) fn reservation_checked(&mut self, found: Option<Reservation>) {
+        if found.is_some_and(|found| found.is_for(self.name, self.life())) {
+            return self.reserved();
+        }
+        if found.is_some() {
+            self.learn(found);
+        }
+        if self.task.existing.is_some() {
+            self.announce();
+            self.go_to(Step::Reserve);
+        } else {
+            self.allocate(self.task.address + 1);
+        }
+    }
+
+    pub(super) fn reservation_read(&mut self, found: Option<Reservation>) {
+        // Not there, or not yet: a new attempt will tell.
+        let Some(held) = found else { return self.end() };
+        self.learn(found);
+        if held.is_for(self.name, self.life()) {
+            self.reserved();
+        } else if self.task.existing.is_some() {
+            self.go_to(Step::ReadHolder);
+        } else {
+            self.propose();
+        }
+    }
+
+    pub(super) fn holder_read(&mut self, found: Option<Reservation>) {
+        let Some(found) = found else { return self.try_again() };
+        if usize::from(found.name) == self.name && found.life != self.life() {
+            self.task.found = Age::Current;
+            let blindly =
+                self.makes(Mistake::TakeOverWithoutReadingTheClaim) || self.makes(Mistake::AdoptWithoutReadingTheClaim);
+            return self.go_to(if blindly { Step::TakeOver } else { Step::CheckBeforeTakingOver });
+        }
+        match self.task.existing {
+            Some(existing) if existing.owner != 0 && existing.owner != self.life() => {
+                self.withdraw();
+                self.remove(existing, Purpose::Discarding);
+            }
+            // It is reported, and left as it is.
+            _ => self.end(),
+        }
+    }
+
+    pub(super) fn try_again(&mut self) {
+        self.task.attempts += 1;
+        if self.task.attempts < MOST_ATTEMPTS { self.go_to(Step::Reserve) } else { self.end() }
+    }
+
+    /// The address is this claim's.
+    pub(super) fn reserved(&mut self) {
+        self.withdraw();
+        let life = self.life();
+        match self.task.existing {
+            Some(existing) if existing.owner == life && existing.finalizer => self.bind(),
+            Some(_) => self.go_to(Step::Repair),
+            None if self.makes(Mistake::BindBeforeCreate) => self.go_to(Step::Bind),
+            None => self.go_to(Step::CreateAddress),
+        }
+    }
+
+    pub(super) fn adopt(&mut self) {
+        let Some(existing) = self.task.existing else { return self.end() };
+        self.task.address = existing.address;
+        self.task.attempts = 0;
+        if self.makes(Mistake::AdoptWithoutReservation) || self.makes(Mistake::PickByCache) {
+            return self.reserved();
+        }
+        let (name, life) = (self.name, self.life());
+        let known = self.memory().ledger[usize::from(existing.address)];
+        if known.is_some_and(|known| known.is_for(name, life)) {
+            self.go_to(Step::CheckReservation);
+        } else {
+            self.announce();
+            self.go_to(Step::Reserve);
+        }
+    }
+
+    pub(super) fn bind(&mut self) {
+        if self.task.claim.bound == Some(self.task.address) {
+            return self.end();
+        }
+        let finalizer_is_missing = self.makes(Mistake::AllocateBeforeFinalizer) && !self.task.claim.finalizer;
+        self.go_to(if finalizer_is_missing { Step::AddFinalizer } else { Step::Bind });
+    }
+}

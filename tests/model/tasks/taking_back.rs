@@ -1,0 +1,55 @@
+//! Taking an address back: steps R1 to R3.
+
+use super::{MOST_ROUNDS, Worker};
+use crate::protocol::Mistake;
+use crate::state::{ADDRESSES, Address, Purpose, Step};
+
+impl Worker<'_> {
+    pub(super) fn remove(&mut self, address: Address, purpose: Purpose) {
+        self.task.existing = Some(address);
+        self.task.purpose = purpose;
+        self.go_to(if address.finalizer { Step::Strip } else { Step::Delete });
+    }
+
+    /// The IPAddress is gone, or held by others.
+    pub(super) fn removed(&mut self) {
+        match self.task.purpose {
+            Purpose::Binding => self.end(),
+            Purpose::Discarding => {
+                self.task.existing = None;
+                self.task.rounds += 1;
+                if self.task.rounds < MOST_ROUNDS { self.allocate(0) } else { self.end() }
+            }
+            Purpose::Releasing if self.makes(Mistake::UnreserveBeforeRemoval) => self.go_to(Step::ConfirmRelease),
+            Purpose::Releasing | Purpose::Undoing => {
+                self.task.is_removed = true;
+                self.give_back(0, self.task.purpose);
+            }
+        }
+    }
+
+    /// R2, from that address on.
+    pub(super) fn give_back(&mut self, from: u8, purpose: Purpose) {
+        self.task.purpose = purpose;
+        self.task.existing = None;
+        let (name, life) = (self.name, self.life());
+        let manager = self.memory();
+        let known = |address: usize| manager.ledger[address].filter(|held| held.is_for(name, life));
+        let held = (usize::from(from)..ADDRESSES).find_map(|address| Some((address, known(address)?.age)));
+        match held {
+            Some((address, age)) => {
+                self.task.found = age;
+                self.task.address = u8::try_from(address).unwrap_or_default();
+                self.go_to(Step::Unreserve);
+            }
+            None if purpose == Purpose::Undoing => self.end(),
+            None if self.makes(Mistake::ReleaseByCache) => self.go_to(Step::LetGo),
+            None if self.makes(Mistake::UnreserveBeforeRemoval) => match self.state.objects.addresses[self.name] {
+                Some(address) => self.remove(address, Purpose::Releasing),
+                None => self.go_to(Step::LetGo),
+            },
+            None if self.task.is_removed => self.go_to(Step::LetGo),
+            None => self.go_to(Step::ConfirmRelease),
+        }
+    }
+}
