@@ -105,6 +105,18 @@ impl Calls {
         (page.metadata.resource_version, page.items.len() + page.metadata.remaining_item_count)
     }
 
+    /// How many objects a folder has, from a server that may not have read them all yet.
+    pub(crate) async fn count_when_loaded(&self, folder: &str) -> usize {
+        let path = format!("{folder}?limit=1");
+        for _ in 0..300 {
+            match self.send::<List<Value>>("GET", &path, "application/json", &Value::Null).await {
+                Ok(page) => return page.items.len() + page.metadata.remaining_item_count,
+                Err(_) => tokio::time::sleep(Duration::from_secs(1)).await,
+            }
+        }
+        panic!("{folder} cannot be read")
+    }
+
     async fn page<T: DeserializeOwned>(&self, folder: &str, limit: usize, next: &str) -> List<T> {
         let mut path = format!("{folder}?limit={limit}");
         if !next.is_empty() {

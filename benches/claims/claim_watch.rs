@@ -121,6 +121,11 @@ impl ClaimWatch {
         while tokio::time::timeout(pause, counts.changed()).await.is_ok() {}
     }
 
+    /// Watches no more.
+    pub(crate) fn end(&self) {
+        self.task.abort();
+    }
+
     /// Forgets a claim.
     pub(crate) fn forget(&self, name: &str) {
         self.lock().remove(name);
@@ -129,7 +134,7 @@ impl ClaimWatch {
 
 impl Drop for ClaimWatch {
     fn drop(&mut self) {
-        self.task.abort();
+        self.end();
     }
 }
 

@@ -63,8 +63,8 @@ async fn main() {
         let Some(first) = together.peek().copied() else { continue };
         let count = options.present(first);
         eprintln!("{:>5.0} s: {count} bound claims are written", started.elapsed().as_secs_f64());
-        let stage = Stage::new(&options).await;
-        let (consumer, took) = seed::seed(&stage, count).await;
+        let mut stage = Stage::new(&options).await;
+        let (consumer, took) = seed::seed(&mut stage, count).await;
         eprintln!("{:>5.0} s: they are there, after {:.0} s", started.elapsed().as_secs_f64(), took.as_secs_f64());
         for series in together {
             announce(series, started);

@@ -1,7 +1,8 @@
 //! Many bound claims at once: copies of one that the manager bound, written straight into etcd while no manager runs.
 //!
 //! Whatever the manager made for its claim is copied: every object of the API group that has the claim's uid in it. The
-//! copies have their own names, uids and addresses. The API server learns of them by its watches of etcd.
+//! copies have their own names, uids and addresses. The API server is away meanwhile: it would keep all that was written
+//! in the last minutes, some 20 GiB of it, which no server has that has had the claims for a while.
 
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
@@ -13,7 +14,8 @@ use hyper_util::rt::TokioIo;
 use k8s_openapi::ByteString;
 use serde_json::{Value, json};
 
-use crate::calls::{GROUP, addresses, claims};
+use crate::calls::{GROUP, addresses, claims, reservations};
+use crate::claim_watch::ClaimWatch;
 use crate::consumer::Consumer;
 use crate::stage::Stage;
 
@@ -24,8 +26,8 @@ const FIRST: &str = "seeded-0000000";
 
 /// Makes a namespace with a pool and so many claims that are bound, and no manager running. Says how long the writing
 /// took.
-pub(crate) async fn seed(stage: &Stage<'_>, count: usize) -> (Consumer, Duration) {
-    let consumer = stage.consumer("seeded", 1).await;
+pub(crate) async fn seed(stage: &mut Stage<'_>, count: usize) -> (Consumer, Duration) {
+    let mut consumer = stage.consumer("seeded", 1).await;
     let mut manager = stage.start().await;
     let (_, made) = consumer.bind(&[FIRST.to_owned()], None).await;
     stage.settle(Some(&manager)).await;
@@ -35,6 +37,8 @@ pub(crate) async fn seed(stage: &Stage<'_>, count: usize) -> (Consumer, Duration
     let mut etcd = Etcd::connect(&stage.plane.etcd_url()).await;
     let originals = Originals::read(&mut etcd, uid).await;
     let started = Instant::now();
+    consumer.watch.end();
+    stage.plane.stop_api_server();
     let mut batch = Vec::with_capacity(AT_ONCE);
     for number in 1..count {
         for (kind, object) in originals.objects.iter().enumerate() {
@@ -47,10 +51,12 @@ pub(crate) async fn seed(stage: &Stage<'_>, count: usize) -> (Consumer, Duration
     if !batch.is_empty() {
         etcd.put(&batch).await;
     }
-    for folder in [claims(&consumer.namespace), addresses(&consumer.namespace)] {
-        let (_, found) = consumer.calls.version_and_count(&folder).await;
+    tokio::task::block_in_place(|| stage.plane.start_api_server());
+    for folder in [claims(&consumer.namespace), addresses(&consumer.namespace), reservations()] {
+        let found = consumer.calls.count_when_loaded(&folder).await;
         assert_eq!(found, count, "the API server has all copies in {folder}");
     }
+    consumer.watch = ClaimWatch::start(&consumer.calls, &consumer.namespace).await;
     let took = started.elapsed();
     stage.settle(None).await;
     (consumer, took)

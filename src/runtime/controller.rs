@@ -1,6 +1,7 @@
 //! The loop that reconciles the objects of one kind.
 //!
-//! - Each watch has its own backoff ([`watch`](super::watch)); nothing is reconciled before all watches are complete.
+//! - Each watch has its own backoff ([`watch`](super::watch)). The kind itself is listed last, when all that has to be known
+//!   for it is, and each object is worked on as soon as the listing names it.
 //! - Objects wait in a queue in which namespaces take turns, and no object is worked on twice at the same time.
 //! - Of an object that nothing has to be done for only so much is kept as it takes to know that ([`Kept`]): memory, and
 //!   the time that a restart takes, go by what has to be done and not by how many objects there are. That, and the turns,
@@ -65,8 +66,8 @@ pub trait Reconciler: Send + Sync + 'static {
         None
     }
 
-    /// Whether nothing has to be done for an object either by all else that is known. Asked each time it is seen, is
-    /// woken, or everything is listed; where it is not so, the object is read and reconciled. Has to be quick.
+    /// Whether nothing has to be done for an object either by all else that is known. Asked each time it is seen or
+    /// woken; where it is not so, the object is read and reconciled. Has to be quick.
     fn is_settled(&self, _namespace: Option<&str>, _name: &str, _settled: &Self::Settled) -> bool {
         true
     }
@@ -195,10 +196,10 @@ where
     where
         R: Reconciler<Object = K, Settled = S>,
     {
-        let awaited: Vec<Synced> = self.awaited.into_iter().chain([main.synced.clone()]).collect();
         let observer = Arc::clone(&main.observer);
         let events = guarded(main.api, main.config, &self.version, main.observer, main.trim, main.synced);
         let running = Running::new(self.name, reconciler, observer, self.store, usize::from(concurrency));
+        let awaited = self.awaited;
         let watches = async {
             join_all(self.watches).await;
             // They never end by themselves, but there may be none.

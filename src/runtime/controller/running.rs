@@ -40,7 +40,8 @@ pub(super) struct Running<R: Reconciler> {
     observer: Arc<dyn Observer<R::Object>>,
     store: Store<R::Object, R::Settled>,
     queue: Queue,
-    /// Everything has been listed.
+    /// Everything else that is to be known first has been listed. Then the kind itself is, and each object is worked on as
+    /// soon as the listing names it: of a hundred thousand, most are settled, and the few that are not need not wait.
     started: bool,
     concurrency: usize,
 }
@@ -76,8 +77,8 @@ impl<R: Reconciler> Running<R> {
             let pause = tokio::time::sleep_until(next_due.unwrap_or_else(Instant::now).into());
             tokio::select! {
                 () = stop.cancelled() => break,
-                _ = &mut all_listed, if !self.started => self.start(),
-                Some(event) = events.next() => self.seen(event),
+                _ = &mut all_listed, if !self.started => self.started = true,
+                Some(event) = events.next(), if self.started => self.seen(event),
                 Some(key) = woken.recv() => self.wake(key),
                 Some(ended) = at_work.join_next(), if !at_work.is_empty() => match ended {
                     Ok((key, again)) => self.finished(key, again),
@@ -92,7 +93,7 @@ impl<R: Reconciler> Running<R> {
 
     /// Begins to work on what is due, as far as there are hands.
     fn begin(&mut self, at_work: &mut JoinSet<(Key, Option<Duration>)>) {
-        while self.started && at_work.len() < self.concurrency {
+        while at_work.len() < self.concurrency {
             let now = Instant::now();
             let Some(key) = self.queue.next(now) else { return };
             match self.store.get(key.0.as_deref(), &key.1) {
@@ -112,16 +113,8 @@ impl<R: Reconciler> Running<R> {
         matches!(kept, Kept::Settled(settled) if self.context.reconciler.is_settled(namespace, name, settled))
     }
 
-    fn start(&mut self) {
-        self.started = true;
-        let now = Instant::now();
-        for key in self.store.keys(|namespace, name, kept| !self.is_settled(namespace, name, kept)) {
-            self.queue.add(key, now, now);
-        }
-    }
-
     fn wake(&mut self, key: Key) {
-        // At the start everything is looked at anyway.
+        // Before, nothing is known; what the listing names is looked at anyway.
         if self.started {
             self.context.attempts.wake(&key);
             let now = Instant::now();
@@ -144,7 +137,7 @@ impl<R: Reconciler> Running<R> {
                 self.store.insert(&key, kept.clone());
                 if self.is_settled(key.0.as_deref(), &key.1, &kept) {
                     self.context.attempts.forget(&key);
-                } else if self.started {
+                } else {
                     let now = Instant::now();
                     self.queue.add(key, now, now);
                 }
@@ -213,4 +206,72 @@ async fn reconcile<R: Reconciler>(context: &Context<R>, key: &Key, object: &Arc<
         warn!(controller, object = object_name, failures, ?wait, error = failed, "keeps failing");
     }
     Some(context.attempts.failed(key, Attempt { failures, state: attempt.state }, Instant::now(), wait))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runtime::health::Health;
+    use futures::stream::poll_fn;
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use std::convert::Infallible;
+    use std::sync::Mutex;
+    use std::task::Poll;
+
+    /// Notes what it is asked to look at.
+    #[derive(Default)]
+    struct Notes {
+        seen: Mutex<Vec<String>>,
+    }
+
+    impl Reconciler for Notes {
+        type Object = ConfigMap;
+        type Settled = Infallible;
+        type State = ();
+        type Error = Infallible;
+
+        async fn reconcile(&self, object: Arc<ConfigMap>, _: &mut Attempt<()>) -> Result<Outcome, Infallible> {
+            self.seen.lock().unwrap().push(object.metadata.name.clone().unwrap_or_default());
+            Ok(Outcome::Done)
+        }
+    }
+
+    fn named(name: &str) -> ConfigMap {
+        let mut object = ConfigMap::default();
+        object.metadata.name = Some(name.to_owned());
+        object
+    }
+
+    #[tokio::test]
+    async fn the_kind_is_listed_last_and_worked_on_while_it_is() {
+        let (reconciler, asked) = (Arc::new(Notes::default()), Arc::new(Mutex::new(false)));
+        let (sender, mut listing) = mpsc::unbounded_channel();
+        let events = poll_fn({
+            let asked = Arc::clone(&asked);
+            move |context| {
+                *asked.lock().unwrap() = true;
+                match listing.poll_recv(context) {
+                    Poll::Ready(None) => Poll::Pending,
+                    polled => polled,
+                }
+            }
+        });
+        sender.send(Event::Init).unwrap();
+        sender.send(Event::InitApply(named("a"))).unwrap();
+        let (other, stop) = (Health::default().announce("the other kind"), CancellationToken::new());
+        let (_wake, woken) = mpsc::unbounded_channel();
+        let running = Running::new("test".into(), Arc::clone(&reconciler), Arc::new(()), Store::default(), 2);
+        let running = tokio::spawn(running.run(events.boxed(), woken, vec![other.clone()], stop.clone()));
+        tokio::task::yield_now().await;
+        assert!(!*asked.lock().unwrap(), "it is listed before the other kind is known");
+
+        other.done();
+        // The listing is not complete, and never will be.
+        while reconciler.seen.lock().unwrap().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(*reconciler.seen.lock().unwrap(), ["a"]);
+        stop.cancel();
+        running.await.unwrap();
+    }
 }

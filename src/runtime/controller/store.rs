@@ -71,17 +71,6 @@ impl<K, S: Clone> Store<K, S> {
         Some(state.objects.get(namespace.unwrap_or_default())?.get(name)?.kept.clone())
     }
 
-    /// The keys of those of which `wanted` is true.
-    pub(super) fn keys(&self, wanted: impl Fn(Option<&str>, &str, &Kept<K, S>) -> bool) -> Vec<Key> {
-        let state = self.read();
-        let all = state.objects.iter().flat_map(|(namespace, names)| {
-            let namespace = (!namespace.is_empty()).then_some(&**namespace);
-            names.iter().map(move |(name, entry)| (namespace, &**name, &entry.kept))
-        });
-        let wanted = all.filter(|(namespace, name, kept)| wanted(*namespace, name, kept));
-        wanted.map(|(namespace, name, _)| (namespace.map(str::to_owned), name.to_owned())).collect()
-    }
-
     pub(super) fn insert(&self, key: &Key, kept: Kept<K, S>) {
         let mut state = self.write();
         let entry = Entry { kept, listing: state.listing };
@@ -160,16 +149,5 @@ mod tests {
         assert!(gone.len() == 2 && gone.contains(&key("n", "a")) && gone.contains(&key("", "c")));
         assert!(matches!(store.get(Some("n"), "b"), Some(Kept::Settled(3))));
         assert!(store.get(None, "c").is_none() && store.get(Some("n"), "a").is_none());
-    }
-
-    #[test]
-    fn keys_are_those_that_are_wanted() {
-        let store = Store::<(), u8>::default();
-        store.insert(&key("n", "a"), Kept::Settled(1));
-        store.insert(&key("", "b"), Kept::Settled(2));
-        let found = store.keys(|_, _, kept| matches!(kept, Kept::Settled(2)));
-        assert_eq!(found, [key("", "b")]);
-        store.remove(&key("", "b"));
-        assert_eq!(store.keys(|_, _, _| true), [key("n", "a")]);
     }
 }
