@@ -2,8 +2,10 @@
 //!
 //! The speed of a machine drifts, so each round of the provider stands between two rounds of the floors, in the order
 //! bare, reserved, provider, reserved, bare. A steady drift then weighs the same on all three. Each round of the provider
-//! is compared with the mean of its two neighbours, and the ratio of a series is the median of its rounds. No manager
-//! runs while a floor is measured: it would work along, on the same machine, at claims that are none of its own.
+//! stands against the mean of its two neighbours, and the ratio of a series is that of the sums over all rounds: where
+//! many objects are present, the API server's garbage collector doubles the time of whichever round it falls on, so few
+//! short rounds tell nothing, and a median of them little. No manager runs while a floor is measured: it would work
+//! along, on the same machine, at claims that are none of its own.
 
 use serde::Serialize;
 use serde_json::json;
@@ -42,8 +44,11 @@ struct Floors {
 
 impl Rounds<'_> {
     pub(crate) async fn run(&self, stage: &Stage<'_>) -> Outcome {
-        // Small numbers are over in a second or two, and a single round of them says little.
-        let rounds = if self.count <= 1_000 { 3 } else { 1 };
+        let rounds = match self.count {
+            0..=200 => 9,
+            201..=1_000 => 5,
+            _ => 1,
+        };
         self.floor(stage, self.count.min(500), true).await;
         let (mut floors, mut provided) = (vec![self.floors(stage, true).await], Vec::new());
         for round in 0..rounds {
@@ -145,11 +150,8 @@ async fn cycle(
 /// The rounds of the provider against those of the floors around them.
 fn line(what: &'static str, provided: &[Cycle], floors: &[Floors], phase: impl Fn(&Cycle) -> &Phase) -> Line {
     let floor = |of: &dyn Fn(&Floors) -> f64| -> f64 {
-        let ratios = provided.iter().zip(floors.windows(2)).map(|(cycle, around)| {
-            let mean = around.iter().map(of).sum::<f64>() / around.len() as f64;
-            mean / phase(cycle).seconds
-        });
-        median(ratios)
+        let around = floors.windows(2).map(|around| around.iter().map(of).sum::<f64>() / around.len() as f64);
+        around.sum::<f64>() / provided.iter().map(|cycle| phase(cycle).seconds).sum::<f64>()
     };
     let speed = |of: &dyn Fn(&Floors) -> f64| median(floors.iter().map(of));
     let mut rounds: Vec<&Phase> = provided.iter().map(&phase).collect();
