@@ -4,7 +4,6 @@
 //! the floor it hands each claim over besides.
 
 use std::collections::{HashMap, HashSet};
-use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
 use futures::StreamExt;
@@ -15,13 +14,7 @@ use serde_json::json;
 use crate::calls::{Calls, GROUP, Identity, addresses, claims, pools};
 use crate::claim_watch::ClaimWatch;
 use crate::floor::Floor;
-
-/// A pool that claims are made for.
-#[derive(Clone, Debug)]
-pub(crate) struct Pool {
-    pub(crate) name: String,
-    pub(crate) uid: String,
-}
+use crate::pool::Pool;
 
 /// How long something took that was done to many claims.
 #[derive(Clone, Debug, Default)]
@@ -201,12 +194,4 @@ struct AddressSpec {
 #[derive(Deserialize)]
 struct PoolRef {
     name: String,
-}
-
-/// The address and prefix that the floor gives to the claim of a number.
-pub(crate) fn address_of(number: usize, pools: usize) -> (String, u8) {
-    let (pool, place) = (number % pools, number / pools + 1);
-    let base = if pools == 1 { 0x0a00_0000 } else { 0x0a00_0000 + (pool << 16) };
-    let address = u32::try_from(base + place).expect("the pools end before the addresses do");
-    (Ipv4Addr::from(address).to_string(), if pools == 1 { 12 } else { 16 })
 }

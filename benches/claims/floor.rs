@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use serde_json::json;
 
 use crate::calls::{Calls, GROUP, Identity, addresses, claims, reservations};
-use crate::consumer::{Pool, address_of};
+use crate::pool::{Pool, address_of};
 
 /// Writes for claims of one namespace.
 pub(crate) struct Floor {

@@ -29,6 +29,7 @@ mod meter;
 mod options;
 mod outcome;
 mod picture;
+mod pool;
 mod restart;
 mod rounds;
 mod seed;

@@ -274,4 +274,31 @@ mod tests {
         index.applied(&address("3", &[]));
         assert!(!protected());
     }
+
+    #[test]
+    fn only_what_we_alone_protect_is_taken_back_unread() {
+        let (uid, owner) = ("6101ef08-5b98-40af-8a1f-bc85701b2e47", "0001ef08-5b98-00af-8a1f-0085701b2e47");
+        let mut address = address("12", &[names::PROTECT_ADDRESS]);
+        address.metadata.uid = Some(uid.to_owned());
+        let kind = "IPAddressClaim".to_owned();
+        let api_version = "ipam.cluster.x-k8s.io/v1beta2".to_owned();
+        let reference = OwnerReference { api_version, kind, name: "a".into(), uid: owner.into(), ..Default::default() };
+        address.metadata.owner_references = Some(vec![reference]);
+        let mut claim = IPAddressClaim { metadata: address.metadata.clone(), ..IPAddressClaim::default() };
+        claim.metadata.uid = Some(owner.to_owned());
+        claim.spec.pool_ref = address.spec.pool_ref.clone();
+
+        let index = AddressIndex::new(ControllerBuilder::<_, ()>::new("claims", ContractVersion::V1Beta2).waker());
+        index.applied(&address);
+        assert_eq!(index.identity_for(&claim), Some((uid.to_owned(), "12".to_owned())));
+        for finalizers in [vec![], vec![names::PROTECT_ADDRESS, "example.com/held"], vec!["example.com/held"]] {
+            address.metadata.finalizers = Some(finalizers.into_iter().map(str::to_owned).collect());
+            index.applied(&address);
+            assert_eq!(index.identity_for(&claim), None);
+        }
+        address.metadata.finalizers = Some(vec![names::PROTECT_ADDRESS.to_owned()]);
+        index.applied(&address);
+        claim.metadata.uid = Some(uid.to_owned());
+        assert_eq!(index.identity_for(&claim), None, "it is another claim's");
+    }
 }
