@@ -6,7 +6,7 @@ SHELL := bash
 CARGO ?= cargo
 # More arguments for the program that a target runs, as in: make run ARGS=--log-level=debug
 ARGS ?=
-# What `make fuzz` feeds: allocation, convert, flags, observers, parse_entry, reservations, reviews, sets or validate_pools
+# What `make fuzz` feeds: allocation, certificate, convert, flags, observers, parse_entry, reservations, reviews, sets or validate_pools
 TARGET ?= parse_entry
 # What `make image` builds for: linux/amd64, linux/arm64, or both with a comma; without it for this machine
 PLATFORMS ?=

@@ -20,6 +20,7 @@ mod clusters;
 mod contract;
 mod duplicate;
 mod index;
+mod late;
 mod reconciler;
 mod release;
 mod report;

@@ -4,6 +4,8 @@
 //! name. A4 the claim's status names it. Each step is guarded by what the one before it read, and each may have been
 //! done before by somebody else: an IPAddress of the claim's name is adopted.
 
+use std::time::Instant;
+
 use kube::ResourceExt;
 use tracing::{debug, info};
 
@@ -135,7 +137,12 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         allocation: &Allocation,
     ) -> Result<Made, ReconcileError> {
         let addresses = self.contract.addresses(&claim.namespace().unwrap_or_default());
-        match addresses.create(&build(self.contract.ipam, claim, pool, allocation)).await {
+        let sent = self.late.sending(claim, Instant::now());
+        let created = addresses.create(&build(self.contract.ipam, claim, pool, allocation)).await;
+        if !created.as_ref().is_err_and(CallError::outcome_is_unknown) {
+            self.late.answered(&sent);
+        }
+        match created {
             Ok(created) => {
                 self.addresses.insert(&created);
                 Ok(Made::Ours)

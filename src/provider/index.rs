@@ -121,7 +121,7 @@ impl AddressIndex {
         let record = self.get(claim.metadata.namespace.as_deref()?, claim.metadata.name.as_deref()?)?;
         let is_ours = record.is_for(claim.metadata.uid.as_deref().map(Uid::of), &claim.spec.pool_ref);
         let protected_by_us = record.protected && !record.protected_by_others;
-        let uid = record.uid.filter(|_| is_ours && protected_by_us && !record.deleting)?;
+        let uid = record.uid.filter(|_| is_ours && protected_by_us && !record.deleting && record.version > 0)?;
         Some((uid.to_string(), record.version.to_string()))
     }
 

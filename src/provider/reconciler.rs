@@ -14,6 +14,7 @@ use super::clusters::Clusters;
 use super::contract::Contract;
 use super::decision::{AddressState, ClaimView, ClusterState, Decision, PoolState, decide};
 use super::index::AddressIndex;
+use super::late::LateCreations;
 use super::report::Report;
 use super::settled::SettledClaim;
 use crate::api::{Cluster, IPAddress, IPAddressClaim, PoolReference, conditions, names};
@@ -39,6 +40,7 @@ pub struct ClaimReconciler<A: ProviderAdapter> {
     /// Only claims with that label are served, unless it is empty.
     watch_filter: String,
     written: Written,
+    pub(super) late: LateCreations,
 }
 
 /// Why a reconcile failed. The retry policy says when it is tried again.
@@ -115,6 +117,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
             pools,
             watch_filter: manager.options.watch_filter.clone(),
             written: Written::default(),
+            late: LateCreations::new(Instant::now()),
         });
         let (concurrency, stop) = (manager.options.concurrency, manager.stop.clone());
         manager.add("the clean-up after vanished claims", Arc::clone(&reconciler).undo_vanished(to_undo, stop.clone()));

@@ -1,7 +1,10 @@
 //! Taking an address back: steps R1 to R3.
 //!
 //! R1 the IPAddress loses our finalizer and is deleted. R2 the provider takes the address back, which is safe since
-//! nobody can read it any more. R3 the claim loses our finalizer, only after a live read showed no IPAddress.
+//! nobody can read it any more. R3 the claim loses our finalizer, only after the API server said that there is no IPAddress: in its
+//! answer to the deletion, and where a creation may have been applied since, in one to a read.
+
+use std::time::Instant;
 
 use kube::ResourceExt;
 use tracing::debug;
@@ -43,8 +46,9 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         if let Released::After(wait) = handler.release_address().await? {
             return Ok(Outcome::Yield(wait));
         }
-        // A creation that was given up, or another manager's, may have been applied since.
-        if addresses.get(&name).await?.is_some_and(|address| is_for(&address, claim)) {
+        if self.late.may_come(claim, Instant::now())
+            && addresses.get(&name).await?.is_some_and(|address| is_for(&address, claim))
+        {
             return Ok(Outcome::Yield(AFTER_CONFLICT));
         }
         match finalizer::remove(&self.contract.claims(&namespace), claim, names::RELEASE_ADDRESS).await {

@@ -11,7 +11,7 @@ pub mod certificate;
 pub mod tls;
 
 mod connection;
-pub(crate) mod validity;
+mod validity;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -26,6 +26,7 @@ use tokio_util::task::TaskTracker;
 use tracing::{debug, warn};
 
 use connection::Shared;
+pub use validity::Validity;
 
 /// How long to wait when the operating system gives no connection, for example because there are too many open files.
 const PAUSE: Duration = Duration::from_millis(200);

@@ -151,6 +151,8 @@ pub(crate) struct Task {
     pub(crate) attempts: u8,
     /// The IPAddress that is being removed was not read, but is as the watch showed it.
     pub(crate) unread: bool,
+    /// The IPAddress was seen to end.
+    pub(crate) is_removed: bool,
     /// This task has marked the address in the ledger as about to be reserved.
     pub(crate) announced: bool,
 }

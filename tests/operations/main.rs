@@ -8,6 +8,7 @@ mod support;
 
 mod flags;
 mod permissions;
+mod releases;
 mod restart;
 mod scope;
 mod several;

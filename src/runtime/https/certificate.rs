@@ -21,7 +21,7 @@ use rustls::sign::CertifiedKey;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use super::validity::Validity;
+use super::Validity;
 use crate::runtime::client::chain;
 use crate::runtime::health::Synced;
 use crate::runtime::metrics::Metrics;

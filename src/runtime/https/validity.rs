@@ -11,16 +11,16 @@ const VERSION: u8 = 0xa0;
 
 /// From when until when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Validity {
+pub struct Validity {
     /// The first second.
-    pub(crate) from: Timestamp,
+    pub from: Timestamp,
     /// The last second.
-    pub(crate) until: Timestamp,
+    pub until: Timestamp,
 }
 
 impl Validity {
     /// The validity of an X.509 certificate in DER (RFC 5280), if it can be read.
-    pub(crate) fn of(certificate: &[u8]) -> Option<Self> {
+    pub fn of(certificate: &[u8]) -> Option<Self> {
         let (_, certificate, _) = element(certificate)?;
         let (_, signed, _) = element(certificate)?;
         let rest = match element(signed)? {

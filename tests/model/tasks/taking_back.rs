@@ -21,7 +21,10 @@ impl Worker<'_> {
                 if self.task.rounds < MOST_ROUNDS { self.allocate(0) } else { self.end() }
             }
             Purpose::Releasing if self.makes(Mistake::UnreserveBeforeRemoval) => self.go_to(Step::ConfirmRelease),
-            Purpose::Releasing | Purpose::Undoing => self.give_back(0, self.task.purpose),
+            Purpose::Releasing | Purpose::Undoing => {
+                self.task.is_removed = true;
+                self.give_back(0, self.task.purpose);
+            }
         }
     }
 
@@ -45,6 +48,8 @@ impl Worker<'_> {
                 Some(address) => self.remove(address, Purpose::Releasing),
                 None => self.go_to(Step::LetGo),
             },
+            // The program reads here too, where a creation may still come. It is to hold without.
+            None if self.task.is_removed => self.go_to(Step::LetGo),
             None => self.go_to(Step::ConfirmRelease),
         }
     }

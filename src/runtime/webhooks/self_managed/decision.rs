@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::runtime::https::validity::Validity;
+use crate::runtime::https::Validity;
 
 /// What is in the Secret.
 #[derive(Debug, PartialEq, Eq)]

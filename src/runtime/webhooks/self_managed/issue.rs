@@ -9,7 +9,7 @@ use rcgen::{
 };
 use sha2::{Digest, Sha256};
 
-use crate::runtime::https::validity::Validity;
+use crate::runtime::https::Validity;
 
 /// Certificates begin in the past by as much, or by a tenth of their life if that is less, for clocks that go wrong.
 const SKEW: Duration = Duration::from_hours(1);

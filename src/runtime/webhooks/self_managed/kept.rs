@@ -15,7 +15,7 @@ use rustls::sign::CertifiedKey;
 
 use super::decision::{Action, Found, Reason};
 use super::issue;
-use crate::runtime::https::validity::Validity;
+use crate::runtime::https::Validity;
 
 /// The end of a certificate in PEM.
 const END: &str = "-----END CERTIFICATE-----";
