@@ -2,8 +2,11 @@
 
 use std::time::Instant;
 
+use serde::Serialize;
+use serde::de::IgnoredAny;
 use serde_json::json;
 
+use crate::calls::{GROUP, reservations};
 use crate::consumer::Consumer;
 use crate::meter::{Meter, memory, seconds_of};
 use crate::outcome::{Figure, Outcome, median};
@@ -14,6 +17,16 @@ use crate::support::consumer::unique;
 const ROUNDS: usize = 3;
 /// How many seconds after the manager is ready nothing should be written.
 const QUIET: u64 = 10;
+
+/// One start, in seconds.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Round {
+    /// The floor, see [`listing`].
+    listing: f64,
+    ready: f64,
+    first_bound: f64,
+}
 
 pub(crate) async fn run(stage: &Stage<'_>, series: String, consumer: &Consumer, present: usize) -> Outcome {
     // What it finds to do the first time is not about restarts.
@@ -33,6 +46,8 @@ pub(crate) async fn run(stage: &Stage<'_>, series: String, consumer: &Consumer, 
     for _ in 0..ROUNDS {
         manager.kill();
         stage.settle(None).await;
+        let floor = listing(stage).await;
+        stage.settle(None).await;
         let name = unique("new");
         let claim = consumer.create(0, &name).await;
         let started = Instant::now();
@@ -42,7 +57,8 @@ pub(crate) async fn run(stage: &Stage<'_>, series: String, consumer: &Consumer, 
             started.elapsed()
         };
         let (ready, bound) = tokio::join!(ready, consumer.watch.bound(&name));
-        rounds.push((ready.as_secs_f64(), bound.saturating_duration_since(started).as_secs_f64()));
+        let bound = bound.saturating_duration_since(started).as_secs_f64();
+        rounds.push(Round { listing: floor, ready: ready.as_secs_f64(), first_bound: bound });
         consumer.release(&[claim], None).await;
     }
     consumer.check_addresses(present).await;
@@ -51,15 +67,29 @@ pub(crate) async fn run(stage: &Stage<'_>, series: String, consumer: &Consumer, 
     let large = present > 10_000;
     let (most_seconds, most_memory) = if large { (10.0, 200.0) } else { (2.0, 40.0) };
     let figures = vec![
-        Figure::new("start to ready", median(rounds.iter().map(|round| round.0).chain([ready])), "s"),
-        Figure::new("start to the first new claim bound", median(rounds.iter().map(|round| round.1)), "s")
+        Figure::new("start to ready", median(rounds.iter().map(|round| round.ready).chain([ready])), "s"),
+        Figure::new("start to the first new claim bound", median(rounds.iter().map(|round| round.first_bound)), "s")
             .at_most(most_seconds),
+        Figure::new(
+            "the bare listing of addresses and reservations",
+            median(rounds.iter().map(|round| round.listing)),
+            "s",
+        ),
         Figure::new(format!("writes until {QUIET} s after ready"), writes as f64, "").at_most(0.0),
         Figure::new(format!("memory {QUIET} s after ready"), used.now, "MiB").at_most(most_memory),
         Figure::new("memory at most", used.peak, "MiB").at_most(most_memory),
         Figure::new("processor time of the manager until then", processor, "s"),
     ];
-    let rounds: Vec<_> = rounds.iter().map(|(ready, bound)| json!({"ready": ready, "firstBound": bound})).collect();
     let raw = json!({"ready": ready, "rounds": rounds, "cost": cost, "memory": used, "processor": processor});
     Outcome { series, present, claims: ROUNDS, lines: Vec::new(), figures, raw }
+}
+
+/// The floor: how many seconds the listing of all IPAddresses and reservations takes, both at once, by who reads nothing of
+/// them. A provider has to know what is taken before it gives out an address.
+async fn listing(stage: &Stage<'_>) -> f64 {
+    let started = Instant::now();
+    let (addresses, reservations) = (format!("/apis/{GROUP}/v1beta2/ipaddresses"), reservations());
+    let calls = &stage.provider;
+    tokio::join!(calls.list::<IgnoredAny>(&addresses), calls.list::<IgnoredAny>(&reservations));
+    started.elapsed().as_secs_f64()
 }
