@@ -7,6 +7,8 @@
 //! short rounds tell nothing, and a median of them little. No manager runs while a floor is measured: it would work
 //! along, on the same machine, at claims that are none of its own.
 
+use std::time::{Duration, Instant};
+
 use serde::Serialize;
 use serde_json::json;
 
@@ -18,6 +20,10 @@ use crate::outcome::{Figure, Line, Outcome, Phase, median};
 use crate::stage::Stage;
 use crate::support::consumer::unique;
 use crate::support::manager::Manager;
+
+/// How long a provider may count as just started. It may read more than later, for it cannot know what the one before it has
+/// left under way; releases are measured after that.
+const YOUNG: Duration = Duration::from_secs(31);
 
 /// What is measured.
 pub(crate) struct Rounds<'a> {
@@ -133,12 +139,16 @@ async fn cycle(
     floor: Option<&Floor>,
     manager: Option<&Manager>,
 ) -> Cycle {
+    let began = Instant::now();
     let prefix = unique("claim");
     let names: Vec<String> = (0..count).map(|number| format!("{prefix}-{number}")).collect();
     let meter = Meter::start(&stage.plane, manager.map(Manager::pid));
     let (timed, made): (_, Vec<Identity>) = consumer.bind(&names, floor).await;
     let bind = Phase::new(&timed, meter.read_later().await);
     consumer.check_addresses(present + count).await;
+    if manager.is_some() {
+        tokio::time::sleep(YOUNG.saturating_sub(began.elapsed())).await;
+    }
     stage.settle(manager).await;
     let meter = Meter::start(&stage.plane, manager.map(Manager::pid));
     let timed = consumer.release(&made, floor).await;

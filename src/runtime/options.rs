@@ -24,7 +24,7 @@ pub struct Options {
     pub watch_filter: String,
 
     /// How many claims are worked on at the same time.
-    #[arg(long, value_name = "NUMBER", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    #[arg(long, value_name = "NUMBER", default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub concurrency: u16,
 
     /// Take part in leader election, so that of several managers one works.
