@@ -4,8 +4,6 @@
 //! name. A4 the claim's status names it. Each step is guarded by what the one before it read, and each may have been
 //! done before by somebody else: an IPAddress of the claim's name is adopted.
 
-use std::time::Instant;
-
 use kube::ResourceExt;
 use tracing::{debug, info};
 
@@ -137,12 +135,8 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         allocation: &Allocation,
     ) -> Result<Made, ReconcileError> {
         let addresses = self.contract.addresses(&claim.namespace().unwrap_or_default());
-        let sent = self.late.sending(claim, Instant::now());
-        let created = addresses.create(&build(self.contract.ipam, claim, pool, allocation)).await;
-        if !created.as_ref().is_err_and(CallError::outcome_is_unknown) {
-            self.late.answered(&sent);
-        }
-        match created {
+        let wanted = build(self.contract.ipam, claim, pool, allocation);
+        match self.late.watch_over(claim, addresses.create(&wanted)).await {
             Ok(created) => {
                 self.addresses.insert(&created);
                 Ok(Made::Ours)

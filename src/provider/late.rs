@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::api::{IPAddressClaim, Uid};
-use crate::runtime::client::DEADLINE;
+use crate::runtime::client::{CallError, DEADLINE};
 
 /// How long after it was sent a creation may be applied. The API server gives up at the deadline that it was told; the
 /// rest is for what lies between.
@@ -27,23 +27,30 @@ impl LateCreations {
         Self { since: now, sent: Mutex::default() }
     }
 
-    /// An IPAddress is about to be created for the claim. Noted before it is sent, for whoever waits for the answer may be
-    /// broken off; it counts as open until it is [`Self::answered`].
-    pub(super) fn sending(&self, claim: &IPAddressClaim, now: Instant) -> Sent {
+    /// Carries out the creation of the claim's IPAddress. It is noted before it is sent, for whoever waits for the answer may
+    /// be broken off, and forgotten when it is known what became of it; one that was sent before without an answer is not.
+    pub(super) async fn watch_over<T>(
+        &self,
+        claim: &IPAddressClaim,
+        creation: impl Future<Output = Result<T, CallError>>,
+    ) -> Result<T, CallError> {
         let claim = uid(claim);
+        let is_first = self.note(claim, Instant::now());
+        let created = creation.await;
+        if is_first && !created.as_ref().is_err_and(CallError::outcome_is_unknown) {
+            self.lock().remove(&claim);
+        }
+        created
+    }
+
+    /// Returns whether none was noted for that claim.
+    fn note(&self, claim: Uid, now: Instant) -> bool {
         let mut sent = self.lock();
         // What is over is dropped, now and then.
         if sent.len() >= 1024 && sent.len().is_power_of_two() {
             sent.retain(|_, at| now.saturating_duration_since(*at) < LATEST);
         }
-        Sent { claim, is_first: sent.insert(claim, now).is_none() }
-    }
-
-    /// It is known what became of it. One that was sent before and got no answer is still open.
-    pub(super) fn answered(&self, sent: &Sent) {
-        if sent.is_first {
-            self.lock().remove(&sent.claim);
-        }
+        sent.insert(claim, now).is_none()
     }
 
     /// Whether an IPAddress may still come for the claim.
@@ -57,12 +64,6 @@ impl LateCreations {
     }
 }
 
-/// A creation without an answer yet.
-pub(super) struct Sent {
-    claim: Uid,
-    is_first: bool,
-}
-
 fn uid(claim: &IPAddressClaim) -> Uid {
     Uid::of(claim.metadata.uid.as_deref().unwrap_or_default())
 }
@@ -70,6 +71,7 @@ fn uid(claim: &IPAddressClaim) -> Uid {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use futures::FutureExt;
 
     fn claim(uid: &str) -> IPAddressClaim {
         let mut claim = IPAddressClaim::default();
@@ -77,18 +79,26 @@ mod tests {
         claim
     }
 
-    #[test]
-    fn what_got_no_answer_may_come_for_a_while() {
-        let start = Instant::now();
-        let (late, now) = (LateCreations::new(start), start + LATEST);
-        let (a, b) = (claim("a"), claim("b"));
-        late.answered(&late.sending(&a, now));
-        assert!(!late.may_come(&a, now));
+    #[tokio::test]
+    async fn what_got_no_answer_may_come_for_a_while() {
+        let long_ago = Instant::now().checked_sub(LATEST).unwrap();
+        let (late, a, b) = (LateCreations::new(long_ago), claim("a"), claim("b"));
+        let unknown = || async { Err::<(), _>(CallError::TimedOut { operation: "test".to_owned() }) };
+        late.watch_over(&a, async { Ok(()) }).await.unwrap();
+        assert!(!late.may_come(&a, Instant::now()));
         // The first gets no answer, the second does.
-        let _ = late.sending(&a, now);
-        late.answered(&late.sending(&a, now));
+        late.watch_over(&a, unknown()).await.unwrap_err();
+        late.watch_over(&a, async { Ok(()) }).await.unwrap();
+        let now = Instant::now();
         assert!(late.may_come(&a, now) && !late.may_come(&b, now));
         assert!(!late.may_come(&a, now + LATEST));
+    }
+
+    #[tokio::test]
+    async fn what_was_broken_off_may_come() {
+        let late = LateCreations::new(Instant::now().checked_sub(LATEST).unwrap());
+        let never = late.watch_over(&claim("a"), std::future::pending::<Result<(), CallError>>()).now_or_never();
+        assert!(never.is_none() && late.may_come(&claim("a"), Instant::now()));
     }
 
     #[test]
@@ -103,9 +113,9 @@ mod tests {
         let start = Instant::now();
         let late = LateCreations::new(start);
         for number in 0..1024 {
-            let _ = late.sending(&claim(&number.to_string()), start);
+            late.note(uid(&claim(&number.to_string())), start);
         }
-        let _ = late.sending(&claim("new"), start + LATEST);
+        late.note(uid(&claim("new")), start + LATEST);
         assert_eq!(late.lock().len(), 1);
     }
 }
