@@ -101,6 +101,11 @@ impl ProviderAdapter for InClusterAdapter {
         self.options.arrival_patience
     }
 
+    fn allocates_early(&self) -> bool {
+        // The sweeper frees the reservation of a claim that is gone.
+        true
+    }
+
     fn finished(&self, claim: &IPAddressClaim) {
         if let Some((shared, pool)) = self.shared.get().zip(PoolKey::of_claim(claim)) {
             shared.ledger.finished(&pool, &(claim.namespace().unwrap_or_default(), claim.name_any()));

@@ -75,26 +75,28 @@ impl Ledger {
     }
 
     /// Changes the index, then serves the lines of all pools concerned: whatever freed an address, those whose turn it
-    /// is are woken.
+    /// is are woken. The controllers of these pools are told, once until they look.
     fn change<R>(&self, change: impl FnOnce(&mut State) -> R) -> R {
-        let (result, called, mut touched) = {
+        let (result, called, touched) = {
             let mut state = self.lock();
             let result = change(&mut state);
-            let touched = std::mem::take(&mut state.touched);
+            let mut touched = std::mem::take(&mut state.touched);
+            touched.sort_unstable();
+            touched.dedup();
             let mut called = std::mem::take(&mut state.unblocked);
             let now = Instant::now();
-            for pool in &touched {
-                let Some(entry) = state.pools.get_mut(pool) else { continue };
+            touched.retain(|pool| {
+                let Some(entry) = state.pools.get_mut(pool) else { return true };
                 called.extend(entry.serve_line(now));
+                let is_news = !std::mem::replace(&mut entry.told, true);
                 if entry.is_empty() {
                     state.pools.remove(pool);
                 }
-            }
+                is_news
+            });
             (result, called, touched)
         };
         self.wake(&called);
-        touched.sort_unstable();
-        touched.dedup();
         touched.iter().for_each(|pool| (self.pools)(pool));
         result
     }
@@ -163,6 +165,40 @@ impl Ledger {
             called
         };
         self.wake(&called);
+    }
+
+    /// Serves all lines once more: a claim that was called and does not come has its address kept for it only for a while.
+    /// Claims that do not exist are taken out of line.
+    pub fn serve_lines(&self, exists: impl Fn(&ClaimKey) -> bool) {
+        let called: Vec<ClaimKey> = {
+            let mut state = self.lock();
+            let entries = state.pools.values_mut();
+            let now = Instant::now();
+            entries
+                .flat_map(|entry| {
+                    let gone: Vec<ClaimKey> = entry.line.claims().filter(|claim| !exists(claim)).cloned().collect();
+                    gone.iter().for_each(|claim| entry.line.leave(claim));
+                    entry.serve_line(now)
+                })
+                .collect()
+        };
+        self.wake(&called);
+    }
+
+    /// The controller of a pool looks at it now, and is to be told of what changes from here on.
+    pub fn look(&self, pool: &PoolKey) {
+        self.set_told(pool, false);
+    }
+
+    /// The controller of a pool will look again by itself, and need not be told of anything before.
+    pub fn will_look(&self, pool: &PoolKey) {
+        self.set_told(pool, true);
+    }
+
+    fn set_told(&self, pool: &PoolKey, told: bool) {
+        if let Some(entry) = self.lock().pools.get_mut(pool) {
+            entry.told = told;
+        }
     }
 
     /// Remembers a reservation; also called with what a live read showed.

@@ -184,6 +184,7 @@ where
 {
     async fn act(&self, pool: &Arc<P>) -> Result<Outcome, CallError> {
         let (key, facts) = (PoolKey::of(pool.as_ref()), PoolFacts::of(pool.as_ref()));
+        self.shared.ledger.look(&key);
         let calls = P::calls(&self.client, &key);
         let mut pool = Arc::clone(pool);
         if !facts.deleting && !facts.protected && !facts.paused {
@@ -208,6 +209,7 @@ where
         }
         let status = self.status(&key, pool.as_ref(), obstacle.as_ref());
         if let Some(wait) = self.write_status(&calls, pool.as_ref(), status).await? {
+            self.shared.ledger.will_look(&key);
             return Ok(Outcome::Yield(wait));
         }
         match obstacle {
@@ -288,7 +290,10 @@ where
         }
         let mut wanted = pool.clone();
         *wanted.status_mut() = status;
-        if let Some(written) = patch::write(calls, pool, &wanted).await? {
+        let began = Instant::now();
+        let written = patch::write(calls, pool, &wanted).await;
+        self.status_turns.took(began.elapsed());
+        if let Some(written) = written? {
             let written = self.note(written);
             for condition in news.iter().filter(|condition| status::is_trouble(condition)) {
                 let reason = condition.reason.as_deref().unwrap_or_default();

@@ -1,4 +1,5 @@
-//! The sweeper: frees addresses that nobody holds any more, and reserves those in use that have no reservation.
+//! The sweeper: frees addresses that nobody holds any more, reserves those in use that have no reservation, and passes
+//! turns on that nobody uses.
 //!
 //! It is the last resort after crashes, and never in a hurry: what looks abandoned to the ledger has to look so twice
 //! and for some time, and then to live reads; every deletion carries the uid that was read; and no more than a small
@@ -100,6 +101,7 @@ impl Sweeper {
     }
 
     async fn pass(&mut self) {
+        self.shared.ledger.serve_lines(|(namespace, name)| self.claims.get(namespace, name).is_some());
         self.end_pointless_rests().await;
         self.reserve_missing().await;
         self.duplicates.report().await;

@@ -59,6 +59,13 @@ pub trait ProviderAdapter: Send + Sync + 'static {
         Duration::from_hours(1)
     }
 
+    /// Whether an address may be allocated while the claim is still being given its finalizer, instead of after that. It
+    /// saves the time of a write. Only for a provider that finds by itself, sooner or later, what it gave to a claim that
+    /// is gone: if the program ends in this moment, and the claim is deleted, it is not told of it.
+    fn allocates_early(&self) -> bool {
+        false
+    }
+
     /// The claim has been reconciled, whatever came of it. For providers that keep claims in line.
     fn finished(&self, _claim: &IPAddressClaim) {}
 }

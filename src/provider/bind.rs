@@ -3,6 +3,8 @@
 //! A1 the claim gets our finalizer. A2 the provider allocates. A3 the IPAddress is created whole, under the claim's
 //! name. A4 the claim's status names it. Each step is guarded by what the one before it read, and each may have been
 //! done before by somebody else: an IPAddress of the claim's name is adopted.
+//!
+//! For a provider that finds what it gave to a claim that is gone, A1 and A2 are done in the same time. A3 waits for both.
 
 use kube::ResourceExt;
 use tracing::{debug, info};
@@ -27,11 +29,16 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         pool: &PoolView,
         handler: &mut A::Handler,
     ) -> Result<Outcome, ReconcileError> {
-        let known_before = finalizer::is_set(claim, names::RELEASE_ADDRESS);
-        let Some(claim) = self.add_finalizer(claim).await? else { return Ok(Outcome::Done) };
         let (namespace, name) = (claim.namespace().unwrap_or_default(), claim.name_any());
-        let addresses = self.contract.addresses(&namespace);
+        let known_before = finalizer::is_set(claim, names::RELEASE_ADDRESS);
         let known = self.addresses.get(&namespace, &name).is_some();
+        let begun = if known_before || known || !self.adapter.allocates_early() {
+            self.add_finalizer(claim).await?.map(|claim| (claim, None))
+        } else {
+            self.add_finalizer_and_allocate(claim, handler).await?
+        };
+        let Some((claim, mut allocated_early)) = begun else { return Ok(Outcome::Done) };
+        let addresses = self.contract.addresses(&namespace);
         let mut existing = if known { addresses.get(&name).await? } else { None };
         if known_before
             && existing.is_none()
@@ -56,7 +63,11 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
             {
                 return self.undo(&claim, handler).await;
             }
-            let allocation = match handler.ensure_address(existing.as_ref()).await {
+            let allocated = match allocated_early.take() {
+                Some(allocated) => allocated,
+                None => handler.ensure_address(existing.as_ref()).await,
+            };
+            let allocation = match allocated {
                 Err(HandlerError::Discard(why)) if existing.is_some() => {
                     info!(namespace, name, why, "an IPAddress of an earlier claim is removed");
                     if let Some(address) = existing.take() {
@@ -125,6 +136,21 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
             },
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// A1 and A2 in the same time. `None` when the claim is gone, with what was allocated, or going.
+    async fn add_finalizer_and_allocate(
+        &self,
+        claim: &IPAddressClaim,
+        handler: &mut A::Handler,
+    ) -> Result<Option<(IPAddressClaim, Option<Allocated>)>, ReconcileError> {
+        let (protected, allocated) = tokio::join!(self.add_finalizer(claim), handler.ensure_address(None));
+        // Without our finalizer nobody may tell that the claim went in this moment.
+        if !matches!(protected, Ok(Some(_))) && !self.is_there(claim).await? {
+            self.undo(claim, handler).await?;
+            return Ok(None);
+        }
+        Ok(protected?.map(|claim| (claim, Some(allocated))))
     }
 
     /// A3.
@@ -202,6 +228,9 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         Ok(gone)
     }
 }
+
+/// What came of A2.
+type Allocated = Result<Allocation, HandlerError>;
 
 /// What came of making an IPAddress.
 enum Made {

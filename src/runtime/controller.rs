@@ -21,15 +21,16 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::{BoxFuture, join_all};
+use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
 use kube::Resource;
 use kube::runtime::watcher;
 use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use self::running::Running;
+use self::running::{Running, feed};
 use self::store::Key;
 pub use self::store::{Kept, Store};
 use super::health::Synced;
@@ -126,6 +127,9 @@ impl<K> Waker<K> {
     }
 }
 
+/// How many events of the main watch are taken in before the controller has seen the first of them.
+const BUFFERED: usize = 64;
+
 /// A controller being put together: what it watches, and how it runs.
 pub struct ControllerBuilder<K: Resource, S> {
     name: String,
@@ -199,15 +203,16 @@ where
         let observer = Arc::clone(&main.observer);
         let events = guarded(main.api, main.config, &self.version, main.observer, main.trim, main.synced);
         let running = Running::new(self.name, reconciler, observer, self.store, usize::from(concurrency));
-        let awaited = self.awaited;
-        let watches = async {
-            join_all(self.watches).await;
-            // They never end by themselves, but there may be none.
-            std::future::pending::<()>().await;
-        };
+        // Tasks of their own: where one future polls them all, whatever wakes one has all of them polled.
+        let mut watches: JoinSet<()> = self.watches.into_iter().collect();
+        let (sender, events_in_turn) = mpsc::channel(BUFFERED);
+        watches.spawn(feed(events.boxed(), self.awaited, sender));
         tokio::select! {
-            () = running.run(events.boxed(), self.woken, awaited, stop) => {}
-            () = watches => {}
+            () = running.run(events_in_turn, self.woken, stop) => {}
+            // They never end by themselves, other than by a panic, which is to end this too.
+            Some(Err(ended)) = watches.join_next() => if let Ok(panic) = ended.try_into_panic() {
+                std::panic::resume_unwind(panic);
+            }
         }
     }
 }

@@ -13,6 +13,9 @@ pub struct Plan {
     /// How many managers work at the same time, without leader election. The fault hits the first.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub managers: usize,
+    /// The manager has been at work for so long that nothing of one before it can come any more.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub aged: bool,
     /// What goes wrong. Nothing in a reference run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fault: Option<Fault>,
@@ -98,7 +101,7 @@ pub enum WatchFault {
 impl Plan {
     /// A plan in which nothing goes wrong.
     pub fn reference(workload: Workload) -> Self {
-        Self { workload, managers: 1, fault: None }
+        Self { workload, managers: 1, aged: false, fault: None }
     }
 
     /// Whether a claim may be given an address twice, the first one unbound and taken back: two managers may reserve one
@@ -135,7 +138,7 @@ mod tests {
             Some(Fault::Watch { resource: "ipaddresses".into(), nth: 1, how: WatchFault::Expired }),
         ];
         for (fault, managers) in faults.into_iter().zip([1, 2, 1, 2]) {
-            let plan = Plan { workload: Workload::Scale, managers, fault };
+            let plan = Plan { workload: Workload::Scale, managers, aged: managers == 1, fault };
             assert_eq!(serde_json::from_str::<Plan>(&plan.line()).expect("it is one"), plan);
         }
         assert_eq!(Plan::reference(Workload::Allocate).line(), r#"{"workload":"allocate"}"#);

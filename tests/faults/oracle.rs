@@ -83,7 +83,9 @@ fn before(world: &World, change: &Change, overtaken: bool) -> Vec<Violation> {
     match &change.object {
         Object::Claim(name, claim) => {
             let was_held = world.claims.get(name).is_some_and(|before| before.uid == claim.uid && before.held);
-            if !was_held || (claim.held && !change.gone) {
+            // The API server removes a claim that nobody let go when it is deleted while it gets its first finalizer.
+            let vanished = change.gone && claim.held && !claim.deleting;
+            if !was_held || vanished || (claim.held && !change.gone) {
                 return Vec::new();
             }
             let of_claim = world.addresses.iter().filter(|(_, address)| {

@@ -131,7 +131,7 @@ fn what_comes_when_its_claim_is_let_go_is_nobodys() {
     history.reservation("10.0.0.1", "1", true);
     history.served("b", "2", "10.0.0.1");
     assert_eq!(history.ever(), []);
-    history.push(Object::Claim(name("a"), claim("1", true)), true);
+    history.push(Object::Claim(name("a"), Claim { deleting: true, ..claim("1", true) }), true);
     assert_eq!(history.ever(), [Rule::Order]);
     assert_eq!(ever(&history.0, true), []);
 }
@@ -238,8 +238,12 @@ fn who_goes_too_early_is_seen() {
     assert_eq!(history.ever(), [Rule::Order]);
     let mut history = History::with_pool();
     history.served("a", "1", "10.0.0.1");
-    history.push(Object::Claim(name("a"), claim("1", true)), true);
+    history.push(Object::Claim(name("a"), Claim { deleting: true, ..claim("1", true) }), true);
     assert_eq!(history.ever(), [Rule::Order]);
+    let mut history = History::with_pool();
+    history.served("a", "1", "10.0.0.1");
+    history.push(Object::Claim(name("a"), claim("1", true)), true);
+    assert_eq!(history.ever(), [], "nobody let it go: the API server removed it");
     let mut history = History::with_pool();
     history.served("a", "1", "10.0.0.1");
     history.push(Object::Pool(pool_name(), Pool::default()), true);

@@ -23,13 +23,16 @@ pub fn all(recordings: &[Recording]) -> Vec<Plan> {
 }
 
 fn of_workload(recording: &Recording) -> Vec<Plan> {
-    let plan = |managers, fault| Plan { workload: recording.workload, managers, fault: Some(fault) };
+    let plan = |managers, fault| Plan { workload: recording.workload, managers, aged: false, fault: Some(fault) };
     let mut plans = Vec::new();
     for (&write, &count) in recording.writes.iter().filter(|(write, _)| **write != Write::Other) {
         for how in faults_at(write) {
             plans.extend(ordinals(write, count).into_iter().map(|nth| plan(1, Fault::Write { write, nth, how })));
             if is_for_two(how) && write != Write::Event {
                 plans.push(plan(2, Fault::Write { write, nth: 1, how }));
+            }
+            if is_for_aged(recording.workload, write, how) {
+                plans.push(Plan { aged: true, ..plan(1, Fault::Write { write, nth: 1, how }) });
             }
         }
     }
@@ -96,17 +99,23 @@ fn is_for_two(how: WriteFault) -> bool {
     how.is_late() || matches!(how, WriteFault::CrashAfter | WriteFault::ReplyLost | WriteFault::Conflict)
 }
 
+/// A manager that has just started reads where one that is older goes by what it remembers. It takes long to get old.
+fn is_for_aged(workload: Workload, write: Write, how: WriteFault) -> bool {
+    matches!(workload, Workload::Delete | Workload::Recreate) && write == Write::AddressCreated && how.is_late()
+}
+
 /// What a selection of plans is to have at least once.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Aspect {
     Workload(Workload),
     Managers(usize),
+    Aged(bool),
     Write(Write),
     How(WriteFault),
     Watch(String),
     WatchHow(WatchFault),
-    /// A fault at a write.
-    Pair(Write, WriteFault),
+    /// A fault at a write, for a manager that has just started or is older.
+    Pair(Write, WriteFault, bool),
     /// A write of a workload.
     Part(Workload, Write),
     /// A fault in a workload, with so many managers.
@@ -118,7 +127,8 @@ enum Aspect {
 /// A few plans in which every kind of write, every watch and every fault is there at least once.
 pub fn few(plans: &[Plan]) -> Vec<Plan> {
     covering(plans, |plan| {
-        let mut aspects = vec![Aspect::Workload(plan.workload), Aspect::Managers(plan.managers)];
+        let mut aspects =
+            vec![Aspect::Workload(plan.workload), Aspect::Managers(plan.managers), Aspect::Aged(plan.aged)];
         match &plan.fault {
             Some(Fault::Write { write, how, .. }) => aspects.extend([Aspect::Write(*write), Aspect::How(*how)]),
             Some(Fault::Watch { resource, how, .. }) => {
@@ -134,7 +144,7 @@ pub fn few(plans: &[Plan]) -> Vec<Plan> {
 pub fn many(plans: &[Plan]) -> Vec<Plan> {
     covering(plans, |plan| match &plan.fault {
         Some(Fault::Write { write, how, .. }) => vec![
-            Aspect::Pair(*write, *how),
+            Aspect::Pair(*write, *how, plan.aged),
             Aspect::Part(plan.workload, *write),
             Aspect::Case(plan.workload, *how, plan.managers),
         ],
@@ -183,8 +193,9 @@ mod tests {
     #[test]
     fn every_fault_hits_every_write_and_every_watch() {
         let plans = all(&recordings());
-        // 13 faults at 3 of the one write, 11 at the other; 3 at 2 changes; with a second manager 6, 4 and 1.
-        assert_eq!(plans.len(), 2 * (13 * 3 + 11 + 3 * 2 + 6 + 4 + 1));
+        // 13 faults at 3 of the one write, 11 at the other; 3 at 2 changes; with a second manager 6, 4 and 1; 3 at one that
+        // is older.
+        assert_eq!(plans.len(), 2 * (13 * 3 + 11 + 3 * 2 + 6 + 4 + 1) + 3);
         assert_eq!(plans.iter().map(Plan::line).collect::<BTreeSet<_>>().len(), plans.len());
     }
 
@@ -201,6 +212,6 @@ mod tests {
             plans.iter().filter_map(how).collect::<HashSet<_>>()
         };
         assert_eq!(hows(&few), hows(&plans));
-        assert!(few.iter().any(|plan| plan.managers == 2));
+        assert!(few.iter().any(|plan| plan.managers == 2) && few.iter().any(|plan| plan.aged));
     }
 }

@@ -26,6 +26,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const QUIET: Duration = Duration::from_secs(2);
 /// How long until it is quiet.
 const QUIET_PATIENCE: Duration = Duration::from_secs(10);
+/// How old an aged manager is at least: older than a creation can be late.
+const AGE: Duration = Duration::from_secs(31);
 /// How often one thing may be written of one object.
 const MOST_WRITES: usize = 15;
 /// The same for counts of pools, which change often; for reservations, which are of the next free address for whoever
@@ -120,6 +122,10 @@ pub async fn run(plane: &Arc<ControlPlane>, plan: Plan) -> Report {
         leaders.push(Leader::start(plane, Proxy::start(plane, number, fault).await).await);
     }
     let proxies: Vec<Arc<Proxy>> = leaders.iter().map(|leader| Arc::clone(&leader.proxy)).collect();
+
+    if plan.aged {
+        tokio::time::sleep(AGE).await;
+    }
 
     let mut failures = Vec::new();
     failures.extend(caught(plan.workload.run(&consumer, plan.managers)).await);

@@ -15,6 +15,9 @@ use crate::support::consumer::{Consumer, eventually_within, ready};
 /// How long a workload waits for one thing, whatever goes wrong meanwhile.
 const PATIENCE: Duration = Duration::from_secs(45);
 
+/// About as long as one write takes.
+const STEP: Duration = Duration::from_millis(4);
+
 /// The finalizer of a machine that uses an address.
 const IN_USE: &str = "example.com/in-use";
 
@@ -30,6 +33,8 @@ pub enum Workload {
     Delete,
     /// Claims are deleted and come again under the same names, and others want their addresses.
     Recreate,
+    /// Claims are deleted while they are being served, and others want all addresses.
+    Abandon,
     /// Claims wait for addresses that others give back.
     Exhaust,
     /// A released address rests before another claim gets it.
@@ -45,11 +50,12 @@ pub enum Workload {
 }
 
 impl Workload {
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Allocate,
         Self::Scale,
         Self::Delete,
         Self::Recreate,
+        Self::Abandon,
         Self::Exhaust,
         Self::Rest,
         Self::Shrink,
@@ -69,6 +75,7 @@ impl Workload {
             Self::Scale => work.allocate(30, 40).await,
             Self::Delete => work.delete().await,
             Self::Recreate => work.recreate().await,
+            Self::Abandon => work.abandon().await,
             Self::Exhaust => work.exhaust().await,
             Self::Rest => work.rest().await,
             Self::Shrink => work.shrink().await,
@@ -211,6 +218,20 @@ impl Work<'_> {
         tokio::join!(again, self.claim_all(&rivals));
         self.bound(&rivals).await;
         self.bound(&old).await;
+    }
+
+    async fn abandon(&self) {
+        self.consumer.pool("web", range(1, 6)).await;
+        // Each a little later than the one before, so that something else is under way.
+        let abandoned = names("a", 6);
+        let in_turn = abandoned.iter().zip(0..).map(async |(name, number)| {
+            self.claim_all(std::slice::from_ref(name)).await;
+            tokio::time::sleep(STEP * number).await;
+            self.consumer.delete(name).await;
+        });
+        futures::future::join_all(in_turn).await;
+        self.gone(&abandoned).await;
+        self.served(&names("r", 6)).await;
     }
 
     async fn exhaust(&self) {

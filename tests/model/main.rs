@@ -10,7 +10,7 @@
 //! | step of the model | what does it |
 //! |---|---|
 //! | [`tasks::decide`] | `provider::decision::decide`, for claims that are not paused and whose pool serves |
-//! | `AddFinalizer` (A1) | `ClaimReconciler::add_finalizer` in `provider/bind.rs` |
+//! | `AddFinalizer` (A1), also along with A2 | `ClaimReconciler::{bind, add_finalizer}` in `provider/bind.rs` |
 //! | `Look`, `CheckBeforeAdoption` | `ClaimReconciler::bind`, before and in its loop |
 //! | `allocate`, `propose`, `CheckReservation` | `Allocator::{allocate, reserved_already, is_ours}`, `Ledger::{reserved_for, propose}` |
 //! | `Reserve`, `ReadReservation` (A2) | `Allocator::reserve` in `in_cluster/allocate.rs` |
@@ -77,6 +77,7 @@ const ONE_MANAGER: Scope = Scope {
     glimpses: 0,
     sweepers: false,
     collector: false,
+    early: true,
     mistake: None,
 };
 
@@ -96,6 +97,7 @@ const WITHOUT_END: Scope = Scope {
     glimpses: u8::MAX,
     sweepers: true,
     collector: true,
+    early: true,
     mistake: None,
 };
 
@@ -118,7 +120,14 @@ fn report(scope: &Scope, checker: &impl Checker<Protocol>, started: Instant) {
     }
 }
 
+/// Both for the in-cluster provider, and for one that allocates only when the claim has its finalizer.
 fn holds_everywhere(scope: Scope) {
+    for early in [true, false] {
+        holds(Scope { early, ..scope });
+    }
+}
+
+fn holds(scope: Scope) {
     let started = Instant::now();
     let checker = checker(scope).spawn_bfs().join();
     report(&scope, &checker, started);

@@ -19,6 +19,7 @@ const ONE: Scope = Scope {
     glimpses: 0,
     sweepers: false,
     collector: false,
+    early: true,
     mistake: None,
 };
 /// One claim, deleted and created again.
@@ -31,7 +32,11 @@ const TABLE: &[(Mistake, Scope, &str)] = &[
     (Mistake::BindBeforeCreate, ONE, protocol::BOUND_HAS),
     (Mistake::UnreserveBeforeRemoval, Scope { lives: [1, 1], ..STALE }, protocol::ONE_BOUND),
     (Mistake::PickByCache, ONE, protocol::NO_TWO_CLAIMS),
-    (Mistake::AdoptWithoutReservation, Scope { lives: [2, 1], late_writes: 1, ..ONE }, protocol::NO_TWO_CLAIMS),
+    (
+        Mistake::AdoptWithoutReservation,
+        Scope { lives: [2, 1], late_writes: 1, early: false, ..ONE },
+        protocol::NO_TWO_CLAIMS,
+    ),
     (Mistake::AdoptWithoutReadingTheClaim, STALE, protocol::BOUND_HAS),
     (Mistake::TakeOverWithoutReadingTheClaim, STALE, protocol::NOT_FREED),
     (Mistake::ReleaseWithoutReadingTheClaim, STALE, protocol::BOUND_HAS),
@@ -44,7 +49,8 @@ const TABLE: &[(Mistake, Scope, &str)] = &[
     (Mistake::SweepByCache, Scope { sweepers: true, ..STALE }, protocol::NOT_FREED),
     (Mistake::SweepAddressByCache, Scope { sweepers: true, ..STALE }, protocol::BOUND_HAS),
     (Mistake::SweepUnboundClaims, Scope { sweepers: true, ..STALE }, protocol::NOT_FREED),
-    (Mistake::AllocateBeforeFinalizer, ONE, protocol::PROTECTED),
+    (Mistake::CreateBeforeFinalizer, ONE, protocol::PROTECTED),
+    (Mistake::GiveBackWithoutReadingTheClaim, STALE, protocol::NOT_FREED),
     (Mistake::LookForAFreeOneFirst, Scope { crashes: 1, ..ONE }, protocol::RECOVERS),
     (Mistake::IgnoreOwnReservation, Scope { crashes: 1, ..ONE }, protocol::RECOVERS),
     (Mistake::AcceptAnyAddress, Scope { late_writes: 1, ..AGAIN }, protocol::BOUND_HAS),

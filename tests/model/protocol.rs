@@ -31,6 +31,8 @@ pub(crate) struct Scope {
     pub(crate) sweepers: bool,
     /// The garbage collector strikes out owners that are gone.
     pub(crate) collector: bool,
+    /// A1 and A2 are done in the same time, where no IPAddress is known.
+    pub(crate) early: bool,
     /// What is done wrong on purpose.
     pub(crate) mistake: Option<Mistake>,
 }
@@ -77,8 +79,10 @@ pub(crate) enum Mistake {
     SweepAddressByCache,
     /// The sweeper frees the reservation of a claim that lives and is not bound yet.
     SweepUnboundClaims,
-    /// A2 before A1.
-    AllocateBeforeFinalizer,
+    /// A3 before A1.
+    CreateBeforeFinalizer,
+    /// What was reserved is given back when A1 fails, without asking whether the claim is there.
+    GiveBackWithoutReadingTheClaim,
     /// A free address is looked for before the IPAddress of the claim's name.
     LookForAFreeOneFirst,
     /// An address that is reserved for the claim already is not looked for.
@@ -323,7 +327,7 @@ pub(crate) const NOT_REBOUND: &str = "the address of a bound claim never changes
 pub(crate) const NOT_FREED: &str = "no reservation is freed while its claim lives unbound or is bound to it";
 /// I7.
 pub(crate) const NOT_LEFT: &str = "a claim that is let go leaves no IPAddress behind";
-pub(crate) const PROTECTED: &str = "nothing is given to a claim without our finalizer";
+pub(crate) const PROTECTED: &str = "no IPAddress is made for a claim without our finalizer";
 pub(crate) const RECOVERS: &str = "once nothing goes wrong any more, all claims are served and nothing is left over";
 
 fn one_bound_object_of_an_address(state: &State) -> bool {

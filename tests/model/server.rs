@@ -124,8 +124,6 @@ impl State {
             return Answer::Exists;
         }
         *slot = Some(Reservation { name, life, age: Age::Current });
-        let claim = self.objects.claims[usize::from(name)];
-        self.wrongs.unprotected |= claim.is_some_and(|claim| claim.life == life && !claim.finalizer);
         Answer::Done
     }
 
@@ -149,6 +147,7 @@ impl State {
             return Answer::Exists;
         }
         let claim = self.objects.claims[name];
+        self.wrongs.unprotected |= claim.is_some_and(|claim| claim.life == owner && !claim.finalizer);
         let posthumous = claim.is_none_or(|claim| claim.life != owner || claim.deleting);
         self.objects.addresses[name] =
             Some(Address { owner, address, finalizer: true, deleting: false, posthumous, age: Age::Current });

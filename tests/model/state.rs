@@ -109,7 +109,7 @@ pub(crate) enum Step {
     ReadAddress,
     Repair,
     Bind,
-    /// Reads the claim after a bind that was refused.
+    /// Reads the claim after a bind that was refused, or a finalizer that was not set.
     CheckAfterBind,
     /// Removal of an IPAddress, wherever it is done.
     Strip,
@@ -153,6 +153,10 @@ pub(crate) struct Task {
     pub(crate) unread: bool,
     /// The IPAddress was seen to end.
     pub(crate) is_removed: bool,
+    /// A1 is done along with A2, which comes first here: what A1 answers tells whether to go on.
+    pub(crate) early: bool,
+    /// A2 came to something.
+    pub(crate) is_reserved: bool,
     /// This task has marked the address in the ledger as about to be reserved.
     pub(crate) announced: bool,
 }
@@ -230,7 +234,7 @@ pub(crate) struct Wrongs {
     pub(crate) freed: bool,
     /// A claim that stays has lost or changed its address, or a dead claim's bind hit its successor.
     pub(crate) rebound: bool,
-    /// Something was given to a claim without finalizer.
+    /// A claim without finalizer got an IPAddress.
     pub(crate) unprotected: bool,
 }
 

@@ -91,6 +91,9 @@ impl Worker<'_> {
     /// The reconcile ends; a proposal that came to nothing is given back.
     fn end(&mut self) {
         self.withdraw();
+        if self.task.early {
+            return self.go_to(Step::AddFinalizer);
+        }
         self.task = Task::default();
     }
 
@@ -100,7 +103,11 @@ impl Worker<'_> {
         self.task = Task { claim, ..Task::default() };
         match decision {
             Decision::Nothing => {}
-            Decision::Bind if claim.finalizer || self.makes(Mistake::AllocateBeforeFinalizer) => self.look(),
+            Decision::Bind if claim.finalizer || self.makes(Mistake::CreateBeforeFinalizer) => self.look(),
+            Decision::Bind if self.scope.early && self.memory().addresses[self.name].is_none() => {
+                self.task.early = true;
+                self.allocate(0);
+            }
             Decision::Bind => self.go_to(Step::AddFinalizer),
             Decision::Release if self.makes(Mistake::ReleaseByCache) => match self.memory().addresses[self.name] {
                 Some(address) => self.remove(address, Purpose::Releasing),
@@ -143,9 +150,10 @@ impl Worker<'_> {
 
     fn answered(&mut self, answer: Answer) {
         match (self.task.step, answer) {
+            (Step::AddFinalizer, answer) if std::mem::take(&mut self.task.early) => self.early_answered(answer),
             (Step::AddFinalizer, Answer::Done) => {
                 self.task.claim = self.state.objects.claims[self.name].unwrap_or_default();
-                if self.makes(Mistake::AllocateBeforeFinalizer) { self.bind() } else { self.look() }
+                if self.makes(Mistake::CreateBeforeFinalizer) { self.bind() } else { self.look() }
             }
             (Step::Reserve, Answer::Done) => {
                 let made = self.state.objects.reservations[usize::from(self.task.address)];
@@ -207,6 +215,19 @@ impl Worker<'_> {
                 }
             }
             _ => self.end(),
+        }
+    }
+
+    /// A1 was done along with A2.
+    fn early_answered(&mut self, answer: Answer) {
+        let is_reserved = std::mem::take(&mut self.task.is_reserved);
+        match answer {
+            Answer::Done => {
+                self.task.claim = self.state.objects.claims[self.name].unwrap_or_default();
+                if is_reserved { self.reserved() } else { self.end() }
+            }
+            _ if self.makes(Mistake::GiveBackWithoutReadingTheClaim) => self.give_back(0, Purpose::Undoing),
+            _ => self.go_to(Step::CheckAfterBind),
         }
     }
 

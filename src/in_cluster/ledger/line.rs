@@ -103,11 +103,18 @@ impl Line {
 
     /// The claim waits no longer.
     pub(super) fn leave(&mut self, claim: &ClaimKey) {
-        self.called.remove(claim);
         self.blocked.remove(claim);
-        if let Some(place) = self.places.remove(claim) {
+        self.step_out(claim);
+    }
+
+    /// The claim waits for no address any more. Returns whether it did.
+    pub(super) fn step_out(&mut self, claim: &ClaimKey) -> bool {
+        let was_called = self.called.remove(claim).is_some();
+        let place = self.places.remove(claim);
+        if let Some(place) = place {
             self.waiting.remove(&place);
         }
+        was_called || place.is_some()
     }
 
     /// The claim waits for the pool itself to change, and has its place in line for when it does. Returns whether it has

@@ -53,6 +53,10 @@ impl Observer<IPAddress> for Ledger {
         self.change(|state| {
             let (pool, listing) = (state.shared_key(pool), state.listings.addresses);
             let slot = Slot { scope: state.scope_of(&pool), block };
+            // Another manager may have served a claim that has been called.
+            if state.pools.get_mut(&pool).is_some_and(|entry| entry.line.step_out(&name)) {
+                state.touched.push(PoolKey::clone(&pool));
+            }
             state.update(&slot, |taken| taken.hold(Holder { name: Arc::new(name), pool, listing }));
         });
     }

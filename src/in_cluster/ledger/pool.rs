@@ -17,6 +17,8 @@ pub(super) struct PoolEntry {
     pub(super) facts: Option<PoolFacts>,
     pub(super) line: Line,
     pub(super) listing: u32,
+    /// Its controller has been told of a change, or will look by itself, and has not looked since.
+    pub(super) told: bool,
     /// Where its addresses are looked up; kept when the pool is gone and addresses of it are not.
     pub(super) scope: Option<Scope>,
     free: Option<FreeSet>,

@@ -3,6 +3,8 @@
 mod laws;
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use proptest::prelude::*;
 use serde_json::json;
@@ -10,7 +12,7 @@ use serde_json::json;
 use super::*;
 
 use crate::addr::{Block, Family};
-use crate::api::{IPAddress, InClusterIPPool, InClusterPrefixPool, Scope, reservation_name};
+use crate::api::{IPAddress, IPAddressClaim, InClusterIPPool, InClusterPrefixPool, Scope, reservation_name};
 use crate::runtime::watch::Observer;
 
 /// The addresses of the pool in these tests are 10.0.0.1 to 10.0.0.8.
@@ -196,6 +198,31 @@ fn an_address_that_rests_and_is_in_use_is_found() {
 }
 
 #[test]
+fn a_controller_is_told_once_until_it_looks() {
+    let told = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&told);
+    let wake = move |pool: &PoolKey| {
+        assert_eq!(*pool, key());
+        count.fetch_add(1, Ordering::Relaxed);
+    };
+    let ledger = Ledger { state: Mutex::default(), claims: Box::new(|_| {}), pools: Box::new(wake) };
+    ledger.applied(&pool(json!({})));
+    let told = || told.swap(0, Ordering::Relaxed);
+    assert_eq!(told(), 1);
+    ledger.applied(&address("a", 1));
+    ledger.applied(&address("b", 2));
+    assert_eq!(told(), 0, "it has not looked yet");
+    ledger.look(&key());
+    ledger.applied(&address("c", 3));
+    ledger.applied(&address("d", 4));
+    assert_eq!(told(), 1);
+    ledger.look(&key());
+    ledger.will_look(&key());
+    ledger.applied(&address("e", 5));
+    assert_eq!(told(), 0, "it will look by itself");
+}
+
+#[test]
 fn shrinking_counts_what_is_left_outside() {
     let ledger = ledger();
     ledger.applied(&pool(json!({})));
@@ -238,6 +265,35 @@ fn what_a_new_listing_does_not_name_is_gone() {
     assert!(ledger.facts(&key()).is_none());
 }
 
+/// Two claims that wait for one address; it is free now, and the first has been called for it.
+fn with_one_called() -> Ledger {
+    let ledger = ledger();
+    ledger.applied(&pool(json!({"spec": {"addresses": ["10.0.0.1"]}})));
+    ledger.applied(&address("held", 1));
+    for (ticket, name) in [(1, "first"), (2, "second")] {
+        assert_eq!(ledger.propose(&key(), &claim(name), ticket), Proposal::Wait);
+    }
+    ledger.deleted(&address("held", 1));
+    assert_eq!(ledger.propose(&key(), &claim("second"), 2), Proposal::Wait, "it is kept for the first");
+    ledger
+}
+
+#[test]
+fn a_claim_that_another_manager_gave_an_address_waits_no_longer() {
+    let ledger = with_one_called();
+    ledger.applied(&address("first", 2));
+    assert_eq!(ledger.propose(&key(), &claim("second"), 2), Proposal::Slot(value(1)));
+}
+
+#[test]
+fn a_claim_that_is_gone_is_taken_out_of_line() {
+    let ledger = with_one_called();
+    ledger.serve_lines(|_| true);
+    assert_eq!(ledger.propose(&key(), &claim("second"), 2), Proposal::Wait);
+    ledger.serve_lines(|known| *known != claim("first"));
+    assert_eq!(ledger.propose(&key(), &claim("second"), 2), Proposal::Slot(value(1)));
+}
+
 #[test]
 fn claims_in_line_that_a_new_listing_does_not_name_wait_no_longer() {
     let ledger = ledger();
@@ -246,14 +302,14 @@ fn claims_in_line_that_a_new_listing_does_not_name_wait_no_longer() {
     for (ticket, name) in [(1, "gone"), (2, "stays")] {
         assert_eq!(ledger.propose(&key(), &claim(name), ticket), Proposal::Wait);
     }
-    let stays: crate::api::IPAddressClaim = serde_json::from_value(json!({
+    let stays: IPAddressClaim = serde_json::from_value(json!({
         "metadata": {"namespace": "n", "name": "stays"},
         "spec": {"poolRef": {"apiGroup": "ipam.cluster.x-k8s.io", "kind": "InClusterIPPool", "name": "p"}},
     }))
     .unwrap();
-    Observer::<crate::api::IPAddressClaim>::listing(&ledger);
+    Observer::<IPAddressClaim>::listing(&ledger);
     ledger.applied(&stays);
-    Observer::<crate::api::IPAddressClaim>::listed(&ledger);
+    Observer::<IPAddressClaim>::listed(&ledger);
     ledger.deleted(&address("held", 1));
     assert_eq!(ledger.propose(&key(), &claim("stays"), 2), Proposal::Slot(value(1)));
 }

@@ -9,7 +9,7 @@ use futures::stream::BoxStream;
 use futures::{FutureExt, StreamExt};
 use kube::runtime::watcher::Event;
 use tokio::sync::mpsc;
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
@@ -40,8 +40,8 @@ pub(super) struct Running<R: Reconciler> {
     observer: Arc<dyn Observer<R::Object>>,
     store: Store<R::Object, R::Settled>,
     queue: Queue,
-    /// Everything else that is to be known first has been listed. Then the kind itself is, and each object is worked on as
-    /// soon as the listing names it: of a hundred thousand, most are settled, and the few that are not need not wait.
+    /// The kind is being listed, or has been. Each object is worked on as soon as the listing names it: of a hundred
+    /// thousand, most are settled, and the few that are not need not wait.
     started: bool,
     concurrency: usize,
 }
@@ -62,29 +62,40 @@ impl<R: Reconciler> Running<R> {
     /// Runs until `stop` is cancelled; then waits for what is under way.
     pub(super) async fn run(
         mut self,
-        mut events: BoxStream<'static, Event<R::Object>>,
+        mut events: mpsc::Receiver<Event<R::Object>>,
         mut woken: mpsc::UnboundedReceiver<Key>,
-        awaited: Vec<Synced>,
         stop: CancellationToken,
     ) {
         let controller = &self.context.name.clone();
         info!(controller, "the controller starts");
-        let mut all_listed = std::pin::pin!(join_all(awaited.iter().map(Synced::wait)));
+        // Made once: this loop goes round several times for every write of an object.
+        let mut stopped = std::pin::pin!(stop.cancelled());
+        let mut pause = std::pin::pin!(tokio::time::sleep(Duration::ZERO));
+        let mut paused_until = None;
         let mut at_work = JoinSet::new();
         loop {
             self.begin(&mut at_work);
-            let next_due = self.queue.next_due();
-            let pause = tokio::time::sleep_until(next_due.unwrap_or_else(Instant::now).into());
+            // With all hands full the end of a work is what matters: what is due already would have the loop spin.
+            let next_due = self.queue.next_due().filter(|_| at_work.len() < self.concurrency);
+            if let Some(at) = next_due.filter(|_| next_due != paused_until) {
+                pause.as_mut().reset(at.into());
+            }
+            paused_until = next_due;
             tokio::select! {
-                () = stop.cancelled() => break,
-                _ = &mut all_listed, if !self.started => self.started = true,
-                Some(event) = events.next(), if self.started => self.seen(event),
+                () = &mut stopped => break,
+                Some(event) = events.recv() => self.seen(event),
                 Some(key) = woken.recv() => self.wake(key),
-                Some(ended) = at_work.join_next(), if !at_work.is_empty() => match ended {
-                    Ok((key, again)) => self.finished(key, again),
-                    Err(error) => error!(controller, error = chain(&error), "a reconcile was lost"),
-                },
-                () = pause, if next_due.is_some() => {}
+                Some(ended) = at_work.join_next(), if !at_work.is_empty() => self.ended(ended),
+                () = &mut pause, if paused_until.is_some() => paused_until = None,
+            }
+            while let Ok(event) = events.try_recv() {
+                self.seen(event);
+            }
+            while let Ok(key) = woken.try_recv() {
+                self.wake(key);
+            }
+            while let Some(ended) = at_work.try_join_next() {
+                self.ended(ended);
             }
         }
         while at_work.join_next().await.is_some() {}
@@ -122,12 +133,18 @@ impl<R: Reconciler> Running<R> {
         }
     }
 
-    fn finished(&mut self, key: Key, again: Option<Duration>) {
-        let now = Instant::now();
-        self.queue.finished(key, again.and_then(|wait| now.checked_add(wait)), now);
+    fn ended(&mut self, ended: Result<(Key, Option<Duration>), JoinError>) {
+        match ended {
+            Ok((key, again)) => {
+                let now = Instant::now();
+                self.queue.finished(key, again.and_then(|wait| now.checked_add(wait)), now);
+            }
+            Err(error) => error!(controller = self.context.name, error = chain(&error), "a reconcile was lost"),
+        }
     }
 
     fn seen(&mut self, event: Event<R::Object>) {
+        self.started = true;
         match event {
             Event::Init => self.store.listing(),
             Event::InitApply(object) | Event::Apply(object) => {
@@ -155,6 +172,20 @@ impl<R: Reconciler> Running<R> {
                 self.store.remove(&key);
                 self.context.attempts.forget(&key);
             }
+        }
+    }
+}
+
+/// Hands on what the watch of the kind tells, once everything in `awaited` has been listed: only then is the kind itself.
+pub(super) async fn feed<K>(
+    mut events: BoxStream<'static, Event<K>>,
+    awaited: Vec<Synced>,
+    sender: mpsc::Sender<Event<K>>,
+) {
+    join_all(awaited.iter().map(Synced::wait)).await;
+    while let Some(event) = events.next().await {
+        if sender.send(event).await.is_err() {
+            return;
         }
     }
 }
@@ -261,7 +292,9 @@ mod tests {
         let (other, stop) = (Health::default().announce("the other kind"), CancellationToken::new());
         let (_wake, woken) = mpsc::unbounded_channel();
         let running = Running::new("test".into(), Arc::clone(&reconciler), Arc::new(()), Store::default(), 2);
-        let running = tokio::spawn(running.run(events.boxed(), woken, vec![other.clone()], stop.clone()));
+        let (sender, fed) = mpsc::channel(1);
+        tokio::spawn(feed(events.boxed(), vec![other.clone()], sender));
+        let running = tokio::spawn(running.run(fed, woken, stop.clone()));
         tokio::task::yield_now().await;
         assert!(!*asked.lock().unwrap(), "it is listed before the other kind is known");
 
@@ -273,5 +306,40 @@ mod tests {
         assert_eq!(*reconciler.seen.lock().unwrap(), ["a"]);
         stop.cancel();
         running.await.unwrap();
+    }
+
+    /// Looks at "slow" for a while, and wants to look at all else again soon.
+    struct Slow;
+
+    const WHILE: Duration = Duration::from_millis(300);
+
+    impl Reconciler for Slow {
+        type Object = ConfigMap;
+        type Settled = Infallible;
+        type State = ();
+        type Error = Infallible;
+
+        async fn reconcile(&self, object: Arc<ConfigMap>, _: &mut Attempt<()>) -> Result<Outcome, Infallible> {
+            if object.metadata.name.as_deref() != Some("slow") {
+                return Ok(Outcome::Yield(WHILE / 30));
+            }
+            tokio::time::sleep(WHILE).await;
+            Ok(Outcome::Done)
+        }
+    }
+
+    #[tokio::test]
+    async fn it_rests_while_all_hands_are_full() {
+        let (sender, events) = mpsc::channel(8);
+        for event in [Event::Init, Event::InitApply(named("soon")), Event::InitApply(named("slow"))] {
+            sender.send(event).await.unwrap();
+        }
+        let (_wake, woken) = mpsc::unbounded_channel();
+        let running = Running::new("test".into(), Arc::new(Slow), Arc::new(()), Store::default(), 1);
+        tokio::spawn(running.run(events, woken, CancellationToken::new()));
+        tokio::time::sleep(WHILE).await;
+        // What is due and has to wait would keep it busy all the time.
+        let busy = tokio::runtime::Handle::current().metrics().worker_total_busy_duration(0);
+        assert!(busy < WHILE / 2, "{busy:?}");
     }
 }

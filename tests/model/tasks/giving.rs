@@ -62,7 +62,7 @@ impl Worker<'_> {
         let Some(free) = free else { return self.end() };
         self.task.address = u8::try_from(free).unwrap_or_default();
         if self.makes(Mistake::PickByCache) {
-            return self.go_to(Step::CreateAddress);
+            return self.reserved();
         }
         self.announce();
         self.go_to(Step::Reserve);
@@ -122,6 +122,10 @@ impl Worker<'_> {
     /// The address is this claim's.
     pub(super) fn reserved(&mut self) {
         self.withdraw();
+        if self.task.early {
+            self.task.is_reserved = true;
+            return self.go_to(Step::AddFinalizer);
+        }
         let life = self.life();
         match self.task.existing {
             Some(existing) if existing.owner == life && existing.finalizer => self.bind(),
@@ -152,7 +156,7 @@ impl Worker<'_> {
         if self.task.claim.bound == Some(self.task.address) {
             return self.end();
         }
-        let finalizer_is_missing = self.makes(Mistake::AllocateBeforeFinalizer) && !self.task.claim.finalizer;
+        let finalizer_is_missing = self.makes(Mistake::CreateBeforeFinalizer) && !self.task.claim.finalizer;
         self.go_to(if finalizer_is_missing { Step::AddFinalizer } else { Step::Bind });
     }
 }
