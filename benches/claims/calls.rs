@@ -105,6 +105,13 @@ impl Calls {
         (page.metadata.resource_version, page.items.len() + page.metadata.remaining_item_count)
     }
 
+    /// Returns when the API server has collected its garbage.
+    pub(crate) async fn collect_garbage(&self) {
+        let request = http::Request::get("/debug/pprof/heap?gc=1&debug=1").body(Vec::new());
+        let request = request.expect("the request is written as it should be");
+        self.client.request_text(request).await.expect("the API server tells what its memory is used for");
+    }
+
     /// How many objects a folder has, from a server that may not have read them all yet.
     pub(crate) async fn count_when_loaded(&self, folder: &str) -> usize {
         let path = format!("{folder}?limit=1");

@@ -78,9 +78,11 @@ impl Consumer {
     /// Makes a claim; the claims of consecutive numbers are for one pool after the other.
     pub(crate) async fn create(&self, number: usize, name: &str) -> Identity {
         let pool = &self.pools[number % self.pools.len()].name;
+        // Claims of machine controllers have their machine as owner.
+        let owner = json!({"apiVersion": "example.com/v1", "kind": "Machine", "name": name, "uid": name});
         let claim = json!({
             "apiVersion": format!("{GROUP}/v1beta2"), "kind": "IPAddressClaim",
-            "metadata": {"name": name, "namespace": self.namespace},
+            "metadata": {"name": name, "namespace": self.namespace, "ownerReferences": [owner]},
             "spec": {"poolRef": {"apiGroup": GROUP, "kind": "InClusterIPPool", "name": pool}},
         });
         self.calls.create(&claims(&self.namespace), &claim).await

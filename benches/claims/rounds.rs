@@ -2,10 +2,9 @@
 //!
 //! The speed of a machine drifts, so each round of the provider stands between two rounds of the floors, in the order
 //! bare, reserved, provider, reserved, bare. A steady drift then weighs the same on all three. Each round of the provider
-//! stands against the mean of its two neighbours, and the ratio of a series is that of the sums over all rounds: where
-//! many objects are present, the API server's garbage collector doubles the time of whichever round it falls on, so few
-//! short rounds tell nothing, and a median of them little. No manager runs while a floor is measured: it would work
-//! along, on the same machine, at claims that are none of its own.
+//! stands against the mean of its two neighbours, and the ratio of a series is that of the sums over all rounds. The API
+//! server collects its garbage before each round, so that none pays for what others left. No manager runs while a floor is
+//! measured: it would work along, on the same machine, at claims that are none of its own.
 
 use std::time::{Duration, Instant};
 
@@ -51,8 +50,9 @@ struct Floors {
 impl Rounds<'_> {
     pub(crate) async fn run(&self, stage: &Stage<'_>) -> Outcome {
         let rounds = match self.count {
-            0..=200 => 9,
+            0..=200 => 7,
             201..=1_000 => 5,
+            1_001..=3_000 => 3,
             _ => 1,
         };
         self.floor(stage, self.count.min(500), true).await;

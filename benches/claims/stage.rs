@@ -71,8 +71,13 @@ impl<'a> Stage<'a> {
         manager
     }
 
-    /// Waits until neither the manager nor the control plane is busy; a minute at most.
+    /// Has the API server collect its garbage, and waits until neither the manager nor the control plane is busy; a
+    /// minute at most.
+    ///
+    /// With 100,000 objects one collection takes the API server many times as long as a round, and begins in whichever
+    /// round the last of the memory happens to be used, most often after the listing that a start begins with.
     pub(crate) async fn settle(&self, manager: Option<&Manager>) {
+        self.consumer.collect_garbage().await;
         let busy = || {
             let all = self.plane.pids().into_iter().chain(manager.map(Manager::pid));
             all.map(|pid| seconds_of(&pid.to_string())).sum::<f64>()

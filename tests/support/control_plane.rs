@@ -289,7 +289,6 @@ impl ControlPlane {
             "--authorization-mode=RBAC".into(),
             "--disable-admission-plugins=ServiceAccount".into(),
             "--enable-admission-plugins=OwnerReferencesPermissionEnforcement".into(),
-            "--profiling=false".into(),
         ];
         if self.options.audit {
             let policy = self.folder().join("audit-policy.json");
