@@ -2,7 +2,7 @@
 //! API server asks the webhooks of a manager that has taken over; each looks at other objects.
 
 use std::fs;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use capi_ipam::api::names::{CONVERSION_DATA_ANNOTATION, PAUSED_ANNOTATION, PROTECT_ADDRESS, RELEASE_ADDRESS};
 use serde_json::{Value, json};
@@ -11,6 +11,7 @@ use tokio::sync::{OnceCell, RwLockReadGuard};
 use crate::MACHINE;
 use crate::fixture::{self, HELD, stored};
 use crate::go_provider::claim;
+use crate::many::settled;
 use crate::snapshot::Snapshot;
 use crate::store::{CONSUMER, GROUP, OPERATOR, Store, key, remove_finalizer, text};
 use crate::support::consumer::{PATIENCE, eventually, stays};
@@ -62,13 +63,13 @@ async fn start() -> World {
     webhooks.wire(&plane);
     let deadline = Instant::now() + PATIENCE;
     let after = loop {
+        settled(&plane).await;
         let now = Snapshot::of(&store).await;
         let wrong = wrong(&now);
         if wrong.is_empty() {
             break now;
         }
         assert!(Instant::now() < deadline, "{wrong:#?}");
-        tokio::time::sleep(Duration::from_millis(100)).await;
     };
     World { plane, _manager: manager, before, after }
 }
@@ -80,6 +81,18 @@ fn wrong(now: &Snapshot) -> Vec<String> {
         let found = counts_of(now.get(kind, namespace, name).expect("no pool goes"));
         if found != json!(counts) {
             wrong.push(format!("{kind} {name} counts {found} instead of {counts:?}"));
+        }
+    }
+    let claim = |namespace, name| now.get("IPAddressClaim", namespace, name);
+    if claim("tenant-a", "m-2").is_some() {
+        wrong.push("m-2 is not released".to_owned());
+    }
+    for (namespace, name, reason) in
+        [("tenant-a", "waiting", "PoolNotReady"), ("tenant-b", "b-1", "Paused"), ("tenant-b", "b-2", "Paused")]
+    {
+        let conditions = claim(namespace, name).map_or(&Value::Null, |claim| &claim["status"]["conditions"]);
+        if !conditions.as_array().is_some_and(|all| all.iter().any(|condition| condition["reason"] == reason)) {
+            wrong.push(format!("{name} does not say {reason}, but {conditions}"));
         }
     }
     wrong
