@@ -3,8 +3,9 @@
 //! The speed of a machine drifts, so each round of the provider stands between two rounds of the floors, in the order
 //! bare, reserved, provider, reserved, bare. A steady drift then weighs the same on all three. Each round of the provider
 //! stands against the mean of its two neighbours, and the ratio of a series is that of the sums over all rounds. The API
-//! server collects its garbage before each round, so that none pays for what others left. No manager runs while a floor is
-//! measured: it would work along, on the same machine, at claims that are none of its own.
+//! server collects its garbage before each round, and compares no caches with etcd, so that no round pays for what others
+//! left or for what happens to fall on it. No manager runs while a floor is measured: it would work along, on the same
+//! machine, at claims that are none of its own.
 
 use std::time::{Duration, Instant};
 

@@ -28,7 +28,7 @@ pub(crate) struct Stage<'a> {
 
 impl<'a> Stage<'a> {
     pub(crate) async fn new(options: &'a Options) -> Self {
-        let plane = ControlPlane::start(control_plane::Options::default());
+        let plane = ControlPlane::start(control_plane::Options { steady: true, ..control_plane::Options::default() });
         let consumer = Calls::new(plane.kubeconfig(), "consumer").await;
         let provider = Calls::new(kubeconfig(options, &plane), "floor").await;
         Self { options, plane, consumer, provider }
