@@ -21,7 +21,7 @@ use crate::api::{
 };
 use crate::provider::Contract;
 use crate::runtime::health::{Health, Synced};
-use crate::runtime::watch::{GuardedApi, Observer, guarded, trim};
+use crate::runtime::watch::{GuardedApi, Observer, observed, trim};
 
 /// How long to wait for the lease before a ledger is made to wait with. Who has it by then needs one only, and so
 /// half of the memory.
@@ -129,8 +129,8 @@ impl Watches {
     {
         let synced = self.health.announce(K::kind(&version));
         let observer = Arc::clone(ledger) as _;
-        let watch = guarded(api, watcher::Config::default(), &version, observer, trim, synced.clone());
-        self.all.push(watch.map(drop).boxed());
+        let watch = observed(api, watcher::Config::default(), &version, observer, trim, synced.clone());
+        self.all.push(watch.boxed());
         self.awaited.push(synced);
     }
 

@@ -35,7 +35,7 @@ use self::store::Key;
 pub use self::store::{Kept, Store};
 use super::health::Synced;
 use super::retry::RetryPolicy;
-use super::watch::{GuardedApi, Observer, guarded};
+use super::watch::{GuardedApi, Observer, guarded, observed};
 
 /// Brings one object of a kind to where it should be.
 pub trait Reconciler: Send + Sync + 'static {
@@ -186,8 +186,8 @@ where
         O::DynamicType: Clone + Debug + Send + Sync,
     {
         self.awaited.push(synced.clone());
-        let events = guarded(api, config, version, observer, trim, synced);
-        self.watches.push(events.for_each(|_| std::future::ready(())).boxed());
+        let events = observed(api, config, version, observer, trim, synced);
+        self.watches.push(events.for_each(|()| std::future::ready(())).boxed());
     }
 
     /// Waits for something else than a watch of this controller before anything is reconciled.
@@ -201,8 +201,8 @@ where
         R: Reconciler<Object = K, Settled = S>,
     {
         let observer = Arc::clone(&main.observer);
-        let events = guarded(main.api, main.config, &self.version, main.observer, main.trim, main.synced);
-        let running = Running::new(self.name, reconciler, observer, self.store, usize::from(concurrency));
+        let events = guarded(main.api, main.config, &self.version, main.observer, main.trim, main.synced.clone());
+        let running = Running::new(self.name, reconciler, observer, self.store, main.synced, usize::from(concurrency));
         // Tasks of their own: where one future polls them all, whatever wakes one has all of them polled.
         let mut watches: JoinSet<()> = self.watches.into_iter().collect();
         let (sender, events_in_turn) = mpsc::channel(BUFFERED);
@@ -227,6 +227,6 @@ pub struct MainWatch<K: Resource> {
     pub observer: Arc<dyn Observer<K>>,
     /// Makes objects smaller before they are kept.
     pub trim: fn(&mut K),
-    /// Is told when the first listing is complete.
+    /// Is told when the first listing is complete and in the [`Store`].
     pub synced: Synced,
 }

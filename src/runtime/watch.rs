@@ -64,8 +64,29 @@ pub fn trim(metadata: &mut ObjectMeta) {
 /// How often the server is asked whether its versions have gone back.
 const VERSION_PAUSE: Duration = Duration::from_secs(30);
 
-/// Watches a kind for ever. `trim` makes each object smaller before it is kept; `synced` is told when the first listing
-/// is complete and when the watch breaks.
+/// As [`guarded`], for a kind of which the observer alone is to hear: `synced` is told when the first listing is complete,
+/// too.
+pub fn observed<K>(
+    api: GuardedApi<K>,
+    config: watcher::Config,
+    version: &K::DynamicType,
+    observer: Arc<dyn Observer<K>>,
+    trim: fn(&mut K),
+    synced: Synced,
+) -> impl Stream<Item = ()> + Send + 'static
+where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+    K::DynamicType: Clone + Debug + Send + Sync,
+{
+    guarded(api, config, version, observer, trim, synced.clone()).map(move |event| {
+        if matches!(event, Event::InitDone) {
+            synced.done();
+        }
+    })
+}
+
+/// Watches a kind for ever. `trim` makes each object smaller before it is kept; `synced` is told when the watch breaks.
+/// That the first listing is complete is for the caller to tell, who has to have taken all of it then.
 ///
 /// When the server's data are restored from a snapshot, its versions go back. A watch that goes on from a version still
 /// to come hears nothing then, without an error, until that version comes, and what was changed meanwhile it never
@@ -105,10 +126,7 @@ where
                     Event::Init => observer.listing(),
                     Event::InitApply(object) | Event::Apply(object) => observer.applied(object),
                     Event::Delete(object) => observer.deleted(object),
-                    Event::InitDone => {
-                        observer.listed();
-                        synced.done();
-                    }
+                    Event::InitDone => observer.listed(),
                 }
             }
             std::future::ready(seen)

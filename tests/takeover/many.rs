@@ -102,7 +102,8 @@ async fn two_thousand_addresses_are_kept_and_new_claims_do_not_wait_for_them() {
     let after = Snapshot::of(&store).await;
     // `m-2` is released. `b-1` is about to be, once its Cluster goes on; nobody reserves its address for so short a time.
     let expected = 2000 - 2 + new_claims().len() - 1;
-    assert_eq!(after.of_kind("IPReservation").count(), expected);
+    let made = after.of_kind("IPReservation").count();
+    assert_eq!(made, expected, "{:#?}\n{}", after.problems(), manager.log());
     let before_them = reservations_before_the_new_claims(&after);
     println!("{before_them} of {expected} reservations were made before the last new claim was bound");
     assert!(before_them < expected / 2, "new claims wait for {before_them} reservations");

@@ -39,6 +39,8 @@ pub(super) struct Running<R: Reconciler> {
     context: Arc<Context<R>>,
     observer: Arc<dyn Observer<R::Object>>,
     store: Store<R::Object, R::Settled>,
+    /// Told once the store has all that the first listing named.
+    synced: Synced,
     queue: Queue,
     /// The kind is being listed, or has been. Each object is worked on as soon as the listing names it: of a hundred
     /// thousand, most are settled, and the few that are not need not wait.
@@ -52,11 +54,12 @@ impl<R: Reconciler> Running<R> {
         reconciler: Arc<R>,
         observer: Arc<dyn Observer<R::Object>>,
         store: Store<R::Object, R::Settled>,
+        synced: Synced,
         concurrency: usize,
     ) -> Self {
         let context = Arc::new(Context { name, reconciler, attempts: Attempts::default() });
         let queue = Queue::default();
-        Self { context, observer, store, queue, started: false, concurrency: concurrency.max(1) }
+        Self { context, observer, store, synced, queue, started: false, concurrency: concurrency.max(1) }
     }
 
     /// Runs until `stop` is cancelled; then waits for what is under way.
@@ -166,6 +169,7 @@ impl<R: Reconciler> Running<R> {
                         self.observer.deleted(&object);
                     }
                 }
+                self.synced.done();
             }
             Event::Delete(object) => {
                 let key = key_of(&object);
@@ -273,6 +277,10 @@ mod tests {
         object
     }
 
+    fn synced() -> Synced {
+        Health::default().announce("the kind")
+    }
+
     #[tokio::test]
     async fn the_kind_is_listed_last_and_worked_on_while_it_is() {
         let (reconciler, asked) = (Arc::new(Notes::default()), Arc::new(Mutex::new(false)));
@@ -291,7 +299,7 @@ mod tests {
         sender.send(Event::InitApply(named("a"))).unwrap();
         let (other, stop) = (Health::default().announce("the other kind"), CancellationToken::new());
         let (_wake, woken) = mpsc::unbounded_channel();
-        let running = Running::new("test".into(), Arc::clone(&reconciler), Arc::new(()), Store::default(), 2);
+        let running = Running::new("test".into(), Arc::clone(&reconciler), Arc::new(()), Store::default(), synced(), 2);
         let (sender, fed) = mpsc::channel(1);
         tokio::spawn(feed(events.boxed(), vec![other.clone()], sender));
         let running = tokio::spawn(running.run(fed, woken, stop.clone()));
@@ -304,6 +312,32 @@ mod tests {
             tokio::task::yield_now().await;
         }
         assert_eq!(*reconciler.seen.lock().unwrap(), ["a"]);
+        stop.cancel();
+        running.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn the_listing_is_complete_when_the_store_has_it() {
+        let (synced, store, stop) = (synced(), Store::default(), CancellationToken::new());
+        let (sender, events) = mpsc::channel(8);
+        for event in [Event::Init, Event::InitApply(named("a")), Event::InitApply(named("b"))] {
+            sender.send(event).await.unwrap();
+        }
+        let (_wake, woken) = mpsc::unbounded_channel();
+        let reconciler = Arc::new(Notes::default());
+        let running =
+            Running::new("test".into(), Arc::clone(&reconciler), Arc::new(()), store.clone(), synced.clone(), 2);
+        let running = tokio::spawn(running.run(events, woken, stop.clone()));
+        while reconciler.seen.lock().unwrap().len() < 2 {
+            tokio::task::yield_now().await;
+        }
+        assert!(!synced.is_done(), "more may come");
+
+        sender.send(Event::InitApply(named("c"))).await.unwrap();
+        sender.send(Event::InitDone).await.unwrap();
+        assert!(!synced.is_done(), "nobody has looked at it yet");
+        synced.wait().await;
+        assert!(store.get(None, "c").is_some());
         stop.cancel();
         running.await.unwrap();
     }
@@ -335,7 +369,7 @@ mod tests {
             sender.send(event).await.unwrap();
         }
         let (_wake, woken) = mpsc::unbounded_channel();
-        let running = Running::new("test".into(), Arc::new(Slow), Arc::new(()), Store::default(), 1);
+        let running = Running::new("test".into(), Arc::new(Slow), Arc::new(()), Store::default(), synced(), 1);
         tokio::spawn(running.run(events, woken, CancellationToken::new()));
         tokio::time::sleep(WHILE).await;
         // What is due and has to wait would keep it busy all the time.
