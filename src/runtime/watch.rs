@@ -249,7 +249,89 @@ pub fn display_name<K: Resource>(object: &K) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+    use std::sync::Mutex;
+
+    use http::{Request, Response};
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use kube::Client;
+    use kube::client::Body;
+    use serde_json::{Value, json};
+    use tokio::sync::Notify;
+    use tower::service_fn;
+
     use super::*;
+    use crate::runtime::health::Health;
+
+    /// What it hears, in order.
+    #[derive(Default)]
+    struct Heard(Mutex<Vec<String>>);
+
+    impl Heard {
+        fn add(&self, text: impl Into<String>) {
+            self.0.lock().unwrap().push(text.into());
+        }
+
+        fn so_far(&self) -> Vec<String> {
+            self.0.lock().unwrap().clone()
+        }
+    }
+
+    impl Observer<ConfigMap> for Heard {
+        fn listing(&self) {
+            self.add("listing");
+        }
+        fn listed(&self) {
+            self.add("listed");
+        }
+        fn applied(&self, object: &ConfigMap) {
+            self.add(object.name_any());
+        }
+        fn deleted(&self, _: &ConfigMap) {}
+    }
+
+    /// A server with two pages of one object each. The second is sent when it is let go.
+    fn two_pages(let_go: Arc<Notify>) -> Client {
+        let answer = move |request: Request<Body>| {
+            let let_go = Arc::clone(&let_go);
+            async move {
+                let query = request.uri().query().unwrap_or_default().to_owned();
+                let page = |name: &str, more: Value| {
+                    let item = json!({"metadata": {"name": name, "resourceVersion": "1"}});
+                    let metadata = json!({"resourceVersion": "1", "continue": more});
+                    let list = json!({"apiVersion": "v1", "kind": "List", "metadata": metadata, "items": [item]});
+                    Ok::<_, Infallible>(Response::new(Body::from(list.to_string().into_bytes())))
+                };
+                if query.contains("watch=true") {
+                    std::future::pending().await
+                } else if query.contains("continue=more") {
+                    let_go.notified().await;
+                    page("b", Value::Null)
+                } else {
+                    page("a", json!("more"))
+                }
+            }
+        };
+        Client::new(service_fn(answer), "default")
+    }
+
+    #[tokio::test]
+    async fn a_kind_is_listed_when_the_observer_has_heard_of_all_of_it() {
+        let (let_go, heard) = (Arc::new(Notify::new()), Arc::new(Heard::default()));
+        let synced = Health::default().announce("ConfigMap");
+        let api = GuardedApi::all(two_pages(Arc::clone(&let_go)));
+        let config = watcher::Config::default().page_size(1);
+        let watch = observed(api, config, &(), Arc::clone(&heard) as _, |_| {}, synced.clone());
+        let watch = tokio::spawn(watch.for_each(|()| std::future::ready(())));
+        while heard.so_far() != ["listing", "a"] {
+            tokio::task::yield_now().await;
+        }
+        assert!(!synced.is_done(), "half of it is to come");
+        let_go.notify_one();
+        synced.wait().await;
+        assert_eq!(heard.so_far(), ["listing", "a", "b", "listed"]);
+        watch.abort();
+    }
 
     #[test]
     fn the_pause_grows_while_listings_fail_and_begins_anew_after_one_succeeds() {
