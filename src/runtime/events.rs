@@ -13,7 +13,7 @@ use kube::{Client, Resource};
 use tokio::sync::mpsc;
 use tracing::debug;
 
-use super::client::chain;
+use super::client::{DEADLINE, chain};
 
 /// Events that wait to be published; more are dropped.
 const QUEUE: usize = 1_000;
@@ -68,7 +68,7 @@ async fn publish(recorder: Recorder, mut waiting: mpsc::Receiver<(Event, ObjectR
             debug!(reason = event.reason, object = object.name, "events come too fast; one is dropped");
             continue;
         }
-        match tokio::time::timeout(Duration::from_secs(5), recorder.publish(&event, &object)).await {
+        match tokio::time::timeout(DEADLINE, recorder.publish(&event, &object)).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => debug!(reason = event.reason, error = chain(&error), "an event cannot be published"),
             Err(_) => debug!(reason = event.reason, "an event is not published in time"),

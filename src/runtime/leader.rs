@@ -50,7 +50,14 @@ pub async fn run<T>(
         }
     };
     tokio::select! {
-        outcome = led => outcome.map_or(Outcome::Lost, Outcome::Finished),
+        outcome = led => match outcome {
+            Some(value) => {
+                // It is given back already, unless a renewal under way was faster.
+                election.release().await;
+                Outcome::Finished(value)
+            }
+            None => Outcome::Lost,
+        },
         () = asked_to_stop => Outcome::NeverLed,
     }
 }

@@ -101,7 +101,7 @@ async fn whoever_waits_too_long_is_told_so() {
     let limits = Limits { request: Duration::from_millis(200), ..Limits::default() };
     let server = Server::start_with(things, limits, support::tls()).await;
     for http2 in [false, true] {
-        let (status, text) = server.client(http2).await.unwrap().send(Request::review(1000)).await.unwrap();
+        let (status, text) = server.client(http2).await.unwrap().send(Request::review(4000)).await.unwrap();
         assert_eq!((status, text.as_str()), (504, "no answer within 200ms"));
     }
     let text = server.metrics.encode().unwrap();

@@ -181,7 +181,7 @@ impl Server {
 
     pub(crate) async fn stop(self) {
         self.stopping.cancel();
-        tokio::time::timeout(Duration::from_secs(8), self.running).await.expect("the server ends").unwrap();
+        tokio::time::timeout(Duration::from_secs(30), self.running).await.expect("the server ends").unwrap();
     }
 
     /// A connection on which nothing is said yet.
