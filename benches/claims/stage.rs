@@ -1,6 +1,5 @@
 //! Where a series plays: a control plane of its own, the manager that is measured, and who else writes.
 
-use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -10,6 +9,7 @@ use crate::meter::seconds_of;
 use crate::options::Options;
 use crate::support::control_plane::{self, ControlPlane};
 use crate::support::manager::{Manager, built};
+use crate::support::ports::free_port;
 
 /// How long a manager may take until it is ready.
 const PATIENCE: Duration = Duration::from_mins(10);
@@ -37,10 +37,7 @@ impl<'a> Stage<'a> {
     /// Starts the manager that is measured and does not wait for anything.
     pub(crate) fn launch(&self) -> Manager {
         let flags: Vec<String> = self.options.manager_flags.split_whitespace().map(str::to_owned).collect();
-        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
-            .and_then(|listener| listener.local_addr())
-            .expect("the machine has a free port")
-            .port();
+        let port = free_port();
         let mut arguments = vec![
             format!("--kubeconfig={}", kubeconfig(self.options, &self.plane).display()),
             format!("--health-probe-bind-address=127.0.0.1:{port}"),
@@ -67,17 +64,21 @@ impl<'a> Stage<'a> {
     pub(crate) async fn start(&self) -> Manager {
         let mut manager = self.launch();
         Self::ready(&mut manager).await;
-        self.settle(Some(&manager)).await;
+        self.quiet(Some(&manager)).await;
         manager
     }
 
-    /// Has the API server collect its garbage, and waits until neither the manager nor the control plane is busy; a
-    /// minute at most.
+    /// Has the API server collect its garbage before [`Self::quiet`].
     ///
-    /// With 100,000 objects one collection takes the API server many times as long as a round, and begins in whichever
+    /// With 100,000 objects one collection takes the API server many times as long as 200 claims, and begins in whichever
     /// round the last of the memory happens to be used, most often after the listing that a start begins with.
     pub(crate) async fn settle(&self, manager: Option<&Manager>) {
         self.consumer.collect_garbage().await;
+        self.quiet(manager).await;
+    }
+
+    /// Waits until neither the manager nor the control plane is busy; a minute at most.
+    pub(crate) async fn quiet(&self, manager: Option<&Manager>) {
         let busy = || {
             let all = self.plane.pids().into_iter().chain(manager.map(Manager::pid));
             all.map(|pid| seconds_of(&pid.to_string())).sum::<f64>()

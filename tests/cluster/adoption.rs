@@ -52,10 +52,14 @@ async fn an_address_without_a_claim_is_in_use_at_once() {
 async fn the_address_of_a_full_pool_is_adopted() {
     let consumer = consumer().await;
     consumer.pool("web", json!({"addresses": ["10.0.0.1"], "prefix": 24})).await;
+    // The sweeper leaves the address to its claim.
+    consumer.pause(&consumer.pools(), "web", true).await;
+    consumer.pool_says("web", "False", "Paused").await;
     consumer.address_by_hand("b", "web", "10.0.0.1").await;
     consumer.counts("web", (1, 0, 1, 0)).await;
     consumer.claim("a", "web").await;
     consumer.claim("b", "web").await;
+    consumer.pause(&consumer.pools(), "web", false).await;
     assert_eq!(consumer.bound("b").await, "10.0.0.1");
     consumer.waits_for("a", "PoolExhausted").await;
     consumer.reserved("web", &[("10.0.0.1", "b")]).await;
@@ -157,6 +161,9 @@ async fn the_address_of_an_earlier_claim_is_no_duplicate() {
 async fn an_address_of_another_pool_is_refused() {
     let consumer = with_pool().await;
     consumer.pool("other", json!({"addresses": ["10.0.0.1-10.0.0.3"], "prefix": 24})).await;
+    // The sweeper leaves its address alone.
+    consumer.pause(&consumer.pools(), "other", true).await;
+    consumer.pool_says("other", "False", "Paused").await;
     consumer.address_by_hand("a", "other", "10.0.0.2").await;
     consumer.counts("other", (3, 2, 1, 0)).await;
     consumer.claim("a", "web").await;
@@ -257,12 +264,16 @@ async fn a_promise_is_kept_once_the_address_is_given_up() {
     consumer.pool("web", json!({"addresses": ["10.0.0.1"], "prefix": 24})).await;
     consumer.pause(&consumer.pools(), "web", true).await;
     consumer.pool_says("web", "False", "Paused").await;
-    // Nobody's: the sweeper takes it away when the pool goes on.
+    // Nobody's: the sweeper takes it away when the pool goes on, and whoever uses it lets it go.
     consumer.address_by_hand("leftover", "web", "10.0.0.1").await;
+    let addresses = consumer.addresses();
+    let in_use = json!(["example.com/in-use"]);
+    consumer.change(&addresses, "leftover", |made| made["metadata"]["finalizers"] = in_use.clone()).await;
     consumer.counts("web", (1, 0, 1, 0)).await;
     consumer.reserve("web", "10.0.0.1", json!({"namespace": consumer.namespace, "name": "vip"})).await;
     consumer.claim("vip", "web").await;
     consumer.pause(&consumer.pools(), "web", false).await;
     consumer.waits_for("vip", "PoolExhausted").await;
+    consumer.change(&addresses, "leftover", |made| made["metadata"]["finalizers"] = json!([])).await;
     assert_eq!(consumer.bound("vip").await, "10.0.0.1");
 }

@@ -1,6 +1,7 @@
 //! Claims get addresses, the right ones, and give them back.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use capi_ipam::api::{GlobalInClusterIPPool, InClusterIPPool, Pool};
 use futures::StreamExt;
@@ -9,7 +10,7 @@ use kube::ResourceExt;
 use serde_json::{Value, json};
 
 use crate::consumer;
-use crate::support::consumer::{Consumer, eventually, unique};
+use crate::support::consumer::{Consumer, eventually, eventually_within, unique};
 
 /// Pools of either kind give out exactly these addresses, in this order, and then nothing more.
 async fn give_exactly<const N: usize>(cases: [(Value, &str); N]) {
@@ -111,7 +112,9 @@ async fn the_lowest_address_comes_first_and_comes_back() {
 
     consumer.claim("b", "web").await;
     assert_eq!(consumer.bound("b").await, "10.0.0.11");
+    consumer.counts("web", (3, 1, 2, 0)).await;
     consumer.release("a").await;
+    consumer.counts("web", (3, 2, 1, 0)).await;
     consumer.claim("c", "web").await;
     assert_eq!(consumer.bound("c").await, "10.0.0.10");
     consumer.release("b").await;
@@ -188,7 +191,7 @@ async fn five_hundred_claims_at_once_on_three_pools() {
         })
         .await;
     for team in [&one, &two] {
-        eventually("all claims are bound", || async {
+        eventually_within(Duration::from_mins(2), "all claims are bound", || async {
             let claims = team.claims().list().await.expect("claims can be read");
             (claims.len() == 250 && claims.iter().all(|claim| claim.bound_address().is_some())).then_some(())
         })
@@ -243,6 +246,7 @@ async fn labels_are_copied_and_others_are_not() {
 async fn the_conditions_say_that_the_address_is_allocated() {
     let consumer = consumer().await;
     consumer.pool("web", json!({"addresses": ["10.0.0.0/24"], "prefix": 24})).await;
+    consumer.counts("web", (254, 254, 0, 0)).await;
     consumer.claim("a", "web").await;
     consumer.bound("a").await;
     let claim = consumer.claims().get("a").await.expect("claims can be read").expect("the claim exists");
@@ -272,7 +276,7 @@ async fn an_event_says_that_the_address_is_allocated() {
             if !events.is_empty() {
                 return Some((events, address));
             }
-            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+            tokio::time::sleep(Duration::from_millis(50)).await;
         }
         None
     });

@@ -1,12 +1,14 @@
 //! Claims and addresses come and go in every order, and objects around them vanish.
 
+use std::time::Duration;
+
 use capi_ipam::api::{InClusterIPPool, Pool};
 use capi_ipam::runtime::client::Calls;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 
-use crate::support::consumer::{Consumer, eventually, object, ready, stays, unique};
+use crate::support::consumer::{Consumer, eventually, eventually_within, object, ready, stays, unique};
 use crate::{consumer, world};
 
 /// A consumer with a pool `web` of three addresses.
@@ -46,7 +48,6 @@ async fn a_claim_made_again_under_its_name_is_another_claim() {
         let uid = recreate(&consumer, "a").await;
         let address = consumer.bound_address("a").await;
         assert!(address.owner_references().iter().any(|owner| Some(&owner.uid) == uid.as_ref()));
-        assert_eq!(address.spec.address, "10.0.0.1");
     }
     for _ in 0..10 {
         consumer.delete("a").await;
@@ -278,7 +279,7 @@ async fn a_namespace_goes_with_all_that_is_in_it() {
     consumer.bound("b").await;
     let namespaces: Calls<Namespace> = Calls::new(Api::all(consumer.client.clone()), &());
     consumer.remove(&namespaces, &consumer.namespace).await;
-    eventually("the namespace is gone", || async {
+    eventually_within(Duration::from_mins(2), "the namespace is gone", || async {
         namespaces.get(&consumer.namespace).await.expect("namespaces can be read").is_none().then_some(())
     })
     .await;

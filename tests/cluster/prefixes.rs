@@ -28,6 +28,7 @@ async fn the_lowest_prefixes_are_given_with_length_and_gateway() {
     assert_eq!(reservation.expect("it has the name of scope, prefix and length").spec.prefix_length, Some(64));
 
     consumer.release("a").await;
+    consumer.counts_of(&pools, "web", (17, 15, 2, 0)).await;
     consumer.claim_of::<InClusterPrefixPool>("d", "web").await;
     assert_eq!(consumer.bound("d").await, "fd00::");
 }

@@ -67,11 +67,17 @@ async fn an_address_that_rests_since_a_time_to_come_is_given_again_in_bounded_ti
     let consumer = Consumer::new(&control_plane).await;
     let spec = json!({"addresses": ["10.0.0.1"], "prefix": 24, "addressReuseGracePeriodSeconds": 3});
     consumer.pool("web", spec).await;
-    let gone = json!({"namespace": consumer.namespace, "name": "gone", "uid": "00000000-0000-0000-0000-000000000000"});
-    consumer.reserve("web", "10.0.0.1", gone).await;
-    let name = format!("p.{}.web.10.0.0.1", consumer.namespace);
-    let patch = json!([{"op": "add", "path": "/spec/releasedAt", "value": shifted(HOUR)}]);
-    consumer.reservations().patch(&name, object(patch)).await.expect("a reservation can be released");
+    let (namespace, scope) = (&consumer.namespace, format!("p.{}.web", consumer.namespace));
+    let resting = json!({
+        "apiVersion": "ipam.cluster.x-k8s.io/v1alpha2", "kind": "IPReservation",
+        "metadata": {"name": format!("{scope}.10.0.0.1")},
+        "spec": {
+            "scope": scope, "address": "10.0.0.1", "releasedAt": shifted(HOUR),
+            "poolRef": {"kind": "InClusterIPPool", "namespace": namespace, "name": "web"},
+            "claimRef": {"namespace": namespace, "name": "gone", "uid": "00000000-0000-0000-0000-000000000000"},
+        },
+    });
+    consumer.reservations().create(&object(resting)).await.expect("a reservation can be made");
     consumer.claim("a", "web").await;
     let started = Instant::now();
     eventually_within(Duration::from_mins(1), "the address is given again", || async {
@@ -92,13 +98,13 @@ async fn a_lease_renewed_in_the_future_or_long_ago_is_taken_over_after_its_durat
         let time = time.strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string();
         let lease = json!({
             "metadata": {"name": "7bb7acb4.ipam.cluster.x-k8s.io", "namespace": NAMESPACE},
-            "spec": {"holderIdentity": "another", "leaseDurationSeconds": 6, "acquireTime": time, "renewTime": time},
+            "spec": {"holderIdentity": "another", "leaseDurationSeconds": 10, "acquireTime": time, "renewTime": time},
         });
         leases.create(&object(lease)).await.expect("a lease can be made");
         let flags = [
             "--leader-elect",
-            "--leader-elect-lease-duration=6s",
-            "--leader-elect-renew-deadline=4s",
+            "--leader-elect-lease-duration=10s",
+            "--leader-elect-renew-deadline=8s",
             "--leader-elect-retry-period=200ms",
         ];
         let started = Instant::now();
@@ -106,7 +112,7 @@ async fn a_lease_renewed_in_the_future_or_long_ago_is_taken_over_after_its_durat
         stays("the lease is the other's", || async { !manager.log().contains("acquired leadership lease") }).await;
         manager.wait_for_log("acquired leadership lease");
         println!("a lease shifted by {by:#} is taken over after {:?}", started.elapsed());
-        assert!(started.elapsed() > Duration::from_secs(4), "{:?}", started.elapsed());
+        assert!(started.elapsed() > Duration::from_secs(8), "{:?}", started.elapsed());
         consumer.pool("web", json!({"addresses": ["10.0.0.1"], "prefix": 24})).await;
         consumer.claim("a", "web").await;
         consumer.bound("a").await;

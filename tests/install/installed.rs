@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 use crate::support::clusterctl::PROVIDER;
 use crate::support::control_plane::{ControlPlane, NAMESPACE};
 use crate::support::manager::{Manager, built};
-use crate::support::webhooks::{Webhooks, free_port};
+use crate::support::ports::free_port;
+use crate::support::webhooks::Webhooks;
 
 const DEPLOYMENT: &str = "capi-ipam-in-cluster-controller-manager";
 

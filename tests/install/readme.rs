@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use capi_ipam::api::{InClusterIPPool, Pool};
 use kube::ResourceExt;
@@ -13,7 +14,7 @@ use crate::installed;
 use crate::support::clusterctl::{
     CLUSTER_API, CORE, Releases, VERSION, clusterctl, documents, manifest, stand_in_for_cert_manager,
 };
-use crate::support::consumer::{Consumer, eventually, object};
+use crate::support::consumer::{Consumer, eventually, eventually_within, object};
 use crate::support::control_plane::{ControlPlane, NAMESPACE, Options};
 use crate::support::webhooks::Webhooks;
 
@@ -155,7 +156,7 @@ async fn it_is_installed_and_uninstalled_with_kubectl() {
     let consumer = Consumer::new(&operator.plane).await;
     a_pool_serves(&consumer, "web", "a").await;
     consumer.release("a").await;
-    consumer.remove(&consumer.pools(), "web").await;
+    consumer.remove_unused(&consumer.pools(), "web").await;
     operator.run("kubectl delete -f manifests/install.yaml");
     operator.gone().await;
 }
@@ -172,7 +173,7 @@ async fn it_is_installed_without_cert_manager() {
 impl Operator {
     /// Waits until nothing of the provider is left.
     async fn gone(&self) {
-        eventually("nothing is left", || async {
+        eventually_within(Duration::from_mins(2), "nothing is left", || async {
             let kinds =
                 "customresourcedefinitions,clusterroles,clusterrolebindings,validatingwebhookconfigurations,namespaces";
             let selector = "--selector=cluster.x-k8s.io/provider=ipam-in-cluster";
@@ -231,7 +232,12 @@ async fn bound_by_go(operator: &Operator, consumer: &Consumer) {
             &operator.plane.kubectl(&["get", kind, selector, "--output=jsonpath={.items[0].metadata.name}"]),
         ]);
     }
-    let pool = consumer.pool("web", json!({"addresses": ["10.0.0.10-10.0.0.19"], "prefix": 24})).await;
+    let pool = object(json!({
+        "apiVersion": "ipam.cluster.x-k8s.io/v1alpha2", "kind": "InClusterIPPool",
+        "metadata": {"name": "web", "namespace": consumer.namespace},
+        "spec": {"addresses": ["10.0.0.10-10.0.0.19"], "prefix": 24},
+    }));
+    let pool = eventually("no webhook is asked any more", || async { consumer.pools().create(&pool).await.ok() }).await;
     let finalizers = |name: &str| json!([format!("ipam.cluster.x-k8s.io/{name}")]);
     let claim = consumer
         .claim_with("a", InClusterIPPool::KIND.name(), "web", json!({"finalizers": finalizers("ReleaseAddress")}))

@@ -13,17 +13,21 @@ use serde_json::{Value, json};
 use crate::support::consumer::{Consumer, eventually, object};
 use crate::support::control_plane::{Asked, ControlPlane, NAMESPACE, Options};
 use crate::support::manager::Manager;
-use crate::support::webhooks::{Webhooks, free_port};
+use crate::support::ports::free_port;
+use crate::support::webhooks::Webhooks;
 
-/// The lease of one that was killed is soon over.
+/// A lease is removed before the next manager starts, so nobody waits for it to end.
 const FLAGS: [&str; 6] = [
     "--leader-elect",
-    "--leader-elect-lease-duration=2s",
-    "--leader-elect-renew-deadline=1500ms",
+    "--leader-elect-lease-duration=60s",
+    "--leader-elect-renew-deadline=40s",
     "--leader-elect-retry-period=200ms",
     "--sweep-interval=1s",
     "--sweep-grace=1s",
 ];
+
+/// How long a refusal may take that has to come.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 const SELF_MANAGED: [&str; 3] =
     ["--webhook-certs=self-managed", "--webhook-cert-interval=500ms", "--webhook-cert-hosts=127.0.0.1"];
@@ -82,11 +86,16 @@ impl Busy {
             },
         });
         consumer.reservations().create(&object(reservation)).await.expect("it can be made");
-        consumer.address_by_hand("orphan", "web", "10.0.0.200").await;
-        let of_cluster =
-            |made: &mut Value| made["metadata"]["labels"] = json!({"cluster.x-k8s.io/cluster-name": "beta"});
         consumer.cluster("beta", false).await;
-        consumer.change(&consumer.addresses(), "orphan", of_cluster).await;
+        let orphan = json!({
+            "apiVersion": "ipam.cluster.x-k8s.io/v1beta2", "kind": "IPAddress",
+            "metadata": {"name": "orphan", "namespace": namespace, "labels": {"cluster.x-k8s.io/cluster-name": "beta"}},
+            "spec": {
+                "claimRef": {"name": "orphan"}, "address": "10.0.0.200", "prefix": 24,
+                "poolRef": {"apiGroup": "ipam.cluster.x-k8s.io", "kind": "InClusterIPPool", "name": "web"},
+            },
+        });
+        consumer.addresses().create(&object(orphan)).await.expect("it can be made");
         // It may never be, without a permission: whoever looks for a refusal has to get a turn meanwhile.
         eventually("the manager is ready", || async { self.manager.is_ready().then_some(()) }).await;
         // Not let in, but asked about.
@@ -118,11 +127,10 @@ impl Busy {
         for name in ["b", "c", "g", "n", "m", "p"] {
             consumer.delete(name).await;
         }
-        consumer.remove(&pools, "web").await;
-        consumer.remove(&consumer.prefix_pools(), "nets").await;
-        for kind in ["globalinclusterippool", "globalinclusterprefixpool"] {
-            plane.kubectl(&["delete", kind, &all, "--timeout=30s"]);
-        }
+        consumer.remove_unused(&pools, "web").await;
+        consumer.remove_unused(&consumer.prefix_pools(), "nets").await;
+        consumer.remove_unused(&consumer.global_pools(), &all).await;
+        consumer.remove_unused(&consumer.global_prefix_pools(), &all).await;
         for name in ["b", "c", "g", "n", "m"] {
             consumer.gone(name).await;
         }
@@ -162,6 +170,7 @@ async fn the_roles_are_enough_and_nothing_in_them_is_idle() {
             is_mended(&plane).await;
         }
         busy.manager.stop();
+        plane.kubectl(&["delete", "lease", "--all", "--namespace", NAMESPACE]);
     }
     let cluster = |asked: &Asked| Asked { namespace: String::new(), ..asked.clone() };
     let mut asked: BTreeSet<Asked> = plane.asked();
@@ -244,8 +253,8 @@ async fn is_missed(plane: &ControlPlane, rule: &Rule, self_managed: bool) {
         if !self_managed {
             busy.work(plane).await;
         }
-        // The last writes may be under way.
-        tokio::time::sleep(Duration::from_secs(3)).await;
+        // It may only just have started, and the last writes may be under way.
+        tokio::time::sleep(PATIENCE).await;
     };
     tokio::select! {
         biased;

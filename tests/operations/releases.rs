@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use kube::ResourceExt;
 use serde_json::json;
 
-use crate::support::consumer::Consumer;
+use crate::support::consumer::{Consumer, eventually};
 use crate::support::control_plane::{ControlPlane, Options};
 use crate::support::manager::Manager;
 
@@ -28,6 +29,12 @@ async fn release(control_plane: &ControlPlane, consumer: &Consumer, names: &[Str
         consumer.delete(name).await;
     }
     consumer.counts("web", (100, 100 - left, left, 0)).await;
+    // A list is not counted, other than reads of one.
+    eventually("the claims are gone", || async {
+        let claims = consumer.claims().list().await.ok()?;
+        (!claims.iter().any(|claim| names.contains(&claim.name_any()))).then_some(())
+    })
+    .await;
     let after = counts(control_plane);
     (after.0 - before.0, after.1 - before.1)
 }

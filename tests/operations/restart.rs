@@ -50,7 +50,9 @@ async fn a_restart_with_a_thousand_bound_claims_makes_no_call() {
 async fn the_api_server_goes_away_and_comes_back() {
     let mut control_plane = ControlPlane::start(Options::default());
     // An API server that has just started does not know all roles yet.
-    let mut manager = Manager::start(&control_plane, &["--leader-elect"]).may_lack_permissions();
+    // Nor is it to give up before the API server is back, however long that takes to start.
+    let flags = ["--leader-elect", "--leader-elect-lease-duration=3m", "--leader-elect-renew-deadline=2m"];
+    let mut manager = Manager::start(&control_plane, &flags).may_lack_permissions();
     let consumer = Consumer::new(&control_plane).await;
     consumer.pool("web", json!({"addresses": ["10.0.0.10-10.0.0.40"], "prefix": 24})).await;
     consumer.claim("before", "web").await;

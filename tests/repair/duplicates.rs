@@ -10,19 +10,21 @@ use crate::{is_ready, metric, with_claims};
 
 const METRIC: &str = "capi_ipam_duplicate_addresses";
 
-/// Has the IPAddress of `loser` say the address of `winner`, as if it had been written past all checks: the object is
-/// made anew, for nobody can change the address of one that is there. The claims stay bound.
+/// Has the IPAddress of `loser` say the address of another claim, as if it had been written past all checks: the object
+/// is made anew, for nobody can change the address of one that is there. The claims stay bound, and `loser` paused.
 async fn give_the_same(consumer: &Consumer, loser: &str, address: &str) {
     let addresses = consumer.addresses();
     let mut copy = addresses.get(loser).await.expect("addresses can be read").expect("it exists");
     copy.spec.address = address.to_owned();
     (copy.metadata.uid, copy.metadata.resource_version) = (None, None);
-    // The provider makes it anew at once, unless it is too slow; it is to be too slow.
+    // Else the provider would make it anew at once. It has seen the pause when it has seen a claim made after that.
     consumer.pause(&consumer.claims(), loser, true).await;
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    let metadata = json!({"annotations": {"cluster.x-k8s.io/paused": ""}});
+    consumer.claim_with("made-later", "InClusterIPPool", "web", metadata).await;
+    consumer.waits_for("made-later", "Paused").await;
+    consumer.release("made-later").await;
     consumer.force_away(&addresses, loser).await;
     addresses.create(&copy).await.expect("the copy can be made");
-    consumer.pause(&consumer.claims(), loser, false).await;
 }
 
 /// The reason and text of a claim that is bound and not ready.
@@ -42,6 +44,7 @@ async fn of_two_bound_claims_with_one_address_one_is_told_and_none_is_touched() 
     let consumer = with_claims(9, &["a", "b"]).await;
     let before = consumer.addresses().get("a").await.expect("addresses can be read");
     give_the_same(&consumer, "b", "10.0.0.1").await;
+    consumer.pause(&consumer.claims(), "b", false).await;
     let damaged = consumer.addresses().get("b").await.expect("addresses can be read").expect("it exists");
 
     let text = says_duplicate(&consumer, "b").await;
@@ -75,11 +78,13 @@ async fn of_two_bound_claims_with_one_address_one_is_told_and_none_is_touched() 
 async fn the_report_is_taken_back_when_the_other_claim_goes() {
     let consumer = with_claims(9, &["a", "b"]).await;
     give_the_same(&consumer, "b", "10.0.0.1").await;
+    consumer.pause(&consumer.claims(), "b", false).await;
     says_duplicate(&consumer, "b").await;
     consumer.release("a").await;
     is_ready(&consumer, "b").await;
     assert_eq!(consumer.bound("b").await, "10.0.0.1");
     consumer.reserved("web", &[("10.0.0.1", "b")]).await;
+    consumer.counts("web", (9, 8, 1, 0)).await;
     consumer.claim("c", "web").await;
     assert_eq!(consumer.bound("c").await, "10.0.0.2");
 }
@@ -95,6 +100,11 @@ async fn without_a_reservation_the_older_claim_keeps_the_address() {
     give_the_same(&consumer, "another", "10.0.0.1").await;
     let name = format!("p.{}.web.10.0.0.1", consumer.namespace);
     consumer.remove(&consumer.reservations(), &name).await;
+    let holder = eventually("the address is reserved again", || async {
+        consumer.reservation("web", "10.0.0.1").await?.spec.claim_ref
+    });
+    assert_eq!(holder.await.name, "old");
+    consumer.pause(&consumer.claims(), "another", false).await;
     says_duplicate(&consumer, "another").await;
     is_ready(&consumer, "old").await;
     consumer.reserved("web", &[("10.0.0.1", "old")]).await;

@@ -26,7 +26,7 @@ use serde_json::json;
 use support::consumer::{Consumer, eventually, ready};
 use support::control_plane::{ControlPlane, Options};
 use support::manager::Manager;
-use support::webhooks::free_port;
+use support::ports::free_port;
 
 /// What most tests share. Never dropped: its processes end with this one.
 struct World {
@@ -54,7 +54,7 @@ async fn consumer() -> Consumer {
     Consumer::new(&world.control_plane).await
 }
 
-/// The same, with a pool `web` of so many addresses and these claims bound, in order.
+/// The same, with a pool `web` of so many addresses and these claims bound, in order. The manager knows what they have.
 async fn with_claims(count: u8, claims: &[&str]) -> Consumer {
     let consumer = consumer().await;
     consumer.pool("web", json!({"addresses": [format!("10.0.0.1-10.0.0.{count}")], "prefix": 24})).await;
@@ -62,6 +62,8 @@ async fn with_claims(count: u8, claims: &[&str]) -> Consumer {
         consumer.claim(name, "web").await;
         assert_eq!(consumer.bound(name).await, format!("10.0.0.{number}"));
     }
+    let (total, used) = (i64::from(count), i64::try_from(claims.len()).expect("a small number"));
+    consumer.counts("web", (total, total - used, used, 0)).await;
     consumer
 }
 

@@ -16,8 +16,7 @@ use crate::support::manager::Manager;
 
 const FLAGS: [&str; 2] = ["--sweep-interval=1s", "--sweep-grace=1s"];
 const DURATION: Duration = Duration::from_secs(40);
-/// How long a bound claim may be without a reservation that was deleted by hand. The API server is away for some of it, and managers that are
-/// killed begin their time of grace anew.
+/// How long a bound claim may be without a reservation that was deleted by hand, while the API server answers.
 const LONGEST_REPAIR: Duration = Duration::from_secs(20);
 const CLAIMS: usize = 10;
 /// A finalizer of whoever uses the address.
@@ -174,7 +173,7 @@ async fn live(consumer: &Consumer, name: &str, told: &Told) {
 struct Onlooker {
     /// The address of each.
     had: HashMap<String, String>,
-    /// Since when a reservation is missing.
+    /// Since when a reservation is missing while the API server answers.
     missing: HashMap<String, Instant>,
     looks: usize,
     /// How often the API server did not answer.
@@ -270,6 +269,7 @@ async fn what_is_in_use_is_never_freed() {
         while Instant::now() < end {
             if onlooker.look(&consumer, &told).await.is_none() {
                 onlooker.blind += 1;
+                onlooker.missing.clear();
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }

@@ -159,7 +159,7 @@ fn stand_in(plane: &ControlPlane, group: &str, version: &str, plural: &str, kind
 pub fn start_core(plane: &ControlPlane) -> (Manager, Webhooks) {
     let webhooks = Webhooks::new(plane);
     let [port, certificate] = webhooks.flags();
-    let probes = super::webhooks::free_port();
+    let probes = super::ports::free_port();
     let arguments = [
         format!("--kubeconfig={}", plane.kubeconfig().display()),
         "--diagnostics-address=127.0.0.1:0".to_owned(),

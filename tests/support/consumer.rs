@@ -258,6 +258,11 @@ impl Consumer {
     /// Makes a reservation of an IPv4 address of a pool of the namespace, as an operator does. `claim` is the claim
     /// reference, null for none.
     pub async fn reserve(&self, pool: &str, address: &str, claim: Value) -> IPReservation {
+        self.try_reserve(pool, address, claim).await.expect("the reservation can be made")
+    }
+
+    /// As [`Self::reserve`], for what may fail.
+    pub async fn try_reserve(&self, pool: &str, address: &str, claim: Value) -> Result<IPReservation, CallError> {
         let scope = format!("p.{}.{pool}", self.namespace);
         let mut made = json!({
             "apiVersion": "ipam.cluster.x-k8s.io/v1alpha2", "kind": "IPReservation",
@@ -270,7 +275,7 @@ impl Consumer {
         if !claim.is_null() {
             made["spec"]["claimRef"] = claim;
         }
-        self.reservations().create(&object(made)).await.expect("the reservation can be made")
+        self.reservations().create(&object(made)).await
     }
 
     /// The reservation of an IPv4 address of a pool of the namespace.
@@ -388,6 +393,20 @@ impl Consumer {
     {
         let object = calls.get(name).await.expect("objects can be read").expect("the object exists");
         calls.delete(name, &object.uid().unwrap_or_default()).await.expect("the object can be deleted");
+    }
+
+    /// Deletes a pool as soon as that is allowed, and waits until it is gone. Admission refuses it until the manager has
+    /// seen the last address of it go.
+    pub async fn remove_unused<K>(&self, pools: &Calls<K>, name: &str)
+    where
+        K: Resource + Clone + Debug + serde::Serialize + serde::de::DeserializeOwned,
+    {
+        eventually(&format!("the pool {name} goes"), || async {
+            let Some(pool) = pools.get(name).await.expect("pools can be read") else { return Some(()) };
+            let _ = pools.delete(name, &pool.uid().unwrap_or_default()).await;
+            None
+        })
+        .await;
     }
 
     /// Deletes an object whose finalizers hold it, and takes these off.

@@ -10,7 +10,7 @@ mod requests;
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::{Read, Write as _};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
@@ -21,6 +21,7 @@ use serde_json::json;
 
 #[allow(unused_imports, reason = "not every binary counts requests")]
 pub use self::requests::{Asked, RequestKey};
+use super::ports::free_port;
 use super::process::{Supervised, TemporaryFolder};
 
 /// How long a program may take until it answers. It takes 2 s on a free machine.
@@ -412,8 +413,7 @@ fn is_healthy(port: u16) -> bool {
 
 /// Ports that nobody listens at now, all different.
 fn free_ports<const N: usize>() -> [u16; N] {
-    let listeners = [(); N].map(|()| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a loopback port is free"));
-    listeners.map(|listener| listener.local_addr().expect("a listener has an address").port())
+    [(); N].map(|()| free_port())
 }
 
 /// The folder of the programs, found or built once a process.

@@ -1,13 +1,14 @@
 //! The manager under test, as a process of its own.
 
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use super::control_plane::ControlPlane;
+use super::ports::free_port;
 use super::process::Supervised;
 
 /// How the API server says that an account lacks a permission; there are other reasons for the same code.
@@ -53,10 +54,7 @@ impl Manager {
 
     /// Starts a program that takes the flags of a manager, and does not wait for anything.
     pub fn start_program(control_plane: &ControlPlane, program: &Path, kubeconfig: &Path, flags: &[&str]) -> Self {
-        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
-            .and_then(|listener| listener.local_addr())
-            .expect("the machine has a free port")
-            .port();
+        let port = free_port();
         let own = [
             format!("--kubeconfig={}", kubeconfig.display()),
             format!("--health-probe-bind-address=127.0.0.1:{port}"),

@@ -16,5 +16,6 @@ pub mod clusterctl;
 pub mod consumer;
 pub mod control_plane;
 pub mod manager;
+pub mod ports;
 pub mod process;
 pub mod webhooks;

@@ -3,7 +3,6 @@
 pub mod direct;
 
 use std::fs;
-use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -15,6 +14,7 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair}
 use serde_json::{Value, json};
 
 use super::control_plane::{ControlPlane, NAMESPACE};
+use super::ports::free_port;
 
 /// The kinds with two versions, and what they are called in API paths.
 const CONVERTED: [(&str, &str); 2] =
@@ -219,12 +219,6 @@ fn wait_until(what: &str, mut look: impl FnMut() -> Result<(), Result<String, St
         assert!(Instant::now() < deadline, "did not happen: {what}: {said:?}");
         sleep(Duration::from_millis(20));
     }
-}
-
-/// A port that nobody listens at now.
-pub fn free_port() -> u16 {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
-    listener.expect("the machine has a free port").port()
 }
 
 /// A new certificate authority.

@@ -1,7 +1,7 @@
 //! 2,000 addresses: what is kept, what is written, and that new claims are bound long before all is repaired.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -98,10 +98,11 @@ async fn two_thousand_addresses_are_kept_and_new_claims_do_not_wait_for_them() {
     let mut manager = Manager::launch(&plane, plane.provider_kubeconfig(), &[PATIENT]);
     all_bound(&store, &manager).await;
     manager.wait_for_log("addresses in use without a reservation are reserved now");
-    settled(&plane).await;
-    let after = Snapshot::of(&store).await;
     // `m-2` is released. `b-1` is about to be, once its Cluster goes on; nobody reserves its address for so short a time.
     let expected = 2000 - 2 + new_claims().len() - 1;
+    written(&plane, &writes_before, &expected_writes(expected)).await;
+    settled(&plane).await;
+    let after = Snapshot::of(&store).await;
     let made = after.of_kind("IPReservation").count();
     assert_eq!(made, expected, "{:#?}\n{}", after.problems(), manager.log());
     let before_them = reservations_before_the_new_claims(&after);
@@ -134,9 +135,27 @@ async fn two_thousand_addresses_are_kept_and_new_claims_do_not_wait_for_them() {
         (!address["metadata"]["ownerReferences"].is_null()).then_some(())
     })
     .await;
+    eventually("its claim says so", || async {
+        let claim = store.there("IPAddressClaim", "site-b", "racks-b-1").await;
+        (text(&claim, "/status/conditions/0/reason") == "AddressAllocated").then_some(())
+    })
+    .await;
     settled(&plane).await;
     let repaired = ["PATCH ipaddressclaims/status 1", "PATCH ipaddresses 1"];
     assert_eq!(written_since(&plane, &quiet), repaired, "{}", manager.log());
+}
+
+/// Waits until that has been written beside the status of pools, or for half a minute: what else was written is told
+/// later, by name.
+async fn written(plane: &ControlPlane, before: &BTreeMap<(String, String, String), u64>, expected: &[String]) {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while Instant::now() < deadline {
+        let since = written_since(plane, before);
+        if since.iter().filter(|line| !of_pools(line)).eq(expected) {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
 }
 
 /// Waits until nothing has been written for a second.

@@ -88,9 +88,13 @@ async fn while_no_webhook_answers_only_specifications_wait() {
     manager.kill();
 
     let webhook = "failed calling webhook \"validation.inclusterippool.ipam.cluster.x-k8s.io\"";
-    let said = asker.create(IPPool, "new", &spec()).await;
-    said.refused(500, "", webhook);
-    said.refused(500, "", "connection refused");
+    // First it may tell of the end of a connection that was open.
+    eventually("the API server says that nobody listens", || async {
+        let said = asker.create(IPPool, "new", &spec()).await;
+        said.refused(500, "", webhook);
+        said.message.contains("connection refused").then_some(())
+    })
+    .await;
     asker.change(IPPool, "web", &json!({"spec": {"gateway": "10.0.0.9"}})).await.refused(500, "", webhook);
     asker.delete(IPPool, "unused").await.refused(500, "", webhook);
     for (name, annotation) in [("forced", names::SKIP_VALIDATE_DELETE), ("moved", names::DELETE_FOR_MOVE)] {

@@ -8,7 +8,8 @@ use crate::ask::ask;
 use crate::support::consumer::Consumer;
 use crate::support::control_plane::{ControlPlane, NAMESPACE, Options};
 use crate::support::manager::Manager;
-use crate::support::webhooks::{Webhooks, free_port};
+use crate::support::ports::free_port;
+use crate::support::webhooks::Webhooks;
 
 fn token(plane: &ControlPlane, account: &str) -> String {
     let token = plane.kubectl(&["-n", NAMESPACE, "create", "token", account]);

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use capi_ipam::api::InClusterKind::{GlobalIPPool, IPPool};
+use capi_ipam::api::names::IN_CLUSTER_LEASE;
 use capi_ipam::webhooks::routes::{CONVERT, VALIDATE_RESERVATION, paths_of};
 use futures::future::join_all;
 use serde_json::{Value, json};
@@ -11,7 +12,7 @@ use tokio::time::timeout;
 
 use crate::ask::{Asker, JSON, ask, read};
 use crate::support::consumer::{Consumer, eventually};
-use crate::support::control_plane::{ControlPlane, Options};
+use crate::support::control_plane::{ControlPlane, NAMESPACE, Options};
 use crate::support::manager::Manager;
 use crate::support::webhooks::Webhooks;
 use crate::support::webhooks::direct::{Answer, conversion, review};
@@ -206,8 +207,8 @@ async fn a_thousand_reviews_at_once_are_all_answered_right() {
 async fn who_waits_for_the_lease_knows_what_is_in_use_and_goes_on_answering_as_leader() {
     let elected = [
         "--leader-elect=true",
-        "--leader-elect-lease-duration=3s",
-        "--leader-elect-renew-deadline=2s",
+        "--leader-elect-lease-duration=60s",
+        "--leader-elect-renew-deadline=40s",
         "--leader-elect-retry-period=200ms",
     ];
     let plane = ControlPlane::start(Options::default());
@@ -237,8 +238,9 @@ async fn who_waits_for_the_lease_knows_what_is_in_use_and_goes_on_answering_as_l
     }
     assert!(!standby.log().contains("acquired leadership lease"), "{}", standby.log());
 
-    // It takes over, and at no moment lets go of what is in use.
+    // It takes over, and at no moment lets go of what is in use. Nobody waits for the lease to end.
     leader.kill();
+    plane.kubectl(&["-n", NAMESPACE, "delete", "lease", IN_CLUSTER_LEASE]);
     eventually("the standby leads, by an index of its own", || async {
         for (kind, name, net) in drops {
             let less = json!({"spec": {"addresses": [format!("{net}.6-{net}.9")]}});

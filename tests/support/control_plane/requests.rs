@@ -72,7 +72,9 @@ impl ControlPlane {
     pub fn asked(&self) -> BTreeSet<Asked> {
         let log = fs::read_to_string(self.folder().join("audit.log")).expect("the API server writes it");
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let asked = log.lines().map(|line| {
+        // The last line may be half written.
+        let whole = log.rsplit_once('\n').map_or("", |(whole, _)| whole);
+        let asked = whole.lines().map(|line| {
             let event: Value = serde_json::from_str(line).expect("each line is an event");
             let object = &event["objectRef"];
             let subresource = object.get("subresource").map(|name| format!("/{}", text(name))).unwrap_or_default();
