@@ -15,6 +15,7 @@ pub(crate) async fn run(stage: &Stage<'_>, waiting: usize) -> Outcome {
     let mut consumer = stage.consumer("exhausted", 0).await;
     consumer.add_pool("small", "10.0.0.1-10.0.0.200", 24).await;
     let mut manager = stage.start().await;
+    stage.settle(Some(&manager)).await;
     let names: Vec<String> = (0..ADDRESSES).map(|number| format!("holds-{number}")).collect();
     let (_, held) = consumer.bind(&names, None).await;
 

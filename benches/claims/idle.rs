@@ -20,6 +20,7 @@ pub(crate) async fn run(stage: &Stage<'_>, count: usize) -> Outcome {
 
     let consumer = stage.consumer("idle", 1).await;
     let mut manager = stage.start().await;
+    stage.settle(Some(&manager)).await;
     let (bind, release) = one_by_one(stage, &consumer, count, None, Some(&manager)).await;
     manager.stop();
 
