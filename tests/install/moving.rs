@@ -118,9 +118,14 @@ async fn all_addresses_arrive_with_their_value() {
     // Killed when claims have arrived, before their addresses.
     let mut killed =
         releases.command(&arguments).env("KUBECONFIG", source.plane.kubeconfig()).spawn().expect("it starts");
-    eventually("claims arrive", || async {
+    eventually("claims arrive, and their pools", || async {
         let claims = arrived.claims().list().await.ok()?;
-        (claims.len() >= 5).then_some(())
+        let pools = [
+            arrived.pools().get("web").await.ok()?.is_some(),
+            arrived.global_pools().get("all").await.ok()?.is_some(),
+            arrived.prefix_pools().get("nets").await.ok()?.is_some(),
+        ];
+        (claims.len() >= 5 && pools == [true; 3]).then_some(())
     })
     .await;
     killed.kill().and_then(|()| killed.wait()).expect("it can be killed");
