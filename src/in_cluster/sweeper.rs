@@ -188,10 +188,7 @@ impl Sweeper {
         let alive = claim.filter(|claim| claim.metadata.uid.as_deref().map(Uid::of) == Some(uid));
         // By the pool and not by its scope: a pool that is gone does not say any more which network it was in.
         let from = PoolKey::of_reservation(&found.spec.pool_ref);
-        let holds = |address: &IPAddress| {
-            holding(address).is_some_and(|(pool, block, _)| block == slot.block && Some(&pool) == from.as_ref())
-        };
-        let in_use = address.as_ref().is_some_and(holds);
+        let in_use = address.as_ref().zip(from).is_some_and(|(address, from)| holds(address, slot, &from));
         match alive {
             None if in_use => return Ok(false),
             Some(claim) if in_use || claim.bound_address().is_none() || address.is_none() => return Ok(false),
@@ -314,8 +311,13 @@ impl Sweeper {
         }
         let (namespace, name) = key.clone();
         // It may be released at this moment: then the reservation went last, and the watch has yet to tell of the rest.
-        if claim.deleted.is_some() && self.contract.addresses(&namespace).get(&name).await?.is_none() {
-            return Ok(false);
+        // Or it has another address already, and what the watch told last is of an earlier claim of its name.
+        let is_doubtful = claim.deleted.is_some() || !self.shared.ledger.reserved_for(key, claim.uid).is_empty();
+        if is_doubtful {
+            let address = self.contract.addresses(&namespace).get(&name).await?;
+            if !address.is_some_and(|address| holds(&address, slot, pool)) {
+                return Ok(false);
+            }
         }
         let holding = ReservationClaim { namespace, name, uid: Some(claim.uid.to_string()) };
         match self.shared.reservations.create(&build(slot, pool, holding.clone())).await {
@@ -337,4 +339,9 @@ impl Sweeper {
             Err(error) => Err(error),
         }
     }
+}
+
+/// Whether an IPAddress has that very address, from that pool.
+fn holds(address: &IPAddress, slot: &Slot, pool: &PoolKey) -> bool {
+    holding(address).is_some_and(|(from, block, _)| block == slot.block && from == *pool)
 }

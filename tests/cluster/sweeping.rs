@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
-use crate::support::consumer::{Consumer, eventually, object, stays, unique};
+use crate::support::consumer::{Consumer, eventually, stays, unique};
 use crate::{consumer, world};
 
 /// A consumer with a pool `web` of so many addresses.
@@ -94,14 +94,7 @@ async fn an_address_of_others_or_paused_is_left_alone() {
         consumer.address_by_hand_for(name, pool, "10.0.0.1").await;
     }
     consumer.address_by_hand("in-paused-pool", "held", "10.0.0.1").await;
-    let in_paused_cluster = json!({
-        "apiVersion": "ipam.cluster.x-k8s.io/v1beta2", "kind": "IPAddress",
-        "metadata": {"name": "in-paused-cluster", "namespace": consumer.namespace,
-            "labels": {"cluster.x-k8s.io/cluster-name": "alpha"}},
-        "spec": {"claimRef": {"name": "in-paused-cluster"}, "address": "10.0.0.2", "prefix": 24,
-            "poolRef": {"apiGroup": "ipam.cluster.x-k8s.io", "kind": InClusterIPPool::KIND.name(), "name": "web"}},
-    });
-    consumer.addresses().create(&object(in_paused_cluster)).await.expect("the IPAddress can be made");
+    consumer.address_in_cluster("in-paused-cluster", "web", "10.0.0.2", "alpha").await;
     consumer.counts("held", (5, 4, 1, 0)).await;
     consumer.counts("web", (20, 19, 1, 0)).await;
 

@@ -87,15 +87,7 @@ impl Busy {
         });
         consumer.reservations().create(&object(reservation)).await.expect("it can be made");
         consumer.cluster("beta", false).await;
-        let orphan = json!({
-            "apiVersion": "ipam.cluster.x-k8s.io/v1beta2", "kind": "IPAddress",
-            "metadata": {"name": "orphan", "namespace": namespace, "labels": {"cluster.x-k8s.io/cluster-name": "beta"}},
-            "spec": {
-                "claimRef": {"name": "orphan"}, "address": "10.0.0.200", "prefix": 24,
-                "poolRef": {"apiGroup": "ipam.cluster.x-k8s.io", "kind": "InClusterIPPool", "name": "web"},
-            },
-        });
-        consumer.addresses().create(&object(orphan)).await.expect("it can be made");
+        consumer.address_in_cluster("orphan", "web", "10.0.0.200", "beta").await;
         // It may never be, without a permission: whoever looks for a refusal has to get a turn meanwhile.
         eventually("the manager is ready", || async { self.manager.is_ready().then_some(()) }).await;
         // Not let in, but asked about.

@@ -255,6 +255,21 @@ impl Consumer {
         self.addresses().create(&object(made)).await.expect("the IPAddress can be made")
     }
 
+    /// Makes an IPAddress by hand of a pool of the namespace, with the label of a Cluster.
+    pub async fn address_in_cluster(&self, name: &str, pool: &str, address: &str, cluster: &str) {
+        let made = json!({
+            "apiVersion": "ipam.cluster.x-k8s.io/v1beta2", "kind": "IPAddress",
+            "metadata": {
+                "name": name, "namespace": self.namespace, "labels": { "cluster.x-k8s.io/cluster-name": cluster },
+            },
+            "spec": {
+                "claimRef": { "name": name }, "address": address, "prefix": 24,
+                "poolRef": { "apiGroup": names::GROUP, "kind": InClusterIPPool::KIND.name(), "name": pool },
+            },
+        });
+        self.addresses().create(&object(made)).await.expect("the IPAddress can be made");
+    }
+
     /// Makes a reservation of an IPv4 address of a pool of the namespace, as an operator does. `claim` is the claim
     /// reference, null for none.
     pub async fn reserve(&self, pool: &str, address: &str, claim: Value) -> IPReservation {
