@@ -36,7 +36,7 @@ spec:
 async fn an_author_writes_a_hundred_lines_and_has_a_provider() {
     let control_plane = ControlPlane::start(Options::default());
     control_plane.kubectl_apply(DEFINITION);
-    control_plane.kubectl(&["wait", "crd/listpools.example.com", "--for=condition=Established", "--timeout=30s"]);
+    control_plane.wait_until_served("listpools.example.com");
     let program = built("examples/list_provider");
     let manager = Manager::start_program(
         &control_plane,

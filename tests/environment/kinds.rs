@@ -1,8 +1,5 @@
 //! Definitions that are removed while the manager runs, and come back.
 
-use std::thread::sleep;
-use std::time::{Duration, Instant};
-
 use serde_json::{Value, json};
 
 use capi_ipam::api::InClusterPrefixPool;
@@ -27,13 +24,7 @@ fn remove(control_plane: &ControlPlane, definition: &str) -> String {
 
 fn bring_back(control_plane: &ControlPlane, definition: &str, saved: &str) {
     control_plane.kubectl_apply(saved);
-    control_plane.kubectl(&["wait", "--for=condition=Established", "--timeout=60s", "crd", definition]);
-    // The API server says so a little before it serves the kind.
-    let deadline = Instant::now() + Duration::from_mins(1);
-    while let Err(said) = control_plane.try_kubectl(&["get", definition, "--all-namespaces"]) {
-        assert!(Instant::now() < deadline, "{said}");
-        sleep(Duration::from_millis(50));
-    }
+    control_plane.wait_until_served(definition);
 }
 
 /// All reservations go with their kind. What is in use is known by the IPAddress objects, and reserved again.

@@ -17,6 +17,7 @@
 mod fault;
 mod forward;
 mod frames;
+mod mistakes;
 mod observer;
 mod oracle;
 mod plans;

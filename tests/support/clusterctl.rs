@@ -151,7 +151,7 @@ fn stand_in(plane: &ControlPlane, group: &str, version: &str, plural: &str, kind
         },
     });
     plane.kubectl_apply(&definition.to_string());
-    plane.kubectl(&["wait", "--for=condition=Established", "--timeout=30s", &format!("crd/{name}")]);
+    plane.wait_until_served(&name);
 }
 
 /// Starts Cluster API's own manager and has the API server ask its webhooks: the admission and the conversion of claims,

@@ -2,6 +2,8 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -23,7 +25,28 @@ impl ControlPlane {
         let apply: Vec<_> = ["apply", "--server-side"].into_iter().chain(files.clone()).collect();
         self.kubectl(&apply);
         let wait: Vec<_> = ["wait", "--for=condition=Established", "--timeout=60s"].into_iter().chain(files).collect();
-        self.kubectl(&wait);
+        self.kubectl_until_done(&wait);
+    }
+
+    /// Waits until the API server serves the kind of a definition, as `machines.cluster.x-k8s.io`. It says that the
+    /// definition is established a little before it does.
+    ///
+    /// # Panics
+    /// When it does not within a minute.
+    pub fn wait_until_served(&self, definition: &str) {
+        let established = "--for=condition=Established";
+        self.kubectl_until_done(&["wait", established, "--timeout=60s", &format!("crd/{definition}")]);
+        self.kubectl_until_done(&["get", definition, "--all-namespaces"]);
+    }
+
+    /// Runs kubectl until it does what is asked. One `kubectl wait` alone does not do for a definition: it fails for one
+    /// that has no condition yet.
+    fn kubectl_until_done(&self, arguments: &[&str]) {
+        let deadline = Instant::now() + Duration::from_mins(1);
+        while let Err(said) = self.try_kubectl(arguments) {
+            assert!(Instant::now() < deadline, "{said}");
+            sleep(Duration::from_millis(50));
+        }
     }
 
     pub(super) fn install_account(&mut self) {
