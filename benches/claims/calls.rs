@@ -99,6 +99,11 @@ impl Calls {
         }
     }
 
+    /// As [`Self::list`], all at once. That comes out of the API server's cache, and pages do not.
+    pub(crate) async fn list_at_once<T: DeserializeOwned>(&self, folder: &str) -> Vec<T> {
+        self.page(folder, 0, "").await.items
+    }
+
     /// The version that a folder is at now, and how many objects it has.
     pub(crate) async fn version_and_count(&self, folder: &str) -> (String, usize) {
         let page: List<Value> = self.page(folder, 1, "").await;

@@ -90,6 +90,6 @@ async fn listing(stage: &Stage<'_>) -> f64 {
     let started = Instant::now();
     let (addresses, reservations) = (format!("/apis/{GROUP}/v1beta2/ipaddresses"), reservations());
     let calls = &stage.provider;
-    tokio::join!(calls.list::<IgnoredAny>(&addresses), calls.list::<IgnoredAny>(&reservations));
+    tokio::join!(calls.list_at_once::<IgnoredAny>(&addresses), calls.list_at_once::<IgnoredAny>(&reservations));
     started.elapsed().as_secs_f64()
 }

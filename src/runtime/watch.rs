@@ -5,10 +5,11 @@
 //! objects that vanished while the watch was broken.
 
 mod guard;
+mod streamed;
 
 use std::fmt::Debug;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures::{FutureExt, Stream, StreamExt};
@@ -19,9 +20,10 @@ use kube::runtime::watcher::{self, Event};
 use kube::runtime::{WatchStreamExt, watcher as start_watch};
 use kube::{Api, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
-use tracing::{debug, warn};
+use tracing::{debug, info, warn};
 
 pub use self::guard::{Guarded, Unreadable};
+use self::streamed::streamed;
 use super::client::{chain, within};
 use super::health::Synced;
 
@@ -104,10 +106,17 @@ where
     K::DynamicType: Clone + Debug + Send + Sync,
 {
     let kind: Arc<str> = K::kind(version).into();
+    let in_pages = Arc::new(AtomicBool::new(false));
     let watch = move || {
         let newest = Arc::new(AtomicU64::new(0));
         let restored = versions_went_back(api.clone(), Arc::clone(&kind), Arc::clone(&newest));
-        let events = start_watch(api.clone(), config.clone()).backoff(WatchBackoff::default());
+        let events = if in_pages.swap(false, Ordering::Relaxed) {
+            info!(%kind, "the API server does not tell of all objects as one stream; they are listed in pages");
+            start_watch(api.clone(), config.clone()).left_stream()
+        } else {
+            streamed(api.clone(), config.clone(), Arc::clone(&in_pages)).right_stream()
+        };
+        let events = events.backoff(WatchBackoff::default());
         let (kind, observer, synced) = (Arc::clone(&kind), Arc::clone(&observer), synced.clone());
         events.take_until(restored.boxed()).filter_map(move |item| {
             let seen = match item {
@@ -290,7 +299,7 @@ mod tests {
         fn deleted(&self, _: &ConfigMap) {}
     }
 
-    /// A server with two pages of one object each. The second is sent when it is let go.
+    /// A server that lists in pages only: two of one object each. The second is sent when it is let go.
     fn two_pages(let_go: Arc<Notify>) -> Client {
         let answer = move |request: Request<Body>| {
             let let_go = Arc::clone(&let_go);
@@ -302,7 +311,10 @@ mod tests {
                     let list = json!({"apiVersion": "v1", "kind": "List", "metadata": metadata, "items": [item]});
                     Ok::<_, Infallible>(Response::new(Body::from(list.to_string().into_bytes())))
                 };
-                if query.contains("watch=true") {
+                if query.contains("sendInitialEvents") {
+                    let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 422});
+                    Ok(Response::builder().status(422).body(Body::from(status.to_string().into_bytes())).unwrap())
+                } else if query.contains("watch=true") {
                     std::future::pending().await
                 } else if query.contains("continue=more") {
                     let_go.notified().await;

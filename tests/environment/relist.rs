@@ -60,8 +60,17 @@ fn writes(control_plane: &ControlPlane) -> u64 {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_listing_of_thousands_after_all_watches_broke_writes_nothing() {
-    let count = count();
-    let mut control_plane = ControlPlane::start(Options::default());
+    listings_of_thousands(Options::default()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nor_does_one_in_pages() {
+    listings_of_thousands(Options { in_pages: true, ..Options::default() }).await;
+}
+
+async fn listings_of_thousands(options: Options) {
+    let (count, in_pages) = (count(), options.in_pages);
+    let mut control_plane = ControlPlane::start(options);
     let consumer = Consumer::new(&control_plane).await;
     let pool = consumer.pool("big", json!({"addresses": ["10.1.0.0/16"], "prefix": 16})).await;
     let (started, uid) = (Instant::now(), pool.uid().unwrap_or_default());
@@ -101,4 +110,8 @@ async fn a_listing_of_thousands_after_all_watches_broke_writes_nothing() {
         assert!(before < 40, "{before} writes for one claim");
     }
     assert!(manager.is_running(), "{}", manager.log());
+    for kind in ["IPAddressClaim", "IPAddress", "IPReservation", "InClusterIPPool"] {
+        let said = format!("they are listed in pages kind={kind}");
+        assert_eq!(manager.log().contains(&said), in_pages, "{said}: {}", manager.log());
+    }
 }

@@ -45,6 +45,8 @@ pub struct Options {
     /// Have the API server not compare its caches with etcd every 5 minutes. With 100,000 objects that takes it 10 s, which
     /// whatever is measured then would pay for. It has to be of Kubernetes 1.34 or later.
     pub steady: bool,
+    /// Have the API server refuse to tell of all objects as one stream, as that of Kubernetes 1.31 and 1.33 does.
+    pub in_pages: bool,
 }
 
 /// Where the provider is installed.
@@ -298,8 +300,14 @@ impl ControlPlane {
             "--disable-admission-plugins=ServiceAccount".into(),
             "--enable-admission-plugins=OwnerReferencesPermissionEnforcement".into(),
         ];
-        if self.options.steady {
-            arguments.push("--feature-gates=DetectCacheInconsistency=false".into());
+        let gates = [
+            (self.options.steady, "DetectCacheInconsistency"),
+            (self.options.in_pages, "WatchList"),
+            (self.options.in_pages, "WatchListClient"),
+        ];
+        let off: Vec<_> = gates.iter().filter(|(off, _)| *off).map(|(_, gate)| format!("{gate}=false")).collect();
+        if !off.is_empty() {
+            arguments.push(format!("--feature-gates={}", off.join(",")));
         }
         if self.options.audit {
             let policy = self.folder().join("audit-policy.json");
