@@ -111,7 +111,7 @@ where
         let newest = Arc::new(AtomicU64::new(0));
         let restored = versions_went_back(api.clone(), Arc::clone(&kind), Arc::clone(&newest));
         let events = if in_pages.swap(false, Ordering::Relaxed) {
-            info!(%kind, "the API server does not tell of all objects as one stream; they are listed in pages");
+            info!(%kind, "all objects cannot be had as one stream; they are listed in pages");
             start_watch(api.clone(), config.clone()).left_stream()
         } else {
             streamed(api.clone(), config.clone(), Arc::clone(&in_pages)).right_stream()

@@ -27,6 +27,9 @@ use crate::runtime::client::DEADLINE;
 /// An annotation of the bookmark that comes after the last object there was at the beginning.
 const END_OF_LISTING: &str = "k8s.io/initial-events-end";
 
+/// After how many listings that did not come to their end it is given up.
+const MOST_BROKEN: u32 = 3;
+
 /// For how long the API server is asked to watch, unless the configuration says otherwise.
 const LONGEST_WATCH: u32 = 290;
 
@@ -35,7 +38,8 @@ const LONGEST_SILENCE: Duration = Duration::from_secs(5);
 
 /// Watches a kind, and goes on whatever happens; begins anew where it lost track. Who polls it has to wait after an error.
 ///
-/// Ends where the API server does not begin a watch in this way, and sets `refused`: nothing was told then.
+/// Ends, and sets `refused`, where the API server does not begin a watch in this way, or does not come to the end of the
+/// beginning: it breaks off whoever does not take in everything as fast as others write.
 pub(super) fn streamed<K>(
     api: Api<K>,
     config: Config,
@@ -45,7 +49,7 @@ where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
     let watch = Watch { api, config, refused };
-    unfold((watch, State::Unlisted), async |(watch, state)| {
+    unfold((watch, State::Unlisted { broken: 0 }), async |(watch, state)| {
         let (event, state) = watch.step(state).await?;
         Some((event, (watch, state)))
     })
@@ -60,8 +64,14 @@ struct Watch<K> {
 }
 
 enum State<K> {
-    Unlisted,
-    Listing(Events<K>),
+    Unlisted {
+        /// How many listings in a row have begun and did not come to their end.
+        broken: u32,
+    },
+    Listing {
+        broken: u32,
+        events: Events<K>,
+    },
     Listed {
         version: String,
         /// None where they have ended and are to go on from the version.
@@ -76,70 +86,36 @@ where
     /// What is heard next, and how it goes on from there.
     async fn step(&self, mut state: State<K>) -> Option<(Result<Event<K>, Error>, State<K>)> {
         loop {
-            state = match state {
-                State::Unlisted => match self.open(None).await {
-                    Ok(events) => return Some((Ok(Event::Init), State::Listing(events))),
-                    Err(error) if is_refusal(&error) => {
-                        self.refused.store(true, Ordering::Relaxed);
-                        return None;
-                    }
-                    Err(error) => return Some((Err(Error::WatchStartFailed(error)), State::Unlisted)),
+            let (heard, next) = match state {
+                State::Unlisted { broken: MOST_BROKEN.. } => return self.refuse(),
+                State::Unlisted { broken } => match self.open(None).await {
+                    Ok(events) => (Some(Ok(Event::Init)), State::Listing { broken, events }),
+                    Err(error) if is_refusal(&error) => return self.refuse(),
+                    Err(error) => (Some(Err(Error::WatchStartFailed(error))), State::Unlisted { broken }),
                 },
-                State::Listing(mut events) => match self.next(&mut events).await {
-                    Some(Ok(WatchEvent::Bookmark(mark))) => {
-                        let version = mark.metadata.resource_version;
-                        if mark.metadata.annotations.contains_key(END_OF_LISTING) {
-                            return Some((Ok(Event::InitDone), State::Listed { version, events: Some(events) }));
-                        }
-                        State::Listing(events)
-                    }
-                    Some(Ok(WatchEvent::Added(object) | WatchEvent::Modified(object))) => {
-                        return Some((Ok(Event::InitApply(object)), State::Listing(events)));
-                    }
-                    Some(Ok(WatchEvent::Deleted(object))) => {
-                        return Some((Ok(Event::Delete(object)), State::Listing(events)));
-                    }
-                    Some(Ok(WatchEvent::Error(status))) => {
-                        return Some((Err(Error::WatchError(status)), State::Unlisted));
-                    }
-                    Some(Err(error)) => return Some((Err(Error::WatchFailed(error)), State::Unlisted)),
-                    None => {
-                        let early = io::Error::new(io::ErrorKind::UnexpectedEof, "it ended before all was told");
-                        return Some((Err(Error::WatchFailed(kube::Error::ReadEvents(early))), State::Unlisted));
-                    }
-                },
+                State::Listing { broken, mut events } => listing(self.next(&mut events).await, broken, events),
                 State::Listed { version, events: None } => match self.open(Some(&version)).await {
-                    Ok(events) => State::Listed { version, events: Some(events) },
+                    Ok(events) => (None, State::Listed { version, events: Some(events) }),
                     Err(error) => {
                         let expired = matches!(&error, kube::Error::Api(status) if status.code == 410);
-                        return Some((Err(Error::WatchStartFailed(error)), State::after(version, expired)));
+                        (Some(Err(Error::WatchStartFailed(error))), State::after(version, expired))
                     }
                 },
-                State::Listed { version, events: Some(mut events) } => match self.next(&mut events).await {
-                    Some(Ok(WatchEvent::Bookmark(mark))) => {
-                        State::Listed { version: mark.metadata.resource_version, events: Some(events) }
-                    }
-                    Some(Ok(WatchEvent::Added(object) | WatchEvent::Modified(object))) => {
-                        let version = version_of(&object).unwrap_or(version);
-                        return Some((Ok(Event::Apply(object)), State::Listed { version, events: Some(events) }));
-                    }
-                    Some(Ok(WatchEvent::Deleted(object))) => {
-                        let version = version_of(&object).unwrap_or(version);
-                        return Some((Ok(Event::Delete(object)), State::Listed { version, events: Some(events) }));
-                    }
-                    Some(Ok(WatchEvent::Error(status))) => {
-                        let expired = status.code == 410;
-                        return Some((Err(Error::WatchError(status)), State::after(version, expired)));
-                    }
-                    // One that cannot be read does not end them; a connection that broke does, and is heard of next.
-                    Some(Err(error)) => {
-                        let state = State::Listed { version, events: Some(events) };
-                        return Some((Err(Error::WatchFailed(error)), state));
-                    }
-                    None => State::Listed { version, events: None },
-                },
+                State::Listed { version, events: Some(mut events) } => {
+                    listed(self.next(&mut events).await, version, events)
+                }
+            };
+            match heard {
+                Some(heard) => return Some((heard, next)),
+                None => state = next,
             }
         }
+    }
+
+    /// Leaves it to somebody else.
+    fn refuse<T>(&self) -> Option<T> {
+        self.refused.store(true, Ordering::Relaxed);
+        None
     }
 
     /// Asks for what comes after a version; without one, for all there is and what comes after.
@@ -163,10 +139,60 @@ where
     }
 }
 
+/// What is told, if anything, and how it goes on.
+type Turn<K> = (Option<Result<Event<K>, Error>>, State<K>);
+
+/// After something was heard, or the end, while all there is was being told.
+fn listing<K>(heard: Option<kube::Result<WatchEvent<K>>>, broken: u32, events: Events<K>) -> Turn<K> {
+    let error = match heard {
+        Some(Ok(WatchEvent::Added(object) | WatchEvent::Modified(object))) => {
+            return (Some(Ok(Event::InitApply(object))), State::Listing { broken, events });
+        }
+        Some(Ok(WatchEvent::Deleted(object))) => {
+            return (Some(Ok(Event::Delete(object))), State::Listing { broken, events });
+        }
+        Some(Ok(WatchEvent::Bookmark(mark))) if mark.metadata.annotations.contains_key(END_OF_LISTING) => {
+            let version = mark.metadata.resource_version;
+            return (Some(Ok(Event::InitDone)), State::Listed { version, events: Some(events) });
+        }
+        Some(Ok(WatchEvent::Bookmark(_))) => return (None, State::Listing { broken, events }),
+        Some(Ok(WatchEvent::Error(status))) => Error::WatchError(status),
+        Some(Err(error)) => Error::WatchFailed(error),
+        None => {
+            let early = io::Error::new(io::ErrorKind::UnexpectedEof, "it ended before all was told");
+            Error::WatchFailed(kube::Error::ReadEvents(early))
+        }
+    };
+    (Some(Err(error)), State::Unlisted { broken: broken.saturating_add(1) })
+}
+
+/// After something was heard, or the end, once all there was had been told.
+fn listed<K: Resource>(heard: Option<kube::Result<WatchEvent<K>>>, version: String, events: Events<K>) -> Turn<K> {
+    let (told, version) = match heard {
+        Some(Ok(WatchEvent::Added(object) | WatchEvent::Modified(object))) => {
+            let version = version_of(&object).unwrap_or(version);
+            (Some(Ok(Event::Apply(object))), version)
+        }
+        Some(Ok(WatchEvent::Deleted(object))) => {
+            let version = version_of(&object).unwrap_or(version);
+            (Some(Ok(Event::Delete(object))), version)
+        }
+        Some(Ok(WatchEvent::Bookmark(mark))) => (None, mark.metadata.resource_version),
+        // One that cannot be read does not end them; a connection that broke does, and is heard of next.
+        Some(Err(error)) => (Some(Err(Error::WatchFailed(error))), version),
+        Some(Ok(WatchEvent::Error(status))) => {
+            let expired = status.code == 410;
+            return (Some(Err(Error::WatchError(status))), State::after(version, expired));
+        }
+        None => return (None, State::Listed { version, events: None }),
+    };
+    (told, State::Listed { version, events: Some(events) })
+}
+
 impl<K> State<K> {
     /// Once a watch has failed that was at this version; `expired` when the API server has forgotten it.
     fn after(version: String, expired: bool) -> Self {
-        if expired { Self::Unlisted } else { Self::Listed { version, events: None } }
+        if expired { Self::Unlisted { broken: 0 } } else { Self::Listed { version, events: None } }
     }
 }
 

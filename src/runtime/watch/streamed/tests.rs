@@ -125,6 +125,16 @@ async fn a_listing_that_does_not_come_to_its_end_begins_anew() {
 }
 
 #[tokio::test]
+async fn it_is_given_up_when_listings_break_off_again_and_again() {
+    let (half, all) = ([event("ADDED", "a", 3)], [event("ADDED", "a", 3), mark(4, true)]);
+    let server = Server::default().tells(&half).tells(&half).tells(&half).tells(&all);
+    assert!(server.heard().await.1);
+    assert_eq!(server.asked_for(), ["all"; 3]);
+    let server = Server::default().tells(&half).tells(&half).tells(&all).tells(&[expired()]).tells(&half).tells(&all);
+    assert!(!server.refuses(500).heard().await.1);
+}
+
+#[tokio::test]
 async fn what_is_forgotten_is_listed_anew() {
     let all = [event("ADDED", "a", 3), mark(4, true)];
     for server in [Server::default().tells(&all).tells(&[expired()]), Server::default().tells(&all).refuses(410)] {
