@@ -23,7 +23,7 @@ mod usable;
 pub use block::Block;
 pub use family::Family;
 pub use free::FreeSet;
-pub use parse::{Entry, LONGEST_TEXT, ParseError, parse_address, parse_entry};
+pub use parse::{Entry, LONGEST_TEXT, ParseError, parse_address, parse_entry, parse_lenient};
 pub use pool::{Field, MOST_PROBLEMS, PoolAddresses, PoolPrefixes, PoolProblem, PoolProblemKind};
 pub use set::{Span, SpanSet};
 pub use usable::Usable;

@@ -8,7 +8,8 @@
 //! - [`adapter`](InClusterAdapter): what is watched, and the handler of one claim;
 //! - `allocate`, `release`: the reservation's part of steps A2 and R2;
 //! - [`ledger`]: who holds what, which claims wait;
-//! - `pools`: finalizer, counts and conditions of pools;
+//! - `cooldown`: the end of the time for which a released address is not reused;
+//! - `pools`: finalizer, counts and conditions of pools; `pool_use`: what a deleted pool waits for;
 //! - `move_label`: what `clusterctl move` takes along;
 //! - [`PublishedLedger`]: the ledger for those who only ask;
 //! - `sweeper`: what nobody holds any more, and what has no reservation yet.
@@ -17,10 +18,12 @@ pub mod ledger;
 
 mod adapter;
 mod allocate;
+mod cooldown;
 mod duplicates;
 mod kinds;
 mod move_label;
 mod options;
+mod pool_use;
 mod pools;
 mod published;
 mod release;

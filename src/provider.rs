@@ -24,6 +24,7 @@ mod late;
 mod reconciler;
 mod release;
 mod report;
+mod selection;
 mod settled;
 
 pub use adapter::{
@@ -33,4 +34,5 @@ pub use contract::Contract;
 pub use duplicate::DuplicateReports;
 pub use index::{AddressIndex, AddressRecord};
 pub use reconciler::{ClaimReconciler, ReconcileError};
+pub use selection::Selection;
 pub use settled::{Claims, SeenClaim, SettledClaim};

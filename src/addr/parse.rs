@@ -130,6 +130,14 @@ pub fn parse_address(text: &str) -> Result<IpAddr, ParseError> {
     read_address(text, text)
 }
 
+/// The address that a text means, also one that [`parse_address`] refuses: a zone is dropped, and an IPv4-mapped address
+/// is the IPv4 address. For addresses that are in use, whoever wrote them.
+#[must_use]
+pub fn parse_lenient(text: &str) -> Option<IpAddr> {
+    let address: IpAddr = text.split('%').next().unwrap_or(text).parse().ok()?;
+    Some(address.to_canonical())
+}
+
 /// Refuses what is wrong wherever in the text it stands.
 fn check_characters(text: &str) -> Result<(), ParseError> {
     if text.is_empty() {

@@ -55,6 +55,10 @@ pub const POOL_READY: &str = "PoolReady";
 pub const INVALID_SPEC: &str = "InvalidSpec";
 /// Reason of the event that tells of a reservation that reserves nothing.
 pub const NOT_RESERVED: &str = "NotReserved";
+/// Reason of the event about an IPAddress made by hand that no claim has.
+pub const NO_CLAIM: &str = "NoClaim";
+/// Reason of a pool whose finalizer the API server refuses.
+pub const INITIALIZATION_FAILED: &str = "InitializationFailed";
 /// Reason of a pool that is being deleted.
 pub const DELETING: &str = "Deleting";
 

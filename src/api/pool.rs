@@ -91,6 +91,18 @@ pub struct AddressCounts {
     pub used: i64,
     /// Addresses in use that the pool no longer contains.
     pub out_of_range: i64,
+    /// Addresses of the pool that are neither free, in use nor cooling down: reserved by hand, being allocated, or in use
+    /// by another pool of the same network.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub reserved: i64,
+    /// Addresses of the pool that were released and cannot be reused before their grace period ends.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub cooling_down: i64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+fn is_zero(count: &i64) -> bool {
+    *count == 0
 }
 
 /// What the kinds of pools have in common.

@@ -57,8 +57,7 @@ pub(super) async fn register(
     tracing::info!(address = ?server.address(), "webhooks are served");
     manager.add("the webhooks", server.serve(endpoints.router(), manager.stop.clone()));
     if manager.options.leader_elect {
-        let (client, namespace) = (manager.client.clone(), manager.options.namespace.clone());
-        let keep = keep_while_waiting(client, namespace, published.clone(), manager.stop.clone());
+        let keep = keep_while_waiting(manager.client.clone(), published.clone(), manager.stop.clone());
         manager.add("the index for admission", keep);
     }
     Ok(())

@@ -10,13 +10,14 @@ use super::kinds::wait_for_kinds;
 use super::ledger::{ClaimKey, Ledger, PoolLookup, ticket};
 use super::move_label::Unlabelled;
 use super::options::InClusterOptions;
+use super::pool_use::PoolUse;
 use super::published::PublishedLedger;
 use super::shared::Shared;
-use super::{pools, release, sweeper};
-use crate::api::{IPAddress, IPAddressClaim, IPReservation, InClusterKind, PoolKey, names};
+use super::{cooldown, pools, release, sweeper};
+use crate::api::{IPAddress, IPAddressClaim, IPReservation, InClusterKind, PoolKey, Uid, names};
 use crate::provider::{
     Allocation, ClaimHandler, ClaimReconciler, HandlerError, PoolKind, PoolView, ProviderAdapter, ProviderSetup,
-    Released,
+    Released, Selection,
 };
 use crate::runtime::client::Calls;
 use crate::runtime::manager::{BoxError, Manager};
@@ -64,21 +65,26 @@ impl ProviderAdapter for InClusterAdapter {
             |reservation| trim(&mut reservation.metadata),
             Arc::clone(&unlabelled) as _,
         );
+        let reservations: Calls<IPReservation> = Calls::new(Api::all(client), &());
         let shared = Arc::new(Shared {
             ledger: Arc::clone(&ledger),
-            reservations: Calls::new(Api::all(client), &()),
+            pool_use: Arc::new(PoolUse::new(reservations.clone(), setup.contract.clone())),
+            reservations,
             contract: setup.contract.clone(),
+            selection: Selection::of(&setup.manager.options),
         });
         let awaited = vec![setup.addresses_synced.clone(), reservations_synced];
         let mut listed = awaited.clone();
-        for synced in controllers.start(setup.manager, &setup.contract, &shared, &awaited) {
+        for synced in controllers.start(setup.manager, &shared, &awaited) {
             setup.controller.wait_for(synced.clone());
             listed.push(synced);
         }
         self.published.publish(ledger, listed.clone());
+        let stop = setup.manager.stop.clone();
+        let cooldowns = cooldown::run(Arc::clone(&shared), listed.clone(), stop.clone());
+        setup.manager.add("the end of cool-downs", cooldowns);
         let awaited = listed.into_iter().chain([setup.claims_synced.clone()]).collect();
         let sweeper = sweeper::Sweeper::new(setup, &self.options, Arc::clone(&shared), unlabelled, awaited);
-        let stop = setup.manager.stop.clone();
         setup.manager.add("the sweeper", sweeper.run(stop));
         let _ = self.shared.set(shared);
         Ok(())
@@ -129,6 +135,10 @@ impl InClusterHandler {
         (self.claim.namespace().unwrap_or_default(), self.claim.name_any())
     }
 
+    fn uid(&self) -> Uid {
+        Uid::of(self.claim.metadata.uid.as_deref().unwrap_or_default())
+    }
+
     fn not_ours(&self) -> HandlerError {
         let kind = &self.claim.spec.pool_ref.kind;
         HandlerError::Permanent(format!("claims for a pool of kind {kind} are not served"))
@@ -154,6 +164,7 @@ impl ClaimHandler for InClusterHandler {
             uid: facts.uid.clone(),
             paused: facts.paused,
             deleting: facts.deleting,
+            holds: facts.deleting && shared.ledger.holds(self.uid(), pool),
         };
         if view.paused || view.deleting {
             return Ok(view);
@@ -162,7 +173,7 @@ impl ClaimHandler for InClusterHandler {
             return Err(HandlerError::PoolNotReady(format!("{pool} cannot be used: {problems}; correct the pool")));
         }
         if !facts.protected {
-            let message = format!("{pool} has not been taken care of yet");
+            let message = format!("{pool} is not initialized yet (finalizer missing)");
             return Err(HandlerError::NotReady { message, after: Duration::from_secs(5) });
         }
         Ok(view)

@@ -1,5 +1,6 @@
 //! Step A2: an address for a claim, by creating its reservation.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use kube::ResourceExt;
@@ -9,7 +10,7 @@ use super::duplicates::duplicate;
 use super::ledger::{ClaimKey, Ledger, PoolFacts, Proposal, holding, ticket};
 use super::reservation::{Holder, build, holder, reference};
 use crate::addr::{Block, Usable, parse_address};
-use crate::api::{IPAddress, IPAddressClaim, IPReservation, PoolKey, Slot, Uid};
+use crate::api::{AddressCounts, IPAddress, IPAddressClaim, IPReservation, PoolKey, Slot, Uid};
 use crate::provider::{Allocation, HandlerError};
 use crate::runtime::client::{CallError, Calls};
 
@@ -35,10 +36,9 @@ impl Allocator<'_> {
     /// An address for the claim: that of the existing IPAddress, else one that is reserved for it already, else the
     /// lowest free one.
     pub(super) async fn allocate(&self, existing: Option<&IPAddress>) -> Result<Allocation, HandlerError> {
-        let facts = self.ledger.facts(self.pool).filter(PoolFacts::serves);
-        let Some((facts, usable)) = facts.and_then(|facts| Some((facts.clone(), facts.usable.ok()?))) else {
-            return Err(HandlerError::PoolNotReady(format!("{} cannot serve claims", self.pool)));
-        };
+        let unavailable = || HandlerError::PoolNotReady(format!("{} cannot serve claims", self.pool));
+        let facts = self.ledger.facts(self.pool).filter(PoolFacts::completes).ok_or_else(unavailable)?;
+        let usable = facts.usable.clone().map_err(|_| unavailable())?;
         if let Some(existing) = existing {
             return self.adopt(existing, &facts, &usable).await;
         }
@@ -46,23 +46,29 @@ impl Allocator<'_> {
             return Ok(allocation(block, &usable));
         }
         for _ in 0..MOST_PROPOSALS {
+            let facts = self.ledger.facts(self.pool).filter(PoolFacts::serves).ok_or_else(unavailable)?;
+            let usable = facts.usable.map_err(|_| unavailable())?;
             let Proposal::Slot(slot) = self.ledger.propose(self.pool, &self.key(), ticket(self.claim)) else {
                 return Err(HandlerError::PoolExhausted(self.exhausted()));
             };
             let proposal = Proposed { ledger: self.ledger, slot };
+            // Prefix and gateway are those of the specification that the address was taken from.
+            if !self.ledger.gives(self.pool, &usable) {
+                continue;
+            }
             match self.reserve(&proposal.slot).await? {
                 Reserved::Ours => return Ok(allocation(proposal.slot.block, &usable)),
                 Reserved::Taken => debug!(pool = %self.pool, slot = %proposal.slot, "a proposed address is taken"),
             }
         }
-        let listed = self.reservations.list().await.map_err(|error| failed("list the reservations", error))?;
-        listed.iter().for_each(|reservation| self.ledger.insert_reservation(reservation));
+        let listing = self.ledger.begin_catch_up();
+        if listing.is_some() {
+            let page = |page: Vec<IPReservation>| page.iter().for_each(|found| self.ledger.insert_reservation(found));
+            self.reservations.for_each_page(page).await.map_err(|error| failed("list the reservations", error))?;
+        }
         Err(HandlerError::transient(
-            format!(
-                "{} proposed addresses of {} were taken; the index has been brought up to date",
-                MOST_PROPOSALS, self.pool
-            ),
-            "to be tried again",
+            format!("{MOST_PROPOSALS} proposed addresses of {} were taken by others", self.pool),
+            "will be tried again",
         ))
     }
 
@@ -75,11 +81,8 @@ impl Allocator<'_> {
     }
 
     fn exhausted(&self) -> String {
-        let counts = self.ledger.counts(self.pool);
-        format!(
-            "{} has no free address ({} in total, {} in use); add addresses to it or release claims",
-            self.pool, counts.total, counts.used
-        )
+        let counts = describe_counts(self.ledger.counts(self.pool), self.ledger.cooldown_end(self.pool));
+        format!("{} has no free address ({counts}); add addresses to it or release claims", self.pool)
     }
 
     /// The address that an earlier attempt reserved, or that was promised. What the ledger knows is checked by a live
@@ -100,7 +103,10 @@ impl Allocator<'_> {
                     slot.block
                 )));
             }
-            if in_use.is_some() || (self.ledger.is_promise(&slot) && !given_out) {
+            // An address that the pool has lost since would come with the gateway of another subnet. The sweeper frees it
+            // once the claim is bound.
+            let is_lost = !given_out && (self.claim.bound_address().is_none() || self.ledger.is_promise(&slot));
+            if in_use.is_some() || is_lost {
                 continue;
             }
             if self.is_ours(&slot).await? {
@@ -159,7 +165,8 @@ impl Allocator<'_> {
         facts: &PoolFacts,
         usable: &Usable,
     ) -> Result<Allocation, HandlerError> {
-        let Some((_, block, _)) = holding(existing) else {
+        let readable = parse_address(&existing.spec.address).is_ok();
+        let Some((_, block, _)) = holding(existing).filter(|_| readable) else {
             return Err(HandlerError::Permanent(format!(
                 "the IPAddress {} exists already and its address {} with the prefix {} is not one; delete it",
                 existing.name_any(),
@@ -252,6 +259,21 @@ fn kept(existing: &IPAddress, block: Block, usable: &Usable) -> Allocation {
         prefix: u8::try_from(existing.spec.prefix).unwrap_or(usable.prefix),
         gateway: existing.spec.gateway.as_deref().and_then(|text| parse_address(text).ok()),
     }
+}
+
+/// The counts of a pool without free addresses, for operators. `cooldown_end` is in seconds since 1970.
+pub(super) fn describe_counts(counts: AddressCounts, cooldown_end: Option<i64>) -> String {
+    let mut text = format!("{} in total, {} in use", counts.total, counts.used);
+    if counts.reserved > 0 {
+        let _ = write!(text, ", {} reserved", counts.reserved);
+    }
+    if counts.cooling_down > 0 {
+        let _ = write!(text, ", {} cooling down", counts.cooling_down);
+        if let Some(end) = cooldown_end.and_then(|end| jiff::Timestamp::from_second(end).ok()) {
+            let _ = write!(text, " until {end}");
+        }
+    }
+    text
 }
 
 fn failed(what: &str, error: CallError) -> HandlerError {

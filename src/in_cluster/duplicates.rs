@@ -20,7 +20,6 @@ pub(super) struct Duplicates {
     shared: Arc<Shared>,
     contract: Contract,
     claims: Claims,
-    namespace: String,
     reports: DuplicateReports,
     found: Gauge,
 }
@@ -34,7 +33,6 @@ impl Duplicates {
             shared,
             contract: setup.contract.clone(),
             claims: setup.claims(),
-            namespace: setup.manager.options.namespace.clone(),
             reports: DuplicateReports::new(setup.contract.clone(), setup.manager.events.clone()),
             found,
         }
@@ -46,7 +44,8 @@ impl Duplicates {
             self.shared.ledger.contested().into_iter().filter(|found| self.is_duplicate(found)).collect();
         let slots: HashSet<_> = contested.iter().map(|found| &found.slot).collect();
         self.found.set(i64::try_from(slots.len()).unwrap_or(i64::MAX));
-        for found in &contested {
+        let is_served = |found: &&Contested| self.bound(&found.claim).is_some_and(|claim| claim.served);
+        for found in contested.iter().filter(is_served) {
             if let Err(error) = self.tell(found).await {
                 let (namespace, claim) = &found.claim;
                 debug!(namespace, claim, error = chain(&error), "a duplicate address cannot be told now");
@@ -78,10 +77,8 @@ impl Duplicates {
     /// Whether both claims are bound, with that address. A reservation of a claim that is not frees itself, or its claim
     /// gets another.
     fn is_duplicate(&self, found: &Contested) -> bool {
-        let (namespace, _) = &found.reserved_for;
-        let out_of_reach = !self.namespace.is_empty() && self.namespace != *namespace;
         let holds = |claim: SeenClaim| found.both_have_it && claim.uid == found.uid;
-        self.bound(&found.claim).is_some() && (out_of_reach || self.bound(&found.reserved_for).is_some_and(holds))
+        self.bound(&found.claim).is_some() && self.bound(&found.reserved_for).is_some_and(holds)
     }
 }
 

@@ -10,12 +10,15 @@ use crate::runtime::client::Calls;
 use crate::runtime::discovery::wait_for_kind;
 use crate::runtime::watch::GuardedApi;
 
-/// A kind of pool with its two ways to be reached.
+/// A kind of pool and how it is reached.
 pub(super) trait PoolApi: Pool {
     /// The calls for one pool.
     fn calls(client: &Client, key: &PoolKey) -> Calls<Self>;
-    /// What to watch: in the namespace given by flag, or in all.
-    fn watched(client: &Client, namespace: &str) -> GuardedApi<Self>;
+
+    /// All pools of the kind, to watch: whatever this process serves, every pool of a network has to be known.
+    fn watched(client: &Client) -> GuardedApi<Self> {
+        GuardedApi::all(client.clone())
+    }
 }
 
 macro_rules! impl_pool_api {
@@ -24,19 +27,12 @@ macro_rules! impl_pool_api {
             fn calls(client: &Client, key: &PoolKey) -> Calls<Self> {
                 Calls::new(Api::namespaced(client.clone(), key.namespace.as_deref().unwrap_or_default()), &())
             }
-            fn watched(client: &Client, namespace: &str) -> GuardedApi<Self> {
-                // An empty namespace means all.
-                GuardedApi::all(client.clone()).constrain(namespace)
-            }
         })*
     };
     (global: $($kind:ty),*) => {
         $(impl PoolApi for $kind {
             fn calls(client: &Client, _: &PoolKey) -> Calls<Self> {
                 Calls::new(Api::all(client.clone()), &())
-            }
-            fn watched(client: &Client, _: &str) -> GuardedApi<Self> {
-                GuardedApi::all(client.clone())
             }
         })*
     };

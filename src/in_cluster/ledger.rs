@@ -13,16 +13,20 @@ mod pool;
 mod questions;
 mod state;
 mod taken;
+mod tombstones;
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
+
+use tokio::sync::Notify;
 
 pub use self::facts::PoolFacts;
 use self::line::Line;
 pub use self::line::{ClaimKey, Ticket, ticket};
-pub(super) use self::observe::holding;
-pub use self::questions::{Contested, Suspect, Unreserved, Useless};
-use self::state::State;
+pub(super) use self::observe::{holding, is_by_provider};
+pub use self::questions::{Contested, CooledDown, Suspect, Unclaimed, Unreserved, Useless};
+use self::state::{Source, State};
 use crate::api::{IPAddressClaim, IPReservation, InClusterKind, Pool, PoolKey, Slot, Uid, names};
 use crate::runtime::controller::Waker;
 
@@ -31,6 +35,18 @@ pub struct Ledger {
     state: Mutex<State>,
     claims: Box<dyn Fn(&ClaimKey) + Send + Sync>,
     pools: Box<dyn Fn(&PoolKey) + Send + Sync>,
+    cooldowns: Notify,
+    catching_up: AtomicBool,
+}
+
+/// A listing of all reservations by which a ledger that is far behind catches up. Only one is under way at a time.
+#[derive(Debug)]
+pub struct CatchUp<'a>(&'a AtomicBool);
+
+impl Drop for CatchUp<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
 }
 
 /// What the ledger proposes to a claim.
@@ -58,12 +74,24 @@ impl Ledger {
     /// An empty ledger that wakes claims whose turn it is and pools whose counts changed.
     pub fn new(claims: Waker<IPAddressClaim>, pools: impl Fn(&PoolKey) + Send + Sync + 'static) -> Self {
         let wake = move |(namespace, name): &ClaimKey| claims.wake(Some(namespace), name);
-        Self { state: Mutex::default(), claims: Box::new(wake), pools: Box::new(pools) }
+        Self {
+            state: Mutex::default(),
+            claims: Box::new(wake),
+            pools: Box::new(pools),
+            cooldowns: Notify::new(),
+            catching_up: AtomicBool::new(false),
+        }
     }
 
     /// An empty ledger that only answers questions.
     pub fn only_to_ask() -> Self {
-        Self { state: Mutex::default(), claims: Box::new(|_| {}), pools: Box::new(|_| {}) }
+        Self {
+            state: Mutex::default(),
+            claims: Box::new(|_| {}),
+            pools: Box::new(|_| {}),
+            cooldowns: Notify::new(),
+            catching_up: AtomicBool::new(false),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -77,9 +105,10 @@ impl Ledger {
     /// Changes the index, then serves the lines of all pools concerned: whatever freed an address, those whose turn it
     /// is are woken. The controllers of these pools are told, once until they look.
     fn change<R>(&self, change: impl FnOnce(&mut State) -> R) -> R {
-        let (result, called, touched) = {
+        let (result, called, touched, cooldowns_changed) = {
             let mut state = self.lock();
             let result = change(&mut state);
+            let cooldowns_changed = std::mem::take(&mut state.cooldowns_changed);
             let mut touched = std::mem::take(&mut state.touched);
             touched.sort_unstable();
             touched.dedup();
@@ -94,11 +123,25 @@ impl Ledger {
                 }
                 is_news
             });
-            (result, called, touched)
+            (result, called, touched, cooldowns_changed)
         };
+        if cooldowns_changed {
+            self.cooldowns.notify_one();
+        }
         self.wake(&called);
         touched.iter().for_each(|pool| (self.pools)(pool));
         result
+    }
+
+    /// Allows a listing of all reservations for as long as the value lives; `None` while another one is under way.
+    pub fn begin_catch_up(&self) -> Option<CatchUp<'_>> {
+        let was_idle = !self.catching_up.swap(true, Ordering::AcqRel);
+        was_idle.then_some(CatchUp(&self.catching_up))
+    }
+
+    /// Waits until a cool-down begins, ends, or may end at another time. A change that came before counts too.
+    pub async fn cooldowns_changed(&self) {
+        self.cooldowns.notified().await;
     }
 
     /// What is known of a pool for a claim. A claim that cannot be served now is remembered, and woken when the pool
@@ -201,9 +244,19 @@ impl Ledger {
         }
     }
 
-    /// Remembers a reservation; also called with what a live read showed.
+    /// Records a reservation as the answer to a call showed it. Ignored when something newer is known: that this
+    /// reservation ended, or a later state of its name.
     pub fn insert_reservation(&self, reservation: &IPReservation) {
-        let promised_to = self.change(|state| state.insert(reservation));
+        self.insert(reservation, Source::Call);
+    }
+
+    /// Records a reservation as its watch reports it.
+    fn observe_reservation(&self, reservation: &IPReservation) {
+        self.insert(reservation, Source::Watch);
+    }
+
+    fn insert(&self, reservation: &IPReservation, source: Source) {
+        let promised_to = self.change(|state| state.insert(reservation, source));
         self.wake(&promised_to);
     }
 

@@ -12,10 +12,11 @@ use kube::runtime::watcher;
 use kube::{Client, ResourceExt};
 use tracing::{debug, info};
 
-use self::status::{Obstacle, Seen};
+use self::status::Seen;
 use self::turns::{STATUS_PAUSE, StatusTurns};
 use super::kinds::PoolApi;
 use super::ledger::{Ledger, PoolFacts};
+use super::pool_use::Obstacle;
 use super::reservation::network_unit;
 use super::shared::Shared;
 use crate::api::conditions::{self, Condition};
@@ -23,8 +24,7 @@ use crate::api::{
     GlobalInClusterIPPool, GlobalInClusterPrefixPool, InClusterIPPool, InClusterKind, InClusterPrefixPool, PoolKey,
     PoolStatus, names,
 };
-use crate::provider::Contract;
-use crate::runtime::client::{CallError, Calls};
+use crate::runtime::client::{CallError, Calls, chain};
 use crate::runtime::controller::{Attempt, ControllerBuilder, MainWatch, Outcome, Reconciler, Waker};
 use crate::runtime::echo::{LONGEST_ECHO, Written};
 use crate::runtime::events::EventPublisher;
@@ -35,6 +35,8 @@ use crate::runtime::{clock, finalizer, patch};
 
 /// When to look again at a pool that is being deleted and still has reservations.
 const DELETION_PAUSE: Duration = Duration::from_secs(5);
+/// A refused finalizer is reported on the pool after this many failures.
+const FAILURES_BEFORE_REPORT: u32 = 2;
 /// How many pools of a kind are worked on at the same time.
 const CONCURRENCY: u16 = 4;
 
@@ -82,18 +84,12 @@ impl Controllers {
     }
 
     /// Starts the controllers; they act once everything in `awaited` is listed. Returns what says that the pools are.
-    pub(super) fn start(
-        self,
-        manager: &mut Manager,
-        contract: &Contract,
-        shared: &Arc<Shared>,
-        awaited: &[Synced],
-    ) -> [Synced; 4] {
+    pub(super) fn start(self, manager: &mut Manager, shared: &Arc<Shared>, awaited: &[Synced]) -> [Synced; 4] {
         [
-            start(self.ip, manager, contract, shared, awaited),
-            start(self.global_ip, manager, contract, shared, awaited),
-            start(self.prefix, manager, contract, shared, awaited),
-            start(self.global_prefix, manager, contract, shared, awaited),
+            start(self.ip, manager, shared, awaited),
+            start(self.global_ip, manager, shared, awaited),
+            start(self.prefix, manager, shared, awaited),
+            start(self.global_prefix, manager, shared, awaited),
         ]
     }
 }
@@ -105,7 +101,6 @@ fn builder<P: PoolApi>() -> ControllerBuilder<P, Infallible> {
 fn start<P: PoolApi>(
     mut controller: ControllerBuilder<P, Infallible>,
     manager: &mut Manager,
-    contract: &Contract,
     shared: &Arc<Shared>,
     awaited: &[Synced],
 ) -> Synced
@@ -115,7 +110,7 @@ where
     let synced = manager.health.announce(P::KIND.name());
     awaited.iter().for_each(|other| controller.wait_for(other.clone()));
     let main = MainWatch {
-        api: P::watched(&manager.client, &manager.options.namespace),
+        api: P::watched(&manager.client),
         config: watcher::Config::default(),
         observer: Arc::clone(&shared.ledger) as _,
         trim: |pool: &mut P| trim(pool.meta_mut()),
@@ -123,11 +118,8 @@ where
     };
     let reconciler = PoolReconciler::<P> {
         client: manager.client.clone(),
-        contract: contract.clone(),
         events: manager.events.clone(),
         shared: Arc::clone(shared),
-        namespace: manager.options.namespace.clone(),
-        watch_filter: manager.options.watch_filter.clone(),
         written: Written::default(),
         status_turns: StatusTurns::default(),
         kind: PhantomData,
@@ -138,13 +130,21 @@ where
     synced
 }
 
+/// Why a pool could not be reconciled.
+#[derive(Debug, thiserror::Error)]
+enum PoolError {
+    /// A call for the pool failed.
+    #[error(transparent)]
+    Call(#[from] CallError),
+    /// What uses a deleted pool could not be read.
+    #[error("cannot read what uses the pool")]
+    Use(#[from] Arc<CallError>),
+}
+
 struct PoolReconciler<P> {
     client: Client,
-    contract: Contract,
     events: EventPublisher,
     shared: Arc<Shared>,
-    namespace: String,
-    watch_filter: String,
     written: Written,
     status_turns: StatusTurns,
     kind: PhantomData<fn(P)>,
@@ -157,19 +157,18 @@ where
     type Object = P;
     type Settled = Infallible;
     type State = ();
-    type Error = CallError;
+    type Error = PoolError;
 
-    async fn reconcile(&self, pool: Arc<P>, _: &mut Attempt<()>) -> Result<Outcome, CallError> {
-        let filter = pool.labels().get(names::WATCH_FILTER_LABEL).map(String::as_str);
-        if !self.watch_filter.is_empty() && filter != Some(&self.watch_filter) {
+    async fn reconcile(&self, pool: Arc<P>, attempt: &mut Attempt<()>) -> Result<Outcome, PoolError> {
+        if !self.shared.selection.includes(pool.as_ref()) {
             return Ok(Outcome::Done);
         }
         if self.written.is_newer_than(pool.as_ref(), Instant::now()) {
             return Ok(Outcome::Yield(LONGEST_ECHO));
         }
-        match self.act(&pool).await {
-            Err(error) if error.is_not_found() => Ok(Outcome::Done),
-            Err(error) if error.is_conflict() => {
+        match self.act(&pool, attempt.failures).await {
+            Err(PoolError::Call(error)) if error.is_not_found() => Ok(Outcome::Done),
+            Err(PoolError::Call(error)) if error.is_conflict() => {
                 debug!(pool = %PoolKey::of(pool.as_ref()), "the pool changed meanwhile; starting over");
                 Ok(Outcome::Yield(STATUS_PAUSE))
             }
@@ -182,7 +181,7 @@ impl<P: PoolApi> PoolReconciler<P>
 where
     Ledger: Observer<P>,
 {
-    async fn act(&self, pool: &Arc<P>) -> Result<Outcome, CallError> {
+    async fn act(&self, pool: &Arc<P>, failures: u32) -> Result<Outcome, PoolError> {
         let (key, facts) = (PoolKey::of(pool.as_ref()), PoolFacts::of(pool.as_ref()));
         self.shared.ledger.look(&key);
         let calls = P::calls(&self.client, &key);
@@ -190,9 +189,7 @@ where
         if !facts.deleting && !facts.protected && !facts.paused {
             match finalizer::add(&calls, pool.as_ref(), names::PROTECT_POOL).await {
                 Ok(written) => pool = Arc::new(self.note(written)),
-                // Deleted meanwhile: the server takes no new finalizer.
-                Err(error) if error.is_invalid() => return Ok(Outcome::Done),
-                Err(error) => return Err(error),
+                Err(error) => return Ok(self.refused(&calls, &key, error, failures).await?),
             }
         }
         if !facts.deleting && !facts.paused {
@@ -207,15 +204,39 @@ where
                 return Ok(Outcome::Done);
             }
         }
-        let status = self.status(&key, pool.as_ref(), obstacle.as_ref());
+        let status = self.status(&key, pool.as_ref(), obstacle.as_ref(), None);
         if let Some(wait) = self.write_status(&calls, pool.as_ref(), status).await? {
             self.shared.ledger.will_look(&key);
             return Ok(Outcome::Yield(wait));
         }
         match obstacle {
-            Some(Obstacle::Reservations(_)) => Ok(Outcome::Yield(DELETION_PAUSE)),
-            _ => Ok(Outcome::Done),
+            // The ledger wakes the pool when one of these changes; of the others it may never hear.
+            None | Some(Obstacle::Addresses(_)) => Ok(Outcome::Done),
+            Some(Obstacle::Reservation(_) | Obstacle::UnknownAddress) => Ok(Outcome::Yield(DELETION_PAUSE)),
         }
+    }
+
+    /// After the API server did not take our finalizer. It refuses one on a pool that is being deleted, which is in
+    /// order; what else fails for long is reported on the pool.
+    async fn refused(
+        &self,
+        calls: &Calls<P>,
+        key: &PoolKey,
+        error: CallError,
+        failures: u32,
+    ) -> Result<Outcome, CallError> {
+        if error.is_conflict() || error.is_not_found() {
+            return Err(error);
+        }
+        let current = calls.get(&key.name).await?;
+        let Some(current) = current.filter(|found| found.meta().deletion_timestamp.is_none()) else {
+            return Ok(Outcome::Done);
+        };
+        if failures >= FAILURES_BEFORE_REPORT {
+            let status = self.status(key, &current, None, Some(&chain(&error)));
+            self.write_status(calls, &current, status).await?;
+        }
+        Err(error)
     }
 
     /// Has the pools of a network agree on the length of what they give out: the first one to come says how long. Of
@@ -237,31 +258,30 @@ where
 
     /// Whether an address of a deleted pool may be in use: by what the ledger knows, and if it knows nothing, by live
     /// reads.
-    async fn obstacle(&self, key: &PoolKey) -> Result<Option<Obstacle>, CallError> {
-        if self.shared.ledger.is_in_use(key) {
-            let counts = self.shared.ledger.counts(key);
+    async fn obstacle(&self, key: &PoolKey) -> Result<Option<Obstacle>, Arc<CallError>> {
+        let ledger = &self.shared.ledger;
+        if ledger.is_in_use(key) {
+            let counts = ledger.counts(key);
             let used = counts.used.saturating_add(counts.out_of_range);
-            return Ok(Some(Obstacle::Addresses(usize::try_from(used).unwrap_or(usize::MAX))));
+            return Ok(Some(Obstacle::Addresses(used.unsigned_abs())));
         }
-        let held = |reservation: &&crate::api::IPReservation| {
-            PoolKey::of_reservation(&reservation.spec.pool_ref).as_ref() == Some(key)
-                && reservation.spec.released_at.is_none()
-                && reservation.spec.claim_ref.as_ref().is_some_and(|claim| claim.uid.is_some())
-        };
-        let reservations = self.shared.reservations.list().await?;
-        if let Some(reservation) = reservations.iter().find(held) {
-            return Ok(Some(Obstacle::Reservations(reservation.name_any())));
+        if let Some(held) = ledger.held_in(key) {
+            return Ok(Some(Obstacle::Reservation(held.reservation_name())));
         }
-        let namespace = key.namespace.as_deref().unwrap_or(&self.namespace);
-        let addresses = self.contract.addresses(namespace).list().await?;
-        let count = addresses.iter().filter(|address| PoolKey::of_address(address).as_ref() == Some(key)).count();
-        Ok((count > 0).then_some(Obstacle::Addresses(count)))
+        self.shared.pool_use.find(key).await
     }
 
-    fn status(&self, key: &PoolKey, pool: &P, obstacle: Option<&Obstacle>) -> PoolStatus {
+    fn status(&self, key: &PoolKey, pool: &P, obstacle: Option<&Obstacle>, refused: Option<&str>) -> PoolStatus {
         let ledger = &self.shared.ledger;
         let facts = ledger.facts(key).unwrap_or_else(|| PoolFacts::of(pool));
-        let seen = Seen { facts: &facts, counts: ledger.counts(key), overlapping: ledger.overlapping(key), obstacle };
+        let seen = Seen {
+            facts: &facts,
+            counts: ledger.counts(key),
+            cooldown_end: ledger.cooldown_end(key),
+            refused,
+            overlapping: ledger.overlapping(key),
+            obstacle,
+        };
         let mut list = pool.status().map(|status| status.conditions.clone()).unwrap_or_default();
         for condition in seen.conditions() {
             conditions::set(&mut list, condition.observed(pool.meta().generation), clock::now());
@@ -298,7 +318,7 @@ where
             for condition in news.iter().filter(|condition| status::is_trouble(condition)) {
                 let reason = condition.reason.as_deref().unwrap_or_default();
                 let message = condition.message.as_deref().unwrap_or_default();
-                self.events.warning(&written, &(), reason, "Look", message);
+                self.events.warning(&written, &(), reason, "Inspect", message);
             }
         }
         Ok(None)

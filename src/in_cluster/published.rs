@@ -79,12 +79,7 @@ impl PublishedLedger {
 }
 
 /// Keeps a ledger up to date and publishes it, until another one has taken its place.
-pub async fn keep_while_waiting(
-    client: Client,
-    namespace: String,
-    published: PublishedLedger,
-    stop: CancellationToken,
-) {
+pub async fn keep_while_waiting(client: Client, published: PublishedLedger, stop: CancellationToken) {
     let keep = async {
         tokio::time::sleep(HEAD_START).await;
         if published.is_begun() {
@@ -94,16 +89,16 @@ pub async fn keep_while_waiting(
         wait_for_kinds(&client).await;
         let ledger = Arc::new(Ledger::only_to_ask());
         let mut watches = Watches { health: Health::default(), awaited: Vec::new(), all: SelectAll::new() };
-        watches.add(contract.watched_addresses(&namespace), contract.ipam, &ledger, |address: &mut IPAddress| {
+        watches.add(contract.watched_addresses(), contract.ipam, &ledger, |address: &mut IPAddress| {
             trim(&mut address.metadata);
         });
         watches.add(GuardedApi::all(client.clone()), (), &ledger, |reservation: &mut IPReservation| {
             trim(&mut reservation.metadata);
         });
-        watches.pools::<InClusterIPPool>(&client, &namespace, &ledger);
-        watches.pools::<GlobalInClusterIPPool>(&client, &namespace, &ledger);
-        watches.pools::<InClusterPrefixPool>(&client, &namespace, &ledger);
-        watches.pools::<GlobalInClusterPrefixPool>(&client, &namespace, &ledger);
+        watches.pools::<InClusterIPPool>(&client, &ledger);
+        watches.pools::<GlobalInClusterIPPool>(&client, &ledger);
+        watches.pools::<InClusterPrefixPool>(&client, &ledger);
+        watches.pools::<GlobalInClusterPrefixPool>(&client, &ledger);
         published.publish(Arc::clone(&ledger), watches.awaited);
         tokio::select! {
             () = watches.all.for_each(|()| std::future::ready(())) => {}
@@ -134,10 +129,10 @@ impl Watches {
         self.awaited.push(synced);
     }
 
-    fn pools<P: PoolApi>(&mut self, client: &Client, namespace: &str, ledger: &Arc<Ledger>)
+    fn pools<P: PoolApi>(&mut self, client: &Client, ledger: &Arc<Ledger>)
     where
         Ledger: Observer<P>,
     {
-        self.add(P::watched(client, namespace), (), ledger, |pool: &mut P| trim(pool.meta_mut()));
+        self.add(P::watched(client), (), ledger, |pool: &mut P| trim(pool.meta_mut()));
     }
 }

@@ -1,9 +1,13 @@
-//! The sweeper: frees addresses that nobody holds any more, reserves those in use that have no reservation, and passes
-//! turns on that nobody uses.
+//! The sweeper: frees addresses that no claim holds any more, reserves those in use that have no reservation, and passes
+//! turns on that are not used.
 //!
 //! It is the last resort after crashes, and never in a hurry: what looks abandoned to the ledger has to look so twice
 //! and for some time, and then to live reads; every deletion carries the uid that was read; and no more than a small
 //! part of a pool is freed in one pass. A reservation is never freed while its claim lives unbound.
+//!
+//! Of several processes any may free what is abandoned, also in namespaces that it does not serve: the claims of all
+//! namespaces are known, and live reads decide. What a read shows goes into the ledger. Reservations are created only for
+//! claims that this process serves.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
 use super::duplicates::Duplicates;
-use super::ledger::{ClaimKey, Suspect, Unreserved, Useless, holding};
+use super::ledger::{ClaimKey, Suspect, Unclaimed, Unreserved, Useless, holding, is_by_provider};
 use super::move_label::Unlabelled;
 use super::options::InClusterOptions;
 use super::reservation::{Holder, build, holder};
@@ -27,8 +31,6 @@ use crate::runtime::events::EventPublisher;
 use crate::runtime::health::Synced;
 use crate::runtime::{clock, finalizer};
 
-/// How often resting addresses are looked at, while there are any.
-const REST_PAUSE: Duration = Duration::from_secs(1);
 /// How many missing reservations are made in one pass.
 const MOST_RESERVED: usize = 20_000;
 /// How many missing reservations are made at the same time.
@@ -43,12 +45,13 @@ pub(super) struct Sweeper {
     contract: Contract,
     claims: Claims,
     awaited: Vec<Synced>,
-    namespace: String,
     interval: Duration,
     grace: Duration,
     events: EventPublisher,
     /// Reservations that have been told to be of no use.
     reported: Vec<Useless>,
+    /// IPAddress objects without a claim that have been reported.
+    unclaimed: Vec<Unclaimed>,
     /// Since when something looks abandoned.
     suspects: HashMap<Suspect, Instant>,
 }
@@ -69,11 +72,11 @@ impl Sweeper {
             contract: setup.contract.clone(),
             claims: setup.claims(),
             awaited,
-            namespace: setup.manager.options.namespace.clone(),
             interval: options.sweep_interval,
             grace: options.sweep_grace,
             events: setup.manager.events.clone(),
             reported: Vec::new(),
+            unclaimed: Vec::new(),
             suspects: HashMap::new(),
         }
     }
@@ -83,15 +86,9 @@ impl Sweeper {
             for synced in &self.awaited {
                 synced.wait().await;
             }
-            let mut last = None::<Instant>;
             loop {
-                if last.is_none_or(|last| last.elapsed() >= self.interval) {
-                    last = Some(Instant::now());
-                    self.pass().await;
-                }
-                self.end_rests().await;
-                let pause = if self.shared.ledger.anything_rests() { REST_PAUSE } else { self.interval };
-                tokio::time::sleep(pause.min(self.interval)).await;
+                self.pass().await;
+                tokio::time::sleep(self.interval).await;
             }
         };
         tokio::select! {
@@ -101,11 +98,13 @@ impl Sweeper {
     }
 
     async fn pass(&mut self) {
-        self.shared.ledger.serve_lines(|(namespace, name)| self.claims.get(namespace, name).is_some());
+        let is_served = |claim: SeenClaim| claim.served;
+        self.shared.ledger.serve_lines(|(namespace, name)| self.claims.get(namespace, name).is_some_and(is_served));
         self.end_pointless_rests().await;
         self.reserve_missing().await;
         self.duplicates.report().await;
         self.report_useless_reservations();
+        self.report_unclaimed();
         self.unlabelled.label(&self.shared.reservations).await;
         let confirmed = self.confirmed(Instant::now());
         let mut freed: HashMap<Scope, usize> = HashMap::new();
@@ -125,12 +124,16 @@ impl Sweeper {
             match done {
                 Ok(true) => *count = count.saturating_add(1),
                 Ok(false) => {}
-                Err(error) => debug!(?suspect, error = chain(&error), "cannot be looked at now"),
+                Err(error) => debug!(?suspect, error = chain(&error), "cannot verify, will retry"),
             }
             self.suspects.remove(&suspect);
         }
         for (scope, count) in held_back {
             warn!(%scope, count, "more addresses look abandoned than are freed at once; the rest follows later");
+        }
+        if freed.values().any(|count| *count > 0) {
+            // An address can be in use under a reservation of an earlier claim.
+            self.reserve_missing().await;
         }
     }
 
@@ -150,6 +153,29 @@ impl Sweeper {
         }
     }
 
+    /// Reports IPAddress objects that somebody made by hand and that no claim has: their addresses count as in use.
+    fn report_unclaimed(&mut self) {
+        let claims = &self.claims;
+        let unclaimed = self.shared.ledger.unclaimed(|(namespace, name)| claims.get(namespace, name).is_some());
+        self.unclaimed.retain(|known| unclaimed.contains(known));
+        for found in unclaimed {
+            let (namespace, name) = &found.name;
+            if self.unclaimed.contains(&found) || !self.shared.selection.includes_namespace(Some(namespace)) {
+                continue;
+            }
+            let message = format!(
+                "there is no IPAddressClaim {name}: {} counts as in use and is not allocated; delete this IPAddress to \
+                 free it",
+                found.slot.block
+            );
+            warn!(namespace, address = name, value = %found.slot.block, "an IPAddress has no claim and is kept");
+            let mut object = IPAddress::default();
+            (object.metadata.namespace, object.metadata.name) = (Some(namespace.clone()), Some(name.clone()));
+            self.events.warning(&object, &self.contract.ipam, conditions::NO_CLAIM, "Inspect", &message);
+            self.unclaimed.push(found);
+        }
+    }
+
     /// What has looked abandoned in an earlier pass too, and for the time of grace.
     fn confirmed(&mut self, now: Instant) -> Vec<Suspect> {
         let claims = &self.claims;
@@ -166,21 +192,19 @@ impl Sweeper {
         self.suspects.iter().filter_map(old).collect()
     }
 
-    fn is_within_reach(&self, namespace: &str) -> bool {
-        self.namespace.is_empty() || self.namespace == namespace
-    }
-
     /// Deletes a reservation if its claim is dead, or bound to another address.
     async fn free(&self, slot: &Slot, claim: &ClaimKey, uid: Uid) -> Result<bool, CallError> {
         let (namespace, claim_name) = claim;
-        if !self.is_within_reach(namespace) {
-            return Ok(false);
-        }
         let name = &slot.reservation_name();
+        let known = self.shared.ledger.reservation_uid(slot, uid);
         // Read before the claim: what is held at this moment cannot be held by a claim that is gone a moment later.
-        let Some(found) = self.shared.reservations.get(name).await? else { return Ok(false) };
+        let Some(found) = self.shared.reservations.get(name).await? else {
+            known.iter().for_each(|known| self.shared.ledger.remove_reservation_of(slot, known));
+            return Ok(false);
+        };
         let held_by = found.spec.claim_ref.as_ref().and_then(|claim| claim.uid.as_deref()).map(Uid::of);
         if held_by != Some(uid) || found.spec.released_at.is_some() {
+            self.shared.ledger.insert_reservation(&found);
             return Ok(false);
         }
         let address = self.contract.addresses(namespace).get(claim_name).await?;
@@ -196,17 +220,14 @@ impl Sweeper {
         }
         self.shared.reservations.delete(name, &found.uid().unwrap_or_default()).await?;
         self.shared.ledger.remove_reservation(&found);
-        info!(reservation = name, claim = claim_name, namespace, "a reservation that nobody held any more is freed");
+        info!(reservation = name, claim = claim_name, namespace, "a reservation of a claim that is gone is freed");
         Ok(true)
     }
 
     /// Removes an IPAddress if there is no claim of its name.
     async fn remove_address(&self, (namespace, name): &ClaimKey) -> Result<bool, CallError> {
-        if !self.is_within_reach(namespace) {
-            return Ok(false);
-        }
         let addresses = self.contract.addresses(namespace);
-        let Some(address) = addresses.get(name).await? else { return Ok(false) };
+        let Some(address) = addresses.get(name).await?.filter(is_by_provider) else { return Ok(false) };
         let pool = PoolKey::of_address(&address);
         if pool.and_then(|pool| self.shared.ledger.facts(&pool)).is_some_and(|facts| facts.paused) {
             return Ok(false);
@@ -225,49 +246,45 @@ impl Sweeper {
         Ok(true)
     }
 
-    /// Frees the addresses whose rest is over.
-    async fn end_rests(&self) {
-        for slot in self.shared.ledger.rested(clock::now().0.as_second()) {
-            let name = slot.reservation_name();
-            if let Err(error) = self.end_rest(&name).await {
-                debug!(reservation = name, error = chain(&error), "cannot be freed now");
-            }
-        }
-    }
-
-    /// Frees what rests and is in use all the same: whoever gave it to a claim knows nothing of reservations, or a hand
-    /// marked it as given back.
+    /// Ends the cool-down of addresses that are in use all the same: whoever allocated them knows nothing of reservations,
+    /// or they were marked as released by hand.
     async fn end_pointless_rests(&self) {
         for (slot, (namespace, name), uid) in self.shared.ledger.resting_in_use() {
             let Some(claim) = self.bound_claim(&namespace, &name) else { continue };
-            // A later claim of the name of the one that gave the address back.
+            // A later claim of the name of the one that released the address.
             if uid.is_some_and(|uid| uid != claim.uid) {
                 continue;
             }
-            let name = slot.reservation_name();
-            if let Err(error) = self.end_rest(&name).await {
-                debug!(reservation = name, error = chain(&error), "cannot be freed now");
+            if let Err(error) = self.end_rest(&slot, &namespace, &name).await {
+                debug!(%slot, error = chain(&error), "cannot end a cool-down, will retry");
             }
         }
     }
 
-    async fn end_rest(&self, name: &str) -> Result<(), CallError> {
-        let Some(found) = self.shared.reservations.get(name).await? else { return Ok(()) };
-        let (uid, version) = (found.uid().unwrap_or_default(), found.resource_version().unwrap_or_default());
+    /// Ends the cool-down of an address that the IPAddress of that name has, by live reads.
+    async fn end_rest(&self, slot: &Slot, namespace: &str, name: &str) -> Result<(), CallError> {
+        let address = self.contract.addresses(namespace).get(name).await?;
+        if !address.is_some_and(|address| holding(&address).is_some_and(|(_, block, _)| block == slot.block)) {
+            return Ok(());
+        }
+        let reservation = slot.reservation_name();
+        let Some(found) = self.shared.reservations.get(&reservation).await? else { return Ok(()) };
         if found.spec.released_at.is_none() {
             self.shared.ledger.insert_reservation(&found);
             return Ok(());
         }
-        self.shared.reservations.delete_unchanged(name, &uid, &version).await?;
+        let (uid, version) = (found.uid().unwrap_or_default(), found.resource_version().unwrap_or_default());
+        self.shared.reservations.delete_unchanged(&reservation, &uid, &version).await?;
         self.shared.ledger.remove_reservation(&found);
-        debug!(reservation = name, "a rested address is free again");
+        debug!(reservation, "a cool-down is ended: the address is in use");
         Ok(())
     }
 
     /// Reserves addresses in use that have no reservation: after an upgrade, a move, a restore, or made by hand.
     async fn reserve_missing(&self) {
         use futures::StreamExt as _;
-        let missing = self.shared.ledger.unreserved(MOST_RESERVED);
+        let is_bound = |(namespace, name): &ClaimKey| self.bound_claim(namespace, name).is_some();
+        let missing = self.shared.ledger.unreserved(MOST_RESERVED, is_bound);
         let made = futures::stream::iter(missing)
             .map(|missing| async move {
                 match self.reserve(&missing).await {
@@ -287,10 +304,13 @@ impl Sweeper {
         }
     }
 
-    /// The claim of that name, if it is bound and here to stay.
+    /// The claim of that name, if this process serves it, and it is bound and stays.
     fn bound_claim(&self, namespace: &str, name: &str) -> Option<SeenClaim> {
-        let claim = self.claims.get(namespace, name)?;
-        (claim.bound && !self.is_about_to_go(&claim)).then_some(claim)
+        self.claims.get(namespace, name).filter(|claim| claim.served && self.is_bound_to_stay(claim))
+    }
+
+    fn is_bound_to_stay(&self, claim: &SeenClaim) -> bool {
+        claim.bound && !self.is_about_to_go(claim)
     }
 
     /// Whether a claim is being deleted, and not for so long that its address must be in use still.
@@ -302,9 +322,10 @@ impl Sweeper {
     async fn reserve(&self, missing: &Unreserved) -> Result<bool, CallError> {
         let Unreserved { slot, claims } = missing;
         // Of several the oldest has the better right.
-        let bound = claims.iter().filter_map(|(key, pool)| Some((self.bound_claim(&key.0, &key.1)?, key, pool)));
+        let seen = claims.iter().filter_map(|(key, pool)| Some((self.claims.get(&key.0, &key.1)?, key, pool)));
+        let bound = seen.filter(|(claim, ..)| self.is_bound_to_stay(claim));
         let oldest = bound.min_by_key(|(claim, ..)| (claim.created, claim.uid));
-        let Some((claim, key, pool)) = oldest else { return Ok(false) };
+        let Some((claim, key, pool)) = oldest.filter(|(claim, ..)| claim.served) else { return Ok(false) };
         // The claim may have been attended to since the pass began.
         if !self.shared.ledger.is_unreserved(slot) {
             return Ok(false);

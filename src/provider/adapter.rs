@@ -8,6 +8,7 @@ use kube::Resource;
 
 use super::contract::Contract;
 use super::index::AddressIndex;
+use super::selection::Selection;
 use super::settled::{Claims, SettledClaim};
 use crate::api::{IPAddress, IPAddressClaim, PoolReference, names};
 use crate::runtime::client::CallError;
@@ -104,6 +105,9 @@ pub struct PoolView {
     pub paused: bool,
     /// Whether the pool is being deleted.
     pub deleting: bool,
+    /// Whether the claim holds an address of the pool already, bound or not: an earlier attempt allocated it. Such a
+    /// claim is bound even while the pool is being deleted.
+    pub holds: bool,
 }
 
 impl PoolView {
@@ -115,6 +119,7 @@ impl PoolView {
             uid: meta.uid.clone().unwrap_or_default(),
             paused: meta.annotations.as_ref().is_some_and(|all| all.contains_key(names::PAUSED_ANNOTATION)),
             deleting: meta.deletion_timestamp.is_some(),
+            holds: false,
         }
     }
 }
@@ -224,7 +229,7 @@ impl ProviderSetup<'_> {
         self.address_observers.push(observer);
     }
 
-    /// Tells an observer of every claim, whoever's pool it is for.
+    /// Tells an observer of every claim that this process serves. A claim that it no longer serves counts as deleted.
     pub fn observe_claims(&mut self, observer: Arc<dyn Observer<IPAddressClaim>>) {
         self.claim_observers.push(observer);
     }
@@ -236,6 +241,6 @@ impl ProviderSetup<'_> {
 
     /// The claims as their watch last saw them.
     pub fn claims(&self) -> Claims {
-        Claims { store: self.controller.store() }
+        Claims { store: self.controller.store(), selection: Selection::of(&self.manager.options) }
     }
 }

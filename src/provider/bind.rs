@@ -59,9 +59,9 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
             // An owner that is not this claim is gone only if this claim is there: it may be a later one.
             if let Some(address) = &existing
                 && owning_claim(address) != claim.metadata.uid.as_deref()
-                && !self.is_there(&claim).await?
+                && let Some(outcome) = self.clean_up_if_gone(&claim, handler).await?
             {
-                return self.undo(&claim, handler).await;
+                return Ok(outcome);
             }
             let allocated = match allocated_early.take() {
                 Some(allocated) => allocated,
@@ -87,11 +87,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
                     return match committed {
                         // A claim that vanished this moment shows as a conflict too.
                         Err(error) if error.is_not_found() || error.is_conflict() => {
-                            if self.is_there(&claim).await? {
-                                Err(error.into())
-                            } else {
-                                self.undo(&claim, handler).await
-                            }
+                            self.clean_up_if_gone(&claim, handler).await?.ok_or_else(|| error.into())
                         }
                         ended => Ok(ended?),
                     };
@@ -100,12 +96,6 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
             }
         }
         Ok(Outcome::Yield(AFTER_CONFLICT))
-    }
-
-    /// Whether the claim, and not a later one of its name, exists now.
-    pub(super) async fn is_there(&self, claim: &IPAddressClaim) -> Result<bool, CallError> {
-        let found = self.contract.claims(&claim.namespace().unwrap_or_default()).get(&claim.name_any()).await?;
-        Ok(found.is_some_and(|found| found.metadata.uid == claim.metadata.uid))
     }
 
     /// A1. `None` when the claim is gone, or going and not to be held back.
@@ -146,8 +136,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
     ) -> Result<Option<(IPAddressClaim, Option<Allocated>)>, ReconcileError> {
         let (protected, allocated) = tokio::join!(self.add_finalizer(claim), handler.ensure_address(None));
         // Without our finalizer nobody may tell that the claim went in this moment.
-        if !matches!(protected, Ok(Some(_))) && !self.is_there(claim).await? {
-            self.undo(claim, handler).await?;
+        if !matches!(protected, Ok(Some(_))) && self.clean_up_if_gone(claim, handler).await?.is_some() {
             return Ok(None);
         }
         Ok(protected?.map(|claim| (claim, Some(allocated))))

@@ -52,9 +52,14 @@ impl Contract {
         Calls::new(kube::Api::all_with(self.client.clone(), &self.cluster).constrain(namespace), &self.cluster)
     }
 
-    /// The addresses of a namespace, of all when it is empty, to watch.
-    pub fn watched_addresses(&self, namespace: &str) -> GuardedApi<IPAddress> {
-        GuardedApi::all_with(self.client.clone(), &self.ipam).constrain(namespace)
+    /// The claims of all namespaces, to watch.
+    pub fn watched_claims(&self) -> GuardedApi<IPAddressClaim> {
+        GuardedApi::all_with(self.client.clone(), &self.ipam)
+    }
+
+    /// The addresses of all namespaces, to watch.
+    pub fn watched_addresses(&self) -> GuardedApi<IPAddress> {
+        GuardedApi::all_with(self.client.clone(), &self.ipam)
     }
 
     /// The Clusters of a namespace, of all when it is empty, to watch.

@@ -8,6 +8,8 @@
 //!   the claim is being deleted;
 //! - an address is taken back once the claim is being deleted and ours is the only finalizer left: another's means that
 //!   the machine still uses the address;
+//! - a pool that is being deleted serves no claim, except to finish what was begun: the pool waits for the address that
+//!   a claim holds already, so the claim must not wait for the pool;
 //! - an IPAddress that somebody deleted stays as long as its claim is bound to it.
 
 /// What is known of a claim.
@@ -29,6 +31,8 @@ pub struct ClaimView {
     pub cluster: ClusterState,
     /// The IPAddress of the claim's name.
     pub address: AddressState,
+    /// The claim holds an address of its pool already, by an IPAddress of its name or as the provider knows.
+    pub holds: bool,
     /// The claim's pool; `None` while it has not been looked up.
     pub pool: Option<PoolState>,
 }
@@ -133,6 +137,7 @@ pub fn decide(view: &ClaimView) -> Decision {
         (PoolState::Paused, _) => Decision::Wait(Waiting::PoolPaused),
         (_, true) => Decision::Release,
         (PoolState::Ready, false) => Decision::Bind,
+        (PoolState::Deleting, false) if view.holds => Decision::Bind,
         (PoolState::Deleting, false) => Decision::Wait(Waiting::PoolDeleting),
         (PoolState::Unavailable, false) => Decision::Wait(Waiting::PoolUnavailable),
     }

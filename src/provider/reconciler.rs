@@ -16,8 +16,9 @@ use super::decision::{AddressState, ClaimView, ClusterState, Decision, PoolState
 use super::index::AddressIndex;
 use super::late::LateCreations;
 use super::report::Report;
+use super::selection::Selection;
 use super::settled::SettledClaim;
-use crate::api::{Cluster, IPAddress, IPAddressClaim, PoolReference, conditions, names};
+use crate::api::{Cluster, IPAddress, IPAddressClaim, conditions, names};
 use crate::runtime::client::{CallError, chain};
 use crate::runtime::controller::{Attempt, ControllerBuilder, MainWatch, Outcome, Reconciler};
 use crate::runtime::echo::{LONGEST_ECHO, Written};
@@ -36,9 +37,7 @@ pub struct ClaimReconciler<A: ProviderAdapter> {
     pub(super) addresses: Arc<AddressIndex>,
     pub(super) events: EventPublisher,
     clusters: Arc<Clusters>,
-    pools: Vec<PoolKind>,
-    /// Only claims with that label are served, unless it is empty.
-    watch_filter: String,
+    served: Arc<Served>,
     written: Written,
     pub(super) late: LateCreations,
 }
@@ -74,9 +73,10 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
             claim_observers: Vec::new(),
         };
         adapter.setup(&mut setup)?;
-        let ProviderSetup { pools, address_observers, mut claim_observers, .. } = setup;
-        let (vanished, to_undo) = mpsc::unbounded_channel();
-        claim_observers.push(Arc::new(Vanished(vanished)));
+        let ProviderSetup { pools, address_observers, claim_observers, .. } = setup;
+        let served = Arc::new(Served { selection: Selection::of(&manager.options), pools });
+        let (deleted, to_clean_up) = mpsc::unbounded_channel();
+        let observer = ServedClaims { served: Arc::clone(&served), deleted, observers: All(claim_observers) };
 
         let namespace = manager.options.namespace.clone();
         let clusters = Arc::new(Clusters::new(controller.waker()));
@@ -91,20 +91,17 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         );
         controller.watch::<IPAddress>(
             addresses_synced,
-            manager.watched(&contract.ipam),
+            contract.watched_addresses(),
             everything.clone(),
             &contract.ipam,
             |address| trim(&mut address.metadata),
             Arc::new(All(address_observers)),
         );
-        let config = match manager.options.watch_filter.as_str() {
-            "" => everything,
-            value => everything.labels(&format!("{}={value}", names::WATCH_FILTER_LABEL)),
-        };
+        // Claims that others serve are watched as well: what they hold is in use as long as they exist.
         let main = MainWatch {
-            api: manager.watched(&contract.ipam),
-            config,
-            observer: Arc::new(All(claim_observers)),
+            api: contract.watched_claims(),
+            config: everything,
+            observer: Arc::new(observer),
             trim: trim_claim,
             synced: claims_synced,
         };
@@ -114,36 +111,32 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
             addresses,
             events: manager.events.clone(),
             clusters,
-            pools,
-            watch_filter: manager.options.watch_filter.clone(),
+            served,
             written: Written::default(),
             late: LateCreations::new(Instant::now()),
         });
         let (concurrency, stop) = (manager.options.concurrency, manager.stop.clone());
-        manager.add("the clean-up after vanished claims", Arc::clone(&reconciler).undo_vanished(to_undo, stop.clone()));
+        let clean_up = Arc::clone(&reconciler).clean_up_deleted(to_clean_up, stop.clone());
+        manager.add("the clean-up after deleted claims", clean_up);
         manager.add("the controller of claims", controller.run(main, concurrency, stop, reconciler));
         Ok(())
     }
 
-    fn serves(&self, pool: &PoolReference) -> bool {
-        self.pools.iter().any(|kind| kind.is_meant_by(pool))
-    }
-
-    /// Takes back what claims held that vanished.
-    async fn undo_vanished(
+    /// Takes back what claims held that were deleted while they got our finalizer.
+    async fn clean_up_deleted(
         self: Arc<Self>,
-        mut vanished: mpsc::UnboundedReceiver<IPAddressClaim>,
+        mut deleted: mpsc::UnboundedReceiver<IPAddressClaim>,
         stop: CancellationToken,
     ) {
-        while let Some(Some(claim)) = stop.run_until_cancelled(vanished.recv()).await {
-            if !self.serves(&claim.spec.pool_ref) || self.clusters.state_for(&claim) == ClusterState::Paused {
+        while let Some(Some(claim)) = stop.run_until_cancelled(deleted.recv()).await {
+            if self.clusters.state_for(&claim) == ClusterState::Paused {
                 continue;
             }
             let claim = Arc::new(claim);
             let mut handler = self.adapter.claim_handler(Arc::clone(&claim));
-            if let Err(error) = self.undo(&claim, &mut handler).await {
+            if let Err(error) = self.clean_up_if_gone(&claim, &mut handler).await {
                 // What is left is for a provider's own clean-up.
-                debug!(claim = claim.name_any(), error = chain(&error), "cannot clean up after a claim that vanished");
+                debug!(claim = claim.name_any(), error = chain(&error), "cannot clean up after a deleted claim");
             }
         }
     }
@@ -194,13 +187,16 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
             troubled: self.says_trouble(claim),
             cluster: self.clusters.state_for(claim),
             address: self.addresses.state_for(claim),
+            holds: false,
             pool: None,
         };
+        view.holds = view.address != AddressState::Absent;
         let mut decision = decide(&view);
         let mut pool = Err(HandlerError::PoolNotFound(String::new()));
         if decision == Decision::FetchPool {
             pool = handler.fetch_pool().await;
             view.pool = Some(pool_state(&pool));
+            view.holds |= pool.as_ref().is_ok_and(|pool| pool.holds);
             decision = decide(&view);
         }
         match decision {
@@ -271,7 +267,7 @@ impl<A: ProviderAdapter> Reconciler for ClaimReconciler<A> {
     type Error = ReconcileError;
 
     fn settle(&self, claim: &IPAddressClaim) -> Option<SettledClaim> {
-        let served = self.serves(&claim.spec.pool_ref);
+        let served = self.served.includes(claim);
         if served && (self.written.is_newer_than(claim, Instant::now()) || self.says_trouble(claim)) {
             return None;
         }
@@ -281,16 +277,11 @@ impl<A: ProviderAdapter> Reconciler for ClaimReconciler<A> {
     /// As [`decide`] has it: nothing is done for a bound claim whose IPAddress is right.
     fn is_settled(&self, namespace: Option<&str>, name: &str, claim: &SettledClaim) -> bool {
         let address = || self.addresses.state_of(namespace.unwrap_or_default(), name, Some(claim.uid), &claim.pool);
-        !self.serves(&claim.pool) || matches!(address(), AddressState::Right | AddressState::Deleting)
+        !claim.served || matches!(address(), AddressState::Right | AddressState::Deleting)
     }
 
     async fn read(&self, namespace: Option<&str>, name: &str) -> Result<Option<IPAddressClaim>, ReconcileError> {
-        let found = self.contract.claims(namespace.unwrap_or_default()).get(name).await?;
-        let is_watched = |claim: &IPAddressClaim| {
-            let filter = claim.labels().get(names::WATCH_FILTER_LABEL);
-            self.watch_filter.is_empty() || filter == Some(&self.watch_filter)
-        };
-        Ok(found.filter(is_watched))
+        Ok(self.contract.claims(namespace.unwrap_or_default()).get(name).await?)
     }
 
     async fn reconcile(
@@ -298,7 +289,7 @@ impl<A: ProviderAdapter> Reconciler for ClaimReconciler<A> {
         claim: Arc<IPAddressClaim>,
         attempt: &mut Attempt<()>,
     ) -> Result<Outcome, ReconcileError> {
-        if !self.serves(&claim.spec.pool_ref) {
+        if !self.served.includes(&claim) {
             return Ok(Outcome::Done);
         }
         if self.written.is_newer_than(claim.as_ref(), Instant::now()) {
@@ -339,18 +330,52 @@ fn trim_claim(claim: &mut IPAddressClaim) {
     (claim.api_version, claim.kind) = (None, None);
 }
 
-/// Hears of claims that vanished with our finalizer on them, without having been marked as deleted first. The API server
-/// lets that happen when a claim is deleted in the moment in which it gets its first finalizer.
-struct Vanished(mpsc::UnboundedSender<IPAddressClaim>);
+/// The claims that this process serves: selected by the flags, and for a kind of pool that the provider knows.
+struct Served {
+    selection: Selection,
+    pools: Vec<PoolKind>,
+}
 
-impl Observer<IPAddressClaim> for Vanished {
-    fn applied(&self, _: &IPAddressClaim) {}
+impl Served {
+    fn includes(&self, claim: &IPAddressClaim) -> bool {
+        self.selection.includes(claim) && self.pools.iter().any(|kind| kind.is_meant_by(&claim.spec.pool_ref))
+    }
+}
+
+/// Passes on what is seen of the claims that this process serves. A claim that it no longer serves, since a label was
+/// changed, counts as deleted for the observers: it does not wait here any more.
+///
+/// Claims that were deleted with our finalizer and without having been marked go to `deleted`. The API server lets that
+/// happen when a claim is deleted in the moment in which it gets its first finalizer.
+struct ServedClaims {
+    served: Arc<Served>,
+    deleted: mpsc::UnboundedSender<IPAddressClaim>,
+    observers: All<IPAddressClaim>,
+}
+
+impl Observer<IPAddressClaim> for ServedClaims {
+    fn listing(&self) {
+        self.observers.listing();
+    }
+
+    fn listed(&self) {
+        self.observers.listed();
+    }
+
+    fn applied(&self, claim: &IPAddressClaim) {
+        if self.served.includes(claim) {
+            self.observers.applied(claim);
+        } else {
+            self.observers.deleted(claim);
+        }
+    }
 
     fn deleted(&self, claim: &IPAddressClaim) {
+        self.observers.deleted(claim);
         let marked = claim.metadata.deletion_timestamp.is_some();
-        if !marked && finalizer::is_set(claim, names::RELEASE_ADDRESS) {
+        if self.served.includes(claim) && !marked && finalizer::is_set(claim, names::RELEASE_ADDRESS) {
             // Nobody listens any more once the program ends.
-            let _ = self.0.send(claim.clone());
+            let _ = self.deleted.send(claim.clone());
         }
     }
 }

@@ -17,8 +17,8 @@ use crate::api::{IPAddressClaim, names};
 use crate::runtime::controller::Outcome;
 use crate::runtime::finalizer;
 
-/// How often the address of a claim that vanished is tried to be taken back, if others keep changing the IPAddress.
-const MOST_UNDOS: usize = 5;
+/// How often the clean-up after a claim is tried while others keep changing its IPAddress.
+const MAX_CLEAN_UPS: usize = 5;
 
 impl<A: ProviderAdapter> ClaimReconciler<A> {
     pub(super) async fn release(
@@ -34,8 +34,10 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         {
             // That of a later claim stays: another manager may have let this one go long ago. One of an earlier claim of
             // this name goes too: two claims of one name never live at once.
-            if owning_claim(&address) != claim.metadata.uid.as_deref() && !self.is_there(claim).await? {
-                return self.undo(claim, handler).await;
+            if owning_claim(&address) != claim.metadata.uid.as_deref()
+                && let Some(outcome) = self.clean_up_if_gone(claim, handler).await?
+            {
+                return Ok(outcome);
             }
             removed = Some(self.remove_address(&address).await?);
         }
@@ -78,29 +80,37 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         }
     }
 
-    /// Takes back what was given to a claim that is gone. The API server may remove a claim in the moment in which it
-    /// gets its finalizer; nothing will tell of it again.
-    pub(super) async fn undo(
+    /// Takes back what was allocated to a claim that no longer exists. `None`, and nothing is touched, when a live read
+    /// finds the claim of this uid: that a watch no longer shows a claim does not mean that it is gone.
+    ///
+    /// The API server may remove a claim in the moment in which it gets its finalizer; no event follows then that would
+    /// have the address released.
+    pub(super) async fn clean_up_if_gone(
         &self,
         claim: &IPAddressClaim,
         handler: &mut A::Handler,
-    ) -> Result<Outcome, ReconcileError> {
-        for _ in 1..MOST_UNDOS {
-            match self.try_undo(claim, handler).await {
-                // The garbage collector was at it in the same moment. There is no claim left to come back to later.
+    ) -> Result<Option<Outcome>, ReconcileError> {
+        let found = self.contract.claims(&claim.namespace().unwrap_or_default()).get(&claim.name_any()).await?;
+        if found.is_some_and(|found| found.metadata.uid == claim.metadata.uid) {
+            return Ok(None);
+        }
+        for _ in 1..MAX_CLEAN_UPS {
+            match self.clean_up(claim, handler).await {
+                // The garbage collector changed it in the same moment. There is no claim left to come back to later.
                 Err(ReconcileError::Call(error)) if error.is_conflict() => {}
-                ended => return ended,
+                ended => return ended.map(Some),
             }
         }
-        self.try_undo(claim, handler).await
+        self.clean_up(claim, handler).await.map(Some)
     }
 
-    async fn try_undo(&self, claim: &IPAddressClaim, handler: &mut A::Handler) -> Result<Outcome, ReconcileError> {
+    /// The part of [`Self::clean_up_if_gone`] that follows the live read. Only to be called there.
+    async fn clean_up(&self, claim: &IPAddressClaim, handler: &mut A::Handler) -> Result<Outcome, ReconcileError> {
         let (namespace, name) = (claim.namespace().unwrap_or_default(), claim.name_any());
         if let Some(address) =
             self.contract.addresses(&namespace).get(&name).await?.filter(|found| is_for(found, claim))
         {
-            // The garbage collector strikes out owners that are gone; a later claim of this name adopts what has none.
+            // The garbage collector removes owners that are gone; a later claim of this name adopts what has none.
             let left_over = match owning_claim(&address) {
                 Some(owner) => Some(owner) == claim.metadata.uid.as_deref(),
                 None => self.contract.claims(&namespace).get(&name).await?.is_none(),
@@ -111,7 +121,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         }
         handler.release_address().await?;
         self.note_gone(claim);
-        debug!(namespace, claim = name, "claim is gone; its address is taken back");
+        debug!(namespace, claim = name, "claim is gone; its address is released");
         Ok(Outcome::Done)
     }
 }

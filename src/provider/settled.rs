@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
+use super::selection::Selection;
 use crate::api::{IPAddressClaim, PoolReference, Uid, names};
 use crate::runtime::controller::{Kept, Store};
 use crate::runtime::finalizer;
@@ -13,18 +14,20 @@ use crate::runtime::finalizer;
 pub struct SettledClaim {
     pub(super) uid: Uid,
     pub(super) pool: Arc<PoolReference>,
+    /// This process serves the claim.
+    pub(super) served: bool,
     created: i64,
     bound: bool,
 }
 
 impl SettledClaim {
     /// What to keep of a claim. `None` when something may have to be done for it, or its uid is an odd one.
-    pub(super) fn of(claim: &IPAddressClaim, pool: Arc<PoolReference>, is_served: bool) -> Option<Self> {
+    pub(super) fn of(claim: &IPAddressClaim, pool: Arc<PoolReference>, served: bool) -> Option<Self> {
         let bound = is_bound(claim);
         let at_rest = bound && finalizer::is_set(claim, names::RELEASE_ADDRESS);
-        let settled = claim.metadata.deletion_timestamp.is_none() && (at_rest || !is_served);
+        let settled = claim.metadata.deletion_timestamp.is_none() && (at_rest || !served);
         let uid = Uid::exactly(claim.metadata.uid.as_deref()?)?;
-        settled.then_some(Self { uid, pool, created: created(claim), bound })
+        settled.then_some(Self { uid, pool, served, created: created(claim), bound })
     }
 }
 
@@ -36,10 +39,11 @@ fn created(claim: &IPAddressClaim) -> i64 {
     claim.metadata.creation_timestamp.as_ref().map_or(0, |time| time.0.as_second())
 }
 
-/// The claims as their watch last saw them. Cheap to clone.
+/// The claims of all namespaces as their watch last saw them, whether this process serves them or not. Cheap to clone.
 #[derive(Clone)]
 pub struct Claims {
     pub(super) store: Store<IPAddressClaim, SettledClaim>,
+    pub(super) selection: Selection,
 }
 
 /// What the watch last saw of a claim.
@@ -47,6 +51,8 @@ pub struct Claims {
 pub struct SeenClaim {
     /// Its unique id.
     pub uid: Uid,
+    /// This process serves it.
+    pub served: bool,
     /// When it was created, in seconds since 1970.
     pub created: i64,
     /// Its status names the IPAddress of its own name.
@@ -60,11 +66,16 @@ impl Claims {
     /// makes.
     pub fn get(&self, namespace: &str, name: &str) -> Option<SeenClaim> {
         Some(match self.store.get(Some(namespace), name)? {
-            Kept::Settled(claim) => {
-                SeenClaim { uid: claim.uid, created: claim.created, bound: claim.bound, deleted: None }
-            }
+            Kept::Settled(claim) => SeenClaim {
+                uid: claim.uid,
+                served: claim.served,
+                created: claim.created,
+                bound: claim.bound,
+                deleted: None,
+            },
             Kept::Whole(claim) => SeenClaim {
                 uid: Uid::exactly(claim.metadata.uid.as_deref()?)?,
+                served: self.selection.includes(claim.as_ref()),
                 created: created(&claim),
                 bound: is_bound(&claim),
                 deleted: claim.metadata.deletion_timestamp.clone(),

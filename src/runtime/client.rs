@@ -225,13 +225,19 @@ where
     /// Reads all objects as they are now, page by page.
     pub async fn list(&self) -> Result<Vec<K>, CallError> {
         let mut all = Vec::new();
+        self.for_each_page(|page| all.extend(page)).await?;
+        Ok(all)
+    }
+
+    /// Reads all objects as they are now and hands on each page of them: no more than one page is in memory.
+    pub async fn for_each_page(&self, mut use_page: impl FnMut(Vec<K>)) -> Result<(), CallError> {
         let mut params = ListParams::default().limit(PAGE);
         loop {
             let page = within(|| format!("list {}", self.kind), self.api.list(&params)).await?;
-            all.extend(page.items);
+            use_page(page.items);
             match page.metadata.continue_.filter(|token| !token.is_empty()) {
                 Some(token) => params = params.continue_token(&token),
-                None => return Ok(all),
+                None => return Ok(()),
             }
         }
     }

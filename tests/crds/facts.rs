@@ -15,6 +15,11 @@ const ADDITIONS: &[(&str, &str)] = &[
     // Conditions, and the column that shows one.
     ("", "v1alpha2 column 4 Ready"),
     ("", "v1alpha2 .status.conditions*"),
+    // Counts that make the others add up to the total.
+    ("", "v1alpha2 column 5 Reserved"),
+    ("", "v1alpha2 column 6 Cooling"),
+    ("", "v1alpha2 .status.ipAddresses.reserved type"),
+    ("", "v1alpha2 .status.ipAddresses.coolingDown type"),
     // Networks.
     ("", "v1alpha2 .spec.network type"),
     ("", "v1alpha2 .spec.network maxLength"),

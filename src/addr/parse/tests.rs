@@ -242,3 +242,12 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn lenient_reading_accepts_zones_and_mapped_addresses() {
+    let read = |text: &str| parse_lenient(text).map(|address| address.to_string());
+    assert_eq!(read("::ffff:10.0.0.5").as_deref(), Some("10.0.0.5"));
+    assert_eq!(read("fe80::1%eth0").as_deref(), Some("fe80::1"));
+    assert_eq!(read("10.0.0.5").as_deref(), Some("10.0.0.5"));
+    assert_eq!((read("10.0.0.0/24"), read("")), (None, None));
+}

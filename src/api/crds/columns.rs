@@ -7,13 +7,15 @@ use crate::api::InClusterKind;
 /// Of pools of single addresses.
 pub(super) fn addresses() -> Value {
     let own = column("Addresses", "string", ".spec.addresses", "Addresses that claims are served from.");
-    Value::Array([own].into_iter().chain(counts("Addresses")).chain([ready()]).collect())
+    Value::Array(
+        [own].into_iter().chain(counts("Addresses")).chain([ready()]).chain(more_counts("Addresses")).collect(),
+    )
 }
 
 /// Of pools of prefixes.
 pub(super) fn prefixes() -> Value {
     let own = column("Prefixes", "string", ".spec.prefixes", "Prefixes that smaller ones are carved from.");
-    Value::Array([own].into_iter().chain(counts("Prefixes")).chain([ready()]).collect())
+    Value::Array([own].into_iter().chain(counts("Prefixes")).chain([ready()]).chain(more_counts("Prefixes")).collect())
 }
 
 /// Of pools of single addresses in `v1alpha1`: as the Go provider has them, also those that are always empty.
@@ -41,14 +43,23 @@ pub(super) fn reservations() -> Value {
 }
 
 fn counts(what: &str) -> [Value; 3] {
-    let count = |name, field: &str, rest| {
-        column(name, "integer", &format!(".status.ipAddresses.{field}"), &format!("{what} {rest}"))
-    };
     [
-        count("Total", "total", "that can be given to claims."),
-        count("Free", "free", "that can be given out now."),
-        count("Used", "used", "in use."),
+        count(what, "Total", "total", "that can be given to claims."),
+        count(what, "Free", "free", "that can be given out now."),
+        count(what, "Used", "used", "in use."),
     ]
+}
+
+/// Together with the others they add up to the total.
+fn more_counts(what: &str) -> [Value; 2] {
+    [
+        count(what, "Reserved", "reserved", "reserved by hand, being allocated, or in use by another pool."),
+        count(what, "Cooling", "coolingDown", "released, and not reusable before their grace period ends."),
+    ]
+}
+
+fn count(what: &str, name: &str, field: &str, rest: &str) -> Value {
+    column(name, "integer", &format!(".status.ipAddresses.{field}"), &format!("{what} {rest}"))
 }
 
 fn ready() -> Value {

@@ -50,7 +50,12 @@ impl PoolFacts {
 
     /// Whether claims can be served.
     pub fn serves(&self) -> bool {
-        self.usable.is_ok() && !self.paused && !self.deleting && self.protected
+        self.completes() && !self.deleting
+    }
+
+    /// Whether claims that hold an address of the pool already can be served: while it is being deleted, too.
+    pub fn completes(&self) -> bool {
+        self.usable.is_ok() && !self.paused && self.protected
     }
 
     /// What the pool can give out, and where; `None` when it is not understood.

@@ -29,6 +29,8 @@ pub(super) struct PoolEntry {
     out_of_range: usize,
     /// Addresses that rest, by the second in which they were released.
     resting: BTreeSet<(i64, Slot)>,
+    /// How many of these are in the pool's range.
+    cooling_down: usize,
 }
 
 /// What came of telling a pool that an address is taken or free.
@@ -77,17 +79,20 @@ impl PoolEntry {
 
     /// An address of this pool begins or ends to rest.
     pub(super) fn rest(&mut self, since: i64, slot: Slot, begins: bool) {
+        let in_range = self.usable().is_some_and(|usable| usable.contains(slot.block));
         if begins {
-            self.resting.insert((since, slot));
+            let is_new = self.resting.insert((since, slot));
+            self.cooling_down = self.cooling_down.saturating_add(usize::from(is_new && in_range));
         } else {
-            self.resting.remove(&(since, slot));
+            let was_known = self.resting.remove(&(since, slot));
+            self.cooling_down = self.cooling_down.saturating_sub(usize::from(was_known && in_range));
         }
     }
 
     /// Looks at everything that is taken in the pool's scope anew.
     pub(super) fn recount(&mut self, key: &PoolKey, taken: &HashMap<Block, Taken>) {
         let Some(usable) = self.facts.as_ref().and_then(|facts| facts.usable.as_ref().ok()) else {
-            (self.free, self.odd, self.used) = (None, SpanSet::default(), 0);
+            (self.free, self.odd, self.used, self.cooling_down) = (None, SpanSet::default(), 0, 0);
             self.out_of_range = taken.values().filter(|taken| taken.users().contains(key)).count();
             return;
         };
@@ -98,6 +103,7 @@ impl PoolEntry {
         let mine = taken.iter().filter(|(_, taken)| taken.holders.iter().any(|holder| holder.pool == *key));
         let (inside, outside): (Vec<_>, Vec<_>) = mine.partition(|(block, _)| usable.contains(**block));
         (self.used, self.out_of_range) = (inside.len(), outside.len());
+        self.cooling_down = self.resting.iter().filter(|(_, slot)| usable.contains(slot.block)).count();
         (self.free, self.odd) = (Some(free), odd);
     }
 
@@ -125,11 +131,14 @@ impl PoolEntry {
     pub(super) fn counts(&self) -> AddressCounts {
         let total = self.usable().map(|usable| usable.set.len()).unwrap_or_default();
         let free = self.free.as_ref().map(FreeSet::len).unwrap_or_default();
+        let (used, cooling_down) = (self.used as u128, self.cooling_down as u128);
         AddressCounts {
             total: capped(total),
             free: capped(free),
-            used: capped(self.used as u128),
+            used: capped(used),
             out_of_range: capped(self.out_of_range as u128),
+            cooling_down: capped(cooling_down),
+            reserved: capped(total.saturating_sub(free).saturating_sub(used).saturating_sub(cooling_down)),
         }
     }
 
@@ -149,12 +158,21 @@ impl PoolEntry {
         self.resting.iter().map(|(_, slot)| slot)
     }
 
-    pub(super) fn rested(&self, now: i64) -> impl Iterator<Item = Slot> {
-        // Nobody waits for the rest of a pool that is going.
-        let rest = self.facts.as_ref().filter(|facts| !facts.deleting).map_or(0, |facts| facts.rest);
-        // Times are kept in whole seconds, cut off: the last one has to be over.
-        let over = move |(since, _): &&(i64, Slot)| rest == 0 || since.saturating_add(rest) < now;
-        self.resting.iter().take_while(over).map(|(_, slot)| slot.clone())
+    /// The first second at which an address released at `since` may be used again. Times are kept in whole seconds, cut
+    /// off: the last one has to be over. Nobody waits for the cool-down of a pool that does not stay.
+    fn cooldown_end(&self, since: i64) -> i64 {
+        let stays = self.facts.as_ref().filter(|facts| !facts.deleting && facts.rest > 0);
+        stays.map_or(i64::MIN, |facts| since.saturating_add(facts.rest).saturating_add(1))
+    }
+
+    /// The earliest second at which a cool-down ends, `None` when no address cools down.
+    pub(super) fn next_cooldown_end(&self) -> Option<i64> {
+        self.resting.first().map(|(since, _)| self.cooldown_end(*since))
+    }
+
+    pub(super) fn cooled_down(&self, now: i64) -> impl Iterator<Item = &Slot> {
+        let over = move |(since, _): &&(i64, Slot)| self.cooldown_end(*since) <= now;
+        self.resting.iter().take_while(over).map(|(_, slot)| slot)
     }
 }
 

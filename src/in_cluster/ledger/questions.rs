@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::facts::Extent;
 use super::pool::PoolEntry;
 use super::state::State;
-use super::taken::Taken;
+use super::taken::{Holder, Taken};
 use super::{ClaimKey, Ledger, PoolFacts, PoolKey};
 use crate::addr::{Block, Family, Usable};
 use crate::api::{AddressCounts, Scope, Slot, Uid};
@@ -65,6 +65,26 @@ pub struct Contested {
     pub both_have_it: bool,
 }
 
+/// A reservation whose cool-down has ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CooledDown {
+    /// Scope and address.
+    pub slot: Slot,
+    /// Unique id of the reservation.
+    pub uid: String,
+    /// Its resource version as last seen.
+    pub version: String,
+}
+
+/// An IPAddress that somebody made by hand, without a claim.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Unclaimed {
+    /// Scope and address.
+    pub slot: Slot,
+    /// Namespace and name of the IPAddress.
+    pub name: ClaimKey,
+}
+
 /// An IPReservation made by hand that does not do what it was made for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Useless {
@@ -104,6 +124,13 @@ impl Ledger {
     /// What is known of a pool.
     pub fn facts(&self, pool: &PoolKey) -> Option<PoolFacts> {
         self.lock().pools.get(pool)?.facts.clone()
+    }
+
+    /// Whether that is what the pool can give to claims now.
+    pub fn gives(&self, pool: &PoolKey, usable: &Arc<Usable>) -> bool {
+        let state = self.lock();
+        let facts = state.pools.get(pool).and_then(|entry| entry.facts.as_ref());
+        facts.and_then(|facts| facts.usable.as_ref().ok()).is_some_and(|given| Arc::ptr_eq(given, usable))
     }
 
     /// The set within which the addresses of a pool are unique.
@@ -151,6 +178,25 @@ impl Ledger {
         let state = self.lock();
         let reserved = state.taken(slot).and_then(|taken| taken.reserved.as_ref());
         reserved.is_some_and(|reserved| reserved.claim.is_some() && reserved.is_by_hand())
+    }
+
+    /// A reservation by which a claim holds an address of the pool, if there is one.
+    pub fn held_in(&self, pool: &PoolKey) -> Option<Slot> {
+        let state = self.lock();
+        let scope = state.scope_of(pool);
+        let is_held = |taken: &Taken| {
+            let reserved = taken.reserved.as_ref();
+            reserved.is_some_and(|held| held.pool == *pool && !held.is_by_hand() && held.released_at.is_none())
+        };
+        let (block, _) = state.scopes.get(&scope)?.taken.iter().find(|(_, taken)| is_held(taken))?;
+        Some(Slot { scope, block: *block })
+    }
+
+    /// Whether a claim holds an address of the pool by its uid.
+    pub fn holds(&self, claim: Uid, pool: &PoolKey) -> bool {
+        let state = self.lock();
+        let mut held = state.held.get(&claim).into_iter().flatten().filter_map(|slot| state.taken(slot));
+        held.any(|taken| taken.reserved.as_ref().is_some_and(|reserved| reserved.pool == *pool))
     }
 
     /// Whether there is a reservation of an address, whoever holds it.
@@ -221,9 +267,38 @@ impl Ledger {
         self.lock().scopes.get(scope).map(|scope| scope.taken.len()).unwrap_or_default()
     }
 
-    /// Reservations whose rest is over at the given time, in seconds since 1970, and those whose pool is gone.
-    pub fn rested(&self, now: i64) -> Vec<Slot> {
-        self.lock().pools.values().flat_map(|entry| entry.rested(now)).collect()
+    /// Reservations whose cool-down has ended at the given time, in seconds since 1970, and those whose pool is gone. For
+    /// pools that `is_served` says no to, the cool-down counts as `delay` seconds longer.
+    pub fn cooled_down(&self, now: i64, is_served: impl Fn(&PoolKey) -> bool, delay: i64) -> Vec<CooledDown> {
+        let state = self.lock();
+        let ended = state
+            .pools
+            .iter()
+            .flat_map(|(pool, entry)| entry.cooled_down(if is_served(pool) { now } else { now.saturating_sub(delay) }));
+        let described = ended.filter_map(|slot| {
+            let reserved = state.taken(slot)?.reserved.as_ref()?;
+            Some(CooledDown {
+                slot: slot.clone(),
+                uid: reserved.uid.to_string(),
+                version: reserved.version.to_string(),
+            })
+        });
+        described.collect()
+    }
+
+    /// When the next cool-down ends, in seconds since 1970; as [`Self::cooled_down`] counts. `None` when none is going on.
+    pub fn next_cooldown_end(&self, is_served: impl Fn(&PoolKey) -> bool, delay: i64) -> Option<i64> {
+        let state = self.lock();
+        let ends = state.pools.iter().filter_map(|(pool, entry)| {
+            let end = entry.next_cooldown_end()?;
+            Some(if is_served(pool) { end } else { end.saturating_add(delay) })
+        });
+        ends.min()
+    }
+
+    /// When the next cool-down of a pool ends, in seconds since 1970.
+    pub fn cooldown_end(&self, pool: &PoolKey) -> Option<i64> {
+        self.lock().pools.get(pool)?.next_cooldown_end()
     }
 
     /// Addresses that rest though a claim has an IPAddress with them, and that claim. A uid stands by it where the claim
@@ -241,18 +316,14 @@ impl Ledger {
         state.pools.values().flat_map(PoolEntry::resting).filter_map(in_use).collect()
     }
 
-    /// Whether any address rests.
-    pub fn anything_rests(&self) -> bool {
-        self.lock().pools.values().any(PoolEntry::anything_rests)
-    }
-
     /// Whether an address has no reservation and nobody is about to make one.
     pub fn is_unreserved(&self, slot: &Slot) -> bool {
         self.lock().taken(slot).is_some_and(Taken::is_unreserved)
     }
 
-    /// Addresses in use without a reservation, of pools that are there and to stay; at most so many.
-    pub fn unreserved(&self, most: usize) -> Vec<Unreserved> {
+    /// Addresses in use without a reservation, of pools that exist and stay, and of claims that `is_of_interest` says yes
+    /// to; at most `most`.
+    pub fn unreserved(&self, most: usize, is_of_interest: impl Fn(&ClaimKey) -> bool) -> Vec<Unreserved> {
         let state = self.lock();
         let stays = |pool: &PoolKey| {
             let facts = state.pools.get(pool).and_then(|entry| entry.facts.as_ref());
@@ -262,7 +333,10 @@ impl Ledger {
         let described = unreserved.filter_map(|(scope, block, taken)| {
             let holders = taken.holders.iter().filter(|holder| stays(&holder.pool));
             let claims: Vec<_> = holders.map(|holder| (ClaimKey::clone(&holder.name), holder.pool.clone())).collect();
-            (!claims.is_empty()).then(|| Unreserved { slot: Slot { scope: scope.clone(), block }, claims })
+            claims
+                .iter()
+                .any(|(claim, _)| is_of_interest(claim))
+                .then(|| Unreserved { slot: Slot { scope: scope.clone(), block }, claims })
         });
         described.take(most).collect()
     }
@@ -292,8 +366,23 @@ impl Ledger {
         contested
     }
 
+    /// The IPAddress objects made by hand for which `has_claim` says no.
+    pub fn unclaimed(&self, has_claim: impl Fn(&ClaimKey) -> bool) -> Vec<Unclaimed> {
+        let state = self.lock();
+        let by_hand = state.all_taken().flat_map(|(scope, block, taken)| {
+            let holders = taken.holders.iter().filter(|holder| !holder.by_provider && !has_claim(&holder.name));
+            holders.map(move |holder| (scope, block, holder))
+        });
+        let describe = |(scope, block, holder): (&Scope, Block, &Holder)| Unclaimed {
+            slot: Slot { scope: Scope::clone(scope), block },
+            name: ClaimKey::clone(&holder.name),
+        };
+        by_hand.map(describe).collect()
+    }
+
     /// Everything for which `has_a_right` says no: it is asked with the claim, the uid of the claim that a reservation
-    /// names (none for an IPAddress), and whether the claim of that name has an IPAddress with this very address.
+    /// names (none for an IPAddress), and whether the claim of that name has an IPAddress with this very address. An
+    /// IPAddress that was made by hand is not among it.
     pub fn suspects(&self, has_a_right: impl Fn(&ClaimKey, Option<Uid>, bool) -> bool) -> Vec<Suspect> {
         let state = self.lock();
         let mut suspects = Vec::new();
@@ -306,7 +395,8 @@ impl Ledger {
             {
                 suspects.push(Suspect::Reservation { slot: slot(), claim: ClaimKey::clone(claim), uid });
             }
-            for holder in taken.holders.iter().filter(|holder| !has_a_right(&holder.name, None, true)) {
+            let by_provider = taken.holders.iter().filter(|holder| holder.by_provider);
+            for holder in by_provider.filter(|holder| !has_a_right(&holder.name, None, true)) {
                 suspects.push(Suspect::Address { slot: slot(), claim: ClaimKey::clone(&holder.name) });
             }
         }

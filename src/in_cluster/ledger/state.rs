@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use super::pool::{Marked, PoolEntry};
 use super::taken::{Holder, Reserved, ScopeEntry, Taken};
+use super::tombstones::Tombstones;
 use super::{ClaimKey, PoolFacts, Proposal, Ticket};
 use crate::addr::Family;
 use crate::api::{IPReservation, InClusterKind, PoolKey, Scope, Slot, Uid};
@@ -22,6 +23,10 @@ pub(super) struct State {
     pub(super) proposals: HashMap<Slot, PoolKey>,
     /// Reservations that reserve nothing, by name.
     pub(super) ignored: BTreeMap<String, Ignored>,
+    /// Reservations that ended a short time ago.
+    tombstones: Tombstones,
+    /// A cool-down may end at another time than before.
+    pub(super) cooldowns_changed: bool,
     pub(super) listings: Listings,
     /// Claims in line that a listing under way has not named yet.
     pub(super) unlisted: HashSet<(PoolKey, ClaimKey)>,
@@ -30,6 +35,15 @@ pub(super) struct State {
     /// Claims that waited for their pool, which has changed since this was last emptied.
     pub(super) unblocked: Vec<ClaimKey>,
     units: HashMap<(Arc<str>, Family), Unit>,
+}
+
+/// Where the state of an object comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Source {
+    /// A watch, which reports every state in order, also after a restore has set versions back.
+    Watch,
+    /// The answer to a call, which may be older than what the watch has reported since.
+    Call,
 }
 
 /// Counters of full listings, one for each kind; what an older listing named and the newest does not is gone.
@@ -81,7 +95,7 @@ impl State {
 
     /// Changes what is known of an address, and keeps the counts of all pools concerned right.
     pub(super) fn update(&mut self, slot: &Slot, change: impl FnOnce(&mut Taken)) {
-        let Self { pools, scopes, touched, unblocked, .. } = self;
+        let Self { pools, scopes, touched, unblocked, cooldowns_changed, .. } = self;
         let scope = scopes.entry(slot.scope.clone()).or_default();
         let taken = scope.taken.entry(slot.block).or_default();
         let (users, rested) = (taken.users(), taken.resting());
@@ -99,6 +113,7 @@ impl State {
             touched.push(pool.clone());
         }
         if rested != rests {
+            *cooldowns_changed = true;
             for ((pool, since), begins) in
                 rested.map(|rest| (rest, false)).into_iter().chain(rests.map(|rest| (rest, true)))
             {
@@ -159,6 +174,7 @@ impl State {
             self.touched.extend(overlapped);
         }
         let Some(entry) = self.pools.get_mut(key) else { return };
+        self.cooldowns_changed |= entry.anything_rests();
         let exists = facts.is_some();
         (entry.object, entry.facts, entry.scope) = (object, facts, Some(after.clone()));
         self.touched.push(key.clone());
@@ -198,13 +214,16 @@ impl State {
             let taken = self.scopes.get_mut(before).into_iter().flat_map(|scope| &scope.taken);
             let mine = |(block, taken): (&_, &Taken)| {
                 let holders = taken.holders.iter().filter(|holder| holder.pool == *key);
-                holders.map(|holder| (*block, holder.name.clone(), holder.listing)).collect::<Vec<_>>()
+                holders
+                    .map(|holder| (*block, holder.name.clone(), holder.by_provider, holder.listing))
+                    .collect::<Vec<_>>()
             };
             moved.extend(taken.flat_map(mine));
-            for (block, name, listing) in moved {
+            for (block, name, by_provider, listing) in moved {
                 self.update(&Slot { scope: before.clone(), block }, |taken| taken.let_go(&name));
                 let pool = key.clone();
-                self.update(&Slot { scope: after.clone(), block }, |taken| taken.hold(Holder { name, pool, listing }));
+                let holder = Holder { name, pool, by_provider, listing };
+                self.update(&Slot { scope: after.clone(), block }, |taken| taken.hold(holder));
             }
         }
         if self.scopes.get(before).is_some_and(ScopeEntry::is_empty) {
@@ -262,13 +281,22 @@ impl State {
 
 /// Reservations.
 impl State {
-    pub(super) fn insert(&mut self, reservation: &IPReservation) -> Option<ClaimKey> {
+    pub(super) fn insert(&mut self, reservation: &IPReservation, source: Source) -> Option<ClaimKey> {
         let listing = self.listings.reservations;
         let uid = || reservation.metadata.uid.as_deref().unwrap_or_default().into();
+        match source {
+            Source::Watch => self.tombstones.remove(uid_of(reservation)),
+            Source::Call if self.tombstones.contains(uid_of(reservation)) => return None,
+            Source::Call => {}
+        }
         match reservation.slot() {
             Ok((slot, pool)) => {
                 let slot = Slot { scope: self.shared_scope(slot.scope), block: slot.block };
                 let reserved = Reserved::of(reservation, self.shared_key(pool), listing);
+                let known = self.taken(&slot).and_then(|taken| taken.reserved.as_ref());
+                if source == Source::Call && known.is_some_and(|known| known.version > reserved.version) {
+                    return None;
+                }
                 self.insert_reserved(&slot, reserved)
             }
             Err(problem) => {
@@ -310,6 +338,7 @@ impl State {
 
     pub(super) fn remove(&mut self, reservation: &IPReservation) -> Option<Slot> {
         let uid = reservation.metadata.uid.as_deref().unwrap_or_default();
+        self.tombstones.insert(Uid::of(uid), Instant::now());
         if let Ok((slot, _)) = reservation.slot() {
             self.remove_reserved(&slot, Some(Uid::of(uid)));
             return Some(slot);
@@ -328,9 +357,11 @@ impl State {
 
     pub(super) fn remove_reserved(&mut self, slot: &Slot, uid: Option<Uid>) {
         let reserved = self.taken(slot).and_then(|taken| taken.reserved.as_ref());
-        if reserved.is_none_or(|reserved| uid.is_some_and(|uid| Uid::of(&reserved.uid) != uid)) {
+        let Some(ended) = reserved.map(|reserved| Uid::of(&reserved.uid)) else { return };
+        if uid.is_some_and(|uid| ended != uid) {
             return;
         }
+        self.tombstones.insert(ended, Instant::now());
         self.forget_holder(slot);
         self.update(slot, |taken| taken.reserved = None);
     }
@@ -373,6 +404,10 @@ impl State {
             }
         }
     }
+}
+
+fn uid_of(reservation: &IPReservation) -> Uid {
+    Uid::of(reservation.metadata.uid.as_deref().unwrap_or_default())
 }
 
 /// What is in one list only: what went with `false`, what came with `true`.

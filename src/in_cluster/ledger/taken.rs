@@ -36,6 +36,8 @@ pub(super) struct Taken {
 #[derive(Debug)]
 pub(super) struct Reserved {
     pub(super) uid: Box<str>,
+    /// Its resource version; 0 when that is no number.
+    pub(super) version: u64,
     pub(super) pool: PoolKey,
     pub(super) claim: Option<Arc<ClaimKey>>,
     pub(super) claim_uid: Option<Uid>,
@@ -49,6 +51,8 @@ pub(super) struct Reserved {
 pub(super) struct Holder {
     pub(super) name: Arc<ClaimKey>,
     pub(super) pool: PoolKey,
+    /// A provider made it for a claim: it carries the finalizer or has a claim as owner. Others were made by hand.
+    pub(super) by_provider: bool,
     pub(super) listing: u32,
 }
 
@@ -56,8 +60,10 @@ impl Reserved {
     pub(super) fn of(reservation: &IPReservation, pool: PoolKey, listing: u32) -> Self {
         let claim = reservation.spec.claim_ref.as_ref();
         let now = clock::now().0.as_second();
+        let version = reservation.metadata.resource_version.as_deref();
         Self {
             uid: reservation.metadata.uid.as_deref().unwrap_or_default().into(),
+            version: version.and_then(|version| version.parse().ok()).unwrap_or_default(),
             pool,
             claim: claim.map(|claim| Arc::new((claim.namespace.clone(), claim.name.clone()))),
             claim_uid: claim.and_then(|claim| claim.uid.as_deref()).map(Uid::of),

@@ -2,21 +2,20 @@
 
 use crate::api::conditions::{self, Condition};
 use crate::api::{AddressCounts, PoolKey, Scope, names};
+use crate::in_cluster::allocate::describe_counts;
 use crate::in_cluster::ledger::PoolFacts;
+use crate::in_cluster::pool_use::Obstacle;
 
 /// How many overlapping pools are named.
 const MOST_NAMED: usize = 5;
 
-/// What keeps a deleted pool from going.
-pub(super) enum Obstacle {
-    Addresses(usize),
-    Reservations(String),
-}
-
 /// Whether an operator should hear of it by an event.
 pub(super) fn is_trouble(condition: &Condition) -> bool {
     match condition.type_.as_ref() {
-        conditions::READY => condition.reason.as_deref() == Some(conditions::INVALID_SPEC),
+        conditions::READY => {
+            let problems = [conditions::INVALID_SPEC, conditions::INITIALIZATION_FAILED];
+            problems.contains(&condition.reason.as_deref().unwrap_or_default())
+        }
         _ => condition.status == "True",
     }
 }
@@ -25,6 +24,10 @@ pub(super) fn is_trouble(condition: &Condition) -> bool {
 pub(super) struct Seen<'a> {
     pub(super) facts: &'a PoolFacts,
     pub(super) counts: AddressCounts,
+    /// When the next cool-down ends, in seconds since 1970.
+    pub(super) cooldown_end: Option<i64>,
+    /// Why the API server refuses our finalizer.
+    pub(super) refused: Option<&'a str>,
     pub(super) overlapping: Vec<PoolKey>,
     pub(super) obstacle: Option<&'a Obstacle>,
 }
@@ -40,14 +43,22 @@ impl Seen<'_> {
         if self.facts.deleting {
             let why = match self.obstacle {
                 Some(Obstacle::Addresses(count)) => format!("waits until {count} addresses are released"),
-                Some(Obstacle::Reservations(name)) => {
+                Some(Obstacle::Reservation(name)) => {
                     format!("waits until IPReservation {name} is released; delete the claim that holds it")
+                }
+                Some(Obstacle::UnknownAddress) => {
+                    "waits until an IPAddress that names this pool is deleted; its address cannot be read, or it has just \
+                     been created"
+                        .to_owned()
                 }
                 None => String::new(),
             };
             condition(false, conditions::DELETING, why)
         } else if let Err(problems) = &self.facts.usable {
             condition(false, conditions::INVALID_SPEC, problems.to_string())
+        } else if let Some(why) = self.refused {
+            let message = format!("cannot add the finalizer {}, will retry: {why}", names::PROTECT_POOL);
+            condition(false, conditions::INITIALIZATION_FAILED, message)
         } else if self.facts.paused {
             let message = format!("remove the annotation {} to go on", names::PAUSED_ANNOTATION);
             condition(false, conditions::PAUSED_REASON, message)
@@ -57,10 +68,9 @@ impl Seen<'_> {
     }
 
     fn exhausted(&self) -> Condition {
-        let AddressCounts { total, free, used, .. } = self.counts;
-        if self.facts.usable.is_ok() && free == 0 {
-            let message =
-                format!("of {total} addresses {used} are in use and none is free; add addresses or release claims");
+        if self.facts.usable.is_ok() && self.counts.free == 0 {
+            let counts = describe_counts(self.counts, self.cooldown_end);
+            let message = format!("no address is free ({counts}); add addresses or release claims");
             return Condition::new(conditions::EXHAUSTED, true, conditions::NO_FREE_ADDRESS, message);
         }
         Condition::new(conditions::EXHAUSTED, false, conditions::ADDRESSES_FREE, "")
@@ -106,7 +116,8 @@ mod tests {
         let other =
             |index| PoolKey { kind: InClusterKind::GlobalIPPool, namespace: None, name: format!("o{index}").into() };
         let overlapping = (0..overlapping).map(other).collect();
-        let seen = Seen { facts: &facts, counts, overlapping, obstacle: Some(&Obstacle::Addresses(3)) };
+        let obstacle = Some(&Obstacle::Addresses(3));
+        let seen = Seen { facts: &facts, counts, cooldown_end: None, refused: None, overlapping, obstacle };
         let told = |condition: Condition| {
             assert!(!condition.reason.as_deref().unwrap_or_default().is_empty());
             let text = condition.message.unwrap_or_default();
@@ -117,12 +128,16 @@ mod tests {
 
     #[test]
     fn each_condition_says_what_is_wrong() {
-        let some_free = AddressCounts { total: 4, free: 1, used: 3, out_of_range: 0 };
+        let some_free = AddressCounts { total: 4, free: 1, used: 3, ..AddressCounts::default() };
         let fine = said(&json!({}), some_free, 0);
         let states: Vec<&str> = fine.iter().map(|(state, _, _)| state.as_str()).collect();
         assert_eq!(states, ["Ready=True", "Exhausted=False", "Overlapping=False", "OutOfRange=False"]);
 
-        let bad = said(&json!({}), AddressCounts { total: 3, free: 0, used: 3, out_of_range: 2 }, 12);
+        let bad = said(
+            &json!({}),
+            AddressCounts { total: 3, free: 0, used: 3, out_of_range: 2, ..AddressCounts::default() },
+            12,
+        );
         assert_eq!(bad[1].1, conditions::NO_FREE_ADDRESS);
         assert!(bad[2].2.contains("GlobalInClusterIPPool o0, ") && bad[2].2.contains(" and others; "), "{}", bad[2].2);
         assert!(bad[3].2.starts_with("2 addresses"), "{}", bad[3].2);

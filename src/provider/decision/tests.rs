@@ -8,10 +8,10 @@ const ADDRESSES: [AddressState; 4] =
 const POOLS: [Option<PoolState>; 5] =
     [None, Some(PoolState::Unavailable), Some(PoolState::Paused), Some(PoolState::Deleting), Some(PoolState::Ready)];
 
-/// Every view there is: 2^6 · 4 · 4 · 5.
+/// Every view there is: 2^7 · 4 · 4 · 5.
 fn every_view() -> impl Iterator<Item = ClaimView> {
-    let flags = (0..64_u8).map(|bits| [0, 1, 2, 3, 4, 5].map(|bit| BOOLS[usize::from(bits >> bit & 1)]));
-    flags.flat_map(|[deleting, finalizer, foreign_finalizers, paused, bound, troubled]| {
+    let flags = (0..128_u8).map(|bits| [0, 1, 2, 3, 4, 5, 6].map(|bit| BOOLS[usize::from(bits >> bit & 1)]));
+    flags.flat_map(|[deleting, finalizer, foreign_finalizers, paused, bound, troubled, holds]| {
         CLUSTERS.into_iter().flat_map(move |cluster| {
             ADDRESSES.into_iter().flat_map(move |address| {
                 POOLS.into_iter().map(move |pool| ClaimView {
@@ -23,6 +23,7 @@ fn every_view() -> impl Iterator<Item = ClaimView> {
                     troubled,
                     cluster,
                     address,
+                    holds,
                     pool,
                 })
             })
@@ -37,7 +38,7 @@ fn for_each(law: impl Fn(ClaimView, Decision) -> bool) {
         assert!(law(view, decision), "{view:?} -> {decision:?}");
         count += 1;
     }
-    assert_eq!(count, 64 * 4 * 4 * 5);
+    assert_eq!(count, 128 * 4 * 4 * 5);
 }
 
 fn acts(decision: Decision) -> bool {
@@ -71,7 +72,15 @@ fn a_deleting_claim_is_not_bound() {
 
 #[test]
 fn addresses_come_from_pools_that_are_ready() {
-    for_each(|view, decision| decision != Decision::Bind || view.pool == Some(PoolState::Ready));
+    for_each(|view, decision| {
+        let completes = view.holds && view.pool == Some(PoolState::Deleting);
+        decision != Decision::Bind || completes || view.pool == Some(PoolState::Ready)
+    });
+}
+
+#[test]
+fn claim_holding_an_address_never_waits_for_a_deleting_pool() {
+    for_each(|view, decision| !view.holds || decision != Decision::Wait(Waiting::PoolDeleting));
 }
 
 #[test]

@@ -57,7 +57,7 @@ proptest! {
     #[test]
     fn a_network_agrees_with_a_naive_model(steps in steps()) {
         let ledger = ledger();
-        ledger.insert_reservation(&unit(Family::V4, 32));
+        ledger.applied(&unit(Family::V4, 32));
         let (mut proposed, mut reserved, mut holders) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
         // Once seen, a pool that is gone is still known to have been in the network, as long as it has addresses.
         let mut there = [true; MEMBERS.len()];
@@ -81,7 +81,7 @@ proptest! {
                     proposed.remove(&last);
                 }
                 Step::Reserve(pool, last) => {
-                    ledger.insert_reservation(&reserved_in_lab(pool, last));
+                    ledger.applied(&reserved_in_lab(pool, last));
                     reserved.insert(last);
                     proposed.remove(&last);
                 }

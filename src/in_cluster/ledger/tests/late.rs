@@ -1,0 +1,110 @@
+//! What answers to calls do to the ledger when the watch has reported something newer, and IPAddresses made by hand.
+
+use super::*;
+
+/// A reservation of 10.0.0.1 in that version, released or not.
+fn at_version(version: u32, holder: &str, released_at: Option<&str>) -> IPReservation {
+    let mut reservation = reservation(1, held_by(holder), released_at);
+    reservation.metadata.resource_version = Some(version.to_string());
+    reservation
+}
+
+fn with_pool() -> Ledger {
+    let ledger = ledger();
+    ledger.applied(&pool(json!({"spec": {"addressReuseGracePeriodSeconds": 60}})));
+    ledger
+}
+
+#[test]
+fn late_answer_does_not_bring_a_reservation_back() {
+    let ledger = with_pool();
+    ledger.applied(&at_version(5, "a", None));
+    Observer::<IPReservation>::deleted(&ledger, &at_version(6, "a", None));
+    ledger.insert_reservation(&at_version(5, "a", None));
+    assert_eq!((ledger.is_reserved(&value(1)), counts(&ledger)), (false, (8, 8, 0, 0)));
+    ledger.insert_reservation(&at_version(7, "b", None));
+    assert!(ledger.is_reserved(&value(1)), "another reservation of the address is news");
+}
+
+#[test]
+fn own_deletion_counts_before_the_watch_reports_it() {
+    let ledger = with_pool();
+    let held = at_version(5, "a", None);
+    ledger.insert_reservation(&held);
+    ledger.remove_reservation_of(&value(1), held.metadata.uid.as_deref().unwrap());
+    ledger.insert_reservation(&held);
+    assert!(!ledger.is_reserved(&value(1)));
+}
+
+#[test]
+fn late_answer_does_not_undo_a_release() {
+    let ledger = with_pool();
+    ledger.applied(&at_version(6, "a", Some("1970-01-01T00:16:40Z")));
+    ledger.insert_reservation(&at_version(5, "a", None));
+    assert_eq!(rested(&ledger, 1061), [value(1)], "it still cools down");
+}
+
+#[test]
+fn watch_is_believed_after_versions_went_back() {
+    let ledger = with_pool();
+    ledger.applied(&at_version(50, "a", None));
+    Observer::<IPReservation>::deleted(&ledger, &at_version(51, "a", None));
+    ledger.applied(&at_version(5, "a", None));
+    assert_eq!(ledger.reserved_for(&claim("a"), Uid::of("uid-a")), [(value(1), key())]);
+    ledger.insert_reservation(&at_version(6, "a", Some("1970-01-01T00:16:40Z")));
+    assert_eq!(rested(&ledger, 1061), [value(1)]);
+}
+
+#[test]
+fn cooldowns_of_other_pools_end_later() {
+    let ledger = with_pool();
+    ledger.applied(&at_version(5, "a", Some("1970-01-01T00:16:40Z")));
+    assert_eq!(ledger.cooled_down(1061, |_| false, 60), []);
+    assert_eq!(ledger.cooled_down(1121, |_| false, 60).len(), 1);
+    assert_eq!(ledger.next_cooldown_end(|_| false, 60), Some(1121));
+}
+
+#[test]
+fn counts_add_up_while_addresses_cool_down() {
+    let ledger = with_pool();
+    ledger.applied(&at_version(5, "a", Some("1970-01-01T00:16:40Z")));
+    ledger.applied(&reservation(2, json!(null), None));
+    ledger.applied(&address("c", 3));
+    let counts = ledger.counts(&key());
+    assert_eq!((counts.cooling_down, counts.reserved, counts.used, counts.free), (1, 1, 1, 5));
+    ledger.applied(&pool(json!({"spec": {"addresses": ["10.0.0.2-10.0.0.8"]}})));
+    assert_eq!((ledger.counts(&key()).cooling_down, ledger.counts(&key()).reserved), (0, 1));
+}
+
+#[tokio::test]
+async fn cooldown_that_begins_wakes_its_task() {
+    let ledger = with_pool();
+    ledger.applied(&at_version(5, "a", Some("1970-01-01T00:16:40Z")));
+    ledger.cooldowns_changed().await;
+}
+
+#[test]
+fn address_made_by_hand_is_kept_and_found() {
+    let ledger = with_pool();
+    let mut by_hand = address("hand", 1);
+    by_hand.metadata.finalizers = None;
+    ledger.applied(&by_hand);
+    ledger.applied(&address("left", 2));
+    let suspects: Vec<Slot> = ledger.suspects(|_, _, _| false).iter().map(|found| found.slot().clone()).collect();
+    assert_eq!(suspects, [value(2)], "only what a provider made looks abandoned");
+    let unclaimed = ledger.unclaimed(|_| false);
+    assert_eq!(unclaimed.iter().map(|found| &found.name).collect::<Vec<_>>(), [&claim("hand")]);
+    assert_eq!(ledger.unclaimed(|_| true), []);
+    assert_eq!(counts(&ledger), (8, 6, 2, 0));
+}
+
+#[test]
+fn unreadable_address_texts_count_as_in_use() {
+    let ledger = with_pool();
+    let mut mapped = address("mapped", 1);
+    mapped.spec.address = "::ffff:10.0.0.1".to_owned();
+    ledger.applied(&mapped);
+    assert_eq!(ledger.propose(&key(), &claim("a"), 1), Proposal::Slot(value(2)));
+    ledger.deleted(&mapped);
+    assert_eq!(counts(&ledger).1, 7);
+}
