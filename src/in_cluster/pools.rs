@@ -114,6 +114,7 @@ where
         config: watcher::Config::default(),
         observer: Arc::clone(&shared.ledger) as _,
         trim: |pool: &mut P| trim(pool.meta_mut()),
+        compact: |_| {},
         synced: synced.clone(),
     };
     let reconciler = PoolReconciler::<P> {

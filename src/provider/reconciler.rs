@@ -103,6 +103,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
             config: everything,
             observer: Arc::new(observer),
             trim: trim_claim,
+            compact: |_| {},
             synced: claims_synced,
         };
         let reconciler = Arc::new(Self {

@@ -202,7 +202,8 @@ where
     {
         let observer = Arc::clone(&main.observer);
         let events = guarded(main.api, main.config, &self.version, main.observer, main.trim, main.synced.clone());
-        let running = Running::new(self.name, reconciler, observer, self.store, main.synced, usize::from(concurrency));
+        let concurrency = usize::from(concurrency);
+        let running = Running::new(self.name, reconciler, observer, self.store, main.compact, main.synced, concurrency);
         // Tasks of their own: where one future polls them all, whatever wakes one has all of them polled.
         let mut watches: JoinSet<()> = self.watches.into_iter().collect();
         let (sender, events_in_turn) = mpsc::channel(BUFFERED);
@@ -225,8 +226,12 @@ pub struct MainWatch<K: Resource> {
     pub config: watcher::Config,
     /// Hears of every object first.
     pub observer: Arc<dyn Observer<K>>,
-    /// Makes objects smaller before they are kept.
+    /// Makes objects smaller before the observer sees them.
     pub trim: fn(&mut K),
+    /// Makes an object that is kept whole smaller, after the observer has seen it and [`Reconciler::settle`] has declined
+    /// it. This copy is what [`Store`] has, what is reconciled, and what [`Observer::deleted`] gets when a new listing
+    /// does not name the object. It has to keep namespace, name, uid and the rest of the identity. `|_| {}` keeps all.
+    pub compact: fn(&mut K),
     /// Is told when the first listing is complete and in the [`Store`].
     pub synced: Synced,
 }

@@ -39,6 +39,8 @@ pub(super) struct Running<R: Reconciler> {
     context: Arc<Context<R>>,
     observer: Arc<dyn Observer<R::Object>>,
     store: Store<R::Object, R::Settled>,
+    /// Makes an object smaller before it is kept whole.
+    compact: fn(&mut R::Object),
     /// Told once the store has all that the first listing named.
     synced: Synced,
     queue: Queue,
@@ -54,12 +56,13 @@ impl<R: Reconciler> Running<R> {
         reconciler: Arc<R>,
         observer: Arc<dyn Observer<R::Object>>,
         store: Store<R::Object, R::Settled>,
+        compact: fn(&mut R::Object),
         synced: Synced,
         concurrency: usize,
     ) -> Self {
         let context = Arc::new(Context { name, reconciler, attempts: Attempts::default() });
         let queue = Queue::default();
-        Self { context, observer, store, synced, queue, started: false, concurrency: concurrency.max(1) }
+        Self { context, observer, store, compact, synced, queue, started: false, concurrency: concurrency.max(1) }
     }
 
     /// Runs until `stop` is cancelled; then waits for what is under way.
@@ -150,10 +153,15 @@ impl<R: Reconciler> Running<R> {
         self.started = true;
         match event {
             Event::Init => self.store.listing(),
-            Event::InitApply(object) | Event::Apply(object) => {
+            Event::InitApply(mut object) | Event::Apply(mut object) => {
                 let key = key_of(&object);
-                let settled = self.context.reconciler.settle(&object);
-                let kept = settled.map_or_else(|| Kept::Whole(Arc::new(object)), Kept::Settled);
+                let kept = match self.context.reconciler.settle(&object) {
+                    Some(settled) => Kept::Settled(settled),
+                    None => {
+                        (self.compact)(&mut object);
+                        Kept::Whole(Arc::new(object))
+                    }
+                };
                 self.store.insert(&key, kept.clone());
                 if self.is_settled(key.0.as_deref(), &key.1, &kept) {
                     self.context.attempts.forget(&key);
@@ -299,7 +307,8 @@ mod tests {
         sender.send(Event::InitApply(named("a"))).unwrap();
         let (other, stop) = (Health::default().announce("the other kind"), CancellationToken::new());
         let (_wake, woken) = mpsc::unbounded_channel();
-        let running = Running::new("test".into(), Arc::clone(&reconciler), Arc::new(()), Store::default(), synced(), 2);
+        let running =
+            Running::new("test".into(), Arc::clone(&reconciler), Arc::new(()), Store::default(), |_| {}, synced(), 2);
         let (sender, fed) = mpsc::channel(1);
         tokio::spawn(feed(events.boxed(), vec![other.clone()], sender));
         let running = tokio::spawn(running.run(fed, woken, stop.clone()));
@@ -325,8 +334,15 @@ mod tests {
         }
         let (_wake, woken) = mpsc::unbounded_channel();
         let reconciler = Arc::new(Notes::default());
-        let running =
-            Running::new("test".into(), Arc::clone(&reconciler), Arc::new(()), store.clone(), synced.clone(), 2);
+        let running = Running::new(
+            "test".into(),
+            Arc::clone(&reconciler),
+            Arc::new(()),
+            store.clone(),
+            |_| {},
+            synced.clone(),
+            2,
+        );
         let running = tokio::spawn(running.run(events, woken, stop.clone()));
         while reconciler.seen.lock().unwrap().len() < 2 {
             tokio::task::yield_now().await;
@@ -340,6 +356,40 @@ mod tests {
         assert!(store.get(None, "c").is_some());
         stop.cancel();
         running.await.unwrap();
+    }
+
+    /// Remembers how many labels each object had that vanished.
+    #[derive(Default)]
+    struct Vanished(Mutex<Vec<Option<usize>>>);
+
+    impl Observer<ConfigMap> for Vanished {
+        fn applied(&self, _: &ConfigMap) {}
+        fn deleted(&self, object: &ConfigMap) {
+            self.0.lock().unwrap().push(object.metadata.labels.as_ref().map(std::collections::BTreeMap::len));
+        }
+    }
+
+    #[tokio::test]
+    async fn stored_object_is_compact() {
+        let (store, observer) = (Store::default(), Arc::new(Vanished::default()));
+        let compact = |object: &mut ConfigMap| object.data = None;
+        let observed = Arc::clone(&observer) as _;
+        let notes = Arc::new(Notes::default());
+        let mut running = Running::new("test".into(), notes, observed, store.clone(), compact, synced(), 1);
+        let mut whole = named("a");
+        whole.data = Some([("k".to_owned(), "long".to_owned())].into());
+        whole.metadata.labels = Some([("l".to_owned(), "v".to_owned())].into());
+        for event in [Event::Init, Event::InitApply(whole.clone()), Event::InitDone, Event::Apply(whole)] {
+            running.seen(event);
+            if let Some(kept) = store.get(None, "a") {
+                let Kept::Whole(object) = kept;
+                assert_eq!((object.data.as_ref(), object.metadata.labels.is_some()), (None, true));
+            }
+        }
+        assert!(store.get(None, "a").is_some());
+        running.seen(Event::Init);
+        running.seen(Event::InitDone);
+        assert_eq!(*observer.0.lock().unwrap(), [Some(1)]);
     }
 
     /// Looks at "slow" for a while, and wants to look at all else again soon.
@@ -369,7 +419,7 @@ mod tests {
             sender.send(event).await.unwrap();
         }
         let (_wake, woken) = mpsc::unbounded_channel();
-        let running = Running::new("test".into(), Arc::new(Slow), Arc::new(()), Store::default(), synced(), 1);
+        let running = Running::new("test".into(), Arc::new(Slow), Arc::new(()), Store::default(), |_| {}, synced(), 1);
         tokio::spawn(running.run(events, woken, CancellationToken::new()));
         tokio::time::sleep(WHILE).await;
         // What is due and has to wait would keep it busy all the time.
