@@ -7,6 +7,7 @@
 //!   [`InClusterPrefixPool`] and [`GlobalInClusterPrefixPool`], whose wire format is that of the Go in-cluster provider,
 //!   and [`IPReservation`], which says who holds one address;
 //! - [`PoolKey`] names a pool, and [`Scope`] the set within which an address is unique: a pool, or a named network;
+//! - [`Audience`] says which of them a text may name: those of its readers' namespace, and global ones;
 //! - [`conditions`]: condition types and reasons; [`names`]: finalizers, labels, annotations, groups;
 //! - [`crds`]: the definitions of our kinds, made from the types.
 
@@ -28,6 +29,7 @@ mod prefix_pool;
 mod reservation;
 mod scope;
 mod uid;
+mod visibility;
 
 pub use address::{IPAddress, IPAddressSpec};
 pub use claim::{Deprecated, IPAddressClaim, IPAddressClaimSpec, IPAddressClaimStatus, LegacyConditions};
@@ -45,3 +47,4 @@ pub use prefix_pool::PrefixPoolSpec;
 pub use reservation::{IPReservation, IPReservationSpec, ReservationClaim, ReservationPool, ReservationProblem};
 pub use scope::{Scope, Slot, network_unit_name, reservation_name};
 pub use uid::Uid;
+pub use visibility::Audience;
