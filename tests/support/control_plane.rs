@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 #[allow(unused_imports, reason = "not every binary counts requests")]
-pub use self::requests::{Asked, RequestKey};
+pub use self::requests::{Asked, ProviderRequest, RequestKey};
 use super::ports::free_port;
 use super::process::{Supervised, TemporaryFolder};
 

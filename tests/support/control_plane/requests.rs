@@ -35,6 +35,21 @@ pub struct Asked {
     pub refused: bool,
 }
 
+/// One request of the provider, by the audit log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProviderRequest {
+    /// In small letters, such as `list`.
+    pub verb: String,
+    /// The plural, with the subresource after a slash.
+    pub resource: String,
+    /// The name of the object, empty for what concerns many.
+    pub name: String,
+    /// The path with its query.
+    pub uri: String,
+    /// The HTTP status code of the answer.
+    pub code: u64,
+}
+
 impl ControlPlane {
     /// How many requests the API server has finished since its start, from all clients: also from kubectl, from the
     /// controller manager, and from the API server itself. The difference of two readings tells what happened between.
@@ -65,28 +80,53 @@ impl ControlPlane {
         counts
     }
 
-    /// What the provider has asked for since the start, with [`Options::audit`].
+    /// What the provider has asked for since the start, with [`Options::audit`](super::Options).
     ///
     /// # Panics
     /// When the API server wrote something else than events of the audit log.
     pub fn asked(&self) -> BTreeSet<Asked> {
-        let log = fs::read_to_string(self.folder().join("audit.log")).expect("the API server writes it");
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        // The last line may be half written.
-        let whole = log.rsplit_once('\n').map_or("", |(whole, _)| whole);
-        let asked = whole.lines().map(|line| {
-            let event: Value = serde_json::from_str(line).expect("each line is an event");
-            let object = &event["objectRef"];
-            let subresource = object.get("subresource").map(|name| format!("/{}", text(name))).unwrap_or_default();
-            Asked {
-                group: text(&object["apiGroup"]),
-                resource: text(&object["resource"]) + &subresource,
-                verb: text(&event["verb"]),
-                namespace: text(&object["namespace"]),
-                refused: event["responseStatus"]["code"] == 403,
-            }
+        let asked = self.audit_events().into_iter().map(|event| Asked {
+            group: text(&event["objectRef"]["apiGroup"]),
+            resource: resource(&event),
+            verb: text(&event["verb"]),
+            namespace: text(&event["objectRef"]["namespace"]),
+            refused: event["responseStatus"]["code"] == 403,
         });
         // Paths such as /version belong to no resource.
         asked.filter(|asked| !asked.resource.is_empty()).collect()
     }
+
+    /// All requests of the provider since the start, in the order in which they ended, with
+    /// [`Options::audit`](super::Options). A watch is there when it begins and when it ends.
+    ///
+    /// # Panics
+    /// When the API server wrote something else than events of the audit log.
+    pub fn provider_requests(&self) -> Vec<ProviderRequest> {
+        let request = |event: Value| ProviderRequest {
+            verb: text(&event["verb"]),
+            resource: resource(&event),
+            name: text(&event["objectRef"]["name"]),
+            uri: text(&event["requestURI"]),
+            code: event["responseStatus"]["code"].as_u64().unwrap_or_default(),
+        };
+        self.audit_events().into_iter().map(request).collect()
+    }
+
+    fn audit_events(&self) -> Vec<Value> {
+        let log = fs::read_to_string(self.folder().join("audit.log")).expect("the API server writes it");
+        // The last line may be half written.
+        let whole = log.rsplit_once('\n').map_or("", |(whole, _)| whole);
+        whole.lines().map(|line| serde_json::from_str(line).expect("each line is an event")).collect()
+    }
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+/// The plural of an event's objects, with the subresource after a slash.
+fn resource(event: &Value) -> String {
+    let object = &event["objectRef"];
+    let subresource = object.get("subresource").map(|name| format!("/{}", text(name))).unwrap_or_default();
+    text(&object["resource"]) + &subresource
 }

@@ -1,0 +1,146 @@
+//! Cool-downs with the default flags: an address is reused when its cool-down ends, and claims say how long they wait.
+
+use std::time::Duration;
+
+use capi_ipam::api::conditions::{EXHAUSTED, NO_FREE_ADDRESS};
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+
+use crate::support::consumer::{Consumer, eventually, eventually_within};
+use crate::support::control_plane::{ControlPlane, Options};
+use crate::support::manager::Manager;
+
+/// How much later than the end of its cool-down an address may be reused.
+const LATE: SignedDuration = SignedDuration::from_secs(2);
+
+fn spec(seconds: i64) -> Value {
+    json!({"addresses": ["10.0.0.1"], "prefix": 24, "addressReuseGracePeriodSeconds": seconds})
+}
+
+/// When the address of the pool `web` was released.
+async fn released_at(consumer: &Consumer) -> Timestamp {
+    eventually("the address cools down", || async {
+        Some(consumer.reservation("web", "10.0.0.1").await?.spec.released_at?.0)
+    })
+    .await
+}
+
+/// A manager with the default flags, and a pool `web` whose only address is in use by claim `first`.
+async fn with_bound_claim(plane: &ControlPlane, seconds: i64) -> (Manager, Consumer) {
+    let manager = Manager::start(plane, &[]);
+    let consumer = Consumer::new(plane).await;
+    consumer.pool("web", spec(seconds)).await;
+    consumer.claim("first", "web").await;
+    assert_eq!(consumer.bound("first").await, "10.0.0.1");
+    (manager, consumer)
+}
+
+/// Waits until claim `second` is bound, and says when it was, relative to the end of the cool-down.
+async fn bound_after(consumer: &Consumer, released: Timestamp, seconds: i64) -> SignedDuration {
+    eventually_within(Duration::from_secs(100), "claim second is bound", || async {
+        consumer.claims().get("second").await.ok()??.bound_address().map(drop)
+    })
+    .await;
+    let after = Timestamp::now().duration_since(released) - SignedDuration::from_secs(seconds);
+    println!("bound {after:?} after the end of a cool-down of {seconds} s");
+    after
+}
+
+async fn is_reused_in_time(seconds: i64) {
+    let plane = ControlPlane::start(Options::default());
+    let (_manager, consumer) = with_bound_claim(&plane, seconds).await;
+    consumer.claim("second", "web").await;
+    consumer.waits_for("second", "PoolExhausted").await;
+    // The manager has nothing to do any more.
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    consumer.release("first").await;
+    let released = released_at(&consumer).await;
+    let after = bound_after(&consumer, released, seconds).await;
+    assert!(!after.is_negative(), "reused before the end: {after:?}");
+    assert!(after <= LATE, "reused {after:?} after the end of the cool-down");
+    assert_eq!(consumer.bound("second").await, "10.0.0.1");
+    consumer.reserved("web", &[("10.0.0.1", "second")]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn address_is_reused_after_a_cooldown_of_3_seconds() {
+    is_reused_in_time(3).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn address_is_reused_after_a_cooldown_of_7_seconds() {
+    is_reused_in_time(7).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cooldown_of_a_recreated_pool_ends_in_time() {
+    const SECONDS: i64 = 6;
+    let plane = ControlPlane::start(Options::default());
+    let (_manager, consumer) = with_bound_claim(&plane, SECONDS).await;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    consumer.release("first").await;
+    let released = released_at(&consumer).await;
+    consumer.remove_unused(&consumer.pools(), "web").await;
+    consumer.pool("web", spec(SECONDS)).await;
+    consumer.claim("second", "web").await;
+    // The deletion of the pool may have ended the cool-down.
+    let after = bound_after(&consumer, released, SECONDS).await;
+    assert!(after <= LATE, "reused {after:?} after the end of the cool-down");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn shortened_cooldown_ends_in_time() {
+    const SECONDS: i64 = 2;
+    let plane = ControlPlane::start(Options::default());
+    let (_manager, consumer) = with_bound_claim(&plane, 600).await;
+    consumer.release("first").await;
+    let released = released_at(&consumer).await;
+    consumer.claim("second", "web").await;
+    consumer.waits_for("second", "PoolExhausted").await;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let changed = Timestamp::now();
+    consumer.change_pool("web", |spec| spec["addressReuseGracePeriodSeconds"] = json!(SECONDS)).await;
+    // It ended before the change.
+    let passed = changed.duration_since(released).as_secs();
+    let after = bound_after(&consumer, released, passed.max(SECONDS)).await;
+    assert!(after <= LATE, "reused {after:?} after the change");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cooldown_that_ended_while_no_manager_ran_is_over() {
+    let plane = ControlPlane::start(Options::default());
+    let (mut manager, consumer) = with_bound_claim(&plane, 3).await;
+    consumer.release("first").await;
+    let released = released_at(&consumer).await;
+    manager.stop();
+    consumer.claim("second", "web").await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let _manager = Manager::start(&plane, &[]);
+    let passed = Timestamp::now().duration_since(released).as_secs();
+    let after = bound_after(&consumer, released, passed).await;
+    assert!(after <= LATE, "reused {after:?} after the start of the manager");
+}
+
+/// Asserts that a message counts the address that cools down, and says until when.
+fn mentions_cooldown(text: &str, end: Timestamp) {
+    assert!(text.contains("cooling down") && text.contains("until"), "no cool-down in {text:?}");
+    let is_mark = |letter: char| !letter.is_ascii_alphanumeric();
+    let times = text.split_whitespace().filter_map(|word| word.trim_matches(is_mark).parse::<Timestamp>().ok());
+    let times: Vec<Timestamp> = times.collect();
+    let is_end = |time: &Timestamp| time.duration_since(end).abs() <= SignedDuration::from_secs(1);
+    assert!(times.iter().any(is_end), "{text:?} does not say that the cool-down lasts until {end}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn claim_and_pool_say_until_when_addresses_cool_down() {
+    const SECONDS: i64 = 600;
+    let plane = ControlPlane::start(Options::default());
+    let (_manager, consumer) = with_bound_claim(&plane, SECONDS).await;
+    consumer.release("first").await;
+    let end = released_at(&consumer).await + SignedDuration::from_secs(SECONDS);
+    consumer.counts("web", (1, 0, 0, 0)).await;
+    let text = consumer.says(&consumer.pools(), "web", EXHAUSTED, "True", NO_FREE_ADDRESS).await;
+    mentions_cooldown(&text, end);
+    consumer.claim("second", "web").await;
+    mentions_cooldown(&consumer.waits_for("second", "PoolExhausted").await, end);
+}

@@ -1,0 +1,68 @@
+//! Several managers that serve different parts of one cluster, by namespace or by label. The flags choose what a manager
+//! serves, not what it knows: no manager frees, counts or reports anything wrong for want of a view. Each test has a
+//! control plane of its own.
+
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "test code: a failure ends the test with a text that says what went wrong"
+)]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod cooldown;
+mod deletion;
+mod labels;
+mod late_reads;
+mod namespaces;
+mod predecessor;
+mod queue;
+mod scale;
+mod sweeping;
+mod unserved;
+mod versions;
+mod waiting;
+
+use std::fmt::Debug;
+use std::time::{Duration, Instant};
+
+use capi_ipam::api::{GlobalInClusterIPPool, Pool};
+
+use support::consumer::Consumer;
+use support::control_plane::ControlPlane;
+use support::manager::Manager;
+
+/// The kind of the global pools here.
+const GLOBAL: &str = GlobalInClusterIPPool::KIND.name();
+
+/// Starts a manager that sweeps every second, with these flags.
+fn serving(plane: &ControlPlane, flags: &[&str]) -> Manager {
+    let sweeps = ["--sweep-interval=1s", "--sweep-grace=1s"];
+    Manager::start(plane, &[&sweeps, flags].concat())
+}
+
+/// Starts a manager that serves the namespace of a consumer, and sweeps every second.
+fn serving_namespace(plane: &ControlPlane, consumer: &Consumer) -> Manager {
+    serving(plane, &[&format!("--namespace={}", consumer.namespace)])
+}
+
+/// Makes sure that something stays equal for some time. It looks four times a second.
+///
+/// # Panics
+/// When it changes.
+async fn unchanged<T: PartialEq + Debug, F: Future<Output = T>>(
+    what: &str,
+    duration: Duration,
+    expected: &T,
+    mut look: impl FnMut() -> F,
+) {
+    let started = Instant::now();
+    while started.elapsed() < duration {
+        let found = look().await;
+        assert_eq!(&found, expected, "{what} changed after {:?}", started.elapsed());
+        tokio::time::sleep(Duration::from_millis(250)).await;
+    }
+}

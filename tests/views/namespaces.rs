@@ -1,0 +1,188 @@
+//! `--namespace`: managers that serve one namespace each share global pools, networks and cool-downs with the others.
+
+use std::time::Duration;
+
+use capi_ipam::api::conditions::{self, NO_OVERLAP, OVERLAPPING, POOLS_OVERLAP};
+use capi_ipam::api::{InClusterIPPool, Pool};
+use serde_json::{Value, json};
+
+use crate::support::consumer::{Consumer, counts_of, eventually, eventually_within, ready};
+use crate::support::control_plane::{ControlPlane, Options};
+use crate::versions::{at_rest, version};
+use crate::{GLOBAL, serving, serving_namespace, unchanged};
+
+async fn two_namespaces(plane: &ControlPlane) -> (Consumer, Consumer) {
+    (Consumer::new(plane).await, Consumer::new(plane).await)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cooldown_of_another_namespace_is_not_ended() {
+    let plane = ControlPlane::start(Options::default());
+    let (one, two) = two_namespaces(&plane).await;
+    let _managers = [serving_namespace(&plane, &one), serving_namespace(&plane, &two)];
+    for team in [&one, &two] {
+        let spec = json!({"addresses": ["10.0.0.1"], "prefix": 24, "addressReuseGracePeriodSeconds": 3600});
+        team.pool("web", spec).await;
+        team.claim("first", "web").await;
+        team.bound("first").await;
+        team.release("first").await;
+        team.counts("web", (1, 0, 0, 0)).await;
+    }
+    let cooling = async || {
+        let both = [one.reservation("web", "10.0.0.1").await, two.reservation("web", "10.0.0.1").await];
+        both.map(|found| found.filter(|found| found.spec.released_at.is_some()).as_ref().map(version))
+    };
+    let before = cooling().await;
+    assert!(before.iter().all(Option::is_some), "both addresses cool down: {before:?}");
+    unchanged("the cool-downs", Duration::from_secs(8), &before, cooling).await;
+    for team in [&one, &two] {
+        team.claim("second", "web").await;
+        team.waits_for("second", "PoolExhausted").await;
+        team.stays_unbound("second").await;
+    }
+    assert_eq!(cooling().await, before);
+}
+
+/// One of them sees all pools, the other serves a namespace without any.
+#[tokio::test(flavor = "multi_thread")]
+async fn cooldown_is_not_ended_beside_an_unlimited_manager() {
+    let plane = ControlPlane::start(Options::default());
+    let (one, two) = two_namespaces(&plane).await;
+    let _managers = [serving_namespace(&plane, &one), serving(&plane, &[])];
+    let spec = json!({"addresses": ["10.0.0.1"], "prefix": 24, "addressReuseGracePeriodSeconds": 3600});
+    two.pool("web", spec).await;
+    two.claim("first", "web").await;
+    two.bound("first").await;
+    two.release("first").await;
+    two.counts("web", (1, 0, 0, 0)).await;
+    let cooling = async || two.reservation("web", "10.0.0.1").await.as_ref().map(version);
+    let before = cooling().await;
+    assert!(before.is_some(), "the address cools down");
+    unchanged("the cool-down", Duration::from_secs(8), &before, cooling).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn global_pool_counts_the_claims_of_all_namespaces() {
+    let plane = ControlPlane::start(Options::default());
+    let (one, two) = two_namespaces(&plane).await;
+    let _managers = [serving_namespace(&plane, &one), serving_namespace(&plane, &two)];
+    one.global_pool("shared", json!({"addresses": ["10.0.0.1-10.0.0.9"], "prefix": 24})).await;
+    for (team, name) in [(&one, "a"), (&one, "b"), (&two, "c")] {
+        team.global_claim(name, "shared").await;
+        team.bound(name).await;
+    }
+    one.counts_in(GLOBAL, "shared", (9, 6, 3, 0)).await;
+    at_rest(&one).await;
+    let pool = one.global_pools().get("shared").await.expect("pools can be read").expect("the pool exists");
+    assert_eq!(counts_of(&pool), Some((9, 6, 3, 0)));
+    let look = async || {
+        let found = one.global_pools().get("shared").await.expect("pools can be read").expect("the pool exists");
+        (version(&found), counts_of(&found))
+    };
+    unchanged("the global pool at rest", Duration::from_secs(5), &(version(&pool), counts_of(&pool)), look).await;
+    two.release("c").await;
+    one.counts_in(GLOBAL, "shared", (9, 7, 2, 0)).await;
+    at_rest(&one).await;
+}
+
+/// Makes claims of a pool, as `<prefix>-0`, `<prefix>-1` and so on.
+async fn make_claims(team: &Consumer, kind: &str, pool: &str, prefix: &str, count: u8) -> Vec<String> {
+    let names: Vec<String> = (0..count).map(|number| format!("{prefix}-{number}")).collect();
+    for name in &names {
+        team.claim_with(name, kind, pool, json!({})).await;
+    }
+    names
+}
+
+/// Waits until so many of these claims are bound and all others say that the pool is exhausted.
+async fn settled(teams: [(&Consumer, &[String]); 2], bound: usize) {
+    eventually_within(Duration::from_secs(60), &format!("{bound} claims are bound, the others wait"), || async {
+        let mut reasons = Vec::new();
+        for (team, names) in teams {
+            for name in names {
+                let claim = team.claims().get(name).await.ok()??;
+                reasons.push(ready(&claim).reason.unwrap_or_default());
+            }
+        }
+        let have = |reason: &str| reasons.iter().filter(|found| *found == reason).count();
+        let waiting = reasons.len().saturating_sub(bound);
+        (have(conditions::ADDRESS_ALLOCATED) == bound && have(conditions::POOL_EXHAUSTED) == waiting).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn three_managers_with_different_views_write_nothing_at_rest() {
+    let plane = ControlPlane::start(Options::default());
+    let (one, two) = two_namespaces(&plane).await;
+    let _managers = [serving_namespace(&plane, &one), serving_namespace(&plane, &two), serving(&plane, &[])];
+    one.global_pool("small", json!({"addresses": ["10.1.0.1-10.1.0.6"], "prefix": 24})).await;
+    let in_network = json!({"addresses": ["10.2.0.1-10.2.0.14"], "prefix": 24, "network": "lab"});
+    one.global_pool("large", in_network.clone()).await;
+    one.pool("local", in_network).await;
+    let small = [make_claims(&one, GLOBAL, "small", "s", 4).await, make_claims(&two, GLOBAL, "small", "s", 4).await];
+    let large = [make_claims(&one, GLOBAL, "large", "l", 3).await, make_claims(&two, GLOBAL, "large", "l", 3).await];
+    let local = make_claims(&one, InClusterIPPool::KIND.name(), "local", "n", 4).await;
+    settled([(&one, &small[0]), (&two, &small[1])], 6).await;
+    settled([(&one, &large[0]), (&two, &large[1])], 6).await;
+    settled([(&one, &local), (&two, &[])], 4).await;
+
+    let counts = async || {
+        one.counts_in(GLOBAL, "small", (6, 0, 6, 0)).await;
+        one.counts_in(GLOBAL, "large", (14, 4, 6, 0)).await;
+        one.counts("local", (14, 4, 4, 0)).await;
+    };
+    counts().await;
+    at_rest(&one).await;
+    counts().await;
+    let reserved = one.reservations().list().await.expect("reservations can be listed");
+    let held = reserved.iter().filter(|reservation| reservation.spec.claim_ref.is_some()).count();
+    assert_eq!(held, 16, "one reservation for each bound claim: {reserved:#?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn overlap_across_namespaces_is_reported_the_same_by_all() {
+    let plane = ControlPlane::start(Options::default());
+    let (one, two) = two_namespaces(&plane).await;
+    let _managers = [serving_namespace(&plane, &one), serving_namespace(&plane, &two)];
+    let spec = |range: &str| json!({"addresses": [range], "prefix": 16});
+    one.pool("web", spec("10.0.0.1-10.0.0.100")).await;
+    two.pool("web", spec("10.0.0.50-10.0.0.200")).await;
+    one.global_pool("shared", spec("10.0.0.150-10.0.1.50")).await;
+
+    one.says(&one.pools(), "web", OVERLAPPING, "True", POOLS_OVERLAP).await;
+    two.says(&two.pools(), "web", OVERLAPPING, "True", POOLS_OVERLAP).await;
+    one.says(&one.global_pools(), "shared", OVERLAPPING, "True", POOLS_OVERLAP).await;
+    at_rest(&one).await;
+    one.says(&one.pools(), "web", OVERLAPPING, "True", POOLS_OVERLAP).await;
+    one.says(&one.global_pools(), "shared", OVERLAPPING, "True", POOLS_OVERLAP).await;
+
+    // The pool that overlapped with both moves away.
+    two.change_pool("web", |spec: &mut Value| spec["addresses"] = json!(["10.9.0.1-10.9.0.9"])).await;
+    one.says(&one.pools(), "web", OVERLAPPING, "False", NO_OVERLAP).await;
+    two.says(&two.pools(), "web", OVERLAPPING, "False", NO_OVERLAP).await;
+    one.says(&one.global_pools(), "shared", OVERLAPPING, "False", NO_OVERLAP).await;
+    at_rest(&one).await;
+    one.says(&one.global_pools(), "shared", OVERLAPPING, "False", NO_OVERLAP).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn overlap_events_are_published_once() {
+    let plane = ControlPlane::start(Options::default());
+    let (one, two) = two_namespaces(&plane).await;
+    let _managers = [serving_namespace(&plane, &one), serving_namespace(&plane, &two)];
+    let spec = json!({"addresses": ["10.0.0.1-10.0.0.100"], "prefix": 24});
+    one.pool("web", spec.clone()).await;
+    one.global_pool("shared", spec).await;
+    one.says(&one.global_pools(), "shared", OVERLAPPING, "True", POOLS_OVERLAP).await;
+    at_rest(&one).await;
+    // Events about global objects are in the namespace `default`.
+    let default = Consumer { namespace: "default".to_owned(), ..one.clone() };
+    let overlaps = eventually("an event reports the overlap", || async {
+        let events = default.events("shared").await;
+        let count = events.iter().filter(|(_, reason, _)| reason == POOLS_OVERLAP).count();
+        (count > 0).then_some(count)
+    })
+    .await;
+    assert!(overlaps <= 2, "at most one event from each manager: {overlaps}");
+}

@@ -1,0 +1,61 @@
+//! What a provider leaves that knows nothing of reservations.
+
+use capi_ipam::api::IPReservation;
+use capi_ipam::api::names::{GROUP, PROTECT_ADDRESS, RELEASE_ADDRESS};
+use kube::{Resource, ResourceExt};
+use serde_json::{Value, json};
+
+use crate::GLOBAL;
+use crate::support::consumer::{Consumer, object};
+
+/// Makes a bound claim of a global pool, and its IPAddress, complete but for the reservation. No manager that serves the
+/// namespace of the claim may run.
+pub(crate) async fn bound_without_reservation(consumer: &Consumer, name: &str, pool: &str, address: &str) {
+    let claim = consumer.claim_with(name, GLOBAL, pool, json!({"finalizers": [RELEASE_ADDRESS]})).await;
+    let pools = consumer.global_pools();
+    let owner = pools.get(pool).await.expect("pools can be read").expect("the pool exists");
+    let reference = json!({"apiGroup": GROUP, "kind": GLOBAL, "name": pool});
+    consumer.address_by_hand_for(name, reference, address).await;
+    let owners = json!([
+        owner_reference("v1beta2", "IPAddressClaim", claim.meta(), true),
+        owner_reference("v1alpha2", GLOBAL, owner.meta(), false),
+    ]);
+    let complete = |address: &mut Value| {
+        address["metadata"]["finalizers"] = json!([PROTECT_ADDRESS]);
+        address["metadata"]["ownerReferences"] = owners.clone();
+    };
+    consumer.change(&consumer.addresses(), name, complete).await;
+    consumer.change(&consumer.claims(), name, |claim| claim["status"]["addressRef"] = json!({"name": name})).await;
+}
+
+fn owner_reference(version: &str, kind: &str, owner: &kube::api::ObjectMeta, controller: bool) -> Value {
+    json!({
+        "apiVersion": format!("{GROUP}/{version}"), "kind": kind, "name": owner.name, "uid": owner.uid,
+        "controller": controller, "blockOwnerDeletion": true,
+    })
+}
+
+/// Removes such a claim and its IPAddress, as the other provider does.
+pub(crate) async fn released_without_reservation(consumer: &Consumer, name: &str) {
+    consumer.force_away(&consumer.addresses(), name).await;
+    consumer.force_away(&consumer.claims(), name).await;
+    consumer.gone(name).await;
+}
+
+/// The reservation of an address of a global pool.
+pub(crate) async fn global_reservation(consumer: &Consumer, pool: &str, address: &str) -> Option<IPReservation> {
+    consumer.reservations().get(&format!("g.{pool}.{address}")).await.expect("reservations can be read")
+}
+
+/// Reserves an address of a global pool for a claim of the namespace with that uid.
+pub(crate) async fn reserve_global(consumer: &Consumer, pool: &str, address: &str, claim: &str, uid: &str) -> String {
+    let made: IPReservation = object(json!({
+        "apiVersion": format!("{GROUP}/v1alpha2"), "kind": "IPReservation",
+        "metadata": {"name": format!("g.{pool}.{address}")},
+        "spec": {
+            "scope": format!("g.{pool}"), "address": address, "poolRef": {"kind": GLOBAL, "name": pool},
+            "claimRef": {"namespace": consumer.namespace, "name": claim, "uid": uid},
+        },
+    }));
+    consumer.reservations().create(&made).await.expect("the reservation can be made").uid().unwrap_or_default()
+}

@@ -1,0 +1,109 @@
+//! Claims that wait for an address while their label changes: a manager gives its turns only to claims that it serves.
+
+use std::time::Duration;
+
+use crate::labels::{labelled_claim, relabel, with_blue_pool};
+use crate::serving;
+use crate::support::consumer::{Consumer, eventually_within};
+use crate::support::control_plane::{ControlPlane, Options};
+
+/// How long a free address may stay unused while a claim waits for it.
+const TURN: Duration = Duration::from_secs(10);
+
+/// Waits until a claim has the only address of the pool, within the time for a turn.
+async fn is_next(consumer: &Consumer, name: &str) {
+    eventually_within(TURN, &format!("claim {name} is bound"), || async {
+        consumer.claims().get(name).await.ok()??.bound_address().map(drop)
+    })
+    .await;
+    assert_eq!(consumer.bound(name).await, "10.0.0.1");
+}
+
+/// Makes a claim that finds the pool exhausted.
+async fn waiting_claim(consumer: &Consumer, name: &str, value: &str) {
+    labelled_claim(consumer, name, value).await;
+    consumer.waits_for(name, "PoolExhausted").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn relabelled_waiting_claim_is_served_by_its_new_manager() {
+    let plane = ControlPlane::start(Options::default());
+    let _managers = [serving(&plane, &["--watch-filter=blue"]), serving(&plane, &["--watch-filter=red"])];
+    let consumer = with_blue_pool(&plane, 1).await;
+    let mut holder = "holder".to_owned();
+    labelled_claim(&consumer, &holder, "blue").await;
+    consumer.bound(&holder).await;
+    for (round, (first, then)) in
+        [("blue", "red"), ("red", "blue"), ("blue", "red"), ("red", "blue")].iter().enumerate()
+    {
+        let name = format!("waits{round}");
+        waiting_claim(&consumer, &name, first).await;
+        relabel(&consumer, &name, Some(then)).await;
+        if round >= 2 {
+            // Time for both managers to learn of it.
+            tokio::time::sleep(Duration::from_secs(2)).await;
+        }
+        consumer.release(&holder).await;
+        is_next(&consumer, &name).await;
+        holder = name;
+    }
+    consumer.reserved("web", &[("10.0.0.1", &holder)]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn waiting_claim_that_is_not_served_does_not_block_the_queue() {
+    let plane = ControlPlane::start(Options::default());
+    let _blue = serving(&plane, &["--watch-filter=blue"]);
+    let consumer = with_blue_pool(&plane, 1).await;
+    labelled_claim(&consumer, "holder", "blue").await;
+    consumer.bound("holder").await;
+    waiting_claim(&consumer, "first", "blue").await;
+    waiting_claim(&consumer, "second", "blue").await;
+    relabel(&consumer, "first", Some("green")).await;
+    consumer.release("holder").await;
+    is_next(&consumer, "second").await;
+    consumer.stays_unbound("first").await;
+
+    // Served again, it takes its turn.
+    waiting_claim(&consumer, "third", "blue").await;
+    relabel(&consumer, "first", Some("blue")).await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    consumer.release("second").await;
+    is_next(&consumer, "first").await;
+    consumer.waits_for("third", "PoolExhausted").await;
+}
+
+/// The turn of the claim has come, and just then another manager becomes responsible for it.
+#[tokio::test(flavor = "multi_thread")]
+async fn claim_relabelled_during_its_turn_does_not_hold_it() {
+    let plane = ControlPlane::start(Options::default());
+    let _blue = serving(&plane, &["--watch-filter=blue"]);
+    let consumer = with_blue_pool(&plane, 1).await;
+    let mut holder = "holder".to_owned();
+    labelled_claim(&consumer, &holder, "blue").await;
+    consumer.bound(&holder).await;
+    for round in 0..6 {
+        let [first, second] = [format!("first{round}"), format!("second{round}")];
+        waiting_claim(&consumer, &first, "blue").await;
+        waiting_claim(&consumer, &second, "blue").await;
+        let (_, ()) = tokio::join!(relabel(&consumer, &first, Some("green")), consumer.delete(&holder));
+        consumer.gone(&holder).await;
+        let served = eventually_within(TURN, "one of the two is bound", || async {
+            for name in [&first, &second] {
+                let claim = consumer.claims().get(name).await.ok()??;
+                if claim.bound_address().is_some() {
+                    return Some(name.clone());
+                }
+            }
+            None
+        })
+        .await;
+        let other = if served == first { &second } else { &first };
+        // Whoever was not served goes; the other is the next holder.
+        relabel(&consumer, other, Some("blue")).await;
+        consumer.release(other).await;
+        relabel(&consumer, &served, Some("blue")).await;
+        holder = served;
+    }
+    consumer.reserved("web", &[("10.0.0.1", &holder)]).await;
+}

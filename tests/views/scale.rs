@@ -1,0 +1,120 @@
+//! Many claims, and managers that are killed, restarted, and given other namespaces.
+
+use std::collections::{BTreeMap, HashSet};
+use std::time::Duration;
+
+use futures::StreamExt;
+use serde_json::json;
+
+use crate::support::consumer::Consumer;
+use crate::support::control_plane::{ControlPlane, Options};
+use crate::support::manager::Manager;
+use crate::versions::{Versions, assert_same, at_rest, holdings};
+use crate::{GLOBAL, serving, serving_namespace};
+
+const CLAIMS: usize = 150;
+
+/// Makes claims of a global pool, 16 at a time.
+async fn claim_all(team: &Consumer, names: &[String], pool: &str) {
+    let claims = futures::stream::iter(names);
+    claims.for_each_concurrent(16, |name| async { drop(team.global_claim(name, pool).await) }).await;
+}
+
+/// The address of each claim of both namespaces; none is bound twice.
+async fn addresses(teams: [&Consumer; 2], names: &[String]) -> BTreeMap<String, String> {
+    let mut all = BTreeMap::new();
+    for team in teams {
+        let bound = team.all_bound(names).await;
+        all.extend(bound.into_iter().map(|(name, address)| (format!("{}/{name}", team.namespace), address)));
+    }
+    assert_eq!(all.values().collect::<HashSet<_>>().len(), all.len(), "no address is bound twice");
+    all
+}
+
+/// Waits until nothing is written any more and asserts that nothing was since.
+async fn wrote_nothing(what: &str, consumer: &Consumer, before: &Versions) {
+    at_rest(consumer).await;
+    assert_same(what, before, &holdings(consumer).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn restarts_with_other_namespaces_write_nothing() {
+    let plane = ControlPlane::start(Options::default());
+    let (one, two) = (Consumer::new(&plane).await, Consumer::new(&plane).await);
+    let teams = [&one, &two];
+    let mut of_one = serving_namespace(&plane, &one);
+    let mut of_two = serving_namespace(&plane, &two);
+    one.global_pool("shared", json!({"addresses": ["10.0.0.0/23"], "prefix": 23})).await;
+    let names: Vec<String> = (0..CLAIMS).map(|number| format!("c{number}")).collect();
+    tokio::join!(claim_all(&one, &names, "shared"), claim_all(&two, &names, "shared"));
+    let bound = addresses(teams, &names).await;
+    one.counts_in(GLOBAL, "shared", (510, 210, 300, 0)).await;
+    at_rest(&one).await;
+    let before = holdings(&one).await;
+    let reservations = before.keys().filter(|key| key.starts_with("reservation")).count();
+    assert_eq!(reservations, 2 * CLAIMS, "one reservation for each claim");
+
+    of_one.kill();
+    let mut of_one = serving_namespace(&plane, &one);
+    wrote_nothing("after a kill and a restart", &one, &before).await;
+
+    // The second namespace moves to the first manager, which serves all now, while the other one still runs.
+    of_one.stop();
+    let mut of_all = serving(&plane, &[]);
+    of_two.kill();
+    wrote_nothing("after a move to an unlimited manager", &one, &before).await;
+
+    // The two exchange their namespaces.
+    of_all.stop();
+    let _of_two = serving_namespace(&plane, &two);
+    let _of_one = serving_namespace(&plane, &one);
+    wrote_nothing("after a move to other managers", &one, &before).await;
+    assert_eq!(addresses(teams, &names).await, bound, "no address changes");
+    one.counts_in(GLOBAL, "shared", (510, 210, 300, 0)).await;
+
+    // All goes on.
+    let more: Vec<String> = (0..20).map(|number| format!("more{number}")).collect();
+    tokio::join!(claim_all(&one, &more, "shared"), claim_all(&two, &more, "shared"));
+    let all: Vec<String> = names.iter().chain(&more).cloned().collect();
+    let now = addresses(teams, &all).await;
+    assert!(bound.iter().all(|(name, address)| now.get(name) == Some(address)), "no address changes");
+    for team in teams {
+        for name in &more {
+            team.delete(name).await;
+        }
+        for name in &more {
+            team.gone(name).await;
+        }
+    }
+    one.counts_in(GLOBAL, "shared", (510, 210, 300, 0)).await;
+}
+
+/// Claims are made and released while managers are killed and started for other namespaces.
+#[tokio::test(flavor = "multi_thread")]
+async fn moving_namespaces_under_load_binds_no_address_twice() {
+    let plane = ControlPlane::start(Options::default());
+    let (one, two) = (Consumer::new(&plane).await, Consumer::new(&plane).await);
+    let teams = [&one, &two];
+    one.global_pool("shared", json!({"addresses": ["10.0.0.0/23"], "prefix": 23})).await;
+    let names: Vec<String> = (0..CLAIMS).map(|number| format!("c{number}")).collect();
+    // The start of a manager blocks, so the claims are made by tasks of their own.
+    let work = teams.map(|team| {
+        let (team, names) = (team.clone(), names.clone());
+        tokio::spawn(async move { claim_all(&team, &names, "shared").await })
+    });
+    for round in 0..4 {
+        let [first, second] = if round % 2 == 0 { [&one, &two] } else { [&two, &one] };
+        let mut managers = [serving_namespace(&plane, first), serving_namespace(&plane, second)];
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        managers.iter_mut().for_each(Manager::kill);
+    }
+    for done in work {
+        done.await.expect("the claims are made");
+    }
+    let _managers = [serving_namespace(&plane, &two), serving_namespace(&plane, &one)];
+    addresses(teams, &names).await;
+    one.counts_in(GLOBAL, "shared", (510, 210, 300, 0)).await;
+    let held = at_rest(&one).await;
+    let reservations = held.keys().filter(|key| key.starts_with("reservation")).count();
+    assert_eq!(reservations, 2 * CLAIMS, "one reservation for each claim");
+}

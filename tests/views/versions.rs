@@ -1,0 +1,92 @@
+//! What was written, by uids and resource versions.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::time::{Duration, Instant};
+
+use capi_ipam::runtime::client::Calls;
+use kube::{Api, Resource, ResourceExt};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::support::consumer::Consumer;
+
+/// For how long nothing may be written at rest.
+const QUIET: Duration = Duration::from_secs(5);
+/// How long it may take until nothing is written any more.
+const SETTLING: Duration = Duration::from_secs(60);
+
+/// Kind, namespace and name of objects, each with its uid and resource version.
+pub(crate) type Versions = BTreeMap<String, String>;
+
+/// The uid and the resource version of an object.
+pub(crate) fn version<K: Resource>(object: &K) -> String {
+    format!("{} at {}", object.uid().unwrap_or_default(), object.resource_version().unwrap_or_default())
+}
+
+async fn add<K>(all: &mut Versions, kind: &str, calls: Calls<K>)
+where
+    K: Resource + Clone + Debug + Serialize + DeserializeOwned,
+{
+    for object in calls.list().await.expect("objects can be listed") {
+        let key = format!("{kind} {}/{}", object.namespace().unwrap_or_default(), object.name_any());
+        all.insert(key, version(&object));
+    }
+}
+
+/// All claims, IPAddresses and reservations of the cluster.
+pub(crate) async fn holdings(consumer: &Consumer) -> Versions {
+    let everywhere = Consumer { namespace: String::new(), ..consumer.clone() };
+    let mut all = Versions::new();
+    add(&mut all, "claim", everywhere.claims()).await;
+    add(&mut all, "IPAddress", everywhere.addresses()).await;
+    add(&mut all, "reservation", everywhere.reservations()).await;
+    all
+}
+
+/// All pools of single addresses, claims, IPAddresses and reservations of the cluster.
+async fn everything(consumer: &Consumer) -> Versions {
+    let mut all = holdings(consumer).await;
+    add(&mut all, "global pool", consumer.global_pools()).await;
+    let pools: Calls<capi_ipam::api::InClusterIPPool> = Calls::new(Api::all(consumer.client.clone()), &());
+    add(&mut all, "pool", pools).await;
+    all
+}
+
+/// What differs between two states of the cluster.
+fn difference(before: &Versions, after: &Versions) -> Vec<String> {
+    let describe = |key: &String| {
+        let version = |all: &Versions| all.get(key).cloned().unwrap_or_else(|| "absent".to_owned());
+        (before.get(key) != after.get(key)).then(|| format!("{key}: {} -> {}", version(before), version(after)))
+    };
+    let keys = before.keys().chain(after.keys().filter(|key| !before.contains_key(*key)));
+    keys.filter_map(describe).collect()
+}
+
+/// Waits until no object of this provider has been written for five seconds.
+///
+/// # Panics
+/// When writing does not end within a minute; the text has what was written last.
+pub(crate) async fn at_rest(consumer: &Consumer) -> Versions {
+    let deadline = Instant::now() + SETTLING;
+    let mut before = everything(consumer).await;
+    loop {
+        tokio::time::sleep(QUIET).await;
+        let after = everything(consumer).await;
+        let written = difference(&before, &after);
+        if written.is_empty() {
+            return after;
+        }
+        assert!(Instant::now() < deadline, "still written after {SETTLING:?}, within {QUIET:?}: {written:#?}");
+        before = after;
+    }
+}
+
+/// Asserts that no claim, IPAddress or reservation was written or removed, and none was made.
+///
+/// # Panics
+/// When one was.
+pub(crate) fn assert_same(what: &str, before: &Versions, after: &Versions) {
+    let written = difference(before, after);
+    assert!(written.is_empty(), "{what}: {} objects were written: {written:#?}", written.len());
+}

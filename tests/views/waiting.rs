@@ -1,0 +1,81 @@
+//! Claims that wait while several managers serve them: each says so once, whoever is first.
+
+use std::collections::BTreeMap;
+
+use serde_json::json;
+
+use crate::GLOBAL;
+use crate::serving;
+use crate::support::consumer::{Consumer, eventually_within, ready};
+use crate::support::control_plane::{ControlPlane, Options};
+use crate::versions::at_rest;
+
+/// How often the status of one waiting claim may be written.
+const MOST_WRITES: usize = 3;
+
+/// Waits until so many of the claims of the namespace are bound; the others say that the pool is exhausted. Their names.
+async fn waiting(consumer: &Consumer, bound: usize) -> Vec<String> {
+    eventually_within(std::time::Duration::from_secs(60), "every claim is bound or waits", || async {
+        let claims = consumer.claims().list().await.ok()?;
+        let waiting = claims.iter().filter(|claim| ready(claim).reason.as_deref() == Some("PoolExhausted"));
+        let waiting: Vec<String> = waiting.filter_map(|claim| claim.metadata.name.clone()).collect();
+        let have = claims.iter().filter(|claim| claim.bound_address().is_some()).count();
+        (have == bound && waiting.len() + bound == claims.len()).then_some(waiting)
+    })
+    .await
+}
+
+/// How often the provider has written the status of each claim.
+fn status_writes(plane: &ControlPlane) -> BTreeMap<String, usize> {
+    let mut writes = BTreeMap::new();
+    for request in plane.provider_requests() {
+        if request.resource == "ipaddressclaims/status" && request.code < 300 {
+            *writes.entry(request.name).or_default() += 1;
+        }
+    }
+    writes
+}
+
+async fn writes_few(plane: &ControlPlane, consumer: &Consumer, bound: usize) {
+    let names = waiting(consumer, bound).await;
+    at_rest(consumer).await;
+    assert_eq!(waiting(consumer, bound).await, names);
+    let writes = status_writes(plane);
+    let of_waiting: Vec<(&String, usize)> =
+        names.iter().map(|name| (name, writes.get(name).copied().unwrap_or_default())).collect();
+    println!("status writes of waiting claims: {of_waiting:?}");
+    assert!(of_waiting.iter().all(|(_, count)| (1..=MOST_WRITES).contains(count)), "{of_waiting:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn waiting_claims_are_written_once_by_two_managers() {
+    let plane = ControlPlane::start(Options { audit: true, ..Options::default() });
+    let _managers = [serving(&plane, &[]), serving(&plane, &[])];
+    let consumer = Consumer::new(&plane).await;
+    consumer.global_pool("shared", json!({"addresses": ["10.0.0.1-10.0.0.4"], "prefix": 24})).await;
+    for name in ["a", "b", "c", "d"] {
+        consumer.global_claim(name, "shared").await;
+        consumer.bound(name).await;
+    }
+    consumer.counts_in(GLOBAL, "shared", (4, 0, 4, 0)).await;
+    futures::future::join_all((0..12).map(async |number| {
+        consumer.global_claim(&format!("waits{number}"), "shared").await;
+    }))
+    .await;
+    writes_few(&plane, &consumer, 4).await;
+}
+
+/// The numbers in the message change while the pool fills up.
+#[tokio::test(flavor = "multi_thread")]
+async fn waiting_claims_of_a_burst_are_written_few_times() {
+    let plane = ControlPlane::start(Options { audit: true, ..Options::default() });
+    let _managers = [serving(&plane, &[]), serving(&plane, &[])];
+    let consumer = Consumer::new(&plane).await;
+    consumer.global_pool("shared", json!({"addresses": ["10.0.0.1-10.0.0.20"], "prefix": 24})).await;
+    consumer.counts_in(GLOBAL, "shared", (20, 20, 0, 0)).await;
+    futures::future::join_all((0..40).map(async |number| {
+        consumer.global_claim(&format!("c{number}"), "shared").await;
+    }))
+    .await;
+    writes_few(&plane, &consumer, 20).await;
+}
