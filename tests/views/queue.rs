@@ -64,7 +64,8 @@ async fn waiting_claim_that_is_not_served_does_not_block_the_queue() {
     is_next(&consumer, "second").await;
     consumer.stays_unbound("first").await;
 
-    // Served again, it takes its turn.
+    // Served again, it has its old place. Places are by the second in which a claim was made.
+    tokio::time::sleep(Duration::from_millis(1500)).await;
     waiting_claim(&consumer, "third", "blue").await;
     relabel(&consumer, "first", Some("blue")).await;
     tokio::time::sleep(Duration::from_secs(2)).await;
@@ -77,7 +78,7 @@ async fn waiting_claim_that_is_not_served_does_not_block_the_queue() {
 #[tokio::test(flavor = "multi_thread")]
 async fn claim_relabelled_during_its_turn_does_not_hold_it() {
     let plane = ControlPlane::start(Options::default());
-    let _blue = serving(&plane, &["--watch-filter=blue"]);
+    let _managers = [serving(&plane, &["--watch-filter=blue"]), serving(&plane, &["--watch-filter=red"])];
     let consumer = with_blue_pool(&plane, 1).await;
     let mut holder = "holder".to_owned();
     labelled_claim(&consumer, &holder, "blue").await;
@@ -86,8 +87,14 @@ async fn claim_relabelled_during_its_turn_does_not_hold_it() {
         let [first, second] = [format!("first{round}"), format!("second{round}")];
         waiting_claim(&consumer, &first, "blue").await;
         waiting_claim(&consumer, &second, "blue").await;
-        let (_, ()) = tokio::join!(relabel(&consumer, &first, Some("green")), consumer.delete(&holder));
-        consumer.gone(&holder).await;
+        tokio::join!(
+            async {
+                // Before, during and after its turn.
+                tokio::time::sleep(Duration::from_millis(round * 5)).await;
+                relabel(&consumer, &first, Some("red")).await;
+            },
+            consumer.delete(&holder)
+        );
         let served = eventually_within(TURN, "one of the two is bound", || async {
             for name in [&first, &second] {
                 let claim = consumer.claims().get(name).await.ok()??;
@@ -98,11 +105,7 @@ async fn claim_relabelled_during_its_turn_does_not_hold_it() {
             None
         })
         .await;
-        let other = if served == first { &second } else { &first };
-        // Whoever was not served goes; the other is the next holder.
-        relabel(&consumer, other, Some("blue")).await;
-        consumer.release(other).await;
-        relabel(&consumer, &served, Some("blue")).await;
+        consumer.release(if served == first { &second } else { &first }).await;
         holder = served;
     }
     consumer.reserved("web", &[("10.0.0.1", &holder)]).await;
