@@ -60,12 +60,49 @@ impl Usable {
     /// The addresses of all usable blocks.
     #[must_use]
     pub fn addresses(&self) -> SpanSet {
-        let behind = host_bits(self.family, self.length);
-        let widened = |span: &Span| {
-            let first = |number: u128| number.checked_shl(self.shift()).unwrap_or_default();
-            Span::new(first(span.first()), first(span.last()) | behind)
-        };
-        self.set.spans().iter().filter_map(widened).collect()
+        self.address_spans().collect()
+    }
+
+    /// The addresses of the usable blocks in ascending spans.
+    fn address_spans(&self) -> impl Iterator<Item = Span> {
+        self.set.spans().iter().filter_map(|span| self.widened(*span))
+    }
+
+    /// The addresses of the blocks with these numbers.
+    fn widened(&self, span: Span) -> Option<Span> {
+        let first = |number: u128| number.checked_shl(self.shift()).unwrap_or_default();
+        Span::new(first(span.first()), first(span.last()) | host_bits(self.family, self.length))
+    }
+
+    /// The span from the lowest to the highest usable address.
+    fn bounds(&self) -> Option<Span> {
+        let (first, last) = self.set.spans().first().zip(self.set.spans().last())?;
+        self.widened(Span::new(first.first(), last.last())?)
+    }
+
+    /// Whether the addresses of both lie, in part, between the same ends: without that they have none in common.
+    #[must_use]
+    pub fn is_near(&self, other: &Self) -> bool {
+        let meet = |(one, two): (Span, Span)| one.first() <= two.last() && two.first() <= one.last();
+        self.family == other.family && self.bounds().zip(other.bounds()).is_some_and(meet)
+    }
+
+    /// Whether both have a usable address in common; linear in the spans up to the first one.
+    #[must_use]
+    pub fn overlaps(&self, other: &Self) -> bool {
+        let (mut ours, mut theirs) = (self.address_spans(), other.address_spans());
+        let (mut one, mut two) = (ours.next(), theirs.next());
+        while let (Some(a), Some(b)) = (one, two) {
+            if a.first() <= b.last() && b.first() <= a.last() {
+                return self.family == other.family;
+            }
+            if a.last() < b.last() {
+                one = ours.next();
+            } else {
+                two = theirs.next();
+            }
+        }
+        false
     }
 
     fn shift(&self) -> u32 {

@@ -118,6 +118,8 @@ pub trait Pool:
     fn status(&self) -> Option<&PoolStatus>;
     /// The status, to be changed.
     fn status_mut(&mut self) -> &mut PoolStatus;
+    /// Empties the specification, which may list thousands of addresses, to keep the rest of the object in memory.
+    fn drop_spec(&mut self);
 }
 
 /// Defines a kind of pool: the struct, its place in the API, and [`Pool`].
@@ -157,6 +159,9 @@ macro_rules! pool_kind {
             }
             fn status_mut(&mut self) -> &mut PoolStatus {
                 self.status.get_or_insert_default()
+            }
+            fn drop_spec(&mut self) {
+                self.spec = <$spec>::default();
             }
         }
     };

@@ -52,7 +52,7 @@ pub const CLUSTER_RULES: &[Rule] = &[
             "globalinclusterprefixpools",
         ],
         names: &[],
-        verbs: &["list", "watch", "patch", "update"],
+        verbs: &["get", "list", "watch", "patch", "update"],
         why: "serve from pools; the finalizer, as above",
     },
     Rule {

@@ -10,7 +10,7 @@ use super::duplicates::duplicate;
 use super::ledger::{ClaimKey, Ledger, PoolFacts, Proposal, holding, ticket};
 use super::reservation::{Holder, build, holder, reference};
 use crate::addr::{Block, Usable, parse_address};
-use crate::api::{AddressCounts, IPAddress, IPAddressClaim, IPReservation, PoolKey, Slot, Uid};
+use crate::api::{AddressCounts, Audience, IPAddress, IPAddressClaim, IPReservation, PoolKey, Slot, Uid};
 use crate::provider::{Allocation, HandlerError};
 use crate::runtime::client::{CallError, Calls};
 
@@ -97,9 +97,11 @@ impl Allocator<'_> {
             let given_out = facts.usable.as_ref().is_ok_and(|usable| usable.contains(slot.block));
             let in_use = self.ledger.holders(&slot).into_iter().find(|holder| *holder != self.key());
             if let Some((namespace, name)) = in_use.as_ref().filter(|_| self.claim.bound_address().is_some()) {
+                let own = self.claim.namespace().unwrap_or_default();
+                let other = Audience::of(Some(&own)).object("IPAddress", namespace, name);
                 return Err(HandlerError::DuplicateAddress(format!(
-                    "the claim's IPAddress is gone, and its address {} is in use by IPAddress {namespace}/{name}; delete \
-                     that one to have it back, or make the claim anew",
+                    "the claim's IPAddress is gone, and its address {} is in use by {other}; delete that one, or recreate \
+                     the claim",
                     slot.block
                 )));
             }
@@ -224,7 +226,8 @@ impl Allocator<'_> {
         let by = found.and_then(|found| found.spec.claim_ref.as_ref());
         warn!(pool = %self.pool, %block, claim = self.claim.name_any(), held_by = ?by, "an address is claimed twice");
         if let Some((found, by)) = found.zip(by).filter(|_| self.claim.bound_address().is_some()) {
-            let text = duplicate(block, &(by.namespace.clone(), by.name.clone()), &found.name_any());
+            let (own, other) = (self.claim.namespace().unwrap_or_default(), (by.namespace.clone(), by.name.clone()));
+            let text = duplicate(block, &own, &other, &found.name_any());
             return HandlerError::DuplicateAddress(text);
         }
         let reservation = found.map(|found| format!(" (IPReservation {})", found.name_any())).unwrap_or_default();

@@ -12,7 +12,7 @@ use tracing::debug;
 use super::ledger::{ClaimKey, Contested, holding};
 use super::shared::Shared;
 use crate::addr::Block;
-use crate::api::Uid;
+use crate::api::{Audience, Uid};
 use crate::provider::{Claims, Contract, DuplicateReports, ProviderSetup, SeenClaim};
 use crate::runtime::client::{CallError, chain};
 
@@ -67,7 +67,8 @@ impl Duplicates {
         if !has_it || held_by != Some(found.uid) || reserved.spec.released_at.is_some() {
             return Ok(());
         }
-        self.reports.duplicate(&claim, duplicate(found.slot.block, &found.reserved_for, &reservation)).await
+        let text = duplicate(found.slot.block, namespace, &found.reserved_for, &reservation);
+        self.reports.duplicate(&claim, text).await
     }
 
     fn bound(&self, (namespace, name): &ClaimKey) -> Option<SeenClaim> {
@@ -82,10 +83,11 @@ impl Duplicates {
     }
 }
 
-/// What is told on a bound claim whose address is reserved for another one.
-pub(super) fn duplicate(block: Block, (namespace, name): &ClaimKey, reservation: &str) -> String {
+/// What a bound claim of `namespace` reports when its address is reserved for another one.
+pub(super) fn duplicate(block: Block, namespace: &str, holder: &ClaimKey, reservation: &str) -> String {
+    let other = Audience::of(Some(namespace)).object("IPAddressClaim", &holder.0, &holder.1);
     format!(
-        "{block} is in use by this claim and by claim {namespace}/{name}, for which it is reserved (IPReservation \
-         {reservation}); make one of the two anew, with what uses its address"
+        "{block} is in use by this claim and by {other}, for which it is reserved (IPReservation {reservation}); recreate \
+         one of the two claims and the machine that uses it"
     )
 }

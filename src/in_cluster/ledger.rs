@@ -9,6 +9,7 @@
 mod facts;
 mod line;
 mod observe;
+mod overlaps;
 mod pool;
 mod questions;
 mod state;
@@ -24,9 +25,11 @@ use tokio::sync::Notify;
 pub use self::facts::PoolFacts;
 use self::line::Line;
 pub use self::line::{ClaimKey, Ticket, ticket};
-pub(super) use self::observe::{holding, is_by_provider};
+pub(super) use self::observe::holding;
+pub use self::overlaps::MAX_OVERLAPS;
 pub use self::questions::{Contested, CooledDown, Suspect, Unclaimed, Unreserved, Useless};
 use self::state::{Source, State};
+pub(super) use self::taken::Origin;
 use crate::api::{IPAddressClaim, IPReservation, InClusterKind, Pool, PoolKey, Slot, Uid, names};
 use crate::runtime::controller::Waker;
 
@@ -275,7 +278,9 @@ impl Ledger {
     }
 
     fn apply_pool<P: Pool>(&self, pool: &P) {
-        let (key, facts) = (PoolKey::of(pool), PoolFacts::of(pool));
+        let key = PoolKey::of(pool);
+        let known = self.lock().pools.get(&key).and_then(|entry| entry.object.clone());
+        let facts = PoolFacts::after(known.as_ref(), pool);
         let blocked = self.change(|state| {
             let listing = state.listings.of_kind(P::KIND).map_or(0, |listing| *listing);
             let key = state.shared_key(key);

@@ -114,7 +114,7 @@ where
         config: watcher::Config::default(),
         observer: Arc::clone(&shared.ledger) as _,
         trim: |pool: &mut P| trim(pool.meta_mut()),
-        compact: |_| {},
+        compact: P::drop_spec,
         synced: synced.clone(),
     };
     let reconciler = PoolReconciler::<P> {
@@ -183,11 +183,14 @@ where
     Ledger: Observer<P>,
 {
     async fn act(&self, pool: &Arc<P>, failures: u32) -> Result<Outcome, PoolError> {
-        let (key, facts) = (PoolKey::of(pool.as_ref()), PoolFacts::of(pool.as_ref()));
+        let key = PoolKey::of(pool.as_ref());
         self.shared.ledger.look(&key);
+        // The ledger hears of every pool before its controller does.
+        let Some(facts) = self.shared.ledger.facts(&key) else { return Ok(Outcome::Done) };
+        let protected = finalizer::is_set(pool.as_ref(), names::PROTECT_POOL);
         let calls = P::calls(&self.client, &key);
         let mut pool = Arc::clone(pool);
-        if !facts.deleting && !facts.protected && !facts.paused {
+        if !facts.deleting && !protected && !facts.paused {
             match finalizer::add(&calls, pool.as_ref(), names::PROTECT_POOL).await {
                 Ok(written) => pool = Arc::new(self.note(written)),
                 Err(error) => return Ok(self.refused(&calls, &key, error, failures).await?),
@@ -197,10 +200,12 @@ where
             self.prepare_network(&key).await?;
         }
         let mut obstacle = None;
-        if facts.deleting && facts.protected && !facts.paused {
+        if facts.deleting && protected && !facts.paused {
             obstacle = self.obstacle(&key).await?;
             if obstacle.is_none() {
-                finalizer::remove(&calls, pool.as_ref(), names::PROTECT_POOL).await?;
+                // The last finalizer is removed by writing the object whole, and what is kept of it is not.
+                let Some(whole) = calls.get(&key.name).await? else { return Ok(Outcome::Done) };
+                finalizer::remove(&calls, &whole, names::PROTECT_POOL).await?;
                 info!(pool = %key, "no address of the deleted pool is in use any more; it goes");
                 return Ok(Outcome::Done);
             }
@@ -276,6 +281,7 @@ where
         let ledger = &self.shared.ledger;
         let facts = ledger.facts(key).unwrap_or_else(|| PoolFacts::of(pool));
         let seen = Seen {
+            key,
             facts: &facts,
             counts: ledger.counts(key),
             cooldown_end: ledger.cooldown_end(key),

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
 use super::duplicates::Duplicates;
-use super::ledger::{ClaimKey, Suspect, Unclaimed, Unreserved, Useless, holding, is_by_provider};
+use super::ledger::{ClaimKey, Origin, Suspect, Unclaimed, Unreserved, Useless, holding};
 use super::move_label::Unlabelled;
 use super::options::InClusterOptions;
 use super::reservation::{Holder, build, holder};
@@ -227,7 +227,8 @@ impl Sweeper {
     /// Removes an IPAddress if there is no claim of its name.
     async fn remove_address(&self, (namespace, name): &ClaimKey) -> Result<bool, CallError> {
         let addresses = self.contract.addresses(namespace);
-        let Some(address) = addresses.get(name).await?.filter(is_by_provider) else { return Ok(false) };
+        let found = addresses.get(name).await?;
+        let Some(address) = found.filter(|found| Origin::of(found) == Origin::Provider) else { return Ok(false) };
         let pool = PoolKey::of_address(&address);
         if pool.and_then(|pool| self.shared.ledger.facts(&pool)).is_some_and(|facts| facts.paused) {
             return Ok(false);

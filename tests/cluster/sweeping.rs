@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use capi_ipam::api::{GlobalInClusterIPPool, InClusterIPPool, Pool};
+use capi_ipam::api::{GlobalInClusterIPPool, InClusterIPPool, Pool, names};
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 use serde_json::{Value, json};
@@ -52,31 +52,47 @@ async fn an_address_without_a_claim_is_removed() {
     // Nothing of it is removed before all is there.
     consumer.pause(&consumer.pools(), "web", true).await;
     consumer.pool_says("web", "False", "Paused").await;
-    let finalizers =
-        |finalizer: &'static str| move |made: &mut Value| made["metadata"]["finalizers"] = json!([finalizer]);
-    for (name, address) in [
-        ("bare", "10.0.0.2"),
-        ("twice", "10.0.0.1"),
-        ("outside", "10.0.9.9"),
-        ("protected", "10.0.0.3"),
-        ("in-use", "10.0.0.4"),
-    ] {
-        consumer.address_by_hand(name, "web", address).await;
+    let pool = |kind: &str, name: &str| json!({"apiGroup": "ipam.cluster.x-k8s.io", "kind": kind, "name": name});
+    let web = pool(InClusterIPPool::KIND.name(), "web");
+    for (name, address) in
+        [("left", "10.0.0.2"), ("twice", "10.0.0.1"), ("outside", "10.0.9.9"), ("in-use", "10.0.0.4")]
+    {
+        consumer.address_left_behind(name, web.clone(), address).await;
     }
-    let global =
-        json!({"apiGroup": "ipam.cluster.x-k8s.io", "kind": GlobalInClusterIPPool::KIND.name(), "name": shared});
-    consumer.address_by_hand_for("global", global, "10.0.0.5").await;
+    consumer.address_by_hand("by-hand", "web", "10.0.0.3").await;
+    let global = pool(GlobalInClusterIPPool::KIND.name(), &shared);
+    consumer.address_left_behind("global", global, "10.0.0.5").await;
     let addresses = consumer.addresses();
-    consumer.change(&addresses, "protected", finalizers("ipam.cluster.x-k8s.io/ProtectAddress")).await;
-    consumer.change(&addresses, "in-use", finalizers("example.com/in-use")).await;
+    let finalizers = json!([names::PROTECT_ADDRESS, "example.com/in-use"]);
+    consumer.change(&addresses, "in-use", |made| made["metadata"]["finalizers"] = finalizers.clone()).await;
     consumer.counts("web", (20, 16, 4, 1)).await;
     consumer.pause(&consumer.pools(), "web", false).await;
 
-    only_these_stay(&["bound", "in-use"], || given(&consumer)).await;
-    consumer.counts("web", (20, 18, 2, 0)).await;
+    only_these_stay(&["bound", "by-hand", "in-use"], || given(&consumer)).await;
+    consumer.counts("web", (20, 17, 3, 0)).await;
     consumer.counts_in(GlobalInClusterIPPool::KIND.name(), &shared, (5, 5, 0, 0)).await;
     consumer.change(&addresses, "in-use", |made| made["metadata"]["finalizers"] = json!([])).await;
-    consumer.counts("web", (20, 19, 1, 0)).await;
+    consumer.counts("web", (20, 18, 2, 0)).await;
+}
+
+#[tokio::test]
+async fn address_made_by_hand_is_kept_and_reported() {
+    let consumer = with_pool(2).await;
+    consumer.address_by_hand("router", "web", "10.0.0.1").await;
+    consumer.counts("web", (2, 1, 1, 0)).await;
+    eventually("an event reports the IPAddress without a claim", || async {
+        let events = consumer.events("router").await;
+        events.iter().any(|(_, reason, text)| reason == "NoClaim" && text.contains("10.0.0.1")).then_some(())
+    })
+    .await;
+    consumer.claim("a", "web").await;
+    assert_eq!(consumer.bound("a").await, "10.0.0.2");
+    consumer.claim("b", "web").await;
+    consumer.waits_for("b", "PoolExhausted").await;
+    stays("the address made by hand", || async { given(&consumer).await.contains("router") }).await;
+    // A claim of its name gets it.
+    consumer.claim("router", "web").await;
+    assert_eq!(consumer.bound("router").await, "10.0.0.1");
 }
 
 #[tokio::test]
@@ -91,15 +107,16 @@ async fn an_address_of_others_or_paused_is_left_alone() {
         ("other-kind", "ipam.cluster.x-k8s.io", "Foo"),
     ] {
         let pool = json!({"apiGroup": group, "kind": kind, "name": "web"});
-        consumer.address_by_hand_for(name, pool, "10.0.0.1").await;
+        consumer.address_left_behind(name, pool, "10.0.0.1").await;
     }
-    consumer.address_by_hand("in-paused-pool", "held", "10.0.0.1").await;
+    let pool = |name: &str| json!({"apiGroup": "ipam.cluster.x-k8s.io", "kind": "InClusterIPPool", "name": name});
+    consumer.address_left_behind("in-paused-pool", pool("held"), "10.0.0.1").await;
     consumer.address_in_cluster("in-paused-cluster", "web", "10.0.0.2", "alpha").await;
     consumer.counts("held", (5, 4, 1, 0)).await;
     consumer.counts("web", (20, 19, 1, 0)).await;
 
     // Made last: once it is gone, the others had their time.
-    consumer.address_by_hand("bare", "web", "10.0.0.3").await;
+    consumer.address_left_behind("left", pool("web"), "10.0.0.3").await;
     let kept = ["in-paused-cluster", "in-paused-pool", "other-group", "other-kind"];
     only_these_stay(&kept, || given(&consumer)).await;
     consumer.claim("a", "web").await;

@@ -101,7 +101,7 @@ pub enum WatchFault {
 impl Plan {
     /// A plan in which nothing goes wrong.
     pub fn reference(workload: Workload) -> Self {
-        Self { workload, managers: 1, aged: false, fault: None }
+        Self { workload, managers: workload.managers(), aged: false, fault: None }
     }
 
     /// Whether a claim may be given an address twice, the first one unbound and taken back: two managers may reserve one

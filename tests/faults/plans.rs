@@ -23,12 +23,16 @@ pub fn all(recordings: &[Recording]) -> Vec<Plan> {
 }
 
 fn of_workload(recording: &Recording) -> Vec<Plan> {
-    let plan = |managers, fault| Plan { workload: recording.workload, managers, aged: false, fault: Some(fault) };
+    let least = recording.workload.managers();
+    let plan = |managers: usize, fault| {
+        let managers = managers.max(least);
+        Plan { workload: recording.workload, managers, aged: false, fault: Some(fault) }
+    };
     let mut plans = Vec::new();
     for (&write, &count) in recording.writes.iter().filter(|(write, _)| **write != Write::Other) {
         for how in faults_at(write) {
             plans.extend(ordinals(write, count).into_iter().map(|nth| plan(1, Fault::Write { write, nth, how })));
-            if is_for_two(how) && write != Write::Event {
+            if least == 1 && is_for_two(how) && write != Write::Event {
                 plans.push(plan(2, Fault::Write { write, nth: 1, how }));
             }
             if is_for_aged(recording.workload, write, how) {
@@ -40,7 +44,7 @@ fn of_workload(recording: &Recording) -> Vec<Plan> {
         for how in [WatchFault::HeldBack, WatchFault::Broken, WatchFault::Expired] {
             let at = |nth| Fault::Watch { resource: resource.clone(), nth, how };
             plans.extend([1, 2].map(|nth| plan(1, at(nth))));
-            if how == WatchFault::HeldBack {
+            if least == 1 && how == WatchFault::HeldBack {
                 plans.push(plan(2, at(1)));
             }
         }

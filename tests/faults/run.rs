@@ -63,12 +63,12 @@ struct Leader {
 }
 
 impl Leader {
-    async fn start(plane: &Arc<ControlPlane>, proxy: Proxy) -> Self {
+    async fn start(plane: &Arc<ControlPlane>, proxy: Proxy, serves: Option<String>) -> Self {
         let proxy = Arc::new(proxy);
-        let manager = Arc::new(Mutex::new(launch(plane, &proxy).await));
+        let manager = Arc::new(Mutex::new(launch(plane, &proxy, serves.clone()).await));
         let ready = Arc::clone(&manager);
         spawn_blocking(move || lock(&ready).wait_until_ready()).await.expect("the manager gets ready");
-        let keeper = tokio::spawn(keep(Arc::clone(plane), Arc::clone(&proxy), Arc::clone(&manager)));
+        let keeper = tokio::spawn(keep(Arc::clone(plane), Arc::clone(&proxy), Arc::clone(&manager), serves));
         Self { proxy, manager, keeper }
     }
 
@@ -87,21 +87,25 @@ impl Leader {
     }
 }
 
-async fn launch(plane: &Arc<ControlPlane>, proxy: &Arc<Proxy>) -> Manager {
+/// `serves` is the flag that says which part of the cluster the manager serves, if not all of it.
+async fn launch(plane: &Arc<ControlPlane>, proxy: &Arc<Proxy>, serves: Option<String>) -> Manager {
     let (plane, kubeconfig) = (Arc::clone(plane), proxy.kubeconfig().to_owned());
     // What it may not do is looked for at the end.
-    let launch = move || Manager::launch(&plane, &kubeconfig, &FLAGS).may_lack_permissions();
+    let launch = move || {
+        let flags: Vec<&str> = FLAGS.into_iter().chain(serves.as_deref()).collect();
+        Manager::launch(&plane, &kubeconfig, &flags).may_lack_permissions()
+    };
     spawn_blocking(launch).await.expect("a manager can be started")
 }
 
 /// Replaces the manager whenever it is to be killed.
-async fn keep(plane: Arc<ControlPlane>, proxy: Arc<Proxy>, manager: Arc<Mutex<Manager>>) {
+async fn keep(plane: Arc<ControlPlane>, proxy: Arc<Proxy>, manager: Arc<Mutex<Manager>>, serves: Option<String>) {
     loop {
         proxy.crashed().await;
         let old = Arc::clone(&manager);
         spawn_blocking(move || lock(&old).kill()).await.expect("a manager can be killed");
         proxy.revive();
-        let new = launch(&plane, &proxy).await;
+        let new = launch(&plane, &proxy, serves.clone()).await;
         *lock(&manager) = new;
     }
 }
@@ -119,7 +123,8 @@ pub async fn run(plane: &Arc<ControlPlane>, plan: Plan) -> Report {
     let mut leaders = Vec::new();
     for number in 0..plan.managers {
         let fault = plan.fault.clone().filter(|_| number == 0);
-        leaders.push(Leader::start(plane, Proxy::start(plane, number, fault).await).await);
+        let proxy = Proxy::start(plane, number, fault).await;
+        leaders.push(Leader::start(plane, proxy, plan.workload.flags(number, &consumer.namespace)).await);
     }
     let proxies: Vec<Arc<Proxy>> = leaders.iter().map(|leader| Arc::clone(&leader.proxy)).collect();
 

@@ -2,6 +2,8 @@
 //!
 //! All addresses of these pools can be given out, so that the oracle can count them by their ranges alone.
 
+mod views;
+
 use std::time::Duration;
 
 use capi_ipam::api::{IPAddressClaim, Pool};
@@ -47,10 +49,16 @@ pub enum Workload {
     Replace,
     /// Two pools of one network have the same addresses.
     Network,
+    /// Claims pass from one manager to the other by their label.
+    Handover,
+    /// The other manager serves another namespace.
+    Apart,
+    /// A pool is deleted while claims are being served from it.
+    Corner,
 }
 
 impl Workload {
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 14] = [
         Self::Allocate,
         Self::Scale,
         Self::Delete,
@@ -62,7 +70,26 @@ impl Workload {
         Self::Pause,
         Self::Replace,
         Self::Network,
+        Self::Handover,
+        Self::Apart,
+        Self::Corner,
     ];
+
+    /// How many managers it takes at least.
+    pub fn managers(self) -> usize {
+        if matches!(self, Self::Handover | Self::Apart) { 2 } else { 1 }
+    }
+
+    /// What each manager serves.
+    pub fn flags(self, manager: usize, namespace: &str) -> Option<String> {
+        match (self, manager) {
+            (Self::Handover, 0) => Some("--watch-filter=blue".to_owned()),
+            (Self::Handover, _) => Some("--watch-filter=red".to_owned()),
+            (Self::Apart, 0) => Some(format!("--namespace={namespace}")),
+            (Self::Apart, _) => Some(format!("--namespace=not-{namespace}")),
+            _ => None,
+        }
+    }
 
     /// Does it. Of several managers each learns of a change in its own time.
     ///
@@ -82,6 +109,9 @@ impl Workload {
             Self::Pause => work.pause().await,
             Self::Replace => work.replace().await,
             Self::Network => work.network().await,
+            Self::Handover => work.handover().await,
+            Self::Apart => work.apart().await,
+            Self::Corner => work.corner().await,
         }
     }
 }

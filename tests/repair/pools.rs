@@ -86,7 +86,7 @@ async fn an_address_of_somebody_else_with_our_pool_is_taken_and_a_claim_of_its_n
     stays("it is left to its owner", || async { consumer.given().await.contains_key("foreign") }).await;
     let claim = consumer.claims().get("a").await.expect("claims can be read").expect("it exists");
     assert_eq!(ready(&claim).status, "True");
-    consumer.change(&consumer.addresses(), "foreign", |address| address["metadata"]["finalizers"] = json!([])).await;
+    consumer.force_away(&consumer.addresses(), "foreign").await;
     eventually("it is gone", || async { (!consumer.given().await.contains_key("foreign")).then_some(()) }).await;
     consumer.counts("web", (4, 2, 2, 0)).await;
 }

@@ -255,12 +255,20 @@ impl Consumer {
         self.addresses().create(&object(made)).await.expect("the IPAddress can be made")
     }
 
-    /// Makes an IPAddress by hand of a pool of the namespace, with the label of a Cluster.
+    /// Makes an IPAddress as a provider leaves it behind when its claim is removed by force: it carries the finalizer.
+    pub async fn address_left_behind(&self, name: &str, pool: Value, address: &str) {
+        self.address_by_hand_for(name, pool, address).await;
+        self.change(&self.addresses(), name, |made| made["metadata"]["finalizers"] = json!([names::PROTECT_ADDRESS]))
+            .await;
+    }
+
+    /// Makes an IPAddress of a pool of the namespace, with the label of a Cluster, as a provider leaves it behind.
     pub async fn address_in_cluster(&self, name: &str, pool: &str, address: &str, cluster: &str) {
         let made = json!({
             "apiVersion": "ipam.cluster.x-k8s.io/v1beta2", "kind": "IPAddress",
             "metadata": {
                 "name": name, "namespace": self.namespace, "labels": { "cluster.x-k8s.io/cluster-name": cluster },
+                "finalizers": [names::PROTECT_ADDRESS],
             },
             "spec": {
                 "claimRef": { "name": name }, "address": address, "prefix": 24,

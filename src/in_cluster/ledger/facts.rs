@@ -3,8 +3,8 @@ use std::sync::Arc;
 use kube::ResourceExt;
 
 use super::is_paused;
-use crate::addr::{Family, SpanSet, Usable};
-use crate::api::{Pool, PoolKey, Scope, names};
+use crate::addr::Usable;
+use crate::api::{Pool, PoolKey, PoolSpec, Scope, names};
 use crate::runtime::finalizer;
 
 /// What matters of a pool object.
@@ -24,27 +24,32 @@ pub struct PoolFacts {
     pub scope: Scope,
     /// What claims can get, or what is wrong with the specification.
     pub usable: Result<Arc<Usable>, Arc<str>>,
-    /// The addresses of everything that claims can get.
-    pub addresses: Arc<SpanSet>,
+    /// The generation of the specification that this was read from.
+    pub generation: Option<i64>,
 }
 
 impl PoolFacts {
     /// What matters of a pool.
     pub fn of<P: Pool>(pool: &P) -> Self {
-        let spec = pool.spec();
-        let usable = spec.usable().map(Arc::new).map_err(|problems| {
-            let texts: Vec<String> = problems.iter().map(ToString::to_string).collect();
-            texts.join("; ").into()
-        });
+        Self::after(None, pool)
+    }
+
+    /// What matters of a pool, of which `known` was known before. The specification is read once for each generation: a
+    /// change of the status does not have thousands of addresses parsed again.
+    pub(super) fn after<P: Pool>(known: Option<&Self>, pool: &P) -> Self {
+        let (spec, meta) = (pool.spec(), pool.meta());
+        let known = known.filter(|known| meta.generation.is_some() && known.generation == meta.generation);
+        let known = known.filter(|known| meta.uid.as_ref() == Some(&known.uid));
+        let usable = known.map_or_else(|| read(spec), |known| known.usable.clone());
         Self {
             uid: pool.uid().unwrap_or_default(),
             paused: is_paused(pool),
-            deleting: pool.meta().deletion_timestamp.is_some(),
+            deleting: meta.deletion_timestamp.is_some(),
             protected: finalizer::is_set(pool, names::PROTECT_POOL),
             rest: spec.rest(),
             scope: Scope::of(&PoolKey::of(pool), spec.network()),
-            addresses: Arc::new(usable.as_ref().map(|usable| usable.addresses()).unwrap_or_default()),
             usable,
+            generation: meta.generation,
         }
     }
 
@@ -57,38 +62,11 @@ impl PoolFacts {
     pub fn completes(&self) -> bool {
         self.usable.is_ok() && !self.paused && self.protected
     }
-
-    /// What the pool can give out, and where; `None` when it is not understood.
-    pub fn extent(&self) -> Option<Extent<'_>> {
-        let family = self.usable.as_ref().ok()?.family;
-        Some(Extent { scope: &self.scope, family, addresses: &self.addresses })
-    }
 }
 
-/// The addresses of everything that claims can get from a pool, and the set within which they are unique.
-#[derive(Clone, Copy, Debug)]
-pub struct Extent<'a> {
-    /// The set within which they are unique.
-    pub scope: &'a Scope,
-    /// Their family.
-    pub family: Family,
-    /// Their numbers.
-    pub addresses: &'a SpanSet,
-}
-
-impl Extent<'_> {
-    /// Whether both have an address in common, and nothing keeps it from being given out twice.
-    pub fn overlaps(&self, other: &Self) -> bool {
-        let ends = |set: &SpanSet| set.spans().first().zip(set.spans().last()).map(|(a, b)| (a.first(), b.last()));
-        let (Some((first, last)), Some((other_first, other_last))) = (ends(self.addresses), ends(other.addresses))
-        else {
-            return false;
-        };
-        // The ends first: most pools are far apart.
-        first <= other_last
-            && other_first <= last
-            && self.family == other.family
-            && self.scope != other.scope
-            && !self.addresses.intersect(other.addresses).is_empty()
-    }
+fn read(spec: PoolSpec<'_>) -> Result<Arc<Usable>, Arc<str>> {
+    spec.usable().map(Arc::new).map_err(|problems| {
+        let texts: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        texts.join("; ").into()
+    })
 }

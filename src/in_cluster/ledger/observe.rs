@@ -4,14 +4,13 @@ use std::sync::Arc;
 
 use kube::ResourceExt;
 
-use super::taken::{Holder, Taken};
+use super::taken::{Holder, Origin, Taken};
 use super::{ClaimKey, Ledger, PoolKey};
 use crate::addr::{Block, parse_lenient};
 use crate::api::{
     GlobalInClusterIPPool, GlobalInClusterPrefixPool, IPAddress, IPAddressClaim, IPReservation, InClusterIPPool,
-    InClusterKind, InClusterPrefixPool, Pool, Slot, names,
+    InClusterKind, InClusterPrefixPool, Pool, Slot,
 };
-use crate::runtime::finalizer;
 use crate::runtime::watch::Observer;
 
 /// Pool, block and holder of an IPAddress, if it is of a pool of ours and its address can be read. Cluster API admits
@@ -27,14 +26,6 @@ pub(in crate::in_cluster) fn holding(address: &IPAddress) -> Option<(PoolKey, Bl
         }
     };
     Some((pool, block, (address.namespace().unwrap_or_default(), address.name_any())))
-}
-
-/// Whether a provider made the IPAddress for a claim: it carries the provider's finalizer, or has a claim as owner. One
-/// that somebody made by hand has neither.
-pub(in crate::in_cluster) fn is_by_provider(address: &IPAddress) -> bool {
-    let is_claim = |kind: &str| kind == "IPAddressClaim";
-    finalizer::is_set(address, names::PROTECT_ADDRESS)
-        || address.owner_references().iter().any(|owner| is_claim(&owner.kind))
 }
 
 impl Observer<IPAddress> for Ledger {
@@ -60,7 +51,7 @@ impl Observer<IPAddress> for Ledger {
 
     fn applied(&self, address: &IPAddress) {
         let Some((pool, block, name)) = holding(address) else { return };
-        let by_provider = is_by_provider(address);
+        let origin = Origin::of(address);
         self.change(|state| {
             let (pool, listing) = (state.shared_key(pool), state.listings.addresses);
             let slot = Slot { scope: state.scope_of(&pool), block };
@@ -68,7 +59,7 @@ impl Observer<IPAddress> for Ledger {
             if state.pools.get_mut(&pool).is_some_and(|entry| entry.line.step_out(&name)) {
                 state.touched.push(PoolKey::clone(&pool));
             }
-            state.update(&slot, |taken| taken.hold(Holder { name: Arc::new(name), pool, by_provider, listing }));
+            state.update(&slot, |taken| taken.hold(Holder { name: Arc::new(name), pool, origin, listing }));
         });
     }
 

@@ -21,6 +21,7 @@ pub(super) struct PoolEntry {
     pub(super) told: bool,
     /// Where its addresses are looked up; kept when the pool is gone and addresses of it are not.
     pub(super) scope: Option<Scope>,
+    /// The free ones of what the pool gives to claims; `None` while all of it is free.
     free: Option<FreeSet>,
     /// Numbers touched by something taken that is longer or shorter than what the pool gives out.
     odd: SpanSet,
@@ -61,11 +62,14 @@ impl PoolEntry {
             let touched = usable.numbers_touching(block).map(SpanSet::from).unwrap_or_default();
             return if touched.intersect(&usable.set).is_empty() { Marked::NotMine } else { Marked::Odd };
         };
-        let Some(free) = self.free.as_mut().filter(|_| usable.set.contains(number)) else { return Marked::NotMine };
-        if !is_free {
-            free.take(number);
-        } else if !self.odd.contains(number) {
-            free.give_back(number);
+        if !usable.set.contains(number) {
+            return Marked::NotMine;
+        }
+        match &mut self.free {
+            Some(free) if !is_free => drop(free.take(number)),
+            Some(free) if !self.odd.contains(number) => drop(free.give_back(number)),
+            None if !is_free => self.free = Some(FreeSet::without(&usable.set, std::iter::once(number))),
+            Some(_) | None => {}
         }
         Marked::Changed
     }
@@ -96,20 +100,30 @@ impl PoolEntry {
             self.out_of_range = taken.values().filter(|taken| taken.users().contains(key)).count();
             return;
         };
-        let numbers = taken.keys().filter_map(|block| usable.number(*block));
+        let mut numbers = taken
+            .keys()
+            .filter_map(|block| usable.number(*block))
+            .filter(|number| usable.set.contains(*number))
+            .peekable();
         let odd = taken.keys().filter(|block| usable.number(**block).is_none());
         let odd: SpanSet = odd.filter_map(|block| usable.numbers_touching(*block)).collect();
-        let free = FreeSet::without(&usable.set.subtract(&odd), numbers);
+        let is_all_free = odd.is_empty() && numbers.peek().is_none();
+        let free = (!is_all_free).then(|| FreeSet::without(&usable.set.subtract(&odd), numbers));
         let mine = taken.iter().filter(|(_, taken)| taken.holders.iter().any(|holder| holder.pool == *key));
         let (inside, outside): (Vec<_>, Vec<_>) = mine.partition(|(block, _)| usable.contains(**block));
         (self.used, self.out_of_range) = (inside.len(), outside.len());
         self.cooling_down = self.resting.iter().filter(|(_, slot)| usable.contains(slot.block)).count();
-        (self.free, self.odd) = (Some(free), odd);
+        (self.free, self.odd) = (free, odd);
     }
 
     fn free_count(&self) -> u128 {
         let serves = self.facts.as_ref().is_some_and(PoolFacts::serves);
-        self.free.as_ref().filter(|_| serves).map(FreeSet::len).unwrap_or_default()
+        if serves { self.free_addresses() } else { 0 }
+    }
+
+    fn free_addresses(&self) -> u128 {
+        let all = || self.usable().map(|usable| usable.set.len()).unwrap_or_default();
+        self.free.as_ref().map_or_else(all, FreeSet::len)
     }
 
     pub(super) fn serve_line(&mut self, now: Instant) -> Vec<ClaimKey> {
@@ -123,14 +137,16 @@ impl PoolEntry {
         if !self.line.admit(claim, ticket, free, now) {
             return None;
         }
-        let block = self.usable()?.block(self.free.as_ref()?.lowest()?);
+        let usable = self.usable()?;
+        let lowest = self.free.as_ref().map_or_else(|| usable.set.lowest(), FreeSet::lowest)?;
+        let block = usable.block(lowest);
         self.line.leave(claim);
         Some(block)
     }
 
     pub(super) fn counts(&self) -> AddressCounts {
         let total = self.usable().map(|usable| usable.set.len()).unwrap_or_default();
-        let free = self.free.as_ref().map(FreeSet::len).unwrap_or_default();
+        let free = self.free_addresses();
         let (used, cooling_down) = (self.used as u128, self.cooling_down as u128);
         AddressCounts {
             total: capped(total),

@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
-use super::facts::Extent;
 use super::pool::PoolEntry;
 use super::state::State;
-use super::taken::{Holder, Taken};
+use super::taken::{Holder, Origin, Taken};
 use super::{ClaimKey, Ledger, PoolFacts, PoolKey};
 use crate::addr::{Block, Family, Usable};
-use crate::api::{AddressCounts, Scope, Slot, Uid};
+use crate::api::{AddressCounts, Audience, Scope, Slot, Uid};
 
 /// An address without anybody who has a right to it, as far as the ledger knows. To be checked against the API server.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -97,22 +96,6 @@ pub struct Useless {
 }
 
 impl State {
-    /// The other pools that could give out an address of this one, though they are not of its network.
-    pub(super) fn overlapping(&self, pool: &PoolKey) -> Vec<PoolKey> {
-        let extent = self.pools.get(pool).and_then(|entry| entry.facts.as_ref()?.extent());
-        extent.map(|extent| self.overlapping_with(pool, &extent)).unwrap_or_default()
-    }
-
-    fn overlapping_with(&self, pool: &PoolKey, extent: &Extent<'_>) -> Vec<PoolKey> {
-        let meets = |(other, entry): (&PoolKey, &PoolEntry)| {
-            let theirs = entry.facts.as_ref().filter(|_| other != pool)?.extent()?;
-            extent.overlaps(&theirs).then(|| other.clone())
-        };
-        let mut overlapping: Vec<PoolKey> = self.pools.iter().filter_map(meets).collect();
-        overlapping.sort_unstable();
-        overlapping
-    }
-
     fn all_taken(&self) -> impl Iterator<Item = (&Scope, Block, &Taken)> {
         self.scopes
             .iter()
@@ -141,17 +124,6 @@ impl Ledger {
     /// The network, family and length of blocks that have to be agreed on before the pool can serve.
     pub fn unit_to_agree_on(&self, pool: &PoolKey) -> Option<(Arc<str>, Family, u8)> {
         self.lock().unit_to_agree_on(pool)
-    }
-
-    /// The other pools that could give out an address of this one, though they are not of its network.
-    pub fn overlapping(&self, pool: &PoolKey) -> Vec<PoolKey> {
-        self.lock().overlapping(pool)
-    }
-
-    /// The same for a pool as it would be.
-    pub fn would_overlap(&self, pool: &PoolKey, scope: &Scope, usable: &Usable) -> Vec<PoolKey> {
-        let extent = Extent { scope, family: usable.family, addresses: &usable.addresses() };
-        self.lock().overlapping_with(pool, &extent)
     }
 
     /// The length of the blocks that a network gives out, once it has been agreed on.
@@ -370,7 +342,8 @@ impl Ledger {
     pub fn unclaimed(&self, has_claim: impl Fn(&ClaimKey) -> bool) -> Vec<Unclaimed> {
         let state = self.lock();
         let by_hand = state.all_taken().flat_map(|(scope, block, taken)| {
-            let holders = taken.holders.iter().filter(|holder| !holder.by_provider && !has_claim(&holder.name));
+            let holders =
+                taken.holders.iter().filter(|holder| holder.origin == Origin::Hand && !has_claim(&holder.name));
             holders.map(move |holder| (scope, block, holder))
         });
         let describe = |(scope, block, holder): (&Scope, Block, &Holder)| Unclaimed {
@@ -395,7 +368,7 @@ impl Ledger {
             {
                 suspects.push(Suspect::Reservation { slot: slot(), claim: ClaimKey::clone(claim), uid });
             }
-            let by_provider = taken.holders.iter().filter(|holder| holder.by_provider);
+            let by_provider = taken.holders.iter().filter(|holder| holder.origin == Origin::Provider);
             for holder in by_provider.filter(|holder| !has_a_right(&holder.name, None, true)) {
                 suspects.push(Suspect::Address { slot: slot(), claim: ClaimKey::clone(&holder.name) });
             }
@@ -431,7 +404,8 @@ fn promised_in_vain(taken: &Taken) -> Option<String> {
     let promised_to = taken.promised_to()?;
     let holder = taken.holders.iter().find(|holder| *holder.name != *promised_to)?;
     let (namespace, name) = holder.name.as_ref();
-    Some(format!("spec.address: it is in use by IPAddress {namespace}/{name}; release its claim"))
+    let other = Audience::of(None).object("IPAddress", namespace, name);
+    Some(format!("spec.address: it is in use by {other}; release its claim"))
 }
 
 impl State {

@@ -214,15 +214,13 @@ impl State {
             let taken = self.scopes.get_mut(before).into_iter().flat_map(|scope| &scope.taken);
             let mine = |(block, taken): (&_, &Taken)| {
                 let holders = taken.holders.iter().filter(|holder| holder.pool == *key);
-                holders
-                    .map(|holder| (*block, holder.name.clone(), holder.by_provider, holder.listing))
-                    .collect::<Vec<_>>()
+                holders.map(|holder| (*block, holder.name.clone(), holder.origin, holder.listing)).collect::<Vec<_>>()
             };
             moved.extend(taken.flat_map(mine));
-            for (block, name, by_provider, listing) in moved {
+            for (block, name, origin, listing) in moved {
                 self.update(&Slot { scope: before.clone(), block }, |taken| taken.let_go(&name));
                 let pool = key.clone();
-                let holder = Holder { name, pool, by_provider, listing };
+                let holder = Holder { name, pool, origin, listing };
                 self.update(&Slot { scope: after.clone(), block }, |taken| taken.hold(holder));
             }
         }

@@ -3,10 +3,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use kube::ResourceExt;
+
 use super::{ClaimKey, PoolKey};
 use crate::addr::Block;
-use crate::api::{IPReservation, Uid};
-use crate::runtime::clock;
+use crate::api::{IPAddress, IPReservation, Uid, names};
+use crate::runtime::{clock, finalizer};
 
 /// The addresses of one scope that are not free, and the pools that give out addresses of it.
 #[derive(Debug, Default)]
@@ -46,13 +48,38 @@ pub(super) struct Reserved {
     pub(super) listing: u32,
 }
 
+/// Whose IPAddress it is, to know what to do with one that no claim has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::in_cluster) enum Origin {
+    /// A provider made it for a claim: it carries the provider's finalizer, or has a claim as owner.
+    Provider,
+    /// Somebody made it by hand: it has neither.
+    Hand,
+    /// It is being deleted, and has lost the provider's finalizer.
+    Deleted,
+}
+
+impl Origin {
+    pub(in crate::in_cluster) fn of(address: &IPAddress) -> Self {
+        let is_owned = address.owner_references().iter().any(|owner| owner.kind == "IPAddressClaim");
+        if finalizer::is_set(address, names::PROTECT_ADDRESS) {
+            Self::Provider
+        } else if address.metadata.deletion_timestamp.is_some() {
+            Self::Deleted
+        } else if is_owned {
+            Self::Provider
+        } else {
+            Self::Hand
+        }
+    }
+}
+
 /// An IPAddress.
 #[derive(Debug)]
 pub(super) struct Holder {
     pub(super) name: Arc<ClaimKey>,
     pub(super) pool: PoolKey,
-    /// A provider made it for a claim: it carries the finalizer or has a claim as owner. Others were made by hand.
-    pub(super) by_provider: bool,
+    pub(super) origin: Origin,
     pub(super) listing: u32,
 }
 

@@ -1,13 +1,10 @@
 //! What the conditions of a pool say.
 
 use crate::api::conditions::{self, Condition};
-use crate::api::{AddressCounts, PoolKey, Scope, names};
+use crate::api::{AddressCounts, Audience, PoolKey, Scope, names};
 use crate::in_cluster::allocate::describe_counts;
-use crate::in_cluster::ledger::PoolFacts;
+use crate::in_cluster::ledger::{MAX_OVERLAPS, PoolFacts};
 use crate::in_cluster::pool_use::Obstacle;
-
-/// How many overlapping pools are named.
-const MOST_NAMED: usize = 5;
 
 /// Whether an operator should hear of it by an event.
 pub(super) fn is_trouble(condition: &Condition) -> bool {
@@ -22,6 +19,7 @@ pub(super) fn is_trouble(condition: &Condition) -> bool {
 
 /// What is known of a pool when its status is written.
 pub(super) struct Seen<'a> {
+    pub(super) key: &'a PoolKey,
     pub(super) facts: &'a PoolFacts,
     pub(super) counts: AddressCounts,
     /// When the next cool-down ends, in seconds since 1970.
@@ -80,14 +78,13 @@ impl Seen<'_> {
         if self.overlapping.is_empty() {
             return Condition::new(conditions::OVERLAPPING, false, conditions::NO_OVERLAP, "");
         }
-        let named: Vec<String> = self.overlapping.iter().take(MOST_NAMED).map(ToString::to_string).collect();
-        // Without their number, so that the status of many pools does not change with every one that comes.
-        let more = if self.overlapping.len() > named.len() { " and others" } else { "" };
+        let at_least = if self.overlapping.len() >= MAX_OVERLAPS { "at least " } else { "" };
+        let pools = Audience::of_pool(self.key).pools(&self.overlapping);
         let advice = match &self.facts.scope {
             Scope::Pool(_) => "give all of them the same spec.network where they are one network",
             Scope::Network(_) => "they are not of this pool's network",
         };
-        let message = format!("the same addresses can be given out by {}{more}; {advice}", named.join(", "));
+        let message = format!("the same addresses can be allocated by {at_least}{pools}; {advice}");
         Condition::new(conditions::OVERLAPPING, true, conditions::POOLS_OVERLAP, message)
     }
 
@@ -112,12 +109,13 @@ mod tests {
         let mut pool =
             json!({"metadata": {"namespace": "n", "name": "p"}, "spec": {"addresses": ["10.0.0.0/24"], "prefix": 24}});
         json_patch::merge(&mut pool, change);
-        let facts = PoolFacts::of(&serde_json::from_value::<InClusterIPPool>(pool).unwrap());
+        let pool = serde_json::from_value::<InClusterIPPool>(pool).unwrap();
+        let (key, facts) = (PoolKey::of(&pool), PoolFacts::of(&pool));
         let other =
             |index| PoolKey { kind: InClusterKind::GlobalIPPool, namespace: None, name: format!("o{index}").into() };
         let overlapping = (0..overlapping).map(other).collect();
         let obstacle = Some(&Obstacle::Addresses(3));
-        let seen = Seen { facts: &facts, counts, cooldown_end: None, refused: None, overlapping, obstacle };
+        let seen = Seen { key: &key, facts: &facts, counts, cooldown_end: None, refused: None, overlapping, obstacle };
         let told = |condition: Condition| {
             assert!(!condition.reason.as_deref().unwrap_or_default().is_empty());
             let text = condition.message.unwrap_or_default();
@@ -139,7 +137,7 @@ mod tests {
             12,
         );
         assert_eq!(bad[1].1, conditions::NO_FREE_ADDRESS);
-        assert!(bad[2].2.contains("GlobalInClusterIPPool o0, ") && bad[2].2.contains(" and others; "), "{}", bad[2].2);
+        assert!(bad[2].2.contains("GlobalInClusterIPPool o0, ") && bad[2].2.contains(" and 7 more; "), "{}", bad[2].2);
         assert!(bad[3].2.starts_with("2 addresses"), "{}", bad[3].2);
 
         let reasons = [

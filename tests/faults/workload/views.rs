@@ -1,0 +1,124 @@
+//! Two managers that serve different parts of the cluster.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::{PATIENCE, Work, names, range};
+use crate::support::consumer::{eventually_within, stays};
+
+/// The label by which a manager selects what it serves.
+const LABEL: &str = "cluster.x-k8s.io/watch-filter";
+
+/// How long released addresses cool down, in seconds.
+const COOLDOWN_SECONDS: u64 = 4;
+
+fn labelled(value: &str) -> Value {
+    json!({ "labels": { LABEL: value } })
+}
+
+impl Work<'_> {
+    /// Claims pass from one manager to the other, by their label, in every state of their life.
+    pub(super) async fn handover(&self) {
+        self.labelled_pool("web", range(1, 6)).await;
+        let first = names("c", 3);
+        for name in &first {
+            self.consumer.claim_with(name, "InClusterIPPool", "web", labelled("blue")).await;
+        }
+        self.bound(&first).await;
+        for label in ["red", "", "blue", "red"] {
+            for name in &first {
+                self.relabel(name, label).await;
+            }
+        }
+        // One while it is being served, and one that is being deleted.
+        self.consumer.claim_with("d1", "InClusterIPPool", "web", labelled("blue")).await;
+        self.relabel("d1", "red").await;
+        self.consumer.delete("c1").await;
+        self.relabel_if_there("c1", "blue").await;
+        self.gone(&names("c", 1)).await;
+        self.bound(&names("d", 1)).await;
+        // As many as there are addresses, by the manager that does not maintain the pool.
+        let last = names("e", 3);
+        for name in &last {
+            self.consumer.claim_with(name, "InClusterIPPool", "web", labelled("red")).await;
+        }
+        self.bound(&last).await;
+        self.bound(&first[1..]).await;
+    }
+
+    /// Another manager, for another namespace, sees a pool, its cool-downs and a global pool that both serve.
+    pub(super) async fn apart(&self) {
+        let global = &self.consumer.namespace;
+        self.consumer.global_pool(global, range(1, 3)).await;
+        let mut spec = range(11, 12);
+        spec["addressReuseGracePeriodSeconds"] = json!(COOLDOWN_SECONDS);
+        self.consumer.pool("web", spec).await;
+        let first = names("c", 2);
+        self.served(&first).await;
+        let shared = names("g", 3);
+        for name in &shared {
+            self.consumer.global_claim(name, global).await;
+        }
+        self.bound(&shared).await;
+        self.delete_all(&first).await;
+        self.gone(&first).await;
+        stays("the cool-downs", || async {
+            let all = self.consumer.reservations().list().await.expect("reservations can be listed");
+            all.iter().filter(|made| made.spec.released_at.is_some()).count() == 2
+        })
+        .await;
+        self.served(&names("d", 2)).await;
+        self.delete_all(&shared[..1]).await;
+        self.gone(&shared[..1]).await;
+    }
+
+    /// The claim's pool is deleted while its address has no IPAddress yet.
+    pub(super) async fn corner(&self) {
+        self.consumer.pool("web", range(1, 4)).await;
+        self.served(&names("c", 1)).await;
+        let late = names("d", 3);
+        self.claim_all(&late).await;
+        self.consumer.remove(&self.consumer.pools(), "web").await;
+        // Each either has an address or waits for a pool; none waits for what waits for it.
+        self.told(&late).await;
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        let claims = self.claims().await;
+        let is_bound = |name: &String| {
+            claims.iter().any(|claim| claim.metadata.name.as_ref() == Some(name) && claim.bound_address().is_some())
+        };
+        let bound: Vec<String> = late.iter().filter(|name| is_bound(name)).cloned().collect();
+        let first = [names("c", 1), bound].concat();
+        self.delete_all(&first).await;
+        self.gone(&first).await;
+        let pools = self.consumer.pools();
+        eventually_within(PATIENCE, "the pool is gone though claims wait for it", || async {
+            pools.get("web").await.expect("pools can be read").is_none().then_some(())
+        })
+        .await;
+        self.consumer.pool("web", range(1, 4)).await;
+        let rest: Vec<String> = late.into_iter().filter(|name| !first.contains(name)).collect();
+        self.bound(&rest).await;
+    }
+
+    async fn labelled_pool(&self, name: &str, spec: Value) {
+        self.consumer.pool(name, spec).await;
+        self.consumer
+            .change(&self.consumer.pools(), name, |pool| pool["metadata"]["labels"] = json!({ LABEL: "blue" }))
+            .await;
+    }
+
+    async fn relabel(&self, name: &str, label: &str) {
+        let labels = if label.is_empty() { json!({}) } else { json!({ LABEL: label }) };
+        self.consumer.change(&self.consumer.claims(), name, |claim| claim["metadata"]["labels"] = labels.clone()).await;
+    }
+
+    async fn relabel_if_there(&self, name: &str, label: &str) {
+        let claims = self.consumer.claims();
+        let Some(before) = claims.get(name).await.expect("claims can be read") else { return };
+        let mut after = before.clone();
+        after.metadata.labels.get_or_insert_default().insert(LABEL.to_owned(), label.to_owned());
+        // It may be released at this moment.
+        let _ = capi_ipam::runtime::patch::write(&claims, &before, &after).await;
+    }
+}
