@@ -138,9 +138,18 @@ impl Found {
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use http::{Request, Response};
+    use kube::Client;
+    use kube::client::Body;
+    use serde_json::json;
+    use tokio::sync::Semaphore;
+    use tower::service_fn;
+
     use super::*;
     use crate::api::InClusterKind;
-    use serde_json::json;
 
     fn pool(name: &str) -> PoolKey {
         PoolKey { kind: InClusterKind::IPPool, namespace: Some("n".into()), name: name.into() }
@@ -153,6 +162,56 @@ mod tests {
                      "poolRef": {"kind": "InClusterIPPool", "namespace": "n", "name": pool}},
         }))
         .unwrap()
+    }
+
+    /// An API server without objects, which answers listings of reservations once `go_on` has a permit for each, and counts
+    /// them in `listings`.
+    fn empty_server(listings: &Arc<AtomicUsize>, go_on: &Arc<Semaphore>) -> Client {
+        let (listings, go_on) = (Arc::clone(listings), Arc::clone(go_on));
+        let answer = move |request: Request<Body>| {
+            let (listings, go_on) = (Arc::clone(&listings), Arc::clone(&go_on));
+            async move {
+                if request.uri().path().ends_with("/ipreservations") {
+                    listings.fetch_add(1, Ordering::Relaxed);
+                    go_on.acquire().await.unwrap().forget();
+                }
+                let empty =
+                    json!({"apiVersion": "v1", "kind": "List", "metadata": {"resourceVersion": "1"}, "items": []});
+                Ok::<_, Infallible>(Response::new(Body::from(empty.to_string().into_bytes())))
+            }
+        };
+        Client::new(service_fn(answer), "default")
+    }
+
+    #[tokio::test]
+    async fn pools_deleted_together_share_a_listing() {
+        let (listings, go_on) = (Arc::new(AtomicUsize::new(0)), Arc::new(Semaphore::new(0)));
+        let client = empty_server(&listings, &go_on);
+        let contract = Contract::for_tests(&client);
+        let pool_use = Arc::new(PoolUse::new(Calls::new(kube::Api::all(client), &()), contract));
+        let find = |name: &'static str| {
+            let pool_use = Arc::clone(&pool_use);
+            tokio::spawn(async move { pool_use.find(&pool(name)).await.unwrap() })
+        };
+        let first = find("a");
+        while listings.load(Ordering::Relaxed) == 0 {
+            tokio::task::yield_now().await;
+        }
+        // These come while a listing is under way, which may not show what uses them.
+        let others = ["b", "c", "d", "e"].map(find);
+        while pool_use.queue().waiting.len() < others.len() {
+            tokio::task::yield_now().await;
+        }
+        go_on.add_permits(2);
+        assert_eq!(first.await.unwrap(), None);
+        for other in others {
+            assert_eq!(other.await.unwrap(), None);
+        }
+        assert_eq!(listings.load(Ordering::Relaxed), 2);
+        let is_idle = || !pool_use.queue().is_reading;
+        while !is_idle() {
+            tokio::task::yield_now().await;
+        }
     }
 
     #[test]

@@ -265,7 +265,8 @@ impl Sweeper {
     /// Ends the cool-down of an address that the IPAddress of that name has, by live reads.
     async fn end_rest(&self, slot: &Slot, namespace: &str, name: &str) -> Result<(), CallError> {
         let address = self.contract.addresses(namespace).get(name).await?;
-        if !address.is_some_and(|address| holding(&address).is_some_and(|(_, block, _)| block == slot.block)) {
+        let held = address.as_ref().and_then(holding);
+        if held.is_none_or(|(_, block, _)| block != slot.block) {
             return Ok(());
         }
         let reservation = slot.reservation_name();

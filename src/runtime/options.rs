@@ -15,11 +15,11 @@ pub struct Options {
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
 
-    /// Only look after objects of this namespace (and after cluster-wide pools); by default after all.
+    /// Serve only claims and pools of this namespace, and global pools; by default those of all namespaces.
     #[arg(long, value_name = "NAME", default_value = "")]
     pub namespace: String,
 
-    /// Only look after claims and pools whose label cluster.x-k8s.io/watch-filter has this value.
+    /// Serve only claims and pools whose label cluster.x-k8s.io/watch-filter has this value.
     #[arg(long, value_name = "VALUE", default_value = "")]
     pub watch_filter: String,
 

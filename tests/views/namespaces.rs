@@ -96,7 +96,7 @@ async fn make_claims(team: &Consumer, kind: &str, pool: &str, prefix: &str, coun
 
 /// Waits until so many of these claims are bound and all others say that the pool is exhausted.
 async fn settled(teams: [(&Consumer, &[String]); 2], bound: usize) {
-    eventually_within(Duration::from_secs(60), &format!("{bound} claims are bound, the others wait"), || async {
+    eventually_within(Duration::from_mins(1), &format!("{bound} claims are bound, the others wait"), || async {
         let mut reasons = Vec::new();
         for (team, names) in teams {
             for name in names {

@@ -14,7 +14,7 @@ use crate::support::consumer::Consumer;
 /// For how long nothing may be written at rest.
 const QUIET: Duration = Duration::from_secs(5);
 /// How long it may take until nothing is written any more.
-const SETTLING: Duration = Duration::from_secs(60);
+const SETTLING: Duration = Duration::from_mins(1);
 
 /// Kind, namespace and name of objects, each with its uid and resource version.
 pub(crate) type Versions = BTreeMap<String, String>;

@@ -15,7 +15,7 @@ const MOST_WRITES: usize = 3;
 
 /// Waits until so many of the claims of the namespace are bound; the others say that the pool is exhausted. Their names.
 async fn waiting(consumer: &Consumer, bound: usize) -> Vec<String> {
-    eventually_within(std::time::Duration::from_secs(60), "every claim is bound or waits", || async {
+    eventually_within(std::time::Duration::from_mins(1), "every claim is bound or waits", || async {
         let claims = consumer.claims().list().await.ok()?;
         let waiting = claims.iter().filter(|claim| ready(claim).reason.as_deref() == Some("PoolExhausted"));
         let waiting: Vec<String> = waiting.filter_map(|claim| claim.metadata.name.clone()).collect();

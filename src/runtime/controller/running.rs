@@ -373,9 +373,9 @@ mod tests {
     async fn stored_object_is_compact() {
         let (store, observer) = (Store::default(), Arc::new(Vanished::default()));
         let compact = |object: &mut ConfigMap| object.data = None;
-        let observed = Arc::clone(&observer) as _;
+        let watched = Arc::clone(&observer) as _;
         let notes = Arc::new(Notes::default());
-        let mut running = Running::new("test".into(), notes, observed, store.clone(), compact, synced(), 1);
+        let mut running = Running::new("test".into(), notes, watched, store.clone(), compact, synced(), 1);
         let mut whole = named("a");
         whole.data = Some([("k".to_owned(), "long".to_owned())].into());
         whole.metadata.labels = Some([("l".to_owned(), "v".to_owned())].into());
