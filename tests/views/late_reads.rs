@@ -35,31 +35,39 @@ async fn all_gone(consumer: &Consumer, what: &str) {
     .await;
 }
 
-/// Claims come and go; those of one round are deleted while those of the next are made.
+/// Waits until a claim is bound, and deletes it at once.
+async fn bind_and_delete(consumer: &Consumer, name: &str) {
+    eventually_within(Duration::from_mins(2), &format!("claim {name} is bound"), || async {
+        consumer.claims().get(name).await.ok()??.bound_address().map(drop)
+    })
+    .await;
+    consumer.delete(name).await;
+}
+
+/// Claims are made and deleted at the same time: half of each burst at once, the others during the next one.
 async fn bursts(consumer: &Consumer) {
     let mut before: Vec<String> = Vec::new();
     for round in 0..3 {
         let (stay, leave) = (names(&format!("stay{round}"), BURST / 2), names(&format!("leave{round}"), BURST / 2));
-        let first = async {
-            consumer.claim_all(&leave, "web").await;
-            delete_all(consumer, &leave).await;
-        };
-        tokio::join!(first, delete_all(consumer, &before), consumer.claim_all(&stay, "web"));
+        let leaving = futures::stream::iter(&leave).for_each_concurrent(24, async |name| {
+            consumer.claim(name, "web").await;
+            bind_and_delete(consumer, name).await;
+        });
+        tokio::join!(leaving, delete_all(consumer, &before), consumer.claim_all(&stay, "web"));
         before = stay;
     }
-    consumer.all_bound(&before).await;
-    delete_all(consumer, &before).await;
+    futures::stream::iter(&before).for_each_concurrent(24, |name| bind_and_delete(consumer, name)).await;
 }
 
-/// Stops the two managers in turns for a moment, so that one of them is always behind.
+/// Stops the two managers in turns for a moment, so that one of them is always behind and answers reach it late.
 async fn lag(managers: &mut [Manager; 2], over: &AtomicBool) {
     let mut turn = 0;
     while !over.load(Ordering::Relaxed) {
         let manager = &mut managers[turn % 2];
         manager.signal("STOP");
-        tokio::time::sleep(Duration::from_millis(400)).await;
-        manager.signal("CONT");
         tokio::time::sleep(Duration::from_millis(150)).await;
+        manager.signal("CONT");
+        tokio::time::sleep(Duration::from_millis(60)).await;
         turn += 1;
     }
 }
