@@ -1,4 +1,4 @@
-//! Two managers of one pool, one of them behind the other in turns: what either reads late takes no address out of use.
+//! Two managers of one pool, one of them behind the other: what it reads late takes no address out of use.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,11 +7,12 @@ use std::time::Duration;
 use futures::StreamExt;
 use serde_json::json;
 
-use crate::serving;
+use crate::lagging::{Lagging, Reads};
 use crate::support::consumer::{Consumer, eventually_within};
 use crate::support::control_plane::{ControlPlane, Options};
 use crate::support::manager::Manager;
 use crate::versions::at_rest;
+use crate::{GLOBAL, serving, serving_namespace};
 
 /// What 10.0.0.0/24 has beside network and broadcast address.
 const TOTAL: i64 = 254;
@@ -113,4 +114,63 @@ async fn all_addresses_are_free_after_bursts_with_two_managers() {
         at_rest(&consumer).await;
     }
     consumer.counts("web", (TOTAL, TOTAL, 0, 0)).await;
+}
+
+/// The manager of namespace two asks for reservations; before it has the answer, they are deleted, and it is told so.
+async fn late_answer_is_ignored(reads: Reads, taken: usize) {
+    let plane = ControlPlane::start(Options::default());
+    let (one, two) = (Consumer::new(&plane).await, Consumer::new(&plane).await);
+    let _of_one = serving_namespace(&plane, &one);
+    let lagging = Lagging::start(&plane).await;
+    let flag = format!("--namespace={}", two.namespace);
+    let flags = [flag.as_str(), "--sweep-interval=1s", "--sweep-grace=1s"];
+    let of_two = Manager::launch(&plane, lagging.kubeconfig(), &flags);
+    of_two.wait_until_ready();
+    let total = taken + 1;
+    one.global_pool("shared", json!({"addresses": [format!("10.0.0.1-10.0.0.{total}")], "prefix": 24})).await;
+    two.global_claim("first", "shared").await;
+    two.bound("first").await;
+    two.release("first").await;
+    let total = i64::try_from(total).expect("a small number");
+    one.counts_in(GLOBAL, "shared", (total, total, 0, 0)).await;
+
+    // The manager of namespace two does not know what is taken, so it has to ask.
+    lagging.hold_watches(true);
+    let held = names("held", taken);
+    for name in &held {
+        one.global_claim(name, "shared").await;
+    }
+    one.all_bound(&held).await;
+    lagging.hold_reads(reads);
+    two.global_claim("asks", "shared").await;
+    lagging.answer_is_held().await;
+    for name in &held {
+        one.delete(name).await;
+    }
+    for name in &held {
+        one.gone(name).await;
+    }
+    lagging.hold_watches(false);
+    // Time to hear that they are deleted, and less than a read may take.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    lagging.hold_reads(Reads::None);
+    two.bound("asks").await;
+
+    // All others are free, for this manager too.
+    let others = names("others", taken);
+    for name in &others {
+        two.global_claim(name, "shared").await;
+    }
+    let bound = two.all_bound(&others).await;
+    assert_eq!(bound.values().collect::<HashSet<_>>().len(), taken);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn late_read_of_a_deleted_reservation_is_ignored() {
+    late_answer_is_ignored(Reads::One, 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn late_list_of_deleted_reservations_is_ignored() {
+    late_answer_is_ignored(Reads::All, 20).await;
 }

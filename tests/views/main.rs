@@ -16,6 +16,7 @@ mod support;
 mod cooldown;
 mod deletion;
 mod labels;
+mod lagging;
 mod late_reads;
 mod namespaces;
 mod predecessor;
