@@ -57,7 +57,8 @@ pub(super) async fn register(
     tracing::info!(address = ?server.address(), "webhooks are served");
     manager.add("the webhooks", server.serve(endpoints.router(), manager.stop.clone()));
     if manager.options.leader_elect {
-        let keep = keep_while_waiting(manager.client.clone(), published.clone(), manager.stop.clone());
+        let (health, published) = (manager.health.clone(), published.clone());
+        let keep = keep_while_waiting(manager.client.clone(), health, published, manager.stop.clone());
         manager.add("the index for admission", keep);
     }
     Ok(())

@@ -79,7 +79,7 @@ impl PublishedLedger {
 }
 
 /// Keeps a ledger up to date and publishes it, until another one has taken its place.
-pub async fn keep_while_waiting(client: Client, published: PublishedLedger, stop: CancellationToken) {
+pub async fn keep_while_waiting(client: Client, health: Health, published: PublishedLedger, stop: CancellationToken) {
     let keep = async {
         tokio::time::sleep(HEAD_START).await;
         if published.is_begun() {
@@ -88,7 +88,7 @@ pub async fn keep_while_waiting(client: Client, published: PublishedLedger, stop
         let contract = Contract::discover(&client).await;
         wait_for_kinds(&client).await;
         let ledger = Arc::new(Ledger::only_to_ask());
-        let mut watches = Watches { health: Health::default(), awaited: Vec::new(), all: SelectAll::new() };
+        let mut watches = Watches { health: health.aside(), awaited: Vec::new(), all: SelectAll::new() };
         watches.add(contract.watched_addresses(), contract.ipam, &ledger, |address: &mut IPAddress| {
             trim(&mut address.metadata);
         });

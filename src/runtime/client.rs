@@ -3,6 +3,8 @@
 //! No call is repeated here. A write whose outcome is unknown ([`CallError::outcome_is_unknown`]) has to be read back
 //! by the caller before anything is decided.
 
+mod connection;
+
 use std::fmt::Debug;
 use std::path::Path;
 use std::time::Duration;
@@ -11,12 +13,13 @@ use either::Either;
 use http::header::USER_AGENT;
 use http::{HeaderValue, Request, Uri};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
-use kube::client::{Body, ClientBuilder};
+use kube::client::Body;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config, Resource};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tower::util::MapRequestLayer;
+
+pub use self::connection::Patience;
 
 /// How long one call may take. It is told to the server as well, so that both give up at about the same time.
 pub const DEADLINE: Duration = Duration::from_secs(10);
@@ -55,6 +58,11 @@ pub enum ClientError {
 ///
 /// `name` is who is asking: in audit logs, and in the managed fields of objects that are written.
 pub async fn connect(kubeconfig: Option<&Path>, name: &str) -> Result<Client, ClientError> {
+    connect_with(kubeconfig, name, Patience::default()).await
+}
+
+/// As [`connect`], with connections of its own and another patience.
+pub async fn connect_with(kubeconfig: Option<&Path>, name: &str, patience: Patience) -> Result<Client, ClientError> {
     let mut config = match kubeconfig {
         None => Config::infer().await.map_err(ClientError::NotConfigured)?,
         Some(path) => {
@@ -63,13 +71,11 @@ pub async fn connect(kubeconfig: Option<&Path>, name: &str) -> Result<Client, Cl
             Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.map_err(failed)?
         }
     };
-    config.default_retry = false;
     if let Ok(agent) = HeaderValue::from_str(&format!("{name}/{}", env!("CARGO_PKG_VERSION"))) {
         config.headers.push((USER_AGENT, agent));
     }
     let server = config.cluster_url.to_string();
-    let builder = ClientBuilder::try_from(config).map_err(|source| ClientError::Build { server, source })?;
-    Ok(builder.with_layer(&MapRequestLayer::new(tell_deadline)).build())
+    connection::client(&config, patience).map_err(|source| ClientError::Build { server, source })
 }
 
 /// The namespace that a flag gives; when it gives none, that of the pod or of the kubeconfig's context.
@@ -78,15 +84,14 @@ pub fn own_namespace(client: &Client, given: &str) -> String {
 }
 
 /// Adds `timeout=` to every request but watches, which are long on purpose.
-fn tell_deadline(mut request: Request<Body>) -> Request<Body> {
+fn add_deadline(mut request: Request<Body>, deadline: Duration) -> Request<Body> {
     let query = request.uri().query().unwrap_or_default();
     if query.split('&').any(|pair| pair.starts_with("watch=") || pair.starts_with("timeout=")) {
         return request;
     }
     let separator = if query.is_empty() { "" } else { "&" };
-    let with_deadline =
-        format!("{}?{query}{separator}timeout={}s", request.uri().path(), DEADLINE.as_secs()).parse::<Uri>();
-    if let Ok(uri) = with_deadline {
+    let path = request.uri().path();
+    if let Ok(uri) = format!("{path}?{query}{separator}timeout={deadline:?}").parse::<Uri>() {
         let mut parts = request.uri().clone().into_parts();
         parts.path_and_query = uri.path_and_query().cloned();
         if let Ok(uri) = Uri::from_parts(parts) {
@@ -328,17 +333,42 @@ pub async fn within<T>(
 
 /// The error and all its sources in one line, without saying anything twice.
 pub fn chain(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
+    // A refusal says all there is to say.
+    let source_of = |error| if refusal(error).is_some() { None } else { std::error::Error::source(error) };
+    let mut text = plain(error);
+    let mut next = source_of(error);
     while let Some(source) = next {
-        let part = source.to_string();
+        let part = plain(source);
         if !text.contains(&part) {
             text.push_str(": ");
             text.push_str(&part);
         }
-        next = source.source();
+        next = source_of(source);
     }
     text.replace('\n', " ")
+}
+
+/// What the API server said, if that is what the error is about.
+fn refusal<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a kube::core::Status> {
+    let boxed = || error.downcast_ref::<Box<kube::Error>>().map(AsRef::as_ref);
+    match error.downcast_ref().or_else(boxed) {
+        Some(kube::Error::Api(status)) => Some(status),
+        _ => None,
+    }
+}
+
+/// What an error says itself. kube prints a refusal with all its fields; code and reason are enough.
+fn plain(error: &(dyn std::error::Error + 'static)) -> String {
+    refusal(error).map_or_else(|| error.to_string(), status_text)
+}
+
+/// What the API server said, with code and reason.
+pub(super) fn status_text(status: &kube::core::Status) -> String {
+    let outcome = format!("{} {}", status.code, status.reason);
+    match status.message.trim() {
+        "" => outcome.trim().to_owned(),
+        message => format!("{message} ({})", outcome.trim()),
+    }
 }
 
 #[cfg(test)]
@@ -347,7 +377,7 @@ mod tests {
 
     fn told(uri: &str) -> String {
         let request = Request::builder().uri(uri).body(Body::empty()).unwrap();
-        tell_deadline(request).uri().to_string()
+        add_deadline(request, DEADLINE).uri().to_string()
     }
 
     fn failed(code: u16, reason: &str) -> CallError {
@@ -372,6 +402,12 @@ mod tests {
             assert_eq!(failed(code, reason).outcome_is_unknown(), unknown, "{code}");
         }
         assert!(CallError::TimedOut { operation: String::new() }.outcome_is_unknown());
+    }
+
+    #[test]
+    fn refusals_are_short() {
+        let said = chain(&failed(429, "TooManyRequests"));
+        assert_eq!(said, "cannot test: text (429 TooManyRequests)");
     }
 
     #[test]

@@ -210,9 +210,11 @@ where
         watches.spawn(feed(events.boxed(), self.awaited, sender));
         tokio::select! {
             () = running.run(events_in_turn, self.woken, stop) => {}
-            // They never end by themselves, other than by a panic, which is to end this too.
-            Some(Err(ended)) = watches.join_next() => if let Ok(panic) = ended.try_into_panic() {
-                std::panic::resume_unwind(panic);
+            // They end when they cannot go on, and by a panic. Either ends this too.
+            Some(ended) = watches.join_next() => {
+                if let Err(error) = ended && let Ok(panic) = error.try_into_panic() {
+                    std::panic::resume_unwind(panic);
+                }
             }
         }
     }

@@ -9,7 +9,7 @@ use k8s_controller::LeaderElection;
 use kube::Client;
 use tokio_util::sync::CancellationToken;
 
-use super::client::own_namespace;
+use super::client::{Patience, own_namespace};
 use super::options::Options;
 
 /// How work under a lease ended.
@@ -21,6 +21,15 @@ pub enum Outcome<T> {
     Lost,
     /// Shutdown was asked for before the lease was obtained.
     NeverLed,
+}
+
+/// How long answers about the lease are waited for, by a client with a connection of its own.
+///
+/// One call is under way at a time, so that client has one connection. When it is dead, a read gets its answer over
+/// another one after a quarter of the renew deadline: who leads goes on leading, and who waits takes over that much later.
+/// Two calls, a read and a write, take no longer than the renew deadline.
+pub fn patience(options: &Options) -> Patience {
+    Patience { deadline: options.leader_elect_renew_deadline / 2, repeats_reads: true }
 }
 
 /// Waits for the lease `name`, then runs `work` while keeping it.

@@ -27,7 +27,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
-use super::client::{ClientError, chain, connect};
+use super::client::{ClientError, chain, connect, connect_with};
 use super::diagnostics::{DiagnosticsError, Security};
 use super::events::EventPublisher;
 use super::health::{Health, HealthError, listen};
@@ -39,6 +39,9 @@ use super::{diagnostics, discovery, watch};
 
 /// How long controllers get to finish what they are doing after a signal.
 const GRACE: Duration = Duration::from_secs(20);
+
+/// How long a leader that cannot go on gets to give its lease back.
+const RELEASE_TIME: Duration = Duration::from_secs(2);
 
 /// Any error, as factories return it.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -85,6 +88,9 @@ pub enum ManagerError {
     /// A controller ended though nobody asked it to.
     #[error("{0} ended unexpectedly")]
     Ended(String),
+    /// A part can never work again in this process.
+    #[error("cannot go on: {0}")]
+    Failed(String),
     /// Another process may lead now.
     #[error("the lease was lost; another process may lead now, so this one ends")]
     LeaseLost,
@@ -96,7 +102,7 @@ pub struct Manager {
     pub client: Client,
     /// The flags.
     pub options: Options,
-    /// What has to be listed before the process counts as ready.
+    /// What is watched and has to be listed, and what the process needs to be ready.
     pub health: Health,
     /// What the process counts and measures.
     pub metrics: Metrics,
@@ -200,8 +206,10 @@ where
     let stop = CancellationToken::new();
     stop_on_signals(&stop)?;
     let health = Health::default();
+    let reached = health.require("connection to the API server");
     let starting = health.announce("start of the program");
-    let client = connect(options.kubeconfig.as_deref(), settings.name).await?;
+    let kubeconfig = options.kubeconfig.as_deref();
+    let client = connect(kubeconfig, settings.name).await?;
     if let Some(probes) = listen(&options.health_probe_bind_address, health.clone()).await? {
         info!(address = ?probes.address(), "probes are served");
         tokio::spawn(probes.serve(CancellationToken::new()));
@@ -210,6 +218,7 @@ where
     let (events, publisher) = EventPublisher::new(client.clone(), settings.name, &identity);
     tokio::spawn(publisher);
     let metrics = Metrics::default();
+    metrics.register_collector(health.clone());
     let manager = |stop: &CancellationToken| Manager {
         client: client.clone(),
         options: options.clone(),
@@ -230,13 +239,14 @@ where
         info!(address = ?diagnostics.address(), "metrics are served");
         services_manager.add("diagnostics", diagnostics.serve(services_stop.clone()));
     }
-    let mut running = tokio::spawn(drive(services_manager.tasks, services_stop.clone()));
+    let mut running = tokio::spawn(drive(services_manager.tasks, Health::default(), services_stop.clone()));
 
     let work = async {
         tokio::select! {
             () = discovery::wait_for_server(&client) => {}
             () = stop.cancelled() => return Ok(()),
         }
+        reached.done();
         if options.leader_elect {
             // Who waits for the lease is ready: to take over.
             starting.done();
@@ -248,12 +258,13 @@ where
                 () = stop.cancelled() => return Ok(()),
             }
             starting.done();
-            drive(manager.tasks, stop.clone()).await
+            drive(manager.tasks, health.clone(), stop.clone()).await
         };
         if !options.leader_elect {
             return work.await;
         }
-        match leader::run(client.clone(), &options, settings.lease, &identity, stop.clone(), work).await {
+        let own_connection = connect_with(kubeconfig, settings.name, leader::patience(&options)).await?;
+        match leader::run(own_connection, &options, settings.lease, &identity, stop.clone(), work).await {
             leader::Outcome::Finished(ended) => ended,
             leader::Outcome::Lost => Err(ManagerError::LeaseLost),
             leader::Outcome::NeverLed => Ok(()),
@@ -267,11 +278,23 @@ where
             ended
         }
         ended = &mut running => ended.unwrap_or_else(|_| Err(ManagerError::Ended("a service".to_owned()))),
+        why = failed_for_good(&health) => Err(ManagerError::Failed(why)),
     }
 }
 
-/// Runs all tasks until they end after `stop` was cancelled, or until the first ends before.
-async fn drive(tasks: Vec<(String, BoxFuture<'static, ()>)>, stop: CancellationToken) -> Result<(), ManagerError> {
+/// Waits until the process has to end, and for as long as a leader takes to give its lease back.
+async fn failed_for_good(health: &Health) -> String {
+    let why = health.failure().await;
+    tokio::time::sleep(RELEASE_TIME).await;
+    why
+}
+
+/// Runs all tasks until they end after `stop` was cancelled, or until the first ends or `health` fails before.
+async fn drive(
+    tasks: Vec<(String, BoxFuture<'static, ()>)>,
+    health: Health,
+    stop: CancellationToken,
+) -> Result<(), ManagerError> {
     if tasks.is_empty() {
         stop.cancelled().await;
         return Ok(());
@@ -284,6 +307,8 @@ async fn drive(tasks: Vec<(String, BoxFuture<'static, ()>)>, stop: CancellationT
         });
     }
     let ended = tokio::select! {
+        biased;
+        why = health.failure() => return Err(ManagerError::Failed(why)),
         Some(Ok((name, panicked))) = running.join_next() => Some((name, panicked)),
         () = stop.cancelled() => None,
     };

@@ -10,21 +10,22 @@ mod streamed;
 use std::fmt::Debug;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::{FutureExt, Stream, StreamExt};
 use kube::api::ListParams;
-use kube::core::ObjectMeta;
+use kube::core::{ObjectMeta, Status};
 use kube::runtime::utils::Backoff;
 use kube::runtime::watcher::{self, Event};
 use kube::runtime::{WatchStreamExt, watcher as start_watch};
 use kube::{Api, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
+use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
 pub use self::guard::{Guarded, Unreadable};
 use self::streamed::streamed;
-use super::client::{chain, within};
+use super::client::{chain, status_text, within};
 use super::health::Synced;
 
 /// Hears of every change of the objects of one kind, in order, before any reconciler runs.
@@ -63,6 +64,18 @@ pub fn trim(metadata: &mut ObjectMeta) {
     }
 }
 
+/// For how many seconds the API server is asked to watch, where the configuration does not say. One that lasts 5 s longer
+/// without a word is dead, and is opened again from the version that it was at. That is a request for each kind every
+/// half minute, which the API server answers from its memory.
+const WATCH_TIMEOUT: u32 = 30;
+
+/// How long a kind that had been listed may be unknown to the API server before the process ends. Another version may be
+/// served instead, which a new process finds.
+const LONGEST_ABSENCE: Duration = Duration::from_secs(30);
+
+/// How long a watch may fail for reasons that pass by themselves before that is a warning.
+const PASSING: Duration = Duration::from_secs(10);
+
 /// How often the server is asked whether its versions have gone back.
 const VERSION_PAUSE: Duration = Duration::from_secs(30);
 
@@ -87,8 +100,10 @@ where
     })
 }
 
-/// Watches a kind for ever. `trim` makes each object smaller before it is kept; `synced` is told when the watch breaks.
-/// That the first listing is complete is for the caller to tell, who has to have taken all of it then.
+/// Watches a kind. `trim` makes each object smaller before it is kept; `synced` is told when the watch breaks. That the
+/// first listing is complete is for the caller to tell, who has to have taken all of it then.
+///
+/// Ends only when a kind that had been listed is no longer served; `synced` has told why.
 ///
 /// When the server's data are restored from a snapshot, its versions go back. A watch that goes on from a version still
 /// to come hears nothing then, without an error, until that version comes, and what was changed meanwhile it never
@@ -106,7 +121,11 @@ where
     K::DynamicType: Clone + Debug + Send + Sync,
 {
     let kind: Arc<str> = K::kind(version).into();
+    let served_as: Arc<str> = K::api_version(version).into();
+    let config = watcher::Config { timeout: config.timeout.or(Some(WATCH_TIMEOUT)), ..config };
     let in_pages = Arc::new(AtomicBool::new(false));
+    let gone = CancellationToken::new();
+    let is_gone = gone.clone().cancelled_owned();
     let watch = move || {
         let newest = Arc::new(AtomicU64::new(0));
         let restored = versions_went_back(api.clone(), Arc::clone(&kind), Arc::clone(&newest));
@@ -114,19 +133,34 @@ where
             info!(%kind, "all objects cannot be had as one stream; they are listed in pages");
             start_watch(api.clone(), config.clone()).left_stream()
         } else {
-            streamed(api.clone(), config.clone(), Arc::clone(&in_pages)).right_stream()
+            streamed(api.clone(), config.clone(), Arc::clone(&in_pages), synced.clone()).right_stream()
         };
         let events = events.backoff(WatchBackoff::default());
         let (kind, observer, synced) = (Arc::clone(&kind), Arc::clone(&observer), synced.clone());
+        let (served_as, gone) = (Arc::clone(&served_as), gone.clone());
+        let mut failing = Failing::default();
         events.take_until(restored.boxed()).filter_map(move |item| {
             let seen = match item {
                 Ok(event) => {
+                    // That a listing begins is said before the server was asked.
+                    if !matches!(event, Event::Init) && failing.end() {
+                        synced.works();
+                    }
                     newest.fetch_max(version_in(&event), Ordering::Relaxed);
                     readable(event, &kind, trim)
                 }
                 Err(error) => {
-                    report(&kind, &error);
-                    synced.broken(&chain(&error));
+                    let failure = Failure::of(&error);
+                    report(&kind, &failure, failing.note(Instant::now()));
+                    if failure.is_refusal() {
+                        let lasted = synced.refused(&failure.text);
+                        if failure.is_final(synced.is_done(), lasted) {
+                            synced.failed(&format!("the API server no longer serves this kind of {served_as}"));
+                            gone.cancel();
+                        }
+                    } else {
+                        synced.broken(&failure.text);
+                    }
                     None
                 }
             };
@@ -141,7 +175,7 @@ where
             std::future::ready(seen)
         })
     };
-    futures::stream::repeat_with(watch).flatten()
+    futures::stream::repeat_with(watch).flatten().take_until(is_gone)
 }
 
 /// The version of the object that an event is about, 0 when there is none.
@@ -202,19 +236,69 @@ fn readable<K: Resource>(event: Event<Guarded<K>>, kind: &str, trim: fn(&mut K))
     })
 }
 
-fn report(kind: &str, error: &watcher::Error) {
-    let status = match error {
-        watcher::Error::InitialListFailed(kube::Error::Api(status))
-        | watcher::Error::WatchStartFailed(kube::Error::Api(status))
-        | watcher::Error::WatchError(status) => Some(status.code),
-        _ => None,
-    };
-    match status {
-        // The server forgot the version the watch was at, as it does from time to time: it is listed anew.
+/// What a watch failed with.
+struct Failure {
+    /// What the API server answered, if it did.
+    code: Option<u16>,
+    text: String,
+}
+
+impl Failure {
+    fn of(error: &watcher::Error) -> Self {
+        let of_status = |status: &Status| Self { code: Some(status.code), text: status_text(status) };
+        match error {
+            watcher::Error::WatchError(status) => of_status(status),
+            watcher::Error::InitialListFailed(error)
+            | watcher::Error::WatchStartFailed(error)
+            | watcher::Error::WatchFailed(error) => match error {
+                kube::Error::Api(status) => of_status(status),
+                error => Self { code: None, text: chain(error) },
+            },
+            watcher::Error::NoResourceVersion => Self { code: None, text: chain(error) },
+        }
+    }
+
+    /// Somebody has to act before it can work.
+    fn is_refusal(&self) -> bool {
+        matches!(self.code, Some(403 | 404))
+    }
+
+    /// It can never work again in this process.
+    fn is_final(&self, was_listed: bool, lasted: Duration) -> bool {
+        self.code == Some(404) && was_listed && lasted >= LONGEST_ABSENCE
+    }
+}
+
+/// For how long a watch has been failing.
+#[derive(Default)]
+struct Failing {
+    /// The first and the last failure.
+    times: Option<(Instant, Instant)>,
+}
+
+impl Failing {
+    /// Notes a failure. Returns the time since the first one. After half a minute without any, the watch has worked.
+    fn note(&mut self, now: Instant) -> Duration {
+        let recent = |(_, last): &(Instant, Instant)| now.saturating_duration_since(*last) < PASSING * 3;
+        let first = self.times.filter(recent).map_or(now, |(first, _)| first);
+        self.times = Some((first, now));
+        now.saturating_duration_since(first)
+    }
+
+    /// The watch works. Returns whether it did not.
+    fn end(&mut self) -> bool {
+        self.times.take().is_some()
+    }
+}
+
+fn report(kind: &str, Failure { code, text }: &Failure, lasting: Duration) {
+    match code {
+        // The server forgot the version the watch was at, as it does from time to time: it is listed again.
         Some(410) => debug!(kind, "the watch starts over"),
-        Some(403) => warn!(kind, error = chain(error), "not allowed to list and watch; check the cluster role"),
-        Some(404) => warn!(kind, error = chain(error), "the API server does not know the kind; install its definition"),
-        _ => warn!(kind, error = chain(error), "the watch is broken and will be started again"),
+        Some(403) => warn!(kind, error = text, "not allowed to list and watch; check the cluster role"),
+        Some(404) => warn!(kind, error = text, "the API server does not know the kind; install its definition"),
+        _ if lasting < PASSING => info!(kind, error = text, "the watch is interrupted and will be started again"),
+        _ => warn!(kind, error = text, seconds = lasting.as_secs(), "the watch is broken and will be started again"),
     }
 }
 
@@ -343,6 +427,25 @@ mod tests {
         synced.wait().await;
         assert_eq!(heard.so_far(), ["listing", "a", "b", "listed"]);
         watch.abort();
+    }
+
+    #[test]
+    fn failures_are_counted_from_the_first_in_a_row() {
+        let (mut failing, now) = (Failing::default(), Instant::now());
+        let after = |seconds| now + Duration::from_secs(seconds);
+        assert_eq!([0, 8, 20].map(|at| failing.note(after(at)).as_secs()), [0, 8, 20]);
+        assert_eq!(failing.note(after(60)), Duration::ZERO, "it worked meanwhile");
+        assert!(failing.end() && !failing.end());
+        assert_eq!(failing.note(after(61)), Duration::ZERO);
+    }
+
+    #[test]
+    fn lasting_404_of_a_listed_kind_is_final() {
+        let failure = |code| Failure { code: Some(code), text: String::new() };
+        assert!(failure(404).is_final(true, LONGEST_ABSENCE));
+        assert!(!failure(404).is_final(true, LONGEST_ABSENCE / 2), "its definition may be on its way");
+        assert!(!failure(404).is_final(false, LONGEST_ABSENCE), "it may be installed later");
+        assert!(!failure(403).is_final(true, LONGEST_ABSENCE), "it may be allowed later");
     }
 
     #[test]

@@ -96,6 +96,8 @@ pub enum WatchFault {
     Broken,
     /// The API server says that it has forgotten what happened since (410).
     Expired,
+    /// The connection stays open, and neither this change nor anything after it arrives.
+    BlackHole,
 }
 
 impl Plan {
@@ -136,8 +138,9 @@ mod tests {
             Some(Fault::Write { write: Write::AddressCreated, nth: 2, how: late }),
             Some(Fault::Write { write: Write::Event, nth: 1, how: WriteFault::Refused(429) }),
             Some(Fault::Watch { resource: "ipaddresses".into(), nth: 1, how: WatchFault::Expired }),
+            Some(Fault::Watch { resource: "ipaddresses".into(), nth: 1, how: WatchFault::BlackHole }),
         ];
-        for (fault, managers) in faults.into_iter().zip([1, 2, 1, 2]) {
+        for (fault, managers) in faults.into_iter().zip([1, 2, 1, 2, 1]) {
             let plan = Plan { workload: Workload::Scale, managers, aged: managers == 1, fault };
             assert_eq!(serde_json::from_str::<Plan>(&plan.line()).expect("it is one"), plan);
         }

@@ -22,15 +22,18 @@ pub enum Disturbance {
     Break,
     /// The API server says that it has forgotten what happened, and ends the watch.
     Expire,
+    /// Neither it nor anything after it arrives, and the connection stays open.
+    Swallow,
 }
 
 /// What the API server says when it has forgotten.
 const EXPIRED: &str = r#"{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"too old resource version","reason":"Expired","code":410}}"#;
 
-/// The changes of a watch, each one line, disturbed as `disturb` says.
+/// The changes of a watch, each one line, disturbed as `disturb` says. It is asked about everything that is sent, the end
+/// included, and told whether that is a change.
 pub fn passed_on(
     body: kube::client::Body,
-    disturb: impl Fn() -> Disturbance + Send + 'static,
+    disturb: impl Fn(bool) -> Disturbance + Send + 'static,
 ) -> UnsyncBoxBody<Bytes, io::Error> {
     let (sender, receiver) = mpsc::channel(1);
     tokio::spawn(async move {
@@ -46,26 +49,37 @@ pub fn passed_on(
 async fn pass(
     body: kube::client::Body,
     sender: &mpsc::Sender<io::Result<Frame<Bytes>>>,
-    disturb: impl Fn() -> Disturbance,
+    disturb: impl Fn(bool) -> Disturbance,
 ) {
     let send = async |line: Vec<u8>| sender.send(Ok(Frame::data(Bytes::from(line)))).await;
     let mut data = body.into_data_stream();
     let mut lines = Lines::default();
     while let Some(chunk) = data.next().await {
-        let Ok(chunk) = chunk else { return drop(sender.send(Err(io::ErrorKind::ConnectionReset.into())).await) };
+        let Ok(chunk) = chunk else {
+            stay_open_if(disturb(false) == Disturbance::Swallow).await;
+            return drop(sender.send(Err(io::ErrorKind::ConnectionReset.into())).await);
+        };
         for line in lines.feed(&chunk) {
             // A mark of how far the watch has come is no change.
-            let disturbance = if is_bookmark(&line) { Disturbance::None } else { disturb() };
-            match disturbance {
+            match disturb(!is_bookmark(&line)) {
                 Disturbance::None => {}
                 Disturbance::HoldBack => tokio::time::sleep(HELD_BACK).await,
                 Disturbance::Break => return drop(sender.send(Err(io::ErrorKind::ConnectionReset.into())).await),
                 Disturbance::Expire => return drop(send(format!("{EXPIRED}\n").into_bytes()).await),
+                Disturbance::Swallow => stay_open_if(true).await,
             }
             if send(line).await.is_err() {
                 return;
             }
         }
+    }
+    stay_open_if(disturb(false) == Disturbance::Swallow).await;
+}
+
+/// Never returns where the connection is a black hole.
+async fn stay_open_if(is_swallowed: bool) {
+    if is_swallowed {
+        std::future::pending::<()>().await;
     }
 }
 

@@ -14,6 +14,7 @@
     reason = "test code: a failure ends the test, and a long test tells how far it is"
 )]
 
+mod black_holes;
 mod fault;
 mod forward;
 mod frames;

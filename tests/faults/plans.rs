@@ -48,6 +48,11 @@ fn of_workload(recording: &Recording) -> Vec<Plan> {
                 plans.push(plan(2, at(1)));
             }
         }
+        // It takes as long as it goes unnoticed, so not every workload waits for it.
+        if recording.workload == Workload::Allocate {
+            let fault = Fault::Watch { resource: resource.clone(), nth: 1, how: WatchFault::BlackHole };
+            plans.push(plan(1, fault));
+        }
     }
     plans
 }
@@ -198,8 +203,8 @@ mod tests {
     fn every_fault_hits_every_write_and_every_watch() {
         let plans = all(&recordings());
         // 13 faults at 3 of the one write, 11 at the other; 3 at 2 changes; with a second manager 6, 4 and 1; 3 at one that
-        // is older.
-        assert_eq!(plans.len(), 2 * (13 * 3 + 11 + 3 * 2 + 6 + 4 + 1) + 3);
+        // is older; one watch that is a black hole.
+        assert_eq!(plans.len(), 2 * (13 * 3 + 11 + 3 * 2 + 6 + 4 + 1) + 3 + 1);
         assert_eq!(plans.iter().map(Plan::line).collect::<BTreeSet<_>>().len(), plans.len());
     }
 

@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -36,6 +37,9 @@ const LATEST: Duration = Duration::from_secs(5);
 /// How long writes are refused with [`WriteFault::RefusedForLong`].
 const LONG: Duration = Duration::from_secs(2);
 
+/// How long a black hole in the place of a watch may go unnoticed.
+const UNNOTICED: Duration = Duration::from_secs(40);
+
 /// A write that was asked for.
 #[derive(Clone, Debug)]
 pub struct Entry {
@@ -63,6 +67,8 @@ struct Shared {
     crashed: Notify,
     /// Told when a write has been answered.
     answered: Notify,
+    /// Numbers connections and watches.
+    count: AtomicUsize,
 }
 
 #[derive(Default)]
@@ -75,6 +81,18 @@ struct Book {
     happened: Option<Instant>,
     /// How many writes are still on their way, given up by their author.
     late: usize,
+    /// How often each kind was asked to be watched, by plural.
+    watches: HashMap<String, usize>,
+    holes: Holes,
+}
+
+/// What stays open and delivers nothing.
+#[derive(Default)]
+struct Holes {
+    /// Connections up to this number, with all that is asked on them.
+    connections: usize,
+    /// Watches of a kind up to this number, by plural.
+    watches: HashMap<String, usize>,
 }
 
 impl Proxy {
@@ -97,6 +115,7 @@ impl Proxy {
             book: Mutex::default(),
             crashed: Notify::new(),
             answered: Notify::new(),
+            count: AtomicUsize::new(0),
         });
         let server = tokio::spawn(serve(listener, Arc::clone(&shared)));
         Self { shared, server, kubeconfig }
@@ -127,6 +146,23 @@ impl Proxy {
         self.shared.book().changes.clone()
     }
 
+    /// How often each kind was asked to be watched, by the plural of the kind.
+    pub fn watches(&self, resource: &str) -> usize {
+        self.shared.book().watches.get(resource).copied().unwrap_or_default()
+    }
+
+    /// Makes black holes of all connections there are: they stay open, and nothing arrives. New ones work.
+    pub fn swallow_connections(&self) {
+        let now = self.shared.count.load(Ordering::Relaxed);
+        self.shared.book().holes.connections = now;
+    }
+
+    /// Makes black holes of the watches of a kind that are under way. New ones work.
+    pub fn swallow_watches(&self, resource: &str) {
+        let now = self.shared.count.load(Ordering::Relaxed);
+        self.shared.book().holes.watches.insert(resource.to_owned(), now);
+    }
+
     /// Whether the fault has come to pass.
     pub fn has_happened(&self) -> bool {
         self.shared.book().happened.is_some()
@@ -138,6 +174,7 @@ impl Proxy {
         let lasts = match &self.shared.fault {
             Some(Fault::Write { how: WriteFault::RefusedForLong, .. }) => LONG,
             Some(Fault::Watch { how: WatchFault::HeldBack, .. }) => frames::HELD_BACK,
+            Some(Fault::Watch { how: WatchFault::BlackHole, .. }) => UNNOTICED,
             _ => Duration::ZERO,
         };
         book.dead || book.late > 0 || book.happened.is_some_and(|at| at.elapsed() < lasts)
@@ -153,14 +190,22 @@ impl Drop for Proxy {
 async fn serve(listener: TcpListener, shared: Arc<Shared>) {
     loop {
         let Ok((stream, _)) = listener.accept().await else { continue };
-        let shared = Arc::clone(&shared);
-        let service = service_fn(move |request| handle(Arc::clone(&shared), request));
+        let (shared, number) = (Arc::clone(&shared), shared.next_number());
+        let service = service_fn(move |request| handle(Arc::clone(&shared), number, request));
         // An error here is a connection that broke, as a rule on purpose.
         tokio::spawn(http1::Builder::new().serve_connection(TokioIo::new(stream), service));
     }
 }
 
-async fn handle(shared: Arc<Shared>, request: hyper::Request<Incoming>) -> Result<Answer, Broken> {
+async fn handle(shared: Arc<Shared>, connection: usize, request: hyper::Request<Incoming>) -> Result<Answer, Broken> {
+    let answer = answer(Arc::clone(&shared), connection, request).await;
+    if shared.is_swallowed(connection) {
+        std::future::pending::<()>().await;
+    }
+    answer
+}
+
+async fn answer(shared: Arc<Shared>, connection: usize, request: hyper::Request<Incoming>) -> Result<Answer, Broken> {
     let (head, body) = request.into_parts();
     let body = body.collect().await.map_err(|_| Broken)?.to_bytes();
     let path = head.uri.path_and_query().map(ToString::to_string).unwrap_or_default();
@@ -168,11 +213,14 @@ async fn handle(shared: Arc<Shared>, request: hyper::Request<Incoming>) -> Resul
     let header = |name| head.headers.get(name).cloned();
     let (accept, content) = (header(ACCEPT), header(CONTENT_TYPE));
     let forward = Forward { upstream: shared.upstream.clone(), method: head.method, path, accept, content, body };
+    if shared.is_swallowed(connection) {
+        std::future::pending::<()>().await;
+    }
     if shared.book().dead {
         return Err(Broken);
     }
     match asked.verb {
-        Verb::Watch => shared.watch(&asked, &forward).await,
+        Verb::Watch => shared.watch(connection, &asked, &forward).await,
         Verb::Read => forward.send().await,
         Verb::Create | Verb::Change | Verb::Replace | Verb::Delete => {
             // In a task of its own: it goes on when the manager dies.
@@ -181,16 +229,36 @@ async fn handle(shared: Arc<Shared>, request: hyper::Request<Incoming>) -> Resul
     }
 }
 
+/// A watch under way.
+#[derive(Clone, Copy)]
+struct Watch<'a> {
+    resource: &'a str,
+    number: usize,
+    connection: usize,
+}
+
 impl Shared {
     fn book(&self) -> MutexGuard<'_, Book> {
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn watch(self: &Arc<Self>, asked: &Request, forward: &Forward) -> Result<Answer, Broken> {
+    fn next_number(&self) -> usize {
+        self.count.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Whether a connection is a black hole.
+    fn is_swallowed(&self, connection: usize) -> bool {
+        connection <= self.book().holes.connections
+    }
+
+    async fn watch(self: &Arc<Self>, connection: usize, asked: &Request, forward: &Forward) -> Result<Answer, Broken> {
+        *self.book().watches.entry(asked.resource.clone()).or_default() += 1;
         let (head, body) = forward.open().await?.into_parts();
-        let shared = Arc::clone(self);
-        let resource = asked.resource.clone();
-        let disturb = move || shared.disturb(&resource);
+        let (shared, resource, number) = (Arc::clone(self), asked.resource.clone(), self.next_number());
+        let disturb = move |is_change: bool| {
+            let watch = Watch { resource: &resource, number, connection };
+            shared.disturb(&watch, is_change)
+        };
         Response::builder()
             .status(head.status)
             .header(CONTENT_TYPE, "application/json")
@@ -198,9 +266,17 @@ impl Shared {
             .map_err(|_| Broken)
     }
 
-    /// What happens to the next change that a watch tells of.
-    fn disturb(&self, resource: &str) -> Disturbance {
+    /// What happens to the next thing that a watch tells of.
+    fn disturb(&self, watch: &Watch<'_>, is_change: bool) -> Disturbance {
+        let Watch { resource, number, connection } = *watch;
         let mut book = self.book();
+        let swallowed = book.holes.watches.get(resource).is_some_and(|last| number <= *last);
+        if swallowed || connection <= book.holes.connections {
+            return Disturbance::Swallow;
+        }
+        if !is_change {
+            return Disturbance::None;
+        }
         if book.dead {
             return Disturbance::Break;
         }
@@ -213,6 +289,10 @@ impl Shared {
                     WatchFault::HeldBack => Disturbance::HoldBack,
                     WatchFault::Broken => Disturbance::Break,
                     WatchFault::Expired => Disturbance::Expire,
+                    WatchFault::BlackHole => {
+                        book.holes.watches.insert(resource.to_owned(), number);
+                        Disturbance::Swallow
+                    }
                 }
             }
             _ => Disturbance::None,

@@ -88,9 +88,9 @@ impl Manager {
         }
     }
 
-    /// Whether `/readyz` says ok.
+    /// Whether `/readyz/caches` says ok.
     pub fn is_ready(&self) -> bool {
-        self.probe("/readyz").is_some_and(|answer| answer.starts_with("HTTP/1.1 200"))
+        self.probe("/readyz/caches").is_some_and(|answer| answer.starts_with("HTTP/1.1 200"))
     }
 
     /// The whole answer to a probe.

@@ -28,6 +28,9 @@ const LONGEST_RECONCILE: Duration = Duration::from_mins(2);
 /// When an object is read again that could not be read.
 const UNREADABLE_PAUSE: Duration = Duration::from_secs(2);
 
+/// When an object is worked on again whose work panicked outside of the reconciler.
+const PANIC_PAUSE: Duration = Duration::from_secs(30);
+
 struct Context<R: Reconciler> {
     name: String,
     reconciler: Arc<R>,
@@ -117,7 +120,7 @@ impl<R: Reconciler> Running<R> {
                 // Woken or retried after it went.
                 None => self.context.attempts.forget(&key),
                 Some(kept) if !self.is_settled(key.0.as_deref(), &key.1, &kept) => {
-                    at_work.spawn(work(Arc::clone(&self.context), key, kept));
+                    at_work.spawn(guarded_work(Arc::clone(&self.context), key, kept));
                     continue;
                 }
                 Some(_) => {}
@@ -145,6 +148,7 @@ impl<R: Reconciler> Running<R> {
                 let now = Instant::now();
                 self.queue.finished(key, again.and_then(|wait| now.checked_add(wait)), now);
             }
+            // It cannot panic, so the threads of the program end.
             Err(error) => error!(controller = self.context.name, error = chain(&error), "a reconcile was lost"),
         }
     }
@@ -202,25 +206,34 @@ pub(super) async fn feed<K>(
     }
 }
 
-/// Works on one object. Returns when to look at it again, if nothing happens before.
-async fn work<R: Reconciler>(
+/// Works on one object, and gives its key back even after a panic: a key that is not given back is worked on no more.
+async fn guarded_work<R: Reconciler>(
     context: Arc<Context<R>>,
     key: Key,
     kept: Kept<R::Object, R::Settled>,
 ) -> (Key, Option<Duration>) {
+    let again = AssertUnwindSafe(work(&context, &key, kept)).catch_unwind().await;
+    let again = again.unwrap_or_else(|_| {
+        error!(controller = context.name, object = key.1, "a reconcile panicked; this is a mistake in the program");
+        Some(PANIC_PAUSE)
+    });
+    (key, again)
+}
+
+/// Works on one object. Returns when to look at it again, if nothing happens before.
+async fn work<R: Reconciler>(context: &Context<R>, key: &Key, kept: Kept<R::Object, R::Settled>) -> Option<Duration> {
     let object = match kept {
         Kept::Whole(object) => object,
         Kept::Settled(_) => match context.reconciler.read(key.0.as_deref(), &key.1).await {
             Ok(Some(object)) => Arc::new(object),
-            Ok(None) => return (key, None),
+            Ok(None) => return None,
             Err(error) => {
                 debug!(controller = context.name, object = key.1, error = chain(&error), "cannot be read now");
-                return (key, Some(UNREADABLE_PAUSE));
+                return Some(UNREADABLE_PAUSE);
             }
         },
     };
-    let again = reconcile(&context, &key, &object).await;
-    (key, again)
+    reconcile(context, key, &object).await
 }
 
 async fn reconcile<R: Reconciler>(context: &Context<R>, key: &Key, object: &Arc<R::Object>) -> Option<Duration> {
@@ -390,6 +403,46 @@ mod tests {
         running.seen(Event::Init);
         running.seen(Event::InitDone);
         assert_eq!(*observer.0.lock().unwrap(), [Some(1)]);
+    }
+
+    /// Panics when an object is read.
+    struct Panics;
+
+    impl Reconciler for Panics {
+        type Object = ConfigMap;
+        type Settled = ();
+        type State = ();
+        type Error = Infallible;
+
+        async fn reconcile(&self, _: Arc<ConfigMap>, _: &mut Attempt<()>) -> Result<Outcome, Infallible> {
+            Ok(Outcome::Done)
+        }
+
+        fn settle(&self, _: &ConfigMap) -> Option<()> {
+            Some(())
+        }
+
+        fn is_settled(&self, _: Option<&str>, _: &str, (): &()) -> bool {
+            false
+        }
+
+        async fn read(&self, _: Option<&str>, _: &str) -> Result<Option<ConfigMap>, Infallible> {
+            panic!("a mistake in the program")
+        }
+    }
+
+    #[tokio::test]
+    async fn object_whose_read_panicked_is_retried() {
+        let (store, events) = (Store::default(), [Event::Init, Event::InitApply(named("a")), Event::InitDone]);
+        let mut running = Running::new("test".into(), Arc::new(Panics), Arc::new(()), store, |_| {}, synced(), 1);
+        events.into_iter().for_each(|event| running.seen(event));
+        let mut at_work = JoinSet::new();
+        running.begin(&mut at_work);
+        let ended = at_work.join_next().await.unwrap();
+        running.ended(ended);
+        let due = running.queue.next_due().expect("it is in the queue");
+        assert!(due.saturating_duration_since(Instant::now()) <= PANIC_PAUSE);
+        assert_eq!(running.queue.next(due), Some((None, "a".to_owned())));
     }
 
     /// Looks at "slow" for a while, and wants to look at all else again soon.

@@ -20,9 +20,11 @@ use kube::api::WatchParams;
 use kube::core::{Resource, WatchEvent};
 use kube::runtime::watcher::{Config, Error, Event};
 use serde::de::DeserializeOwned;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
+use super::WATCH_TIMEOUT;
 use crate::runtime::client::DEADLINE;
+use crate::runtime::health::Synced;
 
 /// An annotation of the bookmark that comes after the last object there was at the beginning.
 const END_OF_LISTING: &str = "k8s.io/initial-events-end";
@@ -30,25 +32,52 @@ const END_OF_LISTING: &str = "k8s.io/initial-events-end";
 /// After how many listings that did not come to their end it is given up.
 const MOST_BROKEN: u32 = 3;
 
-/// For how long the API server is asked to watch, unless the configuration says otherwise.
-const LONGEST_WATCH: u32 = 290;
+/// For how many seconds the API server is asked to watch when it is to begin with all that is there.
+const LISTING_TIMEOUT: u32 = 290;
 
-/// How much longer than that nothing may be heard of it.
+/// How long a listing may take as one stream. Pages take as long as they take.
+#[derive(Clone, Copy)]
+struct Limits {
+    /// How long nothing may be heard. The API server sends as fast as it is read, and the end is told when its cache is
+    /// known to be as new as the request, which takes seconds.
+    silence: Duration,
+    /// How long all of it may take.
+    whole: Duration,
+}
+
+const LIMITS: Limits = Limits { silence: Duration::from_secs(15), whole: Duration::from_mins(1) };
+
+/// How much longer than the API server was asked to watch nothing may be heard of it.
 const LONGEST_SILENCE: Duration = Duration::from_secs(5);
 
 /// Watches a kind, and goes on whatever happens; begins anew where it lost track. Who polls it has to wait after an error.
 ///
 /// Ends, and sets `refused`, where the API server does not begin a watch in this way, or does not come to the end of the
-/// beginning: it breaks off whoever does not take in everything as fast as others write.
+/// beginning: it breaks off whoever does not take in everything as fast as others write. `synced` is told that the watch
+/// works whenever it is opened.
 pub(super) fn streamed<K>(
     api: Api<K>,
     config: Config,
     refused: Arc<AtomicBool>,
+    synced: Synced,
 ) -> impl Stream<Item = Result<Event<K>, Error>> + Send + 'static
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
-    let watch = Watch { api, config, refused };
+    streamed_within(LIMITS, api, config, refused, synced)
+}
+
+fn streamed_within<K>(
+    limits: Limits,
+    api: Api<K>,
+    config: Config,
+    refused: Arc<AtomicBool>,
+    synced: Synced,
+) -> impl Stream<Item = Result<Event<K>, Error>> + Send + 'static
+where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+{
+    let watch = Watch { api, config, refused, synced, limits };
     unfold((watch, State::Unlisted { broken: 0 }), async |(watch, state)| {
         let (event, state) = watch.step(state).await?;
         Some((event, (watch, state)))
@@ -61,6 +90,8 @@ struct Watch<K> {
     api: Api<K>,
     config: Config,
     refused: Arc<AtomicBool>,
+    synced: Synced,
+    limits: Limits,
 }
 
 enum State<K> {
@@ -70,6 +101,7 @@ enum State<K> {
     },
     Listing {
         broken: u32,
+        since: Instant,
         events: Events<K>,
     },
     Listed {
@@ -89,11 +121,15 @@ where
             let (heard, next) = match state {
                 State::Unlisted { broken: MOST_BROKEN.. } => return self.refuse(),
                 State::Unlisted { broken } => match self.open(None).await {
-                    Ok(events) => (Some(Ok(Event::Init)), State::Listing { broken, events }),
+                    Ok(events) => (Some(Ok(Event::Init)), State::Listing { broken, since: Instant::now(), events }),
                     Err(error) if is_refusal(&error) => return self.refuse(),
                     Err(error) => (Some(Err(Error::WatchStartFailed(error))), State::Unlisted { broken }),
                 },
-                State::Listing { broken, mut events } => listing(self.next(&mut events).await, broken, events),
+                State::Listing { since, .. } if since.elapsed() >= self.limits.whole => return self.refuse(),
+                State::Listing { broken, since, mut events } => {
+                    let heard = timeout(self.limits.silence, events.next()).await.ok().flatten();
+                    listing(heard, broken, since, events)
+                }
                 State::Listed { version, events: None } => match self.open(Some(&version)).await {
                     Ok(events) => (None, State::Listed { version, events: Some(events) }),
                     Err(error) => {
@@ -123,18 +159,24 @@ where
         let parameters = WatchParams {
             label_selector: self.config.label_selector.clone(),
             field_selector: self.config.field_selector.clone(),
-            timeout: Some(self.config.timeout.unwrap_or(LONGEST_WATCH)),
+            timeout: Some(if version.is_none() { LISTING_TIMEOUT } else { self.watch_timeout() }),
             bookmarks: true,
             send_initial_events: version.is_none(),
         };
         // An empty version means the newest: the API server asks etcd which that is, and waits until its cache is there.
         let opened = timeout(DEADLINE, self.api.watch(&parameters, version.unwrap_or_default())).await;
-        opened.map_err(|elapsed| kube::Error::Service(elapsed.into()))?.map(StreamExt::boxed)
+        let events = opened.map_err(|elapsed| kube::Error::Service(elapsed.into()))??;
+        self.synced.works();
+        Ok(events.boxed())
+    }
+
+    fn watch_timeout(&self) -> u32 {
+        self.config.timeout.unwrap_or(WATCH_TIMEOUT)
     }
 
     /// None at the end, and where nothing is heard for so long that there cannot be anybody any more.
     async fn next(&self, events: &mut Events<K>) -> Option<kube::Result<WatchEvent<K>>> {
-        let longest = Duration::from_secs(self.config.timeout.unwrap_or(LONGEST_WATCH).into());
+        let longest = Duration::from_secs(self.watch_timeout().into());
         timeout(longest.saturating_add(LONGEST_SILENCE), events.next()).await.ok().flatten()
     }
 }
@@ -143,19 +185,19 @@ where
 type Turn<K> = (Option<Result<Event<K>, Error>>, State<K>);
 
 /// After something was heard, or the end, while all there is was being told.
-fn listing<K>(heard: Option<kube::Result<WatchEvent<K>>>, broken: u32, events: Events<K>) -> Turn<K> {
+fn listing<K>(heard: Option<kube::Result<WatchEvent<K>>>, broken: u32, since: Instant, events: Events<K>) -> Turn<K> {
     let error = match heard {
         Some(Ok(WatchEvent::Added(object) | WatchEvent::Modified(object))) => {
-            return (Some(Ok(Event::InitApply(object))), State::Listing { broken, events });
+            return (Some(Ok(Event::InitApply(object))), State::Listing { broken, since, events });
         }
         Some(Ok(WatchEvent::Deleted(object))) => {
-            return (Some(Ok(Event::Delete(object))), State::Listing { broken, events });
+            return (Some(Ok(Event::Delete(object))), State::Listing { broken, since, events });
         }
         Some(Ok(WatchEvent::Bookmark(mark))) if mark.metadata.annotations.contains_key(END_OF_LISTING) => {
             let version = mark.metadata.resource_version;
             return (Some(Ok(Event::InitDone)), State::Listed { version, events: Some(events) });
         }
-        Some(Ok(WatchEvent::Bookmark(_))) => return (None, State::Listing { broken, events }),
+        Some(Ok(WatchEvent::Bookmark(_))) => return (None, State::Listing { broken, since, events }),
         Some(Ok(WatchEvent::Error(status))) => Error::WatchError(status),
         Some(Err(error)) => Error::WatchFailed(error),
         None => {

@@ -78,7 +78,7 @@ pub async fn listen_at(
     let failed = |source| WebhookError::Bind { port: options.webhook_port, source };
     let listener = bind(address).await.map_err(failed)?;
     certificates.register(metrics, "webhook");
-    let synced = health.announce("certificate for webhooks");
+    let synced = health.require("certificate for webhooks");
     Ok(WebhookServer { server: HttpsServer::new(listener, tls, limits), certificates, files, synced })
 }
 

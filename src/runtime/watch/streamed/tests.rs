@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use tower::service_fn;
 
 use super::*;
+use crate::runtime::health::Health;
 
 /// What a server answers to one request after the other, and what it was asked.
 #[derive(Clone, Default)]
@@ -40,7 +41,8 @@ impl Server {
             "default",
         );
         let refused = Arc::new(AtomicBool::new(false));
-        let events = streamed(Api::<ConfigMap>::all(client), Config::default(), Arc::clone(&refused));
+        let synced = Health::default().announce("ConfigMap");
+        let events = streamed(Api::<ConfigMap>::all(client), Config::default(), Arc::clone(&refused), synced);
         let mut events = Box::pin(events);
         let mut heard = Vec::new();
         while let Some(event) = events.next().await {
@@ -150,5 +152,36 @@ async fn it_ends_where_it_is_refused_and_goes_on_after_other_failures() {
         let server = Server::default().refuses(403).refuses(code);
         assert_eq!(server.heard().await, (vec!["failed to start watching object".to_owned()], true));
         assert_eq!(server.asked_for(), ["all", "all"]);
+    }
+}
+
+#[tokio::test]
+async fn listing_that_never_ends_gives_way_to_pages() {
+    // It begins and tells nothing more, or tells of changes all the time and not of the end.
+    for tells_changes in [false, true] {
+        let asked = Arc::new(Mutex::new(0));
+        let answer = {
+            let asked = Arc::clone(&asked);
+            move |_: Request<Body>| {
+                *asked.lock().unwrap() += 1;
+                let change = format!("{}\n", event("MODIFIED", "a", 3));
+                let lines = futures::stream::unfold((), move |()| {
+                    let line = change.clone();
+                    async move {
+                        tokio::time::sleep(Duration::from_millis(if tells_changes { 5 } else { 60_000 })).await;
+                        Some((Ok::<_, Infallible>(hyper::body::Frame::data(line.into())), ()))
+                    }
+                });
+                std::future::ready(Ok::<_, Infallible>(Response::new(http_body_util::StreamBody::new(lines))))
+            }
+        };
+        let client = Client::new(service_fn(answer), "default");
+        let (refused, synced) = (Arc::new(AtomicBool::new(false)), Health::default().announce("ConfigMap"));
+        let limits = Limits { silence: Duration::from_millis(50), whole: Duration::from_millis(100) };
+        let api = Api::<ConfigMap>::all(client);
+        let events = streamed_within(limits, api, Config::default(), Arc::clone(&refused), synced);
+        let ended = timeout(Duration::from_secs(10), events.for_each(|_| std::future::ready(()))).await;
+        assert!(ended.is_ok() && refused.load(Ordering::Relaxed), "{tells_changes}");
+        assert_eq!(*asked.lock().unwrap(), if tells_changes { 1 } else { 3 });
     }
 }

@@ -1,0 +1,103 @@
+//! Connections that stay open and deliver nothing, as after the loss of a machine or of a router's memory.
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use crate::proxy::Proxy;
+use crate::support::consumer::{Consumer, eventually_within};
+use crate::support::control_plane::{ControlPlane, NAMESPACE, Options};
+use crate::support::manager::Manager;
+
+const LEASE_DURATION: Duration = Duration::from_secs(15);
+/// How much longer a takeover may take than the lease lasts.
+const TAKEOVER: Duration = Duration::from_secs(10);
+/// How long a claim may wait for its address when something is dead.
+const BOUND: Duration = Duration::from_mins(1);
+
+fn holder(control_plane: &ControlPlane) -> Option<String> {
+    let lease = "lease/7bb7acb4.ipam.cluster.x-k8s.io";
+    let holder = control_plane.try_kubectl(&["-n", NAMESPACE, "get", lease, "-o=jsonpath={.spec.holderIdentity}"]);
+    holder.ok().filter(|holder| !holder.is_empty())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn standby_with_dead_connections_takes_over_in_time() {
+    let control_plane = ControlPlane::start(Options::default());
+    let mut first = Manager::start(&control_plane, &["--leader-elect"]);
+    first.wait_for_log("acquired leadership lease");
+    let leader = holder(&control_plane).expect("somebody leads");
+    let proxy = Proxy::start(&control_plane, 0, None).await;
+    let second = Manager::launch(&control_plane, proxy.kubeconfig(), &["--leader-elect"]).may_lack_permissions();
+    second.wait_until_ready();
+    // Time for calls whose connections are kept.
+    tokio::time::sleep(Duration::from_secs(5)).await;
+
+    proxy.swallow_connections();
+    first.kill();
+    let killed = Instant::now();
+    eventually_within(Duration::from_mins(1), "the standby leads", || async {
+        holder(&control_plane).filter(|holder| *holder != leader).map(drop)
+    })
+    .await;
+    let took = killed.elapsed();
+    println!("the standby leads {took:?} after the leader was killed");
+    assert!(took < LEASE_DURATION + TAKEOVER, "{took:?}\n{}", second.log());
+
+    let consumer = Consumer::new(&control_plane).await;
+    consumer.pool("web", json!({"addresses": ["10.0.0.0/24"], "prefix": 24})).await;
+    consumer.claim("a", "web").await;
+    consumer.bound("a").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn claim_is_bound_though_watches_are_dead() {
+    let control_plane = ControlPlane::start(Options::default());
+    let consumer = Consumer::new(&control_plane).await;
+    let proxy = Proxy::start(&control_plane, 0, None).await;
+    let manager = Manager::launch(&control_plane, proxy.kubeconfig(), &[]).may_lack_permissions();
+    manager.wait_until_ready();
+    consumer.pool("web", json!({"addresses": ["10.0.0.0/24"], "prefix": 24})).await;
+    consumer.claim("before", "web").await;
+    consumer.bound("before").await;
+
+    let dead = ["ipaddressclaims", "ipaddresses", "ipreservations"];
+    let watches = dead.map(|resource| proxy.watches(resource));
+    dead.iter().for_each(|resource| proxy.swallow_watches(resource));
+    let started = Instant::now();
+    consumer.claim("after", "web").await;
+    eventually_within(BOUND, "the claim is bound", || async {
+        consumer.claims().get("after").await.ok()??.bound_address().map(drop)
+    })
+    .await;
+    println!("bound {:?} after the watches died", started.elapsed());
+    eventually_within(BOUND.saturating_sub(started.elapsed()), "all three are watched again", || async {
+        dead.iter().zip(watches).all(|(resource, before)| proxy.watches(resource) > before).then_some(())
+    })
+    .await;
+    println!("all are watched again after {:?}", started.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn claim_is_bound_though_all_connections_are_dead() {
+    let control_plane = ControlPlane::start(Options::default());
+    let consumer = Consumer::new(&control_plane).await;
+    let proxy = Proxy::start(&control_plane, 0, None).await;
+    let mut manager = Manager::launch(&control_plane, proxy.kubeconfig(), &["--leader-elect"]).may_lack_permissions();
+    manager.wait_until_ready();
+    consumer.pool("web", json!({"addresses": ["10.0.0.0/24"], "prefix": 24})).await;
+    // Many connections are kept after many calls at once.
+    let names: Vec<String> = (0..100).map(|number| format!("c{number}")).collect();
+    consumer.claim_all(&names, "web").await;
+    consumer.all_bound(&names).await;
+
+    proxy.swallow_connections();
+    let started = Instant::now();
+    consumer.claim("after", "web").await;
+    eventually_within(BOUND, "the claim is bound", || async {
+        consumer.claims().get("after").await.ok()??.bound_address().map(drop)
+    })
+    .await;
+    println!("bound {:?} after all connections died", started.elapsed());
+    assert!(manager.is_running(), "it goes on leading:\n{}", manager.log());
+}
