@@ -9,7 +9,8 @@
 //! - an address is taken back once the claim is being deleted and ours is the only finalizer left: another's means that
 //!   the machine still uses the address;
 //! - a pool that is being deleted serves no claim, except to finish what was begun: the pool waits for the address that
-//!   a claim holds already, so the claim must not wait for the pool;
+//!   an unbound claim holds already, so the claim must not wait for the pool. What a bound claim lost is not repaired then:
+//!   the garbage collector may be removing the pool from the owners of its IPAddress;
 //! - an IPAddress that somebody deleted stays as long as its claim is bound to it.
 
 /// What is known of a claim.
@@ -137,7 +138,7 @@ pub fn decide(view: &ClaimView) -> Decision {
         (PoolState::Paused, _) => Decision::Wait(Waiting::PoolPaused),
         (_, true) => Decision::Release,
         (PoolState::Ready, false) => Decision::Bind,
-        (PoolState::Deleting, false) if view.holds => Decision::Bind,
+        (PoolState::Deleting, false) if view.holds && !view.bound => Decision::Bind,
         (PoolState::Deleting, false) => Decision::Wait(Waiting::PoolDeleting),
         (PoolState::Unavailable, false) => Decision::Wait(Waiting::PoolUnavailable),
     }

@@ -73,14 +73,14 @@ fn a_deleting_claim_is_not_bound() {
 #[test]
 fn addresses_come_from_pools_that_are_ready() {
     for_each(|view, decision| {
-        let completes = view.holds && view.pool == Some(PoolState::Deleting);
+        let completes = view.holds && !view.bound && view.pool == Some(PoolState::Deleting);
         decision != Decision::Bind || completes || view.pool == Some(PoolState::Ready)
     });
 }
 
 #[test]
-fn claim_holding_an_address_never_waits_for_a_deleting_pool() {
-    for_each(|view, decision| !view.holds || decision != Decision::Wait(Waiting::PoolDeleting));
+fn unbound_claim_with_address_never_waits_for_deleting_pool() {
+    for_each(|view, decision| !view.holds || view.bound || decision != Decision::Wait(Waiting::PoolDeleting));
 }
 
 #[test]
