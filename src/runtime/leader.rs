@@ -9,7 +9,7 @@ use k8s_controller::LeaderElection;
 use kube::Client;
 use tokio_util::sync::CancellationToken;
 
-use super::client::{Patience, own_namespace};
+use super::client::{DEADLINE, Patience, own_namespace};
 use super::options::Options;
 
 /// How work under a lease ended.
@@ -29,7 +29,7 @@ pub enum Outcome<T> {
 /// another one after a quarter of the renew deadline: who leads goes on leading, and who waits takes over that much later.
 /// Two calls, a read and a write, take no longer than the renew deadline.
 pub fn patience(options: &Options) -> Patience {
-    Patience { deadline: options.leader_elect_renew_deadline / 2, repeats_reads: true }
+    Patience { deadline: DEADLINE.min(options.leader_elect_renew_deadline / 2), repeats_reads: true }
 }
 
 /// Waits for the lease `name`, then runs `work` while keeping it.

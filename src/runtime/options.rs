@@ -48,7 +48,7 @@ pub struct Options {
     #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = duration)]
     pub leader_elect_retry_period: Duration,
 
-    /// Where to serve the probes /healthz and /readyz; 0 for nowhere.
+    /// Where to serve the probes /healthz, /readyz and /readyz/caches; 0 for nowhere.
     #[arg(long, value_name = "ADDRESS", default_value = ":8081")]
     pub health_probe_bind_address: String,
 

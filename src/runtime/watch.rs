@@ -71,7 +71,7 @@ const WATCH_TIMEOUT: u32 = 30;
 
 /// How long a kind that had been listed may be unknown to the API server before the process ends. Another version may be
 /// served instead, which a new process finds.
-const LONGEST_ABSENCE: Duration = Duration::from_secs(30);
+const LONGEST_ABSENCE: Duration = Duration::from_mins(1);
 
 /// How long a watch may fail for reasons that pass by themselves before that is a warning.
 const PASSING: Duration = Duration::from_secs(10);

@@ -6,8 +6,10 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod endpoints;
 mod flags;
 mod permissions;
+mod readiness;
 mod releases;
 mod restart;
 mod scope;

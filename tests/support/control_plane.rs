@@ -38,6 +38,8 @@ pub struct Options {
     /// notices a kind whose CRD is installed after the start. No other controller runs: pods and service accounts are
     /// not made, and the roles `admin`, `edit` and `view`, which are gathered from others, stay empty.
     pub controller_manager: bool,
+    /// Run kube-controller-manager for the endpoints of services.
+    pub endpoint_slices: bool,
     /// Write down what the provider asks for, see [`ControlPlane::asked`].
     pub audit: bool,
     /// Leave out everything that is installed after the start: definitions, and the account of the provider.
@@ -115,7 +117,7 @@ impl ControlPlane {
             plane.install_crds();
             plane.install_account();
         }
-        if options.controller_manager {
+        if options.controller_manager || options.endpoint_slices {
             plane.controller_manager = Some(plane.launch_controller_manager());
         }
         plane
@@ -330,9 +332,14 @@ impl ControlPlane {
     }
 
     fn launch_controller_manager(&self) -> Supervised {
+        let wanted = [
+            (self.options.controller_manager, "garbage-collector-controller,namespace-controller"),
+            (self.options.endpoint_slices, "endpointslice-controller"),
+        ];
+        let controllers: Vec<_> = wanted.iter().filter(|(wanted, _)| *wanted).map(|(_, names)| *names).collect();
         let arguments = [
             format!("--kubeconfig={}", self.kubeconfig.display()),
-            "--controllers=garbage-collector-controller,namespace-controller".into(),
+            format!("--controllers={}", controllers.join(",")),
             "--leader-elect=false".into(),
             "--secure-port=0".into(),
             "--profiling=false".into(),
