@@ -166,7 +166,8 @@ async fn many_abandoned_addresses_go_little_by_little() {
     let namespace = format!("namespace=\"{}\"", consumer.namespace);
     let freed = eventually("the log tells of all", || async {
         let log = world().manager.log();
-        let lines = log.lines().filter(|line| line.contains("of a claim that is gone is freed") && line.contains(&namespace));
+        let lines =
+            log.lines().filter(|line| line.contains("of a claim that is gone is freed") && line.contains(&namespace));
         let times: Vec<Timestamp> = lines.filter_map(|line| line.split(' ').next()?.parse().ok()).collect();
         (times.len() == 12).then_some(times)
     })

@@ -52,6 +52,13 @@ pub enum Fault {
         /// How.
         how: WatchFault,
     },
+    /// At a read of one object: its answer, with the state of the time when it was asked, arrives 2 s late.
+    Read {
+        /// Of an object with this plural.
+        resource: String,
+        /// The how-manieth read of such an object, from 1.
+        nth: usize,
+    },
 }
 
 /// What goes wrong at a write.
@@ -139,8 +146,9 @@ mod tests {
             Some(Fault::Write { write: Write::Event, nth: 1, how: WriteFault::Refused(429) }),
             Some(Fault::Watch { resource: "ipaddresses".into(), nth: 1, how: WatchFault::Expired }),
             Some(Fault::Watch { resource: "ipaddresses".into(), nth: 1, how: WatchFault::BlackHole }),
+            Some(Fault::Read { resource: "ipreservations".into(), nth: 1 }),
         ];
-        for (fault, managers) in faults.into_iter().zip([1, 2, 1, 2, 1]) {
+        for (fault, managers) in faults.into_iter().zip([2, 1, 2, 1, 2, 1]) {
             let plan = Plan { workload: Workload::Scale, managers, aged: managers == 1, fault };
             assert_eq!(serde_json::from_str::<Plan>(&plan.line()).expect("it is one"), plan);
         }

@@ -73,7 +73,8 @@ async fn one_thing_that_goes_wrong_is_survived() {
 fn recorded(report: &Report) -> Recording {
     let mut writes = BTreeMap::new();
     report.journal.iter().for_each(|entry| *writes.entry(entry.write).or_default() += 1);
-    Recording { workload: report.plan.workload, writes, watched: report.changes.keys().cloned().collect() }
+    let watched = report.changes.keys().cloned().collect();
+    Recording { workload: report.plan.workload, writes, watched, reads: report.reads.clone().into_iter().collect() }
 }
 
 /// Carries plans out, as many at the same time as there are control planes: a manager looks after everything in one.

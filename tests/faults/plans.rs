@@ -14,6 +14,8 @@ pub struct Recording {
     pub writes: BTreeMap<Write, usize>,
     /// The kinds that changed, by their plurals.
     pub watched: BTreeSet<String>,
+    /// How often single objects were read, by the plurals of their kinds.
+    pub reads: BTreeMap<String, usize>,
 }
 
 /// One plan for each kind of write (its first, a middle and its last occurrence) and each fault, one for each kind of
@@ -53,6 +55,14 @@ fn of_workload(recording: &Recording) -> Vec<Plan> {
             let fault = Fault::Watch { resource: resource.clone(), nth: 1, how: WatchFault::BlackHole };
             plans.push(plan(1, fault));
         }
+    }
+    for (resource, &count) in &recording.reads {
+        let at = |nth| Fault::Read { resource: resource.clone(), nth };
+        plans.extend(spread_over(count.min(2)).into_iter().map(|nth| plan(1, at(nth))));
+    }
+    if least == 1 {
+        // Two managers that try to reserve the same address read who has it.
+        plans.push(plan(2, Fault::Read { resource: "ipreservations".to_owned(), nth: 1 }));
     }
     plans
 }
@@ -123,6 +133,7 @@ enum Aspect {
     How(WriteFault),
     Watch(String),
     WatchHow(WatchFault),
+    Read(String),
     /// A fault at a write, for a manager that has just started or is older.
     Pair(Write, WriteFault, bool),
     /// A write of a workload.
@@ -131,6 +142,8 @@ enum Aspect {
     Case(Workload, WriteFault, usize),
     /// A fault at a watch in a workload.
     Seen(Workload, String, WatchFault),
+    /// A read in a workload, with so many managers.
+    Late(Workload, String, usize),
 }
 
 /// A few plans in which every kind of write, every watch and every fault is there at least once.
@@ -143,6 +156,7 @@ pub fn few(plans: &[Plan]) -> Vec<Plan> {
             Some(Fault::Watch { resource, how, .. }) => {
                 aspects.extend([Aspect::Watch(resource.clone()), Aspect::WatchHow(*how)]);
             }
+            Some(Fault::Read { resource, .. }) => aspects.push(Aspect::Read(resource.clone())),
             None => {}
         }
         aspects
@@ -158,6 +172,7 @@ pub fn many(plans: &[Plan]) -> Vec<Plan> {
             Aspect::Case(plan.workload, *how, plan.managers),
         ],
         Some(Fault::Watch { resource, how, .. }) => vec![Aspect::Seen(plan.workload, resource.clone(), *how)],
+        Some(Fault::Read { resource, .. }) => vec![Aspect::Late(plan.workload, resource.clone(), plan.managers)],
         None => Vec::new(),
     })
 }
@@ -189,7 +204,9 @@ mod tests {
     fn recordings() -> Vec<Recording> {
         let writes = BTreeMap::from([(Write::AddressCreated, 5), (Write::PoolFinalizerAdded, 1)]);
         let watched = BTreeSet::from(["ipaddresses".to_owned()]);
-        let of = |workload| Recording { workload, writes: writes.clone(), watched: watched.clone() };
+        let reads = BTreeMap::from([("ipaddresses".to_owned(), 5)]);
+        let of =
+            |workload| Recording { workload, writes: writes.clone(), watched: watched.clone(), reads: reads.clone() };
         vec![of(Workload::Allocate), of(Workload::Delete)]
     }
 
@@ -203,8 +220,8 @@ mod tests {
     fn every_fault_hits_every_write_and_every_watch() {
         let plans = all(&recordings());
         // 13 faults at 3 of the one write, 11 at the other; 3 at 2 changes; with a second manager 6, 4 and 1; 3 at one that
-        // is older; one watch that is a black hole.
-        assert_eq!(plans.len(), 2 * (13 * 3 + 11 + 3 * 2 + 6 + 4 + 1) + 3 + 1);
+        // is older; one watch that is a black hole; late answers to 2 reads, and to one with a second manager.
+        assert_eq!(plans.len(), 2 * (13 * 3 + 11 + 3 * 2 + 6 + 4 + 1 + 2 + 1) + 3 + 1);
         assert_eq!(plans.iter().map(Plan::line).collect::<BTreeSet<_>>().len(), plans.len());
     }
 

@@ -75,6 +75,8 @@ struct Shared {
 struct Book {
     journal: Vec<Entry>,
     changes: HashMap<String, usize>,
+    /// How often single objects were read, by plural.
+    reads: HashMap<String, usize>,
     /// The manager is to be killed: nothing of it gets through any more.
     dead: bool,
     /// When the fault came to pass.
@@ -146,6 +148,11 @@ impl Proxy {
         self.shared.book().changes.clone()
     }
 
+    /// How often single objects were read, by the plural of the kind.
+    pub fn reads(&self) -> HashMap<String, usize> {
+        self.shared.book().reads.clone()
+    }
+
     /// How often each kind was asked to be watched, by the plural of the kind.
     pub fn watches(&self, resource: &str) -> usize {
         self.shared.book().watches.get(resource).copied().unwrap_or_default()
@@ -175,6 +182,7 @@ impl Proxy {
             Some(Fault::Write { how: WriteFault::RefusedForLong, .. }) => LONG,
             Some(Fault::Watch { how: WatchFault::HeldBack, .. }) => frames::HELD_BACK,
             Some(Fault::Watch { how: WatchFault::BlackHole, .. }) => UNNOTICED,
+            Some(Fault::Read { .. }) => frames::HELD_BACK,
             _ => Duration::ZERO,
         };
         book.dead || book.late > 0 || book.happened.is_some_and(|at| at.elapsed() < lasts)
@@ -221,7 +229,7 @@ async fn answer(shared: Arc<Shared>, connection: usize, request: hyper::Request<
     }
     match asked.verb {
         Verb::Watch => shared.watch(connection, &asked, &forward).await,
-        Verb::Read => forward.send().await,
+        Verb::Read => shared.read(&asked, &forward).await,
         Verb::Create | Verb::Change | Verb::Replace | Verb::Delete => {
             // In a task of its own: it goes on when the manager dies.
             tokio::spawn(shared.write(asked, forward)).await.map_err(|_| Broken)?

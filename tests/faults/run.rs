@@ -51,6 +51,8 @@ pub struct Report {
     pub journal: Vec<Entry>,
     /// How many changes its watches told of, by kind.
     pub changes: HashMap<String, usize>,
+    /// How often it read single objects, by kind.
+    pub reads: HashMap<String, usize>,
     /// What was wrong, seen, written and logged, for a failure.
     pub story: String,
 }
@@ -141,6 +143,7 @@ pub async fn run(plane: &Arc<ControlPlane>, plan: Plan) -> Report {
     failures.extend(summary(&plan, &observer));
     let journal = proxies[0].journal();
     let changes = proxies[0].changes();
+    let reads = proxies[0].reads();
 
     failures.extend(caught(workload::clean_up(&consumer)).await);
     failures.extend(leave_nothing(&observer).await);
@@ -170,7 +173,17 @@ pub async fn run(plane: &Arc<ControlPlane>, plan: Plan) -> Report {
         // The next plan is not to suffer for this one.
         force_away(plane, &consumer.namespace).await;
     }
-    Report { plan, failures, happened, took: start.elapsed(), converged, journal, changes, story: story.join("\n") }
+    Report {
+        plan,
+        failures,
+        happened,
+        took: start.elapsed(),
+        converged,
+        journal,
+        changes,
+        reads,
+        story: story.join("\n"),
+    }
 }
 
 /// Whether addresses came and went more often than they had to.

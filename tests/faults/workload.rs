@@ -35,6 +35,8 @@ pub enum Workload {
     Delete,
     /// Claims are deleted and come again under the same names, and others want their addresses.
     Recreate,
+    /// Claims are deleted and come again under the same names, with plenty of addresses.
+    Again,
     /// Claims are deleted while they are being served, and others want all addresses.
     Abandon,
     /// Claims wait for addresses that others give back.
@@ -58,11 +60,12 @@ pub enum Workload {
 }
 
 impl Workload {
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Allocate,
         Self::Scale,
         Self::Delete,
         Self::Recreate,
+        Self::Again,
         Self::Abandon,
         Self::Exhaust,
         Self::Rest,
@@ -102,6 +105,7 @@ impl Workload {
             Self::Scale => work.allocate(30, 40).await,
             Self::Delete => work.delete().await,
             Self::Recreate => work.recreate().await,
+            Self::Again => work.again().await,
             Self::Abandon => work.abandon().await,
             Self::Exhaust => work.exhaust().await,
             Self::Rest => work.rest().await,
@@ -236,18 +240,29 @@ impl Work<'_> {
         let old = names("c", 2);
         self.served(&old).await;
         self.delete_all(&old).await;
-        let again = async {
-            for name in &old {
-                eventually_within(PATIENCE, &format!("{name} comes again"), || async {
-                    self.consumer.try_claim(name, "InClusterIPPool", "web", json!({})).await.ok()
-                })
-                .await;
-            }
-        };
         let rivals = names("r", 2);
-        tokio::join!(again, self.claim_all(&rivals));
+        tokio::join!(self.recreate_all(&old), self.claim_all(&rivals));
         self.bound(&rivals).await;
         self.bound(&old).await;
+    }
+
+    async fn again(&self) {
+        self.consumer.pool("web", range(1, 9)).await;
+        let names = names("c", 3);
+        self.served(&names).await;
+        self.delete_all(&names).await;
+        self.recreate_all(&names).await;
+        self.bound(&names).await;
+    }
+
+    /// Creates claims as soon as those of the same names are gone.
+    async fn recreate_all(&self, names: &[String]) {
+        for name in names {
+            eventually_within(PATIENCE, &format!("{name} comes again"), || async {
+                self.consumer.try_claim(name, "InClusterIPPool", "web", json!({})).await.ok()
+            })
+            .await;
+        }
     }
 
     async fn abandon(&self) {

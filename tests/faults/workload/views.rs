@@ -1,11 +1,10 @@
 //! Two managers that serve different parts of the cluster.
 
-use std::time::Duration;
-
+use capi_ipam::api::IPAddressClaim;
 use serde_json::{Value, json};
 
 use super::{PATIENCE, Work, names, range};
-use crate::support::consumer::{eventually_within, stays};
+use crate::support::consumer::{eventually_within, ready, stays};
 
 /// The label by which a manager selects what it serves.
 const LABEL: &str = "cluster.x-k8s.io/watch-filter";
@@ -81,8 +80,10 @@ impl Work<'_> {
         self.claim_all(&late).await;
         self.consumer.remove(&self.consumer.pools(), "web").await;
         // Each either has an address or waits for a pool; none waits for what waits for it.
-        self.told(&late).await;
-        tokio::time::sleep(Duration::from_millis(500)).await;
+        let bound_or_waits = |claim: Option<&IPAddressClaim>| {
+            claim.is_some_and(|claim| claim.bound_address().is_some() || ready(claim).reason.is_some())
+        };
+        self.wait(&late, "are bound or say why they wait", bound_or_waits).await;
         let claims = self.claims().await;
         let is_bound = |name: &String| {
             claims.iter().any(|claim| claim.metadata.name.as_ref() == Some(name) && claim.bound_address().is_some())
