@@ -180,9 +180,8 @@ impl Proxy {
         let book = self.shared.book();
         let lasts = match &self.shared.fault {
             Some(Fault::Write { how: WriteFault::RefusedForLong, .. }) => LONG,
-            Some(Fault::Watch { how: WatchFault::HeldBack, .. }) => frames::HELD_BACK,
+            Some(Fault::Watch { how: WatchFault::HeldBack, .. } | Fault::Read { .. }) => frames::HELD_BACK,
             Some(Fault::Watch { how: WatchFault::BlackHole, .. }) => UNNOTICED,
-            Some(Fault::Read { .. }) => frames::HELD_BACK,
             _ => Duration::ZERO,
         };
         book.dead || book.late > 0 || book.happened.is_some_and(|at| at.elapsed() < lasts)
@@ -272,6 +271,28 @@ impl Shared {
             .header(CONTENT_TYPE, "application/json")
             .body(frames::passed_on(body, disturb))
             .map_err(|_| Broken)
+    }
+
+    /// Passes a read on, and its answer late where that is the fault.
+    async fn read(&self, asked: &Request, forward: &Forward) -> Result<Answer, Broken> {
+        let is_late = !asked.name.is_empty() && self.is_late_read(&asked.resource);
+        let answer = forward.send().await;
+        if is_late {
+            tokio::time::sleep(frames::HELD_BACK).await;
+        }
+        answer
+    }
+
+    /// Counts a read of one object. Returns whether its answer is to be late.
+    fn is_late_read(&self, resource: &str) -> bool {
+        let mut book = self.book();
+        let count = book.reads.entry(resource.to_owned()).or_default();
+        *count += 1;
+        let is_hit = self.fault == Some(Fault::Read { resource: resource.to_owned(), nth: *count });
+        if is_hit {
+            book.happened = Some(Instant::now());
+        }
+        is_hit
     }
 
     /// What happens to the next thing that a watch tells of.

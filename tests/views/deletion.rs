@@ -1,4 +1,5 @@
-//! Deleted pools: pool and claim do not wait for each other, and what cannot be read blocks a pool only while it exists.
+//! Deleted pools: pool and claim do not wait for each other, and what cannot be read blocks a pool only while it
+//! exists.
 
 use std::time::Duration;
 
@@ -16,8 +17,8 @@ use crate::{serving, unchanged};
 /// More than the pause after which a deleted pool is reconciled again.
 const DELETION_WAIT: Duration = Duration::from_secs(8);
 
-/// A pool `web` of nine addresses that is being deleted and has the finalizer, while no manager runs. `prepare` makes what
-/// is there before the deletion.
+/// A pool `web` of nine addresses that is being deleted and has the finalizer, while no manager runs. `prepare` makes
+/// what is there before the deletion.
 async fn with_deleted_pool(plane: &ControlPlane, prepare: impl AsyncFnOnce(&Consumer)) -> Consumer {
     let consumer = Consumer::new(plane).await;
     let pool = json!({

@@ -15,7 +15,7 @@ use crate::{serving, unchanged};
 /// Several passes of the sweeper.
 const SEVERAL_PASSES: Duration = Duration::from_secs(5);
 
-/// A consumer with a pool `web` of so many addresses, which the manager for `blue` serves.
+/// A consumer with a pool `web` of `count` addresses, which the manager for `blue` serves.
 pub(crate) async fn with_blue_pool(plane: &ControlPlane, count: u8) -> Consumer {
     let consumer = Consumer::new(plane).await;
     consumer.pool("web", json!({"addresses": [format!("10.0.0.1-10.0.0.{count}")], "prefix": 24})).await;

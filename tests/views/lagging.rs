@@ -1,5 +1,5 @@
-//! Stands between a manager and the API server. On demand, watches of addresses and reservations tell nothing, and answers
-//! to reads of reservations arrive late: with the state of the time when they were asked.
+//! A proxy between a manager and the API server. On demand it delays the watches of addresses and reservations, and the
+//! answers to reads of reservations, which then show an old state.
 
 use std::convert::Infallible;
 use std::io;
@@ -52,7 +52,7 @@ struct Shared {
     upstream: Client,
     watches_held: watch::Sender<bool>,
     reads_held: watch::Sender<Reads>,
-    /// How many answers are held back.
+    /// The number of answers that are delayed now.
     waiting: AtomicUsize,
 }
 
@@ -84,17 +84,17 @@ impl Lagging {
         &self.kubeconfig
     }
 
-    /// Has watches of addresses and reservations tell nothing, until it is called again.
+    /// Delays all events of addresses and reservations while `held` is true.
     pub(crate) fn hold_watches(&self, held: bool) {
         self.shared.watches_held.send_replace(held);
     }
 
-    /// Has these answers arrive late: when it is called again.
+    /// Delays these answers until it is called with another value.
     pub(crate) fn hold_reads(&self, held: Reads) {
         self.shared.reads_held.send_replace(held);
     }
 
-    /// Waits until an answer is held back.
+    /// Waits until an answer is delayed.
     pub(crate) async fn answer_is_held(&self) {
         eventually("the manager waits for an answer", || async {
             (self.shared.waiting.load(Ordering::Relaxed) > 0).then_some(())
@@ -126,9 +126,11 @@ async fn handle(shared: Arc<Shared>, request: Request<Incoming>) -> Result<Answe
     let has = |wanted: &str| query.split('&').any(|part| part == wanted);
     let path = head.uri.path();
     let is_watch = has("watch=true") && (path.ends_with("/ipreservations") || path.ends_with("/ipaddresses"));
-    let read = match &head.method {
-        &Method::GET if path.contains("/ipreservations/") => Reads::One,
-        &Method::GET if path.ends_with("/ipreservations") && !has("watch=true") && !has("limit=1") => Reads::All,
+    let is_read = head.method == Method::GET && !has("watch=true") && !has("limit=1");
+    let read = match path {
+        _ if !is_read => Reads::None,
+        one if one.contains("/ipreservations/") => Reads::One,
+        all if all.ends_with("/ipreservations") => Reads::All,
         _ => Reads::None,
     };
 
@@ -147,8 +149,8 @@ async fn handle(shared: Arc<Shared>, request: Request<Incoming>) -> Result<Answe
         let body = body.collect_bytes().await.map_err(|_| broken())?;
         if read != Reads::None && *shared.reads_held.borrow() == read {
             shared.waiting.fetch_add(1, Ordering::Relaxed);
-            let mut held = shared.reads_held.subscribe();
-            let released = held.wait_for(|held| *held != read).await;
+            let mut reads = shared.reads_held.subscribe();
+            let released = reads.wait_for(|held| *held != read).await;
             shared.waiting.fetch_sub(1, Ordering::Relaxed);
             released.map_err(|_| broken())?;
         }
@@ -166,7 +168,7 @@ fn passed_on(body: Body, held: Option<watch::Receiver<bool>>) -> UnsyncBoxBody<B
         let held = held.clone();
         async move {
             if let Some(mut held) = held {
-                // Nobody holds it any more when the test is over.
+                // An error means that the test has ended.
                 let _ = held.wait_for(|held| !held).await;
             }
             chunk.map(Frame::data).map_err(io::Error::other)

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::StreamExt;
 use serde_json::json;
@@ -16,7 +16,7 @@ use crate::{GLOBAL, serving, serving_namespace};
 
 /// What 10.0.0.0/24 has beside network and broadcast address.
 const TOTAL: i64 = 254;
-/// How many claims come and go in one round.
+/// The number of claims that are created and deleted in one round.
 const BURST: usize = 120;
 
 fn names(prefix: &str, count: usize) -> Vec<String> {
@@ -97,7 +97,9 @@ async fn all_addresses_are_free_after_bursts_with_two_managers() {
         bursts(&consumer).await;
         over.store(true, Ordering::Relaxed);
     };
+    let started = Instant::now();
     tokio::join!(work, lag(&mut managers, &over));
+    println!("the bursts took {:?}", started.elapsed());
     all_gone(&consumer, "the claims of all rounds").await;
     eventually_within(Duration::from_mins(2), "no reservation is left", || async {
         consumer.reservations().list().await.ok()?.is_empty().then_some(())
@@ -105,6 +107,7 @@ async fn all_addresses_are_free_after_bursts_with_two_managers() {
     .await;
     consumer.counts("web", (TOTAL, TOTAL, 0, 0)).await;
     at_rest(&consumer).await;
+    println!("at rest after {:?}", started.elapsed());
 
     // What each of the two knows, alone.
     for (alone, other) in [(0, 1), (1, 0)] {
@@ -112,11 +115,13 @@ async fn all_addresses_are_free_after_bursts_with_two_managers() {
         binds_all(&consumer, &format!("alone{alone}")).await;
         managers[other].signal("CONT");
         at_rest(&consumer).await;
+        println!("manager {alone} alone can use all addresses, after {:?}", started.elapsed());
     }
     consumer.counts("web", (TOTAL, TOTAL, 0, 0)).await;
 }
 
-/// The manager of namespace two asks for reservations; before it has the answer, they are deleted, and it is told so.
+/// The manager of namespace two reads reservations. Before the answer arrives they are deleted, and its watch reports
+/// that.
 async fn late_answer_is_ignored(reads: Reads, taken: usize) {
     let plane = ControlPlane::start(Options::default());
     let (one, two) = (Consumer::new(&plane).await, Consumer::new(&plane).await);

@@ -1,6 +1,6 @@
-//! Several managers that serve different parts of one cluster, by namespace or by label. The flags choose what a manager
-//! serves, not what it knows: no manager frees, counts or reports anything wrong for want of a view. Each test has a
-//! control plane of its own.
+//! Several managers that serve different parts of one cluster, by namespace or by label. The flags choose what a
+//! manager serves, not what it knows: no manager frees, counts or reports anything wrong for want of a view. Each test
+//! has a control plane of its own.
 
 #![allow(
     clippy::expect_used,

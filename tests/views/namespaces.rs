@@ -94,7 +94,7 @@ async fn make_claims(team: &Consumer, kind: &str, pool: &str, prefix: &str, coun
     names
 }
 
-/// Waits until so many of these claims are bound and all others say that the pool is exhausted.
+/// Waits until `bound` of these claims are bound and all others report an exhausted pool.
 async fn settled(teams: [(&Consumer, &[String]); 2], bound: usize) {
     eventually_within(Duration::from_mins(1), &format!("{bound} claims are bound, the others wait"), || async {
         let mut reasons = Vec::new();

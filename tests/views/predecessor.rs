@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use crate::GLOBAL;
 use crate::support::consumer::{Consumer, object};
 
-/// Makes a bound claim of a global pool, and its IPAddress, complete but for the reservation. No manager that serves the
-/// namespace of the claim may run.
+/// Makes a bound claim of a global pool, and its IPAddress, complete but for the reservation. No manager that serves
+/// the namespace of the claim may run.
 pub(crate) async fn bound_without_reservation(consumer: &Consumer, name: &str, pool: &str, address: &str) {
     let claim = consumer.claim_with(name, GLOBAL, pool, json!({"finalizers": [RELEASE_ADDRESS]})).await;
     let pools = consumer.global_pools();

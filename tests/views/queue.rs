@@ -74,7 +74,7 @@ async fn waiting_claim_that_is_not_served_does_not_block_the_queue() {
     consumer.waits_for("third", "PoolExhausted").await;
 }
 
-/// The turn of the claim has come, and just then another manager becomes responsible for it.
+/// The first claim in the queue is relabelled while an address becomes free.
 #[tokio::test(flavor = "multi_thread")]
 async fn claim_relabelled_during_its_turn_does_not_hold_it() {
     let plane = ControlPlane::start(Options::default());

@@ -31,7 +31,7 @@ async fn addresses(teams: [&Consumer; 2], names: &[String]) -> BTreeMap<String, 
     all
 }
 
-/// Waits until nothing is written any more and asserts that nothing was since.
+/// Waits until writing has ended, and asserts that no claim, IPAddress or reservation has changed.
 async fn wrote_nothing(what: &str, consumer: &Consumer, before: &Versions) {
     at_rest(consumer).await;
     assert_same(what, before, &holdings(consumer).await);
@@ -72,7 +72,7 @@ async fn restarts_with_other_namespaces_write_nothing() {
     assert_eq!(addresses(teams, &names).await, bound, "no address changes");
     one.counts_in(GLOBAL, "shared", (510, 210, 300, 0)).await;
 
-    // All goes on.
+    // New claims are bound, and released.
     let more: Vec<String> = (0..20).map(|number| format!("more{number}")).collect();
     tokio::join!(claim_all(&one, &more, "shared"), claim_all(&two, &more, "shared"));
     let all: Vec<String> = names.iter().chain(&more).cloned().collect();
@@ -97,7 +97,7 @@ async fn moving_namespaces_under_load_binds_no_address_twice() {
     let teams = [&one, &two];
     one.global_pool("shared", json!({"addresses": ["10.0.0.0/23"], "prefix": 23})).await;
     let names: Vec<String> = (0..CLAIMS).map(|number| format!("c{number}")).collect();
-    // The start of a manager blocks, so the claims are made by tasks of their own.
+    // The start of a manager blocks, so separate tasks create the claims.
     let work = teams.map(|team| {
         let (team, names) = (team.clone(), names.clone());
         tokio::spawn(async move { claim_all(&team, &names, "shared").await })

@@ -10,7 +10,7 @@ use crate::support::consumer::Consumer;
 use crate::support::control_plane::{ControlPlane, Options, ProviderRequest};
 use crate::versions::{assert_same, holdings};
 
-/// Whether a request is one of a sweeper: neither a watch nor the list of one object that tells the version.
+/// Whether a sweeper may have sent a request: it is neither a watch nor the list of one object that polls the version.
 fn is_sweep(request: &ProviderRequest) -> bool {
     let ours = ["ipaddressclaims", "ipaddresses", "ipreservations"];
     let resource = request.resource.split('/').next().unwrap_or_default();

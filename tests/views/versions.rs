@@ -13,7 +13,7 @@ use crate::support::consumer::Consumer;
 
 /// For how long nothing may be written at rest.
 const QUIET: Duration = Duration::from_secs(5);
-/// How long it may take until nothing is written any more.
+/// How long writing may go on until the cluster is at rest.
 const SETTLING: Duration = Duration::from_mins(1);
 
 /// Kind, namespace and name of objects, each with its uid and resource version.

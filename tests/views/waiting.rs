@@ -1,6 +1,7 @@
 //! Claims that wait while several managers serve them: each says so once, whoever is first.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde_json::json;
 
@@ -13,9 +14,10 @@ use crate::versions::at_rest;
 /// How often the status of one waiting claim may be written.
 const MOST_WRITES: usize = 3;
 
-/// Waits until so many of the claims of the namespace are bound; the others say that the pool is exhausted. Their names.
+/// Waits until `bound` claims of the namespace are bound and all others report an exhausted pool. Returns the names of
+/// the others.
 async fn waiting(consumer: &Consumer, bound: usize) -> Vec<String> {
-    eventually_within(std::time::Duration::from_mins(1), "every claim is bound or waits", || async {
+    eventually_within(Duration::from_mins(1), "every claim is bound or waits", || async {
         let claims = consumer.claims().list().await.ok()?;
         let waiting = claims.iter().filter(|claim| ready(claim).reason.as_deref() == Some("PoolExhausted"));
         let waiting: Vec<String> = waiting.filter_map(|claim| claim.metadata.name.clone()).collect();
