@@ -113,3 +113,39 @@ impl Usable {
         address.checked_shr(self.shift()).unwrap_or_default()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Blocks of the family with that length, by their numbers.
+    fn usable(length: u8, numbers: Vec<(u8, u8)>) -> Usable {
+        let spans = numbers
+            .into_iter()
+            .filter_map(|(first, more)| Span::new(first.into(), u128::from(first).saturating_add(more.into())));
+        Usable { family: Family::V4, length, prefix: 24, gateway: None, subnet: None, set: spans.collect() }
+    }
+
+    fn any_usable() -> impl Strategy<Value = Usable> {
+        let numbers = proptest::collection::vec((any::<u8>(), 0..4_u8), 0..6);
+        (28..=32_u8, numbers).prop_map(|(length, numbers)| usable(length, numbers))
+    }
+
+    proptest! {
+        #[test]
+        fn overlaps_are_those_of_the_addresses(one in any_usable(), other in any_usable()) {
+            let expected = !one.addresses().intersect(&other.addresses()).is_empty();
+            prop_assert_eq!(one.overlaps(&other), expected);
+            prop_assert_eq!(other.overlaps(&one), expected);
+            prop_assert!(!expected || one.is_near(&other));
+        }
+    }
+
+    #[test]
+    fn other_families_never_overlap() {
+        let one = usable(32, vec![(1, 3)]);
+        let other = Usable { family: Family::V6, length: 128, ..one.clone() };
+        assert!(!one.overlaps(&other) && !one.is_near(&other) && one.overlaps(&one));
+    }
+}

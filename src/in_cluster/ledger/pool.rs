@@ -158,6 +158,11 @@ impl PoolEntry {
         }
     }
 
+    #[cfg(test)]
+    pub(super) fn has_free_list(&self) -> bool {
+        self.free.is_some()
+    }
+
     pub(super) fn has_addresses(&self) -> bool {
         self.used > 0 || self.out_of_range > 0
     }

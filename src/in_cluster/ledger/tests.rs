@@ -1,7 +1,9 @@
 #![allow(clippy::needless_pass_by_value, reason = "the values are written where they are passed")]
 
+mod cooldown;
 mod late;
 mod laws;
+mod overlaps;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -154,53 +156,6 @@ fn a_promise_is_kept_for_the_claim_of_that_name() {
     assert_eq!(ledger.propose(&key(), &claim("a"), 1), Proposal::Slot(value(2)));
     assert_eq!(ledger.reserved_for(&claim("vip"), Uid::of("any")), [(value(1), key())]);
     assert!(ledger.is_promise(&value(1)));
-}
-
-/// The addresses whose cool-down has ended at that time.
-fn rested(ledger: &Ledger, now: i64) -> Vec<Slot> {
-    ledger.cooled_down(now, |_| true, 0).into_iter().map(|ended| ended.slot).collect()
-}
-
-#[test]
-fn a_rest_ends_after_the_time_the_pool_says_and_at_once_without_a_pool() {
-    let ledger = ledger();
-    ledger.applied(&pool(json!({"spec": {"addressReuseGracePeriodSeconds": 60}})));
-    let released = reservation(1, held_by("a"), Some("1970-01-01T00:16:40Z"));
-    ledger.insert_reservation(&released);
-    assert_eq!(counts(&ledger), (8, 7, 0, 0));
-    assert!(ledger.reserved_for(&claim("a"), Uid::of("uid-a")).is_empty(), "a resting address is nobody's");
-    assert_eq!((rested(&ledger, 1060), ledger.cooldown_end(&key())), (vec![], Some(1061)));
-    assert_eq!(rested(&ledger, 1061), [value(1)]);
-    Observer::<InClusterIPPool>::deleted(&ledger, &pool(json!({})));
-    assert_eq!(rested(&ledger, 1000), [value(1)]);
-    ledger.remove_reservation(&released);
-    assert_eq!((ledger.next_cooldown_end(|_| true, 0), known_pools(&ledger)), (None, vec![]));
-}
-
-#[test]
-fn a_rest_that_begins_in_the_future_begins_now() {
-    let ledger = ledger();
-    ledger.applied(&pool(json!({"spec": {"addressReuseGracePeriodSeconds": 60}})));
-    ledger.insert_reservation(&reservation(1, held_by("a"), Some("2999-01-01T00:00:00Z")));
-    let now = crate::runtime::clock::now().0.as_second();
-    assert_eq!(rested(&ledger, now), []);
-    assert_eq!(rested(&ledger, now + 62), [value(1)]);
-}
-
-#[test]
-fn an_address_that_rests_and_is_in_use_is_found() {
-    let ledger = ledger();
-    ledger.applied(&pool(json!({"spec": {"addressReuseGracePeriodSeconds": 60}})));
-    let released = Some("1970-01-01T00:16:40Z");
-    for (name, last) in [("a", 1), ("another", 2)] {
-        ledger.applied(&address(name, last));
-    }
-    for last in 1..=3 {
-        ledger.insert_reservation(&reservation(last, held_by("a"), released));
-    }
-    let found = ledger.resting_in_use();
-    let by_a = (value(1), claim("a"), Some(Uid::of("uid-a")));
-    assert_eq!(found, [by_a, (value(2), claim("another"), None)], "and nobody has the third");
 }
 
 #[test]

@@ -1,15 +1,16 @@
 //! What answers to calls do to the ledger when the watch has reported something newer, and IPAddresses made by hand.
 
+use super::cooldown::rested;
 use super::*;
 
 /// A reservation of 10.0.0.1 in that version, released or not.
-fn at_version(version: u32, holder: &str, released_at: Option<&str>) -> IPReservation {
+pub(super) fn at_version(version: u32, holder: &str, released_at: Option<&str>) -> IPReservation {
     let mut reservation = reservation(1, held_by(holder), released_at);
     reservation.metadata.resource_version = Some(version.to_string());
     reservation
 }
 
-fn with_pool() -> Ledger {
+pub(super) fn with_pool() -> Ledger {
     let ledger = ledger();
     ledger.applied(&pool(json!({"spec": {"addressReuseGracePeriodSeconds": 60}})));
     ledger
@@ -53,34 +54,6 @@ fn watch_is_believed_after_versions_went_back() {
     assert_eq!(ledger.reserved_for(&claim("a"), Uid::of("uid-a")), [(value(1), key())]);
     ledger.insert_reservation(&at_version(6, "a", Some("1970-01-01T00:16:40Z")));
     assert_eq!(rested(&ledger, 1061), [value(1)]);
-}
-
-#[test]
-fn cooldowns_of_other_pools_end_later() {
-    let ledger = with_pool();
-    ledger.applied(&at_version(5, "a", Some("1970-01-01T00:16:40Z")));
-    assert_eq!(ledger.cooled_down(1061, |_| false, 60), []);
-    assert_eq!(ledger.cooled_down(1121, |_| false, 60).len(), 1);
-    assert_eq!(ledger.next_cooldown_end(|_| false, 60), Some(1121));
-}
-
-#[test]
-fn counts_add_up_while_addresses_cool_down() {
-    let ledger = with_pool();
-    ledger.applied(&at_version(5, "a", Some("1970-01-01T00:16:40Z")));
-    ledger.applied(&reservation(2, json!(null), None));
-    ledger.applied(&address("c", 3));
-    let counts = ledger.counts(&key());
-    assert_eq!((counts.cooling_down, counts.reserved, counts.used, counts.free), (1, 1, 1, 5));
-    ledger.applied(&pool(json!({"spec": {"addresses": ["10.0.0.2-10.0.0.8"]}})));
-    assert_eq!((ledger.counts(&key()).cooling_down, ledger.counts(&key()).reserved), (0, 1));
-}
-
-#[tokio::test]
-async fn cooldown_that_begins_wakes_its_task() {
-    let ledger = with_pool();
-    ledger.applied(&at_version(5, "a", Some("1970-01-01T00:16:40Z")));
-    ledger.cooldowns_changed().await;
 }
 
 #[test]

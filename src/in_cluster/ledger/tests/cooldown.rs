@@ -1,0 +1,79 @@
+//! Addresses that were released and cool down.
+
+use super::late::{at_version, with_pool};
+use super::*;
+
+/// The addresses whose cool-down has ended at that time.
+pub(super) fn rested(ledger: &Ledger, now: i64) -> Vec<Slot> {
+    ledger.cooled_down(now, |_| true, 0).into_iter().map(|ended| ended.slot).collect()
+}
+
+#[test]
+fn a_rest_ends_after_the_time_the_pool_says_and_at_once_without_a_pool() {
+    let ledger = ledger();
+    ledger.applied(&pool(json!({"spec": {"addressReuseGracePeriodSeconds": 60}})));
+    let released = reservation(1, held_by("a"), Some("1970-01-01T00:16:40Z"));
+    ledger.insert_reservation(&released);
+    assert_eq!(counts(&ledger), (8, 7, 0, 0));
+    assert!(ledger.reserved_for(&claim("a"), Uid::of("uid-a")).is_empty(), "a resting address is nobody's");
+    assert_eq!((rested(&ledger, 1060), ledger.cooldown_end(&key())), (vec![], Some(1061)));
+    assert_eq!(rested(&ledger, 1061), [value(1)]);
+    Observer::<InClusterIPPool>::deleted(&ledger, &pool(json!({})));
+    assert_eq!(rested(&ledger, 1000), [value(1)]);
+    ledger.remove_reservation(&released);
+    assert_eq!((ledger.next_cooldown_end(|_| true, 0), known_pools(&ledger)), (None, vec![]));
+}
+
+#[test]
+fn a_rest_that_begins_in_the_future_begins_now() {
+    let ledger = ledger();
+    ledger.applied(&pool(json!({"spec": {"addressReuseGracePeriodSeconds": 60}})));
+    ledger.insert_reservation(&reservation(1, held_by("a"), Some("2999-01-01T00:00:00Z")));
+    let now = crate::runtime::clock::now().0.as_second();
+    assert_eq!(rested(&ledger, now), []);
+    assert_eq!(rested(&ledger, now + 62), [value(1)]);
+}
+
+#[test]
+fn an_address_that_rests_and_is_in_use_is_found() {
+    let ledger = ledger();
+    ledger.applied(&pool(json!({"spec": {"addressReuseGracePeriodSeconds": 60}})));
+    let released = Some("1970-01-01T00:16:40Z");
+    for (name, last) in [("a", 1), ("another", 2)] {
+        ledger.applied(&address(name, last));
+    }
+    for last in 1..=3 {
+        ledger.insert_reservation(&reservation(last, held_by("a"), released));
+    }
+    let found = ledger.resting_in_use();
+    let by_a = (value(1), claim("a"), Some(Uid::of("uid-a")));
+    assert_eq!(found, [by_a, (value(2), claim("another"), None)], "and nobody has the third");
+}
+
+#[test]
+fn cooldowns_of_other_pools_end_later() {
+    let ledger = with_pool();
+    ledger.applied(&at_version(5, "a", Some("1970-01-01T00:16:40Z")));
+    assert_eq!(ledger.cooled_down(1061, |_| false, 60), []);
+    assert_eq!(ledger.cooled_down(1121, |_| false, 60).len(), 1);
+    assert_eq!(ledger.next_cooldown_end(|_| false, 60), Some(1121));
+}
+
+#[test]
+fn counts_add_up_while_addresses_cool_down() {
+    let ledger = with_pool();
+    ledger.applied(&at_version(5, "a", Some("1970-01-01T00:16:40Z")));
+    ledger.applied(&reservation(2, json!(null), None));
+    ledger.applied(&address("c", 3));
+    let counts = ledger.counts(&key());
+    assert_eq!((counts.cooling_down, counts.reserved, counts.used, counts.free), (1, 1, 1, 5));
+    ledger.applied(&pool(json!({"spec": {"addresses": ["10.0.0.2-10.0.0.8"]}})));
+    assert_eq!((ledger.counts(&key()).cooling_down, ledger.counts(&key()).reserved), (0, 1));
+}
+
+#[tokio::test]
+async fn cooldown_that_begins_wakes_its_task() {
+    let ledger = with_pool();
+    ledger.applied(&at_version(5, "a", Some("1970-01-01T00:16:40Z")));
+    ledger.cooldowns_changed().await;
+}
