@@ -1,13 +1,17 @@
 //! `make bench-reviews`: how fast the webhooks answer, in a cluster with many pools and many addresses in use, and what
 //! they add to the creation of a pool through the API server.
 //!
-//! `cargo bench --bench reviews -- 5000` asks for 5,000 reviews instead of 20,000.
+//! `cargo bench --bench reviews -- 5000` asks for 5,000 reviews instead of 20,000. With `--junk` it measures something
+//! else: see `reviews/junk.rs`.
 
 #![allow(clippy::print_stdout, clippy::expect_used, clippy::indexing_slicing, reason = "it is there to be looked at")]
 #![allow(clippy::cast_precision_loss, reason = "counts are small")]
 
 #[path = "../tests/support/mod.rs"]
 mod support;
+
+#[path = "reviews/junk.rs"]
+mod junk;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -44,6 +48,9 @@ async fn main() {
     let flags: Vec<&str> = own.iter().map(String::as_str).chain(["--log-level=warn"]).collect();
     let manager = Manager::start(&plane, &flags);
     let consumer = Consumer::new(&plane).await;
+    if std::env::args().any(|word| word == "--junk") {
+        return junk::measure(&manager, &webhooks).await;
+    }
     fill(&consumer, pools, claims).await;
 
     println!(
@@ -169,7 +176,16 @@ async fn create(plane: &ControlPlane, count: usize) -> Duration {
 }
 
 fn memory(pid: u32) -> String {
+    field(pid, "VmRSS:")
+}
+
+/// The most that it was at any time.
+fn peak_memory(pid: u32) -> String {
+    field(pid, "VmHWM:")
+}
+
+fn field(pid: u32, name: &str) -> String {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let field = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or("unknown here");
+    let field = status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or("unknown here");
     field.trim().to_owned()
 }

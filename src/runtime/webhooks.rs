@@ -41,5 +41,9 @@ pub mod review;
 pub mod self_managed;
 pub mod server;
 
+mod capacity;
+mod log_limit;
+mod memory;
+
 #[cfg(test)]
 pub(crate) mod tests;

@@ -57,7 +57,7 @@ fn read<P: Pool>(object: Option<&Value>) -> Result<P, Box<Refusal>> {
     let object = object
         .filter(|object| object.is_object())
         .ok_or_else(|| Refusal::bad_request("the request carries no object"))?;
-    serde_json::from_value(object.clone())
+    P::deserialize(object)
         .map_err(|error| Box::new(Refusal::bad_request(format!("this is not a {}: {error}", P::KIND))))
 }
 
@@ -71,8 +71,10 @@ fn key<P: Pool>(pool: &P, request: &AdmissionRequest) -> PoolKey {
 }
 
 fn same_spec(request: &AdmissionRequest) -> bool {
-    let spec = |object: &Option<Value>| object.as_ref().and_then(|object| object.get("spec").cloned());
-    spec(&request.object) == spec(&request.old_object)
+    let specs =
+        [&request.object, &request.old_object].map(|object| object.as_ref().and_then(|object| object.get("spec")));
+    let [new, old] = specs;
+    new == old
 }
 
 /// What the pool gives out, or everything that is wrong with the object alone.

@@ -4,6 +4,7 @@
 //! comes here all the same passes.
 
 use kube::ResourceExt;
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::view::View;
@@ -27,7 +28,7 @@ pub fn review(request: &AdmissionRequest, view: &dyn View) -> Verdict {
 
 fn read(object: Option<&Value>) -> Result<IPReservation, Box<Refusal>> {
     let object = object.ok_or_else(|| Refusal::bad_request("the request carries no object"))?;
-    serde_json::from_value(object.clone())
+    IPReservation::deserialize(object)
         .map_err(|error| Box::new(Refusal::bad_request(format!("this is not an IPReservation: {error}"))))
 }
 

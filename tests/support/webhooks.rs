@@ -1,6 +1,7 @@
 //! Leads the API server to the webhooks of a manager under test, with certificates made for the purpose.
 
 pub mod direct;
+pub mod junk;
 
 use std::fs;
 use std::os::unix::fs::symlink;

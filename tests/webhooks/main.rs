@@ -11,6 +11,7 @@ mod ask;
 mod certificates;
 mod conversion;
 mod in_use;
+mod junk;
 mod metrics;
 mod reservations;
 mod robustness;

@@ -4,6 +4,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use serde::Serialize;
 
+/// The most characters of a text that says what is wrong with a request.
+const MAX_TEXT: usize = 2048;
+
 /// What is sent back to the API server, with status 200.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
@@ -11,6 +14,8 @@ pub struct Answer {
     pub body: Vec<u8>,
     /// What it says.
     pub outcome: Outcome,
+    /// Why objects were not converted, for the log.
+    pub failure: Option<String>,
 }
 
 /// What an answer says.
@@ -68,6 +73,12 @@ pub enum AnswerError {
         /// The path of the field.
         field: &'static str,
     },
+    /// Reading the body would take too much memory.
+    #[error("the body has too many values: they would take more than {most} bytes of memory")]
+    TooManyValues {
+        /// How many bytes it may take.
+        most: usize,
+    },
     /// The answer could not be written as JSON; a mistake in this program.
     #[error("the answer cannot be written: {source}")]
     Unwritable {
@@ -84,7 +95,16 @@ pub(super) fn caught<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     })
 }
 
+/// A text for people, cut when it is very long: it may quote what somebody sent.
+pub(super) fn shortened(mut text: String) -> String {
+    if let Some((end, _)) = text.char_indices().nth(MAX_TEXT) {
+        text.truncate(end);
+        text.push('…');
+    }
+    text
+}
+
 pub(super) fn write(review: &impl Serialize, outcome: Outcome) -> Result<Answer, AnswerError> {
     let body = serde_json::to_vec(review).map_err(|source| AnswerError::Unwritable { source })?;
-    Ok(Answer { body, outcome })
+    Ok(Answer { body, outcome, failure: None })
 }

@@ -1,15 +1,36 @@
 //! Conversion: objects of one version are wanted in another. (`apiextensions.k8s.io`)
 //!
 //! Versions v1 and v1beta1 are the same but for their name; each is answered in its own.
+//!
+//! Objects are read one at a time, when it is their turn, and written at once, so that a review takes little more memory
+//! than its text and its answer. The API server sends one object in most reviews, and never more than a list has.
 
-use serde::{Deserialize, Serialize};
+use std::cell::RefCell;
+use std::fmt;
+use std::io;
+
+use serde::de::{Error as _, SeqAccess, Visitor};
+use serde::ser::{Error as _, SerializeSeq};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
-use tracing::{error, warn};
+use serde_json::value::RawValue;
+use tracing::error;
 
-use super::answer::{Answer, AnswerError, Outcome, caught, write};
+use super::answer::{Answer, AnswerError, Outcome, caught, shortened};
+use super::memory::exceeds;
 
 const KIND: &str = "ConversionReview";
 const VERSIONS: [&str; 2] = ["apiextensions.k8s.io/v1", "apiextensions.k8s.io/v1beta1"];
+
+/// The most objects in one review. API servers give clients lists in pieces of at most 10,000.
+pub const MAX_OBJECTS: usize = 10_000;
+
+/// The most memory that one object may take, as [`exceeds`] counts it. The API server stores objects of up to 3 MiB; the
+/// largest pool that the definitions admit takes 4 MiB.
+const MAX_OBJECT_MEMORY: usize = 16 * 1024 * 1024;
+
+/// The longest answer. A conversion adds an annotation to an object, of 256 KiB at most.
+const MAX_ANSWER: usize = 32 * 1024 * 1024;
 
 /// Converts objects. Functions can do that.
 pub trait Converter: Send + Sync + 'static {
@@ -30,7 +51,7 @@ where
 /// Answers a `ConversionReview`: with all objects in their order, or, as the API wants it, with none when one cannot be
 /// converted. A panic of the converter counts as that.
 pub fn answer(body: &[u8], converter: &dyn Converter) -> Result<Answer, AnswerError> {
-    let review: Review = serde_json::from_slice(body)
+    let review: Review<'_> = serde_json::from_slice(body)
         .map_err(|source| AnswerError::Unreadable { what: "a ConversionReview", source })?;
     if review.kind != KIND || !VERSIONS.contains(&review.api_version.as_str()) {
         let expected = "ConversionReview of apiextensions.k8s.io/v1 and v1beta1";
@@ -44,20 +65,63 @@ pub fn answer(body: &[u8], converter: &dyn Converter) -> Result<Answer, AnswerEr
     if desired.is_empty() {
         return Err(AnswerError::Missing { field: "request.desiredAPIVersion" });
     }
-    let all: Result<Vec<_>, _> =
-        objects.unwrap_or_default().into_iter().map(|object| convert(object, &desired, converter)).collect();
-    let (objects, result, outcome) = match all {
-        Ok(objects) => (objects, Status { status: "Success", message: None }, Outcome::Converted),
-        Err((message, outcome)) => {
-            warn!(version = desired, message, "objects cannot be converted");
-            (Vec::new(), Status { status: "Failure", message: Some(message) }, outcome)
-        }
+    let write = |objects: &Converting<'_>, result: Status<'_>| {
+        let response = Response { uid: &uid, converted_objects: objects, result };
+        let review = Converted { api_version: &review.api_version, kind: KIND, response };
+        let mut answer = Limited { bytes: Vec::new(), left: MAX_ANSWER };
+        serde_json::to_writer(&mut answer, &review).map(|()| answer.bytes)
     };
-    let response = Response { uid: &uid, converted_objects: objects, result };
-    write(&Converted { api_version: &review.api_version, kind: KIND, response }, outcome)
+    let objects = objects.unwrap_or_default().0;
+    let all = Converting { objects: &objects, desired: &desired, converter, failure: RefCell::default() };
+    let source = match write(&all, Status { status: "Success", message: None }) {
+        Ok(body) => return Ok(Answer { body, outcome: Outcome::Converted, failure: None }),
+        Err(source) => source,
+    };
+    let (message, outcome) = all.failure.take().unwrap_or_else(|| (source.to_string(), Outcome::Failed));
+    let message = shortened(message);
+    let none = Converting { objects: &[], ..all };
+    let body = write(&none, Status { status: "Failure", message: Some(&message) })
+        .map_err(|source| AnswerError::Unwritable { source })?;
+    Ok(Answer { body, outcome, failure: Some(message) })
 }
 
-fn convert(object: Value, desired: &str, converter: &dyn Converter) -> Result<Value, (String, Outcome)> {
+/// Objects that are converted when they are written.
+struct Converting<'a> {
+    objects: &'a [&'a RawValue],
+    desired: &'a str,
+    converter: &'a dyn Converter,
+    /// Why the first one that could not be converted was not.
+    failure: RefCell<Option<Failure>>,
+}
+
+type Failure = (String, Outcome);
+
+impl Serialize for Converting<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut list = serializer.serialize_seq(Some(self.objects.len()))?;
+        for (index, object) in self.objects.iter().enumerate() {
+            match read(index, object).and_then(|object| convert(object, self.desired, self.converter)) {
+                Ok(object) => list.serialize_element(&object)?,
+                Err(failure) => {
+                    *self.failure.borrow_mut() = Some(failure);
+                    return Err(S::Error::custom("an object cannot be converted"));
+                }
+            }
+        }
+        list.end()
+    }
+}
+
+fn read(index: usize, object: &RawValue) -> Result<Value, Failure> {
+    let text = object.get();
+    if exceeds(text.as_bytes(), MAX_OBJECT_MEMORY) {
+        let why = format!("it has too many values: they would take more than {MAX_OBJECT_MEMORY} bytes of memory");
+        return Err((format!("object {index}: {why}"), Outcome::Failed));
+    }
+    serde_json::from_str(text).map_err(|error| (format!("object {index} cannot be read: {error}"), Outcome::Failed))
+}
+
+fn convert(object: Value, desired: &str, converter: &dyn Converter) -> Result<Value, Failure> {
     let name = describe(&object);
     match caught(|| converter.convert(object, desired)) {
         Ok(Ok(object)) if text(&object, "/apiVersion") == desired => Ok(object),
@@ -90,21 +154,74 @@ fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Review {
+struct Review<'a> {
     #[serde(default)]
     api_version: String,
     #[serde(default)]
     kind: String,
-    request: Option<Request>,
+    #[serde(borrow)]
+    request: Option<Request<'a>>,
 }
 
 #[derive(Deserialize)]
-struct Request {
+struct Request<'a> {
     #[serde(default)]
     uid: String,
     #[serde(default, rename = "desiredAPIVersion")]
     desired_api_version: String,
-    objects: Option<Vec<Value>>,
+    #[serde(borrow)]
+    objects: Option<Objects<'a>>,
+}
+
+/// The texts of the objects, [`MAX_OBJECTS`] at most: what follows is not read.
+#[derive(Default)]
+struct Objects<'a>(Vec<&'a RawValue>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Objects<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Texts;
+
+        impl<'de> Visitor<'de> for Texts {
+            type Value = Objects<'de>;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("a sequence of objects")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
+                let mut objects = Vec::new();
+                while let Some(object) = list.next_element()? {
+                    if objects.len() == MAX_OBJECTS {
+                        return Err(A::Error::custom(format!("more than {MAX_OBJECTS} objects")));
+                    }
+                    objects.push(object);
+                }
+                Ok(Objects(objects))
+            }
+        }
+
+        deserializer.deserialize_seq(Texts)
+    }
+}
+
+/// Bytes that must not become too many.
+struct Limited {
+    bytes: Vec<u8>,
+    left: usize,
+}
+
+impl io::Write for Limited {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.left = self.left.checked_sub(bytes.len()).ok_or_else(|| {
+            io::Error::other(format!("the converted objects would have more than {MAX_ANSWER} bytes"))
+        })?;
+        self.bytes.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 #[derive(Serialize)]
@@ -119,15 +236,15 @@ struct Converted<'a> {
 #[serde(rename_all = "camelCase")]
 struct Response<'a> {
     uid: &'a str,
-    converted_objects: Vec<Value>,
-    result: Status,
+    converted_objects: &'a Converting<'a>,
+    result: Status<'a>,
 }
 
 #[derive(Serialize)]
-struct Status {
+struct Status<'a> {
     status: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    message: Option<String>,
+    message: Option<&'a str>,
 }
 
 #[cfg(test)]
@@ -213,5 +330,52 @@ mod tests {
         // An object that is none is for the converter to judge.
         let odd = answer(review(&json!([5])).to_string().as_bytes(), &|_, _: &str| Err("no".to_owned())).unwrap();
         assert_eq!(odd.outcome, Outcome::Failed);
+    }
+    #[test]
+    fn list_is_read_up_to_its_limit_and_no_further() {
+        let start = r#"{"apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview", "request": {"objects": ["#;
+        let body = format!("{start}{}nonsense", "0,".repeat(MAX_OBJECTS + 1));
+        let error = answer(body.as_bytes(), &rename).unwrap_err().to_string();
+        assert!(error.contains("more than 10000 objects"), "{error}");
+        let most = json!(vec![object("example.com/v1", "A", "a"); MAX_OBJECTS]);
+        let (response, outcome) = answered(&most);
+        assert_eq!(outcome, Outcome::Converted);
+        assert_eq!(response["convertedObjects"].as_array().unwrap().len(), MAX_OBJECTS);
+    }
+
+    #[test]
+    fn object_of_too_many_values_is_not_read() {
+        let mut large = object("example.com/v1", "A", "large");
+        large["x"] = json!(vec![0; 500_000]);
+        let convert = |object: Value, desired: &str| {
+            assert_ne!(object["metadata"]["name"], "large", "it was read");
+            rename(object, desired)
+        };
+        let body = review(&json!([object("example.com/v1", "A", "a"), large])).to_string();
+        let answer = answer(body.as_bytes(), &convert).unwrap();
+        let message = "object 1: it has too many values: they would take more than 16777216 bytes of memory";
+        assert_eq!((answer.outcome, answer.failure.as_deref()), (Outcome::Failed, Some(message)));
+        assert!(answer.body.len() < 1000);
+    }
+
+    #[test]
+    fn answer_does_not_grow_without_limit() {
+        let pad = |mut object: Value, desired: &str| {
+            object["apiVersion"] = desired.into();
+            object["padding"] = "x".repeat(1024 * 1024).into();
+            Ok(object)
+        };
+        let body = review(&json!(vec![json!({}); 40])).to_string();
+        let answer = answer(body.as_bytes(), &pad).unwrap();
+        let failure = answer.failure.unwrap();
+        assert!(answer.outcome == Outcome::Failed && failure.contains("more than 33554432 bytes"), "{failure}");
+    }
+
+    #[test]
+    fn texts_that_quote_a_request_are_cut() {
+        let refuse = |_: Value, _: &str| Err("é".repeat(1_000_000));
+        let answer = answer(review(&json!([{}])).to_string().as_bytes(), &refuse).unwrap();
+        let failure = answer.failure.unwrap();
+        assert!(failure.chars().count() < 2100 && failure.ends_with('…'), "{}", failure.len());
     }
 }

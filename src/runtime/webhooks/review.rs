@@ -8,10 +8,15 @@ use serde_json::Value;
 use tracing::error;
 
 use super::answer::{Answer, AnswerError, Outcome, caught, write};
+use super::memory::exceeds;
 use super::refusal::{Cause, Refusal};
 
 const KIND: &str = "AdmissionReview";
 const VERSIONS: [&str; 2] = ["admission.k8s.io/v1", "admission.k8s.io/v1beta1"];
+
+/// The most memory that a review may take once it is read, as [`exceeds`] counts it. A review holds an object twice; the
+/// largest pool that the definitions admit takes 4 MiB.
+const MAX_MEMORY: usize = 32 * 1024 * 1024;
 
 /// The API server cuts longer warnings, and drops those that exceed this together.
 const MOST_WARNING: usize = 256;
@@ -133,6 +138,9 @@ where
 
 /// Answers an `AdmissionReview`. A panic of the reviewer becomes a refusal.
 pub fn answer(body: &[u8], reviewer: &dyn Reviewer) -> Result<Answer, AnswerError> {
+    if exceeds(body, MAX_MEMORY) {
+        return Err(AnswerError::TooManyValues { most: MAX_MEMORY });
+    }
     let review: Review = serde_json::from_slice(body)
         .map_err(|source| AnswerError::Unreadable { what: "an AdmissionReview", source })?;
     if review.kind != KIND || !VERSIONS.contains(&review.api_version.as_str()) {
@@ -398,5 +406,14 @@ mod tests {
         assert!(with("/request/operation", json!("EAT")).contains("unknown variant `EAT`"));
         assert!(with("/apiVersion", json!("admission.k8s.io/v2")).contains("in version \"admission.k8s.io/v2\""));
         assert!(with("/kind", json!("ConversionReview")).starts_with("\"ConversionReview\""));
+    }
+    #[test]
+    fn review_of_too_many_values_is_not_read() {
+        let asked = |_: &AdmissionRequest| panic!("it was read");
+        for junk in ["0,", "{\"\":0},", "[0],", "\"\","] {
+            let body = format!("{{\"request\": {{\"object\": [{}", junk.repeat(400_000));
+            let error = answer(body.as_bytes(), &asked).unwrap_err();
+            assert!(matches!(error, AnswerError::TooManyValues { most: MAX_MEMORY }), "{error}");
+        }
     }
 }

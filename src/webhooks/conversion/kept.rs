@@ -28,8 +28,12 @@ impl Kept {
         self.spec.is_empty() && self.status.is_empty()
     }
 
-    /// Reads the text of the annotation. Anything but an object of that version and kind is `None`.
+    /// Reads the text of the annotation. Anything but an object of that version and kind is `None`, and so is a text that
+    /// is longer than an annotation can be.
     pub(super) fn read(text: &str, api_version: &str, kind: &str) -> Option<Kept> {
+        if text.len() > MOST_BYTES {
+            return None;
+        }
         let object: Fields = serde_json::from_str(text).ok()?;
         if object.get("apiVersion")? != api_version || object.get("kind")? != kind {
             return None;

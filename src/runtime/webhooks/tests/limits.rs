@@ -7,9 +7,11 @@ use futures::future::join_all;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
+use tokio_rustls::client::TlsStream;
 
 use super::support::{Client, Request, Server, things, tls};
 use crate::runtime::https::Limits;
+use crate::runtime::webhooks::endpoints::{LARGE_AT_ONCE, MAX_LARGE_WAITING, MAX_SMALL_BODY};
 
 const SHORT: Duration = Duration::from_millis(200);
 
@@ -132,4 +134,49 @@ async fn what_does_not_end_is_broken_off_at_the_end() {
     let started = Instant::now();
     server.stop().await;
     assert!(started.elapsed() < Duration::from_secs(4));
+}
+
+/// A request whose body is announced and not sent.
+async fn announced(server: &Server, length: usize) -> TlsStream<TcpStream> {
+    let mut stream = server.connect(false).await.unwrap();
+    let head = format!(
+        "POST /validate HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\nconnection: close\r\n\
+         content-length: {length}\r\n\r\n"
+    );
+    stream.write_all(head.as_bytes()).await.unwrap();
+    stream
+}
+
+async fn answer_of(mut stream: TlsStream<TcpStream>) -> String {
+    let mut answer = Vec::new();
+    let _ = timeout(Duration::from_secs(30), stream.read_to_end(&mut answer)).await.expect("the connection ends");
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+#[tokio::test]
+async fn long_requests_wait_in_a_bounded_queue() {
+    let server = Server::start(things).await;
+    let mut held = Vec::new();
+    for number in 1..=LARGE_AT_ONCE + MAX_LARGE_WAITING {
+        held.push(announced(&server, 1024 * 1024).await);
+        server.working(u32::try_from(number).unwrap()).await;
+    }
+    let answer = answer_of(announced(&server, 1024 * 1024).await).await;
+    assert!(answer.starts_with("HTTP/1.1 429 ") && answer.contains("retry-after: 1\r\n"), "{answer}");
+    // A short request that becomes large when it is read is one of them.
+    let junk = format!("{{\"request\": {{\"object\": [{}0]}}}}", "{\"\":0},".repeat(8_000));
+    assert!(junk.len() <= MAX_SMALL_BODY);
+    let heavy = Request { body: junk.into(), ..Request::review(1) };
+    assert_eq!(server.ask(heavy.clone()).await.unwrap().0, 429);
+    // Others are answered all the same.
+    assert_eq!(server.ask(Request::review(1)).await.unwrap().0, 200);
+    let text = server.metrics.encode().unwrap();
+    assert!(text.contains(r#"webhook_reviews_total{path="/validate",outcome="overloaded"} 2"#), "{text}");
+    // A body that does not arrive makes room for the next one.
+    let first = answer_of(held.remove(0)).await;
+    assert!(first.starts_with("HTTP/1.1 408 ") && first.contains("did not arrive within 5s"), "{first}");
+    drop(held);
+    server.working(0).await;
+    assert_eq!(server.ask(heavy).await.unwrap().0, 400, "it is read, and is no review");
+    server.stop().await;
 }

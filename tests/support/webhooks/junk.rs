@@ -1,0 +1,126 @@
+//! What somebody might send who wants the manager to run out of memory, from many clients at once.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use capi_ipam::api::InClusterKind::IPPool;
+use capi_ipam::webhooks::routes::{CONVERT, paths_of};
+use futures::future::join_all;
+use hyper::body::Bytes;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::Webhooks;
+use super::direct::review;
+
+const MIB: usize = 1024 * 1024;
+
+/// A body that becomes far larger when it is read.
+pub struct Junk {
+    pub what: &'static str,
+    pub path: &'static str,
+    pub body: Bytes,
+}
+
+/// What became of such requests, and of good ones that were sent meanwhile.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// How many were answered with each status; 0 stands for a connection that was closed.
+    pub statuses: BTreeMap<u16, usize>,
+    /// Good reviews that were sent meanwhile, one after the other.
+    pub good: Good,
+}
+
+/// What became of good reviews.
+#[derive(Debug, Default)]
+pub struct Good {
+    pub answered: usize,
+    pub failed: usize,
+    /// How long the slowest one took.
+    pub longest: Duration,
+}
+
+/// A text that repeats a part until it has that many bytes.
+fn filled(start: &str, part: &str, end: &str, length: usize) -> Bytes {
+    let room = length - start.len() - end.len();
+    format!("{start}{}{end}", part.repeat(room / part.len())).into()
+}
+
+impl Junk {
+    /// Bodies of the greatest lengths and of others.
+    pub fn all() -> Vec<Self> {
+        let conversion = r#"{"apiVersion":"apiextensions.k8s.io/v1","kind":"ConversionReview","request":{"uid":"u","desiredAPIVersion":"ipam.cluster.x-k8s.io/v1alpha1","objects":["#;
+        let object = format!(
+            r#"{conversion}{{"apiVersion":"ipam.cluster.x-k8s.io/v1alpha2","kind":"InClusterIPPool","spec":{{"addresses":["#
+        );
+        let admission = r#"{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u","kind":{"kind":"InClusterIPPool"},"operation":"CREATE","object":{"spec":{"prefix":24,"addresses":["#;
+        let validate = paths_of(IPPool).validate;
+        let junk =
+            |what, path, start: &str, part, end, length| Self { what, path, body: filled(start, part, end, length) };
+        vec![
+            junk("64 MiB to convert, numbers", CONVERT, conversion, "0,", "0]}}", 64 * MIB),
+            junk("16 MiB to convert, numbers", CONVERT, conversion, "0,", "0]}}", 16 * MIB),
+            junk("16 MiB to convert, one object of numbers", CONVERT, &object, "0,", "0]}}]}}", 16 * MIB),
+            junk("8 MiB to review, numbers", validate, admission, "0,", "0]}}}}", 8 * MIB),
+            junk("8 MiB to review, maps", validate, admission, r#"{"":0},"#, "0]}}}}", 8 * MIB),
+            junk("1 MiB to review, texts", validate, admission, r#""10.0.0.1","#, r#""x"]}}}}"#, MIB),
+            junk("60 KiB to review, maps", validate, admission, r#"{"":0},"#, "0]}}}}", 60 * 1024),
+        ]
+    }
+
+    /// Sends it from that many clients at once, from each that many times, with good reviews meanwhile.
+    pub async fn send(&self, webhooks: &Webhooks, clients: usize, times: usize) -> Outcome {
+        let done = CancellationToken::new();
+        let junk = async {
+            let all = join_all((0..clients).map(|_| self.send_from_one(webhooks, times))).await;
+            done.cancel();
+            all.into_iter().flatten()
+        };
+        let (statuses, good) = tokio::join!(junk, good_reviews(webhooks, &done));
+        let mut outcome = Outcome { good, ..Outcome::default() };
+        statuses.for_each(|status| *outcome.statuses.entry(status).or_default() += 1);
+        outcome
+    }
+
+    async fn send_from_one(&self, webhooks: &Webhooks, times: usize) -> Vec<u16> {
+        let mut statuses = Vec::new();
+        for _ in 0..times {
+            let Ok(mut connection) = webhooks.connect().await else {
+                statuses.push(0);
+                continue;
+            };
+            let answer = connection.post(self.path, self.body.clone()).await;
+            statuses.push(match answer {
+                // A review that says no is as good as a status.
+                Ok(answer) if answer.status == 200 && answer.body.contains(r#""allowed":false"#) => 422,
+                Ok(answer) if answer.status == 200 && answer.body.contains(r#""status":"Failure""#) => 422,
+                Ok(answer) => answer.status,
+                Err(_) => 0,
+            });
+        }
+        statuses
+    }
+}
+
+/// Sends reviews until it is said that it is enough.
+async fn good_reviews(webhooks: &Webhooks, done: &CancellationToken) -> Good {
+    let pool = json!({"apiVersion": "ipam.cluster.x-k8s.io/v1alpha2", "kind": "InClusterIPPool",
+                      "metadata": {"name": "good", "namespace": "default"},
+                      "spec": {"addresses": ["172.31.0.0/24"], "prefix": 24}});
+    let body = review("CREATE", "InClusterIPPool", &Value::Null, &pool).to_string();
+    let mut good = Good::default();
+    while !done.is_cancelled() {
+        let started = Instant::now();
+        let answered = async {
+            let mut connection = webhooks.connect_http2().await?;
+            connection.post(paths_of(IPPool).validate, body.clone()).await
+        };
+        match answered.await {
+            Ok(answer) if answer.body.contains(r#""allowed":true"#) => good.answered += 1,
+            _ => good.failed += 1,
+        }
+        good.longest = good.longest.max(started.elapsed());
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    good
+}
