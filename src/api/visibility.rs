@@ -28,7 +28,7 @@ pub struct Audience<'a> {
 
 impl<'a> Audience<'a> {
     /// The readers of an object of that namespace; `None` for an object without one.
-    pub fn of(namespace: Option<&'a str>) -> Self {
+    pub const fn of(namespace: Option<&'a str>) -> Self {
         Self { namespace }
     }
 

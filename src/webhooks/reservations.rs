@@ -8,9 +8,12 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::view::View;
-use crate::api::{IPReservation, PoolKey, ReservationProblem, Slot, names};
+use crate::api::{Audience, IPReservation, PoolKey, ReservationProblem, Slot, names};
 use crate::runtime::webhooks::refusal::{Cause, Refusal};
 use crate::runtime::webhooks::review::{AdmissionRequest, Operation, Verdict};
+
+/// Reservations have no namespace, so texts about them name no object that has one.
+const AUDIENCE: Audience<'static> = Audience::of(None);
 
 /// Decides on a reservation.
 pub fn review(request: &AdmissionRequest, view: &dyn View) -> Verdict {
@@ -85,7 +88,9 @@ fn in_use(new: &IPReservation, slot: &Slot, view: &dyn View) -> Option<Cause> {
     let promised_to = new.spec.claim_ref.as_ref().map(|claim| (claim.namespace.clone(), claim.name.clone()));
     let holders = view.holders(slot);
     let (namespace, name) = holders.iter().find(|holder| Some(*holder) != promised_to.as_ref())?;
-    let text = format!("it is in use by IPAddress {namespace}/{name}; release its claim first");
+    let holder = AUDIENCE.object("IPAddress", namespace, name);
+    let text =
+        format!("it is in use by {holder} (see kubectl get ipaddresses --all-namespaces); release its claim first");
     Some(Cause::invalid("spec.address", &json!(slot.block.to_string()), text))
 }
 
@@ -93,10 +98,12 @@ fn in_use(new: &IPReservation, slot: &Slot, view: &dyn View) -> Option<Cause> {
 fn delete(old: &IPReservation, view: &dyn View) -> Result<Vec<String>, Box<Refusal>> {
     let Some((network, _, _)) = old.network_unit() else { return Ok(Vec::new()) };
     let members = view.members(&network);
-    let Some(first) = members.first() else { return Ok(Vec::new()) };
+    if members.is_empty() {
+        return Ok(Vec::new());
+    }
+    let pools = AUDIENCE.pools(&members);
     Err(Box::new(Refusal::bad_request(format!(
-        "network {network} has {} pools, {first} among them; it says how long the blocks are that they give out",
-        members.len()
+        "network {network} still has {pools}; this reservation says how long the blocks are that they give out"
     ))))
 }
 

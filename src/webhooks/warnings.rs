@@ -2,7 +2,7 @@
 
 use super::view::View;
 use crate::addr::{Family, SpanSet, Usable, parse_entry};
-use crate::api::{PoolKey, PoolSpec, Scope};
+use crate::api::{Audience, PoolKey, PoolSpec, Scope};
 
 /// How many texts of one sort are told.
 const MOST: usize = 5;
@@ -36,12 +36,9 @@ pub(super) fn of(spec: &PoolSpec<'_>, key: &PoolKey, usable: &Usable, view: &dyn
     }
     let overlapping = view.overlapping(key, &Scope::of(key, spec.network()), usable);
     if !overlapping.is_empty() {
-        let named: Vec<String> = overlapping.iter().take(MOST).map(ToString::to_string).collect();
-        let others = if overlapping.len() > MOST { " and others" } else { "" };
-        warnings.push(format!(
-            "the same addresses can be given out by {}{others}; pools with the same spec.network never do",
-            named.join(", ")
-        ));
+        let pools = Audience::of_pool(key).pools(&overlapping);
+        warnings
+            .push(format!("the same addresses can be given out by {pools}; pools with the same spec.network never do"));
     }
     warnings
 }

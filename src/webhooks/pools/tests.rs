@@ -5,7 +5,9 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::addr::Family;
-use crate::api::{GlobalInClusterPrefixPool, InClusterIPPool, InClusterKind, InClusterPrefixPool, Scope, Slot};
+use crate::api::{
+    GlobalInClusterIPPool, GlobalInClusterPrefixPool, InClusterIPPool, InClusterKind, InClusterPrefixPool, Scope, Slot,
+};
 use crate::runtime::webhooks::review::Kind;
 
 /// A cluster where some addresses are in use.
@@ -149,6 +151,31 @@ fn what_is_probably_not_meant_is_warned_of() {
     assert!(warnings.len() == 2 && warnings[0].contains("128") && warnings[1].contains("fd00::1"), "{warnings:?}");
     let plain = json!({"addresses": ["10.0.0.0/25"], "prefix": 24, "gateway": "10.0.0.1"});
     assert!(warned(creation::<InClusterIPPool>(&plain, &Cluster::default())).is_empty());
+}
+
+#[test]
+fn overlapping_pools_of_other_namespaces_are_counted() {
+    let pool = |kind: InClusterKind, namespace: Option<&str>| PoolKey {
+        kind,
+        namespace: namespace.map(Into::into),
+        name: "secret".into(),
+    };
+    let overlapping = vec![
+        pool(InClusterKind::IPPool, Some("n")),
+        pool(InClusterKind::IPPool, Some("other")),
+        pool(InClusterKind::PrefixPool, Some("third")),
+    ];
+    let view = Cluster { overlapping, ..Cluster::default() };
+    let spec = json!({"addresses": ["10.0.0.0/25"], "prefix": 24});
+    let expected = "the same addresses can be given out by InClusterIPPool n/secret and 2 pools in other namespaces; \
+                    pools with the same spec.network never do";
+    assert_eq!(warned(creation::<InClusterIPPool>(&spec, &view)), [expected]);
+    let mut global = object(&spec);
+    global["metadata"] = json!({"name": "p"});
+    let request = asks(Operation::Create, None, Some(global));
+    let warnings = warned(review::<GlobalInClusterIPPool>(&request, &view));
+    assert!(warnings.len() == 1 && warnings[0].contains("3 namespaced pools"), "{warnings:?}");
+    assert!(!warnings[0].contains("secret"), "{warnings:?}");
 }
 
 #[test]

@@ -94,8 +94,8 @@ fn reservations_that_do_what_they_say_pass() {
 fn bad_ones_are_refused_with_the_reason() {
     let cases = [
         (reservation(77, json!({})), "spec.address", "does not give it out"),
-        (reservation(3, json!({})), "spec.address", "IPAddress n/holder"),
-        (reservation(3, json!({"spec": {"claimRef": {"namespace": "n", "name": "vip"}}})), "spec.address", "holder"),
+        (reservation(3, json!({})), "spec.address", "in use by an IPAddress (see"),
+        (reservation(3, json!({"spec": {"claimRef": {"namespace": "n", "name": "vip"}}})), "spec.address", "in use"),
         (reservation(2, json!({"metadata": {"name": "mine"}})), "metadata.name", "p.n.p.10.0.0.2"),
         (reservation(2, json!({"spec": {"scope": "g.p"}})), "spec.scope", "p.n.p"),
         (
@@ -110,6 +110,7 @@ fn bad_ones_are_refused_with_the_reason() {
         let (code, fields, message) = refused(asks(Operation::Create, object));
         assert_eq!((code, fields), (422, vec![field.to_owned()]), "{message}");
         assert!(message.contains(text) && message.matches(field).count() == 1, "{message}");
+        assert!(!message.contains("holder"), "it names an object of a namespace: {message}");
     }
     assert_eq!(refused(asks(Operation::Create, json!(7))).0, 400);
 }
@@ -127,7 +128,7 @@ fn what_a_network_agreed_on_is_not_deleted_while_it_has_pools() {
     let request =
         AdmissionRequest { operation: Operation::Delete, old_object: Some(unit), ..AdmissionRequest::default() };
     let (code, _, message) = refused(review(&request, &Cluster { network: Some("lab") }));
-    assert!(code == 400 && message.contains("InClusterIPPool n/p"), "{message}");
+    assert!(code == 400 && message.contains("network lab still has 1 namespaced pool;"), "{message}");
 }
 
 #[test]
