@@ -79,6 +79,11 @@ impl Calls {
         self.write("PATCH", path, "application/json-patch+json", &Value::Array(operations)).await
     }
 
+    /// Changes an object whatever it was (RFC 7396).
+    pub(crate) async fn merge(&self, path: &str, change: &Value) -> Identity {
+        self.write("PATCH", path, "application/merge-patch+json", change).await
+    }
+
     /// Deletes the object with that uid. Where finalizers hold it, the answer is the object as it is then.
     pub(crate) async fn delete(&self, path: &str, uid: &str) -> Identity {
         let options = json!({"preconditions": {"uid": uid}, "propagationPolicy": "Background"});

@@ -25,6 +25,7 @@ mod consumer;
 mod exhausted;
 mod floor;
 mod idle;
+mod memory;
 mod meter;
 mod options;
 mod outcome;
@@ -92,6 +93,8 @@ async fn on_empty_pools(options: &Options, series: Series) -> Outcome {
         Series::Idle => idle::run(&stage, count).await,
         Series::Exhausted => exhausted::run(&stage, count).await,
         Series::Churn => churn::run(&stage, count).await,
+        Series::LargePools => memory::large_pools(&stage, count).await,
+        Series::LargeClaims => memory::large_claims(&stage, count).await,
         _ => {
             let pools = if series == Series::Pools50 { 50 } else { options.pools };
             Rounds { series: series.name(), count, pools, present: None }.run(&stage).await
@@ -109,6 +112,9 @@ async fn among_many(
 ) -> Outcome {
     if matches!(series, Series::Restart10000 | Series::Restart100000) {
         return restart::run(stage, series.name(), consumer, present).await;
+    }
+    if series == Series::DeletedPools100000 {
+        return memory::deleted_pools(stage, &series.name(), present).await;
     }
     let count = options.count(series);
     Rounds { series: series.name(), count, pools: 1, present: Some((consumer, present)) }.run(stage).await

@@ -83,6 +83,15 @@ pub(crate) enum Series {
     /// 10,000 claims come and go for five minutes.
     #[value(name = "churn")]
     Churn,
+    /// 1,000 overlapping pools of 4,096 entries and as many exclusions, one of which is edited each second.
+    #[value(name = "large-pools")]
+    LargePools,
+    /// 5,000 claims with 256 KiB of annotations wait for an exhausted pool.
+    #[value(name = "large-claims")]
+    LargeClaims,
+    /// 20 pools are deleted together where 100,000 claims are bound.
+    #[value(name = "deleted-pools-100000")]
+    DeletedPools100000,
 }
 
 impl Series {
@@ -94,7 +103,7 @@ impl Series {
     pub(crate) fn present(self) -> usize {
         match self {
             Self::More10000 | Self::Restart10000 => 10_000,
-            Self::More100000 | Self::Restart100000 => 100_000,
+            Self::More100000 | Self::Restart100000 | Self::DeletedPools100000 => 100_000,
             _ => 0,
         }
     }
@@ -106,8 +115,9 @@ impl Series {
             Self::Empty3000 | Self::Pools50 => 3_000,
             Self::Empty10000 | Self::Churn => 10_000,
             Self::More10000 | Self::More100000 | Self::Idle => 200,
-            Self::Restart10000 | Self::Restart100000 => 1,
-            Self::Exhausted => 5_000,
+            Self::Restart10000 | Self::Restart100000 | Self::DeletedPools100000 => 1,
+            Self::LargePools => 1_000,
+            Self::Exhausted | Self::LargeClaims => 5_000,
         }
     }
 }
