@@ -182,7 +182,8 @@ const VIEWER_RULES: &[Rule] = &[Rule {
     why: "see pools, and who holds what",
 }];
 
-/// What people may do beside that who may change things in a namespace. What is in no namespace is for administrators.
+/// What people may do beside that who are bound to the role for it in a namespace. Not part of `edit`: a pool can join a
+/// network that others use, and each pool costs the manager memory. What is in no namespace is for administrators.
 const EDITOR_RULES: &[Rule] = &[Rule {
     group: names::GROUP,
     resources: &["inclusterippools", "inclusterprefixpools"],
@@ -191,14 +192,14 @@ const EDITOR_RULES: &[Rule] = &[Rule {
     why: "keep pools",
 }];
 
-/// The roles of the manager, and those that are added to Kubernetes' own roles `view`, `edit` and `admin`; ready to be
-/// written as YAML.
+/// The roles of the manager, the one for viewers, which becomes part of Kubernetes' own roles `view`, `edit` and `admin`,
+/// and the one for editors, which does not; ready to be written as YAML.
 pub(super) fn documents() -> [Value; 4] {
     [
         role("ClusterRole", "capi-ipam-in-cluster-manager-role", CLUSTER_RULES),
         role("Role", "capi-ipam-in-cluster-leader-election-role", NAMESPACE_RULES),
         added_to(&["view", "edit", "admin"], "capi-ipam-in-cluster-viewer-role", VIEWER_RULES),
-        added_to(&["edit", "admin"], "capi-ipam-in-cluster-editor-role", EDITOR_RULES),
+        role("ClusterRole", "capi-ipam-in-cluster-editor-role", EDITOR_RULES),
     ]
 }
 

@@ -10,3 +10,4 @@ mod installed;
 mod manifests;
 mod moving;
 mod readme;
+mod tenants;

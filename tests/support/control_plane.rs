@@ -333,7 +333,10 @@ impl ControlPlane {
 
     fn launch_controller_manager(&self) -> Supervised {
         let wanted = [
-            (self.options.controller_manager, "garbage-collector-controller,namespace-controller"),
+            (
+                self.options.controller_manager,
+                "clusterrole-aggregation-controller,garbage-collector-controller,namespace-controller",
+            ),
             (self.options.endpoint_slices, "endpointslice-controller"),
         ];
         let controllers: Vec<_> = wanted.iter().filter(|(wanted, _)| *wanted).map(|(_, names)| *names).collect();
