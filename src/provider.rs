@@ -19,11 +19,15 @@ mod bind;
 mod clusters;
 mod contract;
 mod duplicate;
+mod failing;
+mod held;
 mod index;
 mod late;
 mod reconciler;
 mod release;
 mod report;
+mod reporting;
+mod rewrite;
 mod selection;
 mod settled;
 

@@ -25,6 +25,9 @@ pub struct IPAddressClaim {
     /// What was given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<IPAddressClaimStatus>,
+    /// Annotations were left out to save memory: the object must be read before it is written whole.
+    #[serde(skip)]
+    pub is_trimmed: bool,
 }
 
 impl_resource!(IPAddressClaim, names::GROUP, "ipaddressclaims", NamespaceResourceScope, ContractVersion, |version| {
@@ -110,12 +113,6 @@ impl IPAddressClaimStatus {
             ContractVersion::V1Beta2 => &mut self.conditions,
             ContractVersion::V1Beta1 => &mut self.v1beta2.get_or_insert_default().conditions,
         }
-    }
-
-    /// Whether there are conditions for clients of `v1beta1` beside those of `v1beta2`.
-    pub fn has_legacy_conditions(&self) -> bool {
-        let list = self.deprecated.as_ref().and_then(|deprecated| deprecated.v1beta1.as_ref());
-        list.is_some_and(|list| !list.conditions.is_empty())
     }
 
     /// The conditions with a severity, which clients of `v1beta1` read, to change them.

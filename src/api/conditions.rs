@@ -37,6 +37,10 @@ pub const ALL_IN_RANGE: &str = "AllInRange";
 pub const ADDRESS_ALLOCATED: &str = "AddressAllocated";
 /// Reason of a claim for which allocation fails.
 pub const ALLOCATION_FAILED: &str = "AllocationFailed";
+/// Reason of a claim that is being deleted and whose address cannot be released.
+pub const RELEASE_FAILED: &str = "ReleaseFailed";
+/// Reason of the event about an IPAddress that was deleted while its claim is bound to it.
+pub const ADDRESS_IN_USE: &str = "AddressInUse";
 /// Reason of a claim whose pool is missing, paused, being deleted or not understood.
 pub const POOL_NOT_READY: &str = "PoolNotReady";
 /// Reason of a claim whose pool has no address left.
@@ -59,7 +63,7 @@ pub const NOT_RESERVED: &str = "NotReserved";
 pub const NO_CLAIM: &str = "NoClaim";
 /// Reason of a pool whose finalizer the API server refuses.
 pub const INITIALIZATION_FAILED: &str = "InitializationFailed";
-/// Reason of a pool that is being deleted.
+/// Reason of an object that is being deleted.
 pub const DELETING: &str = "Deleting";
 
 /// Longest message of a condition, in bytes; what is longer is cut. The contract's `v1beta1` list allows 10,240.

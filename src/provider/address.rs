@@ -17,7 +17,7 @@ pub(super) fn build(
 ) -> IPAddress {
     let labels = [names::CLUSTER_NAME_LABEL, names::WATCH_FILTER_LABEL].into_iter().filter_map(|label| {
         let value = match label {
-            names::CLUSTER_NAME_LABEL => claim.cluster_name(),
+            names::CLUSTER_NAME_LABEL => claim.cluster_name().filter(|name| is_label_value(name)),
             _ => claim.labels().get(label).map(String::as_str),
         };
         Some((label.to_owned(), value?.to_owned()))
@@ -41,6 +41,14 @@ pub(super) fn build(
             gateway: allocation.gateway.map(|gateway| gateway.to_string()),
         },
     }
+}
+
+/// Whether the API server takes the text as the value of a label. Not every name of a Cluster is one.
+fn is_label_value(text: &str) -> bool {
+    let ends = [text.bytes().next(), text.bytes().next_back()];
+    text.len() <= 63
+        && ends.into_iter().flatten().all(|byte| byte.is_ascii_alphanumeric())
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
 }
 
 fn claim_owner(version: ContractVersion, claim: &IPAddressClaim) -> OwnerReference {
@@ -150,6 +158,19 @@ mod tests {
                 },
             })
         );
+    }
+
+    #[test]
+    fn a_cluster_name_that_is_no_label_value_is_left_out() {
+        let longest = "a".repeat(63);
+        for (name, is_label) in
+            [("a.b_c-d", true), (&longest, true), (&"a".repeat(64), false), ("a b", false), ("-a", false), ("ü", false)]
+        {
+            let mut claim = claim();
+            claim.spec.cluster_name = Some(name.to_owned());
+            let labels = build(ContractVersion::V1Beta2, &claim, &pool(), &allocation()).metadata.labels.unwrap();
+            assert_eq!(labels.get(names::CLUSTER_NAME_LABEL).map(String::as_str), is_label.then_some(name));
+        }
     }
 
     #[test]

@@ -14,6 +14,7 @@ use super::address::{build, is_for, repaired};
 use super::index::owning_claim;
 use super::reconciler::{AFTER_CONFLICT, ClaimReconciler, ReconcileError};
 use super::report::Report;
+use super::rewrite::MessageDelay;
 use crate::api::{IPAddress, IPAddressClaim, names};
 use crate::runtime::client::CallError;
 use crate::runtime::controller::Outcome;
@@ -28,6 +29,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         claim: &IPAddressClaim,
         pool: &PoolView,
         handler: &mut A::Handler,
+        delay: &mut MessageDelay,
     ) -> Result<Outcome, ReconcileError> {
         let (namespace, name) = (claim.namespace().unwrap_or_default(), claim.name_any());
         let known_before = finalizer::is_set(claim, names::RELEASE_ADDRESS);
@@ -42,7 +44,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         let mut existing = if known { addresses.get(&name).await? } else { None };
         if known_before
             && existing.is_none()
-            && let Some(outcome) = self.await_address(&claim).await?
+            && let Some(outcome) = self.await_address(&claim, delay).await?
         {
             return Ok(outcome);
         }
@@ -183,7 +185,13 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
     ) -> Result<Made, ReconcileError> {
         let addresses = self.contract.addresses(&claim.namespace().unwrap_or_default());
         let wanted = repaired(self.contract.ipam, address, claim, pool, allocation);
-        if let Some(written) = patch::write(&addresses, address, &wanted).await? {
+        let written = match patch::write(&addresses, address, &wanted).await {
+            Err(error) if error.is_invalid() || error.is_forbidden() => {
+                return Err(HandlerError::transient("the API server refuses to change the IPAddress", error).into());
+            }
+            written => written?,
+        };
+        if let Some(written) = written {
             debug!(claim = claim.name_any(), "an IPAddress is adopted");
             self.addresses.insert(&written);
         } else {

@@ -107,6 +107,8 @@ pub enum Waiting {
     PoolUnavailable,
     /// The pool is being deleted.
     PoolDeleting,
+    /// The claim is being deleted, and others have finalizers on it.
+    Finalizers,
 }
 
 /// Decides what is to be done.
@@ -131,7 +133,7 @@ pub fn decide(view: &ClaimView) -> Decision {
         return Decision::Wait(Waiting::ClaimPaused);
     }
     if view.deleting && view.foreign_finalizers {
-        return Decision::Nothing;
+        return Decision::Wait(Waiting::Finalizers);
     }
     let Some(pool) = view.pool else { return Decision::FetchPool };
     match (pool, view.deleting) {

@@ -63,6 +63,10 @@ impl State {
         if let Some(known) = self.pools.get(pool) {
             return Arc::clone(known);
         }
+        // What nobody uses any more is dropped, now and then.
+        if self.pools.len() >= 1024 && self.pools.len().is_power_of_two() {
+            self.pools.retain(|known| Arc::strong_count(known) > 1);
+        }
         let pool = Arc::new(pool.clone());
         self.pools.insert(Arc::clone(&pool));
         pool
@@ -273,6 +277,18 @@ mod tests {
         // The watch is believed always: after a restore versions are lower.
         index.applied(&address("3", &[]));
         assert!(!protected());
+    }
+
+    #[test]
+    fn pool_references_that_nobody_uses_are_dropped() {
+        let index = AddressIndex::new(ControllerBuilder::<_, ()>::new("claims", ContractVersion::V1Beta2).waker());
+        let reference = |number: u32| PoolReference { name: number.to_string(), ..PoolReference::default() };
+        let used = index.shared(&reference(0));
+        for number in 1..10_000 {
+            index.shared(&reference(number));
+        }
+        assert!(index.lock().pools.len() <= 1024);
+        assert!(Arc::ptr_eq(&used, &index.shared(&reference(0))));
     }
 
     #[test]

@@ -7,25 +7,30 @@ use kube::ResourceExt;
 use kube::runtime::watcher;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, warn};
+use tracing::debug;
 
 use super::adapter::{ClaimHandler, HandlerError, PoolKind, PoolView, ProviderAdapter, ProviderSetup};
 use super::clusters::Clusters;
 use super::contract::Contract;
-use super::decision::{AddressState, ClaimView, ClusterState, Decision, PoolState, decide};
+use super::decision::{AddressState, ClaimView, ClusterState, Decision, PoolState, Waiting, decide};
+use super::failing::FailingClaims;
+use super::held::{HeldAddresses, Seen};
 use super::index::AddressIndex;
 use super::late::LateCreations;
 use super::report::Report;
+use super::reporting::unreported_deletion;
+use super::rewrite::MessageDelay;
 use super::selection::Selection;
-use super::settled::SettledClaim;
+use super::settled::{Claims, SettledClaim};
 use crate::api::{Cluster, IPAddress, IPAddressClaim, conditions, names};
 use crate::runtime::client::{CallError, chain};
 use crate::runtime::controller::{Attempt, ControllerBuilder, MainWatch, Outcome, Reconciler};
 use crate::runtime::echo::{LONGEST_ECHO, Written};
 use crate::runtime::events::EventPublisher;
 use crate::runtime::manager::{BoxError, Manager};
+use crate::runtime::retry::RetryPolicy;
 use crate::runtime::watch::{Observer, trim};
-use crate::runtime::{clock, finalizer, patch};
+use crate::runtime::{clock, finalizer};
 
 /// When to look again after a write found the claim changed. The change itself usually comes first.
 pub(super) const AFTER_CONFLICT: Duration = Duration::from_millis(500);
@@ -36,7 +41,8 @@ pub struct ClaimReconciler<A: ProviderAdapter> {
     pub(super) contract: Contract,
     pub(super) addresses: Arc<AddressIndex>,
     pub(super) events: EventPublisher,
-    clusters: Arc<Clusters>,
+    pub(super) clusters: Arc<Clusters>,
+    failing: Arc<FailingClaims>,
     served: Arc<Served>,
     written: Written,
     pub(super) late: LateCreations,
@@ -73,13 +79,24 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
             claim_observers: Vec::new(),
         };
         adapter.setup(&mut setup)?;
-        let ProviderSetup { pools, address_observers, claim_observers, .. } = setup;
-        let served = Arc::new(Served { selection: Selection::of(&manager.options), pools });
+        let ProviderSetup { pools, mut address_observers, mut claim_observers, .. } = setup;
+        let selection = Selection::of(&manager.options);
+        address_observers.push(Arc::new(HeldAddresses {
+            version: contract.ipam,
+            pools: pools.clone(),
+            claims: Claims { store: controller.store(), selection: selection.clone() },
+            events: manager.events.clone(),
+            seen: Seen::default(),
+        }));
+        let served = Arc::new(Served { selection, pools });
         let (deleted, to_clean_up) = mpsc::unbounded_channel();
-        let observer = ServedClaims { served: Arc::clone(&served), deleted, observers: All(claim_observers) };
 
         let namespace = manager.options.namespace.clone();
         let clusters = Arc::new(Clusters::new(controller.waker()));
+        claim_observers.push(Arc::clone(&clusters) as _);
+        let failing = Arc::new(FailingClaims::default());
+        claim_observers.push(Arc::clone(&failing) as _);
+        let observer = ServedClaims { served: Arc::clone(&served), deleted, observers: All(claim_observers) };
         let everything = watcher::Config::default();
         controller.watch::<Cluster>(
             manager.health.announce("Cluster"),
@@ -112,6 +129,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
             addresses,
             events: manager.events.clone(),
             clusters,
+            failing,
             served,
             written: Written::default(),
             late: LateCreations::new(Instant::now()),
@@ -158,26 +176,16 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         conditions::find(conditions, conditions::READY).is_some_and(|ready| ready.status == "False")
     }
 
-    /// Has the claim's conditions say how it stands, with an event when that is news. Writes nothing when it is not.
-    pub(super) async fn report(&self, claim: &IPAddressClaim, report: &Report) -> Result<(), CallError> {
-        let version = self.contract.ipam;
-        if report.is_on(version, claim) {
-            return Ok(());
-        }
-        let namespace = claim.namespace().unwrap_or_default();
-        let wanted = report.written_on(version, claim, clock::now());
-        match patch::write(&self.contract.claims(&namespace), claim, &wanted).await {
-            Ok(written) => written.iter().for_each(|claim| self.note_written(claim)),
-            // Whoever changed the claim, or removed it, has it looked at again.
-            Err(error) if error.is_conflict() || error.is_not_found() => return Ok(()),
-            Err(error) => return Err(error),
-        }
-        debug!(claim = claim.name_any(), namespace, reason = report.reason, message = report.message, "claim waits");
-        self.events.warning(claim, &version, report.reason, "Allocate", &report.message);
-        Ok(())
+    /// Whether this process has written the claim since the state that is shown.
+    pub(super) fn is_outdated(&self, claim: &IPAddressClaim) -> bool {
+        self.written.is_newer_than(claim, Instant::now())
     }
 
-    async fn act(&self, claim: &Arc<IPAddressClaim>, attempt: &mut Attempt<()>) -> Result<Outcome, ReconcileError> {
+    async fn act(
+        &self,
+        claim: &Arc<IPAddressClaim>,
+        attempt: &mut Attempt<MessageDelay>,
+    ) -> Result<Outcome, ReconcileError> {
         let mut handler = self.adapter.claim_handler(Arc::clone(claim));
         let mut view = ClaimView {
             deleting: claim.metadata.deletion_timestamp.is_some(),
@@ -204,59 +212,32 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
             Decision::Nothing | Decision::FetchPool => Ok(Outcome::Done),
             Decision::Wait(waiting) => {
                 let why = pool.err();
-                if let Some(HandlerError::Transient { .. }) = why {
-                    return self.fail(claim, attempt, why).await;
+                if let Some(transient @ HandlerError::Transient { .. }) = why {
+                    return Err(transient.into());
                 }
+                if let Some(left) = unreported_deletion(claim, clock::now().0)
+                    && waiting == Waiting::Finalizers
+                {
+                    return Ok(Outcome::Yield(left));
+                }
+                let mut wait = why.as_ref().map_or_else(|| self.adapter.resync(), |why| self.pause(why));
                 // A bound claim stays Ready: its address is in use, whatever is wrong around it.
                 let passing = matches!(why, Some(HandlerError::NotReady { .. }));
                 if !passing && (!view.bound || view.deleting) {
-                    self.report(claim, &Report::waits(claim, waiting, why.as_ref())).await?;
+                    let report = Report::waits(claim, waiting, why.as_ref());
+                    let again = self.report(claim, &report, &mut attempt.state).await?;
+                    wait = again.map_or(wait, |again| again.min(wait));
                 }
-                Ok(Outcome::Yield(why.as_ref().map_or_else(|| self.adapter.resync(), |why| self.pause(why))))
+                Ok(Outcome::Yield(wait))
             }
             Decision::Bind => {
                 let pool = pool.unwrap_or_default();
-                match self.bind(claim, &pool, &mut handler).await {
-                    Err(ReconcileError::Handler(error)) => self.fail(claim, attempt, Some(error)).await,
+                match self.bind(claim, &pool, &mut handler, &mut attempt.state).await {
+                    Err(ReconcileError::Handler(error)) => self.refuse(claim, attempt, error).await,
                     ended => ended,
                 }
             }
             Decision::Release => self.release(claim, &mut handler).await,
-        }
-    }
-
-    /// What follows from a handler's refusal: condition, event, and when to ask again.
-    async fn fail(
-        &self,
-        claim: &IPAddressClaim,
-        attempt: &Attempt<()>,
-        error: Option<HandlerError>,
-    ) -> Result<Outcome, ReconcileError> {
-        let Some(error) = error else { return Ok(Outcome::Done) };
-        // A single failure is common and passes; what lasts is told.
-        let passing = matches!(error, HandlerError::Transient { .. }) && attempt.failures == 0;
-        if !passing {
-            // The claim has been given its finalizer since it was looked at.
-            let namespace = claim.namespace().unwrap_or_default();
-            let current = if self.written.is_newer_than(claim, Instant::now()) {
-                self.contract.claims(&namespace).get(&claim.name_any()).await?
-            } else {
-                Some(claim.clone())
-            };
-            if let Some(current) = current.filter(|current| current.metadata.uid == claim.metadata.uid) {
-                self.report(&current, &Report::refused(&error)).await?;
-            }
-        }
-        match error {
-            HandlerError::Transient { .. } => Err(error.into()),
-            error => Ok(Outcome::Yield(self.pause(&error))),
-        }
-    }
-
-    fn pause(&self, error: &HandlerError) -> Duration {
-        match error {
-            HandlerError::NotReady { after, .. } => *after,
-            _ => self.adapter.resync(),
         }
     }
 }
@@ -264,7 +245,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
 impl<A: ProviderAdapter> Reconciler for ClaimReconciler<A> {
     type Object = IPAddressClaim;
     type Settled = SettledClaim;
-    type State = ();
+    type State = MessageDelay;
     type Error = ReconcileError;
 
     fn settle(&self, claim: &IPAddressClaim) -> Option<SettledClaim> {
@@ -288,12 +269,12 @@ impl<A: ProviderAdapter> Reconciler for ClaimReconciler<A> {
     async fn reconcile(
         &self,
         claim: Arc<IPAddressClaim>,
-        attempt: &mut Attempt<()>,
+        attempt: &mut Attempt<MessageDelay>,
     ) -> Result<Outcome, ReconcileError> {
         if !self.served.includes(&claim) {
             return Ok(Outcome::Done);
         }
-        if self.written.is_newer_than(claim.as_ref(), Instant::now()) {
+        if self.is_outdated(&claim) {
             return Ok(Outcome::Yield(LONGEST_ECHO));
         }
         let outcome = self.act(&claim, attempt).await;
@@ -303,16 +284,25 @@ impl<A: ProviderAdapter> Reconciler for ClaimReconciler<A> {
                 debug!(claim = claim.name_any(), "the claim or its address changed meanwhile; starting over");
                 Ok(Outcome::Yield(AFTER_CONFLICT))
             }
-            Err(ReconcileError::Call(error)) if error.is_forbidden() && !error.is_namespace_terminating() => {
-                warn!(claim = claim.name_any(), error = chain(&error), "not allowed");
-                Err(error.into())
+            Err(error) => {
+                self.failing.insert(&claim);
+                self.report_failure(&claim, attempt, &error).await;
+                Err(error)
             }
-            outcome => outcome,
+            ended => {
+                self.failing.remove(&claim);
+                ended
+            }
         }
+    }
+
+    fn retry_policy(&self) -> RetryPolicy {
+        self.failing.retry_policy()
     }
 }
 
-fn is_foreign(finalizer: &str) -> bool {
+/// Whether a finalizer is somebody's who uses the claim; not ours, nor one of the API server's own deletion modes.
+pub(super) fn is_foreign(finalizer: &str) -> bool {
     ![names::RELEASE_ADDRESS, names::FOREGROUND_DELETION, names::ORPHAN_DEPENDENTS].contains(&finalizer)
 }
 
@@ -325,10 +315,15 @@ fn pool_state(pool: &Result<PoolView, HandlerError>) -> PoolState {
     }
 }
 
-/// Keeps of a claim what is read here.
+/// Keeps of a claim what is read here: annotations of others can be a hundred times the rest.
 fn trim_claim(claim: &mut IPAddressClaim) {
     trim(&mut claim.metadata);
     (claim.api_version, claim.kind) = (None, None);
+    if let Some(annotations) = &mut claim.metadata.annotations {
+        let count = annotations.len();
+        annotations.retain(|name, _| name == names::PAUSED_ANNOTATION);
+        claim.is_trimmed = annotations.len() < count;
+    }
 }
 
 /// The claims that this process serves: selected by the flags, and for a kind of pool that the provider knows.
@@ -402,6 +397,20 @@ impl<K: 'static> Observer<K> for All<K> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn annotations_that_are_not_read_are_not_kept() {
+        let mut claim = IPAddressClaim::default();
+        trim_claim(&mut claim);
+        assert_eq!(claim, IPAddressClaim::default());
+        claim.annotations_mut().insert(names::PAUSED_ANNOTATION.to_owned(), String::new());
+        let paused = claim.clone();
+        trim_claim(&mut claim);
+        assert_eq!(claim, paused);
+        claim.annotations_mut().insert("example.com/large".to_owned(), "x".repeat(1000));
+        trim_claim(&mut claim);
+        assert_eq!(claim, IPAddressClaim { is_trimmed: true, ..paused });
+    }
 
     #[test]
     fn deletion_modes_of_the_api_server_are_not_foreign() {

@@ -14,6 +14,7 @@ use super::address::is_for;
 use super::index::owning_claim;
 use super::reconciler::{AFTER_CONFLICT, ClaimReconciler, ReconcileError};
 use crate::api::{IPAddressClaim, names};
+use crate::runtime::client::CallError;
 use crate::runtime::controller::Outcome;
 use crate::runtime::finalizer;
 
@@ -53,13 +54,25 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         {
             return Ok(Outcome::Yield(AFTER_CONFLICT));
         }
-        match finalizer::remove(&self.contract.claims(&namespace), claim, names::RELEASE_ADDRESS).await {
+        match self.remove_finalizer(claim).await {
             Ok(_) => self.note_gone(claim),
             Err(error) if error.is_not_found() => self.note_gone(claim),
             Err(error) => return Err(error.into()),
         }
         debug!(namespace, claim = name, "claim is released");
         Ok(Outcome::Done)
+    }
+
+    /// R3. A claim that is not kept whole is read first: its last finalizer is removed by a replacement of the object.
+    async fn remove_finalizer(&self, claim: &IPAddressClaim) -> Result<IPAddressClaim, CallError> {
+        let claims = self.contract.claims(&claim.namespace().unwrap_or_default());
+        let mut whole = None;
+        if claim.is_trimmed {
+            let found = claims.get(&claim.name_any()).await?;
+            // Another state is refused by its version.
+            whole = found.filter(|found| found.metadata.resource_version == claim.metadata.resource_version);
+        }
+        finalizer::remove(&claims, whole.as_ref().unwrap_or(claim), names::RELEASE_ADDRESS).await
     }
 
     /// R1 without reading first: removes the IPAddress that is known as this claim's, if it still is what it was. `None` when

@@ -1,14 +1,20 @@
 //! What a claim's conditions say.
 
+use std::error::Error;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 
 use super::adapter::{Allocation, HandlerError};
 use super::decision::Waiting;
+use super::reconciler::is_foreign;
+use super::rewrite::Difference;
 use crate::api::conditions::{self, Condition};
-use crate::api::{ContractVersion, IPAddressClaim, LocalReference};
+use crate::api::{ContractVersion, IPAddressClaim, IPAddressClaimStatus, LocalReference};
+use crate::runtime::{clock, finalizer};
 
-/// A claim's state in words: the reason and text of `Ready`, and whether `Paused` is True.
+/// A claim's state in words: the reason and text of `Ready`, and whether `Paused` is True. The text of a claim that is ready
+/// is for the event alone: other controllers copy the messages of conditions into those of their own objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Report {
     pub(super) ready: bool,
@@ -65,6 +71,17 @@ impl Report {
                 conditions::POOL_NOT_READY,
                 format!("{} is being deleted and gives out no addresses", pool_name(claim)),
             ),
+            Waiting::Finalizers => {
+                let mut others: Vec<&str> = finalizer::all(claim).filter(|name| is_foreign(name)).collect();
+                others.sort_unstable();
+                Self::waiting(
+                    conditions::DELETING,
+                    format!(
+                        "the claim is being deleted; its address is released once others have removed their finalizers: {}",
+                        others.join(", ")
+                    ),
+                )
+            }
             Waiting::PoolUnavailable => Self::waiting(
                 conditions::POOL_NOT_READY,
                 why.map_or_else(|| format!("{} cannot serve claims", pool_name(claim)), ToString::to_string),
@@ -77,16 +94,25 @@ impl Report {
         Self::waiting(
             conditions::AWAITING_ADDRESS,
             format!(
-                "the claim was moved or restored here and had an address: its IPAddress is waited for until {until}; to \
-                 have it served anew before, take the finalizer {} off the claim",
+                "the claim was moved or restored here and had an address; waiting until {until} for its IPAddress to be \
+                 restored; to allocate a new address now, remove the finalizer {} from the claim",
                 crate::api::names::RELEASE_ADDRESS
             ),
         )
     }
 
+    /// The claim cannot be served: attempts at it keep failing.
+    pub(super) fn keeps_failing(claim: &IPAddressClaim, error: &(dyn Error + 'static)) -> Self {
+        let message = explain(error);
+        if claim.metadata.deletion_timestamp.is_some() {
+            return Self::failed(conditions::RELEASE_FAILED, format!("cannot release the address: {message}"));
+        }
+        Self::failed(conditions::ALLOCATION_FAILED, message)
+    }
+
     /// The handler did not give an address.
     pub(super) fn refused(error: &HandlerError) -> Self {
-        let message = crate::runtime::client::chain(error);
+        let message = explain(error);
         match error {
             HandlerError::PoolNotFound(_) | HandlerError::PoolNotReady(_) => {
                 Self::waiting(conditions::POOL_NOT_READY, message)
@@ -102,22 +128,27 @@ impl Report {
         }
     }
 
-    /// Whether the claim says so already.
-    pub(super) fn is_on(&self, version: ContractVersion, claim: &IPAddressClaim) -> bool {
-        self.written_on(version, claim, crate::runtime::clock::now()).status == claim.status
+    /// How the claim's conditions differ from those that say so.
+    pub(super) fn difference(&self, version: ContractVersion, claim: &IPAddressClaim) -> Difference {
+        let written = self.written_on(version, claim, clock::now());
+        if written.status == claim.status {
+            Difference::None
+        } else if without_messages(written.status) == without_messages(claim.status.clone()) {
+            Difference::Message
+        } else {
+            Difference::State
+        }
     }
 
-    /// The claim with its conditions saying so. That all is well is not said twice: the list for clients of `v1beta1` costs
-    /// the API server a tenth of all that a bound claim does, and tells them what the address tells already.
+    /// The claim with its conditions saying so, in the lists of both versions of the contract: controllers that read the
+    /// older one take a claim without `Ready` there for one that is not.
     pub(super) fn written_on(&self, version: ContractVersion, claim: &IPAddressClaim, now: Time) -> IPAddressClaim {
         let mut written = claim.clone();
         let generation = claim.metadata.generation;
         let status = written.status.get_or_insert_default();
-        let ready =
-            Condition::new(conditions::READY, self.ready, self.reason, self.message.clone()).observed(generation);
-        if version == ContractVersion::V1Beta1 || !self.ready || status.has_legacy_conditions() {
-            conditions::set(status.legacy_conditions_mut(version), ready.legacy(self.severity), now.clone());
-        }
+        let message = if self.ready { "" } else { self.message.as_str() };
+        let ready = Condition::new(conditions::READY, self.ready, self.reason, message).observed(generation);
+        conditions::set(status.legacy_conditions_mut(version), ready.legacy(self.severity), now.clone());
         let list = status.conditions_mut(version);
         conditions::set(list, ready, now.clone());
         if self.paused {
@@ -137,6 +168,44 @@ impl Report {
     }
 }
 
+/// The error and its sources in one line; what the API server answered in its own words.
+fn explain(error: &(dyn Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(source) = next {
+        let answer = answer(source);
+        let part = answer.map_or_else(|| source.to_string(), str::to_owned);
+        if !text.contains(&part) {
+            text.push_str(": ");
+            text.push_str(&part);
+        }
+        next = if answer.is_some() { None } else { source.source() };
+    }
+    text.replace('\n', " ")
+}
+
+/// The message of the API server's answer, if the error is one.
+fn answer<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a str> {
+    let boxed = || error.downcast_ref::<Box<kube::Error>>().map(Box::as_ref);
+    match error.downcast_ref::<kube::Error>().or_else(boxed) {
+        Some(kube::Error::Api(status)) if !status.message.is_empty() => Some(&status.message),
+        _ => None,
+    }
+}
+
+fn without_messages(status: Option<IPAddressClaimStatus>) -> Option<IPAddressClaimStatus> {
+    let mut status = status?;
+    for version in ContractVersion::ALL {
+        for condition in status.conditions_mut(version) {
+            condition.message = None;
+        }
+        for condition in status.legacy_conditions_mut(version) {
+            condition.message = None;
+        }
+    }
+    Some(status)
+}
+
 fn pool_name(claim: &IPAddressClaim) -> String {
     format!("{} {}", claim.spec.pool_ref.kind, claim.spec.pool_ref.name)
 }
@@ -144,6 +213,8 @@ fn pool_name(claim: &IPAddressClaim) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::names;
+    use crate::runtime::client::CallError;
     use crate::runtime::clock::now;
     use serde_json::json;
 
@@ -165,25 +236,62 @@ mod tests {
     }
 
     #[test]
-    fn that_all_is_well_is_told_to_old_clients_only_where_they_were_told_of_trouble() {
+    fn a_bound_claim_is_ready_in_both_lists_without_message() {
         let allocation = Allocation { address: [10, 0, 0, 5].into(), prefix: 24, gateway: None };
-        let bound = |claim: &IPAddressClaim| {
-            let bound = Report::bound(claim, &allocation).bound_on(ContractVersion::V1Beta2, claim, now());
-            serde_json::to_value(bound.status).unwrap()
-        };
-        assert_eq!(bound(&claim())["conditions"][0]["status"], "True");
-        assert_eq!(bound(&claim())["deprecated"], json!(null));
-        let refused = Report::refused(&HandlerError::PoolExhausted("none left".into()));
-        let waited = refused.written_on(ContractVersion::V1Beta2, &claim(), now());
-        assert_eq!(bound(&waited)["deprecated"]["v1beta1"]["conditions"][0]["status"], "True");
+        for version in ContractVersion::ALL {
+            let refused = Report::refused(&HandlerError::PoolExhausted("none left".into()));
+            for claim in [claim(), refused.written_on(version, &claim(), now())] {
+                let mut status = Report::bound(&claim, &allocation).bound_on(version, &claim, now()).status.unwrap();
+                let time = status.conditions[0].last_transition_time.clone();
+                assert!(time.is_some());
+                let ready = json!({"type": "Ready", "status": "True", "reason": "AddressAllocated", "message": "",
+                                   "lastTransitionTime": time});
+                assert_eq!(json!(status.conditions_mut(version)), json!([ready]), "{version:?}");
+                let legacy = json!({"type": "Ready", "status": "True", "lastTransitionTime": time});
+                assert_eq!(json!(status.legacy_conditions_mut(version)), json!([legacy]), "{version:?}");
+            }
+        }
     }
 
     #[test]
-    fn what_is_said_already_is_not_said_again() {
-        let report = Report::waits(&claim(), Waiting::ClusterPaused, None);
-        assert!(!report.is_on(ContractVersion::V1Beta2, &claim()));
-        let written = report.written_on(ContractVersion::V1Beta2, &claim(), now());
-        assert!(report.is_on(ContractVersion::V1Beta2, &written));
+    fn differences_of_messages_are_told_from_others() {
+        let exhausted = |text: &str| Report::refused(&HandlerError::PoolExhausted(text.into()));
+        for version in ContractVersion::ALL {
+            assert_eq!(exhausted("1 in use").difference(version, &claim()), Difference::State);
+            let written = exhausted("1 in use").written_on(version, &claim(), now());
+            assert_eq!(exhausted("1 in use").difference(version, &written), Difference::None);
+            assert_eq!(exhausted("2 in use").difference(version, &written), Difference::Message);
+            let failed = Report::refused(&HandlerError::Permanent("1 in use".into()));
+            assert_eq!(failed.difference(version, &written), Difference::State);
+            let paused = Report::waits(&claim(), Waiting::ClusterPaused, None);
+            assert_eq!(paused.difference(version, &written), Difference::State);
+        }
+    }
+
+    #[test]
+    fn a_failure_is_reported_in_the_words_of_the_api_server() {
+        let status = kube::core::Status::failure("exceeded quota: few", "Forbidden").with_code(403);
+        let source = Box::new(kube::Error::Api(Box::new(status)));
+        let failed = CallError::Failed { operation: "create IPAddress c".to_owned(), source };
+        let refused = HandlerError::transient("the API server refuses the IPAddress", failed);
+        let report = Report::keeps_failing(&claim(), &refused);
+        assert_eq!(report.reason, "AllocationFailed");
+        assert_eq!(
+            report.message,
+            "the API server refuses the IPAddress: cannot create IPAddress c: exceeded quota: few"
+        );
+        let mut deleted = claim();
+        deleted.metadata.deletion_timestamp = Some(now());
+        assert_eq!(Report::keeps_failing(&deleted, &refused).reason, "ReleaseFailed");
+    }
+
+    #[test]
+    fn a_deleted_claim_names_the_finalizers_of_others() {
+        let mut claim = claim();
+        let all = ["example.com/b", "foregroundDeletion", names::RELEASE_ADDRESS, "example.com/a"];
+        claim.metadata.finalizers = Some(all.map(str::to_owned).into());
+        let report = Report::waits(&claim, Waiting::Finalizers, None);
+        assert!(report.message.ends_with(": example.com/a, example.com/b"), "{}", report.message);
     }
 
     #[test]
@@ -194,7 +302,7 @@ mod tests {
         let bound = Report::bound(&claim(), &allocation).bound_on(ContractVersion::V1Beta2, &written, now());
         let status = bound.status.unwrap();
         assert_eq!(status.conditions.len(), 1);
-        assert_eq!(status.conditions[0].message.as_deref(), Some("10.0.0.5/24 from InClusterIPPool p"));
+        assert_eq!(status.conditions[0].status, "True");
         assert_eq!(status.address_ref.unwrap().name, "c");
     }
 }

@@ -1,0 +1,94 @@
+//! The claims whose last attempt failed, and how often they are retried.
+//!
+//! A few claims recover within seconds once the cause of their failure is gone. Where thousands fail, as while a webhook of
+//! the API server is down, the waits grow with their number, so that the rate of all retries stays the same.
+
+use std::collections::HashSet;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use kube::ResourceExt;
+
+use crate::api::IPAddressClaim;
+use crate::runtime::retry::RetryPolicy;
+use crate::runtime::watch::Observer;
+
+/// Wait after the first failure.
+const FIRST_WAIT: Duration = Duration::from_millis(50);
+/// The longest wait of one of few failing claims.
+const MAX_WAIT_OF_FEW: Duration = Duration::from_secs(10);
+/// No wait is longer, however many claims fail.
+const MAX_WAIT: Duration = Duration::from_mins(5);
+/// How many retries are made in a second, about, however many claims fail.
+const MAX_RETRIES_PER_SECOND: u32 = 100;
+
+/// The claims whose last attempt failed, by namespace and name.
+#[derive(Debug, Default)]
+pub(super) struct FailingClaims {
+    keys: Mutex<HashSet<(String, String)>>,
+}
+
+impl FailingClaims {
+    fn lock(&self) -> MutexGuard<'_, HashSet<(String, String)>> {
+        self.keys.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The last attempt at the claim failed.
+    pub(super) fn insert(&self, claim: &IPAddressClaim) {
+        self.lock().insert(key(claim));
+    }
+
+    /// The last attempt at the claim did not fail, or the claim is gone.
+    pub(super) fn remove(&self, claim: &IPAddressClaim) {
+        let mut keys = self.lock();
+        if !keys.is_empty() {
+            keys.remove(&key(claim));
+        }
+    }
+
+    /// When to retry, as many claims fail now.
+    pub(super) fn retry_policy(&self) -> RetryPolicy {
+        RetryPolicy::Exponential { first: FIRST_WAIT, longest: max_wait(self.lock().len()) }
+    }
+}
+
+fn key(claim: &IPAddressClaim) -> (String, String) {
+    (claim.namespace().unwrap_or_default(), claim.name_any())
+}
+
+/// The longest wait between two attempts at one of so many failing claims.
+fn max_wait(failing: usize) -> Duration {
+    let count = u32::try_from(failing).unwrap_or(u32::MAX);
+    (Duration::from_secs(1).saturating_mul(count) / MAX_RETRIES_PER_SECOND).clamp(MAX_WAIT_OF_FEW, MAX_WAIT)
+}
+
+impl Observer<IPAddressClaim> for FailingClaims {
+    fn applied(&self, _: &IPAddressClaim) {}
+
+    fn deleted(&self, claim: &IPAddressClaim) {
+        self.remove(claim);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn retries_of_many_failing_claims_keep_their_total_rate() {
+        for (failing, seconds) in [(0, 10), (1, 10), (1_000, 10), (5_000, 50), (30_000, 300), (usize::MAX, 300)] {
+            assert_eq!(max_wait(failing), Duration::from_secs(seconds), "{failing}");
+        }
+    }
+
+    #[test]
+    fn a_deleted_claim_no_longer_counts() {
+        let (failing, mut claim) = (FailingClaims::default(), IPAddressClaim::default());
+        claim.metadata.name = Some("a".to_owned());
+        failing.insert(&claim);
+        failing.insert(&claim);
+        assert_eq!(failing.lock().len(), 1);
+        failing.deleted(&claim);
+        assert!(failing.lock().is_empty());
+    }
+}
