@@ -104,7 +104,7 @@ fn main() {
     show(&control_plane, &["get", "ipreservations"]);
 
     say("A claim tells how it stands:");
-    let conditions = "-o=jsonpath={.status.conditions[0].reason}: {.status.conditions[0].message}{\"\\n\"}";
+    let conditions = "-o=jsonpath={.status.conditions[0].type}: {.status.conditions[0].reason}{\"\\n\"}";
     show(&control_plane, &["-n", "demo", "get", "ipaddressclaim", "machine-5", conditions]);
 
     manager.stop();

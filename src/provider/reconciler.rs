@@ -18,7 +18,6 @@ use super::held::{HeldAddresses, Seen};
 use super::index::AddressIndex;
 use super::late::LateCreations;
 use super::report::Report;
-use super::reporting::unreported_deletion;
 use super::rewrite::MessageDelay;
 use super::selection::Selection;
 use super::settled::{Claims, SettledClaim};
@@ -27,10 +26,10 @@ use crate::runtime::client::{CallError, chain};
 use crate::runtime::controller::{Attempt, ControllerBuilder, MainWatch, Outcome, Reconciler};
 use crate::runtime::echo::{LONGEST_ECHO, Written};
 use crate::runtime::events::EventPublisher;
+use crate::runtime::finalizer;
 use crate::runtime::manager::{BoxError, Manager};
 use crate::runtime::retry::RetryPolicy;
 use crate::runtime::watch::{Observer, trim};
-use crate::runtime::{clock, finalizer};
 
 /// When to look again after a write found the claim changed. The change itself usually comes first.
 pub(super) const AFTER_CONFLICT: Duration = Duration::from_millis(500);
@@ -210,15 +209,14 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         }
         match decision {
             Decision::Nothing | Decision::FetchPool => Ok(Outcome::Done),
+            Decision::Wait(Waiting::Finalizers) => {
+                let report = Report::waits(claim, Waiting::Finalizers, None);
+                self.report_deletion(claim, &report, &mut attempt.state).await
+            }
             Decision::Wait(waiting) => {
                 let why = pool.err();
                 if let Some(transient @ HandlerError::Transient { .. }) = why {
                     return Err(transient.into());
-                }
-                if let Some(left) = unreported_deletion(claim, clock::now().0)
-                    && waiting == Waiting::Finalizers
-                {
-                    return Ok(Outcome::Yield(left));
                 }
                 let mut wait = why.as_ref().map_or_else(|| self.adapter.resync(), |why| self.pause(why));
                 // A bound claim stays Ready: its address is in use, whatever is wrong around it.
@@ -237,7 +235,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
                     ended => ended,
                 }
             }
-            Decision::Release => self.release(claim, &mut handler).await,
+            Decision::Release => self.release(claim, &mut handler, &mut attempt.state).await,
         }
     }
 }

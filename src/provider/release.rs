@@ -13,6 +13,8 @@ use super::adapter::{ClaimHandler, ProviderAdapter, Released};
 use super::address::is_for;
 use super::index::owning_claim;
 use super::reconciler::{AFTER_CONFLICT, ClaimReconciler, ReconcileError};
+use super::report::Report;
+use super::rewrite::MessageDelay;
 use crate::api::{IPAddressClaim, names};
 use crate::runtime::client::CallError;
 use crate::runtime::controller::Outcome;
@@ -26,6 +28,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         &self,
         claim: &IPAddressClaim,
         handler: &mut A::Handler,
+        delay: &mut MessageDelay,
     ) -> Result<Outcome, ReconcileError> {
         let (namespace, name) = (claim.namespace().unwrap_or_default(), claim.name_any());
         let addresses = self.contract.addresses(&namespace);
@@ -44,7 +47,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         }
         if removed == Some(false) {
             debug!(namespace, name, "the IPAddress is held by finalizers of others");
-            return Ok(Outcome::Yield(self.adapter.resync()));
+            return self.report_deletion(claim, &Report::address_held(claim), delay).await;
         }
         if let Released::After(wait) = handler.release_address().await? {
             return Ok(Outcome::Yield(wait));

@@ -89,6 +89,16 @@ impl Report {
         }
     }
 
+    /// The claim is being deleted, and others have finalizers on its IPAddress.
+    pub(super) fn address_held(claim: &IPAddressClaim) -> Self {
+        let name = claim.name_any();
+        let message = format!(
+            "the claim is being deleted; its address is released once others have removed their finalizers from the \
+             IPAddress {name}"
+        );
+        Self::waiting(conditions::DELETING, message)
+    }
+
     /// The claim had an address where it comes from.
     pub(super) fn awaits_address(until: jiff::Timestamp) -> Self {
         Self::waiting(

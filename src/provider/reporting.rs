@@ -95,6 +95,20 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         }
     }
 
+    /// Says what a claim that is being deleted waits for, once that has lasted.
+    pub(super) async fn report_deletion(
+        &self,
+        claim: &IPAddressClaim,
+        report: &Report,
+        delay: &mut MessageDelay,
+    ) -> Result<Outcome, ReconcileError> {
+        if let Some(left) = unreported_deletion(claim, clock::now().0) {
+            return Ok(Outcome::Yield(left));
+        }
+        let (again, wait) = (self.report(claim, report, delay).await?, self.adapter.resync());
+        Ok(Outcome::Yield(again.map_or(wait, |again| again.min(wait))))
+    }
+
     /// The claim as it is since our last write to it; `None` when it is another one now, or has been deleted meanwhile.
     async fn current(&self, claim: &IPAddressClaim) -> Result<Option<IPAddressClaim>, CallError> {
         if !self.is_outdated(claim) {
@@ -118,7 +132,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
 }
 
 /// How much longer a deletion is left unreported: most end at once. `None` when it has lasted.
-pub(super) fn unreported_deletion(claim: &IPAddressClaim, now: jiff::Timestamp) -> Option<Duration> {
+fn unreported_deletion(claim: &IPAddressClaim, now: jiff::Timestamp) -> Option<Duration> {
     let deleted = claim.metadata.deletion_timestamp.as_ref()?.0;
     let lasted = Duration::try_from(now.duration_since(deleted)).unwrap_or_default();
     Some(MESSAGE_DELAY.saturating_sub(lasted)).filter(|left| !left.is_zero())

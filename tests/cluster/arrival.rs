@@ -1,14 +1,16 @@
 //! Claims and reservations that come from another cluster: `clusterctl move`, a backup that is restored.
 
+use std::time::{Duration, Instant};
+
 use capi_ipam::api::{InClusterIPPool, Pool};
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
-use crate::consumer;
 use crate::support::consumer::{Consumer, eventually};
+use crate::{consumer, world};
 
-/// What a claim carries that had an address where it comes from.
-fn moved() -> Value {
+/// What a claim carries that had an address where it comes from, and what a copy of one carries.
+fn with_finalizer() -> Value {
     json!({"finalizers": ["ipam.cluster.x-k8s.io/ReleaseAddress"]})
 }
 
@@ -18,8 +20,27 @@ async fn with_pool() -> Consumer {
     consumer
 }
 
+/// Makes a claim as `clusterctl move` and Velero do: its managed fields are restored after it has been created.
 async fn arrives(consumer: &Consumer, name: &str) {
-    consumer.claim_with(name, InClusterIPPool::KIND.name(), "web", moved()).await;
+    copied(consumer, name, json!({})).await;
+    let entry = |manager: &str, fields: Value| {
+        json!({"manager": manager, "operation": "Update", "apiVersion": "ipam.cluster.x-k8s.io/v1beta2",
+               "time": "2026-01-01T00:00:00Z", "fieldsType": "FieldsV1", "fieldsV1": fields})
+    };
+    let finalizer = json!({".": {}, "v:\"ipam.cluster.x-k8s.io/ReleaseAddress\"": {}});
+    let fields = [
+        entry("machine-controller", json!({"f:spec": {".": {}, "f:poolRef": {}}})),
+        entry("capi-ipam-in-cluster", json!({"f:metadata": {"f:finalizers": finalizer}})),
+    ];
+    let patch = format!("--patch={}", json!({"metadata": {"managedFields": fields}}));
+    let namespace = format!("--namespace={}", consumer.namespace);
+    world().control_plane.kubectl(&["patch", "ipaddressclaim", name, &namespace, "--type=merge", &patch]);
+}
+
+/// Makes a claim with our finalizer, as a copy of another one has it.
+async fn copied(consumer: &Consumer, name: &str, mut metadata: Value) {
+    metadata["finalizers"] = with_finalizer()["finalizers"].take();
+    consumer.claim_with(name, InClusterIPPool::KIND.name(), "web", metadata).await;
 }
 
 #[tokio::test]
@@ -36,6 +57,25 @@ async fn a_claim_that_arrives_before_its_address_waits_for_it() {
     assert_eq!((address.uid(), &address.spec), (made.uid(), &made.spec));
     consumer.reserved("web", &[("10.0.0.1", "b"), ("10.0.0.7", "a")]).await;
     consumer.release("a").await;
+}
+
+#[tokio::test]
+async fn a_copied_claim_is_bound_within_seconds() {
+    let consumer = with_pool().await;
+    let started = Instant::now();
+    copied(&consumer, "a", json!({})).await;
+    assert_eq!(consumer.bound("a").await, "10.0.0.1");
+    assert!(started.elapsed() < Duration::from_secs(15), "{:?}", started.elapsed());
+}
+
+#[tokio::test]
+async fn a_claim_that_arrives_with_its_cluster_waits() {
+    let consumer = with_pool().await;
+    consumer.cluster("alpha", false).await;
+    copied(&consumer, "a", json!({"clusterName": "alpha"})).await;
+    consumer.waits_for("a", "AwaitingAddress").await;
+    consumer.address_by_hand("a", "web", "10.0.0.7").await;
+    assert_eq!(consumer.bound("a").await, "10.0.0.7");
 }
 
 #[tokio::test]

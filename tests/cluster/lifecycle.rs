@@ -92,7 +92,8 @@ async fn a_finalizer_of_others_keeps_the_address() {
         consumer.addresses().get("a").await.expect("addresses can be read") == Some(address.clone())
     })
     .await;
-    consumer.bound("a").await;
+    let text = consumer.becomes_unready("a", "Deleting").await;
+    assert!(text.ends_with(": example.com/in-use"), "{text}");
     consumer.reserved("web", &[("10.0.0.1", "a")]).await;
     consumer.counts("web", (3, 2, 1, 0)).await;
     let theirs = |all: &mut Value| all["metadata"]["finalizers"] = json!(["ipam.cluster.x-k8s.io/ReleaseAddress"]);
@@ -107,6 +108,44 @@ async fn foreground_deletion_does_not_deadlock() {
     delete_in_foreground(&consumer, "ipaddressclaim", "a");
     consumer.gone("a").await;
     consumer.counts("web", (3, 3, 0, 0)).await;
+}
+
+/// The manager keeps no annotations of others in memory, and must not drop any from a claim that stays.
+#[tokio::test]
+async fn annotations_of_others_survive_each_write_to_the_claim() {
+    let consumer = with_pool().await;
+    let annotation = json!({"example.com/note": "n"});
+    let metadata = json!({"annotations": annotation, "finalizers": ["example.com/in-use"]});
+    consumer.claim_with("a", InClusterIPPool::KIND.name(), "web", metadata).await;
+    consumer.bound("a").await;
+    let annotations = || async {
+        let claim = consumer.claims().get("a").await.expect("claims can be read").expect("the claim exists");
+        json!(claim.annotations())
+    };
+    assert_eq!(annotations().await, annotation);
+    consumer.delete("a").await;
+    consumer.becomes_unready("a", "Deleting").await;
+    assert_eq!(annotations().await, annotation);
+    // With a finalizer of the API server left the claim stays after ours is gone.
+    let orphan = json!(["ipam.cluster.x-k8s.io/ReleaseAddress", "orphan"]);
+    consumer.claim_with("b", InClusterIPPool::KIND.name(), "web", json!({"annotations": annotation})).await;
+    consumer.bound("b").await;
+    consumer.change(&consumer.claims(), "b", |claim| claim["metadata"]["finalizers"] = orphan.clone()).await;
+    consumer.delete("b").await;
+    eventually("it is released", || async {
+        match consumer.claims().get("b").await.expect("claims can be read") {
+            None => Some(()),
+            Some(claim) => {
+                assert_eq!(json!(claim.annotations()), annotation);
+                (claim.finalizers() == ["orphan"]).then_some(())
+            }
+        }
+    })
+    .await;
+    let without = |claim: &mut Value| claim["metadata"]["finalizers"] = json!(["ipam.cluster.x-k8s.io/ReleaseAddress"]);
+    consumer.change(&consumer.claims(), "a", without).await;
+    consumer.gone("a").await;
+    consumer.reserved("web", &[]).await;
 }
 
 #[tokio::test]
@@ -141,8 +180,14 @@ async fn a_deleted_address_stays_as_long_as_its_claim() {
         consumer.addresses().get("a").await.expect("addresses can be read") == Some(deleted.clone())
     })
     .await;
+    let in_use = || async {
+        let events = consumer.events("a").await;
+        events.into_iter().filter(|(_, reason, _)| reason == "AddressInUse").collect::<Vec<_>>()
+    };
+    eventually("an event says why", || async { (!in_use().await.is_empty()).then_some(()) }).await;
     consumer.claim("b", "web").await;
     assert_eq!(consumer.bound("b").await, "10.0.0.2");
+    assert_eq!(in_use().await.len(), 1);
     consumer.release("a").await;
     consumer.counts("web", (3, 2, 1, 0)).await;
 }
@@ -265,6 +310,8 @@ async fn what_an_address_lost_is_repaired_and_what_others_added_is_kept() {
     .await;
     consumer.claim("b", "web").await;
     assert_eq!(consumer.bound("b").await, "10.0.0.2");
+    let text = consumer.becomes_unready("a", "Deleting").await;
+    assert!(text.ends_with("from the IPAddress a"), "{text}");
     consumer.change(&consumer.addresses(), "a", |address| address["metadata"]["finalizers"] = json!([])).await;
     consumer.gone("a").await;
     consumer.counts("web", (3, 2, 1, 0)).await;

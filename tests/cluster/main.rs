@@ -22,6 +22,8 @@ mod networks;
 mod pausing;
 mod pools;
 mod prefixes;
+mod refusals;
+mod reporting;
 mod sweeping;
 
 use std::sync::OnceLock;

@@ -395,6 +395,16 @@ impl Consumer {
         .await
     }
 
+    /// Waits until a bound claim is no longer ready, for a reason, and returns the text.
+    pub async fn becomes_unready(&self, name: &str, reason: &str) -> String {
+        eventually(&format!("claim {}/{name} says {reason}", self.namespace), || async {
+            let ready = ready(&self.claims().get(name).await.ok().flatten()?);
+            (ready.status == "False" && ready.reason.as_deref() == Some(reason))
+                .then(|| ready.message.unwrap_or_default())
+        })
+        .await
+    }
+
     /// Makes sure that a claim stays unbound for half a second.
     pub async fn stays_unbound(&self, name: &str) {
         stays(&format!("claim {}/{name} unbound", self.namespace), || async {

@@ -1,0 +1,198 @@
+//! The API server refuses what the manager writes, because of webhooks, policies and owners: claims say so in the API
+//! server's words, and recover within seconds.
+
+use std::time::{Duration, Instant};
+
+use capi_ipam::runtime::client::Calls;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::{Api, ResourceExt};
+use serde_json::{Value, json};
+
+use crate::support::consumer::{Consumer, eventually, object};
+use crate::{consumer, world};
+
+/// How long a claim may take to recover: a retry follows within 10 s.
+const RECOVERY: Duration = Duration::from_secs(20);
+
+async fn with_pool() -> Consumer {
+    let consumer = consumer().await;
+    consumer.pool("web", json!({"addresses": ["10.0.0.1"], "prefix": 24})).await;
+    consumer
+}
+
+fn apply(object: &Value) {
+    world().control_plane.kubectl_apply(&object.to_string());
+}
+
+/// Denies an operation on a kind in the namespace of the consumer, unless the expression is true.
+fn deny(consumer: &Consumer, operation: &str, kind: &str, expression: &str) -> Policy {
+    let name = format!("{}-{kind}-{}", consumer.namespace, operation.to_lowercase());
+    let api = "admissionregistration.k8s.io/v1";
+    apply(&json!({
+        "apiVersion": api, "kind": "ValidatingAdmissionPolicy", "metadata": {"name": name},
+        "spec": {
+            "failurePolicy": "Fail",
+            "matchConstraints": {"resourceRules": [{
+                "apiGroups": ["ipam.cluster.x-k8s.io"], "apiVersions": ["*"], "operations": [operation],
+                "resources": [kind],
+            }]},
+            "validations": [{"expression": expression, "message": "not before the review"}],
+        },
+    }));
+    apply(&json!({
+        "apiVersion": api, "kind": "ValidatingAdmissionPolicyBinding", "metadata": {"name": name},
+        "spec": {"policyName": name, "validationActions": ["Deny"], "matchResources": {"namespaceSelector": {
+            "matchLabels": {"kubernetes.io/metadata.name": consumer.namespace}}}},
+    }));
+    Policy(name)
+}
+
+struct Policy(String);
+
+impl Policy {
+    fn remove(self) -> Instant {
+        for kind in ["validatingadmissionpolicybinding", "validatingadmissionpolicy"] {
+            world().control_plane.kubectl(&["delete", kind, &self.0]);
+        }
+        Instant::now()
+    }
+}
+
+/// Waits until the API server refuses an IPAddress in the namespace.
+async fn refused(consumer: &Consumer) {
+    let probe = json!({
+        "apiVersion": "ipam.cluster.x-k8s.io/v1beta2", "kind": "IPAddress",
+        "metadata": {"name": "probe", "namespace": consumer.namespace},
+        "spec": {"claimRef": {"name": "probe"}, "address": "10.9.9.9", "prefix": 24,
+                 "poolRef": {"apiGroup": "example.com", "kind": "OtherPool", "name": "other"}},
+    });
+    eventually("an IPAddress is refused", || async {
+        match consumer.addresses().create(&object(probe.clone())).await {
+            Ok(_) => {
+                consumer.remove(&consumer.addresses(), "probe").await;
+                None
+            }
+            Err(_) => Some(()),
+        }
+    })
+    .await;
+}
+
+/// Waits until a claim says that it cannot be served, and an event too, in these words.
+async fn says(consumer: &Consumer, name: &str, reason: &str, words: &str) {
+    let text = consumer.becomes_unready(name, reason).await;
+    assert!(text.contains(words), "{text}");
+    assert!(!text.contains("Status {"), "{text}");
+    eventually("an event says so", || async {
+        let events = consumer.events(name).await;
+        events.iter().any(|(kind, why, note)| kind == "Warning" && why == reason && note.contains(words)).then_some(())
+    })
+    .await;
+}
+
+/// Waits until the claim is bound, and makes sure that it took seconds.
+async fn recovers(consumer: &Consumer, name: &str, since: Instant) {
+    consumer.bound(name).await;
+    assert!(since.elapsed() < RECOVERY, "{:?}", since.elapsed());
+}
+
+#[tokio::test]
+async fn a_webhook_that_is_down_is_reported() {
+    let consumer = with_pool().await;
+    consumer.claim("a", "web").await;
+    consumer.bound("a").await;
+    consumer.claim("b", "web").await;
+    consumer.waits_for("b", "PoolExhausted").await;
+    let configuration = format!("down-{}", consumer.namespace);
+    apply(&json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
+        "metadata": {"name": configuration},
+        "webhooks": [{
+            "name": "validation.ipaddress.ipam.cluster.x-k8s.io", "failurePolicy": "Fail", "sideEffects": "None",
+            "admissionReviewVersions": ["v1"], "clientConfig": {"url": "https://127.0.0.1:1/validate"},
+            "rules": [{"apiGroups": ["ipam.cluster.x-k8s.io"], "apiVersions": ["*"], "operations": ["CREATE"],
+                       "resources": ["ipaddresses"]}],
+            "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": consumer.namespace}},
+        }],
+    }));
+    refused(&consumer).await;
+    consumer.change_pool("web", |spec| spec["addresses"] = json!(["10.0.0.1-10.0.0.3"])).await;
+    says(&consumer, "b", "AllocationFailed", "failed calling webhook").await;
+    // It can be deleted all the same.
+    consumer.claim("c", "web").await;
+    says(&consumer, "c", "AllocationFailed", "failed calling webhook").await;
+    consumer.release("c").await;
+    world().control_plane.kubectl(&["delete", "validatingwebhookconfiguration", &configuration]);
+    recovers(&consumer, "b", Instant::now()).await;
+}
+
+#[tokio::test]
+async fn a_policy_against_the_address_is_reported() {
+    let consumer = with_pool().await;
+    let policy = deny(&consumer, "CREATE", "ipaddresses", "false");
+    refused(&consumer).await;
+    consumer.claim("a", "web").await;
+    says(&consumer, "a", "AllocationFailed", "not before the review").await;
+    recovers(&consumer, "a", policy.remove()).await;
+}
+
+#[tokio::test]
+async fn a_policy_against_our_finalizer_is_reported() {
+    let consumer = with_pool().await;
+    let policy = deny(
+        &consumer,
+        "UPDATE",
+        "ipaddressclaims",
+        "!has(object.metadata.finalizers) || !('ipam.cluster.x-k8s.io/ReleaseAddress' in object.metadata.finalizers)",
+    );
+    let denied = deny(&consumer, "CREATE", "ipaddresses", "false");
+    // Both are known by then.
+    refused(&consumer).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    denied.remove();
+    consumer.claim("a", "web").await;
+    says(&consumer, "a", "AllocationFailed", "not before the review").await;
+    recovers(&consumer, "a", policy.remove()).await;
+}
+
+#[tokio::test]
+async fn a_policy_against_the_release_is_reported() {
+    let consumer = with_pool().await;
+    consumer.claim("a", "web").await;
+    consumer.bound("a").await;
+    let policy = deny(&consumer, "DELETE", "ipaddresses", "false");
+    let probe = json!({"apiGroup": "example.com", "kind": "OtherPool", "name": "other"});
+    consumer.address_by_hand_for("probe", probe, "10.9.9.9").await;
+    eventually("a deletion is refused", || async {
+        let found = consumer.addresses().get("probe").await.ok()?;
+        let Some(found) = found else { panic!("the policy came too late") };
+        let dry = ["--namespace", &consumer.namespace, "delete", "--dry-run=server", "ipaddress.ipam.cluster.x-k8s.io"];
+        world().control_plane.try_kubectl(&[&dry[..], &[&found.name_any()]].concat()).is_err().then_some(())
+    })
+    .await;
+    consumer.delete("a").await;
+    says(&consumer, "a", "ReleaseFailed", "not before the review").await;
+    let removed = policy.remove();
+    consumer.gone("a").await;
+    assert!(removed.elapsed() < RECOVERY, "{:?}", removed.elapsed());
+}
+
+#[tokio::test]
+async fn an_address_that_another_controls_is_reported() {
+    let consumer = with_pool().await;
+    let maps: Calls<ConfigMap> = Calls::new(Api::namespaced(consumer.client.clone(), &consumer.namespace), &());
+    let owner = maps.create(&object(json!({"metadata": {"name": "server", "namespace": consumer.namespace}}))).await;
+    let owner = owner.expect("a config map can be made");
+    consumer.address_by_hand("a", "web", "10.0.0.1").await;
+    consumer
+        .change(&consumer.addresses(), "a", |address| {
+            address["metadata"]["ownerReferences"] = json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "server",
+                "uid": owner.uid(), "controller": true}]);
+        })
+        .await;
+    consumer.claim("a", "web").await;
+    says(&consumer, "a", "AllocationFailed", "Only one reference can have Controller set to true").await;
+    let others = |address: &mut Value| address["metadata"]["ownerReferences"] = json!([]);
+    consumer.change(&consumer.addresses(), "a", others).await;
+    recovers(&consumer, "a", Instant::now()).await;
+}
