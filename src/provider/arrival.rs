@@ -56,7 +56,8 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
             let left = time_left(claim, patience.min(UNPROVEN_PATIENCE), &clock::now());
             return Ok(left.map(Outcome::Yield));
         }
-        let until = clock::now().0.saturating_add(SignedDuration::try_from(left).unwrap_or_default());
+        let created = claim.metadata.creation_timestamp.as_ref().map_or(jiff::Timestamp::MAX, |time| time.0);
+        let until = created.saturating_add(SignedDuration::try_from(patience).unwrap_or(SignedDuration::MAX));
         let report = Report::awaits_address(until.unwrap_or(jiff::Timestamp::MAX));
         let again = self.report(claim, &report, delay).await?;
         Ok(Some(Outcome::Yield(again.map_or(left, |again| again.min(left)))))

@@ -68,7 +68,7 @@ async fn a_claim_beyond_the_quota_says_so_and_is_bound_once_it_is_raised() {
     allow(&control_plane, &consumer.namespace, 10, 2);
     let all: Vec<String> = first.into_iter().chain(beyond.into_iter().skip(1)).collect();
     let raised = std::time::Instant::now();
-    eventually_within(std::time::Duration::from_mins(2), "all are bound", || async {
+    eventually_within(std::time::Duration::from_secs(30), "all are bound", || async {
         (consumer.given().await.len() == 4).then_some(())
     })
     .await;
