@@ -3,6 +3,7 @@
 
 use std::time::{Duration, Instant};
 
+use capi_ipam::api::{InClusterIPPool, Pool};
 use capi_ipam::runtime::client::Calls;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, ResourceExt};
@@ -36,7 +37,7 @@ fn deny(consumer: &Consumer, operation: &str, kind: &str, expression: &str) -> P
                 "apiGroups": ["ipam.cluster.x-k8s.io"], "apiVersions": ["*"], "operations": [operation],
                 "resources": [kind],
             }]},
-            "validations": [{"expression": expression, "message": "not before the review"}],
+            "validations": [{"expression": expression, "message": "not before the review", "reason": "Forbidden"}],
         },
     }));
     apply(&json!({
@@ -195,4 +196,23 @@ async fn an_address_that_another_controls_is_reported() {
     let others = |address: &mut Value| address["metadata"]["ownerReferences"] = json!([]);
     consumer.change(&consumer.addresses(), "a", others).await;
     recovers(&consumer, "a", Instant::now()).await;
+}
+
+/// The last finalizer is removed by a replacement of the claim, of which no annotations are in memory.
+#[tokio::test]
+async fn a_claim_that_has_to_keep_an_annotation_is_released() {
+    let consumer = with_pool().await;
+    let metadata = json!({"annotations": {"example.com/team": "a"}});
+    consumer.claim_with("a", InClusterIPPool::KIND.name(), "web", metadata).await;
+    consumer.bound("a").await;
+    let _policy = deny(&consumer, "UPDATE", "ipaddressclaims", "has(object.metadata.annotations)");
+    consumer.claim("probe", "nowhere").await;
+    consumer.waits_for("probe", "PoolNotReady").await;
+    eventually("a change without annotations is refused", || async {
+        let namespace = ["--namespace", &consumer.namespace];
+        let label = ["label", "--overwrite", "ipaddressclaim", "probe", "probe=x", "--dry-run=server"];
+        world().control_plane.try_kubectl(&[&namespace[..], &label[..]].concat()).is_err().then_some(())
+    })
+    .await;
+    consumer.release("a").await;
 }
