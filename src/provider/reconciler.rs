@@ -18,6 +18,7 @@ use super::held::{HeldAddresses, Seen};
 use super::index::AddressIndex;
 use super::late::LateCreations;
 use super::report::Report;
+use super::reporting::is_without_answer;
 use super::rewrite::MessageDelay;
 use super::selection::Selection;
 use super::settled::{Claims, SettledClaim};
@@ -283,7 +284,7 @@ impl<A: ProviderAdapter> Reconciler for ClaimReconciler<A> {
                 Ok(Outcome::Yield(AFTER_CONFLICT))
             }
             Err(error) => {
-                self.failing.insert(&claim);
+                self.failing.insert(&claim, is_without_answer(&error));
                 self.report_failure(&claim, attempt, &error).await;
                 Err(error)
             }

@@ -151,6 +151,15 @@ fn is_conflict(error: &ReconcileError) -> bool {
     failed_call(error).is_some_and(CallError::is_conflict)
 }
 
+/// Whether the API server did not answer, so that it cannot be reached or is overloaded.
+pub(super) fn is_without_answer(error: &ReconcileError) -> bool {
+    match failed_call(error) {
+        Some(CallError::TimedOut { .. }) => true,
+        Some(CallError::Failed { source, .. }) => !matches!(source.as_ref(), kube::Error::Api(_)),
+        _ => false,
+    }
+}
+
 /// Whether the API server refuses what is asked, which lasts until somebody changes something.
 fn is_refusal(error: &ReconcileError) -> bool {
     failed_call(error).is_some_and(|error| error.is_invalid() || error.is_forbidden())
@@ -182,6 +191,8 @@ mod tests {
             ReconcileError::from(HandlerError::transient("it failed", error))
         };
         assert!(is_conflict(&failed(409, "Conflict")) && !is_conflict(&failed(422, "Invalid")));
+        assert!(!is_without_answer(&failed(500, "InternalError")));
+        assert!(is_without_answer(&CallError::TimedOut { operation: "test".to_owned() }.into()));
         assert!(is_refusal(&failed(422, "Invalid")) && !is_refusal(&failed(500, "InternalError")));
     }
 }
