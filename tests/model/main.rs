@@ -50,39 +50,32 @@
 #![allow(clippy::match_same_arms, reason = "the steps stand in their order")]
 #![allow(clippy::struct_field_names, reason = "an address has an address, as it has in the API")]
 
+mod ages;
+mod cooldown;
 mod mistakes;
+mod pool;
+mod properties;
 mod protocol;
 mod recovery;
+mod scope;
 mod server;
 mod state;
 mod sweeper;
 mod tasks;
+mod views;
 
 use std::time::{Duration, Instant};
 
-use protocol::{Action, Protocol, Scope};
+use protocol::{Action, Protocol};
+use scope::{BY_LABEL, BY_NAMESPACE, SMALLEST, Scope, Start};
 use state::State;
 use stateright::{Checker, CheckerBuilder, HasDiscoveries, Model, UniformChooser};
 
 /// One manager, one address, two claims, of which one is deleted and created again.
-const ONE_MANAGER: Scope = Scope {
-    managers: 1,
-    addresses: 1,
-    lives: [2, 1],
-    crashes: 0,
-    lost_replies: 0,
-    late_writes: 0,
-    vanishings: 0,
-    prompt: false,
-    glimpses: 0,
-    sweepers: false,
-    collector: false,
-    early: true,
-    mistake: None,
-};
+const ONE_MANAGER: Scope = Scope { lives: [2, 1], ..SMALLEST };
 
 /// One manager that knows everything, and one that sees little, as one does that was stopped for a while.
-const TWO_MANAGERS: Scope = Scope { managers: 2, lives: [2, 0], prompt: true, glimpses: 1, ..ONE_MANAGER };
+const TWO_MANAGERS: Scope = Scope { managers: 2, lives: [2, 0], prompt: true, glimpses: 1, ..SMALLEST };
 
 /// Two managers that see whatever they like, and writes that are applied late.
 const WITHOUT_END: Scope = Scope {
@@ -93,12 +86,10 @@ const WITHOUT_END: Scope = Scope {
     lost_replies: 1,
     late_writes: 2,
     vanishings: 1,
-    prompt: false,
     glimpses: u8::MAX,
     sweepers: true,
     collector: true,
-    early: true,
-    mistake: None,
+    ..SMALLEST
 };
 
 fn checker(scope: Scope) -> CheckerBuilder<Protocol> {
@@ -168,6 +159,49 @@ fn a_second_manager_may_be_far_behind() {
 #[test]
 fn a_second_manager_may_be_far_behind_when_a_reply_is_lost() {
     holds_everywhere(Scope { lost_replies: 1, ..TWO_MANAGERS });
+}
+
+#[test]
+fn a_relabelled_claim_keeps_its_address() {
+    let relabelled = Scope { serves: BY_LABEL, selector: true, relabels: 2, clean_up: true, ..SMALLEST };
+    holds_everywhere(Scope { sweepers: true, crashes: 1, vanishings: 1, ..relabelled });
+    holds_everywhere(Scope { managers: 2, prompt: true, glimpses: 2, relabels: 1, ..relabelled });
+}
+
+#[test]
+fn addresses_of_other_namespaces_are_not_allocated() {
+    let limited = Scope { start: Start::TakenOver, lives: [1, 2], serves: BY_NAMESPACE, ..SMALLEST };
+    holds_everywhere(Scope { addresses: 2, sweepers: true, crashes: 1, ..limited });
+    holds_everywhere(Scope { managers: 2, prompt: true, glimpses: 1, sweepers: true, ..limited });
+}
+
+#[test]
+fn released_addresses_cool_down() {
+    let cooling = Scope { cooldown: true, sweepers: true, ..SMALLEST };
+    holds_everywhere(Scope { lives: [2, 0], crashes: 1, lost_replies: 1, ..cooling });
+    let two = Scope { managers: 2, prompt: true, glimpses: 1, serves: BY_NAMESPACE, ..cooling };
+    for start in [Start::Released, Start::Bound, Start::UsedAgain] {
+        holds_everywhere(Scope { start, lives: [1, 1], ..two });
+    }
+}
+
+#[test]
+fn a_late_list_does_not_bring_reservations_back() {
+    let listing = Scope { lives: [2, 0], lists: 1, sweepers: true, ..SMALLEST };
+    for cooldown in [false, true] {
+        holds_everywhere(Scope { crashes: 1, cooldown, ..listing });
+        holds_everywhere(Scope { slow_lists: true, cooldown, ..listing });
+    }
+    holds_everywhere(Scope { managers: 2, prompt: true, glimpses: 1, lists: 1, ..SMALLEST });
+}
+
+#[test]
+fn a_deleted_pool_and_its_claims_do_not_wait_for_each_other() {
+    let deleted = Scope { pool_deletion: true, ..SMALLEST };
+    holds_everywhere(Scope { lives: [2, 0], crashes: 1, lost_replies: 1, ..deleted });
+    holds_everywhere(Scope { lives: [1, 1], crashes: 1, ..deleted });
+    holds_everywhere(Scope { lives: [2, 0], late_writes: 1, ..deleted });
+    holds_everywhere(Scope { lives: [2, 0], cooldown: true, sweepers: true, ..deleted });
 }
 
 #[test]

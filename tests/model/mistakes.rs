@@ -4,56 +4,145 @@ use std::time::Instant;
 
 use stateright::{Checker, HasDiscoveries, Model};
 
-use crate::protocol::{self, Mistake, Protocol, Scope};
+use crate::properties;
+use crate::protocol::Protocol;
+use crate::scope::{BY_LABEL, BY_NAMESPACE, SMALLEST, Scope, Start};
+
+/// Ways to get the protocol wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mistake {
+    /// A4 without uid and resource version.
+    BindWithoutUid,
+    /// A4 before A3.
+    BindBeforeCreate,
+    /// R2 before R1.
+    UnreserveBeforeRemoval,
+    /// No reservations: the address is one that the cache does not show as used.
+    PickByCache,
+    /// An IPAddress of the claim's name is adopted as it is.
+    AdoptWithoutReservation,
+    /// An IPAddress with another owner, and its reservation, are taken over without asking whether the claim is there.
+    AdoptWithoutReadingTheClaim,
+    /// Only the reservation is.
+    TakeOverWithoutReadingTheClaim,
+    /// An IPAddress with another owner is removed at a release without asking that.
+    ReleaseWithoutReadingTheClaim,
+    /// R1 and R3 go by the cache.
+    ReleaseByCache,
+    /// R1 deletes whatever has the name of the IPAddress.
+    DeleteAddressWithoutUid,
+    /// R1 deletes the IPAddress of that uid, also when it was adopted in the meantime.
+    DeleteAddressWithoutVersion,
+    UnreserveWithoutUid,
+    /// R2 deletes what the ledger shows when it is the address's turn, whoever holds it then.
+    UnreserveWhatIsKnownNow,
+    /// A2 with an unknown outcome counts as done.
+    UnknownMeansDone,
+    /// The sweeper frees reservations by what is in memory.
+    SweepByCache,
+    /// The sweeper removes an IPAddress without asking whether there is a claim.
+    SweepAddressByCache,
+    /// The sweeper frees the reservation of a claim that lives and is not bound yet.
+    SweepUnboundClaims,
+    /// A3 before A1.
+    CreateBeforeFinalizer,
+    /// What was reserved is given back when A1 fails, without asking whether the claim is there.
+    GiveBackWithoutReadingTheClaim,
+    /// A free address is looked for before the IPAddress of the claim's name.
+    LookForAFreeOneFirst,
+    /// An address that is reserved for the claim already is not looked for.
+    IgnoreOwnReservation,
+    /// A3 finds the name taken and goes on.
+    AcceptAnyAddress,
+    /// What a claim held is taken back when its watch says that it was deleted, without asking whether it is there.
+    CleanUpWithoutReadingTheClaim,
+    /// Free addresses are looked for by a manager that sees the IPAddresses of its own namespace only.
+    SeeOwnAddressesOnly,
+    /// A manager that does not know the pool takes every cool-down for over.
+    EndCooldownOfUnknownPool,
+    /// Whether a cool-down is over is decided by the ledger alone, not by the reservation that was read.
+    EndCooldownAsKnown,
+    /// What cools down and seems to be in use is freed without reading the IPAddress.
+    EndCooldownInUseByCache,
+    /// There the IPAddress is read before the reservation.
+    ReadTheUseFirst,
+    /// The sweeper deletes a reservation by its uid alone, also when it was released in the meantime.
+    SweepByUid,
+    /// The ledger takes in whatever was read or listed, however old it is.
+    LateReadWins,
+    /// The sweeper finds that a reservation is not what the ledger shows, and leaves the ledger as it is.
+    SweepLeavesTheLedger,
+    /// The pool goes when the cache shows no IPAddress of it.
+    RemovePoolByCache,
+    /// The pool goes although an address of it has been proposed to a claim.
+    RemovePoolBesideProposals,
+    /// Claims get addresses from a pool that is being deleted.
+    AllocateFromDeletingPool,
+    /// A claim waits for a pool that is being deleted although it holds a reservation.
+    WaitForDeletingPool,
+    /// A claim waits for it although there is an IPAddress of its name, which an earlier claim has left.
+    WaitBesideLeftover,
+}
 
 /// One manager, two claims for one address.
-const ONE: Scope = Scope {
-    managers: 1,
-    addresses: 1,
-    lives: [1, 1],
-    crashes: 0,
-    lost_replies: 0,
-    late_writes: 0,
-    vanishings: 0,
-    prompt: false,
-    glimpses: 0,
-    sweepers: false,
-    collector: false,
-    early: true,
-    mistake: None,
-};
+const ONE: Scope = Scope { lives: [1, 1], ..SMALLEST };
 /// One claim, deleted and created again.
 const AGAIN: Scope = Scope { lives: [2, 0], ..ONE };
 /// The same, and a second manager that sees little.
 const STALE: Scope = Scope { managers: 2, prompt: true, glimpses: 1, ..AGAIN };
 
+/// Two namespaces, of which the second has an IPAddress without reservation.
+const TAKEN_OVER: Scope =
+    Scope { start: Start::TakenOver, lives: [1, 1], addresses: 2, serves: BY_NAMESPACE, ..SMALLEST };
+/// A released address, and a second manager that sees little.
+const COOLING: Scope = Scope { start: Start::Released, cooldown: true, sweepers: true, lives: [1, 1], ..STALE };
+const DELETED_POOL: Scope = Scope { pool_deletion: true, ..SMALLEST };
+
 const TABLE: &[(Mistake, Scope, &str)] = &[
-    (Mistake::BindWithoutUid, Scope { late_writes: 1, ..AGAIN }, protocol::BOUND_HAS),
-    (Mistake::BindBeforeCreate, ONE, protocol::BOUND_HAS),
-    (Mistake::UnreserveBeforeRemoval, Scope { lives: [1, 1], ..STALE }, protocol::ONE_BOUND),
-    (Mistake::PickByCache, ONE, protocol::NO_TWO_CLAIMS),
+    (Mistake::BindWithoutUid, Scope { late_writes: 1, ..AGAIN }, properties::BOUND_HAS),
+    (Mistake::BindBeforeCreate, ONE, properties::BOUND_HAS),
+    (Mistake::UnreserveBeforeRemoval, Scope { lives: [1, 1], ..STALE }, properties::ONE_BOUND),
+    (Mistake::PickByCache, ONE, properties::NO_TWO_CLAIMS),
     (
         Mistake::AdoptWithoutReservation,
         Scope { lives: [2, 1], late_writes: 1, early: false, ..ONE },
-        protocol::NO_TWO_CLAIMS,
+        properties::NO_TWO_CLAIMS,
     ),
-    (Mistake::AdoptWithoutReadingTheClaim, STALE, protocol::BOUND_HAS),
-    (Mistake::TakeOverWithoutReadingTheClaim, STALE, protocol::NOT_FREED),
-    (Mistake::ReleaseWithoutReadingTheClaim, STALE, protocol::BOUND_HAS),
-    (Mistake::ReleaseByCache, STALE, protocol::NOT_LEFT),
-    (Mistake::DeleteAddressWithoutUid, STALE, protocol::BOUND_HAS),
-    (Mistake::DeleteAddressWithoutVersion, STALE, protocol::BOUND_HAS),
-    (Mistake::UnreserveWithoutUid, Scope { late_writes: 1, ..ONE }, protocol::NOT_FREED),
-    (Mistake::UnreserveWhatIsKnownNow, Scope { lost_replies: 1, ..ONE }, protocol::NOT_FREED),
-    (Mistake::UnknownMeansDone, Scope { late_writes: 1, ..ONE }, protocol::BOUND_RESERVED),
-    (Mistake::SweepByCache, Scope { sweepers: true, ..STALE }, protocol::NOT_FREED),
-    (Mistake::SweepAddressByCache, Scope { sweepers: true, ..STALE }, protocol::BOUND_HAS),
-    (Mistake::SweepUnboundClaims, Scope { sweepers: true, ..STALE }, protocol::NOT_FREED),
-    (Mistake::CreateBeforeFinalizer, ONE, protocol::PROTECTED),
-    (Mistake::GiveBackWithoutReadingTheClaim, STALE, protocol::NOT_FREED),
-    (Mistake::LookForAFreeOneFirst, Scope { crashes: 1, ..ONE }, protocol::RECOVERS),
-    (Mistake::IgnoreOwnReservation, Scope { crashes: 1, ..ONE }, protocol::RECOVERS),
-    (Mistake::AcceptAnyAddress, Scope { late_writes: 1, ..AGAIN }, protocol::BOUND_HAS),
+    (Mistake::AdoptWithoutReadingTheClaim, STALE, properties::BOUND_HAS),
+    (Mistake::TakeOverWithoutReadingTheClaim, STALE, properties::NOT_FREED),
+    (Mistake::ReleaseWithoutReadingTheClaim, STALE, properties::BOUND_HAS),
+    (Mistake::ReleaseByCache, STALE, properties::NOT_LEFT),
+    (Mistake::DeleteAddressWithoutUid, STALE, properties::BOUND_HAS),
+    (Mistake::DeleteAddressWithoutVersion, STALE, properties::BOUND_HAS),
+    (Mistake::UnreserveWithoutUid, Scope { late_writes: 1, ..ONE }, properties::NOT_FREED),
+    (Mistake::UnreserveWhatIsKnownNow, Scope { lost_replies: 1, ..ONE }, properties::NOT_FREED),
+    (Mistake::UnknownMeansDone, Scope { late_writes: 1, ..ONE }, properties::BOUND_RESERVED),
+    (Mistake::SweepByCache, Scope { sweepers: true, ..STALE }, properties::NOT_FREED),
+    (Mistake::SweepAddressByCache, Scope { sweepers: true, ..STALE }, properties::BOUND_HAS),
+    (Mistake::SweepUnboundClaims, Scope { sweepers: true, ..STALE }, properties::NOT_FREED),
+    (Mistake::CreateBeforeFinalizer, ONE, properties::PROTECTED),
+    (Mistake::GiveBackWithoutReadingTheClaim, STALE, properties::NOT_FREED),
+    (Mistake::LookForAFreeOneFirst, Scope { crashes: 1, ..ONE }, properties::RECOVERS),
+    (Mistake::IgnoreOwnReservation, Scope { crashes: 1, ..ONE }, properties::RECOVERS),
+    (Mistake::AcceptAnyAddress, Scope { late_writes: 1, ..AGAIN }, properties::BOUND_HAS),
+    (
+        Mistake::CleanUpWithoutReadingTheClaim,
+        Scope { serves: BY_LABEL, selector: true, relabels: 1, clean_up: true, ..SMALLEST },
+        properties::BOUND_HAS,
+    ),
+    (Mistake::SeeOwnAddressesOnly, TAKEN_OVER, properties::NO_TWO_CLAIMS),
+    (Mistake::EndCooldownOfUnknownPool, COOLING, properties::COOLED_DOWN),
+    (Mistake::EndCooldownAsKnown, COOLING, properties::COOLED_DOWN),
+    (Mistake::EndCooldownInUseByCache, Scope { start: Start::Bound, ..COOLING }, properties::COOLED_DOWN),
+    (Mistake::ReadTheUseFirst, Scope { start: Start::UsedAgain, glimpses: 0, ..COOLING }, properties::COOLED_DOWN),
+    (Mistake::SweepByUid, Scope { cooldown: true, sweepers: true, ..STALE }, properties::COOLED_DOWN),
+    (Mistake::LateReadWins, Scope { lists: 1, ..SMALLEST }, properties::NEWEST_WINS),
+    (Mistake::SweepLeavesTheLedger, Scope { lists: 1, slow_lists: true, ..SMALLEST }, properties::RECOVERS),
+    (Mistake::RemovePoolByCache, DELETED_POOL, properties::POOL_LAST),
+    (Mistake::RemovePoolBesideProposals, Scope { early: false, ..DELETED_POOL }, properties::POOL_LAST),
+    (Mistake::AllocateFromDeletingPool, DELETED_POOL, properties::POOL_LAST),
+    (Mistake::WaitForDeletingPool, Scope { crashes: 1, ..DELETED_POOL }, properties::RECOVERS),
+    (Mistake::WaitBesideLeftover, Scope { lives: [2, 0], late_writes: 1, ..DELETED_POOL }, properties::RECOVERS),
 ];
 
 #[test]

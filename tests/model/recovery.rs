@@ -1,20 +1,31 @@
 //! Whether all ends well from a state, once nothing goes wrong any more.
 //!
 //! Not an `eventually` of the checker, which is not sound where paths meet or return. Instead, from every state that is
-//! reached, one fair course of events is followed to its end: writes that are late arrive, watches catch up, what is
-//! under way is finished, and then the managers and their sweepers do whatever they find to do, until a whole round
-//! changes nothing. There all must be well. So in every state that can be reached a good end can be reached; and as there
-//! are finitely many states, a course of events that keeps taking the steps that are open to it gets there.
+//! reached, one fair course of events is followed to its end: writes that are late arrive, watches and lists catch up,
+//! what is under way is finished, cool-downs end, and then the managers and their sweepers do whatever they find to do,
+//! until a whole round changes nothing. There all must be well. So in every state that can be reached a good end can be
+//! reached; and as there are finitely many states, a course of events that keeps taking the steps that are open to it
+//! gets there.
 
-use crate::protocol::{Action, Protocol, all_suspects};
+use crate::protocol::{Action, Protocol};
 use crate::server::Fate;
-use crate::state::{Manager, NAMES, State, Step, Sweep};
+use crate::state::{ADDRESSES, CLEAN_UP, Claim, MANAGERS, Manager, NAMES, Objects, Pool, PoolStep};
+use crate::state::{Reservation, State, Step, Sweep, Task};
+use crate::sweeper::all_suspects;
 use crate::tasks::{Decision, decide};
 
 /// More calls than this for one task mean that it does not end.
 const MOST_CALLS: usize = 100;
 /// More rounds than this mean that the managers never come to rest.
 const MOST_ROUNDS: usize = 20;
+
+/// All that matters when nothing is under way: the objects, and what the ledgers show.
+pub(crate) type Settled = (Objects, [Ledger; MANAGERS]);
+type Ledger = ([Option<Reservation>; ADDRESSES], [bool; ADDRESSES]);
+
+fn ledgers(state: &State) -> [Ledger; MANAGERS] {
+    state.managers.map(|known| (known.ledger, known.proposed))
+}
 
 impl Protocol {
     /// Whether there is a good end to this.
@@ -25,28 +36,47 @@ impl Protocol {
             state.happen(&self.scope, Action::ApplyLateWrite(index));
         }
         for manager in 0..self.scope.managers {
-            state.see_everything(manager);
+            state.see_everything(&self.scope, manager);
             if !self.finish(&mut state, manager) {
                 return false;
             }
         }
-        // From here on all depends on the objects alone, and on what a manager has forgotten to take back.
-        let proposed = std::array::from_fn(|address| state.managers.iter().any(|known| known.proposed[address]));
-        let key = (state.objects, proposed);
+        for manager in 0..self.scope.managers {
+            state.see_everything(&self.scope, manager);
+            // What was just seen to vanish is left to the sweepers.
+            state.managers[manager].tasks[CLEAN_UP] = Task::default();
+        }
+        // From here on all depends on the objects alone, and on what the ledgers show.
+        let key = (state.objects, ledgers(&state));
         if let Some(known) = self.settled.lock().expect("nobody panics with the lock").get(&key) {
             return *known;
         }
-        let ends_well = self.settles(&mut state);
+        let ends_well = self.settles(&mut state) && self.loses_its_pool(state);
         self.settled.lock().expect("nobody panics with the lock").insert(key, ends_well);
         ends_well
     }
 
+    /// A pool that is being deleted goes once its claims are released.
+    fn loses_its_pool(&self, mut state: State) -> bool {
+        if state.objects.pool != Pool::Deleting {
+            return true;
+        }
+        for name in 0..NAMES {
+            if state.objects.claims[name].is_some() {
+                state.happen(&self.scope, Action::DeleteClaim(name));
+            }
+        }
+        self.settles(&mut state) && state.objects.pool == Pool::Gone
+    }
+
     /// Finishes what a manager has begun.
     fn finish(&self, state: &mut State, manager: usize) -> bool {
-        for name in 0..NAMES {
+        let fate = Fate::Answered;
+        let tasks = (0..NAMES).map(|name| (name, Action::Work { manager, name, fate }));
+        for (slot, action) in tasks.chain([(CLEAN_UP, Action::CleanUp { manager, fate })]) {
             let mut calls = 0;
-            while state.managers[manager].tasks[name].step != Step::Idle {
-                state.happen(&self.scope, Action::Work { manager, name, fate: Fate::Answered });
+            while state.managers[manager].tasks[slot].step != Step::Idle {
+                state.happen(&self.scope, action);
                 calls += 1;
                 if calls > MOST_CALLS {
                     return false;
@@ -54,7 +84,13 @@ impl Protocol {
             }
         }
         while state.managers[manager].sweep != Sweep::Idle {
-            state.happen(&self.scope, Action::Sweep { manager, fate: Fate::Answered });
+            state.happen(&self.scope, Action::Sweep { manager, fate });
+        }
+        while state.managers[manager].pool_step != PoolStep::Idle {
+            state.happen(&self.scope, Action::WorkOnPool { manager, fate });
+        }
+        if state.managers[manager].listed.is_some() {
+            state.happen(&self.scope, Action::InsertList(manager));
         }
         true
     }
@@ -62,54 +98,95 @@ impl Protocol {
     /// Lets the managers work until there is nothing to do.
     fn settles(&self, state: &mut State) -> bool {
         for _ in 0..MOST_ROUNDS {
-            let before = state.objects;
+            let before = (state.objects, ledgers(state));
+            state.cooling = Default::default();
             for manager in 0..self.scope.managers {
-                for name in 0..NAMES {
-                    state.see_everything(manager);
-                    if decide(&state.managers[manager], name) != Decision::Nothing {
-                        state.happen(&self.scope, Action::Work { manager, name, fate: Fate::Answered });
-                    }
-                    if !self.finish(state, manager) {
-                        return false;
-                    }
-                }
-                for suspect in all_suspects() {
-                    state.see_everything(manager);
-                    state.happen(&self.scope, Action::BeginSweep { manager, suspect, fate: Fate::Answered });
-                    self.finish(state, manager);
+                if !self.work(state, manager) {
+                    return false;
                 }
             }
             for name in 0..NAMES {
                 state.collect(name);
             }
-            if state.objects == before {
+            for manager in 0..self.scope.managers {
+                state.see_everything(&self.scope, manager);
+            }
+            if (state.objects, ledgers(state)) == before {
                 return self.is_well(state);
             }
         }
         false
     }
 
-    /// As many claims are served as there are addresses, and there is nothing but what they have.
-    fn is_well(&self, state: &State) -> bool {
-        let objects = &state.objects;
-        let alive = objects.claims.iter().flatten().count();
-        let mut served = 0;
+    /// A manager does all that it finds to do.
+    fn work(&self, state: &mut State, manager: usize) -> bool {
+        let fate = Fate::Answered;
         for name in 0..NAMES {
-            match (objects.claims[name], objects.addresses[name]) {
-                (Some(claim), Some(address)) => {
-                    let is_right = address.owner == claim.life && address.finalizer;
-                    let reserved = objects.reservations[usize::from(address.address)];
-                    let is_reserved = reserved.is_some_and(|reserved| reserved.is_for(name, claim.life));
-                    if claim.bound != Some(address.address) || !is_right || !is_reserved || claim.deleting {
-                        return false;
-                    }
-                    served += 1;
-                }
-                (Some(claim), None) if claim.deleting || claim.bound.is_some() => return false,
-                (None, Some(_)) => return false,
-                _ => {}
+            state.see_everything(&self.scope, manager);
+            if decide(&self.scope, state, manager, name) != Decision::Nothing {
+                state.happen(&self.scope, Action::Work { manager, name, fate });
+            }
+            if !self.finish(state, manager) {
+                return false;
             }
         }
-        served == alive.min(self.scope.addresses) && objects.reservations.iter().flatten().count() == served
+        for suspect in all_suspects(&self.scope) {
+            state.see_everything(&self.scope, manager);
+            state.happen(&self.scope, Action::BeginSweep { manager, suspect, fate });
+            self.finish(state, manager);
+        }
+        state.see_everything(&self.scope, manager);
+        state.happen(&self.scope, Action::WorkOnPool { manager, fate });
+        self.finish(state, manager)
     }
+
+    /// As many claims are served as there are addresses, there is nothing but what they have, and every manager knows.
+    fn is_well(&self, state: &State) -> bool {
+        let objects = &state.objects;
+        let known = (0..self.scope.managers).all(|manager| {
+            let known = &state.managers[manager];
+            known.ledger == objects.reservations && !known.proposed.contains(&true)
+        });
+        let pool_is_right = match objects.pool {
+            Pool::Serving => true,
+            Pool::Deleting => objects.addresses.iter().any(Option::is_some),
+            Pool::Gone => objects.addresses.iter().all(Option::is_none),
+        };
+        let no_address_is_left = self.scope.taken(objects) == self.scope.addresses;
+        let claims = (0..NAMES).all(|name| match objects.claims[name] {
+            None => objects.addresses[name].is_none(),
+            Some(claim) if self.is_nobodys(name, claim) => true,
+            Some(claim) if claim.deleting => false,
+            Some(claim) if claim.bound.is_some() => has_all_it_needs(objects, name, claim),
+            Some(_) => objects.addresses[name].is_none() && (no_address_is_left || objects.pool != Pool::Serving),
+        });
+        let reservations = (0..ADDRESSES).all(|address| match objects.reservations[address] {
+            None => true,
+            Some(held) => self.has_a_right(objects, address, held),
+        });
+        known && pool_is_right && claims && reservations
+    }
+
+    /// No manager serves the claim. It stays as it is.
+    fn is_nobodys(&self, name: usize, claim: Claim) -> bool {
+        !self.scope.is_served(name, claim)
+    }
+
+    fn has_a_right(&self, objects: &Objects, address: usize, held: Reservation) -> bool {
+        let name = usize::from(held.name);
+        objects.claims[name].filter(|claim| held.is_for(name, claim.life)).is_some_and(|claim| {
+            let is_its_address = claim.bound.is_some_and(|bound| usize::from(bound) == address);
+            // What was reserved by a write that came too late, of a pool that is gone, goes with the claim.
+            let goes_later = objects.pool == Pool::Gone && claim.bound.is_none();
+            is_its_address || goes_later || self.is_nobodys(name, claim)
+        })
+    }
+}
+
+fn has_all_it_needs(objects: &Objects, name: usize, claim: Claim) -> bool {
+    objects.addresses[name].is_some_and(|address| {
+        let is_right = address.owner == claim.life && address.finalizer && claim.bound == Some(address.address);
+        let reserved = objects.reservations[usize::from(address.address)];
+        is_right && reserved.is_some_and(|reserved| reserved.is_for(name, claim.life))
+    })
 }

@@ -1,7 +1,8 @@
 //! The API server: it applies one write at a time, if its preconditions hold.
 
-use crate::protocol::{Mistake, Scope};
-use crate::state::{ADDRESSES, Address, Age, Claim, NAMES, Reservation, State, Step, Sweep, Write};
+use crate::mistakes::Mistake;
+use crate::scope::Scope;
+use crate::state::{Address, Age, Claim, Reservation, State, Write};
 
 /// What the API server answers to a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +58,9 @@ impl State {
             Write::Bind { name, address, age } => self.bind(scope, name.into(), address, age),
             Write::LetGo { name, age } => self.let_go(name.into(), age),
             Write::Reserve { address, name, life } => self.reserve(address, name, life),
-            Write::Unreserve { address, age } => self.unreserve(scope, address.into(), age),
+            Write::Unreserve { address, age, exact } => self.unreserve(scope, address.into(), age, exact),
+            Write::MarkReleased { address, age } => self.mark_released(address.into(), age),
+            Write::RemovePoolFinalizer => self.remove_pool(),
             Write::CreateAddress { name, life, address } => self.create_address(name.into(), life, address),
             Write::RepairAddress { name, life, age } => self.change_address(name.into(), age, |address| {
                 address.owner = life;
@@ -118,27 +121,40 @@ impl State {
         true
     }
 
+    /// The label of a claim changes.
+    pub(crate) fn relabel(&mut self, name: usize) -> bool {
+        self.relabels_left -= 1;
+        self.change_claim(name, Age::Current, |claim| claim.label = !claim.label) == Answer::Done
+    }
+
     fn reserve(&mut self, address: u8, name: u8, life: u8) -> Answer {
-        let slot = &mut self.objects.reservations[usize::from(address)];
-        if slot.is_some() {
+        let slot = usize::from(address);
+        if self.objects.reservations[slot].is_some() {
             return Answer::Exists;
         }
-        *slot = Some(Reservation { name, life, age: Age::Current });
+        self.wrongs.too_early |= self.cooling[slot];
+        self.objects.reservations[slot] = Some(Reservation { name, life, released: false, age: Age::Current });
+        self.managers.iter_mut().for_each(|manager| manager.phantoms[slot] = false);
         Answer::Done
     }
 
-    fn unreserve(&mut self, scope: &Scope, address: usize, age: Age) -> Answer {
+    /// Whether the claim that holds a reservation lives and may use the address.
+    pub(crate) fn is_needed(&self, address: usize, held: Reservation) -> bool {
+        self.objects.claims[usize::from(held.name)].is_some_and(|claim| {
+            let needs_it = claim.bound.is_none_or(|bound| usize::from(bound) == address);
+            held.is_for(held.name.into(), claim.life) && !claim.deleting && needs_it
+        })
+    }
+
+    fn unreserve(&mut self, scope: &Scope, address: usize, age: Age, exact: bool) -> Answer {
         let Some(found) = self.objects.reservations[address] else { return Answer::NotFound };
-        if age == Age::Gone && !scope.makes(Mistake::UnreserveWithoutUid) {
+        let hits = if exact { age == Age::Current } else { age != Age::Gone };
+        if !hits && !scope.makes(Mistake::UnreserveWithoutUid) {
             return Answer::Conflict;
         }
-        let claim = self.objects.claims[usize::from(found.name)];
-        self.wrongs.freed |= claim.is_some_and(|claim| {
-            let needs_it = claim.bound.is_none_or(|bound| usize::from(bound) == address);
-            claim.life == found.life && !claim.deleting && needs_it
-        });
+        self.wrongs.freed |= self.is_needed(address, found);
         self.objects.reservations[address] = None;
-        self.age_reservation(address);
+        self.age_reservation(address, Age::Gone);
         Answer::Done
     }
 
@@ -209,89 +225,3 @@ impl State {
         true
     }
 }
-
-/// What a write does to the copies that others have.
-impl State {
-    fn age_claim(&mut self, name: usize, age: Age) {
-        for manager in &mut self.managers {
-            if let Some(copy) = &mut manager.claims[name] {
-                copy.age = copy.age.max(age);
-            }
-            let task = &mut manager.tasks[name];
-            if task.step != Step::Idle {
-                task.claim.age = task.claim.age.max(age);
-            }
-        }
-        for write in self.late.iter_mut().flatten() {
-            match write {
-                Write::AddFinalizer { name: its, age: copy }
-                | Write::Bind { name: its, age: copy, .. }
-                | Write::LetGo { name: its, age: copy }
-                    if usize::from(*its) == name =>
-                {
-                    *copy = age.max(*copy);
-                }
-                _ => {}
-            }
-        }
-    }
-
-    fn age_address(&mut self, name: usize, age: Age) {
-        let older = |copy: &mut Age| *copy = age.max(*copy);
-        for manager in &mut self.managers {
-            manager.addresses[name].iter_mut().for_each(|copy| older(&mut copy.age));
-            manager.tasks[name].existing.iter_mut().for_each(|copy| older(&mut copy.age));
-            match &mut manager.sweep {
-                Sweep::CheckClaim { name: its, found } | Sweep::Strip { name: its, found }
-                    if usize::from(*its) == name =>
-                {
-                    older(&mut found.age);
-                }
-                Sweep::Delete { name: its, age } if usize::from(*its) == name => older(age),
-                _ => {}
-            }
-        }
-        for write in self.late.iter_mut().flatten() {
-            match write {
-                Write::RepairAddress { name: its, age, .. }
-                | Write::StripAddress { name: its, age }
-                | Write::DeleteAddress { name: its, age }
-                    if usize::from(*its) == name =>
-                {
-                    older(age);
-                }
-                _ => {}
-            }
-        }
-    }
-
-    /// Reservations are deleted and created, never changed.
-    fn age_reservation(&mut self, address: usize) {
-        for manager in &mut self.managers {
-            manager.ledger[address].iter_mut().for_each(|copy| copy.age = Age::Gone);
-            for task in &mut manager.tasks {
-                if task.step != Step::Idle && usize::from(task.address) == address {
-                    task.found = Age::Gone;
-                }
-            }
-            match &mut manager.sweep {
-                Sweep::ReadAddress { address: its, age, .. }
-                | Sweep::ReadClaim { address: its, age, .. }
-                | Sweep::Unreserve { address: its, age }
-                    if usize::from(*its) == address =>
-                {
-                    *age = Age::Gone;
-                }
-                _ => {}
-            }
-        }
-        for write in self.late.iter_mut().flatten() {
-            match write {
-                Write::Unreserve { address: its, age } if usize::from(*its) == address => *age = Age::Gone,
-                _ => {}
-            }
-        }
-    }
-}
-
-const _: () = assert!(NAMES <= 4 && ADDRESSES <= 4);

@@ -10,6 +10,9 @@ pub(crate) const ADDRESSES: usize = 2;
 pub(crate) const MANAGERS: usize = 2;
 pub(crate) const LATE_WRITES: usize = 2;
 
+/// The task of a manager that cleans up after claims that vanished; the others are one for each name.
+pub(crate) const CLEAN_UP: usize = NAMES;
+
 /// How a copy of an object stands to the object on the server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Age {
@@ -31,6 +34,8 @@ pub(crate) struct Claim {
     pub(crate) deleting: bool,
     /// The status names the IPAddress; this is the address it had at that moment.
     pub(crate) bound: Option<u8>,
+    /// The label that managers select claims by.
+    pub(crate) label: bool,
     pub(crate) age: Age,
 }
 
@@ -52,13 +57,25 @@ pub(crate) struct Address {
 pub(crate) struct Reservation {
     pub(crate) name: u8,
     pub(crate) life: u8,
+    /// The claim has given the address back, which cools down since.
+    pub(crate) released: bool,
     pub(crate) age: Age,
 }
 
 impl Reservation {
+    /// Whether that claim holds the address.
     pub(crate) fn is_for(self, name: usize, life: u8) -> bool {
-        usize::from(self.name) == name && self.life == life
+        usize::from(self.name) == name && self.life == life && !self.released
     }
+}
+
+/// The pool. It is never created again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Pool {
+    #[default]
+    Serving,
+    Deleting,
+    Gone,
 }
 
 /// A write. What it was decided on is in it, as its preconditions are.
@@ -79,9 +96,14 @@ pub(crate) enum Write {
     /// R1, second half.
     DeleteAddress { name: u8, age: Age },
     /// R2, and what the sweeper and an adoption do.
-    Unreserve { address: u8, age: Age },
+    /// Carries the uid, and if `exact` the resource version too.
+    Unreserve { address: u8, age: Age, exact: bool },
+    /// R2 where the pool has a cool-down.
+    MarkReleased { address: u8, age: Age },
     /// R3.
     LetGo { name: u8, age: Age },
+    /// The pool loses our finalizer. It carries uid and resource version; nothing but its deletion changes them here.
+    RemovePoolFinalizer,
 }
 
 /// What a manager is doing about one claim: the next call to the API server.
@@ -118,8 +140,13 @@ pub(crate) enum Step {
     /// Reads the claim: the IPAddress of a claim to be released is not owned by it.
     CheckBeforeRelease,
     Unreserve,
+    /// Reads the reservation that is to be marked as released.
+    ReadHeld,
+    MarkReleased,
     ConfirmRelease,
     LetGo,
+    /// Reads the claim that seems to have vanished.
+    CheckBeforeCleanUp,
     UndoLook,
     /// Reads whether there is any claim of the name: the IPAddress found has no owner.
     UndoCheck,
@@ -198,6 +225,32 @@ pub(crate) enum Sweep {
         name: u8,
         age: Age,
     },
+    /// A cool-down seems to be over. The reservation was read and is released.
+    EndCooldown {
+        address: u8,
+        age: Age,
+    },
+    /// An address cools down that an IPAddress of this name seems to have. The reservation was read; next the IPAddress
+    /// is.
+    CheckUse {
+        address: u8,
+        name: u8,
+        age: Age,
+    },
+    /// The same in the wrong order.
+    ReadReleased {
+        address: u8,
+    },
+}
+
+/// What a manager is doing about the deleted pool: the next call to the API server, the list of reservations aside,
+/// which is the first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum PoolStep {
+    #[default]
+    Idle,
+    ListAddresses,
+    RemoveFinalizer,
 }
 
 /// A manager. All of it is in memory only.
@@ -207,13 +260,39 @@ pub(crate) struct Manager {
     pub(crate) addresses: [Option<Address>; NAMES],
     pub(crate) ledger: [Option<Reservation>; ADDRESSES],
     pub(crate) proposed: [bool; ADDRESSES],
-    pub(crate) tasks: [Task; NAMES],
+    pub(crate) pool: Pool,
+    /// The answer to a list of reservations that is on its way.
+    pub(crate) listed: Option<[Option<Reservation>; ADDRESSES]>,
+    /// The watch has shown something newer than that.
+    pub(crate) overtaken: [bool; ADDRESSES],
+    /// The ledger shows a reservation of which the watch has already shown something newer.
+    pub(crate) phantoms: [bool; ADDRESSES],
+    /// One task for each name, and the clean-up.
+    pub(crate) tasks: [Task; NAMES + 1],
+    /// The name of the claim that is cleaned up after.
+    pub(crate) cleaning: u8,
     pub(crate) sweep: Sweep,
+    pub(crate) pool_step: PoolStep,
 }
 
 impl Manager {
     pub(crate) fn is_idle(&self) -> bool {
-        self.sweep == Sweep::Idle && self.tasks.iter().all(|task| task.step == Step::Idle)
+        let has_task = self.tasks.iter().any(|task| task.step != Step::Idle);
+        self.sweep == Sweep::Idle && self.pool_step == PoolStep::Idle && self.listed.is_none() && !has_task
+    }
+
+    /// The tasks that are about claims of that name.
+    pub(crate) fn tasks_of(&mut self, name: usize) -> impl Iterator<Item = &mut Task> {
+        let cleaning = usize::from(self.cleaning);
+        let is_of = move |slot: usize| slot == name || (slot == CLEAN_UP && cleaning == name);
+        self.tasks.iter_mut().enumerate().filter(move |(slot, _)| is_of(*slot)).map(|(_, task)| task)
+    }
+
+    /// A reservation has been deleted: the ledger forgets it, unless it knows of a later one.
+    pub(crate) fn forget(&mut self, address: usize) {
+        if self.ledger[address].is_none_or(|known| known.age == Age::Gone) {
+            self.learn(address, None);
+        }
     }
 }
 
@@ -223,6 +302,7 @@ pub(crate) struct Objects {
     pub(crate) claims: [Option<Claim>; NAMES],
     pub(crate) addresses: [Option<Address>; NAMES],
     pub(crate) reservations: [Option<Reservation>; ADDRESSES],
+    pub(crate) pool: Pool,
 }
 
 /// What went wrong at a write, told by who knows more than any manager.
@@ -236,6 +316,10 @@ pub(crate) struct Wrongs {
     pub(crate) rebound: bool,
     /// A claim without finalizer got an IPAddress.
     pub(crate) unprotected: bool,
+    /// An address was reserved again during its cool-down.
+    pub(crate) too_early: bool,
+    /// The pool went while there was an IPAddress of it.
+    pub(crate) pool_missing: bool,
 }
 
 /// Everything.
@@ -247,11 +331,15 @@ pub(crate) struct State {
     pub(crate) late: [Option<Write>; LATE_WRITES],
     /// How many claims of each name have been created.
     pub(crate) lives: [u8; NAMES],
+    /// The addresses that were released, and whose period is not over.
+    pub(crate) cooling: [bool; ADDRESSES],
     /// How many faults of each kind may still happen.
     pub(crate) crashes_left: u8,
     pub(crate) lost_replies_left: u8,
     pub(crate) late_writes_left: u8,
     pub(crate) vanishings_left: u8,
+    pub(crate) relabels_left: u8,
+    pub(crate) lists_left: u8,
     pub(crate) glimpses_left: u8,
     pub(crate) wrongs: Wrongs,
 }

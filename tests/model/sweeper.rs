@@ -3,9 +3,10 @@
 //! The real one waits until something has looked abandoned in two passes and for a time of grace. Time is nothing here:
 //! whatever looks abandoned in memory, however old that is, may be looked at right away.
 
-use crate::protocol::{Mistake, Scope};
+use crate::mistakes::Mistake;
+use crate::scope::Scope;
 use crate::server::{Answer, Fate};
-use crate::state::{Age, Claim, Manager, State, Sweep, Write};
+use crate::state::{Claim, State, Sweep, Write};
 
 /// What a sweep begins with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -14,26 +15,46 @@ pub(crate) enum Suspect {
     Address(u8),
     /// An IPAddress of that name without reservation.
     Unreserved(u8),
+    /// The cool-down of an address seems to be over.
+    CooledDown(u8),
+    /// An address that cools down seems to be in use.
+    Used(u8),
 }
 
-impl Manager {
-    /// Whether something looks abandoned, or in need of a reservation.
-    pub(crate) fn suspects(&self, suspect: Suspect) -> bool {
+pub(crate) fn all_suspects(scope: &Scope) -> impl Iterator<Item = Suspect> + use<> {
+    let cooldowns = (0..2).map(Suspect::CooledDown).chain((0..2).map(Suspect::Used)).filter({
+        let has_cooldown = scope.cooldown;
+        move |_| has_cooldown
+    });
+    let reservations = (0..2).map(Suspect::Reservation);
+    reservations.chain((0..2).map(Suspect::Address)).chain((0..2).map(Suspect::Unreserved)).chain(cooldowns)
+}
+
+impl State {
+    /// Whether something looks abandoned, in need of a reservation, or ready to be allocated again.
+    pub(crate) fn suspects(&self, scope: &Scope, manager: usize, suspect: Suspect) -> bool {
+        let known = &self.managers[manager];
         match suspect {
-            Suspect::Reservation(address) => self.ledger[usize::from(address)].is_some_and(|held| {
+            Suspect::CooledDown(address) => self.seems_cooled_down(scope, manager, address.into()),
+            Suspect::Used(address) => self.name_that_uses(manager, address.into()).is_some(),
+            Suspect::Reservation(address) => known.ledger[usize::from(address)].is_some_and(|held| {
                 let name = usize::from(held.name);
-                let used = self.addresses[name].is_some_and(|found| found.address == address);
-                let claim = self.claims[name].filter(|claim| claim.life == held.life);
+                if held.released {
+                    return false;
+                }
+                let used = known.addresses[name].is_some_and(|found| found.address == address);
+                let claim = known.claims[name].filter(|claim| claim.life == held.life);
                 claim.is_none_or(|claim| !used && claim.bound.is_some())
             }),
             Suspect::Address(name) => {
-                self.addresses[usize::from(name)].is_some() && self.claims[usize::from(name)].is_none()
+                known.addresses[usize::from(name)].is_some() && known.claims[usize::from(name)].is_none()
             }
             Suspect::Unreserved(name) => {
                 let name = usize::from(name);
-                let bound = self.claims[name].is_some_and(|claim| claim.bound.is_some() && !claim.deleting);
-                let unreserved = |address: usize| self.ledger[address].is_none() && !self.proposed[address];
-                bound && self.addresses[name].is_some_and(|found| unreserved(found.address.into()))
+                let claim = known.claims[name].filter(|claim| scope.serves(manager, name, *claim));
+                let bound = claim.is_some_and(|claim| claim.bound.is_some() && !claim.deleting);
+                let unreserved = |address: usize| known.ledger[address].is_none() && !known.proposed[address];
+                bound && known.addresses[name].is_some_and(|found| unreserved(found.address.into()))
             }
         }
     }
@@ -42,12 +63,17 @@ impl Manager {
 impl State {
     /// Begins a sweep with its first call.
     pub(crate) fn begin_sweep(&mut self, scope: &Scope, manager: usize, suspect: Suspect, fate: Fate) -> bool {
-        if self.managers[manager].sweep != Sweep::Idle || !self.managers[manager].suspects(suspect) {
+        if self.managers[manager].sweep != Sweep::Idle || !self.suspects(scope, manager, suspect) {
             return false;
         }
         match suspect {
             Suspect::Unreserved(name) => self.reserve_missing(scope, manager, name, fate),
             _ if fate != Fate::Answered => false,
+            Suspect::CooledDown(address) => self.begin_to_end_cooldown(scope, manager, address),
+            Suspect::Used(address) => match self.name_that_uses(manager, address.into()) {
+                Some(name) => self.begin_to_end_for_use(scope, manager, address, name),
+                None => false,
+            },
             Suspect::Address(name) => {
                 let found = self.objects.addresses[usize::from(name)];
                 self.managers[manager].sweep = match found {
@@ -64,7 +90,15 @@ impl State {
                     return true;
                 }
                 let found = self.objects.reservations[usize::from(address)];
-                let Some(found) = found.filter(|found| found.is_for(held.name.into(), held.life)) else { return false };
+                let still_held = found.filter(|found| found.is_for(held.name.into(), held.life));
+                let Some(found) = still_held else {
+                    // What the ledger shows is not so, and no event may be going to tell of it.
+                    if scope.makes(Mistake::SweepLeavesTheLedger) {
+                        return false;
+                    }
+                    self.managers[manager].learn(address.into(), found);
+                    return true;
+                };
                 self.managers[manager].sweep =
                     Sweep::ReadAddress { address, name: found.name, life: found.life, age: found.age };
                 true
@@ -79,7 +113,8 @@ impl State {
         let address = found.address;
         let answer = self.send(scope, Write::Reserve { address, name, life: claim.life }, fate);
         if matches!(answer, Answer::Done | Answer::Exists) {
-            self.managers[manager].ledger[usize::from(address)] = self.objects.reservations[usize::from(address)];
+            let found = self.objects.reservations[usize::from(address)];
+            self.managers[manager].learn(address.into(), found);
         }
         true
     }
@@ -88,7 +123,7 @@ impl State {
     pub(crate) fn sweep_on(&mut self, scope: &Scope, manager: usize, fate: Fate) -> bool {
         let is_write = matches!(
             self.managers[manager].sweep,
-            Sweep::Unreserve { .. } | Sweep::Strip { .. } | Sweep::Delete { .. }
+            Sweep::Unreserve { .. } | Sweep::Strip { .. } | Sweep::Delete { .. } | Sweep::EndCooldown { .. }
         );
         if fate != Fate::Answered && !is_write {
             return false;
@@ -105,10 +140,11 @@ impl State {
                 if is_useless { Sweep::Unreserve { address, age } } else { Sweep::Idle }
             }
             Sweep::Unreserve { address, age } => {
-                let answer = self.send(scope, Write::Unreserve { address, age }, fate);
+                // As it was read: it may have been released since, and cool down.
+                let exact = !scope.makes(Mistake::SweepByUid);
+                let answer = self.send(scope, Write::Unreserve { address, age, exact }, fate);
                 if matches!(answer, Answer::Done | Answer::NotFound) {
-                    let known = &mut self.managers[manager].ledger[usize::from(address)];
-                    *known = known.filter(|known| known.age != Age::Gone);
+                    self.managers[manager].forget(address.into());
                 }
                 Sweep::Idle
             }
@@ -128,6 +164,9 @@ impl State {
             Sweep::Delete { name, age } => {
                 self.send(scope, Write::DeleteAddress { name, age }, fate);
                 Sweep::Idle
+            }
+            sweep @ (Sweep::EndCooldown { .. } | Sweep::CheckUse { .. } | Sweep::ReadReleased { .. }) => {
+                self.end_cooldown(scope, manager, sweep, fate)
             }
         };
         self.managers[manager].sweep = next;

@@ -6,9 +6,11 @@ mod giving;
 mod memory;
 mod taking_back;
 
-use crate::protocol::{Mistake, Scope};
+use crate::mistakes::Mistake;
+use crate::pool;
+use crate::scope::Scope;
 use crate::server::{Answer, Fate};
-use crate::state::{Age, Claim, Manager, Purpose, State, Step, Task, Write};
+use crate::state::{Age, CLEAN_UP, Claim, Manager, Purpose, State, Step, Task, Write};
 
 /// How often the IPAddress of a claim may turn out to be another in one attempt.
 const MOST_ROUNDS: u8 = 3;
@@ -21,15 +23,24 @@ pub(crate) enum Decision {
     Release,
 }
 
-/// The same as `provider::decision::decide`, for claims that nothing is paused for and whose pool serves.
-pub(crate) fn decide(manager: &Manager, name: usize) -> Decision {
-    let Some(claim) = manager.claims[name] else { return Decision::Nothing };
+/// What a manager does about a claim that it serves.
+pub(crate) fn decide(scope: &Scope, state: &State, manager: usize, name: usize) -> Decision {
+    let known = &state.managers[manager];
+    match known.claims[name] {
+        Some(claim) if scope.serves(manager, name, claim) => decide_for(scope, known, name, claim),
+        _ => Decision::Nothing,
+    }
+}
+
+/// The same as `provider::decision::decide`, for claims that nothing is paused for.
+fn decide_for(scope: &Scope, manager: &Manager, name: usize, claim: Claim) -> Decision {
     if claim.deleting {
         return if claim.finalizer { Decision::Release } else { Decision::Nothing };
     }
     let right = manager.addresses[name]
         .is_some_and(|address| address.owner == claim.life && (address.deleting || address.finalizer));
-    if claim.bound.is_some() && right && claim.finalizer { Decision::Nothing } else { Decision::Bind }
+    let is_done = claim.bound.is_some() && right && claim.finalizer;
+    if is_done || !pool::admits(scope, manager, name, claim) { Decision::Nothing } else { Decision::Bind }
 }
 
 /// One step of one task.
@@ -37,8 +48,19 @@ pub(crate) struct Worker<'a> {
     pub(crate) scope: &'a Scope,
     pub(crate) state: &'a mut State,
     pub(crate) manager: usize,
+    /// Which task of the manager this is.
+    slot: usize,
     pub(crate) name: usize,
     pub(crate) task: Task,
+}
+
+impl<'a> Worker<'a> {
+    pub(crate) fn new(scope: &'a Scope, state: &'a mut State, manager: usize, slot: usize) -> Self {
+        let known = &state.managers[manager];
+        let name = if slot == CLEAN_UP { known.cleaning.into() } else { slot };
+        let task = known.tasks[slot];
+        Self { scope, state, manager, slot, name, task }
+    }
 }
 
 impl Worker<'_> {
@@ -52,15 +74,15 @@ impl Worker<'_> {
                 return false;
             }
             self.read();
-            self.state.managers[self.manager].tasks[self.name] = self.task;
+            self.state.managers[self.manager].tasks[self.slot] = self.task;
             return true;
         };
         // What the write does to copies, it does to those of this task too.
-        self.state.managers[self.manager].tasks[self.name] = self.task;
+        self.state.managers[self.manager].tasks[self.slot] = self.task;
         let answer = self.state.send(self.scope, write, fate);
-        self.task = self.state.managers[self.manager].tasks[self.name];
+        self.task = self.state.managers[self.manager].tasks[self.slot];
         self.answered(answer);
-        self.state.managers[self.manager].tasks[self.name] = self.task;
+        self.state.managers[self.manager].tasks[self.slot] = self.task;
         true
     }
 
@@ -98,7 +120,10 @@ impl Worker<'_> {
     }
 
     fn begin(&mut self) {
-        let decision = decide(self.memory(), self.name);
+        if self.slot == CLEAN_UP {
+            return;
+        }
+        let decision = decide(self.scope, self.state, self.manager, self.name);
         let Some(claim) = self.memory().claims[self.name] else { return };
         self.task = Task { claim, ..Task::default() };
         match decision {
@@ -133,16 +158,18 @@ impl Worker<'_> {
         match self.task.step {
             Step::AddFinalizer => Some(Write::AddFinalizer { name, age: claim }),
             Step::Reserve => Some(Write::Reserve { address, name, life }),
-            Step::TakeOver => Some(Write::Unreserve { address, age: self.task.found }),
+            Step::TakeOver => Some(Write::Unreserve { address, age: self.task.found, exact: false }),
             Step::CreateAddress => Some(Write::CreateAddress { name, life, address }),
             Step::Repair => Some(Write::RepairAddress { name, life, age: existing }),
             Step::Bind => Some(Write::Bind { name, address, age: claim }),
             Step::Strip => Some(Write::StripAddress { name, age: existing }),
             Step::Delete => Some(Write::DeleteAddress { name, age: existing }),
             Step::Unreserve if self.makes(Mistake::UnreserveWhatIsKnownNow) => {
-                Some(Write::Unreserve { address, age: ledger.map_or(Age::Gone, |reservation| reservation.age) })
+                let age = ledger.map_or(Age::Gone, |reservation| reservation.age);
+                Some(Write::Unreserve { address, age, exact: false })
             }
-            Step::Unreserve => Some(Write::Unreserve { address, age: self.task.found }),
+            Step::Unreserve => Some(Write::Unreserve { address, age: self.task.found, exact: false }),
+            Step::MarkReleased => Some(Write::MarkReleased { address, age: self.task.found }),
             Step::LetGo => Some(Write::LetGo { name, age: claim }),
             _ => None,
         }
@@ -202,6 +229,12 @@ impl Worker<'_> {
                 self.forget();
                 self.give_back(self.task.address + 1, self.task.purpose);
             }
+            (Step::MarkReleased, Answer::Done) => {
+                let released = self.state.objects.reservations[usize::from(self.task.address)];
+                self.learn(released);
+                self.give_back(self.task.address + 1, self.task.purpose);
+            }
+            (Step::MarkReleased, Answer::NotFound) => self.give_back(self.task.address + 1, self.task.purpose),
             (Step::Unreserve, Answer::Conflict) => {
                 // It is read once more; what then is this claim's all the same makes an error.
                 let found = self.state.objects.reservations[usize::from(self.task.address)];
@@ -264,6 +297,14 @@ impl Worker<'_> {
                 _ => self.go_to(Step::UndoLook),
             },
             Step::ConfirmRelease if address.is_none() => self.go_to(Step::LetGo),
+            Step::ReadHeld => match reservation.filter(|found| found.is_for(self.name, self.life())) {
+                Some(found) => {
+                    self.task.found = found.age;
+                    self.go_to(Step::MarkReleased);
+                }
+                None => self.give_back(self.task.address + 1, self.task.purpose),
+            },
+            Step::CheckBeforeCleanUp if !is_there => self.go_to(Step::UndoLook),
             Step::UndoLook => match address {
                 Some(found) if found.owner == self.life() => self.remove(found, Purpose::Undoing),
                 Some(found) if found.owner == 0 => {

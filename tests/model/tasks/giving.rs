@@ -1,7 +1,8 @@
 //! Giving an address: steps A1 to A4 and adoption.
 
 use super::Worker;
-use crate::protocol::Mistake;
+use crate::mistakes::Mistake;
+use crate::pool;
 use crate::state::{ADDRESSES, Address, Age, Purpose, Reservation, Step};
 
 /// How often an adoption tries to reserve.
@@ -53,6 +54,9 @@ impl Worker<'_> {
 
     /// The lowest address that seems free, marked as taken.
     pub(super) fn propose(&mut self) {
+        if !pool::proposes(self.scope, self.memory()) {
+            return self.end();
+        }
         let addresses = self.scope.addresses;
         let manager = self.memory();
         let free = (0..addresses).find(|&address| {
@@ -98,7 +102,7 @@ impl Worker<'_> {
 
     pub(super) fn holder_read(&mut self, found: Option<Reservation>) {
         let Some(found) = found else { return self.try_again() };
-        if usize::from(found.name) == self.name && found.life != self.life() {
+        if usize::from(found.name) == self.name && found.life != self.life() && !found.released {
             self.task.found = Age::Current;
             let blindly =
                 self.makes(Mistake::TakeOverWithoutReadingTheClaim) || self.makes(Mistake::AdoptWithoutReadingTheClaim);

@@ -1,7 +1,7 @@
 //! What the manager keeps in memory.
 
 use super::Worker;
-use crate::state::{Age, Reservation};
+use crate::state::Reservation;
 
 impl Worker<'_> {
     pub(super) fn announce(&mut self) {
@@ -24,16 +24,13 @@ impl Worker<'_> {
     pub(super) fn learn(&mut self, found: Option<Reservation>) {
         self.withdraw();
         let address = usize::from(self.task.address);
-        self.memory_mut().ledger[address] = found;
+        self.memory_mut().learn(address, found);
         self.memory_mut().proposed[address] = false;
     }
 
     pub(super) fn forget(&mut self) {
         let address = usize::from(self.task.address);
-        let forgotten = self.memory().ledger[address].is_none_or(|known| known.age == Age::Gone);
-        if forgotten {
-            self.memory_mut().ledger[address] = None;
-        }
+        self.memory_mut().forget(address);
     }
 
     /// The index of addresses hears of what was just written.

@@ -1,7 +1,7 @@
 //! Taking an address back: steps R1 to R3.
 
 use super::{MOST_ROUNDS, Worker};
-use crate::protocol::Mistake;
+use crate::mistakes::Mistake;
 use crate::state::{ADDRESSES, Address, Purpose, Step};
 
 impl Worker<'_> {
@@ -40,7 +40,8 @@ impl Worker<'_> {
             Some((address, age)) => {
                 self.task.found = age;
                 self.task.address = u8::try_from(address).unwrap_or_default();
-                self.go_to(Step::Unreserve);
+                let cools_down = self.scope.cools_down(self.manager, self.memory());
+                self.go_to(if cools_down { Step::ReadHeld } else { Step::Unreserve });
             }
             None if purpose == Purpose::Undoing => self.end(),
             None if self.makes(Mistake::ReleaseByCache) => self.go_to(Step::LetGo),

@@ -1,0 +1,133 @@
+//! Cool-downs: a released reservation is kept until the period that its pool asks for is over.
+//!
+//! `State::cooling` is the clock: whether the period of the last release of an address has not ended yet. A manager that
+//! reads a released reservation knows that for it; whether the period of a copy has ended that is not current, nobody
+//! knows here, and it may have.
+
+use crate::mistakes::Mistake;
+use crate::scope::Scope;
+use crate::server::{Answer, Fate};
+use crate::state::{Age, Manager, Pool, State, Sweep, Write};
+
+impl Scope {
+    /// A manager that does not know the pool asks for no cool-down.
+    fn knows_pool(&self, manager: usize) -> bool {
+        manager == 0 || !self.makes(Mistake::EndCooldownOfUnknownPool)
+    }
+
+    /// Whether a manager keeps the reservation of an address that it releases.
+    pub(crate) fn cools_down(&self, manager: usize, known: &Manager) -> bool {
+        self.cooldown && self.knows_pool(manager) && known.pool == Pool::Serving
+    }
+}
+
+impl State {
+    /// The API server marks a reservation as released: the patch carries uid and version.
+    pub(crate) fn mark_released(&mut self, address: usize, age: Age) -> Answer {
+        let Some(mut found) = self.objects.reservations[address] else { return Answer::NotFound };
+        if age != Age::Current {
+            return Answer::Conflict;
+        }
+        self.wrongs.freed |= self.is_needed(address, found);
+        found.released = true;
+        self.age_reservation(address, Age::Changed);
+        self.objects.reservations[address] = Some(found);
+        // Nobody waits for the cool-down of a pool that is being deleted.
+        self.cooling[address] = self.objects.pool == Pool::Serving;
+        Answer::Done
+    }
+
+    /// The period of an address ends.
+    pub(crate) fn elapse(&mut self, address: usize) -> bool {
+        std::mem::take(&mut self.cooling[address])
+    }
+
+    /// Whether the cool-down of what a manager knows of an address is over, by what it knows.
+    pub(crate) fn seems_cooled_down(&self, scope: &Scope, manager: usize, address: usize) -> bool {
+        let known = &self.managers[manager];
+        known.ledger[address].is_some_and(|held| {
+            held.released
+                && (held.age == Age::Gone
+                    || !self.cooling[address]
+                    || known.pool != Pool::Serving
+                    || !scope.knows_pool(manager))
+        })
+    }
+
+    /// The address that a manager takes for one that was released, and that an IPAddress of a bound claim has all the
+    /// same: its name.
+    pub(crate) fn name_that_uses(&self, manager: usize, address: usize) -> Option<u8> {
+        let known = &self.managers[manager];
+        let held = known.ledger[address].filter(|held| held.released)?;
+        let uses = |name: &usize| {
+            let bound = known.claims[*name].filter(|claim| claim.bound.is_some());
+            let used = known.addresses[*name].is_some_and(|found| usize::from(found.address) == address);
+            // A later claim of the name of the one that released the address is another one.
+            let released_it = usize::from(held.name) == *name;
+            used && bound.is_some_and(|claim| !released_it || claim.life == held.life)
+        };
+        (0..known.claims.len()).find(uses).and_then(|name| u8::try_from(name).ok())
+    }
+
+    /// Reads a reservation whose cool-down seems to be over.
+    pub(crate) fn begin_to_end_cooldown(&mut self, scope: &Scope, manager: usize, address: u8) -> bool {
+        let slot = usize::from(address);
+        let Some(found) = self.read_released(scope, manager, slot) else { return true };
+        let is_over = !self.cooling[slot] || self.managers[manager].pool != Pool::Serving;
+        if is_over || !scope.knows_pool(manager) || scope.makes(Mistake::EndCooldownAsKnown) {
+            self.managers[manager].sweep = Sweep::EndCooldown { address, age: found };
+        }
+        true
+    }
+
+    /// The live reservation, if it is released; the ledger learns what there is.
+    fn read_released(&mut self, scope: &Scope, manager: usize, address: usize) -> Option<Age> {
+        let found = self.objects.reservations[address];
+        if found.is_some() || !scope.makes(Mistake::SweepLeavesTheLedger) {
+            self.managers[manager].learn(address, found);
+        }
+        found.filter(|found| found.released).map(|found| found.age)
+    }
+
+    /// Reads a reservation that is released, while an IPAddress in view has its address.
+    pub(crate) fn begin_to_end_for_use(&mut self, scope: &Scope, manager: usize, address: u8, name: u8) -> bool {
+        if scope.makes(Mistake::ReadTheUseFirst) {
+            if self.is_used_by(name, address) {
+                self.managers[manager].sweep = Sweep::ReadReleased { address };
+            }
+            return true;
+        }
+        let Some(age) = self.read_released(scope, manager, address.into()) else { return true };
+        self.managers[manager].sweep = if scope.makes(Mistake::EndCooldownInUseByCache) {
+            Sweep::EndCooldown { address, age }
+        } else {
+            Sweep::CheckUse { address, name, age }
+        };
+        true
+    }
+
+    pub(crate) fn is_used_by(&self, name: u8, address: u8) -> bool {
+        self.objects.addresses[usize::from(name)].is_some_and(|found| found.address == address)
+    }
+
+    /// The next call of a sweep that ends a cool-down.
+    pub(crate) fn end_cooldown(&mut self, scope: &Scope, manager: usize, sweep: Sweep, fate: Fate) -> Sweep {
+        match sweep {
+            Sweep::CheckUse { address, name, age } if self.is_used_by(name, address) => {
+                Sweep::EndCooldown { address, age }
+            }
+            Sweep::ReadReleased { address } => match self.read_released(scope, manager, address.into()) {
+                Some(age) => Sweep::EndCooldown { address, age },
+                None => Sweep::Idle,
+            },
+            Sweep::EndCooldown { address, age } => {
+                let answer = self.send(scope, Write::Unreserve { address, age, exact: true }, fate);
+                if matches!(answer, Answer::Done | Answer::NotFound) {
+                    self.managers[manager].forget(address.into());
+                }
+                Sweep::Idle
+            }
+            _ => Sweep::Idle,
+        }
+    }
+}

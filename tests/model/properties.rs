@@ -1,0 +1,115 @@
+//! What must always hold, and what must be reached at least once.
+
+use stateright::Property;
+
+use crate::protocol::Protocol;
+use crate::state::{CLEAN_UP, Manager, NAMES, Pool, State, Step};
+use crate::tasks::lives;
+
+pub(crate) fn all() -> Vec<Property<Protocol>> {
+    vec![
+        Property::always(ONE_BOUND, |_, state| one_bound_object_of_an_address(state)),
+        Property::always(NO_TWO_CLAIMS, |_, state| no_two_claims_have_one_address(state)),
+        Property::always(BOUND_HAS, |_, state| bound_claims_have_their_address(state)),
+        Property::always(BOUND_RESERVED, bound_claims_have_their_reservation),
+        Property::always(NOT_REBOUND, |_, state: &State| !state.wrongs.rebound),
+        Property::always(NOT_FREED, |_, state: &State| !state.wrongs.freed),
+        Property::always(NOT_LEFT, |_, state: &State| !state.wrongs.left_behind),
+        Property::always(PROTECTED, |_, state: &State| !state.wrongs.unprotected),
+        Property::always(COOLED_DOWN, |_, state: &State| !state.wrongs.too_early),
+        Property::always(NEWEST_WINS, newest_wins),
+        Property::always(POOL_LAST, |_, state: &State| !state.wrongs.pool_missing),
+        Property::always(RECOVERS, Protocol::recovers),
+        Property::sometimes("all claims are bound", all_are_bound),
+        Property::sometimes("the last claims are bound", the_last_are_bound),
+        Property::sometimes("a claim with another label is bound", another_label_is_bound),
+        Property::sometimes("a clean-up takes something back", a_clean_up_takes_back),
+        Property::sometimes("an address cools down", |protocol: &Protocol, state: &State| {
+            !protocol.scope.cooldown || state.cooling.contains(&true)
+        }),
+        Property::sometimes("a watch overtakes a list", |protocol: &Protocol, state: &State| {
+            protocol.scope.lists == 0 || state.managers.iter().any(|manager| manager.overtaken.contains(&true))
+        }),
+        Property::sometimes("the deleted pool is gone", |protocol: &Protocol, state: &State| {
+            !protocol.scope.pool_deletion || state.objects.pool == Pool::Gone
+        }),
+    ]
+}
+
+/// I1.
+pub(crate) const ONE_BOUND: &str = "of two IPAddress objects with one address at most one is a bound claim's";
+/// I2.
+pub(crate) const NO_TWO_CLAIMS: &str = "no two bound claims have one address";
+/// I3.
+pub(crate) const BOUND_HAS: &str = "a bound claim has its IPAddress, with the address it was bound to";
+pub(crate) const BOUND_RESERVED: &str = "the address of a bound claim is reserved for it";
+pub(crate) const NOT_REBOUND: &str = "the address of a bound claim never changes";
+pub(crate) const NOT_FREED: &str = "no reservation is freed while its claim lives unbound or is bound to it";
+/// I7.
+pub(crate) const NOT_LEFT: &str = "a claim that is let go leaves no IPAddress behind";
+pub(crate) const PROTECTED: &str = "no IPAddress is made for a claim without our finalizer";
+pub(crate) const COOLED_DOWN: &str = "no address is reserved again before its cool-down is over";
+pub(crate) const NEWEST_WINS: &str = "no ledger shows a reservation that is older than what its watch has shown";
+pub(crate) const POOL_LAST: &str = "the pool does not go while there is an IPAddress of it";
+pub(crate) const RECOVERS: &str = "once nothing goes wrong any more, all claims are served and nothing is left over";
+
+fn one_bound_object_of_an_address(state: &State) -> bool {
+    let used_by_bound = |name: usize| {
+        let (claim, address) = (state.objects.claims[name]?, state.objects.addresses[name]?);
+        // A late A3 may put back what a claim that is being let go has given up: nobody uses that any more.
+        (claim.bound.is_some() && claim.life == address.owner && !address.posthumous).then_some(address.address)
+    };
+    used_by_bound(0).is_none() || used_by_bound(0) != used_by_bound(1)
+}
+
+fn bound_to(state: &State, name: usize) -> Option<u8> {
+    state.objects.claims[name].filter(|claim| !claim.deleting)?.bound
+}
+
+fn no_two_claims_have_one_address(state: &State) -> bool {
+    bound_to(state, 0).is_none() || bound_to(state, 0) != bound_to(state, 1)
+}
+
+fn bound_claims_have_their_address(state: &State) -> bool {
+    (0..NAMES).all(|name| {
+        let (Some(bound), Some(claim)) = (bound_to(state, name), state.objects.claims[name]) else { return true };
+        state.objects.addresses[name].is_some_and(|found| found.owner == claim.life && found.address == bound)
+    })
+}
+
+fn bound_claims_have_their_reservation(protocol: &Protocol, state: &State) -> bool {
+    (0..NAMES).all(|name| {
+        let (Some(bound), Some(claim)) = (bound_to(state, name), state.objects.claims[name]) else { return true };
+        let is_reserved =
+            state.objects.reservations[usize::from(bound)].is_some_and(|held| held.is_for(name, claim.life));
+        is_reserved || protocol.scope.was_taken_over(name, claim.life)
+    })
+}
+
+fn newest_wins(protocol: &Protocol, state: &State) -> bool {
+    protocol.scope.slow_lists || state.managers.iter().all(|manager| !manager.phantoms.contains(&true))
+}
+
+fn all_are_bound(protocol: &Protocol, state: &State) -> bool {
+    (0..NAMES).filter(|name| bound_to(state, *name).is_some()).count()
+        == protocol.scope.addresses.min(protocol.scope.lives.iter().filter(|lives| **lives > 0).count())
+}
+
+fn the_last_are_bound(protocol: &Protocol, state: &State) -> bool {
+    (0..NAMES).any(|name| {
+        let last = protocol.scope.lives[name];
+        last > 1 && lives(state.objects.claims[name], last) && bound_to(state, name).is_some()
+    }) || protocol.scope.lives.iter().all(|lives| *lives < 2)
+}
+
+fn another_label_is_bound(protocol: &Protocol, state: &State) -> bool {
+    let is_bound = |name: usize| bound_to(state, name).and(state.objects.claims[name]).is_some_and(|claim| claim.label);
+    protocol.scope.relabels == 0 || (0..NAMES).any(is_bound)
+}
+
+fn a_clean_up_takes_back(protocol: &Protocol, state: &State) -> bool {
+    let takes_back = |manager: &Manager| {
+        matches!(manager.tasks[CLEAN_UP].step, Step::Strip | Step::Delete | Step::Unreserve | Step::MarkReleased)
+    };
+    !protocol.scope.clean_up || state.managers.iter().any(takes_back)
+}

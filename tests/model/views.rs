@@ -1,0 +1,123 @@
+//! What the managers see: views that lag behind, views of a part, and lists that arrive late.
+//!
+//! The flags of a manager say which claims it serves. It sees all objects all the same; with `Scope::selector` its claims
+//! are watched with a selector, as all were once. Then the API server sends DELETED, with the previous object, for a claim
+//! that leaves the selector and lives on.
+//!
+//! A view does not stop at states between an old one and the current one. So a claim that was marked as deleted and
+//! released meanwhile looks to a watch that catches up as if it had vanished. After a new list it does.
+
+use crate::mistakes::Mistake;
+use crate::scope::Scope;
+use crate::state::{ADDRESSES, Address, Age, CLEAN_UP, Claim, Manager, NAMES, Reservation, State, Step, Task};
+
+impl State {
+    fn claims_in_view(&self, scope: &Scope, manager: usize) -> [Option<Claim>; NAMES] {
+        let is_in_view = |name: usize, claim: &Claim| !scope.selector || scope.serves(manager, name, *claim);
+        std::array::from_fn(|name| self.objects.claims[name].filter(|claim| is_in_view(name, claim)))
+    }
+
+    fn addresses_in_view(&self, scope: &Scope, manager: usize) -> [Option<Address>; NAMES] {
+        let mut addresses = self.objects.addresses;
+        if scope.makes(Mistake::SeeOwnAddressesOnly) {
+            for (name, address) in addresses.iter_mut().enumerate() {
+                *address = address.filter(|_| scope.serves(manager, name, Claim::default()));
+            }
+        }
+        addresses
+    }
+
+    /// The ledger as it is once the watch of reservations has caught up. A reservation that was put in after the watch had
+    /// shown its end stays: no event is going to tell of it again.
+    fn reservations_in_view(&self, manager: usize) -> [Option<Reservation>; ADDRESSES] {
+        let known = &self.managers[manager];
+        let current = &self.objects.reservations;
+        std::array::from_fn(|address| if known.phantoms[address] { known.ledger[address] } else { current[address] })
+    }
+
+    pub(crate) fn claims_are_behind(&self, scope: &Scope, manager: usize) -> bool {
+        self.managers[manager].claims != self.claims_in_view(scope, manager)
+    }
+
+    pub(crate) fn addresses_are_behind(&self, scope: &Scope, manager: usize) -> bool {
+        self.managers[manager].addresses != self.addresses_in_view(scope, manager)
+    }
+
+    pub(crate) fn reservations_are_behind(&self, manager: usize) -> bool {
+        self.managers[manager].ledger != self.reservations_in_view(manager)
+    }
+
+    pub(crate) fn see_claims(&mut self, scope: &Scope, manager: usize) {
+        let seen = self.claims_in_view(scope, manager);
+        let known = &mut self.managers[manager];
+        for name in 0..NAMES {
+            let Some(before) = known.claims[name] else { continue };
+            let is_gone = seen[name].is_none_or(|claim| claim.life != before.life);
+            let was_released = before.deleting || !before.finalizer;
+            // The program takes them one after the other. What is dropped here is left to the sweeper.
+            if scope.clean_up && is_gone && !was_released && known.tasks[CLEAN_UP].step == Step::Idle {
+                let blindly = scope.makes(Mistake::CleanUpWithoutReadingTheClaim);
+                let step = if blindly { Step::UndoLook } else { Step::CheckBeforeCleanUp };
+                known.cleaning = u8::try_from(name).unwrap_or_default();
+                known.tasks[CLEAN_UP] = Task { step, claim: before, ..Task::default() };
+            }
+        }
+        known.claims = seen;
+    }
+
+    pub(crate) fn see_addresses(&mut self, scope: &Scope, manager: usize) {
+        self.managers[manager].addresses = self.addresses_in_view(scope, manager);
+    }
+
+    pub(crate) fn see_reservations(&mut self, manager: usize) {
+        let seen = self.reservations_in_view(manager);
+        let known = &mut self.managers[manager];
+        known.ledger = seen;
+        for (address, listed) in known.listed.iter().flatten().enumerate() {
+            known.overtaken[address] |= listed.is_some_and(|listed| listed.age != Age::Current);
+        }
+    }
+
+    pub(crate) fn see_everything(&mut self, scope: &Scope, manager: usize) {
+        self.see_claims(scope, manager);
+        self.see_addresses(scope, manager);
+        self.see_reservations(manager);
+        self.managers[manager].pool = self.objects.pool;
+    }
+
+    /// The API server answers to a list of all reservations.
+    pub(crate) fn list(&mut self, manager: usize) -> bool {
+        self.lists_left -= 1;
+        self.managers[manager].listed = Some(self.objects.reservations);
+        true
+    }
+
+    /// The answer to the list reaches the ledger. Newer knowledge wins.
+    pub(crate) fn insert_list(&mut self, scope: &Scope, manager: usize) -> bool {
+        let known = &mut self.managers[manager];
+        let Some(listed) = known.listed.take() else { return false };
+        let overtaken = std::mem::take(&mut known.overtaken);
+        for (address, listed) in listed.into_iter().enumerate() {
+            if listed.is_none() {
+                continue;
+            }
+            if !overtaken[address] {
+                known.learn(address, listed);
+            } else if scope.makes(Mistake::LateReadWins) || (scope.slow_lists && known.ledger[address].is_none()) {
+                known.ledger[address] = listed;
+                known.phantoms[address] = true;
+            }
+        }
+        true
+    }
+}
+
+impl Manager {
+    /// The ledger takes in what the API server has just answered.
+    pub(crate) fn learn(&mut self, address: usize, found: Option<Reservation>) {
+        self.ledger[address] = found;
+        self.phantoms[address] = false;
+        let listed = self.listed.and_then(|listed| listed[address]);
+        self.overtaken[address] |= listed.is_some_and(|listed| listed.age != Age::Current);
+    }
+}
