@@ -170,7 +170,7 @@ fn a_relabelled_claim_keeps_its_address() {
 
 #[test]
 fn addresses_of_other_namespaces_are_not_allocated() {
-    let limited = Scope { start: Start::TakenOver, lives: [1, 2], serves: BY_NAMESPACE, ..SMALLEST };
+    let limited = Scope { start: Start::TakenOver, lives: [1, 1], serves: BY_NAMESPACE, ..SMALLEST };
     holds_everywhere(Scope { addresses: 2, sweepers: true, crashes: 1, ..limited });
     holds_everywhere(Scope { managers: 2, prompt: true, glimpses: 1, sweepers: true, ..limited });
 }
@@ -202,6 +202,7 @@ fn a_deleted_pool_and_its_claims_do_not_wait_for_each_other() {
     holds_everywhere(Scope { lives: [1, 1], crashes: 1, ..deleted });
     holds_everywhere(Scope { lives: [2, 0], late_writes: 1, ..deleted });
     holds_everywhere(Scope { lives: [2, 0], cooldown: true, sweepers: true, ..deleted });
+    holds_everywhere(Scope { managers: 2, prompt: true, glimpses: 2, ..deleted });
 }
 
 #[test]

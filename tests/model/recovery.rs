@@ -51,14 +51,14 @@ impl Protocol {
         if let Some(known) = self.settled.lock().expect("nobody panics with the lock").get(&key) {
             return *known;
         }
-        let ends_well = self.settles(&mut state) && self.loses_its_pool(state);
+        let ends_well = self.settles(&mut state) && self.ends_with_its_claims(state);
         self.settled.lock().expect("nobody panics with the lock").insert(key, ends_well);
         ends_well
     }
 
-    /// A pool that is being deleted goes once its claims are released.
-    fn loses_its_pool(&self, mut state: State) -> bool {
-        if state.objects.pool != Pool::Deleting {
+    /// A pool that is being deleted goes once its claims are released, and nothing is left of them.
+    fn ends_with_its_claims(&self, mut state: State) -> bool {
+        if state.objects.pool == Pool::Serving {
             return true;
         }
         for name in 0..NAMES {
@@ -66,7 +66,7 @@ impl Protocol {
                 state.happen(&self.scope, Action::DeleteClaim(name));
             }
         }
-        self.settles(&mut state) && state.objects.pool == Pool::Gone
+        self.settles(&mut state) && state.objects == Objects { pool: Pool::Gone, ..Objects::default() }
     }
 
     /// Finishes what a manager has begun.
@@ -150,14 +150,17 @@ impl Protocol {
         let pool_is_right = match objects.pool {
             Pool::Serving => true,
             Pool::Deleting => objects.addresses.iter().any(Option::is_some),
-            Pool::Gone => objects.addresses.iter().all(Option::is_none),
+            Pool::Gone => self.scope.pool_may_be_missing() || objects.addresses.iter().all(Option::is_none),
         };
+        // What an unbound claim holds of a pool that is gone goes with the claim.
+        let goes_later = objects.pool == Pool::Gone && self.scope.pool_may_be_missing();
         let no_address_is_left = self.scope.taken(objects) == self.scope.addresses;
         let claims = (0..NAMES).all(|name| match objects.claims[name] {
             None => objects.addresses[name].is_none(),
             Some(claim) if self.is_nobodys(name, claim) => true,
             Some(claim) if claim.deleting => false,
             Some(claim) if claim.bound.is_some() => has_all_it_needs(objects, name, claim),
+            Some(_) if goes_later => true,
             Some(_) => objects.addresses[name].is_none() && (no_address_is_left || objects.pool != Pool::Serving),
         });
         let reservations = (0..ADDRESSES).all(|address| match objects.reservations[address] {
@@ -176,8 +179,7 @@ impl Protocol {
         let name = usize::from(held.name);
         objects.claims[name].filter(|claim| held.is_for(name, claim.life)).is_some_and(|claim| {
             let is_its_address = claim.bound.is_some_and(|bound| usize::from(bound) == address);
-            // What was reserved by a write that came too late, of a pool that is gone, goes with the claim.
-            let goes_later = objects.pool == Pool::Gone && claim.bound.is_none();
+            let goes_later = objects.pool == Pool::Gone && claim.bound.is_none() && self.scope.pool_may_be_missing();
             is_its_address || goes_later || self.is_nobodys(name, claim)
         })
     }

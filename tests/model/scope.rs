@@ -153,6 +153,12 @@ impl Scope {
         state
     }
 
+    /// Whether the pool may go while an address of it is being allocated: a manager that has not learned of its deletion is
+    /// at work, or a reservation is made by a write that was given up.
+    pub(crate) fn pool_may_be_missing(&self) -> bool {
+        self.managers > 1 || self.late_writes > 0
+    }
+
     /// Whether a claim had an address before there were reservations.
     pub(crate) fn was_taken_over(&self, name: usize, life: u8) -> bool {
         matches!(self.start, Start::TakenOver | Start::UsedAgain) && name == SECOND && life == 1
