@@ -65,13 +65,15 @@ pub(crate) enum Action {
 /// The model.
 pub(crate) struct Protocol {
     pub(crate) scope: Scope,
+    /// Only actions that can happen are listed. The simulation of the checker needs that to find its way again.
+    pub(crate) only_possible: bool,
     /// Whether all ends well, for states in which nothing is under way and all managers know everything.
     pub(crate) settled: Mutex<HashMap<Settled, bool>>,
 }
 
 impl Protocol {
     pub(crate) fn new(scope: Scope) -> Self {
-        Self { scope, settled: Mutex::default() }
+        Self { scope, only_possible: false, settled: Mutex::default() }
     }
 }
 
@@ -233,6 +235,9 @@ impl Model for Protocol {
             if late.is_some() {
                 actions.push(Action::ApplyLateWrite(index));
             }
+        }
+        if self.only_possible {
+            actions.retain(|action| self.next_state(state, *action).is_some());
         }
     }
 

@@ -177,11 +177,13 @@ impl Protocol {
 
     fn has_a_right(&self, objects: &Objects, address: usize, held: Reservation) -> bool {
         let name = usize::from(held.name);
-        objects.claims[name].filter(|claim| held.is_for(name, claim.life)).is_some_and(|claim| {
-            let is_its_address = claim.bound.is_some_and(|bound| usize::from(bound) == address);
-            let goes_later = objects.pool == Pool::Gone && claim.bound.is_none() && self.scope.pool_may_be_missing();
-            is_its_address || goes_later || self.is_nobodys(name, claim)
-        })
+        let Some(claim) = objects.claims[name] else { return false };
+        let is_its_own = held.is_for(name, claim.life);
+        let is_bound_to_it = claim.bound.is_some_and(|bound| usize::from(bound) == address);
+        // What an earlier claim has left is adopted, or goes with this one.
+        let is_in_use = objects.addresses[name].is_some_and(|found| usize::from(found.address) == address);
+        let goes_later = objects.pool == Pool::Gone && claim.bound.is_none() && self.scope.pool_may_be_missing();
+        is_its_own && (is_bound_to_it || self.is_nobodys(name, claim)) || goes_later && (is_its_own || is_in_use)
     }
 }
 
