@@ -3,11 +3,13 @@
 use stateright::Property;
 
 use crate::protocol::Protocol;
+use crate::scope::Scope;
 use crate::state::{CLEAN_UP, Manager, NAMES, Pool, State, Step};
 use crate::tasks::lives;
 
-pub(crate) fn all() -> Vec<Property<Protocol>> {
-    vec![
+/// The properties of a scope. Each costs time in each state, so those of what is not in the scope are left out.
+pub(crate) fn of(scope: &Scope) -> Vec<Property<Protocol>> {
+    let mut properties = vec![
         Property::always(ONE_BOUND, |_, state| one_bound_object_of_an_address(state)),
         Property::always(NO_TWO_CLAIMS, |_, state| no_two_claims_have_one_address(state)),
         Property::always(BOUND_HAS, |_, state| bound_claims_have_their_address(state)),
@@ -16,29 +18,41 @@ pub(crate) fn all() -> Vec<Property<Protocol>> {
         Property::always(NOT_FREED, |_, state: &State| !state.wrongs.freed),
         Property::always(NOT_LEFT, |_, state: &State| !state.wrongs.left_behind),
         Property::always(PROTECTED, |_, state: &State| !state.wrongs.unprotected),
-        Property::always(COOLED_DOWN, |_, state: &State| !state.wrongs.too_early),
-        Property::always(NEWEST_WINS, newest_wins),
-        Property::always(POOL_LAST, |protocol: &Protocol, state: &State| {
-            protocol.scope.pool_may_be_missing() || !state.wrongs.pool_missing
-        }),
-        Property::sometimes(POOL_MISSING, |protocol: &Protocol, state: &State| {
-            !protocol.scope.pool_deletion || !protocol.scope.pool_may_be_missing() || state.wrongs.pool_missing
-        }),
         Property::always(RECOVERS, Protocol::recovers),
         Property::sometimes("all claims are bound", all_are_bound),
         Property::sometimes("the last claims are bound", the_last_are_bound),
-        Property::sometimes("a claim with another label is bound", another_label_is_bound),
-        Property::sometimes("a clean-up takes something back", a_clean_up_takes_back),
-        Property::sometimes("an address cools down", |protocol: &Protocol, state: &State| {
-            !protocol.scope.cooldown || state.cooling.contains(&true)
-        }),
-        Property::sometimes("a watch overtakes a list", |protocol: &Protocol, state: &State| {
-            protocol.scope.lists == 0 || state.managers.iter().any(|manager| manager.overtaken.contains(&true))
-        }),
-        Property::sometimes("the deleted pool is gone", |protocol: &Protocol, state: &State| {
-            !protocol.scope.pool_deletion || state.objects.pool == Pool::Gone
-        }),
-    ]
+    ];
+    if scope.relabels > 0 {
+        properties.push(Property::sometimes("a claim with another label is bound", |_, state| another_is_bound(state)));
+    }
+    if scope.clean_up {
+        properties
+            .push(Property::sometimes("a clean-up takes something back", |_, state| a_clean_up_takes_back(state)));
+    }
+    if scope.cooldown {
+        properties.push(Property::always(COOLED_DOWN, |_, state: &State| !state.wrongs.too_early));
+        properties.push(Property::sometimes("an address cools down", |_, state: &State| state.cooling.contains(&true)));
+    }
+    if scope.lists > 0 {
+        properties.push(Property::sometimes("a watch overtakes a list", |_, state: &State| {
+            state.managers.iter().any(|manager| manager.overtaken.contains(&true))
+        }));
+        properties.push(if scope.slow_lists {
+            Property::sometimes("a slow list brings a reservation back", |_, state| !newest_wins(state))
+        } else {
+            Property::always(NEWEST_WINS, |_, state| newest_wins(state))
+        });
+    }
+    if scope.pool_deletion {
+        properties
+            .push(Property::sometimes("the deleted pool is gone", |_, state: &State| state.objects.pool == Pool::Gone));
+        properties.push(if scope.pool_may_be_missing() {
+            Property::sometimes(POOL_MISSING, |_, state: &State| state.wrongs.pool_missing)
+        } else {
+            Property::always(POOL_LAST, |_, state: &State| !state.wrongs.pool_missing)
+        });
+    }
+    properties
 }
 
 /// I1.
@@ -94,8 +108,8 @@ fn bound_claims_have_their_reservation(protocol: &Protocol, state: &State) -> bo
     })
 }
 
-fn newest_wins(protocol: &Protocol, state: &State) -> bool {
-    protocol.scope.slow_lists || state.managers.iter().all(|manager| !manager.phantoms.contains(&true))
+fn newest_wins(state: &State) -> bool {
+    state.managers.iter().all(|manager| !manager.phantoms.contains(&true))
 }
 
 fn all_are_bound(protocol: &Protocol, state: &State) -> bool {
@@ -110,14 +124,12 @@ fn the_last_are_bound(protocol: &Protocol, state: &State) -> bool {
     }) || protocol.scope.lives.iter().all(|lives| *lives < 2)
 }
 
-fn another_label_is_bound(protocol: &Protocol, state: &State) -> bool {
-    let is_bound = |name: usize| bound_to(state, name).and(state.objects.claims[name]).is_some_and(|claim| claim.label);
-    protocol.scope.relabels == 0 || (0..NAMES).any(is_bound)
+fn another_is_bound(state: &State) -> bool {
+    (0..NAMES).any(|name| bound_to(state, name).and(state.objects.claims[name]).is_some_and(|claim| claim.label))
 }
 
-fn a_clean_up_takes_back(protocol: &Protocol, state: &State) -> bool {
-    let takes_back = |manager: &Manager| {
+fn a_clean_up_takes_back(state: &State) -> bool {
+    state.managers.iter().any(|manager: &Manager| {
         matches!(manager.tasks[CLEAN_UP].step, Step::Strip | Step::Delete | Step::Unreserve | Step::MarkReleased)
-    };
-    !protocol.scope.clean_up || state.managers.iter().any(takes_back)
+    })
 }

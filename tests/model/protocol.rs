@@ -253,6 +253,6 @@ impl Model for Protocol {
     }
 
     fn properties(&self) -> Vec<Property<Self>> {
-        properties::all()
+        properties::of(&self.scope)
     }
 }

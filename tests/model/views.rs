@@ -13,8 +13,13 @@ use crate::state::{ADDRESSES, Address, Age, CLEAN_UP, Claim, Manager, NAMES, Res
 
 impl State {
     fn claims_in_view(&self, scope: &Scope, manager: usize) -> [Option<Claim>; NAMES] {
-        let is_in_view = |name: usize, claim: &Claim| !scope.selector || scope.serves(manager, name, *claim);
-        std::array::from_fn(|name| self.objects.claims[name].filter(|claim| is_in_view(name, claim)))
+        let mut claims = self.objects.claims;
+        if scope.selector {
+            for (name, claim) in claims.iter_mut().enumerate() {
+                *claim = claim.filter(|claim| scope.serves(manager, name, *claim));
+            }
+        }
+        claims
     }
 
     fn addresses_in_view(&self, scope: &Scope, manager: usize) -> [Option<Address>; NAMES] {
@@ -31,8 +36,13 @@ impl State {
     /// shown its end stays: no event is going to tell of it again.
     fn reservations_in_view(&self, manager: usize) -> [Option<Reservation>; ADDRESSES] {
         let known = &self.managers[manager];
-        let current = &self.objects.reservations;
-        std::array::from_fn(|address| if known.phantoms[address] { known.ledger[address] } else { current[address] })
+        let mut reservations = self.objects.reservations;
+        for (address, reservation) in reservations.iter_mut().enumerate() {
+            if known.phantoms[address] {
+                *reservation = known.ledger[address];
+            }
+        }
+        reservations
     }
 
     pub(crate) fn claims_are_behind(&self, scope: &Scope, manager: usize) -> bool {
@@ -49,20 +59,27 @@ impl State {
 
     pub(crate) fn see_claims(&mut self, scope: &Scope, manager: usize) {
         let seen = self.claims_in_view(scope, manager);
+        if scope.clean_up {
+            self.begin_clean_up(scope, manager, &seen);
+        }
+        self.managers[manager].claims = seen;
+    }
+
+    /// Hears of claims that are not seen any more.
+    fn begin_clean_up(&mut self, scope: &Scope, manager: usize, seen: &[Option<Claim>; NAMES]) {
         let known = &mut self.managers[manager];
         for name in 0..NAMES {
             let Some(before) = known.claims[name] else { continue };
             let is_gone = seen[name].is_none_or(|claim| claim.life != before.life);
             let was_released = before.deleting || !before.finalizer;
             // The program takes them one after the other. What is dropped here is left to the sweeper.
-            if scope.clean_up && is_gone && !was_released && known.tasks[CLEAN_UP].step == Step::Idle {
+            if is_gone && !was_released && known.tasks[CLEAN_UP].step == Step::Idle {
                 let blindly = scope.makes(Mistake::CleanUpWithoutReadingTheClaim);
                 let step = if blindly { Step::UndoLook } else { Step::CheckBeforeCleanUp };
                 known.cleaning = u8::try_from(name).unwrap_or_default();
                 known.tasks[CLEAN_UP] = Task { step, claim: before, ..Task::default() };
             }
         }
-        known.claims = seen;
     }
 
     pub(crate) fn see_addresses(&mut self, scope: &Scope, manager: usize) {
