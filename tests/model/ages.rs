@@ -75,6 +75,7 @@ impl State {
                 | Sweep::Unreserve { address: its, age }
                 | Sweep::EndCooldown { address: its, age }
                 | Sweep::CheckUse { address: its, age, .. }
+                | Sweep::CheckUser { address: its, age, .. }
                     if usize::from(*its) == address =>
                 {
                     older(age);

@@ -92,7 +92,7 @@ impl State {
     /// Reads a reservation that is released, while an IPAddress in view has its address.
     pub(crate) fn begin_to_end_for_use(&mut self, scope: &Scope, manager: usize, address: u8, name: u8) -> bool {
         if scope.makes(Mistake::ReadTheUseFirst) {
-            if self.is_used_by(name, address) {
+            if self.user_of(name, address).is_some() {
                 self.managers[manager].sweep = Sweep::ReadReleased { address };
             }
             return true;
@@ -106,15 +106,26 @@ impl State {
         true
     }
 
-    pub(crate) fn is_used_by(&self, name: u8, address: u8) -> bool {
-        self.objects.addresses[usize::from(name)].is_some_and(|found| found.address == address)
+    /// Who owns the IPAddress of that name, if it has that address.
+    fn user_of(&self, name: u8, address: u8) -> Option<u8> {
+        let found = self.objects.addresses[usize::from(name)].filter(|found| found.address == address);
+        found.map(|found| found.owner)
     }
 
     /// The next call of a sweep that ends a cool-down.
     pub(crate) fn end_cooldown(&mut self, scope: &Scope, manager: usize, sweep: Sweep, fate: Fate) -> Sweep {
         match sweep {
-            Sweep::CheckUse { address, name, age } if self.is_used_by(name, address) => {
-                Sweep::EndCooldown { address, age }
+            Sweep::CheckUse { address, name, age } => match self.user_of(name, address) {
+                Some(_) if scope.makes(Mistake::EndCooldownForLeftover) => Sweep::EndCooldown { address, age },
+                Some(owner) => Sweep::CheckUser { address, name, owner, age },
+                None => Sweep::Idle,
+            },
+            Sweep::CheckUser { address, name, owner, age } => {
+                let claim = self.objects.claims[usize::from(name)].filter(|claim| claim.life == owner);
+                match claim.filter(|claim| claim.bound == Some(address)) {
+                    Some(_) => Sweep::EndCooldown { address, age },
+                    None => Sweep::Idle,
+                }
             }
             Sweep::ReadReleased { address } => match self.read_released(scope, manager, address.into()) {
                 Some(age) => Sweep::EndCooldown { address, age },

@@ -256,3 +256,46 @@ fn two_managers_by_chance() {
         report(&scope, &checker, started);
     }
 }
+
+#[test]
+#[ignore = "explore"]
+fn explore() {
+    let swept = Scope { lives: [2, 0], sweepers: true, ..SMALLEST };
+    let two = Scope { managers: 2, prompt: true, glimpses: 1, ..SMALLEST };
+    let scopes = [
+                Scope { cooldown: true, clean_up: true, vanishings: 1, crashes: 1, ..swept },
+        Scope { cooldown: true, late_writes: 1, ..swept },
+        Scope { clean_up: true, vanishings: 1, collector: true, pool_deletion: true, crashes: 1, ..swept },
+        Scope { cooldown: true, lives: [2, 0], sweepers: true, ..two },
+    ];
+    for scope in scopes {
+        for early in [true, false] {
+            let scope = Scope { early, ..scope };
+            let started = Instant::now();
+            let checker = checker(scope).target_state_count(2_500_000).spawn_bfs().join();
+            println!(
+                "{} states {} unique {:?} done {}: {scope:?}",
+                checker.state_count(),
+                checker.unique_state_count(),
+                started.elapsed(),
+                checker.is_done()
+            );
+            for (name, path) in checker.discoveries() {
+                if checker.model().property(name).expectation.discovery_is_failure() {
+                    let steps: Vec<(State, Option<Action>)> = path.into_vec();
+                    for (state, action) in &steps {
+                        println!("{:?} cooling {:?}\n    {action:?}", state.objects, state.cooling);
+                    }
+                    println!("broken: {name}");
+                }
+            }
+            for property in checker.model().properties() {
+                if checker.discovery(property.name).is_none()
+                    && property.expectation == stateright::Expectation::Sometimes
+                {
+                    println!("not reached: {}", property.name);
+                }
+            }
+        }
+    }
+}

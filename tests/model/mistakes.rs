@@ -64,10 +64,14 @@ pub(crate) enum Mistake {
     EndCooldownAsKnown,
     /// What cools down and seems to be in use is freed without reading the IPAddress.
     EndCooldownInUseByCache,
+    /// It is freed if there is an IPAddress, without asking whether that is the one of a bound claim.
+    EndCooldownForLeftover,
     /// There the IPAddress is read before the reservation.
     ReadTheUseFirst,
     /// The sweeper deletes a reservation by its uid alone, also when it was released in the meantime.
     SweepByUid,
+    /// An adoption deletes the reservation of an earlier claim by its uid alone.
+    TakeOverByUid,
     /// The ledger takes in whatever was read or listed, however old it is.
     LateReadWins,
     /// The sweeper finds that a reservation is not what the ledger shows, and leaves the ledger as it is.
@@ -135,6 +139,16 @@ const TABLE: &[(Mistake, Scope, &str)] = &[
     (Mistake::EndCooldownAsKnown, COOLING, properties::COOLED_DOWN),
     (Mistake::EndCooldownInUseByCache, Scope { start: Start::Bound, ..COOLING }, properties::COOLED_DOWN),
     (Mistake::ReadTheUseFirst, Scope { start: Start::UsedAgain, glimpses: 0, ..COOLING }, properties::COOLED_DOWN),
+    (
+        Mistake::EndCooldownForLeftover,
+        Scope { cooldown: true, sweepers: true, late_writes: 1, ..AGAIN },
+        properties::COOLED_DOWN,
+    ),
+    (
+        Mistake::TakeOverByUid,
+        Scope { cooldown: true, clean_up: true, vanishings: 1, crashes: 1, ..AGAIN },
+        properties::COOLED_DOWN,
+    ),
     (Mistake::SweepByUid, Scope { cooldown: true, sweepers: true, ..STALE }, properties::COOLED_DOWN),
     (Mistake::LateReadWins, Scope { lists: 1, ..SMALLEST }, properties::NEWEST_WINS),
     (Mistake::SweepLeavesTheLedger, Scope { lists: 1, slow_lists: true, ..SMALLEST }, properties::RECOVERS),

@@ -150,10 +150,10 @@ impl Protocol {
         let pool_is_right = match objects.pool {
             Pool::Serving => true,
             Pool::Deleting => objects.addresses.iter().any(Option::is_some),
-            Pool::Gone => self.scope.pool_may_be_missing() || objects.addresses.iter().all(Option::is_none),
+            Pool::Gone => self.scope.leaves_addresses() || objects.addresses.iter().all(Option::is_none),
         };
         // What an unbound claim holds of a pool that is gone goes with the claim.
-        let goes_later = objects.pool == Pool::Gone && self.scope.pool_may_be_missing();
+        let goes_later = objects.pool == Pool::Gone && self.scope.leaves_addresses();
         let no_address_is_left = self.scope.taken(objects) == self.scope.addresses;
         let claims = (0..NAMES).all(|name| match objects.claims[name] {
             None => objects.addresses[name].is_none(),
@@ -182,7 +182,7 @@ impl Protocol {
         let is_bound_to_it = claim.bound.is_some_and(|bound| usize::from(bound) == address);
         // What an earlier claim has left is adopted, or goes with this one.
         let is_in_use = objects.addresses[name].is_some_and(|found| usize::from(found.address) == address);
-        let goes_later = objects.pool == Pool::Gone && claim.bound.is_none() && self.scope.pool_may_be_missing();
+        let goes_later = objects.pool == Pool::Gone && claim.bound.is_none() && self.scope.leaves_addresses();
         is_its_own && (is_bound_to_it || self.is_nobodys(name, claim)) || goes_later && (is_its_own || is_in_use)
     }
 }

@@ -159,6 +159,11 @@ impl Scope {
         self.managers > 1 || self.late_writes > 0
     }
 
+    /// Whether an IPAddress of a pool that is gone may be left until its claim goes, or a later one of its name.
+    pub(crate) fn leaves_addresses(&self) -> bool {
+        self.pool_may_be_missing() || self.vanishings > 0
+    }
+
     /// Whether a claim had an address before there were reservations.
     pub(crate) fn was_taken_over(&self, name: usize, life: u8) -> bool {
         matches!(self.start, Start::TakenOver | Start::UsedAgain) && name == SECOND && life == 1

@@ -132,7 +132,10 @@ impl State {
         if self.objects.reservations[slot].is_some() {
             return Answer::Exists;
         }
-        self.wrongs.too_early |= self.cooling[slot];
+        // The claim that uses it anyway may have its address reserved.
+        let in_use = self.objects.addresses[usize::from(name)];
+        let in_use = in_use.is_some_and(|found| found.address == address && found.owner == life);
+        self.wrongs.too_early |= self.cooling[slot] && !in_use;
         self.objects.reservations[slot] = Some(Reservation { name, life, released: false, age: Age::Current });
         self.managers.iter_mut().for_each(|manager| manager.phantoms[slot] = false);
         Answer::Done

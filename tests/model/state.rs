@@ -237,6 +237,13 @@ pub(crate) enum Sweep {
         name: u8,
         age: Age,
     },
+    /// The IPAddress was read, and is owned by this claim; next the claim is read.
+    CheckUser {
+        address: u8,
+        name: u8,
+        owner: u8,
+        age: Age,
+    },
     /// The same in the wrong order.
     ReadReleased {
         address: u8,

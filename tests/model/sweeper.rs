@@ -165,9 +165,7 @@ impl State {
                 self.send(scope, Write::DeleteAddress { name, age }, fate);
                 Sweep::Idle
             }
-            sweep @ (Sweep::EndCooldown { .. } | Sweep::CheckUse { .. } | Sweep::ReadReleased { .. }) => {
-                self.end_cooldown(scope, manager, sweep, fate)
-            }
+            sweep => self.end_cooldown(scope, manager, sweep, fate),
         };
         self.managers[manager].sweep = next;
         true

@@ -158,7 +158,11 @@ impl Worker<'_> {
         match self.task.step {
             Step::AddFinalizer => Some(Write::AddFinalizer { name, age: claim }),
             Step::Reserve => Some(Write::Reserve { address, name, life }),
-            Step::TakeOver => Some(Write::Unreserve { address, age: self.task.found, exact: false }),
+            Step::TakeOver => {
+                // As it was read: it may have been released since, and cool down.
+                let exact = !self.makes(Mistake::TakeOverByUid);
+                Some(Write::Unreserve { address, age: self.task.found, exact })
+            }
             Step::CreateAddress => Some(Write::CreateAddress { name, life, address }),
             Step::Repair => Some(Write::RepairAddress { name, life, age: existing }),
             Step::Bind => Some(Write::Bind { name, address, age: claim }),
