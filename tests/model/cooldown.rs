@@ -122,7 +122,8 @@ impl State {
             },
             Sweep::CheckUser { address, name, owner, age } => {
                 let claim = self.objects.claims[usize::from(name)].filter(|claim| claim.life == owner);
-                match claim.filter(|claim| claim.bound == Some(address)) {
+                let stays = |deleting: bool| !deleting || scope.makes(Mistake::EndCooldownDuringRelease);
+                match claim.filter(|claim| claim.bound == Some(address) && stays(claim.deleting)) {
                     Some(_) => Sweep::EndCooldown { address, age },
                     None => Sweep::Idle,
                 }

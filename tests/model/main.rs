@@ -1,15 +1,15 @@
 //! The allocation protocol as a model, and a checker that tries everything that can happen in it.
 //!
-//! The model has an API server with claims, IPAddress objects and reservations; a consumer that creates claims, deletes
-//! them and creates others of the same name; the garbage collector; and one or two managers, both active. Each manager
-//! sees each kind in a view of its own that lags behind for as long as it likes and then jumps to what is current. One
-//! call to the API server, with what follows from its answer in memory, is one step; anything may happen between two.
-//! A manager may crash at any of them, the reply to a write may be lost, and a write may be applied long after it was
-//! given up.
+//! The model has an API server with claims, IPAddress objects, reservations and one pool; a consumer that creates claims,
+//! relabels them, deletes them and creates others of the same name; the garbage collector; and one or two managers, both
+//! active. Each manager sees each kind in a view of its own that lags behind for any time and then jumps to what is
+//! current. One call to the API server, with what follows from its answer in memory, is one step; anything may happen
+//! between two. A manager may crash at any of them, the reply to a write may be lost, a write may be applied long after it
+//! was given up, and the answer to a list may reach the ledger after newer events.
 //!
 //! | step of the model | what does it |
 //! |---|---|
-//! | [`tasks::decide`] | `provider::decision::decide`, for claims that are not paused and whose pool serves |
+//! | [`tasks::decide`] | `provider::decision::decide`, for claims that are not paused |
 //! | `AddFinalizer` (A1), also along with A2 | `ClaimReconciler::{bind, add_finalizer}` in `provider/bind.rs` |
 //! | `Look`, `CheckBeforeAdoption` | `ClaimReconciler::bind`, before and in its loop |
 //! | `allocate`, `propose`, `CheckReservation` | `Allocator::{allocate, reserved_already, is_ours}`, `Ledger::{reserved_for, propose}` |
@@ -20,16 +20,32 @@
 //! | `Bind`, `CheckAfterBind` (A4) | `ClaimReconciler::{commit, is_there}` |
 //! | `Strip`, `Delete` (R1) | `ClaimReconciler::{remove_as_seen, remove_address}`, `finalizer::{delete, delete_as_seen}` |
 //! | `ReleaseLook`, `CheckBeforeRelease`, `ConfirmRelease`, `LetGo` (R3) | `ClaimReconciler::release` in `provider/release.rs` |
-//! | `give_back`, `Unreserve` (R2) | `in_cluster/release.rs`, `Ledger::reservation_uid` |
-//! | `UndoLook`, `UndoCheck` | `ClaimReconciler::try_undo` |
+//! | `give_back`, `Unreserve` (R2) | `delete` in `in_cluster/release.rs`, `Ledger::reservation_uid` |
+//! | `ReadHeld`, `MarkReleased` (R2 with a cool-down) | `rest` in `in_cluster/release.rs` |
+//! | `begin_clean_up`, `CheckBeforeCleanUp` | `Vanished` in `provider/reconciler.rs`, the live read in `provider/release.rs` |
+//! | `UndoLook`, `UndoCheck` | the clean-up after a claim that is gone, in `provider/release.rs` |
+//! | [`scope::Scope::serves`] | `--namespace` and `--watch-filter` |
 //! | [`state::State::begin_sweep`], [`state::State::sweep_on`] | `Sweeper::{confirmed, free, remove_address, reserve}` |
+//! | `begin_to_end_cooldown`, `EndCooldown` | `Sweeper::{end_rests, end_rest}`, `Ledger::rested` |
+//! | `begin_to_end_for_use`, `CheckUse`, `CheckUser` | `Sweeper::end_pointless_rests`, `Ledger::resting_in_use` |
 //! | `learn`, `forget`, `announce`, `withdraw` | `Ledger::{insert_reservation, remove_reservation, announce, withdraw}` |
+//! | `List`, `InsertList` | `Allocator::allocate` after too many taken proposals, and any other read that the ledger takes in |
+//! | [`pool::admits`], [`pool::proposes`] | what a claim of a deleting pool does: `provider::decision`, `PoolFacts::serves` |
+//! | `work_on_pool`, `RemovePoolFinalizer` | `obstacle` and what follows it in `in_cluster/pools.rs` |
 //!
-//! A change there is to be followed here. Not in the model: pausing, pools that change or go, the rest of an address,
-//! promises, foreign finalizers, IPAddress objects made, changed or deleted by hand, claims that were moved here, the line
-//! of waiting claims (any claim may be the next), the time for which own writes are waited for (a manager may go by an old
-//! view at once), and the sweeper's time of grace (it may look at once). The index of addresses and the ledger share one
-//! view of them. A view does not stop at states between an old one and the current one.
+//! A change there is to be followed here. What the model does more carefully than the program is marked by a mistake in
+//! `mistakes.rs`. Not in the model:
+//!
+//! - pausing, pools that change or are created again, promises, foreign finalizers, claims that were moved here;
+//! - IPAddress objects made, changed or deleted by hand, or by another provider that is still running;
+//! - an address whose manager skips R2 because its ledger lags: the sweeper frees it later, without a cool-down;
+//! - statuses and conditions, and managers that write them in turns;
+//! - the line of waiting claims (any claim may be the next), and time: own writes are not waited for (a manager may go by
+//!   an old view at once), the sweeper has no time of grace (it may look at once), a cool-down ends at any time;
+//! - more than one clean-up of a manager at a time, more than one list, more than one pool, more than two managers.
+//!
+//! The index of addresses and the ledger share one view of them. A view does not stop at states between an old one and
+//! the current one.
 //!
 //! The scopes of the ordinary tests are small, and complete: all states have been visited. Larger ones are not:
 //!
@@ -37,8 +53,8 @@
 //! MODEL_SECONDS=600 cargo test --release --test model -- --ignored --nocapture
 //! ```
 //!
-//! visits some larger scopes whole, and looks at two managers with late writes, both of them with views of their own, breadth first and by random courses of
-//! events, for so many seconds each.
+//! visits some larger scopes whole, and looks at two managers with late writes, both of them with views of their own,
+//! breadth first and by random courses of events, for that many seconds each.
 
 #![allow(
     clippy::expect_used,
@@ -192,6 +208,7 @@ fn addresses_of_other_namespaces_are_not_allocated() {
 fn released_addresses_cool_down() {
     let cooling = Scope { cooldown: true, sweepers: true, ..SMALLEST };
     holds_everywhere(Scope { lives: [2, 0], crashes: 1, lost_replies: 1, ..cooling });
+    holds_everywhere(Scope { lives: [2, 0], late_writes: 1, ..cooling });
     let two = Scope { managers: 2, prompt: true, glimpses: 1, serves: BY_NAMESPACE, ..cooling };
     for start in [Start::Released, Start::Bound, Start::UsedAgain] {
         holds_everywhere(Scope { start, lives: [1, 1], ..two });
@@ -228,6 +245,23 @@ fn larger_scopes_hold_too() {
     holds_everywhere(Scope { lives: [1, 1], addresses: 2, ..TWO_MANAGERS });
 }
 
+#[test]
+#[ignore = "millions of states: to be run with --release"]
+fn larger_scopes_of_parts_hold_too() {
+    let one = Scope { lives: [2, 0], sweepers: true, ..SMALLEST };
+    let two = Scope { managers: 2, prompt: true, glimpses: 1, ..one };
+    let clean_up = Scope { clean_up: true, vanishings: 1, crashes: 1, ..one };
+    holds_everywhere(Scope { cooldown: true, ..clean_up });
+    holds_everywhere(Scope { cooldown: true, late_writes: 1, lost_replies: 1, crashes: 1, ..one });
+    holds_everywhere(Scope { cooldown: true, ..two });
+    let labels = Scope { serves: BY_LABEL, selector: true, relabels: 1, clean_up: true, ..two };
+    holds_everywhere(Scope { cooldown: true, ..labels });
+    holds_everywhere(Scope { lists: 1, slow_lists: true, ..two });
+    holds_everywhere(Scope { pool_deletion: true, collector: true, ..clean_up });
+    holds_everywhere(Scope { pool_deletion: true, start: Start::TakenOver, lives: [1, 1], addresses: 2, ..one });
+    holds_everywhere(Scope { pool_deletion: true, start: Start::TakenOver, lives: [1, 1], ..two });
+}
+
 fn time() -> Duration {
     let seconds = std::env::var("MODEL_SECONDS").ok().and_then(|text| text.parse().ok());
     Duration::from_secs(seconds.unwrap_or(60))
@@ -254,48 +288,5 @@ fn two_managers_by_chance() {
         let checker = protocol.checker().finish_when(HasDiscoveries::AnyFailures).timeout(time()).threads(2);
         let checker = checker.spawn_simulation(seed, UniformChooser).join();
         report(&scope, &checker, started);
-    }
-}
-
-#[test]
-#[ignore = "explore"]
-fn explore() {
-    let swept = Scope { lives: [2, 0], sweepers: true, ..SMALLEST };
-    let two = Scope { managers: 2, prompt: true, glimpses: 1, ..SMALLEST };
-    let scopes = [
-                Scope { cooldown: true, clean_up: true, vanishings: 1, crashes: 1, ..swept },
-        Scope { cooldown: true, late_writes: 1, ..swept },
-        Scope { clean_up: true, vanishings: 1, collector: true, pool_deletion: true, crashes: 1, ..swept },
-        Scope { cooldown: true, lives: [2, 0], sweepers: true, ..two },
-    ];
-    for scope in scopes {
-        for early in [true, false] {
-            let scope = Scope { early, ..scope };
-            let started = Instant::now();
-            let checker = checker(scope).target_state_count(2_500_000).spawn_bfs().join();
-            println!(
-                "{} states {} unique {:?} done {}: {scope:?}",
-                checker.state_count(),
-                checker.unique_state_count(),
-                started.elapsed(),
-                checker.is_done()
-            );
-            for (name, path) in checker.discoveries() {
-                if checker.model().property(name).expectation.discovery_is_failure() {
-                    let steps: Vec<(State, Option<Action>)> = path.into_vec();
-                    for (state, action) in &steps {
-                        println!("{:?} cooling {:?}\n    {action:?}", state.objects, state.cooling);
-                    }
-                    println!("broken: {name}");
-                }
-            }
-            for property in checker.model().properties() {
-                if checker.discovery(property.name).is_none()
-                    && property.expectation == stateright::Expectation::Sometimes
-                {
-                    println!("not reached: {}", property.name);
-                }
-            }
-        }
     }
 }

@@ -66,6 +66,8 @@ pub(crate) enum Mistake {
     EndCooldownInUseByCache,
     /// It is freed if there is an IPAddress, without asking whether that is the one of a bound claim.
     EndCooldownForLeftover,
+    /// It is freed although the bound claim is being deleted, and about to release it.
+    EndCooldownDuringRelease,
     /// There the IPAddress is read before the reservation.
     ReadTheUseFirst,
     /// The sweeper deletes a reservation by its uid alone, also when it was released in the meantime.
@@ -141,6 +143,11 @@ const TABLE: &[(Mistake, Scope, &str)] = &[
     (Mistake::ReadTheUseFirst, Scope { start: Start::UsedAgain, glimpses: 0, ..COOLING }, properties::COOLED_DOWN),
     (
         Mistake::EndCooldownForLeftover,
+        Scope { cooldown: true, sweepers: true, late_writes: 1, ..AGAIN },
+        properties::COOLED_DOWN,
+    ),
+    (
+        Mistake::EndCooldownDuringRelease,
         Scope { cooldown: true, sweepers: true, late_writes: 1, ..AGAIN },
         properties::COOLED_DOWN,
     ),
