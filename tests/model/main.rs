@@ -83,7 +83,7 @@ mod views;
 use std::time::{Duration, Instant};
 
 use protocol::{Action, Protocol};
-use scope::{BY_LABEL, BY_NAMESPACE, SMALLEST, Scope, Start};
+use scope::{BY_LABEL, BY_NAMESPACE, LIMITED_SECOND, SMALLEST, Scope, Start};
 use state::State;
 use stateright::{Checker, CheckerBuilder, HasDiscoveries, Model, UniformChooser};
 
@@ -193,7 +193,7 @@ fn a_second_manager_may_be_far_behind_when_a_reply_is_lost() {
 #[test]
 fn a_relabelled_claim_keeps_its_address() {
     let relabelled = Scope { serves: BY_LABEL, selector: true, relabels: 2, clean_up: true, ..SMALLEST };
-    holds_everywhere(Scope { sweepers: true, crashes: 1, vanishings: 1, ..relabelled });
+    holds_everywhere(Scope { sweepers: true, vanishings: 1, ..relabelled });
     holds_everywhere(Scope { managers: 2, prompt: true, glimpses: 2, relabels: 1, ..relabelled });
 }
 
@@ -256,6 +256,10 @@ fn larger_scopes_of_parts_hold_too() {
     holds_everywhere(Scope { cooldown: true, ..two });
     let labels = Scope { serves: BY_LABEL, selector: true, relabels: 1, clean_up: true, ..two };
     holds_everywhere(Scope { cooldown: true, ..labels });
+    let limited = Scope { cooldown: true, serves: LIMITED_SECOND, lives: [1, 1], ..two };
+    for start in [Start::Released, Start::Bound, Start::UsedAgain] {
+        holds_everywhere(Scope { start, ..limited });
+    }
     holds_everywhere(Scope { lists: 1, slow_lists: true, ..two });
     holds_everywhere(Scope { pool_deletion: true, collector: true, ..clean_up });
     holds_everywhere(Scope { pool_deletion: true, start: Start::TakenOver, lives: [1, 1], addresses: 2, ..one });

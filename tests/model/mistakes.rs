@@ -6,7 +6,7 @@ use stateright::{Checker, HasDiscoveries, Model};
 
 use crate::properties;
 use crate::protocol::Protocol;
-use crate::scope::{BY_LABEL, BY_NAMESPACE, SMALLEST, Scope, Start};
+use crate::scope::{BY_LABEL, BY_NAMESPACE, LIMITED_SECOND, SMALLEST, Scope, Start};
 
 /// Ways to get the protocol wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,7 +101,8 @@ const STALE: Scope = Scope { managers: 2, prompt: true, glimpses: 1, ..AGAIN };
 const TAKEN_OVER: Scope =
     Scope { start: Start::TakenOver, lives: [1, 1], addresses: 2, serves: BY_NAMESPACE, ..SMALLEST };
 /// A released address, and a second manager that sees little.
-const COOLING: Scope = Scope { start: Start::Released, cooldown: true, sweepers: true, lives: [1, 1], ..STALE };
+const COOLING: Scope =
+    Scope { start: Start::Released, cooldown: true, sweepers: true, lives: [1, 1], serves: LIMITED_SECOND, ..STALE };
 const DELETED_POOL: Scope = Scope { pool_deletion: true, ..SMALLEST };
 
 const TABLE: &[(Mistake, Scope, &str)] = &[

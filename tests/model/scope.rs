@@ -100,6 +100,8 @@ pub(crate) const SMALLEST: Scope = Scope {
 
 /// Two managers with labels of their own.
 pub(crate) const BY_LABEL: [Serves; MANAGERS] = [Serves::Label(false), Serves::Label(true)];
+/// A manager that serves all claims, and one that serves the second namespace.
+pub(crate) const LIMITED_SECOND: [Serves; MANAGERS] = [Serves::Everything, Serves::Name(1)];
 /// Two managers with namespaces of their own.
 pub(crate) const BY_NAMESPACE: [Serves; MANAGERS] = [Serves::Name(0), Serves::Name(1)];
 

@@ -68,9 +68,9 @@ impl State {
     /// Hears of claims that are not seen any more.
     fn begin_clean_up(&mut self, scope: &Scope, manager: usize, seen: &[Option<Claim>; NAMES]) {
         let known = &mut self.managers[manager];
-        for name in 0..NAMES {
+        for (name, seen) in seen.iter().enumerate() {
             let Some(before) = known.claims[name] else { continue };
-            let is_gone = seen[name].is_none_or(|claim| claim.life != before.life);
+            let is_gone = seen.is_none_or(|claim| claim.life != before.life);
             let was_released = before.deleting || !before.finalizer;
             // The program takes them one after the other. What is dropped here is left to the sweeper.
             if is_gone && !was_released && known.tasks[CLEAN_UP].step == Step::Idle {
