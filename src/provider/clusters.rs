@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cluster_that_is_new_or_just_unpaused_may_have_moved_with_a_claim() {
+    fn a_new_or_just_unpaused_cluster_may_have_moved_with_a_claim() {
         let (clusters, claim) = (clusters(), claim("a", "alpha"));
         let moved = |after| clusters.may_have_moved_with(&claim, Instant::now() + after);
         assert!(!moved(Duration::ZERO));

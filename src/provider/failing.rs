@@ -72,7 +72,7 @@ fn key(claim: &IPAddressClaim) -> (String, String) {
     (claim.namespace().unwrap_or_default(), claim.name_any())
 }
 
-/// The longest wait between two attempts at one of so many failing claims.
+/// The longest wait between two attempts at a claim while that number of claims fails.
 fn max_wait(failing: usize, without_answer: bool) -> Duration {
     let count = u32::try_from(failing).unwrap_or(u32::MAX);
     let of_few = if without_answer { MAX_WAIT_WITHOUT_ANSWER } else { MAX_WAIT_OF_FEW };

@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn differences_of_messages_are_told_from_others() {
+    fn a_difference_of_messages_alone_is_recognized() {
         let exhausted = |text: &str| Report::refused(&HandlerError::PoolExhausted(text.into()));
         for version in ContractVersion::ALL {
             assert_eq!(exhausted("1 in use").difference(version, &claim()), Difference::State);
