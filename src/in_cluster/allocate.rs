@@ -45,6 +45,14 @@ impl Allocator<'_> {
         if let Some(block) = self.reserved_already(&facts).await? {
             return Ok(allocation(block, &usable));
         }
+        if let Some(slot) = self.ledger.take_attempt(self.uid(), self.pool)
+            && facts.serves()
+            && usable.contains(slot.block)
+            && self.ledger.holders(&slot).is_empty()
+            && let Reserved::Ours = self.reserve(&slot).await?
+        {
+            return Ok(allocation(slot.block, &usable));
+        }
         for _ in 0..MOST_PROPOSALS {
             let facts = self.ledger.facts(self.pool).filter(PoolFacts::serves).ok_or_else(unavailable)?;
             let usable = facts.usable.map_err(|_| unavailable())?;
@@ -146,7 +154,11 @@ impl Allocator<'_> {
         if !error.is_already_exists() && !error.outcome_is_unknown() {
             return Err(failed("reserve an address", error));
         }
-        match self.reservations.get(&wanted.name_any()).await.map_err(|error| failed("read a reservation", error))? {
+        let read = self.reservations.get(&wanted.name_any()).await;
+        if read.is_err() {
+            self.ledger.remember_attempt(self.uid(), self.pool, slot);
+        }
+        match read.map_err(|error| failed("read a reservation", error))? {
             Some(found) => {
                 self.ledger.insert_reservation(&found);
                 Ok(if holder(&found, &reference(self.claim)) == Holder::Ours {
@@ -155,8 +167,11 @@ impl Allocator<'_> {
                     Reserved::Taken
                 })
             }
-            // Not there, or not yet. The next attempt proposes the same address, or finds it reserved for this claim.
-            None => Err(failed("reserve an address", error)),
+            // Not there, or not yet: the next attempt tries the same address again.
+            None => {
+                self.ledger.remember_attempt(self.uid(), self.pool, slot);
+                Err(failed("reserve an address", error))
+            }
         }
     }
 
@@ -202,8 +217,10 @@ impl Allocator<'_> {
             if !self.is_there().await? {
                 return Err(HandlerError::transient("a later claim of this name is there", "to be looked at again"));
             }
-            let uid = found.uid().unwrap_or_default();
-            self.reservations.delete(&name, &uid).await.map_err(|error| failed("take over a reservation", error))?;
+            // As it was read: it may have been released since, and cools down then.
+            let (uid, version) = (found.uid().unwrap_or_default(), found.resource_version().unwrap_or_default());
+            let deleted = self.reservations.delete_unchanged(&name, &uid, &version).await;
+            deleted.map_err(|error| failed("take over a reservation", error))?;
             self.ledger.remove_reservation(&found);
         }
         Err(HandlerError::transient(format!("the reservation of {block} keeps changing"), "to be tried again"))

@@ -42,6 +42,9 @@ pub struct Ledger {
     catching_up: AtomicBool,
 }
 
+/// How many attempts without an answer are remembered.
+const MAX_ATTEMPTS: usize = 10_000;
+
 /// A listing of all reservations by which a ledger that is far behind catches up. Only one is under way at a time.
 #[derive(Debug)]
 pub struct CatchUp<'a>(&'a AtomicBool);
@@ -176,6 +179,22 @@ impl Ledger {
     /// Gives a proposal back: the address is marked as free again unless it was found to be reserved.
     pub fn withdraw(&self, slot: &Slot) {
         self.change(|state| state.withdraw(slot));
+    }
+
+    /// Records that the claim of that uid tried to reserve an address and got no answer: the reservation may exist.
+    pub fn remember_attempt(&self, claim: Uid, pool: &PoolKey, slot: &Slot) {
+        let attempts = &mut self.lock().attempts;
+        // Only claims that are gone leave theirs behind.
+        if attempts.len() >= MAX_ATTEMPTS {
+            attempts.clear();
+        }
+        attempts.insert(claim, (pool.clone(), slot.clone()));
+    }
+
+    /// The address of the pool that the claim of that uid tried to reserve last without an answer. Forgotten by this call.
+    pub fn take_attempt(&self, claim: Uid, pool: &PoolKey) -> Option<Slot> {
+        let (from, slot) = self.lock().attempts.remove(&claim)?;
+        (from == *pool).then_some(slot)
     }
 
     /// The claim begins to be reconciled.

@@ -24,7 +24,7 @@ use super::options::InClusterOptions;
 use super::reservation::{Holder, build, holder};
 use super::shared::Shared;
 use crate::api::conditions;
-use crate::api::{IPAddress, IPReservation, PoolKey, ReservationClaim, Scope, Slot, Uid, names};
+use crate::api::{IPAddress, IPAddressClaim, IPReservation, PoolKey, ReservationClaim, Scope, Slot, Uid, names};
 use crate::provider::{Claims, Contract, ProviderSetup, SeenClaim};
 use crate::runtime::client::{CallError, chain};
 use crate::runtime::events::EventPublisher;
@@ -218,7 +218,9 @@ impl Sweeper {
             Some(claim) if in_use || claim.bound_address().is_none() || address.is_none() => return Ok(false),
             _ => {}
         }
-        self.shared.reservations.delete(name, &found.uid().unwrap_or_default()).await?;
+        // As it was read: it may have been released since, and cools down then.
+        let (uid, version) = (found.uid().unwrap_or_default(), found.resource_version().unwrap_or_default());
+        self.shared.reservations.delete_unchanged(name, &uid, &version).await?;
         self.shared.ledger.remove_reservation(&found);
         info!(reservation = name, claim = claim_name, namespace, "a reservation of a claim that is gone is freed");
         Ok(true)
@@ -262,17 +264,25 @@ impl Sweeper {
         }
     }
 
-    /// Ends the cool-down of an address that the IPAddress of that name has, by live reads.
+    /// Ends the cool-down of an address that a bound claim has, by live reads: of the reservation first, since a claim that
+    /// is bound after that did not release it.
     async fn end_rest(&self, slot: &Slot, namespace: &str, name: &str) -> Result<(), CallError> {
-        let address = self.contract.addresses(namespace).get(name).await?;
-        let held = address.as_ref().and_then(holding);
-        if held.is_none_or(|(_, block, _)| block != slot.block) {
-            return Ok(());
-        }
         let reservation = slot.reservation_name();
         let Some(found) = self.shared.reservations.get(&reservation).await? else { return Ok(()) };
         if found.spec.released_at.is_none() {
             self.shared.ledger.insert_reservation(&found);
+            return Ok(());
+        }
+        let address = self.contract.addresses(namespace).get(name).await?;
+        let has_it = |address: &IPAddress| holding(address).is_some_and(|(_, block, _)| block == slot.block);
+        let Some(address) = address.filter(has_it) else { return Ok(()) };
+        let claim = self.contract.claims(namespace).get(name).await?;
+        let is_owner = |claim: &IPAddressClaim| {
+            claim.bound_address() == Some(name)
+                && claim.metadata.deletion_timestamp.is_none()
+                && address.owner_references().iter().any(|owner| Some(&owner.uid) == claim.metadata.uid.as_ref())
+        };
+        if !claim.as_ref().is_some_and(is_owner) {
             return Ok(());
         }
         let (uid, version) = (found.uid().unwrap_or_default(), found.resource_version().unwrap_or_default());

@@ -23,6 +23,8 @@ pub(super) struct State {
     pub(super) proposals: HashMap<Slot, PoolKey>,
     /// Reservations that reserve nothing, by name.
     pub(super) ignored: BTreeMap<String, Ignored>,
+    /// Addresses that claims tried to reserve without an answer, by the uid of the claim.
+    pub(super) attempts: HashMap<Uid, (PoolKey, Slot)>,
     /// Reservations that ended a short time ago.
     tombstones: Tombstones,
     /// A cool-down may end at another time than before.
