@@ -30,11 +30,16 @@ use crate::runtime::echo::{LONGEST_ECHO, Written};
 use crate::runtime::events::EventPublisher;
 use crate::runtime::health::Synced;
 use crate::runtime::manager::Manager;
+use crate::runtime::retry::RetryPolicy;
 use crate::runtime::watch::{Observer, trim};
 use crate::runtime::{clock, finalizer, patch};
 
 /// When to look again at a pool that is being deleted and still has reservations.
 const DELETION_PAUSE: Duration = Duration::from_secs(5);
+/// When a pool is reconciled again after its first failure.
+const FIRST_RETRY_DELAY: Duration = Duration::from_millis(50);
+/// The longest time between two attempts at a pool that keeps failing.
+const MAX_RETRY_DELAY: Duration = Duration::from_secs(10);
 /// A refused finalizer is reported on the pool after this many failures.
 const FAILURES_BEFORE_REPORT: u32 = 2;
 /// How many pools of a kind are worked on at the same time.
@@ -159,6 +164,11 @@ where
     type Settled = Infallible;
     type State = ();
     type Error = PoolError;
+
+    /// A pool recovers within seconds once the cause of its failure is gone.
+    fn retry_policy(&self) -> RetryPolicy {
+        RetryPolicy::Exponential { first: FIRST_RETRY_DELAY, longest: MAX_RETRY_DELAY }
+    }
 
     async fn reconcile(&self, pool: Arc<P>, attempt: &mut Attempt<()>) -> Result<Outcome, PoolError> {
         if !self.shared.selection.includes(pool.as_ref()) {

@@ -216,3 +216,47 @@ async fn a_claim_that_has_to_keep_an_annotation_is_released() {
     .await;
     consumer.release("a").await;
 }
+
+/// Of an update that leaves the finalizers alone.
+const SAME_FINALIZERS: &str = "(has(object.metadata.finalizers) ? object.metadata.finalizers : []) == \
+     (has(oldObject.metadata.finalizers) ? oldObject.metadata.finalizers : [])";
+
+/// Waits until the API server refuses finalizers on pools of the namespace.
+async fn finalizers_refused(consumer: &Consumer) {
+    consumer.pool("probe", json!({"addresses": ["10.9.9.9"], "prefix": 24})).await;
+    consumer.pool_says("probe", "True", "PoolReady").await;
+    eventually("a finalizer is refused", || async {
+        let before = consumer.pools().get("probe").await.expect("pools can be read").expect("it exists");
+        let mut after = before.clone();
+        after.metadata.finalizers.get_or_insert_default().push("example.com/probe".to_owned());
+        match capi_ipam::runtime::patch::write(&consumer.pools(), &before, &after).await {
+            Err(error) if error.is_invalid() || error.is_forbidden() => Some(()),
+            _ => {
+                let keep = |pool: &mut Value| pool["metadata"]["finalizers"] = json!(before.metadata.finalizers);
+                consumer.change(&consumer.pools(), "probe", keep).await;
+                None
+            }
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn pool_says_why_its_finalizer_is_refused() {
+    let consumer = consumer().await;
+    let policy = deny(&consumer, "UPDATE", "inclusterippools", SAME_FINALIZERS);
+    finalizers_refused(&consumer).await;
+    consumer.pool("web", json!({"addresses": ["10.0.0.1"], "prefix": 24})).await;
+    consumer.claim("a", "web").await;
+    let text = consumer.pool_says("web", "False", "InitializationFailed").await;
+    assert!(text.contains("not before the review") && !text.contains("Status {"), "{text}");
+    eventually("an event says so", || async {
+        let events = consumer.events("web").await;
+        events.iter().any(|(kind, why, _)| kind == "Warning" && why == "InitializationFailed").then_some(())
+    })
+    .await;
+    let removed = policy.remove();
+    assert_eq!(consumer.bound("a").await, "10.0.0.1");
+    assert!(removed.elapsed() < RECOVERY, "{:?}", removed.elapsed());
+    consumer.pool_says("web", "True", "PoolReady").await;
+}
