@@ -5,7 +5,7 @@ use capi_ipam::api::InClusterKind;
 use capi_ipam::api::InClusterKind::{GlobalIPPool, GlobalPrefixPool, IPPool, PrefixPool};
 use serde_json::{Value, json};
 
-use crate::ask::{Asker, ask};
+use crate::ask::{Asker, Said, ask};
 use crate::support::consumer::{Consumer, eventually, unique};
 use crate::wired;
 
@@ -248,4 +248,24 @@ async fn the_pools_of_a_network_give_out_blocks_of_one_length() {
     // The other family has a length of its own.
     let v6 = prefixes(&["fd00::/48"], json!({"network": lab}));
     asker.try_create(GlobalPrefixPool, &unique("blocks"), &v6).await.done();
+}
+
+#[tokio::test]
+async fn definitions_refuse_before_the_webhook_is_asked() {
+    let webhooks = &wired().webhooks;
+    let asker = Asker::new(&Consumer::new(&wired().plane).await);
+    let by_definition = |said: &Said, field: &str| {
+        assert_eq!((said.code, said.reason.as_str()), (422, "Invalid"), "{said:?}");
+        assert_eq!(said.fields, [field], "{said:?}");
+        assert!(!said.message.contains("admission webhook"), "{said:?}");
+    };
+    // The definitions name the entry, the webhook the list, as the Go provider does.
+    let bad = addresses(&["10.0.0.1", "10.0.0.2", "nonsense"], json!({}));
+    by_definition(&asker.try_create(IPPool, "bad", &bad).await, "spec.addresses[2]");
+    let said = ask(webhooks, IPPool, "CREATE", &Value::Null, &asker.pool(IPPool, "bad", &bad)).await;
+    assert_eq!((said.code, said.fields), (422, vec!["spec.addresses".to_owned()]));
+    // Definitions have no other code than 422, and a field that is fixed is one of their rules.
+    asker.create(PrefixPool, "fixed", &prefixes(&["fd00::/48"], json!({}))).await.done();
+    let longer = json!({"spec": {"allocationPrefixLength": 65}});
+    by_definition(&asker.try_change(PrefixPool, "fixed", &longer).await, "spec.allocationPrefixLength");
 }
