@@ -85,8 +85,8 @@ fn network_policy_lets_only_api_servers_reach_the_webhooks() {
     let component = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/network-policy/kustomization.yaml");
     let text = fs::read_to_string(component).expect("the component can be read");
     // The example in its comment.
-    let example: String =
-        text.lines().filter_map(|line| line.strip_prefix("#   ")).map(|line| format!("{line}\n")).collect();
+    let example: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("#   ")).collect();
+    let example = example.join("\n");
     let objects = documents(&kustomize(&overlay(&example).path().join("overlay")));
     let find = |kind: &str| -> Vec<&Value> { objects.iter().filter(|object| object["kind"] == kind).collect() };
     let ([policy], [deployment]) = (&find("NetworkPolicy")[..], &find("Deployment")[..]) else {

@@ -1,7 +1,7 @@
 //! The paths of webhooks: what is asked there is read, answered and counted.
 //!
 //! Anybody who reaches the port can ask, so what requests cost together is bounded. Short ones, which nearly all are,
-//! share [`SMALL_BODIES`] of memory, and [`WORKERS`] of them are answered at a time. Of long ones, and of short ones that
+//! share [`SMALL_BODIES`] of memory, and eight of them are answered at a time. Of long ones, and of short ones that
 //! become large when they are read, [`LARGE_AT_ONCE`] are read and answered at a time. Others wait without their body
 //! being read, in order, and when too many wait, requests are turned down with 429 at once; the API server tries again.
 //! Answers are made on threads of their own, so that one that takes long holds up neither the others nor the TLS
