@@ -35,6 +35,8 @@ pub struct Manager {
     port: u16,
     log: PathBuf,
     may_lack_permissions: bool,
+    /// The probe that says whether all is listed.
+    listed: &'static str,
 }
 
 impl Manager {
@@ -64,6 +66,7 @@ impl Manager {
         let arguments: Vec<String> = own.into_iter().chain(flags.iter().map(ToString::to_string)).collect();
         let mut manager = Self::other(control_plane, program, &arguments, port);
         manager.may_lack_permissions = false;
+        manager.listed = "/readyz/caches";
         manager
     }
 
@@ -72,7 +75,7 @@ impl Manager {
         let number = STARTED.fetch_add(1, Ordering::Relaxed);
         let log = control_plane.folder().join(format!("manager-{number}.log"));
         let process = Supervised::spawn(program, arguments, &[], &log);
-        Self { process, port, log, may_lack_permissions: true }
+        Self { process, port, log, may_lack_permissions: true, listed: "/readyz" }
     }
 
     /// Waits until the manager has listed all that it watches. A manager that does not lead is ready too.
@@ -88,9 +91,9 @@ impl Manager {
         }
     }
 
-    /// Whether `/readyz/caches` says ok.
+    /// Whether all is listed.
     pub fn is_ready(&self) -> bool {
-        self.probe("/readyz/caches").is_some_and(|answer| answer.starts_with("HTTP/1.1 200"))
+        self.probe(self.listed).is_some_and(|answer| answer.starts_with("HTTP/1.1 200"))
     }
 
     /// The whole answer to a probe.

@@ -12,8 +12,9 @@
 //!
 //! Go's client sends HTTP/2 pings, after 30 s of silence, and waits 15 s. A ping only proves that the other end of the
 //! connection lives, which may be a load balancer, and that is not yet an answer: deadlines and limits of silence would be
-//! needed all the same, and they notice sooner. Over HTTP/2 all calls would also share one connection, and with it one
-//! task that encrypts.
+//! needed all the same, and they notice sooner. So calls go over HTTP/1.1, each over a connection of its own while it
+//! lasts. Over HTTP/2 all of them, watches included, would share one connection and one task that encrypts, and stand or
+//! fall with it. How fast a controller writes did not differ measurably, with 32 calls at a time on two cores.
 
 use std::fmt::{Debug, Formatter};
 use std::pin::Pin;
@@ -210,25 +211,20 @@ async fn send<C: Connect + Clone + Send + Sync + 'static>(
     request: Request<Body>,
 ) -> Result<Response<Answer<C>>, BoxError> {
     let http = pool.http();
-    let (method, uri) = (request.method().clone(), request.uri().clone());
+    let asked = tracing::enabled!(tracing::Level::TRACE).then(|| format!("{} {}", request.method(), request.uri()));
     let silence = watch_timeout(&request).map(|watch| watch.saturating_add(WATCH_MARGIN));
     let mut pending = Pending { pool, since: Instant::now(), limit: deadline, is_over: false };
     let answer = timeout(deadline, http.request(request)).await;
-    trace!(%method, %uri, took = ?pending.since.elapsed(), answered = answer.is_ok(), "request");
+    trace!(asked, took = ?pending.since.elapsed(), answered = answer.is_ok(), "request");
     let Ok(answer) = answer else { return Err(NoAnswer(deadline).into()) };
     if answer.is_err() {
         // It broke, which is an answer too.
         pending.is_over = true;
     }
-    let left = match silence {
-        None => deadline.saturating_sub(pending.since.elapsed()),
-        Some(silence) => {
-            (pending.since, pending.limit) = (Instant::now(), silence);
-            silence
-        }
-    };
-    let timer = Box::pin(sleep(left));
-    Ok(answer?.map(|body| Answer { body, pending, timer, is_watch: silence.is_some() }))
+    if let Some(silence) = silence {
+        (pending.since, pending.limit) = (Instant::now(), silence);
+    }
+    Ok(answer?.map(|body| Answer { body, pending, timer: None, is_watch: silence.is_some() }))
 }
 
 /// An answer that is not complete. When it is dropped before it is, after most of its time is over, the connections are
@@ -254,7 +250,8 @@ impl<C: Connect + Clone + Send + Sync + 'static> Drop for Pending<C> {
 struct Answer<C: Connect + Clone + Send + Sync + 'static> {
     body: Incoming,
     pending: Pending<C>,
-    timer: Pin<Box<Sleep>>,
+    /// Only made when the body has to be waited for; most bodies arrive with the head.
+    timer: Option<Pin<Box<Sleep>>>,
     is_watch: bool,
 }
 
@@ -269,14 +266,18 @@ impl<C: Connect + Clone + Send + Sync + 'static> HttpBody for Answer<C> {
                 this.pending.is_over = true;
             } else if this.is_watch {
                 this.pending.since = Instant::now();
-                this.timer.as_mut().reset(tokio::time::Instant::now() + this.pending.limit);
+                if let Some(timer) = &mut this.timer {
+                    timer.as_mut().reset(tokio::time::Instant::now() + this.pending.limit);
+                }
             }
             return Poll::Ready(frame.map(|frame| frame.map_err(Into::into)));
         }
         if this.pending.is_over {
             return Poll::Ready(None);
         }
-        ready!(this.timer.as_mut().poll(context));
+        let Pending { since, limit, .. } = this.pending;
+        let timer = || Box::pin(sleep(limit.saturating_sub(since.elapsed())));
+        ready!(this.timer.get_or_insert_with(timer).as_mut().poll(context));
         this.pending.is_over = true;
         this.pending.pool.give_up(this.pending.since);
         Poll::Ready(Some(Err(NoAnswer(this.pending.limit).into())))

@@ -256,7 +256,7 @@ async fn reconcile<R: Reconciler>(context: &Context<R>, key: &Key, object: &Arc<
     let wait = context.reconciler.retry_policy().wait(failures);
     let controller = &context.name;
     let object_name = display_name(object.as_ref());
-    if failures <= 3 || !failures.is_power_of_two() {
+    if failures <= 3 {
         debug!(controller, object = object_name, failures, error = failed, "failed, will be tried again");
     } else {
         warn!(controller, object = object_name, failures, ?wait, error = failed, "keeps failing");
@@ -386,9 +386,9 @@ mod tests {
     async fn stored_object_is_compact() {
         let (store, observer) = (Store::default(), Arc::new(Vanished::default()));
         let compact = |object: &mut ConfigMap| object.data = None;
-        let watched = Arc::clone(&observer) as _;
         let notes = Arc::new(Notes::default());
-        let mut running = Running::new("test".into(), notes, watched, store.clone(), compact, synced(), 1);
+        let mut running =
+            Running::new("test".into(), notes, Arc::clone(&observer) as _, store.clone(), compact, synced(), 1);
         let mut whole = named("a");
         whole.data = Some([("k".to_owned(), "long".to_owned())].into());
         whole.metadata.labels = Some([("l".to_owned(), "v".to_owned())].into());
