@@ -297,9 +297,17 @@ fn report(kind: &str, Failure { code, text }: &Failure, lasting: Duration) {
         Some(410) => debug!(kind, "the watch starts over"),
         Some(403) => warn!(kind, error = text, "not allowed to list and watch; check the cluster role"),
         Some(404) => warn!(kind, error = text, "the API server does not know the kind; install its definition"),
-        _ if lasting < PASSING => info!(kind, error = text, "the watch is interrupted and will be started again"),
+        _ if is_passing(*code, lasting) => {
+            info!(kind, error = text, "the watch is interrupted and will be started again")
+        }
         _ => warn!(kind, error = text, seconds = lasting.as_secs(), "the watch is broken and will be started again"),
     }
+}
+
+/// Whether a failure is nothing to act on: others than of permissions and definitions pass by themselves, such as those of
+/// an API server that takes up a new definition.
+fn is_passing(code: Option<u16>, lasting: Duration) -> bool {
+    !matches!(code, Some(403 | 404)) && lasting < PASSING
 }
 
 /// Waits from 0.2 s to 10 s, doubling, each shortened at random by up to a half.
@@ -437,6 +445,17 @@ mod tests {
         assert_eq!(failing.note(after(60)), Duration::ZERO, "it worked meanwhile");
         assert!(failing.end() && !failing.end());
         assert_eq!(failing.note(after(61)), Duration::ZERO);
+    }
+
+    #[test]
+    fn only_lasting_failures_are_warnings() {
+        for code in [None, Some(429), Some(500), Some(503)] {
+            assert!(is_passing(code, Duration::ZERO) && !is_passing(code, PASSING), "{code:?}");
+        }
+        assert!(!is_passing(Some(403), Duration::ZERO) && !is_passing(Some(404), Duration::ZERO));
+        let status = Status::failure("storage is (re)initializing", "TooManyRequests").with_code(429);
+        let error = watcher::Error::InitialListFailed(kube::Error::Api(Box::new(status)));
+        assert_eq!(Failure::of(&error).text, "storage is (re)initializing (429 TooManyRequests)");
     }
 
     #[test]

@@ -53,6 +53,9 @@ const USER_TIMEOUT: Duration = Duration::from_secs(30);
 /// How much longer than the API server was asked to watch a watch may be silent.
 const WATCH_MARGIN: Duration = Duration::from_secs(5);
 
+/// After how much silence a watch that is dropped counts as dead. It may have been asked to last longer.
+const SUSPICIOUS_SILENCE: Duration = Duration::from_secs(30);
+
 /// How long a watch lasts when the request does not say: as long as the API server likes, which is an hour at most.
 const LONGEST_WATCH: Duration = Duration::from_hours(1);
 
@@ -240,7 +243,8 @@ struct Pending<C: Connect + Clone + Send + Sync + 'static> {
 impl<C: Connect + Clone + Send + Sync + 'static> Drop for Pending<C> {
     fn drop(&mut self) {
         // Nine tenths: a caller whose deadline is the same is faster by a hair.
-        if !self.is_over && self.since.elapsed() >= self.limit / 10 * 9 {
+        let suspicious = SUSPICIOUS_SILENCE.min(self.limit / 10 * 9);
+        if !self.is_over && self.since.elapsed() >= suspicious {
             self.pool.give_up(self.since);
         }
     }
@@ -297,3 +301,6 @@ impl<C: Connect + Clone + Send + Sync + 'static> Debug for Answer<C> {
         formatter.write_str("Answer")
     }
 }
+
+#[cfg(test)]
+mod tests;
