@@ -298,7 +298,7 @@ fn report(kind: &str, Failure { code, text }: &Failure, lasting: Duration) {
         Some(403) => warn!(kind, error = text, "not allowed to list and watch; check the cluster role"),
         Some(404) => warn!(kind, error = text, "the API server does not know the kind; install its definition"),
         _ if is_passing(*code, lasting) => {
-            info!(kind, error = text, "the watch is interrupted and will be started again")
+            info!(kind, error = text, "the watch is interrupted and will be started again");
         }
         _ => warn!(kind, error = text, seconds = lasting.as_secs(), "the watch is broken and will be started again"),
     }
