@@ -155,7 +155,8 @@ impl Allocator<'_> {
             return Err(failed("reserve an address", error));
         }
         let read = self.reservations.get(&wanted.name_any()).await;
-        if read.is_err() {
+        if !matches!(read, Ok(Some(_))) {
+            // It may exist, or exist later: the next attempt tries the same address again.
             self.ledger.remember_attempt(self.uid(), self.pool, slot);
         }
         match read.map_err(|error| failed("read a reservation", error))? {
@@ -167,11 +168,7 @@ impl Allocator<'_> {
                     Reserved::Taken
                 })
             }
-            // Not there, or not yet: the next attempt tries the same address again.
-            None => {
-                self.ledger.remember_attempt(self.uid(), self.pool, slot);
-                Err(failed("reserve an address", error))
-            }
+            None => Err(failed("reserve an address", error)),
         }
     }
 

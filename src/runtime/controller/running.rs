@@ -256,7 +256,7 @@ async fn reconcile<R: Reconciler>(context: &Context<R>, key: &Key, object: &Arc<
     let wait = context.reconciler.retry_policy().wait(failures);
     let controller = &context.name;
     let object_name = display_name(object.as_ref());
-    if failures <= 3 {
+    if failures <= 3 || !failures.is_power_of_two() {
         debug!(controller, object = object_name, failures, error = failed, "failed, will be tried again");
     } else {
         warn!(controller, object = object_name, failures, ?wait, error = failed, "keeps failing");
