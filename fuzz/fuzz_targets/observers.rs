@@ -144,7 +144,8 @@ fn compare(ledger: &Ledger, fresh: &Ledger, pools: &BTreeSet<PoolKey>) {
     assert_eq!(sorted(ledger.members("lab")), sorted(fresh.members("lab")));
     // Of several who have one address, it does not matter who is named.
     let one_has = |unreserved: &Unreserved| fresh.holders(&unreserved.slot).len() == 1;
-    let unreserved = |ledger: &Ledger| sorted(ledger.unreserved(usize::MAX).into_iter().filter(one_has).collect());
+    let unreserved =
+        |ledger: &Ledger| sorted(ledger.unreserved(usize::MAX, |_| true).into_iter().filter(one_has).collect());
     assert_eq!(unreserved(ledger), unreserved(fresh));
     let useless =
         |ledger: &Ledger| -> Vec<String> { ledger.useless_reservations().into_iter().map(|one| one.name).collect() };
@@ -153,9 +154,13 @@ fn compare(ledger: &Ledger, fresh: &Ledger, pools: &BTreeSet<PoolKey>) {
         |ledger: &Ledger| -> Vec<Slot> { ledger.resting_in_use().into_iter().map(|(slot, ..)| slot).collect() };
     assert_eq!(sorted(resting(ledger)), sorted(resting(fresh)));
     assert_eq!(sorted(ledger.suspects(|_, _, _| false)), sorted(fresh.suspects(|_, _, _| false)));
-    assert_eq!(sorted(ledger.rested(0)), sorted(fresh.rested(0)));
-    assert_eq!(sorted(ledger.rested(i64::MAX)), sorted(fresh.rested(i64::MAX)));
-    assert_eq!(ledger.anything_rests(), fresh.anything_rests());
+    let unclaimed = |ledger: &Ledger| sorted(ledger.unclaimed(|_| false).into_iter().map(|found| found.name).collect());
+    assert_eq!(unclaimed(ledger), unclaimed(fresh));
+    for now in [0, i64::MAX] {
+        let cooled_down = |ledger: &Ledger| sorted(ledger.cooled_down(now, |_| true, 0));
+        assert_eq!(cooled_down(ledger), cooled_down(fresh));
+    }
+    assert_eq!(ledger.next_cooldown_end(|_| true, 0), fresh.next_cooldown_end(|_| true, 0));
     for (claim, uid) in (0..4).map(|number| (claim(number), Uid::of(&format!("u{number}")))) {
         assert_eq!(sorted(ledger.reserved_for(&claim, uid)), sorted(fresh.reserved_for(&claim, uid)));
     }

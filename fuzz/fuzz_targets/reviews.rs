@@ -76,7 +76,7 @@ fn of<P: Pool>(request: &AdmissionRequest) -> Verdict {
 
 /// An answer is a review that can be read and says why it refuses; and whatever is no request is an error with a text.
 fn check(answer: Result<Answer, AnswerError>) {
-    let Answer { body, outcome } = match answer {
+    let Answer { body, outcome, .. } = match answer {
         Ok(answer) => answer,
         Err(error @ AnswerError::Unwritable { .. }) => panic!("{error}"),
         Err(error) => return assert!(!error.to_string().is_empty()),

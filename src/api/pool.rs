@@ -85,7 +85,7 @@ pub struct PoolStatus {
 pub struct AddressCounts {
     /// Addresses that can be given to claims, whether in use or not.
     pub total: i64,
-    /// Addresses that can be given out now.
+    /// Addresses that can be allocated now.
     pub free: i64,
     /// Addresses of the pool that are in use.
     pub used: i64,

@@ -275,3 +275,21 @@ async fn a_promise_is_kept_once_the_address_is_given_up() {
     consumer.remove(&consumer.addresses(), "by-hand").await;
     assert_eq!(consumer.bound("vip").await, "10.0.0.1");
 }
+
+#[tokio::test]
+async fn reserved_address_that_the_pool_lost_is_not_used() {
+    let consumer = with_pool().await;
+    let paused = json!({"annotations": {"cluster.x-k8s.io/paused": ""}});
+    let claim = consumer.claim_with("a", "InClusterIPPool", "web", paused).await;
+    consumer.waits_for("a", "Paused").await;
+    let holder = json!({"namespace": consumer.namespace, "name": "a", "uid": claim.uid()});
+    consumer.reserve("web", "10.0.0.2", holder).await;
+    let changed = json!({"addresses": ["10.0.1.1-10.0.1.3"], "prefix": 24, "gateway": "10.0.1.254"});
+    consumer.change_pool("web", |spec| *spec = changed.clone()).await;
+    consumer.counts("web", (3, 3, 0, 0)).await;
+    consumer.pause(&consumer.claims(), "a", false).await;
+    let address = consumer.bound_address("a").await;
+    let given = (address.spec.address.as_str(), address.spec.gateway.as_deref());
+    assert_eq!(given, ("10.0.1.1", Some("10.0.1.254")), "address and gateway are of the same specification");
+    consumer.reserved("web", &[("10.0.1.1", "a")]).await;
+}

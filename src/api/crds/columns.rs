@@ -45,7 +45,7 @@ pub(super) fn reservations() -> Value {
 fn counts(what: &str) -> [Value; 3] {
     [
         count(what, "Total", "total", "that can be given to claims."),
-        count(what, "Free", "free", "that can be given out now."),
+        count(what, "Free", "free", "that can be allocated now."),
         count(what, "Used", "used", "in use."),
     ]
 }

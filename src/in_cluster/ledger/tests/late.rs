@@ -81,3 +81,25 @@ fn unreadable_address_texts_count_as_in_use() {
     ledger.deleted(&mapped);
     assert_eq!(counts(&ledger).1, 7);
 }
+
+#[test]
+fn uninteresting_addresses_do_not_crowd_out_others() {
+    let ledger = with_pool();
+    for (name, last) in [("a", 1), ("b", 2), ("c", 3)] {
+        ledger.applied(&address(name, last));
+    }
+    let found = ledger.unreserved(1, |name| *name == claim("b"));
+    assert_eq!(found.iter().map(|found| &found.slot).collect::<Vec<_>>(), [&value(2)]);
+}
+
+#[test]
+fn attempt_without_answer_is_remembered_once() {
+    let ledger = with_pool();
+    let uid = Uid::of("uid-a");
+    ledger.remember_attempt(uid, &key(), &value(1));
+    assert_eq!(ledger.take_attempt(Uid::of("uid-b"), &key()), None);
+    assert_eq!(ledger.take_attempt(uid, &key()), Some(value(1)));
+    assert_eq!(ledger.take_attempt(uid, &key()), None);
+    ledger.remember_attempt(uid, &key(), &value(1));
+    assert_eq!(ledger.take_attempt(uid, &named("other")), None, "the claim asks for another pool now");
+}
