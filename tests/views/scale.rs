@@ -1,4 +1,5 @@
-//! Many claims, and managers that are killed, restarted, and given other namespaces.
+//! Many claims, and managers that are killed, restarted, and given other namespaces. Each of two namespaces has 150 claims,
+//! or as many as the variable `CAPI_IPAM_OBJECTS` says.
 
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
@@ -12,7 +13,19 @@ use crate::support::manager::Manager;
 use crate::versions::{Versions, assert_same, at_rest, holdings};
 use crate::{GLOBAL, serving, serving_namespace};
 
-const CLAIMS: usize = 150;
+/// The addresses of the network 10.0.0.0/16 that can be allocated.
+const ADDRESSES: usize = 65_534;
+
+/// How many claims each namespace has.
+fn claim_count() -> usize {
+    std::env::var("CAPI_IPAM_OBJECTS").map_or(150, |count| count.parse().expect("CAPI_IPAM_OBJECTS is a number"))
+}
+
+/// The counts of a pool of which so many addresses are in use: total, free, used and out of range.
+fn counts(used: usize) -> (i64, i64, i64, i64) {
+    let count = |number| i64::try_from(number).expect("it is a small number");
+    (count(ADDRESSES), count(ADDRESSES - used), count(used), 0)
+}
 
 /// Makes claims of a global pool, 16 at a time.
 async fn claim_all(team: &Consumer, names: &[String], pool: &str) {
@@ -44,15 +57,15 @@ async fn restarts_with_other_namespaces_write_nothing() {
     let teams = [&one, &two];
     let mut of_one = serving_namespace(&plane, &one);
     let mut of_two = serving_namespace(&plane, &two);
-    one.global_pool("shared", json!({"addresses": ["10.0.0.0/23"], "prefix": 23})).await;
-    let names: Vec<String> = (0..CLAIMS).map(|number| format!("c{number}")).collect();
+    one.global_pool("shared", json!({"addresses": ["10.0.0.0/16"], "prefix": 16})).await;
+    let names: Vec<String> = (0..claim_count()).map(|number| format!("c{number}")).collect();
     tokio::join!(claim_all(&one, &names, "shared"), claim_all(&two, &names, "shared"));
     let bound = addresses(teams, &names).await;
-    one.counts_in(GLOBAL, "shared", (510, 210, 300, 0)).await;
+    one.counts_in(GLOBAL, "shared", counts(2 * claim_count())).await;
     at_rest(&one).await;
     let before = holdings(&one).await;
     let reservations = before.keys().filter(|key| key.starts_with("reservation")).count();
-    assert_eq!(reservations, 2 * CLAIMS, "one reservation for each claim");
+    assert_eq!(reservations, 2 * claim_count(), "one reservation for each claim");
 
     of_one.kill();
     let mut of_one = serving_namespace(&plane, &one);
@@ -70,7 +83,7 @@ async fn restarts_with_other_namespaces_write_nothing() {
     let _of_one = serving_namespace(&plane, &one);
     wrote_nothing("after a move to other managers", &one, &before).await;
     assert_eq!(addresses(teams, &names).await, bound, "no address changes");
-    one.counts_in(GLOBAL, "shared", (510, 210, 300, 0)).await;
+    one.counts_in(GLOBAL, "shared", counts(2 * claim_count())).await;
 
     // New claims are bound, and released.
     let more: Vec<String> = (0..20).map(|number| format!("more{number}")).collect();
@@ -86,7 +99,7 @@ async fn restarts_with_other_namespaces_write_nothing() {
             team.gone(name).await;
         }
     }
-    one.counts_in(GLOBAL, "shared", (510, 210, 300, 0)).await;
+    one.counts_in(GLOBAL, "shared", counts(2 * claim_count())).await;
 }
 
 /// Claims are made and released while managers are killed and started for other namespaces.
@@ -95,8 +108,8 @@ async fn moving_namespaces_under_load_binds_no_address_twice() {
     let plane = ControlPlane::start(Options::default());
     let (one, two) = (Consumer::new(&plane).await, Consumer::new(&plane).await);
     let teams = [&one, &two];
-    one.global_pool("shared", json!({"addresses": ["10.0.0.0/23"], "prefix": 23})).await;
-    let names: Vec<String> = (0..CLAIMS).map(|number| format!("c{number}")).collect();
+    one.global_pool("shared", json!({"addresses": ["10.0.0.0/16"], "prefix": 16})).await;
+    let names: Vec<String> = (0..claim_count()).map(|number| format!("c{number}")).collect();
     // The start of a manager blocks, so separate tasks create the claims.
     let work = teams.map(|team| {
         let (team, names) = (team.clone(), names.clone());
@@ -113,8 +126,8 @@ async fn moving_namespaces_under_load_binds_no_address_twice() {
     }
     let _managers = [serving_namespace(&plane, &two), serving_namespace(&plane, &one)];
     addresses(teams, &names).await;
-    one.counts_in(GLOBAL, "shared", (510, 210, 300, 0)).await;
+    one.counts_in(GLOBAL, "shared", counts(2 * claim_count())).await;
     let held = at_rest(&one).await;
     let reservations = held.keys().filter(|key| key.starts_with("reservation")).count();
-    assert_eq!(reservations, 2 * CLAIMS, "one reservation for each claim");
+    assert_eq!(reservations, 2 * claim_count(), "one reservation for each claim");
 }
