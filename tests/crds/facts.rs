@@ -20,6 +20,8 @@ const ADDITIONS: &[(&str, &str)] = &[
     ("", "v1alpha2 column 6 Cooling"),
     ("", "v1alpha2 .status.ipAddresses.reserved type"),
     ("", "v1alpha2 .status.ipAddresses.coolingDown type"),
+    ("ippools", "v1alpha1 .status.ipAddresses.reserved type"),
+    ("ippools", "v1alpha1 .status.ipAddresses.coolingDown type"),
     // Networks.
     ("", "v1alpha2 .spec.network type"),
     ("", "v1alpha2 .spec.network maxLength"),
