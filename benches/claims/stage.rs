@@ -47,7 +47,8 @@ impl<'a> Stage<'a> {
             std::env::var_os("CAPI_IPAM_MANAGER").map_or_else(|| built("manager"), PathBuf::from)
         });
         arguments.extend(flags);
-        Manager::other(&self.plane, &program, &arguments, port)
+        let manager = Manager::other(&self.plane, &program, &arguments, port);
+        if self.options.manager.is_some() { manager } else { manager.with_cache_probe() }
     }
 
     /// Waits until a manager is ready.

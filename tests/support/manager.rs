@@ -66,8 +66,7 @@ impl Manager {
         let arguments: Vec<String> = own.into_iter().chain(flags.iter().map(ToString::to_string)).collect();
         let mut manager = Self::other(control_plane, program, &arguments, port);
         manager.may_lack_permissions = false;
-        manager.listed = "/readyz/caches";
-        manager
+        manager.with_cache_probe()
     }
 
     /// Starts a manager that is not of this package, with probes at a port of its own.
@@ -76,6 +75,12 @@ impl Manager {
         let log = control_plane.folder().join(format!("manager-{number}.log"));
         let process = Supervised::spawn(program, arguments, &[], &log);
         Self { process, port, log, may_lack_permissions: true, listed: "/readyz" }
+    }
+
+    /// It is a manager of this package, which says at a path of its own whether it has listed all that it watches.
+    pub fn with_cache_probe(mut self) -> Self {
+        self.listed = "/readyz/caches";
+        self
     }
 
     /// Waits until the manager has listed all that it watches. A manager that does not lead is ready too.
