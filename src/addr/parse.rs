@@ -131,7 +131,7 @@ pub fn parse_address(text: &str) -> Result<IpAddr, ParseError> {
 }
 
 /// The address that a text means, also one that [`parse_address`] refuses: a zone is dropped, and an IPv4-mapped address
-/// is the IPv4 address. For addresses that are in use, whoever wrote them.
+/// is the IPv4 address. For addresses that are in use, with texts that other programs wrote.
 #[must_use]
 pub fn parse_lenient(text: &str) -> Option<IpAddr> {
     let address: IpAddr = text.split('%').next().unwrap_or(text).parse().ok()?;

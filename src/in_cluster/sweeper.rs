@@ -249,8 +249,8 @@ impl Sweeper {
         Ok(true)
     }
 
-    /// Ends the cool-down of addresses that are in use all the same: whoever allocated them knows nothing of reservations,
-    /// or they were marked as released by hand.
+    /// Ends the cool-down of addresses that are in use: a provider without reservations allocated them, or somebody set
+    /// `releasedAt` by hand.
     async fn end_pointless_rests(&self) {
         for (slot, (namespace, name), uid) in self.shared.ledger.resting_in_use() {
             let Some(claim) = self.bound_claim(&namespace, &name) else { continue };

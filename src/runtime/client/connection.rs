@@ -231,7 +231,7 @@ async fn send<C: Connect + Clone + Send + Sync + 'static>(
 }
 
 /// An answer that is not complete. When it is dropped before it is, after most of its time is over, the connections are
-/// given up: whoever asked may have a shorter deadline.
+/// given up: the caller may have a shorter deadline.
 struct Pending<C: Connect + Clone + Send + Sync + 'static> {
     pool: Arc<Pool<C>>,
     /// When it was asked for; of a watch, when something was last heard.

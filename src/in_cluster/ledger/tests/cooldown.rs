@@ -9,13 +9,13 @@ pub(super) fn rested(ledger: &Ledger, now: i64) -> Vec<Slot> {
 }
 
 #[test]
-fn a_rest_ends_after_the_time_the_pool_says_and_at_once_without_a_pool() {
+fn cooldown_ends_after_the_grace_period_or_without_a_pool() {
     let ledger = ledger();
     ledger.applied(&pool(json!({"spec": {"addressReuseGracePeriodSeconds": 60}})));
     let released = reservation(1, held_by("a"), Some("1970-01-01T00:16:40Z"));
     ledger.insert_reservation(&released);
     assert_eq!(counts(&ledger), (8, 7, 0, 0));
-    assert!(ledger.reserved_for(&claim("a"), Uid::of("uid-a")).is_empty(), "a resting address is nobody's");
+    assert!(ledger.reserved_for(&claim("a"), Uid::of("uid-a")).is_empty(), "no claim holds a cooling address");
     assert_eq!((rested(&ledger, 1060), ledger.cooldown_end(&key())), (vec![], Some(1061)));
     assert_eq!(rested(&ledger, 1061), [value(1)]);
     Observer::<InClusterIPPool>::deleted(&ledger, &pool(json!({})));
@@ -25,7 +25,7 @@ fn a_rest_ends_after_the_time_the_pool_says_and_at_once_without_a_pool() {
 }
 
 #[test]
-fn a_rest_that_begins_in_the_future_begins_now() {
+fn cooldown_that_begins_in_the_future_begins_now() {
     let ledger = ledger();
     ledger.applied(&pool(json!({"spec": {"addressReuseGracePeriodSeconds": 60}})));
     ledger.insert_reservation(&reservation(1, held_by("a"), Some("2999-01-01T00:00:00Z")));
@@ -35,7 +35,7 @@ fn a_rest_that_begins_in_the_future_begins_now() {
 }
 
 #[test]
-fn an_address_that_rests_and_is_in_use_is_found() {
+fn cooling_address_in_use_is_found() {
     let ledger = ledger();
     ledger.applied(&pool(json!({"spec": {"addressReuseGracePeriodSeconds": 60}})));
     let released = Some("1970-01-01T00:16:40Z");
@@ -47,7 +47,7 @@ fn an_address_that_rests_and_is_in_use_is_found() {
     }
     let found = ledger.resting_in_use();
     let by_a = (value(1), claim("a"), Some(Uid::of("uid-a")));
-    assert_eq!(found, [by_a, (value(2), claim("another"), None)], "and nobody has the third");
+    assert_eq!(found, [by_a, (value(2), claim("another"), None)], "the third is not in use");
 }
 
 #[test]
