@@ -84,22 +84,25 @@ impl Work<'_> {
             claim.is_some_and(|claim| claim.bound_address().is_some() || ready(claim).reason.is_some())
         };
         self.wait(&late, "are bound or say why they wait", bound_or_waits).await;
-        let claims = self.claims().await;
-        let is_bound = |name: &String| {
-            claims.iter().any(|claim| claim.metadata.name.as_ref() == Some(name) && claim.bound_address().is_some())
-        };
-        let bound: Vec<String> = late.iter().filter(|name| is_bound(name)).cloned().collect();
-        let first = [names("c", 1), bound].concat();
-        self.delete_all(&first).await;
-        self.gone(&first).await;
+        self.delete_all(&names("c", 1)).await;
+        self.gone(&names("c", 1)).await;
+        // A reservation that is created late binds a claim that was waiting, so claims are deleted until the pool is.
         let pools = self.consumer.pools();
         eventually_within(PATIENCE, "the pool is gone though claims wait for it", || async {
+            let is_bound = |claim: &IPAddressClaim| claim.bound_address().is_some();
+            self.delete_all(&self.kept_names(is_bound).await).await;
             pools.get("web").await.expect("pools can be read").is_none().then_some(())
         })
         .await;
+        let waiting = self.kept_names(|_| true).await;
         self.consumer.pool("web", range(1, 4)).await;
-        let rest: Vec<String> = late.into_iter().filter(|name| !first.contains(name)).collect();
-        self.bound(&rest).await;
+        self.bound(&waiting).await;
+    }
+
+    /// The names of the claims that are so and not being deleted.
+    async fn kept_names(&self, is_so: impl Fn(&IPAddressClaim) -> bool) -> Vec<String> {
+        let is_kept = |claim: &IPAddressClaim| claim.metadata.deletion_timestamp.is_none() && is_so(claim);
+        self.claims().await.into_iter().filter(is_kept).filter_map(|claim| claim.metadata.name).collect()
     }
 
     async fn labelled_pool(&self, name: &str, spec: Value) {
