@@ -8,10 +8,10 @@
 use std::hint::black_box;
 use std::net::Ipv4Addr;
 
-use capi_ipam::addr::{FreeSet, PoolAddresses, PoolPrefixes, Span, SpanSet, Usable};
-use capi_ipam::api::{IPReservation, InClusterIPPool, InClusterKind, PoolKey};
+use capi_ipam::api::{InClusterIPPool, InClusterKind, IPReservation, PoolKey};
 use capi_ipam::in_cluster::ledger::{ClaimKey, Ledger, Proposal};
-use capi_ipam::runtime::watch::Observer;
+use capi_ipam_controller::watch::Observer;
+use capi_ipam_ip::{FreeSet, PoolAddresses, PoolPrefixes, Span, SpanSet, Usable};
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use serde_json::json;
 
@@ -71,7 +71,7 @@ fn ledger(criterion: &mut Criterion) {
         let mut group = criterion.benchmark_group(format!("ledger, {name}"));
         group.sample_size(50);
         for count in IN_USE {
-            let ledger = Ledger::only_to_ask();
+            let ledger = Ledger::read_only();
             ledger.applied(&pool_object());
             layout.in_use(count).for_each(|address| ledger.insert_reservation(&reservation(address)));
             group.bench_function(BenchmarkId::new("propose and withdraw", count), |bencher| {

@@ -16,11 +16,12 @@ mod junk;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use capi_ipam::admission::routes::paths_of;
 use capi_ipam::api::InClusterKind::IPPool;
-use capi_ipam::webhooks::routes::paths_of;
 use futures::StreamExt;
 use futures::future::join_all;
-use serde_json::{Value, json};
+use serde_json::{json, Value};
+
 use support::consumer::{Consumer, eventually_within};
 use support::control_plane::{ControlPlane, Options};
 use support::manager::Manager;

@@ -8,14 +8,11 @@ use std::net::IpAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use capi_ipam::api::{IPAddress, IPAddressClaim};
-use capi_ipam::provider::{
-    Allocation, ClaimHandler, ClaimReconciler, HandlerError, PoolKind, PoolView, ProviderAdapter, ProviderSetup,
-    Released,
-};
-use capi_ipam::runtime::client::Calls;
-use capi_ipam::runtime::manager::{BoxError, Settings, main as run};
-use capi_ipam::runtime::patch;
+use capi_ipam_controller::client::ResourceClient;
+use capi_ipam_controller::manager::{BoxError, main as run, Identity};
+use capi_ipam_controller::patch;
+use capi_ipam_provider::api::{IPAddress, IPAddressClaim};
+use capi_ipam_provider::{Allocation, ClaimHandler, ClaimReconciler, HandlerError, PoolKind, PoolView, ProviderAdapter, ProviderSetup, Released};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, Client, CustomResource, ResourceExt};
 use schemars::JsonSchema;
@@ -43,16 +40,16 @@ impl ProviderAdapter for ListAdapter {
 
     fn claim_handler(&self, claim: Arc<IPAddressClaim>) -> ListHandler {
         let namespace = claim.namespace().unwrap_or_default();
-        let pools = Calls::new(Api::namespaced(self.client.clone(), &namespace), &());
-        let books = Calls::new(Api::namespaced(self.client.clone(), &namespace), &());
+        let pools = ResourceClient::new(Api::namespaced(self.client.clone(), &namespace), &());
+        let books = ResourceClient::new(Api::namespaced(self.client.clone(), &namespace), &());
         ListHandler { claim, pools, books, pool: None }
     }
 }
 
 struct ListHandler {
     claim: Arc<IPAddressClaim>,
-    pools: Calls<ListPool>,
-    books: Calls<ConfigMap>,
+    pools: ResourceClient<ListPool>,
+    books: ResourceClient<ConfigMap>,
     pool: Option<ListPool>,
 }
 
@@ -114,7 +111,7 @@ impl ClaimHandler for ListHandler {
 }
 
 fn main() -> ExitCode {
-    run(Settings { name: "list-provider", lease: "list-provider.example.com" }, async |manager| {
+    run(Identity { name: "list-provider", lease: "list-provider.example.com" }, async |manager| {
         let adapter = ListAdapter { client: manager.client.clone() };
         ClaimReconciler::register(adapter, manager).await
     })

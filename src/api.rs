@@ -15,12 +15,7 @@ pub mod conditions;
 pub mod crds;
 pub mod names;
 
-mod address;
-mod claim;
-mod cluster;
-mod contract;
 mod ip_pool;
-mod metadata;
 mod pool;
 mod pool_key;
 mod pool_spec;
@@ -28,13 +23,8 @@ mod pool_v1alpha1;
 mod prefix_pool;
 mod reservation;
 mod scope;
-mod uid;
 mod visibility;
 
-pub use address::{IPAddress, IPAddressSpec};
-pub use claim::{Deprecated, IPAddressClaim, IPAddressClaimSpec, IPAddressClaimStatus, LegacyConditions};
-pub use cluster::{Cluster, ClusterSpec};
-pub use contract::{ContractVersion, LocalReference, PoolReference};
 pub use ip_pool::IPPoolSpec;
 pub use pool::{
     AddressCounts, GlobalInClusterIPPool, GlobalInClusterPrefixPool, InClusterIPPool, InClusterKind,
@@ -45,6 +35,5 @@ pub use pool_spec::PoolSpec;
 pub use pool_v1alpha1::IPPoolSpecV1Alpha1;
 pub use prefix_pool::PrefixPoolSpec;
 pub use reservation::{IPReservation, IPReservationSpec, ReservationClaim, ReservationPool, ReservationProblem};
-pub use scope::{Scope, Slot, network_unit_name, reservation_name};
-pub use uid::Uid;
+pub use scope::{Scope, Slot, network_block_length_name, reservation_name};
 pub use visibility::Audience;

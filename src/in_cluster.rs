@@ -11,7 +11,7 @@
 //! - `cooldown`: the end of the time for which a released address is not reused;
 //! - `pools`: finalizer, counts and conditions of pools; `pool_use`: what a deleted pool waits for;
 //! - `move_label`: what `clusterctl move` takes along;
-//! - [`PublishedLedger`]: the ledger for those who only ask;
+//! - [`LedgerHandle`]: the ledger for those who only ask;
 //! - `sweeper`: what nobody holds any more, and what has no reservation yet.
 
 pub mod ledger;
@@ -25,12 +25,12 @@ mod move_label;
 mod options;
 mod pool_use;
 mod pools;
-mod published;
+mod standby;
 mod release;
 mod reservation;
-mod shared;
+mod context;
 mod sweeper;
 
 pub use adapter::{InClusterAdapter, register};
 pub use options::InClusterOptions;
-pub use published::{PublishedLedger, keep_while_waiting};
+pub use standby::{LedgerHandle, run_standby};

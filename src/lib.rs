@@ -26,10 +26,7 @@
 //! A test holds these rules true. What must never happen, one address given to two claims, is guarded by the API server
 //! alone: see [`in_cluster`].
 
-pub mod addr;
+pub mod admission;
 pub mod api;
-pub mod cli;
+pub mod app;
 pub mod in_cluster;
-pub mod provider;
-pub mod runtime;
-pub mod webhooks;

@@ -21,7 +21,8 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use capi_ipam::api::crds;
-use serde_json::{Value, json};
+use serde_json::{json, Value};
+
 use support::control_plane::{ControlPlane, Options};
 
 /// The file of the definitions, as it is committed.

@@ -5,9 +5,10 @@
 mod support;
 
 use serde_json::json;
+
 use support::consumer::Consumer;
 use support::control_plane::{ControlPlane, Options};
-use support::manager::{Manager, built};
+use support::manager::{built, Manager};
 
 const DEFINITION: &str = "
 apiVersion: apiextensions.k8s.io/v1

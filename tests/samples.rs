@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use capi_ipam::api::IPReservation;
 use serde_json::Value;
+
 use support::control_plane::{ControlPlane, Options};
 use support::manager::Manager;
 

@@ -4,11 +4,11 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
-use capi_ipam::runtime::client::connect;
+use capi_ipam_controller::client::connect;
 use kube::Client;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
+use serde_json::{json, Value};
 
 /// The API group of the contract and of the pools.
 pub(crate) const GROUP: &str = "ipam.cluster.x-k8s.io";

@@ -4,13 +4,12 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use capi_ipam::calls::{Calls, claims};
 use futures::TryStreamExt;
 use kube::core::WatchEvent;
 use serde::Deserialize;
 use tokio::sync::{oneshot, watch};
 use tokio::task::AbortHandle;
-
-use crate::calls::{Calls, claims};
 
 /// How long nothing at all may happen to the claims that are waited for.
 const PATIENCE: Duration = Duration::from_mins(10);

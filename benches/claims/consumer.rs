@@ -6,15 +6,14 @@
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
+use capi_ipam::calls::{addresses, Calls, claims, GROUP, Identity, pools};
+use capi_ipam::claim_watch::ClaimWatch;
+use capi_ipam::baseline::Floor;
+use capi_ipam::pool::Pool;
 use futures::StreamExt;
-use futures::channel::mpsc::{UnboundedReceiver, unbounded};
+use futures::channel::mpsc::{unbounded, UnboundedReceiver};
 use serde::Deserialize;
 use serde_json::json;
-
-use crate::calls::{Calls, GROUP, Identity, addresses, claims, pools};
-use crate::claim_watch::ClaimWatch;
-use crate::floor::Floor;
-use crate::pool::Pool;
 
 /// How long something took that was done to many claims.
 #[derive(Clone, Debug, Default)]

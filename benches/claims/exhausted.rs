@@ -2,16 +2,15 @@
 
 use std::time::{Duration, Instant};
 
+use capi_ipam::meter::Meter;
+use capi_ipam::outcome::{Figure, Outcome, percentile};
+use capi_ipam::cluster::Cluster;
 use serde_json::json;
-
-use crate::meter::Meter;
-use crate::outcome::{Figure, Outcome, percentile};
-use crate::stage::Stage;
 
 /// How many addresses the pool has; all are released if so many claims wait.
 const ADDRESSES: usize = 200;
 
-pub(crate) async fn run(stage: &Stage<'_>, waiting: usize) -> Outcome {
+pub(crate) async fn run(stage: &Cluster<'_>, waiting: usize) -> Outcome {
     let mut consumer = stage.consumer("exhausted", 0).await;
     consumer.add_pool("small", "10.0.0.1-10.0.0.200", 24).await;
     let mut manager = stage.start().await;

@@ -2,20 +2,19 @@
 
 use std::time::Duration;
 
+use capi_ipam::consumer::{Consumer, Timed};
+use capi_ipam::baseline::Floor;
+use capi_ipam::meter::Meter;
+use capi_ipam::outcome::{Figure, Outcome, Phase};
+use capi_ipam::cluster::Cluster;
+use capi_ipam::support::consumer::unique;
+use capi_ipam::support::manager::Manager;
 use serde_json::json;
-
-use crate::consumer::{Consumer, Timed};
-use crate::floor::Floor;
-use crate::meter::Meter;
-use crate::outcome::{Figure, Outcome, Phase};
-use crate::stage::Stage;
-use crate::support::consumer::unique;
-use crate::support::manager::Manager;
 
 /// How long nothing happens before each claim.
 const PAUSE: Duration = Duration::from_millis(100);
 
-pub(crate) async fn run(stage: &Stage<'_>, count: usize) -> Outcome {
+pub(crate) async fn run(stage: &Cluster<'_>, count: usize) -> Outcome {
     let (bare, reserved) = (floor(stage, count, false).await, floor(stage, count, true).await);
 
     let consumer = stage.consumer("idle", 1).await;
@@ -44,7 +43,7 @@ pub(crate) async fn run(stage: &Stage<'_>, count: usize) -> Outcome {
     Outcome { series: "idle".to_owned(), present: 0, claims: count, lines: Vec::new(), figures, raw }
 }
 
-async fn floor(stage: &Stage<'_>, count: usize, reserve: bool) -> (Phase, Phase) {
+async fn floor(stage: &Cluster<'_>, count: usize, reserve: bool) -> (Phase, Phase) {
     let consumer = stage.consumer(&unique("floor"), 1).await;
     let floor = Floor::new(&stage.provider, &consumer.namespace, &consumer.pools, reserve);
     stage.settle(None).await;
@@ -55,7 +54,7 @@ async fn floor(stage: &Stage<'_>, count: usize, reserve: bool) -> (Phase, Phase)
 
 /// Makes and deletes one claim after the other.
 async fn one_by_one(
-    stage: &Stage<'_>,
+    stage: &Cluster<'_>,
     consumer: &Consumer,
     count: usize,
     floor: Option<&Floor>,

@@ -19,34 +19,34 @@
 mod support;
 
 mod calls;
-mod churn;
+mod throughput;
 mod claim_watch;
 mod consumer;
 mod exhausted;
-mod floor;
+mod baseline;
 mod idle;
 mod memory;
 mod meter;
 mod options;
 mod outcome;
-mod picture;
+mod plot;
 mod pool;
 mod restart;
 mod rounds;
 mod seed;
-mod stage;
+mod cluster;
 mod table;
 
 use std::fs;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use clap::Parser;
-use serde_json::{Value, json};
+use serde_json::{json, Value};
 
 use options::{Options, Series};
 use outcome::{Figure, Outcome};
 use rounds::Rounds;
-use stage::Stage;
+use cluster::Cluster;
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 async fn main() {
@@ -65,7 +65,7 @@ async fn main() {
         let Some(first) = together.peek().copied() else { continue };
         let count = options.present(first);
         eprintln!("{:>5.0} s: {count} bound claims are written", started.elapsed().as_secs_f64());
-        let mut stage = Stage::new(&options).await;
+        let mut stage = Cluster::new(&options).await;
         let (consumer, took) = seed::seed(&mut stage, count).await;
         eprintln!("{:>5.0} s: they are there, after {:.0} s", started.elapsed().as_secs_f64(), took.as_secs_f64());
         for series in together {
@@ -87,12 +87,12 @@ fn announce(series: Series, started: Instant) {
 
 /// A series that begins with nothing.
 async fn on_empty_pools(options: &Options, series: Series) -> Outcome {
-    let stage = Stage::new(options).await;
+    let stage = Cluster::new(options).await;
     let count = options.count(series);
     match series {
         Series::Idle => idle::run(&stage, count).await,
         Series::Exhausted => exhausted::run(&stage, count).await,
-        Series::Churn => churn::run(&stage, count).await,
+        Series::Churn => throughput::run(&stage, count).await,
         Series::LargePools => memory::large_pools(&stage, count).await,
         Series::LargeClaims => memory::large_claims(&stage, count).await,
         _ => {
@@ -106,7 +106,7 @@ async fn on_empty_pools(options: &Options, series: Series) -> Outcome {
 async fn among_many(
     options: &Options,
     series: Series,
-    stage: &Stage<'_>,
+    stage: &Cluster<'_>,
     consumer: &consumer::Consumer,
     present: usize,
 ) -> Outcome {
@@ -161,7 +161,7 @@ fn write(options: &Options, outcomes: &[Outcome], flat: &[Figure]) {
         path.parent().map_or(Ok(()), fs::create_dir_all).expect("the folder can be made");
     }
     fs::write(&options.json, format!("{all:#}\n")).expect("the figures can be written");
-    picture::draw(outcomes, &options.svg).expect("the picture can be drawn");
+    plot::draw(outcomes, &options.svg).expect("the picture can be drawn");
     println!("\nwritten: {} and {}", options.json.display(), options.svg.display());
 }
 

@@ -2,14 +2,13 @@
 
 use std::time::{Duration, Instant};
 
+use capi_ipam::calls::{claims, GROUP, Identity, pools};
+use capi_ipam::consumer::Consumer;
+use capi_ipam::meter::Meter;
+use capi_ipam::outcome::{Figure, Outcome};
+use capi_ipam::cluster::Cluster;
 use futures::StreamExt;
-use serde_json::{Value, json};
-
-use crate::calls::{GROUP, Identity, claims, pools};
-use crate::consumer::Consumer;
-use crate::meter::Meter;
-use crate::outcome::{Figure, Outcome};
-use crate::stage::Stage;
+use serde_json::{json, Value};
 
 /// The memory limit of the container in the manifests, in MiB.
 const LIMIT: f64 = 512.0;
@@ -33,7 +32,7 @@ fn outcome(series: &str, present: usize, claims: usize, figures: Vec<Figure>) ->
 
 /// Pools of one namespace with as many entries as they may have, all of which overlap. One is edited each second while
 /// claims are bound from another pool.
-pub(crate) async fn large_pools(stage: &Stage<'_>, count: usize) -> Outcome {
+pub(crate) async fn large_pools(stage: &Cluster<'_>, count: usize) -> Outcome {
     let consumer = stage.consumer("usual", 1).await;
     let hostile = stage.consumer("hostile", 0).await;
     let mut manager = stage.start().await;
@@ -96,7 +95,7 @@ async fn rate(consumer: &Consumer, prefix: &str) -> f64 {
 }
 
 /// Claims that wait for an exhausted pool, each with as many annotations as it may have.
-pub(crate) async fn large_claims(stage: &Stage<'_>, count: usize) -> Outcome {
+pub(crate) async fn large_claims(stage: &Cluster<'_>, count: usize) -> Outcome {
     let mut consumer = stage.consumer("large", 0).await;
     consumer.add_pool("small", "10.0.0.1", 24).await;
     let mut manager = stage.start().await;
@@ -126,7 +125,7 @@ pub(crate) async fn large_claims(stage: &Stage<'_>, count: usize) -> Outcome {
 }
 
 /// Pools that are deleted together where many addresses are reserved.
-pub(crate) async fn deleted_pools(stage: &Stage<'_>, series: &str, present: usize) -> Outcome {
+pub(crate) async fn deleted_pools(stage: &Cluster<'_>, series: &str, present: usize) -> Outcome {
     let mut consumer = stage.consumer("torn-down", 0).await;
     for number in 0..DELETED {
         consumer.add_pool(&format!("empty-{number}"), &format!("10.{}.0.0/16", 100 + number), 16).await;

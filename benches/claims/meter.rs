@@ -2,10 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+use capi_ipam::calls::GROUP;
+use capi_ipam::support::control_plane::{ControlPlane, RequestKey};
 use serde::Serialize;
-
-use crate::calls::GROUP;
-use crate::support::control_plane::{ControlPlane, RequestKey};
 
 /// Ticks of processor time in a second, as Linux tells them to programs on all common machines.
 const TICKS: f64 = 100.0;

@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
+use capi_ipam::consumer::Timed;
+use capi_ipam::meter::Cost;
 use serde::Serialize;
 use serde_json::Value;
-
-use crate::consumer::Timed;
-use crate::meter::Cost;
 
 /// What a figure should be.
 #[derive(Clone, Copy, Debug, Serialize)]

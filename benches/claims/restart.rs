@@ -2,16 +2,15 @@
 
 use std::time::Instant;
 
+use capi_ipam::calls::{GROUP, reservations};
+use capi_ipam::consumer::Consumer;
+use capi_ipam::meter::{memory, Meter, seconds_of};
+use capi_ipam::outcome::{Figure, median, Outcome};
+use capi_ipam::cluster::Cluster;
+use capi_ipam::support::consumer::unique;
 use serde::Serialize;
 use serde::de::IgnoredAny;
 use serde_json::json;
-
-use crate::calls::{GROUP, reservations};
-use crate::consumer::Consumer;
-use crate::meter::{Meter, memory, seconds_of};
-use crate::outcome::{Figure, Outcome, median};
-use crate::stage::Stage;
-use crate::support::consumer::unique;
 
 /// How often the time to the first claim is measured.
 const ROUNDS: usize = 3;
@@ -28,14 +27,14 @@ struct Round {
     first_bound: f64,
 }
 
-pub(crate) async fn run(stage: &Stage<'_>, series: String, consumer: &Consumer, present: usize) -> Outcome {
+pub(crate) async fn run(stage: &Cluster<'_>, series: String, consumer: &Consumer, present: usize) -> Outcome {
     // What it finds to do the first time is not about restarts.
     stage.start().await.kill();
 
     let meter = Meter::start(&stage.plane, None);
     let started = Instant::now();
     let mut manager = stage.launch();
-    Stage::ready(&mut manager).await;
+    Cluster::ready(&mut manager).await;
     let ready = started.elapsed().as_secs_f64();
     tokio::time::sleep(std::time::Duration::from_secs(QUIET)).await;
     let (used, processor) = (memory(manager.pid()), seconds_of(&manager.pid().to_string()));
@@ -53,7 +52,7 @@ pub(crate) async fn run(stage: &Stage<'_>, series: String, consumer: &Consumer, 
         let started = Instant::now();
         manager = stage.launch();
         let ready = async {
-            Stage::ready(&mut manager).await;
+            Cluster::ready(&mut manager).await;
             started.elapsed()
         };
         let (ready, bound) = tokio::join!(ready, consumer.watch.bound(&name));
@@ -86,7 +85,7 @@ pub(crate) async fn run(stage: &Stage<'_>, series: String, consumer: &Consumer, 
 
 /// The floor: how many seconds the listing of all IPAddresses and reservations takes, both at once, by who reads nothing of
 /// them. A provider has to know what is taken before it gives out an address.
-async fn listing(stage: &Stage<'_>) -> f64 {
+async fn listing(stage: &Cluster<'_>) -> f64 {
     let started = Instant::now();
     let (addresses, reservations) = (format!("/apis/{GROUP}/v1beta2/ipaddresses"), reservations());
     let calls = &stage.provider;

@@ -10,17 +10,16 @@
 
 use std::time::{Duration, Instant};
 
+use capi_ipam::calls::Identity;
+use capi_ipam::consumer::Consumer;
+use capi_ipam::baseline::Floor;
+use capi_ipam::meter::Meter;
+use capi_ipam::outcome::{Figure, Line, median, Outcome, Phase};
+use capi_ipam::cluster::Cluster;
+use capi_ipam::support::consumer::unique;
+use capi_ipam::support::manager::Manager;
 use serde::Serialize;
 use serde_json::json;
-
-use crate::calls::Identity;
-use crate::consumer::Consumer;
-use crate::floor::Floor;
-use crate::meter::Meter;
-use crate::outcome::{Figure, Line, Outcome, Phase, median};
-use crate::stage::Stage;
-use crate::support::consumer::unique;
-use crate::support::manager::Manager;
 
 /// How long a provider may count as just started. It may read more than later, for it cannot know what the one before it has
 /// left under way; releases are measured after that.
@@ -50,7 +49,7 @@ struct Floors {
 }
 
 impl Rounds<'_> {
-    pub(crate) async fn run(&self, stage: &Stage<'_>) -> Outcome {
+    pub(crate) async fn run(&self, stage: &Cluster<'_>) -> Outcome {
         let rounds = match self.count {
             0..=200 => 7,
             201..=1_000 => 5,
@@ -93,7 +92,7 @@ impl Rounds<'_> {
     }
 
     /// Both floors; the bare one first or last.
-    async fn floors(&self, stage: &Stage<'_>, bare_first: bool) -> Floors {
+    async fn floors(&self, stage: &Cluster<'_>, bare_first: bool) -> Floors {
         if bare_first {
             let bare = self.floor(stage, self.count, false).await;
             Floors { bare, reserved: self.floor(stage, self.count, true).await }
@@ -103,7 +102,7 @@ impl Rounds<'_> {
         }
     }
 
-    async fn floor(&self, stage: &Stage<'_>, count: usize, reserve: bool) -> Cycle {
+    async fn floor(&self, stage: &Cluster<'_>, count: usize, reserve: bool) -> Cycle {
         let consumer = stage.consumer(&unique("floor"), self.pools).await;
         let floor = Floor::new(&stage.provider, &consumer.namespace, &consumer.pools, reserve);
         let cycle = cycle(stage, &consumer, count, 0, Some(&floor), None).await;
@@ -111,7 +110,7 @@ impl Rounds<'_> {
         cycle
     }
 
-    async fn provider(&self, stage: &Stage<'_>) -> Cycle {
+    async fn provider(&self, stage: &Cluster<'_>) -> Cycle {
         match self.present {
             Some((consumer, present)) => {
                 let mut manager = stage.start().await;
@@ -134,7 +133,7 @@ impl Rounds<'_> {
 /// The most claims of a short round: the API server collects its garbage less than once in it.
 const SHORT: usize = 1_000;
 
-async fn prepare(stage: &Stage<'_>, count: usize, manager: Option<&Manager>) {
+async fn prepare(stage: &Cluster<'_>, count: usize, manager: Option<&Manager>) {
     if count > SHORT {
         stage.quiet(manager).await;
     } else {
@@ -144,7 +143,7 @@ async fn prepare(stage: &Stage<'_>, count: usize, manager: Option<&Manager>) {
 
 /// Binds claims, checks their addresses, and releases them.
 async fn cycle(
-    stage: &Stage<'_>,
+    stage: &Cluster<'_>,
     consumer: &Consumer,
     count: usize,
     present: usize,

@@ -7,17 +7,16 @@
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
+use capi_ipam::calls::{addresses, claims, GROUP, reservations};
+use capi_ipam::claim_watch::ClaimWatch;
+use capi_ipam::consumer::Consumer;
+use capi_ipam::cluster::Cluster;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
-use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper::client::conn::http1::{handshake, SendRequest};
 use hyper_util::rt::TokioIo;
 use k8s_openapi::ByteString;
-use serde_json::{Value, json};
-
-use crate::calls::{GROUP, addresses, claims, reservations};
-use crate::claim_watch::ClaimWatch;
-use crate::consumer::Consumer;
-use crate::stage::Stage;
+use serde_json::{json, Value};
 
 /// How many objects one transaction of etcd writes; it allows 128.
 const AT_ONCE: usize = 100;
@@ -26,7 +25,7 @@ const FIRST: &str = "seeded-0000000";
 
 /// Makes a namespace with a pool and so many claims that are bound, and no manager running. Says how long the writing
 /// took.
-pub(crate) async fn seed(stage: &mut Stage<'_>, count: usize) -> (Consumer, Duration) {
+pub(crate) async fn seed(stage: &mut Cluster<'_>, count: usize) -> (Consumer, Duration) {
     let mut consumer = stage.consumer("seeded", 1).await;
     let mut manager = stage.start().await;
     let (_, made) = consumer.bind(&[FIRST.to_owned()], None).await;

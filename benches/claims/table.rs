@@ -1,6 +1,6 @@
 //! The outcomes as text.
 
-use crate::outcome::{Figure, Outcome, Target};
+use capi_ipam::outcome::{Figure, Outcome, Target};
 
 /// The table of rates, then all other figures.
 pub(crate) fn print(outcomes: &[Outcome]) {

@@ -11,15 +11,16 @@
 #[path = "allocation/pools.rs"]
 mod pools;
 
-use capi_ipam::addr::{Block, Family, Span};
-use capi_ipam::api::{InClusterIPPool, InClusterPrefixPool, Pool, PoolKey, Scope, Slot, names};
+use capi_ipam::api::{InClusterIPPool, InClusterPrefixPool, names, Pool, PoolKey, Scope, Slot};
 use capi_ipam::in_cluster::ledger::{Ledger, Proposal};
-use capi_ipam::runtime::watch::Observer;
+use capi_ipam_controller::watch::Observer;
+use capi_ipam_ip::{Block, Family, Span};
 use ipnet::IpNet;
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
+use serde_json::{json, Value};
+
 use pools::{Entry, Number, spans, take, text};
-use serde_json::{Value, json};
 
 const SUBNETS: [&str; 8] =
     ["10.0.0.0/8", "0.0.0.0/0", "10.0.0.0/24", "10.0.0.0/31", "fd00::/8", "::/0", "fd00::/120", "fd00::/127"];
@@ -79,7 +80,7 @@ where
         (index, *reserved, Slot { scope: Scope::Pool(key.clone()), block })
     });
     let in_use: Vec<(usize, bool, Slot)> = in_use.collect();
-    let (ledger, other) = (Ledger::only_to_ask(), Ledger::only_to_ask());
+    let (ledger, other) = (Ledger::read_only(), Ledger::read_only());
     ledger.applied(&pool);
     in_use.iter().for_each(|taken| take(&ledger, &key, taken));
     in_use.iter().rev().for_each(|taken| take(&other, &key, taken));

@@ -7,7 +7,7 @@
 
 #![no_main]
 
-use capi_ipam::runtime::https::Validity;
+use capi_ipam_webhook::https::Validity;
 use libfuzzer_sys::fuzz_target;
 use x509_parser::parse_x509_certificate;
 

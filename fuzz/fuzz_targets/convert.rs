@@ -8,9 +8,9 @@
 
 #![no_main]
 
-use capi_ipam::webhooks::conversion::{ConversionError, convert};
+use capi_ipam::admission::conversion::{ConversionError, convert};
 use libfuzzer_sys::fuzz_target;
-use serde_json::{Map, Value, json};
+use serde_json::{json, Map, Value};
 
 const OLD: &str = "ipam.cluster.x-k8s.io/v1alpha1";
 const NEW: &str = "ipam.cluster.x-k8s.io/v1alpha2";

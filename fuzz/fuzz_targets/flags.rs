@@ -13,8 +13,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use capi_ipam::in_cluster::InClusterOptions;
-use capi_ipam::runtime::options::{Options, duration};
-use capi_ipam::runtime::webhooks::options::WebhookOptions;
+use capi_ipam_controller::options::{duration, Options};
+use capi_ipam_webhook::options::WebhookOptions;
 use clap::Parser;
 use libfuzzer_sys::fuzz_target;
 use rustls::server::ResolvesServerCertUsingSni;

@@ -13,11 +13,13 @@ mod objects;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use capi_ipam::api::{PoolKey, Scope, Slot, Uid};
+use capi_ipam::api::{PoolKey, Scope, Slot};
 use capi_ipam::in_cluster::ledger::{Ledger, Proposal, Unreserved};
+use capi_ipam_provider::api::Uid;
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
-use objects::{Description, Object, listed, listing, pool_key};
+
+use objects::{Description, listed, listing, Object, pool_key};
 
 #[derive(Arbitrary, Debug)]
 enum Event<'a> {
@@ -50,7 +52,7 @@ enum Event<'a> {
 type Truth<'a> = BTreeMap<(&'static str, String, String), Object>;
 
 fuzz_target!(|events: Vec<Event<'_>>| {
-    let ledger = Ledger::only_to_ask();
+    let ledger = Ledger::read_only();
     let (mut truth, mut proposed) = (Truth::new(), BTreeSet::new());
     for event in &events {
         happen(event, &ledger, &mut truth, &mut proposed);
@@ -60,7 +62,7 @@ fuzz_target!(|events: Vec<Event<'_>>| {
     let pools: BTreeSet<PoolKey> = truth.values().filter_map(Object::as_pool).collect();
     truth.retain(|_, object| object.pool_of_address().is_none_or(|pool| pools.contains(&pool)));
 
-    let fresh = Ledger::only_to_ask();
+    let fresh = Ledger::read_only();
     list(&ledger, truth.values());
     list(&fresh, truth.values().rev());
     compare(&ledger, &fresh, &pools);
@@ -136,7 +138,7 @@ fn compare(ledger: &Ledger, fresh: &Ledger, pools: &BTreeSet<PoolKey>) {
         assert_eq!(ledger.in_use(pool, &|_| true), fresh.in_use(pool, &|_| true), "{pool}");
         assert_eq!(ledger.is_in_use(pool), fresh.is_in_use(pool));
         assert_eq!(ledger.overlapping(pool), fresh.overlapping(pool));
-        assert_eq!(ledger.unit_to_agree_on(pool), fresh.unit_to_agree_on(pool));
+        assert_eq!(ledger.missing_block_length(pool), fresh.missing_block_length(pool));
         assert_eq!(ledger.taken(&ledger.scope(pool)), fresh.taken(&fresh.scope(pool)), "{pool}");
     }
     let network = Scope::Network("lab".into());
@@ -148,10 +150,10 @@ fn compare(ledger: &Ledger, fresh: &Ledger, pools: &BTreeSet<PoolKey>) {
         |ledger: &Ledger| sorted(ledger.unreserved(usize::MAX, |_| true).into_iter().filter(one_has).collect());
     assert_eq!(unreserved(ledger), unreserved(fresh));
     let useless =
-        |ledger: &Ledger| -> Vec<String> { ledger.useless_reservations().into_iter().map(|one| one.name).collect() };
+        |ledger: &Ledger| -> Vec<String> { ledger.invalid_reservations().into_iter().map(|one| one.name).collect() };
     assert_eq!(sorted(useless(ledger)), sorted(useless(fresh)));
     let resting =
-        |ledger: &Ledger| -> Vec<Slot> { ledger.resting_in_use().into_iter().map(|(slot, ..)| slot).collect() };
+        |ledger: &Ledger| -> Vec<Slot> { ledger.cooling_down_in_use().into_iter().map(|(slot, ..)| slot).collect() };
     assert_eq!(sorted(resting(ledger)), sorted(resting(fresh)));
     assert_eq!(sorted(ledger.suspects(|_, _, _| false)), sorted(fresh.suspects(|_, _, _| false)));
     let unclaimed = |ledger: &Ledger| sorted(ledger.unclaimed(|_| false).into_iter().map(|found| found.name).collect());
@@ -162,6 +164,6 @@ fn compare(ledger: &Ledger, fresh: &Ledger, pools: &BTreeSet<PoolKey>) {
     }
     assert_eq!(ledger.next_cooldown_end(|_| true, 0), fresh.next_cooldown_end(|_| true, 0));
     for (claim, uid) in (0..4).map(|number| (claim(number), Uid::of(&format!("u{number}")))) {
-        assert_eq!(sorted(ledger.reserved_for(&claim, uid)), sorted(fresh.reserved_for(&claim, uid)));
+        assert_eq!(sorted(ledger.reservations_of(&claim, uid)), sorted(fresh.reservations_of(&claim, uid)));
     }
 }

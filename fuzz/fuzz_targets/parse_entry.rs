@@ -13,7 +13,7 @@
 
 use std::net::IpAddr;
 
-use capi_ipam::addr::{Entry, Family, LONGEST_TEXT, PoolAddresses, Span, SpanSet, parse_address, parse_entry};
+use capi_ipam_ip::{Entry, Family, MAX_ENTRY_LENGTH, parse_address, parse_entry, PoolAddresses, Span, SpanSet};
 use ipnet::IpNet;
 use libfuzzer_sys::fuzz_target;
 
@@ -58,7 +58,7 @@ fn entry_of_others(text: &str) -> Option<Entry> {
 }
 
 fn is_clean(text: &str) -> bool {
-    text.chars().count() <= LONGEST_TEXT && !text.contains(char::is_whitespace)
+    text.chars().count() <= MAX_ENTRY_LENGTH && !text.contains(char::is_whitespace)
 }
 
 fn plain_address(text: &str) -> Option<IpAddr> {

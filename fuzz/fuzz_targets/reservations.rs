@@ -9,11 +9,11 @@
 
 use std::net::IpAddr;
 
-use capi_ipam::addr::{Block, Family};
-use capi_ipam::api::{IPReservation, InClusterKind, PoolKey, Scope, Slot, network_unit_name};
+use capi_ipam::api::{InClusterKind, IPReservation, network_block_length_name, PoolKey, Scope, Slot};
+use capi_ipam_ip::{Block, Family};
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
-use serde_json::{Map, Value, json};
+use serde_json::{json, Map, Value};
 
 #[derive(Arbitrary, Debug)]
 struct Input<'a> {
@@ -77,8 +77,8 @@ fuzz_target!(|input: Input<'_>| {
         }
         if let Scope::Network(network) = &slot.scope {
             for family in [Family::V4, Family::V6] {
-                assert_ne!(network_unit_name(network, family), one.reservation_name());
-                assert_ne!(network_unit_name(network, family), other.reservation_name());
+                assert_ne!(network_block_length_name(network, family), one.reservation_name());
+                assert_ne!(network_block_length_name(network, family), other.reservation_name());
             }
         }
     }

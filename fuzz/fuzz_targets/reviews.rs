@@ -9,16 +9,14 @@
 
 use std::sync::Arc;
 
-use capi_ipam::addr::{Block, Family, Usable};
-use capi_ipam::api::{
-    GlobalInClusterIPPool, GlobalInClusterPrefixPool, InClusterIPPool, InClusterPrefixPool, Pool, PoolKey, Scope, Slot,
-};
-use capi_ipam::runtime::webhooks::answer::{Answer, AnswerError, Outcome};
-use capi_ipam::runtime::webhooks::conversion::answer as answer_conversion;
-use capi_ipam::runtime::webhooks::review::{AdmissionRequest, Verdict, answer};
-use capi_ipam::webhooks::{View, conversion, pools, reservations};
+use capi_ipam::admission::{conversion, pools, reservations, View};
+use capi_ipam::api::{GlobalInClusterIPPool, GlobalInClusterPrefixPool, InClusterIPPool, InClusterPrefixPool, Pool, PoolKey, Scope, Slot};
+use capi_ipam_ip::{Block, Family, Usable};
+use capi_ipam_webhook::answer::{Answer, AnswerError, Outcome};
+use capi_ipam_webhook::conversion::answer as answer_conversion;
+use capi_ipam_webhook::review::{AdmissionRequest, answer, Decision};
 use libfuzzer_sys::fuzz_target;
-use serde_json::{Value, json};
+use serde_json::{json, Value};
 
 fuzz_target!(|input: &[u8]| {
     let mut parts = input.splitn(2, |byte| *byte == b'\n');
@@ -70,7 +68,7 @@ fn ask_all(body: &[u8]) {
     check(answer_conversion(body, &convert));
 }
 
-fn of<P: Pool>(request: &AdmissionRequest) -> Verdict {
+fn of<P: Pool>(request: &AdmissionRequest) -> Decision {
     pools::review::<P>(request, &Cluster)
 }
 

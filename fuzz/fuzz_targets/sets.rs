@@ -9,7 +9,7 @@
 
 use std::collections::BTreeSet;
 
-use capi_ipam::addr::{FreeSet, Span, SpanSet};
+use capi_ipam_ip::{FreeSet, Span, SpanSet};
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
 

@@ -12,13 +12,14 @@
 #[path = "validate_pools/inputs.rs"]
 mod inputs;
 
-use capi_ipam::api::{InClusterIPPool, InClusterPrefixPool, Pool, names};
-use capi_ipam::runtime::webhooks::review::{AdmissionRequest, Operation, Verdict};
-use capi_ipam::webhooks::pools;
-use inputs::{Cluster, Spec};
+use capi_ipam::admission::pools;
+use capi_ipam::api::{InClusterIPPool, InClusterPrefixPool, names, Pool};
+use capi_ipam_webhook::review::{AdmissionRequest, Operation, Decision};
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
-use serde_json::{Value, json};
+use serde_json::{json, Value};
+
+use inputs::{Cluster, Spec};
 
 #[derive(Arbitrary, Debug)]
 struct Input<'a> {
@@ -78,8 +79,8 @@ fn ask<P: Pool>(operation: Operation, old: Option<&Value>, new: Option<&Value>, 
     let (object, old_object, namespace) = (new.cloned(), old.cloned(), "n".to_owned());
     let request = AdmissionRequest { operation, object, old_object, namespace, ..AdmissionRequest::default() };
     match pools::review::<P>(&request, cluster) {
-        Verdict::Allowed { warnings, .. } => assert!(warnings.iter().all(|text| !text.is_empty())),
-        Verdict::Denied(refusal) => {
+        Decision::Allowed { warnings, .. } => assert!(warnings.iter().all(|text| !text.is_empty())),
+        Decision::Denied(refusal) => {
             assert!((400..600).contains(&refusal.code) && !refusal.message.is_empty());
             assert!(refusal.causes.iter().all(|cause| cause.field.starts_with("spec.") && !cause.message.is_empty()));
             return false;

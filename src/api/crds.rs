@@ -8,12 +8,12 @@ mod rules;
 mod schema;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use serde_json::{Value, json};
+use serde_json::{json, Value};
 
 pub(super) use schema::date_time_schema;
 
-use super::{IPPoolSpec, IPPoolSpecV1Alpha1, IPReservationSpec, InClusterKind, PoolStatus, PrefixPoolSpec, names};
 use schema::structural;
+use super::{InClusterKind, IPPoolSpec, IPPoolSpecV1Alpha1, IPReservationSpec, names, PoolStatus, PrefixPoolSpec};
 
 /// Namespace that the provider is installed in. The API server calls the conversion of pools there.
 const NAMESPACE: &str = "capi-ipam-in-cluster-system";

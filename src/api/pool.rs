@@ -1,12 +1,12 @@
 use std::fmt;
 
+use capi_ipam_provider::impl_resource;
 use kube::api::ObjectMeta;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::conditions::{self, Condition};
-use super::contract::impl_resource;
 use super::ip_pool::IPPoolSpec;
 use super::names;
 use super::pool_spec::PoolSpec;

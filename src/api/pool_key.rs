@@ -1,7 +1,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::{IPAddress, IPAddressClaim, InClusterKind, Pool, PoolReference, ReservationPool, names};
+use super::{InClusterKind, IPAddress, IPAddressClaim, names, Pool, PoolReference, ReservationPool};
 
 /// A pool of ours, whether it exists or not. Displayed as people name it: `InClusterIPPool team-a/web`. Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -1,6 +1,7 @@
+use capi_ipam_ip::{PoolAddresses, PoolPrefixes, PoolProblem, Usable};
+
 use super::ip_pool::IPPoolSpec;
 use super::prefix_pool::PrefixPoolSpec;
-use crate::addr::{PoolAddresses, PoolPrefixes, PoolProblem, Usable};
 
 /// The specification of a pool.
 #[derive(Clone, Copy, Debug)]

@@ -41,8 +41,9 @@ fn is_zero(number: &i64) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::{json, Value};
+
     use super::*;
-    use serde_json::{Value, json};
 
     #[test]
     fn fields_that_say_nothing_are_left_out() {

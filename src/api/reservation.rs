@@ -1,13 +1,13 @@
 use std::sync::Arc;
 
+use capi_ipam_ip::{Block, Family, parse_address, ParseError};
+use capi_ipam_provider::impl_resource;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::ObjectMeta;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::contract::impl_resource;
-use super::{PoolKey, Scope, Slot, names, network_unit_name};
-use crate::addr::{Block, Family, ParseError, parse_address};
+use super::{names, network_block_length_name, PoolKey, Scope, Slot};
 
 /// Who holds one address of one scope.
 ///
@@ -24,7 +24,7 @@ pub struct IPReservation {
     pub kind: Option<String>,
     /// Standard metadata, without `managedFields`, which are not read. The name is made by
     /// [`reservation_name`](super::reservation_name).
-    #[serde(default, deserialize_with = "super::metadata::without_managed_fields")]
+    #[serde(default, deserialize_with = "capi_ipam_provider::api::without_managed_fields")]
     pub metadata: ObjectMeta,
     /// Address and holder.
     pub spec: IPReservationSpec,
@@ -180,19 +180,20 @@ impl IPReservation {
     }
 
     /// For the object that says how long the blocks of a network are: the network, the family, and that length.
-    pub fn network_unit(&self) -> Option<(Arc<str>, Family, u8)> {
+    pub fn network_block_length(&self) -> Option<(Arc<str>, Family, u8)> {
         let network = self.spec.scope.strip_prefix("n.")?;
         let family = Family::of(parse_address(&self.spec.address).ok()?);
         let length = u8::try_from(self.spec.prefix_length?).ok()?;
-        let is_it = self.metadata.name.as_deref() == Some(&network_unit_name(network, family));
+        let is_it = self.metadata.name.as_deref() == Some(&network_block_length_name(network, family));
         is_it.then(|| (network.into(), family, length))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::{json, Value};
+
     use super::*;
-    use serde_json::{Value, json};
 
     fn reservation(change: &Value) -> IPReservation {
         let mut object = json!({
@@ -233,9 +234,9 @@ mod tests {
     fn the_unit_of_a_network_is_told_from_reservations() {
         let spec = json!({"scope": "n.lab", "address": "::", "prefixLength": 64});
         let unit = reservation(&json!({"metadata": {"name": "n.lab.ipv6"}, "spec": spec}));
-        assert_eq!(unit.network_unit(), Some(("lab".into(), Family::V6, 64)));
+        assert_eq!(unit.network_block_length(), Some(("lab".into(), Family::V6, 64)));
         assert!(unit.slot().is_err());
-        assert_eq!(reservation(&json!({"metadata": {"name": "n.lab.ipv4"}, "spec": spec})).network_unit(), None);
-        assert_eq!(reservation(&json!({})).network_unit(), None);
+        assert_eq!(reservation(&json!({"metadata": {"name": "n.lab.ipv4"}, "spec": spec})).network_block_length(), None);
+        assert_eq!(reservation(&json!({})).network_block_length(), None);
     }
 }

@@ -2,10 +2,10 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use capi_ipam_ip::{Block, Family};
 use sha2::{Digest, Sha256};
 
 use super::{InClusterKind, PoolKey};
-use crate::addr::{Block, Family};
 
 /// Longest name of an object (RFC 1123 subdomain, as Kubernetes checks it).
 const LONGEST_NAME: usize = 253;
@@ -58,7 +58,7 @@ impl Scope {
 /// hash of it.
 ///
 /// ```
-/// use capi_ipam::addr::Block;
+/// use capi_ipam_ip::Block;
 /// use capi_ipam::api::{InClusterKind, PoolKey, Scope, reservation_name};
 ///
 /// let pool = PoolKey { kind: InClusterKind::IPPool, namespace: Some("team-a".into()), name: "web".into() };
@@ -91,7 +91,7 @@ pub fn reservation_name(scope: &Scope, block: Block) -> String {
 ///
 /// All pools of a network give out blocks of one length: blocks of two lengths could overlap, and the name of a
 /// reservation could not keep them apart.
-pub fn network_unit_name(network: &str, family: Family) -> String {
+pub fn network_block_length_name(network: &str, family: Family) -> String {
     let family = match family {
         Family::V4 => "ipv4",
         Family::V6 => "ipv6",
@@ -132,8 +132,9 @@ impl fmt::Display for Slot {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::collections::HashSet;
+
+    use super::*;
 
     fn pool(kind: InClusterKind, namespace: &str, name: &str) -> Scope {
         let namespace = (!kind.is_global()).then(|| namespace.into());

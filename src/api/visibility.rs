@@ -93,8 +93,8 @@ fn enumerated(parts: &[String]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::api::InClusterKind;
+    use super::*;
 
     fn pool(namespace: &str, name: &str) -> PoolKey {
         let namespace = (!namespace.is_empty()).then(|| namespace.into());

@@ -1,5 +1,5 @@
 //! The in-cluster IPAM provider for Cluster API.
 
 fn main() -> std::process::ExitCode {
-    capi_ipam::cli::main()
+    capi_ipam::app::main()
 }

@@ -3,30 +3,28 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use capi_ipam_controller::client::ResourceClient;
+use capi_ipam_controller::manager::{BoxError, Manager};
+use capi_ipam_controller::watch::{WatchApi, trim};
+use capi_ipam_provider::api::{IPAddress, IPAddressClaim, Uid};
+use capi_ipam_provider::{Allocation, ClaimHandler, ClaimReconciler, HandlerError, PoolKind, PoolView, ProviderAdapter, ProviderSetup, Released, Selection};
 use kube::{Api, ResourceExt};
 
+use crate::api::{InClusterKind, IPReservation, names, PoolKey};
 use super::allocate::Allocator;
+use super::context::Shared;
 use super::kinds::wait_for_kinds;
-use super::ledger::{ClaimKey, Ledger, PoolLookup, ticket};
-use super::move_label::Unlabelled;
+use super::ledger::{ClaimKey, Ledger, PoolLookup, priority};
+use super::move_label::MoveLabeler;
 use super::options::InClusterOptions;
 use super::pool_use::PoolUse;
-use super::published::PublishedLedger;
-use super::shared::Shared;
+use super::standby::LedgerHandle;
 use super::{cooldown, pools, release, sweeper};
-use crate::api::{IPAddress, IPAddressClaim, IPReservation, InClusterKind, PoolKey, Uid, names};
-use crate::provider::{
-    Allocation, ClaimHandler, ClaimReconciler, HandlerError, PoolKind, PoolView, ProviderAdapter, ProviderSetup,
-    Released, Selection,
-};
-use crate::runtime::client::Calls;
-use crate::runtime::manager::{BoxError, Manager};
-use crate::runtime::watch::{GuardedApi, trim};
 
 /// Serves claims from pools of addresses and of prefixes, of a namespace and of all.
 pub struct InClusterAdapter {
     options: InClusterOptions,
-    published: PublishedLedger,
+    published: LedgerHandle,
     shared: std::sync::OnceLock<Arc<Shared>>,
 }
 
@@ -35,7 +33,7 @@ pub struct InClusterAdapter {
 pub async fn register(
     manager: &mut Manager,
     options: InClusterOptions,
-    published: PublishedLedger,
+    published: LedgerHandle,
 ) -> Result<(), BoxError> {
     wait_for_kinds(&manager.client).await;
     let adapter = InClusterAdapter { options, published, shared: std::sync::OnceLock::new() };
@@ -55,17 +53,17 @@ impl ProviderAdapter for InClusterAdapter {
         let ledger = Arc::new(Ledger::new(setup.waker(), move |pool| wakers.wake(pool)));
         setup.observe_addresses(Arc::clone(&ledger) as _);
         setup.observe_claims(Arc::clone(&ledger) as _);
-        let unlabelled = Arc::new(Unlabelled::new(Arc::clone(&ledger)));
+        let unlabelled = Arc::new(MoveLabeler::new(Arc::clone(&ledger)));
         let reservations_synced = setup.manager.health.announce("IPReservation");
         setup.controller.watch::<IPReservation>(
             reservations_synced.clone(),
-            GuardedApi::all(client.clone()),
+            WatchApi::all(client.clone()),
             kube::runtime::watcher::Config::default(),
             &(),
             |reservation| trim(&mut reservation.metadata),
             Arc::clone(&unlabelled) as _,
         );
-        let reservations: Calls<IPReservation> = Calls::new(Api::all(client), &());
+        let reservations: ResourceClient<IPReservation> = ResourceClient::new(Api::all(client), &());
         let shared = Arc::new(Shared {
             ledger: Arc::clone(&ledger),
             pool_use: Arc::new(PoolUse::new(reservations.clone(), setup.contract.clone())),
@@ -103,11 +101,11 @@ impl ProviderAdapter for InClusterAdapter {
         Duration::from_mins(10)
     }
 
-    fn arrival_patience(&self) -> Duration {
-        self.options.arrival_patience
+    fn restored_claim_timeout(&self) -> Duration {
+        self.options.restored_claim_timeout
     }
 
-    fn allocates_early(&self) -> bool {
+    fn allocates_before_finalizer(&self) -> bool {
         // The sweeper frees the reservation of a claim that is gone.
         true
     }
@@ -148,7 +146,7 @@ impl InClusterHandler {
 impl ClaimHandler for InClusterHandler {
     async fn fetch_pool(&mut self) -> Result<PoolView, HandlerError> {
         let (shared, pool) = self.parts().ok_or_else(|| self.not_ours())?;
-        let facts = match shared.ledger.pool_for(pool, &self.key(), ticket(&self.claim)) {
+        let facts = match shared.ledger.pool_for(pool, &self.key(), priority(&self.claim)) {
             PoolLookup::Found(facts) => facts,
             PoolLookup::NotSeenYet => {
                 let message = format!("{pool} has not been seen yet");

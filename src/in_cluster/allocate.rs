@@ -3,25 +3,26 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+use capi_ipam_controller::client::{CallError, ResourceClient};
+use capi_ipam_ip::{Block, parse_address, Usable};
+use capi_ipam_provider::api::{IPAddress, IPAddressClaim, Uid};
+use capi_ipam_provider::{Allocation, HandlerError};
 use kube::ResourceExt;
 use tracing::{debug, warn};
 
+use crate::api::{AddressCounts, Audience, IPReservation, PoolKey, Slot};
 use super::duplicates::duplicate;
-use super::ledger::{ClaimKey, Ledger, PoolFacts, Proposal, holding, ticket};
-use super::reservation::{Holder, build, holder, reference};
-use crate::addr::{Block, Usable, parse_address};
-use crate::api::{AddressCounts, Audience, IPAddress, IPAddressClaim, IPReservation, PoolKey, Slot, Uid};
-use crate::provider::{Allocation, HandlerError};
-use crate::runtime::client::{CallError, Calls};
+use super::ledger::{ClaimKey, holding, Ledger, PoolInfo, Proposal, priority};
+use super::reservation::{build, Holder, holder, reference};
 
 /// How many proposals may turn out to be taken in one attempt. So many mean that the ledger is far behind.
-const MOST_PROPOSALS: usize = 16;
+const MAX_PROPOSALS: usize = 16;
 
 /// Allocates for one claim.
 pub(super) struct Allocator<'a> {
     pub(super) ledger: &'a Arc<Ledger>,
-    pub(super) reservations: &'a Calls<IPReservation>,
-    pub(super) claims: &'a Calls<IPAddressClaim>,
+    pub(super) reservations: &'a ResourceClient<IPReservation>,
+    pub(super) claims: &'a ResourceClient<IPAddressClaim>,
     pub(super) claim: &'a IPAddressClaim,
     pub(super) pool: &'a PoolKey,
 }
@@ -37,7 +38,7 @@ impl Allocator<'_> {
     /// lowest free one.
     pub(super) async fn allocate(&self, existing: Option<&IPAddress>) -> Result<Allocation, HandlerError> {
         let unavailable = || HandlerError::PoolNotReady(format!("{} cannot serve claims", self.pool));
-        let facts = self.ledger.facts(self.pool).filter(PoolFacts::completes).ok_or_else(unavailable)?;
+        let facts = self.ledger.facts(self.pool).filter(PoolInfo::completes).ok_or_else(unavailable)?;
         let usable = facts.usable.clone().map_err(|_| unavailable())?;
         if let Some(existing) = existing {
             return self.adopt(existing, &facts, &usable).await;
@@ -53,10 +54,10 @@ impl Allocator<'_> {
         {
             return Ok(allocation(slot.block, &usable));
         }
-        for _ in 0..MOST_PROPOSALS {
-            let facts = self.ledger.facts(self.pool).filter(PoolFacts::serves).ok_or_else(unavailable)?;
+        for _ in 0..MAX_PROPOSALS {
+            let facts = self.ledger.facts(self.pool).filter(PoolInfo::serves).ok_or_else(unavailable)?;
             let usable = facts.usable.map_err(|_| unavailable())?;
-            let Proposal::Slot(slot) = self.ledger.propose(self.pool, &self.key(), ticket(self.claim)) else {
+            let Proposal::Slot(slot) = self.ledger.propose(self.pool, &self.key(), priority(self.claim)) else {
                 return Err(HandlerError::PoolExhausted(self.exhausted()));
             };
             let proposal = Proposed { ledger: self.ledger, slot };
@@ -75,7 +76,7 @@ impl Allocator<'_> {
             self.reservations.for_each_page(page).await.map_err(|error| failed("list the reservations", error))?;
         }
         Err(HandlerError::transient(
-            format!("{MOST_PROPOSALS} proposed addresses of {} were taken by others", self.pool),
+            format!("{MAX_PROPOSALS} proposed addresses of {} were taken by others", self.pool),
             "will be tried again",
         ))
     }
@@ -95,8 +96,8 @@ impl Allocator<'_> {
 
     /// The address that an earlier attempt reserved, or that was promised. What the ledger knows is checked by a live
     /// read, since the reservation may have been released meanwhile.
-    async fn reserved_already(&self, facts: &PoolFacts) -> Result<Option<Block>, HandlerError> {
-        for (slot, pool) in self.ledger.reserved_for(&self.key(), self.uid()) {
+    async fn reserved_already(&self, facts: &PoolInfo) -> Result<Option<Block>, HandlerError> {
+        for (slot, pool) in self.ledger.reservations_of(&self.key(), self.uid()) {
             if pool != *self.pool || slot.scope != facts.scope {
                 continue;
             }
@@ -176,7 +177,7 @@ impl Allocator<'_> {
     async fn adopt(
         &self,
         existing: &IPAddress,
-        facts: &PoolFacts,
+        facts: &PoolInfo,
         usable: &Usable,
     ) -> Result<Allocation, HandlerError> {
         let readable = parse_address(&existing.spec.address).is_ok();
@@ -192,7 +193,7 @@ impl Allocator<'_> {
         if block.length() != usable.length && self.ledger.touches_another(&slot, &self.key()) {
             return Err(self.contested(existing, block, None));
         }
-        let known = self.ledger.reserved_for(&self.key(), self.uid());
+        let known = self.ledger.reservations_of(&self.key(), self.uid());
         if known.iter().any(|(reserved, _)| *reserved == slot) && self.is_ours(&slot).await? {
             return Ok(kept(existing, block, usable));
         }

@@ -6,16 +6,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use capi_ipam_controller::client::{CallError, chain};
+use capi_ipam_controller::clock;
+use capi_ipam_controller::health::ReadinessGate;
 use futures::StreamExt;
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
-use super::ledger::CooledDown;
-use super::shared::Shared;
 use crate::api::PoolKey;
-use crate::runtime::client::{CallError, chain};
-use crate::runtime::clock;
-use crate::runtime::health::Synced;
+use super::context::Shared;
+use super::ledger::CooledDown;
 
 /// How much later a cool-down is ended for a pool that another process serves: only if that process does not.
 const FOREIGN_DELAY_SECONDS: i64 = 60;
@@ -26,7 +26,7 @@ const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// Ends cool-downs on time until `stop` is cancelled. Begins once everything in `awaited` is listed: a pool that is not
 /// known counts as gone.
-pub(super) async fn run(shared: Arc<Shared>, awaited: Vec<Synced>, stop: CancellationToken) {
+pub(super) async fn run(shared: Arc<Shared>, awaited: Vec<ReadinessGate>, stop: CancellationToken) {
     let work = async {
         for synced in &awaited {
             synced.wait().await;

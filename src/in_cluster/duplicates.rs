@@ -6,19 +6,20 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use capi_ipam_controller::client::{CallError, chain};
+use capi_ipam_ip::Block;
+use capi_ipam_provider::api::Uid;
+use capi_ipam_provider::{Claims, ContractClient, DuplicateReports, ProviderSetup, ClaimSnapshot};
 use prometheus_client::metrics::gauge::Gauge;
 use tracing::debug;
 
-use super::ledger::{ClaimKey, Contested, holding};
-use super::shared::Shared;
-use crate::addr::Block;
-use crate::api::{Audience, Uid};
-use crate::provider::{Claims, Contract, DuplicateReports, ProviderSetup, SeenClaim};
-use crate::runtime::client::{CallError, chain};
+use crate::api::Audience;
+use super::context::Shared;
+use super::ledger::{ClaimKey, Conflict, holding};
 
 pub(super) struct Duplicates {
     shared: Arc<Shared>,
-    contract: Contract,
+    contract: ContractClient,
     claims: Claims,
     reports: DuplicateReports,
     found: Gauge,
@@ -44,7 +45,7 @@ impl Duplicates {
             self.shared.ledger.contested().into_iter().filter(|found| self.is_duplicate(found)).collect();
         let slots: HashSet<_> = contested.iter().map(|found| &found.slot).collect();
         self.found.set(i64::try_from(slots.len()).unwrap_or(i64::MAX));
-        let is_served = |found: &&Contested| self.bound(&found.claim).is_some_and(|claim| claim.served);
+        let is_served = |found: &&Conflict| self.bound(&found.claim).is_some_and(|claim| claim.served);
         for found in contested.iter().filter(is_served) {
             if let Err(error) = self.tell(found).await {
                 let (namespace, claim) = &found.claim;
@@ -54,7 +55,7 @@ impl Duplicates {
     }
 
     /// Tells it on a claim, if live reads say the same and it is not told yet.
-    async fn tell(&self, found: &Contested) -> Result<(), CallError> {
+    async fn tell(&self, found: &Conflict) -> Result<(), CallError> {
         let (namespace, name) = &found.claim;
         let claim = self.contract.claims(namespace).get(name).await?;
         let bound = claim.filter(|claim| claim.bound_address() == Some(name) && !self.reports.says_duplicate(claim));
@@ -67,19 +68,19 @@ impl Duplicates {
         if !has_it || held_by != Some(found.uid) || reserved.spec.released_at.is_some() {
             return Ok(());
         }
-        let text = duplicate(found.slot.block, namespace, &found.reserved_for, &reservation);
+        let text = duplicate(found.slot.block, namespace, &found.reservations_of, &reservation);
         self.reports.duplicate(&claim, text).await
     }
 
-    fn bound(&self, (namespace, name): &ClaimKey) -> Option<SeenClaim> {
+    fn bound(&self, (namespace, name): &ClaimKey) -> Option<ClaimSnapshot> {
         self.claims.get(namespace, name).filter(|claim| claim.bound)
     }
 
     /// Whether both claims are bound, with that address. A reservation of a claim that is not frees itself, or its claim
     /// gets another.
-    fn is_duplicate(&self, found: &Contested) -> bool {
-        let holds = |claim: SeenClaim| found.both_have_it && claim.uid == found.uid;
-        self.bound(&found.claim).is_some() && self.bound(&found.reserved_for).is_some_and(holds)
+    fn is_duplicate(&self, found: &Conflict) -> bool {
+        let holds = |claim: ClaimSnapshot| found.both_have_it && claim.uid == found.uid;
+        self.bound(&found.claim).is_some() && self.bound(&found.reservations_of).is_some_and(holds)
     }
 }
 

@@ -1,38 +1,35 @@
 //! How our kinds are reached on the API server.
 
+use capi_ipam_controller::client::ResourceClient;
+use capi_ipam_controller::discovery::wait_for_kind;
+use capi_ipam_controller::watch::WatchApi;
 use kube::{Api, Client};
 
-use crate::api::{
-    GlobalInClusterIPPool, GlobalInClusterPrefixPool, InClusterIPPool, InClusterKind, InClusterPrefixPool, Pool,
-    PoolKey, names,
-};
-use crate::runtime::client::Calls;
-use crate::runtime::discovery::wait_for_kind;
-use crate::runtime::watch::GuardedApi;
+use crate::api::{GlobalInClusterIPPool, GlobalInClusterPrefixPool, InClusterIPPool, InClusterKind, InClusterPrefixPool, names, Pool, PoolKey};
 
 /// A kind of pool and how it is reached.
 pub(super) trait PoolApi: Pool {
     /// The calls for one pool.
-    fn calls(client: &Client, key: &PoolKey) -> Calls<Self>;
+    fn calls(client: &Client, key: &PoolKey) -> ResourceClient<Self>;
 
     /// All pools of the kind, to watch: whatever this process serves, every pool of a network has to be known.
-    fn watched(client: &Client) -> GuardedApi<Self> {
-        GuardedApi::all(client.clone())
+    fn watched(client: &Client) -> WatchApi<Self> {
+        WatchApi::all(client.clone())
     }
 }
 
 macro_rules! impl_pool_api {
     (namespaced: $($kind:ty),*) => {
         $(impl PoolApi for $kind {
-            fn calls(client: &Client, key: &PoolKey) -> Calls<Self> {
-                Calls::new(Api::namespaced(client.clone(), key.namespace.as_deref().unwrap_or_default()), &())
+            fn calls(client: &Client, key: &PoolKey) -> ResourceClient<Self> {
+                ResourceClient::new(Api::namespaced(client.clone(), key.namespace.as_deref().unwrap_or_default()), &())
             }
         })*
     };
     (global: $($kind:ty),*) => {
         $(impl PoolApi for $kind {
-            fn calls(client: &Client, _: &PoolKey) -> Calls<Self> {
-                Calls::new(Api::all(client.clone()), &())
+            fn calls(client: &Client, _: &PoolKey) -> ResourceClient<Self> {
+                ResourceClient::new(Api::all(client.clone()), &())
             }
         })*
     };

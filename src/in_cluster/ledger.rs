@@ -6,14 +6,14 @@
 //! An address is looked up in its scope: a pool, or the network that several pools name. What is taken in a scope is
 //! taken for all its pools. Single addresses and whole prefixes are the same to the ledger: blocks of some length.
 
-mod facts;
-mod line;
-mod observe;
+mod pool_info;
+mod wait_queue;
+mod events;
 mod overlaps;
 mod pool;
-mod questions;
+mod queries;
 mod state;
-mod taken;
+mod usage;
 mod tombstones;
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,16 +22,18 @@ use std::time::Instant;
 
 use tokio::sync::Notify;
 
-pub use self::facts::PoolFacts;
-use self::line::Line;
-pub use self::line::{ClaimKey, Ticket, ticket};
-pub(super) use self::observe::holding;
+pub use self::pool_info::PoolInfo;
+use self::wait_queue::WaitQueue;
+pub use self::wait_queue::{ClaimKey, Priority, priority};
+pub(super) use self::events::holding;
 pub use self::overlaps::MAX_OVERLAPS;
-pub use self::questions::{Contested, CooledDown, Suspect, Unclaimed, Unreserved, Useless};
+pub use self::queries::{Conflict, CooledDown, Suspect, Unclaimed, Unreserved, InvalidReservation};
 use self::state::{Source, State};
-pub(super) use self::taken::Origin;
-use crate::api::{IPAddressClaim, IPReservation, InClusterKind, Pool, PoolKey, Slot, Uid, names};
-use crate::runtime::controller::Waker;
+pub(super) use self::usage::Origin;
+use capi_ipam_controller::controller::Trigger;
+use capi_ipam_provider::api::{IPAddressClaim, Uid};
+
+use crate::api::{InClusterKind, IPReservation, names, Pool, PoolKey, Slot};
 
 /// The index. All methods are quick and never block on anything but each other.
 pub struct Ledger {
@@ -68,7 +70,7 @@ pub enum Proposal {
 #[derive(Clone, Debug, PartialEq)]
 pub enum PoolLookup {
     /// The pool is there.
-    Found(PoolFacts),
+    Found(PoolInfo),
     /// There is none, and the claim asks for the first time: pool and claim may have been made in the same moment and
     /// be seen in the other order.
     NotSeenYet,
@@ -78,7 +80,7 @@ pub enum PoolLookup {
 
 impl Ledger {
     /// An empty ledger that wakes claims whose turn it is and pools whose counts changed.
-    pub fn new(claims: Waker<IPAddressClaim>, pools: impl Fn(&PoolKey) + Send + Sync + 'static) -> Self {
+    pub fn new(claims: Trigger<IPAddressClaim>, pools: impl Fn(&PoolKey) + Send + Sync + 'static) -> Self {
         let wake = move |(namespace, name): &ClaimKey| claims.wake(Some(namespace), name);
         Self {
             state: Mutex::default(),
@@ -90,7 +92,7 @@ impl Ledger {
     }
 
     /// An empty ledger that only answers questions.
-    pub fn only_to_ask() -> Self {
+    pub fn read_only() -> Self {
         Self {
             state: Mutex::default(),
             claims: Box::new(|_| {}),
@@ -122,7 +124,7 @@ impl Ledger {
             let now = Instant::now();
             touched.retain(|pool| {
                 let Some(entry) = state.pools.get_mut(pool) else { return true };
-                called.extend(entry.serve_line(now));
+                called.extend(entry.grant_turns(now));
                 let is_news = !std::mem::replace(&mut entry.told, true);
                 if entry.is_empty() {
                     state.pools.remove(pool);
@@ -152,12 +154,12 @@ impl Ledger {
 
     /// What is known of a pool for a claim. A claim that cannot be served now is remembered, and woken when the pool
     /// changes.
-    pub fn pool_for(&self, pool: &PoolKey, claim: &ClaimKey, ticket: Ticket) -> PoolLookup {
+    pub fn pool_for(&self, pool: &PoolKey, claim: &ClaimKey, priority: Priority) -> PoolLookup {
         let mut state = self.lock();
         let entry = state.pools.entry(pool.clone()).or_default();
         let facts = entry.facts.clone();
-        let serves = facts.as_ref().is_some_and(PoolFacts::serves);
-        let first_time = !serves && entry.line.block(claim, ticket);
+        let serves = facts.as_ref().is_some_and(PoolInfo::serves);
+        let first_time = !serves && entry.line.block(claim, priority);
         match facts {
             Some(facts) => PoolLookup::Found(facts),
             None if first_time => PoolLookup::NotSeenYet,
@@ -166,8 +168,8 @@ impl Ledger {
     }
 
     /// Proposes the lowest free address that no claim before this one has a right to, and marks it as taken.
-    pub fn propose(&self, pool: &PoolKey, claim: &ClaimKey, ticket: Ticket) -> Proposal {
-        self.change(|state| state.propose(pool, claim, ticket, Instant::now()))
+    pub fn propose(&self, pool: &PoolKey, claim: &ClaimKey, priority: Priority) -> Proposal {
+        self.change(|state| state.propose(pool, claim, priority, Instant::now()))
     }
 
     /// Marks an address that a claim has already as about to be reserved, until it is given back or found taken. Returns
@@ -212,7 +214,7 @@ impl Ledger {
             if !entry.line.missed(claim) {
                 return;
             }
-            entry.serve_line(Instant::now())
+            entry.grant_turns(Instant::now())
         };
         self.wake(&called);
     }
@@ -223,7 +225,7 @@ impl Ledger {
             let mut state = self.lock();
             let Some(entry) = state.pools.get_mut(pool) else { return };
             entry.line.leave(claim);
-            let called = entry.serve_line(Instant::now());
+            let called = entry.grant_turns(Instant::now());
             if entry.is_empty() {
                 state.pools.remove(pool);
             }
@@ -234,7 +236,7 @@ impl Ledger {
 
     /// Serves all lines once more: a claim that was called and does not come has its address kept for it only for a while.
     /// Claims that do not exist are taken out of line.
-    pub fn serve_lines(&self, exists: impl Fn(&ClaimKey) -> bool) {
+    pub fn prune_wait_queues(&self, exists: impl Fn(&ClaimKey) -> bool) {
         let called: Vec<ClaimKey> = {
             let mut state = self.lock();
             let entries = state.pools.values_mut();
@@ -243,7 +245,7 @@ impl Ledger {
                 .flat_map(|entry| {
                     let gone: Vec<ClaimKey> = entry.line.claims().filter(|claim| !exists(claim)).cloned().collect();
                     gone.iter().for_each(|claim| entry.line.leave(claim));
-                    entry.serve_line(now)
+                    entry.grant_turns(now)
                 })
                 .collect()
         };
@@ -299,7 +301,7 @@ impl Ledger {
     fn apply_pool<P: Pool>(&self, pool: &P) {
         let key = PoolKey::of(pool);
         let known = self.lock().pools.get(&key).and_then(|entry| entry.object.clone());
-        let facts = PoolFacts::after(known.as_ref(), pool);
+        let facts = PoolInfo::after(known.as_ref(), pool);
         let blocked = self.change(|state| {
             let listing = state.listings.of_kind(P::KIND).map_or(0, |listing| *listing);
             let key = state.shared_key(key);

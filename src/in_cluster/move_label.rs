@@ -4,28 +4,28 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use capi_ipam_controller::client::{CallError, ResourceClient, chain};
+use capi_ipam_controller::patch;
+use capi_ipam_controller::watch::Observer;
 use kube::ResourceExt;
 use tracing::{debug, info};
 
-use super::ledger::Ledger;
 use crate::api::{IPReservation, names};
-use crate::runtime::client::{CallError, Calls, chain};
-use crate::runtime::patch;
-use crate::runtime::watch::Observer;
+use super::ledger::Ledger;
 
 /// Tells the ledger of reservations, and keeps the names of those that lack the label.
-pub(super) struct Unlabelled {
+pub(super) struct MoveLabeler {
     ledger: Arc<Ledger>,
     names: Mutex<BTreeSet<String>>,
 }
 
-impl Unlabelled {
+impl MoveLabeler {
     pub(super) fn new(ledger: Arc<Ledger>) -> Self {
         Self { ledger, names: Mutex::default() }
     }
 
     /// Labels what lacks the label. What cannot be labelled now is tried again the next time.
-    pub(super) async fn label(&self, reservations: &Calls<IPReservation>) {
+    pub(super) async fn label(&self, reservations: &ResourceClient<IPReservation>) {
         let names = self.names.lock().unwrap_or_else(PoisonError::into_inner).clone();
         for name in names {
             match label(reservations, &name).await {
@@ -36,7 +36,7 @@ impl Unlabelled {
     }
 }
 
-async fn label(reservations: &Calls<IPReservation>, name: &str) -> Result<(), CallError> {
+async fn label(reservations: &ResourceClient<IPReservation>, name: &str) -> Result<(), CallError> {
     let Some(found) = reservations.get(name).await?.filter(lacks_label) else { return Ok(()) };
     let mut wanted = found.clone();
     wanted.labels_mut().insert(names::MOVE_LABEL.to_owned(), String::new());
@@ -52,7 +52,7 @@ fn lacks_label(reservation: &IPReservation) -> bool {
         && !reservation.labels().contains_key(names::MOVE_LABEL)
 }
 
-impl Observer<IPReservation> for Unlabelled {
+impl Observer<IPReservation> for MoveLabeler {
     fn listing(&self) {
         self.names.lock().unwrap_or_else(PoisonError::into_inner).clear();
         Observer::<IPReservation>::listing(self.ledger.as_ref());

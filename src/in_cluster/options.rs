@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
+use capi_ipam_controller::options::duration;
 use clap::Args;
-
-use crate::runtime::options::duration;
 
 /// Flags of the in-cluster provider.
 #[derive(Args, Clone, Debug)]
@@ -19,5 +18,5 @@ pub struct InClusterOptions {
 
     /// How long a claim that was moved or restored here waits for the address that it had.
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = duration)]
-    pub arrival_patience: Duration,
+    pub restored_claim_timeout: Duration,
 }

@@ -7,12 +7,12 @@
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use capi_ipam_controller::client::{CallError, ResourceClient};
+use capi_ipam_provider::ContractClient;
 use kube::ResourceExt;
 use tokio::sync::oneshot;
 
 use crate::api::{IPReservation, PoolKey};
-use crate::provider::Contract;
-use crate::runtime::client::{CallError, Calls};
 
 /// What keeps a deleted pool from being removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,8 +29,8 @@ type Answer = Result<Option<Obstacle>, Arc<CallError>>;
 
 /// Answers for one pool after the other whether something uses it.
 pub(super) struct PoolUse {
-    reservations: Calls<IPReservation>,
-    contract: Contract,
+    reservations: ResourceClient<IPReservation>,
+    contract: ContractClient,
     queue: Mutex<Queue>,
 }
 
@@ -42,7 +42,7 @@ struct Queue {
 }
 
 impl PoolUse {
-    pub(super) fn new(reservations: Calls<IPReservation>, contract: Contract) -> Self {
+    pub(super) fn new(reservations: ResourceClient<IPReservation>, contract: ContractClient) -> Self {
         Self { reservations, contract, queue: Mutex::default() }
     }
 
@@ -148,8 +148,8 @@ mod tests {
     use tokio::sync::Semaphore;
     use tower::service_fn;
 
-    use super::*;
     use crate::api::InClusterKind;
+    use super::*;
 
     fn pool(name: &str) -> PoolKey {
         PoolKey { kind: InClusterKind::IPPool, namespace: Some("n".into()), name: name.into() }
@@ -187,8 +187,8 @@ mod tests {
     async fn pools_deleted_together_share_a_listing() {
         let (listings, go_on) = (Arc::new(AtomicUsize::new(0)), Arc::new(Semaphore::new(0)));
         let client = empty_server(&listings, &go_on);
-        let contract = Contract::for_tests(&client);
-        let pool_use = Arc::new(PoolUse::new(Calls::new(kube::Api::all(client), &()), contract));
+        let contract = ContractClient::for_tests(&client);
+        let pool_use = Arc::new(PoolUse::new(ResourceClient::new(kube::Api::all(client), &()), contract));
         let find = |name: &'static str| {
             let pool_use = Arc::clone(&pool_use);
             tokio::spawn(async move { pool_use.find(&pool(name)).await.unwrap() })

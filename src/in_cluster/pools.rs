@@ -1,41 +1,38 @@
 //! Pools: their finalizer, counts and conditions.
 
 mod status;
-mod turns;
+mod status_rate;
 
 use std::convert::Infallible;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use capi_ipam_controller::client::{CallError, ResourceClient, chain};
+use capi_ipam_controller::controller::{Attempt, ControllerBuilder, MainWatch, Outcome, Reconciler, Trigger};
+use capi_ipam_controller::events::EventPublisher;
+use capi_ipam_controller::expectations::{EXPECTATION_TTL, Expectations};
+use capi_ipam_controller::health::ReadinessGate;
+use capi_ipam_controller::manager::Manager;
+use capi_ipam_controller::retry::RetryPolicy;
+use capi_ipam_controller::watch::{Observer, trim};
+use capi_ipam_controller::{clock, finalizer, patch};
 use kube::runtime::watcher;
 use kube::{Client, ResourceExt};
 use tracing::{debug, info};
 
-use self::status::Seen;
-use self::turns::{STATUS_PAUSE, StatusTurns};
-use super::kinds::PoolApi;
-use super::ledger::{Ledger, PoolFacts};
-use super::pool_use::Obstacle;
-use super::reservation::network_unit;
-use super::shared::Shared;
 use crate::api::conditions::{self, Condition};
-use crate::api::{
-    GlobalInClusterIPPool, GlobalInClusterPrefixPool, InClusterIPPool, InClusterKind, InClusterPrefixPool, PoolKey,
-    PoolStatus, names,
-};
-use crate::runtime::client::{CallError, Calls, chain};
-use crate::runtime::controller::{Attempt, ControllerBuilder, MainWatch, Outcome, Reconciler, Waker};
-use crate::runtime::echo::{LONGEST_ECHO, Written};
-use crate::runtime::events::EventPublisher;
-use crate::runtime::health::Synced;
-use crate::runtime::manager::Manager;
-use crate::runtime::retry::RetryPolicy;
-use crate::runtime::watch::{Observer, trim};
-use crate::runtime::{clock, finalizer, patch};
+use crate::api::{GlobalInClusterIPPool, GlobalInClusterPrefixPool, InClusterIPPool, InClusterKind, InClusterPrefixPool, names, PoolKey, PoolStatus};
+use self::status::Seen;
+use self::status_rate::{STATUS_INTERVAL, StatusLimiter};
+use super::context::Shared;
+use super::kinds::PoolApi;
+use super::ledger::{Ledger, PoolInfo};
+use super::pool_use::Obstacle;
+use super::reservation::network_block_length;
 
 /// When to look again at a pool that is being deleted and still has reservations.
-const DELETION_PAUSE: Duration = Duration::from_secs(5);
+const DELETION_RETRY_DELAY: Duration = Duration::from_secs(5);
 /// When a pool is reconciled again after its first failure.
 const FIRST_RETRY_DELAY: Duration = Duration::from_millis(50);
 /// The longest time between two attempts at a pool that keeps failing.
@@ -54,14 +51,14 @@ pub(super) struct Controllers {
 }
 
 /// Wakes pools of all kinds.
-pub(super) struct PoolWakers {
-    ip: Waker<InClusterIPPool>,
-    global_ip: Waker<GlobalInClusterIPPool>,
-    prefix: Waker<InClusterPrefixPool>,
-    global_prefix: Waker<GlobalInClusterPrefixPool>,
+pub(super) struct PoolTriggers {
+    ip: Trigger<InClusterIPPool>,
+    global_ip: Trigger<GlobalInClusterIPPool>,
+    prefix: Trigger<InClusterPrefixPool>,
+    global_prefix: Trigger<GlobalInClusterPrefixPool>,
 }
 
-impl PoolWakers {
+impl PoolTriggers {
     /// Has the pool's status looked at.
     pub(super) fn wake(&self, pool: &PoolKey) {
         let namespace = pool.namespace.as_deref();
@@ -79,8 +76,8 @@ impl Controllers {
         Self { ip: builder(), global_ip: builder(), prefix: builder(), global_prefix: builder() }
     }
 
-    pub(super) fn wakers(&self) -> PoolWakers {
-        PoolWakers {
+    pub(super) fn wakers(&self) -> PoolTriggers {
+        PoolTriggers {
             ip: self.ip.waker(),
             global_ip: self.global_ip.waker(),
             prefix: self.prefix.waker(),
@@ -89,7 +86,7 @@ impl Controllers {
     }
 
     /// Starts the controllers; they act once everything in `awaited` is listed. Returns what says that the pools are.
-    pub(super) fn start(self, manager: &mut Manager, shared: &Arc<Shared>, awaited: &[Synced]) -> [Synced; 4] {
+    pub(super) fn start(self, manager: &mut Manager, shared: &Arc<Shared>, awaited: &[ReadinessGate]) -> [ReadinessGate; 4] {
         [
             start(self.ip, manager, shared, awaited),
             start(self.global_ip, manager, shared, awaited),
@@ -107,8 +104,8 @@ fn start<P: PoolApi>(
     mut controller: ControllerBuilder<P, Infallible>,
     manager: &mut Manager,
     shared: &Arc<Shared>,
-    awaited: &[Synced],
-) -> Synced
+    awaited: &[ReadinessGate],
+) -> ReadinessGate
 where
     Ledger: Observer<P>,
 {
@@ -126,8 +123,8 @@ where
         client: manager.client.clone(),
         events: manager.events.clone(),
         shared: Arc::clone(shared),
-        written: Written::default(),
-        status_turns: StatusTurns::default(),
+        written: Expectations::default(),
+        status_turns: StatusLimiter::default(),
         kind: PhantomData,
     };
     let stop = manager.stop.clone();
@@ -151,8 +148,8 @@ struct PoolReconciler<P> {
     client: Client,
     events: EventPublisher,
     shared: Arc<Shared>,
-    written: Written,
-    status_turns: StatusTurns,
+    written: Expectations,
+    status_turns: StatusLimiter,
     kind: PhantomData<fn(P)>,
 }
 
@@ -175,13 +172,13 @@ where
             return Ok(Outcome::Done);
         }
         if self.written.is_newer_than(pool.as_ref(), Instant::now()) {
-            return Ok(Outcome::Yield(LONGEST_ECHO));
+            return Ok(Outcome::Yield(EXPECTATION_TTL));
         }
         match self.act(&pool, attempt.failures).await {
             Err(PoolError::Call(error)) if error.is_not_found() => Ok(Outcome::Done),
             Err(PoolError::Call(error)) if error.is_conflict() => {
                 debug!(pool = %PoolKey::of(pool.as_ref()), "the pool changed meanwhile; starting over");
-                Ok(Outcome::Yield(STATUS_PAUSE))
+                Ok(Outcome::Yield(STATUS_INTERVAL))
             }
             outcome => outcome,
         }
@@ -228,7 +225,7 @@ where
         match obstacle {
             // The ledger wakes the pool when one of these changes; of the others it may never hear.
             None | Some(Obstacle::Addresses(_)) => Ok(Outcome::Done),
-            Some(Obstacle::Reservation(_) | Obstacle::UnknownAddress) => Ok(Outcome::Yield(DELETION_PAUSE)),
+            Some(Obstacle::Reservation(_) | Obstacle::UnknownAddress) => Ok(Outcome::Yield(DELETION_RETRY_DELAY)),
         }
     }
 
@@ -236,7 +233,7 @@ where
     /// order; what else fails for long is reported on the pool.
     async fn refused(
         &self,
-        calls: &Calls<P>,
+        calls: &ResourceClient<P>,
         key: &PoolKey,
         error: CallError,
         failures: u32,
@@ -258,8 +255,8 @@ where
     /// Has the pools of a network agree on the length of what they give out: the first one to come says how long. Of
     /// two that come at once the API server lets one through.
     async fn prepare_network(&self, key: &PoolKey) -> Result<(), CallError> {
-        let Some((network, family, length)) = self.shared.ledger.unit_to_agree_on(key) else { return Ok(()) };
-        let wanted = network_unit(&network, family, length, key);
+        let Some((network, family, length)) = self.shared.ledger.missing_block_length(key) else { return Ok(()) };
+        let wanted = network_block_length(&network, family, length, key);
         let name = wanted.name_any();
         let agreed = match self.shared.reservations.create(&wanted).await {
             Ok(created) => Some(created),
@@ -289,7 +286,7 @@ where
 
     fn status(&self, key: &PoolKey, pool: &P, obstacle: Option<&Obstacle>, refused: Option<&str>) -> PoolStatus {
         let ledger = &self.shared.ledger;
-        let facts = ledger.facts(key).unwrap_or_else(|| PoolFacts::of(pool));
+        let facts = ledger.facts(key).unwrap_or_else(|| PoolInfo::of(pool));
         let seen = Seen {
             key,
             facts: &facts,
@@ -309,7 +306,7 @@ where
     /// Writes the status if it says something new. Returns how long to wait when it was written a moment ago.
     async fn write_status(
         &self,
-        calls: &Calls<P>,
+        calls: &ResourceClient<P>,
         pool: &P,
         status: PoolStatus,
     ) -> Result<Option<Duration>, CallError> {
@@ -332,7 +329,7 @@ where
         self.status_turns.took(began.elapsed());
         if let Some(written) = written? {
             let written = self.note(written);
-            for condition in news.iter().filter(|condition| status::is_trouble(condition)) {
+            for condition in news.iter().filter(|condition| status::is_warning(condition)) {
                 let reason = condition.reason.as_deref().unwrap_or_default();
                 let message = condition.message.as_deref().unwrap_or_default();
                 self.events.warning(&written, &(), reason, "Inspect", message);

@@ -2,26 +2,27 @@
 
 use std::sync::Arc;
 
+use capi_ipam_controller::client::{CallError, ResourceClient};
+use capi_ipam_controller::{clock, patch};
+use capi_ipam_provider::api::{IPAddressClaim, Uid};
+use capi_ipam_provider::{HandlerError, Released};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::json;
 
+use crate::api::{IPReservation, PoolKey, Slot};
 use super::ledger::{ClaimKey, Ledger};
 use super::reservation::{Holder, holder, reference};
-use crate::api::{IPAddressClaim, IPReservation, PoolKey, Slot, Uid};
-use crate::provider::{HandlerError, Released};
-use crate::runtime::client::{CallError, Calls};
-use crate::runtime::{clock, patch};
 
 /// Gives back what a claim holds. An address whose pool wants it to rest keeps its reservation until the rest is over;
 /// the claim does not wait for that.
 pub(super) async fn release(
     ledger: &Arc<Ledger>,
-    reservations: &Calls<IPReservation>,
+    reservations: &ResourceClient<IPReservation>,
     claim: &IPAddressClaim,
     key: &ClaimKey,
 ) -> Result<Released, HandlerError> {
     let uid = Uid::of(claim.metadata.uid.as_deref().unwrap_or_default());
-    for (slot, pool) in ledger.reserved_for(key, uid) {
+    for (slot, pool) in ledger.reservations_of(key, uid) {
         let name = slot.reservation_name();
         let ended = if rests(ledger, &pool) {
             rest(ledger, reservations, claim, &name).await
@@ -39,7 +40,7 @@ fn rests(ledger: &Ledger, pool: &PoolKey) -> bool {
 
 async fn delete(
     ledger: &Ledger,
-    reservations: &Calls<IPReservation>,
+    reservations: &ResourceClient<IPReservation>,
     claim: &IPAddressClaim,
     name: &str,
     slot: &Slot,
@@ -72,7 +73,7 @@ async fn delete(
 
 async fn rest(
     ledger: &Ledger,
-    reservations: &Calls<IPReservation>,
+    reservations: &ResourceClient<IPReservation>,
     claim: &IPAddressClaim,
     name: &str,
 ) -> Result<(), CallError> {

@@ -1,12 +1,11 @@
 //! The IPReservation object: how one is made, and who holds it.
 
+use capi_ipam_ip::{Block, Family};
+use capi_ipam_provider::api::IPAddressClaim;
 use kube::ResourceExt;
 use kube::api::ObjectMeta;
 
-use crate::addr::{Block, Family};
-use crate::api::{
-    IPAddressClaim, IPReservation, IPReservationSpec, PoolKey, ReservationClaim, Scope, Slot, names, network_unit_name,
-};
+use crate::api::{IPReservation, IPReservationSpec, names, network_block_length_name, PoolKey, ReservationClaim, Scope, Slot};
 
 /// A reservation of an address for a claim, ready to be created.
 pub(super) fn build(slot: &Slot, pool: &PoolKey, claim: ReservationClaim) -> IPReservation {
@@ -14,10 +13,10 @@ pub(super) fn build(slot: &Slot, pool: &PoolKey, claim: ReservationClaim) -> IPR
 }
 
 /// The object that says how long the blocks are that a network gives out. `pool` is the first to need it.
-pub(super) fn network_unit(network: &str, family: Family, length: u8, pool: &PoolKey) -> IPReservation {
+pub(super) fn network_block_length(network: &str, family: Family, length: u8, pool: &PoolKey) -> IPReservation {
     let block = Block::new(family.address(0), length);
     let scope = Scope::Network(network.into());
-    let mut unit = made(network_unit_name(network, family), &scope, block, pool, None);
+    let mut unit = made(network_block_length_name(network, family), &scope, block, pool, None);
     unit.spec.prefix_length = Some(length.into());
     unit.labels_mut().insert(names::MOVE_LABEL.to_owned(), String::new());
     unit
@@ -75,9 +74,10 @@ pub(super) fn holder(reservation: &IPReservation, claim: &ReservationClaim) -> H
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use capi_ipam_controller::clock::now;
+
     use crate::api::InClusterKind;
-    use crate::runtime::clock::now;
+    use super::*;
 
     fn claim(uid: &str) -> ReservationClaim {
         ReservationClaim { namespace: "n".to_owned(), name: "c".to_owned(), uid: Some(uid.to_owned()) }
@@ -102,8 +102,8 @@ mod tests {
                 }
             }
             for (family, length) in [(Family::V4, 32), (Family::V6, 128), (Family::V6, 64)] {
-                let unit = network_unit("lab", family, length, &pool);
-                assert_eq!(unit.network_unit(), Some(("lab".into(), family, length)));
+                let unit = network_block_length("lab", family, length, &pool);
+                assert_eq!(unit.network_block_length(), Some(("lab".into(), family, length)));
             }
         }
     }

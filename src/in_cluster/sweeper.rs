@@ -13,43 +13,43 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use capi_ipam_controller::client::{CallError, chain};
+use capi_ipam_controller::events::EventPublisher;
+use capi_ipam_controller::health::ReadinessGate;
+use capi_ipam_controller::{clock, finalizer};
+use capi_ipam_provider::api::{IPAddress, IPAddressClaim, Uid};
+use capi_ipam_provider::{Claims, ContractClient, ProviderSetup, ClaimSnapshot};
 use kube::ResourceExt;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
+use crate::api::{conditions, IPReservation, names, PoolKey, ReservationClaim, Scope, Slot};
+use super::context::Shared;
 use super::duplicates::Duplicates;
-use super::ledger::{ClaimKey, Origin, Suspect, Unclaimed, Unreserved, Useless, holding};
-use super::move_label::Unlabelled;
+use super::ledger::{ClaimKey, holding, Origin, Suspect, Unclaimed, Unreserved, InvalidReservation};
+use super::move_label::MoveLabeler;
 use super::options::InClusterOptions;
-use super::reservation::{Holder, build, holder};
-use super::shared::Shared;
-use crate::api::conditions;
-use crate::api::{IPAddress, IPAddressClaim, IPReservation, PoolKey, ReservationClaim, Scope, Slot, Uid, names};
-use crate::provider::{Claims, Contract, ProviderSetup, SeenClaim};
-use crate::runtime::client::{CallError, chain};
-use crate::runtime::events::EventPublisher;
-use crate::runtime::health::Synced;
-use crate::runtime::{clock, finalizer};
+use super::reservation::{build, Holder, holder};
 
 /// How many missing reservations are made in one pass.
-const MOST_RESERVED: usize = 20_000;
+const MAX_RESERVED_PER_PASS: usize = 20_000;
 /// How many missing reservations are made at the same time.
-const RESERVED_AT_ONCE: usize = 8;
+const RESERVE_CONCURRENCY: usize = 8;
 /// So many addresses of a pool may be freed in one pass, or a twentieth of it if that is more.
-const MOST_FREED: usize = 5;
+const MAX_FREED_PER_PASS: usize = 5;
 
 pub(super) struct Sweeper {
     shared: Arc<Shared>,
-    unlabelled: Arc<Unlabelled>,
+    unlabelled: Arc<MoveLabeler>,
     duplicates: Duplicates,
-    contract: Contract,
+    contract: ContractClient,
     claims: Claims,
-    awaited: Vec<Synced>,
+    awaited: Vec<ReadinessGate>,
     interval: Duration,
     grace: Duration,
     events: EventPublisher,
     /// Reservations that have been told to be of no use.
-    reported: Vec<Useless>,
+    reported: Vec<InvalidReservation>,
     /// IPAddress objects without a claim that have been reported.
     unclaimed: Vec<Unclaimed>,
     /// Since when something looks abandoned.
@@ -61,8 +61,8 @@ impl Sweeper {
         setup: &ProviderSetup<'_>,
         options: &InClusterOptions,
         shared: Arc<Shared>,
-        unlabelled: Arc<Unlabelled>,
-        awaited: Vec<Synced>,
+        unlabelled: Arc<MoveLabeler>,
+        awaited: Vec<ReadinessGate>,
     ) -> Self {
         let duplicates = Duplicates::new(setup, Arc::clone(&shared));
         Self {
@@ -98,8 +98,8 @@ impl Sweeper {
     }
 
     async fn pass(&mut self) {
-        let is_served = |claim: SeenClaim| claim.served;
-        self.shared.ledger.serve_lines(|(namespace, name)| self.claims.get(namespace, name).is_some_and(is_served));
+        let is_served = |claim: ClaimSnapshot| claim.served;
+        self.shared.ledger.prune_wait_queues(|(namespace, name)| self.claims.get(namespace, name).is_some_and(is_served));
         self.end_pointless_rests().await;
         self.reserve_missing().await;
         self.duplicates.report().await;
@@ -111,7 +111,7 @@ impl Sweeper {
         let mut held_back: HashMap<Scope, usize> = HashMap::new();
         for suspect in confirmed {
             let scope = &suspect.slot().scope;
-            let most = MOST_FREED.max(self.shared.ledger.taken(scope) / 20);
+            let most = MAX_FREED_PER_PASS.max(self.shared.ledger.taken(scope) / 20);
             let count = freed.entry(scope.clone()).or_default();
             if *count >= most {
                 *held_back.entry(scope.clone()).or_default() += 1;
@@ -139,7 +139,7 @@ impl Sweeper {
 
     /// Tells of reservations made by hand that do not do what they were made for. Where admission works there are none.
     fn report_useless_reservations(&mut self) {
-        let useless = self.shared.ledger.useless_reservations();
+        let useless = self.shared.ledger.invalid_reservations();
         self.reported.retain(|known| useless.contains(known));
         for useless in useless {
             if self.reported.contains(&useless) {
@@ -149,7 +149,7 @@ impl Sweeper {
             warn!(reservation = useless.name, why = useless.why, "a reservation is of no use");
             let mut object = IPReservation::default();
             (object.metadata.name, object.metadata.uid) = (Some(useless.name), Some(useless.uid));
-            self.events.warning(&object, &(), conditions::NOT_RESERVED, "Reserve", &useless.why);
+            self.events.warning(&object, &(), conditions::INVALID_RESERVATION, "Reserve", &useless.why);
         }
     }
 
@@ -252,7 +252,7 @@ impl Sweeper {
     /// Ends the cool-down of addresses that are in use: a provider without reservations allocated them, or somebody set
     /// `releasedAt` by hand.
     async fn end_pointless_rests(&self) {
-        for (slot, (namespace, name), uid) in self.shared.ledger.resting_in_use() {
+        for (slot, (namespace, name), uid) in self.shared.ledger.cooling_down_in_use() {
             let Some(claim) = self.bound_claim(&namespace, &name) else { continue };
             // A later claim of the name of the one that released the address.
             if uid.is_some_and(|uid| uid != claim.uid) {
@@ -296,7 +296,7 @@ impl Sweeper {
     async fn reserve_missing(&self) {
         use futures::StreamExt as _;
         let is_bound = |(namespace, name): &ClaimKey| self.bound_claim(namespace, name).is_some();
-        let missing = self.shared.ledger.unreserved(MOST_RESERVED, is_bound);
+        let missing = self.shared.ledger.unreserved(MAX_RESERVED_PER_PASS, is_bound);
         let made = futures::stream::iter(missing)
             .map(|missing| async move {
                 match self.reserve(&missing).await {
@@ -307,7 +307,7 @@ impl Sweeper {
                     }
                 }
             })
-            .buffer_unordered(RESERVED_AT_ONCE)
+            .buffer_unordered(RESERVE_CONCURRENCY)
             .filter(|made| std::future::ready(*made))
             .count()
             .await;
@@ -317,16 +317,16 @@ impl Sweeper {
     }
 
     /// The claim of that name, if this process serves it, and it is bound and stays.
-    fn bound_claim(&self, namespace: &str, name: &str) -> Option<SeenClaim> {
+    fn bound_claim(&self, namespace: &str, name: &str) -> Option<ClaimSnapshot> {
         self.claims.get(namespace, name).filter(|claim| claim.served && self.is_bound_to_stay(claim))
     }
 
-    fn is_bound_to_stay(&self, claim: &SeenClaim) -> bool {
+    fn is_bound_to_stay(&self, claim: &ClaimSnapshot) -> bool {
         claim.bound && !self.is_about_to_go(claim)
     }
 
     /// Whether a claim is being deleted, and not for so long that its address must be in use still.
-    fn is_about_to_go(&self, claim: &SeenClaim) -> bool {
+    fn is_about_to_go(&self, claim: &ClaimSnapshot) -> bool {
         let since = claim.deleted.as_ref().map(|deleted| clock::now().0.duration_since(deleted.0));
         since.is_some_and(|since| since.unsigned_abs() < self.grace || since.is_negative())
     }
@@ -345,7 +345,7 @@ impl Sweeper {
         let (namespace, name) = key.clone();
         // It may be released at this moment: then the reservation went last, and the watch has yet to tell of the rest.
         // Or it has another address already, and what the watch told last is of an earlier claim of its name.
-        let is_doubtful = claim.deleted.is_some() || !self.shared.ledger.reserved_for(key, claim.uid).is_empty();
+        let is_doubtful = claim.deleted.is_some() || !self.shared.ledger.reservations_of(key, claim.uid).is_empty();
         if is_doubtful {
             let address = self.contract.addresses(&namespace).get(&name).await?;
             if !address.is_some_and(|address| holds(&address, slot, pool)) {

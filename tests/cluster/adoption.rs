@@ -1,11 +1,10 @@
 //! IPAddress objects that are there before their claim: from a restore, a move, or made by hand.
 
 use capi_ipam::api::{InClusterIPPool, Pool};
+use capi_ipam::consumer;
+use capi_ipam::support::consumer::{Consumer, eventually, stays};
 use kube::ResourceExt;
 use serde_json::json;
-
-use crate::consumer;
-use crate::support::consumer::{Consumer, eventually, stays};
 
 /// A consumer with a pool `web` of three addresses.
 async fn with_pool() -> Consumer {
@@ -252,7 +251,7 @@ async fn a_promise_of_what_somebody_else_has_is_not_kept_and_is_told() {
     eventually("an event tells that the promise cannot be kept", || async {
         let told = everywhere.events(&promise.name_any()).await;
         told.iter()
-            .any(|(_, reason, text)| reason == "NotReserved" && text.contains("in use by an IPAddress"))
+            .any(|(_, reason, text)| reason == "InvalidReservation" && text.contains("in use by an IPAddress"))
             .then_some(())
     })
     .await;

@@ -2,13 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use capi_ipam::api::{IPAddressClaim, InClusterIPPool, Pool};
+use capi_ipam::api::{InClusterIPPool, Pool};
+use capi_ipam::support::consumer::{Consumer, eventually, ready, stays, unique};
+use capi_ipam::{consumer, lenient_consumer, world};
+use capi_ipam_provider::api::IPAddressClaim;
 use futures::future::join_all;
 use kube::ResourceExt;
-use serde_json::{Value, json};
-
-use crate::support::consumer::{Consumer, eventually, ready, stays, unique};
-use crate::{consumer, lenient_consumer, world};
+use serde_json::{json, Value};
 
 /// What a large or broken pool may take until its claim is served. It takes milliseconds on a free machine, and minutes
 /// where the work grows with the number of addresses, or with the square of that of ranges.

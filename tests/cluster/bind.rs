@@ -4,13 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use capi_ipam::api::{GlobalInClusterIPPool, InClusterIPPool, Pool};
+use capi_ipam::consumer;
+use capi_ipam::support::consumer::{Consumer, eventually, eventually_within, unique};
 use futures::StreamExt;
 use futures::future::join_all;
 use kube::ResourceExt;
-use serde_json::{Value, json};
-
-use crate::consumer;
-use crate::support::consumer::{Consumer, eventually, eventually_within, unique};
+use serde_json::{json, Value};
 
 /// Pools of either kind give out exactly these addresses, in this order, and then nothing more.
 async fn give_exactly<const N: usize>(cases: [(Value, &str); N]) {

@@ -3,11 +3,10 @@
 use std::collections::BTreeMap;
 
 use capi_ipam::api::{GlobalInClusterIPPool, InClusterIPPool, Pool};
+use capi_ipam::consumer;
+use capi_ipam::support::consumer::{Consumer, eventually, ready, unique};
 use futures::future::join_all;
-use serde_json::{Value, json};
-
-use crate::consumer;
-use crate::support::consumer::{Consumer, eventually, ready, unique};
+use serde_json::{json, Value};
 
 /// So many addresses from 10.0.0.1.
 fn addresses(count: u8) -> Value {

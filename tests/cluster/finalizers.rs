@@ -1,13 +1,12 @@
 //! The last finalizer, taken off by several at once.
 
-use capi_ipam::api::IPAddressClaim;
-use capi_ipam::runtime::client::CallError;
-use capi_ipam::runtime::finalizer;
+use capi_ipam::support::consumer::Consumer;
+use capi_ipam_controller::client::CallError;
+use capi_ipam_controller::finalizer;
+use capi_ipam_provider::api::IPAddressClaim;
 use futures::future::join_all;
 use kube::ResourceExt;
-use serde_json::{Value, json};
-
-use crate::support::consumer::Consumer;
+use serde_json::{json, Value};
 
 const FINALIZER: &str = "example.com/held";
 const ROUNDS: usize = 50;

@@ -3,13 +3,12 @@
 use std::time::Duration;
 
 use capi_ipam::api::{InClusterIPPool, Pool};
-use capi_ipam::runtime::client::Calls;
+use capi_ipam::support::consumer::{Consumer, eventually, eventually_within, object, ready, stays, unique};
+use capi_ipam::{consumer, world};
+use capi_ipam_controller::client::ResourceClient;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::{Api, ResourceExt};
-use serde_json::{Value, json};
-
-use crate::support::consumer::{Consumer, eventually, eventually_within, object, ready, stays, unique};
-use crate::{consumer, world};
+use serde_json::{json, Value};
 
 /// A consumer with a pool `web` of three addresses.
 async fn with_pool() -> Consumer {
@@ -267,7 +266,7 @@ async fn a_claim_goes_when_its_cluster_is_gone() {
 #[tokio::test]
 async fn what_an_address_lost_is_repaired_and_what_others_added_is_kept() {
     let consumer = with_claim().await;
-    let maps: Calls<ConfigMap> = Calls::new(Api::namespaced(consumer.client.clone(), &consumer.namespace), &());
+    let maps: ResourceClient<ConfigMap> = ResourceClient::new(Api::namespaced(consumer.client.clone(), &consumer.namespace), &());
     let server = maps.create(&object(json!({"metadata": {"name": "server", "namespace": consumer.namespace}}))).await;
     let uid = server.expect("a config map can be made").uid();
     let foreign = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "server", "uid": uid});
@@ -324,7 +323,7 @@ async fn a_namespace_goes_with_all_that_is_in_it() {
     consumer.global_pool(&shared, json!({"addresses": ["10.0.0.1"], "prefix": 24})).await;
     consumer.global_claim("b", &shared).await;
     consumer.bound("b").await;
-    let namespaces: Calls<Namespace> = Calls::new(Api::all(consumer.client.clone()), &());
+    let namespaces: ResourceClient<Namespace> = ResourceClient::new(Api::all(consumer.client.clone()), &());
     consumer.remove(&namespaces, &consumer.namespace).await;
     eventually_within(Duration::from_mins(2), "the namespace is gone", || async {
         namespaces.get(&consumer.namespace).await.expect("namespaces can be read").is_none().then_some(())

@@ -12,7 +12,7 @@
 mod support;
 
 mod adoption;
-mod arrival;
+mod restore;
 mod bad_input;
 mod bind;
 mod exhaustion;

@@ -1,10 +1,9 @@
 //! Pools that share addresses: in one network, and not.
 
 use capi_ipam::api::{InClusterIPPool, InClusterPrefixPool};
+use capi_ipam::consumer;
+use capi_ipam::support::consumer::{Consumer, eventually, unique};
 use serde_json::json;
-
-use crate::consumer;
-use crate::support::consumer::{Consumer, eventually, unique};
 
 /// The address of a claim for a pool of the namespace.
 async fn served(consumer: &Consumer, claim: &str, pool: &str) -> String {
@@ -124,7 +123,7 @@ async fn useless_reservations_are_told_by_an_event() {
     eventually("an event tells that the reservation is of no use", || async {
         let told = everywhere.events(&name).await;
         told.iter()
-            .any(|(kind, reason, text)| kind == "Warning" && reason == "NotReserved" && text.contains("10.23.0.200"))
+            .any(|(kind, reason, text)| kind == "Warning" && reason == "InvalidReservation" && text.contains("10.23.0.200"))
             .then_some(())
     })
     .await;

@@ -1,13 +1,13 @@
 //! Pausing: by Cluster, by pool, by claim, for allocation and for release; and Clusters that are not there.
 
 use capi_ipam::api::conditions::{self, Condition};
-use capi_ipam::api::{IPAddressClaim, InClusterIPPool, Pool};
+use capi_ipam::api::{InClusterIPPool, Pool};
+use capi_ipam::consumer;
+use capi_ipam::support::consumer::{Consumer, eventually, ready, stays, unique};
+use capi_ipam_provider::api::IPAddressClaim;
 use futures::future::join_all;
 use kube::ResourceExt;
-use serde_json::{Value, json};
-
-use crate::consumer;
-use crate::support::consumer::{Consumer, eventually, ready, stays, unique};
+use serde_json::{json, Value};
 
 /// What can be paused.
 #[derive(Clone, Copy, Debug)]

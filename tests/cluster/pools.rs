@@ -2,15 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use capi_ipam::api::{IPReservation, InClusterIPPool, Pool};
-use capi_ipam::runtime::client::{CallError, Calls};
-use capi_ipam::runtime::{clock, patch};
+use capi_ipam::api::{InClusterIPPool, IPReservation, Pool};
+use capi_ipam::consumer;
+use capi_ipam::support::consumer::{Consumer, eventually, object, stays, unique};
+use capi_ipam_controller::client::{CallError, ResourceClient};
+use capi_ipam_controller::{clock, patch};
 use futures::future::join_all;
 use kube::ResourceExt;
-use serde_json::{Value, json};
-
-use crate::consumer;
-use crate::support::consumer::{Consumer, eventually, object, stays, unique};
+use serde_json::{json, Value};
 
 /// A consumer with a pool `web` of so many addresses.
 async fn with_pool(count: u8) -> Consumer {
@@ -34,7 +33,7 @@ async fn pool_is_gone(consumer: &Consumer, name: &str) {
 
 #[tokio::test]
 async fn a_new_pool_gets_finalizer_and_status() {
-    async fn check<P: Pool>(pools: &Calls<P>, name: &str) {
+    async fn check<P: Pool>(pools: &ResourceClient<P>, name: &str) {
         let ready = eventually("the pool has finalizer, counts and condition", || async {
             let pool = pools.get(name).await.ok()??;
             let status = json!(pool.status()?);

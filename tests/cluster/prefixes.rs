@@ -1,10 +1,9 @@
 //! Pools of prefixes: carving, what stands in the IPAddress, exclusions, waiting, and taking back.
 
 use capi_ipam::api::{GlobalInClusterPrefixPool, InClusterIPPool, InClusterPrefixPool};
+use capi_ipam::consumer;
+use capi_ipam::support::consumer::unique;
 use serde_json::json;
-
-use crate::consumer;
-use crate::support::consumer::unique;
 
 #[tokio::test]
 async fn the_lowest_prefixes_are_given_with_length_and_gateway() {

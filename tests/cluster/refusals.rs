@@ -4,13 +4,12 @@
 use std::time::{Duration, Instant};
 
 use capi_ipam::api::{InClusterIPPool, Pool};
-use capi_ipam::runtime::client::Calls;
+use capi_ipam::support::consumer::{Consumer, eventually, object};
+use capi_ipam::{consumer, world};
+use capi_ipam_controller::client::ResourceClient;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, ResourceExt};
-use serde_json::{Value, json};
-
-use crate::support::consumer::{Consumer, eventually, object};
-use crate::{consumer, world};
+use serde_json::{json, Value};
 
 /// How long a claim may take to recover: a retry follows within 10 s.
 const RECOVERY: Duration = Duration::from_secs(20);
@@ -181,7 +180,7 @@ async fn a_policy_against_the_release_is_reported() {
 #[tokio::test]
 async fn an_address_that_another_controls_is_reported() {
     let consumer = with_pool().await;
-    let maps: Calls<ConfigMap> = Calls::new(Api::namespaced(consumer.client.clone(), &consumer.namespace), &());
+    let maps: ResourceClient<ConfigMap> = ResourceClient::new(Api::namespaced(consumer.client.clone(), &consumer.namespace), &());
     let owner = maps.create(&object(json!({"metadata": {"name": "server", "namespace": consumer.namespace}}))).await;
     let owner = owner.expect("a config map can be made");
     consumer.address_by_hand("a", "web", "10.0.0.1").await;
@@ -230,7 +229,7 @@ async fn finalizers_refused(consumer: &Consumer) {
         let mut after = before.clone();
         let finalizers = after.metadata.finalizers.get_or_insert_default();
         finalizers.push(format!("example.com/probe-{}", finalizers.len()));
-        let written = capi_ipam::runtime::patch::write(&consumer.pools(), &before, &after).await;
+        let written = capi_ipam_controller::patch::write(&consumer.pools(), &before, &after).await;
         written.is_err_and(|error| error.is_invalid() || error.is_forbidden()).then_some(())
     })
     .await;

@@ -2,11 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use capi_ipam::api::IPAddressClaim;
-use serde_json::{Value, json};
-
-use crate::consumer;
-use crate::support::consumer::{Consumer, eventually, ready, unique};
+use capi_ipam::consumer;
+use capi_ipam::support::consumer::{Consumer, eventually, ready, unique};
+use capi_ipam_provider::api::IPAddressClaim;
+use serde_json::{json, Value};
 
 /// The condition `Ready` of an object that aggregates the `v1beta1` conditions of its claims, as the vSphere provider does
 /// on a VSphereVM: a claim without one is still being created, and one that is False makes the whole False.

@@ -2,13 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use capi_ipam::api::{GlobalInClusterIPPool, InClusterIPPool, Pool, names};
+use capi_ipam::api::{GlobalInClusterIPPool, InClusterIPPool, names, Pool};
+use capi_ipam::support::consumer::{Consumer, eventually, stays, unique};
+use capi_ipam::{consumer, world};
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
-use serde_json::{Value, json};
-
-use crate::support::consumer::{Consumer, eventually, stays, unique};
-use crate::{consumer, world};
+use serde_json::{json, Value};
 
 /// A consumer with a pool `web` of so many addresses.
 async fn with_pool(count: u8) -> Consumer {

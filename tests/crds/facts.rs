@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde_json::{Value, json};
+use serde_json::{json, Value};
 
-use super::{COMMITTED, DEFINITIONS, data};
+use super::{COMMITTED, data, DEFINITIONS};
 
 /// A definition, taken apart: what it says about each thing.
 type Facts = BTreeMap<String, Value>;
@@ -243,7 +243,7 @@ fn schemas(definition: &Value) -> impl Iterator<Item = (String, &Value)> {
     versions.map(|version| (text(version, "/name"), &version["schema"]["openAPIV3Schema"]))
 }
 
-/// Calls `visitor` with each part of a schema and its path.
+/// ResourceClient `visitor` with each part of a schema and its path.
 fn visit(schema: &Value, path: &str, visitor: &mut impl FnMut(&str, &Value)) {
     visitor(path, schema);
     if let Some(items) = schema.get("items") {

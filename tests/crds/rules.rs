@@ -1,9 +1,9 @@
 //! What the API server accepts and refuses when an object is made.
 
-use capi_ipam::addr::{Family, parse_entry};
-use serde_json::{Value, json};
+use capi_ipam_ip::{Family, parse_entry};
+use serde_json::{json, Value};
 
-use super::{COMMITTED, ControlPlane, Options, data, object, with_file};
+use super::{COMMITTED, ControlPlane, data, object, Options, with_file};
 
 const ADDRESSES: &str = "InClusterIPPool";
 const GLOBAL_ADDRESSES: &str = "GlobalInClusterIPPool";

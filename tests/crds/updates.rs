@@ -1,9 +1,9 @@
 //! What the API server accepts and refuses when an object is changed: what must not change, and objects that were made
 //! before the rules existed.
 
-use serde_json::{Map, Value, json};
+use serde_json::{json, Map, Value};
 
-use super::{COMMITTED, ControlPlane, DEFINITIONS, Options, object, wait_until, with_file};
+use super::{COMMITTED, ControlPlane, DEFINITIONS, object, Options, wait_until, with_file};
 
 /// A merge patch of an object in `default`.
 fn patch(plane: &ControlPlane, kind: &str, name: &str, more: &[&str], patch: &Value) -> Result<String, String> {

@@ -2,12 +2,11 @@
 
 use std::time::{Duration, Instant};
 
+use capi_ipam::proxy::Proxy;
+use capi_ipam::support::consumer::{Consumer, eventually_within};
+use capi_ipam::support::control_plane::{ControlPlane, NAMESPACE, Options};
+use capi_ipam::support::manager::Manager;
 use serde_json::json;
-
-use crate::proxy::Proxy;
-use crate::support::consumer::{Consumer, eventually_within};
-use crate::support::control_plane::{ControlPlane, NAMESPACE, Options};
-use crate::support::manager::Manager;
 
 const LEASE_DURATION: Duration = Duration::from_secs(15);
 /// How much longer a takeover may take than the lease lasts.

@@ -1,9 +1,8 @@
 //! A plan: what is done, and what goes wrong meanwhile. It is one line of JSON.
 
+use capi_ipam::request::Write;
+use capi_ipam::workload::Workload;
 use serde::{Deserialize, Serialize};
-
-use crate::request::Write;
-use crate::workload::Workload;
 
 /// One run from start to end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -18,7 +18,7 @@ mod black_holes;
 mod fault;
 mod forward;
 mod frames;
-mod mistakes;
+mod mutants;
 mod observer;
 mod oracle;
 mod plans;

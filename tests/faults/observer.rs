@@ -4,18 +4,15 @@ use std::fmt::Debug;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use capi_ipam::api::{
-    ContractVersion, GlobalInClusterIPPool, IPAddress, IPAddressClaim, IPReservation, InClusterIPPool, Pool as PoolApi,
-    PoolKey, PoolSpec, conditions, names,
-};
+use capi_ipam::api::{conditions, GlobalInClusterIPPool, InClusterIPPool, IPReservation, names, Pool as PoolApi, PoolKey, PoolSpec};
+use capi_ipam::support::consumer::{counts_of, eventually};
+use capi_ipam::world::{Address, Change, Claim, Name, Object, Pool, PoolName, Reservation, World};
+use capi_ipam_provider::api::{ContractVersion, IPAddress, IPAddressClaim};
 use futures::TryStreamExt;
 use kube::api::{ListParams, WatchEvent, WatchParams};
 use kube::{Api, Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use tokio::task::JoinHandle;
-
-use crate::support::consumer::{counts_of, eventually};
-use crate::world::{Address, Change, Claim, Name, Object, Pool, PoolName, Reservation, World};
 
 /// How long the watches may take to tell what the lists show.
 const PATIENCE: Duration = Duration::from_secs(30);

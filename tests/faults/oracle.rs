@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
-use crate::world::{Address, Change, Claim, Object, Pool, PoolName, Reservation, World, in_order};
+use capi_ipam::world::{Address, Change, Claim, in_order, Object, Pool, PoolName, Reservation, World};
 
 /// Something that must not be.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,7 +1,8 @@
 //! The oracle sees each violation, in histories made by hand.
 
+use capi_ipam::world::Name;
+
 use super::*;
-use crate::world::Name;
 
 fn name(name: &str) -> Name {
     ("n".to_owned(), name.to_owned())

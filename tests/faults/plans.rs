@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use crate::fault::{Fault, Plan, WatchFault, WriteFault};
-use crate::request::Write;
-use crate::workload::Workload;
+use capi_ipam::fault::{Fault, Plan, WatchFault, WriteFault};
+use capi_ipam::request::Write;
+use capi_ipam::workload::Workload;
 
 /// What happened in a run in which nothing went wrong.
 #[derive(Clone, Debug)]

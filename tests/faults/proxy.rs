@@ -10,7 +10,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use capi_ipam::runtime::client::connect;
+use capi_ipam::fault::{Fault, WatchFault, WriteFault};
+use capi_ipam::forward::{Answer, Broken, Forward, refusal};
+use capi_ipam::frames::{self, Disturbance};
+use capi_ipam::request::{Request, Verb, Write};
+use capi_ipam::support::control_plane::{ControlPlane, NAMESPACE};
+use capi_ipam_controller::client::connect;
 use http_body_util::BodyExt;
 use hyper::Response;
 use hyper::body::Incoming;
@@ -23,12 +28,6 @@ use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
-
-use crate::fault::{Fault, WatchFault, WriteFault};
-use crate::forward::{Answer, Broken, Forward, refusal};
-use crate::frames::{self, Disturbance};
-use crate::request::{Request, Verb, Write};
-use crate::support::control_plane::{ControlPlane, NAMESPACE};
 
 /// How long a write is late when it waits for nothing else.
 const LATE: Duration = Duration::from_secs(1);

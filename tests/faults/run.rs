@@ -5,20 +5,19 @@ use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use capi_ipam::fault::Plan;
+use capi_ipam::observer::Observer;
+use capi_ipam::oracle::{self, Rule, Violation};
+use capi_ipam::proxy::{Entry, Proxy};
+use capi_ipam::request::Write;
+use capi_ipam::support::consumer::Consumer;
+use capi_ipam::support::control_plane::ControlPlane;
+use capi_ipam::support::manager::Manager;
+use capi_ipam::workload;
+use capi_ipam::world::in_order;
 use futures::FutureExt;
 use kube::Client;
 use tokio::task::{JoinHandle, spawn_blocking};
-
-use crate::fault::Plan;
-use crate::observer::Observer;
-use crate::oracle::{self, Rule, Violation};
-use crate::proxy::{Entry, Proxy};
-use crate::request::Write;
-use crate::support::consumer::Consumer;
-use crate::support::control_plane::ControlPlane;
-use crate::support::manager::Manager;
-use crate::workload;
-use crate::world::in_order;
 
 /// How long the provider may take to come to rest once nothing goes wrong any more.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -6,13 +6,13 @@ mod views;
 
 use std::time::Duration;
 
-use capi_ipam::api::{IPAddressClaim, Pool};
-use capi_ipam::runtime::client::Calls;
+use capi_ipam::api::Pool;
+use capi_ipam::support::consumer::{Consumer, eventually_within, ready};
+use capi_ipam_controller::client::Calls;
+use capi_ipam_provider::api::IPAddressClaim;
 use kube::ResourceExt;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
-
-use crate::support::consumer::{Consumer, eventually_within, ready};
+use serde_json::{json, Value};
 
 /// How long a workload waits for one thing, whatever goes wrong meanwhile.
 const PATIENCE: Duration = Duration::from_secs(45);

@@ -1,10 +1,9 @@
 //! `clusterctl init`.
 
-use serde_json::{Value, json};
-
-use crate::installed;
-use crate::support::clusterctl::{Releases, VERSION, start_core};
-use crate::support::control_plane::{ControlPlane, NAMESPACE, Options};
+use capi_ipam::installed;
+use capi_ipam::support::clusterctl::{Releases, start_core, VERSION};
+use capi_ipam::support::control_plane::{ControlPlane, NAMESPACE, Options};
+use serde_json::{json, Value};
 
 /// What the Cluster API operator adds to the arguments of a manager.
 const BY_THE_OPERATOR: [&str; 4] = [

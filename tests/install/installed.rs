@@ -1,12 +1,11 @@
 //! The manager as it was installed: with the flags of its Deployment and the permissions of its service account.
 
-use serde_json::{Value, json};
-
-use crate::support::clusterctl::PROVIDER;
-use crate::support::control_plane::{ControlPlane, NAMESPACE};
-use crate::support::manager::{Manager, built};
-use crate::support::ports::free_port;
-use crate::support::webhooks::Webhooks;
+use capi_ipam::support::clusterctl::PROVIDER;
+use capi_ipam::support::control_plane::{ControlPlane, NAMESPACE};
+use capi_ipam::support::manager::{built, Manager};
+use capi_ipam::support::ports::free_port;
+use capi_ipam::support::webhooks::Webhooks;
+use serde_json::{json, Value};
 
 const DEPLOYMENT: &str = "capi-ipam-in-cluster-controller-manager";
 

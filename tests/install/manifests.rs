@@ -3,10 +3,9 @@
 use std::fs;
 use std::path::Path;
 
+use capi_ipam::support::clusterctl::{documents, manifest, VERSION};
+use capi_ipam::support::control_plane::{kustomize, NAMESPACE};
 use serde_json::Value;
-
-use crate::support::clusterctl::{VERSION, documents, manifest};
-use crate::support::control_plane::{NAMESPACE, kustomize};
 
 /// Kinds of objects that are in no namespace.
 const CLUSTER_WIDE: [&str; 5] =

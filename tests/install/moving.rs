@@ -4,15 +4,14 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use capi_ipam::api::{GlobalInClusterIPPool, InClusterIPPool, InClusterPrefixPool, Pool};
+use capi_ipam::installed;
+use capi_ipam::support::clusterctl::{CORE, Releases, stand_in_for_infrastructure, start_core};
+use capi_ipam::support::consumer::{Consumer, eventually, ready};
+use capi_ipam::support::control_plane::{ControlPlane, Options};
+use capi_ipam::support::manager::Manager;
+use capi_ipam::support::webhooks::Webhooks;
 use kube::ResourceExt;
-use serde_json::{Value, json};
-
-use crate::installed;
-use crate::support::clusterctl::{CORE, Releases, stand_in_for_infrastructure, start_core};
-use crate::support::consumer::{Consumer, eventually, ready};
-use crate::support::control_plane::{ControlPlane, Options};
-use crate::support::manager::Manager;
-use crate::support::webhooks::Webhooks;
+use serde_json::{json, Value};
 
 /// A cluster with Cluster API and this provider, both installed by clusterctl.
 struct Side {

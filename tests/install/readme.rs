@@ -7,16 +7,13 @@ use std::process::Command;
 use std::time::Duration;
 
 use capi_ipam::api::{InClusterIPPool, Pool};
+use capi_ipam::installed;
+use capi_ipam::support::clusterctl::{CLUSTER_API, clusterctl, CORE, documents, manifest, Releases, stand_in_for_cert_manager, VERSION};
+use capi_ipam::support::consumer::{Consumer, eventually, eventually_within, object};
+use capi_ipam::support::control_plane::{ControlPlane, NAMESPACE, Options};
+use capi_ipam::support::webhooks::Webhooks;
 use kube::ResourceExt;
-use serde_json::{Value, json};
-
-use crate::installed;
-use crate::support::clusterctl::{
-    CLUSTER_API, CORE, Releases, VERSION, clusterctl, documents, manifest, stand_in_for_cert_manager,
-};
-use crate::support::consumer::{Consumer, eventually, eventually_within, object};
-use crate::support::control_plane::{ControlPlane, NAMESPACE, Options};
-use crate::support::webhooks::Webhooks;
+use serde_json::{json, Value};
 
 /// What `make release` writes.
 const CONFIGURATION: &str = "target/release-files/clusterctl.yaml";

@@ -3,12 +3,11 @@
 use std::fs;
 use std::path::Path;
 
+use capi_ipam::support::clusterctl::documents;
+use capi_ipam::support::consumer::eventually;
+use capi_ipam::support::control_plane::{ControlPlane, kustomize, NAMESPACE, Options};
 use serde_json::Value;
 use tempfile::TempDir;
-
-use crate::support::clusterctl::documents;
-use crate::support::consumer::eventually;
-use crate::support::control_plane::{ControlPlane, NAMESPACE, Options, kustomize};
 
 const POOLS: [&str; 2] = ["inclusterippools", "inclusterprefixpools"];
 

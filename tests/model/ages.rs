@@ -1,6 +1,6 @@
 //! What a write does to the copies of an object that others have.
 
-use crate::state::{Age, State, Step, Sweep, Write};
+use capi_ipam::state::{Age, State, Step, Sweep, Write};
 
 impl State {
     pub(crate) fn age_claim(&mut self, name: usize, age: Age) {

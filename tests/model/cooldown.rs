@@ -4,10 +4,10 @@
 //! reads a released reservation knows that for it; whether the period of a copy has ended that is not current, nobody
 //! knows here, and it may have.
 
-use crate::mistakes::Mistake;
-use crate::scope::Scope;
-use crate::server::{Answer, Fate};
-use crate::state::{Age, Manager, Pool, State, Sweep, Write};
+use capi_ipam::mistakes::Mistake;
+use capi_ipam::scope::Scope;
+use capi_ipam::server::{Answer, Fate};
+use capi_ipam::state::{Age, Manager, Pool, State, Sweep, Write};
 
 impl Scope {
     /// A manager that does not know the pool asks for no cool-down.

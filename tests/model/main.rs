@@ -30,7 +30,7 @@
 //! | `begin_to_end_for_use`, `CheckUse`, `CheckUser` | `Sweeper::end_pointless_rests`, `Ledger::resting_in_use` |
 //! | `learn`, `forget`, `announce`, `withdraw` | `Ledger::{insert_reservation, remove_reservation, announce, withdraw}` |
 //! | `List`, `InsertList` | `Allocator::allocate` after too many taken proposals, and any other read that the ledger takes in |
-//! | [`pool::admits`], [`pool::proposes`] | what a claim of a deleting pool does: `provider::decision`, `PoolFacts::serves` |
+//! | [`pool::admits`], [`pool::proposes`] | what a claim of a deleting pool does: `provider::decision`, `PoolInfo::serves` |
 //! | `work_on_pool`, `RemovePoolFinalizer` | `obstacle` and what follows it in `in_cluster/pools.rs` |
 //!
 //! A change there is to be followed here. What the model does more carefully than the program is marked by a mistake in
@@ -82,10 +82,11 @@ mod views;
 
 use std::time::{Duration, Instant};
 
-use protocol::{Action, Protocol};
-use scope::{BY_LABEL, BY_NAMESPACE, LIMITED_SECOND, SMALLEST, Scope, Start};
-use state::State;
 use stateright::{Checker, CheckerBuilder, HasDiscoveries, Model, UniformChooser};
+
+use protocol::{Action, Protocol};
+use scope::{BY_LABEL, BY_NAMESPACE, LIMITED_SECOND, Scope, SMALLEST, Start};
+use state::State;
 
 /// One manager, one address, two claims, of which one is deleted and created again.
 const ONE_MANAGER: Scope = Scope { lives: [2, 1], ..SMALLEST };

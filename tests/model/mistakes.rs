@@ -2,11 +2,10 @@
 
 use std::time::Instant;
 
+use capi_ipam::properties;
+use capi_ipam::protocol::Protocol;
+use capi_ipam::scope::{BY_LABEL, BY_NAMESPACE, LIMITED_SECOND, Scope, SMALLEST, Start};
 use stateright::{Checker, HasDiscoveries, Model};
-
-use crate::properties;
-use crate::protocol::Protocol;
-use crate::scope::{BY_LABEL, BY_NAMESPACE, LIMITED_SECOND, SMALLEST, Scope, Start};
 
 /// Ways to get the protocol wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

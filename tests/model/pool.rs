@@ -4,10 +4,10 @@
 //! A claim that holds something of a pool that is being deleted is bound to completion; one that holds nothing waits. So
 //! pool and claim never wait for each other.
 
-use crate::mistakes::Mistake;
-use crate::scope::Scope;
-use crate::server::{Answer, Fate};
-use crate::state::{Claim, Manager, Pool, PoolStep, State, Write};
+use capi_ipam::mistakes::Mistake;
+use capi_ipam::scope::Scope;
+use capi_ipam::server::{Answer, Fate};
+use capi_ipam::state::{Claim, Manager, Pool, PoolStep, State, Write};
 
 /// Whether a claim that is not released yet may be worked on.
 pub(crate) fn admits(scope: &Scope, manager: &Manager, name: usize, claim: Claim) -> bool {

@@ -1,11 +1,10 @@
 //! What must always hold, and what must be reached at least once.
 
+use capi_ipam::protocol::Protocol;
+use capi_ipam::scope::Scope;
+use capi_ipam::state::{CLEAN_UP, Manager, NAMES, Pool, State, Step};
+use capi_ipam::tasks::lives;
 use stateright::Property;
-
-use crate::protocol::Protocol;
-use crate::scope::Scope;
-use crate::state::{CLEAN_UP, Manager, NAMES, Pool, State, Step};
-use crate::tasks::lives;
 
 /// The properties of a scope. Each costs time in each state, so those of what is not in the scope are left out.
 pub(crate) fn of(scope: &Scope) -> Vec<Property<Protocol>> {

@@ -3,15 +3,14 @@
 use std::collections::HashMap;
 use std::sync::Mutex;
 
+use capi_ipam::properties;
+use capi_ipam::recovery::Settled;
+use capi_ipam::scope::Scope;
+use capi_ipam::server::Fate;
+use capi_ipam::state::{ADDRESSES, CLEAN_UP, Manager, NAMES, Pool, State, Step, Sweep};
+use capi_ipam::sweeper::{all_suspects, Suspect};
+use capi_ipam::tasks::{decide, Decision, Worker};
 use stateright::{Model, Property};
-
-use crate::properties;
-use crate::recovery::Settled;
-use crate::scope::Scope;
-use crate::server::Fate;
-use crate::state::{ADDRESSES, CLEAN_UP, Manager, NAMES, Pool, State, Step, Sweep};
-use crate::sweeper::{Suspect, all_suspects};
-use crate::tasks::{Decision, Worker, decide};
 
 /// Something happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

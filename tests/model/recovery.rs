@@ -7,12 +7,11 @@
 //! reached; and as there are finitely many states, a course of events that keeps taking the steps that are open to it
 //! gets there.
 
-use crate::protocol::{Action, Protocol};
-use crate::server::Fate;
-use crate::state::{ADDRESSES, CLEAN_UP, Claim, MANAGERS, Manager, NAMES, Objects, Pool, PoolStep};
-use crate::state::{Reservation, State, Step, Sweep, Task};
-use crate::sweeper::all_suspects;
-use crate::tasks::{Decision, decide};
+use capi_ipam::protocol::{Action, Protocol};
+use capi_ipam::server::Fate;
+use capi_ipam::state::{ADDRESSES, Claim, CLEAN_UP, Manager, MANAGERS, NAMES, Objects, Pool, PoolStep, Reservation, State, Step, Sweep, Task};
+use capi_ipam::sweeper::all_suspects;
+use capi_ipam::tasks::{decide, Decision};
 
 /// More calls than this for one task mean that it does not end.
 const MOST_CALLS: usize = 100;

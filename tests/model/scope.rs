@@ -1,7 +1,7 @@
 //! How large the world of the model is, and what may go wrong in it.
 
-use crate::mistakes::Mistake;
-use crate::state::{ADDRESSES, Address, Claim, MANAGERS, NAMES, Objects, Reservation, State};
+use capi_ipam::mistakes::Mistake;
+use capi_ipam::state::{Address, ADDRESSES, Claim, MANAGERS, NAMES, Objects, Reservation, State};
 
 /// Which claims a manager serves. The name of a claim stands for its namespace too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,8 +1,8 @@
 //! The API server: it applies one write at a time, if its preconditions hold.
 
-use crate::mistakes::Mistake;
-use crate::scope::Scope;
-use crate::state::{Address, Age, Claim, Reservation, State, Write};
+use capi_ipam::mistakes::Mistake;
+use capi_ipam::scope::Scope;
+use capi_ipam::state::{Address, Age, Claim, Reservation, State, Write};
 
 /// What the API server answers to a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,10 +3,10 @@
 //! The real one waits until something has looked abandoned in two passes and for a time of grace. Time is nothing here:
 //! whatever looks abandoned in memory, however old that is, may be looked at right away.
 
-use crate::mistakes::Mistake;
-use crate::scope::Scope;
-use crate::server::{Answer, Fate};
-use crate::state::{Claim, State, Sweep, Write};
+use capi_ipam::mistakes::Mistake;
+use capi_ipam::scope::Scope;
+use capi_ipam::server::{Answer, Fate};
+use capi_ipam::state::{Claim, State, Sweep, Write};
 
 /// What a sweep begins with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

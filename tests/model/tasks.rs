@@ -6,11 +6,11 @@ mod giving;
 mod memory;
 mod taking_back;
 
-use crate::mistakes::Mistake;
-use crate::pool;
-use crate::scope::Scope;
-use crate::server::{Answer, Fate};
-use crate::state::{Age, CLEAN_UP, Claim, Manager, Purpose, State, Step, Task, Write};
+use capi_ipam::mistakes::Mistake;
+use capi_ipam::pool;
+use capi_ipam::scope::Scope;
+use capi_ipam::server::{Answer, Fate};
+use capi_ipam::state::{Age, Claim, CLEAN_UP, Manager, Purpose, State, Step, Task, Write};
 
 /// How often the IPAddress of a claim may turn out to be another in one attempt.
 const MOST_ROUNDS: u8 = 3;

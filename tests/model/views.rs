@@ -7,9 +7,9 @@
 //! A view does not stop at states between an old one and the current one. So a claim that was marked as deleted and
 //! released meanwhile looks to a watch that catches up as if it had vanished. After a new list it does.
 
-use crate::mistakes::Mistake;
-use crate::scope::Scope;
-use crate::state::{ADDRESSES, Address, Age, CLEAN_UP, Claim, Manager, NAMES, Reservation, State, Step, Task};
+use capi_ipam::mistakes::Mistake;
+use capi_ipam::scope::Scope;
+use capi_ipam::state::{Address, ADDRESSES, Age, Claim, CLEAN_UP, Manager, NAMES, Reservation, State, Step, Task};
 
 impl State {
     fn claims_in_view(&self, scope: &Scope, manager: usize) -> [Option<Claim>; NAMES] {

@@ -2,12 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use capi_ipam::api::IPAddress;
+use capi_ipam::support::consumer::{Consumer, eventually, ready};
+use capi_ipam::{is_ready, with_claims};
+use capi_ipam_provider::api::IPAddress;
 use kube::ResourceExt;
-use serde_json::{Value, json};
-
-use crate::support::consumer::{Consumer, eventually, ready};
-use crate::{is_ready, with_claims};
+use serde_json::{json, Value};
 
 /// The IPAddress of a bound claim says what it should, and is the same object.
 async fn is_mended(consumer: &Consumer, before: &IPAddress) {

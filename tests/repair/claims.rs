@@ -1,10 +1,9 @@
 //! Claims whose finalizer, status or IPAddress is damaged.
 
+use capi_ipam::support::consumer::{eventually, ready};
+use capi_ipam::{is_ready, with_claims};
 use kube::ResourceExt;
 use serde_json::json;
-
-use crate::support::consumer::{eventually, ready};
-use crate::{is_ready, with_claims};
 
 #[tokio::test]
 async fn a_lost_finalizer_is_put_back() {

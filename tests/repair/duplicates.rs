@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
+use capi_ipam::support::consumer::{Consumer, eventually, ready};
+use capi_ipam::{is_ready, metric, with_claims};
 use kube::ResourceExt;
 use serde_json::json;
-
-use crate::support::consumer::{Consumer, eventually, ready};
-use crate::{is_ready, metric, with_claims};
 
 const METRIC: &str = "capi_ipam_duplicate_addresses";
 

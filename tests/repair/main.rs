@@ -23,6 +23,7 @@ use std::net::{Ipv4Addr, TcpStream};
 use std::sync::OnceLock;
 
 use serde_json::json;
+
 use support::consumer::{Consumer, eventually, ready};
 use support::control_plane::{ControlPlane, Options};
 use support::manager::Manager;

@@ -1,10 +1,9 @@
 //! Pools that are changed or deleted under the addresses that are in use.
 
+use capi_ipam::support::consumer::{eventually, ready, stays};
+use capi_ipam::with_claims;
 use kube::ResourceExt;
 use serde_json::json;
-
-use crate::support::consumer::{eventually, ready, stays};
-use crate::with_claims;
 
 #[tokio::test]
 async fn a_pool_that_shrank_below_its_use_frees_nothing_and_repairs_all_the_same() {

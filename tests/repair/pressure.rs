@@ -6,13 +6,12 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use capi_ipam::api::{IPAddress, IPAddressClaim};
+use capi_ipam::support::consumer::{Consumer, eventually};
+use capi_ipam::support::control_plane::{ControlPlane, Options};
+use capi_ipam::support::manager::Manager;
+use capi_ipam_provider::api::{IPAddress, IPAddressClaim};
 use kube::ResourceExt;
 use serde_json::json;
-
-use crate::support::consumer::{Consumer, eventually};
-use crate::support::control_plane::{ControlPlane, Options};
-use crate::support::manager::Manager;
 
 const FLAGS: [&str; 2] = ["--sweep-interval=1s", "--sweep-grace=1s"];
 const DURATION: Duration = Duration::from_secs(40);
@@ -22,7 +21,7 @@ const CLAIMS: usize = 10;
 /// A finalizer of whoever uses the address.
 const IN_USE: &str = "example.com/in-use";
 
-/// Calls again until it works: the API server comes and goes. Slowly, so that the machine is left to those who are tested.
+/// ResourceClient again until it works: the API server comes and goes. Slowly, so that the machine is left to those who are tested.
 async fn try_for_long<T, F: Future<Output = Option<T>>>(mut call: impl FnMut() -> F) -> Option<T> {
     let deadline = Instant::now() + Duration::from_mins(1);
     loop {
@@ -85,7 +84,7 @@ async fn unmake(consumer: &Consumer, claim: &IPAddressClaim) {
     .await;
 }
 
-async fn set_finalizers<K>(calls: &capi_ipam::runtime::client::Calls<K>, name: &str, finalizers: &serde_json::Value)
+async fn set_finalizers<K>(calls: &capi_ipam_controller::client::ResourceClient<K>, name: &str, finalizers: &serde_json::Value)
 where
     K: kube::Resource + Clone + std::fmt::Debug + serde::Serialize + serde::de::DeserializeOwned,
 {

@@ -1,10 +1,9 @@
 //! Reservations that are deleted, replaced or wrong.
 
+use capi_ipam::support::consumer::{Consumer, eventually};
+use capi_ipam::with_claims;
 use kube::ResourceExt;
 use serde_json::json;
-
-use crate::support::consumer::{Consumer, eventually};
-use crate::with_claims;
 
 /// Puts a reservation of another holder in the place of the one of that address, as if it had been edited past all
 /// checks. The manager may put back in between what is deleted.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use serde_json::{Value, json};
+use serde_json::{json, Value};
 
 use super::control_plane::{ControlPlane, ensure};
 use super::manager::Manager;

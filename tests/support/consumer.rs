@@ -7,18 +7,16 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use capi_ipam::api::conditions::{self, Condition};
-use capi_ipam::api::{
-    Cluster, ContractVersion, GlobalInClusterIPPool, GlobalInClusterPrefixPool, IPAddress, IPAddressClaim,
-    IPReservation, InClusterIPPool, InClusterPrefixPool, Pool, names,
-};
-use capi_ipam::runtime::client::{CallError, Calls, connect};
+use capi_ipam::api::{GlobalInClusterIPPool, GlobalInClusterPrefixPool, InClusterIPPool, InClusterPrefixPool, IPReservation, names, Pool};
+use capi_ipam_controller::client::{CallError, ResourceClient, connect};
+use capi_ipam_provider::api::{Cluster, ContractVersion, IPAddress, IPAddressClaim};
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::events::v1::Event;
 use kube::api::DynamicObject;
 use kube::core::ApiResource;
 use kube::{Api, Client, Resource, ResourceExt};
-use serde_json::{Value, json};
+use serde_json::{json, Value};
 
 use super::control_plane::ControlPlane;
 
@@ -32,7 +30,7 @@ pub fn unique(prefix: &str) -> String {
     format!("{prefix}-{}", NAMES.fetch_add(1, Ordering::Relaxed))
 }
 
-/// Calls `look` every 20 ms until it finds something.
+/// ResourceClient `look` every 20 ms until it finds something.
 ///
 /// # Panics
 /// When it finds nothing in time.
@@ -85,51 +83,51 @@ impl Consumer {
     pub async fn with_client(client: Client) -> Self {
         let consumer = Self { client, namespace: unique("team") };
         let namespace: Namespace = object(json!({ "metadata": { "name": consumer.namespace } }));
-        Calls::new(Api::all(consumer.client.clone()), &()).create(&namespace).await.expect("a namespace can be made");
+        ResourceClient::new(Api::all(consumer.client.clone()), &()).create(&namespace).await.expect("a namespace can be made");
         consumer
     }
 
     /// The claims of the namespace.
-    pub fn claims(&self) -> Calls<IPAddressClaim> {
+    pub fn claims(&self) -> ResourceClient<IPAddressClaim> {
         let version = ContractVersion::V1Beta2;
-        Calls::new(Api::all_with(self.client.clone(), &version).constrain(&self.namespace), &version)
+        ResourceClient::new(Api::all_with(self.client.clone(), &version).constrain(&self.namespace), &version)
     }
 
     /// The addresses of the namespace.
-    pub fn addresses(&self) -> Calls<IPAddress> {
+    pub fn addresses(&self) -> ResourceClient<IPAddress> {
         let version = ContractVersion::V1Beta2;
-        Calls::new(Api::all_with(self.client.clone(), &version).constrain(&self.namespace), &version)
+        ResourceClient::new(Api::all_with(self.client.clone(), &version).constrain(&self.namespace), &version)
     }
 
     /// The Clusters of the namespace.
-    pub fn clusters(&self) -> Calls<DynamicObject> {
+    pub fn clusters(&self) -> ResourceClient<DynamicObject> {
         let kind = ApiResource::erase::<Cluster>(&ContractVersion::V1Beta2);
-        Calls::new(Api::namespaced_with(self.client.clone(), &self.namespace, &kind), &kind)
+        ResourceClient::new(Api::namespaced_with(self.client.clone(), &self.namespace, &kind), &kind)
     }
 
     /// The pools of the namespace.
-    pub fn pools(&self) -> Calls<InClusterIPPool> {
-        Calls::new(Api::namespaced(self.client.clone(), &self.namespace), &())
+    pub fn pools(&self) -> ResourceClient<InClusterIPPool> {
+        ResourceClient::new(Api::namespaced(self.client.clone(), &self.namespace), &())
     }
 
     /// The global pools.
-    pub fn global_pools(&self) -> Calls<GlobalInClusterIPPool> {
-        Calls::new(Api::all(self.client.clone()), &())
+    pub fn global_pools(&self) -> ResourceClient<GlobalInClusterIPPool> {
+        ResourceClient::new(Api::all(self.client.clone()), &())
     }
 
     /// The pools of prefixes of the namespace.
-    pub fn prefix_pools(&self) -> Calls<InClusterPrefixPool> {
-        Calls::new(Api::namespaced(self.client.clone(), &self.namespace), &())
+    pub fn prefix_pools(&self) -> ResourceClient<InClusterPrefixPool> {
+        ResourceClient::new(Api::namespaced(self.client.clone(), &self.namespace), &())
     }
 
     /// The global pools of prefixes.
-    pub fn global_prefix_pools(&self) -> Calls<GlobalInClusterPrefixPool> {
-        Calls::new(Api::all(self.client.clone()), &())
+    pub fn global_prefix_pools(&self) -> ResourceClient<GlobalInClusterPrefixPool> {
+        ResourceClient::new(Api::all(self.client.clone()), &())
     }
 
     /// All reservations.
-    pub fn reservations(&self) -> Calls<IPReservation> {
-        Calls::new(Api::all(self.client.clone()), &())
+    pub fn reservations(&self) -> ResourceClient<IPReservation> {
+        ResourceClient::new(Api::all(self.client.clone()), &())
     }
 
     /// Makes a pool in the namespace.
@@ -151,7 +149,7 @@ impl Consumer {
     }
 
     /// Makes a pool of any kind, through the calls for it.
-    pub async fn make<P: Pool>(&self, pools: &Calls<P>, name: &str, spec: Value) -> P {
+    pub async fn make<P: Pool>(&self, pools: &ResourceClient<P>, name: &str, spec: Value) -> P {
         let pool = object(json!({
             "apiVersion": "ipam.cluster.x-k8s.io/v1alpha2", "kind": P::KIND.name(),
             "metadata": { "name": name, "namespace": (!P::KIND.is_global()).then_some(&self.namespace) }, "spec": spec,
@@ -335,7 +333,7 @@ impl Consumer {
 
     /// The events about objects of that name in the namespace: type, reason and text.
     pub async fn events(&self, name: &str) -> Vec<(String, String, String)> {
-        let events: Calls<Event> = Calls::new(Api::namespaced(self.client.clone(), &self.namespace), &());
+        let events: ResourceClient<Event> = ResourceClient::new(Api::namespaced(self.client.clone(), &self.namespace), &());
         let all = events.list().await.expect("events can be read").into_iter();
         let about =
             all.filter(|event| event.regarding.as_ref().and_then(|object| object.name.as_deref()) == Some(name));
@@ -420,7 +418,7 @@ impl Consumer {
     }
 
     /// Deletes any object and does not wait.
-    pub async fn remove<K>(&self, calls: &Calls<K>, name: &str)
+    pub async fn remove<K>(&self, calls: &ResourceClient<K>, name: &str)
     where
         K: Resource + Clone + Debug + serde::Serialize + serde::de::DeserializeOwned,
     {
@@ -430,7 +428,7 @@ impl Consumer {
 
     /// Deletes a pool as soon as that is allowed, and waits until it is gone. Admission refuses it until the manager has
     /// seen the last address of it go.
-    pub async fn remove_unused<K>(&self, pools: &Calls<K>, name: &str)
+    pub async fn remove_unused<K>(&self, pools: &ResourceClient<K>, name: &str)
     where
         K: Resource + Clone + Debug + serde::Serialize + serde::de::DeserializeOwned,
     {
@@ -443,7 +441,7 @@ impl Consumer {
     }
 
     /// Deletes an object whose finalizers hold it, and takes these off.
-    pub async fn force_away<K>(&self, calls: &Calls<K>, name: &str)
+    pub async fn force_away<K>(&self, calls: &ResourceClient<K>, name: &str)
     where
         K: Resource + Clone + Debug + serde::Serialize + serde::de::DeserializeOwned,
     {
@@ -452,7 +450,7 @@ impl Consumer {
     }
 
     /// Sets or removes the annotation that pauses an object.
-    pub async fn pause<K>(&self, calls: &Calls<K>, name: &str, paused: bool)
+    pub async fn pause<K>(&self, calls: &ResourceClient<K>, name: &str, paused: bool)
     where
         K: Resource + Clone + Debug + serde::Serialize + serde::de::DeserializeOwned,
     {
@@ -498,7 +496,7 @@ impl Consumer {
     }
 
     /// Waits until the counts of a pool of any kind are (total, free, used, out of range).
-    pub async fn counts_of<P: Pool>(&self, pools: &Calls<P>, pool: &str, expected: (i64, i64, i64, i64)) {
+    pub async fn counts_of<P: Pool>(&self, pools: &ResourceClient<P>, pool: &str, expected: (i64, i64, i64, i64)) {
         wait_for_counts(pools, pool, expected).await;
     }
 
@@ -510,7 +508,7 @@ impl Consumer {
     /// Waits until a condition of a pool says so for a reason, and returns the text.
     pub async fn says<P: Pool>(
         &self,
-        pools: &Calls<P>,
+        pools: &ResourceClient<P>,
         name: &str,
         condition: &str,
         status: &str,
@@ -531,7 +529,7 @@ impl Consumer {
     }
 
     /// Changes an object by merge patch through a closure over its JSON.
-    pub async fn change<K>(&self, calls: &Calls<K>, name: &str, change: impl Fn(&mut Value)) -> K
+    pub async fn change<K>(&self, calls: &ResourceClient<K>, name: &str, change: impl Fn(&mut Value)) -> K
     where
         K: Resource + Clone + Debug + serde::Serialize + serde::de::DeserializeOwned,
     {
@@ -540,10 +538,10 @@ impl Consumer {
             let mut after = serde_json::to_value(&before).expect("objects are JSON");
             change(&mut after);
             let after: K = serde_json::from_value(after).expect("the changed object is still one");
-            match capi_ipam::runtime::patch::write(calls, &before, &after).await {
+            match capi_ipam_controller::patch::write(calls, &before, &after).await {
                 Ok(written) => return written.unwrap_or(before),
                 Err(error) if error.is_conflict() => {}
-                Err(error) => panic!("{name} cannot be changed: {}", capi_ipam::runtime::client::chain(&error)),
+                Err(error) => panic!("{name} cannot be changed: {}", capi_ipam_controller::client::chain(&error)),
             }
         }
         panic!("{name} keeps changing");
@@ -556,7 +554,7 @@ pub fn ready(claim: &IPAddressClaim) -> Condition {
     status.and_then(|status| conditions::find(&status.conditions, conditions::READY)).cloned().unwrap_or_default()
 }
 
-async fn wait_for_counts<P: Pool>(pools: &Calls<P>, name: &str, expected: (i64, i64, i64, i64)) {
+async fn wait_for_counts<P: Pool>(pools: &ResourceClient<P>, name: &str, expected: (i64, i64, i64, i64)) {
     let deadline = Instant::now() + PATIENCE;
     loop {
         let pool = pools.get(name).await.expect("pools can be read").expect("the pool exists");

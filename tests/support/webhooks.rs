@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use k8s_openapi::ByteString;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
-use serde_json::{Value, json};
+use serde_json::{json, Value};
 
 use super::control_plane::{ControlPlane, NAMESPACE};
 use super::ports::free_port;

@@ -3,17 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use capi_ipam::api::names::{PROTECT_ADDRESS, PROTECT_POOL, RELEASE_ADDRESS, SKIP_VALIDATE_DELETE};
-use serde_json::{Value, json};
-
-use crate::MACHINE;
-use crate::fixture;
-use crate::go_provider::{GoProvider, claim, ip_address};
-use crate::snapshot::{Snapshot, reservation_name};
-use crate::store::{CONSUMER, GO_PROVIDER, GROUP, OPERATOR, Store, text};
-use crate::support::consumer::{PATIENCE, eventually};
-use crate::support::control_plane::{ControlPlane, Options};
-use crate::support::manager::Manager;
-use crate::support::webhooks::Webhooks;
+use capi_ipam::go_provider::{claim, GoProvider, ip_address};
+use capi_ipam::snapshot::{reservation_name, Snapshot};
+use capi_ipam::store::{CONSUMER, GO_PROVIDER, GROUP, OPERATOR, Store, text};
+use capi_ipam::support::consumer::{eventually, PATIENCE};
+use capi_ipam::support::control_plane::{ControlPlane, Options};
+use capi_ipam::support::manager::Manager;
+use capi_ipam::support::webhooks::Webhooks;
+use capi_ipam::{fixture, MACHINE};
+use serde_json::{json, Value};
 
 const NAMESPACE: &str = "tenant-a";
 /// Frees what is abandoned within seconds.

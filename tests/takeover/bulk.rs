@@ -3,11 +3,10 @@
 use std::net::Ipv4Addr;
 
 use capi_ipam::api::names::{PROTECT_POOL, RELEASE_ADDRESS};
+use capi_ipam::go_provider::{claim, GoProvider, ip_address};
+use capi_ipam::store::{add_finalizer, CONSUMER, GO_PROVIDER, OPERATOR, RESTORE, Store};
 use futures::StreamExt as _;
-use serde_json::{Value, json};
-
-use crate::go_provider::{GoProvider, claim, ip_address};
-use crate::store::{CONSUMER, GO_PROVIDER, OPERATOR, RESTORE, Store, add_finalizer};
+use serde_json::{json, Value};
 
 /// How many addresses the pools here have in use, and how many the fixture has beside them.
 pub(crate) const COUNT: usize = 1986;

@@ -4,12 +4,9 @@
 use std::collections::HashMap;
 
 use capi_ipam::api::names::{PROTECT_ADDRESS, RELEASE_ADDRESS};
-use serde_json::{Value, json};
-
-use crate::go_provider::{GoProvider, claim};
-use crate::store::{
-    CONSUMER, GO_PROVIDER, OPERATOR, RESTORE, Store, add_finalizer, has_finalizer, remove_finalizer, text,
-};
+use capi_ipam::go_provider::{claim, GoProvider};
+use capi_ipam::store::{add_finalizer, CONSUMER, GO_PROVIDER, has_finalizer, OPERATOR, remove_finalizer, RESTORE, Store, text};
+use serde_json::{json, Value};
 
 /// The consumer's finalizer that holds `m-1`.
 pub(crate) const HELD: &str = "vspherevm.infrastructure.cluster.x-k8s.io/ip-claim-protection";

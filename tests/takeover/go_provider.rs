@@ -5,9 +5,8 @@ use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 
 use capi_ipam::api::names::{PROTECT_ADDRESS, PROTECT_POOL, RELEASE_ADDRESS};
-use serde_json::{Value, json};
-
-use crate::store::{GO_PROVIDER, GROUP, Store, add_finalizer, has_finalizer, key, remove_finalizer, text};
+use capi_ipam::store::{add_finalizer, GO_PROVIDER, GROUP, has_finalizer, key, remove_finalizer, Store, text};
+use serde_json::{json, Value};
 
 /// The Go provider at work.
 pub(crate) struct GoProvider<'a> {

@@ -5,19 +5,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use capi_ipam::api::names::IN_CLUSTER_LEASE;
+use capi_ipam::go_provider::claim;
+use capi_ipam::many::{writes, written_since};
+use capi_ipam::snapshot::Snapshot;
+use capi_ipam::store::{CONSUMER, GO_PROVIDER, GROUP, Store, text};
+use capi_ipam::support::consumer::eventually;
+use capi_ipam::support::control_plane::{ControlPlane, NAMESPACE, Options};
+use capi_ipam::support::manager::Manager;
+use capi_ipam::support::webhooks::Webhooks;
+use capi_ipam::{fixture, MACHINE};
 use k8s_openapi::jiff::Timestamp;
-use serde_json::{Value, json};
-
-use crate::MACHINE;
-use crate::fixture;
-use crate::go_provider::claim;
-use crate::many::{writes, written_since};
-use crate::snapshot::Snapshot;
-use crate::store::{CONSUMER, GO_PROVIDER, GROUP, Store, text};
-use crate::support::consumer::eventually;
-use crate::support::control_plane::{ControlPlane, NAMESPACE, Options};
-use crate::support::manager::Manager;
-use crate::support::webhooks::Webhooks;
+use serde_json::{json, Value};
 
 const HOLDER: &str = "capi-ipam-in-cluster-controller-manager-7c6f5b9d4-x2x7q_0b9f4f63-5c80-4f4e-9d43-8a6a3a3c6c51";
 /// How long a lease lasts that is not renewed.

@@ -3,17 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use serde_json::{Value, json};
-
-use crate::MACHINE;
-use crate::bulk::{self, RESTORED};
-use crate::fixture;
-use crate::go_provider::claim;
-use crate::snapshot::{Snapshot, path};
-use crate::store::{CONSUMER, OPERATOR, Store, text};
-use crate::support::consumer::eventually;
-use crate::support::control_plane::{ControlPlane, Options};
-use crate::support::manager::Manager;
+use capi_ipam::bulk::{self, RESTORED};
+use capi_ipam::go_provider::claim;
+use capi_ipam::snapshot::{path, Snapshot};
+use capi_ipam::store::{CONSUMER, OPERATOR, Store, text};
+use capi_ipam::support::consumer::eventually;
+use capi_ipam::support::control_plane::{ControlPlane, Options};
+use capi_ipam::support::manager::Manager;
+use capi_ipam::{fixture, MACHINE};
+use serde_json::{json, Value};
 
 /// How many pools there are.
 const POOLS: usize = 12;

@@ -3,9 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
 
-use serde_json::{Value, json};
-
-use crate::store::{Store, key, text};
+use capi_ipam::store::{key, Store, text};
+use serde_json::{json, Value};
 
 /// Objects by kind, namespace and name.
 type Objects = BTreeMap<(String, String, String), Value>;

@@ -4,20 +4,19 @@
 use std::fs;
 use std::time::Instant;
 
+use capi_ipam::MACHINE;
 use capi_ipam::api::names::{CONVERSION_DATA_ANNOTATION, PAUSED_ANNOTATION, PROTECT_ADDRESS, RELEASE_ADDRESS};
-use serde_json::{Value, json};
+use capi_ipam::fixture::{self, HELD, stored};
+use capi_ipam::go_provider::claim;
+use capi_ipam::many::settled;
+use capi_ipam::snapshot::Snapshot;
+use capi_ipam::store::{CONSUMER, GROUP, key, OPERATOR, remove_finalizer, Store, text};
+use capi_ipam::support::consumer::{eventually, PATIENCE, stays};
+use capi_ipam::support::control_plane::{ControlPlane, Options};
+use capi_ipam::support::manager::Manager;
+use capi_ipam::support::webhooks::Webhooks;
+use serde_json::{json, Value};
 use tokio::sync::{OnceCell, RwLockReadGuard};
-
-use crate::MACHINE;
-use crate::fixture::{self, HELD, stored};
-use crate::go_provider::claim;
-use crate::many::settled;
-use crate::snapshot::Snapshot;
-use crate::store::{CONSUMER, GROUP, OPERATOR, Store, key, remove_finalizer, text};
-use crate::support::consumer::{PATIENCE, eventually, stays};
-use crate::support::control_plane::{ControlPlane, Options};
-use crate::support::manager::Manager;
-use crate::support::webhooks::Webhooks;
 
 /// What all tests here share. Never dropped: its processes end with this one.
 struct World {

@@ -3,12 +3,11 @@
 
 use std::time::Duration;
 
-use capi_ipam::runtime::client::connect;
+use capi_ipam::support::control_plane::ControlPlane;
+use capi_ipam_controller::client::connect;
 use kube::Client;
 use kube::client::Body;
-use serde_json::{Value, json};
-
-use crate::support::control_plane::ControlPlane;
+use serde_json::{json, Value};
 
 /// Who makes claims.
 pub(crate) const CONSUMER: &str = "capv-manager";

@@ -3,12 +3,11 @@
 use std::time::Duration;
 
 use capi_ipam::api::conditions::{EXHAUSTED, NO_FREE_ADDRESS};
+use capi_ipam::support::consumer::{Consumer, eventually, eventually_within};
+use capi_ipam::support::control_plane::{ControlPlane, Options};
+use capi_ipam::support::manager::Manager;
 use jiff::{SignedDuration, Timestamp};
-use serde_json::{Value, json};
-
-use crate::support::consumer::{Consumer, eventually, eventually_within};
-use crate::support::control_plane::{ControlPlane, Options};
-use crate::support::manager::Manager;
+use serde_json::{json, Value};
 
 /// How much later than the end of its cool-down an address may be reused.
 const LATE: SignedDuration = SignedDuration::from_secs(2);

@@ -6,13 +6,12 @@ use std::time::Duration;
 use capi_ipam::api::conditions::DELETING;
 use capi_ipam::api::names::{GROUP, PROTECT_POOL};
 use capi_ipam::api::{InClusterIPPool, Pool};
+use capi_ipam::support::consumer::{Consumer, eventually, object};
+use capi_ipam::support::control_plane::{ControlPlane, Options};
+use capi_ipam::support::manager::Manager;
+use capi_ipam::{serving, unchanged};
 use kube::ResourceExt;
 use serde_json::json;
-
-use crate::support::consumer::{Consumer, eventually, object};
-use crate::support::control_plane::{ControlPlane, Options};
-use crate::support::manager::Manager;
-use crate::{serving, unchanged};
 
 /// More than the pause after which a deleted pool is reconciled again.
 const DELETION_WAIT: Duration = Duration::from_secs(8);

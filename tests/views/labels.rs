@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use capi_ipam::api::names::{RELEASE_ADDRESS, WATCH_FILTER_LABEL};
-use capi_ipam::api::{IPAddressClaim, InClusterIPPool, Pool};
+use capi_ipam::api::{InClusterIPPool, Pool};
+use capi_ipam::support::consumer::{Consumer, eventually};
+use capi_ipam::support::control_plane::{ControlPlane, Options, ProviderRequest};
+use capi_ipam::versions::version;
+use capi_ipam::{serving, unchanged};
+use capi_ipam_provider::api::IPAddressClaim;
 use kube::ResourceExt;
-use serde_json::{Value, json};
-
-use crate::support::consumer::{Consumer, eventually};
-use crate::support::control_plane::{ControlPlane, Options, ProviderRequest};
-use crate::versions::version;
-use crate::{serving, unchanged};
+use serde_json::{json, Value};
 
 /// Several passes of the sweeper.
 const SEVERAL_PASSES: Duration = Duration::from_secs(5);

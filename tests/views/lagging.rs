@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use capi_ipam::runtime::client::connect;
+use capi_ipam::support::consumer::eventually;
+use capi_ipam::support::control_plane::{ControlPlane, NAMESPACE};
+use capi_ipam_controller::client::connect;
 use futures::StreamExt;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
@@ -24,9 +26,6 @@ use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-
-use crate::support::consumer::eventually;
-use crate::support::control_plane::{ControlPlane, NAMESPACE};
 
 type Answer = Response<UnsyncBoxBody<Bytes, io::Error>>;
 

@@ -4,15 +4,14 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use capi_ipam::lagging::{Lagging, Reads};
+use capi_ipam::support::consumer::{Consumer, eventually_within};
+use capi_ipam::support::control_plane::{ControlPlane, Options};
+use capi_ipam::support::manager::Manager;
+use capi_ipam::versions::at_rest;
+use capi_ipam::{GLOBAL, serving, serving_namespace};
 use futures::StreamExt;
 use serde_json::json;
-
-use crate::lagging::{Lagging, Reads};
-use crate::support::consumer::{Consumer, eventually_within};
-use crate::support::control_plane::{ControlPlane, Options};
-use crate::support::manager::Manager;
-use crate::versions::at_rest;
-use crate::{GLOBAL, serving, serving_namespace};
 
 /// What 10.0.0.0/24 has beside network and broadcast address.
 const TOTAL: i64 = 254;

@@ -4,12 +4,11 @@ use std::time::Duration;
 
 use capi_ipam::api::conditions::{self, NO_OVERLAP, OVERLAPPING, POOLS_OVERLAP};
 use capi_ipam::api::{InClusterIPPool, Pool};
-use serde_json::{Value, json};
-
-use crate::support::consumer::{Consumer, counts_of, eventually, eventually_within, ready};
-use crate::support::control_plane::{ControlPlane, Options};
-use crate::versions::{at_rest, version};
-use crate::{GLOBAL, serving, serving_namespace, unchanged};
+use capi_ipam::support::consumer::{Consumer, counts_of, eventually, eventually_within, ready};
+use capi_ipam::support::control_plane::{ControlPlane, Options};
+use capi_ipam::versions::{at_rest, version};
+use capi_ipam::{GLOBAL, serving, serving_namespace, unchanged};
+use serde_json::{json, Value};
 
 async fn two_namespaces(plane: &ControlPlane) -> (Consumer, Consumer) {
     (Consumer::new(plane).await, Consumer::new(plane).await)

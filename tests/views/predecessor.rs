@@ -1,12 +1,11 @@
 //! What a provider leaves that knows nothing of reservations.
 
+use capi_ipam::GLOBAL;
 use capi_ipam::api::IPReservation;
 use capi_ipam::api::names::{GROUP, PROTECT_ADDRESS, RELEASE_ADDRESS};
+use capi_ipam::support::consumer::{Consumer, object};
 use kube::{Resource, ResourceExt};
-use serde_json::{Value, json};
-
-use crate::GLOBAL;
-use crate::support::consumer::{Consumer, object};
+use serde_json::{json, Value};
 
 /// Makes a bound claim of a global pool, and its IPAddress, complete but for the reservation. No manager that serves
 /// the namespace of the claim may run.

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use crate::labels::{labelled_claim, relabel, with_blue_pool};
-use crate::serving;
-use crate::support::consumer::{Consumer, eventually_within};
-use crate::support::control_plane::{ControlPlane, Options};
+use capi_ipam::labels::{labelled_claim, relabel, with_blue_pool};
+use capi_ipam::serving;
+use capi_ipam::support::consumer::{Consumer, eventually_within};
+use capi_ipam::support::control_plane::{ControlPlane, Options};
 
 /// How long a free address may stay unused while a claim waits for it.
 const TURN: Duration = Duration::from_secs(10);

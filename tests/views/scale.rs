@@ -4,14 +4,13 @@
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
+use capi_ipam::support::consumer::Consumer;
+use capi_ipam::support::control_plane::{ControlPlane, Options};
+use capi_ipam::support::manager::Manager;
+use capi_ipam::versions::{assert_same, at_rest, holdings, Versions};
+use capi_ipam::{GLOBAL, serving, serving_namespace};
 use futures::StreamExt;
 use serde_json::json;
-
-use crate::support::consumer::Consumer;
-use crate::support::control_plane::{ControlPlane, Options};
-use crate::support::manager::Manager;
-use crate::versions::{Versions, assert_same, at_rest, holdings};
-use crate::{GLOBAL, serving, serving_namespace};
 
 /// The addresses of the network 10.0.0.0/16 that can be allocated.
 const ADDRESSES: usize = 65_534;

@@ -3,12 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use capi_ipam::serving;
+use capi_ipam::support::consumer::Consumer;
+use capi_ipam::support::control_plane::{ControlPlane, Options, ProviderRequest};
+use capi_ipam::versions::{assert_same, holdings};
 use serde_json::json;
-
-use crate::serving;
-use crate::support::consumer::Consumer;
-use crate::support::control_plane::{ControlPlane, Options, ProviderRequest};
-use crate::versions::{assert_same, holdings};
 
 /// Whether a sweeper may have sent a request: it is neither a watch nor the list of one object that polls the version.
 fn is_sweep(request: &ProviderRequest) -> bool {

@@ -3,14 +3,13 @@
 use std::time::Duration;
 
 use capi_ipam::api::conditions::DELETING;
+use capi_ipam::predecessor::{bound_without_reservation, global_reservation, released_without_reservation, reserve_global};
+use capi_ipam::support::consumer::{Consumer, eventually, eventually_within};
+use capi_ipam::support::control_plane::{ControlPlane, Options};
+use capi_ipam::versions::{holdings, version};
+use capi_ipam::{GLOBAL, serving_namespace, unchanged};
 use kube::ResourceExt;
 use serde_json::json;
-
-use crate::predecessor::{bound_without_reservation, global_reservation, released_without_reservation, reserve_global};
-use crate::support::consumer::{Consumer, eventually, eventually_within};
-use crate::support::control_plane::{ControlPlane, Options};
-use crate::versions::{holdings, version};
-use crate::{GLOBAL, serving_namespace, unchanged};
 
 /// More than the pause after which a deleted pool is reconciled again.
 const DELETION_WAIT: Duration = Duration::from_secs(8);

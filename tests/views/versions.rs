@@ -4,12 +4,11 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::time::{Duration, Instant};
 
-use capi_ipam::runtime::client::Calls;
+use capi_ipam::support::consumer::Consumer;
+use capi_ipam_controller::client::ResourceClient;
 use kube::{Api, Resource, ResourceExt};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-
-use crate::support::consumer::Consumer;
 
 /// For how long nothing may be written at rest.
 const QUIET: Duration = Duration::from_secs(5);
@@ -24,7 +23,7 @@ pub(crate) fn version<K: Resource>(object: &K) -> String {
     format!("{} at {}", object.uid().unwrap_or_default(), object.resource_version().unwrap_or_default())
 }
 
-async fn add<K>(all: &mut Versions, kind: &str, calls: Calls<K>)
+async fn add<K>(all: &mut Versions, kind: &str, calls: ResourceClient<K>)
 where
     K: Resource + Clone + Debug + Serialize + DeserializeOwned,
 {
@@ -48,7 +47,7 @@ pub(crate) async fn holdings(consumer: &Consumer) -> Versions {
 async fn everything(consumer: &Consumer) -> Versions {
     let mut all = holdings(consumer).await;
     add(&mut all, "global pool", consumer.global_pools()).await;
-    let pools: Calls<capi_ipam::api::InClusterIPPool> = Calls::new(Api::all(consumer.client.clone()), &());
+    let pools: ResourceClient<capi_ipam::api::InClusterIPPool> = ResourceClient::new(Api::all(consumer.client.clone()), &());
     add(&mut all, "pool", pools).await;
     all
 }

@@ -3,13 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use capi_ipam::support::consumer::{Consumer, eventually_within, ready};
+use capi_ipam::support::control_plane::{ControlPlane, Options};
+use capi_ipam::versions::at_rest;
+use capi_ipam::{GLOBAL, serving};
 use serde_json::json;
-
-use crate::GLOBAL;
-use crate::serving;
-use crate::support::consumer::{Consumer, eventually_within, ready};
-use crate::support::control_plane::{ControlPlane, Options};
-use crate::versions::at_rest;
 
 /// How often the status of one waiting claim may be written.
 const MOST_WRITES: usize = 3;

@@ -1,14 +1,13 @@
 //! Asks the API server, or the webhooks themselves, and reads all that they say: code, fields, text, warnings.
 
+use capi_ipam::admission::routes::paths_of;
 use capi_ipam::api::InClusterKind;
-use capi_ipam::webhooks::routes::paths_of;
+use capi_ipam::support::consumer::Consumer;
+use capi_ipam::support::webhooks::Webhooks;
+use capi_ipam::support::webhooks::direct::{Answer, review};
 use kube::Client;
 use kube::client::Body;
-use serde_json::{Value, json};
-
-use crate::support::consumer::Consumer;
-use crate::support::webhooks::Webhooks;
-use crate::support::webhooks::direct::{Answer, review};
+use serde_json::{json, Value};
 
 pub(crate) const JSON: &str = "application/json";
 pub(crate) const MERGE: &str = "application/merge-patch+json";

@@ -2,17 +2,16 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use capi_ipam::api::InClusterKind::{GlobalIPPool, IPPool};
-use capi_ipam::api::{InClusterKind, names};
+use capi_ipam::api::InClusterKind::{self, GlobalIPPool, IPPool};
+use capi_ipam::api::names;
+use capi_ipam::ask::{ask, Asker, JSON, MERGE, Said};
+use capi_ipam::support::consumer::{Consumer, eventually};
+use capi_ipam::support::control_plane::{ControlPlane, Options};
+use capi_ipam::support::manager::Manager;
+use capi_ipam::support::webhooks::{authority, Webhooks};
+use capi_ipam::{serving, Wired};
 use futures::future::{join, join_all};
-use serde_json::{Value, json};
-
-use crate::ask::{Asker, JSON, MERGE, Said, ask};
-use crate::support::consumer::{Consumer, eventually};
-use crate::support::control_plane::{ControlPlane, Options};
-use crate::support::manager::Manager;
-use crate::support::webhooks::{Webhooks, authority};
-use crate::{Wired, serving};
+use serde_json::{json, Value};
 
 fn spec() -> Value {
     json!({"addresses": ["10.0.0.1-10.0.0.9"], "prefix": 24})

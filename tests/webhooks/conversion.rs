@@ -4,16 +4,14 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use capi_ipam::api::InClusterKind;
-use capi_ipam::api::InClusterKind::{GlobalIPPool, IPPool};
-use serde_json::{Value, json};
-
-use crate::ask::{Asker, JSON, MERGE};
-use crate::support::consumer::{Consumer, eventually, unique};
-use crate::support::control_plane::{ControlPlane, NAMESPACE, Options};
-use crate::support::manager::Manager;
-use crate::support::webhooks::Webhooks;
-use crate::wired;
+use capi_ipam::api::InClusterKind::{self, GlobalIPPool, IPPool};
+use capi_ipam::ask::{Asker, JSON, MERGE};
+use capi_ipam::support::consumer::{Consumer, eventually, unique};
+use capi_ipam::support::control_plane::{ControlPlane, NAMESPACE, Options};
+use capi_ipam::support::manager::Manager;
+use capi_ipam::support::webhooks::Webhooks;
+use capi_ipam::wired;
+use serde_json::{json, Value};
 
 const KINDS: [InClusterKind; 2] = [IPPool, GlobalIPPool];
 const ANNOTATION: &str = "cluster.x-k8s.io/conversion-data";

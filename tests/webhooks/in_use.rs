@@ -3,14 +3,12 @@
 use std::fs;
 use std::path::Path;
 
-use capi_ipam::api::InClusterKind;
-use capi_ipam::api::InClusterKind::{GlobalIPPool, GlobalPrefixPool, IPPool, PrefixPool};
-use serde_json::{Value, json};
-
-use crate::ask::{Asker, JSON, MERGE, ask};
-use crate::support::consumer::{Consumer, eventually, stays, unique};
-use crate::support::control_plane::{ControlPlane, Options};
-use crate::{Wired, wired};
+use capi_ipam::api::InClusterKind::{self, GlobalIPPool, GlobalPrefixPool, IPPool, PrefixPool};
+use capi_ipam::ask::{ask, Asker, JSON, MERGE};
+use capi_ipam::support::consumer::{Consumer, eventually, stays, unique};
+use capi_ipam::support::control_plane::{ControlPlane, Options};
+use capi_ipam::{wired, Wired};
+use serde_json::{json, Value};
 
 /// A pool of which one address is in use.
 struct Used {

@@ -1,10 +1,9 @@
 //! Bodies that become far larger when they are read, from many clients at once: they are turned down, the memory of the
 //! manager stays within the limit of its container, good reviews are answered meanwhile, and the log is not filled.
 
-use capi_ipam::webhooks::routes::CONVERT;
-
-use crate::Wired;
-use crate::support::webhooks::junk::Junk;
+use capi_ipam::Wired;
+use capi_ipam::admission::routes::CONVERT;
+use capi_ipam::support::webhooks::junk::Junk;
 
 /// The limit in `config/manager/deployment.yaml`.
 const CONTAINER_MIB: u64 = 512;

@@ -2,14 +2,13 @@
 //! of `config/rbac` and no more.
 
 use capi_ipam::api::InClusterKind::IPPool;
-use serde_json::{Value, json};
-
-use crate::ask::ask;
-use crate::support::consumer::Consumer;
-use crate::support::control_plane::{ControlPlane, NAMESPACE, Options};
-use crate::support::manager::Manager;
-use crate::support::ports::free_port;
-use crate::support::webhooks::Webhooks;
+use capi_ipam::ask::ask;
+use capi_ipam::support::consumer::Consumer;
+use capi_ipam::support::control_plane::{ControlPlane, NAMESPACE, Options};
+use capi_ipam::support::manager::Manager;
+use capi_ipam::support::ports::free_port;
+use capi_ipam::support::webhooks::Webhooks;
+use serde_json::{json, Value};
 
 fn token(plane: &ControlPlane, account: &str) -> String {
     let token = plane.kubectl(&["-n", NAMESPACE, "create", "token", account]);

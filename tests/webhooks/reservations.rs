@@ -1,16 +1,15 @@
 //! Reservations that people make: what is good is taken and kept, what would do nothing is refused with the reason.
 
-use capi_ipam::addr::Block;
+use capi_ipam::admission::routes::VALIDATE_RESERVATION;
 use capi_ipam::api::InClusterKind::{GlobalIPPool, IPPool, PrefixPool};
 use capi_ipam::api::{PoolKey, Scope, Slot};
-use capi_ipam::webhooks::routes::VALIDATE_RESERVATION;
-use serde_json::{Value, json};
-
-use crate::ask::{Asker, JSON, Said, read};
-use crate::support::consumer::{Consumer, eventually, unique};
-use crate::support::webhooks::Webhooks;
-use crate::support::webhooks::direct::review;
-use crate::{Wired, wired};
+use capi_ipam::ask::{Asker, JSON, read, Said};
+use capi_ipam::support::consumer::{Consumer, eventually, unique};
+use capi_ipam::support::webhooks::Webhooks;
+use capi_ipam::support::webhooks::direct::review;
+use capi_ipam::{wired, Wired};
+use capi_ipam_ip::Block;
+use serde_json::{json, Value};
 
 const RESERVATIONS: &str = "/apis/ipam.cluster.x-k8s.io/v1alpha2/ipreservations";
 

@@ -2,21 +2,20 @@
 
 use std::time::Duration;
 
+use capi_ipam::admission::routes::{CONVERT, paths_of, VALIDATE_RESERVATION};
 use capi_ipam::api::InClusterKind::{GlobalIPPool, IPPool};
 use capi_ipam::api::names::IN_CLUSTER_LEASE;
-use capi_ipam::webhooks::routes::{CONVERT, VALIDATE_RESERVATION, paths_of};
+use capi_ipam::ask::{ask, Asker, JSON, read};
+use capi_ipam::support::consumer::{Consumer, eventually};
+use capi_ipam::support::control_plane::{ControlPlane, NAMESPACE, Options};
+use capi_ipam::support::manager::Manager;
+use capi_ipam::support::webhooks::Webhooks;
+use capi_ipam::support::webhooks::direct::{Answer, conversion, review};
+use capi_ipam::wired;
 use futures::future::join_all;
-use serde_json::{Value, json};
+use serde_json::{json, Value};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
-
-use crate::ask::{Asker, JSON, ask, read};
-use crate::support::consumer::{Consumer, eventually};
-use crate::support::control_plane::{ControlPlane, NAMESPACE, Options};
-use crate::support::manager::Manager;
-use crate::support::webhooks::Webhooks;
-use crate::support::webhooks::direct::{Answer, conversion, review};
-use crate::wired;
 
 /// Longer than the manager takes for anything.
 const HANG: Duration = Duration::from_secs(20);

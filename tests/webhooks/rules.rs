@@ -1,13 +1,11 @@
 //! Each rule for the specification of a pool, for all kinds: through the API server, whoever refuses there (the
 //! definition or the webhook), and by the webhook itself.
 
-use capi_ipam::api::InClusterKind;
-use capi_ipam::api::InClusterKind::{GlobalIPPool, GlobalPrefixPool, IPPool, PrefixPool};
-use serde_json::{Value, json};
-
-use crate::ask::{Asker, Said, ask};
-use crate::support::consumer::{Consumer, eventually, unique};
-use crate::wired;
+use capi_ipam::api::InClusterKind::{self, GlobalIPPool, GlobalPrefixPool, IPPool, PrefixPool};
+use capi_ipam::ask::{ask, Asker, Said};
+use capi_ipam::support::consumer::{Consumer, eventually, unique};
+use capi_ipam::wired;
+use serde_json::{json, Value};
 
 const ADDRESSES: [InClusterKind; 2] = [IPPool, GlobalIPPool];
 const PREFIXES: [InClusterKind; 2] = [PrefixPool, GlobalPrefixPool];

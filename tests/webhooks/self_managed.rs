@@ -7,19 +7,18 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use capi_ipam::api::InClusterKind::{GlobalIPPool, IPPool};
-use capi_ipam::runtime::client::Calls;
+use capi_ipam::ask::{Asker, JSON, PATCH};
+use capi_ipam::support::consumer::{Consumer, eventually, eventually_within};
+use capi_ipam::support::control_plane::{ControlPlane, NAMESPACE, Options};
+use capi_ipam::support::manager::Manager;
+use capi_ipam::support::webhooks::Webhooks;
+use capi_ipam::support::webhooks::direct::trusting;
+use capi_ipam_controller::client::ResourceClient;
 use futures::future::{join, join_all};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
-use serde_json::{Value, json};
-
-use crate::ask::{Asker, JSON, PATCH};
-use crate::support::consumer::{Consumer, eventually, eventually_within};
-use crate::support::control_plane::{ControlPlane, NAMESPACE, Options};
-use crate::support::manager::Manager;
-use crate::support::webhooks::Webhooks;
-use crate::support::webhooks::direct::trusting;
+use serde_json::{json, Value};
 
 const SECRET: &str = "capi-ipam-in-cluster-webhook-self-managed-cert";
 const CONFIGURATION: &str = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/capi-ipam-in-cluster-validating-webhook-configuration";
@@ -73,7 +72,7 @@ impl Cluster {
 
     /// The values in the Secret, if it is there.
     async fn secret(&self) -> Option<BTreeMap<String, ByteString>> {
-        let secrets: Calls<Secret> = Calls::new(Api::namespaced(self.consumer.client.clone(), NAMESPACE), &());
+        let secrets: ResourceClient<Secret> = ResourceClient::new(Api::namespaced(self.consumer.client.clone(), NAMESPACE), &());
         let secret = secrets.get(SECRET).await.expect("secrets can be read")?;
         assert_eq!(secret.type_.as_deref(), Some("kubernetes.io/tls"));
         secret.data

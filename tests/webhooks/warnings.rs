@@ -1,12 +1,10 @@
 //! Warnings: what is not wrong and yet probably not meant is said to whoever writes a pool, and the pool is written.
 
-use capi_ipam::api::InClusterKind;
-use capi_ipam::api::InClusterKind::{GlobalIPPool, GlobalPrefixPool, IPPool, PrefixPool};
-use serde_json::{Value, json};
-
-use crate::ask::{Asker, JSON, ask};
-use crate::support::consumer::{Consumer, eventually, unique};
-use crate::wired;
+use capi_ipam::api::InClusterKind::{self, GlobalIPPool, GlobalPrefixPool, IPPool, PrefixPool};
+use capi_ipam::ask::{ask, Asker, JSON};
+use capi_ipam::support::consumer::{Consumer, eventually, unique};
+use capi_ipam::wired;
+use serde_json::{json, Value};
 
 async fn asker() -> Asker {
     Asker::new(&Consumer::new(&wired().plane).await)

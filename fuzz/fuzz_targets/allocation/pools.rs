@@ -1,9 +1,10 @@
 //! Pools in one subnet, and what is in use of it.
 
-use capi_ipam::addr::{Family, Span, parse_entry};
-use capi_ipam::api::{IPAddress, PoolKey, Slot, names};
+use capi_ipam::api::{names, PoolKey, Slot};
 use capi_ipam::in_cluster::ledger::Ledger;
-use capi_ipam::runtime::watch::Observer;
+use capi_ipam_controller::watch::Observer;
+use capi_ipam_ip::{Family, parse_entry, Span};
+use capi_ipam_provider::api::IPAddress;
 use ipnet::IpNet;
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use serde_json::json;

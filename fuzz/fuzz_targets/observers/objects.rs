@@ -1,14 +1,12 @@
 //! The objects that watches tell of.
 
-use capi_ipam::addr::{Block, Family};
-use capi_ipam::api::{
-    GlobalInClusterIPPool, GlobalInClusterPrefixPool, IPAddress, IPAddressClaim, IPReservation, InClusterIPPool,
-    InClusterKind, InClusterPrefixPool, PoolKey, Scope, Slot, names, network_unit_name,
-};
+use capi_ipam::api::{GlobalInClusterIPPool, GlobalInClusterPrefixPool, InClusterIPPool, InClusterKind, InClusterPrefixPool, IPReservation, names, network_block_length_name, PoolKey, Scope, Slot};
 use capi_ipam::in_cluster::ledger::Ledger;
-use capi_ipam::runtime::watch::Observer;
+use capi_ipam_controller::watch::Observer;
+use capi_ipam_ip::{Block, Family};
+use capi_ipam_provider::api::{IPAddress, IPAddressClaim};
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
-use serde_json::{Value, json};
+use serde_json::{json, Value};
 
 /// Few of everything, so that objects have to do with each other.
 #[derive(Arbitrary, Debug)]
@@ -158,7 +156,7 @@ impl Description<'_> {
         let family = if self.in_network { Family::V4 } else { Family::V6 };
         let length = if self.in_network { 32 } else { 63 + self.number % 2 };
         json!({
-            "metadata": {"name": network_unit_name("lab", family), "uid": format!("r{}", self.choice % 4)},
+            "metadata": {"name": network_block_length_name("lab", family), "uid": format!("r{}", self.choice % 4)},
             "spec": {"scope": "n.lab", "address": family.address(0).to_string(), "prefixLength": length,
                      "poolRef": key.to_reference()},
         })

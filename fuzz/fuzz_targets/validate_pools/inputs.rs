@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use capi_ipam::addr::{Block, Family, Usable};
+use capi_ipam::admission::View;
 use capi_ipam::api::{PoolKey, Scope, Slot};
-use capi_ipam::webhooks::View;
+use capi_ipam_ip::{Block, Family, Usable};
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
-use serde_json::{Value, json};
+use serde_json::{json, Value};
 
 const TEXTS: [&str; 20] = [
     "10.0.0.0/24",

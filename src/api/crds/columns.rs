@@ -1,6 +1,6 @@
 //! What `kubectl get` shows of our kinds.
 
-use serde_json::{Value, json};
+use serde_json::{json, Value};
 
 use crate::api::InClusterKind;
 

@@ -1,7 +1,7 @@
 //! What the API server itself refuses: limits, and rules in its expression language (CEL).
 //!
 //! A cluster whose webhooks are not installed or do not answer refuses most bad objects all the same. Apart from the
-//! limits, what is here is never stricter than the validation in [`addr`](crate::addr). What is not here is left to the
+//! limits, what is here is never stricter than the validation in [`addr`](capi_ipam_ip). What is not here is left to the
 //! webhooks: see [`pools`].
 //!
 //! They need Kubernetes 1.31, the first version whose expressions can read addresses in definitions.
@@ -21,7 +21,7 @@
 pub(super) mod pools;
 pub(super) mod reservations;
 
-use serde_json::{Map, Value, json};
+use serde_json::{json, Map, Value};
 
 use super::CrdError;
 

@@ -2,8 +2,8 @@
 //! where it has them, and no default but the one that means something.
 
 use schemars::generate::SchemaSettings;
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde_json::{Value, json};
+use schemars::{json_schema, JsonSchema, Schema, SchemaGenerator};
+use serde_json::{json, Value};
 
 /// Schema of a point in time.
 pub(in crate::api) fn date_time_schema(_: &mut SchemaGenerator) -> Schema {
@@ -76,7 +76,7 @@ fn normalise(schema: &mut Value) {
         normalise(items);
     }
     for (name, property) in properties(schema).into_iter().flatten() {
-        // Written by hand, in its final form.
+        // Expectations by hand, in its final form.
         if name != "conditions" {
             normalise(property);
         }
@@ -97,8 +97,8 @@ fn says_nothing(default: &Value) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::api::IPPoolSpec;
+    use super::*;
 
     #[test]
     fn bounds_are_those_of_the_go_provider() {

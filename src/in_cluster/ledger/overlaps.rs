@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use capi_ipam_ip::Usable;
+
+use crate::api::Scope;
 use super::state::State;
 use super::{Ledger, PoolKey};
-use crate::addr::Usable;
-use crate::api::Scope;
 
 /// The search ends after this many overlapping pools: a text names a few of them and counts the rest.
 pub const MAX_OVERLAPS: usize = 20;

@@ -3,19 +3,20 @@
 use std::collections::{BTreeSet, HashMap};
 use std::time::Instant;
 
-use super::taken::Taken;
-use super::{ClaimKey, Line, PoolFacts, Ticket};
-use crate::addr::{Block, FreeSet, SpanSet, Usable};
+use capi_ipam_ip::{Block, FreeSet, SpanSet, Usable};
+
 use crate::api::{AddressCounts, PoolKey, Scope, Slot};
+use super::usage::AddressUsage;
+use super::{ClaimKey, WaitQueue, PoolInfo, Priority};
 
 /// One pool, whether its object exists or not: addresses can be in use without it.
 #[derive(Default)]
 pub(super) struct PoolEntry {
     /// What the pool object says.
-    pub(super) object: Option<PoolFacts>,
+    pub(super) object: Option<PoolInfo>,
     /// The same, and what its network says.
-    pub(super) facts: Option<PoolFacts>,
-    pub(super) line: Line,
+    pub(super) facts: Option<PoolInfo>,
+    pub(super) line: WaitQueue,
     pub(super) listing: u32,
     /// Its controller has been told of a change, or will look by itself, and has not looked since.
     pub(super) told: bool,
@@ -29,7 +30,7 @@ pub(super) struct PoolEntry {
     used: usize,
     out_of_range: usize,
     /// Addresses that rest, by the second in which they were released.
-    resting: BTreeSet<(i64, Slot)>,
+    cooling_down: BTreeSet<(i64, Slot)>,
     /// How many of these are in the pool's range.
     cooling_down: usize,
 }
@@ -85,16 +86,16 @@ impl PoolEntry {
     pub(super) fn rest(&mut self, since: i64, slot: Slot, begins: bool) {
         let in_range = self.usable().is_some_and(|usable| usable.contains(slot.block));
         if begins {
-            let is_new = self.resting.insert((since, slot));
+            let is_new = self.cooling_down.insert((since, slot));
             self.cooling_down = self.cooling_down.saturating_add(usize::from(is_new && in_range));
         } else {
-            let was_known = self.resting.remove(&(since, slot));
+            let was_known = self.cooling_down.remove(&(since, slot));
             self.cooling_down = self.cooling_down.saturating_sub(usize::from(was_known && in_range));
         }
     }
 
     /// Looks at everything that is taken in the pool's scope anew.
-    pub(super) fn recount(&mut self, key: &PoolKey, taken: &HashMap<Block, Taken>) {
+    pub(super) fn recount(&mut self, key: &PoolKey, taken: &HashMap<Block, AddressUsage>) {
         let Some(usable) = self.facts.as_ref().and_then(|facts| facts.usable.as_ref().ok()) else {
             (self.free, self.odd, self.used, self.cooling_down) = (None, SpanSet::default(), 0, 0);
             self.out_of_range = taken.values().filter(|taken| taken.users().contains(key)).count();
@@ -112,12 +113,12 @@ impl PoolEntry {
         let mine = taken.iter().filter(|(_, taken)| taken.holders.iter().any(|holder| holder.pool == *key));
         let (inside, outside): (Vec<_>, Vec<_>) = mine.partition(|(block, _)| usable.contains(**block));
         (self.used, self.out_of_range) = (inside.len(), outside.len());
-        self.cooling_down = self.resting.iter().filter(|(_, slot)| usable.contains(slot.block)).count();
+        self.cooling_down = self.cooling_down.iter().filter(|(_, slot)| usable.contains(slot.block)).count();
         (self.free, self.odd) = (free, odd);
     }
 
     fn free_count(&self) -> u128 {
-        let serves = self.facts.as_ref().is_some_and(PoolFacts::serves);
+        let serves = self.facts.as_ref().is_some_and(PoolInfo::serves);
         if serves { self.free_addresses() } else { 0 }
     }
 
@@ -126,15 +127,15 @@ impl PoolEntry {
         self.free.as_ref().map_or_else(all, FreeSet::len)
     }
 
-    pub(super) fn serve_line(&mut self, now: Instant) -> Vec<ClaimKey> {
+    pub(super) fn grant_turns(&mut self, now: Instant) -> Vec<ClaimKey> {
         let free = self.free_count();
         self.line.call(free, now)
     }
 
     /// The lowest free address, if it is the claim's turn; otherwise the claim stands in line.
-    pub(super) fn propose(&mut self, claim: &ClaimKey, ticket: Ticket, now: Instant) -> Option<Block> {
+    pub(super) fn propose(&mut self, claim: &ClaimKey, priority: Priority, now: Instant) -> Option<Block> {
         let free = self.free_count();
-        if !self.line.admit(claim, ticket, free, now) {
+        if !self.line.admit(claim, priority, free, now) {
             return None;
         }
         let usable = self.usable()?;
@@ -168,15 +169,15 @@ impl PoolEntry {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.facts.is_none() && !self.has_addresses() && self.resting.is_empty() && self.line.is_empty()
+        self.facts.is_none() && !self.has_addresses() && self.cooling_down.is_empty() && self.line.is_empty()
     }
 
-    pub(super) fn anything_rests(&self) -> bool {
-        !self.resting.is_empty()
+    pub(super) fn has_cooldowns(&self) -> bool {
+        !self.cooling_down.is_empty()
     }
 
-    pub(super) fn resting(&self) -> impl Iterator<Item = &Slot> {
-        self.resting.iter().map(|(_, slot)| slot)
+    pub(super) fn cooling_down(&self) -> impl Iterator<Item = &Slot> {
+        self.cooling_down.iter().map(|(_, slot)| slot)
     }
 
     /// The first second at which an address released at `since` may be used again. Times are kept in whole seconds, cut
@@ -188,12 +189,12 @@ impl PoolEntry {
 
     /// The earliest second at which a cool-down ends, `None` when no address cools down.
     pub(super) fn next_cooldown_end(&self) -> Option<i64> {
-        self.resting.first().map(|(since, _)| self.cooldown_end(*since))
+        self.cooling_down.first().map(|(since, _)| self.cooldown_end(*since))
     }
 
     pub(super) fn cooled_down(&self, now: i64) -> impl Iterator<Item = &Slot> {
         let over = move |(since, _): &&(i64, Slot)| self.cooldown_end(*since) <= now;
-        self.resting.iter().take_while(over).map(|(_, slot)| slot)
+        self.cooling_down.iter().take_while(over).map(|(_, slot)| slot)
     }
 }
 

@@ -4,12 +4,14 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
 
+use capi_ipam_ip::Family;
+use capi_ipam_provider::api::Uid;
+
+use crate::api::{InClusterKind, IPReservation, PoolKey, Scope, Slot};
 use super::pool::{Marked, PoolEntry};
-use super::taken::{Holder, Reserved, ScopeEntry, Taken};
 use super::tombstones::Tombstones;
-use super::{ClaimKey, PoolFacts, Proposal, Ticket};
-use crate::addr::Family;
-use crate::api::{IPReservation, InClusterKind, PoolKey, Scope, Slot, Uid};
+use super::usage::{Holder, Reserved, ScopeEntry, AddressUsage};
+use super::{ClaimKey, PoolInfo, Proposal, Priority};
 
 #[derive(Default)]
 pub(super) struct State {
@@ -91,18 +93,18 @@ impl State {
         self.pools.get(pool).map_or_else(|| Scope::Pool(pool.clone()), |entry| entry.scope(pool))
     }
 
-    pub(super) fn taken(&self, slot: &Slot) -> Option<&Taken> {
+    pub(super) fn taken(&self, slot: &Slot) -> Option<&AddressUsage> {
         self.scopes.get(&slot.scope)?.taken.get(&slot.block)
     }
 
     /// Changes what is known of an address, and keeps the counts of all pools concerned right.
-    pub(super) fn update(&mut self, slot: &Slot, change: impl FnOnce(&mut Taken)) {
+    pub(super) fn update(&mut self, slot: &Slot, change: impl FnOnce(&mut AddressUsage)) {
         let Self { pools, scopes, touched, unblocked, cooldowns_changed, .. } = self;
         let scope = scopes.entry(slot.scope.clone()).or_default();
         let taken = scope.taken.entry(slot.block).or_default();
-        let (users, rested) = (taken.users(), taken.resting());
+        let (users, rested) = (taken.users(), taken.cooling_down());
         change(taken);
-        let (users_now, rests, is_free) = (taken.users(), taken.resting(), taken.is_free());
+        let (users_now, rests, is_free) = (taken.users(), taken.cooling_down(), taken.is_free());
         if users_now.is_empty() && !users.is_empty() {
             // Somebody else had what was promised; now it can be kept.
             unblocked.extend(taken.promised_to().cloned());
@@ -137,9 +139,9 @@ impl State {
         }
     }
 
-    pub(super) fn propose(&mut self, pool: &PoolKey, claim: &ClaimKey, ticket: Ticket, now: Instant) -> Proposal {
+    pub(super) fn propose(&mut self, pool: &PoolKey, claim: &ClaimKey, priority: Priority, now: Instant) -> Proposal {
         let Some(entry) = self.pools.get_mut(pool) else { return Proposal::Wait };
-        let Some(block) = entry.propose(claim, ticket, now) else { return Proposal::Wait };
+        let Some(block) = entry.propose(claim, priority, now) else { return Proposal::Wait };
         let slot = Slot { scope: entry.scope(pool), block };
         self.announce(pool, &slot);
         Proposal::Slot(slot)
@@ -164,19 +166,19 @@ impl State {
 /// Pools, and what is known of networks.
 impl State {
     /// Replaces what is known of a pool object.
-    pub(super) fn set_pool(&mut self, key: &PoolKey, object: Option<PoolFacts>) {
+    pub(super) fn set_pool(&mut self, key: &PoolKey, object: Option<PoolInfo>) {
         let facts = object.as_ref().map(|object| self.in_its_network(object));
         let before = self.scope_of(key);
         let after = facts.as_ref().map_or_else(|| before.clone(), |facts| self.shared_scope(facts.scope.clone()));
         let entry = self.pools.entry(key.clone()).or_default();
-        let gives = |facts: &Option<PoolFacts>| facts.as_ref()?.usable.as_ref().ok().cloned();
+        let gives = |facts: &Option<PoolInfo>| facts.as_ref()?.usable.as_ref().ok().cloned();
         let same = before == after && entry.facts.is_some() == facts.is_some() && gives(&entry.facts) == gives(&facts);
         if !same {
             let overlapped = self.overlapping(key);
             self.touched.extend(overlapped);
         }
         let Some(entry) = self.pools.get_mut(key) else { return };
-        self.cooldowns_changed |= entry.anything_rests();
+        self.cooldowns_changed |= entry.has_cooldowns();
         let exists = facts.is_some();
         (entry.object, entry.facts, entry.scope) = (object, facts, Some(after.clone()));
         self.touched.push(key.clone());
@@ -199,7 +201,7 @@ impl State {
     fn promised_to(&self, pool: &PoolKey, scope: &Scope) -> Vec<ClaimKey> {
         let taken = self.scopes.get(scope).into_iter().flat_map(|scope| scope.taken.values());
         let mine = taken.filter(|taken| taken.reserved.as_ref().is_some_and(|reserved| reserved.pool == *pool));
-        mine.filter_map(Taken::promised_to).cloned().collect()
+        mine.filter_map(AddressUsage::promised_to).cloned().collect()
     }
 
     /// Makes a pool a member of its scope, and takes its addresses along when the scope is another than before.
@@ -214,13 +216,13 @@ impl State {
         if before != after {
             let mut moved = Vec::new();
             let taken = self.scopes.get_mut(before).into_iter().flat_map(|scope| &scope.taken);
-            let mine = |(block, taken): (&_, &Taken)| {
+            let mine = |(block, taken): (&_, &AddressUsage)| {
                 let holders = taken.holders.iter().filter(|holder| holder.pool == *key);
                 holders.map(|holder| (*block, holder.name.clone(), holder.origin, holder.listing)).collect::<Vec<_>>()
             };
             moved.extend(taken.flat_map(mine));
             for (block, name, origin, listing) in moved {
-                self.update(&Slot { scope: before.clone(), block }, |taken| taken.let_go(&name));
+                self.update(&Slot { scope: before.clone(), block }, |taken| taken.remove_address(&name));
                 let pool = key.clone();
                 let holder = Holder { name, pool, origin, listing };
                 self.update(&Slot { scope: after.clone(), block }, |taken| taken.hold(holder));
@@ -233,7 +235,7 @@ impl State {
 
     /// What is known of a pool, and of the network that it names: a pool serves nothing before its network is prepared,
     /// and never when its network gives out blocks of another length.
-    fn in_its_network(&self, object: &PoolFacts) -> PoolFacts {
+    fn in_its_network(&self, object: &PoolInfo) -> PoolInfo {
         let mut facts = object.clone();
         let (Scope::Network(network), Ok(usable)) = (&object.scope, &object.usable) else { return facts };
         match self.units.get(&(network.clone(), usable.family)) {
@@ -252,7 +254,7 @@ impl State {
     }
 
     /// The network, family and length of blocks that have to be agreed on before a pool can serve.
-    pub(super) fn unit_to_agree_on(&self, key: &PoolKey) -> Option<(Arc<str>, Family, u8)> {
+    pub(super) fn missing_block_length(&self, key: &PoolKey) -> Option<(Arc<str>, Family, u8)> {
         let object = self.pools.get(key)?.object.as_ref()?;
         let (Scope::Network(network), Ok(usable)) = (&object.scope, &object.usable) else { return None };
         let unknown = !self.units.contains_key(&(network.clone(), usable.family));
@@ -300,7 +302,7 @@ impl State {
                 self.insert_reserved(&slot, reserved)
             }
             Err(problem) => {
-                if let Some((network, family, length)) = reservation.network_unit() {
+                if let Some((network, family, length)) = reservation.network_block_length() {
                     self.set_unit(&network, family, Some(Unit { length, uid: uid(), listing }));
                 } else if let Some(name) = &reservation.metadata.name {
                     let ignored = Ignored { uid: uid(), why: problem.to_string(), listing };
@@ -343,7 +345,7 @@ impl State {
             self.remove_reserved(&slot, Some(Uid::of(uid)));
             return Some(slot);
         }
-        if let Some((network, family, _)) = reservation.network_unit()
+        if let Some((network, family, _)) = reservation.network_block_length()
             && self.units.get(&(network.clone(), family)).is_some_and(|unit| *unit.uid == *uid)
         {
             self.set_unit(&network, family, None);
@@ -371,7 +373,7 @@ impl State {
         let newest = self.listings.reservations;
         let mut old = Vec::new();
         for (scope, entry) in &self.scopes {
-            let is_old = |taken: &Taken| taken.reserved.as_ref().is_some_and(|reserved| reserved.listing != newest);
+            let is_old = |taken: &AddressUsage| taken.reserved.as_ref().is_some_and(|reserved| reserved.listing != newest);
             let blocks = entry.taken.iter().filter(|(_, taken)| is_old(taken)).map(|(block, _)| *block);
             old.extend(blocks.map(|block| Slot { scope: scope.clone(), block }));
         }

@@ -9,20 +9,20 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use capi_ipam_controller::watch::Observer;
+use capi_ipam_ip::{Block, Family};
+use capi_ipam_provider::api::{IPAddress, IPAddressClaim};
 use proptest::prelude::*;
 use serde_json::json;
 
+use crate::api::{InClusterIPPool, InClusterPrefixPool, reservation_name, Scope};
 use super::*;
-
-use crate::addr::{Block, Family};
-use crate::api::{IPAddress, IPAddressClaim, InClusterIPPool, InClusterPrefixPool, Scope, reservation_name};
-use crate::runtime::watch::Observer;
 
 /// The addresses of the pool in these tests are 10.0.0.1 to 10.0.0.8.
 const SIZE: u8 = 8;
 
 fn ledger() -> Ledger {
-    Ledger::only_to_ask()
+    Ledger::read_only()
 }
 
 /// The pools that have an entry, existing or not.
@@ -123,7 +123,7 @@ fn a_reservation_outlives_the_proposal_it_came_from() {
     ledger.insert_reservation(&reservation(1, held_by("a"), None));
     ledger.withdraw(&value(1));
     assert_eq!(ledger.propose(&key(), &claim("b"), 1), Proposal::Slot(value(2)));
-    assert_eq!(ledger.reserved_for(&claim("a"), Uid::of("uid-a")), [(value(1), key())]);
+    assert_eq!(ledger.reservations_of(&claim("a"), Uid::of("uid-a")), [(value(1), key())]);
 }
 
 #[test]
@@ -154,7 +154,7 @@ fn a_promise_is_kept_for_the_claim_of_that_name() {
     ledger.applied(&pool(json!({})));
     ledger.insert_reservation(&reservation(1, json!({"namespace": "n", "name": "vip"}), None));
     assert_eq!(ledger.propose(&key(), &claim("a"), 1), Proposal::Slot(value(2)));
-    assert_eq!(ledger.reserved_for(&claim("vip"), Uid::of("any")), [(value(1), key())]);
+    assert_eq!(ledger.reservations_of(&claim("vip"), Uid::of("any")), [(value(1), key())]);
     assert!(ledger.is_promise(&value(1)));
 }
 
@@ -219,7 +219,7 @@ fn what_a_new_listing_does_not_name_is_gone() {
     Observer::<IPReservation>::listing(&ledger);
     Observer::<IPReservation>::listed(&ledger);
     assert_eq!(counts(&ledger), (8, 7, 1, 0));
-    assert!(ledger.reserved_for(&claim("c"), Uid::of("uid-c")).is_empty());
+    assert!(ledger.reservations_of(&claim("c"), Uid::of("uid-c")).is_empty());
 
     Observer::<InClusterIPPool>::listing(&ledger);
     Observer::<InClusterIPPool>::listed(&ledger);
@@ -231,8 +231,8 @@ fn with_one_called() -> Ledger {
     let ledger = ledger();
     ledger.applied(&pool(json!({"spec": {"addresses": ["10.0.0.1"]}})));
     ledger.applied(&address("held", 1));
-    for (ticket, name) in [(1, "first"), (2, "second")] {
-        assert_eq!(ledger.propose(&key(), &claim(name), ticket), Proposal::Wait);
+    for (priority, name) in [(1, "first"), (2, "second")] {
+        assert_eq!(ledger.propose(&key(), &claim(name), priority), Proposal::Wait);
     }
     ledger.deleted(&address("held", 1));
     assert_eq!(ledger.propose(&key(), &claim("second"), 2), Proposal::Wait, "it is kept for the first");
@@ -249,9 +249,9 @@ fn a_claim_that_another_manager_gave_an_address_waits_no_longer() {
 #[test]
 fn a_claim_that_is_gone_is_taken_out_of_line() {
     let ledger = with_one_called();
-    ledger.serve_lines(|_| true);
+    ledger.prune_wait_queues(|_| true);
     assert_eq!(ledger.propose(&key(), &claim("second"), 2), Proposal::Wait);
-    ledger.serve_lines(|known| *known != claim("first"));
+    ledger.prune_wait_queues(|known| *known != claim("first"));
     assert_eq!(ledger.propose(&key(), &claim("second"), 2), Proposal::Slot(value(1)));
 }
 
@@ -260,8 +260,8 @@ fn claims_in_line_that_a_new_listing_does_not_name_wait_no_longer() {
     let ledger = ledger();
     ledger.applied(&pool(json!({"spec": {"addresses": ["10.0.0.1"]}})));
     ledger.applied(&address("held", 1));
-    for (ticket, name) in [(1, "gone"), (2, "stays")] {
-        assert_eq!(ledger.propose(&key(), &claim(name), ticket), Proposal::Wait);
+    for (priority, name) in [(1, "gone"), (2, "stays")] {
+        assert_eq!(ledger.propose(&key(), &claim(name), priority), Proposal::Wait);
     }
     let stays: IPAddressClaim = serde_json::from_value(json!({
         "metadata": {"namespace": "n", "name": "stays"},
@@ -290,7 +290,7 @@ fn an_address_reserved_for_another_claim_is_contested() {
     let contested = ledger.contested();
     assert_eq!(contested.len(), 1, "{contested:?}");
     assert_eq!((&contested[0].slot, &contested[0].claim), (&value(1), &claim("b")));
-    assert_eq!((&contested[0].reserved_for, contested[0].uid), (&claim("a"), Uid::of("uid-a")));
+    assert_eq!((&contested[0].reservations_of, contested[0].uid), (&claim("a"), Uid::of("uid-a")));
     assert!(contested[0].both_have_it);
     ledger.deleted(&address("a", 1));
     assert!(!ledger.contested()[0].both_have_it);
@@ -395,7 +395,7 @@ proptest! {
             let got = counts(&ledger);
             prop_assert_eq!([got.0, got.1, got.2, got.3], expected);
             let slots: BTreeSet<_> = reserved.iter().map(|last| (value(*last), key())).collect();
-            let known: BTreeSet<_> = ledger.reserved_for(&claim("x"), Uid::of("uid-x")).into_iter().collect();
+            let known: BTreeSet<_> = ledger.reservations_of(&claim("x"), Uid::of("uid-x")).into_iter().collect();
             prop_assert_eq!(known, slots);
         }
     }
@@ -408,7 +408,7 @@ fn member(name: &str, addresses: &str) -> InClusterIPPool {
 }
 
 fn unit(family: Family, length: u8) -> IPReservation {
-    let mut unit = crate::in_cluster::reservation::network_unit("lab", family, length, &key());
+    let mut unit = crate::in_cluster::reservation::network_block_length("lab", family, length, &key());
     unit.metadata.uid = Some(format!("unit-{length}"));
     unit
 }
@@ -458,7 +458,7 @@ fn a_pool_serves_once_its_network_is_prepared_and_not_when_it_differs() {
     let ledger = ledger();
     ledger.applied(&member("p", "10.0.0.1-10.0.0.3"));
     assert_eq!(ledger.propose(&key(), &claim("a"), 1), Proposal::Wait);
-    assert_eq!(ledger.unit_to_agree_on(&key()), Some(("lab".into(), Family::V4, 32)));
+    assert_eq!(ledger.missing_block_length(&key()), Some(("lab".into(), Family::V4, 32)));
     ledger.insert_reservation(&unit(Family::V4, 24));
     let problem = ledger.facts(&key()).unwrap().usable.unwrap_err();
     assert!(problem.contains("spec.network") && problem.contains("length 24"), "{problem}");
@@ -548,10 +548,10 @@ fn reservations_by_hand_that_are_of_no_use_are_found() {
     let mut misnamed = reservation(4, json!(null), None);
     misnamed.metadata.name = Some("p.n.p.10.0.0.5".to_owned());
     ledger.insert_reservation(&misnamed);
-    let useless = ledger.useless_reservations();
+    let useless = ledger.invalid_reservations();
     let names: Vec<&str> = useless.iter().map(|useless| useless.name.as_str()).collect();
     assert_eq!(names, ["p.n.p.10.0.0.5", "p.n.p.10.0.0.200"]);
     assert!(useless[1].why.contains("10.0.0.200"), "{}", useless[1].why);
     ledger.remove_reservation(&misnamed);
-    assert_eq!(ledger.useless_reservations().len(), 1);
+    assert_eq!(ledger.invalid_reservations().len(), 1);
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use crate::api::Uid;
+use capi_ipam_provider::api::Uid;
 
 /// How long an answer may be under way that was read before the object ended: longer than any call and any listing.
 const TOMBSTONE_TTL: Duration = Duration::from_mins(2);

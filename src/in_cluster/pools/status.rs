@@ -1,13 +1,13 @@
 //! What the conditions of a pool say.
 
 use crate::api::conditions::{self, Condition};
-use crate::api::{AddressCounts, Audience, PoolKey, Scope, names};
+use crate::api::{AddressCounts, Audience, names, PoolKey, Scope};
 use crate::in_cluster::allocate::describe_counts;
-use crate::in_cluster::ledger::{MAX_OVERLAPS, PoolFacts};
+use crate::in_cluster::ledger::{MAX_OVERLAPS, PoolInfo};
 use crate::in_cluster::pool_use::Obstacle;
 
 /// Whether an operator should hear of it by an event.
-pub(super) fn is_trouble(condition: &Condition) -> bool {
+pub(super) fn is_warning(condition: &Condition) -> bool {
     match condition.type_.as_ref() {
         conditions::READY => {
             let problems = [conditions::INVALID_SPEC, conditions::INITIALIZATION_FAILED];
@@ -20,7 +20,7 @@ pub(super) fn is_trouble(condition: &Condition) -> bool {
 /// What is known of a pool when its status is written.
 pub(super) struct Seen<'a> {
     pub(super) key: &'a PoolKey,
-    pub(super) facts: &'a PoolFacts,
+    pub(super) facts: &'a PoolInfo,
     pub(super) counts: AddressCounts,
     /// When the next cool-down ends, in seconds since 1970.
     pub(super) cooldown_end: Option<i64>,
@@ -101,16 +101,17 @@ impl Seen<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use serde_json::{json, Value};
+
     use crate::api::{InClusterIPPool, InClusterKind};
-    use serde_json::{Value, json};
+    use super::*;
 
     fn said(change: &Value, counts: AddressCounts, overlapping: usize) -> Vec<(String, String, String)> {
         let mut pool =
             json!({"metadata": {"namespace": "n", "name": "p"}, "spec": {"addresses": ["10.0.0.0/24"], "prefix": 24}});
         json_patch::merge(&mut pool, change);
         let pool = serde_json::from_value::<InClusterIPPool>(pool).unwrap();
-        let (key, facts) = (PoolKey::of(&pool), PoolFacts::of(&pool));
+        let (key, facts) = (PoolKey::of(&pool), PoolInfo::of(&pool));
         let other =
             |index| PoolKey { kind: InClusterKind::GlobalIPPool, namespace: None, name: format!("o{index}").into() };
         let overlapping = (0..overlapping).map(other).collect();

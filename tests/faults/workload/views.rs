@@ -1,10 +1,10 @@
 //! Two managers that serve different parts of the cluster.
 
-use capi_ipam::api::IPAddressClaim;
-use serde_json::{Value, json};
+use capi_ipam::support::consumer::{eventually_within, ready, stays};
+use capi_ipam_provider::api::IPAddressClaim;
+use serde_json::{json, Value};
 
-use super::{PATIENCE, Work, names, range};
-use crate::support::consumer::{eventually_within, ready, stays};
+use super::{names, PATIENCE, range, Work};
 
 /// The label by which a manager selects what it serves.
 const LABEL: &str = "cluster.x-k8s.io/watch-filter";
@@ -123,6 +123,6 @@ impl Work<'_> {
         let mut after = before.clone();
         after.metadata.labels.get_or_insert_default().insert(LABEL.to_owned(), label.to_owned());
         // It may be released at this moment.
-        let _ = capi_ipam::runtime::patch::write(&claims, &before, &after).await;
+        let _ = capi_ipam_controller::patch::write(&claims, &before, &after).await;
     }
 }

@@ -1,9 +1,10 @@
 //! Giving an address: steps A1 to A4 and adoption.
 
+use capi_ipam::mistakes::Mistake;
+use capi_ipam::pool;
+use capi_ipam::state::{Address, ADDRESSES, Age, Purpose, Reservation, Step};
+
 use super::Worker;
-use crate::mistakes::Mistake;
-use crate::pool;
-use crate::state::{ADDRESSES, Address, Age, Purpose, Reservation, Step};
 
 /// How often an adoption tries to reserve.
 const MOST_ATTEMPTS: u8 = 2;

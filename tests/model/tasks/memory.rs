@@ -1,7 +1,8 @@
 //! What the manager keeps in memory.
 
+use capi_ipam::state::Reservation;
+
 use super::Worker;
-use crate::state::Reservation;
 
 impl Worker<'_> {
     pub(super) fn announce(&mut self) {

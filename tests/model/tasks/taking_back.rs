@@ -1,8 +1,9 @@
 //! Taking an address back: steps R1 to R3.
 
+use capi_ipam::mistakes::Mistake;
+use capi_ipam::state::{Address, ADDRESSES, Purpose, Step};
+
 use super::{MOST_ROUNDS, Worker};
-use crate::mistakes::Mistake;
-use crate::state::{ADDRESSES, Address, Purpose, Step};
 
 impl Worker<'_> {
     pub(super) fn remove(&mut self, address: Address, purpose: Purpose) {

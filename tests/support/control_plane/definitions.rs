@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::{ACCOUNT, ControlPlane, NAMESPACE, ensure};
+use super::{ACCOUNT, ControlPlane, ensure, NAMESPACE};
 
 /// Cluster API's CRDs that the product talks to.
 const CLUSTER_API_CRDS: [&str; 3] = [

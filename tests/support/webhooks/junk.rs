@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use capi_ipam::admission::routes::{CONVERT, paths_of};
 use capi_ipam::api::InClusterKind::IPPool;
-use capi_ipam::webhooks::routes::{CONVERT, paths_of};
 use futures::future::join_all;
 use hyper::body::Bytes;
-use serde_json::{Value, json};
+use serde_json::{json, Value};
 use tokio_util::sync::CancellationToken;
 
 use super::Webhooks;

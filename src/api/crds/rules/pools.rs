@@ -4,11 +4,11 @@
 //! begins, that pools of one network give out blocks of one length, and all that needs other objects, such as which
 //! addresses are in use. Objects that are written in `v1alpha1` are not subject to these rules at all.
 
+use capi_ipam_ip::MAX_ENTRY_LENGTH;
 use serde_json::Value;
 
-use super::{Rule, add, decimal, limit};
-use crate::addr::LONGEST_TEXT;
 use crate::api::crds::CrdError;
+use super::{add, decimal, limit, Rule};
 
 /// Most entries of a list. So many ranges of IPv6 addresses in full keep each rule below what the API server lets one
 /// cost; tests/crds.rs tries it.
@@ -135,7 +135,7 @@ fn shared(schema: &mut Value) -> Result<(), CrdError> {
 /// Limits of a list of addresses, networks or prefixes.
 fn limits(schema: &mut Value, list: &'static str, entry: &'static str) -> Result<(), CrdError> {
     limit(schema, list, "maxItems", MOST_ENTRIES)?;
-    limit(schema, entry, "maxLength", LONGEST_TEXT)
+    limit(schema, entry, "maxLength", MAX_ENTRY_LENGTH)
 }
 
 /// Limits and rules of a list of addresses, networks and ranges.

@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use super::{Rule, add, decimal};
 use crate::api::crds::CrdError;
+use super::{add, decimal, Rule};
 
 const FIXED: &str = "cannot be changed; delete the reservation and create another one";
 

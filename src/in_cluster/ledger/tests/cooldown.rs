@@ -1,7 +1,7 @@
 //! Addresses that were released and cool down.
 
-use super::late::{at_version, with_pool};
 use super::*;
+use super::late::{at_version, with_pool};
 
 /// The addresses whose cool-down has ended at that time.
 pub(super) fn rested(ledger: &Ledger, now: i64) -> Vec<Slot> {
@@ -15,7 +15,7 @@ fn cooldown_ends_after_the_grace_period_or_without_a_pool() {
     let released = reservation(1, held_by("a"), Some("1970-01-01T00:16:40Z"));
     ledger.insert_reservation(&released);
     assert_eq!(counts(&ledger), (8, 7, 0, 0));
-    assert!(ledger.reserved_for(&claim("a"), Uid::of("uid-a")).is_empty(), "no claim holds a cooling address");
+    assert!(ledger.reservations_of(&claim("a"), Uid::of("uid-a")).is_empty(), "no claim holds a cooling address");
     assert_eq!((rested(&ledger, 1060), ledger.cooldown_end(&key())), (vec![], Some(1061)));
     assert_eq!(rested(&ledger, 1061), [value(1)]);
     Observer::<InClusterIPPool>::deleted(&ledger, &pool(json!({})));
@@ -29,7 +29,7 @@ fn cooldown_that_begins_in_the_future_begins_now() {
     let ledger = ledger();
     ledger.applied(&pool(json!({"spec": {"addressReuseGracePeriodSeconds": 60}})));
     ledger.insert_reservation(&reservation(1, held_by("a"), Some("2999-01-01T00:00:00Z")));
-    let now = crate::runtime::clock::now().0.as_second();
+    let now = capi_ipam_controller::clock::now().0.as_second();
     assert_eq!(rested(&ledger, now), []);
     assert_eq!(rested(&ledger, now + 62), [value(1)]);
 }
@@ -45,7 +45,7 @@ fn cooling_address_in_use_is_found() {
     for last in 1..=3 {
         ledger.insert_reservation(&reservation(last, held_by("a"), released));
     }
-    let found = ledger.resting_in_use();
+    let found = ledger.cooling_down_in_use();
     let by_a = (value(1), claim("a"), Some(Uid::of("uid-a")));
     assert_eq!(found, [by_a, (value(2), claim("another"), None)], "the third is not in use");
 }

@@ -1,7 +1,7 @@
 //! What answers to calls do to the ledger when the watch has reported something newer, and IPAddresses made by hand.
 
-use super::cooldown::rested;
 use super::*;
+use super::cooldown::rested;
 
 /// A reservation of 10.0.0.1 in that version, released or not.
 pub(super) fn at_version(version: u32, holder: &str, released_at: Option<&str>) -> IPReservation {
@@ -51,7 +51,7 @@ fn watch_is_believed_after_versions_went_back() {
     ledger.applied(&at_version(50, "a", None));
     Observer::<IPReservation>::deleted(&ledger, &at_version(51, "a", None));
     ledger.applied(&at_version(5, "a", None));
-    assert_eq!(ledger.reserved_for(&claim("a"), Uid::of("uid-a")), [(value(1), key())]);
+    assert_eq!(ledger.reservations_of(&claim("a"), Uid::of("uid-a")), [(value(1), key())]);
     ledger.insert_reservation(&at_version(6, "a", Some("1970-01-01T00:16:40Z")));
     assert_eq!(rested(&ledger, 1061), [value(1)]);
 }

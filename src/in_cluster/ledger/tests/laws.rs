@@ -130,7 +130,7 @@ proptest! {
     ) {
         let ledger = ledger();
         ledger.applied(&prefix_pool(64));
-        let whole = crate::addr::parse_entry("fd00::/61").unwrap().span;
+        let whole = capi_ipam_ip::parse_entry("fd00::/61").unwrap().span;
         let mut present = BTreeSet::new();
         for (length, number, comes) in steps {
             let base = Family::V6.address(whole.first() | (number << 61));

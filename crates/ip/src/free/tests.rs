@@ -1,0 +1,159 @@
+use std::collections::BTreeSet;
+
+use proptest::collection::{btree_set, vec};
+use proptest::prelude::*;
+
+use super::*;
+
+/// The size of the small universes that the naive model lives in.
+const SIZE: u128 = 48;
+
+fn span_set(first: u128, last: u128) -> SpanSet {
+    SpanSet::from(Span::new(first, last).expect("first is not greater than last"))
+}
+
+/// Distinct spans are never adjacent, and the count is what the spans hold.
+fn assert_consistent(free: &FreeSet) {
+    let spans: SpanSet =
+        free.spans.iter().map(|(&first, &last)| Span::new(first, last).expect("no span is reversed")).collect();
+    assert_eq!(spans.spans().len(), free.spans.len(), "{free:?}");
+    assert_eq!(spans.len(), free.len(), "{free:?}");
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Take(u128),
+    TakeLowest,
+    GiveBack(u128),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        3 => (0..SIZE).prop_map(Step::Take),
+        1 => Just(Step::TakeLowest),
+        3 => (0..SIZE).prop_map(Step::GiveBack),
+    ];
+    vec(step, 0..120)
+}
+
+#[test]
+fn taking_and_giving_back_splits_and_merges() {
+    let mut free = FreeSet::new(&span_set(10, 14));
+    assert!(free.take(12));
+    assert!(!free.take(12));
+    assert_eq!(free.spans, BTreeMap::from([(10, 11), (13, 14)]));
+    assert!(free.take(10));
+    assert!(free.take(14));
+    assert_eq!(free.spans, BTreeMap::from([(11, 11), (13, 13)]));
+    assert_eq!((free.lowest(), free.len()), (Some(11), 2));
+    assert_eq!(free.lowest_from(12), Some(13));
+    assert_eq!(free.lowest_from(14), None);
+    assert!(free.give_back(12));
+    assert!(!free.give_back(12));
+    assert_eq!(free.spans, BTreeMap::from([(11, 13)]));
+}
+
+#[test]
+fn an_empty_set_has_nothing_to_give() {
+    let mut free = FreeSet::new(&SpanSet::default());
+    assert_eq!(free, FreeSet::default());
+    assert_eq!((free.lowest(), free.lowest_from(0)), (None, None));
+    assert_eq!((free.len(), free.is_empty()), (0, true));
+    assert!(!free.contains(0) && !free.take(0));
+}
+
+#[test]
+fn all_numbers_are_counted_without_overflow() {
+    let mut free = FreeSet::new(&span_set(0, u128::MAX));
+    assert_eq!(free.len(), u128::MAX);
+    assert!(free.take(0));
+    assert_eq!(free.len(), u128::MAX);
+    assert!(free.take(u128::MAX));
+    assert_eq!(free.len(), u128::MAX - 1);
+    assert_eq!(free.lowest_from(u128::MAX), None);
+    assert_eq!(free.lowest_from(0), Some(1));
+    assert!(free.give_back(u128::MAX) && free.give_back(0));
+    assert_eq!(free, FreeSet::new(&span_set(0, u128::MAX)));
+}
+
+#[test]
+fn a_million_taken_lowest_first_leave_one_span() {
+    let usable = span_set(1 << 64, (1 << 64) + (1 << 63));
+    let mut free = FreeSet::new(&usable);
+    for _ in 0..1_000_000 {
+        let lowest = free.lowest().expect("there is room");
+        assert!(free.take(lowest));
+    }
+    assert_eq!(free.spans.len(), 1);
+    assert_eq!(free.len(), usable.len() - 1_000_000);
+    let taken = (0..1_000_000).rev().map(|offset| (1 << 64) + offset);
+    assert_eq!(FreeSet::without(&usable, taken.clone()), free);
+    for number in taken {
+        assert!(free.give_back(number));
+    }
+    assert_eq!(free, FreeSet::new(&usable));
+}
+
+proptest! {
+    #[test]
+    fn a_free_set_agrees_with_a_naive_one(
+        origin in prop_oneof![Just(0), Just(1 << 100), Just(u128::MAX - SIZE + 1)],
+        usable in btree_set(0..SIZE, 0..48),
+        taken in vec(0..SIZE, 0..20),
+        steps in steps(),
+    ) {
+        let usable: BTreeSet<u128> = usable.into_iter().map(|offset| origin + offset).collect();
+        let taken: Vec<u128> = taken.into_iter().map(|offset| origin + offset).collect();
+        let usable_set: SpanSet = usable.iter().copied().map(Span::single).collect();
+        let mut model = usable.clone();
+        model.retain(|number| !taken.contains(number));
+        let mut free = FreeSet::without(&usable_set, taken.into_iter());
+        for step in steps {
+            match step {
+                Step::Take(offset) => {
+                    let number = origin + offset;
+                    prop_assert_eq!(free.take(number), model.remove(&number));
+                }
+                Step::TakeLowest => {
+                    let number = free.lowest();
+                    prop_assert_eq!(number, model.pop_first());
+                    prop_assert!(number.is_none_or(|number| free.take(number)));
+                }
+                Step::GiveBack(offset) => {
+                    let number = origin + offset;
+                    if usable.contains(&number) {
+                        prop_assert_eq!(free.give_back(number), model.insert(number));
+                    }
+                }
+            }
+            assert_consistent(&free);
+            prop_assert_eq!(free.len(), model.len() as u128);
+            prop_assert_eq!(free.is_empty(), model.is_empty());
+            prop_assert_eq!(free.lowest(), model.first().copied());
+        }
+        for number in (0..SIZE).map(|offset| origin + offset) {
+            prop_assert_eq!(free.contains(number), model.contains(&number));
+            prop_assert_eq!(free.lowest_from(number), model.range(number..).next().copied());
+        }
+        for &number in &usable {
+            free.give_back(number);
+        }
+        prop_assert_eq!(free, FreeSet::new(&usable_set));
+    }
+
+    #[test]
+    fn taking_one_by_one_is_the_same_as_in_bulk(
+        first: u128,
+        more in 0..5_000_u128,
+        offsets in vec(0..6_000_u128, 0..200),
+    ) {
+        let usable = span_set(first, first.saturating_add(more));
+        let taken = offsets.iter().map(|offset| first.saturating_add(*offset));
+        let mut free = FreeSet::new(&usable);
+        for number in taken.clone() {
+            free.take(number);
+        }
+        assert_consistent(&free);
+        prop_assert_eq!(free, FreeSet::without(&usable, taken));
+    }
+}

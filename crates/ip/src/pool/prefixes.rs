@@ -1,0 +1,212 @@
+//! Pools of prefixes, from which whole prefixes of one length are carved.
+
+use ipnet::IpNet;
+
+use crate::pool::{Field, Item, mapped, PoolProblemKind, Problems};
+use crate::{Entry, Family, parse_address, parse_entry, PoolProblem, Span, SpanSet, Usable};
+
+/// What the spec of a pool says about its prefixes.
+#[derive(Debug, Clone, Copy)]
+pub struct PoolPrefixes<'a> {
+    /// The prefixes in CIDR notation that smaller ones are carved from.
+    pub prefixes: &'a [String],
+    /// The entries, see [`parse_entry`], that nothing given out may touch.
+    pub excluded: &'a [String],
+    /// The length of what is given out, in bits.
+    pub length: i64,
+    /// The gateway, which goes with each prefix and is not held back. The text `""` is none.
+    pub gateway: Option<&'a str>,
+}
+
+impl PoolPrefixes<'_> {
+    /// Checks the pool and works out which prefixes it may give out: all of the allocation length within its prefixes,
+    /// without those that an excluded entry touches. IPv4-mapped addresses are never given out.
+    ///
+    /// # Errors
+    ///
+    /// Every problem of the pool, at least one, in the order of [`Field`], of which the first
+    /// [`MAX_PROBLEMS`](crate::MAX_PROBLEMS) are given.
+    pub fn usable(&self) -> Result<Usable, Vec<PoolProblem>> {
+        let mut problems = Problems::default();
+        if self.prefixes.is_empty() {
+            problems.add(Field::Prefixes, "", PoolProblemKind::Required);
+        }
+        let prefixes: Vec<Item<'_>> = (0..)
+            .map(Field::PrefixEntry)
+            .zip(self.prefixes)
+            .filter_map(|(field, text)| problems.read_prefix(field, text))
+            .collect();
+        let excluded = problems.read(Field::ExcludedPrefix, self.excluded);
+        let gateway = self
+            .gateway
+            .filter(|text| !text.is_empty())
+            .and_then(|text| problems.keep(Field::Gateway, text, parse_address(text).map(Entry::from)));
+
+        let family = prefixes.first().map(|item| item.entry.family);
+        if let Some(family) = family {
+            problems.check_family(family, prefixes.iter().chain(&excluded).chain(&gateway));
+        }
+        let length = problems.check_length(self.length, family.unwrap_or(Family::V6));
+        if let Some(length) = length {
+            problems.check_fits(length, &prefixes);
+        }
+
+        let (family, length) = problems.none_or(family.zip(length))?;
+        let nothing = Usable {
+            family,
+            length,
+            prefix: length,
+            gateway: gateway.map(|item| family.address(item.entry.span.first())),
+            subnet: None,
+            set: SpanSet::default(),
+        };
+        let numbers = |span: Span| nothing.numbers_of(span);
+        let prefixes: SpanSet = prefixes.iter().filter_map(|item| numbers(item.entry.span)).collect();
+        let excluded = excluded.iter().map(|item| item.entry.span).chain(mapped(family)).filter_map(numbers);
+        let set = prefixes.subtract(&excluded.collect());
+        Ok(Usable { set, ..nothing })
+    }
+}
+
+impl Problems {
+    fn read_prefix<'a>(&mut self, field: Field, text: &'a str) -> Option<Item<'a>> {
+        let item = self.keep(field, text, parse_entry(text))?;
+        // Any text that can be read and has a slash is a network.
+        let Some(network) = text.parse::<IpNet>().ok() else {
+            self.add(field, text, PoolProblemKind::NotAPrefix { text: text.to_owned() });
+            return None;
+        };
+        if network.trunc() != network {
+            let (text, aligned) = (text.to_owned(), network.trunc());
+            self.add(field, item.text, PoolProblemKind::NotAligned { text, aligned });
+            return None;
+        }
+        Some(item)
+    }
+
+    fn check_length(&mut self, length: i64, family: Family) -> Option<u8> {
+        let longest = family.bits();
+        let fits = u8::try_from(length).ok().filter(|length| (1..=longest).contains(length));
+        if fits.is_none() {
+            let kind = PoolProblemKind::Prefix { prefix: length, shortest: 1, longest };
+            self.add(Field::AllocationPrefixLength, length.to_string(), kind);
+        }
+        fits
+    }
+
+    /// Every prefix has to have room for at least one of the allocation length.
+    fn check_fits(&mut self, length: u8, prefixes: &[Item<'_>]) {
+        for item in prefixes {
+            let network = item.text.parse::<IpNet>().ok();
+            if network.is_some_and(|network| network.prefix_len() > length) {
+                let text = item.text.to_owned();
+                self.add(item.field, item.text, PoolProblemKind::LongerThanAllocation { text, length });
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn strings(texts: &[&str]) -> Vec<String> {
+        texts.iter().map(|text| (*text).to_owned()).collect()
+    }
+
+    fn usable(prefixes: &[&str], excluded: &[&str], length: i64) -> Result<Usable, Vec<String>> {
+        let (prefixes, excluded) = (strings(prefixes), strings(excluded));
+        let pool = PoolPrefixes { prefixes: &prefixes, excluded: &excluded, length, gateway: None };
+        pool.usable().map_err(|problems| problems.iter().map(ToString::to_string).collect())
+    }
+
+    fn blocks(usable: &Usable) -> Vec<String> {
+        let numbers = usable.set.spans().iter().flat_map(|span| span.first()..=span.last());
+        numbers.map(|number| usable.block(number).to_string()).collect()
+    }
+
+    #[test]
+    fn prefixes_are_carved_and_excluded_ones_skipped() {
+        let pool = usable(&["fd00::/62"], &["fd00:0:0:1::5", "fd00:0:0:2:8000::/65"], 64).unwrap();
+        assert_eq!(blocks(&pool), ["fd00::/64", "fd00:0:0:3::/64"]);
+        assert_eq!((pool.prefix, pool.length, pool.subnet), (64, 64, None));
+        let pool = usable(&["10.0.0.0/24", "10.0.2.0/25"], &["10.0.0.64/26"], 26).unwrap();
+        assert_eq!(blocks(&pool), ["10.0.0.0/26", "10.0.0.128/26", "10.0.0.192/26", "10.0.2.0/26", "10.0.2.64/26"]);
+        assert_eq!(blocks(&usable(&["fd00::4/127"], &[], 128).unwrap()), ["fd00::4", "fd00::5"]);
+        assert_eq!(blocks(&usable(&["fd00::/64"], &[], 64).unwrap()), ["fd00::/64"]);
+        assert_eq!(blocks(&usable(&["::/0"], &["8000::"], 1).unwrap()), Vec::<String>::new());
+    }
+
+    #[test]
+    fn the_widest_pools_cost_nothing() {
+        let pool = usable(&["::/0"], &[], 128).unwrap();
+        assert_eq!(pool.set.len(), u128::MAX - (1 << 32) + 1, "all but the IPv4-mapped addresses");
+        assert_eq!(usable(&["::/0"], &[], 64).unwrap().set.len(), (1 << 64) - 1);
+        assert_eq!(usable(&["0.0.0.0/0"], &[], 32).unwrap().set.len(), 1 << 32);
+    }
+
+    #[test]
+    fn the_addresses_of_blocks_are_whole_blocks() {
+        let pool = usable(&["fd00::/63"], &[], 64).unwrap();
+        let whole = parse_entry("fd00::/63").unwrap().span;
+        assert_eq!(pool.addresses(), SpanSet::from(whole));
+    }
+
+    #[test]
+    fn every_problem_is_named_with_its_field() {
+        type Case<'a> = (&'a [&'a str], &'a [&'a str], i64, &'a [&'a str]);
+        let cases: [Case<'_>; 7] = [
+            (&[], &[], 64, &["spec.prefixes: is required"]),
+            (
+                &["fd00::1"],
+                &[],
+                64,
+                &["spec.prefixes[0]: fd00::1 is not a prefix in CIDR notation; write for example fd00:1::/48"],
+            ),
+            (&["fd00::1/64"], &[], 64, &["spec.prefixes[0]: fd00::1/64 has bits behind its length; write fd00::/64"]),
+            (
+                &["fd00::/48", "fd01::/72"],
+                &[],
+                64,
+                &["spec.prefixes[1]: fd01::/72 is longer than the allocation prefix length 64"],
+            ),
+            (&["fd00::/48"], &[], 129, &["spec.allocationPrefixLength: 129 is not between 1 and 128"]),
+            (&["10.0.0.0/8"], &[], 64, &["spec.allocationPrefixLength: 64 is not between 1 and 32"]),
+            (
+                &["fd00::/48", "10.0.0.0/8"],
+                &["10.0.0.1"],
+                0,
+                &[
+                    "spec.prefixes[1]: 10.0.0.0/8 is IPv4, but the pool's first entry is IPv6",
+                    "spec.excludedPrefixes[0]: 10.0.0.1 is IPv4, but the pool's first entry is IPv6",
+                    "spec.allocationPrefixLength: 0 is not between 1 and 128",
+                ],
+            ),
+        ];
+        for (prefixes, excluded, length, expected) in cases {
+            assert_eq!(usable(prefixes, excluded, length).unwrap_err(), expected, "{prefixes:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn carved_prefixes_lie_within_the_pool_and_touch_nothing_excluded(
+            third in 0_u8..=255, length in 16..=24_u8, more in 0..=8_i64, excluded in 0_u32..=0xffff,
+        ) {
+            let network = IpNet::new([10, 0, third, 0].into(), length).unwrap().trunc();
+            let excluded = std::net::Ipv4Addr::from(0x0a00_0000 | excluded);
+            let pool = usable(&[&network.to_string()], &[&excluded.to_string()], i64::from(length) + more).unwrap();
+            let candidates = 1_u128 << more;
+            let hit = network.contains(&std::net::IpAddr::V4(excluded));
+            prop_assert_eq!(pool.set.len(), candidates - u128::from(hit));
+            for number in pool.set.spans().iter().flat_map(|span| [span.first(), span.last()]) {
+                let block = pool.block(number);
+                prop_assert_eq!(pool.number(block), Some(number));
+                prop_assert!(network.contains(&block.base()));
+                prop_assert!(!block.span().contains(u128::from(excluded.to_bits())));
+            }
+        }
+    }
+}

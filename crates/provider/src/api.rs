@@ -1,0 +1,21 @@
+//! The kinds of the Cluster API IPAM contract, with the names and conditions that belong to them.
+//!
+//! [`IPAddressClaim`], [`IPAddress`] and the fields of [`Cluster`] that pause reconciliation. The types read every version
+//! of the contract ([`ContractVersion`]) and ignore unknown fields. Nothing here talks to a server.
+
+pub mod conditions;
+pub mod names;
+
+mod address;
+mod claim;
+mod cluster;
+mod contract;
+mod metadata;
+mod uid;
+
+pub use address::{IPAddress, IPAddressSpec};
+pub use claim::{Deprecated, IPAddressClaim, IPAddressClaimSpec, IPAddressClaimStatus, LegacyConditions};
+pub use cluster::{Cluster, ClusterSpec};
+pub use contract::{ContractVersion, LocalReference, PoolReference};
+pub use metadata::without_managed_fields;
+pub use uid::Uid;

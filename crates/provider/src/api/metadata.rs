@@ -1,0 +1,84 @@
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
+use kube::api::ObjectMeta;
+use serde::{Deserialize, Deserializer};
+
+/// Reads metadata without `managedFields`. They are the larger half of most objects, and taking them apart costs more
+/// than all the rest; who wants to see them reads the metadata alone.
+pub fn without_managed_fields<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
+    let Metadata {
+        name,
+        generate_name,
+        namespace,
+        uid,
+        resource_version,
+        generation,
+        creation_timestamp,
+        deletion_timestamp,
+        deletion_grace_period_seconds,
+        labels,
+        annotations,
+        finalizers,
+        owner_references,
+    } = Metadata::deserialize(deserializer)?;
+    Ok(ObjectMeta {
+        name,
+        generate_name,
+        namespace,
+        uid,
+        resource_version,
+        generation,
+        creation_timestamp,
+        deletion_timestamp,
+        deletion_grace_period_seconds,
+        labels,
+        annotations,
+        finalizers,
+        owner_references,
+        managed_fields: None,
+        self_link: None,
+    })
+}
+
+/// The fields of [`ObjectMeta`] that are read.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Metadata {
+    name: Option<String>,
+    generate_name: Option<String>,
+    namespace: Option<String>,
+    uid: Option<String>,
+    resource_version: Option<String>,
+    generation: Option<i64>,
+    creation_timestamp: Option<Time>,
+    deletion_timestamp: Option<Time>,
+    deletion_grace_period_seconds: Option<i64>,
+    labels: Option<BTreeMap<String, String>>,
+    annotations: Option<BTreeMap<String, String>>,
+    finalizers: Option<Vec<String>>,
+    owner_references: Option<Vec<OwnerReference>>,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn everything_else_is_read() {
+        let whole = json!({
+            "name": "a", "generateName": "a-", "namespace": "n", "uid": "u", "resourceVersion": "7", "generation": 2,
+            "creationTimestamp": "2026-01-01T00:00:00Z", "deletionTimestamp": "2026-01-02T00:00:00Z",
+            "deletionGracePeriodSeconds": 0, "labels": {"l": "1"}, "annotations": {"a": "1"}, "finalizers": ["f"],
+            "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "o", "controller": true}],
+        });
+        let mut sent = whole.clone();
+        sent["managedFields"] = json!([{"manager": "m", "fieldsV1": {"f:spec": {}}}]);
+        sent["selfLink"] = json!("/a");
+        let read = without_managed_fields(sent).unwrap();
+        assert_eq!(serde_json::to_value(read).unwrap(), whole);
+        assert_eq!(without_managed_fields(json!({})).unwrap(), ObjectMeta::default());
+    }
+}

@@ -1,0 +1,141 @@
+//! `/metrics` over TLS, for authorized callers.
+//!
+//! As with Cluster API's managers metrics are served to callers whose bearer token the API server knows (TokenReview),
+//! and who may `get` the path (SubjectAccessReview): a Prometheus whose service account is bound to a ClusterRole with
+//! `nonResourceURLs: [/metrics]`. The certificate is that of the webhooks.
+//!
+//! Needs `create` on `tokenreviews` in `authentication.k8s.io` and on `subjectaccessreviews` in `authorization.k8s.io`.
+
+pub mod access;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::middleware::from_fn_with_state;
+use capi_ipam_controller::diagnostics::{DiagnosticsError, DiagnosticsOptions, routes};
+use capi_ipam_controller::listener::bind;
+use capi_ipam_controller::metrics::Metrics;
+use kube::Client;
+use tokio_util::sync::CancellationToken;
+
+use access::Authorizer;
+use crate::https::certificate::Certificates;
+use crate::https::tls::{TlsError, TlsOptions};
+use crate::https::{HttpsServer, Limits};
+
+/// Why diagnostics cannot be served over TLS.
+#[derive(Debug, thiserror::Error)]
+pub enum SecureDiagnosticsError {
+    /// The flags for TLS are wrong.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// The address cannot be bound.
+    #[error(transparent)]
+    Bind(#[from] DiagnosticsError),
+}
+
+/// What it takes to serve diagnostics to some and not to others.
+#[derive(Clone, Debug)]
+pub struct Security {
+    /// The certificate to serve with.
+    pub certificates: Certificates,
+    /// How TLS is spoken.
+    pub tls: TlsOptions,
+    /// Who is let in.
+    pub gate: Authorizer,
+}
+
+impl Security {
+    /// With the certificate of the webhooks; the API server says who is let in.
+    pub fn new(certificates: Certificates, tls: TlsOptions, client: Client) -> Self {
+        Self { certificates, tls, gate: Authorizer::by_api_server(client) }
+    }
+}
+
+/// A server of diagnostics that listens already and has to be run.
+#[derive(Debug)]
+pub struct SecureDiagnostics {
+    server: HttpsServer,
+    router: Router,
+}
+
+/// Listens for requests over TLS. `None` when the flags disable diagnostics, or ask for plain HTTP.
+///
+/// # Errors
+/// When the address cannot be bound, or the flags for TLS are wrong.
+pub async fn listen(
+    options: &DiagnosticsOptions,
+    metrics: Metrics,
+    security: Security,
+) -> Result<Option<SecureDiagnostics>, SecureDiagnosticsError> {
+    let Some(address) = options.address().filter(|_| !options.insecure_diagnostics) else { return Ok(None) };
+    let Security { certificates, tls, gate } = security;
+    let tls = tls.server_config(Arc::new(certificates))?;
+    let failed = |source| DiagnosticsError { address: address.to_owned(), source };
+    let server = HttpsServer::new(bind(address).await.map_err(failed)?, tls, Limits::default());
+    let router = routes(metrics).layer(from_fn_with_state(gate, access::pass));
+    Ok(Some(SecureDiagnostics { server, router }))
+}
+
+impl SecureDiagnostics {
+    /// The address on which the server listens.
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.server.address()
+    }
+
+    /// Answers requests until the token is cancelled.
+    pub async fn serve(self, stop: CancellationToken) {
+        self.server.serve(self.router, stop).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use futures::FutureExt;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use crate::tests::support::{Server, things, tls};
+    use super::*;
+    use super::access::Access;
+
+    #[derive(Parser)]
+    struct Flags {
+        #[command(flatten)]
+        diagnostics: DiagnosticsOptions,
+    }
+
+    fn options(args: &[&str]) -> DiagnosticsOptions {
+        Flags::try_parse_from(["test"].iter().chain(args)).unwrap().diagnostics
+    }
+
+    #[tokio::test]
+    async fn metrics_over_tls_need_authorization() {
+        let webhooks = Server::start(things).await;
+        let gate = Authorizer::new(|token, path| {
+            let granted = token == "good" && path == "/metrics";
+            std::future::ready(Ok(if granted { Access::Granted } else { Access::Unknown })).boxed()
+        });
+        let security = Security { certificates: webhooks.certificates.clone(), tls: tls(), gate };
+        let options = options(&["--diagnostics-address=127.0.0.1:0"]);
+        let server = listen(&options, webhooks.metrics.clone(), security).await.unwrap().unwrap();
+        let (address, stop) = (server.address().unwrap(), CancellationToken::new());
+        let running = tokio::spawn(server.serve(stop.clone()));
+        let diagnostics = Server { address, ..webhooks };
+        for (token, status) in [("good", 200), ("bad", 401)] {
+            let mut stream = diagnostics.connect(false).await.unwrap();
+            let request = format!(
+                "GET /metrics HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {token}\r\nconnection: close\r\n\r\n"
+            );
+            stream.write_all(request.as_bytes()).await.unwrap();
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).await.unwrap();
+            assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
+            assert_eq!(answer.contains("webhook_certificate_loads_total 1"), status == 200, "{answer}");
+        }
+        stop.cancel();
+        running.await.unwrap();
+        diagnostics.stop().await;
+    }
+}

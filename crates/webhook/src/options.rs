@@ -1,0 +1,106 @@
+//! The flags for webhooks. Their names are those of Cluster API's managers.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use crate::https::certificate::CertificateFiles;
+use crate::https::tls::TlsOptions;
+use crate::self_managed::options::SelfManagedOptions;
+
+/// Flags of a server of webhooks.
+#[derive(Args, Clone, Debug)]
+pub struct WebhookOptions {
+    /// Port for webhooks, on all addresses; 0 for none.
+    #[arg(long, value_name = "PORT", default_value_t = 9443)]
+    pub webhook_port: u16,
+
+    /// Where the certificate for webhooks comes from: files in --webhook-cert-dir, or self-managed, without cert-manager.
+    #[arg(long, value_enum, value_name = "SOURCE", default_value_t = WebhookCerts::Files)]
+    pub webhook_certs: WebhookCerts,
+
+    /// Folder with the certificate for webhooks and its key. It is read anew when it changes.
+    #[arg(long, value_name = "FOLDER", default_value = "/tmp/k8s-webhook-server/serving-certs")]
+    pub webhook_cert_dir: PathBuf,
+
+    /// File with the certificate, in --webhook-cert-dir.
+    #[arg(long, value_name = "FILE", default_value = "tls.crt")]
+    pub webhook_cert_name: PathBuf,
+
+    /// File with the key of the certificate, in --webhook-cert-dir.
+    #[arg(long, value_name = "FILE", default_value = "tls.key")]
+    pub webhook_key_name: PathBuf,
+
+    /// Certificates that the manager makes itself.
+    #[command(flatten)]
+    pub self_managed: SelfManagedOptions,
+
+    /// How TLS is spoken.
+    #[command(flatten)]
+    pub tls: TlsOptions,
+}
+
+/// Where the certificate for webhooks comes from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum WebhookCerts {
+    /// From files, which somebody else writes.
+    #[default]
+    Files,
+    /// The manager makes it, and has API servers trust it.
+    SelfManaged,
+}
+
+impl WebhookOptions {
+    /// Where certificate and key lie.
+    pub fn files(&self) -> CertificateFiles {
+        CertificateFiles {
+            certificate: self.webhook_cert_dir.join(&self.webhook_cert_name),
+            key: self.webhook_cert_dir.join(&self.webhook_key_name),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use crate::https::tls::TlsVersion;
+    use super::*;
+
+    #[derive(Parser)]
+    struct Flags {
+        #[command(flatten)]
+        webhooks: WebhookOptions,
+    }
+
+    fn parse(args: &[&str]) -> Result<WebhookOptions, clap::Error> {
+        Flags::try_parse_from(["test"].iter().chain(args)).map(|flags| flags.webhooks)
+    }
+
+    #[test]
+    fn flags_of_cluster_api_managers_are_understood() {
+        let options = parse(&[]).unwrap();
+        assert_eq!((options.webhook_port, options.tls.tls_min_version), (9443, TlsVersion::Tls12));
+        assert!(options.tls.tls_cipher_suites.is_empty());
+        assert_eq!(options.webhook_certs, WebhookCerts::Files);
+        let key = "/tmp/k8s-webhook-server/serving-certs/tls.key";
+        assert_eq!(options.files().key.to_str(), Some(key));
+
+        let options = parse(&[
+            "--webhook-port=443",
+            "--webhook-cert-dir=/certs",
+            "--webhook-cert-name=a.crt",
+            "--tls-min-version=VersionTLS13",
+            "--tls-cipher-suites=A,B",
+        ])
+        .unwrap();
+        assert_eq!((options.webhook_port, options.tls.tls_min_version), (443, TlsVersion::Tls13));
+        assert_eq!(options.files().certificate.to_str(), Some("/certs/a.crt"));
+        assert_eq!(options.tls.tls_cipher_suites, ["A", "B"]);
+        assert!(parse(&["--tls-min-version=VersionTLS10"]).is_ok());
+        assert!(parse(&["--tls-min-version=1.2"]).is_err());
+        assert!(parse(&["--webhook-port=65536"]).is_err());
+        assert_eq!(parse(&["--webhook-certs=self-managed"]).unwrap().webhook_certs, WebhookCerts::SelfManaged);
+        assert!(parse(&["--webhook-certs=cert-manager"]).is_err());
+    }
+}

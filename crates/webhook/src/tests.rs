@@ -1,0 +1,116 @@
+//! Webhooks over real connections, with certificates made for the purpose. Nothing here needs Kubernetes.
+
+mod certificates;
+mod limits;
+pub(crate) mod support;
+
+use std::time::Duration;
+
+use serde_json::{json, Value};
+
+use crate::endpoints::MAX_REVIEW_SIZE;
+use crate::https::Limits;
+use support::{Request, review, Server, things};
+
+#[tokio::test]
+async fn reviews_are_answered_over_both_versions_of_http() {
+    let server = Server::start(things).await;
+    for http2 in [false, true] {
+        let mut client = server.client(http2).await.unwrap();
+        let (status, answer) = client.send(Request::review(1)).await.unwrap();
+        let answer: Value = serde_json::from_str(&answer).unwrap();
+        assert_eq!((status, &answer["response"]), (200, &json!({"uid": "u-1", "allowed": true})));
+
+        let (status, answer) = client.send(Request::review(11)).await.unwrap();
+        let answer: Value = serde_json::from_str(&answer).unwrap();
+        let refusal = &answer["response"]["status"];
+        assert_eq!((status, &answer["response"]["allowed"]), (200, &json!(false)));
+        assert_eq!((&refusal["code"], &refusal["details"]["causes"][0]["field"]), (&json!(422), &json!("spec.size")));
+    }
+    let text = server.metrics.encode().unwrap();
+    for line in [
+        r#"webhook_reviews_total{path="/validate",outcome="allowed"} 2"#,
+        r#"webhook_reviews_total{path="/validate",outcome="denied"} 2"#,
+        r#"webhook_review_duration_seconds_count{path="/validate"} 4"#,
+        "webhook_reviews_in_flight 0",
+        "webhook_certificate_loads_total 1",
+        // The beginning of 4096, as rcgen has it.
+        "webhook_certificate_expiry_timestamp_seconds 67090118400\n",
+    ] {
+        assert!(text.contains(line), "{line} is not in\n{text}");
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn conversions_are_answered() {
+    let server = Server::start(things).await;
+    let object = json!({"apiVersion": "v1", "kind": "Thing", "metadata": {"name": "a"}});
+    let request = json!({"uid": "u", "desiredAPIVersion": "v2", "objects": [object]});
+    let body = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview", "request": request});
+    let request = Request { path: "/convert", body: body.to_string().into(), ..Request::review(1) };
+    let (status, answer) = server.ask(request).await.unwrap();
+    let answer: Value = serde_json::from_str(&answer).unwrap();
+    assert_eq!((status, &answer["response"]["convertedObjects"][0]["apiVersion"]), (200, &json!("v2")));
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn what_is_no_review_is_turned_down_with_a_reason() {
+    let server = Server::start(things).await;
+    let sound = || Request::review(1);
+    let long = Request { body: vec![b' '; MAX_REVIEW_SIZE + 1].into(), ..sound() };
+    for (request, status, reason) in [
+        (Request { body: "{".into(), ..sound() }, 400, "the body is not an AdmissionReview: EOF"),
+        (Request { body: "".into(), ..sound() }, 400, "EOF"),
+        (Request { body: vec![0xff; 100].into(), ..sound() }, 400, "the body is not"),
+        (Request { content_type: "text/plain", ..sound() }, 415, "must be application/json, not \"text/plain\""),
+        (Request { method: "GET", ..sound() }, 405, "asked with POST, not with GET"),
+        (Request { path: "/elsewhere", ..sound() }, 404, "there is no webhook at /elsewhere"),
+        (Request { chunked: true, ..long.clone() }, 413, "length limit exceeded"),
+        (long, 413, "the body is too long: 8388609 bytes"),
+    ] {
+        for http2 in [false, true] {
+            let answer = server.client(http2).await.unwrap().send(request.clone()).await;
+            let (found, text) = answer.unwrap_or_else(|error| panic!("{reason}: {error}"));
+            assert_eq!(found, status, "{text}");
+            assert!(text.contains(reason), "{text}");
+        }
+    }
+    let fine = Request { content_type: "application/json; charset=utf-8", chunked: true, ..sound() };
+    assert_eq!(server.ask(fine).await.unwrap().0, 200);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_panic_is_a_refusal_and_hurts_nobody_else() {
+    let server = Server::start(things).await;
+    let mut client = server.client(true).await.unwrap();
+    let (status, answer) = client.send(Request::review(666)).await.unwrap();
+    let answer: Value = serde_json::from_str(&answer).unwrap();
+    assert_eq!((status, &answer["response"]["uid"]), (200, &json!("u-666")));
+    assert_eq!((&answer["response"]["allowed"], &answer["response"]["status"]["code"]), (&json!(false), &json!(500)));
+    assert_eq!(client.send(Request::review(1)).await.unwrap().0, 200);
+    let text = server.metrics.encode().unwrap();
+    assert!(text.contains(r#"webhook_reviews_total{path="/validate",outcome="panic"} 1"#), "{text}");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn whoever_waits_too_long_is_told_so() {
+    let limits = Limits { request: Duration::from_millis(200), ..Limits::default() };
+    let server = Server::start_with(things, limits, support::tls()).await;
+    for http2 in [false, true] {
+        let (status, text) = server.client(http2).await.unwrap().send(Request::review(4000)).await.unwrap();
+        assert_eq!((status, text.as_str()), (504, "no answer within 200ms"));
+    }
+    let text = server.metrics.encode().unwrap();
+    assert!(text.contains(r#"webhook_reviews_total{path="/validate",outcome="error"} 2"#), "{text}");
+    server.stop().await;
+}
+
+#[test]
+fn the_test_asks_what_the_api_server_asks() {
+    let review: Value = serde_json::from_slice(&review(3)).unwrap();
+    assert_eq!(review["request"]["object"]["spec"]["size"], 3);
+}

@@ -1,0 +1,166 @@
+//! Certificates that come late, change, and do not fit; versions of TLS.
+
+use std::fs::{create_dir, remove_file, rename};
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::sleep;
+
+use crate::https::Limits;
+use crate::https::tls::{TlsOptions, TlsVersion};
+use super::support::{Pair, Request, Server, things, tls};
+
+/// Waits until the server shows the certificate.
+async fn until_shown(server: &Server, pair: &Pair) {
+    let shown = async {
+        while server.shown().await.unwrap() != pair.der {
+            sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), shown).await.expect("the certificate is shown");
+}
+
+/// Puts a pair into a folder as a mounted Secret is written: a new folder, and a link that is swapped.
+fn mount(folder: &Path, name: &str, pair: &Pair) {
+    create_dir(folder.join(name)).unwrap();
+    pair.write(&folder.join(name));
+    symlink(name, folder.join("..data_tmp")).unwrap();
+    rename(folder.join("..data_tmp"), folder.join("..data")).unwrap();
+    for file in ["tls.crt", "tls.key"] {
+        let _ = symlink(format!("..data/{file}"), folder.join(file));
+    }
+}
+
+#[tokio::test]
+async fn a_certificate_that_is_missing_at_the_start_is_waited_for() {
+    let server = Server::start_without_certificate(things, Limits::default(), tls()).await;
+    let missing = |file: &str| {
+        let path = server.folder.path().join(file);
+        format!("certificate for webhooks: cannot read {}: No such file", path.display())
+    };
+    let pair = server.authority.issue();
+    for file in ["tls.crt", "tls.key"] {
+        while !server.health.missing().concat().starts_with(&missing(file)) {
+            sleep(Duration::from_millis(20)).await;
+        }
+        assert!(server.ask(Request::review(1)).await.is_err());
+        if file == "tls.crt" {
+            std::fs::write(server.folder.path().join(file), &pair.certificate).unwrap();
+        }
+    }
+    pair.write(server.folder.path());
+    server.ready().await;
+    assert_eq!(server.ask(Request::review(1)).await.unwrap().0, 200);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn no_request_fails_while_certificates_change() {
+    let server = Server::start_without_certificate(things, Limits::default(), tls()).await;
+    let folder = server.folder.path().to_owned();
+    let pairs: Vec<_> = (0..3).map(|_| server.authority.issue()).collect();
+    mount(&folder, "..0", &pairs[0]);
+    server.ready().await;
+
+    let (server, done) = (Arc::new(server), Arc::new(AtomicBool::new(false)));
+    let asking: Vec<_> = (0..4)
+        .map(|asker| {
+            let (server, done) = (server.clone(), done.clone());
+            tokio::spawn(async move {
+                let mut kept = server.client(asker % 2 == 0).await.unwrap();
+                let mut asked = 0;
+                while !done.load(Ordering::Relaxed) {
+                    assert_eq!(server.ask(Request::review(1)).await.unwrap().0, 200);
+                    assert_eq!(kept.send(Request::review(2)).await.unwrap().0, 200);
+                    asked += 1;
+                }
+                asked
+            })
+        })
+        .collect();
+    for (index, pair) in pairs.iter().enumerate().skip(1) {
+        mount(&folder, &format!("..{index}"), pair);
+        until_shown(&server, pair).await;
+    }
+    done.store(true, Ordering::Relaxed);
+    for asker in asking {
+        assert!(asker.await.unwrap() > 5);
+    }
+    let text = server.metrics.encode().unwrap();
+    assert!(text.contains("webhook_certificate_loads_total 3"), "{text}");
+    Arc::into_inner(server).unwrap().stop().await;
+}
+
+#[tokio::test]
+async fn a_pair_that_does_not_fit_changes_nothing() {
+    let server = Server::start(things).await;
+    let (folder, shown) = (server.folder.path().to_owned(), server.shown().await.unwrap());
+    let refusals = || {
+        let text = server.metrics.encode().unwrap();
+        let line = text.lines().find_map(|line| line.strip_prefix("webhook_certificate_refusals_total "));
+        line.unwrap().parse::<u32>().unwrap()
+    };
+    let refused = async |certificate: &[u8]| {
+        let before = refusals();
+        std::fs::write(folder.join("tls.crt"), certificate).unwrap();
+        while refusals() == before {
+            sleep(Duration::from_millis(20)).await;
+        }
+        assert_eq!(server.shown().await.unwrap(), shown);
+    };
+    let pair = server.authority.issue();
+    refused(pair.certificate.as_bytes()).await;
+    refused(&pair.certificate.as_bytes()[..pair.certificate.len() / 2]).await;
+    refused(b"").await;
+    pair.write(&folder);
+    until_shown(&server, &pair).await;
+    // A file that is gone changes nothing either.
+    remove_file(folder.join("tls.key")).unwrap();
+    sleep(Duration::from_millis(1500)).await;
+    assert_eq!(server.shown().await.unwrap(), pair.der);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn old_versions_of_tls_are_refused() {
+    let server = Server::start(things).await;
+    assert!(server.connect_with(&[&rustls::version::TLS12], false).await.is_ok());
+    // The first message of a client that speaks TLS 1.1 and nothing later.
+    let suites = [0, 2, 0xc0, 0x13];
+    // Without the algorithms for signatures the version would not be looked at.
+    let extensions = [0, 8, 0, 13, 0, 4, 0, 2, 4, 3];
+    let hello: Vec<u8> = [&[3, 2][..], &[7; 32], &[0], &suites, &[1, 0], &extensions].concat();
+    let length = u8::try_from(hello.len()).unwrap();
+    let mut stream = TcpStream::connect(server.address).await.unwrap();
+    stream.write_all(&[&[22, 3, 1, 0, length + 4, 1, 0, 0, length], hello.as_slice()].concat()).await.unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).await.unwrap();
+    // An alert, fatal, about the version of the protocol.
+    assert_eq!((answer.first(), answer.get(5..)), (Some(&21), Some(&[2, 70][..])), "{answer:?}");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn the_oldest_version_of_tls_can_be_chosen() {
+    let options = TlsOptions { tls_min_version: TlsVersion::Tls13, ..tls() };
+    let server = Server::start_with(things, Limits::default(), options).await;
+    assert!(server.connect_with(&[&rustls::version::TLS12], false).await.is_err());
+    assert!(server.connect_with(&[&rustls::version::TLS13], false).await.is_ok());
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn cipher_suites_can_be_chosen() {
+    let suite = "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384";
+    let options = TlsOptions { tls_cipher_suites: vec![suite.to_owned()], ..tls() };
+    let server = Server::start_with(things, Limits::default(), options).await;
+    let stream = server.connect_with(&[&rustls::version::TLS12], false).await.unwrap();
+    let used = stream.get_ref().1.negotiated_cipher_suite().unwrap();
+    assert_eq!(used.suite().as_str(), Some(suite));
+    server.stop().await;
+}

@@ -1,0 +1,375 @@
+use capi_ipam_ip::PoolAddresses;
+use serde_json::json;
+
+use crate::api::names::CONVERSION_DATA_ANNOTATION as ANNOTATION;
+use crate::api::{IPPoolSpec, IPPoolSpecV1Alpha1};
+use super::*;
+
+mod laws;
+
+const OLD: &str = "ipam.cluster.x-k8s.io/v1alpha1";
+const NEW: &str = "ipam.cluster.x-k8s.io/v1alpha2";
+const KIND: &str = "InClusterIPPool";
+
+fn old(spec: &Value) -> Value {
+    json!({ "apiVersion": OLD, "kind": KIND, "metadata": { "name": "p", "namespace": "n" }, "spec": spec })
+}
+
+fn new(spec: &Value) -> Value {
+    json!({ "apiVersion": NEW, "kind": KIND, "metadata": { "name": "p", "namespace": "n" }, "spec": spec })
+}
+
+fn to_new(object: &Value) -> Value {
+    convert(object.clone(), NEW).unwrap()
+}
+
+fn to_old(object: &Value) -> Value {
+    convert(object.clone(), OLD).unwrap()
+}
+
+/// The annotation, read.
+fn kept(object: &Value) -> Value {
+    let text = object["metadata"]["annotations"][ANNOTATION].as_str();
+    text.map_or(Value::Null, |text| serde_json::from_str(text).unwrap())
+}
+
+/// The object with another text in the annotation.
+fn keeping(mut object: Value, text: &str) -> Value {
+    object["metadata"]["annotations"][ANNOTATION] = json!(text);
+    object
+}
+
+fn without_kept(mut object: Value) -> Value {
+    object["metadata"]["annotations"].as_object_mut().unwrap().remove(ANNOTATION);
+    object
+}
+
+/// What validation says about the addresses of a `v1alpha2` spec; nothing when they are right.
+fn problems(spec: &Value) -> String {
+    let spec: IPPoolSpec = serde_json::from_value(spec.clone()).unwrap();
+    let pool = PoolAddresses {
+        addresses: &spec.addresses,
+        excluded: &spec.excluded_addresses,
+        prefix: spec.prefix,
+        gateway: spec.gateway.as_deref(),
+        allocate_reserved: spec.allocate_reserved_ip_addresses,
+    };
+    let problems = pool.usable().err().unwrap_or_default();
+    problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}
+
+// === what the Go provider left ===
+
+/// The pools with two versions in a list.
+fn pools(text: &str) -> Vec<Value> {
+    let list: Value = serde_json::from_str(text).unwrap();
+    let is_converted = |item: &&Value| item["kind"].as_str().unwrap().ends_with("InClusterIPPool");
+    list["items"].as_array().unwrap().iter().filter(is_converted).cloned().collect()
+}
+
+#[test]
+fn pools_of_the_go_provider_look_as_they_did_and_come_back_identical() {
+    let stored = pools(include_str!("../../../tests/data/takeover/objects.json"));
+    let shown = pools(include_str!("../../../tests/data/takeover/pools-as-v1alpha1.json"));
+    assert_eq!((stored.len(), shown.len()), (6, 6));
+    let mut with_more = Vec::new();
+    for (stored, shown) in stored.iter().zip(&shown) {
+        let view = to_old(stored);
+        if kept(&view).is_null() {
+            assert_eq!(view, *shown);
+        } else {
+            assert_eq!(without_kept(view.clone()), *shown);
+            with_more.push((shown["metadata"]["name"].as_str().unwrap(), kept(&view)));
+        }
+        assert_eq!(to_new(&view), *stored);
+        serde_json::from_value::<IPPoolSpecV1Alpha1>(view["spec"].clone()).unwrap();
+    }
+    let empty = json!({ "apiVersion": NEW, "kind": "GlobalInClusterIPPool", "spec": {}, "status": {} });
+    let v4 = json!({ "excludedAddresses": ["10.0.0.16/28", "10.0.0.242"] });
+    let v6 = json!({ "addressReuseGracePeriodSeconds": 60, "allocateReservedIPAddresses": true });
+    let of = |spec| json!({ "apiVersion": NEW, "kind": KIND, "spec": spec, "status": {} });
+    let mut v6 = of(v6);
+    v6["metadata"] = json!({ "annotations": {} });
+    // The last one was made in v1alpha2 and has nothing more; made in v1alpha1 it would have an annotation.
+    assert_eq!(with_more, [("v4", of(v4)), ("v6", v6), ("shared", empty)]);
+}
+
+#[test]
+fn what_is_kept_is_written_as_the_go_provider_writes_it() {
+    let pool = old(&json!({ "start": "10.11.0.10", "end": "10.11.0.20", "prefix": 24, "gateway": "10.11.0.1" }));
+    let text = r#"{"apiVersion":"ipam.cluster.x-k8s.io/v1alpha1","kind":"InClusterIPPool","spec":{"end":"10.11.0.20","gateway":"10.11.0.1","prefix":24,"start":"10.11.0.10"},"status":{}}"#;
+    assert_eq!(to_new(&pool)["metadata"]["annotations"][ANNOTATION], text);
+}
+
+// === v1alpha1 to v1alpha2 ===
+
+#[test]
+fn a_subnet_and_its_ends_become_an_entry() {
+    let cases = [
+        (json!({ "addresses": ["10.0.0.7"], "prefix": 24 }), json!(["10.0.0.7"]), 24),
+        (json!({ "subnet": "10.0.0.0/24" }), json!(["10.0.0.1-10.0.0.254"]), 24),
+        (json!({ "subnet": "10.0.0.0/24", "prefix": 0 }), json!(["10.0.0.1-10.0.0.254"]), 24),
+        (json!({ "subnet": "10.0.0.0/24", "prefix": 16 }), json!(["10.0.0.1-10.0.0.254"]), 16),
+        (json!({ "subnet": "10.0.0.9/24" }), json!(["10.0.0.1-10.0.0.254"]), 24),
+        (json!({ "subnet": "10.0.0.0/24", "start": "10.0.0.9" }), json!(["10.0.0.9-10.0.0.254"]), 24),
+        (json!({ "subnet": "10.0.0.0/24", "end": "10.0.0.9" }), json!(["10.0.0.1-10.0.0.9"]), 24),
+        (json!({ "subnet": "", "start": "10.0.0.4", "end": "10.0.0.9" }), json!(["10.0.0.4-10.0.0.9"]), 0),
+        (
+            json!({ "addresses": ["10.0.0.2"], "start": "10.0.0.4", "end": "10.0.0.9", "prefix": 24 }),
+            json!(["10.0.0.2", "10.0.0.4-10.0.0.9"]),
+            24,
+        ),
+        (json!({ "subnet": "10.0.0.0/30" }), json!(["10.0.0.1-10.0.0.2"]), 30),
+        (json!({ "subnet": "fd00::/126" }), json!(["fd00::1-fd00::2"]), 126),
+        (json!({ "subnet": "0.0.0.0/0" }), json!(["0.0.0.1-255.255.255.254"]), 0),
+        (json!({ "subnet": "::/0" }), json!(["::1-ffff:ffff:ffff:ffff:ffff:ffff:ffff:fffe"]), 0),
+    ];
+    for (spec, addresses, prefix) in cases {
+        let converted = to_new(&old(&spec));
+        assert_eq!(converted["spec"], json!({ "addresses": addresses, "prefix": prefix }), "{spec}");
+        assert_eq!(problems(&converted["spec"]), "", "{spec}");
+    }
+}
+
+#[test]
+fn a_subnet_of_one_or_two_addresses_is_used_whole() {
+    for (subnet, entry, prefix) in [
+        ("10.0.0.4/31", "10.0.0.4-10.0.0.5", 31),
+        ("10.0.0.4/32", "10.0.0.4-10.0.0.4", 32),
+        ("fd00::4/127", "fd00::4-fd00::5", 127),
+        ("fd00::4/128", "fd00::4-fd00::4", 128),
+        ("255.255.255.255/32", "255.255.255.255-255.255.255.255", 32),
+    ] {
+        let converted = to_new(&old(&json!({ "subnet": subnet })));
+        assert_eq!(converted["spec"], json!({ "addresses": [entry], "prefix": prefix }));
+        assert_eq!(problems(&converted["spec"]), "");
+    }
+}
+
+#[test]
+fn what_cannot_be_read_is_named_by_validation() {
+    for (spec, part) in [
+        (json!({ "subnet": "nonsense" }), r#""nonsense""#),
+        (json!({ "subnet": "10.0.0.0/33" }), r#""10.0.0.0/33""#),
+        (json!({ "subnet": "10.0.0.7" }), r#""10.0.0.7/""#),
+        (json!({ "subnet": "10.0.0.1-10.0.0.9" }), r#""10.0.0.1-10.0.0.9/""#),
+        (json!({ "subnet": "nonsense", "start": "10.0.0.1", "end": "10.0.0.9" }), r#""nonsense""#),
+        (json!({ "subnet": "10.0.0.0/24", "start": "here" }), r#""here-10.0.0.254""#),
+        (json!({ "start": "10.0.0.1", "end": "there" }), r#""10.0.0.1-there""#),
+        (json!({ "start": "10.0.0.1" }), r#""10.0.0.1-""#),
+        (json!({ "end": "10.0.0.9", "addresses": ["10.0.0.1"] }), r#""-10.0.0.9""#),
+        (json!({ "start": "10.0.0.9", "end": "10.0.0.1" }), r#""10.0.0.9-10.0.0.1""#),
+        (json!({ "start": "10.0.0.1", "end": "fd00::1" }), r#""10.0.0.1-fd00::1""#),
+        (json!({ "subnet": "10.0.0.0/24", "prefix": -3 }), "spec.prefix: -3"),
+        (json!({}), "spec.addresses: "),
+    ] {
+        let problems = problems(&to_new(&old(&spec))["spec"]);
+        assert!(problems.contains(part), "{spec}: {problems}");
+    }
+}
+
+#[test]
+fn a_spec_may_be_missing() {
+    let expected = json!({ "addresses": [], "prefix": 0 });
+    for spec in [Value::Null, json!({}), json!({ "addresses": null, "prefix": null })] {
+        assert_eq!(to_new(&old(&spec))["spec"], expected);
+    }
+    let bare = json!({ "apiVersion": OLD, "kind": KIND });
+    assert_eq!(to_new(&bare)["spec"], expected);
+    let bare = json!({ "apiVersion": NEW, "kind": KIND });
+    assert_eq!(to_old(&bare)["spec"], json!({}));
+}
+
+#[test]
+fn the_old_spec_comes_back_with_what_followed_from_the_subnet() {
+    let pool = old(&json!({ "subnet": "10.0.0.0/24", "gateway": "10.0.0.1" }));
+    let back = to_old(&to_new(&pool));
+    let spec = json!({
+        "subnet": "10.0.0.0/24", "start": "10.0.0.1", "end": "10.0.0.254", "prefix": 24, "gateway": "10.0.0.1",
+    });
+    assert_eq!(back["spec"], spec);
+    assert_eq!(back["metadata"], json!({ "name": "p", "namespace": "n", "annotations": {} }));
+}
+
+// === v1alpha2 to v1alpha1 ===
+
+#[test]
+fn a_change_in_the_new_version_is_not_undone() {
+    for kind in KINDS {
+        let mut pool = to_new(&old(&json!({ "subnet": "10.0.0.0/24", "gateway": "10.0.0.1" })));
+        pool["kind"] = json!(kind);
+        let text = pool["metadata"]["annotations"][ANNOTATION].as_str().unwrap().replace(KIND, kind);
+        let pool = keeping(pool, &text);
+        assert_eq!(to_old(&pool)["spec"]["subnet"], "10.0.0.0/24");
+        for (field, value) in
+            [("addresses", json!(["10.0.0.9"])), ("prefix", json!(23)), ("gateway", json!("10.0.0.254"))]
+        {
+            let mut changed = pool.clone();
+            changed["spec"][field] = value;
+            let view = to_old(&changed);
+            assert_eq!(view["spec"], changed["spec"], "{kind} {field}");
+            assert_eq!(to_new(&view), changed, "{kind} {field}");
+        }
+        let mut changed = pool.clone();
+        changed["spec"].as_object_mut().unwrap().remove("gateway");
+        assert_eq!(to_old(&changed)["spec"], changed["spec"]);
+    }
+}
+
+#[test]
+fn fields_of_the_new_version_survive_changes_in_the_old_one() {
+    let mut pool = new(&json!({
+        "addresses": ["10.0.0.0/24"], "prefix": 24, "excludedAddresses": ["10.0.0.9"], "network": "lab",
+        "subnet": { "of": "tomorrow" },
+    }));
+    pool["status"] = json!({ "ipAddresses": { "total": 1 }, "conditions": [{ "type": "Ready" }] });
+    let view = to_old(&pool);
+    assert_eq!(view["spec"], json!({ "addresses": ["10.0.0.0/24"], "prefix": 24 }));
+    assert_eq!(view["status"], json!({ "ipAddresses": { "total": 1 } }));
+    assert_eq!(to_new(&view), pool);
+
+    let mut changed = view.clone();
+    changed["spec"] = json!({ "addresses": ["10.0.0.0/25"], "prefix": 25, "gateway": "10.0.0.1" });
+    changed["metadata"]["labels"] = json!({ "a": "b" });
+    changed["metadata"]["annotations"]["c"] = json!("d");
+    changed["status"]["ipAddresses"]["total"] = json!(2);
+    let back = to_new(&changed);
+    assert_eq!(
+        back["spec"],
+        json!({
+            "addresses": ["10.0.0.0/25"], "prefix": 25, "gateway": "10.0.0.1", "excludedAddresses": ["10.0.0.9"],
+            "network": "lab", "subnet": { "of": "tomorrow" },
+        })
+    );
+    assert_eq!(back["status"], json!({ "ipAddresses": { "total": 2 }, "conditions": [{ "type": "Ready" }] }));
+    // The spec says nothing that needs to be kept.
+    assert_eq!(
+        back["metadata"],
+        json!({ "name": "p", "namespace": "n", "labels": { "a": "b" }, "annotations": { "c": "d" } })
+    );
+
+    let mut with_subnet = view.clone();
+    with_subnet["spec"] = json!({ "subnet": "10.0.1.0/24" });
+    with_subnet.as_object_mut().unwrap().remove("status");
+    let back = to_new(&with_subnet);
+    assert_eq!(back["spec"]["addresses"], json!(["10.0.1.1-10.0.1.254"]));
+    assert_eq!(back["spec"]["excludedAddresses"], json!(["10.0.0.9"]));
+    assert_eq!(back["spec"]["subnet"], json!({ "of": "tomorrow" }));
+    assert_eq!(back["status"], json!({ "conditions": [{ "type": "Ready" }] }));
+    assert_eq!(kept(&back)["spec"]["subnet"], "10.0.1.0/24");
+    assert_eq!(to_old(&back)["spec"]["subnet"], "10.0.1.0/24");
+}
+
+#[test]
+fn annotations_come_back_as_they_were() {
+    let spec = json!({ "addresses": ["10.0.0.0/24"], "prefix": 24 });
+    let odd = r#"{"kind":"InClusterIPPool", "apiVersion":"ipam.cluster.x-k8s.io/v1alpha1",
+        "spec":{"addresses":["10.0.0.0/24"],"prefix":24},"status":{"ipAddresses":{"total":1}}}"#;
+    let stale = odd.replace("/24", "/25");
+    let others = [None, Some(json!({})), Some(json!({ "a": "b" }))];
+    for annotations in others.into_iter().chain([odd, &stale].map(|text| Some(json!({ ANNOTATION: text })))) {
+        let mut pool = new(&spec);
+        if let Some(annotations) = annotations {
+            pool["metadata"]["annotations"] = annotations;
+        }
+        assert_eq!(to_new(&to_old(&pool)), pool);
+        pool["spec"]["network"] = json!("lab");
+        assert_eq!(to_new(&to_old(&pool)), pool);
+    }
+}
+
+#[test]
+fn garbage_in_the_annotation_is_passed_over_and_goes() {
+    let spec = json!({ "addresses": ["10.0.0.0/24"], "prefix": 24 });
+    let of = |kind: &str, version: &str, rest: &str| format!(r#"{{"apiVersion":"{version}","kind":"{kind}"{rest}}}"#);
+    for text in [
+        String::new(),
+        "{".to_owned(),
+        "[]".to_owned(),
+        "{}".to_owned(),
+        of(KIND, "v1alpha1", ""),
+        of("GlobalInClusterIPPool", OLD, ""),
+        of("GlobalInClusterIPPool", NEW, ""),
+        of(KIND, OLD, r#","spec":7"#),
+        of(KIND, NEW, r#","spec":7"#),
+        of(KIND, NEW, r#","status":[]"#),
+    ] {
+        let view = to_old(&keeping(new(&spec), &text));
+        assert_eq!(view["spec"], spec, "{text}");
+        let mut clean = new(&spec);
+        clean["metadata"]["annotations"] = json!({});
+        assert_eq!(to_new(&view), clean, "{text}");
+        let fresh = to_new(&keeping(old(&spec), &text));
+        assert_eq!(kept(&fresh), json!({ "apiVersion": OLD, "kind": KIND, "spec": spec, "status": {} }), "{text}");
+    }
+    // Each version's own annotation is of no use to it.
+    let (own_old, own_new) = (of(KIND, OLD, r#","spec":{"subnet":"10.9.0.0/24"}"#), of(KIND, NEW, ""));
+    assert_eq!(to_new(&keeping(old(&spec), &own_old))["spec"], spec);
+    assert_eq!(kept(&to_old(&keeping(new(&spec), &own_new)))["spec"], json!({}));
+    let mut number = new(&spec);
+    number["metadata"]["annotations"] = json!({ ANNOTATION: 7 });
+    assert_eq!(to_new(&to_old(&number))["metadata"]["annotations"], json!({}));
+    // What a client has put in for the annotation of before is looked at too.
+    let nested = json!({ "annotations": { ANNOTATION: "garbage" } }).to_string();
+    let text = of(KIND, NEW, &format!(r#","metadata":{nested}"#));
+    assert_eq!(to_new(&keeping(old(&spec), &text))["metadata"]["annotations"], json!({}));
+}
+
+// === the rest ===
+
+#[test]
+fn an_object_in_its_version_already_is_given_back_as_it_is() {
+    for object in [old(&json!("odd")), new(&json!({ "a": 1 }))] {
+        let object = keeping(object, "garbage");
+        let version = object["apiVersion"].as_str().unwrap();
+        assert_eq!(convert(object.clone(), version).unwrap(), object);
+    }
+}
+
+#[test]
+fn what_is_not_ours_is_refused_by_name() {
+    let fails = |object: Value, version: &str| convert(object, version).unwrap_err().to_string();
+    assert_eq!(fails(json!([]), NEW), "what was sent for conversion is not an object");
+    let mut other = old(&json!({}));
+    other["kind"] = json!("InClusterPrefixPool");
+    assert_eq!(
+        fails(other, NEW),
+        "n/p is of kind \"InClusterPrefixPool\"; InClusterIPPool and GlobalInClusterIPPool are converted"
+    );
+    assert!(fails(json!({}), NEW).starts_with("an object without a name is of kind \"\""));
+    for version in ["v1alpha1", "ipam.cluster.x-k8s.io/v1", "example.com/v1alpha1", ""] {
+        let mut other = old(&json!({}));
+        other["apiVersion"] = json!(version);
+        assert!(fails(other, NEW).starts_with(&format!("n/p is of version {version:?}")));
+        assert!(fails(old(&json!({})), version).starts_with(&format!("n/p is asked for in version {version:?}")));
+    }
+}
+
+#[test]
+fn annotations_stay_within_the_limit_of_the_api_server() {
+    let bytes = |object: &Value| {
+        let annotations = object["metadata"]["annotations"].as_object().cloned().unwrap_or_default();
+        annotations.iter().map(|(name, value)| name.len() + value.as_str().unwrap().len()).sum::<usize>()
+    };
+    let many: Vec<_> = (0..30_000).map(|number| format!("10.0.{}.{}", number / 250, number % 250)).collect();
+
+    // Too large to be kept: the addresses are right nevertheless.
+    let pool = to_new(&old(&json!({ "addresses": many, "start": "10.1.0.1", "end": "10.1.0.9", "prefix": 8 })));
+    assert_eq!(pool["spec"]["addresses"].as_array().unwrap().len(), 30_001);
+    assert_eq!(bytes(&pool), 0);
+    assert_eq!(to_old(&pool)["spec"], pool["spec"]);
+    assert_eq!(to_new(&to_old(&pool)), pool);
+
+    // Exclusions that do not fit: the pool can be read, and a write does not drop them.
+    let pool = new(&json!({ "addresses": ["10.0.0.0/8"], "prefix": 8, "excludedAddresses": many }));
+    let view = to_old(&pool);
+    assert_eq!(view["spec"], json!({ "addresses": ["10.0.0.0/8"], "prefix": 8 }));
+    assert!(bytes(&view) < 1000);
+    assert_eq!(convert(view, NEW), Err(ConversionError::TooLarge { object: "n/p".to_owned() }));
+
+    // Others have used it up.
+    let mut pool = new(&json!({ "addresses": ["10.0.0.0/8"], "prefix": 8 }));
+    pool["metadata"]["annotations"] = json!({ "a": "b".repeat(256 * 1024 - 1) });
+    assert_eq!(bytes(&to_old(&pool)), 256 * 1024);
+    assert_eq!(to_new(&to_old(&pool)), pool);
+}

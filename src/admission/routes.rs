@@ -1,0 +1,68 @@
+//! The paths at which the API server asks. They are those of the Go in-cluster provider.
+
+use std::sync::Arc;
+
+use capi_ipam_webhook::endpoints::Endpoints;
+use capi_ipam_webhook::review::{AdmissionRequest, Decision};
+use serde_json::Value;
+
+use crate::api::{GlobalInClusterIPPool, GlobalInClusterPrefixPool, InClusterIPPool, InClusterKind, InClusterPrefixPool, Pool};
+use super::view::View;
+use super::{conversion, pools, reservations};
+
+/// Where conversion between versions is asked for.
+pub const CONVERT: &str = "/convert";
+/// Where reservations are reviewed.
+pub const VALIDATE_RESERVATION: &str = "/validate-ipam-cluster-x-k8s-io-v1alpha2-ipreservation";
+
+macro_rules! paths {
+    ($kind:literal) => {
+        Paths {
+            validate: concat!("/validate-ipam-cluster-x-k8s-io-v1alpha2-", $kind),
+            mutate: concat!("/mutate-ipam-cluster-x-k8s-io-v1alpha2-", $kind),
+        }
+    };
+}
+
+/// Adds all paths.
+pub fn all(endpoints: Endpoints, view: &Arc<dyn View>) -> Endpoints {
+    let endpoints = pool::<InClusterIPPool>(endpoints, view);
+    let endpoints = pool::<GlobalInClusterIPPool>(endpoints, view);
+    let endpoints = pool::<InClusterPrefixPool>(endpoints, view);
+    let endpoints = pool::<GlobalInClusterPrefixPool>(endpoints, view);
+    let of_reservations = Arc::clone(view);
+    endpoints
+        .review(VALIDATE_RESERVATION, move |request: &AdmissionRequest| {
+            reservations::review(request, of_reservations.as_ref())
+        })
+        .convert(CONVERT, |object: Value, desired: &str| {
+            conversion::convert(object, desired).map_err(|error| error.to_string())
+        })
+}
+
+fn pool<P: Pool>(endpoints: Endpoints, view: &Arc<dyn View>) -> Endpoints {
+    let (view, paths) = (Arc::clone(view), paths_of(P::KIND));
+    endpoints
+        .review(paths.validate, move |request: &AdmissionRequest| pools::review::<P>(request, view.as_ref()))
+        // Defaults stand in the definitions; the path is kept for configurations that still ask here.
+        .review(paths.mutate, |_: &AdmissionRequest| Decision::allowed())
+}
+
+/// The two paths of one kind.
+#[derive(Clone, Copy, Debug)]
+pub struct Paths {
+    /// Where objects are reviewed.
+    pub validate: &'static str,
+    /// Where objects could be changed before they are written.
+    pub mutate: &'static str,
+}
+
+/// The paths of a kind of pool.
+pub const fn paths_of(kind: InClusterKind) -> Paths {
+    match kind {
+        InClusterKind::IPPool => paths!("inclusterippool"),
+        InClusterKind::GlobalIPPool => paths!("globalinclusterippool"),
+        InClusterKind::PrefixPool => paths!("inclusterprefixpool"),
+        InClusterKind::GlobalPrefixPool => paths!("globalinclusterprefixpool"),
+    }
+}

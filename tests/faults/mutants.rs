@@ -1,0 +1,29 @@
+//! The mistakes that the plans have to find, as patches of the program; `hack/faults/teeth.sh` makes them.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use capi_ipam::fault::Plan;
+
+/// A change of the program may take the ground from under a patch, or change what a plan is called.
+#[test]
+fn every_mistake_can_be_made_and_has_plans() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let files = fs::read_dir(root.join("tests/faults/mistakes")).expect("the folder can be read");
+    let mut found = 0;
+    for file in files.map(|file| file.expect("the folder can be read").path()) {
+        let name = file.display();
+        let text = fs::read_to_string(&file).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let plans: Vec<_> = text.lines().filter_map(|line| line.strip_prefix("plan: ")).collect();
+        assert!(!plans.is_empty(), "{name} has no plan");
+        for plan in plans {
+            serde_json::from_str::<Plan>(plan).unwrap_or_else(|error| panic!("{name}: {plan}: {error}"));
+        }
+        let output = Command::new("git").args(["apply", "--check"]).arg(&file).current_dir(root).output();
+        let output = output.expect("git runs");
+        assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
+        found += 1;
+    }
+    assert!(found >= 20, "{found} mistakes");
+}

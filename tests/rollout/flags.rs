@@ -1,0 +1,76 @@
+//! What goes wrong at the start is told in one line.
+
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use capi_ipam::support::consumer::Consumer;
+use capi_ipam::support::control_plane::{ControlPlane, Options};
+use capi_ipam::support::manager::Manager;
+use serde_json::json;
+
+fn run(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_manager")).args(arguments).output().expect("the manager can be started")
+}
+
+fn refuses(arguments: &[&str], code: i32, text: &str) {
+    let output = run(arguments);
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{error}");
+    let last = error.lines().last().unwrap_or_default();
+    assert!(last.starts_with("error: ") && last.contains(text), "{arguments:?}: {error}");
+    assert_eq!(error.lines().filter(|line| line.starts_with("error")).count(), 1, "{error}");
+}
+
+#[test]
+fn a_wrong_flag_is_one_line_and_an_exit_code() {
+    refuses(&["--no-such-flag"], 2, "--no-such-flag");
+    refuses(&["--concurrency=0"], 2, "--concurrency");
+    refuses(&["--leader-elect-lease-duration=soon"], 2, "15s");
+    refuses(&["--leader-elect-lease-duration=1s"], 1, "--leader-elect-renew-deadline");
+    refuses(&["--log-level=a=b=c"], 1, "--log-level");
+    refuses(&["--kubeconfig=/no/such/file"], 1, "/no/such/file");
+    refuses(&["--health-probe-bind-address=nowhere", "--kubeconfig=/no/such/file"], 1, "/no/such/file");
+}
+
+#[test]
+fn help_and_version_are_no_errors() {
+    assert!(run(&["--help"]).status.success());
+    assert!(String::from_utf8_lossy(&run(&["--version"]).stdout).starts_with("manager 2."));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_waits_for_the_api_server_and_for_definitions_and_says_so() {
+    let mut control_plane = ControlPlane::start(Options::default());
+    let definition = "crd/ipreservations.ipam.cluster.x-k8s.io";
+    let saved = control_plane.kubectl(&["get", definition, "-o=json"]);
+    control_plane.kubectl(&["delete", definition, "--timeout=30s"]);
+    control_plane.stop_api_server();
+    let manager = Manager::launch(&control_plane, control_plane.provider_kubeconfig(), &[]).may_lack_permissions();
+    manager.wait_for_log("waiting for the API server");
+    assert!(!manager.is_ready());
+    control_plane.start_api_server();
+    manager.wait_for_log("definition=\"ipreservations.ipam.cluster.x-k8s.io\"");
+    assert!(!manager.is_ready());
+    let mut definition: serde_json::Value = serde_json::from_str(&saved).expect("kubectl writes JSON");
+    definition["metadata"] = json!({"name": definition["metadata"]["name"]});
+    definition["status"] = json!(null);
+    control_plane.kubectl_apply(&definition.to_string());
+    manager.wait_until_ready();
+
+    let consumer = Consumer::new(&control_plane).await;
+    consumer.pool("web", json!({"addresses": ["10.0.0.10"], "prefix": 24})).await;
+    consumer.claim("a", "web").await;
+    assert_eq!(consumer.bound("a").await, "10.0.0.10");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_signal_ends_it_also_while_it_waits() {
+    let mut control_plane = ControlPlane::start(Options::default());
+    control_plane.stop_api_server();
+    let mut manager = Manager::launch(&control_plane, control_plane.provider_kubeconfig(), &["--leader-elect"])
+        .may_lack_permissions();
+    manager.wait_for_log("waiting for the API server");
+    manager.stop();
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert!(manager.exit_status().is_some_and(|status| status.success()), "{}", manager.log());
+}
