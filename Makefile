@@ -14,7 +14,7 @@ PLATFORMS ?=
 IMAGE ?= localhost/capi-ipam
 
 generated := config/crd/ipam.cluster.x-k8s.io.yaml config/rbac/role.yaml config/self-managed-certs/role.yaml \
-  config/webhook/manifests.yaml docs/flags.md manifests/ipam-components.yaml manifests/install.yaml \
+  config/webhook/manifests.yaml docs/api.md docs/flags.md manifests/ipam-components.yaml manifests/install.yaml \
   manifests/install-without-cert-manager.yaml
 
 .PHONY: help
@@ -156,12 +156,13 @@ define render
 endef
 
 .PHONY: generate
-generate: rust ## Write what is made from code: CRDs, roles, webhooks, docs/flags.md; and manifests/ from config/
+generate: rust ## Write generated files: CRDs, roles, webhooks, docs/api.md, docs/flags.md; and manifests/ from config/
 	$(call write,crds,config/crd/ipam.cluster.x-k8s.io.yaml)
 	$(call write,rbac,config/rbac/role.yaml)
 	$(call write,rbac-self-managed-certs,config/self-managed-certs/role.yaml)
 	$(call write,webhooks,config/webhook/manifests.yaml)
 	$(call write,flags,docs/flags.md)
+	$(call write,api,docs/api.md)
 	$(call render,config/clusterctl,manifests/ipam-components.yaml)
 	$(call render,config/default,manifests/install.yaml)
 	$(call render,config/without-cert-manager,manifests/install-without-cert-manager.yaml)

@@ -1,5 +1,6 @@
 //! The program `manager`: flags, wiring, and the files that are generated from code.
 
+mod api_reference;
 mod generate;
 mod installed;
 pub mod rbac;
@@ -55,6 +56,8 @@ enum Generated {
     Webhooks,
     /// A table of all flags, in Markdown.
     Flags,
+    /// Tables of all fields of all kinds, in Markdown.
+    Api,
 }
 
 /// Runs the program with the arguments of the process.
