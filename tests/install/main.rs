@@ -8,6 +8,7 @@ mod support;
 mod init;
 mod installed;
 mod manifests;
+mod markdown;
 mod moving;
 mod readme;
 mod tenants;

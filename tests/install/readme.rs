@@ -1,4 +1,5 @@
-//! The commands for operators in README.md, run as they stand there: install, take over, upgrade, uninstall.
+//! The commands and objects in README.md and docs, run as they stand there: installing, taking over, upgrading,
+//! uninstalling; pools, claims, reservations.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -11,11 +12,13 @@ use kube::ResourceExt;
 use serde_json::{Value, json};
 
 use crate::installed;
+use crate::markdown::blocks;
 use crate::support::clusterctl::{
     CLUSTER_API, CORE, Releases, VERSION, clusterctl, documents, manifest, stand_in_for_cert_manager,
 };
 use crate::support::consumer::{Consumer, eventually, eventually_within, object};
 use crate::support::control_plane::{ControlPlane, NAMESPACE, Options};
+use crate::support::manager::Manager;
 use crate::support::webhooks::Webhooks;
 
 /// What `make release` writes.
@@ -25,14 +28,16 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The shell commands in a section of README.md, block by block.
-fn blocks(section: &str) -> Vec<String> {
-    let readme = fs::read_to_string(root().join("README.md")).expect("README.md can be read");
-    let (_, after) = readme.split_once(&format!("\n{section}\n")).unwrap_or_else(|| panic!("no section {section}"));
-    let section = after.split("\n## ").next().unwrap_or_default();
-    let parts = section.split("\n```sh\n").skip(1);
-    parts.map(|part| part.split("\n```").next().unwrap_or_default().to_owned()).collect()
+/// The shell commands in a section of a page, block by block.
+fn commands<const N: usize>(page: &str, heading: &str) -> [String; N] {
+    let found = blocks(page, Some(heading), "sh");
+    found.try_into().unwrap_or_else(|found: Vec<_>| panic!("{page}, {heading}: {N} blocks expected: {found:#?}"))
 }
+
+/// The page on installing.
+const INSTALL: &str = "docs/install.md";
+/// The page on upgrading and uninstalling.
+const UPGRADE: &str = "docs/upgrade-and-move.md";
 
 /// An operator at a shell, with kubectl, clusterctl, and a cluster that has Cluster API but nobody to run its webhooks.
 struct Operator {
@@ -104,9 +109,11 @@ fn earlier(version: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_is_installed_upgraded_and_uninstalled_with_clusterctl() {
-    let [install, ..] = &blocks("## Install")[..] else { panic!("there is a block") };
-    let [upgrade, uninstall] = &blocks("## Upgrade, move, uninstall")[..] else { panic!("there are two blocks") };
+async fn clusterctl_installs_upgrades_and_uninstalls() {
+    let [install] = &commands(INSTALL, "clusterctl");
+    assert_eq!(&commands::<1>("README.md", "Installation"), std::array::from_ref(install));
+    let [upgrade, _] = &commands(UPGRADE, "Upgrade");
+    let [uninstall, _] = &commands(UPGRADE, "Uninstallation");
     let before = "v2.0.0-alpha.0";
     let operator = Operator::start(Some((before, &earlier(before))));
     let consumer = Consumer::new(&operator.plane).await;
@@ -141,15 +148,17 @@ async fn it_is_installed_upgraded_and_uninstalled_with_clusterctl() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_is_installed_and_uninstalled_with_kubectl() {
-    let [_, install] = &blocks("## Install")[..] else { panic!("there are two blocks") };
+async fn kubectl_installs_upgrades_and_uninstalls() {
+    let [install] = &commands(INSTALL, "kubectl");
+    let [_, upgrade] = &commands(UPGRADE, "Upgrade");
+    let [_, uninstall] = &commands(UPGRADE, "Uninstallation");
     let operator = Operator::start(None);
     operator.run(install);
     // Somebody who keeps the files in git applies them again and again.
     let version =
         || operator.plane.kubectl(&["get", "deployments", "-A", "--output=jsonpath={.items[*].metadata.generation}"]);
     let before = version();
-    operator.run(install);
+    operator.run(upgrade);
     assert_eq!(version(), before);
     let (running, _webhooks) = installed::start(&operator.plane, &[]);
     let _running = running.may_lack_permissions();
@@ -157,13 +166,13 @@ async fn it_is_installed_and_uninstalled_with_kubectl() {
     a_pool_serves(&consumer, "web", "a").await;
     consumer.release("a").await;
     consumer.remove_unused(&consumer.pools(), "web").await;
-    operator.run("kubectl delete -f manifests/install.yaml");
+    operator.run(uninstall);
     operator.gone().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_is_installed_without_cert_manager() {
-    let [install] = &blocks("### Without cert-manager")[..] else { panic!("there is a block") };
+async fn manager_works_without_cert_manager() {
+    let [install] = &commands(INSTALL, "Installation without cert-manager");
     let operator = Operator::start(None);
     operator.run(install);
     let _running = installed::start_self_managed(&operator.plane);
@@ -270,10 +279,8 @@ async fn bound_by_go(operator: &Operator, consumer: &Consumer) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_takes_the_place_of_the_go_provider() {
-    let commands = blocks("## Take over from the Go provider");
-    assert_eq!(commands.len(), 2);
-    for take_over in &commands {
+async fn commands_replace_the_go_provider() {
+    for take_over in &commands::<2>("docs/take-over.md", "Replacing the Go provider") {
         let operator = Operator::start(Some(("v1.1.0", &of_the_go_provider())));
         let consumer = Consumer::new(&operator.plane).await;
         bound_by_go(&operator, &consumer).await;
@@ -292,4 +299,36 @@ async fn it_takes_the_place_of_the_go_provider() {
         consumer.claim("b", "web").await;
         assert_eq!(consumer.bound("b").await, "10.0.0.10");
     }
+}
+
+/// README.md and all pages of docs.
+fn pages() -> Vec<String> {
+    let entries = fs::read_dir(root().join("docs")).expect("docs can be read");
+    let paths = entries.map(|entry| entry.expect("docs can be read").path());
+    let pages = paths.filter(|path| path.extension().is_some_and(|extension| extension == "md"));
+    let names = pages.filter_map(|path| Some(format!("docs/{}", path.file_name()?.to_str()?)));
+    names.chain(["README.md".to_owned()]).collect()
+}
+
+#[test]
+fn documented_objects_are_accepted_and_become_ready() {
+    let text =
+        |object: &Value, pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let objects: Vec<Value> =
+        pages().iter().flat_map(|page| blocks(page, None, "yaml")).flat_map(|block| documents(&block)).collect();
+    // An excerpt of a configuration file has no kind; a kustomization is no object.
+    let objects = objects.into_iter().filter(|object| !["", "Kustomization"].contains(&text(object, "/kind").as_str()));
+    // A quota whose use nobody has counted admits nothing more.
+    let (quotas, objects): (Vec<_>, Vec<_>) = objects.partition(|object| object["kind"] == "ResourceQuota");
+    let plane = ControlPlane::start(Options::default());
+    let _manager = Manager::start(&plane, &[]);
+    objects.iter().for_each(|object| drop(plane.kubectl_apply(&object.to_string())));
+    let mut pools = 0;
+    for object in objects.iter().filter(|object| object["kind"] != "IPReservation") {
+        let name = format!("{}/{}", text(object, "/kind"), text(object, "/metadata/name"));
+        plane.kubectl(&["wait", "--namespace=default", "--timeout=30s", "--for=condition=Ready", &name]);
+        pools += usize::from(text(object, "/kind").ends_with("Pool"));
+    }
+    assert!(pools >= 5, "the pages show pools");
+    quotas.iter().for_each(|quota| drop(plane.kubectl_apply(&quota.to_string())));
 }
