@@ -4,17 +4,17 @@ SHELL := bash
 .DEFAULT_GOAL := help
 
 CARGO ?= cargo
-# More arguments for the program that a target runs, as in: make run ARGS=--log-level=debug
+# Additional arguments for the program of a target, for example: make run ARGS=--log-level=debug
 ARGS ?=
-# What `make fuzz` feeds: allocation, certificate, convert, flags, observers, parse_entry, reservations, reviews, sets or validate_pools
+# The target of `make fuzz`: allocation, certificate, convert, flags, observers, parse_entry, reservations, reviews, sets or validate_pools
 TARGET ?= parse_entry
-# What `make image` builds for: linux/amd64, linux/arm64, or both with a comma; without it for this machine
+# The platforms of `make image`: linux/amd64, linux/arm64, or both separated by a comma. Default: this machine
 PLATFORMS ?=
 # The name of the image, without a tag
 IMAGE ?= localhost/capi-ipam
 
 generated := config/crd/ipam.cluster.x-k8s.io.yaml config/rbac/role.yaml config/self-managed-certs/role.yaml \
-  config/webhook/manifests.yaml docs/flags.md manifests/ipam-components.yaml manifests/install.yaml \
+  config/webhook/manifests.yaml docs/api.md docs/flags.md manifests/ipam-components.yaml manifests/install.yaml \
   manifests/install-without-cert-manager.yaml
 
 .PHONY: help
@@ -24,73 +24,80 @@ help: ## List the targets
 # === use ===
 
 .PHONY: demo
-demo: rust control-plane ## Show it at work on a real API server of its own
+demo: rust control-plane ## Run a demo against a temporary API server
 	@$(CARGO) build --locked --bin manager --example demo
 	@$(CARGO) run --locked --quiet --example demo -- $(ARGS)
 
 .PHONY: run
-run: rust ## Run the manager against the current kubeconfig, without webhooks (ARGS are its flags)
+run: rust ## Run the manager against the current kubeconfig without webhooks (ARGS: flags)
 	$(CARGO) run --locked --bin manager -- --webhook-port=0 --insecure-diagnostics --diagnostics-address=127.0.0.1:8443 $(ARGS)
 
 .PHONY: build
-build: rust ## Build the programs for use, into target/release
+build: rust ## Build the release binaries into target/release
 	$(CARGO) build --locked --release --bins
 
 .PHONY: image
-image: rust ## Build the container image, into target/image (PLATFORMS=linux/amd64,linux/arm64)
+image: rust ## Build the container image into target/image (PLATFORMS=linux/amd64,linux/arm64)
 	@CARGO='$(CARGO)' IMAGE='$(IMAGE)' hack/image/build.sh $(PLATFORMS)
 
 .PHONY: release
-release: ## Lay out manifests/ as clusterctl wants a release, into target/release-files
+release: ## Create a clusterctl release of manifests/ in target/release-files
 	@hack/release.sh
 
 # === test ===
 
+.PHONY: check
+check: fmt-check clippy unit-test ## Check format and clippy, and run the unit tests of all crates
+
+.PHONY: unit-test
+unit-test: rust ## Run the unit tests of all crates
+	$(CARGO) test --locked --workspace --lib
+
 .PHONY: test
-test: rust control-plane cluster-api ## Run all tests (ARGS choose some: ARGS='--test cluster')
-	$(CARGO) test --locked --no-fail-fast $(ARGS)
+test: rust control-plane cluster-api ## Run all tests, or a selection (ARGS='--test cluster')
+	@CARGO='$(CARGO)' hack/test.sh $(ARGS)
 
 .PHONY: faults
-faults: rust control-plane ## Let one thing go wrong at every write and watch of the manager (ARGS=all for every plan)
-	CAPI_IPAM_FAULTS=$(or $(ARGS),many) $(CARGO) test --locked --test faults one_thing -- --nocapture
+faults: rust control-plane ## Inject faults at every write and watch of the manager (ARGS=all: every plan)
+	CAPI_IPAM_FAULTS=$(or $(ARGS),many) $(CARGO) test --locked --test faults single_faults -- --nocapture
 
-.PHONY: teeth
-teeth: rust control-plane ## See whether the plans of faults find mistakes made on purpose (ARGS choose some)
-	@CARGO='$(CARGO)' hack/faults/teeth.sh $(ARGS)
+.PHONY: mutants
+mutants: rust control-plane ## Mutation testing: check that the fault plans detect injected bugs (ARGS: names)
+	@CARGO='$(CARGO)' hack/faults/mutants.sh $(ARGS)
 
 .PHONY: model
-model: rust ## Check larger scopes of the model of the protocol, SECONDS_EACH seconds each, else 600
+model: rust ## Check larger scopes of the protocol model (SECONDS_EACH=600)
 	MODEL_SECONDS=$(or $(SECONDS_EACH),600) $(CARGO) test --locked --release --test model -- --ignored --nocapture
 
 .PHONY: image-test
-image-test: rust control-plane ## Check the image that `make image` made, and run its program (ARGS choose tests)
+image-test: rust control-plane ## Test the image of `make image` and its binary (ARGS: cargo test arguments)
 	@CARGO='$(CARGO)' hack/image/test.sh $(ARGS)
 
 .PHONY: bench
-bench: rust control-plane ## Measure how fast claims are bound and released (ARGS: --quick, --all, --series=…, --help)
+bench: rust control-plane ## Measure the bind and release rates (ARGS: --quick, --all, --series=…, --help)
 	$(CARGO) bench --locked --bench claims -- $(ARGS)
 
 .PHONY: bench-allocation
-bench-allocation: rust ## Measure what allocation costs without Kubernetes (ARGS choose some, by name)
+bench-allocation: rust ## Measure allocation without Kubernetes (ARGS: names of benchmarks)
 	$(CARGO) bench --locked --bench allocation -- $(ARGS)
 
 .PHONY: bench-reviews
-bench-reviews: rust control-plane ## Measure how fast webhooks answer (ARGS: how many reviews, else 20000)
+bench-reviews: rust control-plane ## Measure the response times of webhooks (ARGS: number of reviews, default 20000)
 	$(CARGO) bench --locked --bench reviews -- $(ARGS)
 
 .PHONY: control-plane
-control-plane: ## Find or build etcd, kube-apiserver and what else the tests start
+control-plane: ## Find or build etcd, kube-apiserver and the other programs of the tests
 	@programs=$$(hack/control-plane/ensure.sh) && echo "control plane: $$programs"
 	@hack/control-plane/ensure.sh crds >/dev/null
 
 .PHONY: cluster-api
-cluster-api: ## Build clusterctl and Cluster API's own manager, for the tests
+cluster-api: ## Build clusterctl and the core manager of Cluster API for the tests
 	@hack/control-plane/ensure.sh cluster-api >/dev/null
 
 .PHONY: fuzz
-fuzz: rust ## Feed arbitrary input to TARGET until stopped (ARGS are libFuzzer's)
+fuzz: rust ## Fuzz TARGET until interrupted (ARGS: libFuzzer flags)
 	@$(CARGO) +nightly fuzz --version >/dev/null 2>&1 || { \
-	  echo 'fuzzing needs nightly Rust and cargo-fuzz:'; \
+	  echo 'fuzzing requires nightly Rust and cargo-fuzz:'; \
 	  echo '  rustup toolchain install nightly'; \
 	  echo '  cargo install --locked cargo-fuzz'; \
 	  exit 1; } >&2
@@ -98,11 +105,11 @@ fuzz: rust ## Feed arbitrary input to TARGET until stopped (ARGS are libFuzzer's
 	$(CARGO) +nightly fuzz run $(TARGET) fuzz/target/corpus/$(TARGET) fuzz/corpus/$(TARGET) $(if $(ARGS),-- $(ARGS))
 
 .PHONY: fuzz-all
-fuzz-all: rust ## Run all fuzz targets, each for SECONDS_EACH seconds, else 600 (ARGS choose targets)
+fuzz-all: rust ## Run all fuzz targets (SECONDS_EACH=600, ARGS: targets)
 	@CARGO='$(CARGO)' hack/fuzz/all.sh $(ARGS)
 
 .PHONY: fuzz-replay
-fuzz-replay: rust ## Feed the committed inputs to the fuzz targets once, with stable Rust
+fuzz-replay: rust ## Run the fuzz targets once on the committed corpus, with stable Rust
 	@CARGO='$(CARGO)' hack/fuzz/replay.sh
 
 .PHONY: fuzz-check
@@ -112,25 +119,25 @@ fuzz-check: rust ## Check that the fuzz targets build
 # === check ===
 
 .PHONY: lint
-lint: fmt-check clippy docs ## Check format, clippy and docs; a warning is a failure
+lint: fmt-check clippy docs ## Check format, clippy and docs; warnings are errors
 
 .PHONY: fmt
 fmt: rust ## Format the sources
-	$(CARGO) fmt
+	$(CARGO) fmt --all
 	$(CARGO) fmt --manifest-path fuzz/Cargo.toml
 
 .PHONY: fmt-check
 fmt-check: rust ## Check that the sources are formatted
-	$(CARGO) fmt --check
+	$(CARGO) fmt --all --check
 	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
 
 .PHONY: clippy
 clippy: rust ## Check the sources with clippy
-	$(CARGO) clippy --locked --all-targets -- -D warnings
+	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 
 .PHONY: docs
-docs: rust ## Build the API documentation, into target/doc
-	RUSTDOCFLAGS=-Dwarnings $(CARGO) doc --locked --no-deps
+docs: rust ## Build the API documentation into target/doc
+	RUSTDOCFLAGS=-Dwarnings $(CARGO) doc --locked --workspace --no-deps
 
 .PHONY: deny
 deny: rust ## Check versions, licences and sources of the dependencies (deny.toml)
@@ -138,7 +145,7 @@ deny: rust ## Check versions, licences and sources of the dependencies (deny.tom
 
 # === generate ===
 
-# $(1): what the manager is to generate; $(2): the file.
+# $(1): the argument of `manager generate`; $(2): the file.
 define write
 @mkdir -p $(dir $(2))
 @$(CARGO) run --locked --quiet --bin manager -- generate $(1) >$(2).new || { rm -f $(2).new; exit 1; }
@@ -146,7 +153,7 @@ define write
 @echo 'written: $(2)'
 endef
 
-# $(1): the folder of config; $(2): the file. The kubectl is the one of the control plane, in one version.
+# $(1): the folder in config; $(2): the file. Uses the pinned kubectl of the control plane.
 define render
 @kubectl=$$(hack/control-plane/ensure.sh)/kubectl && \
   { echo '# Generated by `make generate` from $(1); do not edit.'; "$$kubectl" kustomize $(1); } >$(2).new || \
@@ -156,35 +163,36 @@ define render
 endef
 
 .PHONY: generate
-generate: rust ## Write what is made from code: CRDs, roles, webhooks, docs/flags.md; and manifests/ from config/
+generate: rust ## Generate CRDs, roles, webhooks, docs/api.md, docs/flags.md and manifests/
 	$(call write,crds,config/crd/ipam.cluster.x-k8s.io.yaml)
 	$(call write,rbac,config/rbac/role.yaml)
 	$(call write,rbac-self-managed-certs,config/self-managed-certs/role.yaml)
 	$(call write,webhooks,config/webhook/manifests.yaml)
 	$(call write,flags,docs/flags.md)
+	$(call write,api,docs/api.md)
 	$(call render,config/clusterctl,manifests/ipam-components.yaml)
 	$(call render,config/default,manifests/install.yaml)
 	$(call render,config/without-cert-manager,manifests/install-without-cert-manager.yaml)
 
 .PHONY: check-generated
-check-generated: generate ## Check that what is made from code is committed as it is made
+check-generated: generate ## Check that the generated files are up to date
 	@changed=$$(git status --porcelain -- $(generated)) || exit 1; \
 	if [ -n "$$changed" ]; then \
 	  git --no-pager diff HEAD -- $(generated); \
-	  echo 'These files are not committed as the code makes them:'; \
+	  echo 'These generated files are out of date:'; \
 	  echo "$$changed"; \
-	  echo "'make generate' has written them now: look at them and commit them."; \
+	  echo "'make generate' has updated them: review and commit them."; \
 	  exit 1; \
 	fi >&2
 
-# === the rest ===
+# === other ===
 
 .PHONY: clean
-clean: rust ## Remove what was built; the programs of the control plane stay in their cache
+clean: rust ## Remove the build results; the programs of the control plane stay in their cache
 	$(CARGO) clean
 	$(CARGO) clean --manifest-path fuzz/Cargo.toml
 
 .PHONY: rust
 rust:
-	@command -v $(CARGO) >/dev/null || { echo 'cargo is missing: install Rust with rustup (it then fetches the version in rust-toolchain.toml by itself)' >&2; exit 1; }
-	@command -v cc >/dev/null || { echo 'cc is missing: Rust links with a C compiler, and a dependency (ring) is partly written in C; install gcc or clang' >&2; exit 1; }
+	@command -v $(CARGO) >/dev/null || { echo 'cargo is missing: install Rust with rustup, which then installs the version in rust-toolchain.toml' >&2; exit 1; }
+	@command -v cc >/dev/null || { echo 'cc is missing: Rust links with a C compiler, and the crate ring contains C code; install gcc or clang' >&2; exit 1; }

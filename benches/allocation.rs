@@ -1,16 +1,16 @@
-//! `make bench-allocation`: what allocation costs without Kubernetes, by how many addresses are in use.
+//! `make bench-allocation`: the cost of allocation without Kubernetes, by the number of addresses in use.
 //!
-//! An allocation should take less than 2 µs where a million addresses are in use. Compact: the addresses in use are the
-//! lowest ones, as they are where nothing was ever released. Fragmented: every second address is free.
+//! An allocation should take less than 2 µs with a million addresses in use. Compact: the lowest addresses are in use,
+//! as without releases. Fragmented: every second address is free.
 
-#![allow(missing_docs, clippy::expect_used, reason = "it is there to be looked at")]
+#![allow(missing_docs, clippy::expect_used, reason = "it prints its results")]
 
 use std::hint::black_box;
 use std::net::Ipv4Addr;
 
-use capi_ipam::api::{InClusterIPPool, InClusterKind, IPReservation, PoolKey};
+use capi_ipam::api::{IPReservation, InClusterIPPool, InClusterKind, PoolKey};
 use capi_ipam::in_cluster::ledger::{ClaimKey, Ledger, Proposal};
-use capi_ipam_controller::watch::Observer;
+use capi_ipam_controller::watch::EventHandler;
 use capi_ipam_ip::{FreeSet, PoolAddresses, PoolPrefixes, Span, SpanSet, Usable};
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use serde_json::json;
@@ -20,7 +20,7 @@ const IN_USE: [u32; 4] = [1_000, 10_000, 100_000, 1_000_000];
 const FIRST: u32 = 0x0a00_0001;
 const LAST: u32 = 0x0aff_fffe;
 
-/// How the addresses in use lie.
+/// The layout of the addresses in use.
 #[derive(Clone, Copy)]
 enum Layout {
     Compact,
@@ -45,18 +45,19 @@ fn free_set(criterion: &mut Criterion) {
         let mut group = criterion.benchmark_group(format!("free set, {name}"));
         for count in IN_USE {
             let mut free = FreeSet::without(&usable, layout.in_use(count).map(u128::from));
-            group.bench_function(BenchmarkId::new("take the lowest and give it back", count), |bencher| {
+            group.bench_function(BenchmarkId::new("take and return the lowest", count), |bencher| {
                 bencher.iter(|| {
                     let lowest = free.lowest().expect("some are free");
                     free.take(lowest);
-                    free.give_back(lowest)
+                    free.release(lowest)
                 });
             });
-            // One in the middle: free, it joins two spans or is one of its own.
-            let middle = layout.in_use(count).map(u128::from).nth(count as usize / 2).expect("so many are in use");
-            group.bench_function(BenchmarkId::new("give one back and take it", count), |bencher| {
+            // One in the middle: when free, it joins two spans or is a separate one.
+            let middle =
+                layout.in_use(count).map(u128::from).nth(count as usize / 2).expect("the layout has enough addresses");
+            group.bench_function(BenchmarkId::new("return and take one", count), |bencher| {
                 bencher.iter(|| {
-                    let was_taken = free.give_back(black_box(middle));
+                    let was_taken = free.release(black_box(middle));
                     free.take(middle) || was_taken
                 });
             });
@@ -72,19 +73,19 @@ fn ledger(criterion: &mut Criterion) {
         group.sample_size(50);
         for count in IN_USE {
             let ledger = Ledger::read_only();
-            ledger.applied(&pool_object());
+            ledger.apply(&pool_object());
             layout.in_use(count).for_each(|address| ledger.insert_reservation(&reservation(address)));
             group.bench_function(BenchmarkId::new("propose and withdraw", count), |bencher| {
                 bencher.iter(|| {
                     let proposal = ledger.propose(&pool, &claim, 1);
                     if let Proposal::Slot(slot) = &proposal {
-                        ledger.withdraw(slot);
+                        ledger.drop_candidate(slot);
                     }
                     proposal
                 });
             });
             let Proposal::Slot(slot) = ledger.propose(&pool, &claim, 1) else { continue };
-            ledger.withdraw(&slot);
+            ledger.drop_candidate(&slot);
             let lowest = slot.block.base().to_string().parse::<Ipv4Addr>().expect("the pool has IPv4 addresses");
             let reserved = reservation(lowest.into());
             group.bench_function(BenchmarkId::new("propose, reserve and release", count), |bencher| {
@@ -102,7 +103,7 @@ fn ledger(criterion: &mut Criterion) {
 fn parse(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("pool");
     for count in [1, 100, 4_096] {
-        // Ranges with a gap after each, the worst order for a sort that likes order.
+        // Ranges with a gap after each, the worst order for an adaptive sort.
         let ranges: Vec<String> = (0..count).rev().map(range).collect();
         group.bench_function(BenchmarkId::new("parse ranges", count), |bencher| {
             bencher.iter(|| addresses(black_box(&ranges)));
@@ -112,7 +113,7 @@ fn parse(criterion: &mut Criterion) {
 }
 
 fn prefixes(criterion: &mut Criterion) {
-    let mut group = criterion.benchmark_group("prefixes of 64 bits out of one of 32");
+    let mut group = criterion.benchmark_group("/64 prefixes of a /32");
     let whole = ["fd00::/32".to_owned()];
     let pool = PoolPrefixes { prefixes: &whole, excluded: &[], length: 64, gateway: None };
     group.bench_function("parse", |bencher| bencher.iter(|| black_box(&pool).usable()));
@@ -127,7 +128,7 @@ fn prefixes(criterion: &mut Criterion) {
                     let lowest = free.lowest().expect("some are free");
                     free.take(lowest);
                     let block = usable.block(lowest);
-                    free.give_back(lowest);
+                    free.release(lowest);
                     block
                 });
             });
@@ -150,7 +151,7 @@ fn pool_object() -> InClusterIPPool {
         "metadata": {"namespace": "n", "name": "p", "uid": "pool", "finalizers": ["ipam.cluster.x-k8s.io/ProtectPool"]},
         "spec": {"addresses": ["10.0.0.0/8"], "prefix": 8},
     }))
-    .expect("the pool is written as it should be")
+    .expect("the pool is valid")
 }
 
 fn reservation(address: u32) -> IPReservation {
@@ -163,7 +164,7 @@ fn reservation(address: u32) -> IPReservation {
             "claimRef": {"namespace": "n", "name": format!("c-{address}"), "uid": format!("{address:08x}-0000-4000-8000-000000000001")},
         },
     }))
-    .expect("the reservation is written as it should be")
+    .expect("the reservation is valid")
 }
 
 criterion_group!(benches, free_set, ledger, parse, prefixes);

@@ -1,10 +1,10 @@
-//! `make bench-reviews`: how fast the webhooks answer, in a cluster with many pools and many addresses in use, and what
-//! they add to the creation of a pool through the API server.
+//! `make bench-reviews`: how fast the webhooks respond, in a cluster with many pools and many addresses in use, and how
+//! much they delay the creation of a pool through the API server.
 //!
-//! `cargo bench --bench reviews -- 5000` asks for 5,000 reviews instead of 20,000. With `--junk` it measures something
-//! else: see `reviews/junk.rs`.
+//! `cargo bench --bench reviews -- 5000` sends 5,000 reviews instead of 20,000. With `--junk` it measures memory: see
+//! `reviews/junk.rs`.
 
-#![allow(clippy::print_stdout, clippy::expect_used, clippy::indexing_slicing, reason = "it is there to be looked at")]
+#![allow(clippy::print_stdout, clippy::expect_used, clippy::indexing_slicing, reason = "it prints its results")]
 #![allow(clippy::cast_precision_loss, reason = "counts are small")]
 
 #[path = "../tests/support/mod.rs"]
@@ -20,23 +20,24 @@ use capi_ipam::admission::routes::paths_of;
 use capi_ipam::api::InClusterKind::IPPool;
 use futures::StreamExt;
 use futures::future::join_all;
-use serde_json::{json, Value};
+use serde_json::{Value, json};
 
-use support::consumer::{Consumer, eventually_within};
+use support::consumer::Consumer;
 use support::control_plane::{ControlPlane, Options};
 use support::manager::Manager;
+use support::wait::eventually_within;
 use support::webhooks::Webhooks;
 use support::webhooks::direct::{Connection, review};
 
-/// Requests at the same time.
+/// Concurrent requests.
 const AT_ONCE: usize = 32;
 /// Pools in the cluster.
 const POOLS: usize = 1_000;
-/// Claims that one of the pools serves.
+/// Claims of the first pool.
 const CLAIMS: usize = 200;
-/// Pools made in each round through the API server.
+/// Pools created in each round through the API server.
 const MADE: usize = 500;
-/// Rounds with and without webhooks, in turn.
+/// Rounds, each with and without webhooks.
 const ROUNDS: usize = 3;
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
@@ -55,9 +56,9 @@ async fn main() {
     fill(&consumer, pools, claims).await;
 
     println!(
-        "{count} reviews straight to the webhooks, {AT_ONCE} at a time, {pools} pools, {claims} addresses in use:"
+        "{count} reviews directly to the webhooks, {AT_ONCE} at a time, {pools} pools, {claims} addresses in use:"
     );
-    println!("  {:<48} {:>9} {:>8} {:>8} {:>8}", "", "a second", "p50 ms", "p99 ms", "longest");
+    println!("  {:<48} {:>9} {:>8} {:>8} {:>8}", "", "per second", "p50 ms", "p99 ms", "longest");
     for (what, operation, http2) in [
         ("creations, HTTP/1.1, 32 connections", "CREATE", false),
         ("creations, HTTP/2, one connection", "CREATE", true),
@@ -69,39 +70,39 @@ async fn main() {
     }
     println!("memory of the manager: {}", memory(manager.pid()));
 
-    println!("{made} pools made through the API server, {AT_ONCE} at a time, {ROUNDS} times in turn:");
+    println!("{made} pools created through the API server, {AT_ONCE} at a time, {ROUNDS} rounds:");
     let (mut without, mut with) = (Duration::ZERO, Duration::ZERO);
     for _ in 0..ROUNDS {
         without += create(&plane, made).await;
-        webhooks.wire(&plane);
+        webhooks.register(&plane);
         with += create(&plane, made).await;
-        Webhooks::unwire(&plane);
+        Webhooks::unregister(&plane);
     }
     let speed = |time: Duration| (made * ROUNDS) as f64 / time.as_secs_f64();
-    println!("  without webhooks: {:.0} a second", speed(without));
-    println!("  with webhooks: {:.0} a second", speed(with));
+    println!("  without webhooks: {:.0} per second", speed(without));
+    println!("  with webhooks: {:.0} per second", speed(with));
     println!("  ratio: {:.2}", without.as_secs_f64() / with.as_secs_f64());
 }
 
-/// Makes the pools, and claims for the first one.
+/// Creates the pools, and claims for the first one.
 async fn fill(consumer: &Consumer, pools: usize, claims: usize) {
     let make = async |number: usize| {
         let spec = json!({"addresses": [format!("10.{}.{}.0/24", number / 256, number % 256)], "prefix": 24});
-        consumer.pool(&format!("p{number}"), spec).await;
+        consumer.create_pool(&format!("p{number}"), spec).await;
     };
     futures::stream::iter(0..pools).for_each_concurrent(AT_ONCE, make).await;
     let names: Vec<String> = (0..claims).map(|number| format!("c{number}")).collect();
-    consumer.claim_all(&names, "p0").await;
-    consumer.all_bound(&names).await;
-    eventually_within(Duration::from_mins(5), "all pools have been looked after", || async {
+    consumer.create_claims(&names, "p0").await;
+    consumer.wait_for_addresses(&names).await;
+    eventually_within(Duration::from_mins(5), "all pools have a status", || async {
         let all = consumer.pools().list().await.ok()?;
         all.iter().all(|pool| pool.status.is_some()).then_some(())
     })
     .await;
 }
 
-/// Reviews as the API server sends them: of pools that nobody has yet, or of one with most of the claims, of which the
-/// part that is not in use is to go.
+/// Reviews as the API server sends them: creations of new pools, or updates of the pool of the claims that drop
+/// addresses that are not in use.
 fn bodies(consumer: &Consumer, operation: &str) -> Vec<String> {
     let pool = |name: &str, addresses: &str| {
         json!({
@@ -122,14 +123,14 @@ fn bodies(consumer: &Consumer, operation: &str) -> Vec<String> {
 
 async fn connections(webhooks: &Webhooks, http2: bool) -> Vec<Connection> {
     if !http2 {
-        let connect = async |_| webhooks.connect().await.expect("a connection can be made");
+        let connect = async |_| webhooks.connect().await.expect("a connection can be created");
         return join_all((0..AT_ONCE).map(connect)).await;
     }
-    let connection = webhooks.connect_http2().await.expect("a connection can be made");
+    let connection = webhooks.connect_http2().await.expect("a connection can be created");
     (0..AT_ONCE).map(|_| connection.another().expect("HTTP/2 can do that")).collect()
 }
 
-/// Asks for reviews on all connections, one at a time on each, and prints a line.
+/// Sends reviews on all connections, one at a time on each, and prints a line.
 async fn reviews(what: &str, connections: Vec<Connection>, count: usize, bodies: &[String]) {
     let (asked, path, started) = (AtomicUsize::new(0), paths_of(IPPool).validate, Instant::now());
     let ask = async |mut connection: Connection| {
@@ -140,7 +141,7 @@ async fn reviews(what: &str, connections: Vec<Connection>, count: usize, bodies:
                 return times;
             }
             let (body, began) = (bodies[number % bodies.len()].clone(), Instant::now());
-            let answer = connection.post(path, body).await.expect("there is an answer");
+            let answer = connection.post(path, body).await.expect("a response is received");
             times.push(began.elapsed());
             assert!(answer.body.contains(r#""allowed":true"#), "{}", answer.body);
         }
@@ -158,12 +159,12 @@ async fn reviews(what: &str, connections: Vec<Connection>, count: usize, bodies:
     );
 }
 
-/// How long it takes to make so many pools. They are gone afterwards.
+/// Creates `count` pools and deletes them. Returns the duration of the creation.
 async fn create(plane: &ControlPlane, count: usize) -> Duration {
     let consumer = Consumer::new(plane).await;
     let make = async |number: usize| {
         let spec = json!({"addresses": [format!("172.{}.{}.0/24", 20 + number / 256, number % 256)], "prefix": 24});
-        consumer.pool(&format!("made{number}"), spec).await;
+        consumer.create_pool(&format!("made{number}"), spec).await;
     };
     let started = Instant::now();
     futures::stream::iter(0..count).for_each_concurrent(AT_ONCE, make).await;
@@ -180,7 +181,7 @@ fn memory(pid: u32) -> String {
     field(pid, "VmRSS:")
 }
 
-/// The most that it was at any time.
+/// The peak.
 fn peak_memory(pid: u32) -> String {
     field(pid, "VmHWM:")
 }

@@ -1,24 +1,28 @@
-//! A whole IPAM provider: pools are lists of addresses, and a ConfigMap beside each pool says who has which.
+//! A complete IPAM provider. A pool is a list of addresses, and a ConfigMap with the name of the pool records the
+//! allocated addresses.
 //!
-//! What makes it a provider of its own is below; flags, logs, probes, leader election, pausing, finalizers, owner
-//! references, conditions and events come from the framework. Run `list_provider --help` to see the flags.
+//! The SDK provides the rest: flags, logging, probes, leader election, pausing, finalizers, owner references,
+//! conditions and events. Run `list_provider --help` for the flags.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use capi_ipam_controller::client::ResourceClient;
-use capi_ipam_controller::manager::{BoxError, main as run, Identity};
-use capi_ipam_controller::patch;
 use capi_ipam_provider::api::{IPAddress, IPAddressClaim};
-use capi_ipam_provider::{Allocation, ClaimHandler, ClaimReconciler, HandlerError, PoolKind, PoolView, ProviderAdapter, ProviderSetup, Released};
+use capi_ipam_provider::controller::client::ResourceClient;
+use capi_ipam_provider::controller::manager::{self, BoxError, Identity};
+use capi_ipam_provider::controller::patch;
+use capi_ipam_provider::{
+    Allocation, ClaimHandler, ClaimReconciler, HandlerError, PoolKind, PoolView, ProviderAdapter, ProviderSetup,
+    Released,
+};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, Client, CustomResource, ResourceExt};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The pool: a list of addresses of one subnet.
+/// A pool: a list of addresses of one subnet.
 #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[kube(group = "example.com", version = "v1", kind = "ListPool", namespaced)]
 struct ListPoolSpec {
@@ -41,15 +45,15 @@ impl ProviderAdapter for ListAdapter {
     fn claim_handler(&self, claim: Arc<IPAddressClaim>) -> ListHandler {
         let namespace = claim.namespace().unwrap_or_default();
         let pools = ResourceClient::new(Api::namespaced(self.client.clone(), &namespace), &());
-        let books = ResourceClient::new(Api::namespaced(self.client.clone(), &namespace), &());
-        ListHandler { claim, pools, books, pool: None }
+        let allocations = ResourceClient::new(Api::namespaced(self.client.clone(), &namespace), &());
+        ListHandler { claim, pools, allocations, pool: None }
     }
 }
 
 struct ListHandler {
     claim: Arc<IPAddressClaim>,
     pools: ResourceClient<ListPool>,
-    books: ResourceClient<ConfigMap>,
+    allocations: ResourceClient<ConfigMap>,
     pool: Option<ListPool>,
 }
 
@@ -58,9 +62,9 @@ impl ListHandler {
         self.claim.uid().unwrap_or_default()
     }
 
-    /// The ConfigMap that maps each address in use to the uid of its claim.
-    async fn book(&self) -> Result<Option<ConfigMap>, HandlerError> {
-        Ok(self.books.get(&self.claim.spec.pool_ref.name).await?)
+    /// Reads the ConfigMap, which maps each address in use to the uid of its claim.
+    async fn allocated(&self) -> Result<Option<ConfigMap>, HandlerError> {
+        Ok(self.allocations.get(&self.claim.spec.pool_ref.name).await?)
     }
 }
 
@@ -75,43 +79,48 @@ impl ClaimHandler for ListHandler {
     }
 
     async fn ensure_address(&mut self, existing: Option<&IPAddress>) -> Result<Allocation, HandlerError> {
-        let pool = self.pool.clone().ok_or_else(|| HandlerError::Permanent("there is no pool".to_owned()))?;
-        let book = match self.book().await? {
-            Some(book) => book,
+        let pool = self.pool.clone().ok_or_else(|| HandlerError::Permanent("the pool is missing".to_owned()))?;
+        let config_map = match self.allocated().await? {
+            Some(config_map) => config_map,
             None => {
-                let mut book = ConfigMap::default();
-                book.metadata.name = pool.metadata.name.clone();
-                self.books.create(&book).await?
+                let mut config_map = ConfigMap::default();
+                config_map.metadata.name = pool.metadata.name.clone();
+                self.allocations.create(&config_map).await?
             }
         };
-        let holders = book.data.clone().unwrap_or_default();
+        let owners = config_map.data.clone().unwrap_or_default();
         let wanted = existing.map(|address| address.spec.address.clone());
-        let mine = |text: &&String| holders.get(text.replace(':', "_").as_str()) == Some(&self.uid());
-        let free = |text: &&String| !holders.contains_key(text.replace(':', "_").as_str());
+        let own = |text: &&String| owners.get(text.replace(':', "_").as_str()) == Some(&self.uid());
+        let free = |text: &&String| !owners.contains_key(text.replace(':', "_").as_str());
+        let exhausted = || {
+            let name = pool.name_any();
+            HandlerError::PoolExhausted(format!("ListPool {name} has no free address; add addresses or release claims"))
+        };
         let addresses = &pool.spec.addresses;
-        let chosen = wanted.or_else(|| addresses.iter().find(mine).or_else(|| addresses.iter().find(free)).cloned());
-        let chosen = chosen.ok_or_else(|| HandlerError::PoolExhausted(format!("{} is used up", pool.name_any())))?;
-        let address: IpAddr =
-            chosen.parse().map_err(|error| HandlerError::Permanent(format!("{chosen:?} is no address: {error}")))?;
+        let chosen = wanted.or_else(|| addresses.iter().find(own).or_else(|| addresses.iter().find(free)).cloned());
+        let chosen = chosen.ok_or_else(exhausted)?;
+        let address: IpAddr = chosen
+            .parse()
+            .map_err(|error| HandlerError::Permanent(format!("{chosen:?} is not an IP address: {error}")))?;
 
-        // Written only if nobody else wrote since it was read: two claims never get the same address.
-        let mut written = book.clone();
-        written.data.get_or_insert_default().insert(chosen.replace(':', "_"), self.uid());
-        patch::write(&self.books, &book, &written).await?;
+        // The write fails with a conflict if the ConfigMap changed since it was read, so no address is allocated twice.
+        let mut updated = config_map.clone();
+        updated.data.get_or_insert_default().insert(chosen.replace(':', "_"), self.uid());
+        patch::write(&self.allocations, &config_map, &updated).await?;
         Ok(Allocation { address, prefix: pool.spec.prefix, gateway: None })
     }
 
     async fn release_address(&mut self) -> Result<Released, HandlerError> {
-        let Some(book) = self.book().await? else { return Ok(Released::Now) };
-        let mut written = book.clone();
-        written.data.get_or_insert_with(BTreeMap::new).retain(|_, holder| *holder != self.uid());
-        patch::write(&self.books, &book, &written).await?;
+        let Some(config_map) = self.allocated().await? else { return Ok(Released::Now) };
+        let mut updated = config_map.clone();
+        updated.data.get_or_insert_with(BTreeMap::new).retain(|_, owner| *owner != self.uid());
+        patch::write(&self.allocations, &config_map, &updated).await?;
         Ok(Released::Now)
     }
 }
 
 fn main() -> ExitCode {
-    run(Identity { name: "list-provider", lease: "list-provider.example.com" }, async |manager| {
+    manager::main(Identity { name: "list-provider", lease: "list-provider.example.com" }, async |manager| {
         let adapter = ListAdapter { client: manager.client.clone() };
         ClaimReconciler::register(adapter, manager).await
     })

@@ -1,7 +1,7 @@
-//! `make demo`: the whole product in a minute. Brings up a real etcd and kube-apiserver, starts the provider against it,
-//! makes a pool and claims as a machine controller does, shows the addresses, and gives some back.
+//! `make demo`: a demonstration in a minute. Starts a real etcd and kube-apiserver and the provider, creates a pool and
+//! claims as a machine controller does, shows the addresses, and releases some.
 
-#![allow(clippy::print_stdout, clippy::expect_used, reason = "it is there to be looked at")]
+#![allow(clippy::print_stdout, clippy::expect_used, reason = "it prints its results")]
 
 #[path = "../tests/support/mod.rs"]
 mod support;
@@ -28,7 +28,7 @@ spec:
 ";
 
 fn main() {
-    say("Starting etcd and kube-apiserver, and installing Cluster API's and our definitions …");
+    say("Starting etcd and kube-apiserver, and installing the CRDs …");
     let started = Instant::now();
     let control_plane = ControlPlane::start(Options::default());
     done(started);
@@ -38,16 +38,16 @@ fn main() {
     let webhooks = Webhooks::new(&control_plane);
     let flags = webhooks.flags();
     let mut manager = Manager::start(&control_plane, &flags.each_ref().map(String::as_str));
-    webhooks.wire(&control_plane);
+    webhooks.register(&control_plane);
     done(started);
 
-    say("An operator makes a pool:");
+    say("An operator creates a pool:");
     println!("{POOL}");
     control_plane.kubectl_apply("apiVersion: v1\nkind: Namespace\nmetadata:\n  name: demo\n");
     control_plane.kubectl_apply(POOL);
 
-    say("A mistake is refused at once, and the answer names the field:");
-    refused(
+    say("An invalid change is denied, and the message names the field:");
+    show_denied(
         &control_plane,
         &[
             "-n",
@@ -60,7 +60,7 @@ fn main() {
         ],
     );
 
-    say("A machine controller makes a claim for each of five machines, and waits for addresses:");
+    say("A machine controller creates a claim for each of five machines, and waits for addresses:");
     let claims: String = (0..5).map(claim).collect();
     let started = Instant::now();
     control_plane.kubectl_apply(&claims);
@@ -79,11 +79,11 @@ fn main() {
     show(&control_plane, &["-n", "demo", "get", "ipaddresses.ipam.cluster.x-k8s.io", columns]);
     show_pool(&control_plane, 5);
 
-    say("What is in use is not dropped from a pool:");
+    say("Addresses in use cannot be removed from a pool:");
     let fewer = r#"{"spec":{"addresses":["10.0.0.50-10.0.0.99"]}}"#;
-    refused(&control_plane, &["-n", "demo", "patch", "inclusterippool/rack-1", "--type=merge", "-p", fewer]);
+    show_denied(&control_plane, &["-n", "demo", "patch", "inclusterippool/rack-1", "--type=merge", "-p", fewer]);
 
-    say("Machines 1 and 3 are deleted; their addresses come back:");
+    say("Machines 1 and 3 are deleted; their addresses are released:");
     control_plane.kubectl(&["-n", "demo", "delete", "ipaddressclaim", "machine-1", "machine-3", "--timeout=30s"]);
     show(&control_plane, &["-n", "demo", "get", "ipaddresses.ipam.cluster.x-k8s.io", columns]);
     show_pool(&control_plane, 3);
@@ -100,15 +100,15 @@ fn main() {
     ]);
     show(&control_plane, &["-n", "demo", "get", "ipaddresses.ipam.cluster.x-k8s.io", columns]);
 
-    say("Each address is held by a reservation; creating it is what makes the address unique:");
+    say("Each address has a reservation, whose creation guarantees that the address is unique:");
     show(&control_plane, &["get", "ipreservations"]);
 
-    say("A claim tells how it stands:");
+    say("A claim reports its state:");
     let conditions = "-o=jsonpath={.status.conditions[0].type}: {.status.conditions[0].reason}{\"\\n\"}";
     show(&control_plane, &["-n", "demo", "get", "ipaddressclaim", "machine-5", conditions]);
 
     manager.stop();
-    say("Done. Everything that ran has been stopped.");
+    say("Done. All programs have been stopped.");
 }
 
 fn claim(number: u32) -> String {
@@ -138,15 +138,15 @@ fn show(control_plane: &ControlPlane, arguments: &[&str]) {
     }
 }
 
-/// Shows how the API server refuses something.
-fn refused(control_plane: &ControlPlane, arguments: &[&str]) {
-    let error = control_plane.try_kubectl(arguments).expect_err("this is refused");
-    // The command, and what kubectl says of it.
+/// Shows how the API server denies a command.
+fn show_denied(control_plane: &ControlPlane, arguments: &[&str]) {
+    let error = control_plane.try_kubectl(arguments).expect_err("the command is denied");
+    // The command, and the error output of kubectl.
     let (command, answer) = error.split_once(": ").unwrap_or((&error, ""));
     println!("$ {command}\n  {}", answer.trim_end());
 }
 
-/// Shows the pool once its counts, which are written a little later, tell of so many addresses in use.
+/// Shows the pool when its counts, which are written with a delay, show this number of addresses in use.
 fn show_pool(control_plane: &ControlPlane, used: u32) {
     let get = ["-n", "demo", "get", "inclusterippools"];
     let path = "-o=jsonpath={.items[0].status.ipAddresses.used}";

@@ -1,47 +1,47 @@
 #!/usr/bin/env bash
-# Makes sure that a developer's tool is there in the one version that this tree is checked with, and says where. The
-# answer is the one line on stdout; what is being built goes to stderr.
+# Installs a development tool in its pinned version and prints its path to stdout. Progress is written to stderr.
 #
 #   ensure-tool.sh cargo-deny    the program cargo-deny
 #   ensure-tool.sh zig           the program zig: a C compiler for all architectures, from the wheel that holds it
 #
-# The tools lie outside of the tree, in ${XDG_CACHE_HOME:-$HOME/.cache}/capi-ipam/tools, one folder per version.
+# The tools are installed outside of the repository, in ${XDG_CACHE_HOME:-$HOME/.cache}/capi-ipam/tools, one folder per
+# version.
 set -euo pipefail
 
 here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd -P)
 
 case ${1:-} in
   cargo-deny) version=0.20.2 doing='building, 3 to 6 minutes on 2 cores' ;;
-  zig) version=0.17.1 doing='fetching, 100 MB' ;;
+  zig) version=0.17.1 doing='downloading 100 MB' ;;
   *)
     echo "unknown tool: '${1:-}' (cargo-deny or zig)" >&2
     exit 1
     ;;
 esac
 
-cache=${XDG_CACHE_HOME:-${HOME:?neither XDG_CACHE_HOME nor HOME is set: no place for the tools}/.cache}
+cache=${XDG_CACHE_HOME:-${HOME:?neither XDG_CACHE_HOME nor HOME is set: there is no folder for the tools}/.cache}
 folder=$cache/capi-ipam/tools/$1-$version
 case $1 in
   zig) program=$folder/ziglang/zig ;;
   *) program=$folder/bin/$1 ;;
 esac
 
-# The tools that are Rust programs. The compiler is the one of rust-toolchain.toml, and a target folder set for the
-# product's builds is not for tools.
+# Builds tools that are Rust programs, with the compiler of rust-toolchain.toml. The target folder of the product is not
+# used.
 build() {
   cd -- "$here"
   env -u CARGO_TARGET_DIR cargo install --locked --quiet --root "$folder" --version "$version" "$1" >&2
 }
 
-# The sums are those of the wheels for Linux, x86_64 and aarch64.
+# The hashes of the wheels for Linux, x86_64 and aarch64.
 fetch_zig() {
   local work
   python3 -m pip --version >/dev/null 2>&1 || {
-    echo 'tools: zig is fetched with pip: install Python 3 with pip (or another C compiler, see hack/image/build-binary.sh)' >&2
+    echo 'tools: zig is installed with pip: install Python 3 with pip (or another C compiler, see hack/image/build-binary.sh)' >&2
     exit 1
   }
   work=$(mktemp -d "$folder/.fetching.XXXXXX")
-  # shellcheck disable=SC2064 # the folder is known now
+  # shellcheck disable=SC2064 # expanded now on purpose
   trap "rm -rf -- '$work'" EXIT
   cat >"$work/requirements" <<EOF
 ziglang==$version \\
@@ -55,13 +55,13 @@ EOF
 
 if [[ ! -x $program ]]; then
   mkdir -p -- "$folder"
-  if command -v flock >/dev/null; then # two builds at once would only slow each other down
+  if command -v flock >/dev/null; then # only one build at a time
     exec 9>"$folder/lock"
     flock 9
   fi
 fi
 if [[ ! -x $program ]]; then
-  echo "tools: $1 $version: once on this machine, $doing" >&2
+  echo "tools: $1 $version: $doing, once on this machine" >&2
   case $1 in
     zig) fetch_zig ;;
     *) build "$1" ;;

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Lays out manifests/ as clusterctl wants releases, and says in a clusterctl.yaml beside it where they are:
+# Copies manifests/ to a release in the layout of clusterctl, and writes a clusterctl.yaml that refers to it:
 #
 #   target/release-files/ipam-in-cluster/vVERSION/{ipam-components,metadata}.yaml
 #   target/release-files/clusterctl.yaml
 set -euo pipefail
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd -P)
 
-version=v$(sed -n '/^\[package\]/,/^\[lib\]/ s/^version = "\(.*\)"$/\1/p' "$root/Cargo.toml")
+version=v$(sed -n '/^\[workspace.package\]/,/^$/ s/^version = "\(.*\)"$/\1/p' "$root/Cargo.toml")
 releases=$root/target/release-files
 folder=$releases/ipam-in-cluster/$version
 

@@ -1,13 +1,13 @@
-//! What the API server asks before it writes a pool or a reservation: pure functions from the object, what it was
-//! before and a [`View`] of the cluster to a verdict.
+//! Admission and conversion of pools and reservations: pure functions of the new object, the old object and a [`View`]
+//! of the cluster.
 //!
-//! - [`pools`]: whether a pool may be made, changed, deleted; warnings about what is probably not meant;
-//! - [`reservations`]: whether a reservation made by hand does what it is meant for;
-//! - [`conversion`]: one version of a pool made from the other;
-//! - [`routes`]: the paths for all that.
+//! - [`pools`]: validates creations, updates and deletions of pools, with warnings about probable mistakes;
+//! - [`reservations`]: validates manually created reservations;
+//! - [`conversion`]: converts pools between their versions;
+//! - [`routes`]: the webhook paths.
 //!
-//! Nothing becomes safe by admission, and nothing relies on it: without webhooks the definitions refuse most mistakes,
-//! and the rest shows as conditions of the pool.
+//! Nothing depends on admission for safety. Without webhooks the custom resource definitions reject most mistakes, and
+//! the others are reported in the conditions of the pool.
 
 pub mod conversion;
 pub mod pools;

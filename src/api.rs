@@ -1,15 +1,14 @@
-//! The Kubernetes types this product reads and writes, and the names that go with them. Types only, no behaviour that
-//! talks to a server.
+//! The kinds of the in-cluster provider, their CustomResourceDefinitions, and the types that identify pools and
+//! addresses. This module has no I/O. The kinds of the Cluster API contract are in [`capi_ipam_provider::api`].
 //!
-//! - the contract of Cluster API: [`IPAddressClaim`], [`IPAddress`] and the few fields of [`Cluster`] that matter here.
-//!   They read every version of the contract ([`ContractVersion`]) and pass over fields they do not know;
-//! - our own kinds: the pools of single addresses [`InClusterIPPool`] and [`GlobalInClusterIPPool`] and those of prefixes
-//!   [`InClusterPrefixPool`] and [`GlobalInClusterPrefixPool`], whose wire format is that of the Go in-cluster provider,
-//!   and [`IPReservation`], which says who holds one address;
-//! - [`PoolKey`] names a pool, and [`Scope`] the set within which an address is unique: a pool, or a named network;
-//! - [`Audience`] says which of them a text may name: those of its readers' namespace, and global ones;
-//! - [`conditions`]: condition types and reasons; [`names`]: finalizers, labels, annotations, groups;
-//! - [`crds`]: the definitions of our kinds, made from the types.
+//! - [`InClusterIPPool`] and [`GlobalInClusterIPPool`]: pools of single addresses; [`InClusterPrefixPool`] and
+//!   [`GlobalInClusterPrefixPool`]: pools of prefixes. Their wire format is that of the Go in-cluster provider;
+//! - [`IPReservation`]: records which claim holds an address;
+//! - [`PoolKey`]: identifies a pool; [`Scope`]: the set within which an address is unique, a pool or a named network;
+//!   [`Slot`]: an address or prefix of a scope;
+//! - [`Audience`]: hides the names of objects in other namespaces from messages;
+//! - [`conditions`]: condition types and reasons; [`names`]: finalizers, labels, annotations, API groups;
+//! - [`crds`]: the CustomResourceDefinitions, generated from the types.
 
 pub mod conditions;
 pub mod crds;

@@ -1,5 +1,6 @@
-//! The program `manager`: flags, wiring, and the files that are generated from code.
+//! The program `manager`: flags, wiring, and generated manifests.
 
+mod api_reference;
 mod generate;
 mod installed;
 pub mod rbac;
@@ -8,7 +9,7 @@ mod webhooks;
 
 use std::process::ExitCode;
 
-use capi_ipam_controller::manager::{explain, Identity, start};
+use capi_ipam_controller::manager::{Identity, print_usage, run_with_services};
 use capi_ipam_controller::options::Options;
 use capi_ipam_webhook::options::WebhookOptions;
 use clap::{Parser, Subcommand, ValueEnum};
@@ -17,7 +18,7 @@ use crate::api::names;
 use crate::in_cluster::{self, InClusterOptions, LedgerHandle};
 use webhooks::CertificateOptions;
 
-/// IPAM provider for Cluster API: gives IPAddressClaims addresses from pools kept in the management cluster.
+/// IPAM provider for Cluster API: allocates addresses of IPAddressClaims from pools in the management cluster.
 #[derive(Parser)]
 #[command(name = "manager", version, args_conflicts_with_subcommands = true, args_override_self = true)]
 struct Flags {
@@ -35,44 +36,46 @@ struct Flags {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Print a file that is made from code.
+    /// Print a generated file.
     Generate {
-        /// Which one.
-        what: Generated,
+        /// The file to print.
+        file: Generated,
     },
 }
 
-/// What can be generated.
+/// A generated file.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Generated {
     /// The CustomResourceDefinitions.
     Crds,
-    /// The cluster role, and the role for leader election.
+    /// The ClusterRoles, and the Role for leader election.
     Rbac,
-    /// The cluster role and the role that --webhook-certs=self-managed needs beside these.
+    /// The additional ClusterRole and Role for --webhook-certs=self-managed.
     RbacSelfManagedCerts,
     /// The ValidatingWebhookConfiguration.
     Webhooks,
     /// A table of all flags, in Markdown.
     Flags,
+    /// Tables of all fields of all kinds, in Markdown.
+    Api,
 }
 
-/// Runs the program with the arguments of the process.
+/// Runs the program with the command line of the process.
 pub fn main() -> ExitCode {
     let flags = match Flags::try_parse() {
         Ok(flags) => flags,
-        Err(error) => return explain(&error),
+        Err(error) => return print_usage(&error),
     };
     let Flags { options, in_cluster: in_cluster_options, webhooks: webhook_options, certificate, command } = flags;
-    if let Some(Command::Generate { what }) = command {
-        return generate::print(what);
+    if let Some(Command::Generate { file }) = command {
+        return generate::print(file);
     }
-    let settings = Identity { name: "capi-ipam-in-cluster", lease: names::IN_CLUSTER_LEASE };
-    let published = LedgerHandle::default();
-    start(
-        settings,
+    let identity = Identity { name: "capi-ipam-in-cluster", lease: names::IN_CLUSTER_LEASE };
+    let ledger = LedgerHandle::default();
+    run_with_services(
+        identity,
         options,
-        async |manager| webhooks::register(manager, &webhook_options, &certificate, &published).await,
-        async |manager| in_cluster::register(manager, in_cluster_options, published.clone()).await,
+        async |manager| webhooks::register(manager, &webhook_options, &certificate, &ledger).await,
+        async |manager| in_cluster::register(manager, in_cluster_options, ledger.clone()).await,
     )
 }

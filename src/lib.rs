@@ -1,30 +1,31 @@
-//! IP address management (IPAM) for Kubernetes Cluster API.
+//! In-cluster IP address management (IPAM) provider for Kubernetes Cluster API.
 //!
-//! Three things in one crate: the in-cluster provider that operators install (the program `manager`), the framework
-//! with which others write a provider of their own ([`provider`], [`runtime`]), and the types and arithmetic that both
-//! stand on ([`api`], [`addr`]).
+//! It allocates the addresses of IPAddressClaims from pools that are objects of the management cluster. The program is
+//! `manager`. To write a provider for other kinds of pools, use the crate [`capi_ipam_provider`].
 //!
 //! # Architecture
 //!
-//! ```text
-//! cli ─┬─ in_cluster ── provider ── runtime
-//!      │       │            │         │
-//!      │       ├──── api ───┘         │
-//!      │       │      │               │
-//!      │       └──── addr             │
-//!      └─ webhooks ── addr, api ──────┘
-//! ```
+//! | Crate or module | Purpose | Uses |
+//! |---|---|---|
+//! | [`capi_ipam_ip`] | addresses, ranges, prefixes and sets of them; no Kubernetes, no async, no I/O | |
+//! | [`capi_ipam_controller`] | parts of any controller: client, watches, work queue, patches, leader election, manager | |
+//! | [`capi_ipam_webhook`] | server for admission and conversion webhooks, and its certificates | controller |
+//! | [`capi_ipam_provider`] | kinds of the IPAM contract, and the reconciler of claims; knows no kind of pool | controller |
+//! | [`api`] | kinds of this provider and their CustomResourceDefinitions; no I/O | ip, provider |
+//! | [`in_cluster`] | allocation and release, controllers of pools, sweeper | ip, controller, provider, `api` |
+//! | [`admission`] | validation and conversion of pools and reservations: pure functions | ip, webhook, `api` |
+//! | [`app`] | the program: flags, wiring, generated manifests | all |
 //!
-//! - [`addr`] is pure: no Kubernetes, no async, no input or output.
-//! - [`api`] has types only; nothing in it talks to a server.
-//! - [`runtime`] is what any controller needs and knows nothing of addresses.
-//! - [`provider`] is the life of a claim, the same for every provider; it names no kind of pool.
-//! - [`in_cluster`] is the first provider written with it.
-//! - [`webhooks`] says what may be written: pure functions, and their paths.
-//! - [`cli`] wires them together.
+//! Cargo enforces the boundaries of the crates, and `tests/architecture.rs` further rules.
 //!
-//! A test holds these rules true. What must never happen, one address given to two claims, is guarded by the API server
-//! alone: see [`in_cluster`].
+//! # Invariants
+//! - An address of a scope is allocated to at most one claim. The API server guarantees this: the name of an
+//!   [`IPReservation`](api::IPReservation) is derived from the scope and the address, and only one client can create
+//!   it. Caches, leader election and webhooks are optimizations that correctness does not depend on.
+//! - Nothing that holds an address is released because a watch, a cache or a list no longer shows it. A live read
+//!   confirms it first.
+//! - A reservation exists before its IPAddress is created, and until its IPAddress is removed.
+//! - All state is in the cluster. A restarted or another replica continues from there.
 
 pub mod admission;
 pub mod api;

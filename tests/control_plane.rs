@@ -1,4 +1,4 @@
-//! The control plane that all other tests stand on, tested by itself.
+//! The control plane of the other tests.
 
 mod support;
 
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use support::control_plane::{ControlPlane, Options};
 use support::process::{Supervised, TemporaryFolder};
 
-/// Waits until something holds.
+/// Waits until a condition holds.
 fn eventually(what: &str, holds: impl Fn() -> bool) {
     let deadline = Instant::now() + Duration::from_mins(1);
     while !holds() {
@@ -26,7 +26,7 @@ fn exists(pid: u32) -> bool {
     signal.is_ok_and(|status| status.success())
 }
 
-/// A config map, which an owner may be given for.
+/// A config map with an optional owner.
 fn config_map(name: &str, owner_uid: Option<&str>) -> String {
     let owners = owner_uid.map_or(String::new(), |uid| {
         format!("  ownerReferences: [{{apiVersion: v1, kind: ConfigMap, name: owner, uid: {uid}}}]\n")
@@ -35,7 +35,7 @@ fn config_map(name: &str, owner_uid: Option<&str>) -> String {
 }
 
 #[test]
-fn it_has_the_kinds_of_cluster_api() {
+fn cluster_api_kinds_are_installed() {
     let plane = ControlPlane::start(Options::default());
     for crd in
         ["clusters.cluster.x-k8s.io", "ipaddressclaims.ipam.cluster.x-k8s.io", "ipaddresses.ipam.cluster.x-k8s.io"]
@@ -46,11 +46,11 @@ fn it_has_the_kinds_of_cluster_api() {
         assert_eq!(plane.kubectl(&["get", &format!("{resource}.v1beta2.{group}"), "-A", "-o", "name"]), "");
     }
     let versions = plane.kubectl(&["version", "-o", "json"]);
-    assert!(!versions.contains("v0.0.0"), "a program does not know its version: {versions}");
+    assert!(!versions.contains("v0.0.0"), "a program reports no version: {versions}");
 }
 
 #[test]
-fn the_data_outlives_the_api_server() {
+fn data_survives_an_api_server_restart() {
     let mut plane = ControlPlane::start(Options::default());
     plane.kubectl_apply(&config_map("kept", None));
     let creations = |plane: &ControlPlane| {
@@ -63,13 +63,13 @@ fn the_data_outlives_the_api_server() {
     assert_eq!(creations(&plane), before + 1);
 
     plane.stop_api_server();
-    plane.try_kubectl(&["get", "configmap", "kept"]).expect_err("the API server is gone");
+    plane.try_kubectl(&["get", "configmap", "kept"]).expect_err("the API server is stopped");
     plane.start_api_server();
     assert_eq!(plane.kubectl(&["get", "configmap", "kept", "-o", "name"]), "configmap/kept\n");
 }
 
 #[test]
-fn a_service_account_may_do_what_its_role_says() {
+fn service_account_has_the_permissions_of_its_role() {
     let plane = ControlPlane::start(Options::default());
     plane.kubectl(&["create", "serviceaccount", "manager"]);
     plane.kubectl(&["create", "role", "manager", "--verb=create", "--resource=configmaps"]);
@@ -83,7 +83,7 @@ fn a_service_account_may_do_what_its_role_says() {
 }
 
 #[test]
-fn the_controller_manager_collects_garbage() {
+fn controller_manager_collects_garbage() {
     let plane = ControlPlane::start(Options { controller_manager: true, ..Options::default() });
     plane.kubectl_apply(&config_map("owner", None));
     let uid = plane.kubectl(&["get", "configmap", "owner", "-o", "jsonpath={.metadata.uid}"]);
@@ -95,21 +95,21 @@ fn the_controller_manager_collects_garbage() {
 }
 
 #[test]
-fn nothing_is_left_of_a_dropped_one() {
+fn dropped_control_plane_leaves_no_process() {
     let plane = ControlPlane::start(Options { controller_manager: true, ..Options::default() });
     let folder = plane.folder().to_owned();
     let pids = plane.pids();
     assert_eq!(pids.len(), 3);
     assert!(pids.iter().all(|pid| exists(*pid)));
     drop(plane);
-    assert!(!pids.iter().any(|pid| exists(*pid)), "a program is left of {pids:?}");
+    assert!(!pids.iter().any(|pid| exists(*pid)), "a program still runs of {pids:?}");
     assert!(!folder.exists());
 }
 
 /// Set for a test process that is started only to be killed.
 const VICTIM: &str = "CONTROL_PLANE_TEST_VICTIM";
 
-/// What the killed process does; nothing in an ordinary run.
+/// The killed process; does nothing in an ordinary run.
 #[test]
 fn victim() {
     if std::env::var_os(VICTIM).is_none() {
@@ -123,7 +123,7 @@ fn victim() {
 }
 
 #[test]
-fn nothing_is_left_of_a_killed_test() {
+fn killed_test_leaves_no_process_or_folder() {
     let mut test = Command::new(std::env::current_exe().expect("a test knows its own program"))
         .args(["victim", "--exact", "--nocapture"])
         .env(VICTIM, "yes")
@@ -131,7 +131,7 @@ fn nothing_is_left_of_a_killed_test() {
         .spawn()
         .expect("this test can be started again");
     let mut lines = BufReader::new(test.stdout.take().expect("its output is a pipe")).lines().map_while(Result::ok);
-    let line = lines.find(|line| line.starts_with("victim ")).expect("it tells what it has started");
+    let line = lines.find(|line| line.starts_with("victim ")).expect("it prints its process id and folder");
     let mut words = line.split(' ').skip(1);
     let pid = words.next().and_then(|pid| pid.parse().ok()).expect("the program's process id");
     let folder = Path::new(words.next().expect("the folder"));

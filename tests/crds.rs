@@ -1,5 +1,5 @@
-//! The definitions of our kinds: they are those of the Go provider apart from a list of additions, and a real API server
-//! refuses with them what makes no sense, without any webhook. `v1alpha1` is not spoken here, since it needs one.
+//! The CRDs: they match those of the Go provider apart from a list of additions, and a real API server rejects invalid
+//! objects with them, without webhooks. `v1alpha1` is not covered, since it needs a conversion webhook.
 
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "test code: a failure ends the test")]
 
@@ -21,16 +21,16 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use capi_ipam::api::crds;
-use serde_json::{json, Value};
+use serde_json::{Value, json};
 
 use support::control_plane::{ControlPlane, Options};
 
-/// The file of the definitions, as it is committed.
+/// The committed CRDs.
 const COMMITTED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/config/crd/ipam.cluster.x-k8s.io.yaml");
 
-/// The definitions that the types give now.
+/// The CRDs generated from the types.
 static DEFINITIONS: LazyLock<Vec<Value>> = LazyLock::new(|| {
-    let all = crds::all().expect("definitions can be made");
+    let all = crds::all().expect("the CRDs can be generated");
     all.iter().map(|definition| serde_json::to_value(definition).expect("a definition is JSON")).collect()
 });
 
@@ -41,7 +41,7 @@ fn data(name: &str) -> Value {
     serde_json::from_str(&text).expect("the data is JSON")
 }
 
-/// An object of ours in the namespace `default`, if it is in any.
+/// An object, in the namespace `default` if it is namespaced.
 fn object(kind: &str, name: &str, spec: &Value) -> Value {
     let mut metadata = json!({"name": name});
     if kind.starts_with("InCluster") {
@@ -50,7 +50,7 @@ fn object(kind: &str, name: &str, spec: &Value) -> Value {
     json!({"apiVersion": "ipam.cluster.x-k8s.io/v1alpha2", "kind": kind, "metadata": metadata, "spec": spec})
 }
 
-/// Runs kubectl with a file of objects; the answer is what it says when it fails.
+/// Runs kubectl with a file of objects, and returns its error output when it fails.
 fn with_file(plane: &ControlPlane, arguments: &[&str], objects: &Value) -> Result<String, String> {
     static WRITTEN: AtomicU32 = AtomicU32::new(0);
     let file = plane.folder().join(format!("objects-{}.json", WRITTEN.fetch_add(1, Ordering::Relaxed)));
@@ -59,7 +59,7 @@ fn with_file(plane: &ControlPlane, arguments: &[&str], objects: &Value) -> Resul
     plane.try_kubectl(&[arguments, &[&file]].concat())
 }
 
-/// Waits until the API server does what it has been told.
+/// Waits until the API server has observed a change.
 fn wait_until(what: &str, is_so: impl Fn() -> bool) {
     let begin = Instant::now();
     while !is_so() {

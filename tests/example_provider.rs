@@ -1,4 +1,4 @@
-//! The example of a provider, as its author would run it, against a real API server.
+//! The example provider against a real API server.
 
 #![allow(clippy::expect_used, reason = "test code: a failure ends the test")]
 
@@ -8,7 +8,7 @@ use serde_json::json;
 
 use support::consumer::Consumer;
 use support::control_plane::{ControlPlane, Options};
-use support::manager::{built, Manager};
+use support::manager::{Manager, built};
 
 const DEFINITION: &str = "
 apiVersion: apiextensions.k8s.io/v1
@@ -34,7 +34,7 @@ spec:
 ";
 
 #[tokio::test]
-async fn an_author_writes_a_hundred_lines_and_has_a_provider() {
+async fn example_provider_binds_and_releases_claims() {
     let control_plane = ControlPlane::start(Options::default());
     control_plane.kubectl_apply(DEFINITION);
     control_plane.wait_until_served("listpools.example.com");
@@ -56,17 +56,18 @@ async fn an_author_writes_a_hundred_lines_and_has_a_provider() {
     for (name, pool) in [("a", "list"), ("b", "list"), ("lost", "nowhere")] {
         claim(&consumer, name, pool).await;
     }
-    let mut given = vec![consumer.bound("a").await, consumer.bound("b").await];
+    let mut given = vec![consumer.wait_for_address("a").await, consumer.wait_for_address("b").await];
     given.sort();
     assert_eq!(given, ["10.1.0.5", "10.1.0.7"]);
-    assert_eq!(consumer.waits_for("lost", "PoolNotReady").await, "ListPool nowhere does not exist");
+    assert_eq!(consumer.wait_for_reason("lost", "PoolNotReady").await, "ListPool nowhere does not exist");
 
     claim(&consumer, "c", "list").await;
-    assert_eq!(consumer.waits_for("c", "PoolExhausted").await, "list is used up");
+    let text = consumer.wait_for_reason("c", "PoolExhausted").await;
+    assert_eq!(text, "ListPool list has no free address; add addresses or release claims");
     consumer.release("a").await;
     consumer.release("c").await;
     claim(&consumer, "d", "list").await;
-    consumer.bound("d").await;
+    consumer.wait_for_address("d").await;
     consumer.release("b").await;
     consumer.release("d").await;
     assert_eq!(control_plane.kubectl(&["-n", namespace, "get", "configmap", "list", "-o=jsonpath={.data}"]), "");
@@ -78,5 +79,5 @@ async fn claim(consumer: &Consumer, name: &str, pool: &str) {
         "metadata": { "name": name, "namespace": consumer.namespace },
         "spec": { "poolRef": { "apiGroup": "example.com", "kind": "ListPool", "name": pool } },
     });
-    consumer.claims().create(&support::consumer::object(claim)).await.expect("the claim can be made");
+    consumer.claims().create(&support::consumer::object(claim)).await.expect("the claim can be created");
 }

@@ -1,12 +1,12 @@
-//! The container image: the archive that `make image` made, read without the programs that made it; and that the
-//! Dockerfile says the same. `make image-test` runs all of it, and then the program of the image against an API server.
+//! The container image: the archive of `make image`, read without the programs that built it, and the Dockerfile.
+//! `make image-test` runs all tests, and then tests the program of the image against an API server.
 
 #![allow(
     clippy::expect_used,
     clippy::indexing_slicing,
     clippy::panic,
     clippy::string_slice,
-    reason = "test code: a failure ends the test with a text that says what went wrong"
+    reason = "test code: a failure ends the test with a message"
 )]
 
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use serde_json::{json, Value};
+use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 const USER: &str = "65532:65532";
@@ -35,7 +35,7 @@ const LAYER: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
 
 #[test]
 #[ignore = "needs the archive of `make image`: run `make image-test`"]
-fn the_archive_has_only_what_its_index_leads_to() {
+fn archive_contains_only_referenced_blobs() {
     let archive = Archive::open();
     let mut expected = vec!["blobs/".into(), "blobs/sha256/".into(), "index.json".into(), "manifest.json".into()];
     expected.push("oci-layout".to_owned());
@@ -56,7 +56,7 @@ fn the_archive_has_only_what_its_index_leads_to() {
 
 #[test]
 #[ignore = "needs the archive of `make image`: run `make image-test`"]
-fn the_image_holds_one_static_program_and_nothing_else() {
+fn image_contains_one_static_binary() {
     let archive = Archive::open();
     for image in archive.images() {
         let manifest = archive.json(&image, MANIFEST);
@@ -70,20 +70,20 @@ fn the_image_holds_one_static_program_and_nothing_else() {
         let listed: Vec<_> = entries.iter().map(Entry::listed).collect();
         assert_eq!(listed, ["-755 0:0 manager"]);
         let program = entries[0].content;
-        check_is_static(program, config["architecture"].as_str().expect("an image has an architecture"));
+        assert_static(program, config["architecture"].as_str().expect("an image has an architecture"));
         for of_this_machine in [Some(env!("CARGO_MANIFEST_DIR").to_owned()), std::env::var("HOME").ok()] {
             let Some(text) = of_this_machine.filter(|text| text.len() > 1) else { continue };
-            // Of a home such as /root only what is below it tells: the word itself may be in any text.
+            // Only paths below a home such as /root are significant: the word itself may be in any text.
             let text = format!("{text}/");
             let found = program.windows(text.len()).any(|window| window == text.as_bytes());
-            assert!(!found, "the program has a path of this machine in it: {text}");
+            assert!(!found, "the program contains a path of this machine: {text}");
         }
     }
 }
 
 #[test]
 #[ignore = "needs the archive of `make image`: run `make image-test`"]
-fn the_image_starts_the_program_as_a_user_without_rights() {
+fn image_runs_the_binary_as_an_unprivileged_user() {
     let archive = Archive::open();
     for image in archive.images() {
         let config = archive.json(&archive.json(&image, MANIFEST)["config"], CONFIG);
@@ -105,14 +105,14 @@ fn the_image_starts_the_program_as_a_user_without_rights() {
 
 #[test]
 #[ignore = "needs the archive of `make image`: run `make image-test`"]
-fn every_loader_finds_the_same_image_under_the_same_name() {
+fn all_archive_formats_name_the_same_image() {
     let archive = Archive::open();
     let name = archive.top()["annotations"]["io.containerd.image.name"].clone();
     let tag = archive.top()["annotations"]["org.opencontainers.image.ref.name"].clone();
     assert_eq!(tag, concat!("v", env!("CARGO_PKG_VERSION")));
     assert!(name.as_str().is_some_and(|name| name.ends_with(concat!(":v", env!("CARGO_PKG_VERSION")))), "{name}");
 
-    // Docker's older image store reads this file.
+    // The older image store of Docker reads this file.
     let docker = archive.file("manifest.json");
     let same: Vec<_> = archive
         .images()
@@ -125,17 +125,17 @@ fn every_loader_finds_the_same_image_under_the_same_name() {
 }
 
 #[test]
-fn the_dockerfile_makes_the_same_image() {
+fn dockerfile_builds_the_same_image() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
     let read = |name| fs::read_to_string(folder.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
     let dockerfile = read("Dockerfile");
     let toolchain = read("rust-toolchain.toml");
-    let version = toolchain.lines().find_map(|line| line.strip_prefix("channel = ")).expect("there is a channel");
+    let version = toolchain.lines().find_map(|line| line.strip_prefix("channel = ")).expect("the file names a channel");
     let version = version.trim_matches('"');
     assert!(dockerfile.contains(&format!("/rust:{version}-")) || dockerfile.contains(&format!(" rust:{version}-")));
     assert!(dockerfile.contains(&format!("RUSTUP_TOOLCHAIN={version}\n")), "the toolchain of the base image is used");
 
-    let (_, last) = dockerfile.rsplit_once("\nFROM ").expect("there is more than one stage");
+    let (_, last) = dockerfile.rsplit_once("\nFROM ").expect("the Dockerfile has several stages");
     let lines: Vec<_> = last.lines().collect();
     assert_eq!(lines[0], "scratch");
     assert!(lines.contains(&format!("USER {USER}").as_str()));
@@ -150,7 +150,7 @@ fn the_dockerfile_makes_the_same_image() {
     assert!(last.contains(concat!("description=\"", env!("CARGO_PKG_DESCRIPTION"), "\"")));
 }
 
-/// The archive that the variable `CAPI_IPAM_IMAGE` names.
+/// The archive in the variable `CAPI_IPAM_IMAGE`.
 struct Archive {
     files: BTreeMap<String, Vec<u8>>,
 }
@@ -172,20 +172,20 @@ impl Archive {
         serde_json::from_slice(bytes).unwrap_or_else(|error| panic!("{name}: {error}"))
     }
 
-    /// The content of a description (type, digest, size), which has to be true.
-    fn blob(&self, described: &Value, media_type: &str) -> &[u8] {
-        assert_eq!(described["mediaType"], media_type);
-        let content = self.files.get(&path(described)).unwrap_or_else(|| panic!("there is no {described}"));
-        assert_eq!(described["size"], content.len(), "{described}");
-        assert_eq!(described["digest"], digest(content));
+    /// The content of a descriptor (type, digest, size), which has to match.
+    fn blob(&self, descriptor: &Value, media_type: &str) -> &[u8] {
+        assert_eq!(descriptor["mediaType"], media_type);
+        let content = self.files.get(&path(descriptor)).unwrap_or_else(|| panic!("there is no {descriptor}"));
+        assert_eq!(descriptor["size"], content.len(), "{descriptor}");
+        assert_eq!(descriptor["digest"], digest(content));
         content
     }
 
-    fn json(&self, described: &Value, media_type: &str) -> Value {
-        serde_json::from_slice(self.blob(described, media_type)).expect("it is JSON")
+    fn json(&self, descriptor: &Value, media_type: &str) -> Value {
+        serde_json::from_slice(self.blob(descriptor, media_type)).expect("it is JSON")
     }
 
-    /// What the archive is an archive of: an image, or an index of images for several platforms.
+    /// The descriptor of the image, or of the index of images for several platforms.
     fn top(&self) -> Value {
         let index = self.file("index.json");
         assert_eq!(index["manifests"].as_array().map(Vec::len), Some(1), "{index}");
@@ -205,9 +205,9 @@ impl Archive {
     }
 }
 
-/// Where in the archive the content of a description is.
-fn path(described: &Value) -> String {
-    let digest = described["digest"].as_str().unwrap_or_else(|| panic!("no digest: {described}"));
+/// The path of the content of a descriptor in the archive.
+fn path(descriptor: &Value) -> String {
+    let digest = descriptor["digest"].as_str().unwrap_or_else(|| panic!("no digest: {descriptor}"));
     format!("blobs/{}", digest.replace(':', "/"))
 }
 
@@ -249,7 +249,7 @@ impl Entry<'_> {
     }
 }
 
-/// All files of a tar archive, as its headers say: blocks of 512 bytes, numbers in octal.
+/// All files of a tar archive: blocks of 512 bytes, numbers in octal.
 fn entries(mut tar: &[u8]) -> Vec<Entry<'_>> {
     let mut entries = Vec::new();
     while tar[0] != 0 {
@@ -260,7 +260,7 @@ fn entries(mut tar: &[u8]) -> Vec<Entry<'_>> {
         };
         let number = |from, to| u64::from_str_radix(text(from, to).trim(), 8).expect("it is a number in octal");
         let size = usize::try_from(number(124, 136)).expect("it is in memory");
-        assert_eq!(text(345, 500), "", "no name here is so long");
+        assert_eq!(text(345, 500), "", "names are short");
         entries.push(Entry {
             name: text(0, 100),
             kind: header[156],
@@ -274,13 +274,13 @@ fn entries(mut tar: &[u8]) -> Vec<Entry<'_>> {
     entries
 }
 
-/// The program is for this architecture, and the kernel alone can start it: no interpreter, no libraries.
-fn check_is_static(program: &[u8], architecture: &str) {
+/// Asserts that the program is for this architecture and static: no interpreter, no libraries.
+fn assert_static(program: &[u8], architecture: &str) {
     let number = |at: usize, length: usize| {
         let bytes = program[at..at + length].iter().rev();
         bytes.fold(0_usize, |number, byte| number << 8 | usize::from(*byte))
     };
-    assert_eq!(program[..6], *b"\x7fELF\x02\x01", "it is a program of 64 bits, little-endian");
+    assert_eq!(program[..6], *b"\x7fELF\x02\x01", "a little-endian 64-bit program");
     let machine = match number(18, 2) {
         62 => "amd64",
         183 => "arm64",
@@ -288,14 +288,14 @@ fn check_is_static(program: &[u8], architecture: &str) {
     };
     assert_eq!(machine, architecture);
     let (table, size, count) = (number(32, 8), number(54, 2), number(56, 2));
-    assert!(count > 0, "it has segments");
+    assert!(count > 0, "the program has segments");
     for segment in (0..count).map(|index| table + index * size) {
         let kind = number(segment, 4);
-        assert_ne!(kind, 3, "it asks for an interpreter (PT_INTERP)");
+        assert_ne!(kind, 3, "the program needs an interpreter (PT_INTERP)");
         if kind == 2 {
             let (start, length) = (number(segment + 8, 8), number(segment + 32, 8));
             for entry in (start..start + length).step_by(16) {
-                assert_ne!(number(entry, 8), 1, "it asks for a library (DT_NEEDED)");
+                assert_ne!(number(entry, 8), 1, "the program needs a library (DT_NEEDED)");
             }
         }
     }

@@ -1,4 +1,4 @@
-//! What people copy works: the samples, the kustomizations, and the objects that README.md shows.
+//! Documented examples work: the samples, the kustomizations, and the objects in README.md.
 
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "test code: a failure ends the test")]
 
@@ -17,7 +17,7 @@ use support::manager::Manager;
 /// The kind of reservations.
 const RESERVATION: &str = "IPReservation";
 
-/// A claim that the promise among the samples is for.
+/// The claim that a sample reservation is for.
 const PROMISED: &str = "
 apiVersion: ipam.cluster.x-k8s.io/v1beta2
 kind: IPAddressClaim
@@ -32,7 +32,7 @@ spec:
 ";
 
 #[test]
-fn samples_do_what_they_say() {
+fn samples_work_as_described() {
     let plane = ControlPlane::start(Options::default());
     let _manager = Manager::start(&plane, &[]);
     let mut waited_for = 0;
@@ -48,9 +48,9 @@ fn samples_do_what_they_say() {
             }
         }
     }
-    assert!(waited_for >= 5, "there are samples of pools and claims");
+    assert!(waited_for >= 5, "the samples contain pools and claims");
 
-    // 90 addresses, of which one is kept out and one the claim's.
+    // 90 addresses: one is excluded and one is allocated.
     wait(&plane, "jsonpath={.status.ipAddresses.total}=90", "inclusterippool/web");
     wait(&plane, "jsonpath={.status.ipAddresses.free}=88", "inclusterippool/web");
     plane.kubectl_apply(PROMISED);
@@ -59,7 +59,7 @@ fn samples_do_what_they_say() {
 }
 
 #[test]
-fn reservations_have_the_names_that_belong_to_them() {
+fn sample_reservations_have_the_required_names() {
     let mut seen = 0;
     for file in samples() {
         for object in documents(&fs::read_to_string(&file).expect("samples can be read")) {
@@ -71,11 +71,11 @@ fn reservations_have_the_names_that_belong_to_them() {
             seen += 1;
         }
     }
-    assert!(seen >= 2, "there are samples of reservations");
+    assert!(seen >= 2, "the samples contain reservations");
 }
 
 #[test]
-fn kustomizations_name_all_files_beside_them() {
+fn kustomizations_include_all_files_of_their_folder() {
     let mut seen = 0;
     for folder in fs::read_dir(root().join("config")).expect("config can be read") {
         let folder = folder.expect("config can be read").path();
@@ -90,7 +90,7 @@ fn kustomizations_name_all_files_beside_them() {
 }
 
 #[test]
-fn without_webhooks_the_old_version_is_not_served() {
+fn old_version_is_not_served_without_webhooks() {
     let plane = ControlPlane::start(Options::default());
     let overlay = root().join("config/crd-without-webhooks");
     plane.kubectl(&["apply", "--server-side", "--force-conflicts", "-k", overlay.to_str().expect("the path is UTF-8")]);
@@ -102,7 +102,7 @@ fn without_webhooks_the_old_version_is_not_served() {
 }
 
 #[test]
-fn the_readme_shows_objects_that_can_be_applied() {
+fn readme_objects_can_be_applied() {
     let Ok(readme) = fs::read_to_string(root().join("README.md")) else { return };
     let blocks = yaml_blocks(&readme);
     if blocks.is_empty() {
@@ -115,12 +115,12 @@ fn the_readme_shows_objects_that_can_be_applied() {
 }
 
 #[test]
-fn blocks_are_found_in_markdown() {
+fn yaml_blocks_are_found_in_markdown() {
     let text = "```yaml\na\n---\nb\n```\n```sh\nls\n```\n  ```yaml\n  c:\n    d: 1\n  ```\n````yaml title\ne\n````\n";
     assert_eq!(yaml_blocks(text), ["a\n---\nb\n", "c:\n  d: 1\n", "e\n"]);
 }
 
-/// Applies what is in a text, with the namespaces it needs; kustomizations aside.
+/// Applies the objects in a text except kustomizations, with their namespaces.
 fn apply(plane: &ControlPlane, text: &str) {
     for object in documents(text).iter().filter(|object| is_applied(object)) {
         let namespace = text_at(object, "/metadata/namespace");
@@ -131,7 +131,7 @@ fn apply(plane: &ControlPlane, text: &str) {
     }
 }
 
-/// Waits for something of an object in the namespace `default`, or of one without a namespace.
+/// Runs `kubectl wait` for an object in the namespace `default` or without a namespace.
 fn wait(plane: &ControlPlane, what: &str, object: &str) {
     plane.kubectl(&["wait", "--namespace=default", "--timeout=30s", &format!("--for={what}"), object]);
 }
@@ -158,7 +158,7 @@ fn documents(text: &str) -> Vec<Value> {
     documents.flatten().collect()
 }
 
-/// What stands in Markdown between lines of "```yaml" and "```", without the indentation of the first of them.
+/// The YAML blocks of a Markdown text, without their indentation.
 fn yaml_blocks(markdown: &str) -> Vec<String> {
     let mut lines = markdown.lines();
     let mut blocks = Vec::new();
@@ -186,7 +186,7 @@ fn yaml_blocks(markdown: &str) -> Vec<String> {
 fn samples() -> Vec<PathBuf> {
     let mut files = yaml_files(&root().join("config/samples"));
     files.retain(|file| !file.ends_with("kustomization.yaml"));
-    assert!(files.len() >= 7, "these are not all samples: {files:?}");
+    assert!(files.len() >= 7, "samples are missing: {files:?}");
     files
 }
 

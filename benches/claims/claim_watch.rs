@@ -1,27 +1,28 @@
-//! One watch of the claims of a namespace, which notes when each was bound and when it was gone.
+//! A watch of the claims of a namespace that records when each was bound and deleted.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use capi_ipam::calls::{Calls, claims};
 use futures::TryStreamExt;
 use kube::core::WatchEvent;
 use serde::Deserialize;
 use tokio::sync::{oneshot, watch};
 use tokio::task::AbortHandle;
 
-/// How long nothing at all may happen to the claims that are waited for.
-const PATIENCE: Duration = Duration::from_mins(10);
+use crate::api_client::{ApiClient, claims};
 
-/// When something happened to a claim.
+/// The maximum time without events during a wait.
+const TIMEOUT: Duration = Duration::from_mins(10);
+
+/// The times of a claim.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Times {
     pub(crate) bound: Option<Instant>,
     pub(crate) gone: Option<Instant>,
 }
 
-/// How many claims were seen in a state, and how many events there were.
+/// The numbers of claims by state, and of events.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) bound: usize,
@@ -30,7 +31,7 @@ pub(crate) struct Counts {
     pub(crate) last_bound: Option<Instant>,
 }
 
-/// A running watch. Only what happens after its start counts.
+/// A running watch. It counts only events after its start.
 pub(crate) struct ClaimWatch {
     times: Arc<Mutex<HashMap<String, Times>>>,
     counts: watch::Receiver<Counts>,
@@ -64,15 +65,15 @@ struct AddressRef {
 }
 
 impl ClaimWatch {
-    pub(crate) async fn start(calls: &Calls, namespace: &str) -> Self {
+    pub(crate) async fn start(api: &ApiClient, namespace: &str) -> Self {
         let folder = claims(namespace);
-        let (version, _) = calls.version_and_count(&folder).await;
+        let (version, _) = api.version_and_count(&folder).await;
         let (sender, counts) = watch::channel(Counts::default());
         let times = Arc::<Mutex<HashMap<String, Times>>>::default();
         let (open, is_open) = oneshot::channel();
-        let notes = Notes { times: times.clone(), counts: sender };
-        let task = tokio::spawn(follow(calls.clone(), folder, version, notes, open)).abort_handle();
-        is_open.await.expect("the watch goes on");
+        let recorder = Recorder { times: times.clone(), counts: sender };
+        let task = tokio::spawn(follow(api.clone(), folder, version, recorder, open)).abort_handle();
+        is_open.await.expect("the watch is running");
         Self { times, counts, task }
     }
 
@@ -80,52 +81,52 @@ impl ClaimWatch {
         self.times.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is known of a claim.
+    /// The times of a claim.
     pub(crate) fn times(&self, name: &str) -> Times {
         self.lock().get(name).copied().unwrap_or_default()
     }
 
-    /// What was seen so far.
+    /// The current counts.
     pub(crate) fn counts(&self) -> Counts {
         *self.counts.borrow()
     }
 
-    /// Waits until the counts are as they should be.
+    /// Waits until a condition on the counts holds.
     pub(crate) async fn until(&self, what: &str, mut is_done: impl FnMut(&Counts) -> bool) {
         let mut counts = self.counts.clone();
         while !is_done(&counts.borrow_and_update()) {
-            let changed = tokio::time::timeout(PATIENCE, counts.changed()).await;
+            let changed = tokio::time::timeout(TIMEOUT, counts.changed()).await;
             let seen = *counts.borrow();
             changed
-                .unwrap_or_else(|_| panic!("nothing happened for {PATIENCE:?} while waiting until {what}: {seen:?}"))
-                .expect("the watch goes on");
+                .unwrap_or_else(|_| panic!("nothing happened for {TIMEOUT:?} while waiting until {what}: {seen:?}"))
+                .expect("the watch is running");
         }
     }
 
-    /// Waits until this claim is bound, and says when.
-    pub(crate) async fn bound(&self, name: &str) -> Instant {
+    /// Waits until a claim is bound, and returns the time.
+    pub(crate) async fn wait_for_bound(&self, name: &str) -> Instant {
         self.until(&format!("{name} is bound"), |_| self.times(name).bound.is_some()).await;
-        self.times(name).bound.expect("it was waited for")
+        self.times(name).bound.expect("the time is recorded")
     }
 
-    /// Waits until this claim is gone, and says when.
-    pub(crate) async fn gone(&self, name: &str) -> Instant {
-        self.until(&format!("{name} is gone"), |_| self.times(name).gone.is_some()).await;
-        self.times(name).gone.expect("it was waited for")
+    /// Waits until a claim is deleted, and returns the time.
+    pub(crate) async fn wait_for_deletion(&self, name: &str) -> Instant {
+        self.until(&format!("{name} is deleted"), |_| self.times(name).gone.is_some()).await;
+        self.times(name).gone.expect("the time is recorded")
     }
 
-    /// Waits until nothing has happened for a while.
+    /// Waits until no event happens for a while.
     pub(crate) async fn quiet(&self, pause: Duration) {
         let mut counts = self.counts.clone();
         while tokio::time::timeout(pause, counts.changed()).await.is_ok() {}
     }
 
-    /// Watches no more.
-    pub(crate) fn end(&self) {
+    /// Stops the watch.
+    pub(crate) fn stop(&self) {
         self.task.abort();
     }
 
-    /// Forgets a claim.
+    /// Removes a claim from the records.
     pub(crate) fn forget(&self, name: &str) {
         self.lock().remove(name);
     }
@@ -133,17 +134,17 @@ impl ClaimWatch {
 
 impl Drop for ClaimWatch {
     fn drop(&mut self) {
-        self.end();
+        self.stop();
     }
 }
 
-struct Notes {
+struct Recorder {
     times: Arc<Mutex<HashMap<String, Times>>>,
     counts: watch::Sender<Counts>,
 }
 
-impl Notes {
-    fn note(&self, claim: &Claim, is_gone: bool) {
+impl Recorder {
+    fn record(&self, claim: &Claim, is_gone: bool) {
         let now = Instant::now();
         let is_bound = claim.status.address_ref.as_ref().is_some_and(|address| !address.name.is_empty());
         let (mut newly_bound, mut newly_gone) = (false, false);
@@ -168,15 +169,15 @@ impl Notes {
     }
 }
 
-/// Watches on from where it was each time the API server ends the watch.
-async fn follow(calls: Calls, folder: String, mut version: String, notes: Notes, open: oneshot::Sender<()>) {
+/// Continues the watch each time the API server ends it.
+async fn follow(api: ApiClient, folder: String, mut version: String, recorder: Recorder, open: oneshot::Sender<()>) {
     let mut open = Some(open);
     loop {
         let path = format!("{folder}?watch=true&allowWatchBookmarks=true&timeoutSeconds=280&resourceVersion={version}");
-        let request = http::Request::get(path).body(Vec::new()).expect("the request is written as it should be");
-        let events = match calls.client.request_events::<Claim>(request).await {
+        let request = http::Request::get(path).body(Vec::new()).expect("the request is valid");
+        let events = match api.client.request_events::<Claim>(request).await {
             Ok(events) => events,
-            // A server that has just started is not ready for it yet.
+            // A new server is not ready for it yet.
             Err(error) => {
                 if open.is_none() {
                     eprintln!("the claims cannot be watched now: {error}");
@@ -186,22 +187,22 @@ async fn follow(calls: Calls, folder: String, mut version: String, notes: Notes,
             }
         };
         if let Some(open) = open.take() {
-            // Nobody listens any more only when the watch is being dropped.
+            // An error means that the watch is being dropped.
             let _ = open.send(());
         }
         let mut events = std::pin::pin!(events);
         while let Ok(Some(event)) = events.try_next().await {
             match event {
                 WatchEvent::Added(claim) | WatchEvent::Modified(claim) => {
-                    notes.note(&claim, false);
+                    recorder.record(&claim, false);
                     version = claim.metadata.resource_version;
                 }
                 WatchEvent::Deleted(claim) => {
-                    notes.note(&claim, true);
+                    recorder.record(&claim, true);
                     version = claim.metadata.resource_version;
                 }
                 WatchEvent::Bookmark(bookmark) => version = bookmark.metadata.resource_version,
-                WatchEvent::Error(status) => panic!("the watch of claims lost its place: {status:?}"),
+                WatchEvent::Error(status) => panic!("the watch of claims failed: {status:?}"),
             }
         }
     }

@@ -1,40 +1,40 @@
-//! Where a series plays: a control plane of its own, the manager that is measured, and who else writes.
+//! The environment of a series: a control plane, the measured manager, and clients.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use capi_ipam::calls::Calls;
-use capi_ipam::consumer::Consumer;
-use capi_ipam::meter::seconds_of;
-use capi_ipam::options::Options;
-use capi_ipam::support::control_plane::{self, ControlPlane};
-use capi_ipam::support::manager::{built, Manager};
-use capi_ipam::support::ports::free_port;
+use crate::api_client::ApiClient;
+use crate::consumer::Consumer;
+use crate::meter::seconds_of;
+use crate::options::Options;
+use crate::support::control_plane::{self, ControlPlane};
+use crate::support::manager::{Manager, built};
+use crate::support::ports::free_port;
 
 /// How long a manager may take until it is ready.
-const PATIENCE: Duration = Duration::from_mins(10);
+const TIMEOUT: Duration = Duration::from_mins(10);
 
-/// Seconds of processor time in 300 ms, above which somebody is at work. A quiet API server takes 0.02.
+/// Seconds of processor time in 300 ms above which a process counts as busy. An idle API server uses 0.02.
 const BUSY: f64 = 0.055;
 
-/// A control plane, and what runs on it.
+/// A control plane with its clients.
 pub(crate) struct Cluster<'a> {
     pub(crate) options: &'a Options,
     pub(crate) plane: ControlPlane,
-    pub(crate) consumer: Calls,
-    /// Who writes for the floors: with the permissions that the manager has.
-    pub(crate) provider: Calls,
+    pub(crate) consumer: ApiClient,
+    /// The client of the baselines, with the permissions of the manager.
+    pub(crate) provider: ApiClient,
 }
 
 impl<'a> Cluster<'a> {
     pub(crate) async fn new(options: &'a Options) -> Self {
         let plane = ControlPlane::start(control_plane::Options { steady: true, ..control_plane::Options::default() });
-        let consumer = Calls::new(plane.kubeconfig(), "consumer").await;
-        let provider = Calls::new(kubeconfig(options, &plane), "floor").await;
+        let consumer = ApiClient::new(plane.kubeconfig(), "consumer").await;
+        let provider = ApiClient::new(kubeconfig(options, &plane), "baseline").await;
         Self { options, plane, consumer, provider }
     }
 
-    /// Starts the manager that is measured and does not wait for anything.
+    /// Starts the measured manager and does not wait.
     pub(crate) fn launch(&self) -> Manager {
         let flags: Vec<String> = self.options.manager_flags.split_whitespace().map(str::to_owned).collect();
         let port = free_port();
@@ -53,15 +53,15 @@ impl<'a> Cluster<'a> {
 
     /// Waits until a manager is ready.
     pub(crate) async fn ready(manager: &mut Manager) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while !manager.is_ready() {
-            assert!(manager.is_running(), "the manager has ended; it said:\n{}", manager.log());
-            assert!(Instant::now() < deadline, "the manager is not ready; it said:\n{}", manager.log());
+            assert!(manager.is_running(), "the manager has exited; its log:\n{}", manager.log());
+            assert!(Instant::now() < deadline, "the manager is not ready; its log:\n{}", manager.log());
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }
 
-    /// Starts the manager that is measured, and waits until it is ready and has nothing more to do.
+    /// Starts the measured manager, and waits until it is ready and idle.
     pub(crate) async fn start(&self) -> Manager {
         let mut manager = self.launch();
         Self::ready(&mut manager).await;
@@ -69,16 +69,16 @@ impl<'a> Cluster<'a> {
         manager
     }
 
-    /// Has the API server collect its garbage before [`Self::quiet`].
+    /// Runs the Go garbage collector of the API server before [`Self::quiet`].
     ///
-    /// With 100,000 objects one collection takes the API server many times as long as 200 claims, and begins in whichever
-    /// round the last of the memory happens to be used, most often after the listing that a start begins with.
+    /// With 100,000 objects one collection takes the API server many times as long as 200 claims, and would happen in
+    /// an arbitrary round, most often after the initial list of a manager.
     pub(crate) async fn settle(&self, manager: Option<&Manager>) {
         self.consumer.collect_garbage().await;
         self.quiet(manager).await;
     }
 
-    /// Waits until neither the manager nor the control plane is busy; a minute at most.
+    /// Waits until neither the manager nor the control plane is busy, for at most a minute.
     pub(crate) async fn quiet(&self, manager: Option<&Manager>) {
         let busy = || {
             let all = self.plane.pids().into_iter().chain(manager.map(Manager::pid));
@@ -96,13 +96,13 @@ impl<'a> Cluster<'a> {
         }
     }
 
-    /// Somebody who makes claims in a namespace of their own.
+    /// A consumer with a new namespace.
     pub(crate) async fn consumer(&self, namespace: &str, pools: usize) -> Consumer {
         Consumer::new(&self.consumer, namespace, pools, self.options.at_once).await
     }
 }
 
 fn kubeconfig<'a>(options: &Options, plane: &'a ControlPlane) -> &'a Path {
-    // The roles of this package are no other manager's.
+    // The roles of this package are not sufficient for other managers.
     if options.manager.is_some() { plane.kubeconfig() } else { plane.provider_kubeconfig() }
 }

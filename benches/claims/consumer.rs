@@ -1,24 +1,25 @@
-//! The consumer: makes claims and deletes them, so many at a time, and waits for what becomes of them.
+//! The consumer: creates and deletes claims with a given concurrency, and waits for the results.
 //!
-//! It is the same for a provider and for the floor: it has a watch open and stops its clock by what that tells it. For
-//! the floor it hands each claim over besides.
+//! It is the same for a provider and for the baseline: it measures times with a watch. In addition it passes each claim
+//! to the baseline.
 
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
-use capi_ipam::calls::{addresses, Calls, claims, GROUP, Identity, pools};
-use capi_ipam::claim_watch::ClaimWatch;
-use capi_ipam::baseline::Floor;
-use capi_ipam::pool::Pool;
 use futures::StreamExt;
-use futures::channel::mpsc::{unbounded, UnboundedReceiver};
+use futures::channel::mpsc::{UnboundedReceiver, unbounded};
 use serde::Deserialize;
 use serde_json::json;
 
-/// How long something took that was done to many claims.
+use crate::api_client::{ApiClient, GROUP, Identity, addresses, claims, pools};
+use crate::baseline::Baseline;
+use crate::claim_watch::ClaimWatch;
+use crate::pool::Pool;
+
+/// The duration of an operation on many claims.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Timed {
-    /// From the first request until the watch told of the last claim.
+    /// From the first request to the watch event of the last claim.
     pub(crate) whole: Duration,
     /// The same for each claim alone, sorted.
     pub(crate) each: Vec<Duration>,
@@ -26,7 +27,7 @@ pub(crate) struct Timed {
 
 /// Works in one namespace.
 pub(crate) struct Consumer {
-    pub(crate) calls: Calls,
+    pub(crate) api: ApiClient,
     pub(crate) namespace: String,
     pub(crate) pools: Vec<Pool>,
     pub(crate) watch: ClaimWatch,
@@ -34,13 +35,13 @@ pub(crate) struct Consumer {
 }
 
 impl Consumer {
-    /// Somebody with a namespace and so many pools of their own.
-    pub(crate) async fn new(calls: &Calls, namespace: &str, count: usize, at_once: usize) -> Self {
+    /// A consumer with a new namespace and `count` pools.
+    pub(crate) async fn new(api: &ApiClient, namespace: &str, count: usize, at_once: usize) -> Self {
         let named = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
-        calls.create("/api/v1/namespaces", &named).await;
-        let watch = ClaimWatch::start(calls, namespace).await;
+        api.create("/api/v1/namespaces", &named).await;
+        let watch = ClaimWatch::start(api, namespace).await;
         let mut consumer =
-            Self { calls: calls.clone(), namespace: namespace.to_owned(), pools: Vec::new(), watch, at_once };
+            Self { api: api.clone(), namespace: namespace.to_owned(), pools: Vec::new(), watch, at_once };
         for number in 0..count {
             let (range, prefix) =
                 if count == 1 { ("10.0.0.0/12".to_owned(), 12) } else { (format!("10.{number}.0.0/16"), 16) };
@@ -56,25 +57,25 @@ impl Consumer {
             "metadata": {"name": name, "namespace": self.namespace},
             "spec": {"addresses": [range], "prefix": prefix},
         });
-        let made = self.calls.create(&pools(&self.namespace), &pool).await;
+        let made = self.api.create(&pools(&self.namespace), &pool).await;
         self.pools.push(Pool { name: made.name, uid: made.uid });
     }
 
     /// Deletes the pools.
-    pub(crate) async fn remove_pools(&self) {
+    pub(crate) async fn delete_pools(&self) {
         for pool in &self.pools {
-            self.calls.delete(&format!("{}/{}", pools(&self.namespace), pool.name), &pool.uid).await;
+            self.api.delete(&format!("{}/{}", pools(&self.namespace), pool.name), &pool.uid).await;
         }
     }
 
-    /// Makes claims and does not wait for what becomes of them.
+    /// Creates claims and does not wait for the results.
     pub(crate) async fn create_all(&self, names: &[String]) {
         let all = futures::stream::iter(names.iter().enumerate());
         all.for_each_concurrent(self.at_once, |(number, name)| async move { drop(self.create(number, name).await) })
             .await;
     }
 
-    /// Makes a claim; the claims of consecutive numbers are for one pool after the other.
+    /// Creates a claim; the claims of consecutive numbers are for one pool after the other.
     pub(crate) async fn create(&self, number: usize, name: &str) -> Identity {
         let pool = &self.pools[number % self.pools.len()].name;
         // Claims of machine controllers have their machine as owner.
@@ -84,17 +85,17 @@ impl Consumer {
             "metadata": {"name": name, "namespace": self.namespace, "ownerReferences": [owner]},
             "spec": {"poolRef": {"apiGroup": GROUP, "kind": "InClusterIPPool", "name": pool}},
         });
-        self.calls.create(&claims(&self.namespace), &claim).await
+        self.api.create(&claims(&self.namespace), &claim).await
     }
 
-    /// Deletes a claim; the answer is the claim as it is then.
+    /// Deletes a claim, and returns it as in the response.
     pub(crate) async fn delete(&self, name: &str, uid: &str) -> Identity {
-        self.calls.delete(&format!("{}/{name}", claims(&self.namespace)), uid).await
+        self.api.delete(&format!("{}/{name}", claims(&self.namespace)), uid).await
     }
 
-    /// Makes claims and waits until all are bound: by the floor, or else by a provider.
-    pub(crate) async fn bind(&self, names: &[String], floor: Option<&Floor>) -> (Timed, Vec<Identity>) {
-        let (hand_over, handed) = unbounded();
+    /// Creates claims and waits until all are bound, by the baseline or by a provider.
+    pub(crate) async fn bind(&self, names: &[String], baseline: Option<&Baseline>) -> (Timed, Vec<Identity>) {
+        let (sender, receiver) = unbounded();
         let before = self.watch.counts().bound;
         let started = Instant::now();
         let create = async {
@@ -105,21 +106,21 @@ impl Consumer {
             let mut made = made.buffer_unordered(self.at_once);
             let mut all = Vec::with_capacity(names.len());
             while let Some((number, asked, claim)) = made.next().await {
-                if floor.is_some() {
-                    hand_over.unbounded_send((number, claim.clone())).expect("the floor listens");
+                if baseline.is_some() {
+                    sender.unbounded_send((number, claim.clone())).expect("the baseline receives claims");
                 }
                 all.push((asked, claim));
             }
-            drop(hand_over);
+            drop(sender);
             all
         };
-        let serve = async |handed: UnboundedReceiver<(usize, Identity)>| {
-            let Some(floor) = floor else { return };
-            handed.for_each_concurrent(self.at_once, |(number, claim)| floor.bind(number, claim)).await;
+        let serve = async |receiver: UnboundedReceiver<(usize, Identity)>| {
+            let Some(baseline) = baseline else { return };
+            receiver.for_each_concurrent(self.at_once, |(number, claim)| baseline.bind(number, claim)).await;
         };
         let expected = before + names.len();
         let all_bound = self.watch.until("all claims are bound", |counts| counts.bound >= expected);
-        let (made, (), ()) = tokio::join!(create, serve(handed), all_bound);
+        let (made, (), ()) = tokio::join!(create, serve(receiver), all_bound);
         let (mut each, mut last) = (Vec::with_capacity(made.len()), started);
         for (asked, claim) in &made {
             let bound = self.watch.times(&claim.name).bound.expect("all claims are bound");
@@ -130,9 +131,9 @@ impl Consumer {
         (Timed { whole: last - started, each }, made.into_iter().map(|(_, claim)| claim).collect())
     }
 
-    /// Deletes claims and waits until all are gone.
-    pub(crate) async fn release(&self, all: &[Identity], floor: Option<&Floor>) -> Timed {
-        let (hand_over, handed) = unbounded();
+    /// Deletes claims and waits until all are deleted.
+    pub(crate) async fn release(&self, all: &[Identity], baseline: Option<&Baseline>) -> Timed {
+        let (sender, receiver) = unbounded();
         let before = self.watch.counts().gone;
         let started = Instant::now();
         let delete = async {
@@ -141,25 +142,25 @@ impl Consumer {
                 (asked, self.delete(&claim.name, &claim.uid).await, claim)
             });
             let mut deleted = deleted.buffer_unordered(self.at_once);
-            let mut asked_at = HashMap::with_capacity(all.len());
+            let mut started_at = HashMap::with_capacity(all.len());
             while let Some((asked, now, claim)) = deleted.next().await {
-                if floor.is_some() {
-                    hand_over.unbounded_send(now).expect("the floor listens");
+                if baseline.is_some() {
+                    sender.unbounded_send(now).expect("the baseline receives claims");
                 }
-                asked_at.insert(claim.name.as_str(), asked);
+                started_at.insert(claim.name.as_str(), asked);
             }
-            drop(hand_over);
-            asked_at
+            drop(sender);
+            started_at
         };
-        let serve = async |handed: UnboundedReceiver<Identity>| {
-            let Some(floor) = floor else { return };
-            handed.for_each_concurrent(self.at_once, |claim| floor.release(claim)).await;
+        let serve = async |receiver: UnboundedReceiver<Identity>| {
+            let Some(baseline) = baseline else { return };
+            receiver.for_each_concurrent(self.at_once, |claim| baseline.release(claim)).await;
         };
         let expected = before + all.len();
         let all_gone = self.watch.until("all claims are gone", |counts| counts.gone >= expected);
-        let (asked_at, (), ()) = tokio::join!(delete, serve(handed), all_gone);
+        let (started_at, (), ()) = tokio::join!(delete, serve(receiver), all_gone);
         let (mut each, mut last) = (Vec::with_capacity(all.len()), started);
-        for (name, asked) in asked_at {
+        for (name, asked) in started_at {
             let gone = self.watch.times(name).gone.expect("all claims are gone");
             last = last.max(gone);
             each.push(gone.saturating_duration_since(asked));
@@ -168,14 +169,14 @@ impl Consumer {
         Timed { whole: last - started, each }
     }
 
-    /// Checks that there are so many IPAddresses, and that no address of a pool is given twice.
+    /// Asserts that there are `count` IPAddresses, and that no address of a pool is allocated twice.
     pub(crate) async fn check_addresses(&self, count: usize) {
-        let all: Vec<Address> = self.calls.list(&addresses(&self.namespace)).await;
+        let all: Vec<Address> = self.api.list(&addresses(&self.namespace)).await;
         assert_eq!(all.len(), count, "there is one IPAddress for each claim in {}", self.namespace);
         let mut seen = HashSet::new();
         for Address { spec } in &all {
             let is_new = seen.insert((spec.pool_ref.name.as_str(), spec.address.as_str()));
-            assert!(is_new, "{} of {} is given twice", spec.address, spec.pool_ref.name);
+            assert!(is_new, "{} of {} is allocated twice", spec.address, spec.pool_ref.name);
         }
     }
 }

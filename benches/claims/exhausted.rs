@@ -1,32 +1,33 @@
-//! Many claims wait for an exhausted pool, from which one address after the other is released.
+//! Many claims wait for an exhausted pool, whose addresses are released one after the other.
 
 use std::time::{Duration, Instant};
 
-use capi_ipam::meter::Meter;
-use capi_ipam::outcome::{Figure, Outcome, percentile};
-use capi_ipam::cluster::Cluster;
 use serde_json::json;
 
-/// How many addresses the pool has; all are released if so many claims wait.
+use crate::cluster::Cluster;
+use crate::meter::Meter;
+use crate::outcome::{Figure, Outcome, percentile};
+
+/// The number of addresses of the pool. All are released if at least as many claims wait.
 const ADDRESSES: usize = 200;
 
-pub(crate) async fn run(stage: &Cluster<'_>, waiting: usize) -> Outcome {
-    let mut consumer = stage.consumer("exhausted", 0).await;
+pub(crate) async fn run(cluster: &Cluster<'_>, waiting: usize) -> Outcome {
+    let mut consumer = cluster.consumer("exhausted", 0).await;
     consumer.add_pool("small", "10.0.0.1-10.0.0.200", 24).await;
-    let mut manager = stage.start().await;
-    stage.settle(Some(&manager)).await;
+    let mut manager = cluster.start().await;
+    cluster.settle(Some(&manager)).await;
     let names: Vec<String> = (0..ADDRESSES).map(|number| format!("holds-{number}")).collect();
     let (_, held) = consumer.bind(&names, None).await;
 
-    let meter = Meter::start(&stage.plane, Some(manager.pid()));
+    let meter = Meter::start(&cluster.plane, Some(manager.pid()));
     let names: Vec<String> = (0..waiting).map(|number| format!("waits-{number}")).collect();
     consumer.create_all(&names).await;
-    // Each of them is told that it has to wait, by a provider that does so.
-    let told = consumer.watch.quiet(Duration::from_secs(3));
-    let _ = tokio::time::timeout(Duration::from_mins(5), told).await;
+    // A provider may write the status of each waiting claim.
+    let settled = consumer.watch.quiet(Duration::from_secs(3));
+    let _ = tokio::time::timeout(Duration::from_mins(5), settled).await;
     let arrival = meter.read();
 
-    let meter = Meter::start(&stage.plane, Some(manager.pid()));
+    let meter = Meter::start(&cluster.plane, Some(manager.pid()));
     let mut times = Vec::new();
     let released = held.len().min(waiting);
     for claim in &held[..released] {
@@ -37,7 +38,7 @@ pub(crate) async fn run(stage: &Cluster<'_>, waiting: usize) -> Outcome {
         consumer.watch.until("the next claim is bound", |counts| counts.bound > before).await;
         let bound = consumer.watch.counts().last_bound.expect("one is bound");
         times.push(bound.saturating_duration_since(asked));
-        consumer.watch.gone(&claim.name).await;
+        consumer.watch.wait_for_deletion(&claim.name).await;
     }
     let cost = meter.read();
     times.sort();
@@ -48,10 +49,10 @@ pub(crate) async fn run(stage: &Cluster<'_>, waiting: usize) -> Outcome {
     let figures = vec![
         Figure::new("delete to the next claim bound, p50", percentile(&times, 50), "ms"),
         Figure::new("delete to the next claim bound, p99", percentile(&times, 99), "ms"),
-        Figure::new("writes a release and bind", each(cost.requests.writes) - 1.0, "").at_most(8.0),
-        Figure::new("reads a release and bind", each(cost.requests.reads), ""),
-        Figure::new("writes for a claim that waits", arrival.requests.writes as f64 / waiting as f64 - 1.0, ""),
-        Figure::new("memory at most", cost.memory.unwrap_or_default().peak, "MiB"),
+        Figure::new("writes per release and bind", each(cost.requests.writes) - 1.0, "").at_most(8.0),
+        Figure::new("reads per release and bind", each(cost.requests.reads), ""),
+        Figure::new("writes per waiting claim", arrival.requests.writes as f64 / waiting as f64 - 1.0, ""),
+        Figure::new("peak memory", cost.memory.unwrap_or_default().peak, "MiB"),
     ];
     let milliseconds: Vec<f64> = times.iter().map(|time| time.as_secs_f64() * 1000.0).collect();
     let raw = json!({"deleteToBoundMs": milliseconds, "arrival": arrival, "cost": cost});

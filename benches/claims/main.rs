@@ -1,9 +1,10 @@
-//! `make bench`: how fast a provider binds claims and releases them, beside the bare writes of as many claims on the same
-//! API server in the same run.
+//! `make bench`: how fast a provider binds and releases claims, compared with a baseline: the same API writes, issued
+//! directly on the same API server in the same run.
 //!
-//! The ratios are what counts: single figures are those of the machine. It relies on nothing but the definitions and the
-//! contract, so it measures any provider of these kinds: `cargo bench --bench claims -- --manager PATH`. A figure that
-//! misses its target is printed as such; the program fails only when claims are not bound, or one address is given twice.
+//! The ratios are significant; absolute figures depend on the machine. The benchmark needs only the CRDs and the
+//! contract, so it can measure any provider of these kinds: `cargo bench --bench claims -- --manager PATH`. A figure
+//! that misses its target is marked; the program fails only when claims are not bound, or an address is allocated
+//! twice.
 
 #![allow(
     clippy::expect_used,
@@ -11,19 +12,19 @@
     clippy::panic,
     clippy::print_stderr,
     clippy::print_stdout,
-    reason = "it is there to be looked at, and ends when something fails"
+    reason = "it prints its results, and panics when something fails"
 )]
 #![allow(clippy::cast_precision_loss, reason = "counts are small")]
 
 #[path = "../../tests/support/mod.rs"]
 mod support;
 
-mod calls;
-mod throughput;
+mod api_client;
+mod baseline;
 mod claim_watch;
+mod cluster;
 mod consumer;
 mod exhausted;
-mod baseline;
 mod idle;
 mod memory;
 mod meter;
@@ -34,19 +35,19 @@ mod pool;
 mod restart;
 mod rounds;
 mod seed;
-mod cluster;
 mod table;
+mod throughput;
 
 use std::fs;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use clap::Parser;
-use serde_json::{json, Value};
+use serde_json::{Value, json};
 
+use cluster::Cluster;
 use options::{Options, Series};
 use outcome::{Figure, Outcome};
 use rounds::Rounds;
-use cluster::Cluster;
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 async fn main() {
@@ -57,20 +58,20 @@ async fn main() {
     let (fresh, seeded): (Vec<Series>, Vec<Series>) = all.iter().partition(|series| series.present() == 0);
     for series in fresh {
         announce(series, started);
-        outcomes.push(on_empty_pools(&options, series).await);
+        outcomes.push(run_on_empty_pools(&options, series).await);
         table::print(&outcomes[outcomes.len() - 1..]);
     }
     for present in [10_000, 100_000] {
         let mut together = seeded.iter().copied().filter(|series| series.present() == present).peekable();
         let Some(first) = together.peek().copied() else { continue };
         let count = options.present(first);
-        eprintln!("{:>5.0} s: {count} bound claims are written", started.elapsed().as_secs_f64());
-        let mut stage = Cluster::new(&options).await;
-        let (consumer, took) = seed::seed(&mut stage, count).await;
-        eprintln!("{:>5.0} s: they are there, after {:.0} s", started.elapsed().as_secs_f64(), took.as_secs_f64());
+        eprintln!("{:>5.0} s: writing {count} bound claims", started.elapsed().as_secs_f64());
+        let mut cluster = Cluster::new(&options).await;
+        let (consumer, took) = seed::seed(&mut cluster, count).await;
+        eprintln!("{:>5.0} s: written after {:.0} s", started.elapsed().as_secs_f64(), took.as_secs_f64());
         for series in together {
             announce(series, started);
-            outcomes.push(among_many(&options, series, &stage, &consumer, count).await);
+            outcomes.push(run_with_bound_claims(&options, series, &cluster, &consumer, count).await);
             table::print(&outcomes[outcomes.len() - 1..]);
         }
     }
@@ -85,42 +86,42 @@ fn announce(series: Series, started: Instant) {
     eprintln!("{:>5.0} s: {}", started.elapsed().as_secs_f64(), series.name());
 }
 
-/// A series that begins with nothing.
-async fn on_empty_pools(options: &Options, series: Series) -> Outcome {
-    let stage = Cluster::new(options).await;
+/// Runs a series on empty pools.
+async fn run_on_empty_pools(options: &Options, series: Series) -> Outcome {
+    let cluster = Cluster::new(options).await;
     let count = options.count(series);
     match series {
-        Series::Idle => idle::run(&stage, count).await,
-        Series::Exhausted => exhausted::run(&stage, count).await,
-        Series::Churn => throughput::run(&stage, count).await,
-        Series::LargePools => memory::large_pools(&stage, count).await,
-        Series::LargeClaims => memory::large_claims(&stage, count).await,
+        Series::Idle => idle::run(&cluster, count).await,
+        Series::Exhausted => exhausted::run(&cluster, count).await,
+        Series::Churn => throughput::run(&cluster, count).await,
+        Series::LargePools => memory::large_pools(&cluster, count).await,
+        Series::LargeClaims => memory::large_claims(&cluster, count).await,
         _ => {
             let pools = if series == Series::Pools50 { 50 } else { options.pools };
-            Rounds { series: series.name(), count, pools, present: None }.run(&stage).await
+            Rounds { series: series.name(), count, pools, present: None }.run(&cluster).await
         }
     }
 }
 
-/// A series that begins with many bound claims.
-async fn among_many(
+/// Runs a series with many bound claims.
+async fn run_with_bound_claims(
     options: &Options,
     series: Series,
-    stage: &Cluster<'_>,
+    cluster: &Cluster<'_>,
     consumer: &consumer::Consumer,
     present: usize,
 ) -> Outcome {
     if matches!(series, Series::Restart10000 | Series::Restart100000) {
-        return restart::run(stage, series.name(), consumer, present).await;
+        return restart::run(cluster, series.name(), consumer, present).await;
     }
     if series == Series::DeletedPools100000 {
-        return memory::deleted_pools(stage, &series.name(), present).await;
+        return memory::deleted_pools(cluster, &series.name(), present).await;
     }
     let count = options.count(series);
-    Rounds { series: series.name(), count, pools: 1, present: Some((consumer, present)) }.run(stage).await
+    Rounds { series: series.name(), count, pools: 1, present: Some((consumer, present)) }.run(cluster).await
 }
 
-/// Whether claims are bound and released as fast where many are bound as where none is, each against its floors.
+/// The speed with many bound claims compared with none, both relative to their baselines.
 fn flatness(outcomes: &[Outcome]) -> Vec<Figure> {
     let ratios = |name: &str, what: &str| {
         let lines = outcomes
@@ -129,7 +130,7 @@ fn flatness(outcomes: &[Outcome]) -> Vec<Figure> {
             .flat_map(|outcome| outcome.lines.iter().map(move |line| (outcome.present, line)));
         lines
             .filter(|(_, line)| line.what == what)
-            .map(|(present, line)| (present, line.of_reserved))
+            .map(|(present, line)| (present, line.of_reserving_baseline))
             .collect::<Vec<_>>()
     };
     let mut figures = Vec::new();
@@ -137,7 +138,7 @@ fn flatness(outcomes: &[Outcome]) -> Vec<Figure> {
         let empty = outcome::median(ratios("empty-", what).into_iter().map(|(_, ratio)| ratio));
         for (present, ratio) in ratios("more-", what) {
             if empty > 0.0 {
-                let name = format!("{what}, {present} present to none");
+                let name = format!("{what}, {present} bound claims to none");
                 figures.push(Figure::new(name, ratio / empty, "").at_least(0.85));
             }
         }
@@ -145,7 +146,7 @@ fn flatness(outcomes: &[Outcome]) -> Vec<Figure> {
     figures
 }
 
-/// Everything that was measured, and the picture.
+/// Writes all figures and the plot.
 fn write(options: &Options, outcomes: &[Outcome], flat: &[Figure]) {
     let all = json!({
         "machine": machine(),
@@ -158,14 +159,14 @@ fn write(options: &Options, outcomes: &[Outcome], flat: &[Figure]) {
         "flatness": flat,
     });
     for path in [&options.json, &options.svg] {
-        path.parent().map_or(Ok(()), fs::create_dir_all).expect("the folder can be made");
+        path.parent().map_or(Ok(()), fs::create_dir_all).expect("the folder can be created");
     }
     fs::write(&options.json, format!("{all:#}\n")).expect("the figures can be written");
-    plot::draw(outcomes, &options.svg).expect("the picture can be drawn");
+    plot::draw(outcomes, &options.svg).expect("the plot can be drawn");
     println!("\nwritten: {} and {}", options.json.display(), options.svg.display());
 }
 
-/// What was measured on.
+/// The machine.
 fn machine() -> Value {
     let line = |path: &str, name: &str| {
         let text = fs::read_to_string(path).unwrap_or_default();

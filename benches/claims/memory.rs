@@ -1,28 +1,29 @@
-//! What one namespace, or one tear-down, can cost the manager in memory: it runs in a container with a limit.
+//! The memory of the manager with large objects and with deleted pools, compared with the limit of its container.
 
 use std::time::{Duration, Instant};
 
-use capi_ipam::calls::{claims, GROUP, Identity, pools};
-use capi_ipam::consumer::Consumer;
-use capi_ipam::meter::Meter;
-use capi_ipam::outcome::{Figure, Outcome};
-use capi_ipam::cluster::Cluster;
 use futures::StreamExt;
-use serde_json::{json, Value};
+use serde_json::{Value, json};
+
+use crate::api_client::{GROUP, Identity, claims, pools};
+use crate::cluster::Cluster;
+use crate::consumer::Consumer;
+use crate::meter::Meter;
+use crate::outcome::{Figure, Outcome};
 
 /// The memory limit of the container in the manifests, in MiB.
 const LIMIT: f64 = 512.0;
-/// The most entries that the definitions allow in one list of a pool.
+/// The maximum number of entries of one list of a pool.
 const ENTRIES: usize = 4096;
-/// The most annotations that the API server allows on one object, in bytes.
+/// The maximum size of the annotations of one object, in bytes.
 const ANNOTATIONS: usize = 256 * 1024;
-/// How many claims are bound to measure the rate.
+/// The number of claims for a measurement of the rate.
 const CLAIMS: usize = 500;
-/// How many pools are deleted together.
+/// The number of pools that are deleted together.
 const DELETED: usize = 20;
 
 fn peak(meter: &Meter<'_>) -> Figure {
-    Figure::new("memory at most", meter.read().memory.unwrap_or_default().peak, "MiB").at_most(LIMIT)
+    Figure::new("peak memory", meter.read().memory.unwrap_or_default().peak, "MiB").at_most(LIMIT)
 }
 
 fn outcome(series: &str, present: usize, claims: usize, figures: Vec<Figure>) -> Outcome {
@@ -30,52 +31,52 @@ fn outcome(series: &str, present: usize, claims: usize, figures: Vec<Figure>) ->
     Outcome { series: series.to_owned(), present, claims, lines: Vec::new(), figures, raw }
 }
 
-/// Pools of one namespace with as many entries as they may have, all of which overlap. One is edited each second while
-/// claims are bound from another pool.
-pub(crate) async fn large_pools(stage: &Cluster<'_>, count: usize) -> Outcome {
-    let consumer = stage.consumer("usual", 1).await;
-    let hostile = stage.consumer("hostile", 0).await;
-    let mut manager = stage.start().await;
-    let meter = Meter::start(&stage.plane, Some(manager.pid()));
+/// Overlapping pools of one namespace with the maximum number of entries. One is edited each second while claims are
+/// bound from another pool.
+pub(crate) async fn large_pools(cluster: &Cluster<'_>, count: usize) -> Outcome {
+    let consumer = cluster.consumer("usual", 1).await;
+    let hostile = cluster.consumer("hostile", 0).await;
+    let mut manager = cluster.start().await;
+    let meter = Meter::start(&cluster.plane, Some(manager.pid()));
     let alone = rate(&consumer, "alone").await;
 
     let folder = pools(&hostile.namespace);
     let made = futures::stream::iter(0..count)
         .map(|number| {
-            let (folder, calls) = (&folder, &hostile.calls);
-            async move { calls.create(folder, &large_pool(number)).await }
+            let (folder, api) = (&folder, &hostile.api);
+            async move { api.create(folder, &large_pool(number)).await }
         })
         .buffer_unordered(4)
         .collect::<Vec<Identity>>()
         .await;
-    stage.quiet(Some(&manager)).await;
+    cluster.quiet(Some(&manager)).await;
     let edit = async {
         let mut second = tokio::time::interval(Duration::from_secs(1));
         for (edit, pool) in made.iter().cycle().enumerate() {
             second.tick().await;
             let gateway = format!("10.200.0.{}", edit % 250 + 1);
-            hostile.calls.merge(&format!("{folder}/{}", pool.name), &json!({"spec": {"gateway": gateway}})).await;
+            hostile.api.merge(&format!("{folder}/{}", pool.name), &json!({"spec": {"gateway": gateway}})).await;
         }
     };
     let beside = tokio::select! {
         beside = rate(&consumer, "beside") => beside,
-        () = edit => unreachable!("it edits for as long as it may"),
+        () = edit => unreachable!("the edits never end"),
     };
-    // The first listing takes the most.
+    // The initial list takes the most memory.
     let before = peak(&meter).value;
     manager.stop();
-    let mut manager = stage.start().await;
-    let restarted = Meter::start(&stage.plane, Some(manager.pid()));
+    let mut manager = cluster.start().await;
+    let restarted = Meter::start(&cluster.plane, Some(manager.pid()));
     let figures = vec![
-        Figure::new("memory at most, while they are made", before, "MiB").at_most(LIMIT),
-        Figure::new("claims bound a second, of the rate without them", beside / alone, "").at_least(0.5),
+        Figure::new("peak memory during the creation", before, "MiB").at_most(LIMIT),
+        Figure::new("bind rate, relative to the rate without them", beside / alone, "").at_least(0.5),
         peak(&restarted),
     ];
     manager.stop();
     outcome("large-pools", count, CLAIMS, figures)
 }
 
-/// Every second address, from a different one on, and as many exclusions that exclude nothing.
+/// Every second address with a varying start, and as many exclusions without effect.
 fn large_pool(number: usize) -> Value {
     let address = |place: usize| format!("10.{}.{}.{}", 128 + place / 65_536, place / 256 % 256, place % 256);
     let entries: Vec<String> = (0..ENTRIES).map(|entry| address(256 + 2 * entry + 2 * (number % 64))).collect();
@@ -86,7 +87,7 @@ fn large_pool(number: usize) -> Value {
     })
 }
 
-/// How many claims are bound a second.
+/// The number of claims bound per second.
 async fn rate(consumer: &Consumer, prefix: &str) -> f64 {
     let names: Vec<String> = (0..CLAIMS).map(|number| format!("{prefix}-{number}")).collect();
     let started = Instant::now();
@@ -94,13 +95,13 @@ async fn rate(consumer: &Consumer, prefix: &str) -> f64 {
     CLAIMS as f64 / started.elapsed().as_secs_f64()
 }
 
-/// Claims that wait for an exhausted pool, each with as many annotations as it may have.
-pub(crate) async fn large_claims(stage: &Cluster<'_>, count: usize) -> Outcome {
-    let mut consumer = stage.consumer("large", 0).await;
+/// Claims with the maximum size of annotations that wait for an exhausted pool.
+pub(crate) async fn large_claims(cluster: &Cluster<'_>, count: usize) -> Outcome {
+    let mut consumer = cluster.consumer("large", 0).await;
     consumer.add_pool("small", "10.0.0.1", 24).await;
-    let mut manager = stage.start().await;
+    let mut manager = cluster.start().await;
     consumer.bind(&["holds".to_owned()], None).await;
-    let meter = Meter::start(&stage.plane, Some(manager.pid()));
+    let meter = Meter::start(&cluster.plane, Some(manager.pid()));
     let folder = claims(&consumer.namespace);
     futures::stream::iter(0..count)
         .for_each_concurrent(8, |number| {
@@ -114,7 +115,7 @@ pub(crate) async fn large_claims(stage: &Cluster<'_>, count: usize) -> Outcome {
                     },
                     "spec": {"poolRef": {"apiGroup": GROUP, "kind": "InClusterIPPool", "name": "small"}},
                 });
-                consumer.calls.create(folder, &claim).await;
+                consumer.api.create(folder, &claim).await;
             }
         })
         .await;
@@ -124,23 +125,23 @@ pub(crate) async fn large_claims(stage: &Cluster<'_>, count: usize) -> Outcome {
     outcome("large-claims", 0, count, figures)
 }
 
-/// Pools that are deleted together where many addresses are reserved.
-pub(crate) async fn deleted_pools(stage: &Cluster<'_>, series: &str, present: usize) -> Outcome {
-    let mut consumer = stage.consumer("torn-down", 0).await;
+/// Pools that are deleted together beside many reserved addresses.
+pub(crate) async fn deleted_pools(cluster: &Cluster<'_>, series: &str, present: usize) -> Outcome {
+    let mut consumer = cluster.consumer("torn-down", 0).await;
     for number in 0..DELETED {
         consumer.add_pool(&format!("empty-{number}"), &format!("10.{}.0.0/16", 100 + number), 16).await;
     }
-    let mut manager = stage.start().await;
-    let meter = Meter::start(&stage.plane, Some(manager.pid()));
+    let mut manager = cluster.start().await;
+    let meter = Meter::start(&cluster.plane, Some(manager.pid()));
     let started = Instant::now();
-    consumer.remove_pools().await;
+    consumer.delete_pools().await;
     let folder = pools(&consumer.namespace);
-    while consumer.calls.version_and_count(&folder).await.1 > 0 {
+    while consumer.api.version_and_count(&folder).await.1 > 0 {
         assert!(started.elapsed() < Duration::from_mins(10), "the pools are not removed");
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
     let figures = vec![
-        Figure::new(format!("{DELETED} pools deleted until they are gone"), started.elapsed().as_secs_f64(), "s"),
+        Figure::new(format!("deletion of {DELETED} pools"), started.elapsed().as_secs_f64(), "s"),
         Figure::new("lists", meter.read().requests.lists as f64, ""),
         peak(&meter),
     ];

@@ -1,15 +1,16 @@
-//! What a phase cost: requests by the API server's own counters, processor time and memory by `/proc`.
+//! The cost of a phase: requests from the metrics of the API server, processor time and memory from `/proc`.
 
 use std::time::{Duration, Instant};
 
-use capi_ipam::calls::GROUP;
-use capi_ipam::support::control_plane::{ControlPlane, RequestKey};
 use serde::Serialize;
 
-/// Ticks of processor time in a second, as Linux tells them to programs on all common machines.
+use crate::api_client::GROUP;
+use crate::support::control_plane::{ControlPlane, RequestKey};
+
+/// Clock ticks per second in `/proc` (`USER_HZ`).
 const TICKS: f64 = 100.0;
 
-/// Requests for the kinds of the API group, by everybody.
+/// Requests of all clients for the kinds of the API group.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(crate) struct Requests {
     /// Writes of claims, IPAddresses and reservations.
@@ -42,7 +43,7 @@ pub(crate) struct Memory {
     pub(crate) peak: f64,
 }
 
-/// What a phase cost.
+/// The cost of a phase.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(crate) struct Cost {
     pub(crate) seconds: f64,
@@ -52,7 +53,7 @@ pub(crate) struct Cost {
     pub(crate) memory: Option<Memory>,
 }
 
-/// Measures from its start.
+/// Measures from its creation.
 pub(crate) struct Meter<'a> {
     plane: &'a ControlPlane,
     manager: Option<u32>,
@@ -67,8 +68,7 @@ impl<'a> Meter<'a> {
         Self { plane, manager, requests, processor: processor(plane, manager), started: Instant::now() }
     }
 
-    /// What it was since the start, with what is still under way: a provider writes events and the status of pools a
-    /// little later.
+    /// The cost since the start after a delay, since a provider writes events and the status of pools later.
     pub(crate) async fn read_later(&self) -> Cost {
         if self.manager.is_some() {
             tokio::time::sleep(Duration::from_secs(1)).await;
@@ -76,7 +76,7 @@ impl<'a> Meter<'a> {
         self.read()
     }
 
-    /// What it was since the start.
+    /// The cost since the start.
     pub(crate) fn read(&self) -> Cost {
         let seconds = self.started.elapsed().as_secs_f64();
         let (before, now) = (self.processor, processor(self.plane, self.manager));
@@ -137,10 +137,10 @@ fn processor(plane: &ControlPlane, manager: Option<u32>) -> Processor {
     processor
 }
 
-/// The processor time that a process has had, itself and in the kernel.
+/// The processor time of a process, in user and kernel mode.
 pub(crate) fn seconds_of(process: &str) -> f64 {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-    // The name of the program stands in parentheses and may have spaces in it.
+    // The name of the program is in parentheses and may contain spaces.
     let fields = stat.rsplit_once(") ").map(|(_, fields)| fields).unwrap_or_default();
     let ticks = fields.split(' ').skip(11).take(2).filter_map(|field| field.parse::<f64>().ok());
     ticks.sum::<f64>() / TICKS

@@ -1,56 +1,56 @@
-//! What is to be measured.
+//! Command line options.
 
 use std::path::PathBuf;
 
 use clap::{Parser, ValueEnum};
 
-/// Measures how fast claims are bound and released, beside the bare writes of as many claims on the same API server.
+/// Measures how fast claims are bound and released, compared with the same API writes issued directly.
 #[derive(Parser)]
 #[command(name = "claims", rename_all = "kebab-case")]
 #[allow(clippy::struct_excessive_bools, reason = "they are flags")]
 pub(crate) struct Options {
-    /// The manager of another provider for the same kinds. It runs as an administrator. Without it, ours.
+    /// The manager of another provider for the same kinds, which runs as an administrator. Default: this provider.
     #[arg(long)]
     pub(crate) manager: Option<PathBuf>,
-    /// Flags for the manager beside --kubeconfig and --health-probe-bind-address, with spaces between.
+    /// Additional flags for the manager, separated by spaces.
     #[arg(long, default_value = "", allow_hyphen_values = true)]
     pub(crate) manager_flags: String,
-    /// The series to run; without it those that take 20 to 30 minutes together.
+    /// The series to run. Default: a selection that takes 20 to 30 minutes.
     #[arg(long, value_delimiter = ',')]
     series: Vec<Series>,
-    /// Run all series; two to three hours.
+    /// Run all series, which takes two to three hours.
     #[arg(long, conflicts_with = "series")]
     all: bool,
-    /// Run a few series, a tenth as long.
+    /// Run the default series with a tenth of the claims.
     #[arg(long, conflicts_with_all = ["series", "all"])]
     quick: bool,
-    /// How many claims are made or deleted at the same time, and served by a floor.
+    /// The number of concurrent requests of the consumer and of the baseline.
     #[arg(long, default_value_t = 32, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=1000))]
     pub(crate) at_once: usize,
-    /// How many claims each series makes, in place of its own number.
+    /// The number of claims of each series, instead of its default.
     #[arg(long)]
     count: Option<usize>,
-    /// How many pools the claims are for, in the series into empty pools.
+    /// The number of pools in the series on empty pools.
     #[arg(long, default_value_t = 1, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=200))]
     pub(crate) pools: usize,
-    /// Multiplies all numbers of claims, and how long the claims come and go.
+    /// A factor for all numbers of claims, and for the duration of the series churn.
     #[arg(long)]
     scale: Option<f64>,
-    /// Where all figures go.
+    /// The output file for all figures.
     #[arg(long, default_value = "target/bench/claims.json")]
     pub(crate) json: PathBuf,
-    /// Where the picture goes.
+    /// The output file for the plot.
     #[arg(long, default_value = "target/bench/claims.svg")]
     pub(crate) svg: PathBuf,
-    /// What cargo passes to every benchmark.
+    /// The flag that cargo passes to every benchmark.
     #[arg(long, hide = true)]
     bench: bool,
 }
 
-/// What can be measured.
+/// A series of measurements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Series {
-    /// 500 claims into an empty pool, and their release.
+    /// 500 claims for an empty pool, and their release.
     #[value(name = "empty-500")]
     Empty500,
     /// 3,000 claims.
@@ -59,16 +59,16 @@ pub(crate) enum Series {
     /// 10,000 claims.
     #[value(name = "empty-10000")]
     Empty10000,
-    /// 200 more claims where 10,000 are bound, and their release.
+    /// 200 more claims beside 10,000 bound ones, and their release.
     #[value(name = "more-10000")]
     More10000,
-    /// 200 more claims where 100,000 are bound.
+    /// 200 more claims beside 100,000 bound ones.
     #[value(name = "more-100000")]
     More100000,
-    /// The manager is killed and started where 10,000 claims are bound.
+    /// A restart of the manager with 10,000 bound claims.
     #[value(name = "restart-10000")]
     Restart10000,
-    /// The same where 100,000 are.
+    /// A restart of the manager with 100,000 bound claims.
     #[value(name = "restart-100000")]
     Restart100000,
     /// One claim at a time.
@@ -77,10 +77,10 @@ pub(crate) enum Series {
     /// 3,000 claims for 50 pools.
     #[value(name = "pools-50")]
     Pools50,
-    /// 5,000 claims wait for an exhausted pool, from which one address after the other is released.
+    /// 5,000 claims wait for an exhausted pool, whose addresses are released one after the other.
     #[value(name = "exhausted")]
     Exhausted,
-    /// 10,000 claims come and go for five minutes.
+    /// Claims are created and deleted in 10,000 slots for five minutes.
     #[value(name = "churn")]
     Churn,
     /// 1,000 overlapping pools of 4,096 entries and as many exclusions, one of which is edited each second.
@@ -89,7 +89,7 @@ pub(crate) enum Series {
     /// 5,000 claims with 256 KiB of annotations wait for an exhausted pool.
     #[value(name = "large-claims")]
     LargeClaims,
-    /// 20 pools are deleted together where 100,000 claims are bound.
+    /// 20 pools are deleted together beside 100,000 bound claims.
     #[value(name = "deleted-pools-100000")]
     DeletedPools100000,
 }
@@ -99,7 +99,7 @@ impl Series {
         self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
     }
 
-    /// How many claims there are before the series begins.
+    /// The number of bound claims before the series.
     pub(crate) fn present(self) -> usize {
         match self {
             Self::More10000 | Self::Restart10000 => 10_000,
@@ -108,7 +108,7 @@ impl Series {
         }
     }
 
-    /// How many claims the series makes.
+    /// The number of claims of the series.
     fn count(self) -> usize {
         match self {
             Self::Empty500 => 500,
@@ -135,22 +135,22 @@ impl Options {
         self.series.clone()
     }
 
-    /// What numbers are multiplied with.
+    /// The factor for all numbers.
     pub(crate) fn scale(&self) -> f64 {
         self.scale.unwrap_or(if self.quick { 0.1 } else { 1.0 })
     }
 
-    /// How many claims a series makes.
+    /// The number of claims of a series.
     pub(crate) fn count(&self, series: Series) -> usize {
         self.count.unwrap_or_else(|| self.scaled(series.count()))
     }
 
-    /// How many claims there are before a series begins.
+    /// The number of bound claims before a series.
     pub(crate) fn present(&self, series: Series) -> usize {
         if series.present() == 0 { 0 } else { self.scaled(series.present()) }
     }
 
-    /// A number of claims, multiplied.
+    /// A scaled number of claims.
     pub(crate) fn scaled(&self, count: usize) -> usize {
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a small number")]
         let scaled = (count as f64 * self.scale()).round() as usize;

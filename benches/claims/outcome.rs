@@ -1,13 +1,14 @@
-//! What came of a series: figures, and whether they reach what is wanted.
+//! The outcome of a series: figures and their targets.
 
 use std::time::Duration;
 
-use capi_ipam::consumer::Timed;
-use capi_ipam::meter::Cost;
 use serde::Serialize;
 use serde_json::Value;
 
-/// What a figure should be.
+use crate::consumer::Timed;
+use crate::meter::Cost;
+
+/// The target of a figure.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Target {
@@ -37,7 +38,7 @@ impl Figure {
         Self { target: Some(Target::AtMost(limit)), ..self }
     }
 
-    /// Whether the figure is what it should be; `None` when nothing is wanted of it.
+    /// Whether the figure meets its target; `None` without a target.
     pub(crate) fn is_reached(&self) -> Option<bool> {
         match self.target? {
             Target::AtLeast(limit) => Some(self.value >= limit),
@@ -46,7 +47,7 @@ impl Figure {
     }
 }
 
-/// One thing done to many claims.
+/// One phase, binding or release, of many claims.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Phase {
@@ -75,17 +76,17 @@ impl Phase {
         }
     }
 
-    /// Writes of claims, addresses and reservations for one claim, that of the consumer aside.
+    /// Writes of claims, addresses and reservations per claim, without that of the consumer.
     pub(crate) fn writes(&self) -> f64 {
         self.cost.requests.writes as f64 / self.claims as f64 - 1.0
     }
 
-    /// Reads of single objects for one claim.
+    /// Reads of single objects per claim.
     pub(crate) fn reads(&self) -> f64 {
         self.cost.requests.reads as f64 / self.claims as f64
     }
 
-    /// The manager's processor time for one claim in milliseconds.
+    /// Processor time of the manager per claim in milliseconds.
     pub(crate) fn processor_ms(&self) -> f64 {
         self.cost.processor.manager * 1000.0 / self.claims as f64
     }
@@ -96,29 +97,29 @@ impl Phase {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Line {
     pub(crate) what: &'static str,
-    /// The round in the middle.
+    /// The median round.
     pub(crate) phase: Phase,
-    pub(crate) bare_per_second: f64,
-    pub(crate) reserved_per_second: f64,
-    pub(crate) of_bare: f64,
-    pub(crate) of_reserved: f64,
+    pub(crate) baseline_per_second: f64,
+    pub(crate) reserving_baseline_per_second: f64,
+    pub(crate) of_baseline: f64,
+    pub(crate) of_reserving_baseline: f64,
 }
 
-/// A series, measured.
+/// The outcome of a series.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Outcome {
     pub(crate) series: String,
-    /// Claims that were bound before.
+    /// The number of bound claims before the series.
     pub(crate) present: usize,
     pub(crate) claims: usize,
     pub(crate) lines: Vec<Line>,
     pub(crate) figures: Vec<Figure>,
-    /// All that was measured.
+    /// The raw measurements.
     pub(crate) raw: Value,
 }
 
-/// The time that so many of a hundred are not above; the times are sorted. In milliseconds.
+/// A percentile of sorted times, in milliseconds.
 pub(crate) fn percentile(times: &[Duration], percent: usize) -> f64 {
     let place = (times.len() * percent).div_ceil(100).saturating_sub(1);
     times.get(place).map_or(0.0, |time| milliseconds(*time))
@@ -128,7 +129,7 @@ pub(crate) fn milliseconds(time: Duration) -> f64 {
     time.as_secs_f64() * 1000.0
 }
 
-/// The middle one, or the mean of both that are; 0 of none.
+/// The median; 0 of no values.
 pub(crate) fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.into_iter().collect();
     values.sort_by(f64::total_cmp);

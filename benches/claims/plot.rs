@@ -1,21 +1,22 @@
-//! The rates at which claims were bound, beside the floors, as a picture.
+//! A plot of the bind rates of the provider and the baselines.
 
 use std::error::Error;
 use std::path::Path;
 
-use capi_ipam::outcome::{Line, Outcome};
 use plotters::prelude::*;
+
+use crate::outcome::{Line, Outcome};
 
 /// A name and its rates, one for each series that has any.
 type Curve = (&'static str, RGBColor, fn(&Line) -> f64);
 
 const CURVES: [Curve; 3] = [
-    ("bare floor", RGBColor(150, 150, 150), |line| line.bare_per_second),
-    ("reserved floor", RGBColor(90, 90, 90), |line| line.reserved_per_second),
+    ("baseline", RGBColor(150, 150, 150), |line| line.baseline_per_second),
+    ("baseline with reservation", RGBColor(90, 90, 90), |line| line.reserving_baseline_per_second),
     ("provider", RGBColor(20, 90, 200), |line| line.phase.per_second),
 ];
 
-/// Draws the rates of all series that bind many claims; nothing when there are none.
+/// Draws the rates of all series that bind many claims; draws nothing when there are none.
 pub(crate) fn draw(outcomes: &[Outcome], path: &Path) -> Result<(), Box<dyn Error>> {
     let bound: Vec<(&str, &Line)> = outcomes
         .iter()
@@ -29,7 +30,7 @@ pub(crate) fn draw(outcomes: &[Outcome], path: &Path) -> Result<(), Box<dyn Erro
     let area = SVGBackend::new(path, (900, 480)).into_drawing_area();
     area.fill(&WHITE)?;
     let mut chart = ChartBuilder::on(&area)
-        .caption("Claims bound a second", ("sans-serif", 22))
+        .caption("Claims bound per second", ("sans-serif", 22))
         .margin(16)
         .x_label_area_size(40)
         .y_label_area_size(56)

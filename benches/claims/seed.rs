@@ -1,48 +1,49 @@
-//! Many bound claims at once: copies of one that the manager bound, written straight into etcd while no manager runs.
+//! Seeds many bound claims: copies of one that the manager bound, written directly to etcd while no manager runs.
 //!
-//! Whatever the manager made for its claim is copied: every object of the API group that has the claim's uid in it. The
-//! copies have their own names, uids and addresses. The API server is away meanwhile: it would keep all that was written
-//! in the last minutes, some 20 GiB of it, which no server has that has had the claims for a while.
+//! Every object of the API group that contains the uid of the claim is copied, with new names, uids and addresses. The
+//! API server is stopped meanwhile: it would keep the events of the last minutes in memory, about 20 GiB, which a
+//! server that has run for a while does not.
 
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
-use capi_ipam::calls::{addresses, claims, GROUP, reservations};
-use capi_ipam::claim_watch::ClaimWatch;
-use capi_ipam::consumer::Consumer;
-use capi_ipam::cluster::Cluster;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
-use hyper::client::conn::http1::{handshake, SendRequest};
+use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper_util::rt::TokioIo;
 use k8s_openapi::ByteString;
-use serde_json::{json, Value};
+use serde_json::{Value, json};
 
-/// How many objects one transaction of etcd writes; it allows 128.
-const AT_ONCE: usize = 100;
+use crate::api_client::{GROUP, addresses, claims, reservations};
+use crate::claim_watch::ClaimWatch;
+use crate::cluster::Cluster;
+use crate::consumer::Consumer;
+
+/// The number of objects per transaction of etcd, which allows 128.
+const CONCURRENCY: usize = 100;
 /// The name of the claim that is copied; the copies have other digits.
 const FIRST: &str = "seeded-0000000";
 
-/// Makes a namespace with a pool and so many claims that are bound, and no manager running. Says how long the writing
+/// Creates a namespace with a pool and `count` bound claims, without a running manager. Returns how long the writes
 /// took.
-pub(crate) async fn seed(stage: &mut Cluster<'_>, count: usize) -> (Consumer, Duration) {
-    let mut consumer = stage.consumer("seeded", 1).await;
-    let mut manager = stage.start().await;
+pub(crate) async fn seed(cluster: &mut Cluster<'_>, count: usize) -> (Consumer, Duration) {
+    let mut consumer = cluster.consumer("seeded", 1).await;
+    let mut manager = cluster.start().await;
     let (_, made) = consumer.bind(&[FIRST.to_owned()], None).await;
-    stage.settle(Some(&manager)).await;
+    cluster.settle(Some(&manager)).await;
     manager.stop();
     drop(manager);
     let uid = &made[0].uid;
-    let mut etcd = Etcd::connect(&stage.plane.etcd_url()).await;
+    let mut etcd = Etcd::connect(&cluster.plane.etcd_url()).await;
     let originals = Originals::read(&mut etcd, uid).await;
     let started = Instant::now();
-    consumer.watch.end();
-    stage.plane.stop_api_server();
-    let mut batch = Vec::with_capacity(AT_ONCE);
+    consumer.watch.stop();
+    cluster.plane.stop_api_server();
+    let mut batch = Vec::with_capacity(CONCURRENCY);
     for number in 1..count {
         for (kind, object) in originals.objects.iter().enumerate() {
             batch.push(originals.copy(object, uid, number, kind));
-            if batch.len() == AT_ONCE {
+            if batch.len() == CONCURRENCY {
                 etcd.put(&std::mem::take(&mut batch)).await;
             }
         }
@@ -50,18 +51,18 @@ pub(crate) async fn seed(stage: &mut Cluster<'_>, count: usize) -> (Consumer, Du
     if !batch.is_empty() {
         etcd.put(&batch).await;
     }
-    tokio::task::block_in_place(|| stage.plane.start_api_server());
+    tokio::task::block_in_place(|| cluster.plane.start_api_server());
     for folder in [claims(&consumer.namespace), addresses(&consumer.namespace), reservations()] {
-        let found = consumer.calls.count_when_loaded(&folder).await;
+        let found = consumer.api.count_when_loaded(&folder).await;
         assert_eq!(found, count, "the API server has all copies in {folder}");
     }
-    consumer.watch = ClaimWatch::start(&consumer.calls, &consumer.namespace).await;
+    consumer.watch = ClaimWatch::start(&consumer.api, &consumer.namespace).await;
     let took = started.elapsed();
-    stage.settle(None).await;
+    cluster.settle(None).await;
     (consumer, took)
 }
 
-/// What the manager made for the first claim.
+/// The objects of the first claim.
 struct Originals {
     /// Keys and values.
     objects: Vec<(String, String)>,
@@ -83,7 +84,7 @@ impl Originals {
         Self { uids: uids.collect(), objects, address }
     }
 
-    /// An object as it is for the claim of another number.
+    /// A copy of an object for the claim with another number.
     fn copy(&self, (key, value): &(String, String), claim: &str, number: usize, kind: usize) -> (String, String) {
         let name = format!("seeded-{number:07}");
         let base: Ipv4Addr = self.address.parse().expect("the pool is one of IPv4 addresses");
@@ -99,7 +100,7 @@ impl Originals {
     }
 }
 
-/// Speaks to etcd through its gateway for JSON.
+/// A client of etcd, through its JSON gateway.
 struct Etcd {
     connection: SendRequest<Full<Bytes>>,
     host: String,
@@ -116,18 +117,18 @@ impl Etcd {
 
     async fn call(&mut self, path: &str, body: &Value) -> Value {
         let request = http::Request::post(path).header("host", &self.host);
-        let request = request.body(Full::from(body.to_string())).expect("the request is written as it should be");
+        let request = request.body(Full::from(body.to_string())).expect("the request is valid");
         self.connection.ready().await.expect("etcd keeps the connection");
         let answer = self.connection.send_request(request).await.expect("etcd answers");
         let code = answer.status();
         let text = answer.into_body().collect().await.expect("the answer has a body").to_bytes();
-        assert!(code.is_success(), "etcd says {code}: {}", String::from_utf8_lossy(&text));
-        serde_json::from_slice(&text).expect("etcd answers in JSON")
+        assert!(code.is_success(), "etcd returns {code}: {}", String::from_utf8_lossy(&text));
+        serde_json::from_slice(&text).expect("etcd responds in JSON")
     }
 
-    /// All keys that begin so, and their values.
+    /// All keys with a prefix, and their values.
     async fn read(&mut self, prefix: &str) -> Vec<(String, String)> {
-        // The digit 0 comes after the slash at the prefix's end.
+        // The digit 0 follows the slash at the end of the prefix.
         let end = format!("{}0", prefix.trim_end_matches('/'));
         let answer = self.call("/v3/kv/range", &json!({"key": encoded(prefix), "range_end": encoded(&end)})).await;
         let pairs = answer["kvs"].as_array().map(Vec::as_slice).unwrap_or_default();

@@ -1,6 +1,6 @@
-//! The outcomes as text.
+//! Prints the outcomes as text.
 
-use capi_ipam::outcome::{Figure, Outcome, Target};
+use crate::outcome::{Figure, Outcome, Target};
 
 /// The table of rates, then all other figures.
 pub(crate) fn print(outcomes: &[Outcome]) {
@@ -8,15 +8,15 @@ pub(crate) fn print(outcomes: &[Outcome]) {
         outcomes.iter().flat_map(|outcome| outcome.lines.iter().map(move |line| (outcome, line))).collect();
     if !rated.is_empty() {
         println!(
-            "\n{:<15} {:<8} {:>7} {:>7} {:>7} {:>8} {:>8} {:>11} {:>7} {:>7} {:>7} {:>6} {:>6} {:>7}",
+            "\n{:<15} {:<8} {:>7} {:>7} {:>7} {:>8} {:>9} {:>11} {:>7} {:>7} {:>7} {:>6} {:>6} {:>7}",
             "",
             "",
             "present",
             "claims",
-            "a sec.",
-            "bare",
-            "reserved",
-            "of bare/res",
+            "per s",
+            "baseline",
+            "with res.",
+            "ratios",
             "p50 ms",
             "p99 ms",
             "longest",
@@ -28,16 +28,16 @@ pub(crate) fn print(outcomes: &[Outcome]) {
     for (outcome, line) in rated {
         let phase = &line.phase;
         println!(
-            "{:<15} {:<8} {:>7} {:>7} {:>7.0} {:>8.0} {:>8.0} {:>6.2}/{:<4.2} {:>7.0} {:>7.0} {:>7.0} {:>6.2} {:>6.2} {:>7.2}",
+            "{:<15} {:<8} {:>7} {:>7} {:>7.0} {:>8.0} {:>9.0} {:>6.2}/{:<4.2} {:>7.0} {:>7.0} {:>7.0} {:>6.2} {:>6.2} {:>7.2}",
             outcome.series,
             line.what,
             outcome.present,
             phase.claims,
             phase.per_second,
-            line.bare_per_second,
-            line.reserved_per_second,
-            line.of_bare,
-            line.of_reserved,
+            line.baseline_per_second,
+            line.reserving_baseline_per_second,
+            line.of_baseline,
+            line.of_reserving_baseline,
             phase.p50_ms,
             phase.p99_ms,
             phase.longest_ms,
@@ -52,7 +52,7 @@ pub(crate) fn print(outcomes: &[Outcome]) {
     }
 }
 
-/// One figure, and whether it is what it should be.
+/// Prints one figure, and whether it meets its target.
 pub(crate) fn print_figure(series: &str, figure: &Figure) {
     let wanted = match figure.target {
         None => String::new(),

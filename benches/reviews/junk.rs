@@ -1,20 +1,20 @@
-//! `make bench-reviews ARGS=--junk`: how much memory the manager takes at most while 20 clients at once send what nobody should, and
-//! whether good reviews are answered meanwhile.
+//! `make bench-reviews ARGS=--junk`: the peak memory of the manager while 20 clients send oversized bodies
+//! concurrently, and whether valid reviews are answered meanwhile.
 
 use super::peak_memory;
 use super::support::manager::Manager;
 use super::support::webhooks::Webhooks;
 use super::support::webhooks::junk::Junk;
 
-/// Clients at the same time.
+/// Concurrent clients.
 const CLIENTS: usize = 20;
-/// Requests of each.
+/// Requests per client.
 const TIMES: usize = 5;
 
-/// Sends all junk, and prints a line for each.
+/// Sends all bodies, and prints a line for each.
 pub(crate) async fn measure(manager: &Manager, webhooks: &Webhooks) {
-    println!("junk from {CLIENTS} clients at once, {TIMES} times from each, with good reviews meanwhile:");
-    println!("  {:<42} {:>12} {:>8} {:>8} {:>12}  answers", "", "peak memory", "good", "failed", "longest ms");
+    println!("oversized bodies from {CLIENTS} concurrent clients, {TIMES} times each, with valid reviews meanwhile:");
+    println!("  {:<42} {:>12} {:>8} {:>8} {:>12}  responses", "", "peak memory", "valid", "failed", "longest ms");
     println!("  {:<42} {:>12}", "before", peak_memory(manager.pid()));
     for junk in Junk::all() {
         let outcome = junk.send(webhooks, CLIENTS, TIMES).await;

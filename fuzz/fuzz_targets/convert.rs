@@ -1,8 +1,11 @@
-//! Feeds arbitrary objects to the conversion of pools.
+//! Fuzzes the conversion of pools with arbitrary objects.
 //!
-//! The first line chooses what the rest is: `j` for the fields of an object as JSON, `t` for the texts of a `v1alpha1`
-//! spec, one a line: subnet, start, end, prefix, gateway and after that the addresses. An `x` in the first line makes
-//! the pool a global one.
+//! Invariants: an object in the desired version is unchanged, conversion does not fail, and a `v1alpha2` object
+//! survives a round trip.
+//!
+//! The first line is the type of the input: `j` for the fields of an object as JSON, `t` for the texts of a `v1alpha1`
+//! spec, one per line: subnet, start, end, prefix, gateway, then the addresses. With an `x` in the first line the pool
+//! is global.
 //!
 //! Run with `cargo +nightly fuzz run convert`.
 
@@ -10,7 +13,7 @@
 
 use capi_ipam::admission::conversion::{ConversionError, convert};
 use libfuzzer_sys::fuzz_target;
-use serde_json::{json, Map, Value};
+use serde_json::{Map, Value, json};
 
 const OLD: &str = "ipam.cluster.x-k8s.io/v1alpha1";
 const NEW: &str = "ipam.cluster.x-k8s.io/v1alpha2";
@@ -53,7 +56,7 @@ fn check(kind: &str, fields: Map<String, Value>) {
 
         let there = match convert(object.clone(), other) {
             Ok(there) => there,
-            // Only a client that says so itself gets this.
+            // Only if the annotation says so, which clients can set.
             Err(ConversionError::TooLarge { .. }) => continue,
             Err(error) => panic!("{object}: {error}"),
         };
@@ -69,7 +72,7 @@ fn check(kind: &str, fields: Map<String, Value>) {
     }
 }
 
-/// Whether a `v1alpha2` object is one that an API server may have stored, with nothing in our annotation.
+/// Whether an API server can store the `v1alpha2` object, and it has no conversion-data annotation.
 fn is_well_formed(object: &Value) -> bool {
     let spec = &object["spec"];
     let metadata = &object["metadata"];
@@ -85,7 +88,7 @@ fn is_well_formed(object: &Value) -> bool {
     fields && metadata.is_object() && annotations && status && is_exact(object)
 }
 
-/// Whether there are no fractions, which lose a last digit when they are written and read.
+/// Whether the value has no fractions, which can lose precision when they are written and parsed.
 fn is_exact(value: &Value) -> bool {
     match value {
         Value::Number(number) => !number.is_f64(),

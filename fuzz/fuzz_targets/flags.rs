@@ -1,9 +1,9 @@
-//! Feeds arbitrary arguments to the flags of the manager, and arbitrary texts to the durations among them.
+//! Fuzzes the parser of the flags of the manager, and that of durations.
 //!
-//! What must hold: flags are read, or refused with a text; so are those that do not go together; and a duration is what
-//! adding up its parts in nanoseconds gives.
+//! Invariants: flags are accepted or rejected with a message, also combinations of flags; and a duration is the sum of
+//! its parts.
 //!
-//! The input is one argument a line; each line is also tried as a duration.
+//! The input has one argument per line. Each line is also parsed as a duration.
 //!
 //! Run with `cargo +nightly fuzz run flags`.
 
@@ -13,13 +13,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use capi_ipam::in_cluster::InClusterOptions;
-use capi_ipam_controller::options::{duration, Options};
+use capi_ipam_controller::options::{Options, parse_duration};
 use capi_ipam_webhook::options::WebhookOptions;
 use clap::Parser;
 use libfuzzer_sys::fuzz_target;
 use rustls::server::ResolvesServerCertUsingSni;
 
-/// The flags of the manager, but for one that is a plain text.
+/// The flags of the manager, except one that accepts any text.
 #[derive(Parser, Debug)]
 #[command(version = "0", args_override_self = true)]
 struct Flags {
@@ -42,11 +42,11 @@ fuzz_target!(|input: &str| {
 
 fn check(flags: &Flags) {
     let Flags { options, webhooks, .. } = flags;
-    match options.check() {
+    match options.validate() {
         Ok(()) => assert!(options.leader_elect_renew_deadline < options.leader_elect_lease_duration),
         Err(error) => assert!(!error.to_string().is_empty()),
     }
-    match webhooks.self_managed.check() {
+    match webhooks.self_managed.validate() {
         Ok(()) => assert!(!webhooks.self_managed.webhook_cert_interval.is_zero()),
         Err(error) => assert!(!error.to_string().is_empty()),
     }
@@ -57,15 +57,15 @@ fn check(flags: &Flags) {
 }
 
 fn check_duration(text: &str) {
-    let read = duration(text);
+    let read = parse_duration(text);
     assert_eq!(read.as_ref().ok().copied(), sum(text), "{text:?}");
     match read {
-        Ok(read) => assert_eq!(duration(&format!("{}s{}ms", read.as_secs(), read.subsec_millis())), Ok(read)),
+        Ok(read) => assert_eq!(parse_duration(&format!("{}s{}ms", read.as_secs(), read.subsec_millis())), Ok(read)),
         Err(error) => assert!(error.contains("is not a duration")),
     }
 }
 
-/// The sum of the parts of a duration, letter by letter.
+/// Computes the sum of the parts of a duration.
 fn sum(text: &str) -> Option<Duration> {
     let mut milliseconds = 0_u128;
     let mut rest = text.as_bytes();

@@ -1,8 +1,8 @@
-//! Feeds the ledger what watches may tell it, in any order: events twice, late, or not at all, listings that break off, and
-//! objects with fields that nobody expects; and has claims ask for addresses meanwhile.
+//! Fuzzes the ledger with watch events in any order: duplicate, late and missing events, incomplete lists, and objects
+//! with unexpected fields; and with claims that request addresses in between.
 //!
-//! What must hold: nothing that is known to be taken is proposed; counts are never negative; and once everything was listed
-//! again, the ledger knows what one knows that has heard of nothing else.
+//! Invariants: no address that is known to be in use is proposed; counts are never negative; and after a full list, the
+//! ledger equals a new ledger that has observed this list only.
 //!
 //! Run with `cargo +nightly fuzz run observers`.
 
@@ -19,15 +19,15 @@ use capi_ipam_provider::api::Uid;
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
 
-use objects::{Description, listed, listing, Object, pool_key};
+use objects::{Description, Object, init, init_done, pool_key};
 
 #[derive(Arbitrary, Debug)]
 enum Event<'a> {
-    /// The object is there, and a watch says so.
+    /// The object exists, and a watch reports it.
     Applied(Description<'a>),
-    /// The object is there, and no watch says so.
+    /// The object exists, and no watch reports it.
     AppliedUnseen(Description<'a>),
-    /// A watch says that the object is there, and it is not.
+    /// A watch reports an object that does not exist.
     AppliedLate(Description<'a>),
     Deleted(Description<'a>),
     DeletedUnseen(Description<'a>),
@@ -38,8 +38,8 @@ enum Event<'a> {
         pool: u8,
         claim: u8,
     },
-    Withdraw(u8),
-    Ask {
+    Drop(u8),
+    LookUp {
         pool: u8,
         claim: u8,
     },
@@ -57,8 +57,8 @@ fuzz_target!(|events: Vec<Event<'_>>| {
     for event in &events {
         happen(event, &ledger, &mut truth, &mut proposed);
     }
-    proposed.iter().for_each(|slot| ledger.withdraw(slot));
-    // Where the addresses of a pool are that is gone is remembered, and not known to a new ledger.
+    proposed.iter().for_each(|slot| ledger.drop_candidate(slot));
+    // The scope of a deleted pool is remembered, and a new ledger does not know it.
     let pools: BTreeSet<PoolKey> = truth.values().filter_map(Object::as_pool).collect();
     truth.retain(|_, object| object.pool_of_address().is_none_or(|pool| pools.contains(&pool)));
 
@@ -73,8 +73,8 @@ fn happen(event: &Event<'_>, ledger: &Ledger, truth: &mut Truth<'_>, proposed: &
         Event::Applied(object) | Event::AppliedUnseen(object) | Event::AppliedLate(object) => {
             let Some(object) = object.build() else { return };
             if !matches!(event, Event::AppliedUnseen(_)) {
-                object.applied(ledger);
-                // Whoever is about to reserve it finds it reserved.
+                object.apply(ledger);
+                // A claim that is about to reserve the address finds it reserved.
                 proposed.retain(|slot| !ledger.is_reserved(slot));
             }
             if !matches!(event, Event::AppliedLate(_)) {
@@ -86,31 +86,31 @@ fn happen(event: &Event<'_>, ledger: &Ledger, truth: &mut Truth<'_>, proposed: &
             let late = matches!(event, Event::DeletedLate(_));
             let known = if late { None } else { truth.remove(&object.key()) };
             if !matches!(event, Event::DeletedUnseen(_)) {
-                known.unwrap_or(object).deleted(ledger);
+                known.unwrap_or(object).delete(ledger);
             }
         }
-        Event::ListingBegins => listing(ledger),
-        Event::ListingEnds => listed(ledger),
+        Event::ListingBegins => init(ledger),
+        Event::ListingEnds => init_done(ledger),
         Event::Propose { pool, claim } => {
             let pool = pool_key(*pool);
             let Proposal::Slot(slot) = ledger.propose(&pool, &self::claim(*claim), (*claim).into()) else { return };
-            assert!(ledger.holders(&slot).is_empty() && !ledger.is_reserved(&slot), "{slot} is taken");
-            assert!(ledger.facts(&pool).is_some_and(|facts| facts.serves() && facts.scope == slot.scope));
+            assert!(ledger.owners(&slot).is_empty() && !ledger.is_reserved(&slot), "{slot} is in use");
+            assert!(ledger.pool_info(&pool).is_some_and(|info| info.can_allocate() && info.scope == slot.scope));
             assert!(proposed.insert(slot.clone()), "{slot} is proposed twice");
         }
-        Event::Withdraw(index) => {
+        Event::Drop(index) => {
             let Some(slot) = proposed.iter().nth(usize::from(*index)).cloned() else { return };
-            ledger.withdraw(&slot);
+            ledger.drop_candidate(&slot);
             proposed.remove(&slot);
         }
-        Event::Ask { pool, claim } => {
+        Event::LookUp { pool, claim } => {
             let (pool, claim) = (pool_key(*pool), self::claim(*claim));
-            ledger.attend(&pool, &claim);
+            ledger.mark_started(&pool, &claim);
             let _ = ledger.pool_for(&pool, &claim, 1);
             let counts = ledger.counts(&pool);
             assert!(counts.free >= 0 && counts.free <= counts.total && counts.used >= 0 && counts.out_of_range >= 0);
         }
-        Event::Finish { pool, claim } => ledger.finished(&pool_key(*pool), &self::claim(*claim)),
+        Event::Finish { pool, claim } => ledger.mark_finished(&pool_key(*pool), &self::claim(*claim)),
     }
 }
 
@@ -119,42 +119,42 @@ fn claim(number: u8) -> (String, String) {
 }
 
 fn list<'a>(ledger: &Ledger, objects: impl Iterator<Item = &'a Object>) {
-    listing(ledger);
-    objects.for_each(|object| object.applied(ledger));
-    listed(ledger);
+    init(ledger);
+    objects.for_each(|object| object.apply(ledger));
+    init_done(ledger);
 }
 
-fn sorted<T: std::fmt::Debug>(answers: Vec<T>) -> Vec<String> {
-    let mut texts: Vec<String> = answers.iter().map(|answer| format!("{answer:?}")).collect();
+fn sorted<T: std::fmt::Debug>(values: Vec<T>) -> Vec<String> {
+    let mut texts: Vec<String> = values.iter().map(|value| format!("{value:?}")).collect();
     texts.sort_unstable();
     texts
 }
 
-/// Both give the same answer to every question.
+/// Asserts that all queries of both ledgers return the same.
 fn compare(ledger: &Ledger, fresh: &Ledger, pools: &BTreeSet<PoolKey>) {
     for pool in pools {
-        assert_eq!(ledger.facts(pool), fresh.facts(pool));
+        assert_eq!(ledger.pool_info(pool), fresh.pool_info(pool));
         assert_eq!(ledger.counts(pool), fresh.counts(pool), "{pool}");
         assert_eq!(ledger.in_use(pool, &|_| true), fresh.in_use(pool, &|_| true), "{pool}");
         assert_eq!(ledger.is_in_use(pool), fresh.is_in_use(pool));
         assert_eq!(ledger.overlapping(pool), fresh.overlapping(pool));
         assert_eq!(ledger.missing_block_length(pool), fresh.missing_block_length(pool));
-        assert_eq!(ledger.taken(&ledger.scope(pool)), fresh.taken(&fresh.scope(pool)), "{pool}");
+        assert_eq!(ledger.usage_count(&ledger.scope(pool)), fresh.usage_count(&fresh.scope(pool)), "{pool}");
     }
     let network = Scope::Network("lab".into());
-    assert_eq!(ledger.taken(&network), fresh.taken(&network));
+    assert_eq!(ledger.usage_count(&network), fresh.usage_count(&network));
     assert_eq!(sorted(ledger.members("lab")), sorted(fresh.members("lab")));
-    // Of several who have one address, it does not matter who is named.
-    let one_has = |unreserved: &Unreserved| fresh.holders(&unreserved.slot).len() == 1;
+    // The order of the owners of a duplicate address does not matter.
+    let has_one_owner = |unreserved: &Unreserved| fresh.owners(&unreserved.slot).len() == 1;
     let unreserved =
-        |ledger: &Ledger| sorted(ledger.unreserved(usize::MAX, |_| true).into_iter().filter(one_has).collect());
+        |ledger: &Ledger| sorted(ledger.unreserved(usize::MAX, |_| true).into_iter().filter(has_one_owner).collect());
     assert_eq!(unreserved(ledger), unreserved(fresh));
-    let useless =
+    let invalid =
         |ledger: &Ledger| -> Vec<String> { ledger.invalid_reservations().into_iter().map(|one| one.name).collect() };
-    assert_eq!(sorted(useless(ledger)), sorted(useless(fresh)));
-    let resting =
+    assert_eq!(sorted(invalid(ledger)), sorted(invalid(fresh)));
+    let cooling_down =
         |ledger: &Ledger| -> Vec<Slot> { ledger.cooling_down_in_use().into_iter().map(|(slot, ..)| slot).collect() };
-    assert_eq!(sorted(resting(ledger)), sorted(resting(fresh)));
+    assert_eq!(sorted(cooling_down(ledger)), sorted(cooling_down(fresh)));
     assert_eq!(sorted(ledger.suspects(|_, _, _| false)), sorted(fresh.suspects(|_, _, _| false)));
     let unclaimed = |ledger: &Ledger| sorted(ledger.unclaimed(|_| false).into_iter().map(|found| found.name).collect());
     assert_eq!(unclaimed(ledger), unclaimed(fresh));

@@ -1,11 +1,11 @@
-//! Feeds arbitrary texts to the address parser and to the usable set of a pool.
+//! Fuzzes the parsers of addresses and entries, and the validation of pools of addresses.
 //!
-//! What must hold: a text is read exactly when the parsers of `std` and `ipnet` read it and it is written in one way
-//! only, and then as they do; and a pool gives out nothing that its texts do not say.
+//! Invariants: a text is accepted if the parsers of `std` and `ipnet` accept it and it has only one notation, with the
+//! same result; and the usable addresses of a pool are those of its entries.
 //!
-//! The input is one text per line. The first line gives the prefix length and whether reserved
-//! addresses are given out, the second one the gateway; of the others, those that begin with
-//! `!` are excluded entries and the rest are addresses.
+//! The input has one text per line. The first line is the prefix length, with a leading `r` to allocate reserved
+//! addresses, the second one is the gateway. Of the other lines, those that start with `!` are excluded entries, the
+//! others addresses.
 //!
 //! Run with `cargo +nightly fuzz run parse_entry`.
 
@@ -13,7 +13,7 @@
 
 use std::net::IpAddr;
 
-use capi_ipam_ip::{Entry, Family, MAX_ENTRY_LENGTH, parse_address, parse_entry, PoolAddresses, Span, SpanSet};
+use capi_ipam_ip::{Entry, Family, MAX_ENTRY_LENGTH, PoolAddresses, Span, SpanSet, parse_address, parse_entry};
 use ipnet::IpNet;
 use libfuzzer_sys::fuzz_target;
 
@@ -24,7 +24,7 @@ fuzz_target!(|input: &str| {
     check_pool(input);
 });
 
-/// What is read is what others read, and what is read, written and read again is the same.
+/// Asserts that the parsers agree with the others, and that displayed values parse to the same value.
 fn check_text(text: &str) {
     let read = parse_entry(text);
     assert_eq!(read.as_ref().ok(), entry_of_others(text).as_ref(), "{text:?}");
@@ -39,7 +39,7 @@ fn check_text(text: &str) {
     }
 }
 
-/// What the parsers of `std` and `ipnet` make of a text.
+/// Parses a text with `std` and `ipnet`.
 fn entry_of_others(text: &str) -> Option<Entry> {
     if !is_clean(text) {
         return None;
@@ -51,8 +51,8 @@ fn entry_of_others(text: &str) -> Option<Entry> {
     }
     if let Some((address, length)) = text.split_once('/') {
         let (address, network) = (plain_address(address)?, text.parse::<IpNet>().ok()?);
-        let written_plainly = network.addr() == address && network.prefix_len().to_string() == length;
-        return written_plainly.then(|| Entry { family: Family::of(address), span: Span::from(network) });
+        let is_canonical = network.addr() == address && network.prefix_len().to_string() == length;
+        return is_canonical.then(|| Entry { family: Family::of(address), span: Span::from(network) });
     }
     plain_address(text).map(Entry::from)
 }
@@ -65,8 +65,8 @@ fn plain_address(text: &str) -> Option<IpAddr> {
     text.parse().ok().filter(|address: &IpAddr| address.to_canonical() == *address)
 }
 
-/// Usable are only numbers of the subnet, of the addresses and not of the exclusions, and what
-/// is refused is refused with a reason.
+/// Asserts that usable addresses are in the subnet and the entries and not excluded, and that every problem has a
+/// message.
 fn check_pool(input: &str) {
     let mut lines = input.split('\n');
     let first = lines.next().unwrap_or_default();
@@ -85,8 +85,8 @@ fn check_pool(input: &str) {
         Ok(usable) => {
             let subnet: SpanSet = usable.subnet.map(Span::from).into_iter().collect();
             assert!(usable.set.subtract(&subnet).is_empty(), "{pool:?}");
-            assert!(usable.set.subtract(&read(&addresses)).is_empty(), "{pool:?}");
-            assert!(usable.set.intersect(&read(&excluded)).is_empty(), "{pool:?}");
+            assert!(usable.set.subtract(&numbers(&addresses)).is_empty(), "{pool:?}");
+            assert!(usable.set.intersect(&numbers(&excluded)).is_empty(), "{pool:?}");
             let gateway = usable.gateway.map(Family::to_number);
             assert!(gateway.is_none_or(|number| !usable.set.contains(number)), "{pool:?}");
             assert_eq!(i64::from(usable.prefix), pool.prefix);
@@ -100,7 +100,7 @@ fn check_pool(input: &str) {
     }
 }
 
-/// The numbers of entries that can all be read.
-fn read(texts: &[String]) -> SpanSet {
+/// The numbers of valid entries.
+fn numbers(texts: &[String]) -> SpanSet {
     texts.iter().filter_map(|text| parse_entry(text).ok()).map(|entry| entry.span).collect()
 }

@@ -1,7 +1,7 @@
-//! Feeds arbitrary scopes and addresses to the names of reservations, and arbitrary reservations to what reads them.
+//! Fuzzes the names of reservations with arbitrary scopes and addresses, and the parser of reservations.
 //!
-//! What must hold: one name belongs to one address of one scope and the other way around; a reservation is read exactly
-//! when it has that name; and no reservation has the name of the object that says what a network gives out.
+//! Invariants: names and addresses of scopes correspond one to one; a reservation is valid only if it has the name of
+//! its address; and no reservation has the name of an object that declares the block length of a network.
 //!
 //! Run with `cargo +nightly fuzz run reservations`.
 
@@ -9,11 +9,11 @@
 
 use std::net::IpAddr;
 
-use capi_ipam::api::{InClusterKind, IPReservation, network_block_length_name, PoolKey, Scope, Slot};
+use capi_ipam::api::{IPReservation, InClusterKind, PoolKey, Scope, Slot, network_block_length_name};
 use capi_ipam_ip::{Block, Family};
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
-use serde_json::{json, Map, Value};
+use serde_json::{Map, Value, json};
 
 #[derive(Arbitrary, Debug)]
 struct Input<'a> {
@@ -31,7 +31,7 @@ struct Place {
     kind: u8,
     namespace: Vec<u8>,
     name: Vec<u8>,
-    /// The name is so much longer.
+    /// The number of letters appended to the name.
     longer: u8,
     network: Option<Vec<u8>>,
     address: IpAddr,
@@ -49,12 +49,12 @@ impl Place {
     fn slot(&self) -> Slot {
         let network = self.network.as_ref().map(|name| text(name, b"a0-1ipv46"));
         let scope = Scope::of(&self.pool(), network.as_deref());
-        // An IPv4-mapped address is never written.
+        // A reservation never has an IPv4-mapped address.
         Slot { scope, block: Block::new(self.address.to_canonical(), self.length) }
     }
 }
 
-/// A name of these letters, never an empty one.
+/// A non-empty name of these letters.
 fn text(bytes: &[u8], letters: &[u8]) -> String {
     let letters = bytes.iter().map(|byte| char::from(letters[usize::from(*byte) % letters.len()]));
     std::iter::once('a').chain(letters.take(60)).collect()
@@ -67,10 +67,10 @@ fuzz_target!(|input: Input<'_>| {
     for place in [&input.one, &input.other] {
         let (slot, pool) = (place.slot(), place.pool());
         assert!(slot.reservation_name().len() <= 253);
-        assert_eq!(Scope::named(&slot.scope.name(), &pool), Some(slot.scope.clone()));
+        assert_eq!(Scope::parse(&slot.scope.name(), &pool), Some(slot.scope.clone()));
         let written = written(&slot, &pool, &slot.reservation_name());
         assert_eq!(written.slot(), Ok((slot.clone(), pool.clone())));
-        assert_eq!(written.network_unit(), None, "{slot}");
+        assert_eq!(written.network_block_length(), None, "{slot}");
         let misnamed = [one.reservation_name(), other.reservation_name(), input.texts[0].to_owned()];
         for name in misnamed.iter().filter(|name| **name != slot.reservation_name()) {
             assert!(self::written(&slot, &pool, name).slot().is_err(), "{slot} as {name}");
@@ -89,8 +89,8 @@ fuzz_target!(|input: Input<'_>| {
         "spec": {"scope": scope, "address": address, "prefixLength": input.length,
                  "poolRef": {"kind": kind, "namespace": namespace, "name": pool}},
     });
-    read(texts);
-    read(serde_json::from_str::<Map<String, Value>>(input.json).unwrap_or_default().into());
+    check(texts);
+    check(serde_json::from_str::<Map<String, Value>>(input.json).unwrap_or_default().into());
 });
 
 fn written(slot: &Slot, pool: &PoolKey, name: &str) -> IPReservation {
@@ -103,12 +103,12 @@ fn written(slot: &Slot, pool: &PoolKey, name: &str) -> IPReservation {
     serde_json::from_value(reservation).expect("a reservation")
 }
 
-/// Whatever can be read says what it reserves, or what is wrong with it.
-fn read(object: Value) {
+/// Every decoded reservation names its address, or its problem.
+fn check(object: Value) {
     let Ok(reservation) = serde_json::from_value::<IPReservation>(object) else { return };
     match reservation.slot() {
         Ok((slot, _)) => assert_eq!(reservation.metadata.name, Some(slot.reservation_name())),
         Err(problem) => assert!(problem.to_string().starts_with(problem.field())),
     }
-    assert!(reservation.slot().is_err() || reservation.network_unit().is_none());
+    assert!(reservation.slot().is_err() || reservation.network_block_length().is_none());
 }

@@ -1,7 +1,8 @@
-//! Feeds arbitrary bytes to the answers of the webhooks, as an API server would, or anybody else who reaches the port.
+//! Fuzzes the webhooks with arbitrary request bodies, as sent by an API server or by any other client.
 //!
-//! The first line chooses what the rest is: `r` for the whole body of a request, `c`, `u` and `d` for the creation, update
-//! and deletion of an object whose fields as JSON are the next line and, for an update, the one after that.
+//! The first line is the type of the input: `r` for a whole request body; `c`, `u` and `d` for the creation, update and
+//! deletion of an object, with its fields as JSON in the next line and, for an update, the new fields in the line after
+//! it.
 //!
 //! Run with `cargo +nightly fuzz run reviews`.
 
@@ -9,32 +10,34 @@
 
 use std::sync::Arc;
 
-use capi_ipam::admission::{conversion, pools, reservations, View};
-use capi_ipam::api::{GlobalInClusterIPPool, GlobalInClusterPrefixPool, InClusterIPPool, InClusterPrefixPool, Pool, PoolKey, Scope, Slot};
+use capi_ipam::admission::{View, conversion, pools, reservations};
+use capi_ipam::api::{
+    GlobalInClusterIPPool, GlobalInClusterPrefixPool, InClusterIPPool, InClusterPrefixPool, Pool, PoolKey, Scope, Slot,
+};
 use capi_ipam_ip::{Block, Family, Usable};
-use capi_ipam_webhook::answer::{Answer, AnswerError, Outcome};
-use capi_ipam_webhook::conversion::answer as answer_conversion;
-use capi_ipam_webhook::review::{AdmissionRequest, answer, Decision};
+use capi_ipam_webhook::conversion::respond as respond_to_conversion;
+use capi_ipam_webhook::reply::{Outcome, Reply, ReplyError};
+use capi_ipam_webhook::review::{AdmissionRequest, Decision, respond};
 use libfuzzer_sys::fuzz_target;
-use serde_json::{json, Value};
+use serde_json::{Value, json};
 
 fuzz_target!(|input: &[u8]| {
     let mut parts = input.splitn(2, |byte| *byte == b'\n');
     let (first, rest) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
     match first {
-        b"r" => ask_all(rest),
-        b"c" => ask_all(&review("CREATE", None, rest)),
-        b"d" => ask_all(&review("DELETE", Some(rest), b"null")),
+        b"r" => review_all(rest),
+        b"c" => review_all(&review("CREATE", None, rest)),
+        b"d" => review_all(&review("DELETE", Some(rest), b"null")),
         b"u" => {
             let mut lines = rest.splitn(2, |byte| *byte == b'\n');
             let (old, new) = (lines.next().unwrap_or_default(), lines.next().unwrap_or_default());
-            ask_all(&review("UPDATE", Some(old), new));
+            review_all(&review("UPDATE", Some(old), new));
         }
         _ => {}
     }
 });
 
-/// A review of that object, and one of its conversion. What is no JSON is no object.
+/// Builds the review of an object, and checks its conversion. Invalid JSON is a missing object.
 fn review(operation: &str, old: Option<&[u8]>, new: &[u8]) -> Vec<u8> {
     let read = |text: &[u8]| serde_json::from_slice::<Value>(text).unwrap_or_default();
     let (old, new) = (old.map(read), read(new));
@@ -44,7 +47,7 @@ fn review(operation: &str, old: Option<&[u8]>, new: &[u8]) -> Vec<u8> {
             "apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview",
             "request": {"uid": "u", "desiredAPIVersion": format!("ipam.cluster.x-k8s.io/{version}"), "objects": objects},
         });
-        check(answer_conversion(review.to_string().as_bytes(), &convert));
+        check(respond_to_conversion(review.to_string().as_bytes(), &convert));
     }
     let review = json!({
         "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
@@ -58,29 +61,30 @@ fn convert(object: Value, desired: &str) -> Result<Value, String> {
     conversion::convert(object, desired).map_err(|error| error.to_string())
 }
 
-/// Has every webhook answer.
-fn ask_all(body: &[u8]) {
-    check(answer(body, &of::<InClusterIPPool>));
-    check(answer(body, &of::<GlobalInClusterIPPool>));
-    check(answer(body, &of::<InClusterPrefixPool>));
-    check(answer(body, &of::<GlobalInClusterPrefixPool>));
-    check(answer(body, &|request: &AdmissionRequest| reservations::review(request, &Cluster)));
-    check(answer_conversion(body, &convert));
+/// Sends the body to every webhook.
+fn review_all(body: &[u8]) {
+    check(respond(body, &of::<InClusterIPPool>));
+    check(respond(body, &of::<GlobalInClusterIPPool>));
+    check(respond(body, &of::<InClusterPrefixPool>));
+    check(respond(body, &of::<GlobalInClusterPrefixPool>));
+    check(respond(body, &|request: &AdmissionRequest| reservations::review(request, &Cluster)));
+    check(respond_to_conversion(body, &convert));
 }
 
 fn of<P: Pool>(request: &AdmissionRequest) -> Decision {
     pools::review::<P>(request, &Cluster)
 }
 
-/// An answer is a review that can be read and says why it refuses; and whatever is no request is an error with a text.
-fn check(answer: Result<Answer, AnswerError>) {
-    let Answer { body, outcome, .. } = match answer {
-        Ok(answer) => answer,
-        Err(error @ AnswerError::Unwritable { .. }) => panic!("{error}"),
+/// Asserts that a reply is a valid review, with a message if it denies; and that other inputs are an error with a
+/// message.
+fn check(reply: Result<Reply, ReplyError>) {
+    let Reply { body, outcome, .. } = match reply {
+        Ok(reply) => reply,
+        Err(error @ ReplyError::Serialize { .. }) => panic!("{error}"),
         Err(error) => return assert!(!error.to_string().is_empty()),
     };
     assert_ne!(outcome, Outcome::Panicked);
-    let review: Value = serde_json::from_slice(&body).expect("the answer is JSON");
+    let review: Value = serde_json::from_slice(&body).expect("the reply is JSON");
     let response = &review["response"];
     assert!(response["uid"].as_str().is_some_and(|uid| !uid.is_empty()), "{review}");
     match outcome {
@@ -96,17 +100,17 @@ fn check(answer: Result<Answer, AnswerError>) {
     }
 }
 
-/// A cluster where a few addresses are in use, in every pool.
+/// A cluster with a few addresses in use in every pool.
 struct Cluster;
 
 impl View for Cluster {
     fn is_complete(&self) -> bool {
         true
     }
-    fn in_use(&self, _: &PoolKey, of_interest: &dyn Fn(Block) -> bool) -> Vec<Block> {
+    fn in_use(&self, _: &PoolKey, filter: &dyn Fn(Block) -> bool) -> Vec<Block> {
         let addresses = ["10.0.0.5", "fd00::5"].iter().filter_map(|text| text.parse().ok()).map(Block::address);
         let blocks = addresses.chain("fd00::".parse().ok().map(|base| Block::new(base, 64)));
-        blocks.filter(|block| of_interest(*block)).collect()
+        blocks.filter(|block| filter(*block)).collect()
     }
     fn overlapping(&self, pool: &PoolKey, _: &Scope, _: &Usable) -> Vec<PoolKey> {
         vec![pool.clone()]
@@ -120,7 +124,7 @@ impl View for Cluster {
     fn pool(&self, pool: &PoolKey) -> Option<(Scope, Option<Arc<Usable>>)> {
         Some((Scope::of(pool, None), None))
     }
-    fn holders(&self, _: &Slot) -> Vec<(String, String)> {
+    fn owners(&self, _: &Slot) -> Vec<(String, String)> {
         vec![("n".to_owned(), "holder".to_owned())]
     }
 }

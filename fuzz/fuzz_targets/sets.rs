@@ -1,7 +1,7 @@
-//! Feeds arbitrary spans and steps to the sets of numbers, and compares them with a naive model.
+//! Fuzzes the sets of numbers with arbitrary spans and steps, and compares them with a naive model.
 //!
-//! The model looks at 256 numbers one by one: those from the start, which lies anywhere, also at the very end. What must
-//! hold: the operations agree with the model, equal sets have equal spans, and of free numbers the lowest is the lowest.
+//! The model has 256 numbers from an arbitrary start, also at the end of the range of u128. Invariants: the operations
+//! agree with the model, equal sets have equal spans, and the lowest free number is the lowest of the model.
 //!
 //! Run with `cargo +nightly fuzz run sets`.
 
@@ -31,7 +31,7 @@ enum Start {
 #[derive(Arbitrary, Debug, Clone, Copy)]
 enum Step {
     Take,
-    GiveBack,
+    Release,
     LowestFrom,
 }
 
@@ -67,9 +67,9 @@ fuzz_target!(|input: Input| {
         let number = start + u128::from(number);
         match step {
             Step::Take => assert_eq!(free.take(number), free_model.remove(&number)),
-            // Only what is usable is ever given back.
-            Step::GiveBack if a.contains(number) => assert_eq!(free.give_back(number), free_model.insert(number)),
-            Step::GiveBack => {}
+            // Only usable numbers are ever released.
+            Step::Release if a.contains(number) => assert_eq!(free.release(number), free_model.insert(number)),
+            Step::Release => {}
             Step::LowestFrom => assert_eq!(free.lowest_from(number), free_model.range(number..).next().copied()),
         }
         compare(&free, &free_model);

@@ -1,9 +1,9 @@
-//! Feeds arbitrary pools, as they were and as they are to be, to admission.
+//! Fuzzes the admission of pools with arbitrary old and new pools.
 //!
-//! What must hold: admission decides by exactly these rules. A pool may be made if it can be understood and its network
-//! gives out blocks of its length. A change is refused only for what it changes: it may leave everything as it is, however
-//! wrong that is; otherwise the new pool has to be one that may be made, with the same network and length, and with all
-//! that is in use and was in it before. A pool that is used cannot be deleted, unless that is asked for.
+//! Invariants: admission follows exactly these rules. A pool can be created if it is valid and its network has the same
+//! block length. An update without a change of the spec is allowed, also if the spec is not valid. For other updates
+//! the new pool has to be one that can be created, with the same network and length, and with all addresses in use that
+//! it had before. A pool in use cannot be deleted without the annotation for it.
 //!
 //! Run with `cargo +nightly fuzz run validate_pools`.
 
@@ -13,11 +13,11 @@
 mod inputs;
 
 use capi_ipam::admission::pools;
-use capi_ipam::api::{InClusterIPPool, InClusterPrefixPool, names, Pool};
-use capi_ipam_webhook::review::{AdmissionRequest, Operation, Decision};
+use capi_ipam::api::{InClusterIPPool, InClusterPrefixPool, Pool, names};
+use capi_ipam_webhook::review::{AdmissionRequest, Decision, Operation};
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
-use serde_json::{json, Value};
+use serde_json::{Value, json};
 
 use inputs::{Cluster, Spec};
 
@@ -38,26 +38,26 @@ fuzz_target!(|input: Input<'_>| {
 fn check<P: Pool>(input: &Input<'_>) {
     let cluster = &input.cluster;
     let object =
-        |spec: &Spec<'_>| json!({"metadata": {"namespace": "n", "name": "p"}, "spec": spec.written(input.prefixes)});
+        |spec: &Spec<'_>| json!({"metadata": {"namespace": "n", "name": "p"}, "spec": spec.to_json(input.prefixes)});
     let (old, mut new) = (object(&input.old), object(&input.new));
     let [before, after]: [P; 2] = [&old, &new].map(|object| serde_json::from_value(object.clone()).expect("a pool"));
     let (usable_before, usable) = (before.spec().usable().ok(), after.spec().usable().ok());
 
-    let may_be_made = usable.as_ref().is_some_and(|usable| {
+    let is_valid = usable.as_ref().is_some_and(|usable| {
         let network = after.spec().network();
-        let agrees = network.is_none() || cluster.agreed.is_none_or(|length| length == usable.length);
-        let rests = input.prefixes || input.new.rest.is_none_or(|seconds| seconds >= 0);
-        agrees && rests && network.is_none_or(|network| ["lab", "other"].contains(&network))
+        let agrees = network.is_none() || cluster.declared_length.is_none_or(|length| length == usable.length);
+        let has_valid_grace_period = input.prefixes || input.new.grace_period.is_none_or(|seconds| seconds >= 0);
+        agrees && has_valid_grace_period && network.is_none_or(|network| ["lab", "other"].contains(&network))
     });
-    assert_eq!(ask::<P>(Operation::Create, None, Some(&new), cluster), may_be_made, "{new}");
+    assert_eq!(is_allowed::<P>(Operation::Create, None, Some(&new), cluster), is_valid, "{new}");
 
     let same_length = !input.prefixes || input.old.length == input.new.length;
     let keeps = usable_before.zip(usable).is_none_or(|(before, after)| {
         let dropped = cluster.blocks().any(|block| before.contains(block) && !after.contains(block));
         before.set.subtract(&after.set).is_empty() || (cluster.complete && !dropped)
     });
-    let fits = may_be_made && same_length && before.spec().network() == after.spec().network() && keeps;
-    let update = |old: &Value, new: &Value| ask::<P>(Operation::Update, Some(old), Some(new), cluster);
+    let fits = is_valid && same_length && before.spec().network() == after.spec().network() && keeps;
+    let update = |old: &Value, new: &Value| is_allowed::<P>(Operation::Update, Some(old), Some(new), cluster);
     assert_eq!(update(&old, &new), fits || old["spec"] == new["spec"], "{old} -> {new}");
     assert!(update(&old, &old) && update(&new, &new));
 
@@ -70,19 +70,19 @@ fn check<P: Pool>(input: &Input<'_>) {
         assert!(update(&old, &new));
     }
     let unused = cluster.complete && cluster.blocks().next().is_none();
-    let may_go = input.deleting || input.annotation.is_some() || unused;
-    assert_eq!(ask::<P>(Operation::Delete, Some(&new), None, cluster), may_go);
+    let can_be_deleted = input.deleting || input.annotation.is_some() || unused;
+    assert_eq!(is_allowed::<P>(Operation::Delete, Some(&new), None, cluster), can_be_deleted);
 }
 
-/// Whether it may be written. A refusal says why.
-fn ask<P: Pool>(operation: Operation, old: Option<&Value>, new: Option<&Value>, cluster: &Cluster) -> bool {
+/// Whether the request is allowed. A denial has a message.
+fn is_allowed<P: Pool>(operation: Operation, old: Option<&Value>, new: Option<&Value>, cluster: &Cluster) -> bool {
     let (object, old_object, namespace) = (new.cloned(), old.cloned(), "n".to_owned());
     let request = AdmissionRequest { operation, object, old_object, namespace, ..AdmissionRequest::default() };
     match pools::review::<P>(&request, cluster) {
         Decision::Allowed { warnings, .. } => assert!(warnings.iter().all(|text| !text.is_empty())),
-        Decision::Denied(refusal) => {
-            assert!((400..600).contains(&refusal.code) && !refusal.message.is_empty());
-            assert!(refusal.causes.iter().all(|cause| cause.field.starts_with("spec.") && !cause.message.is_empty()));
+        Decision::Denied(denial) => {
+            assert!((400..600).contains(&denial.code) && !denial.message.is_empty());
+            assert!(denial.causes.iter().all(|cause| cause.field.starts_with("spec.") && !cause.message.is_empty()));
             return false;
         }
     }

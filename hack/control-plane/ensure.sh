@@ -1,24 +1,24 @@
 #!/usr/bin/env bash
-# Makes sure that the programs of the test control plane are there, and says where. The answer is the one line on
-# stdout; what is being built, and how long that takes, goes to stderr.
+# Finds or builds the programs of the test control plane, and prints their folder to stdout. Progress is written to
+# stderr.
 #
-#   ensure.sh              the folder that holds etcd, kube-apiserver, kube-controller-manager and kubectl
-#   ensure.sh crds         the folder of Cluster API's core CRDs
-#   ensure.sh cluster-api  the folder that holds clusterctl, and Cluster API's own manager under the name core
+#   ensure.sh              the folder with etcd, kube-apiserver, kube-controller-manager and kubectl
+#   ensure.sh crds         the folder with the core CRDs of Cluster API
+#   ensure.sh cluster-api  the folder with clusterctl, and the core manager of Cluster API under the name core
 #
-# The programs come from the folder KUBEBUILDER_ASSETS when it holds etcd and kube-apiserver (what it lacks is built
-# and linked beside them), else from the cache ${XDG_CACHE_HOME:-$HOME/.cache}/capi-ipam, else they are built into it
-# from the Go modules beside this script. The archive that envtest publishes is not used: it has no
-# kube-controller-manager, which the tests of garbage collection need, so the build would be needed all the same.
+# The programs are those in the folder KUBEBUILDER_ASSETS if it contains etcd and kube-apiserver (missing programs are
+# built and linked beside them), or those in the cache ${XDG_CACHE_HOME:-$HOME/.cache}/capi-ipam. Otherwise they are
+# built into the cache from the Go modules beside this script. The archive of envtest is not used: it has no
+# kube-controller-manager, which the tests of garbage collection need.
 set -euo pipefail
 
 here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd -P)
 # shellcheck source-path=SCRIPTDIR source=versions.env
 . "$here/versions.env"
 
-cache=${XDG_CACHE_HOME:-${HOME:?neither XDG_CACHE_HOME nor HOME is set: no place for the programs}/.cache}/capi-ipam
-work=""     # the temporary folder of a build under way
-lock_dir="" # the lock, where there is no flock
+cache=${XDG_CACHE_HOME:-${HOME:?neither XDG_CACHE_HOME nor HOME is set: there is no folder for the programs}/.cache}/capi-ipam
+work=""     # the temporary folder of a running build
+lock_dir="" # the lock, on systems without flock
 
 say() { printf 'control plane: %s\n' "$*" >&2; }
 die() {
@@ -37,18 +37,18 @@ trap 'exit 143' TERM
 
 # === versions ===
 
-# requires SET MODULE VERSION: the go.mod of that set asks for that version of the module.
+# requires SET MODULE VERSION: checks that the go.mod of the set requires this version of the module.
 requires() {
   grep -qE "^(require )?[[:space:]]*$2 $3( |\$)" "$here/$1/go.mod" ||
-    die "versions.env wants $2 $3, $1/go.mod says otherwise: change both, then run 'go mod tidy' in hack/control-plane/$1"
+    die "versions.env has $2 $3, and $1/go.mod has another version: change both, then run 'go mod tidy' in hack/control-plane/$1"
 }
 
-# replaces SET VERSION: every replacement in the go.mod of that set is by that version.
+# replaces SET VERSION: checks that every replacement in the go.mod of the set has this version.
 replaces() {
   local other
   other=$(grep -F ' => ' "$here/$1/go.mod" | grep -vE " ${2//./\\.}\$" | head -n 1) || true
   [[ -z $other ]] ||
-    die "versions.env wants $2, $1/go.mod says '${other#"${other%%[![:space:]]*}"}': change both, then run 'go mod tidy' in hack/control-plane/$1"
+    die "versions.env has $2, and $1/go.mod has '${other#"${other%%[![:space:]]*}"}': change both, then run 'go mod tidy' in hack/control-plane/$1"
 }
 
 check_versions() {
@@ -61,7 +61,7 @@ check_versions() {
 
 # === Go ===
 
-# go_in SET ARGUMENT...: runs go in that set's module, whatever the user's own Go settings are.
+# go_in SET ARGUMENT...: runs go in the module of the set, independent of the Go settings of the user.
 go_in() {
   local module=$1
   shift
@@ -70,27 +70,27 @@ go_in() {
       GO111MODULE=on GOWORK=off GOFLAGS='-mod=readonly -buildvcs=false' CGO_ENABLED=0 go "$@")
 }
 
-# check_go SET: there is a Go that can build this set. Go may fetch a newer toolchain by itself, so it is asked there.
+# check_go SET: checks that Go can build this set. Go may download a newer toolchain, so it runs in the module.
 check_go() {
   local need have
   need=$(sed -n 's/^go //p' "$here/$1/go.mod")
   command -v go >/dev/null ||
-    die "go is missing: the programs are built with Go $need or later (or name a folder that holds them in KUBEBUILDER_ASSETS)"
-  have=$(go_in "$1" env GOVERSION 2>&1) || die "go does not work here, Go $need or later is needed: $have"
+    die "go is missing: the programs are built with Go $need or later (or set KUBEBUILDER_ASSETS to a folder that contains them)"
+  have=$(go_in "$1" env GOVERSION 2>&1) || die "go fails, Go $need or later is required: $have"
   have=${have%% *}
   if [[ $have == go[0-9]* && $(printf '%s\n' "$need" "${have#go}" | sort -V | head -n 1) != "$need" ]]; then
     die "go is too old: this is ${have#go}, the programs need $need or later"
   fi
 }
 
-# stamp_flags PACKAGE VERSION: linker flags that make a program know its version; without them clients see v0.0.0.
+# stamp_flags PACKAGE VERSION: linker flags that set the version of a program, which is v0.0.0 without them.
 stamp_flags() {
   local major minor
   IFS=. read -r major minor _ <<<"${2#v}"
   printf -- '-X %s.gitVersion=%s -X %s.gitMajor=%s -X %s.gitMinor=%s ' "$1" "$2" "$1" "$major" "$1" "$minor"
 }
 
-# go_build SET FOLDER PACKAGE...: builds the packages of one set, all in one go.
+# go_build SET FOLDER PACKAGE...: builds packages of a set in one run.
 go_build() {
   local module=$1 folder=$2 flags='-s -w '
   shift 2
@@ -106,7 +106,7 @@ go_build() {
 
 # === the cache ===
 
-# complete FOLDER PROGRAM...: the programs are there, from a build that came to its end.
+# complete FOLDER PROGRAM...: whether the folder contains the programs of a finished build.
 complete() {
   local folder=$1 program
   shift
@@ -114,38 +114,38 @@ complete() {
   for program; do [[ -x $folder/$program ]] || return 1; done
 }
 
-# Two builds at once would only slow each other down: the second one waits, and finds the work done.
+# Only one build runs at a time: the second one waits and uses its result.
 take_lock() {
   mkdir -p -- "$cache"
   if command -v flock >/dev/null; then
     exec 9>"$cache/lock"
     if ! flock -n 9; then
-      say 'another build is under way, waiting for it'
+      say 'waiting for another build'
       flock 9
     fi
     return
   fi
-  local told="" holder
+  local printed="" holder
   until mkdir -- "$cache/lock.d" 2>/dev/null; do
     holder=$(cat -- "$cache/lock.d/pid" 2>/dev/null || true)
     if [[ -n $holder ]] && ! kill -0 "$holder" 2>/dev/null; then
-      rm -rf -- "$cache/lock.d" # its holder is gone
+      rm -rf -- "$cache/lock.d" # its holder has exited
       continue
     fi
-    [[ -n $told ]] || say 'another build is under way, waiting for it'
-    told=yes
+    [[ -n $printed ]] || say 'waiting for another build'
+    printed=yes
     sleep 1
   done
   lock_dir=$cache/lock.d
   echo $$ >"$lock_dir/pid"
 }
 
-# begin SET WHAT...: starts a build, with the lock held, in a folder that `finish` gives its name in one step.
+# begin SET WHAT...: starts a build, with the lock held, in a temporary folder that `finish` renames.
 begin() {
   check_go "$1"
   shift
   say "building $*"
-  rm -rf -- "$cache"/.building.* # of builds that were killed
+  rm -rf -- "$cache"/.building.* # leftovers of killed builds
   work=$(mktemp -d "$cache/.building.XXXXXX")
 }
 
@@ -158,7 +158,7 @@ finish() {
   say "done after $SECONDS s: $1"
 }
 
-# === what is asked for ===
+# === commands ===
 
 all=(etcd kube-apiserver kube-controller-manager kubectl)
 full=$cache/kubernetes-$KUBERNETES_VERSION-etcd-$ETCD_VERSION
@@ -175,7 +175,7 @@ ensure_full() {
   finish "$full"
 }
 
-# ensure_beside ASSETS: a folder of links to the programs of ASSETS and to our own for what it lacks.
+# ensure_beside ASSETS: a folder with links to the programs in ASSETS, and to built ones for missing programs.
 ensure_beside() {
   local assets=$1 tools=$full linked program
   if ! complete "$full" kube-controller-manager kubectl; then
@@ -183,7 +183,7 @@ ensure_beside() {
     if ! complete "$tools" kube-controller-manager kubectl; then
       take_lock
       if ! complete "$tools" kube-controller-manager kubectl; then
-        begin kubernetes "kube-controller-manager and kubectl $KUBERNETES_VERSION, which $assets lacks:" \
+        begin kubernetes "kube-controller-manager and kubectl $KUBERNETES_VERSION, which are missing in $assets:" \
           'once on this machine, about 4 minutes on 2 cores'
         go_build kubernetes "$work" k8s.io/kubernetes/cmd/{kube-controller-manager,kubectl}
         finish "$tools"
@@ -215,7 +215,7 @@ programs() {
     printf '%s\n' "$assets"
     return
   fi
-  [[ -z $assets ]] || say "KUBEBUILDER_ASSETS is set, but $assets does not hold etcd and kube-apiserver: not used"
+  [[ -z $assets ]] || say "KUBEBUILDER_ASSETS is set, but $assets does not contain etcd and kube-apiserver: ignored"
   ensure_full
   printf '%s\n' "$full"
 }
@@ -225,7 +225,7 @@ cluster_api() {
   if ! complete "$folder" clusterctl core; then
     take_lock
     if ! complete "$folder" clusterctl core; then
-      begin cluster-api "clusterctl and Cluster API's manager $CLUSTER_API_VERSION:" \
+      begin cluster-api "clusterctl and the core manager of Cluster API $CLUSTER_API_VERSION:" \
         'once on this machine, about 4 minutes on 2 cores'
       go_build cluster-api "$work" sigs.k8s.io/cluster-api/cmd/clusterctl sigs.k8s.io/cluster-api/core
       finish "$folder"
@@ -234,7 +234,7 @@ cluster_api() {
   printf '%s\n' "$folder"
 }
 
-# The CRDs are read where Go keeps the module; the place is remembered, for asking Go takes longer than all the rest.
+# The CRDs are read from the Go module cache. The path is cached, since the query takes long.
 crds() {
   local memory=$cache/cluster-api-$CLUSTER_API_VERSION.crds folder=""
   if [[ -f $memory ]]; then folder=$(<"$memory"); fi
@@ -255,5 +255,5 @@ case ${1:-programs} in
   programs) programs ;;
   crds) crds ;;
   cluster-api) cluster_api ;;
-  *) die "unknown: '$1' (nothing, 'crds' or 'cluster-api')" ;;
+  *) die "unknown argument '$1' (expected none, 'crds' or 'cluster-api')" ;;
 esac

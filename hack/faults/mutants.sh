@@ -1,49 +1,53 @@
 #!/usr/bin/env bash
-# Makes each of the mistakes in tests/faults/mistakes in a copy of the tree, one at a time, and sees whether the plans of
-# faults find it. The first line of a mistake says what is wrong; the lines that begin with "plan: " are plans, of which
-# one has to find it.
+# Mutation testing of the fault plans: applies each patch in tests/faults/mutants to a copy of the repository, one at a
+# time, and checks that a fault plan detects it. The first line of a patch describes the mutant. The lines that begin
+# with "plan: " are plans, at least one of which has to detect it.
 #
-#   hack/faults/teeth.sh [NAME…]      without names: all of them
+#   hack/faults/mutants.sh [NAME…]      default: all mutants
 #
-# With CHECK=1 it only sees whether each can be made and compiles. TRIES says how often the plans are tried (3): some
-# mistakes show only when two things happen at the same moment.
+# With CHECK=1 it only checks that each patch applies and compiles. TRIES is the number of runs of the plans (default
+# 3): some mutants are detected only with a certain timing.
 set -euo pipefail
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/../.."
 exec </dev/null
 
 cargo=${CARGO:-cargo}
-work=$PWD/target/mistakes
+work=$PWD/target/mutants
 tree=$work/tree
 export CAPI_IPAM_FAULT_LANES=1
 
 names=("$@")
 if [ $# -eq 0 ]; then
-  for file in tests/faults/mistakes/*.patch; do names+=("$(basename -- "$file" .patch)"); done
+  for file in tests/faults/mutants/*.patch; do names+=("$(basename -- "$file" .patch)"); done
 fi
 
-# Brings the copy to what is here, committed or not. What is the same keeps its time, so that little is built anew.
+# Updates the copy to the working tree. Unchanged files keep their modification time, so that little is rebuilt.
 copy() {
   git ls-files -z | while IFS= read -r -d '' file; do
     if [ -f "$file" ] && ! cmp -s -- "$file" "$tree/$file"; then install -D -m 644 -- "$file" "$tree/$file"; fi
   done
+  # Files that were moved or deleted.
+  (cd -- "$tree" && find . -type f -printf '%P\0') | while IFS= read -r -d '' file; do
+    if [ ! -f "$file" ]; then rm -f -- "$tree/$file"; fi
+  done
 }
 
-# Makes a mistake in the copy and builds the manager with it.
+# Applies a mutant to the copy and builds the manager.
 build() {
-  # Without its own repository the copy would be taken for a part of this one.
-  GIT_CEILING_DIRECTORIES=$work git -C "$tree" apply "$PWD/tests/faults/mistakes/$1.patch" || return 1
+  # Without this variable git would treat the copy as a part of this repository.
+  GIT_CEILING_DIRECTORIES=$work git -C "$tree" apply "$PWD/tests/faults/mutants/$1.patch" || return 1
   CARGO_TARGET_DIR=$work/build "$cargo" "$2" --quiet --locked --manifest-path "$tree/Cargo.toml" --bin manager
 }
 
-# Runs the plans of a mistake until one fails; says which, and what was seen.
-hunt() {
+# Runs the plans of a mutant until one fails, and prints the plan and its violations.
+run_plans() {
   local plans found
-  plans=$(sed -n 's/^plan: //p' "tests/faults/mistakes/$1.patch")
+  plans=$(sed -n 's/^plan: //p' "tests/faults/mutants/$1.patch")
   for ((try = 1; try <= ${TRIES:-3}; try++)); do
     if ! CAPI_IPAM_MANAGER=$work/build/debug/manager CAPI_IPAM_FAULT_PLAN=$plans \
-      "$cargo" test --quiet --locked --test faults one_thing -- --nocapture >"$work/$1.log" 2>&1; then
+      "$cargo" test --quiet --locked --test faults single_faults -- --nocapture >"$work/$1.log" 2>&1; then
       found=$(grep -B1 '^FAILED: ' "$work/$1.log" | head -n 2 | sed 's/^[0-9/]* //; s/: [0-9.]*s, at rest.*//; s/^FAILED: //' | paste -sd ' ')
-      # A run that failed for another reason found nothing.
+      # A run that failed for another reason has detected nothing.
       [ -n "$found" ] && echo "$found" && return 0
       tail -n 5 "$work/$1.log" >&2
     fi
@@ -57,12 +61,12 @@ survived=0
 for name in "${names[@]}"; do
   copy
   if [ -n "${CHECK:-}" ]; then
-    if build "$name" check; then found='can be made'; else found='CANNOT BE MADE'; survived=1; fi
+    if build "$name" check; then found='compiles'; else found='DOES NOT COMPILE'; survived=1; fi
   elif ! build "$name" build; then
-    found='CANNOT BE MADE' survived=1
-  elif ! found=$(hunt "$name"); then
-    found='NOT FOUND' survived=1
+    found='DOES NOT COMPILE' survived=1
+  elif ! found=$(run_plans "$name"); then
+    found='NOT DETECTED' survived=1
   fi
-  printf '%-28s %s\n' "$name" "$found"
+  printf '%-32s %s\n' "$name" "$found"
 done
 exit $survived

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Runs the fuzz targets one after the other, each for SECONDS_EACH seconds (600 unless told), and says how much each has
-# tried and reached. The first that finds something ends it. The arguments are names of targets; without any it is all.
+# Runs the fuzz targets one after the other, each for SECONDS_EACH seconds (default 600), and prints executions and
+# coverage of each. Stops at the first finding. The arguments are names of targets; default: all.
 #
-# What a target learns is kept in fuzz/target/corpus, and what is committed in fuzz/corpus is only read (see keep.sh).
+# New inputs are stored in fuzz/target/corpus; the committed corpus in fuzz/corpus is only read (see keep.sh).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
@@ -23,7 +23,7 @@ for target in "${targets[@]}"; do
   "$cargo" +nightly fuzz build "$target"
   if ! "$cargo" +nightly fuzz run "$target" "$learned" "fuzz/corpus/$target" -- "${options[@]}" >"$log" 2>&1; then
     tail -n 60 "$log" >&2
-    echo "$target: found something; the input lies in fuzz/artifacts/$target" >&2
+    echo "$target: finding; the input is in fuzz/artifacts/$target" >&2
     exit 1
   fi
   executions=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")

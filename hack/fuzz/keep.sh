@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Makes the corpus in fuzz/corpus anew from what is there and what the targets have learned: the fewest inputs that reach
-# as much code, without the largest, at most 200 inputs and 200 KiB a target. The arguments are names of targets; without
-# any it is all.
+# Minimizes the corpus in fuzz/corpus together with the new inputs in fuzz/target/corpus: the fewest inputs with the
+# same coverage, without the largest, at most 200 inputs and 200 KiB per target. The arguments are names of targets;
+# default: all.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
@@ -19,7 +19,7 @@ for target in "${targets[@]}"; do
   learned=fuzz/target/corpus/$target
   new=$(mktemp -d)
   mkdir -p "$kept" "$learned"
-  # Which code is reached counts, not how often.
+  # Coverage without counters.
   "$cargo" +nightly fuzz run "$target" "$new" "$kept" "$learned" -- -set_cover_merge=1 -use_counters=0 -timeout=10 \
     >"fuzz/target/$target.log" 2>&1 || { tail -n 60 "fuzz/target/$target.log" >&2; exit 1; }
   rm -rf "$kept"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Feeds the inputs in fuzz/corpus once to their targets. That needs neither nightly Rust nor cargo-fuzz.
+# Runs the fuzz targets once on the inputs in fuzz/corpus. It needs neither nightly Rust nor cargo-fuzz.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 

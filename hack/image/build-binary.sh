@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
-# Builds the manager for an image: one static program that needs no other file. The answer is the one line on stdout,
-# where it is; what is being built goes to stderr. `make image` and the Dockerfile both build with this.
+# Builds the static manager binary of the image and prints its path to stdout. Progress is written to stderr. `make
+# image` and the Dockerfile use this script.
 #
 #   build-binary.sh amd64|arm64
 #
-# The target is Linux with musl, which Rust brings along with its linker (rust-lld). Only the C and assembly of the
-# crate `ring` needs a C compiler, and no C library. The first of these that is there is taken:
+# The target is Linux with musl, which Rust includes with its linker (rust-lld). Only the C and assembly code of the
+# crate `ring` needs a C compiler, and no C library. The first available one of these is used:
 #
-#   CC_x86_64_unknown_linux_musl, CC_aarch64_unknown_linux_musl    variables that name one
+#   CC_x86_64_unknown_linux_musl, CC_aarch64_unknown_linux_musl    variables with a compiler
 #   cc                                                    for the architecture of this machine
 #   clang                                                 for any other
-#   aarch64-linux-gnu-gcc or x86_64-linux-gnu-gcc         for that one
-#   zig, fetched by pip into the cache                    for any other
+#   aarch64-linux-gnu-gcc or x86_64-linux-gnu-gcc         for that architecture
+#   zig, installed by pip into the cache                  for any other
 set -euo pipefail
 
 here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd -P)
@@ -32,7 +32,7 @@ cd -- "$root" # the compiler is the one of rust-toolchain.toml
 cargo=${CARGO:-cargo}
 command -v "$cargo" >/dev/null || die 'cargo is missing: install Rust with rustup'
 
-# === Rust's part of the target ===
+# === the Rust target ===
 
 libraries=$(rustc --print target-libdir --target "$triple")
 if [[ ! -d $libraries ]]; then
@@ -58,14 +58,14 @@ if [[ -z ${!cc_variable:-} ]]; then
     export ZIG
     compiler=$here/zig-cc.sh
   else
-    die "no C compiler for $cpu: install clang or gcc-$cpu-linux-gnu (or Python with pip, by which zig is fetched)"
+    die "no C compiler for $cpu: install clang or gcc-$cpu-linux-gnu (or Python with pip, which installs zig)"
   fi
   export "$cc_variable=$compiler"
 fi
 
 # === the program ===
 
-# No path of this machine gets into the program, so that any folder gives the same one.
+# Paths of this machine are remapped, so that builds in any folder are identical.
 cargo_home=${CARGO_HOME:-${HOME:?neither CARGO_HOME nor HOME is set}/.cargo}
 flags=(
   -Clinker=rust-lld -Clink-self-contained=yes -Ctarget-feature=+crt-static

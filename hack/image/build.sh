@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
 # Builds the container image without a container runtime: one archive that `docker load`, `podman load`, `skopeo copy`
-# and `kind load image-archive` take. What is being done goes to stderr, the archive's path is the one line on stdout.
+# and `kind load image-archive` accept. Progress is written to stderr, and the path of the archive to stdout.
 #
-#   build.sh [linux/amd64,linux/arm64]     for these platforms; without, for that of this machine
-#   build.sh --print-archive               only says where the archive is or will be
+#   build.sh [linux/amd64,linux/arm64]     for these platforms; default: that of this machine
+#   build.sh --print-archive               only prints the path of the archive
 #
 # Variables: IMAGE, the name without a tag (localhost/capi-ipam; the tag is v and the version in Cargo.toml), and
-# SOURCE_DATE_EPOCH, the time that the image bears (that of the last commit). The same sources, compilers and time
-# give the same image, bit for bit.
+# SOURCE_DATE_EPOCH, the creation time of the image (default: that of the last commit). The same sources, compilers and
+# time produce an identical image.
 #
-# An image is a few files of JSON and a tar file, each named by its digest
-# (https://github.com/opencontainers/image-spec); `make image-test` checks what is made here. It needs GNU tar.
+# An image consists of JSON files and a tar file, each named by its digest
+# (https://github.com/opencontainers/image-spec). `make image-test` tests the result. The script needs GNU tar.
 set -euo pipefail
-shopt -s inherit_errexit # what fails within $(...) fails here too
+shopt -s inherit_errexit # a failure within $(...) is a failure here
 
 here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd -P)
 root=$(cd -- "$here/../.." && pwd -P)
@@ -23,8 +23,13 @@ die() {
   exit 1
 }
 
-# from_manifest KEY: what Cargo.toml says of the package.
-from_manifest() { sed -n "/^\[package\]/,/^\[lib\]/ s/^$1 = \"\(.*\)\"\$/\1/p" "$root/Cargo.toml" | head -n 1; }
+# from_manifest KEY: a field of the package in Cargo.toml, or the one that it inherits from the workspace.
+from_manifest() {
+  local table
+  for table in package workspace.package; do
+    sed -n "/^\[$table\]/,/^\$/ s/^$1 = \"\(.*\)\"\$/\1/p" "$root/Cargo.toml"
+  done | head -n 1
+}
 
 version=$(from_manifest version)
 archive=$root/target/image/capi-ipam-$version.tar
@@ -39,7 +44,7 @@ case $(uname -m) in
   *) own="" ;;
 esac
 platforms=${1:-$own}
-[[ -n $platforms ]] || die "this machine is a $(uname -m): say which platforms, as in PLATFORMS=linux/amd64,linux/arm64"
+[[ -n $platforms ]] || die "unknown machine $(uname -m): set the platforms, for example PLATFORMS=linux/amd64,linux/arm64"
 IFS=, read -ra platforms <<<"$platforms"
 for platform in "${platforms[@]}"; do
   [[ $platform == linux/amd64 || $platform == linux/arm64 ]] || die "unknown platform: '$platform' (linux/amd64, linux/arm64)"
@@ -48,7 +53,7 @@ done
 tar --version 2>/dev/null | grep -q 'GNU tar' || die 'GNU tar is needed to pack the image'
 for program in gzip sha256sum; do command -v "$program" >/dev/null || die "$program is missing"; done
 
-# === what the image bears ===
+# === metadata of the image ===
 
 name=${IMAGE:-localhost/capi-ipam}
 revision=$(git -C "$root" rev-parse HEAD 2>/dev/null) || revision=unknown
@@ -66,7 +71,7 @@ mkdir -p -- "$layout/blobs/sha256"
 
 digest() { sha256sum <"$1" | cut -d ' ' -f 1; }
 
-# blob MEDIA-TYPE FILE [MORE]: moves a file into the layout; answers with what others say of it.
+# blob MEDIA-TYPE FILE [MORE]: moves a file into the layout, and prints its descriptor.
 blob() {
   local sum size
   sum=$(digest "$2")
@@ -75,13 +80,13 @@ blob() {
   printf '{"mediaType":"%s","digest":"sha256:%s","size":%d%s}' "$1" "$sum" "$size" "${3:-}"
 }
 
-# digest_of DESCRIPTION: the digest in an answer of `blob`.
+# digest_of DESCRIPTOR: the digest in a descriptor of `blob`.
 digest_of() {
   local rest=${1#*\"sha256:}
   printf '%s\n' "${rest%%\"*}"
 }
 
-# pack FOLDER FILE...: a tar file on stdout that tells nothing of this machine or of now.
+# pack FOLDER FILE...: writes a reproducible tar file to stdout.
 pack() {
   local folder=$1
   shift
@@ -128,7 +133,7 @@ EOF
   "layers": [$layer]
 }
 EOF
-  # What `docker load` without containerd's image store reads: it knows of one platform only.
+  # Read by `docker load` without the containerd image store, which supports only one platform.
   if [[ $1 == "$own" || ! -f $layout/manifest.json ]]; then
     printf '[{"Config":"blobs/sha256/%s","RepoTags":["%s"],"Layers":["blobs/sha256/%s"]}]\n' \
       "$(digest_of "$config")" "$name:v$version" "$(digest_of "$layer")" >"$layout/manifest.json"

@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# Runs a program as a container of the image would: as user 65532, with no environment, no capability, and a read-only
-# root file system in which there is nothing but this program and the folders that flags name. Only the network and
-# the processes are those of this machine. It needs Linux, and no privilege where users may make namespaces.
+# Runs a program as in a container of the image: as user 65532, with an empty environment, without capabilities, and
+# with a read-only root file system that contains only this program and the folders in flags. Only network and processes
+# are those of the host. It needs Linux, and no privileges where users may create namespaces.
 #
 #   CAPI_IPAM_CONTAINED=PROGRAM contain.sh ARGUMENT...
 #
-# A flag's folder is mounted where it is: that of the file in --kubeconfig=FILE, and --webhook-cert-dir=FOLDER.
+# Folders in flags are mounted at their path: that of the file in --kubeconfig=FILE, and --webhook-cert-dir=FOLDER.
 set -euo pipefail
 
 here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd -P)
-program=$(readlink -f -- "${CAPI_IPAM_CONTAINED:?names the program}")
+program=$(readlink -f -- "${CAPI_IPAM_CONTAINED:?must contain the path of the program}")
 folders=()
 for argument; do
   case $argument in
@@ -21,9 +21,9 @@ for argument; do
   esac
 done
 
-# Each step replaces the one before, so that the process has one number from here to the end. First namespaces in which
-# this user may mount (the inner shell), then one more in which it is only a user without rights. The new root is mounted
-# on the folder of this script: any would do, for nobody else sees it.
+# Each step replaces the previous one with exec, so that the process id stays the same. The inner shell runs in
+# namespaces in which this user may mount; the last step enters one in which it is an unprivileged user. The new root is
+# mounted on the folder of this script: any folder works, since the mount is private.
 # shellcheck disable=SC2016 # the inner shell expands it
 exec unshare --user --map-root-user --mount -- bash -c '
   set -euo pipefail

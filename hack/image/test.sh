@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Tests the image that `make image` made: what is in the archive (tests/image.rs), and then its very program against a
-# real API server, run as in a container (contain.sh).
+# Tests the image of `make image`: the content of the archive (tests/image.rs), and its binary against a real API
+# server, run as in a container (contain.sh).
 #
-#   test.sh [ARGUMENT...]     arguments of `cargo test`: which tests the program has to pass
+#   test.sh [ARGUMENT...]     arguments of `cargo test` that select the tests of the binary
 set -euo pipefail
 
 here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd -P)
@@ -17,12 +17,12 @@ die() {
 }
 
 archive=$("$here/build.sh" --print-archive)
-[[ -f $archive ]] || die "$archive is missing: make image"
+[[ -f $archive ]] || die "$archive is missing: run make image"
 CAPI_IPAM_IMAGE=$archive "$cargo" test --locked --test image -- --include-ignored
 
-# === its program ===
+# === the binary ===
 
-[[ $(uname -s) == Linux ]] || die 'the program of the image runs on Linux only'
+[[ $(uname -s) == Linux ]] || die 'the binary of the image runs on Linux only'
 work=$(mktemp -d)
 trap 'rm -rf -- "$work"' EXIT
 layer=$(tar -xOf "$archive" manifest.json | sed 's|.*"Layers":\["\([^"]*\)"\].*|\1|')
@@ -32,10 +32,10 @@ if unshare --user --map-root-user --mount true 2>/dev/null; then
   export CAPI_IPAM_CONTAINED=$work/manager
   program=$here/contain.sh
 else
-  say 'this user may not make namespaces: the program runs without a container around it'
+  say 'this user may not create namespaces: the binary runs without a container'
   program=$work/manager
 fi
-answer=$("$program" --version) || die "the program of the archive does not run here; is it for a $(uname -m)?"
+answer=$("$program" --version) || die "the binary of the archive does not run; is it for $(uname -m)?"
 say "$answer"
 [[ ${answer##* } == "$(basename -- "$archive" .tar | sed 's/^capi-ipam-//')" ]] || die "but the archive is $archive"
 CAPI_IPAM_MANAGER=$program "$cargo" test --locked --no-fail-fast "$@"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# zig (the variable ZIG) as the C compiler of a build: it calls the targets of Rust by other names.
+# Wraps zig (the variable ZIG) as a C compiler, and translates the target names of Rust.
 set -euo pipefail
 
 arguments=()

@@ -1,83 +1,82 @@
-//! The versions of the pools of single addresses, one made from the other: `v1alpha1`, which is only served, and
-//! `v1alpha2`, which is stored.
+//! Conversion of the pools of single addresses between `v1alpha1`, which is only served, and `v1alpha2`, which is
+//! stored.
 //!
-//! [`convert`] takes one object and knows nothing but that object. It is total: whatever the schema of a version
-//! admits is converted, since an object that cannot be would make its whole list unreadable. What is wrong with a pool
-//! is for validation to say.
+//! [`convert`] is a pure function of one object. It converts every object that the schema of a version accepts, because
+//! an object that fails to convert would make lists of its kind fail. Invalid specs are reported by validation.
 //!
-//! # What one version can say and the other cannot
+//! # Fields that only one version has
 //!
 //! Only `v1alpha1` has `subnet`, `start` and `end`; they become an entry of `addresses`. Only `v1alpha2` has the
-//! exclusions, the grace period and whatever comes after them. Neither gets lost on a way there and back: an object
-//! carries what its version cannot say in the annotation `cluster.x-k8s.io/conversion-data`, as an object of the other
+//! exclusions, the grace period and all later fields. A round trip preserves all of them: an object stores the fields
+//! that its version does not have in the annotation `cluster.x-k8s.io/conversion-data`, as an object of the other
 //! version.
 //!
-//! - On a `v1alpha2` object it is the spec of `v1alpha1` in the form of the Go provider, whose annotations are read
-//!   and whose objects look the same. The spec comes back as long as it still means what the object says; a change
-//!   that was made in `v1alpha2` is never undone. Its `status` is always `{}`, since both versions have the same one.
-//! - On a `v1alpha1` object it is the rest of spec and status. It is there exactly when without it the way back would
-//!   not lead to the same object. So it is also there, with nothing in it, when the object was made in `v1alpha2`: an
-//!   object that was made in `v1alpha1` would get its own annotation.
+//! - On a `v1alpha2` object the annotation has the spec of `v1alpha1`, in the format of the Go provider, whose
+//!   annotations are read as well. The spec is restored if it still corresponds to the `v1alpha2` spec; a change that
+//!   was made in `v1alpha2` is never undone. Its `status` is always `{}`, because both versions have the same one.
+//! - On a `v1alpha1` object the annotation has the other fields of spec and status. It exists only if a round trip
+//!   without it would change the object. So it also exists, without fields, if the object was created in `v1alpha2`:
+//!   without it, the conversion back would add the annotation of an object that was created in `v1alpha1`.
 //!
-//! On the way back the fields of `v1alpha1` win, and the rest is put beside them. A `v1alpha1` client that takes the
-//! annotation off takes off the rest with it.
+//! In the conversion back to `v1alpha2`, the fields of the `v1alpha1` object take precedence, and the fields of the
+//! annotation are added. A `v1alpha1` client that removes the annotation removes these fields.
 //!
-//! The API server limits the size of annotations. A `v1alpha1` spec that is too large to be kept comes back as
-//! `addresses`. When the rest of a `v1alpha2` object is too large, the object can still be read as `v1alpha1`, and
-//! writing it fails with [`ConversionError::TooLarge`]; otherwise such a write would drop exclusions silently.
+//! The API server limits the size of annotations. A `v1alpha1` spec that is too large is not stored, and is read back
+//! as `addresses`. If the `v1alpha2` fields are too large, the object can be read as `v1alpha1`, but writing it fails
+//! with [`ConversionError::TooLarge`]: the write would silently remove exclusions.
 
 mod annotation;
 mod spec;
 
 use serde_json::Value;
 
-use annotation::Kept;
 use crate::api::names;
+use annotation::ConversionData;
 use spec::Fields;
 
-/// The kinds that have both versions.
+/// The kinds with both versions.
 const KINDS: [&str; 2] = ["InClusterIPPool", "GlobalInClusterIPPool"];
 
 /// The only field of the status that both versions have.
 const COUNTS: &str = "ipAddresses";
 
-/// Why an object was not converted.
+/// An error of [`convert`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConversionError {
-    /// Something else than an object was sent.
-    #[error("what was sent for conversion is not an object")]
+    /// The value is not a JSON object.
+    #[error("the value to convert is not an object")]
     NotAnObject,
-    /// The object is of a kind that has no versions to convert between.
-    #[error("{object} is of kind {kind:?}; InClusterIPPool and GlobalInClusterIPPool are converted")]
+    /// The object is of a kind with one version only.
+    #[error("{object} is of kind {kind:?}; only InClusterIPPool and GlobalInClusterIPPool can be converted")]
     Kind {
-        /// Namespace and name of the object.
+        /// The namespace and name of the object.
         object: String,
-        /// Its kind; empty when it has none.
+        /// The kind of the object; empty if it has none.
         kind: String,
     },
-    /// The object is of a version that is not known.
-    #[error("{object} is of version {version:?}; v1alpha1 and v1alpha2 of ipam.cluster.x-k8s.io are converted")]
+    /// The object is of an unknown version.
+    #[error("{object} is of version {version:?}; only v1alpha1 and v1alpha2 of ipam.cluster.x-k8s.io can be converted")]
     Version {
-        /// Namespace and name of the object.
+        /// The namespace and name of the object.
         object: String,
-        /// Its `apiVersion`; empty when it has none.
+        /// The `apiVersion` of the object; empty if it has none.
         version: String,
     },
-    /// The object was asked for in a version that is not known.
-    #[error("{object} is asked for in version {version:?}; there are v1alpha1 and v1alpha2 of ipam.cluster.x-k8s.io")]
+    /// The desired version is unknown.
+    #[error("cannot convert {object} to version {version:?}; use v1alpha1 or v1alpha2 of ipam.cluster.x-k8s.io")]
     Desired {
-        /// Namespace and name of the object.
+        /// The namespace and name of the object.
         object: String,
-        /// The `apiVersion` that was asked for.
+        /// The desired `apiVersion`.
         version: String,
     },
-    /// A `v1alpha1` object whose `v1alpha2` fields were too large to be carried along.
+    /// The object is a `v1alpha1` object whose `v1alpha2` fields are too large for the annotation.
     #[error(
-        "{object} has more fields in v1alpha2 than can be kept with it as v1alpha1, and this would drop them; \
-         change it as v1alpha2"
+        "the v1alpha2 fields of {object} are too large to be stored with a v1alpha1 object, and this write would \
+         remove them; write the object as v1alpha2"
     )]
     TooLarge {
-        /// Namespace and name of the object.
+        /// The namespace and name of the object.
         object: String,
     },
 }
@@ -89,28 +88,28 @@ enum Version {
 }
 
 impl Version {
-    fn read(api_version: &str) -> Option<Version> {
+    fn parse(api_version: &str) -> Option<Self> {
         match api_version.split_once('/')? {
-            (names::GROUP, names::OLD_POOL_VERSION) => Some(Version::V1Alpha1),
-            (names::GROUP, names::POOL_VERSION) => Some(Version::V1Alpha2),
+            (names::GROUP, names::OLD_POOL_VERSION) => Some(Self::V1Alpha1),
+            (names::GROUP, names::POOL_VERSION) => Some(Self::V1Alpha2),
             _ => None,
         }
     }
 
-    /// The `apiVersion` of objects.
+    /// Returns the `apiVersion` of objects of this version.
     fn api_version(self) -> String {
         let version = match self {
-            Version::V1Alpha1 => names::OLD_POOL_VERSION,
-            Version::V1Alpha2 => names::POOL_VERSION,
+            Self::V1Alpha1 => names::OLD_POOL_VERSION,
+            Self::V1Alpha2 => names::POOL_VERSION,
         };
         format!("{}/{version}", names::GROUP)
     }
 }
 
-/// The same pool in the version `desired_api_version` (`ipam.cluster.x-k8s.io/v1alpha2`). One that is in that version
-/// is given back as it is.
+/// Converts a pool to the version `desired_api_version`, such as `ipam.cluster.x-k8s.io/v1alpha2`. An object that has
+/// this version already is returned unchanged.
 ///
-/// Metadata, apart from the one annotation, and everything that is not known here pass through untouched.
+/// Metadata, except the conversion-data annotation, and unknown fields are not changed.
 ///
 /// ```
 /// use capi_ipam::admission::conversion::convert;
@@ -127,7 +126,7 @@ impl Version {
 ///     new["spec"],
 ///     json!({ "addresses": ["10.0.0.1-10.0.0.99"], "prefix": 24, "gateway": "10.0.0.1" })
 /// );
-/// # Ok::<(), crate::admission::conversion::ConversionError>(())
+/// # Ok::<(), capi_ipam::admission::conversion::ConversionError>(())
 /// ```
 ///
 /// # Errors
@@ -140,10 +139,10 @@ pub fn convert(object: Value, desired_api_version: &str) -> Result<Value, Conver
     if !KINDS.contains(&kind.as_str()) {
         return Err(ConversionError::Kind { object: name_of(&object), kind });
     }
-    let Some(from) = Version::read(&version) else {
+    let Some(from) = Version::parse(&version) else {
         return Err(ConversionError::Version { object: name_of(&object), version });
     };
-    let Some(to) = Version::read(desired_api_version) else {
+    let Some(to) = Version::parse(desired_api_version) else {
         let version = desired_api_version.to_owned();
         return Err(ConversionError::Desired { object: name_of(&object), version });
     };
@@ -156,99 +155,105 @@ pub fn convert(object: Value, desired_api_version: &str) -> Result<Value, Conver
 }
 
 fn to_v1alpha2(mut object: Fields, kind: &str) -> Result<Fields, ConversionError> {
-    let rest = annotation::text(&object).and_then(|text| Kept::read(text, &Version::V1Alpha2.api_version(), kind));
+    let data =
+        annotation::text(&object).and_then(|text| ConversionData::parse(text, &Version::V1Alpha2.api_version(), kind));
     annotation::remove(&mut object);
-    if rest.as_ref().is_some_and(|rest| rest.left_out) {
+    if data.as_ref().is_some_and(|data| data.is_truncated) {
         return Err(ConversionError::TooLarge { object: name_of(&object) });
     }
     let old_spec = fields_of(&object, "spec");
     set_version(&mut object, Version::V1Alpha2);
 
-    let mut new_spec = spec::converted(&old_spec);
-    if let Some(rest) = &rest {
-        new_spec.extend(rest.spec.clone().into_iter().filter(|(name, _)| !spec::is_shared(name)));
-        add_status(&mut object, &rest.status);
+    let mut new_spec = spec::to_v1alpha2(&old_spec);
+    if let Some(data) = &data {
+        new_spec.extend(data.spec.clone().into_iter().filter(|(name, _)| !spec::is_shared(name)));
+        add_status(&mut object, &data.status);
     }
     object.insert("spec".to_owned(), Value::Object(new_spec));
 
-    // Made in v1alpha2: it gets back the annotation that it had, or none, as long as that is enough for the v1alpha1
-    // spec to come back.
-    if let Some(rest) = &rest {
-        let before = with_annotations_of_before(&object, rest.annotations.as_ref(), kind);
-        if fields_of(&view(&before, kind), "spec") == old_spec {
-            return Ok(before);
+    // Created in v1alpha2: restores the annotations that it had, if they are sufficient to restore the v1alpha1 spec.
+    if let Some(data) = &data {
+        let original = with_original_annotations(&object, data.annotations.as_ref(), kind);
+        if fields_of(&as_v1alpha1(&original, kind), "spec") == old_spec {
+            return Ok(original);
         }
     }
-    let own = Kept { spec: spec::filled(&old_spec), ..Kept::default() };
-    Ok(annotation::with(&object, own.write(&Version::V1Alpha1.api_version(), kind)).unwrap_or(object))
+    let data = ConversionData { spec: spec::with_subnet_fields(&old_spec), ..ConversionData::default() };
+    Ok(annotation::with(&object, data.to_text(&Version::V1Alpha1.api_version(), kind)).unwrap_or(object))
 }
 
 fn to_v1alpha1(mut object: Fields, kind: &str) -> Fields {
     if old_spec_of(&object, kind).is_none() {
-        // Nothing that anybody could read.
+        // The annotation is not valid.
         annotation::remove(&mut object);
     }
     let object = object;
-    let view = view(&object, kind);
-    let leads_back = |view: &Fields| to_v1alpha2(view.clone(), kind).is_ok_and(|back| back == object);
-    if leads_back(&view) {
+    let view = as_v1alpha1(&object, kind);
+    let round_trips = |view: &Fields| to_v1alpha2(view.clone(), kind).is_ok_and(|back| back == object);
+    if round_trips(&view) {
         return view;
     }
 
-    let mut rest = Kept { spec: fields_of(&object, "spec"), status: fields_of(&object, "status"), ..Kept::default() };
-    rest.spec.retain(|name, _| !spec::is_shared(name));
-    rest.status.retain(|name, _| name != COUNTS);
-    let with = |rest: &Kept| annotation::with(&view, rest.write(&Version::V1Alpha2.api_version(), kind));
-    let Some(plain) = with(&rest) else {
-        let left_out = Kept { left_out: true, ..Kept::default() };
-        return if rest.is_empty() { None } else { with(&left_out) }.unwrap_or(view);
+    let mut data = ConversionData {
+        spec: fields_of(&object, "spec"),
+        status: fields_of(&object, "status"),
+        ..ConversionData::default()
     };
-    if leads_back(&plain) {
+    data.spec.retain(|name, _| !spec::is_shared(name));
+    data.status.retain(|name, _| name != COUNTS);
+    let with = |data: &ConversionData| annotation::with(&view, data.to_text(&Version::V1Alpha2.api_version(), kind));
+    let Some(plain) = with(&data) else {
+        let truncated = ConversionData { is_truncated: true, ..ConversionData::default() };
+        return if data.is_empty() { None } else { with(&truncated) }.unwrap_or(view);
+    };
+    if round_trips(&plain) {
         return plain;
     }
     let mut annotations = annotation::annotations(&object).cloned().unwrap_or_default();
     annotations.retain(|name, _| name == names::CONVERSION_DATA_ANNOTATION);
-    let exact = with(&Kept { annotations: Some(annotations), ..rest });
-    exact.filter(|exact| leads_back(exact)).unwrap_or(plain)
+    let exact = with(&ConversionData { annotations: Some(annotations), ..data });
+    exact.filter(|exact| round_trips(exact)).unwrap_or(plain)
 }
 
-/// A `v1alpha2` object as `v1alpha1` shows it: without what `v1alpha1` does not have, and without our annotation.
-fn view(object: &Fields, kind: &str) -> Fields {
+/// Converts a `v1alpha2` object to `v1alpha1` without the annotation: fields that `v1alpha1` does not have are removed.
+fn as_v1alpha1(object: &Fields, kind: &str) -> Fields {
     let mut view = object.clone();
     set_version(&mut view, Version::V1Alpha1);
     annotation::remove(&mut view);
     let new_spec = fields_of(object, "spec");
-    let old_spec = old_spec_of(object, kind).filter(|old| spec::converted(old) == spec::complete(&new_spec));
-    view.insert("spec".to_owned(), Value::Object(old_spec.unwrap_or_else(|| spec::shared(&new_spec))));
+    let old_spec =
+        old_spec_of(object, kind).filter(|old| spec::to_v1alpha2(old) == spec::with_required_fields(&new_spec));
+    view.insert("spec".to_owned(), Value::Object(old_spec.unwrap_or_else(|| spec::shared_fields(&new_spec))));
     if let Some(Value::Object(status)) = view.get_mut("status") {
         status.retain(|name, _| name == COUNTS);
     }
     view
 }
 
-/// The `v1alpha1` spec that a `v1alpha2` object keeps, whether or not it is still right.
+/// Returns the `v1alpha1` spec in the annotation of a `v1alpha2` object, also if it no longer corresponds to the
+/// object.
 fn old_spec_of(object: &Fields, kind: &str) -> Option<Fields> {
     let text = annotation::text(object)?;
-    Kept::read(text, &Version::V1Alpha1.api_version(), kind).map(|kept| kept.spec)
+    ConversionData::parse(text, &Version::V1Alpha1.api_version(), kind).map(|data| data.spec)
 }
 
-/// A `v1alpha2` object with the annotations that it had before it was converted to `v1alpha1`, as far as they are ours.
-fn with_annotations_of_before(object: &Fields, before: Option<&Fields>, kind: &str) -> Fields {
+/// Restores the conversion-data annotation that a `v1alpha2` object had before it was converted to `v1alpha1`.
+fn with_original_annotations(object: &Fields, original: Option<&Fields>, kind: &str) -> Fields {
     let mut object = object.clone();
-    let Some(before) = before else {
+    let Some(original) = original else {
         annotation::remove_if_empty(&mut object);
         return object;
     };
     annotation::ensure(&mut object);
-    let text = before.get(names::CONVERSION_DATA_ANNOTATION).and_then(Value::as_str);
+    let text = original.get(names::CONVERSION_DATA_ANNOTATION).and_then(Value::as_str);
     let with_text = text.and_then(|text| annotation::with(&object, text.to_owned()));
-    // It came from a client: what nobody could read does not go into an object.
+    // Clients can change the text: an invalid annotation is not restored.
     with_text.filter(|object| old_spec_of(object, kind).is_some()).unwrap_or(object)
 }
 
 /// Adds the fields that only the status of `v1alpha2` has.
-fn add_status(object: &mut Fields, rest: &Fields) {
-    if rest.is_empty() {
+fn add_status(object: &mut Fields, added: &Fields) {
+    if added.is_empty() {
         return;
     }
     let status = object.entry("status").or_insert(Value::Null);
@@ -256,7 +261,7 @@ fn add_status(object: &mut Fields, rest: &Fields) {
         *status = Value::Object(Fields::new());
     }
     if let Some(status) = status.as_object_mut() {
-        for (name, value) in rest.iter().filter(|(name, _)| *name != COUNTS) {
+        for (name, value) in added.iter().filter(|(name, _)| *name != COUNTS) {
             status.entry(name).or_insert_with(|| value.clone());
         }
     }
@@ -266,12 +271,12 @@ fn set_version(object: &mut Fields, version: Version) {
     object.insert("apiVersion".to_owned(), Value::String(version.api_version()));
 }
 
-/// The fields of a field; none when it is missing or no object.
+/// Returns the value of a field; an empty object if it is missing or not an object.
 fn fields_of(object: &Fields, name: &str) -> Fields {
     object.get(name).and_then(Value::as_object).cloned().unwrap_or_default()
 }
 
-/// Namespace and name, for people.
+/// Returns the namespace and name of an object for messages.
 fn name_of(object: &Fields) -> String {
     let metadata = object.get("metadata");
     let text = |name| metadata.and_then(|metadata| metadata.get(name)).and_then(Value::as_str);

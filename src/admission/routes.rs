@@ -1,4 +1,4 @@
-//! The paths at which the API server asks. They are those of the Go in-cluster provider.
+//! The webhook paths. They are those of the Go in-cluster provider.
 
 use std::sync::Arc;
 
@@ -6,13 +6,15 @@ use capi_ipam_webhook::endpoints::Endpoints;
 use capi_ipam_webhook::review::{AdmissionRequest, Decision};
 use serde_json::Value;
 
-use crate::api::{GlobalInClusterIPPool, GlobalInClusterPrefixPool, InClusterIPPool, InClusterKind, InClusterPrefixPool, Pool};
 use super::view::View;
 use super::{conversion, pools, reservations};
+use crate::api::{
+    GlobalInClusterIPPool, GlobalInClusterPrefixPool, InClusterIPPool, InClusterKind, InClusterPrefixPool, Pool,
+};
 
-/// Where conversion between versions is asked for.
+/// The path of conversion webhooks.
 pub const CONVERT: &str = "/convert";
-/// Where reservations are reviewed.
+/// The path of the validating webhook of reservations.
 pub const VALIDATE_RESERVATION: &str = "/validate-ipam-cluster-x-k8s-io-v1alpha2-ipreservation";
 
 macro_rules! paths {
@@ -24,7 +26,7 @@ macro_rules! paths {
     };
 }
 
-/// Adds all paths.
+/// Adds all webhooks to the endpoints.
 pub fn all(endpoints: Endpoints, view: &Arc<dyn View>) -> Endpoints {
     let endpoints = pool::<InClusterIPPool>(endpoints, view);
     let endpoints = pool::<GlobalInClusterIPPool>(endpoints, view);
@@ -44,20 +46,20 @@ fn pool<P: Pool>(endpoints: Endpoints, view: &Arc<dyn View>) -> Endpoints {
     let (view, paths) = (Arc::clone(view), paths_of(P::KIND));
     endpoints
         .review(paths.validate, move |request: &AdmissionRequest| pools::review::<P>(request, view.as_ref()))
-        // Defaults stand in the definitions; the path is kept for configurations that still ask here.
+        // The definitions have the defaults. The path is kept for configurations of the Go provider that still call it.
         .review(paths.mutate, |_: &AdmissionRequest| Decision::allowed())
 }
 
-/// The two paths of one kind.
+/// The webhook paths of one pool kind.
 #[derive(Clone, Copy, Debug)]
 pub struct Paths {
-    /// Where objects are reviewed.
+    /// The path of the validating webhook.
     pub validate: &'static str,
-    /// Where objects could be changed before they are written.
+    /// The path of the mutating webhook, which changes nothing.
     pub mutate: &'static str,
 }
 
-/// The paths of a kind of pool.
+/// Returns the webhook paths of a pool kind.
 pub const fn paths_of(kind: InClusterKind) -> Paths {
     match kind {
         InClusterKind::IPPool => paths!("inclusterippool"),

@@ -1,14 +1,14 @@
-//! What is not wrong with a pool and yet probably not meant.
+//! Warnings about valid pools that are probably not what the user intended.
 
-use capi_ipam_ip::{Family, parse_entry, SpanSet, Usable};
+use capi_ipam_ip::{Family, SpanSet, Usable, parse_entry};
 
-use crate::api::{Audience, PoolKey, PoolSpec, Scope};
 use super::view::View;
+use crate::api::{Audience, PoolKey, PoolSpec, Scope};
 
-/// How many texts of one sort are told.
-const MOST: usize = 5;
+/// The maximum number of warnings about excluded entries.
+const MAX_EXCLUSION_WARNINGS: usize = 5;
 
-/// Everything worth a warning about a pool that can be used.
+/// Returns the warnings about a valid pool.
 pub(super) fn of(spec: &PoolSpec<'_>, key: &PoolKey, usable: &Usable, view: &dyn View) -> Vec<String> {
     let mut warnings = Vec::new();
     match spec {
@@ -18,42 +18,49 @@ pub(super) fn of(spec: &PoolSpec<'_>, key: &PoolKey, usable: &Usable, view: &dyn
             {
                 warnings.push(format!("spec.gateway: {gateway} is outside of the subnet {subnet}"));
             }
-            warnings.extend(idle("spec.excludedAddresses", &spec.excluded_addresses, &spec.addresses));
+            warnings.extend(ineffective_exclusions(
+                "spec.excludedAddresses",
+                &spec.excluded_addresses,
+                &spec.addresses,
+            ));
         }
         PoolSpec::Prefixes(spec) => {
             if usable.length == usable.family.bits() {
                 warnings.push(format!(
-                    "spec.allocationPrefixLength: {} gives single addresses; a pool of addresses may be what you want",
+                    "spec.allocationPrefixLength: {} allocates single addresses; consider a pool of addresses instead",
                     usable.length
                 ));
             }
             if let Some(gateway) = usable.gateway
                 && usable.addresses().contains(Family::to_number(gateway))
             {
-                warnings.push(format!("spec.gateway: {gateway} is within the pool and is not kept out of it"));
+                warnings.push(format!(
+                    "spec.gateway: {gateway} is within the pool and can be allocated; exclude it to prevent this"
+                ));
             }
-            warnings.extend(idle("spec.excludedPrefixes", &spec.excluded_prefixes, &spec.prefixes));
+            warnings.extend(ineffective_exclusions("spec.excludedPrefixes", &spec.excluded_prefixes, &spec.prefixes));
         }
     }
     let overlapping = view.overlapping(key, &Scope::of(key, spec.network()), usable);
     if !overlapping.is_empty() {
         let pools = Audience::of_pool(key).pools(&overlapping);
-        warnings
-            .push(format!("the same addresses can be given out by {pools}; pools with the same spec.network never do"));
+        warnings.push(format!(
+            "the same addresses can be allocated by {pools}; pools with the same spec.network never share addresses"
+        ));
     }
     warnings
 }
 
-/// Entries that exclude nothing, because the pool has none of their addresses.
-fn idle(field: &str, excluded: &[String], given: &[String]) -> Vec<String> {
+/// Warns about entries that exclude nothing because the pool has none of their addresses.
+fn ineffective_exclusions(field: &str, excluded: &[String], given: &[String]) -> Vec<String> {
     let spans = |texts: &[String]| -> SpanSet {
         texts.iter().filter_map(|text| parse_entry(text).ok()).map(|entry| entry.span).collect()
     };
     let given = spans(given);
-    let idle = excluded.iter().enumerate().filter_map(move |(index, text)| {
+    let warnings = excluded.iter().enumerate().filter_map(move |(index, text)| {
         let entry = parse_entry(text).ok()?;
         let excludes_nothing = given.intersect(&SpanSet::from(entry.span)).is_empty();
-        excludes_nothing.then(|| format!("{field}[{index}]: {text} excludes nothing, it is not in the pool"))
+        excludes_nothing.then(|| format!("{field}[{index}]: {text} excludes nothing: it is not in the pool"))
     });
-    idle.take(MOST).collect()
+    warnings.take(MAX_EXCLUSION_WARNINGS).collect()
 }

@@ -1,45 +1,45 @@
-//! Condition types and reasons: those of the Cluster API contract, and those of pools.
+//! Condition types and reasons: those of the Cluster API contract, and those of pools and reservations.
 
 pub use capi_ipam_provider::api::conditions::*;
 
-/// Condition type of pools: no address is free.
+/// Condition type of pools: the pool has no free address.
 pub const EXHAUSTED: &str = "Exhausted";
 
-/// Condition type of pools: other pools can give out the same addresses.
+/// Condition type of pools: another pool of a different scope contains the same addresses.
 pub const OVERLAPPING: &str = "Overlapping";
 
-/// Condition type of pools: addresses are in use that the pool no longer has.
+/// Condition type of pools: addresses in use are no longer in the pool.
 pub const OUT_OF_RANGE: &str = "OutOfRange";
 
 /// Reason of a pool without a free address.
 pub const NO_FREE_ADDRESS: &str = "NoFreeAddress";
 
-/// Reason of a pool with free addresses, or whose addresses cannot be understood.
+/// Reason of a pool with free addresses, or with an invalid specification.
 pub const ADDRESSES_FREE: &str = "AddressesFree";
 
-/// Reason of a pool whose addresses others have too.
+/// Reason of a pool that overlaps with other pools.
 pub const POOLS_OVERLAP: &str = "PoolsOverlap";
 
-/// Reason of a pool whose addresses no other has.
+/// Reason of a pool that overlaps with no other pool.
 pub const NO_OVERLAP: &str = "NoOverlap";
 
-/// Reason of a pool with addresses in use that it no longer has.
+/// Reason of a pool with addresses in use that it no longer contains.
 pub const ADDRESSES_OUT_OF_RANGE: &str = "AddressesOutOfRange";
 
-/// Reason of a pool that has all its addresses that are in use.
+/// Reason of a pool that contains all its addresses in use.
 pub const ALL_IN_RANGE: &str = "AllInRange";
 
 /// Reason of a pool that serves claims.
 pub const POOL_READY: &str = "PoolReady";
 
-/// Reason of a pool whose specification cannot be understood.
+/// Reason of a pool with an invalid specification.
 pub const INVALID_SPEC: &str = "InvalidSpec";
 
-/// Reason of the event that tells of a reservation that reserves nothing.
+/// Reason of the event on a reservation that has no effect.
 pub const INVALID_RESERVATION: &str = "InvalidReservation";
 
-/// Reason of the event about an IPAddress made by hand that no claim has.
+/// Reason of the event on an IPAddress without a claim, created by a user.
 pub const NO_CLAIM: &str = "NoClaim";
 
-/// Reason of a pool whose finalizer the API server refuses.
+/// Reason of a pool whose finalizer cannot be added, because the API server rejects it.
 pub const INITIALIZATION_FAILED: &str = "InitializationFailed";

@@ -1,59 +1,59 @@
-//! The definitions of our kinds (CustomResourceDefinitions), made from the types.
+//! The CustomResourceDefinitions of this provider, generated from the types.
 //!
-//! The schemas say what the Go provider's say, see `schema`, and refuse more than those do, see `rules`. Whoever changes a
-//! type sees the committed file under `config/crd` go out of date.
+//! The schemas (`schema`) accept what the schemas of the Go provider accept, apart from objects that fail validation
+//! rules (`rules`). The result is committed under `config/crd`; run `make generate` after a change of a type.
 
 mod columns;
 mod rules;
 mod schema;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use serde_json::{json, Value};
+use serde_json::{Value, json};
 
 pub(super) use schema::date_time_schema;
 
+use super::{IPPoolSpec, IPPoolSpecV1Alpha1, IPReservationSpec, InClusterKind, PoolStatus, PrefixPoolSpec, names};
 use schema::structural;
-use super::{InClusterKind, IPPoolSpec, IPPoolSpecV1Alpha1, IPReservationSpec, names, PoolStatus, PrefixPoolSpec};
 
-/// Namespace that the provider is installed in. The API server calls the conversion of pools there.
+/// Namespace of the provider, and of its conversion webhook.
 const NAMESPACE: &str = "capi-ipam-in-cluster-system";
-/// Service in front of the webhooks.
+/// Name of the Service of the webhooks.
 const WEBHOOK_SERVICE: &str = "capi-ipam-in-cluster-webhook-service";
-/// Where pools are converted.
+/// Path of the conversion webhook.
 const CONVERSION_PATH: &str = "/convert";
 
-/// What can go wrong while definitions are made; either is a mistake in the types.
+/// Why a definition cannot be generated. Each variant is a bug in the types.
 #[derive(Debug, thiserror::Error)]
 pub enum CrdError {
-    /// The definition does not have the form that the API server asks for.
+    /// The definition is not a valid CustomResourceDefinition.
     #[error("the definition of {kind} is malformed")]
     Malformed {
-        /// Kind that was being defined.
+        /// The kind of the definition.
         kind: &'static str,
-        /// What the parser said.
+        /// The error of the deserializer.
         #[source]
         source: serde_json::Error,
     },
-    /// A rule is about a field that the type does not have.
-    #[error("there is no field {path} for a rule to be about")]
-    NoSuchField {
+    /// A validation rule refers to a field that the type does not have.
+    #[error("cannot add a validation rule to the field {path}: it does not exist")]
+    UnknownField {
         /// The path of the field.
         path: &'static str,
     },
 }
 
-/// A kind, apart from its versions.
+/// The properties of a kind that are common to its versions.
 struct Kind {
     name: &'static str,
     plural: &'static str,
     is_global: bool,
-    /// Versions that are stored in another one are converted by the provider.
+    /// Whether the provider converts between the versions.
     is_converted: bool,
-    /// `clusterctl move` takes objects of this kind along, with all that they own.
+    /// Whether `clusterctl move` moves objects of this kind and everything that they own.
     is_moved: bool,
 }
 
-/// The definitions of all our kinds, in the order in which they are written to `config/crd`.
+/// All definitions, in the order in which they are written to `config/crd`.
 pub fn all() -> Result<Vec<CustomResourceDefinition>, CrdError> {
     let mut definitions: Vec<_> =
         InClusterKind::ALL.into_iter().map(pool).chain([reservation()]).collect::<Result<_, _>>()?;
@@ -69,8 +69,8 @@ fn pool(kind: InClusterKind) -> Result<(Kind, Value), CrdError> {
         let is_global = kind.is_global();
         Kind { name: kind.name(), plural: kind.plural(), is_global, is_converted, is_moved: true }
     };
-    let whose = if kind.is_global() { "the claims of all namespaces" } else { "the claims of its namespace" };
-    let describe = |what: &str| format!("{} is a pool of {what} for {whose}.", kind.name());
+    let consumers = if kind.is_global() { "the claims of all namespaces" } else { "the claims of its namespace" };
+    let describe = |what: &str| format!("{} is a pool of {what} for {consumers}.", kind.name());
     let status = structural::<PoolStatus>();
     Ok(match kind {
         InClusterKind::IPPool | InClusterKind::GlobalIPPool => {
@@ -99,16 +99,16 @@ fn reservation() -> Result<(Kind, Value), CrdError> {
         plural: "ipreservations",
         is_global: true,
         is_converted: false,
-        // Those of claims are made anew where the addresses arrive, see `names::MOVE_LABEL` for the others.
+        // Reservations of claims are recreated from the moved IPAddresses; for the others see `names::MOVE_LABEL`.
         is_moved: false,
     };
-    let description = "IPReservation says who holds one address or prefix. Creating it is the claim to the address: \
-                       its name is made of the scope and the address.";
+    let description = "IPReservation records which claim holds an address or prefix. Its name is derived from the \
+                       scope and the address, so only one client can create it.";
     let mut schema = schema::object(description, &structural::<IPReservationSpec>(), None);
     if let Some(fields) = schema.as_object_mut() {
         fields.insert("required".to_owned(), json!(["spec"]));
     }
-    // Who set which field would take more room than the fields: of a hundred thousand objects that counts.
+    // Managed fields for each field would be larger than the fields themselves, in up to a hundred thousand objects.
     if let Some(spec) = schema.pointer_mut("/properties/spec").and_then(Value::as_object_mut) {
         spec.insert("x-kubernetes-map-type".to_owned(), json!("atomic"));
     }
@@ -116,7 +116,7 @@ fn reservation() -> Result<(Kind, Value), CrdError> {
     Ok(definition(kind, &[version(names::POOL_VERSION, &columns::reservations(), &schema)]))
 }
 
-/// A version of a kind. What has a status has it as a subresource.
+/// Builds a version of a kind. A status becomes a subresource.
 fn version(name: &str, columns: &Value, schema: &Value) -> Value {
     let is_stored = name == names::POOL_VERSION;
     let has_status = schema.pointer("/properties/status").is_some();
@@ -158,8 +158,7 @@ fn definition(kind: Kind, versions: &[Value]) -> (Kind, Value) {
     (kind, definition)
 }
 
-/// Whom the API server asks to convert objects. The authority that signed the certificate there is filled in where the
-/// provider is installed.
+/// The conversion webhook. The CA bundle is added at installation, by cert-manager or by the provider.
 fn conversion() -> Value {
     json!({
         "strategy": "Webhook",
@@ -179,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn definitions_have_no_null() {
+    fn definitions_are_structural_without_null() {
         let text = serde_json::to_string(&all().unwrap()).unwrap();
         for unwanted in ["nullable", "anyOf", "\"null\"", "$ref"] {
             assert!(!text.contains(unwanted), "{unwanted} in {text}");
@@ -187,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn the_length_of_prefixes_has_a_default_and_nothing_else_has() {
+    fn only_the_allocation_prefix_length_has_a_default() {
         for definition in all().unwrap() {
             let text = serde_json::to_string(&definition).unwrap();
             let is_of_prefixes = definition.spec.names.kind.ends_with("PrefixPool");

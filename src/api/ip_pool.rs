@@ -1,34 +1,34 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The addresses of a pool of single addresses. Wire format of the Go in-cluster provider, `v1alpha2`.
+/// The specification of a pool of single addresses. Wire format of the Go in-cluster provider, `v1alpha2`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-#[schemars(description = "The addresses of the pool, as the operator wants them.")]
+#[schemars(description = "The desired state of the pool.")]
 pub struct IPPoolSpec {
-    /// The addresses that claims are served from. An entry is a single address (10.0.0.7), a network in CIDR notation
-    /// (10.0.0.0/24) or a range with both ends included (10.0.0.10-10.0.0.99). All entries are of one address family
-    /// and lie within one subnet.
+    /// Addresses that can be allocated. An entry is a single address (10.0.0.7), a network in CIDR notation
+    /// (10.0.0.0/24) or a range including both ends (10.0.0.10-10.0.0.99). All entries must have the same IP family and
+    /// be in one subnet.
     pub addresses: Vec<String>,
-    /// Length of the prefix of the subnet that the addresses lie in; it is handed out with each address.
+    /// Prefix length of the subnet that contains the addresses. It is set on each IPAddress.
     #[schemars(range(min = 0, max = 128))]
     pub prefix: i64,
-    /// Gateway of the subnet, handed out with each address and never given to a claim.
+    /// Gateway of the subnet. It is set on each IPAddress and never allocated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gateway: Option<String>,
-    /// Whether the first address of the subnet and, for IPv4, the last one may be given to claims. They are held back
-    /// unless this is set.
+    /// Allows the allocation of the first address of the subnet and, for IPv4, of the last one. By default they are
+    /// reserved.
     #[serde(default, rename = "allocateReservedIPAddresses", skip_serializing_if = "std::ops::Not::not")]
     pub allocate_reserved_ip_addresses: bool,
-    /// Addresses, networks or ranges, written as in addresses, that are never given to a claim.
+    /// Addresses, networks or ranges that are never allocated, in the same notation as addresses.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub excluded_addresses: Vec<String>,
-    /// How many seconds a released address rests before it is given out again.
+    /// Seconds before a released address can be reused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub address_reuse_grace_period_seconds: Option<i32>,
-    /// Name of a network. Pools with the same network never give out the same address, whatever their kinds and
-    /// namespaces. Without one a pool is a network of its own. It cannot be changed later.
+    /// Name of a network. Among all pools with the same network, of any kind and namespace, an address is allocated
+    /// only once. Without a network, addresses are unique within the pool only. Immutable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<String>,
 }

@@ -12,7 +12,7 @@ use super::names;
 use super::pool_spec::PoolSpec;
 use super::prefix_pool::PrefixPoolSpec;
 
-/// The kinds of pools that are ours.
+/// The kinds of pools of this provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum InClusterKind {
     /// [`InClusterIPPool`](super::InClusterIPPool).
@@ -29,7 +29,7 @@ impl InClusterKind {
     /// All kinds.
     pub const ALL: [Self; 4] = [Self::IPPool, Self::GlobalIPPool, Self::PrefixPool, Self::GlobalPrefixPool];
 
-    /// The kind of that name.
+    /// Returns the kind with this name.
     pub fn of(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
@@ -44,7 +44,7 @@ impl InClusterKind {
         }
     }
 
-    /// The name in API paths.
+    /// The plural name, as in API paths.
     pub const fn plural(self) -> &'static str {
         match self {
             Self::IPPool => "inclusterippools",
@@ -54,7 +54,7 @@ impl InClusterKind {
         }
     }
 
-    /// Whether pools of the kind live outside of namespaces.
+    /// Whether the kind is cluster-scoped.
     pub const fn is_global(self) -> bool {
         matches!(self, Self::GlobalIPPool | Self::GlobalPrefixPool)
     }
@@ -66,24 +66,24 @@ impl fmt::Display for InClusterKind {
     }
 }
 
-/// Use of a pool, as the provider sees it.
+/// The observed state of a pool.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PoolStatus {
-    /// How many addresses there are, and how many of them are in use. Pools of prefixes count prefixes.
+    /// Counts of the addresses of the pool. Pools of prefixes count prefixes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ip_addresses: Option<AddressCounts>,
-    /// How the pool stands. Ready is False with reason InvalidSpec when its addresses cannot be understood.
+    /// Conditions of the pool. Ready is False with reason InvalidSpec if the specification is invalid.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "conditions::list_schema")]
     pub conditions: Vec<Condition>,
 }
 
-/// Counts of a pool's addresses, each at most the largest signed 64-bit number.
+/// Counts of the addresses of a pool. Each is limited to the maximum of a signed 64-bit integer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AddressCounts {
-    /// Addresses that can be given to claims, whether in use or not.
+    /// Addresses that the pool can allocate, in use or not.
     pub total: i64,
     /// Addresses that can be allocated now.
     pub free: i64,
@@ -91,11 +91,11 @@ pub struct AddressCounts {
     pub used: i64,
     /// Addresses in use that the pool no longer contains.
     pub out_of_range: i64,
-    /// Addresses of the pool that are neither free, in use nor cooling down: reserved by hand, being allocated, or in use
-    /// by another pool of the same network.
+    /// Addresses of the pool that are neither free, in use nor cooling down: reserved by a user, being allocated, or in
+    /// use by another pool of the same network.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub reserved: i64,
-    /// Addresses of the pool that were released and cannot be reused before their grace period ends.
+    /// Addresses of the pool that were released and cannot be reused before the grace period ends.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub cooling_down: i64,
 }
@@ -105,43 +105,43 @@ fn is_zero(count: &i64) -> bool {
     *count == 0
 }
 
-/// What the kinds of pools have in common.
+/// The common interface of the kinds of pools.
 pub trait Pool:
     kube::Resource<DynamicType = ()> + Clone + std::fmt::Debug + Serialize + DeserializeOwned + Send + Sync + 'static
 {
-    /// The kind.
+    /// The kind of the pool.
     const KIND: InClusterKind;
 
-    /// The specification.
+    /// The specification of the pool.
     fn spec(&self) -> PoolSpec<'_>;
-    /// The status as last read.
+    /// The status of the pool, if it has one.
     fn status(&self) -> Option<&PoolStatus>;
-    /// The status, to be changed.
+    /// Mutable access to the status, which is created if it is missing.
     fn status_mut(&mut self) -> &mut PoolStatus;
-    /// Empties the specification, which may list thousands of addresses, to keep the rest of the object in memory.
-    fn drop_spec(&mut self);
+    /// Clears the specification, which may list thousands of addresses, before the object is cached.
+    fn clear_spec(&mut self);
 }
 
-/// Defines a kind of pool: the struct, its place in the API, and [`Pool`].
+/// Defines a kind of pool: the struct and its implementations of [`kube::Resource`] and [`Pool`].
 macro_rules! pool_kind {
     ($(#[$documentation:meta])* $name:ident: $kind:ident, $plural:literal, $scope:ident, $variant:ident($spec:ty)) => {
         $(#[$documentation])*
         #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
         #[serde(rename_all = "camelCase")]
         pub struct $name {
-            /// Group and version; only set on objects that are to be created.
+            /// API group and version; set only to create an object.
             #[serde(default, skip_serializing_if = "Option::is_none")]
             pub api_version: Option<String>,
-            /// Kind; only set on objects that are to be created.
+            /// Kind; set only to create an object.
             #[serde(default, skip_serializing_if = "Option::is_none")]
             pub kind: Option<String>,
-            /// Standard metadata.
+            /// Standard object metadata.
             #[serde(default)]
             pub metadata: ObjectMeta,
-            /// What claims are served from, as the operator wants it.
+            /// The desired state of the pool.
             #[serde(default)]
             pub spec: $spec,
-            /// Use of it, as the provider sees it.
+            /// The observed state of the pool.
             #[serde(default, skip_serializing_if = "Option::is_none")]
             pub status: Option<PoolStatus>,
         }
@@ -160,7 +160,7 @@ macro_rules! pool_kind {
             fn status_mut(&mut self) -> &mut PoolStatus {
                 self.status.get_or_insert_default()
             }
-            fn drop_spec(&mut self) {
+            fn clear_spec(&mut self) {
                 self.spec = <$spec>::default();
             }
         }

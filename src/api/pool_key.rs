@@ -1,21 +1,23 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::{InClusterKind, IPAddress, IPAddressClaim, names, Pool, PoolReference, ReservationPool};
+use capi_ipam_provider::api::{IPAddress, IPAddressClaim, PoolReference};
 
-/// A pool of ours, whether it exists or not. Displayed as people name it: `InClusterIPPool team-a/web`. Cheap to clone.
+use super::{InClusterKind, Pool, ReservationPool, names};
+
+/// Identifies a pool of this provider, which need not exist. Displayed as `InClusterIPPool team-a/web`. Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PoolKey {
-    /// The pool's kind.
+    /// Kind of the pool.
     pub kind: InClusterKind,
-    /// The pool's namespace; `None` for a global pool.
+    /// Namespace of the pool; `None` for a global pool.
     pub namespace: Option<Arc<str>>,
-    /// The pool's name.
+    /// Name of the pool.
     pub name: Arc<str>,
 }
 
 impl PoolKey {
-    /// The key of a pool object.
+    /// Returns the key of a pool object.
     pub fn of<P: Pool>(pool: &P) -> Self {
         let meta = pool.meta();
         let namespace = meta.namespace.as_deref().filter(|_| !P::KIND.is_global());
@@ -26,25 +28,25 @@ impl PoolKey {
         }
     }
 
-    /// The pool that an object of `namespace` refers to; `None` when it is of no kind of ours.
-    pub fn referred_to(reference: &PoolReference, namespace: Option<&str>) -> Option<Self> {
+    /// Returns the pool that an object in `namespace` refers to; `None` if it is not of a kind of this provider.
+    pub fn from_reference(reference: &PoolReference, namespace: Option<&str>) -> Option<Self> {
         if reference.api_group != names::GROUP {
             return None;
         }
         Self::of_kind(&reference.kind, namespace, &reference.name)
     }
 
-    /// The pool that a claim asks for; `None` when it is of no kind of ours.
+    /// Returns the pool that a claim refers to; `None` if it is not of a kind of this provider.
     pub fn of_claim(claim: &IPAddressClaim) -> Option<Self> {
-        Self::referred_to(&claim.spec.pool_ref, claim.metadata.namespace.as_deref())
+        Self::from_reference(&claim.spec.pool_ref, claim.metadata.namespace.as_deref())
     }
 
-    /// The pool that an IPAddress is from; `None` when it is of no kind of ours.
+    /// Returns the pool that an IPAddress refers to; `None` if it is not of a kind of this provider.
     pub fn of_address(address: &IPAddress) -> Option<Self> {
-        Self::referred_to(&address.spec.pool_ref, address.metadata.namespace.as_deref())
+        Self::from_reference(&address.spec.pool_ref, address.metadata.namespace.as_deref())
     }
 
-    /// The pool that a reservation names; `None` when it is of no kind of ours.
+    /// Returns the pool that a reservation refers to; `None` if it is not of a kind of this provider.
     pub fn of_reservation(pool: &ReservationPool) -> Option<Self> {
         Self::of_kind(&pool.kind, pool.namespace.as_deref(), &pool.name)
     }
@@ -55,7 +57,7 @@ impl PoolKey {
         Some(Self { kind, namespace, name: name.into() })
     }
 
-    /// A reference to the pool for a reservation.
+    /// Converts the key to the pool reference of a reservation.
     pub fn to_reference(&self) -> ReservationPool {
         ReservationPool {
             kind: self.kind.name().to_owned(),

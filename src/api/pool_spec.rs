@@ -3,17 +3,17 @@ use capi_ipam_ip::{PoolAddresses, PoolPrefixes, PoolProblem, Usable};
 use super::ip_pool::IPPoolSpec;
 use super::prefix_pool::PrefixPoolSpec;
 
-/// The specification of a pool.
+/// The specification of a pool of either kind.
 #[derive(Clone, Copy, Debug)]
 pub enum PoolSpec<'a> {
-    /// Of a pool of single addresses.
+    /// The specification of a pool of single addresses.
     Addresses(&'a IPPoolSpec),
-    /// Of a pool of prefixes.
+    /// The specification of a pool of prefixes.
     Prefixes(&'a PrefixPoolSpec),
 }
 
 impl<'a> PoolSpec<'a> {
-    /// What the pool may give to claims, or everything that is wrong with it.
+    /// Returns the addresses or prefixes that can be allocated, or all problems of the specification.
     pub fn usable(self) -> Result<Usable, Vec<PoolProblem>> {
         match self {
             Self::Addresses(spec) => PoolAddresses {
@@ -34,7 +34,7 @@ impl<'a> PoolSpec<'a> {
         }
     }
 
-    /// The named network, if there is one. An empty name is none.
+    /// The named network; `None` if it is missing or empty.
     pub fn network(self) -> Option<&'a str> {
         let network = match self {
             Self::Addresses(spec) => &spec.network,
@@ -43,8 +43,8 @@ impl<'a> PoolSpec<'a> {
         network.as_deref().filter(|name| !name.is_empty())
     }
 
-    /// How many seconds a released address rests; prefixes never do.
-    pub fn rest(self) -> i64 {
+    /// Seconds before a released address can be reused; 0 for prefixes.
+    pub fn cooldown_seconds(self) -> i64 {
         match self {
             Self::Addresses(spec) => spec.address_reuse_grace_period_seconds.unwrap_or_default().max(0).into(),
             Self::Prefixes(_) => 0,

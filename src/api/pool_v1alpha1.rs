@@ -1,35 +1,33 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The addresses of a pool of single addresses in `v1alpha1`, the older version, with the wire format of the Go
-/// in-cluster provider. No field has to be there. The status is the one of [`PoolStatus`](super::PoolStatus) without
-/// its conditions.
+/// The specification of a pool of single addresses in the deprecated version `v1alpha1`. Wire format of the Go
+/// in-cluster provider. All fields are optional. The status is [`PoolStatus`](super::PoolStatus) without conditions.
 ///
-/// Pools are never stored so: see [`webhooks::conversion`](../webhooks/conversion/index.html).
+/// Pools are not stored in this version: see [`conversion`](crate::admission::conversion).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-#[schemars(description = "The addresses of the pool, as the operator wants them.")]
+#[schemars(description = "The desired state of the pool.")]
 pub struct IPPoolSpecV1Alpha1 {
-    /// The addresses that claims are served from: single addresses, networks in CIDR notation and ranges. The range of
-    /// subnet, start and end comes on top.
+    /// Addresses that can be allocated, in addition to the range of subnet, start and end: single addresses, networks
+    /// in CIDR notation and ranges.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub addresses: Vec<String>,
-    /// A network in CIDR notation (10.0.0.0/24). Claims are served from it, from its second address to its last but
-    /// one.
+    /// Network in CIDR notation (10.0.0.0/24). Its addresses can be allocated, except the first and the last one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subnet: Option<String>,
-    /// First address of the range that claims are served from. Without it that is the second address of the subnet.
+    /// First address that can be allocated. Defaults to the second address of the subnet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start: Option<String>,
-    /// Last address of the range that claims are served from. Without it that is the last but one of the subnet.
+    /// Last address that can be allocated. Defaults to the second to last address of the subnet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end: Option<String>,
-    /// Length of the prefix of the subnet that the addresses lie in; it is handed out with each address. When it is
-    /// missing or 0, it is the one of the subnet.
+    /// Prefix length of the subnet that contains the addresses. It is set on each IPAddress. If it is missing or 0, the
+    /// prefix length of subnet is used.
     #[serde(default, skip_serializing_if = "is_zero")]
     #[schemars(range(max = 128))]
     pub prefix: i64,
-    /// Gateway of the subnet, handed out with each address and never given to a claim.
+    /// Gateway of the subnet. It is set on each IPAddress and never allocated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gateway: Option<String>,
 }
@@ -41,18 +39,18 @@ fn is_zero(number: &i64) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{json, Value};
+    use serde_json::{Value, json};
 
     use super::*;
 
     #[test]
-    fn fields_that_say_nothing_are_left_out() {
+    fn empty_fields_are_omitted() {
         assert_eq!(serde_json::to_value(IPPoolSpecV1Alpha1::default()).unwrap(), json!({}));
         assert_eq!(serde_json::from_value::<IPPoolSpecV1Alpha1>(json!({})).unwrap(), IPPoolSpecV1Alpha1::default());
     }
 
     #[test]
-    fn the_schema_is_that_of_the_go_provider() {
+    fn schema_matches_the_go_provider() {
         let schema = schemars::schema_for!(IPPoolSpecV1Alpha1).to_value();
         let names: Vec<_> = schema["properties"].as_object().unwrap().keys().cloned().collect();
         assert_eq!(names, ["addresses", "end", "gateway", "prefix", "start", "subnet"]);

@@ -1,31 +1,31 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The prefixes of a pool. Wire format of the Go in-cluster provider, `v1alpha2`.
+/// The specification of a pool of prefixes. Wire format of the Go in-cluster provider, `v1alpha2`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-#[schemars(description = "The prefixes of the pool, as the operator wants them.")]
+#[schemars(description = "The desired state of the pool.")]
 pub struct PrefixPoolSpec {
-    /// The prefixes in CIDR notation (fd00:1::/48) that smaller ones are carved from and given to claims. All are of
-    /// one address family.
+    /// Prefixes in CIDR notation (fd00:1::/48) from which smaller prefixes are allocated. All must have the same IP
+    /// family.
     pub prefixes: Vec<String>,
-    /// Length of the prefixes that are given to claims. It cannot be changed later.
+    /// Length of the allocated prefixes. Immutable.
     #[serde(default = "default_length")]
     #[schemars(range(min = 1, max = 128))]
     pub allocation_prefix_length: i64,
-    /// Address handed out with each prefix as its gateway. It is not kept out of the prefixes that are given to claims.
+    /// Gateway that is set on each IPAddress. It is not excluded from the allocated prefixes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gateway: Option<String>,
-    /// Addresses, networks or ranges; a prefix with any address in one of them is never given to a claim.
+    /// Addresses, networks or ranges. A prefix that overlaps with one of them is never allocated.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub excluded_prefixes: Vec<String>,
-    /// Name of a network. Pools with the same network never give out the same address, whatever their kinds and
-    /// namespaces. Without one a pool is a network of its own. It cannot be changed later.
+    /// Name of a network. Among all pools with the same network, of any kind and namespace, an address is allocated
+    /// only once. Without a network, prefixes are unique within the pool only. Immutable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<String>,
 }
 
-/// What the API server fills in.
+/// The default in the schema.
 fn default_length() -> i64 {
     64
 }

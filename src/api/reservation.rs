@@ -1,32 +1,31 @@
 use std::sync::Arc;
 
-use capi_ipam_ip::{Block, Family, parse_address, ParseError};
+use capi_ipam_ip::{Block, Family, ParseError, parse_address};
 use capi_ipam_provider::impl_resource;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::ObjectMeta;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{names, network_block_length_name, PoolKey, Scope, Slot};
+use super::{PoolKey, Scope, Slot, names, network_block_length_name};
 
-/// Who holds one address of one scope.
+/// Records which claim holds an address of a scope.
 ///
-/// The name is made of the scope and the address, so that creating the object is the claim to the address: of two
-/// writers the API server lets one through. Nothing but `releasedAt` ever changes.
+/// Its name is derived from the scope and the address ([`reservation_name`](super::reservation_name)), so the API
+/// server lets only one client create it. All fields of the specification but `releasedAt` are immutable.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct IPReservation {
-    /// Group and version; only set on objects that are to be created.
+    /// API group and version; set only to create an object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api_version: Option<String>,
-    /// Kind; only set on objects that are to be created.
+    /// Kind; set only to create an object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
-    /// Standard metadata, without `managedFields`, which are not read. The name is made by
-    /// [`reservation_name`](super::reservation_name).
+    /// Standard object metadata, without `managedFields`.
     #[serde(default, deserialize_with = "capi_ipam_provider::api::without_managed_fields")]
     pub metadata: ObjectMeta,
-    /// Address and holder.
+    /// The address, and the claim that holds it.
     pub spec: IPReservationSpec,
 }
 
@@ -34,42 +33,42 @@ impl_resource!(IPReservation, names::GROUP, "ipreservations", ClusterResourceSco
     names::POOL_VERSION
 });
 
-/// Address and holder of an [`IPReservation`].
+/// The specification of an [`IPReservation`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-#[schemars(description = "The address or prefix, its pool, and who holds it.")]
+#[schemars(description = "The address or prefix, its pool, and the claim that holds it.")]
 pub struct IPReservationSpec {
-    /// The set within which the address is unique: p.NAMESPACE.POOL for an InClusterIPPool, g.POOL for a
-    /// GlobalInClusterIPPool, pp.NAMESPACE.POOL and gp.POOL for pools of prefixes, and n.NETWORK for all pools that
-    /// name that network.
+    /// Scope within which the address is unique: p.NAMESPACE.POOL for an InClusterIPPool, g.POOL for a
+    /// GlobalInClusterIPPool, pp.NAMESPACE.POOL and gp.POOL for pools of prefixes, and n.NETWORK for all pools of a
+    /// network.
     #[schemars(length(min = 1, max = 512))]
     pub scope: String,
-    /// The reserved address.
+    /// The reserved address, or the first address of the reserved prefix.
     #[schemars(length(min = 2, max = 39))]
     pub address: String,
-    /// Length of the prefix when a whole prefix is reserved and not a single address.
+    /// Length of the reserved prefix. Omitted for a single address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 128))]
     pub prefix_length: Option<i32>,
-    /// The pool that the address was taken from.
+    /// Pool of the address.
     pub pool_ref: ReservationPool,
-    /// The claim that holds the address. Without one the address is kept out of its pool. Without a uid the address is
-    /// promised to the claim of that name.
+    /// Claim that holds the address. Without a claim, the address is never allocated. Without a uid, the address is
+    /// promised to the claim with this name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub claim_ref: Option<ReservationClaim>,
-    /// When the holder gave the address back. It is given out again once the grace period of the pool is over.
+    /// Time at which the claim released the address. It can be reused after the grace period of the pool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "super::crds::date_time_schema")]
     pub released_at: Option<Time>,
 }
 
-/// A reference to a pool from an object without a namespace.
+/// A reference to a pool from a cluster-scoped object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ReservationPool {
     /// Kind of the pool.
     #[schemars(length(min = 1, max = 63))]
     pub kind: String,
-    /// Namespace of the pool; none for a global pool.
+    /// Namespace of the pool; omitted for a global pool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63))]
     pub namespace: Option<String>,
@@ -78,7 +77,7 @@ pub struct ReservationPool {
     pub name: String,
 }
 
-/// A reference to a claim from an object without a namespace.
+/// A reference to a claim from a cluster-scoped object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ReservationClaim {
     /// Namespace of the claim.
@@ -87,56 +86,56 @@ pub struct ReservationClaim {
     /// Name of the claim.
     #[schemars(length(min = 1, max = 253))]
     pub name: String,
-    /// Unique id of the claim; none while the address is only promised to it.
+    /// Uid of the claim; omitted if the address is only promised to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 64))]
     pub uid: Option<String>,
 }
 
-/// Why an [`IPReservation`] reserves nothing. Displayed with the path of the field.
+/// Why an [`IPReservation`] has no effect. Displayed with the path of the field.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReservationProblem {
-    /// The pool's kind is none of ours, or its namespace is missing.
-    #[error("spec.poolRef: {kind} is no kind of pool here, or its namespace is missing")]
+    /// The kind is not one of this provider, or the namespace is missing.
+    #[error("spec.poolRef: {kind} is not a kind of pool of this provider, or its namespace is missing")]
     Pool {
-        /// The kind as written.
+        /// The kind in the pool reference.
         kind: String,
     },
-    /// The scope is not one that the pool can be in.
+    /// The scope is not one of the pool.
     #[error("spec.scope: {scope} is not a scope of {pool}; write {expected}, or n. and the name of the pool's network")]
     Scope {
-        /// The scope as written.
+        /// The scope in the specification.
         scope: String,
-        /// The pool.
+        /// The pool in the pool reference.
         pool: PoolKey,
-        /// The scope of the pool without a network.
+        /// The scope of the pool if it has no network.
         expected: String,
     },
-    /// The address cannot be read.
+    /// The address is invalid.
     #[error("spec.address: {0}")]
     Address(#[source] ParseError),
-    /// The address and the length do not make a prefix.
+    /// The address is not the first one of a prefix of this length.
     #[error("spec.prefixLength: {address} with the length {length} is not a prefix; its first address is {first}")]
     Prefix {
-        /// The address as written.
+        /// The address in the specification.
         address: String,
-        /// The length as written.
+        /// The prefix length in the specification.
         length: i32,
         /// The first address of the prefix.
         first: String,
     },
-    /// The name is not the one that belongs to scope and address.
-    #[error("metadata.name: {name} is not the name for that scope and address; it has to be {expected}")]
+    /// The name does not match scope and address.
+    #[error("metadata.name: {name} does not match scope and address; it must be {expected}")]
     Name {
-        /// The name as written.
+        /// The name in the metadata.
         name: String,
-        /// The only right one.
+        /// The name that scope and address require.
         expected: String,
     },
 }
 
 impl ReservationProblem {
-    /// The path of the field.
+    /// The path of the invalid field.
     pub fn field(&self) -> &'static str {
         match self {
             Self::Pool { .. } => "spec.poolRef",
@@ -149,12 +148,13 @@ impl ReservationProblem {
 }
 
 impl IPReservation {
-    /// What is reserved, and for which pool. A reservation with any mistake in it, the name included, reserves nothing.
+    /// Returns the reserved address or prefix, and its pool. Fails if a field or the name is invalid: such a
+    /// reservation has no effect.
     pub fn slot(&self) -> Result<(Slot, PoolKey), ReservationProblem> {
         let IPReservationSpec { scope, address, prefix_length, pool_ref, .. } = &self.spec;
         let pool = PoolKey::of_reservation(pool_ref)
             .ok_or_else(|| ReservationProblem::Pool { kind: pool_ref.kind.clone() })?;
-        let scope = Scope::named(scope, &pool).ok_or_else(|| ReservationProblem::Scope {
+        let scope = Scope::parse(scope, &pool).ok_or_else(|| ReservationProblem::Scope {
             scope: scope.clone(),
             expected: Scope::Pool(pool.clone()).name(),
             pool: pool.clone(),
@@ -179,19 +179,20 @@ impl IPReservation {
         Ok((slot, pool))
     }
 
-    /// For the object that says how long the blocks of a network are: the network, the family, and that length.
+    /// If the object records the block length of a network ([`network_block_length_name`]), returns the network, the IP
+    /// family and this length.
     pub fn network_block_length(&self) -> Option<(Arc<str>, Family, u8)> {
         let network = self.spec.scope.strip_prefix("n.")?;
         let family = Family::of(parse_address(&self.spec.address).ok()?);
         let length = u8::try_from(self.spec.prefix_length?).ok()?;
-        let is_it = self.metadata.name.as_deref() == Some(&network_block_length_name(network, family));
-        is_it.then(|| (network.into(), family, length))
+        let is_record = self.metadata.name.as_deref() == Some(&network_block_length_name(network, family));
+        is_record.then(|| (network.into(), family, length))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{json, Value};
+    use serde_json::{Value, json};
 
     use super::*;
 
@@ -206,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn each_mistake_is_told_with_its_field() {
+    fn each_problem_names_its_field() {
         let (slot, pool) = reservation(&json!({})).slot().unwrap();
         assert_eq!(
             (slot.to_string(), pool.to_string()),
@@ -231,12 +232,15 @@ mod tests {
     }
 
     #[test]
-    fn the_unit_of_a_network_is_told_from_reservations() {
+    fn block_length_of_a_network_is_recognized() {
         let spec = json!({"scope": "n.lab", "address": "::", "prefixLength": 64});
-        let unit = reservation(&json!({"metadata": {"name": "n.lab.ipv6"}, "spec": spec}));
-        assert_eq!(unit.network_block_length(), Some(("lab".into(), Family::V6, 64)));
-        assert!(unit.slot().is_err());
-        assert_eq!(reservation(&json!({"metadata": {"name": "n.lab.ipv4"}, "spec": spec})).network_block_length(), None);
+        let record = reservation(&json!({"metadata": {"name": "n.lab.ipv6"}, "spec": spec}));
+        assert_eq!(record.network_block_length(), Some(("lab".into(), Family::V6, 64)));
+        assert!(record.slot().is_err());
+        assert_eq!(
+            reservation(&json!({"metadata": {"name": "n.lab.ipv4"}, "spec": spec})).network_block_length(),
+            None
+        );
         assert_eq!(reservation(&json!({})).network_block_length(), None);
     }
 }

@@ -7,36 +7,35 @@ use sha2::{Digest, Sha256};
 
 use super::{InClusterKind, PoolKey};
 
-/// Longest name of an object (RFC 1123 subdomain, as Kubernetes checks it).
-const LONGEST_NAME: usize = 253;
+/// Maximum length of the name of an object (RFC 1123 subdomain).
+const MAX_NAME_LENGTH: usize = 253;
 
 /// The set within which an address is unique. Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Scope {
-    /// A pool that names no network.
+    /// A pool without a network.
     Pool(PoolKey),
-    /// All pools that name this network.
+    /// All pools of this network.
     Network(Arc<str>),
 }
 
 impl Scope {
-    /// The scope of a pool.
+    /// Returns the scope of a pool with or without a network.
     pub fn of(pool: &PoolKey, network: Option<&str>) -> Self {
         network.map_or_else(|| Self::Pool(pool.clone()), |network| Self::Network(network.into()))
     }
 
-    /// The scope of that name, as a reservation for an address of `pool` gives it; `None` when the pool cannot be in a
-    /// scope of that name.
-    pub fn named(name: &str, pool: &PoolKey) -> Option<Self> {
+    /// Parses the scope in a reservation for an address of `pool`; `None` if it is not a possible scope of the pool.
+    pub fn parse(name: &str, pool: &PoolKey) -> Option<Self> {
         if let Some(network) = name.strip_prefix("n.") {
             return (!network.is_empty()).then(|| Self::Network(network.into()));
         }
         Some(Self::Pool(pool.clone())).filter(|scope| scope.name() == name)
     }
 
-    /// The scope's name: `p.NAMESPACE.POOL` for an InClusterIPPool, `g.POOL` for a global one, `pp.NAMESPACE.POOL` and
-    /// `gp.POOL` for pools of prefixes, `n.NETWORK` for a network. A namespace has no dots, so no two scopes share a
-    /// name.
+    /// The name of the scope: `p.NAMESPACE.POOL` for an InClusterIPPool, `g.POOL` for a GlobalInClusterIPPool,
+    /// `pp.NAMESPACE.POOL` and `gp.POOL` for pools of prefixes, `n.NETWORK` for a network. Names are unique, since a
+    /// namespace contains no dots.
     pub fn name(&self) -> String {
         match self {
             Self::Network(network) => format!("n.{network}"),
@@ -53,9 +52,9 @@ impl Scope {
     }
 }
 
-/// The name of the reservation of an address or prefix: the scope, a dot, and the address; an IPv6 address with all its
-/// digits and with dashes. The length of a prefix stands at the end. A scope that is too long is replaced by `h.` and a
-/// hash of it.
+/// Returns the name of the reservation of an address or prefix: the scope, a dot and the address. An IPv6 address is
+/// written with all its digits and with dashes. A prefix ends with its length. A scope that is too long is replaced by
+/// `h.` and its SHA-256 hash.
 ///
 /// ```
 /// use capi_ipam_ip::Block;
@@ -80,17 +79,17 @@ pub fn reservation_name(scope: &Scope, block: Block) -> String {
     }
     let scope = scope.name();
     let name = format!("{scope}.{text}");
-    if name.len() <= LONGEST_NAME {
+    if name.len() <= MAX_NAME_LENGTH {
         return name;
     }
     format!("h.{:x}.{text}", Sha256::digest(scope))
 }
 
-/// The name of the object that says how long the blocks of one family are that a network gives out:
-/// `n.NETWORK.ipv4` or `n.NETWORK.ipv6`. No reservation has such a name.
+/// Returns the name of the object that records the length of the blocks that a network allocates, for one IP family:
+/// `n.NETWORK.ipv4` or `n.NETWORK.ipv6`. No reservation of an address has such a name.
 ///
-/// All pools of a network give out blocks of one length: blocks of two lengths could overlap, and the name of a
-/// reservation could not keep them apart.
+/// All pools of a network allocate blocks of the same length: blocks of different lengths could overlap although the
+/// names of their reservations differ.
 pub fn network_block_length_name(network: &str, family: Family) -> String {
     let family = match family {
         Family::V4 => "ipv4",
@@ -99,17 +98,17 @@ pub fn network_block_length_name(network: &str, family: Family) -> String {
     format!("{}.{family}", Scope::Network(network.into()).name())
 }
 
-/// An address or prefix of one scope: what a reservation reserves. Displayed as `10.0.0.5 of InClusterIPPool a/b`.
+/// An address or prefix of a scope: what a reservation reserves. Displayed as `10.0.0.5 of InClusterIPPool a/b`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Slot {
-    /// The set within which it is unique.
+    /// The scope within which the block is unique.
     pub scope: Scope,
     /// The address or prefix.
     pub block: Block,
 }
 
 impl Slot {
-    /// The name of the reservation.
+    /// The name of the reservation of this slot.
     pub fn reservation_name(&self) -> String {
         reservation_name(&self.scope, self.block)
     }
@@ -142,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn every_scope_and_block_has_a_name_of_its_own() {
+    fn reservation_names_are_unique() {
         let long = "x".repeat(240);
         let mut scopes: Vec<Scope> = ["a", "a.b", "b"].map(|name| Scope::Network(name.into())).into();
         for kind in InClusterKind::ALL {
@@ -157,20 +156,20 @@ mod tests {
         for scope in &scopes {
             for block in &blocks {
                 let name = reservation_name(scope, *block);
-                assert!(name.len() <= LONGEST_NAME);
+                assert!(name.len() <= MAX_NAME_LENGTH);
                 assert!(names.insert(name.clone()), "{name} twice");
             }
         }
     }
 
     #[test]
-    fn a_name_gives_its_scope_back() {
+    fn scope_names_round_trip() {
         let key = PoolKey { kind: InClusterKind::IPPool, namespace: Some("a".into()), name: "b".into() };
         for scope in [Scope::Pool(key.clone()), Scope::Network("lab".into())] {
-            assert_eq!(Scope::named(&scope.name(), &key), Some(scope));
+            assert_eq!(Scope::parse(&scope.name(), &key), Some(scope));
         }
         for wrong in ["p.a.c", "g.b", "n.", "", "pp.a.b"] {
-            assert_eq!(Scope::named(wrong, &key), None, "{wrong}");
+            assert_eq!(Scope::parse(wrong, &key), None, "{wrong}");
         }
     }
 }

@@ -1,13 +1,13 @@
 use super::PoolKey;
 
-/// How many pools a text names at most.
+/// Maximum number of pools that a message names.
 const MAX_NAMED: usize = 5;
 
-/// Who may read a text about an object: the users of the object's namespace, or, for an object without a namespace,
-/// the users of any namespace. Names of objects in other namespaces are not for them; counts are. Global pools have no
-/// namespace, and everybody may know their names.
+/// The users who can read a message on an object: those of the namespace of the object or, for a cluster-scoped object,
+/// those of any namespace. A message must not reveal names of objects in other namespaces; it may reveal their number.
+/// Names of global pools are public.
 ///
-/// Messages of conditions and events, and the warnings and refusals of webhooks, name objects through this only.
+/// Conditions, events, and warnings and denials of webhooks refer to other objects only through this type.
 ///
 /// ```
 /// use capi_ipam::api::{Audience, InClusterKind, PoolKey};
@@ -27,24 +27,24 @@ pub struct Audience<'a> {
 }
 
 impl<'a> Audience<'a> {
-    /// The readers of an object of that namespace; `None` for an object without one.
+    /// Creates the audience of an object in this namespace; `None` for a cluster-scoped object.
     pub const fn of(namespace: Option<&'a str>) -> Self {
         Self { namespace }
     }
 
-    /// The readers of a pool.
+    /// Creates the audience of a pool.
     pub fn of_pool(pool: &'a PoolKey) -> Self {
         Self::of(pool.namespace.as_deref())
     }
 
-    /// Whether a text for this audience may name an object of that namespace; `None` for an object without one.
+    /// Returns whether a message may name an object in this namespace; `None` for a cluster-scoped object.
     pub fn may_name(self, namespace: Option<&str>) -> bool {
         namespace.is_none() || namespace == self.namespace
     }
 
-    /// The pools as a part of a sentence: `InClusterIPPool team-a/web, GlobalInClusterIPPool shared and 2 pools in
-    /// other namespaces`. It names five pools at most, in the order of `pools`, and counts the rest. Empty when there
-    /// are no pools.
+    /// Formats pools for a sentence: `InClusterIPPool team-a/web, GlobalInClusterIPPool shared and 2 pools in other
+    /// namespaces`. It names at most five pools, in the order of `pools`, and counts the rest. Returns an empty text if
+    /// there are no pools.
     pub fn pools<'p>(self, pools: impl IntoIterator<Item = &'p PoolKey>) -> String {
         let (known, others): (Vec<_>, Vec<_>) =
             pools.into_iter().partition(|pool| self.may_name(pool.namespace.as_deref()));
@@ -56,11 +56,10 @@ impl<'a> Audience<'a> {
         if !others.is_empty() {
             parts.push(self.count(others.len(), "pool", "pools"));
         }
-        enumerated(&parts)
+        join_list(&parts)
     }
 
-    /// An object of that namespace as a part of a sentence: `IPAddressClaim team-a/web`, or `an IPAddressClaim in
-    /// another namespace`.
+    /// Formats an object for a sentence: `IPAddressClaim team-a/web`, or `an IPAddressClaim in another namespace`.
     pub fn object(self, kind: &str, namespace: &str, name: &str) -> String {
         if self.may_name(Some(namespace)) {
             return format!("{kind} {namespace}/{name}");
@@ -83,7 +82,7 @@ impl<'a> Audience<'a> {
 }
 
 /// `a`, `a and b`, `a, b and c`.
-fn enumerated(parts: &[String]) -> String {
+fn join_list(parts: &[String]) -> String {
     match parts.split_last() {
         None => String::new(),
         Some((last, [])) => last.clone(),
@@ -93,8 +92,8 @@ fn enumerated(parts: &[String]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::api::InClusterKind;
     use super::*;
+    use crate::api::InClusterKind;
 
     fn pool(namespace: &str, name: &str) -> PoolKey {
         let namespace = (!namespace.is_empty()).then(|| namespace.into());
@@ -116,7 +115,7 @@ mod tests {
         );
         assert_eq!(text(None, std::slice::from_ref(&own)), "1 namespaced pool");
         assert_eq!(text(None, &[own, global, other]), "GlobalInClusterIPPool g and 2 namespaced pools");
-        // A namespace that begins like another is another.
+        // A common prefix does not make two namespaces equal.
         assert_eq!(
             text(Some("team"), &[pool("team-a", "x"), pool("", "g")]),
             "GlobalInClusterIPPool g and 1 pool in another namespace"
@@ -124,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn five_pools_are_named_at_most() {
+    fn at_most_five_pools_are_named() {
         let pools: Vec<_> =
             (0..8).map(|number| pool("a", &format!("p{number}"))).chain([pool("b", "secret")]).collect();
         assert_eq!(
@@ -135,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_of_other_namespaces_have_no_name() {
+    fn objects_of_other_namespaces_are_not_named() {
         let text = |audience, kind| Audience::of(audience).object(kind, "a", "x");
         assert_eq!(text(Some("a"), "IPAddress"), "IPAddress a/x");
         assert_eq!(text(Some("b"), "IPAddress"), "an IPAddress in another namespace");
@@ -143,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pool_speaks_to_its_own_namespace() {
+    fn audience_of_a_pool_is_its_namespace() {
         assert_eq!(Audience::of_pool(&pool("a", "x")), Audience::of(Some("a")));
         assert_eq!(Audience::of_pool(&pool("", "g")), Audience::of(None));
         assert!(Audience::of(Some("a")).may_name(Some("a")) && Audience::of(Some("a")).may_name(None));

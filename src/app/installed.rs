@@ -1,14 +1,14 @@
-//! What the manifests call the objects that the program is installed with.
+//! The names of the installed objects, which are those of the manifests.
 
 /// Namespace of the program.
 pub(super) const NAMESPACE: &str = "capi-ipam-in-cluster-system";
-/// Service in front of the webhooks.
+/// Service of the webhooks.
 pub(super) const WEBHOOK_SERVICE: &str = "capi-ipam-in-cluster-webhook-service";
 /// The ValidatingWebhookConfiguration.
 pub(super) const WEBHOOK_CONFIGURATION: &str = "capi-ipam-in-cluster-validating-webhook-configuration";
-/// Secret with the certificate that the manager makes itself.
+/// Secret of the self-managed certificate.
 pub(super) const CERTIFICATE_SECRET: &str = "capi-ipam-in-cluster-webhook-self-managed-cert";
-/// Definitions of the kinds that a webhook converts.
+/// CustomResourceDefinitions with a conversion webhook.
 pub(super) const CONVERTED_DEFINITIONS: &[&str] =
     &["globalinclusterippools.ipam.cluster.x-k8s.io", "inclusterippools.ipam.cluster.x-k8s.io"];
 
@@ -16,11 +16,11 @@ pub(super) const CONVERTED_DEFINITIONS: &[&str] =
 mod tests {
     use kube::ResourceExt;
 
-    use crate::api::crds;
     use super::*;
+    use crate::api::crds;
 
     #[test]
-    fn the_converted_kinds_are_those_whose_definitions_say_so() {
+    fn converted_definitions_have_a_conversion_webhook() {
         let mut converted = Vec::new();
         for definition in crds::all().unwrap() {
             let webhook = definition.spec.conversion.as_ref().and_then(|conversion| conversion.webhook.as_ref());

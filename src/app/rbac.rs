@@ -1,23 +1,23 @@
-//! What the manager may do: one table, with the reason of each row. `config/rbac/role.yaml` is made from it.
+//! The permissions of the manager: a table with the reason for each rule. `config/rbac/role.yaml` is generated from it.
 
-use serde_json::{json, Value};
+use serde_json::{Value, json};
 
-use crate::api::names;
 use super::installed::{CERTIFICATE_SECRET, CONVERTED_DEFINITIONS, NAMESPACE, WEBHOOK_CONFIGURATION};
+use crate::api::names;
 
-/// One row of the table.
+/// A rule of a role.
 #[derive(Clone, Copy, Debug)]
 pub struct Rule {
-    /// Group of the resources.
+    /// API group of the resources; empty for the core group.
     pub group: &'static str,
-    /// Plural names of the resources, with their subresources.
+    /// Plural names of resources and subresources.
     pub resources: &'static [&'static str],
-    /// Which of them, by name; empty for all.
+    /// Names of the objects; empty for all.
     pub names: &'static [&'static str],
-    /// What may be done with them.
+    /// Allowed verbs.
     pub verbs: &'static [&'static str],
-    /// Why it is needed.
-    pub why: &'static str,
+    /// Why the rule is needed.
+    pub reason: &'static str,
 }
 
 /// The rules for the whole cluster.
@@ -27,21 +27,21 @@ pub const CLUSTER_RULES: &[Rule] = &[
         resources: &["ipaddressclaims"],
         names: &[],
         verbs: &["get", "list", "watch", "patch", "update"],
-        why: "serve claims; the finalizer (update where it is the last: then the uid counts)",
+        reason: "reconcile claims; the finalizer (the last one is removed by an update, which compares the uid)",
     },
     Rule {
         group: names::GROUP,
         resources: &["ipaddressclaims/status"],
         names: &[],
         verbs: &["patch"],
-        why: "bind a claim; its conditions",
+        reason: "bind claims; their conditions",
     },
     Rule {
         group: names::GROUP,
         resources: &["ipaddresses"],
         names: &[],
         verbs: &["get", "list", "watch", "create", "patch", "update", "delete"],
-        why: "the addresses of claims; their finalizer, as above",
+        reason: "allocated addresses; their finalizer, as above",
     },
     Rule {
         group: names::GROUP,
@@ -53,7 +53,7 @@ pub const CLUSTER_RULES: &[Rule] = &[
         ],
         names: &[],
         verbs: &["get", "list", "watch", "patch", "update"],
-        why: "serve from pools; the finalizer, as above",
+        reason: "reconcile pools; the finalizer, as above",
     },
     Rule {
         group: names::GROUP,
@@ -65,7 +65,7 @@ pub const CLUSTER_RULES: &[Rule] = &[
         ],
         names: &[],
         verbs: &["patch"],
-        why: "counts and conditions of pools",
+        reason: "counts and conditions of pools",
     },
     Rule {
         group: names::GROUP,
@@ -78,42 +78,42 @@ pub const CLUSTER_RULES: &[Rule] = &[
         ],
         names: &[],
         verbs: &["update"],
-        why: "name claim and pool as owners whose deletion waits (OwnerReferencesPermissionEnforcement)",
+        reason: "set claim and pool as owners with blockOwnerDeletion (OwnerReferencesPermissionEnforcement)",
     },
     Rule {
         group: names::GROUP,
         resources: &["ipreservations"],
         names: &[],
         verbs: &["get", "list", "watch", "create", "patch", "delete"],
-        why: "make addresses unique",
+        reason: "reserve addresses, which makes them unique",
     },
     Rule {
         group: names::CLUSTER_GROUP,
         resources: &["clusters"],
         names: &[],
         verbs: &["get", "list", "watch"],
-        why: "leave alone what belongs to a paused Cluster",
+        reason: "skip objects of a paused Cluster",
     },
     Rule {
         group: "authentication.k8s.io",
         resources: &["tokenreviews"],
         names: &[],
         verbs: &["create"],
-        why: "learn who asks for metrics",
+        reason: "authenticate clients of the metrics endpoint",
     },
     Rule {
         group: "authorization.k8s.io",
         resources: &["subjectaccessreviews"],
         names: &[],
         verbs: &["create"],
-        why: "learn who may see metrics",
+        reason: "authorize clients of the metrics endpoint",
     },
     Rule {
         group: "events.k8s.io",
         resources: &["events"],
         names: &[],
         verbs: &["create", "patch"],
-        why: "tell what happens",
+        reason: "publish events",
     },
 ];
 
@@ -124,15 +124,15 @@ pub const NAMESPACE_RULES: &[Rule] = &[
         resources: &["leases"],
         names: &[names::IN_CLUSTER_LEASE],
         verbs: &["get", "update"],
-        why: "leader election",
+        reason: "leader election",
     },
-    // A name cannot be given: the API server does not look at it when something is created.
+    // Without names: the API server does not authorize `create` by name.
     Rule {
         group: "coordination.k8s.io",
         resources: &["leases"],
         names: &[],
         verbs: &["create"],
-        why: "the first election",
+        reason: "create the lease",
     },
 ];
 
@@ -143,14 +143,14 @@ pub const SELF_MANAGED_CERTS_CLUSTER_RULES: &[Rule] = &[
         resources: &["validatingwebhookconfigurations"],
         names: &[WEBHOOK_CONFIGURATION],
         verbs: &["get", "patch"],
-        why: "have the API server trust the webhooks that it asks",
+        reason: "inject the CA bundle of the admission webhooks",
     },
     Rule {
         group: "apiextensions.k8s.io",
         resources: &["customresourcedefinitions"],
         names: CONVERTED_DEFINITIONS,
         verbs: &["get", "patch"],
-        why: "have the API server trust the webhook that converts",
+        reason: "inject the CA bundle of the conversion webhook",
     },
 ];
 
@@ -161,13 +161,13 @@ pub const SELF_MANAGED_CERTS_NAMESPACE_RULES: &[Rule] = &[
         resources: &["secrets"],
         names: &[CERTIFICATE_SECRET],
         verbs: &["get", "patch"],
-        why: "the certificate that all replicas serve with, and its authority",
+        reason: "the certificate and the CA that all replicas share",
     },
-    // A name cannot be given: the API server does not look at it when something is created.
-    Rule { group: "", resources: &["secrets"], names: &[], verbs: &["create"], why: "the first certificate" },
+    // Without names: the API server does not authorize `create` by name.
+    Rule { group: "", resources: &["secrets"], names: &[], verbs: &["create"], reason: "create the Secret" },
 ];
 
-/// What people may do who may see everything in a namespace, or in the cluster.
+/// Rules that are added to the roles `view`, `edit` and `admin`.
 const VIEWER_RULES: &[Rule] = &[Rule {
     group: names::GROUP,
     resources: &[
@@ -179,44 +179,44 @@ const VIEWER_RULES: &[Rule] = &[Rule {
     ],
     names: &[],
     verbs: &["get", "list", "watch"],
-    why: "see pools, and who holds what",
+    reason: "view pools and reservations",
 }];
 
-/// What people may do beside that who are bound to the role for it in a namespace. Not part of `edit`: a pool can join a
-/// network that others use, and each pool costs the manager memory. What is in no namespace is for administrators.
+/// Rules of the editor role, which is bound in namespaces. They are not added to `edit`, since a pool can join the
+/// network of other pools, and every pool uses memory of the manager. Cluster-scoped pools are for administrators.
 const EDITOR_RULES: &[Rule] = &[Rule {
     group: names::GROUP,
     resources: &["inclusterippools", "inclusterprefixpools"],
     names: &[],
     verbs: &["create", "update", "patch", "delete"],
-    why: "keep pools",
+    reason: "manage pools",
 }];
 
-/// The roles of the manager, the one for viewers, which becomes part of Kubernetes' own roles `view`, `edit` and `admin`,
-/// and the one for editors, which does not; ready to be written as YAML.
+/// The roles of the manager; the viewer role, which is aggregated to `view`, `edit` and `admin`; and the editor role,
+/// which is not aggregated.
 pub(super) fn documents() -> [Value; 4] {
     [
         role("ClusterRole", "capi-ipam-in-cluster-manager-role", CLUSTER_RULES),
         role("Role", "capi-ipam-in-cluster-leader-election-role", NAMESPACE_RULES),
-        added_to(&["view", "edit", "admin"], "capi-ipam-in-cluster-viewer-role", VIEWER_RULES),
+        aggregated_to(&["view", "edit", "admin"], "capi-ipam-in-cluster-viewer-role", VIEWER_RULES),
         role("ClusterRole", "capi-ipam-in-cluster-editor-role", EDITOR_RULES),
     ]
 }
 
-/// A ClusterRole whose rules become part of others.
-fn added_to(targets: &[&str], name: &str, rules: &[Rule]) -> Value {
-    let mut added = role("ClusterRole", name, rules);
+/// A ClusterRole that is aggregated to others.
+fn aggregated_to(targets: &[&str], name: &str, rules: &[Rule]) -> Value {
+    let mut aggregated = role("ClusterRole", name, rules);
     let labels: serde_json::Map<String, Value> = targets
         .iter()
         .map(|target| (format!("rbac.authorization.k8s.io/aggregate-to-{target}"), json!("true")))
         .collect();
-    if let Some(metadata) = added.get_mut("metadata").and_then(Value::as_object_mut) {
+    if let Some(metadata) = aggregated.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.insert("labels".to_owned(), Value::Object(labels));
     }
-    added
+    aggregated
 }
 
-/// ClusterRole and Role for `--webhook-certs=self-managed`, ready to be written as YAML.
+/// The ClusterRole and the Role for `--webhook-certs=self-managed`.
 pub(super) fn self_managed_certs_documents() -> [Value; 2] {
     let name = "capi-ipam-in-cluster-self-managed-certs-role";
     [

@@ -1,18 +1,18 @@
-//! Which requests the API server asks the webhooks about: the ValidatingWebhookConfiguration.
+//! The ValidatingWebhookConfiguration: which requests the API server sends to the webhooks.
 //!
-//! It is asked as little as possible. Changes that leave the specification of a pool alone, those of objects that are
-//! being deleted, and deletions that an annotation allows, are done without asking, so also while no webhook answers. Reservations that the provider makes
-//! are not asked about: that would double the time of an allocation.
+//! Match conditions exclude as many requests as possible: updates that do not change the spec of a pool, updates of
+//! objects that are being deleted, and deletions that an annotation allows. These work while no webhook is available.
+//! Reservations of the provider are excluded too: a webhook call would double the time of an allocation.
 
-use serde_json::{json, Value};
+use serde_json::{Value, json};
 
+use super::installed::{NAMESPACE, WEBHOOK_CONFIGURATION, WEBHOOK_SERVICE};
 use crate::admission::routes::{self, Paths};
 use crate::api::{InClusterKind, names};
-use super::installed::{NAMESPACE, WEBHOOK_CONFIGURATION, WEBHOOK_SERVICE};
 
-/// The pool is made, or its specification changes, or it is deleted; it is not going already, and nobody said that it may
-/// go while it is in use.
-const TO_BE_DECIDED: &str = "request.operation == 'CREATE' || (!has(oldObject.metadata.deletionTimestamp) && \
+/// Matches creations, updates of the spec and deletions, except updates of objects that are being deleted, and
+/// deletions with an annotation that allows them.
+const SPEC_CHANGES: &str = "request.operation == 'CREATE' || (!has(oldObject.metadata.deletionTimestamp) && \
                             (request.operation == 'DELETE' \
                             ? !has(oldObject.metadata.annotations) || \
                             !['ipam.cluster.x-k8s.io/skip-validate-delete-webhook', \
@@ -21,20 +21,21 @@ const TO_BE_DECIDED: &str = "request.operation == 'CREATE' || (!has(oldObject.me
                             : has(object.spec) != has(oldObject.spec) || \
                             (has(object.spec) && object.spec != oldObject.spec)))";
 
-/// A person makes a reservation, or something deletes what says how long the blocks of a network are.
-const BY_HAND: &str = "request.operation == 'DELETE' \
+/// Matches reservations that are created manually, and the deletion of a reservation that holds the block length of a
+/// network.
+const MANUAL_RESERVATIONS: &str = "request.operation == 'DELETE' \
                        ? oldObject.metadata.name.matches('^n[.][a-z0-9-]+[.]ipv[46]$') \
                        : !(has(object.spec.claimRef) && has(object.spec.claimRef.uid)) && \
                        !(has(object.metadata.name) && object.metadata.name.matches('^n[.][a-z0-9-]+[.]ipv[46]$'))";
 
-/// The configuration, ready to be written as YAML.
+/// The ValidatingWebhookConfiguration.
 pub(super) fn documents() -> [Value; 1] {
     let pools = InClusterKind::ALL.map(|kind| {
         let Paths { validate, .. } = routes::paths_of(kind);
-        webhook(kind.plural(), validate, &["CREATE", "UPDATE", "DELETE"], "not-only-metadata", TO_BE_DECIDED)
+        webhook(kind.plural(), validate, &["CREATE", "UPDATE", "DELETE"], "not-only-metadata", SPEC_CHANGES)
     });
-    let reservations =
-        webhook("ipreservations", routes::VALIDATE_RESERVATION, &["CREATE", "DELETE"], "made-by-hand", BY_HAND);
+    let validate = routes::VALIDATE_RESERVATION;
+    let reservations = webhook("ipreservations", validate, &["CREATE", "DELETE"], "made-by-hand", MANUAL_RESERVATIONS);
     [json!({
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": "ValidatingWebhookConfiguration",
@@ -68,9 +69,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_annotations_that_allow_a_deletion_are_those_that_the_webhook_heeds() {
+    fn match_condition_has_the_annotations_of_the_validator() {
         for annotation in [names::SKIP_VALIDATE_DELETE, names::DELETE_FOR_MOVE] {
-            assert!(TO_BE_DECIDED.contains(&format!("'{annotation}'")), "{annotation}");
+            assert!(SPEC_CHANGES.contains(&format!("'{annotation}'")), "{annotation}");
         }
     }
 }

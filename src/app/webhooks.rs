@@ -1,4 +1,4 @@
-//! Wiring of the webhooks: what they know of the cluster, and when they are served.
+//! Wiring of the webhooks: their view of the cluster, their certificate and the metrics endpoint.
 
 use std::sync::Arc;
 
@@ -11,15 +11,15 @@ use capi_ipam_webhook::self_managed::{Names, SelfManaged};
 use capi_ipam_webhook::server::listen;
 use clap::Args;
 
-use crate::admission::{routes, View};
-use crate::api::{PoolKey, Scope, Slot};
-use crate::in_cluster::{run_standby, LedgerHandle};
 use super::installed::{CERTIFICATE_SECRET, CONVERTED_DEFINITIONS, WEBHOOK_CONFIGURATION, WEBHOOK_SERVICE};
+use crate::admission::{View, routes};
+use crate::api::{PoolKey, Scope, Slot};
+use crate::in_cluster::{LedgerHandle, run_standby};
 
-/// Flags for the objects that a self-managed certificate has to do with.
+/// The flags for the objects of the self-managed certificate.
 #[derive(Args, Clone, Debug)]
 pub(super) struct CertificateOptions {
-    /// Secret with the self-managed certificate and its authority. It is made when it is not there.
+    /// Secret with the self-managed certificate and its CA. It is created if it does not exist.
     #[arg(long, value_name = "NAME", default_value = CERTIFICATE_SECRET)]
     webhook_cert_secret: String,
 }
@@ -36,43 +36,43 @@ impl CertificateOptions {
     }
 }
 
-/// Serves the webhooks from the beginning on, whether the process leads or not, if the flags say so.
+/// Adds the server of webhooks, unless the flags disable it. It runs on the leader and on standbys.
 pub(super) async fn register(
     manager: &mut Manager,
     options: &WebhookOptions,
     certificate: &CertificateOptions,
-    published: &LedgerHandle,
+    ledger: &LedgerHandle,
 ) -> Result<(), BoxError> {
     let Some(server) = listen(options, &manager.health, &manager.metrics).await? else {
         manager.options.diagnostics.warn_without_certificate();
         return Ok(());
     };
-    let view: Arc<dyn View> = Arc::new(LedgerView(published.clone()));
+    let view: Arc<dyn View> = Arc::new(LedgerView(ledger.clone()));
     let (tls, client) = (options.tls.clone(), manager.client.clone());
     let security = Security::new(server.certificates(), tls, client);
     let metrics = manager.metrics.clone();
     if let Some(diagnostics) = diagnostics::listen(&manager.options.diagnostics, metrics, security).await? {
-        tracing::info!(address = ?diagnostics.address(), "metrics are served over TLS");
+        tracing::info!(address = ?diagnostics.address(), "serving metrics over TLS");
         manager.add("diagnostics", diagnostics.serve(manager.stop.clone()));
     }
     if options.webhook_certs == WebhookCerts::SelfManaged {
         let (client, certificates) = (manager.client.clone(), server.certificates());
         let health = server.certificate_health();
-        let own = SelfManaged::new(client, &options.self_managed, certificate.names(), certificates, health);
-        manager.add("the certificate of the webhooks", own.run(manager.stop.clone()));
+        let certificate = SelfManaged::new(client, &options.self_managed, certificate.names(), certificates, health);
+        manager.add("the self-managed certificate", certificate.run(manager.stop.clone()));
     }
     let endpoints = routes::all(Endpoints::new(&manager.metrics), &view);
-    tracing::info!(address = ?server.address(), "webhooks are served");
+    tracing::info!(address = ?server.address(), "serving webhooks");
     manager.add("the webhooks", server.serve(endpoints.router(), manager.stop.clone()));
     if manager.options.leader_elect {
-        let (health, published) = (manager.health.clone(), published.clone());
-        let keep = run_standby(manager.client.clone(), health, published, manager.stop.clone());
-        manager.add("the index for admission", keep);
+        let (health, ledger) = (manager.health.clone(), ledger.clone());
+        let standby = run_standby(manager.client.clone(), health, ledger, manager.stop.clone());
+        manager.add("the ledger of the standby", standby);
     }
     Ok(())
 }
 
-/// What admission knows, from the best ledger there is.
+/// The view of admission: the newest complete ledger.
 struct LedgerView(LedgerHandle);
 
 impl View for LedgerView {
@@ -80,12 +80,12 @@ impl View for LedgerView {
         self.0.complete().is_some()
     }
 
-    fn in_use(&self, pool: &PoolKey, of_interest: &dyn Fn(Block) -> bool) -> Vec<Block> {
-        self.0.complete().map(|ledger| ledger.in_use(pool, of_interest)).unwrap_or_default()
+    fn in_use(&self, pool: &PoolKey, filter: &dyn Fn(Block) -> bool) -> Vec<Block> {
+        self.0.complete().map(|ledger| ledger.in_use(pool, filter)).unwrap_or_default()
     }
 
     fn overlapping(&self, pool: &PoolKey, scope: &Scope, usable: &Usable) -> Vec<PoolKey> {
-        self.0.complete().map(|ledger| ledger.would_overlap(pool, scope, usable)).unwrap_or_default()
+        self.0.complete().map(|ledger| ledger.overlapping_with(pool, scope, usable)).unwrap_or_default()
     }
 
     fn network_length(&self, network: &str, family: Family) -> Option<u8> {
@@ -97,11 +97,11 @@ impl View for LedgerView {
     }
 
     fn pool(&self, pool: &PoolKey) -> Option<(Scope, Option<Arc<Usable>>)> {
-        let facts = self.0.complete()?.facts(pool)?;
-        Some((facts.scope, facts.usable.ok()))
+        let info = self.0.complete()?.pool_info(pool)?;
+        Some((info.scope, info.usable.ok()))
     }
 
-    fn holders(&self, slot: &Slot) -> Vec<(String, String)> {
-        self.0.complete().map(|ledger| ledger.holders(slot)).unwrap_or_default()
+    fn owners(&self, slot: &Slot) -> Vec<(String, String)> {
+        self.0.complete().map(|ledger| ledger.owners(slot)).unwrap_or_default()
     }
 }

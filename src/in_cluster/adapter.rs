@@ -1,4 +1,4 @@
-//! The adapter: what the in-cluster provider watches, and how it handles one claim.
+//! The adapter of the in-cluster provider: sets up its watches and controllers, and handles claims.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,36 +7,39 @@ use capi_ipam_controller::client::ResourceClient;
 use capi_ipam_controller::manager::{BoxError, Manager};
 use capi_ipam_controller::watch::{WatchApi, trim};
 use capi_ipam_provider::api::{IPAddress, IPAddressClaim, Uid};
-use capi_ipam_provider::{Allocation, ClaimHandler, ClaimReconciler, HandlerError, PoolKind, PoolView, ProviderAdapter, ProviderSetup, Released, Selection};
+use capi_ipam_provider::{
+    Allocation, ClaimHandler, ClaimReconciler, HandlerError, PoolKind, PoolView, ProviderAdapter, ProviderSetup,
+    Released, Selection,
+};
 use kube::{Api, ResourceExt};
 
-use crate::api::{InClusterKind, IPReservation, names, PoolKey};
 use super::allocate::Allocator;
-use super::context::Shared;
+use super::context::Context;
+use super::deletion_check::DeletionChecker;
 use super::kinds::wait_for_kinds;
 use super::ledger::{ClaimKey, Ledger, PoolLookup, priority};
 use super::move_label::MoveLabeler;
 use super::options::InClusterOptions;
-use super::pool_use::PoolUse;
 use super::standby::LedgerHandle;
 use super::{cooldown, pools, release, sweeper};
+use crate::api::{IPReservation, InClusterKind, PoolKey, names};
 
-/// Serves claims from pools of addresses and of prefixes, of a namespace and of all.
+/// Serves claims of the four pool kinds: pools of addresses and of prefixes, namespaced and global.
 pub struct InClusterAdapter {
     options: InClusterOptions,
-    published: LedgerHandle,
-    shared: std::sync::OnceLock<Arc<Shared>>,
+    ledger_handle: LedgerHandle,
+    context: std::sync::OnceLock<Arc<Context>>,
 }
 
-/// Adds the in-cluster provider to a manager. Waits until the API server serves all kinds.
-/// Its ledger is published once it is complete.
+/// Adds the in-cluster provider to a manager. Waits until the API server serves all kinds, and publishes the ledger of
+/// the provider with `ledger_handle`.
 pub async fn register(
     manager: &mut Manager,
     options: InClusterOptions,
-    published: LedgerHandle,
+    ledger_handle: LedgerHandle,
 ) -> Result<(), BoxError> {
     wait_for_kinds(&manager.client).await;
-    let adapter = InClusterAdapter { options, published, shared: std::sync::OnceLock::new() };
+    let adapter = InClusterAdapter { options, ledger_handle, context: std::sync::OnceLock::new() };
     ClaimReconciler::register(adapter, manager).await
 }
 
@@ -49,55 +52,55 @@ impl ProviderAdapter for InClusterAdapter {
         }
         let client = setup.manager.client.clone();
         let controllers = pools::Controllers::new();
-        let wakers = controllers.wakers();
-        let ledger = Arc::new(Ledger::new(setup.waker(), move |pool| wakers.wake(pool)));
-        setup.observe_addresses(Arc::clone(&ledger) as _);
-        setup.observe_claims(Arc::clone(&ledger) as _);
-        let unlabelled = Arc::new(MoveLabeler::new(Arc::clone(&ledger)));
-        let reservations_synced = setup.manager.health.announce("IPReservation");
+        let triggers = controllers.triggers();
+        let ledger = Arc::new(Ledger::new(setup.trigger(), move |pool| triggers.enqueue(pool)));
+        setup.add_address_event_handler(Arc::clone(&ledger) as _);
+        setup.add_claim_event_handler(Arc::clone(&ledger) as _);
+        let move_labeler = Arc::new(MoveLabeler::new(Arc::clone(&ledger)));
+        let reservations_gate = setup.manager.health.register("IPReservation");
         setup.controller.watch::<IPReservation>(
-            reservations_synced.clone(),
+            reservations_gate.clone(),
             WatchApi::all(client.clone()),
             kube::runtime::watcher::Config::default(),
             &(),
             |reservation| trim(&mut reservation.metadata),
-            Arc::clone(&unlabelled) as _,
+            Arc::clone(&move_labeler) as _,
         );
         let reservations: ResourceClient<IPReservation> = ResourceClient::new(Api::all(client), &());
-        let shared = Arc::new(Shared {
+        let context = Arc::new(Context {
             ledger: Arc::clone(&ledger),
-            pool_use: Arc::new(PoolUse::new(reservations.clone(), setup.contract.clone())),
+            deletion_checker: Arc::new(DeletionChecker::new(reservations.clone(), setup.contract.clone())),
             reservations,
             contract: setup.contract.clone(),
             selection: Selection::of(&setup.manager.options),
         });
-        let awaited = vec![setup.addresses_synced.clone(), reservations_synced];
-        let mut listed = awaited.clone();
-        for synced in controllers.start(setup.manager, &shared, &awaited) {
-            setup.controller.wait_for(synced.clone());
-            listed.push(synced);
+        let gates = vec![setup.addresses_synced.clone(), reservations_gate];
+        let mut provider_gates = gates.clone();
+        for gate in controllers.start(setup.manager, &context, &gates) {
+            setup.controller.wait_for(gate.clone());
+            provider_gates.push(gate);
         }
-        self.published.publish(ledger, listed.clone());
+        self.ledger_handle.publish(ledger, provider_gates.clone());
         let stop = setup.manager.stop.clone();
-        let cooldowns = cooldown::run(Arc::clone(&shared), listed.clone(), stop.clone());
-        setup.manager.add("the end of cool-downs", cooldowns);
-        let awaited = listed.into_iter().chain([setup.claims_synced.clone()]).collect();
-        let sweeper = sweeper::Sweeper::new(setup, &self.options, Arc::clone(&shared), unlabelled, awaited);
-        setup.manager.add("the sweeper", sweeper.run(stop));
-        let _ = self.shared.set(shared);
+        let cooldowns = cooldown::run(Arc::clone(&context), provider_gates.clone(), stop.clone());
+        setup.manager.add("cool-downs", cooldowns);
+        let gates = provider_gates.into_iter().chain([setup.claims_synced.clone()]).collect();
+        let sweeper = sweeper::Sweeper::new(setup, &self.options, Arc::clone(&context), move_labeler, gates);
+        setup.manager.add("sweeper", sweeper.run(stop));
+        let _ = self.context.set(context);
         Ok(())
     }
 
     fn claim_handler(&self, claim: Arc<IPAddressClaim>) -> InClusterHandler {
-        let handler = InClusterHandler { pool: PoolKey::of_claim(&claim), shared: self.shared.get().cloned(), claim };
-        if let Some((shared, pool)) = handler.parts() {
-            shared.ledger.attend(pool, &handler.key());
+        let handler = InClusterHandler { pool: PoolKey::of_claim(&claim), context: self.context.get().cloned(), claim };
+        if let Some((context, pool)) = handler.context_and_pool() {
+            context.ledger.mark_started(pool, &handler.key());
         }
         handler
     }
 
-    /// Claims that wait are woken whenever something changes for them; this is only for what nobody thought of.
-    fn resync(&self) -> Duration {
+    /// Waiting claims are reconciled when what they wait for changes. The resync is a safety net.
+    fn resync_interval(&self) -> Duration {
         Duration::from_mins(10)
     }
 
@@ -106,13 +109,13 @@ impl ProviderAdapter for InClusterAdapter {
     }
 
     fn allocates_before_finalizer(&self) -> bool {
-        // The sweeper frees the reservation of a claim that is gone.
+        // If the claim is deleted before it has the finalizer, the sweeper releases its reservation.
         true
     }
 
-    fn finished(&self, claim: &IPAddressClaim) {
-        if let Some((shared, pool)) = self.shared.get().zip(PoolKey::of_claim(claim)) {
-            shared.ledger.finished(&pool, &(claim.namespace().unwrap_or_default(), claim.name_any()));
+    fn reconciled(&self, claim: &IPAddressClaim) {
+        if let Some((context, pool)) = self.context.get().zip(PoolKey::of_claim(claim)) {
+            context.ledger.mark_finished(&pool, &(claim.namespace().unwrap_or_default(), claim.name_any()));
         }
     }
 }
@@ -121,12 +124,12 @@ impl ProviderAdapter for InClusterAdapter {
 pub struct InClusterHandler {
     claim: Arc<IPAddressClaim>,
     pool: Option<PoolKey>,
-    shared: Option<Arc<Shared>>,
+    context: Option<Arc<Context>>,
 }
 
 impl InClusterHandler {
-    fn parts(&self) -> Option<(&Arc<Shared>, &PoolKey)> {
-        self.shared.as_ref().zip(self.pool.as_ref())
+    fn context_and_pool(&self) -> Option<(&Arc<Context>, &PoolKey)> {
+        self.context.as_ref().zip(self.pool.as_ref())
     }
 
     fn key(&self) -> ClaimKey {
@@ -137,52 +140,52 @@ impl InClusterHandler {
         Uid::of(self.claim.metadata.uid.as_deref().unwrap_or_default())
     }
 
-    fn not_ours(&self) -> HandlerError {
+    fn unsupported_pool_kind(&self) -> HandlerError {
         let kind = &self.claim.spec.pool_ref.kind;
-        HandlerError::Permanent(format!("claims for a pool of kind {kind} are not served"))
+        HandlerError::Permanent(format!("claims for pools of kind {kind} are not served by this provider"))
     }
 }
 
 impl ClaimHandler for InClusterHandler {
     async fn fetch_pool(&mut self) -> Result<PoolView, HandlerError> {
-        let (shared, pool) = self.parts().ok_or_else(|| self.not_ours())?;
-        let facts = match shared.ledger.pool_for(pool, &self.key(), priority(&self.claim)) {
-            PoolLookup::Found(facts) => facts,
+        let (context, pool) = self.context_and_pool().ok_or_else(|| self.unsupported_pool_kind())?;
+        let info = match context.ledger.pool_for(pool, &self.key(), priority(&self.claim)) {
+            PoolLookup::Found(info) => info,
             PoolLookup::NotSeenYet => {
-                let message = format!("{pool} has not been seen yet");
-                return Err(HandlerError::NotReady { message, after: Duration::from_secs(1) });
+                let message = format!("{pool} is not in the cache yet");
+                return Err(HandlerError::RetryAfter { message, after: Duration::from_secs(1) });
             }
             PoolLookup::Missing => {
-                let text = format!("{pool} does not exist; create it, or correct the claim's poolRef");
+                let text = format!("{pool} does not exist; create it or correct the poolRef of the claim");
                 return Err(HandlerError::PoolNotFound(text));
             }
         };
         let view = PoolView {
             api_version: format!("{}/{}", names::GROUP, names::POOL_VERSION),
-            uid: facts.uid.clone(),
-            paused: facts.paused,
-            deleting: facts.deleting,
-            holds: facts.deleting && shared.ledger.holds(self.uid(), pool),
+            uid: info.uid.clone(),
+            paused: info.paused,
+            deleting: info.deleting,
+            holds_address: info.deleting && context.ledger.claim_holds(self.uid(), pool),
         };
         if view.paused || view.deleting {
             return Ok(view);
         }
-        if let Err(problems) = &facts.usable {
-            return Err(HandlerError::PoolNotReady(format!("{pool} cannot be used: {problems}; correct the pool")));
+        if let Err(problems) = &info.usable {
+            return Err(HandlerError::PoolNotReady(format!("{pool} is not valid: {problems}; correct the pool")));
         }
-        if !facts.protected {
+        if !info.initialized {
             let message = format!("{pool} is not initialized yet (finalizer missing)");
-            return Err(HandlerError::NotReady { message, after: Duration::from_secs(5) });
+            return Err(HandlerError::RetryAfter { message, after: Duration::from_secs(5) });
         }
         Ok(view)
     }
 
     async fn ensure_address(&mut self, existing: Option<&IPAddress>) -> Result<Allocation, HandlerError> {
-        let (shared, pool) = self.parts().ok_or_else(|| self.not_ours())?;
-        let claims = shared.contract.claims(&self.claim.namespace().unwrap_or_default());
+        let (context, pool) = self.context_and_pool().ok_or_else(|| self.unsupported_pool_kind())?;
+        let claims = context.contract.claims(&self.claim.namespace().unwrap_or_default());
         let allocator = Allocator {
-            ledger: &shared.ledger,
-            reservations: &shared.reservations,
+            ledger: &context.ledger,
+            reservations: &context.reservations,
             claims: &claims,
             claim: &self.claim,
             pool,
@@ -191,8 +194,8 @@ impl ClaimHandler for InClusterHandler {
     }
 
     async fn release_address(&mut self) -> Result<Released, HandlerError> {
-        // Before everything is set up nothing was given out, and the claim is not to be held up.
-        let Some((shared, _)) = self.parts() else { return Ok(Released::Now) };
-        release::release(&shared.ledger, &shared.reservations, &self.claim, &self.key()).await
+        // Before the setup is complete nothing is allocated, and the deletion of the claim must not be blocked.
+        let Some((context, _)) = self.context_and_pool() else { return Ok(Released::Now) };
+        release::release(&context.ledger, &context.reservations, &self.claim, &self.key()).await
     }
 }

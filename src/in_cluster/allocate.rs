@@ -1,24 +1,24 @@
-//! Step A2: an address for a claim, by creating its reservation.
+//! Step A2: allocates an address to a claim by creating its reservation.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
 
 use capi_ipam_controller::client::{CallError, ResourceClient};
-use capi_ipam_ip::{Block, parse_address, Usable};
+use capi_ipam_ip::{Block, Usable, parse_address};
 use capi_ipam_provider::api::{IPAddress, IPAddressClaim, Uid};
 use capi_ipam_provider::{Allocation, HandlerError};
 use kube::ResourceExt;
 use tracing::{debug, warn};
 
+use super::duplicates::duplicate_message;
+use super::ledger::{ClaimKey, Ledger, PoolInfo, Proposal, allocated_block, priority};
+use super::reservation::{Ownership, build, claim_reference, ownership};
 use crate::api::{AddressCounts, Audience, IPReservation, PoolKey, Slot};
-use super::duplicates::duplicate;
-use super::ledger::{ClaimKey, holding, Ledger, PoolInfo, Proposal, priority};
-use super::reservation::{build, Holder, holder, reference};
 
-/// How many proposals may turn out to be taken in one attempt. So many mean that the ledger is far behind.
+/// The maximum number of proposals that can fail in one attempt. If all fail, the ledger lags far behind.
 const MAX_PROPOSALS: usize = 16;
 
-/// Allocates for one claim.
+/// Allocates an address to one claim.
 pub(super) struct Allocator<'a> {
     pub(super) ledger: &'a Arc<Ledger>,
     pub(super) reservations: &'a ResourceClient<IPReservation>,
@@ -27,57 +27,61 @@ pub(super) struct Allocator<'a> {
     pub(super) pool: &'a PoolKey,
 }
 
-/// What came of an attempt to reserve an address.
-enum Reserved {
+/// The result of creating a reservation.
+enum ReserveResult {
+    /// The address is reserved for the claim.
     Ours,
-    Taken,
+    /// The address is reserved by another reservation.
+    Conflict,
 }
 
 impl Allocator<'_> {
-    /// An address for the claim: that of the existing IPAddress, else one that is reserved for it already, else the
-    /// lowest free one.
+    /// Allocates an address: the one of the existing IPAddress, else one that is already reserved for the claim, else
+    /// the lowest free one.
     pub(super) async fn allocate(&self, existing: Option<&IPAddress>) -> Result<Allocation, HandlerError> {
-        let unavailable = || HandlerError::PoolNotReady(format!("{} cannot serve claims", self.pool));
-        let facts = self.ledger.facts(self.pool).filter(PoolInfo::completes).ok_or_else(unavailable)?;
-        let usable = facts.usable.clone().map_err(|_| unavailable())?;
+        let unavailable = || HandlerError::PoolNotReady(format!("{} cannot allocate addresses now", self.pool));
+        let info = self.ledger.pool_info(self.pool).filter(PoolInfo::can_bind).ok_or_else(unavailable)?;
+        let usable = info.usable.clone().map_err(|_| unavailable())?;
         if let Some(existing) = existing {
-            return self.adopt(existing, &facts, &usable).await;
+            return self.adopt(existing, &info, &usable).await;
         }
-        if let Some(block) = self.reserved_already(&facts).await? {
+        if let Some(block) = self.find_reserved(&info).await? {
             return Ok(allocation(block, &usable));
         }
         if let Some(slot) = self.ledger.take_attempt(self.uid(), self.pool)
-            && facts.serves()
+            && info.can_allocate()
             && usable.contains(slot.block)
-            && self.ledger.holders(&slot).is_empty()
-            && let Reserved::Ours = self.reserve(&slot).await?
+            && self.ledger.owners(&slot).is_empty()
+            && let ReserveResult::Ours = self.reserve(&slot).await?
         {
             return Ok(allocation(slot.block, &usable));
         }
         for _ in 0..MAX_PROPOSALS {
-            let facts = self.ledger.facts(self.pool).filter(PoolInfo::serves).ok_or_else(unavailable)?;
-            let usable = facts.usable.map_err(|_| unavailable())?;
+            let info = self.ledger.pool_info(self.pool).filter(PoolInfo::can_allocate).ok_or_else(unavailable)?;
+            let usable = info.usable.map_err(|_| unavailable())?;
             let Proposal::Slot(slot) = self.ledger.propose(self.pool, &self.key(), priority(self.claim)) else {
                 return Err(HandlerError::PoolExhausted(self.exhausted()));
             };
-            let proposal = Proposed { ledger: self.ledger, slot };
-            // Prefix and gateway are those of the specification that the address was taken from.
-            if !self.ledger.gives(self.pool, &usable) {
+            let candidate = Candidate { ledger: self.ledger, slot };
+            // Prefix and gateway have to be those of the spec from which the address was allocated.
+            if !self.ledger.is_current(self.pool, &usable) {
                 continue;
             }
-            match self.reserve(&proposal.slot).await? {
-                Reserved::Ours => return Ok(allocation(proposal.slot.block, &usable)),
-                Reserved::Taken => debug!(pool = %self.pool, slot = %proposal.slot, "a proposed address is taken"),
+            match self.reserve(&candidate.slot).await? {
+                ReserveResult::Ours => return Ok(allocation(candidate.slot.block, &usable)),
+                ReserveResult::Conflict => {
+                    debug!(pool = %self.pool, slot = %candidate.slot, "the proposed address is already reserved");
+                }
             }
         }
-        let listing = self.ledger.begin_catch_up();
-        if listing.is_some() {
+        let catch_up = self.ledger.begin_catch_up();
+        if catch_up.is_some() {
             let page = |page: Vec<IPReservation>| page.iter().for_each(|found| self.ledger.insert_reservation(found));
-            self.reservations.for_each_page(page).await.map_err(|error| failed("list the reservations", error))?;
+            self.reservations.for_each_page(page).await.map_err(|error| request_error("list reservations", error))?;
         }
         Err(HandlerError::transient(
-            format!("{MAX_PROPOSALS} proposed addresses of {} were taken by others", self.pool),
-            "will be tried again",
+            format!("{MAX_PROPOSALS} proposed addresses of {} were already reserved", self.pool),
+            "will retry",
         ))
     }
 
@@ -94,45 +98,46 @@ impl Allocator<'_> {
         format!("{} has no free address ({counts}); add addresses to it or release claims", self.pool)
     }
 
-    /// The address that an earlier attempt reserved, or that was promised. What the ledger knows is checked by a live
-    /// read, since the reservation may have been released meanwhile.
-    async fn reserved_already(&self, facts: &PoolInfo) -> Result<Option<Block>, HandlerError> {
+    /// Finds an address that an earlier attempt reserved, or that is promised to the claim. Verified by a live read,
+    /// since the reservation may have been released meanwhile.
+    async fn find_reserved(&self, info: &PoolInfo) -> Result<Option<Block>, HandlerError> {
         for (slot, pool) in self.ledger.reservations_of(&self.key(), self.uid()) {
-            if pool != *self.pool || slot.scope != facts.scope {
+            if pool != *self.pool || slot.scope != info.scope {
                 continue;
             }
-            // A promise of what the pool does not have is none. What somebody else has already is not given out twice:
-            // a provider that knows nothing of reservations may have been at work.
-            let given_out = facts.usable.as_ref().is_ok_and(|usable| usable.contains(slot.block));
-            let in_use = self.ledger.holders(&slot).into_iter().find(|holder| *holder != self.key());
+            // A promise of an address outside of the pool has no effect. An address in use by another claim is not
+            // allocated again: a provider without reservations may have allocated it.
+            let is_in_pool = info.usable.as_ref().is_ok_and(|usable| usable.contains(slot.block));
+            let in_use = self.ledger.owners(&slot).into_iter().find(|owner| *owner != self.key());
             if let Some((namespace, name)) = in_use.as_ref().filter(|_| self.claim.bound_address().is_some()) {
                 let own = self.claim.namespace().unwrap_or_default();
                 let other = Audience::of(Some(&own)).object("IPAddress", namespace, name);
                 return Err(HandlerError::DuplicateAddress(format!(
-                    "the claim's IPAddress is gone, and its address {} is in use by {other}; delete that one, or recreate \
-                     the claim",
+                    "the IPAddress of the claim was deleted, and its address {} is in use by {other}; delete that one \
+                     or recreate the claim",
                     slot.block
                 )));
             }
-            // An address that the pool has lost since would come with the gateway of another subnet. The sweeper frees it
-            // once the claim is bound.
-            let is_lost = !given_out && (self.claim.bound_address().is_none() || self.ledger.is_promise(&slot));
+            // An address that was removed from the pool would be combined with the gateway of another subnet. The
+            // sweeper releases it once the claim is bound.
+            let is_lost = !is_in_pool && (self.claim.bound_address().is_none() || self.ledger.is_promise(&slot));
             if in_use.is_some() || is_lost {
                 continue;
             }
-            if self.is_ours(&slot).await? {
+            if self.holds_reservation(&slot).await? {
                 return Ok(Some(slot.block));
             }
         }
         Ok(None)
     }
 
-    /// Whether the claim holds the reservation of an address, by a live read.
-    async fn is_ours(&self, slot: &Slot) -> Result<bool, HandlerError> {
+    /// Whether the reservation of an address belongs to the claim, according to a live read.
+    async fn holds_reservation(&self, slot: &Slot) -> Result<bool, HandlerError> {
         let name = slot.reservation_name();
-        let read = self.reservations.get(&name).await.map_err(|error| failed("read a reservation", error))?;
+        let read =
+            self.reservations.get(&name).await.map_err(|error| request_error("read the IPReservation", error))?;
         Ok(match read {
-            Some(reservation) if holder(&reservation, &reference(self.claim)) == Holder::Ours => true,
+            Some(reservation) if ownership(&reservation, &claim_reference(self.claim)) == Ownership::Ours => true,
             Some(reservation) => {
                 self.ledger.insert_reservation(&reservation);
                 false
@@ -141,128 +146,128 @@ impl Allocator<'_> {
         })
     }
 
-    /// Creates the reservation of an address. Where the outcome is unknown or the name taken, a live read tells whose
-    /// it is.
-    async fn reserve(&self, slot: &Slot) -> Result<Reserved, HandlerError> {
-        let wanted = build(slot, self.pool, reference(self.claim));
+    /// Creates the reservation of an address. If it exists already or the outcome is unknown, a live read determines to
+    /// whom it belongs.
+    async fn reserve(&self, slot: &Slot) -> Result<ReserveResult, HandlerError> {
+        let wanted = build(slot, self.pool, claim_reference(self.claim));
         let error = match self.reservations.create(&wanted).await {
             Ok(created) => {
                 self.ledger.insert_reservation(&created);
-                return Ok(Reserved::Ours);
+                return Ok(ReserveResult::Ours);
             }
             Err(error) => error,
         };
         if !error.is_already_exists() && !error.outcome_is_unknown() {
-            return Err(failed("reserve an address", error));
+            return Err(request_error("reserve an address", error));
         }
         let read = self.reservations.get(&wanted.name_any()).await;
         if !matches!(read, Ok(Some(_))) {
-            // It may exist, or exist later: the next attempt tries the same address again.
+            // The reservation may exist, or be created later: the next attempt uses the same address.
             self.ledger.remember_attempt(self.uid(), self.pool, slot);
         }
-        match read.map_err(|error| failed("read a reservation", error))? {
+        match read.map_err(|error| request_error("read the IPReservation", error))? {
             Some(found) => {
                 self.ledger.insert_reservation(&found);
-                Ok(if holder(&found, &reference(self.claim)) == Holder::Ours {
-                    Reserved::Ours
+                Ok(if ownership(&found, &claim_reference(self.claim)) == Ownership::Ours {
+                    ReserveResult::Ours
                 } else {
-                    Reserved::Taken
+                    ReserveResult::Conflict
                 })
             }
-            None => Err(failed("reserve an address", error)),
+            None => Err(request_error("reserve an address", error)),
         }
     }
 
-    /// Keeps the address of an IPAddress that has the claim's name.
-    async fn adopt(
-        &self,
-        existing: &IPAddress,
-        facts: &PoolInfo,
-        usable: &Usable,
-    ) -> Result<Allocation, HandlerError> {
-        let readable = parse_address(&existing.spec.address).is_ok();
-        let Some((_, block, _)) = holding(existing).filter(|_| readable) else {
+    /// Adopts the address of an existing IPAddress with the name of the claim.
+    async fn adopt(&self, existing: &IPAddress, info: &PoolInfo, usable: &Usable) -> Result<Allocation, HandlerError> {
+        let is_valid = parse_address(&existing.spec.address).is_ok();
+        let Some((_, block, _)) = allocated_block(existing).filter(|_| is_valid) else {
             return Err(HandlerError::Permanent(format!(
-                "the IPAddress {} exists already and its address {} with the prefix {} is not one; delete it",
+                "the IPAddress {} exists already and its address {} with prefix {} is not valid; delete it",
                 existing.name_any(),
                 existing.spec.address,
                 existing.spec.prefix
             )));
         };
-        let slot = Slot { scope: facts.scope.clone(), block };
-        if block.length() != usable.length && self.ledger.touches_another(&slot, &self.key()) {
-            return Err(self.contested(existing, block, None));
+        let slot = Slot { scope: info.scope.clone(), block };
+        if block.length() != usable.length && self.ledger.overlaps_other_claim(&slot, &self.key()) {
+            return Err(self.conflict_error(existing, block, None));
         }
         let known = self.ledger.reservations_of(&self.key(), self.uid());
-        if known.iter().any(|(reserved, _)| *reserved == slot) && self.is_ours(&slot).await? {
-            return Ok(kept(existing, block, usable));
+        if known.iter().any(|(reserved, _)| *reserved == slot) && self.holds_reservation(&slot).await? {
+            return Ok(existing_allocation(existing, block, usable));
         }
-        // The sweeper would reserve it too.
-        let _announced =
-            self.ledger.announce(self.pool, &slot).then(|| Proposed { ledger: self.ledger, slot: slot.clone() });
+        // Keeps the sweeper from reserving the address at the same time.
+        let _candidate =
+            self.ledger.hold_candidate(self.pool, &slot).then(|| Candidate { ledger: self.ledger, slot: slot.clone() });
         for _ in 0..2 {
             match self.reserve(&slot).await? {
-                Reserved::Ours => return Ok(kept(existing, block, usable)),
-                Reserved::Taken => {}
+                ReserveResult::Ours => return Ok(existing_allocation(existing, block, usable)),
+                ReserveResult::Conflict => {}
             }
             let name = slot.reservation_name();
-            let found = self.reservations.get(&name).await.map_err(|error| failed("read a reservation", error))?;
+            let found =
+                self.reservations.get(&name).await.map_err(|error| request_error("read the IPReservation", error))?;
             let Some(found) = found else { continue };
-            if holder(&found, &reference(self.claim)) != Holder::Predecessor {
-                return Err(self.contested(existing, block, Some(&found)));
+            if ownership(&found, &claim_reference(self.claim)) != Ownership::PreviousClaim {
+                return Err(self.conflict_error(existing, block, Some(&found)));
             }
-            // Read after the reservation: if this claim is there still, the other of its name came before it.
-            if !self.is_there().await? {
-                return Err(HandlerError::transient("a later claim of this name is there", "to be looked at again"));
+            // Read after the reservation: if this claim still exists, the other one of its name is an earlier claim.
+            if !self.claim_exists().await? {
+                return Err(HandlerError::transient("the claim was deleted and created again", "will retry"));
             }
-            // As it was read: it may have been released since, and cools down then.
+            // With the version that was read: it may have been released since, which starts a cool-down.
             let (uid, version) = (found.uid().unwrap_or_default(), found.resource_version().unwrap_or_default());
             let deleted = self.reservations.delete_unchanged(&name, &uid, &version).await;
-            deleted.map_err(|error| failed("take over a reservation", error))?;
+            deleted.map_err(|error| request_error("delete the IPReservation of an earlier claim", error))?;
             self.ledger.remove_reservation(&found);
         }
-        Err(HandlerError::transient(format!("the reservation of {block} keeps changing"), "to be tried again"))
+        Err(HandlerError::transient(format!("the reservation of {block} keeps changing"), "will retry"))
     }
 
-    async fn is_there(&self) -> Result<bool, HandlerError> {
-        let read = self.claims.get(&self.claim.name_any()).await.map_err(|error| failed("read the claim", error))?;
+    async fn claim_exists(&self) -> Result<bool, HandlerError> {
+        let read =
+            self.claims.get(&self.claim.name_any()).await.map_err(|error| request_error("read the claim", error))?;
         Ok(read.is_some_and(|read| read.metadata.uid == self.claim.metadata.uid))
     }
 
-    fn contested(&self, existing: &IPAddress, block: Block, found: Option<&IPReservation>) -> HandlerError {
+    fn conflict_error(&self, existing: &IPAddress, block: Block, found: Option<&IPReservation>) -> HandlerError {
         let other_owner = existing
             .owner_references()
             .iter()
             .any(|owner| owner.kind == "IPAddressClaim" && Some(&owner.uid) != self.claim.metadata.uid.as_ref());
-        // The address of a bound claim is in use, whoever owns it.
+        // The address of a bound claim is in use, whatever the owner reference.
         if other_owner && self.claim.bound_address().is_none() {
-            return HandlerError::Discard(format!("{block} is held by another claim, and the owner is gone"));
+            return HandlerError::Discard(format!(
+                "{block} is reserved for another claim, and the owner of the IPAddress does not exist"
+            ));
         }
         let by = found.and_then(|found| found.spec.claim_ref.as_ref());
-        warn!(pool = %self.pool, %block, claim = self.claim.name_any(), held_by = ?by, "an address is claimed twice");
+        let claim = self.claim.name_any();
+        warn!(pool = %self.pool, %block, claim, reserved_for = ?by, "the address of an IPAddress is reserved for another claim");
         if let Some((found, by)) = found.zip(by).filter(|_| self.claim.bound_address().is_some()) {
             let (own, other) = (self.claim.namespace().unwrap_or_default(), (by.namespace.clone(), by.name.clone()));
-            let text = duplicate(block, &own, &other, &found.name_any());
-            return HandlerError::DuplicateAddress(text);
+            let message = duplicate_message(block, &own, &other, &found.name_any());
+            return HandlerError::DuplicateAddress(message);
         }
         let reservation = found.map(|found| format!(" (IPReservation {})", found.name_any())).unwrap_or_default();
         HandlerError::DuplicateAddress(format!(
-            "the IPAddress {} exists already with {block}, which is reserved for someone else{reservation}; delete the \
-             IPAddress to have another address allocated",
+            "the IPAddress {} exists already with {block}, which is reserved for another claim{reservation}; delete \
+             the IPAddress to allocate another address",
             existing.name_any(),
         ))
     }
 }
 
-/// A proposal, given back when it is dropped unless the reservation was made: also when the attempt is broken off.
-struct Proposed<'a> {
+/// A held address. Dropping it, also by cancelling the attempt, frees the address unless it was reserved.
+struct Candidate<'a> {
     ledger: &'a Ledger,
     slot: Slot,
 }
 
-impl Drop for Proposed<'_> {
+impl Drop for Candidate<'_> {
     fn drop(&mut self) {
-        self.ledger.withdraw(&self.slot);
+        self.ledger.drop_candidate(&self.slot);
     }
 }
 
@@ -270,8 +275,8 @@ fn allocation(block: Block, usable: &Usable) -> Allocation {
     Allocation { address: block.base(), prefix: usable.prefix, gateway: usable.gateway }
 }
 
-/// What an existing IPAddress says, which never changes whatever the pool says now.
-fn kept(existing: &IPAddress, block: Block, usable: &Usable) -> Allocation {
+/// The allocation of an existing IPAddress, which does not change with the pool.
+fn existing_allocation(existing: &IPAddress, block: Block, usable: &Usable) -> Allocation {
     Allocation {
         address: block.base(),
         prefix: u8::try_from(existing.spec.prefix).unwrap_or(usable.prefix),
@@ -279,7 +284,7 @@ fn kept(existing: &IPAddress, block: Block, usable: &Usable) -> Allocation {
     }
 }
 
-/// The counts of a pool without free addresses, for operators. `cooldown_end` is in seconds since 1970.
+/// Describes the counts of a pool without free addresses. `cooldown_end` is in seconds since the Unix epoch.
 pub(super) fn describe_counts(counts: AddressCounts, cooldown_end: Option<i64>) -> String {
     let mut text = format!("{} in total, {} in use", counts.total, counts.used);
     if counts.reserved > 0 {
@@ -294,6 +299,6 @@ pub(super) fn describe_counts(counts: AddressCounts, cooldown_end: Option<i64>) 
     text
 }
 
-fn failed(what: &str, error: CallError) -> HandlerError {
-    HandlerError::transient(format!("cannot {what}"), error)
+fn request_error(action: &str, error: CallError) -> HandlerError {
+    HandlerError::transient(format!("cannot {action}"), error)
 }

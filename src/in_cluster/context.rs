@@ -1,18 +1,20 @@
+//! The dependencies of the in-cluster provider.
+
 use std::sync::Arc;
 
 use capi_ipam_controller::client::ResourceClient;
 use capi_ipam_provider::{ContractClient, Selection};
 
-use crate::api::IPReservation;
+use super::deletion_check::DeletionChecker;
 use super::ledger::Ledger;
-use super::pool_use::PoolUse;
+use crate::api::IPReservation;
 
-/// What handlers, pools and sweeper work with.
-pub(super) struct Shared {
+/// The dependencies that claim handlers, pool controllers, sweeper and cool-downs share.
+pub(super) struct Context {
     pub(super) ledger: Arc<Ledger>,
     pub(super) reservations: ResourceClient<IPReservation>,
     pub(super) contract: ContractClient,
-    pub(super) pool_use: Arc<PoolUse>,
-    /// The claims and pools that this process serves.
+    pub(super) deletion_checker: Arc<DeletionChecker>,
+    /// Selects the claims and pools that this process manages.
     pub(super) selection: Selection,
 }

@@ -1,94 +1,96 @@
-//! Addresses that two bound claims have: told on the claim that came second, and never mended, for both may be in use.
+//! Duplicate addresses: two bound claims with the same address.
 //!
-//! Nothing here gives an address out twice; but a restore, a merge of two clusters or a hand can. The claim for which
-//! the address is reserved keeps it.
+//! They are reported on the claim for which the address is not reserved, and never repaired: both may be in use. This
+//! provider never allocates duplicates, but a restore, a merge of two clusters or a user can create them.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use capi_ipam_controller::client::{CallError, chain};
+use capi_ipam_controller::client::{CallError, error_chain};
 use capi_ipam_ip::Block;
 use capi_ipam_provider::api::Uid;
-use capi_ipam_provider::{Claims, ContractClient, DuplicateReports, ProviderSetup, ClaimSnapshot};
+use capi_ipam_provider::{ClaimCache, ClaimSnapshot, ContractClient, DuplicateReporter, ProviderSetup};
 use prometheus_client::metrics::gauge::Gauge;
 use tracing::debug;
 
+use super::context::Context;
+use super::ledger::{ClaimKey, Conflict, allocated_block};
 use crate::api::Audience;
-use super::context::Shared;
-use super::ledger::{ClaimKey, Conflict, holding};
 
+/// Counts and reports duplicate addresses.
 pub(super) struct Duplicates {
-    shared: Arc<Shared>,
+    context: Arc<Context>,
     contract: ContractClient,
-    claims: Claims,
-    reports: DuplicateReports,
+    claims: ClaimCache,
+    reporter: DuplicateReporter,
     found: Gauge,
 }
 
 impl Duplicates {
-    pub(super) fn new(setup: &ProviderSetup<'_>, shared: Arc<Shared>) -> Self {
+    pub(super) fn new(setup: &ProviderSetup<'_>, context: Arc<Context>) -> Self {
         let found = Gauge::default();
-        let help = "Addresses that more than one bound claim has, as last looked for";
+        let help = "Number of addresses in use by more than one bound claim, as of the last sweep";
         setup.manager.metrics.register("capi_ipam_duplicate_addresses", help, found.clone());
         Self {
-            shared,
+            context,
             contract: setup.contract.clone(),
-            claims: setup.claims(),
-            reports: DuplicateReports::new(setup.contract.clone(), setup.manager.events.clone()),
+            claims: setup.claim_cache(),
+            reporter: DuplicateReporter::new(setup.contract.clone(), setup.manager.events.clone()),
             found,
         }
     }
 
-    /// Counts them, and tells it on the claims concerned.
+    /// Counts the duplicates, and reports each on the claim for which the address is not reserved.
     pub(super) async fn report(&self) {
-        let contested: Vec<_> =
-            self.shared.ledger.contested().into_iter().filter(|found| self.is_duplicate(found)).collect();
-        let slots: HashSet<_> = contested.iter().map(|found| &found.slot).collect();
+        let duplicates: Vec<_> =
+            self.context.ledger.conflicts().into_iter().filter(|found| self.is_duplicate(found)).collect();
+        let slots: HashSet<_> = duplicates.iter().map(|found| &found.slot).collect();
         self.found.set(i64::try_from(slots.len()).unwrap_or(i64::MAX));
-        let is_served = |found: &&Conflict| self.bound(&found.claim).is_some_and(|claim| claim.served);
-        for found in contested.iter().filter(is_served) {
-            if let Err(error) = self.tell(found).await {
+        let is_managed = |found: &&Conflict| self.bound(&found.claim).is_some_and(|claim| claim.is_managed);
+        for found in duplicates.iter().filter(is_managed) {
+            if let Err(error) = self.report_on_claim(found).await {
                 let (namespace, claim) = &found.claim;
-                debug!(namespace, claim, error = chain(&error), "a duplicate address cannot be told now");
+                debug!(namespace, claim, error = error_chain(&error), "cannot report a duplicate address, will retry");
             }
         }
     }
 
-    /// Tells it on a claim, if live reads say the same and it is not told yet.
-    async fn tell(&self, found: &Conflict) -> Result<(), CallError> {
+    /// Reports a duplicate on its claim, unless it is reported already or live reads do not confirm it.
+    async fn report_on_claim(&self, found: &Conflict) -> Result<(), CallError> {
         let (namespace, name) = &found.claim;
         let claim = self.contract.claims(namespace).get(name).await?;
-        let bound = claim.filter(|claim| claim.bound_address() == Some(name) && !self.reports.says_duplicate(claim));
+        let bound =
+            claim.filter(|claim| claim.bound_address() == Some(name) && !self.reporter.reports_duplicate(claim));
         let Some(claim) = bound else { return Ok(()) };
         let reservation = found.slot.reservation_name();
         let Some(address) = self.contract.addresses(namespace).get(name).await? else { return Ok(()) };
-        let Some(reserved) = self.shared.reservations.get(&reservation).await? else { return Ok(()) };
+        let Some(reserved) = self.context.reservations.get(&reservation).await? else { return Ok(()) };
         let held_by = reserved.spec.claim_ref.as_ref().and_then(|claim| claim.uid.as_deref()).map(Uid::of);
-        let has_it = holding(&address).is_some_and(|(_, block, _)| block == found.slot.block);
+        let has_it = allocated_block(&address).is_some_and(|(_, block, _)| block == found.slot.block);
         if !has_it || held_by != Some(found.uid) || reserved.spec.released_at.is_some() {
             return Ok(());
         }
-        let text = duplicate(found.slot.block, namespace, &found.reservations_of, &reservation);
-        self.reports.duplicate(&claim, text).await
+        let message = duplicate_message(found.slot.block, namespace, &found.reserved_for, &reservation);
+        self.reporter.report(&claim, message).await
     }
 
     fn bound(&self, (namespace, name): &ClaimKey) -> Option<ClaimSnapshot> {
         self.claims.get(namespace, name).filter(|claim| claim.bound)
     }
 
-    /// Whether both claims are bound, with that address. A reservation of a claim that is not frees itself, or its claim
-    /// gets another.
+    /// Whether both claims are bound with the address. Other conflicts resolve: the reservation is released, or the
+    /// unbound claim gets another address.
     fn is_duplicate(&self, found: &Conflict) -> bool {
-        let holds = |claim: ClaimSnapshot| found.both_have_it && claim.uid == found.uid;
-        self.bound(&found.claim).is_some() && self.bound(&found.reservations_of).is_some_and(holds)
+        let holds = |claim: ClaimSnapshot| found.is_duplicate && claim.uid == found.uid;
+        self.bound(&found.claim).is_some() && self.bound(&found.reserved_for).is_some_and(holds)
     }
 }
 
-/// What a bound claim of `namespace` reports when its address is reserved for another one.
-pub(super) fn duplicate(block: Block, namespace: &str, holder: &ClaimKey, reservation: &str) -> String {
+/// The message for a bound claim of `namespace` whose address is reserved for another claim.
+pub(super) fn duplicate_message(block: Block, namespace: &str, holder: &ClaimKey, reservation: &str) -> String {
     let other = Audience::of(Some(namespace)).object("IPAddressClaim", &holder.0, &holder.1);
     format!(
-        "{block} is in use by this claim and by {other}, for which it is reserved (IPReservation {reservation}); recreate \
-         one of the two claims and the machine that uses it"
+        "{block} is in use by this claim and by {other}, for which it is reserved (IPReservation {reservation}); \
+         recreate one of the two claims and the machine that uses it"
     )
 }

@@ -1,18 +1,22 @@
-//! How our kinds are reached on the API server.
+//! API clients of our kinds.
 
 use capi_ipam_controller::client::ResourceClient;
 use capi_ipam_controller::discovery::wait_for_kind;
 use capi_ipam_controller::watch::WatchApi;
 use kube::{Api, Client};
 
-use crate::api::{GlobalInClusterIPPool, GlobalInClusterPrefixPool, InClusterIPPool, InClusterKind, InClusterPrefixPool, names, Pool, PoolKey};
+use crate::api::{
+    GlobalInClusterIPPool, GlobalInClusterPrefixPool, InClusterIPPool, InClusterKind, InClusterPrefixPool, Pool,
+    PoolKey, names,
+};
 
-/// A kind of pool and how it is reached.
+/// A kind of pool, with its API clients.
 pub(super) trait PoolApi: Pool {
-    /// The calls for one pool.
-    fn calls(client: &Client, key: &PoolKey) -> ResourceClient<Self>;
+    /// The client for one pool.
+    fn client(client: &Client, key: &PoolKey) -> ResourceClient<Self>;
 
-    /// All pools of the kind, to watch: whatever this process serves, every pool of a network has to be known.
+    /// The API to watch all pools of the kind. All pools of a network have to be known, also those that this process
+    /// does not manage.
     fn watched(client: &Client) -> WatchApi<Self> {
         WatchApi::all(client.clone())
     }
@@ -21,14 +25,14 @@ pub(super) trait PoolApi: Pool {
 macro_rules! impl_pool_api {
     (namespaced: $($kind:ty),*) => {
         $(impl PoolApi for $kind {
-            fn calls(client: &Client, key: &PoolKey) -> ResourceClient<Self> {
+            fn client(client: &Client, key: &PoolKey) -> ResourceClient<Self> {
                 ResourceClient::new(Api::namespaced(client.clone(), key.namespace.as_deref().unwrap_or_default()), &())
             }
         })*
     };
     (global: $($kind:ty),*) => {
         $(impl PoolApi for $kind {
-            fn calls(client: &Client, _: &PoolKey) -> ResourceClient<Self> {
+            fn client(client: &Client, _: &PoolKey) -> ResourceClient<Self> {
                 ResourceClient::new(Api::all(client.clone()), &())
             }
         })*

@@ -1,20 +1,20 @@
-//! Who holds what: an index in memory of all addresses in use, of the free ones, and of the claims that wait.
+//! The ledger: an in-memory index of the addresses in use, the free addresses and the waiting claims.
 //!
-//! It is fed by watches and by the answers to our own writes, and never written to the API server. It may lag behind;
-//! then it proposes an address that is taken, which the API server refuses.
+//! It is updated by watches and by the responses to our own writes, and never stored. It can lag behind the API server:
+//! then it proposes an address that is in use, and the API server rejects the reservation.
 //!
-//! An address is looked up in its scope: a pool, or the network that several pools name. What is taken in a scope is
-//! taken for all its pools. Single addresses and whole prefixes are the same to the ledger: blocks of some length.
+//! Addresses are indexed by scope, which is a pool, or the network of several pools. An address in use in a scope is in
+//! use for all pools of the scope. Single addresses and prefixes are handled alike, as blocks of some length.
 
-mod pool_info;
-mod wait_queue;
 mod events;
 mod overlaps;
 mod pool;
+mod pool_info;
 mod queries;
 mod state;
-mod usage;
 mod tombstones;
+mod usage;
+mod wait_queue;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -22,20 +22,21 @@ use std::time::Instant;
 
 use tokio::sync::Notify;
 
-pub use self::pool_info::PoolInfo;
-use self::wait_queue::WaitQueue;
-pub use self::wait_queue::{ClaimKey, Priority, priority};
-pub(super) use self::events::holding;
+pub(super) use self::events::allocated_block;
 pub use self::overlaps::MAX_OVERLAPS;
-pub use self::queries::{Conflict, CooledDown, Suspect, Unclaimed, Unreserved, InvalidReservation};
+pub use self::pool_info::PoolInfo;
+pub use self::queries::{Conflict, CooledDown, InvalidReservation, Suspect, Unclaimed, Unreserved};
 use self::state::{Source, State};
 pub(super) use self::usage::Origin;
+use self::wait_queue::WaitQueue;
+pub use self::wait_queue::{ClaimKey, Priority, priority};
 use capi_ipam_controller::controller::Trigger;
 use capi_ipam_provider::api::{IPAddressClaim, Uid};
 
-use crate::api::{InClusterKind, IPReservation, names, Pool, PoolKey, Slot};
+use crate::api::{IPReservation, InClusterKind, Pool, PoolKey, Slot, names};
 
-/// The index. All methods are quick and never block on anything but each other.
+/// The in-memory index of pools, addresses and waiting claims. Its methods hold a lock for a short time and never wait
+/// for anything else.
 pub struct Ledger {
     state: Mutex<State>,
     claims: Box<dyn Fn(&ClaimKey) + Send + Sync>,
@@ -44,10 +45,10 @@ pub struct Ledger {
     catching_up: AtomicBool,
 }
 
-/// How many attempts without an answer are remembered.
+/// The maximum number of remembered reservations with an unknown outcome.
 const MAX_ATTEMPTS: usize = 10_000;
 
-/// A listing of all reservations by which a ledger that is far behind catches up. Only one is under way at a time.
+/// The permission to list all reservations, for a ledger that lags far behind. There is only one at a time.
 #[derive(Debug)]
 pub struct CatchUp<'a>(&'a AtomicBool);
 
@@ -57,41 +58,43 @@ impl Drop for CatchUp<'_> {
     }
 }
 
-/// What the ledger proposes to a claim.
+/// The result of [`Ledger::propose`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Proposal {
-    /// This address seems free, and is not proposed to anybody else until it is given back or found taken.
+    /// A free address, held for the claim until [`Ledger::drop_candidate`] is called or a reservation of it is
+    /// observed.
     Slot(Slot),
-    /// There is none for this claim now; it waits in line and will be woken.
+    /// There is no address for the claim now. It is in the wait queue, and is reconciled when it is granted a turn.
     Wait,
 }
 
-/// What the ledger knows of the pool of a claim.
+/// The result of [`Ledger::pool_for`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum PoolLookup {
-    /// The pool is there.
+    /// The pool exists.
     Found(PoolInfo),
-    /// There is none, and the claim asks for the first time: pool and claim may have been made in the same moment and
-    /// be seen in the other order.
+    /// The pool does not exist, and this is the first lookup for the claim: if both were created at the same time, the
+    /// claim can be observed first.
     NotSeenYet,
-    /// There is none, and there was none before.
+    /// The pool did not exist at an earlier lookup either.
     Missing,
 }
 
 impl Ledger {
-    /// An empty ledger that wakes claims whose turn it is and pools whose counts changed.
+    /// Creates an empty ledger. It enqueues claims that were granted a turn with `claims`, and calls `pools` with pools
+    /// whose counts or conditions may have changed.
     pub fn new(claims: Trigger<IPAddressClaim>, pools: impl Fn(&PoolKey) + Send + Sync + 'static) -> Self {
-        let wake = move |(namespace, name): &ClaimKey| claims.wake(Some(namespace), name);
+        let enqueue = move |(namespace, name): &ClaimKey| claims.enqueue(Some(namespace), name);
         Self {
             state: Mutex::default(),
-            claims: Box::new(wake),
+            claims: Box::new(enqueue),
             pools: Box::new(pools),
             cooldowns: Notify::new(),
             catching_up: AtomicBool::new(false),
         }
     }
 
-    /// An empty ledger that only answers questions.
+    /// Creates an empty ledger that only answers queries and triggers nothing.
     pub fn read_only() -> Self {
         Self {
             state: Mutex::default(),
@@ -110,171 +113,174 @@ impl Ledger {
         claims.into_iter().for_each(|claim| (self.claims)(claim));
     }
 
-    /// Changes the index, then serves the lines of all pools concerned: whatever freed an address, those whose turn it
-    /// is are woken. The controllers of these pools are told, once until they look.
+    /// Changes the state, then grants turns in all affected pools, and enqueues the claims that got one. The pools are
+    /// enqueued as well, unless their controller is already notified.
     fn change<R>(&self, change: impl FnOnce(&mut State) -> R) -> R {
-        let (result, called, touched, cooldowns_changed) = {
+        let (result, claims, pools, cooldowns_changed) = {
             let mut state = self.lock();
             let result = change(&mut state);
             let cooldowns_changed = std::mem::take(&mut state.cooldowns_changed);
-            let mut touched = std::mem::take(&mut state.touched);
-            touched.sort_unstable();
-            touched.dedup();
-            let mut called = std::mem::take(&mut state.unblocked);
+            let mut pools = std::mem::take(&mut state.dirty_pools);
+            pools.sort_unstable();
+            pools.dedup();
+            let mut claims = std::mem::take(&mut state.claims_to_wake);
             let now = Instant::now();
-            touched.retain(|pool| {
+            pools.retain(|pool| {
                 let Some(entry) = state.pools.get_mut(pool) else { return true };
-                called.extend(entry.grant_turns(now));
-                let is_news = !std::mem::replace(&mut entry.told, true);
+                claims.extend(entry.grant_turns(now));
+                let is_new = !std::mem::replace(&mut entry.notified, true);
                 if entry.is_empty() {
                     state.pools.remove(pool);
                 }
-                is_news
+                is_new
             });
-            (result, called, touched, cooldowns_changed)
+            (result, claims, pools, cooldowns_changed)
         };
         if cooldowns_changed {
             self.cooldowns.notify_one();
         }
-        self.wake(&called);
-        touched.iter().for_each(|pool| (self.pools)(pool));
+        self.wake(&claims);
+        pools.iter().for_each(|pool| (self.pools)(pool));
         result
     }
 
-    /// Allows a listing of all reservations for as long as the value lives; `None` while another one is under way.
+    /// Permits a list of all reservations, until the returned value is dropped; `None` while another list is permitted.
     pub fn begin_catch_up(&self) -> Option<CatchUp<'_>> {
         let was_idle = !self.catching_up.swap(true, Ordering::AcqRel);
         was_idle.then_some(CatchUp(&self.catching_up))
     }
 
-    /// Waits until a cool-down begins, ends, or may end at another time. A change that came before counts too.
+    /// Waits until a cool-down has started or ended, or its end may have changed. Returns immediately if this happened
+    /// since the last call.
     pub async fn cooldowns_changed(&self) {
         self.cooldowns.notified().await;
     }
 
-    /// What is known of a pool for a claim. A claim that cannot be served now is remembered, and woken when the pool
-    /// changes.
+    /// Looks up the pool of a claim. If the pool cannot allocate now, the claim is reconciled again when it changes.
     pub fn pool_for(&self, pool: &PoolKey, claim: &ClaimKey, priority: Priority) -> PoolLookup {
         let mut state = self.lock();
         let entry = state.pools.entry(pool.clone()).or_default();
-        let facts = entry.facts.clone();
-        let serves = facts.as_ref().is_some_and(PoolInfo::serves);
-        let first_time = !serves && entry.line.block(claim, priority);
-        match facts {
-            Some(facts) => PoolLookup::Found(facts),
+        let info = entry.info.clone();
+        let can_allocate = info.as_ref().is_some_and(PoolInfo::can_allocate);
+        let first_time = !can_allocate && entry.wait_queue.wait_for_pool(claim, priority);
+        match info {
+            Some(info) => PoolLookup::Found(info),
             None if first_time => PoolLookup::NotSeenYet,
             None => PoolLookup::Missing,
         }
     }
 
-    /// Proposes the lowest free address that no claim before this one has a right to, and marks it as taken.
+    /// Proposes the lowest free address that is not due to an earlier claim, and holds it for the claim.
     pub fn propose(&self, pool: &PoolKey, claim: &ClaimKey, priority: Priority) -> Proposal {
         self.change(|state| state.propose(pool, claim, priority, Instant::now()))
     }
 
-    /// Marks an address that a claim has already as about to be reserved, until it is given back or found taken. Returns
-    /// whether it was not marked before.
-    pub fn announce(&self, pool: &PoolKey, slot: &Slot) -> bool {
-        self.change(|state| state.announce(pool, slot))
+    /// Holds an address for a claim whose reservation is being created, until [`Ledger::drop_candidate`] is called or a
+    /// reservation of it is observed. Returns false if the address is already held.
+    pub fn hold_candidate(&self, pool: &PoolKey, slot: &Slot) -> bool {
+        self.change(|state| state.hold_candidate(pool, slot))
     }
 
-    /// Gives a proposal back: the address is marked as free again unless it was found to be reserved.
-    pub fn withdraw(&self, slot: &Slot) {
-        self.change(|state| state.withdraw(slot));
+    /// Stops holding an address: it is free again unless a reservation of it was observed.
+    pub fn drop_candidate(&self, slot: &Slot) {
+        self.change(|state| state.drop_candidate(slot));
     }
 
-    /// Records that the claim of that uid tried to reserve an address and got no answer: the reservation may exist.
+    /// Records an attempt to reserve an address for the claim with that uid whose outcome is unknown: the reservation
+    /// may exist.
     pub fn remember_attempt(&self, claim: Uid, pool: &PoolKey, slot: &Slot) {
         let attempts = &mut self.lock().attempts;
-        // Only claims that are gone leave theirs behind.
+        // Only attempts of deleted claims accumulate.
         if attempts.len() >= MAX_ATTEMPTS {
             attempts.clear();
         }
         attempts.insert(claim, (pool.clone(), slot.clone()));
     }
 
-    /// The address of the pool that the claim of that uid tried to reserve last without an answer. Forgotten by this call.
+    /// Removes and returns the address of the claim's last attempt with an unknown outcome, if it is of that pool.
     pub fn take_attempt(&self, claim: Uid, pool: &PoolKey) -> Option<Slot> {
         let (from, slot) = self.lock().attempts.remove(&claim)?;
         (from == *pool).then_some(slot)
     }
 
-    /// The claim begins to be reconciled.
-    pub fn attend(&self, pool: &PoolKey, claim: &ClaimKey) {
+    /// Records that a reconcile of the claim has started.
+    pub fn mark_started(&self, pool: &PoolKey, claim: &ClaimKey) {
         if let Some(entry) = self.lock().pools.get_mut(pool) {
-            entry.line.attend(claim);
+            entry.wait_queue.mark_started(claim);
         }
     }
 
-    /// The claim has been reconciled. If it was its turn and it took nothing, the next one in line gets the turn.
-    pub fn finished(&self, pool: &PoolKey, claim: &ClaimKey) {
-        let called = {
+    /// Records that a reconcile of the claim has ended. If the claim did not use its turn, the next claim is granted
+    /// one.
+    pub fn mark_finished(&self, pool: &PoolKey, claim: &ClaimKey) {
+        let granted = {
             let mut state = self.lock();
             let Some(entry) = state.pools.get_mut(pool) else { return };
-            if !entry.line.missed(claim) {
+            if !entry.wait_queue.end_unused_turn(claim) {
                 return;
             }
             entry.grant_turns(Instant::now())
         };
-        self.wake(&called);
+        self.wake(&granted);
     }
 
-    /// The claim waits no longer.
-    fn leave_line(&self, pool: &PoolKey, claim: &ClaimKey) {
-        let called = {
+    /// Removes the claim from the wait queue of the pool.
+    fn stop_waiting(&self, pool: &PoolKey, claim: &ClaimKey) {
+        let granted = {
             let mut state = self.lock();
             let Some(entry) = state.pools.get_mut(pool) else { return };
-            entry.line.leave(claim);
-            let called = entry.grant_turns(Instant::now());
+            entry.wait_queue.forget(claim);
+            let granted = entry.grant_turns(Instant::now());
             if entry.is_empty() {
                 state.pools.remove(pool);
             }
-            called
+            granted
         };
-        self.wake(&called);
+        self.wake(&granted);
     }
 
-    /// Serves all lines once more: a claim that was called and does not come has its address kept for it only for a while.
-    /// Claims that do not exist are taken out of line.
+    /// Removes claims for which `exists` returns false from all wait queues, and grants the turns that have expired to
+    /// the next claims.
     pub fn prune_wait_queues(&self, exists: impl Fn(&ClaimKey) -> bool) {
-        let called: Vec<ClaimKey> = {
+        let granted: Vec<ClaimKey> = {
             let mut state = self.lock();
             let entries = state.pools.values_mut();
             let now = Instant::now();
             entries
                 .flat_map(|entry| {
-                    let gone: Vec<ClaimKey> = entry.line.claims().filter(|claim| !exists(claim)).cloned().collect();
-                    gone.iter().for_each(|claim| entry.line.leave(claim));
+                    let gone: Vec<ClaimKey> =
+                        entry.wait_queue.claims().filter(|claim| !exists(claim)).cloned().collect();
+                    gone.iter().for_each(|claim| entry.wait_queue.forget(claim));
                     entry.grant_turns(now)
                 })
                 .collect()
         };
-        self.wake(&called);
+        self.wake(&granted);
     }
 
-    /// The controller of a pool looks at it now, and is to be told of what changes from here on.
-    pub fn look(&self, pool: &PoolKey) {
-        self.set_told(pool, false);
+    /// Records that the controller of a pool reads its state now: the next change enqueues the pool again.
+    pub fn clear_notified(&self, pool: &PoolKey) {
+        self.set_notified(pool, false);
     }
 
-    /// The controller of a pool will look again by itself, and need not be told of anything before.
-    pub fn will_look(&self, pool: &PoolKey) {
-        self.set_told(pool, true);
+    /// Records that the controller of a pool will reconcile it again: changes do not enqueue the pool until then.
+    pub fn mark_notified(&self, pool: &PoolKey) {
+        self.set_notified(pool, true);
     }
 
-    fn set_told(&self, pool: &PoolKey, told: bool) {
+    fn set_notified(&self, pool: &PoolKey, notified: bool) {
         if let Some(entry) = self.lock().pools.get_mut(pool) {
-            entry.told = told;
+            entry.notified = notified;
         }
     }
 
-    /// Records a reservation as the answer to a call showed it. Ignored when something newer is known: that this
-    /// reservation ended, or a later state of its name.
+    /// Records a reservation that a response has shown. Ignored if the ledger has newer information: the reservation
+    /// was deleted, or a newer version of it was observed.
     pub fn insert_reservation(&self, reservation: &IPReservation) {
-        self.insert(reservation, Source::Call);
+        self.insert(reservation, Source::Response);
     }
 
-    /// Records a reservation as its watch reports it.
+    /// Records a reservation that the watch has reported.
     fn observe_reservation(&self, reservation: &IPReservation) {
         self.insert(reservation, Source::Watch);
     }
@@ -284,61 +290,61 @@ impl Ledger {
         self.wake(&promised_to);
     }
 
-    /// Forgets a reservation, unless another one has taken its name since. Claims that have an IPAddress with this very
-    /// address are woken: one may have been waiting for the other to go.
+    /// Removes a reservation, unless another one of its name was created since. Claims that have an IPAddress with its
+    /// address are reconciled again: they may be waiting for the deletion of the reservation.
     pub fn remove_reservation(&self, reservation: &IPReservation) {
         if let Some(slot) = self.change(|state| state.remove(reservation)) {
-            self.wake(&self.holders(&slot));
+            self.wake(&self.owners(&slot));
         }
     }
 
-    /// Forgets the reservation of an address if it has that uid.
+    /// Removes the reservation of an address if it has that uid.
     pub fn remove_reservation_of(&self, slot: &Slot, uid: &str) {
-        self.change(|state| state.remove_reserved(slot, Some(Uid::of(uid))));
-        self.wake(&self.holders(slot));
+        self.change(|state| state.remove_at(slot, Some(Uid::of(uid))));
+        self.wake(&self.owners(slot));
     }
 
     fn apply_pool<P: Pool>(&self, pool: &P) {
         let key = PoolKey::of(pool);
-        let known = self.lock().pools.get(&key).and_then(|entry| entry.object.clone());
-        let facts = PoolInfo::after(known.as_ref(), pool);
-        let blocked = self.change(|state| {
+        let known = self.lock().pools.get(&key).and_then(|entry| entry.declared.clone());
+        let info = PoolInfo::updated(known.as_ref(), pool);
+        let waiting = self.change(|state| {
             let listing = state.listings.of_kind(P::KIND).map_or(0, |listing| *listing);
             let key = state.shared_key(key);
             let entry = state.pools.entry(key.clone()).or_default();
             entry.listing = listing;
-            if entry.object.as_ref() == Some(&facts) {
+            if entry.declared.as_ref() == Some(&info) {
                 return Vec::new();
             }
-            state.set_pool(&key, Some(facts));
-            state.pools.get_mut(&key).map(|entry| entry.line.unblock()).unwrap_or_default()
+            state.set_pool(&key, Some(info));
+            state.pools.get_mut(&key).map(|entry| entry.wait_queue.take_waiting_for_pool()).unwrap_or_default()
         });
-        self.wake(&blocked);
+        self.wake(&waiting);
     }
 
     fn remove_pool(&self, key: &PoolKey) {
-        let blocked = self.change(|state| {
+        let waiting = self.change(|state| {
             if !state.pools.contains_key(key) {
                 return Vec::new();
             }
             state.set_pool(key, None);
-            state.pools.get_mut(key).map(|entry| entry.line.unblock()).unwrap_or_default()
+            state.pools.get_mut(key).map(|entry| entry.wait_queue.take_waiting_for_pool()).unwrap_or_default()
         });
-        self.wake(&blocked);
+        self.wake(&waiting);
     }
 
-    fn pools_listed(&self, kind: InClusterKind) {
-        let gone: Vec<PoolKey> = {
+    fn remove_unlisted_pools(&self, kind: InClusterKind) {
+        let unlisted: Vec<PoolKey> = {
             let mut state = self.lock();
             let newest = state.listings.of_kind(kind).map_or(0, |listing| *listing);
-            let concerned = state.pools.iter().filter(|(key, entry)| key.kind == kind && entry.facts.is_some());
+            let concerned = state.pools.iter().filter(|(key, entry)| key.kind == kind && entry.info.is_some());
             concerned.filter(|(_, entry)| entry.listing != newest).map(|(key, _)| key.clone()).collect()
         };
-        gone.iter().for_each(|key| self.remove_pool(key));
+        unlisted.iter().for_each(|key| self.remove_pool(key));
     }
 }
 
-/// Whether an object carries the annotation that pauses it.
+/// Whether an object has the annotation that pauses it.
 fn is_paused<K: kube::Resource>(object: &K) -> bool {
     object.meta().annotations.as_ref().is_some_and(|all| all.contains_key(names::PAUSED_ANNOTATION))
 }

@@ -1,19 +1,19 @@
-//! Reservations made by hand get the label with which `clusterctl move` takes them along. Those of claims need none: they
-//! are made anew where the addresses arrive.
+//! Labels reservations so that `clusterctl move` moves them. Reservations of claims are not labelled: they are created
+//! again in the target cluster.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use capi_ipam_controller::client::{CallError, ResourceClient, chain};
+use capi_ipam_controller::client::{CallError, ResourceClient, error_chain};
 use capi_ipam_controller::patch;
-use capi_ipam_controller::watch::Observer;
+use capi_ipam_controller::watch::EventHandler;
 use kube::ResourceExt;
 use tracing::{debug, info};
 
-use crate::api::{IPReservation, names};
 use super::ledger::Ledger;
+use crate::api::{IPReservation, names};
 
-/// Tells the ledger of reservations, and keeps the names of those that lack the label.
+/// The event handler of reservations: passes events on to the ledger, and collects the reservations to label.
 pub(super) struct MoveLabeler {
     ledger: Arc<Ledger>,
     names: Mutex<BTreeSet<String>>,
@@ -24,13 +24,17 @@ impl MoveLabeler {
         Self { ledger, names: Mutex::default() }
     }
 
-    /// Labels what lacks the label. What cannot be labelled now is tried again the next time.
+    /// Labels the collected reservations. Failures are retried at the next call.
     pub(super) async fn label(&self, reservations: &ResourceClient<IPReservation>) {
         let names = self.names.lock().unwrap_or_else(PoisonError::into_inner).clone();
         for name in names {
             match label(reservations, &name).await {
-                Ok(()) => info!(reservation = name, "labelled, so that clusterctl moves it"),
-                Err(error) => debug!(reservation = name, error = chain(&error), "cannot be labelled now"),
+                Ok(()) => info!(reservation = name, "added the label for clusterctl move"),
+                Err(error) => debug!(
+                    reservation = name,
+                    error = error_chain(&error),
+                    "cannot add the label for clusterctl move, will retry"
+                ),
             }
         }
     }
@@ -44,7 +48,7 @@ async fn label(reservations: &ResourceClient<IPReservation>, name: &str) -> Resu
     Ok(())
 }
 
-/// Whether the reservation belongs to no claim that lives, and would be left behind.
+/// Whether the label is missing on a reservation that no claim holds: `clusterctl move` would not move it.
 fn lacks_label(reservation: &IPReservation) -> bool {
     let of_a_claim = reservation.spec.claim_ref.as_ref().is_some_and(|claim| claim.uid.is_some());
     !of_a_claim
@@ -52,17 +56,17 @@ fn lacks_label(reservation: &IPReservation) -> bool {
         && !reservation.labels().contains_key(names::MOVE_LABEL)
 }
 
-impl Observer<IPReservation> for MoveLabeler {
-    fn listing(&self) {
+impl EventHandler<IPReservation> for MoveLabeler {
+    fn init(&self) {
         self.names.lock().unwrap_or_else(PoisonError::into_inner).clear();
-        Observer::<IPReservation>::listing(self.ledger.as_ref());
+        EventHandler::<IPReservation>::init(self.ledger.as_ref());
     }
 
-    fn listed(&self) {
-        Observer::<IPReservation>::listed(self.ledger.as_ref());
+    fn init_done(&self) {
+        EventHandler::<IPReservation>::init_done(self.ledger.as_ref());
     }
 
-    fn applied(&self, reservation: &IPReservation) {
+    fn apply(&self, reservation: &IPReservation) {
         let name = reservation.name_any();
         let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
         if lacks_label(reservation) {
@@ -71,11 +75,11 @@ impl Observer<IPReservation> for MoveLabeler {
             names.remove(&name);
         }
         drop(names);
-        self.ledger.applied(reservation);
+        self.ledger.apply(reservation);
     }
 
-    fn deleted(&self, reservation: &IPReservation) {
+    fn delete(&self, reservation: &IPReservation) {
         self.names.lock().unwrap_or_else(PoisonError::into_inner).remove(&reservation.name_any());
-        self.ledger.deleted(reservation);
+        self.ledger.delete(reservation);
     }
 }

@@ -1,4 +1,4 @@
-//! Pools: their finalizer, counts and conditions.
+//! The pool controllers: finalizer, counts and conditions of pools.
 
 mod status;
 mod status_rate;
@@ -8,41 +8,44 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use capi_ipam_controller::client::{CallError, ResourceClient, chain};
-use capi_ipam_controller::controller::{Attempt, ControllerBuilder, MainWatch, Outcome, Reconciler, Trigger};
+use capi_ipam_controller::client::{CallError, ResourceClient, error_chain};
+use capi_ipam_controller::controller::{Action, Attempt, ControllerBuilder, MainWatch, Reconciler, Trigger};
 use capi_ipam_controller::events::EventPublisher;
 use capi_ipam_controller::expectations::{EXPECTATION_TTL, Expectations};
 use capi_ipam_controller::health::ReadinessGate;
 use capi_ipam_controller::manager::Manager;
 use capi_ipam_controller::retry::RetryPolicy;
-use capi_ipam_controller::watch::{Observer, trim};
+use capi_ipam_controller::watch::{EventHandler, trim};
 use capi_ipam_controller::{clock, finalizer, patch};
 use kube::runtime::watcher;
 use kube::{Client, ResourceExt};
 use tracing::{debug, info};
 
-use crate::api::conditions::{self, Condition};
-use crate::api::{GlobalInClusterIPPool, GlobalInClusterPrefixPool, InClusterIPPool, InClusterKind, InClusterPrefixPool, names, PoolKey, PoolStatus};
-use self::status::Seen;
+use self::status::PoolSnapshot;
 use self::status_rate::{STATUS_INTERVAL, StatusLimiter};
-use super::context::Shared;
+use super::context::Context;
+use super::deletion_check::DeletionBlocker;
 use super::kinds::PoolApi;
 use super::ledger::{Ledger, PoolInfo};
-use super::pool_use::Obstacle;
 use super::reservation::network_block_length;
+use crate::api::conditions::{self, Condition};
+use crate::api::{
+    GlobalInClusterIPPool, GlobalInClusterPrefixPool, InClusterIPPool, InClusterKind, InClusterPrefixPool, PoolKey,
+    PoolStatus, names,
+};
 
-/// When to look again at a pool that is being deleted and still has reservations.
+/// The delay before a pool that is being deleted and still has reservations is reconciled again.
 const DELETION_RETRY_DELAY: Duration = Duration::from_secs(5);
-/// When a pool is reconciled again after its first failure.
+/// The delay before a pool is reconciled again after its first failure.
 const FIRST_RETRY_DELAY: Duration = Duration::from_millis(50);
-/// The longest time between two attempts at a pool that keeps failing.
+/// The maximum delay between two attempts at a pool that keeps failing.
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(10);
-/// A refused finalizer is reported on the pool after this many failures.
+/// The number of failures after which a rejected finalizer is reported on the pool.
 const FAILURES_BEFORE_REPORT: u32 = 2;
-/// How many pools of a kind are worked on at the same time.
+/// The number of pools of a kind that are reconciled concurrently.
 const CONCURRENCY: u16 = 4;
 
-/// The controllers of the kinds of pools, before they start.
+/// The controllers of the four pool kinds, before they are started.
 pub(super) struct Controllers {
     ip: ControllerBuilder<InClusterIPPool, Infallible>,
     global_ip: ControllerBuilder<GlobalInClusterIPPool, Infallible>,
@@ -50,7 +53,7 @@ pub(super) struct Controllers {
     global_prefix: ControllerBuilder<GlobalInClusterPrefixPool, Infallible>,
 }
 
-/// Wakes pools of all kinds.
+/// Enqueues pools of all kinds.
 pub(super) struct PoolTriggers {
     ip: Trigger<InClusterIPPool>,
     global_ip: Trigger<GlobalInClusterIPPool>,
@@ -59,14 +62,14 @@ pub(super) struct PoolTriggers {
 }
 
 impl PoolTriggers {
-    /// Has the pool's status looked at.
-    pub(super) fn wake(&self, pool: &PoolKey) {
+    /// Enqueues a pool, to update its status.
+    pub(super) fn enqueue(&self, pool: &PoolKey) {
         let namespace = pool.namespace.as_deref();
         match pool.kind {
-            InClusterKind::IPPool => self.ip.wake(namespace, &pool.name),
-            InClusterKind::GlobalIPPool => self.global_ip.wake(namespace, &pool.name),
-            InClusterKind::PrefixPool => self.prefix.wake(namespace, &pool.name),
-            InClusterKind::GlobalPrefixPool => self.global_prefix.wake(namespace, &pool.name),
+            InClusterKind::IPPool => self.ip.enqueue(namespace, &pool.name),
+            InClusterKind::GlobalIPPool => self.global_ip.enqueue(namespace, &pool.name),
+            InClusterKind::PrefixPool => self.prefix.enqueue(namespace, &pool.name),
+            InClusterKind::GlobalPrefixPool => self.global_prefix.enqueue(namespace, &pool.name),
         }
     }
 }
@@ -76,22 +79,27 @@ impl Controllers {
         Self { ip: builder(), global_ip: builder(), prefix: builder(), global_prefix: builder() }
     }
 
-    pub(super) fn wakers(&self) -> PoolTriggers {
+    pub(super) fn triggers(&self) -> PoolTriggers {
         PoolTriggers {
-            ip: self.ip.waker(),
-            global_ip: self.global_ip.waker(),
-            prefix: self.prefix.waker(),
-            global_prefix: self.global_prefix.waker(),
+            ip: self.ip.trigger(),
+            global_ip: self.global_ip.trigger(),
+            prefix: self.prefix.trigger(),
+            global_prefix: self.global_prefix.trigger(),
         }
     }
 
-    /// Starts the controllers; they act once everything in `awaited` is listed. Returns what says that the pools are.
-    pub(super) fn start(self, manager: &mut Manager, shared: &Arc<Shared>, awaited: &[ReadinessGate]) -> [ReadinessGate; 4] {
+    /// Starts the controllers. They reconcile nothing before all `gates` are ready. Returns the gates of the pools.
+    pub(super) fn start(
+        self,
+        manager: &mut Manager,
+        context: &Arc<Context>,
+        gates: &[ReadinessGate],
+    ) -> [ReadinessGate; 4] {
         [
-            start(self.ip, manager, shared, awaited),
-            start(self.global_ip, manager, shared, awaited),
-            start(self.prefix, manager, shared, awaited),
-            start(self.global_prefix, manager, shared, awaited),
+            start(self.ip, manager, context, gates),
+            start(self.global_ip, manager, context, gates),
+            start(self.prefix, manager, context, gates),
+            start(self.global_prefix, manager, context, gates),
         ]
     }
 }
@@ -103,82 +111,82 @@ fn builder<P: PoolApi>() -> ControllerBuilder<P, Infallible> {
 fn start<P: PoolApi>(
     mut controller: ControllerBuilder<P, Infallible>,
     manager: &mut Manager,
-    shared: &Arc<Shared>,
-    awaited: &[ReadinessGate],
+    context: &Arc<Context>,
+    gates: &[ReadinessGate],
 ) -> ReadinessGate
 where
-    Ledger: Observer<P>,
+    Ledger: EventHandler<P>,
 {
-    let synced = manager.health.announce(P::KIND.name());
-    awaited.iter().for_each(|other| controller.wait_for(other.clone()));
+    let gate = manager.health.register(P::KIND.name());
+    gates.iter().for_each(|other| controller.wait_for(other.clone()));
     let main = MainWatch {
         api: P::watched(&manager.client),
         config: watcher::Config::default(),
-        observer: Arc::clone(&shared.ledger) as _,
+        handler: Arc::clone(&context.ledger) as _,
         trim: |pool: &mut P| trim(pool.meta_mut()),
-        compact: P::drop_spec,
-        synced: synced.clone(),
+        trim_stored: P::clear_spec,
+        synced: gate.clone(),
     };
     let reconciler = PoolReconciler::<P> {
         client: manager.client.clone(),
         events: manager.events.clone(),
-        shared: Arc::clone(shared),
-        written: Expectations::default(),
-        status_turns: StatusLimiter::default(),
+        context: Arc::clone(context),
+        expectations: Expectations::default(),
+        status_limiter: StatusLimiter::default(),
         kind: PhantomData,
     };
     let stop = manager.stop.clone();
     let task = controller.run(main, CONCURRENCY, stop, Arc::new(reconciler));
-    manager.add(format!("the controller of {}s", P::KIND), task);
-    synced
+    manager.add(format!("{} controller", P::KIND), task);
+    gate
 }
 
 /// Why a pool could not be reconciled.
 #[derive(Debug, thiserror::Error)]
 enum PoolError {
-    /// A call for the pool failed.
+    /// A request for the pool failed.
     #[error(transparent)]
     Call(#[from] CallError),
-    /// What uses a deleted pool could not be read.
-    #[error("cannot read what uses the pool")]
-    Use(#[from] Arc<CallError>),
+    /// The objects that use a deleted pool could not be listed.
+    #[error("cannot list the reservations and IPAddresses of the pool")]
+    DeletionCheck(#[from] Arc<CallError>),
 }
 
 struct PoolReconciler<P> {
     client: Client,
     events: EventPublisher,
-    shared: Arc<Shared>,
-    written: Expectations,
-    status_turns: StatusLimiter,
+    context: Arc<Context>,
+    expectations: Expectations,
+    status_limiter: StatusLimiter,
     kind: PhantomData<fn(P)>,
 }
 
 impl<P: PoolApi> Reconciler for PoolReconciler<P>
 where
-    Ledger: Observer<P>,
+    Ledger: EventHandler<P>,
 {
     type Object = P;
-    type Settled = Infallible;
+    type Compact = Infallible;
     type State = ();
     type Error = PoolError;
 
     /// A pool recovers within seconds once the cause of its failure is gone.
     fn retry_policy(&self) -> RetryPolicy {
-        RetryPolicy::Exponential { first: FIRST_RETRY_DELAY, longest: MAX_RETRY_DELAY }
+        RetryPolicy::Exponential { initial: FIRST_RETRY_DELAY, max: MAX_RETRY_DELAY }
     }
 
-    async fn reconcile(&self, pool: Arc<P>, attempt: &mut Attempt<()>) -> Result<Outcome, PoolError> {
-        if !self.shared.selection.includes(pool.as_ref()) {
-            return Ok(Outcome::Done);
+    async fn reconcile(&self, pool: Arc<P>, attempt: &mut Attempt<()>) -> Result<Action, PoolError> {
+        if !self.context.selection.includes(pool.as_ref()) {
+            return Ok(Action::AwaitChange);
         }
-        if self.written.is_newer_than(pool.as_ref(), Instant::now()) {
-            return Ok(Outcome::Yield(EXPECTATION_TTL));
+        if self.expectations.is_stale(pool.as_ref(), Instant::now()) {
+            return Ok(Action::Requeue(EXPECTATION_TTL));
         }
-        match self.act(&pool, attempt.failures).await {
-            Err(PoolError::Call(error)) if error.is_not_found() => Ok(Outcome::Done),
+        match self.reconcile_pool(&pool, attempt.failures).await {
+            Err(PoolError::Call(error)) if error.is_not_found() => Ok(Action::AwaitChange),
             Err(PoolError::Call(error)) if error.is_conflict() => {
-                debug!(pool = %PoolKey::of(pool.as_ref()), "the pool changed meanwhile; starting over");
-                Ok(Outcome::Yield(STATUS_INTERVAL))
+                debug!(pool = %PoolKey::of(pool.as_ref()), "conflict, will retry");
+                Ok(Action::Requeue(STATUS_INTERVAL))
             }
             outcome => outcome,
         }
@@ -187,126 +195,133 @@ where
 
 impl<P: PoolApi> PoolReconciler<P>
 where
-    Ledger: Observer<P>,
+    Ledger: EventHandler<P>,
 {
-    async fn act(&self, pool: &Arc<P>, failures: u32) -> Result<Outcome, PoolError> {
+    async fn reconcile_pool(&self, pool: &Arc<P>, failures: u32) -> Result<Action, PoolError> {
         let key = PoolKey::of(pool.as_ref());
-        self.shared.ledger.look(&key);
-        // The ledger hears of every pool before its controller does.
-        let Some(facts) = self.shared.ledger.facts(&key) else { return Ok(Outcome::Done) };
-        let protected = finalizer::is_set(pool.as_ref(), names::PROTECT_POOL);
-        let calls = P::calls(&self.client, &key);
+        self.context.ledger.clear_notified(&key);
+        // A pool is added to the ledger before its controller is notified.
+        let Some(info) = self.context.ledger.pool_info(&key) else { return Ok(Action::AwaitChange) };
+        let has_finalizer = finalizer::is_set(pool.as_ref(), names::PROTECT_POOL);
+        let client = P::client(&self.client, &key);
         let mut pool = Arc::clone(pool);
-        if !facts.deleting && !protected && !facts.paused {
-            match finalizer::add(&calls, pool.as_ref(), names::PROTECT_POOL).await {
-                Ok(written) => pool = Arc::new(self.note(written)),
-                Err(error) => return Ok(self.refused(&calls, &key, error, failures).await?),
+        if !info.deleting && !has_finalizer && !info.paused {
+            match finalizer::add(&client, pool.as_ref(), names::PROTECT_POOL).await {
+                Ok(written) => pool = Arc::new(self.record_write(written)),
+                Err(error) => return Ok(self.handle_finalizer_error(&client, &key, error, failures).await?),
             }
         }
-        if !facts.deleting && !facts.paused {
+        if !info.deleting && !info.paused {
             self.prepare_network(&key).await?;
         }
-        let mut obstacle = None;
-        if facts.deleting && protected && !facts.paused {
-            obstacle = self.obstacle(&key).await?;
-            if obstacle.is_none() {
-                // The last finalizer is removed by writing the object whole, and what is kept of it is not.
-                let Some(whole) = calls.get(&key.name).await? else { return Ok(Outcome::Done) };
-                finalizer::remove(&calls, &whole, names::PROTECT_POOL).await?;
-                info!(pool = %key, "no address of the deleted pool is in use any more; it goes");
-                return Ok(Outcome::Done);
+        let mut blocker = None;
+        if info.deleting && has_finalizer && !info.paused {
+            blocker = self.find_blocker(&key).await?;
+            if blocker.is_none() {
+                // Removing the last finalizer needs the whole object; the cached one has no spec.
+                let Some(whole) = client.get(&key.name).await? else { return Ok(Action::AwaitChange) };
+                finalizer::remove(&client, &whole, names::PROTECT_POOL).await?;
+                info!(pool = %key, "removed the finalizer: no address of the deleted pool is in use");
+                return Ok(Action::AwaitChange);
             }
         }
-        let status = self.status(&key, pool.as_ref(), obstacle.as_ref(), None);
-        if let Some(wait) = self.write_status(&calls, pool.as_ref(), status).await? {
-            self.shared.ledger.will_look(&key);
-            return Ok(Outcome::Yield(wait));
+        let status = self.status(&key, pool.as_ref(), blocker.as_ref(), None);
+        if let Some(wait) = self.write_status(&client, pool.as_ref(), status).await? {
+            self.context.ledger.mark_notified(&key);
+            return Ok(Action::Requeue(wait));
         }
-        match obstacle {
-            // The ledger wakes the pool when one of these changes; of the others it may never hear.
-            None | Some(Obstacle::Addresses(_)) => Ok(Outcome::Done),
-            Some(Obstacle::Reservation(_) | Obstacle::UnknownAddress) => Ok(Outcome::Yield(DELETION_RETRY_DELAY)),
+        match blocker {
+            // The ledger enqueues the pool when its addresses change. It may never observe a change of the others.
+            None | Some(DeletionBlocker::Addresses(_)) => Ok(Action::AwaitChange),
+            Some(DeletionBlocker::Reservation(_) | DeletionBlocker::UnknownAddress) => {
+                Ok(Action::Requeue(DELETION_RETRY_DELAY))
+            }
         }
     }
 
-    /// After the API server did not take our finalizer. It refuses one on a pool that is being deleted, which is in
-    /// order; what else fails for long is reported on the pool.
-    async fn refused(
+    /// Handles a failure to add the finalizer. That the API server rejects it on a pool that is being deleted is
+    /// expected; other repeated failures are reported in the conditions of the pool.
+    async fn handle_finalizer_error(
         &self,
-        calls: &ResourceClient<P>,
+        client: &ResourceClient<P>,
         key: &PoolKey,
         error: CallError,
         failures: u32,
-    ) -> Result<Outcome, CallError> {
+    ) -> Result<Action, CallError> {
         if error.is_conflict() || error.is_not_found() {
             return Err(error);
         }
-        let current = calls.get(&key.name).await?;
+        let current = client.get(&key.name).await?;
         let Some(current) = current.filter(|found| found.meta().deletion_timestamp.is_none()) else {
-            return Ok(Outcome::Done);
+            return Ok(Action::AwaitChange);
         };
         if failures >= FAILURES_BEFORE_REPORT {
-            let status = self.status(key, &current, None, Some(&chain(&error)));
-            self.write_status(calls, &current, status).await?;
+            let status = self.status(key, &current, None, Some(&error_chain(&error)));
+            self.write_status(client, &current, status).await?;
         }
         Err(error)
     }
 
-    /// Has the pools of a network agree on the length of what they give out: the first one to come says how long. Of
-    /// two that come at once the API server lets one through.
+    /// Declares the block length of the pool's network, if it is missing, by creating an IPReservation. If two pools do
+    /// so at the same time, the API server accepts one of them.
     async fn prepare_network(&self, key: &PoolKey) -> Result<(), CallError> {
-        let Some((network, family, length)) = self.shared.ledger.missing_block_length(key) else { return Ok(()) };
+        let Some((network, family, length)) = self.context.ledger.missing_block_length(key) else { return Ok(()) };
         let wanted = network_block_length(&network, family, length, key);
         let name = wanted.name_any();
-        let agreed = match self.shared.reservations.create(&wanted).await {
+        let declared = match self.context.reservations.create(&wanted).await {
             Ok(created) => Some(created),
             Err(error) if error.is_already_exists() || error.outcome_is_unknown() => {
-                self.shared.reservations.get(&name).await?
+                self.context.reservations.get(&name).await?
             }
             Err(error) => return Err(error),
         };
-        agreed.iter().for_each(|unit| self.shared.ledger.insert_reservation(unit));
+        declared.iter().for_each(|reservation| self.context.ledger.insert_reservation(reservation));
         Ok(())
     }
 
-    /// Whether an address of a deleted pool may be in use: by what the ledger knows, and if it knows nothing, by live
-    /// reads.
-    async fn obstacle(&self, key: &PoolKey) -> Result<Option<Obstacle>, Arc<CallError>> {
-        let ledger = &self.shared.ledger;
+    /// Finds what blocks the deletion of a pool: in the ledger, and if it knows of nothing, on the API server.
+    async fn find_blocker(&self, key: &PoolKey) -> Result<Option<DeletionBlocker>, Arc<CallError>> {
+        let ledger = &self.context.ledger;
         if ledger.is_in_use(key) {
             let counts = ledger.counts(key);
             let used = counts.used.saturating_add(counts.out_of_range);
-            return Ok(Some(Obstacle::Addresses(used.unsigned_abs())));
+            return Ok(Some(DeletionBlocker::Addresses(used.unsigned_abs())));
         }
         if let Some(held) = ledger.held_in(key) {
-            return Ok(Some(Obstacle::Reservation(held.reservation_name())));
+            return Ok(Some(DeletionBlocker::Reservation(held.reservation_name())));
         }
-        self.shared.pool_use.find(key).await
+        self.context.deletion_checker.find_blocker(key).await
     }
 
-    fn status(&self, key: &PoolKey, pool: &P, obstacle: Option<&Obstacle>, refused: Option<&str>) -> PoolStatus {
-        let ledger = &self.shared.ledger;
-        let facts = ledger.facts(key).unwrap_or_else(|| PoolInfo::of(pool));
-        let seen = Seen {
+    fn status(
+        &self,
+        key: &PoolKey,
+        pool: &P,
+        blocker: Option<&DeletionBlocker>,
+        finalizer_error: Option<&str>,
+    ) -> PoolStatus {
+        let ledger = &self.context.ledger;
+        let info = ledger.pool_info(key).unwrap_or_else(|| PoolInfo::of(pool));
+        let snapshot = PoolSnapshot {
             key,
-            facts: &facts,
+            info: &info,
             counts: ledger.counts(key),
             cooldown_end: ledger.cooldown_end(key),
-            refused,
+            finalizer_error,
             overlapping: ledger.overlapping(key),
-            obstacle,
+            blocker,
         };
         let mut list = pool.status().map(|status| status.conditions.clone()).unwrap_or_default();
-        for condition in seen.conditions() {
-            conditions::set(&mut list, condition.observed(pool.meta().generation), clock::now());
+        for condition in snapshot.conditions() {
+            conditions::set(&mut list, condition.with_observed_generation(pool.meta().generation), clock::now());
         }
-        PoolStatus { ip_addresses: Some(seen.counts), conditions: list }
+        PoolStatus { ip_addresses: Some(snapshot.counts), conditions: list }
     }
 
-    /// Writes the status if it says something new. Returns how long to wait when it was written a moment ago.
+    /// Writes the status if it has changed. Returns the remaining delay if the rate limit does not permit a write now.
     async fn write_status(
         &self,
-        calls: &ResourceClient<P>,
+        client: &ResourceClient<P>,
         pool: &P,
         status: PoolStatus,
     ) -> Result<Option<Duration>, CallError> {
@@ -314,22 +329,23 @@ where
             return Ok(None);
         }
         let before = pool.status().map(|status| status.conditions.as_slice()).unwrap_or_default();
-        let said = |condition: &Condition| {
+        let is_unchanged = |condition: &Condition| {
             let present = conditions::find(before, &condition.type_);
             present.is_some_and(|present| (&present.status, &present.reason) == (&condition.status, &condition.reason))
         };
-        let news: Vec<Condition> = status.conditions.iter().filter(|condition| !said(condition)).cloned().collect();
-        if let Some(wait) = self.status_turns.wait(pool, !news.is_empty(), Instant::now()) {
+        let transitions: Vec<Condition> =
+            status.conditions.iter().filter(|condition| !is_unchanged(condition)).cloned().collect();
+        if let Some(wait) = self.status_limiter.delay(pool, !transitions.is_empty(), Instant::now()) {
             return Ok(Some(wait));
         }
         let mut wanted = pool.clone();
         *wanted.status_mut() = status;
-        let began = Instant::now();
-        let written = patch::write(calls, pool, &wanted).await;
-        self.status_turns.took(began.elapsed());
+        let started = Instant::now();
+        let written = patch::write(client, pool, &wanted).await;
+        self.status_limiter.record_latency(started.elapsed());
         if let Some(written) = written? {
-            let written = self.note(written);
-            for condition in news.iter().filter(|condition| status::is_warning(condition)) {
+            let written = self.record_write(written);
+            for condition in transitions.iter().filter(|condition| status::is_warning(condition)) {
                 let reason = condition.reason.as_deref().unwrap_or_default();
                 let message = condition.message.as_deref().unwrap_or_default();
                 self.events.warning(&written, &(), reason, "Inspect", message);
@@ -338,9 +354,9 @@ where
         Ok(None)
     }
 
-    fn note(&self, written: P) -> P {
-        self.written.note(&written, Instant::now());
-        Observer::<P>::applied(self.shared.ledger.as_ref(), &written);
+    fn record_write(&self, written: P) -> P {
+        self.expectations.expect(&written, Instant::now());
+        EventHandler::<P>::apply(self.context.ledger.as_ref(), &written);
         written
     }
 }

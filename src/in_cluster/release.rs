@@ -1,4 +1,4 @@
-//! Step R2: taking an address back, once its IPAddress is gone.
+//! Step R2: releases the address of a claim whose IPAddress is deleted.
 
 use std::sync::Arc;
 
@@ -9,12 +9,12 @@ use capi_ipam_provider::{HandlerError, Released};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::json;
 
-use crate::api::{IPReservation, PoolKey, Slot};
 use super::ledger::{ClaimKey, Ledger};
-use super::reservation::{Holder, holder, reference};
+use super::reservation::{Ownership, claim_reference, ownership};
+use crate::api::{IPReservation, PoolKey, Slot};
 
-/// Gives back what a claim holds. An address whose pool wants it to rest keeps its reservation until the rest is over;
-/// the claim does not wait for that.
+/// Releases all addresses that are reserved for a claim. If the pool has a grace period, the reservation is kept until
+/// the cool-down ends; the claim does not wait for this.
 pub(super) async fn release(
     ledger: &Arc<Ledger>,
     reservations: &ResourceClient<IPReservation>,
@@ -24,21 +24,21 @@ pub(super) async fn release(
     let uid = Uid::of(claim.metadata.uid.as_deref().unwrap_or_default());
     for (slot, pool) in ledger.reservations_of(key, uid) {
         let name = slot.reservation_name();
-        let ended = if rests(ledger, &pool) {
-            rest(ledger, reservations, claim, &name).await
+        let released = if has_cooldown(ledger, &pool) {
+            start_cooldown(ledger, reservations, claim, &name).await
         } else {
-            delete(ledger, reservations, claim, &name, &slot).await
+            delete_reservation(ledger, reservations, claim, &name, &slot).await
         };
-        ended.map_err(|error| HandlerError::transient(format!("cannot give {} back", slot.block), error))?;
+        released.map_err(|error| HandlerError::transient(format!("cannot release {}", slot.block), error))?;
     }
     Ok(Released::Now)
 }
 
-fn rests(ledger: &Ledger, pool: &PoolKey) -> bool {
-    ledger.facts(pool).is_some_and(|facts| facts.rest > 0 && !facts.deleting)
+fn has_cooldown(ledger: &Ledger, pool: &PoolKey) -> bool {
+    ledger.pool_info(pool).is_some_and(|info| info.cooldown_seconds > 0 && !info.deleting)
 }
 
-async fn delete(
+async fn delete_reservation(
     ledger: &Ledger,
     reservations: &ResourceClient<IPReservation>,
     claim: &IPAddressClaim,
@@ -46,10 +46,10 @@ async fn delete(
     slot: &Slot,
 ) -> Result<(), CallError> {
     if ledger.is_promise(slot) {
-        // A promise outlives the claim: the next one of this name gets the address again.
+        // A promise is kept: the next claim of this name gets the address again.
         return Ok(());
     }
-    // While another address was given back, this one may have become somebody else's.
+    // Another claim may have reserved this address while the previous one was released.
     let claim_uid = Uid::of(claim.metadata.uid.as_deref().unwrap_or_default());
     let held = ledger.reservation_uid(slot, claim_uid).filter(|uid| !uid.is_empty());
     let Some(reservation_uid) = held else { return Ok(()) };
@@ -58,9 +58,9 @@ async fn delete(
             ledger.remove_reservation_of(slot, &reservation_uid);
             Ok(())
         }
-        // Another object has the name: ours is gone.
+        // The uid differs: our reservation is deleted and another one has the name.
         Err(error) if error.is_conflict() => match reservations.get(name).await? {
-            Some(found) if holder(&found, &reference(claim)) == Holder::Ours => Err(error),
+            Some(found) if ownership(&found, &claim_reference(claim)) == Ownership::Ours => Err(error),
             Some(found) => {
                 ledger.insert_reservation(&found);
                 Ok(())
@@ -71,7 +71,7 @@ async fn delete(
     }
 }
 
-async fn rest(
+async fn start_cooldown(
     ledger: &Ledger,
     reservations: &ResourceClient<IPReservation>,
     claim: &IPAddressClaim,
@@ -79,11 +79,11 @@ async fn rest(
 ) -> Result<(), CallError> {
     let Some(found) = reservations.get(name).await? else { return Ok(()) };
     let held_by_uid = found.spec.claim_ref.as_ref().is_some_and(|claim| claim.uid.is_some());
-    if !held_by_uid || holder(&found, &reference(claim)) != Holder::Ours {
+    if !held_by_uid || ownership(&found, &claim_reference(claim)) != Ownership::Ours {
         return Ok(());
     }
     let change = patch::set(&["spec", "releasedAt"], json!(Time(clock::now().0)));
-    match reservations.patch(name, patch::guarded(&found, vec![change])).await {
+    match reservations.patch(name, patch::with_preconditions(&found, vec![change])).await {
         Ok(written) => ledger.insert_reservation(&written),
         Err(error) if error.is_not_found() => {}
         Err(error) => return Err(error),

@@ -1,28 +1,36 @@
-//! The IPReservation object: how one is made, and who holds it.
+//! Construction and ownership of IPReservation objects.
 
 use capi_ipam_ip::{Block, Family};
 use capi_ipam_provider::api::IPAddressClaim;
 use kube::ResourceExt;
 use kube::api::ObjectMeta;
 
-use crate::api::{IPReservation, IPReservationSpec, names, network_block_length_name, PoolKey, ReservationClaim, Scope, Slot};
+use crate::api::{
+    IPReservation, IPReservationSpec, PoolKey, ReservationClaim, Scope, Slot, names, network_block_length_name,
+};
 
-/// A reservation of an address for a claim, ready to be created.
+/// Builds the reservation of an address for a claim.
 pub(super) fn build(slot: &Slot, pool: &PoolKey, claim: ReservationClaim) -> IPReservation {
-    made(slot.reservation_name(), &slot.scope, slot.block, pool, Some(claim))
+    new_reservation(slot.reservation_name(), &slot.scope, slot.block, pool, Some(claim))
 }
 
-/// The object that says how long the blocks are that a network gives out. `pool` is the first to need it.
+/// Builds the IPReservation that declares the block length of a network, created for `pool`.
 pub(super) fn network_block_length(network: &str, family: Family, length: u8, pool: &PoolKey) -> IPReservation {
     let block = Block::new(family.address(0), length);
     let scope = Scope::Network(network.into());
-    let mut unit = made(network_block_length_name(network, family), &scope, block, pool, None);
-    unit.spec.prefix_length = Some(length.into());
-    unit.labels_mut().insert(names::MOVE_LABEL.to_owned(), String::new());
-    unit
+    let mut reservation = new_reservation(network_block_length_name(network, family), &scope, block, pool, None);
+    reservation.spec.prefix_length = Some(length.into());
+    reservation.labels_mut().insert(names::MOVE_LABEL.to_owned(), String::new());
+    reservation
 }
 
-fn made(name: String, scope: &Scope, block: Block, pool: &PoolKey, claim: Option<ReservationClaim>) -> IPReservation {
+fn new_reservation(
+    name: String,
+    scope: &Scope,
+    block: Block,
+    pool: &PoolKey,
+    claim: Option<ReservationClaim>,
+) -> IPReservation {
     IPReservation {
         api_version: Some(format!("{}/{}", names::GROUP, names::POOL_VERSION)),
         kind: Some("IPReservation".to_owned()),
@@ -38,8 +46,8 @@ fn made(name: String, scope: &Scope, block: Block, pool: &PoolKey, claim: Option
     }
 }
 
-/// A reference to a claim that is there.
-pub(super) fn reference(claim: &IPAddressClaim) -> ReservationClaim {
+/// Builds the reference to an existing claim.
+pub(super) fn claim_reference(claim: &IPAddressClaim) -> ReservationClaim {
     ReservationClaim {
         namespace: claim.namespace().unwrap_or_default(),
         name: claim.name_any(),
@@ -47,28 +55,28 @@ pub(super) fn reference(claim: &IPAddressClaim) -> ReservationClaim {
     }
 }
 
-/// How a reservation stands to a claim.
+/// To whom a reservation belongs, as seen by a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Holder {
-    /// This claim holds the address, by uid or because it was promised to it.
+pub(super) enum Ownership {
+    /// To this claim, by its uid or by a promise to its name.
     Ours,
-    /// An earlier claim of the same name holds it; that claim is gone, for two of one name never live at once.
-    Predecessor,
-    /// Another claim holds it, it rests, or it is kept out of the pool.
+    /// To an earlier claim of the same name, which is deleted: there is only one claim of a name at a time.
+    PreviousClaim,
+    /// To another claim or to no claim: the address is cooling down or excluded.
     Other,
 }
 
-/// Who holds the address of a reservation, seen from a claim that is there.
-pub(super) fn holder(reservation: &IPReservation, claim: &ReservationClaim) -> Holder {
-    let Some(reference) = &reservation.spec.claim_ref else { return Holder::Other };
+/// Determines to whom a reservation belongs, as seen by an existing claim.
+pub(super) fn ownership(reservation: &IPReservation, claim: &ReservationClaim) -> Ownership {
+    let Some(reference) = &reservation.spec.claim_ref else { return Ownership::Other };
     if (&claim.namespace, &claim.name) != (&reference.namespace, &reference.name) {
-        return Holder::Other;
+        return Ownership::Other;
     }
     match (&reference.uid, &reservation.spec.released_at) {
-        (None, None) => Holder::Ours,
-        (uid, None) if *uid == claim.uid => Holder::Ours,
-        (Some(_), None) => Holder::Predecessor,
-        (_, Some(_)) => Holder::Other,
+        (None, None) => Ownership::Ours,
+        (uid, None) if *uid == claim.uid => Ownership::Ours,
+        (Some(_), None) => Ownership::PreviousClaim,
+        (_, Some(_)) => Ownership::Other,
     }
 }
 
@@ -76,23 +84,23 @@ pub(super) fn holder(reservation: &IPReservation, claim: &ReservationClaim) -> H
 mod tests {
     use capi_ipam_controller::clock::now;
 
-    use crate::api::InClusterKind;
     use super::*;
+    use crate::api::InClusterKind;
 
     fn claim(uid: &str) -> ReservationClaim {
         ReservationClaim { namespace: "n".to_owned(), name: "c".to_owned(), uid: Some(uid.to_owned()) }
     }
 
-    fn made_for(uid: &str) -> IPReservation {
+    fn reservation_for(uid: &str) -> IPReservation {
         let pool = PoolKey { kind: InClusterKind::GlobalIPPool, namespace: None, name: "p".into() };
         let slot = Slot { scope: Scope::Pool(pool.clone()), block: Block::address([10, 0, 0, 5].into()) };
-        let made = build(&slot, &pool, claim(uid));
-        assert_eq!(made.slot(), Ok((slot, pool)));
-        made
+        let built = build(&slot, &pool, claim(uid));
+        assert_eq!(built.slot(), Ok((slot, pool)));
+        built
     }
 
     #[test]
-    fn what_is_made_can_be_read() {
+    fn built_reservations_are_valid() {
         for kind in InClusterKind::ALL {
             let pool = PoolKey { kind, namespace: (!kind.is_global()).then(|| "n".into()), name: "p".into() };
             for scope in [Scope::Pool(pool.clone()), Scope::Network("lab".into())] {
@@ -102,28 +110,28 @@ mod tests {
                 }
             }
             for (family, length) in [(Family::V4, 32), (Family::V6, 128), (Family::V6, 64)] {
-                let unit = network_block_length("lab", family, length, &pool);
-                assert_eq!(unit.network_block_length(), Some(("lab".into(), family, length)));
+                let reservation = network_block_length("lab", family, length, &pool);
+                assert_eq!(reservation.network_block_length(), Some(("lab".into(), family, length)));
             }
         }
     }
 
     #[test]
-    fn holders_are_told_apart() {
-        let made = made_for("u");
-        assert_eq!(holder(&made, &claim("u")), Holder::Ours);
-        assert_eq!(holder(&made, &claim("later")), Holder::Predecessor);
+    fn ownership_depends_on_uid_and_release() {
+        let reservation = reservation_for("u");
+        assert_eq!(ownership(&reservation, &claim("u")), Ownership::Ours);
+        assert_eq!(ownership(&reservation, &claim("later")), Ownership::PreviousClaim);
 
-        let mut released = made.clone();
+        let mut released = reservation.clone();
         released.spec.released_at = Some(now());
-        assert_eq!(holder(&released, &claim("u")), Holder::Other);
+        assert_eq!(ownership(&released, &claim("u")), Ownership::Other);
 
-        let mut promised = made.clone();
+        let mut promised = reservation.clone();
         promised.spec.claim_ref.as_mut().unwrap().uid = None;
-        assert_eq!(holder(&promised, &claim("u")), Holder::Ours);
+        assert_eq!(ownership(&promised, &claim("u")), Ownership::Ours);
 
-        let mut kept_out = made;
-        kept_out.spec.claim_ref = None;
-        assert_eq!(holder(&kept_out, &claim("u")), Holder::Other);
+        let mut excluded = reservation;
+        excluded.spec.claim_ref = None;
+        assert_eq!(ownership(&excluded, &claim("u")), Ownership::Other);
     }
 }

@@ -1,14 +1,14 @@
-//! The ledger for those who only ask: admission, in every replica.
+//! A read-only ledger for admission in replicas that are not the leader.
 //!
-//! The provider's own ledger exists once its process leads. A process that waits for the lease keeps a ledger of its own
-//! up to date, which costs three kinds of watches, and drops it as soon as the provider's is complete. The provider does
-//! not take it over: who begins to lead lists everything anew. Who gets the lease at once keeps none beside.
+//! The ledger of the provider exists in the leader only. A standby keeps its own ledger up to date, which needs watches
+//! of addresses, reservations and pools. When the standby becomes the leader, the provider lists all objects again, and
+//! the standby ledger is dropped once the ledger of the provider is complete.
 
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use capi_ipam_controller::health::{Health, ReadinessGate};
-use capi_ipam_controller::watch::{WatchApi, observed, Observer, trim};
+use capi_ipam_controller::watch::{EventHandler, WatchApi, trim, watch_into};
 use capi_ipam_provider::ContractClient;
 use capi_ipam_provider::api::IPAddress;
 use futures::StreamExt as _;
@@ -18,76 +18,78 @@ use kube::runtime::watcher;
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
-use crate::api::{GlobalInClusterIPPool, GlobalInClusterPrefixPool, InClusterIPPool, InClusterPrefixPool, IPReservation};
 use super::kinds::{PoolApi, wait_for_kinds};
 use super::ledger::Ledger;
+use crate::api::{
+    GlobalInClusterIPPool, GlobalInClusterPrefixPool, IPReservation, InClusterIPPool, InClusterPrefixPool,
+};
 
-/// How long to wait for the lease before a ledger is made to wait with. Who has it by then needs one only, and so
-/// half of the memory.
-const LIST_DELAY: Duration = Duration::from_secs(2);
+/// How long to wait for the lease before the standby ledger is created. A process that acquires the lease in this time
+/// needs one ledger only, and so half of the memory.
+const START_DELAY: Duration = Duration::from_secs(2);
 
-/// How often to look whether somebody else's ledger is complete.
-const PAUSE: Duration = Duration::from_secs(1);
+/// How often to check whether the ledger of the provider is complete.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The best ledger there is. Clones are the same.
+/// A shared handle of the newest complete ledger of this process. Clones share their state.
 #[derive(Clone, Default)]
 pub struct LedgerHandle {
-    all: Arc<RwLock<Vec<Published>>>,
+    published: Arc<RwLock<Vec<Published>>>,
 }
 
 struct Published {
     ledger: Arc<Ledger>,
-    awaited: Vec<ReadinessGate>,
+    gates: Vec<ReadinessGate>,
 }
 
 impl Published {
     fn is_complete(&self) -> bool {
-        self.awaited.iter().all(ReadinessGate::is_done)
+        self.gates.iter().all(ReadinessGate::is_ready)
     }
 }
 
 impl LedgerHandle {
-    /// Puts a ledger in the place of those before, once everything in `awaited` has been listed.
-    pub fn publish(&self, ledger: Arc<Ledger>, awaited: Vec<ReadinessGate>) {
-        let mut all = self.all.write().unwrap_or_else(PoisonError::into_inner);
-        all.push(Published { ledger, awaited });
+    /// Publishes a ledger. It replaces earlier ones once all `gates` are ready.
+    pub fn publish(&self, ledger: Arc<Ledger>, gates: Vec<ReadinessGate>) {
+        let mut published = self.published.write().unwrap_or_else(PoisonError::into_inner);
+        published.push(Published { ledger, gates });
     }
 
-    /// Whether there is a ledger, complete or not.
-    fn is_begun(&self) -> bool {
-        !self.all.read().unwrap_or_else(PoisonError::into_inner).is_empty()
+    /// Whether a ledger is published, complete or not.
+    fn has_ledger(&self) -> bool {
+        !self.published.read().unwrap_or_else(PoisonError::into_inner).is_empty()
     }
 
-    /// The newest ledger that is complete.
+    /// Returns the newest complete ledger; `None` while the first one is being listed.
     pub fn complete(&self) -> Option<Arc<Ledger>> {
-        let all = self.all.read().unwrap_or_else(PoisonError::into_inner);
-        all.iter().rev().find(|published| published.is_complete()).map(|published| Arc::clone(&published.ledger))
+        let published = self.published.read().unwrap_or_else(PoisonError::into_inner);
+        published.iter().rev().find(|entry| entry.is_complete()).map(|entry| Arc::clone(&entry.ledger))
     }
 
-    /// Waits until another ledger has taken the place of this one, and forgets it.
-    async fn wait_for_another(&self, ledger: &Arc<Ledger>) {
+    /// Waits until another ledger is the newest complete one, and removes this one.
+    async fn wait_for_successor(&self, ledger: &Arc<Ledger>) {
         loop {
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
             if self.complete().is_some_and(|complete| !Arc::ptr_eq(&complete, ledger)) {
-                let mut all = self.all.write().unwrap_or_else(PoisonError::into_inner);
-                all.retain(|published| !Arc::ptr_eq(&published.ledger, ledger));
+                let mut published = self.published.write().unwrap_or_else(PoisonError::into_inner);
+                published.retain(|entry| !Arc::ptr_eq(&entry.ledger, ledger));
                 return;
             }
         }
     }
 }
 
-/// Keeps a ledger up to date and publishes it, until another one has taken its place.
-pub async fn run_standby(client: Client, health: Health, published: LedgerHandle, stop: CancellationToken) {
-    let keep = async {
-        tokio::time::sleep(LIST_DELAY).await;
-        if published.is_begun() {
+/// Publishes a read-only ledger with `handle` and keeps it up to date, until another complete ledger is published.
+pub async fn run_standby(client: Client, health: Health, handle: LedgerHandle, stop: CancellationToken) {
+    let standby = async {
+        tokio::time::sleep(START_DELAY).await;
+        if handle.has_ledger() {
             return;
         }
         let contract = ContractClient::discover(&client).await;
         wait_for_kinds(&client).await;
         let ledger = Arc::new(Ledger::read_only());
-        let mut watches = Watches { health: health.aside(), awaited: Vec::new(), all: SelectAll::new() };
+        let mut watches = Watches { health: health.detached(), gates: Vec::new(), streams: SelectAll::new() };
         watches.add(contract.watched_addresses(), contract.ipam, &ledger, |address: &mut IPAddress| {
             trim(&mut address.metadata);
         });
@@ -98,20 +100,20 @@ pub async fn run_standby(client: Client, health: Health, published: LedgerHandle
         watches.pools::<GlobalInClusterIPPool>(&client, &ledger);
         watches.pools::<InClusterPrefixPool>(&client, &ledger);
         watches.pools::<GlobalInClusterPrefixPool>(&client, &ledger);
-        published.publish(Arc::clone(&ledger), watches.awaited);
+        handle.publish(Arc::clone(&ledger), watches.gates);
         tokio::select! {
-            () = watches.all.for_each(|()| std::future::ready(())) => {}
-            () = published.wait_for_another(&ledger) => debug!("the provider's own index is complete"),
+            () = watches.streams.for_each(|()| std::future::ready(())) => {}
+            () = handle.wait_for_successor(&ledger) => debug!("the ledger of the provider is complete"),
         }
     };
-    let _ = stop.run_until_cancelled(keep).await;
+    let _ = stop.run_until_cancelled(standby).await;
     stop.cancelled().await;
 }
 
 struct Watches {
     health: Health,
-    awaited: Vec<ReadinessGate>,
-    all: SelectAll<futures::stream::BoxStream<'static, ()>>,
+    gates: Vec<ReadinessGate>,
+    streams: SelectAll<futures::stream::BoxStream<'static, ()>>,
 }
 
 impl Watches {
@@ -119,18 +121,18 @@ impl Watches {
     where
         K: kube::Resource + Clone + serde::de::DeserializeOwned + std::fmt::Debug + Send + Sync + 'static,
         K::DynamicType: Clone + std::fmt::Debug + Send + Sync,
-        Ledger: Observer<K>,
+        Ledger: EventHandler<K>,
     {
-        let synced = self.health.announce(K::kind(&version));
-        let observer = Arc::clone(ledger) as _;
-        let watch = observed(api, watcher::Config::default(), &version, observer, trim, synced.clone());
-        self.all.push(watch.boxed());
-        self.awaited.push(synced);
+        let gate = self.health.register(K::kind(&version));
+        let handler = Arc::clone(ledger) as _;
+        let watch = watch_into(api, watcher::Config::default(), &version, handler, trim, gate.clone());
+        self.streams.push(watch.boxed());
+        self.gates.push(gate);
     }
 
     fn pools<P: PoolApi>(&mut self, client: &Client, ledger: &Arc<Ledger>)
     where
-        Ledger: Observer<P>,
+        Ledger: EventHandler<P>,
     {
         self.add(P::watched(client), (), ledger, |pool: &mut P| trim(pool.meta_mut()));
     }

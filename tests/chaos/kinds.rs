@@ -1,15 +1,16 @@
-//! Definitions that are removed while the manager runs, and come back.
+//! CRDs that are deleted and installed again while the manager runs.
 
 use capi_ipam::api::InClusterPrefixPool;
-use capi_ipam::support::consumer::Consumer;
-use capi_ipam::support::control_plane::{ControlPlane, Options};
-use capi_ipam::support::manager::Manager;
-use capi_ipam::workload::{make_all, names, settles};
-use serde_json::{json, Value};
+use serde_json::{Value, json};
+
+use crate::support::consumer::Consumer;
+use crate::support::control_plane::{ControlPlane, Options};
+use crate::support::manager::Manager;
+use crate::workload::{create_all, names, wait_until_settled};
 
 const FLAGS: [&str; 2] = ["--sweep-interval=1s", "--sweep-grace=2s"];
 
-/// Removes a definition and all objects of the kind; returns what brings it back.
+/// Deletes a CRD and all objects of the kind, and returns the CRD.
 fn remove(control_plane: &ControlPlane, definition: &str) -> String {
     let saved = control_plane.kubectl(&["get", "crd", definition, "-o=json"]);
     control_plane.kubectl(&["delete", "crd", definition, "--timeout=60s"]);
@@ -20,46 +21,49 @@ fn remove(control_plane: &ControlPlane, definition: &str) -> String {
     saved.to_string()
 }
 
-fn bring_back(control_plane: &ControlPlane, definition: &str, saved: &str) {
+fn restore(control_plane: &ControlPlane, definition: &str, saved: &str) {
     control_plane.kubectl_apply(saved);
     control_plane.wait_until_served(definition);
 }
 
-/// All reservations go with their kind. What is in use is known by the IPAddress objects, and reserved again.
+/// All reservations are deleted with their kind. The IPAddress objects show the addresses in use, which are reserved
+/// again.
 #[tokio::test(flavor = "multi_thread")]
-async fn without_reservations_nothing_is_given_and_nothing_lost() {
+async fn missing_reservation_crd_stops_allocation_and_loses_nothing() {
     let control_plane = ControlPlane::start(Options::default());
     let mut manager = Manager::start(&control_plane, &FLAGS);
     let consumer = Consumer::new(&control_plane).await;
-    consumer.pool("web", json!({"addresses": ["10.0.0.1-10.0.0.50"], "prefix": 24})).await;
+    consumer.create_pool("web", json!({"addresses": ["10.0.0.1-10.0.0.50"], "prefix": 24})).await;
     let (before, during) = (names("before", 20), names("during", 10));
-    make_all(&consumer, &before, "web").await;
-    consumer.all_bound(&before).await;
-    let given = consumer.given().await;
+    create_all(&consumer, &before, "web").await;
+    consumer.wait_for_addresses(&before).await;
+    let given = consumer.allocated_addresses().await;
     let definition = "ipreservations.ipam.cluster.x-k8s.io";
     let saved = remove(&control_plane, definition);
-    manager.wait_for_log("the API server does not know the kind; install its definition kind=\"IPReservation\"");
-    make_all(&consumer, &during, "web").await;
-    let text = consumer.waits_for("during0", "AllocationFailed").await;
+    manager.wait_for_log(
+        "the API server does not know the kind; install its CustomResourceDefinition kind=\"IPReservation\"",
+    );
+    create_all(&consumer, &during, "web").await;
+    let text = consumer.wait_for_reason("during0", "AllocationFailed").await;
     assert!(text.contains("reserve"), "{text}");
-    assert_eq!(consumer.given().await, given, "nothing is given out without a reservation");
+    assert_eq!(consumer.allocated_addresses().await, given, "nothing is allocated without a reservation");
 
-    bring_back(&control_plane, definition, &saved);
-    settles(&consumer, "web", &[before, during].concat()).await;
-    let after = consumer.given().await;
+    restore(&control_plane, definition, &saved);
+    wait_until_settled(&consumer, "web", &[before, during].concat()).await;
+    let after = consumer.allocated_addresses().await;
     assert!(given.iter().all(|(name, address)| after.get(name) == Some(address)), "{given:?} {after:?}");
     assert!(manager.is_running() && manager.is_ready());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn other_kinds_are_served_while_one_is_gone() {
+async fn other_pool_kinds_are_served_while_one_crd_is_missing() {
     let control_plane = ControlPlane::start(Options::default());
     let manager = Manager::start(&control_plane, &FLAGS);
     let consumer = Consumer::new(&control_plane).await;
-    consumer.pool("web", json!({"addresses": ["10.0.0.1-10.0.0.50"], "prefix": 24})).await;
+    consumer.create_pool("web", json!({"addresses": ["10.0.0.1-10.0.0.50"], "prefix": 24})).await;
     let mut claims = names("c", 5);
-    make_all(&consumer, &claims, "web").await;
-    consumer.all_bound(&claims).await;
+    create_all(&consumer, &claims, "web").await;
+    consumer.wait_for_addresses(&claims).await;
     let gone = [
         ("inclusterprefixpools.ipam.cluster.x-k8s.io", "InClusterPrefixPool"),
         ("clusters.cluster.x-k8s.io", "Cluster"),
@@ -67,21 +71,29 @@ async fn other_kinds_are_served_while_one_is_gone() {
     let mut saved = Vec::new();
     for (definition, kind) in gone {
         saved.push((definition, remove(&control_plane, definition)));
-        manager.wait_for_log(&format!("the API server does not know the kind; install its definition kind=\"{kind}\""));
+        manager.wait_for_log(&format!(
+            "the API server does not know the kind; install its CustomResourceDefinition kind=\"{kind}\""
+        ));
     }
     let more = names("more", 5);
-    make_all(&consumer, &more, "web").await;
+    create_all(&consumer, &more, "web").await;
     claims.extend(more);
-    settles(&consumer, "web", &claims).await;
+    wait_until_settled(&consumer, "web", &claims).await;
 
     for (definition, saved) in &saved {
-        bring_back(&control_plane, definition, saved);
+        restore(&control_plane, definition, saved);
     }
-    // In another namespace, whose objects are counted by nobody here.
+    // In another namespace, whose objects are not part of the assertions.
     let other = Consumer::new(&control_plane).await;
-    other.cluster("alpha", false).await;
-    other.make(&other.prefix_pools(), "blocks", json!({"prefixes": ["fd00::/56"], "allocationPrefixLength": 64})).await;
-    other.claim_with("block", "InClusterPrefixPool", "blocks", json!({"clusterName": "alpha"})).await;
-    assert_eq!(other.bound("block").await, "fd00::");
-    other.counts_of::<InClusterPrefixPool>(&other.prefix_pools(), "blocks", (256, 255, 1, 0)).await;
+    other.create_cluster("alpha", false).await;
+    other
+        .create_pool_in(
+            &other.prefix_pools(),
+            "blocks",
+            json!({"prefixes": ["fd00::/56"], "allocationPrefixLength": 64}),
+        )
+        .await;
+    other.create_claim_with("block", "InClusterPrefixPool", "blocks", json!({"clusterName": "alpha"})).await;
+    assert_eq!(other.wait_for_address("block").await, "fd00::");
+    other.wait_for_counts_of::<InClusterPrefixPool>(&other.prefix_pools(), "blocks", (256, 255, 1, 0)).await;
 }

@@ -1,12 +1,13 @@
-//! The manager while its surroundings fail: API server and etcd die or go back in time, clocks jump, kinds vanish,
-//! quotas refuse, others flood it. Each test has a control plane of its own, and ends with everything right and quiet.
+//! The manager in a failing environment: API server and etcd crash or are restored, clocks are skewed, CRDs are
+//! deleted, quotas are exceeded, and other namespaces create floods of claims. Each test starts its own control plane,
+//! and ends when the state is correct and no write happens.
 
 #![allow(
     clippy::expect_used,
     clippy::indexing_slicing,
     clippy::panic,
     clippy::print_stdout,
-    reason = "test code: a failure ends the test with a text that says what went wrong"
+    reason = "test code: a failure ends the test with a message"
 )]
 
 #[path = "../support/mod.rs"]

@@ -1,25 +1,28 @@
-//! All watches break while there are thousands of everything: two, or as many as the variable `CAPI_IPAM_OBJECTS` says.
+//! All watches break while thousands of objects of each kind exist: 2,000, or the number in the variable
+//! `CAPI_IPAM_OBJECTS`.
 
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
-use capi_ipam::support::consumer::{Consumer, eventually_within, object};
-use capi_ipam::support::control_plane::{ControlPlane, Options};
-use capi_ipam::support::manager::Manager;
 use capi_ipam_controller::client::CallError;
 use futures::StreamExt as _;
 use kube::ResourceExt;
 use serde_json::json;
 
+use crate::support::consumer::{Consumer, object};
+use crate::support::control_plane::{ControlPlane, Options};
+use crate::support::manager::Manager;
+use crate::support::wait::eventually_within;
+
 const AT_ONCE: usize = 32;
 const FLAGS: [&str; 2] = ["--sweep-interval=1s", "--sweep-grace=2s"];
 
-/// How many claims, and addresses, and reservations.
+/// The number of claims, addresses and reservations each.
 fn count() -> u32 {
     std::env::var("CAPI_IPAM_OBJECTS").map_or(2000, |count| count.parse().expect("CAPI_IPAM_OBJECTS is a number"))
 }
 
-/// A bound claim with its address and reservation, as the provider leaves them.
+/// Creates a bound claim with its address and reservation, as the provider does.
 async fn seed(consumer: &Consumer, pool_uid: &str, number: u32) -> Result<(), CallError> {
     let (namespace, name) = (&consumer.namespace, format!("c{number}"));
     let address = Ipv4Addr::from(u32::from(Ipv4Addr::new(10, 1, 0, 1)) + number).to_string();
@@ -49,7 +52,7 @@ async fn seed(consumer: &Consumer, pool_uid: &str, number: u32) -> Result<(), Ca
     consumer.claims().patch_status(&name, object(bind)).await.map(drop)
 }
 
-/// Writes of our kinds that the API server has seen since its start.
+/// The number of writes of our kinds since the start of the API server.
 fn writes(control_plane: &ControlPlane) -> u64 {
     let ours = control_plane.request_count().into_iter().filter(|(key, _)| {
         key.group == "ipam.cluster.x-k8s.io" && !["GET", "LIST", "WATCH"].contains(&key.verb.as_str())
@@ -58,12 +61,12 @@ fn writes(control_plane: &ControlPlane) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_listing_of_thousands_after_all_watches_broke_writes_nothing() {
+async fn relist_of_all_objects_writes_nothing() {
     listings_of_thousands(Options::default()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nor_does_one_in_pages() {
+async fn paginated_relist_of_all_objects_writes_nothing() {
     listings_of_thousands(Options { in_pages: true, ..Options::default() }).await;
 }
 
@@ -71,11 +74,11 @@ async fn listings_of_thousands(options: Options) {
     let (count, in_pages) = (count(), options.in_pages);
     let mut control_plane = ControlPlane::start(options);
     let consumer = Consumer::new(&control_plane).await;
-    let pool = consumer.pool("big", json!({"addresses": ["10.1.0.0/16"], "prefix": 16})).await;
+    let pool = consumer.create_pool("big", json!({"addresses": ["10.1.0.0/16"], "prefix": 16})).await;
     let (started, uid) = (Instant::now(), pool.uid().unwrap_or_default());
     let seeded = |number| {
         let (consumer, uid) = (&consumer, &uid);
-        async move { seed(consumer, uid, number).await.expect("objects can be made") }
+        async move { seed(consumer, uid, number).await.expect("objects can be created") }
     };
     futures::stream::iter(0..count).for_each_concurrent(AT_ONCE, seeded).await;
     println!("{count} claims, addresses and reservations made in {:?}", started.elapsed());
@@ -83,34 +86,34 @@ async fn listings_of_thousands(options: Options) {
     let mut manager = Manager::start(&control_plane, &FLAGS).may_lack_permissions();
     println!("ready {:?} after the start", started.elapsed());
     let in_use = i64::from(count);
-    consumer.counts("big", (65_534, 65_534 - in_use, in_use, 0)).await;
+    consumer.wait_for_counts("big", (65_534, 65_534 - in_use, in_use, 0)).await;
 
     for round in 0..2 {
         control_plane.stop_api_server();
         control_plane.start_api_server();
         let answers = Instant::now();
         let name = format!("new{round}");
-        consumer.claim(&name, "big").await;
+        consumer.create_claim(&name, "big").await;
         eventually_within(Duration::from_mins(2), "a new claim is bound", || async {
             consumer.claims().get(&name).await.ok()??.bound_address().map(drop)
         })
         .await;
         let took = answers.elapsed();
-        println!("a new claim is bound {took:?} after the API server answers");
+        println!("a new claim is bound {took:?} after the API server responds");
         assert!(took < Duration::from_mins(1), "{took:?}");
         consumer.release(&name).await;
-        consumer.counts("big", (65_534, 65_534 - in_use, in_use, 0)).await;
-        // The pool's status is written a moment later.
+        consumer.wait_for_counts("big", (65_534, 65_534 - in_use, in_use, 0)).await;
+        // The status of the pool is written later.
         tokio::time::sleep(Duration::from_secs(2)).await;
         let before = writes(&control_plane);
         tokio::time::sleep(Duration::from_secs(4)).await;
-        assert_eq!(writes(&control_plane), before, "nothing is to be written");
-        // Claim, its finalizer twice, reservation, address, status, and what the pool's counts took.
+        assert_eq!(writes(&control_plane), before, "nothing is written");
+        // Claim, its finalizer twice, reservation, address, status, and the status of the pool.
         assert!(before < 40, "{before} writes for one claim");
     }
     assert!(manager.is_running(), "{}", manager.log());
     for kind in ["IPAddressClaim", "IPAddress", "IPReservation", "InClusterIPPool"] {
-        let said = format!("they are listed in pages kind={kind}");
-        assert_eq!(manager.log().contains(&said), in_pages, "{said}: {}", manager.log());
+        let expected = format!("the objects are listed in pages kind={kind}");
+        assert_eq!(manager.log().contains(&expected), in_pages, "{expected}: {}", manager.log());
     }
 }

@@ -1,20 +1,22 @@
-//! Pools and claims that nobody should have made, and pools of extreme size.
+//! Invalid pools and claims, and very large pools.
 
 use std::time::{Duration, Instant};
 
 use capi_ipam::api::{InClusterIPPool, Pool};
-use capi_ipam::support::consumer::{Consumer, eventually, ready, stays, unique};
-use capi_ipam::{consumer, lenient_consumer, world};
 use capi_ipam_provider::api::IPAddressClaim;
 use futures::future::join_all;
 use kube::ResourceExt;
-use serde_json::{json, Value};
+use serde_json::{Value, json};
 
-/// What a large or broken pool may take until its claim is served. It takes milliseconds on a free machine, and minutes
-/// where the work grows with the number of addresses, or with the square of that of ranges.
+use crate::support::consumer::{Consumer, ready, unique};
+use crate::support::wait::{consistently, eventually};
+use crate::{consumer, environment, lenient_consumer};
+
+/// How long a claim for a large or invalid pool may take. It takes milliseconds on a free machine, and minutes if the
+/// work is linear in the number of addresses or quadratic in the number of ranges.
 const BOUNDED: Duration = Duration::from_mins(1);
 
-/// Specifications that only an admission webhook would refuse, and what the condition must say of each.
+/// Specs that only the admission webhook denies, and parts of the expected condition message.
 fn broken_specs() -> Vec<(Value, &'static [&'static str])> {
     let pool = |addresses: Value| json!({"addresses": addresses, "prefix": 24});
     vec![
@@ -40,66 +42,66 @@ fn broken_specs() -> Vec<(Value, &'static [&'static str])> {
 }
 
 #[tokio::test]
-async fn a_broken_pool_says_where_and_serves_once_it_is_corrected() {
+async fn invalid_pool_reports_the_field_and_recovers_when_fixed() {
     let consumer = lenient_consumer().await;
     join_all(broken_specs().into_iter().map(async |(spec, texts)| {
         let (pool, claim) = (unique("pool"), unique("claim"));
-        consumer.pool(&pool, spec.clone()).await;
-        consumer.claim(&claim, &pool).await;
-        let said = [
-            consumer.pool_says(&pool, "False", "InvalidSpec").await,
-            // The claim may have been seen before its pool.
-            eventually(&format!("claim {claim} says what is wrong with {spec}"), || async {
-                let text = consumer.waits_for(&claim, "PoolNotReady").await;
+        consumer.create_pool(&pool, spec.clone()).await;
+        consumer.create_claim(&claim, &pool).await;
+        let output = [
+            consumer.wait_for_pool_condition(&pool, "False", "InvalidSpec").await,
+            // The manager may have observed the claim before its pool.
+            eventually(&format!("claim {claim} reports the error in {spec}"), || async {
+                let text = consumer.wait_for_reason(&claim, "PoolNotReady").await;
                 text.contains("correct the pool").then_some(text)
             })
             .await,
         ];
-        for text in &said {
+        for text in &output {
             assert!(texts.iter().all(|part| text.contains(part)), "{spec}: {texts:?} are missing: {text}");
         }
-        consumer.counts(&pool, (0, 0, 0, 0)).await;
+        consumer.wait_for_counts(&pool, (0, 0, 0, 0)).await;
         let events = eventually("an event", || async { consumer.events(&pool).await.pop() }).await;
-        assert_eq!((events.0.as_str(), events.1.as_str(), &events.2), ("Warning", "InvalidSpec", &said[0]));
+        assert_eq!((events.0.as_str(), events.1.as_str(), &events.2), ("Warning", "InvalidSpec", &output[0]));
 
         let correct = json!({"addresses": ["10.0.0.7"], "prefix": 24});
-        consumer.change(&consumer.pools(), &pool, |pool| pool["spec"] = correct.clone()).await;
-        assert_eq!(consumer.bound(&claim).await, "10.0.0.7");
-        assert_eq!(consumer.pool_says(&pool, "True", "PoolReady").await, "");
-        consumer.counts(&pool, (1, 0, 1, 0)).await;
+        consumer.modify(&consumer.pools(), &pool, |pool| pool["spec"] = correct.clone()).await;
+        assert_eq!(consumer.wait_for_address(&claim).await, "10.0.0.7");
+        assert_eq!(consumer.wait_for_pool_condition(&pool, "True", "PoolReady").await, "");
+        consumer.wait_for_counts(&pool, (1, 0, 1, 0)).await;
     }))
     .await;
-    assert!(world().manager.is_ready());
-    assert!(!world().manager.log().contains("panicked"), "see the log of the manager");
+    assert!(environment().manager.is_ready());
+    assert!(!environment().manager.log().contains("panicked"), "the manager panicked, see its log");
 }
 
 #[tokio::test]
-async fn a_pool_that_breaks_while_in_use_keeps_what_it_gave() {
+async fn pool_that_becomes_invalid_keeps_allocated_addresses() {
     let consumer = lenient_consumer().await;
-    consumer.pool("web", json!({"addresses": ["10.0.0.1-10.0.0.3"], "prefix": 24})).await;
+    consumer.create_pool("web", json!({"addresses": ["10.0.0.1-10.0.0.3"], "prefix": 24})).await;
     for name in ["a", "b"] {
-        consumer.claim(name, "web").await;
-        consumer.bound(name).await;
+        consumer.create_claim(name, "web").await;
+        consumer.wait_for_address(name).await;
     }
-    let before = consumer.bound_address("a").await;
-    consumer.change_pool("web", |spec| spec["addresses"] = json!(["nonsense"])).await;
-    consumer.pool_says("web", "False", "InvalidSpec").await;
-    consumer.claim("c", "web").await;
-    consumer.waits_for("c", "PoolNotReady").await;
-    assert_eq!(consumer.bound_address("a").await, before);
+    let before = consumer.wait_for_ip_address("a").await;
+    consumer.modify_pool("web", |spec| spec["addresses"] = json!(["nonsense"])).await;
+    consumer.wait_for_pool_condition("web", "False", "InvalidSpec").await;
+    consumer.create_claim("c", "web").await;
+    consumer.wait_for_reason("c", "PoolNotReady").await;
+    assert_eq!(consumer.wait_for_ip_address("a").await, before);
     consumer.release("b").await;
-    consumer.counts("web", (0, 0, 0, 1)).await;
-    consumer.change_pool("web", |spec| spec["addresses"] = json!(["10.0.0.1-10.0.0.3"])).await;
-    assert_eq!(consumer.bound("c").await, "10.0.0.2");
-    consumer.counts("web", (3, 1, 2, 0)).await;
+    consumer.wait_for_counts("web", (0, 0, 0, 1)).await;
+    consumer.modify_pool("web", |spec| spec["addresses"] = json!(["10.0.0.1-10.0.0.3"])).await;
+    assert_eq!(consumer.wait_for_address("c").await, "10.0.0.2");
+    consumer.wait_for_counts("web", (3, 1, 2, 0)).await;
 }
 
 #[tokio::test]
-async fn a_broken_pool_can_be_deleted() {
+async fn invalid_pool_can_be_deleted() {
     let consumer = lenient_consumer().await;
-    consumer.pool("web", json!({"addresses": ["nonsense"], "prefix": 24})).await;
-    consumer.pool_says("web", "False", "InvalidSpec").await;
-    consumer.remove(&consumer.pools(), "web").await;
+    consumer.create_pool("web", json!({"addresses": ["nonsense"], "prefix": 24})).await;
+    consumer.wait_for_pool_condition("web", "False", "InvalidSpec").await;
+    consumer.delete_object(&consumer.pools(), "web").await;
     eventually("the pool is gone", || async {
         consumer.pools().get("web").await.expect("pools can be read").is_none().then_some(())
     })
@@ -107,7 +109,7 @@ async fn a_broken_pool_can_be_deleted() {
 }
 
 #[tokio::test]
-async fn pools_of_extreme_size_serve_in_bounded_time() {
+async fn very_large_pools_allocate_in_bounded_time() {
     let consumer = lenient_consumer().await;
     let scattered: Vec<String> =
         (0..4_000).map(|number| format!("10.0.{}.{}", number / 128, number % 128 * 2)).collect();
@@ -134,15 +136,15 @@ async fn pools_of_extreme_size_serve_in_bounded_time() {
         ]
         .map(async |(spec, (total, free), expected)| {
             let (pool, begin) = (unique("pool"), Instant::now());
-            consumer.pool(&pool, spec).await;
+            consumer.create_pool(&pool, spec).await;
             let mut given = Vec::new();
             for _ in 0..2 {
                 let name = unique("claim");
-                consumer.claim(&name, &pool).await;
-                given.push(consumer.bound(&name).await);
+                consumer.create_claim(&name, &pool).await;
+                given.push(consumer.wait_for_address(&name).await);
             }
             assert_eq!(given.join(" "), expected);
-            consumer.counts(&pool, (total, free, 2, 0)).await;
+            consumer.wait_for_counts(&pool, (total, free, 2, 0)).await;
             assert!(begin.elapsed() < BOUNDED, "{expected}: {:?}", begin.elapsed());
         }),
     )
@@ -150,7 +152,7 @@ async fn pools_of_extreme_size_serve_in_bounded_time() {
 }
 
 #[tokio::test]
-async fn exclusions_that_cover_everything_leave_nothing() {
+async fn pool_with_everything_excluded_is_exhausted() {
     let consumer = consumer().await;
     join_all(
         [
@@ -161,12 +163,12 @@ async fn exclusions_that_cover_everything_leave_nothing() {
         ]
         .map(async |spec| {
             let (pool, claim, begin) = (unique("pool"), unique("claim"), Instant::now());
-            consumer.pool(&pool, spec.clone()).await;
-            consumer.claim(&claim, &pool).await;
-            let text = consumer.waits_for(&claim, "PoolExhausted").await;
+            consumer.create_pool(&pool, spec.clone()).await;
+            consumer.create_claim(&claim, &pool).await;
+            let text = consumer.wait_for_reason(&claim, "PoolExhausted").await;
             assert!(text.contains("0 in total"), "{text}");
-            consumer.pool_says(&pool, "True", "PoolReady").await;
-            consumer.counts(&pool, (0, 0, 0, 0)).await;
+            consumer.wait_for_pool_condition(&pool, "True", "PoolReady").await;
+            consumer.wait_for_counts(&pool, (0, 0, 0, 0)).await;
             assert!(begin.elapsed() < BOUNDED, "{spec}: {:?}", begin.elapsed());
         }),
     )
@@ -174,93 +176,93 @@ async fn exclusions_that_cover_everything_leave_nothing() {
 }
 
 #[tokio::test]
-async fn a_claim_waits_for_its_pool_to_be_made() {
+async fn claim_waits_until_its_pool_exists() {
     let consumer = consumer().await;
     let shared = unique("shared");
-    consumer.claim("a", "web").await;
-    consumer.global_claim("b", &shared).await;
-    // A pool of that name of the other kind is another pool.
-    consumer.global_pool("web", json!({"addresses": ["10.9.9.9"], "prefix": 24})).await;
-    consumer.pool(&shared, json!({"addresses": ["10.9.9.9"], "prefix": 24})).await;
+    consumer.create_claim("a", "web").await;
+    consumer.create_global_claim("b", &shared).await;
+    // A pool of the other kind with the same name is another pool.
+    consumer.create_global_pool("web", json!({"addresses": ["10.9.9.9"], "prefix": 24})).await;
+    consumer.create_pool(&shared, json!({"addresses": ["10.9.9.9"], "prefix": 24})).await;
     for (claim, pool) in [
         ("a", format!("InClusterIPPool {}/web does not exist", consumer.namespace)),
         ("b", format!("GlobalInClusterIPPool {shared} does not exist")),
     ] {
-        let text = consumer.waits_for(claim, "PoolNotReady").await;
+        let text = consumer.wait_for_reason(claim, "PoolNotReady").await;
         assert!(text.contains(&pool) && text.contains("create it"), "{text}");
-        consumer.stays_unbound(claim).await;
+        consumer.assert_stays_unbound(claim).await;
     }
-    consumer.pool("web", json!({"addresses": ["10.0.0.1"], "prefix": 24})).await;
-    consumer.global_pool(&shared, json!({"addresses": ["10.0.0.2"], "prefix": 24})).await;
-    assert_eq!(consumer.bound("a").await, "10.0.0.1");
-    assert_eq!(consumer.bound("b").await, "10.0.0.2");
+    consumer.create_pool("web", json!({"addresses": ["10.0.0.1"], "prefix": 24})).await;
+    consumer.create_global_pool(&shared, json!({"addresses": ["10.0.0.2"], "prefix": 24})).await;
+    assert_eq!(consumer.wait_for_address("a").await, "10.0.0.1");
+    assert_eq!(consumer.wait_for_address("b").await, "10.0.0.2");
 }
 
 #[tokio::test]
-async fn a_claim_for_a_missing_pool_can_be_deleted() {
+async fn claim_for_a_missing_pool_can_be_deleted() {
     let consumer = consumer().await;
-    consumer.claim("a", "nowhere").await;
-    consumer.waits_for("a", "PoolNotReady").await;
+    consumer.create_claim("a", "nowhere").await;
+    consumer.wait_for_reason("a", "PoolNotReady").await;
     consumer.release("a").await;
 }
 
 #[tokio::test]
-async fn claims_of_other_providers_are_not_touched() {
+async fn claims_of_other_providers_are_ignored() {
     let consumer = consumer().await;
-    consumer.pool("web", json!({"addresses": ["10.0.0.1"], "prefix": 24})).await;
+    consumer.create_pool("web", json!({"addresses": ["10.0.0.1"], "prefix": 24})).await;
     let ours = "ipam.cluster.x-k8s.io";
     let made = join_all(
         [
             ("metal", "ipam.metal3.io", "IPPool"),
             ("same-kind", "ipam.example.com", InClusterIPPool::KIND.name()),
             ("core-group", "cluster.x-k8s.io", InClusterIPPool::KIND.name()),
-            // Other providers have pools in our group, too.
+            // Other providers use the same API group.
             ("unknown-kind", ours, "Foo"),
             ("other-case", ours, "InclusterIPPool"),
         ]
         .map(|(name, group, kind)| claim_of(&consumer, name, group, kind)),
     )
     .await;
-    // Made later and bound: the manager has seen the others.
-    consumer.claim("a", "web").await;
-    assert_eq!(consumer.bound("a").await, "10.0.0.1");
-    stays("the claims of others", || async {
+    // Created later and bound: the manager has observed the others.
+    consumer.create_claim("a", "web").await;
+    assert_eq!(consumer.wait_for_address("a").await, "10.0.0.1");
+    consistently("the claims of other providers are unchanged", || async {
         let now = join_all(made.iter().map(async |claim| consumer.claims().get(&claim.name_any()).await)).await;
         now.into_iter().zip(&made).all(|(now, made)| now.expect("claims can be read").as_ref() == Some(made))
     })
     .await;
-    assert_eq!(consumer.given().await.into_keys().collect::<Vec<_>>(), ["a"]);
-    // And they go without our help.
+    assert_eq!(consumer.allocated_addresses().await.into_keys().collect::<Vec<_>>(), ["a"]);
+    // They can be deleted without this provider.
     for claim in &made {
         consumer.release(&claim.name_any()).await;
     }
 }
 
-/// Makes a claim for a pool `web` of any kind; reads it back as the server keeps it.
+/// Creates a claim for a pool `web` of any kind, and reads it back.
 async fn claim_of(consumer: &Consumer, name: &str, group: &str, kind: &str) -> IPAddressClaim {
     let pool = json!({"apiGroup": group, "kind": kind, "name": "web"});
-    let made = consumer.try_claim_for(name, pool, json!({})).await.expect("the claim can be made");
+    let made = consumer.try_create_claim_for(name, pool, json!({})).await.expect("the claim can be created");
     assert_eq!((made.finalizers(), &made.status), (&[][..], &None));
     made
 }
 
 #[tokio::test]
-async fn other_pools_go_on_beside_broken_ones() {
+async fn valid_pools_allocate_beside_invalid_ones() {
     let consumer = lenient_consumer().await;
     for spec in broken_specs().into_iter().map(|(spec, _)| spec) {
         let pool = unique("pool");
-        consumer.pool(&pool, spec).await;
-        consumer.claim(&unique("claim"), &pool).await;
+        consumer.create_pool(&pool, spec).await;
+        consumer.create_claim(&unique("claim"), &pool).await;
     }
-    consumer.pool("web", json!({"addresses": ["10.0.0.1"], "prefix": 24})).await;
-    consumer.claim("a", "web").await;
-    assert_eq!(consumer.bound("a").await, "10.0.0.1");
+    consumer.create_pool("web", json!({"addresses": ["10.0.0.1"], "prefix": 24})).await;
+    consumer.create_claim("a", "web").await;
+    assert_eq!(consumer.wait_for_address("a").await, "10.0.0.1");
     consumer.release("a").await;
-    consumer.claim("b", "web").await;
-    assert_eq!(consumer.bound("b").await, "10.0.0.1");
+    consumer.create_claim("b", "web").await;
+    assert_eq!(consumer.wait_for_address("b").await, "10.0.0.1");
 }
 
-/// Refuses finalizers on claims of one name, as an operator's policy may.
+/// A policy that rejects finalizers on claims of one name.
 const NO_FINALIZERS: &str = r#"
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicy
@@ -291,16 +293,16 @@ spec:
 "#;
 
 #[tokio::test]
-async fn a_claim_that_takes_no_finalizer_is_told_so() {
+async fn claim_reports_that_its_finalizer_is_rejected() {
     let consumer = consumer().await;
-    world().control_plane.kubectl_apply(NO_FINALIZERS);
-    consumer.pool("web", json!({"addresses": ["10.0.0.1-10.0.0.9"], "prefix": 24})).await;
-    consumer.counts("web", (9, 9, 0, 0)).await;
+    environment().control_plane.kubectl_apply(NO_FINALIZERS);
+    consumer.create_pool("web", json!({"addresses": ["10.0.0.1-10.0.0.9"], "prefix": 24})).await;
+    consumer.wait_for_counts("web", (9, 9, 0, 0)).await;
     let claim = "refused-by-policy";
-    // The API server takes a moment to heed a new policy: only claims made after that are refused.
-    let text = eventually("the policy is heeded and the claim says so", || async {
-        consumer.claim(claim, "web").await;
-        let says = eventually("the claim says something", || async {
+    // The API server enforces a new policy after a delay: only claims created after that are rejected.
+    let text = eventually("the policy is enforced and the claim reports it", || async {
+        consumer.create_claim(claim, "web").await;
+        let says = eventually("the claim has a message", || async {
             let found = consumer.claims().get(claim).await.ok()??;
             let ready = ready(&found);
             (!ready.status.is_empty()).then_some(ready)
@@ -314,7 +316,7 @@ async fn a_claim_that_takes_no_finalizer_is_told_so() {
     })
     .await;
     assert!(text.contains("finalizer") && text.contains("no finalizers here"), "{text}");
-    assert!(consumer.given().await.is_empty(), "nothing is given out that could not be taken back");
-    world().control_plane.kubectl(&["delete", "validatingadmissionpolicybinding/no-finalizers"]);
-    consumer.bound(claim).await;
+    assert!(consumer.allocated_addresses().await.is_empty(), "nothing is allocated that cannot be released");
+    environment().control_plane.kubectl(&["delete", "validatingadmissionpolicybinding/no-finalizers"]);
+    consumer.wait_for_address(claim).await;
 }

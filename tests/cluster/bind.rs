@@ -1,46 +1,48 @@
-//! Claims get addresses, the right ones, and give them back.
+//! Claims get the expected addresses and release them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use capi_ipam::api::{GlobalInClusterIPPool, InClusterIPPool, Pool};
-use capi_ipam::consumer;
-use capi_ipam::support::consumer::{Consumer, eventually, eventually_within, unique};
 use futures::StreamExt;
 use futures::future::join_all;
 use kube::ResourceExt;
-use serde_json::{json, Value};
+use serde_json::{Value, json};
 
-/// Pools of either kind give out exactly these addresses, in this order, and then nothing more.
-async fn give_exactly<const N: usize>(cases: [(Value, &str); N]) {
+use crate::consumer;
+use crate::support::consumer::{Consumer, unique};
+use crate::support::wait::{eventually, eventually_within};
+
+/// Asserts that pools of either kind allocate exactly these addresses in this order.
+async fn assert_allocate_exactly<const N: usize>(cases: [(Value, &str); N]) {
     let consumer = consumer().await;
     let kinds = [InClusterIPPool::KIND.name(), GlobalInClusterIPPool::KIND.name()];
     let runs = cases.iter().flat_map(|case| kinds.map(|kind| (kind, case)));
-    join_all(runs.map(|(kind, (spec, expected))| gives_exactly(&consumer, kind, spec, expected))).await;
+    join_all(runs.map(|(kind, (spec, expected))| assert_allocates_exactly(&consumer, kind, spec, expected))).await;
 }
 
-async fn gives_exactly(consumer: &Consumer, kind: &str, spec: &Value, expected: &str) {
+async fn assert_allocates_exactly(consumer: &Consumer, kind: &str, spec: &Value, expected: &str) {
     let pool = unique("pool");
-    consumer.pool_of(kind, &pool, spec.clone()).await;
+    consumer.create_pool_of_kind(kind, &pool, spec.clone()).await;
     let mut given = Vec::new();
     for _ in expected.split(' ') {
         let name = unique("claim");
-        consumer.claim_with(&name, kind, &pool, json!({})).await;
-        given.push(consumer.bound(&name).await);
+        consumer.create_claim_with(&name, kind, &pool, json!({})).await;
+        given.push(consumer.wait_for_address(&name).await);
     }
     assert_eq!(given.join(" "), expected, "{kind} {spec}");
     let one_more = unique("claim");
-    consumer.claim_with(&one_more, kind, &pool, json!({})).await;
-    consumer.waits_for(&one_more, "PoolExhausted").await;
+    consumer.create_claim_with(&one_more, kind, &pool, json!({})).await;
+    consumer.wait_for_reason(&one_more, "PoolExhausted").await;
     let count = i64::try_from(given.len()).expect("a small number");
-    consumer.counts_in(kind, &pool, (count, 0, count, 0)).await;
+    consumer.wait_for_counts_in(kind, &pool, (count, 0, count, 0)).await;
 }
 
 #[tokio::test]
-async fn ipv4_pools_give_what_they_should() {
+async fn ipv4_pools_allocate_the_expected_addresses() {
     let all = "10.0.0.0 10.0.0.1 10.0.0.2 10.0.0.3 10.0.0.4 10.0.0.5 10.0.0.6 10.0.0.7";
     let inner = "10.0.0.1 10.0.0.2 10.0.0.3 10.0.0.4 10.0.0.5 10.0.0.6";
-    give_exactly([
+    assert_allocate_exactly([
         (json!({"addresses": ["10.0.0.0/29"], "prefix": 29}), inner),
         (json!({"addresses": ["10.0.0.5/29"], "prefix": 29, "gateway": ""}), inner),
         (json!({"addresses": ["10.0.0.0/29"], "prefix": 29, "allocateReservedIPAddresses": true}), all),
@@ -71,8 +73,8 @@ async fn ipv4_pools_give_what_they_should() {
 }
 
 #[tokio::test]
-async fn ipv6_pools_give_what_they_should_in_canonical_text() {
-    give_exactly([
+async fn ipv6_pools_allocate_canonical_addresses() {
+    assert_allocate_exactly([
         (json!({"addresses": ["fd00::/126"], "prefix": 126}), "fd00::1 fd00::2 fd00::3"),
         (
             json!({"addresses": ["fd00::/126"], "prefix": 126, "allocateReservedIPAddresses": true}),
@@ -100,29 +102,31 @@ async fn ipv6_pools_give_what_they_should_in_canonical_text() {
 }
 
 #[tokio::test]
-async fn the_lowest_address_comes_first_and_comes_back() {
+async fn lowest_free_address_is_allocated_first() {
     let consumer = consumer().await;
-    consumer.pool("web", json!({"addresses": ["10.0.0.10-10.0.0.12"], "prefix": 24, "gateway": "10.0.0.1"})).await;
-    consumer.claim("a", "web").await;
-    let address = consumer.bound_address("a").await;
+    consumer
+        .create_pool("web", json!({"addresses": ["10.0.0.10-10.0.0.12"], "prefix": 24, "gateway": "10.0.0.1"}))
+        .await;
+    consumer.create_claim("a", "web").await;
+    let address = consumer.wait_for_ip_address("a").await;
     assert_eq!((address.spec.address.as_str(), address.spec.prefix), ("10.0.0.10", 24));
     assert_eq!(address.spec.gateway.as_deref(), Some("10.0.0.1"));
-    consumer.counts("web", (3, 2, 1, 0)).await;
+    consumer.wait_for_counts("web", (3, 2, 1, 0)).await;
 
-    consumer.claim("b", "web").await;
-    assert_eq!(consumer.bound("b").await, "10.0.0.11");
-    consumer.counts("web", (3, 1, 2, 0)).await;
+    consumer.create_claim("b", "web").await;
+    assert_eq!(consumer.wait_for_address("b").await, "10.0.0.11");
+    consumer.wait_for_counts("web", (3, 1, 2, 0)).await;
     consumer.release("a").await;
-    consumer.counts("web", (3, 2, 1, 0)).await;
-    consumer.claim("c", "web").await;
-    assert_eq!(consumer.bound("c").await, "10.0.0.10");
+    consumer.wait_for_counts("web", (3, 2, 1, 0)).await;
+    consumer.create_claim("c", "web").await;
+    assert_eq!(consumer.wait_for_address("c").await, "10.0.0.10");
     consumer.release("b").await;
     consumer.release("c").await;
-    consumer.counts("web", (3, 3, 0, 0)).await;
+    consumer.wait_for_counts("web", (3, 3, 0, 0)).await;
 }
 
 #[tokio::test]
-async fn the_address_says_prefix_and_gateway_of_its_pool() {
+async fn address_has_prefix_and_gateway_of_its_pool() {
     let consumer = consumer().await;
     let specs = [
         (json!({"addresses": ["10.0.0.2"], "prefix": 8, "gateway": "10.99.0.1"}), (8, Some("10.99.0.1"))),
@@ -132,49 +136,49 @@ async fn the_address_says_prefix_and_gateway_of_its_pool() {
     ];
     for (spec, expected) in specs {
         let name = unique("pool");
-        consumer.pool(&name, spec).await;
-        consumer.claim(&name, &name).await;
-        let given = consumer.bound_address(&name).await.spec;
+        consumer.create_pool(&name, spec).await;
+        consumer.create_claim(&name, &name).await;
+        let given = consumer.wait_for_ip_address(&name).await.spec;
         assert_eq!((given.prefix, given.gateway.as_deref()), expected);
     }
 }
 
 #[tokio::test]
-async fn two_namespaces_share_a_global_pool() {
+async fn namespaces_share_a_global_pool() {
     let (one, two) = (consumer().await, consumer().await);
     let pool = unique("shared");
-    one.global_pool(&pool, json!({"addresses": ["fd00:1::/64"], "prefix": 64})).await;
-    one.global_claim("a", &pool).await;
-    two.global_claim("a", &pool).await;
-    let addresses = BTreeSet::from([one.bound("a").await, two.bound("a").await]);
+    one.create_global_pool(&pool, json!({"addresses": ["fd00:1::/64"], "prefix": 64})).await;
+    one.create_global_claim("a", &pool).await;
+    two.create_global_claim("a", &pool).await;
+    let addresses = BTreeSet::from([one.wait_for_address("a").await, two.wait_for_address("a").await]);
     assert_eq!(addresses, BTreeSet::from(["fd00:1::1".to_owned(), "fd00:1::2".to_owned()]));
     one.release("a").await;
     two.release("a").await;
 }
 
 #[tokio::test]
-async fn pools_of_one_name_are_apart() {
+async fn pools_with_the_same_name_are_independent() {
     let (one, two) = (consumer().await, consumer().await);
     let (pool, spec) = (unique("same"), json!({"addresses": ["10.0.0.1"], "prefix": 24}));
-    one.pool(&pool, spec.clone()).await;
-    two.pool(&pool, spec.clone()).await;
-    one.global_pool(&pool, spec).await;
-    one.claim("a", &pool).await;
-    two.claim("a", &pool).await;
-    two.global_claim("b", &pool).await;
+    one.create_pool(&pool, spec.clone()).await;
+    two.create_pool(&pool, spec.clone()).await;
+    one.create_global_pool(&pool, spec).await;
+    one.create_claim("a", &pool).await;
+    two.create_claim("a", &pool).await;
+    two.create_global_claim("b", &pool).await;
     for (consumer, claim) in [(&one, "a"), (&two, "a"), (&two, "b")] {
-        assert_eq!(consumer.bound(claim).await, "10.0.0.1");
+        assert_eq!(consumer.wait_for_address(claim).await, "10.0.0.1");
     }
 }
 
 #[tokio::test]
-async fn five_hundred_claims_at_once_on_three_pools() {
+async fn five_hundred_concurrent_claims_get_unique_addresses() {
     let (one, two) = (consumer().await, consumer().await);
     let shared = unique("shared");
     let spec = |net: &str, last: u8| json!({"addresses": [format!("10.{net}.1-10.{net}.{last}")], "prefix": 24});
-    one.pool("own", spec("1.0", 150)).await;
-    two.pool("own", spec("1.0", 150)).await;
-    one.global_pool(&shared, spec("2.0", 200)).await;
+    one.create_pool("own", spec("1.0", 150)).await;
+    two.create_pool("own", spec("1.0", 150)).await;
+    one.create_global_pool(&shared, spec("2.0", 200)).await;
 
     let own = (0..150).map(|number| (InClusterIPPool::KIND.name(), "own", format!("own-{number}")));
     let global =
@@ -186,7 +190,7 @@ async fn five_hundred_claims_at_once_on_three_pools() {
     assert_eq!(wanted.len(), 500);
     futures::stream::iter(&wanted)
         .for_each_concurrent(50, |(team, kind, pool, name)| async move {
-            team.claim_with(name, kind, pool, json!({})).await;
+            team.create_claim_with(name, kind, pool, json!({})).await;
         })
         .await;
     for team in [&one, &two] {
@@ -212,17 +216,17 @@ async fn five_hundred_claims_at_once_on_three_pools() {
         assert_eq!(addresses.len(), usize::from(last), "{scope}");
         assert_eq!(addresses.iter().cloned().collect::<BTreeSet<_>>(), whole(net, last), "{scope}");
     }
-    one.counts("own", (150, 0, 150, 0)).await;
-    two.counts("own", (150, 0, 150, 0)).await;
-    one.counts_in(GlobalInClusterIPPool::KIND.name(), &shared, (200, 0, 200, 0)).await;
+    one.wait_for_counts("own", (150, 0, 150, 0)).await;
+    two.wait_for_counts("own", (150, 0, 150, 0)).await;
+    one.wait_for_counts_in(GlobalInClusterIPPool::KIND.name(), &shared, (200, 0, 200, 0)).await;
 }
 
 #[tokio::test]
-async fn labels_are_copied_and_others_are_not() {
+async fn only_contract_labels_are_copied_to_the_address() {
     let consumer = consumer().await;
-    consumer.pool("web", json!({"addresses": ["10.0.0.0/24"], "prefix": 24})).await;
+    consumer.create_pool("web", json!({"addresses": ["10.0.0.0/24"], "prefix": 24})).await;
     for cluster in ["alpha", "beta"] {
-        consumer.cluster(cluster, false).await;
+        consumer.create_cluster(cluster, false).await;
     }
     let (cluster, filter) = ("cluster.x-k8s.io/cluster-name", "cluster.x-k8s.io/watch-filter");
     let cases = [
@@ -236,43 +240,43 @@ async fn labels_are_copied_and_others_are_not() {
     ];
     for (metadata, expected) in cases {
         let name = unique("claim");
-        consumer.claim_with(&name, InClusterIPPool::KIND.name(), "web", metadata.clone()).await;
-        assert_eq!(json!(consumer.bound_address(&name).await.labels()), expected, "{metadata}");
+        consumer.create_claim_with(&name, InClusterIPPool::KIND.name(), "web", metadata.clone()).await;
+        assert_eq!(json!(consumer.wait_for_ip_address(&name).await.labels()), expected, "{metadata}");
     }
 }
 
 #[tokio::test]
-async fn the_conditions_say_that_the_address_is_allocated() {
+async fn conditions_report_the_allocated_address() {
     let consumer = consumer().await;
-    consumer.pool("web", json!({"addresses": ["10.0.0.0/24"], "prefix": 24})).await;
-    consumer.counts("web", (254, 254, 0, 0)).await;
-    consumer.claim("a", "web").await;
-    consumer.bound("a").await;
+    consumer.create_pool("web", json!({"addresses": ["10.0.0.0/24"], "prefix": 24})).await;
+    consumer.wait_for_counts("web", (254, 254, 0, 0)).await;
+    consumer.create_claim("a", "web").await;
+    consumer.wait_for_address("a").await;
     let claim = consumer.claims().get("a").await.expect("claims can be read").expect("the claim exists");
     let status = json!(claim.status);
     let ready = &status["conditions"];
     assert_eq!(ready.as_array().map(Vec::len), Some(1), "{status}");
     assert_eq!([&ready[0]["type"], &ready[0]["status"], &ready[0]["reason"]], ["Ready", "True", "AddressAllocated"]);
-    // Others copy it into the conditions of their own objects.
+    // Other controllers copy it into the conditions of their objects.
     assert_eq!(ready[0]["message"], "");
     assert_eq!(ready[0]["observedGeneration"], 1);
     let time = &ready[0]["lastTransitionTime"];
     assert!(time.is_string());
-    // Controllers that read the older version of the contract find it there, with no more than is required.
+    // Controllers that read the older version of the contract find only the required fields.
     let legacy = json!([{"type": "Ready", "status": "True", "lastTransitionTime": time}]);
     assert_eq!(status["deprecated"]["v1beta1"]["conditions"], legacy, "{status}");
 }
 
 #[tokio::test]
-async fn an_event_says_that_the_address_is_allocated() {
+async fn event_reports_the_allocated_address() {
     let consumer = consumer().await;
-    consumer.pool("web", json!({"addresses": ["10.0.0.0/24"], "prefix": 24})).await;
-    consumer.counts("web", (254, 254, 0, 0)).await;
-    // Good news is dropped when there is much of it, and the other tests make much: so it is tried until one comes.
+    consumer.create_pool("web", json!({"addresses": ["10.0.0.0/24"], "prefix": 24})).await;
+    consumer.wait_for_counts("web", (254, 254, 0, 0)).await;
+    // Normal events are rate limited, and other tests produce many: so the test retries until one is published.
     let events = eventually("an event about a bound claim", || async {
         let name = unique("claim");
-        consumer.claim(&name, "web").await;
-        let address = consumer.bound(&name).await;
+        consumer.create_claim(&name, "web").await;
+        let address = consumer.wait_for_address(&name).await;
         for _ in 0..10 {
             let events = consumer.events(&name).await;
             if !events.is_empty() {
@@ -288,22 +292,22 @@ async fn an_event_says_that_the_address_is_allocated() {
 }
 
 #[tokio::test]
-async fn the_reservation_says_who_holds_the_address() {
+async fn reservation_names_the_claim_of_the_address() {
     let consumer = consumer().await;
     let (pool, namespace) = (unique("shared"), consumer.namespace.clone());
-    consumer.global_pool(&pool, json!({"addresses": ["fd00::5"], "prefix": 64})).await;
-    consumer.pool("own", json!({"addresses": ["10.0.0.5"], "prefix": 24})).await;
-    consumer.global_claim("a", &pool).await;
-    consumer.claim("b", "own").await;
+    consumer.create_global_pool(&pool, json!({"addresses": ["fd00::5"], "prefix": 64})).await;
+    consumer.create_pool("own", json!({"addresses": ["10.0.0.5"], "prefix": 24})).await;
+    consumer.create_global_claim("a", &pool).await;
+    consumer.create_claim("b", "own").await;
     let global = (format!("g.{pool}"), "fd00::5", json!({"kind": "GlobalInClusterIPPool", "name": pool}));
     let own = json!({"kind": "InClusterIPPool", "namespace": namespace, "name": "own"});
     let own = (format!("p.{namespace}.own"), "10.0.0.5", own);
     let names = [format!("{}.fd00-0000-0000-0000-0000-0000-0000-0005", global.0), format!("{}.10.0.0.5", own.0)];
     for ((claim, name), (scope, address, pool)) in ["a", "b"].into_iter().zip(names).zip([global, own]) {
-        consumer.bound(claim).await;
+        consumer.wait_for_address(claim).await;
         let uid = consumer.claims().get(claim).await.expect("claims can be read").and_then(|claim| claim.uid());
         let reservation = consumer.reservations().get(&name).await.expect("reservations can be read");
-        let spec = json!(reservation.expect("the reservation has the name that the address makes").spec);
+        let spec = json!(reservation.expect("the name of the reservation is derived from the address").spec);
         let claim = json!({"namespace": namespace, "name": claim, "uid": uid});
         assert_eq!(spec, json!({"scope": scope, "address": address, "poolRef": pool, "claimRef": claim}));
         consumer.release(claim["name"].as_str().expect("a name")).await;

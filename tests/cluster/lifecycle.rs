@@ -1,135 +1,137 @@
-//! Claims and addresses come and go in every order, and objects around them vanish.
+//! Claims, addresses, pools and Clusters are created and deleted in every order.
 
 use std::time::Duration;
 
 use capi_ipam::api::{InClusterIPPool, Pool};
-use capi_ipam::support::consumer::{Consumer, eventually, eventually_within, object, ready, stays, unique};
-use capi_ipam::{consumer, world};
 use capi_ipam_controller::client::ResourceClient;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::{Api, ResourceExt};
-use serde_json::{json, Value};
+use serde_json::{Value, json};
+
+use crate::support::consumer::{Consumer, object, ready, unique};
+use crate::support::wait::{consistently, eventually, eventually_within};
+use crate::{consumer, environment};
 
 /// A consumer with a pool `web` of three addresses.
 async fn with_pool() -> Consumer {
     let consumer = consumer().await;
-    consumer.pool("web", json!({"addresses": ["10.0.0.1-10.0.0.3"], "prefix": 24})).await;
+    consumer.create_pool("web", json!({"addresses": ["10.0.0.1-10.0.0.3"], "prefix": 24})).await;
     consumer
 }
 
-/// A consumer with a pool of three addresses, of which a claim `a` has the first.
+/// A consumer with a pool of three addresses, the first of which is bound to the claim `a`.
 async fn with_claim() -> Consumer {
     let consumer = with_pool().await;
-    consumer.claim("a", "web").await;
-    assert_eq!(consumer.bound("a").await, "10.0.0.1");
+    consumer.create_claim("a", "web").await;
+    assert_eq!(consumer.wait_for_address("a").await, "10.0.0.1");
     consumer
 }
 
-/// Deletes an object in the foreground: it stays until its dependents are gone.
+/// Deletes an object with foreground propagation: it stays until its dependents are deleted.
 fn delete_in_foreground(consumer: &Consumer, kind: &str, name: &str) {
     let options = ["--cascade=foreground", "--wait=false", "--namespace", &consumer.namespace];
-    world().control_plane.kubectl(&[&["delete", kind, name], &options[..]].concat());
+    environment().control_plane.kubectl(&[&["delete", kind, name], &options[..]].concat());
 }
 
-/// Makes a claim as soon as the one before it of that name is gone; its uid.
+/// Creates a claim as soon as the previous one of that name does not exist, and returns its uid.
 async fn recreate(consumer: &Consumer, name: &str) -> Option<String> {
     let made = eventually("the name is free again", || async {
-        consumer.try_claim(name, InClusterIPPool::KIND.name(), "web", json!({})).await.ok()
+        consumer.try_create_claim(name, InClusterIPPool::KIND.name(), "web", json!({})).await.ok()
     });
     made.await.uid()
 }
 
 #[tokio::test]
-async fn a_claim_made_again_under_its_name_is_another_claim() {
+async fn recreated_claim_is_a_new_claim() {
     let consumer = with_claim().await;
     for _ in 0..5 {
         consumer.delete("a").await;
         let uid = recreate(&consumer, "a").await;
-        let address = consumer.bound_address("a").await;
+        let address = consumer.wait_for_ip_address("a").await;
         assert!(address.owner_references().iter().any(|owner| Some(&owner.uid) == uid.as_ref()));
     }
     for _ in 0..10 {
         consumer.delete("a").await;
         recreate(&consumer, "a").await;
     }
-    let address = consumer.bound("a").await;
-    consumer.counts("web", (3, 2, 1, 0)).await;
-    consumer.reserved("web", &[(&address, "a")]).await;
+    let address = consumer.wait_for_address("a").await;
+    consumer.wait_for_counts("web", (3, 2, 1, 0)).await;
+    consumer.wait_for_reservations("web", &[(&address, "a")]).await;
     consumer.release("a").await;
-    consumer.reserved("web", &[]).await;
-    consumer.counts("web", (3, 3, 0, 0)).await;
+    consumer.wait_for_reservations("web", &[]).await;
+    consumer.wait_for_counts("web", (3, 3, 0, 0)).await;
 }
 
 #[tokio::test]
-async fn a_claim_deleted_at_once_leaves_nothing() {
+async fn claim_deleted_immediately_leaves_nothing_behind() {
     let consumer = with_pool().await;
     let names: Vec<_> = (0..30).map(|number| format!("c{number}")).collect();
     for name in &names {
-        consumer.claim(name, "web").await;
+        consumer.create_claim(name, "web").await;
         consumer.delete(name).await;
     }
     for name in &names {
-        consumer.gone(name).await;
+        consumer.wait_until_deleted(name).await;
     }
-    consumer.counts("web", (3, 3, 0, 0)).await;
-    consumer.reserved("web", &[]).await;
-    // The API server may remove a claim in the moment in which it gets its finalizer. Nor is that left to the sweeper.
-    let log = world().manager.log();
+    consumer.wait_for_counts("web", (3, 3, 0, 0)).await;
+    consumer.wait_for_reservations("web", &[]).await;
+    // The API server may delete a claim while it gets its finalizer. The manager cleans up without the sweeper.
+    let log = environment().manager.log();
     let namespace = format!("namespace=\"{}\"", consumer.namespace);
     let swept = log.lines().filter(|line| line.contains("in_cluster::sweeper") && line.contains(&namespace));
     assert_eq!(swept.collect::<Vec<_>>(), [""; 0]);
 }
 
 #[tokio::test]
-async fn a_finalizer_of_others_keeps_the_address() {
+async fn foreign_finalizer_on_a_claim_keeps_its_address() {
     let consumer = with_pool().await;
     let metadata = json!({"finalizers": ["example.com/in-use"]});
-    consumer.claim_with("a", InClusterIPPool::KIND.name(), "web", metadata).await;
-    let address = consumer.bound_address("a").await;
+    consumer.create_claim_with("a", InClusterIPPool::KIND.name(), "web", metadata).await;
+    let address = consumer.wait_for_ip_address("a").await;
     consumer.delete("a").await;
-    stays("the address", || async {
+    consistently("the address", || async {
         consumer.addresses().get("a").await.expect("addresses can be read") == Some(address.clone())
     })
     .await;
-    let text = consumer.becomes_unready("a", "Deleting").await;
+    let text = consumer.wait_until_unready("a", "Deleting").await;
     assert!(text.ends_with(": example.com/in-use"), "{text}");
-    consumer.reserved("web", &[("10.0.0.1", "a")]).await;
-    consumer.counts("web", (3, 2, 1, 0)).await;
+    consumer.wait_for_reservations("web", &[("10.0.0.1", "a")]).await;
+    consumer.wait_for_counts("web", (3, 2, 1, 0)).await;
     let theirs = |all: &mut Value| all["metadata"]["finalizers"] = json!(["ipam.cluster.x-k8s.io/ReleaseAddress"]);
-    consumer.change(&consumer.claims(), "a", theirs).await;
-    consumer.gone("a").await;
-    consumer.counts("web", (3, 3, 0, 0)).await;
+    consumer.modify(&consumer.claims(), "a", theirs).await;
+    consumer.wait_until_deleted("a").await;
+    consumer.wait_for_counts("web", (3, 3, 0, 0)).await;
 }
 
 #[tokio::test]
-async fn foreground_deletion_does_not_deadlock() {
+async fn foreground_deletion_of_a_claim_completes() {
     let consumer = with_claim().await;
     delete_in_foreground(&consumer, "ipaddressclaim", "a");
-    consumer.gone("a").await;
-    consumer.counts("web", (3, 3, 0, 0)).await;
+    consumer.wait_until_deleted("a").await;
+    consumer.wait_for_counts("web", (3, 3, 0, 0)).await;
 }
 
-/// The manager keeps no annotations of others in memory, and must not drop any from a claim that stays.
+/// The manager does not cache foreign annotations, and must not remove any from a claim that remains.
 #[tokio::test]
-async fn annotations_of_others_survive_each_write_to_the_claim() {
+async fn foreign_annotations_survive_writes_to_the_claim() {
     let consumer = with_pool().await;
     let annotation = json!({"example.com/note": "n"});
     let metadata = json!({"annotations": annotation, "finalizers": ["example.com/in-use"]});
-    consumer.claim_with("a", InClusterIPPool::KIND.name(), "web", metadata).await;
-    consumer.bound("a").await;
+    consumer.create_claim_with("a", InClusterIPPool::KIND.name(), "web", metadata).await;
+    consumer.wait_for_address("a").await;
     let annotations = || async {
         let claim = consumer.claims().get("a").await.expect("claims can be read").expect("the claim exists");
         json!(claim.annotations())
     };
     assert_eq!(annotations().await, annotation);
     consumer.delete("a").await;
-    consumer.becomes_unready("a", "Deleting").await;
+    consumer.wait_until_unready("a", "Deleting").await;
     assert_eq!(annotations().await, annotation);
-    // With a finalizer of the API server left the claim stays after ours is gone.
+    // With a finalizer of the API server the claim remains after the removal of ours.
     let orphan = json!(["ipam.cluster.x-k8s.io/ReleaseAddress", "orphan"]);
-    consumer.claim_with("b", InClusterIPPool::KIND.name(), "web", json!({"annotations": annotation})).await;
-    consumer.bound("b").await;
-    consumer.change(&consumer.claims(), "b", |claim| claim["metadata"]["finalizers"] = orphan.clone()).await;
+    consumer.create_claim_with("b", InClusterIPPool::KIND.name(), "web", json!({"annotations": annotation})).await;
+    consumer.wait_for_address("b").await;
+    consumer.modify(&consumer.claims(), "b", |claim| claim["metadata"]["finalizers"] = orphan.clone()).await;
     consumer.delete("b").await;
     eventually("it is released", || async {
         match consumer.claims().get("b").await.expect("claims can be read") {
@@ -142,21 +144,21 @@ async fn annotations_of_others_survive_each_write_to_the_claim() {
     })
     .await;
     let without = |claim: &mut Value| claim["metadata"]["finalizers"] = json!(["ipam.cluster.x-k8s.io/ReleaseAddress"]);
-    consumer.change(&consumer.claims(), "a", without).await;
-    consumer.gone("a").await;
-    consumer.reserved("web", &[]).await;
+    consumer.modify(&consumer.claims(), "a", without).await;
+    consumer.wait_until_deleted("a").await;
+    consumer.wait_for_reservations("web", &[]).await;
 }
 
 #[tokio::test]
-async fn foreground_deletion_of_a_pool_in_use_waits_for_its_claims() {
+async fn foreground_deletion_of_a_pool_waits_for_its_claims() {
     let consumer = with_claim().await;
     delete_in_foreground(&consumer, "inclusterippool", "web");
-    eventually("the garbage collector has taken the pool from the owners of the IPAddress", || async {
+    eventually("the garbage collector has removed the pool from the owners of the IPAddress", || async {
         let address = consumer.addresses().get("a").await.ok()??;
         (address.owner_references().len() == 1).then_some(())
     })
     .await;
-    stays("the address and its claim", || async {
+    consistently("the address and its claim exist", || async {
         let address = consumer.addresses().get("a").await.expect("addresses can be read");
         let claim = consumer.claims().get("a").await.expect("claims can be read").expect("the claim exists");
         claim.bound_address().is_some() && address.is_some_and(|address| address.metadata.deletion_timestamp.is_none())
@@ -170,12 +172,12 @@ async fn foreground_deletion_of_a_pool_in_use_waits_for_its_claims() {
 }
 
 #[tokio::test]
-async fn a_deleted_address_stays_as_long_as_its_claim() {
+async fn deleted_address_stays_until_its_claim_is_deleted() {
     let consumer = with_claim().await;
-    consumer.remove(&consumer.addresses(), "a").await;
-    let deleted = consumer.bound_address("a").await;
+    consumer.delete_object(&consumer.addresses(), "a").await;
+    let deleted = consumer.wait_for_ip_address("a").await;
     assert!(deleted.metadata.deletion_timestamp.is_some());
-    stays("the address, deleted but there", || async {
+    consistently("the address is terminating", || async {
         consumer.addresses().get("a").await.expect("addresses can be read") == Some(deleted.clone())
     })
     .await;
@@ -183,73 +185,73 @@ async fn a_deleted_address_stays_as_long_as_its_claim() {
         let events = consumer.events("a").await;
         events.into_iter().filter(|(_, reason, _)| reason == "AddressInUse").collect::<Vec<_>>()
     };
-    eventually("an event says why", || async { (!in_use().await.is_empty()).then_some(()) }).await;
-    consumer.claim("b", "web").await;
-    assert_eq!(consumer.bound("b").await, "10.0.0.2");
+    eventually("an event reports the reason", || async { (!in_use().await.is_empty()).then_some(()) }).await;
+    consumer.create_claim("b", "web").await;
+    assert_eq!(consumer.wait_for_address("b").await, "10.0.0.2");
     assert_eq!(in_use().await.len(), 1);
     consumer.release("a").await;
-    consumer.counts("web", (3, 2, 1, 0)).await;
+    consumer.wait_for_counts("web", (3, 2, 1, 0)).await;
 }
 
 #[tokio::test]
-async fn an_address_removed_by_force_comes_back() {
+async fn force_deleted_address_is_recreated() {
     let consumer = with_claim().await;
-    let before = consumer.bound_address("a").await;
-    consumer.claim("b", "web").await;
-    consumer.bound("b").await;
-    consumer.force_away(&consumer.addresses(), "a").await;
-    consumer.claim("c", "web").await;
-    let after = eventually("the IPAddress is there again", || async {
+    let before = consumer.wait_for_ip_address("a").await;
+    consumer.create_claim("b", "web").await;
+    consumer.wait_for_address("b").await;
+    consumer.force_delete(&consumer.addresses(), "a").await;
+    consumer.create_claim("c", "web").await;
+    let after = eventually("the IPAddress is recreated", || async {
         consumer.addresses().get("a").await.ok()?.filter(|address| address.uid() != before.uid())
     });
     assert_eq!(after.await.spec, before.spec);
-    assert_eq!(consumer.bound("a").await, "10.0.0.1");
-    assert_eq!(consumer.bound("c").await, "10.0.0.3");
-    consumer.reserved("web", &[("10.0.0.1", "a"), ("10.0.0.2", "b"), ("10.0.0.3", "c")]).await;
+    assert_eq!(consumer.wait_for_address("a").await, "10.0.0.1");
+    assert_eq!(consumer.wait_for_address("c").await, "10.0.0.3");
+    consumer.wait_for_reservations("web", &[("10.0.0.1", "a"), ("10.0.0.2", "b"), ("10.0.0.3", "c")]).await;
 }
 
 #[tokio::test]
-async fn a_claim_goes_when_its_pool_is_gone() {
+async fn claim_of_a_missing_pool_is_released() {
     let consumer = with_claim().await;
-    consumer.force_away(&consumer.pools(), "web").await;
+    consumer.force_delete(&consumer.pools(), "web").await;
     assert!(consumer.pools().get("web").await.expect("pools can be read").is_none());
-    consumer.claim("waiting", "web").await;
-    consumer.waits_for("waiting", "PoolNotReady").await;
+    consumer.create_claim("waiting", "web").await;
+    consumer.wait_for_reason("waiting", "PoolNotReady").await;
     assert_eq!(consumer.claims().get("a").await.ok().flatten().and_then(|a| Some(a.bound_address()?.len())), Some(1));
     consumer.release("a").await;
     consumer.release("waiting").await;
-    consumer.reserved("web", &[]).await;
+    consumer.wait_for_reservations("web", &[]).await;
 }
 
 #[tokio::test]
-async fn a_pool_made_again_knows_what_is_in_use() {
+async fn recreated_pool_counts_addresses_in_use() {
     let consumer = with_claim().await;
-    consumer.force_away(&consumer.pools(), "web").await;
-    consumer.claim("b", "web").await;
-    consumer.waits_for("b", "PoolNotReady").await;
-    consumer.pool("web", json!({"addresses": ["10.0.0.1-10.0.0.3"], "prefix": 24})).await;
-    assert_eq!(consumer.bound("b").await, "10.0.0.2");
-    consumer.counts("web", (3, 1, 2, 0)).await;
+    consumer.force_delete(&consumer.pools(), "web").await;
+    consumer.create_claim("b", "web").await;
+    consumer.wait_for_reason("b", "PoolNotReady").await;
+    consumer.create_pool("web", json!({"addresses": ["10.0.0.1-10.0.0.3"], "prefix": 24})).await;
+    assert_eq!(consumer.wait_for_address("b").await, "10.0.0.2");
+    consumer.wait_for_counts("web", (3, 1, 2, 0)).await;
     eventually("the address names the new pool as its owner", || async {
         let pool = consumer.pools().get("web").await.ok()??.uid();
         let address = consumer.addresses().get("a").await.ok()??;
         address.owner_references().iter().any(|owner| Some(&owner.uid) == pool.as_ref()).then_some(())
     })
     .await;
-    assert_eq!(consumer.bound("a").await, "10.0.0.1");
+    assert_eq!(consumer.wait_for_address("a").await, "10.0.0.1");
 }
 
 #[tokio::test]
-async fn a_claim_goes_when_its_cluster_is_gone() {
+async fn claim_of_a_deleted_cluster_is_released() {
     let consumer = with_pool().await;
-    consumer.cluster("alpha", false).await;
-    consumer.claim_with("a", InClusterIPPool::KIND.name(), "web", json!({"clusterName": "alpha"})).await;
-    consumer.bound("a").await;
-    consumer.remove(&consumer.clusters(), "alpha").await;
+    consumer.create_cluster("alpha", false).await;
+    consumer.create_claim_with("a", InClusterIPPool::KIND.name(), "web", json!({"clusterName": "alpha"})).await;
+    consumer.wait_for_address("a").await;
+    consumer.delete_object(&consumer.clusters(), "alpha").await;
     let label = json!({"labels": {"cluster.x-k8s.io/cluster-name": "alpha"}});
-    eventually("claims notice that the Cluster is gone", || async {
+    eventually("claims report that the Cluster does not exist", || async {
         let name = unique("claim");
-        let claim = consumer.claim_with(&name, InClusterIPPool::KIND.name(), "web", label.clone()).await;
+        let claim = consumer.create_claim_with(&name, InClusterIPPool::KIND.name(), "web", label.clone()).await;
         let reason = eventually("the claim has a reason", || async {
             let claim = consumer.claims().get(&claim.name_any()).await.ok()??;
             ready(&claim).reason
@@ -260,20 +262,21 @@ async fn a_claim_goes_when_its_cluster_is_gone() {
     })
     .await;
     consumer.release("a").await;
-    consumer.counts("web", (3, 3, 0, 0)).await;
+    consumer.wait_for_counts("web", (3, 3, 0, 0)).await;
 }
 
 #[tokio::test]
-async fn what_an_address_lost_is_repaired_and_what_others_added_is_kept() {
+async fn address_is_repaired_and_foreign_metadata_is_kept() {
     let consumer = with_claim().await;
-    let maps: ResourceClient<ConfigMap> = ResourceClient::new(Api::namespaced(consumer.client.clone(), &consumer.namespace), &());
+    let maps: ResourceClient<ConfigMap> =
+        ResourceClient::new(Api::namespaced(consumer.client.clone(), &consumer.namespace), &());
     let server = maps.create(&object(json!({"metadata": {"name": "server", "namespace": consumer.namespace}}))).await;
-    let uid = server.expect("a config map can be made").uid();
+    let uid = server.expect("a config map can be created").uid();
     let foreign = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "server", "uid": uid});
-    let before = consumer.bound_address("a").await;
+    let before = consumer.wait_for_ip_address("a").await;
     for lost in ["ownerReferences", "finalizers"] {
         consumer
-            .change(&consumer.addresses(), "a", |address| {
+            .modify(&consumer.addresses(), "a", |address| {
                 let metadata = &mut address["metadata"];
                 metadata["labels"] = json!({"metal.example.com/server": "s"});
                 metadata["annotations"] = json!({"metal.example.com/note": "n"});
@@ -291,7 +294,7 @@ async fn what_an_address_lost_is_repaired_and_what_others_added_is_kept() {
         })
         .await;
     }
-    let after = consumer.bound_address("a").await;
+    let after = consumer.wait_for_ip_address("a").await;
     assert_eq!((&after.metadata.uid, &after.spec), (&before.metadata.uid, &before.spec));
     assert_eq!(json!(after.labels()), json!({"metal.example.com/server": "s"}));
     assert_eq!(json!(after.annotations()), json!({"metal.example.com/note": "n"}));
@@ -300,31 +303,31 @@ async fn what_an_address_lost_is_repaired_and_what_others_added_is_kept() {
     assert_eq!(owners, json!(before.owner_references()).as_array().cloned().expect("a list"));
     assert_eq!(after.finalizers(), ["metal.example.com/in-use", "ipam.cluster.x-k8s.io/ProtectAddress"]);
 
-    // The finalizer of others now holds the address, and with it the claim, until it goes.
+    // The foreign finalizer keeps the address, and with it the claim, until it is removed.
     consumer.delete("a").await;
-    eventually("our finalizer is off", || async {
+    eventually("our finalizer is removed", || async {
         let address = consumer.addresses().get("a").await.ok()??;
         (address.finalizers() == ["metal.example.com/in-use"]).then_some(())
     })
     .await;
-    consumer.claim("b", "web").await;
-    assert_eq!(consumer.bound("b").await, "10.0.0.2");
-    let text = consumer.becomes_unready("a", "Deleting").await;
-    assert!(text.ends_with("from the IPAddress a"), "{text}");
-    consumer.change(&consumer.addresses(), "a", |address| address["metadata"]["finalizers"] = json!([])).await;
-    consumer.gone("a").await;
-    consumer.counts("web", (3, 2, 1, 0)).await;
+    consumer.create_claim("b", "web").await;
+    assert_eq!(consumer.wait_for_address("b").await, "10.0.0.2");
+    let text = consumer.wait_until_unready("a", "Deleting").await;
+    assert!(text.ends_with("from IPAddress a"), "{text}");
+    consumer.modify(&consumer.addresses(), "a", |address| address["metadata"]["finalizers"] = json!([])).await;
+    consumer.wait_until_deleted("a").await;
+    consumer.wait_for_counts("web", (3, 2, 1, 0)).await;
 }
 
 #[tokio::test]
-async fn a_namespace_goes_with_all_that_is_in_it() {
+async fn namespace_deletion_releases_all_its_claims() {
     let consumer = with_claim().await;
     let shared = unique("shared");
-    consumer.global_pool(&shared, json!({"addresses": ["10.0.0.1"], "prefix": 24})).await;
-    consumer.global_claim("b", &shared).await;
-    consumer.bound("b").await;
+    consumer.create_global_pool(&shared, json!({"addresses": ["10.0.0.1"], "prefix": 24})).await;
+    consumer.create_global_claim("b", &shared).await;
+    consumer.wait_for_address("b").await;
     let namespaces: ResourceClient<Namespace> = ResourceClient::new(Api::all(consumer.client.clone()), &());
-    consumer.remove(&namespaces, &consumer.namespace).await;
+    consumer.delete_object(&namespaces, &consumer.namespace).await;
     eventually_within(Duration::from_mins(2), "the namespace is gone", || async {
         namespaces.get(&consumer.namespace).await.expect("namespaces can be read").is_none().then_some(())
     })

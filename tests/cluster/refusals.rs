@@ -1,30 +1,32 @@
-//! The API server refuses what the manager writes, because of webhooks, policies and owners: claims say so in the API
-//! server's words, and recover within seconds.
+//! The API server rejects writes of the manager, because of webhooks, policies and owners. Claims report the message of
+//! the API server, and recover within seconds.
 
 use std::time::{Duration, Instant};
 
 use capi_ipam::api::{InClusterIPPool, Pool};
-use capi_ipam::support::consumer::{Consumer, eventually, object};
-use capi_ipam::{consumer, world};
 use capi_ipam_controller::client::ResourceClient;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, ResourceExt};
-use serde_json::{json, Value};
+use serde_json::{Value, json};
+
+use crate::support::consumer::{Consumer, object};
+use crate::support::wait::eventually;
+use crate::{consumer, environment};
 
 /// How long a claim may take to recover: a retry follows within 10 s.
 const RECOVERY: Duration = Duration::from_secs(20);
 
 async fn with_pool() -> Consumer {
     let consumer = consumer().await;
-    consumer.pool("web", json!({"addresses": ["10.0.0.1"], "prefix": 24})).await;
+    consumer.create_pool("web", json!({"addresses": ["10.0.0.1"], "prefix": 24})).await;
     consumer
 }
 
 fn apply(object: &Value) {
-    world().control_plane.kubectl_apply(&object.to_string());
+    environment().control_plane.kubectl_apply(&object.to_string());
 }
 
-/// Denies an operation on a kind in the namespace of the consumer, unless the expression is true.
+/// A policy that denies an operation on a kind in the namespace of the consumer, unless the expression is true.
 fn deny(consumer: &Consumer, operation: &str, kind: &str, expression: &str) -> Policy {
     let name = format!("{}-{kind}-{}", consumer.namespace, operation.to_lowercase());
     let api = "admissionregistration.k8s.io/v1";
@@ -52,24 +54,24 @@ struct Policy(String);
 impl Policy {
     fn remove(self) -> Instant {
         for kind in ["validatingadmissionpolicybinding", "validatingadmissionpolicy"] {
-            world().control_plane.kubectl(&["delete", kind, &self.0]);
+            environment().control_plane.kubectl(&["delete", kind, &self.0]);
         }
         Instant::now()
     }
 }
 
-/// Waits until the API server refuses an IPAddress in the namespace.
-async fn refused(consumer: &Consumer) {
+/// Waits until the API server rejects an IPAddress in the namespace.
+async fn wait_until_rejected(consumer: &Consumer) {
     let probe = json!({
         "apiVersion": "ipam.cluster.x-k8s.io/v1beta2", "kind": "IPAddress",
         "metadata": {"name": "probe", "namespace": consumer.namespace},
         "spec": {"claimRef": {"name": "probe"}, "address": "10.9.9.9", "prefix": 24,
                  "poolRef": {"apiGroup": "example.com", "kind": "OtherPool", "name": "other"}},
     });
-    eventually("an IPAddress is refused", || async {
+    eventually("an IPAddress is rejected", || async {
         match consumer.addresses().create(&object(probe.clone())).await {
             Ok(_) => {
-                consumer.remove(&consumer.addresses(), "probe").await;
+                consumer.delete_object(&consumer.addresses(), "probe").await;
                 None
             }
             Err(_) => Some(()),
@@ -78,31 +80,31 @@ async fn refused(consumer: &Consumer) {
     .await;
 }
 
-/// Waits until a claim says that it cannot be served, and an event too, in these words.
-async fn says(consumer: &Consumer, name: &str, reason: &str, words: &str) {
-    let text = consumer.becomes_unready(name, reason).await;
+/// Waits until the condition of a claim and an event report a failure with these words.
+async fn wait_until_reported(consumer: &Consumer, name: &str, reason: &str, words: &str) {
+    let text = consumer.wait_until_unready(name, reason).await;
     assert!(text.contains(words), "{text}");
     assert!(!text.contains("Status {"), "{text}");
-    eventually("an event says so", || async {
+    eventually("an event reports it", || async {
         let events = consumer.events(name).await;
         events.iter().any(|(kind, why, note)| kind == "Warning" && why == reason && note.contains(words)).then_some(())
     })
     .await;
 }
 
-/// Waits until the claim is bound, and makes sure that it took seconds.
-async fn recovers(consumer: &Consumer, name: &str, since: Instant) {
-    consumer.bound(name).await;
+/// Waits until the claim is bound, and asserts that it took seconds.
+async fn assert_recovers(consumer: &Consumer, name: &str, since: Instant) {
+    consumer.wait_for_address(name).await;
     assert!(since.elapsed() < RECOVERY, "{:?}", since.elapsed());
 }
 
 #[tokio::test]
-async fn a_webhook_that_is_down_is_reported() {
+async fn unreachable_webhook_is_reported() {
     let consumer = with_pool().await;
-    consumer.claim("a", "web").await;
-    consumer.bound("a").await;
-    consumer.claim("b", "web").await;
-    consumer.waits_for("b", "PoolExhausted").await;
+    consumer.create_claim("a", "web").await;
+    consumer.wait_for_address("a").await;
+    consumer.create_claim("b", "web").await;
+    consumer.wait_for_reason("b", "PoolExhausted").await;
     let configuration = format!("down-{}", consumer.namespace);
     apply(&json!({
         "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
@@ -115,29 +117,29 @@ async fn a_webhook_that_is_down_is_reported() {
             "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": consumer.namespace}},
         }],
     }));
-    refused(&consumer).await;
-    consumer.change_pool("web", |spec| spec["addresses"] = json!(["10.0.0.1-10.0.0.3"])).await;
-    says(&consumer, "b", "AllocationFailed", "failed calling webhook").await;
-    // It can be deleted all the same.
-    consumer.claim("c", "web").await;
-    says(&consumer, "c", "AllocationFailed", "failed calling webhook").await;
+    wait_until_rejected(&consumer).await;
+    consumer.modify_pool("web", |spec| spec["addresses"] = json!(["10.0.0.1-10.0.0.3"])).await;
+    wait_until_reported(&consumer, "b", "AllocationFailed", "failed calling webhook").await;
+    // It can still be deleted.
+    consumer.create_claim("c", "web").await;
+    wait_until_reported(&consumer, "c", "AllocationFailed", "failed calling webhook").await;
     consumer.release("c").await;
-    world().control_plane.kubectl(&["delete", "validatingwebhookconfiguration", &configuration]);
-    recovers(&consumer, "b", Instant::now()).await;
+    environment().control_plane.kubectl(&["delete", "validatingwebhookconfiguration", &configuration]);
+    assert_recovers(&consumer, "b", Instant::now()).await;
 }
 
 #[tokio::test]
-async fn a_policy_against_the_address_is_reported() {
+async fn policy_against_the_ipaddress_is_reported() {
     let consumer = with_pool().await;
     let policy = deny(&consumer, "CREATE", "ipaddresses", "false");
-    refused(&consumer).await;
-    consumer.claim("a", "web").await;
-    says(&consumer, "a", "AllocationFailed", "not before the review").await;
-    recovers(&consumer, "a", policy.remove()).await;
+    wait_until_rejected(&consumer).await;
+    consumer.create_claim("a", "web").await;
+    wait_until_reported(&consumer, "a", "AllocationFailed", "not before the review").await;
+    assert_recovers(&consumer, "a", policy.remove()).await;
 }
 
 #[tokio::test]
-async fn a_policy_against_our_finalizer_is_reported() {
+async fn policy_against_the_finalizer_is_reported() {
     let consumer = with_pool().await;
     let policy = deny(
         &consumer,
@@ -146,85 +148,86 @@ async fn a_policy_against_our_finalizer_is_reported() {
         "!has(object.metadata.finalizers) || !('ipam.cluster.x-k8s.io/ReleaseAddress' in object.metadata.finalizers)",
     );
     let denied = deny(&consumer, "CREATE", "ipaddresses", "false");
-    // Both are known by then.
-    refused(&consumer).await;
+    // The manager has observed both.
+    wait_until_rejected(&consumer).await;
     tokio::time::sleep(Duration::from_secs(1)).await;
     denied.remove();
-    consumer.claim("a", "web").await;
-    says(&consumer, "a", "AllocationFailed", "not before the review").await;
-    recovers(&consumer, "a", policy.remove()).await;
+    consumer.create_claim("a", "web").await;
+    wait_until_reported(&consumer, "a", "AllocationFailed", "not before the review").await;
+    assert_recovers(&consumer, "a", policy.remove()).await;
 }
 
 #[tokio::test]
-async fn a_policy_against_the_release_is_reported() {
+async fn policy_against_the_release_is_reported() {
     let consumer = with_pool().await;
-    consumer.claim("a", "web").await;
-    consumer.bound("a").await;
+    consumer.create_claim("a", "web").await;
+    consumer.wait_for_address("a").await;
     let policy = deny(&consumer, "DELETE", "ipaddresses", "false");
     let probe = json!({"apiGroup": "example.com", "kind": "OtherPool", "name": "other"});
-    consumer.address_by_hand_for("probe", probe, "10.9.9.9").await;
+    consumer.create_address_for("probe", probe, "10.9.9.9").await;
     eventually("a deletion is refused", || async {
         let found = consumer.addresses().get("probe").await.ok()?;
-        let Some(found) = found else { panic!("the policy came too late") };
+        let Some(found) = found else { panic!("the policy was enforced too late") };
         let dry = ["--namespace", &consumer.namespace, "delete", "--dry-run=server", "ipaddress.ipam.cluster.x-k8s.io"];
-        world().control_plane.try_kubectl(&[&dry[..], &[&found.name_any()]].concat()).is_err().then_some(())
+        environment().control_plane.try_kubectl(&[&dry[..], &[&found.name_any()]].concat()).is_err().then_some(())
     })
     .await;
     consumer.delete("a").await;
-    says(&consumer, "a", "ReleaseFailed", "not before the review").await;
+    wait_until_reported(&consumer, "a", "ReleaseFailed", "not before the review").await;
     let removed = policy.remove();
-    consumer.gone("a").await;
+    consumer.wait_until_deleted("a").await;
     assert!(removed.elapsed() < RECOVERY, "{:?}", removed.elapsed());
 }
 
 #[tokio::test]
-async fn an_address_that_another_controls_is_reported() {
+async fn address_with_a_foreign_controller_is_reported() {
     let consumer = with_pool().await;
-    let maps: ResourceClient<ConfigMap> = ResourceClient::new(Api::namespaced(consumer.client.clone(), &consumer.namespace), &());
+    let maps: ResourceClient<ConfigMap> =
+        ResourceClient::new(Api::namespaced(consumer.client.clone(), &consumer.namespace), &());
     let owner = maps.create(&object(json!({"metadata": {"name": "server", "namespace": consumer.namespace}}))).await;
-    let owner = owner.expect("a config map can be made");
-    consumer.address_by_hand("a", "web", "10.0.0.1").await;
+    let owner = owner.expect("a config map can be created");
+    consumer.create_address("a", "web", "10.0.0.1").await;
     consumer
-        .change(&consumer.addresses(), "a", |address| {
+        .modify(&consumer.addresses(), "a", |address| {
             address["metadata"]["ownerReferences"] = json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "server",
                 "uid": owner.uid(), "controller": true}]);
         })
         .await;
-    consumer.claim("a", "web").await;
-    says(&consumer, "a", "AllocationFailed", "Only one reference can have Controller set to true").await;
+    consumer.create_claim("a", "web").await;
+    wait_until_reported(&consumer, "a", "AllocationFailed", "Only one reference can have Controller set to true").await;
     let others = |address: &mut Value| address["metadata"]["ownerReferences"] = json!([]);
-    consumer.change(&consumer.addresses(), "a", others).await;
-    recovers(&consumer, "a", Instant::now()).await;
+    consumer.modify(&consumer.addresses(), "a", others).await;
+    assert_recovers(&consumer, "a", Instant::now()).await;
 }
 
-/// The last finalizer is removed by a replacement of the claim, of which no annotations are in memory.
+/// The last finalizer is removed by a PUT of the claim, whose annotations are not cached.
 #[tokio::test]
-async fn a_claim_that_has_to_keep_an_annotation_is_released() {
+async fn claim_with_a_protected_annotation_is_released() {
     let consumer = with_pool().await;
     let metadata = json!({"annotations": {"example.com/team": "a"}});
-    consumer.claim_with("a", InClusterIPPool::KIND.name(), "web", metadata).await;
-    consumer.bound("a").await;
+    consumer.create_claim_with("a", InClusterIPPool::KIND.name(), "web", metadata).await;
+    consumer.wait_for_address("a").await;
     let _policy = deny(&consumer, "UPDATE", "ipaddressclaims", "has(object.metadata.annotations)");
-    consumer.claim("probe", "nowhere").await;
-    consumer.waits_for("probe", "PoolNotReady").await;
-    eventually("a change without annotations is refused", || async {
+    consumer.create_claim("probe", "nowhere").await;
+    consumer.wait_for_reason("probe", "PoolNotReady").await;
+    eventually("a change without annotations is rejected", || async {
         let namespace = ["--namespace", &consumer.namespace];
         let label = ["label", "--overwrite", "ipaddressclaim", "probe", "probe=x", "--dry-run=server"];
-        world().control_plane.try_kubectl(&[&namespace[..], &label[..]].concat()).is_err().then_some(())
+        environment().control_plane.try_kubectl(&[&namespace[..], &label[..]].concat()).is_err().then_some(())
     })
     .await;
     consumer.release("a").await;
 }
 
-/// Of an update that leaves the finalizers alone.
+/// Whether an update does not change the finalizers.
 const SAME_FINALIZERS: &str = "(has(object.metadata.finalizers) ? object.metadata.finalizers : []) == \
      (has(oldObject.metadata.finalizers) ? oldObject.metadata.finalizers : [])";
 
-/// Waits until the API server refuses finalizers on pools of the namespace.
-async fn finalizers_refused(consumer: &Consumer) {
-    consumer.pool("probe", json!({"addresses": ["10.9.9.9"], "prefix": 24})).await;
-    consumer.pool_says("probe", "True", "PoolReady").await;
-    eventually("a finalizer is refused", || async {
+/// Waits until the API server rejects finalizers on pools of the namespace.
+async fn wait_until_finalizers_rejected(consumer: &Consumer) {
+    consumer.create_pool("probe", json!({"addresses": ["10.9.9.9"], "prefix": 24})).await;
+    consumer.wait_for_pool_condition("probe", "True", "PoolReady").await;
+    eventually("a finalizer is rejected", || async {
         let before = consumer.pools().get("probe").await.expect("pools can be read").expect("it exists");
         let mut after = before.clone();
         let finalizers = after.metadata.finalizers.get_or_insert_default();
@@ -236,21 +239,21 @@ async fn finalizers_refused(consumer: &Consumer) {
 }
 
 #[tokio::test]
-async fn pool_says_why_its_finalizer_is_refused() {
+async fn pool_reports_why_its_finalizer_is_rejected() {
     let consumer = consumer().await;
     let policy = deny(&consumer, "UPDATE", "inclusterippools", SAME_FINALIZERS);
-    finalizers_refused(&consumer).await;
-    consumer.pool("web", json!({"addresses": ["10.0.0.1"], "prefix": 24})).await;
-    consumer.claim("a", "web").await;
-    let text = consumer.pool_says("web", "False", "InitializationFailed").await;
+    wait_until_finalizers_rejected(&consumer).await;
+    consumer.create_pool("web", json!({"addresses": ["10.0.0.1"], "prefix": 24})).await;
+    consumer.create_claim("a", "web").await;
+    let text = consumer.wait_for_pool_condition("web", "False", "InitializationFailed").await;
     assert!(text.contains("not before the review") && !text.contains("Status {"), "{text}");
-    eventually("an event says so", || async {
+    eventually("an event reports it", || async {
         let events = consumer.events("web").await;
         events.iter().any(|(kind, why, _)| kind == "Warning" && why == "InitializationFailed").then_some(())
     })
     .await;
     let removed = policy.remove();
-    assert_eq!(consumer.bound("a").await, "10.0.0.1");
+    assert_eq!(consumer.wait_for_address("a").await, "10.0.0.1");
     assert!(removed.elapsed() < RECOVERY, "{:?}", removed.elapsed());
-    consumer.pool_says("web", "True", "PoolReady").await;
+    consumer.wait_for_pool_condition("web", "True", "PoolReady").await;
 }

@@ -1,14 +1,17 @@
-//! What claims say, and what others make of it.
+//! The conditions of claims, and how other controllers read them.
 
 use std::time::{Duration, Instant};
 
-use capi_ipam::consumer;
-use capi_ipam::support::consumer::{Consumer, eventually, ready, unique};
 use capi_ipam_provider::api::IPAddressClaim;
-use serde_json::{json, Value};
+use serde_json::{Value, json};
 
-/// The condition `Ready` of an object that aggregates the `v1beta1` conditions of its claims, as the vSphere provider does
-/// on a VSphereVM: a claim without one is still being created, and one that is False makes the whole False.
+use crate::consumer;
+use crate::support::consumer::{Consumer, ready, unique};
+use crate::support::wait::eventually;
+
+/// The condition `Ready` of an object that aggregates the `v1beta1` conditions of its claims, as the vSphere provider
+/// does on a VSphereVM: a claim without condition is still in progress, and one that is False makes the aggregate
+/// False.
 fn aggregated(claims: &[IPAddressClaim]) -> (bool, String) {
     let conditions: Vec<Value> = claims
         .iter()
@@ -22,28 +25,28 @@ fn aggregated(claims: &[IPAddressClaim]) -> (bool, String) {
     (conditions.len() == claims.len() && done == claims.len(), format!("{done}/{} {reason}", claims.len()))
 }
 
-/// The condition of an object that mirrors `Ready` of its claim in `v1beta2`: status, reason and message are copied.
+/// The condition of an object that mirrors `Ready` of its claim in `v1beta2`, by status, reason and message.
 fn mirrored(claim: &IPAddressClaim) -> (String, String, String) {
     let ready = ready(claim);
     (ready.status.into_owned(), ready.reason.unwrap_or_default().into_owned(), ready.message.unwrap_or_default())
 }
 
 #[tokio::test]
-async fn claims_are_ready_for_readers_of_both_versions() {
+async fn conditions_are_correct_in_both_contract_versions() {
     let consumer = consumer().await;
-    consumer.pool("web", json!({"addresses": ["10.0.0.1-10.0.0.2"], "prefix": 24})).await;
+    consumer.create_pool("web", json!({"addresses": ["10.0.0.1-10.0.0.2"], "prefix": 24})).await;
     for name in ["a", "b", "c"] {
-        consumer.claim(name, "web").await;
+        consumer.create_claim(name, "web").await;
         if name != "c" {
-            consumer.bound(name).await;
+            consumer.wait_for_address(name).await;
         }
     }
-    consumer.waits_for("c", "PoolExhausted").await;
+    consumer.wait_for_reason("c", "PoolExhausted").await;
     let claims = || async { consumer.claims().list().await.expect("claims can be read") };
     assert_eq!(aggregated(&claims().await), (false, "2/3 completed".to_owned()));
 
-    consumer.change_pool("web", |spec| spec["addresses"] = json!(["10.0.0.1-10.0.0.3"])).await;
-    consumer.bound("c").await;
+    consumer.modify_pool("web", |spec| spec["addresses"] = json!(["10.0.0.1-10.0.0.3"])).await;
+    consumer.wait_for_address("c").await;
     let all = claims().await;
     assert_eq!(aggregated(&all), (true, "3/3 completed".to_owned()));
     for claim in &all {
@@ -51,30 +54,30 @@ async fn claims_are_ready_for_readers_of_both_versions() {
     }
 }
 
-/// Has a claim that waits be reconciled, without a change for it.
+/// Triggers a reconcile of a waiting claim without a relevant change.
 async fn touch(consumer: &Consumer, name: &str) {
     let label = unique("l");
-    consumer.change(&consumer.claims(), name, |claim| claim["metadata"]["labels"] = json!({"touched": label})).await;
+    consumer.modify(&consumer.claims(), name, |claim| claim["metadata"]["labels"] = json!({"touched": label})).await;
 }
 
-/// Two managers whose caches lag differently would rewrite it in turns.
+/// An immediate write would make two managers with different caches overwrite each other.
 #[tokio::test]
-async fn a_message_is_rewritten_after_it_has_differed_for_a_while() {
+async fn changed_message_is_written_after_a_delay() {
     let consumer = consumer().await;
-    consumer.pool("web", json!({"addresses": ["10.0.0.1"], "prefix": 24})).await;
-    consumer.claim("a", "web").await;
-    consumer.bound("a").await;
-    consumer.claim("b", "web").await;
-    let before = consumer.waits_for("b", "PoolExhausted").await;
+    consumer.create_pool("web", json!({"addresses": ["10.0.0.1"], "prefix": 24})).await;
+    consumer.create_claim("a", "web").await;
+    consumer.wait_for_address("a").await;
+    consumer.create_claim("b", "web").await;
+    let before = consumer.wait_for_reason("b", "PoolExhausted").await;
     assert!(before.contains("1 in total"), "{before}");
-    // One more address, which is not for claims.
+    // One more address, which is excluded.
     consumer.reserve("web", "10.0.0.2", Value::Null).await;
-    consumer.change_pool("web", |spec| spec["addresses"] = json!(["10.0.0.1-10.0.0.2"])).await;
-    consumer.counts("web", (2, 0, 1, 0)).await;
+    consumer.modify_pool("web", |spec| spec["addresses"] = json!(["10.0.0.1-10.0.0.2"])).await;
+    consumer.wait_for_counts("web", (2, 0, 1, 0)).await;
     let changed = Instant::now();
     touch(&consumer, "b").await;
     let after = eventually("the message is rewritten", || async {
-        let text = consumer.waits_for("b", "PoolExhausted").await;
+        let text = consumer.wait_for_reason("b", "PoolExhausted").await;
         (text != before).then_some(text)
     })
     .await;

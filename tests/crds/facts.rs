@@ -1,16 +1,16 @@
-//! Without a server: our definitions against those of the Go provider.
+//! Without a server: the CRDs compared with those of the Go provider.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde_json::{json, Value};
+use serde_json::{Value, json};
 
-use super::{COMMITTED, data, DEFINITIONS};
+use super::{COMMITTED, DEFINITIONS, data};
 
-/// A definition, taken apart: what it says about each thing.
+/// A CRD as a flat map of facts.
 type Facts = BTreeMap<String, Value>;
 
-/// What we have beyond the Go provider, in definitions and versions that both have: which definitions, and the fact. A
-/// star at the end stands for everything that begins so.
+/// The additions to the CRDs of the Go provider, in kinds and versions that both have: a suffix of the CRD names, and
+/// the fact. A trailing star matches any suffix.
 const ADDITIONS: &[(&str, &str)] = &[
     // Conditions, and the column that shows one.
     ("", "v1alpha2 column 4 Ready"),
@@ -26,7 +26,7 @@ const ADDITIONS: &[(&str, &str)] = &[
     ("", "v1alpha2 .spec.network type"),
     ("", "v1alpha2 .spec.network maxLength"),
     ("", "v1alpha2 .spec.network rules"),
-    // What the API server refuses.
+    // Validation rules.
     ("", "v1alpha2 . rules"),
     ("", "v1alpha2 .spec rules"),
     ("", "v1alpha2 .spec.gateway maxLength"),
@@ -50,11 +50,11 @@ const ADDITIONS: &[(&str, &str)] = &[
 /// Kinds that the Go provider does not have.
 const OWN_KINDS: &[&str] = &["ipreservations.ipam.cluster.x-k8s.io"];
 
-/// What the API server knows as the format of a text or number.
+/// The formats that the API server supports.
 const FORMATS: &[&str] = &["int32", "int64", "date-time"];
 
 #[test]
-fn definitions_are_those_of_the_go_provider_and_the_additions() {
+fn crds_match_the_go_provider_plus_known_additions() {
     let theirs: BTreeMap<String, Facts> = data("crd-facts.json")
         .as_object()
         .expect("facts by name")
@@ -67,14 +67,14 @@ fn definitions_are_those_of_the_go_provider_and_the_additions() {
     assert_eq!(own_kinds, OWN_KINDS);
     let mut problems = Vec::new();
     for (name, theirs) in &theirs {
-        let ours = ours.get(name).unwrap_or_else(|| panic!("there is no {name}"));
+        let ours = ours.get(name).unwrap_or_else(|| panic!("{name} is missing"));
         problems.extend(differences(name, theirs, ours));
     }
     assert!(problems.is_empty(), "{}", problems.join("\n"));
 }
 
 #[test]
-fn a_difference_is_found() {
+fn differences_between_crds_are_detected() {
     let theirs = Facts::from([("a type".to_owned(), json!("string")), ("b type".to_owned(), json!("string"))]);
     let mut ours = theirs.clone();
     ours.remove("a type");
@@ -89,7 +89,7 @@ fn a_difference_is_found() {
 }
 
 #[test]
-fn pools_of_addresses_are_converted_by_the_webhook() {
+fn ip_pool_crds_use_the_conversion_webhook() {
     for definition in &*DEFINITIONS {
         let name = text(definition, "/metadata/name");
         let conversion = &definition["spec"]["conversion"];
@@ -107,7 +107,7 @@ fn pools_of_addresses_are_converted_by_the_webhook() {
 }
 
 #[test]
-fn schemas_are_plain_and_described() {
+fn schemas_are_structural_and_documented() {
     let mut problems = Vec::new();
     let mut seen = 0;
     for definition in &*DEFINITIONS {
@@ -122,7 +122,7 @@ fn schemas_are_plain_and_described() {
                     problems.push(format!("{version} {path} has the format {}", part["format"]));
                 }
                 let is_described = part["description"].as_str().is_some_and(|text| text.len() > 10);
-                // The API server has its own words for metadata, and items are described with their list.
+                // The API server describes metadata itself, and items are described with their list.
                 if !is_described && path != ".metadata" && !path.ends_with("[]") {
                     problems.push(format!("{version} {path} has no description"));
                 }
@@ -134,22 +134,22 @@ fn schemas_are_plain_and_described() {
             });
         }
     }
-    assert!(seen > 100, "there are schemas");
+    assert!(seen > 100, "the CRDs have schemas");
     assert!(problems.is_empty(), "{}", problems.join("\n"));
 }
 
 #[test]
-fn the_committed_definitions_are_those_of_the_types() {
+fn committed_crds_match_the_types() {
     let file = std::fs::read_to_string(COMMITTED).expect("the file can be read");
     let documents = file.split("\n---\n").skip(1);
     let committed: Vec<Value> =
         documents.map(|document| serde_saphyr::from_str(document).expect("the file is YAML")).collect();
-    // Numbers are compared as numbers: 0 is 0.0.
+    // Numbers are compared by value: 0 equals 0.0.
     let ours: Vec<Facts> = DEFINITIONS.iter().map(flat).collect();
     assert_eq!(committed.iter().map(flat).collect::<Vec<_>>(), ours, "run `make generate`");
 }
 
-/// What is different and should not be.
+/// The unexpected differences.
 fn differences(name: &str, theirs: &Facts, ours: &Facts) -> Vec<String> {
     let additions = ADDITIONS.iter().filter(|(kinds, _)| name.contains(kinds)).map(|(_, fact)| *fact);
     let mut missing: BTreeSet<&str> = additions.clone().collect();
@@ -176,7 +176,7 @@ fn differences(name: &str, theirs: &Facts, ours: &Facts) -> Vec<String> {
     found
 }
 
-/// A definition in the words of the facts.
+/// The facts of a CRD.
 fn flat(definition: &Value) -> Facts {
     let spec = &definition["spec"];
     let mut facts = names(spec);
@@ -196,7 +196,7 @@ fn flat(definition: &Value) -> Facts {
     facts
 }
 
-/// The facts about a definition of the Go provider.
+/// The recorded facts of a CRD of the Go provider.
 fn recorded(crd: &Value) -> Facts {
     let mut facts = names(crd);
     for (name, version) in crd["versions"].as_object().expect("versions") {
@@ -225,7 +225,7 @@ fn about_version(name: &str, version: &Value, columns: &Value) -> Facts {
     columns.chain(own).chain([(format!("{name} deprecated"), json!(deprecated))]).collect()
 }
 
-/// The order of required fields and the way a number is written mean nothing.
+/// Normalises the order of required fields and the format of numbers.
 fn comparable(value: &Value) -> Value {
     match value {
         Value::Number(number) => json!(number.as_f64()),
@@ -243,7 +243,7 @@ fn schemas(definition: &Value) -> impl Iterator<Item = (String, &Value)> {
     versions.map(|version| (text(version, "/name"), &version["schema"]["openAPIV3Schema"]))
 }
 
-/// ResourceClient `visitor` with each part of a schema and its path.
+/// Calls `visitor` with each part of a schema and its path.
 fn visit(schema: &Value, path: &str, visitor: &mut impl FnMut(&str, &Value)) {
     visitor(path, schema);
     if let Some(items) = schema.get("items") {

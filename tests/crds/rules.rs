@@ -1,19 +1,19 @@
-//! What the API server accepts and refuses when an object is made.
+//! Validation by the CRDs when an object is created.
 
 use capi_ipam_ip::{Family, parse_entry};
-use serde_json::{json, Value};
+use serde_json::{Value, json};
 
-use super::{COMMITTED, ControlPlane, data, object, Options, with_file};
+use super::{COMMITTED, ControlPlane, Options, data, object, with_file};
 
 const ADDRESSES: &str = "InClusterIPPool";
 const GLOBAL_ADDRESSES: &str = "GlobalInClusterIPPool";
 const PREFIXES: &str = "InClusterPrefixPool";
 const GLOBAL_PREFIXES: &str = "GlobalInClusterPrefixPool";
 
-/// How many entries a list may have.
-const MOST_ENTRIES: usize = 4096;
+/// The maximum number of entries of a list.
+const MAX_ENTRIES: usize = 4096;
 
-/// Texts that are entries of a list of addresses, or look like some.
+/// Valid and invalid entries of a list of addresses.
 const ENTRIES: &[&str] = &[
     "10.0.0.1",
     "0.0.0.0",
@@ -93,42 +93,42 @@ const ENTRIES: &[&str] = &[
     "１０.0.0.1",
 ];
 
-/// A range that only the webhooks see to be wrong.
+/// A range that only the webhooks reject.
 const LEFT_TO_THE_WEBHOOKS: &[&str] = &["fd00::9-fd00::1"];
 
-/// Collects what is not as it should be, so that all of it is seen at once.
+/// Collects unexpected results, so that all of them are reported at once.
 struct Table<'a> {
     plane: &'a ControlPlane,
     wrong: Vec<String>,
 }
 
 impl Table<'_> {
-    #[expect(clippy::needless_pass_by_value, reason = "the lines of a table read better without ampersands")]
+    #[expect(clippy::needless_pass_by_value, reason = "the lines of a table are more readable without ampersands")]
     fn accepts(&mut self, kind: &str, spec: Value) {
         self.accepts_object(&object(kind, "case", &spec));
     }
 
-    /// `field` and `text` are parts of what is said about one field.
-    #[expect(clippy::needless_pass_by_value, reason = "the lines of a table read better without ampersands")]
+    /// `field` and `text` are parts of the error about one field.
+    #[expect(clippy::needless_pass_by_value, reason = "the lines of a table are more readable without ampersands")]
     fn rejects(&mut self, kind: &str, spec: Value, field: &str, text: &str) {
         self.rejects_object(&object(kind, "case", &spec), field, text);
     }
 
     fn accepts_object(&mut self, object: &Value) {
-        if let Err(said) = make(self.plane, object) {
-            self.wrong.push(format!("{object} is refused: {said}"));
+        if let Err(output) = make(self.plane, object) {
+            self.wrong.push(format!("{object} is refused: {output}"));
         }
     }
 
     fn rejects_object(&mut self, object: &Value, field: &str, text: &str) {
         match make(self.plane, object) {
             Ok(_) => self.wrong.push(format!("{object} is accepted")),
-            Err(said) => {
-                let told = said.lines().any(|line| line.contains(&format!("{field}: ")) && line.contains(text));
-                // What is said about a rule that could not be evaluated.
-                let failed = ["evaluating rule", "cost", "no such"].iter().any(|text| said.contains(text));
-                if !told || failed {
-                    self.wrong.push(format!("{object}: {field}: {text} is not in: {said}"));
+            Err(output) => {
+                let reported = output.lines().any(|line| line.contains(&format!("{field}: ")) && line.contains(text));
+                // The error for a rule that could not be evaluated.
+                let failed = ["evaluating rule", "cost", "no such"].iter().any(|text| output.contains(text));
+                if !reported || failed {
+                    self.wrong.push(format!("{object}: {field}: {text} is not in: {output}"));
                 }
             }
         }
@@ -144,9 +144,9 @@ fn make(plane: &ControlPlane, object: &Value) -> Result<String, String> {
 }
 
 #[test]
-fn the_api_server_refuses_bad_objects_and_accepts_good_ones() {
+fn api_server_validates_objects_by_the_crd_rules() {
     let plane = ControlPlane::start(Options::default());
-    definitions_are_in_order(&plane);
+    assert_crds_accepted(&plane);
     pools_of_addresses(&plane);
     pools_of_prefixes(&plane);
     what_pools_have_in_common(&plane);
@@ -156,7 +156,7 @@ fn the_api_server_refuses_bad_objects_and_accepts_good_ones() {
     pools_of_the_go_provider_are_accepted(&plane);
 }
 
-fn definitions_are_in_order(plane: &ControlPlane) {
+fn assert_crds_accepted(plane: &ControlPlane) {
     let file = format!("--filename={COMMITTED}");
     let answer = plane.try_kubectl(&["replace", "--dry-run=server", "--warnings-as-errors", &file]);
     assert!(answer.is_ok(), "the API server warns: {answer:?}");
@@ -197,8 +197,8 @@ fn pools_of_addresses(plane: &ControlPlane) {
     table.rejects(k, is(json!(["10.0.0.1-", "10.0.0.1"])), "spec.addresses[0]", "is neither an IP address");
     table.rejects(k, is(json!(["10.0.0.9-10.0.0.1"])), "spec.addresses[0]", "ends before it begins");
     table.rejects(k, is(json!(["1".repeat(80)])), "spec.addresses[0]", "79");
-    table.rejects(k, is(json!(["10.0.0.1", "fd00::1"])), "spec.addresses", "one family");
-    table.rejects(k, is(json!(["fd00::1", "10.0.0.1"])), "spec.addresses", "one family");
+    table.rejects(k, is(json!(["10.0.0.1", "fd00::1"])), "spec.addresses", "same IP family");
+    table.rejects(k, is(json!(["fd00::1", "10.0.0.1"])), "spec.addresses", "same IP family");
 
     table.rejects(k, is(json!(["10.0.0.1", "10.0.1.1"])), "spec.addresses", "within one subnet");
     table.rejects(k, is(json!(["10.0.0.1-10.0.1.1"])), "spec.addresses", "within one subnet");
@@ -252,9 +252,9 @@ fn pools_of_prefixes(plane: &ControlPlane) {
     table.rejects(k, is(json!(["fd00::1"])), "spec.prefixes[0]", "not a prefix in CIDR notation");
     table.rejects(k, is(json!(["fd00::/48", "fd01::-fd02::"])), "spec.prefixes[1]", "not a prefix in CIDR notation");
     table.rejects(k, is(json!([""])), "spec.prefixes[0]", "not a prefix in CIDR notation");
-    table.rejects(k, is(json!(["fd00::1/48"])), "spec.prefixes[0]", "bits behind its length");
-    table.rejects(k, of(json!(["10.0.0.1/24"]), json!(24)), "spec.prefixes[0]", "bits behind its length");
-    table.rejects(k, of(json!(["fd00::/48", "10.0.0.0/8"]), json!(32)), "spec.prefixes", "one family");
+    table.rejects(k, is(json!(["fd00::1/48"])), "spec.prefixes[0]", "has host bits set");
+    table.rejects(k, of(json!(["10.0.0.1/24"]), json!(24)), "spec.prefixes[0]", "has host bits set");
+    table.rejects(k, of(json!(["fd00::/48", "10.0.0.0/8"]), json!(32)), "spec.prefixes", "same IP family");
     table.rejects(
         k,
         is(json!(["fd00::/48", "fd01::/65"])),
@@ -323,8 +323,8 @@ fn reservations(plane: &ControlPlane) {
     let prefix = json!({"address": "fd00::", "prefixLength": 8});
     table.accepts_object(&reservation("p.a.b.fd00-0000-0000-0000-0000-0000-0000-0000-8", prefix));
 
-    table.rejects_object(&reservation("p.a.c.10.0.0.5", json!({})), "metadata", "the name has to be spec.scope");
-    table.rejects_object(&reservation("p.a.b", json!({})), "metadata", "the name has to be spec.scope");
+    table.rejects_object(&reservation("p.a.c.10.0.0.5", json!({})), "metadata", "the name must be spec.scope");
+    table.rejects_object(&reservation("p.a.b", json!({})), "metadata", "the name must be spec.scope");
     let name = "p.a.b.10.0.0.5";
     table.rejects_object(&reservation(name, json!({"address": "nonsense"})), "spec.address", "not an IPv4 or IPv6");
     let outside = "not the first one of a prefix";
@@ -335,17 +335,17 @@ fn reservations(plane: &ControlPlane) {
     table.done();
 }
 
-/// The API server and the parser of the provider refuse the same entries.
+/// The API server and the parser of the provider reject the same entries.
 fn entries_are_read_as_by_the_provider(plane: &ControlPlane) {
     let excluded: Vec<_> = ENTRIES.iter().chain(LEFT_TO_THE_WEBHOOKS).collect();
     let spec = json!({"addresses": ["10.0.0.1"], "prefix": 24, "excludedAddresses": excluded});
-    let said = make(plane, &object(ADDRESSES, "case", &spec)).expect_err("some of them are nonsense");
+    let output = make(plane, &object(ADDRESSES, "case", &spec)).expect_err("some of them are invalid");
     for (index, text) in excluded.iter().enumerate() {
-        let is_refused = said.contains(&format!("spec.excludedAddresses[{index}]: "));
+        let is_refused = output.contains(&format!("spec.excludedAddresses[{index}]: "));
         let is_left = LEFT_TO_THE_WEBHOOKS.contains(text);
-        assert_eq!(is_refused, parse_entry(text).is_err() && !is_left, "{text:?}: {said}");
+        assert_eq!(is_refused, parse_entry(text).is_err() && !is_left, "{text:?}: {output}");
     }
-    // One by one, those that can be read are also accepted together with what their family allows.
+    // One by one, the valid entries are also accepted in a spec of their family.
     let mut table = Table { plane, wrong: Vec::new() };
     for text in ENTRIES {
         if let Ok(entry) = parse_entry(text) {
@@ -356,16 +356,16 @@ fn entries_are_read_as_by_the_provider(plane: &ControlPlane) {
     table.done();
 }
 
-/// The dearest lists do not cost more than the API server lets a rule cost.
+/// The most expensive lists stay within the cost limit of the API server for rules.
 fn the_longest_lists_are_accepted(plane: &ControlPlane) {
     let address = |number: usize| format!("2001:0db8:0000:0000:0000:0000:{:04x}:{:04x}", number >> 16, number & 0xffff);
     let ranges = |count: usize| -> Vec<String> {
         (0..count).map(|at| format!("{}-{}", address(2 * at), address(2 * at + 1))).collect()
     };
-    let prefixes: Vec<String> = (0..MOST_ENTRIES).map(|at| format!("{}/128", address(at))).collect();
+    let prefixes: Vec<String> = (0..MAX_ENTRIES).map(|at| format!("{}/128", address(at))).collect();
     let gateway = address(1);
     let mut table = Table { plane, wrong: Vec::new() };
-    let most = ranges(MOST_ENTRIES);
+    let most = ranges(MAX_ENTRIES);
     table.accepts(
         ADDRESSES,
         json!({"addresses": most, "excludedAddresses": most, "prefix": 64, "gateway": gateway, "network": "lab"}),
@@ -374,7 +374,7 @@ fn the_longest_lists_are_accepted(plane: &ControlPlane) {
         PREFIXES,
         json!({"prefixes": prefixes, "allocationPrefixLength": 128, "excludedPrefixes": most, "gateway": gateway}),
     );
-    let more = json!({"addresses": ranges(MOST_ENTRIES + 1), "prefix": 64});
+    let more = json!({"addresses": ranges(MAX_ENTRIES + 1), "prefix": 64});
     table.rejects(ADDRESSES, more, "spec.addresses", "must have at most 4096 items");
     table.done();
 }

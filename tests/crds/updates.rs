@@ -1,9 +1,8 @@
-//! What the API server accepts and refuses when an object is changed: what must not change, and objects that were made
-//! before the rules existed.
+//! Validation by the CRDs when an object is updated: immutable fields, and objects that are older than the rules.
 
-use serde_json::{json, Map, Value};
+use serde_json::{Map, Value, json};
 
-use super::{COMMITTED, ControlPlane, DEFINITIONS, object, Options, wait_until, with_file};
+use super::{COMMITTED, ControlPlane, DEFINITIONS, Options, object, wait_until, with_file};
 
 /// A merge patch of an object in `default`.
 fn patch(plane: &ControlPlane, kind: &str, name: &str, more: &[&str], patch: &Value) -> Result<String, String> {
@@ -16,13 +15,13 @@ fn make(plane: &ControlPlane, kind: &str, name: &str, spec: &Value) {
 }
 
 fn refused(answer: &Result<String, String>, field: &str, text: &str) {
-    let said = answer.as_ref().expect_err("it should be refused");
-    let told = said.lines().any(|line| line.contains(&format!("{field}: ")) && line.contains(text));
-    assert!(told, "{field}: {text} is not in: {said}");
+    let output = answer.as_ref().expect_err("the request is rejected");
+    let reported = output.lines().any(|line| line.contains(&format!("{field}: ")) && line.contains(text));
+    assert!(reported, "{field}: {text} is not in: {output}");
 }
 
 #[test]
-fn what_is_fixed_cannot_be_changed() {
+fn immutable_fields_cannot_be_changed() {
     let plane = ControlPlane::start(Options::default());
     let pools = [
         ("InClusterIPPool", json!({"addresses": ["10.0.0.1"], "prefix": 24})),
@@ -47,7 +46,7 @@ fn what_is_fixed_cannot_be_changed() {
         refused(&patch(&plane, kind, "lab", &[], &json!({"spec": null})), "spec", "Required value: spec is required");
         if kind.contains("Prefix") {
             refused(&change("lab", "allocationPrefixLength", json!(60)), "spec.allocationPrefixLength", "immutable");
-            // What is missing is 64.
+            // The default is 64.
             let is_64 = !kind.contains("Global");
             for same in [json!(64), Value::Null] {
                 let answer = change("lab", "allocationPrefixLength", same);
@@ -86,11 +85,11 @@ fn reservations_stay(plane: &ControlPlane) {
         .expect("it may be released");
 }
 
-/// An object that was made before the rules existed, and how the API server takes a change of it.
+/// An object that is older than the rules, and the expected result of an update.
 struct Old {
     kind: &'static str,
     spec: Value,
-    /// A change of another field of the specification: the field and text of the refusal, if it is refused.
+    /// A change of another field of the spec: the field and text of the error, if it is rejected.
     change: (Value, Option<(&'static str, &'static str)>),
 }
 
@@ -108,7 +107,7 @@ fn old_objects() -> Vec<Old> {
     let many: Vec<String> = (0..20_000).map(|number| format!("10.0.{}.{}", number / 256, number % 256)).collect();
     let lengthy = "10.0.0.1-10.0.0.2".repeat(10);
     vec![
-        // A rule of one field or entry is not asked again when another one changes.
+        // A rule of one field or entry is not evaluated when another one changes.
         pool(json!({"addresses": ["web", "10.0.0.1", "-", ""], "prefix": 24}), None),
         pool(json!({"addresses": ["10.0.0.9-10.0.0.1"], "prefix": 24}), None),
         pool(json!({"addresses": [], "prefix": 24}), None),
@@ -121,10 +120,10 @@ fn old_objects() -> Vec<Old> {
         pool(json!({"addresses": ["10.0.0.1"], "prefix": -1}), None),
         pool(json!({"addresses": many, "excludedAddresses": many, "prefix": 8}), None),
         pool(json!({"addresses": [lengthy], "prefix": 24}), None),
-        // A rule of two fields is asked again, unless it is about long lists.
+        // A rule of two fields is evaluated, unless it is about long lists.
         pool(json!({"addresses": ["10.0.0.1"], "prefix": 200}), Some(("spec.prefix", "at most 32"))),
         pool(json!({"addresses": ["fd00::1"], "prefix": 64, "gateway": "10.0.0.1"}), Some(("spec.gateway", "family"))),
-        // So is what has to be there.
+        // So are required fields.
         pool(json!({"prefix": 24}), Some(("spec.addresses", "Required value"))),
         pool(json!({}), Some(("spec.prefix", "Required value"))),
         prefixes(json!({"prefixes": ["web", "fd00::1", "fd00::1/48"], "allocationPrefixLength": 64}), None),
@@ -136,7 +135,7 @@ fn old_objects() -> Vec<Old> {
 }
 
 #[test]
-fn objects_from_before_the_rules_can_still_be_worked_with() {
+fn objects_older_than_the_rules_can_be_updated() {
     let plane = ControlPlane::start(Options::default());
     let bad = object("InClusterIPPool", "probe", &json!({"addresses": [], "prefix": 24}));
     let probe = || with_file(&plane, &["create", "--dry-run=server"], &bad);
@@ -145,42 +144,42 @@ fn objects_from_before_the_rules_can_still_be_worked_with() {
     let without_rules = json!({"apiVersion": "v1", "kind": "List", "items": without_rules});
     let apply = ["apply", "--server-side", "--force-conflicts"];
     with_file(&plane, &apply, &without_rules).expect("definitions without rules are definitions");
-    wait_until("there are no rules", || probe().is_ok());
+    wait_until("the rules are removed", || probe().is_ok());
     let old = old_objects();
     for (number, Old { kind, spec, .. }) in old.iter().enumerate() {
         make(&plane, kind, &format!("old-{number}"), spec);
     }
     let mut without_spec = object("InClusterIPPool", "old-spec", &json!({}));
     without_spec.as_object_mut().expect("an object").remove("spec");
-    with_file(&plane, &["create"], &without_spec).expect("there are no rules");
+    with_file(&plane, &["create"], &without_spec).expect("the rules are removed");
     let reservation = json!({"scope": "p.a.b", "address": "web", "poolRef": {"kind": "InClusterIPPool", "name": "b"}});
     make(&plane, "IPReservation", "old-name", &reservation);
 
     plane.kubectl(&[&apply, &[&*format!("--filename={COMMITTED}")][..]].concat());
-    wait_until("there are rules", || probe().is_err());
+    wait_until("the rules are enforced", || probe().is_err());
     for (number, Old { kind, change: (change, refusal), spec }) in old.iter().enumerate() {
         let name = format!("old-{number}");
-        works(&plane, kind, &name);
-        let said = patch(&plane, kind, &name, &["--dry-run=server"], &json!({"spec": change}));
+        assert_serviceable(&plane, kind, &name);
+        let output = patch(&plane, kind, &name, &["--dry-run=server"], &json!({"spec": change}));
         match refusal {
-            Some((field, text)) => refused(&said, field, text),
-            None => drop(said.unwrap_or_else(|error| panic!("{spec} cannot be changed: {error}"))),
+            Some((field, text)) => refused(&output, field, text),
+            None => drop(output.unwrap_or_else(|error| panic!("{spec} cannot be changed: {error}"))),
         }
-        // What is wrong has to be right as soon as it is touched.
+        // An invalid field has to be valid when it is changed.
         let (touched, field) = match *kind {
             "InClusterIPPool" => (json!({"addresses": ["10.0.0.1", "web"], "prefix": 24}), "spec.addresses[1]"),
             _ => (json!({"prefixes": ["fd00::/48", "web"]}), "spec.prefixes[1]"),
         };
         refused(&patch(&plane, kind, &name, &["--dry-run=server"], &json!({"spec": touched})), field, "\"web\": is n");
-        goes(&plane, kind, &name);
+        assert_deletable(&plane, kind, &name);
     }
-    works(&plane, "InClusterIPPool", "old-spec");
-    goes(&plane, "InClusterIPPool", "old-spec");
+    assert_serviceable(&plane, "InClusterIPPool", "old-spec");
+    assert_deletable(&plane, "InClusterIPPool", "old-spec");
     patch(&plane, "IPReservation", "old-name", &[], &json!({"metadata": {"labels": {"a": "b"}}})).expect("a label");
 }
 
-/// Whether the provider can look after an object.
-fn works(plane: &ControlPlane, kind: &str, name: &str) {
+/// Asserts that the provider can write finalizers and status of an object.
+fn assert_serviceable(plane: &ControlPlane, kind: &str, name: &str) {
     let label_and_finalizer = json!({"labels": {"a": "b"}, "finalizers": ["ipam.cluster.x-k8s.io/ProtectPool"]});
     let answer = patch(plane, kind, name, &[], &json!({"metadata": label_and_finalizer}));
     answer.unwrap_or_else(|error| panic!("{name}, metadata: {error}"));
@@ -194,8 +193,8 @@ fn works(plane: &ControlPlane, kind: &str, name: &str) {
     answer.unwrap_or_else(|error| panic!("{name}, status: {error}"));
 }
 
-/// Whether an object can be deleted, which takes an update where a finalizer is.
-fn goes(plane: &ControlPlane, kind: &str, name: &str) {
+/// Asserts that an object can be deleted, which requires an update for the finalizer.
+fn assert_deletable(plane: &ControlPlane, kind: &str, name: &str) {
     plane.kubectl(&["delete", kind, name, "--namespace=default", "--wait=false"]);
     let answer = patch(plane, kind, name, &[], &json!({"metadata": {"finalizers": null}}));
     answer.unwrap_or_else(|error| panic!("{name}, finalizers: {error}"));
@@ -203,7 +202,7 @@ fn goes(plane: &ControlPlane, kind: &str, name: &str) {
     assert_eq!(left, "", "{name} is still there");
 }
 
-/// A definition that takes any specification of the right type.
+/// A CRD that accepts any spec of the right types.
 fn without_rules(definition: &Value) -> Value {
     const RULES: [&str; 9] = [
         "x-kubernetes-validations",

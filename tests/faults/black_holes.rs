@@ -1,17 +1,19 @@
-//! Connections that stay open and deliver nothing, as after the loss of a machine or of a router's memory.
+//! Connections that stay open and deliver nothing, as after the loss of a machine or of the state of a router.
 
 use std::time::{Duration, Instant};
 
-use capi_ipam::proxy::Proxy;
-use capi_ipam::support::consumer::{Consumer, eventually_within};
-use capi_ipam::support::control_plane::{ControlPlane, NAMESPACE, Options};
-use capi_ipam::support::manager::Manager;
 use serde_json::json;
 
+use crate::proxy::Proxy;
+use crate::support::consumer::Consumer;
+use crate::support::control_plane::{ControlPlane, NAMESPACE, Options};
+use crate::support::manager::Manager;
+use crate::support::wait::eventually_within;
+
 const LEASE_DURATION: Duration = Duration::from_secs(15);
-/// How much longer a takeover may take than the lease lasts.
+/// How much longer a takeover may take than the lease duration.
 const TAKEOVER: Duration = Duration::from_secs(10);
-/// How long a claim may wait for its address when something is dead.
+/// How long a claim may wait for its address with dead connections.
 const BOUND: Duration = Duration::from_mins(1);
 
 fn holder(control_plane: &ControlPlane) -> Option<String> {
@@ -21,15 +23,15 @@ fn holder(control_plane: &ControlPlane) -> Option<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn standby_with_dead_connections_takes_over_in_time() {
+async fn standby_with_dead_connections_becomes_leader_in_time() {
     let control_plane = ControlPlane::start(Options::default());
     let mut first = Manager::start(&control_plane, &["--leader-elect"]);
     first.wait_for_log("acquired leadership lease");
-    let leader = holder(&control_plane).expect("somebody leads");
+    let leader = holder(&control_plane).expect("a leader is elected");
     let proxy = Proxy::start(&control_plane, 0, None).await;
     let second = Manager::launch(&control_plane, proxy.kubeconfig(), &["--leader-elect"]).may_lack_permissions();
     second.wait_until_ready();
-    // Time for calls whose connections are kept.
+    // Time for requests whose connections are reused.
     tokio::time::sleep(Duration::from_secs(5)).await;
 
     proxy.swallow_connections();
@@ -44,27 +46,27 @@ async fn standby_with_dead_connections_takes_over_in_time() {
     assert!(took < LEASE_DURATION + TAKEOVER, "{took:?}\n{}", second.log());
 
     let consumer = Consumer::new(&control_plane).await;
-    consumer.pool("web", json!({"addresses": ["10.0.0.0/24"], "prefix": 24})).await;
-    consumer.claim("a", "web").await;
-    consumer.bound("a").await;
+    consumer.create_pool("web", json!({"addresses": ["10.0.0.0/24"], "prefix": 24})).await;
+    consumer.create_claim("a", "web").await;
+    consumer.wait_for_address("a").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn claim_is_bound_though_watches_are_dead() {
+async fn claim_is_bound_despite_dead_watches() {
     let control_plane = ControlPlane::start(Options::default());
     let consumer = Consumer::new(&control_plane).await;
     let proxy = Proxy::start(&control_plane, 0, None).await;
     let manager = Manager::launch(&control_plane, proxy.kubeconfig(), &[]).may_lack_permissions();
     manager.wait_until_ready();
-    consumer.pool("web", json!({"addresses": ["10.0.0.0/24"], "prefix": 24})).await;
-    consumer.claim("before", "web").await;
-    consumer.bound("before").await;
+    consumer.create_pool("web", json!({"addresses": ["10.0.0.0/24"], "prefix": 24})).await;
+    consumer.create_claim("before", "web").await;
+    consumer.wait_for_address("before").await;
 
     let dead = ["ipaddressclaims", "ipaddresses", "ipreservations"];
     let watches = dead.map(|resource| proxy.watches(resource));
     dead.iter().for_each(|resource| proxy.swallow_watches(resource));
     let started = Instant::now();
-    consumer.claim("after", "web").await;
+    consumer.create_claim("after", "web").await;
     eventually_within(BOUND, "the claim is bound", || async {
         consumer.claims().get("after").await.ok()??.bound_address().map(drop)
     })
@@ -78,25 +80,25 @@ async fn claim_is_bound_though_watches_are_dead() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn claim_is_bound_though_all_connections_are_dead() {
+async fn claim_is_bound_despite_dead_connections() {
     let control_plane = ControlPlane::start(Options::default());
     let consumer = Consumer::new(&control_plane).await;
     let proxy = Proxy::start(&control_plane, 0, None).await;
     let mut manager = Manager::launch(&control_plane, proxy.kubeconfig(), &["--leader-elect"]).may_lack_permissions();
     manager.wait_until_ready();
-    consumer.pool("web", json!({"addresses": ["10.0.0.0/24"], "prefix": 24})).await;
-    // Many connections are kept after many calls at once.
+    consumer.create_pool("web", json!({"addresses": ["10.0.0.0/24"], "prefix": 24})).await;
+    // Many concurrent requests leave many open connections.
     let names: Vec<String> = (0..100).map(|number| format!("c{number}")).collect();
-    consumer.claim_all(&names, "web").await;
-    consumer.all_bound(&names).await;
+    consumer.create_claims(&names, "web").await;
+    consumer.wait_for_addresses(&names).await;
 
     proxy.swallow_connections();
     let started = Instant::now();
-    consumer.claim("after", "web").await;
+    consumer.create_claim("after", "web").await;
     eventually_within(BOUND, "the claim is bound", || async {
         consumer.claims().get("after").await.ok()??.bound_address().map(drop)
     })
     .await;
     println!("bound {:?} after all connections died", started.elapsed());
-    assert!(manager.is_running(), "it goes on leading:\n{}", manager.log());
+    assert!(manager.is_running(), "it stays leader:\n{}", manager.log());
 }

@@ -1,21 +1,22 @@
-//! A plan: what is done, and what goes wrong meanwhile. It is one line of JSON.
+//! A plan: a workload and a fault. It is one line of JSON.
 
-use capi_ipam::request::Write;
-use capi_ipam::workload::Workload;
 use serde::{Deserialize, Serialize};
+
+use crate::request::Write;
+use crate::workload::Workload;
 
 /// One run from start to end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
-    /// What is asked of the provider.
+    /// The workload.
     pub workload: Workload,
-    /// How many managers work at the same time, without leader election. The fault hits the first.
+    /// The number of active managers, without leader election. The fault affects the first.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub managers: usize,
-    /// The manager has been at work for so long that nothing of one before it can come any more.
+    /// The manager has run for so long that no late write of a previous one can be applied.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub aged: bool,
-    /// What goes wrong. Nothing in a reference run.
+    /// The fault. None in a reference run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fault: Option<Fault>,
 }
@@ -24,103 +25,103 @@ fn one() -> usize {
     1
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde requires a reference")]
 fn is_one(number: &usize) -> bool {
     *number == 1
 }
 
-/// Something that goes wrong.
+/// A fault.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Fault {
     /// At a write.
     Write {
-        /// Of this kind.
+        /// The kind of the write.
         write: Write,
-        /// The how-manieth of its kind, from 1.
+        /// The occurrence of this kind, from 1.
         nth: usize,
-        /// How.
+        /// The fault.
         how: WriteFault,
     },
     /// At a watch.
     Watch {
-        /// Of the objects with this plural.
+        /// The plural of the objects.
         resource: String,
-        /// At the how-manieth change that it tells of, from 1.
+        /// The number of the event, from 1.
         nth: usize,
-        /// How.
+        /// The fault.
         how: WatchFault,
     },
-    /// At a read of one object: its answer, with the state of the time when it was asked, arrives 2 s late.
+    /// At a read of one object: its response arrives 2 s late, with the state at the time of the request.
     Read {
-        /// Of an object with this plural.
+        /// The plural of the object.
         resource: String,
-        /// The how-manieth read of such an object, from 1.
+        /// The number of the read of such objects, from 1.
         nth: usize,
     },
 }
 
-/// What goes wrong at a write.
+/// A fault at a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WriteFault {
     /// The manager is killed, and the write never reaches the API server.
     CrashBefore,
-    /// The manager is killed once the write is applied, and never hears of that.
+    /// The manager is killed after the write is applied, before it receives the response.
     CrashAfter,
-    /// The write is refused as if somebody had been faster.
+    /// The write is rejected with a conflict.
     Conflict,
-    /// The write is applied, and the connection breaks before the answer.
+    /// The write is applied, and the connection breaks before the response.
     ReplyLost,
-    /// The write is applied, and the answer is 504.
+    /// The write is applied, and the response is 504.
     AppliedAndTimedOut,
-    /// The answer is 504, and the write is applied a second later.
+    /// The response is 504, and the write is applied a second later.
     Late,
-    /// The answer is 504, and the write reaches the API server right after the next write of that kind, to an object of
-    /// the same name: before this is answered.
+    /// The response is 504, and the write reaches the API server right after the next write of this kind to an object
+    /// of the same name, before the response to that write.
     LateAfter(Write),
-    /// The write is refused with this code.
+    /// The write is rejected with this code.
     Refused(u16),
-    /// All writes of the kind are refused with 503, for 2 s.
+    /// All writes of the kind are rejected with 503 for 2 s.
     RefusedForLong,
 }
 
 impl WriteFault {
-    /// Whether the write may reach the API server when its author has given it up.
+    /// Whether the write may reach the API server after its timeout.
     pub fn is_late(self) -> bool {
         matches!(self, Self::Late | Self::LateAfter(_))
     }
 }
 
-/// What goes wrong at a watch.
+/// A fault at a watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WatchFault {
-    /// This change and all after it are told 2 s late.
+    /// This event and all later ones arrive 2 s late.
     HeldBack,
     /// The connection breaks.
     Broken,
-    /// The API server says that it has forgotten what happened since (410).
+    /// The API server reports that the resource version is expired (410).
     Expired,
-    /// The connection stays open, and neither this change nor anything after it arrives.
+    /// The connection stays open, and neither this event nor any later one arrives.
     BlackHole,
 }
 
 impl Plan {
-    /// A plan in which nothing goes wrong.
+    /// A plan without a fault.
     pub fn reference(workload: Workload) -> Self {
         Self { workload, managers: workload.managers(), aged: false, fault: None }
     }
 
-    /// Whether a claim may be given an address twice, the first one unbound and taken back: two managers may reserve one
-    /// for it each, and so may one whose write comes late.
+    /// Whether a claim may be allocated an address twice, with the first one unbound and released: two managers may
+    /// each reserve one for it, and so may a manager whose write is late.
     pub fn may_repeat(&self) -> bool {
         let late = matches!(self.fault, Some(Fault::Write { how, .. }) if how.is_late());
         late || self.managers > 1
     }
 
-    /// Whether a write may come between a live read and what is decided on it: that of another manager, or one that is
-    /// late by chance. Then a claim may go while its second, unbound IPAddress comes.
+    /// Whether a write may happen between a live read and the decision on it: a write of another manager, or a late
+    /// one. Then a claim may be released while its second, unbound IPAddress is created.
     pub fn may_be_overtaken(&self) -> bool {
         let by_chance = matches!(self.fault, Some(Fault::Write { how: WriteFault::Late, .. }));
         by_chance || self.managers > 1
@@ -137,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_plan_can_be_read_from_its_line() {
+    fn plan_round_trips_through_json() {
         let late = WriteFault::LateAfter(Write::AddressDeleted);
         let faults = [
             None,

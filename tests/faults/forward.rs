@@ -1,4 +1,4 @@
-//! What is passed on to the API server, and what is answered in its place.
+//! Forwards requests to the API server, and builds error responses.
 
 use std::convert::Infallible;
 
@@ -10,14 +10,14 @@ use hyper::{Method, Response, StatusCode};
 use kube::Client;
 use serde_json::json;
 
-pub type Answer = Response<UnsyncBoxBody<Bytes, std::io::Error>>;
+use crate::support::proxy::ProxyResponse;
 
-/// There is no answer: the connection breaks.
+/// No response: the connection breaks.
 #[derive(Debug, thiserror::Error)]
 #[error("the connection breaks on purpose")]
 pub struct Broken;
 
-/// A request on its way to the API server.
+/// A request to the API server.
 #[derive(Clone)]
 pub struct Forward {
     pub upstream: Client,
@@ -39,25 +39,25 @@ impl Forward {
         request.body(kube::client::Body::from(self.body.to_vec())).ok()
     }
 
-    /// Sends it, and waits for the head of the answer.
+    /// Sends it and waits for the head of the response.
     pub async fn open(&self) -> Result<Response<kube::client::Body>, Broken> {
         self.upstream.send(self.request().ok_or(Broken)?).await.map_err(|_| Broken)
     }
 
-    /// Sends it, and waits for the whole answer.
-    pub async fn send(&self) -> Result<Answer, Broken> {
+    /// Sends it and waits for the whole response.
+    pub async fn send(&self) -> Result<ProxyResponse, Broken> {
         let (head, body) = self.open().await?.into_parts();
         let body = body.collect_bytes().await.map_err(|_| Broken)?;
-        let mut answer = Response::builder().status(head.status);
+        let mut response = Response::builder().status(head.status);
         if let Some(content) = head.headers.get(CONTENT_TYPE) {
-            answer = answer.header(CONTENT_TYPE, content);
+            response = response.header(CONTENT_TYPE, content);
         }
-        answer.body(whole(body)).map_err(|_| Broken)
+        response.body(whole(body)).map_err(|_| Broken)
     }
 }
 
-/// An answer as the API server gives it.
-pub fn refusal(code: u16) -> Answer {
+/// An error response of the API server.
+pub fn error_response(code: u16) -> ProxyResponse {
     let (reason, message) = match code {
         409 => ("Conflict", "the object has been modified; please apply your changes to the latest version"),
         429 => ("TooManyRequests", "the server has received too many requests"),
@@ -68,13 +68,13 @@ pub fn refusal(code: u16) -> Answer {
     let status = json!({
         "apiVersion": "v1", "kind": "Status", "status": "Failure", "reason": reason, "message": message, "code": code,
     });
-    let mut answer = Response::new(whole(Bytes::from(status.to_string())));
-    *answer.status_mut() = StatusCode::from_u16(code).expect("it is a code");
-    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    let mut response = Response::new(whole(Bytes::from(status.to_string())));
+    *response.status_mut() = StatusCode::from_u16(code).expect("it is a code");
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     if code == 429 {
-        answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
     }
-    answer
+    response
 }
 
 fn whole(body: Bytes) -> UnsyncBoxBody<Bytes, std::io::Error> {

@@ -1,4 +1,4 @@
-//! Passes on what a watch tells, change by change.
+//! Forwards a watch, event by event.
 
 use std::io;
 use std::time::Duration;
@@ -9,29 +9,29 @@ use http_body_util::{BodyExt, StreamBody};
 use hyper::body::{Bytes, Frame};
 use tokio::sync::mpsc;
 
-/// How long a watch is held back.
+/// How long a watch is delayed.
 pub const HELD_BACK: Duration = Duration::from_secs(2);
 
-/// What happens to a change that a watch tells of.
+/// What happens to an event of a watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Disturbance {
     None,
-    /// It is told late, and all after it.
+    /// It is delayed, and all later ones.
     HoldBack,
     /// The connection breaks before it.
     Break,
-    /// The API server says that it has forgotten what happened, and ends the watch.
+    /// The API server reports an expired resource version, and ends the watch.
     Expire,
-    /// Neither it nor anything after it arrives, and the connection stays open.
+    /// Neither it nor any later event arrives, and the connection stays open.
     Swallow,
 }
 
-/// What the API server says when it has forgotten.
+/// The event of an expired resource version.
 const EXPIRED: &str = r#"{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"too old resource version","reason":"Expired","code":410}}"#;
 
-/// The changes of a watch, each one line, disturbed as `disturb` says. It is asked about everything that is sent, the end
-/// included, and told whether that is a change.
-pub fn passed_on(
+/// The events of a watch, one per line, disturbed as `disturb` returns. It is called for everything that is sent,
+/// including the end, with whether that is a change.
+pub fn forward_events(
     body: kube::client::Body,
     disturb: impl Fn(bool) -> Disturbance + Send + 'static,
 ) -> UnsyncBoxBody<Bytes, io::Error> {
@@ -60,7 +60,7 @@ async fn pass(
             return drop(sender.send(Err(io::ErrorKind::ConnectionReset.into())).await);
         };
         for line in lines.feed(&chunk) {
-            // A mark of how far the watch has come is no change.
+            // A bookmark is no change.
             match disturb(!is_bookmark(&line)) {
                 Disturbance::None => {}
                 Disturbance::HoldBack => tokio::time::sleep(HELD_BACK).await,
@@ -87,14 +87,14 @@ fn is_bookmark(line: &[u8]) -> bool {
     line.starts_with(br#"{"type":"BOOKMARK""#)
 }
 
-/// Puts lines together.
+/// Joins chunks to lines.
 #[derive(Default)]
 struct Lines {
     rest: Vec<u8>,
 }
 
 impl Lines {
-    /// The lines that are complete now, with their ends.
+    /// The lines that are complete now, with their line ends.
     fn feed(&mut self, chunk: &[u8]) -> Vec<Vec<u8>> {
         self.rest.extend_from_slice(chunk);
         let end = self.rest.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_put_together() {
+    fn chunks_are_joined_to_lines() {
         let mut lines = Lines::default();
         assert!(lines.feed(b"{\"a\"").is_empty());
         assert_eq!(lines.feed(b":1}\n{\"b\":2}\n{"), [b"{\"a\":1}\n".to_vec(), b"{\"b\":2}\n".to_vec()]);
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bookmark_is_no_change() {
+    fn bookmark_is_not_a_change() {
         assert!(is_bookmark(br#"{"type":"BOOKMARK","object":{}}"#) && !is_bookmark(EXPIRED.as_bytes()));
     }
 }

@@ -1,9 +1,9 @@
-//! The program under faults: each plan lets one thing go wrong between the manager and a real API server, and what must
-//! hold is checked at every revision, at rest, and over the whole run.
+//! Fault injection: each plan injects one fault between the manager and a real API server. The invariants are checked
+//! at every revision, at rest, and over the whole run.
 //!
-//! By default a few plans run in which every write and every fault is there once. The variable `CAPI_IPAM_FAULTS` asks
-//! for `many` (every fault at every kind of write) or `all` of them; `CAPI_IPAM_FAULT_PLAN` is one plan, or several in
-//! lines, as a failure prints them. `CAPI_IPAM_FAULT_LANES` says how many control planes work at the same time.
+//! By default a few plans run that cover every write and every fault once. The variable `CAPI_IPAM_FAULTS` selects
+//! `many` (every fault at every kind of write) or `all` of them. `CAPI_IPAM_FAULT_PLAN` is one plan, or several lines
+//! of plans, as printed by a failure. `CAPI_IPAM_FAULT_LANES` is the number of control planes that run concurrently.
 
 #![allow(
     clippy::expect_used,
@@ -11,7 +11,7 @@
     clippy::panic,
     clippy::print_stdout,
     unreachable_pub,
-    reason = "test code: a failure ends the test, and a long test tells how far it is"
+    reason = "test code: a failure ends the test, and a long test prints its progress"
 )]
 
 mod black_holes;
@@ -42,24 +42,25 @@ use run::Report;
 use support::control_plane::{ControlPlane, Options};
 use workload::Workload;
 
-/// After so many failures no more plans are begun.
-const MOST_FAILURES: usize = 10;
+/// After this number of failures no more plans are started.
+const MAX_FAILURES: usize = 10;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_thing_that_goes_wrong_is_survived() {
+async fn single_faults_are_tolerated() {
     let lanes = env::var("CAPI_IPAM_FAULT_LANES").ok().and_then(|lanes| lanes.parse().ok()).unwrap_or(3);
     let launch = || tokio::task::spawn_blocking(|| Arc::new(ControlPlane::start(Options::default())));
     let planes = futures::future::join_all((0..lanes).map(|_| launch())).await;
     let planes: Vec<_> = planes.into_iter().map(|plane| plane.expect("a control plane starts")).collect();
 
     if let Ok(lines) = env::var("CAPI_IPAM_FAULT_PLAN") {
-        let plan = |line: &str| serde_json::from_str(line).unwrap_or_else(|error| panic!("no plan: {line}: {error}"));
+        let plan =
+            |line: &str| serde_json::from_str(line).unwrap_or_else(|error| panic!("invalid plan: {line}: {error}"));
         let wanted = lines.lines().filter(|line| !line.trim().is_empty()).map(plan).collect();
-        return judge(&carry_out(&planes, wanted, 1).await);
+        return assert_passed(&run_plans(&planes, wanted, 1).await);
     }
     let references = Workload::ALL.into_iter().map(Plan::reference).collect();
-    let references = carry_out(&planes, references, 1).await;
-    judge(&references);
+    let references = run_plans(&planes, references, 1).await;
+    assert_passed(&references);
     let all = plans::all(&references.iter().map(recorded).collect::<Vec<_>>());
     let wanted = match env::var("CAPI_IPAM_FAULTS").as_deref() {
         Ok("all") => all.clone(),
@@ -67,7 +68,7 @@ async fn one_thing_that_goes_wrong_is_survived() {
         _ => plans::few(&all),
     };
     println!("{} of {} plans", wanted.len(), all.len());
-    judge(&carry_out(&planes, wanted, MOST_FAILURES).await);
+    assert_passed(&run_plans(&planes, wanted, MAX_FAILURES).await);
 }
 
 fn recorded(report: &Report) -> Recording {
@@ -77,8 +78,8 @@ fn recorded(report: &Report) -> Recording {
     Recording { workload: report.plan.workload, writes, watched, reads: report.reads.clone().into_iter().collect() }
 }
 
-/// Carries plans out, as many at the same time as there are control planes: a manager looks after everything in one.
-async fn carry_out(planes: &[Arc<ControlPlane>], wanted: Vec<Plan>, most_failures: usize) -> Vec<Report> {
+/// Runs plans, one at a time in each control plane, since a manager serves everything in it.
+async fn run_plans(planes: &[Arc<ControlPlane>], wanted: Vec<Plan>, most_failures: usize) -> Vec<Report> {
     let start = Instant::now();
     let count = wanted.len();
     let waiting = Arc::new(Mutex::new(VecDeque::from(wanted)));
@@ -90,7 +91,7 @@ async fn carry_out(planes: &[Arc<ControlPlane>], wanted: Vec<Plan>, most_failure
                 let Some(plan) = locked(&waiting).pop_front() else { return };
                 let report = Box::pin(run::run(&plane, plan)).await;
                 let mut done = locked(&done);
-                tell(&report, done.len() + 1, count);
+                print(&report, done.len() + 1, count);
                 done.push(report);
                 if done.iter().filter(|report| !report.failures.is_empty()).count() >= most_failures {
                     locked(&waiting).clear();
@@ -99,13 +100,13 @@ async fn carry_out(planes: &[Arc<ControlPlane>], wanted: Vec<Plan>, most_failure
         })
     };
     for lane in planes.iter().map(lane).collect::<Vec<_>>() {
-        lane.await.expect("a plan comes to its end");
+        lane.await.expect("a plan ends");
     }
     let done = std::mem::take(&mut *locked(&done));
     let longest = done.iter().map(|report| report.converged).max().unwrap_or_default();
     let missed = done.iter().filter(|report| !report.happened).count();
     println!(
-        "{} plans in {:.0?}; at rest {longest:.1?} after the work at the latest; the fault of {missed} did not come to pass",
+        "{} plans in {:.0?}; idle at most {longest:.1?} after the workload; {missed} faults did not happen",
         done.len(),
         start.elapsed(),
     );
@@ -116,9 +117,9 @@ fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn tell(report: &Report, number: usize, count: usize) {
+fn print(report: &Report, number: usize, count: usize) {
     let Report { plan, failures, happened, took, converged, story, .. } = report;
-    let missed = if *happened { "" } else { " (did not come to pass)" };
+    let missed = if *happened { "" } else { " (the fault did not happen)" };
     println!("{number}/{count} {}{missed}: {took:.1?}, at rest after {converged:.1?}", plan.line());
     if failures.is_empty() {
         return;
@@ -127,11 +128,11 @@ fn tell(report: &Report, number: usize, count: usize) {
     let file = folder.join(format!("{number}.log"));
     let written = std::fs::create_dir_all(&folder).and_then(|()| std::fs::write(&file, story));
     println!("FAILED: {}", failures.join("\n        "));
-    println!("the whole story: {} {written:?}", file.display());
+    println!("full report: {} {written:?}", file.display());
 }
 
-/// Fails when a plan did, with all that is needed to see it again.
-fn judge(reports: &[Report]) {
+/// Fails when a plan failed, with the plans to reproduce it.
+fn assert_passed(reports: &[Report]) {
     let failed = reports.iter().filter(|report| !report.failures.is_empty());
     let texts: Vec<String> = failed
         .map(|report| {
@@ -141,5 +142,5 @@ fn judge(reports: &[Report]) {
         .collect();
     assert!(texts.is_empty(), "\n{}", texts.join("\n\n"));
     let missed = reports.iter().filter(|report| !report.happened).count();
-    assert!(missed * 5 <= reports.len(), "the faults of {missed} of {} plans did not come to pass", reports.len());
+    assert!(missed * 5 <= reports.len(), "the faults of {missed} of {} plans did not happen", reports.len());
 }

@@ -1,16 +1,16 @@
-//! The mistakes that the plans have to find, as patches of the program; `hack/faults/teeth.sh` makes them.
+//! The mutants that the fault plans must detect, as patches; `hack/faults/mutants.sh` builds and tests them.
 
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use capi_ipam::fault::Plan;
+use crate::fault::Plan;
 
-/// A change of the program may take the ground from under a patch, or change what a plan is called.
+/// A change of the program may invalidate a patch, or the format of plans.
 #[test]
-fn every_mistake_can_be_made_and_has_plans() {
+fn every_mutant_applies_and_has_plans() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let files = fs::read_dir(root.join("tests/faults/mistakes")).expect("the folder can be read");
+    let files = fs::read_dir(root.join("tests/faults/mutants")).expect("the folder can be read");
     let mut found = 0;
     for file in files.map(|file| file.expect("the folder can be read").path()) {
         let name = file.display();
@@ -25,5 +25,5 @@ fn every_mistake_can_be_made_and_has_plans() {
         assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
         found += 1;
     }
-    assert!(found >= 20, "{found} mistakes");
+    assert!(found >= 20, "{found} mutants");
 }

@@ -1,12 +1,12 @@
-//! Sees every change of every object that counts, by watches of its own that go around the proxy.
+//! Observes every change of every relevant object, with watches that bypass the proxy.
 
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use capi_ipam::api::{conditions, GlobalInClusterIPPool, InClusterIPPool, IPReservation, names, Pool as PoolApi, PoolKey, PoolSpec};
-use capi_ipam::support::consumer::{counts_of, eventually};
-use capi_ipam::world::{Address, Change, Claim, Name, Object, Pool, PoolName, Reservation, World};
+use capi_ipam::api::{
+    GlobalInClusterIPPool, IPReservation, InClusterIPPool, Pool as PoolApi, PoolKey, PoolSpec, conditions, names,
+};
 use capi_ipam_provider::api::{ContractVersion, IPAddress, IPAddressClaim};
 use futures::TryStreamExt;
 use kube::api::{ListParams, WatchEvent, WatchParams};
@@ -14,8 +14,12 @@ use kube::{Api, Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use tokio::task::JoinHandle;
 
-/// How long the watches may take to tell what the lists show.
-const PATIENCE: Duration = Duration::from_secs(30);
+use crate::support::consumer::counts_of;
+use crate::support::wait::eventually;
+use crate::world::{Address, Change, Claim, Name, Object, Pool, PoolName, Reservation, World};
+
+/// How long the watches may take to deliver the state of the lists.
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Watches from its start until it is dropped.
 pub struct Observer {
@@ -24,7 +28,7 @@ pub struct Observer {
 }
 
 impl Observer {
-    /// Starts to watch; what is there already is seen too.
+    /// Starts to watch; existing objects are observed, too.
     pub async fn start(client: &Client) -> Self {
         let version = ContractVersion::V1Beta2;
         let mut observer = Self { changes: Arc::default(), watches: Vec::new() };
@@ -40,7 +44,7 @@ impl Observer {
     where
         K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
     {
-        // An API server that has just learned of a kind asks for a little patience.
+        // The API server serves a new kind after a delay.
         let list = || async { api.list(&ListParams::default()).await.ok() };
         let listed = eventually("objects can be listed", list).await;
         let note = move |changes: &Mutex<Vec<Change>>, found: &K, gone| {
@@ -81,15 +85,15 @@ impl Observer {
         locked(&self.changes).clone()
     }
 
-    /// What is there now.
+    /// The current state.
     pub fn world(&self) -> World {
         World::after(&locked(&self.changes))
     }
 
-    /// Waits until everything has been told that has happened by now.
+    /// Waits until the watches have delivered all changes so far.
     ///
     /// # Panics
-    /// When it is not.
+    /// When they have not in time.
     pub async fn catch_up(&self, client: &Client) {
         let start = Instant::now();
         loop {
@@ -102,7 +106,7 @@ impl Observer {
             if same {
                 return;
             }
-            assert!(start.elapsed() < PATIENCE, "the watches do not tell what the lists show");
+            assert!(start.elapsed() < TIMEOUT, "the watches do not deliver the state of the lists");
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }
@@ -168,7 +172,7 @@ fn reservation(reservation: &IPReservation) -> Object {
     Object::Reservation(reservation.name_any(), state)
 }
 
-/// Pools in which all addresses of the ranges can be given out, see the workloads.
+/// Pools whose ranges are completely allocatable, see the workloads.
 fn pool<P: PoolApi>(pool: &P) -> Object {
     let addresses = match pool.spec() {
         PoolSpec::Addresses(spec) => spec.addresses.clone(),

@@ -1,45 +1,45 @@
-//! What must hold: at every moment, at rest, and over the whole of a run. Pure functions of what was seen.
+//! The invariants: at every moment, at rest, and over a whole run. Pure functions of the observed changes.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
-use capi_ipam::world::{Address, Change, Claim, in_order, Object, Pool, PoolName, Reservation, World};
+use crate::world::{Address, Change, Claim, Object, Pool, PoolName, Reservation, World, in_order};
 
-/// Something that must not be.
+/// A violation of an invariant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Of which rule.
+    /// The violated rule.
     pub rule: Rule,
-    /// What was seen.
+    /// The observation.
     pub text: String,
 }
 
-/// The rules. Their numbers are those by which the design speaks of them.
+/// The invariants, with their numbers in the design.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Rule {
-    /// I1: no two IPAddress objects of one scope have one address. An unbound one may be left over for a moment.
+    /// I1: no two IPAddress objects of one scope have the same address. An unbound duplicate may exist temporarily.
     OneObject,
-    /// I2: no two claims are bound to one address.
+    /// I2: no two claims are bound to the same address.
     OneClaim,
     /// I3: a bound claim has its IPAddress, always with the same address.
     Lasting,
-    /// What a claim is bound to is reserved for it, from before it is bound until its IPAddress is gone.
+    /// The address of a bound claim is reserved for it, from before the binding until the deletion of its IPAddress.
     Reserved,
-    /// I4: a claim has one IPAddress and one reservation, no more.
+    /// I4: a claim has at most one IPAddress and one reservation.
     OneEach,
-    /// I5: an address is one of its pool's.
+    /// I5: an address is in the range of its pool.
     InRange,
-    /// I6: nothing is left of a claim that is gone.
+    /// I6: no objects of a deleted claim remain.
     NoLeak,
-    /// I7: a claim goes after its IPAddress, and a pool after all of its own.
+    /// I7: a claim is deleted after its IPAddress, and a pool after all its IPAddresses.
     Order,
-    /// I8: the counts of a pool are true.
+    /// I8: the counts of a pool are correct.
     Counts,
-    /// I10: nothing is written more often than needed, and nothing at rest.
+    /// I10: no object is written more often than needed, and none at rest.
     Quiet,
-    /// Every claim is bound, or says why not.
+    /// Every claim is bound or reports a reason.
     Served,
-    /// A claim gets one IPAddress in its life, and that goes with it.
+    /// A claim gets one IPAddress in its life, which is deleted with it.
     Once,
 }
 
@@ -53,8 +53,8 @@ fn violation(rule: Rule, text: impl Into<String>) -> Violation {
     Violation { rule, text: text.into() }
 }
 
-/// What is wrong at any moment of a history, in the order in which it went wrong. `overtaken` when an IPAddress may come
-/// at the moment in which its claim goes.
+/// The violations at any moment of a history, in their order. `overtaken` allows the creation of an IPAddress at the
+/// moment of the release of its claim.
 pub fn ever(changes: &[Change], overtaken: bool) -> Vec<Violation> {
     let mut world = World::default();
     let mut found: Vec<Violation> = Vec::new();
@@ -75,7 +75,7 @@ pub fn ever(changes: &[Change], overtaken: bool) -> Vec<Violation> {
     found
 }
 
-/// I7: what must be gone before this may happen.
+/// I7: the objects that must be deleted before this change.
 fn before(world: &World, change: &Change, overtaken: bool) -> Vec<Violation> {
     let held_up = |rule: &str, objects: Vec<String>| {
         objects.into_iter().map(move |object| violation(Rule::Order, format!("{rule} before {object}"))).collect()
@@ -83,7 +83,7 @@ fn before(world: &World, change: &Change, overtaken: bool) -> Vec<Violation> {
     match &change.object {
         Object::Claim(name, claim) => {
             let was_held = world.claims.get(name).is_some_and(|before| before.uid == claim.uid && before.held);
-            // The API server removes a claim that nobody let go when it is deleted while it gets its first finalizer.
+            // The API server removes an unreleased claim when it is deleted while it gets its first finalizer.
             let vanished = change.gone && claim.held && !claim.deleting;
             if !was_held || vanished || (claim.held && !change.gone) {
                 return Vec::new();
@@ -92,17 +92,20 @@ fn before(world: &World, change: &Change, overtaken: bool) -> Vec<Violation> {
                 let excused = overtaken && world.too_late.contains(&address.uid);
                 address.owner.as_ref() == Some(&claim.uid) && !excused
             });
-            held_up(&format!("claim {}/{} went", name.0, name.1), of_claim.map(|(_, a)| a.value.clone()).collect())
+            held_up(
+                &format!("claim {}/{} was deleted", name.0, name.1),
+                of_claim.map(|(_, a)| a.value.clone()).collect(),
+            )
         }
         Object::Pool(name, _) if change.gone => {
             let of_pool = world.addresses.values().filter(|address| address.pool == *name);
-            held_up(&format!("pool {} went", name.1.1), of_pool.map(|address| address.value.clone()).collect())
+            held_up(&format!("pool {} was deleted", name.1.1), of_pool.map(|address| address.value.clone()).collect())
         }
         _ => Vec::new(),
     }
 }
 
-/// I5: where a new IPAddress has its address from. The pool may have changed while it was made.
+/// I5: the range of a new IPAddress. The pool may have changed during its creation.
 fn created(world: &World, change: &Change) -> Option<Violation> {
     let Object::Address(name, address) = &change.object else { return None };
     let past = world.past.get(&address.pool).map(Vec::as_slice).unwrap_or_default();
@@ -144,7 +147,7 @@ fn bound_to_nothing(world: &World) -> Vec<Violation> {
             if address.owner.as_ref() != Some(&claim.uid) {
                 return Some(violation(
                     Rule::Lasting,
-                    format!("bound claim {} ({uid}) has another's IPAddress", name.1),
+                    format!("bound claim {} ({uid}) has the IPAddress of another claim", name.1),
                 ));
             }
             let first = world.given.get(&claim.uid)?;
@@ -155,13 +158,13 @@ fn bound_to_nothing(world: &World) -> Vec<Violation> {
         .collect()
 }
 
-/// I7: a claim that nothing holds back could go before its IPAddress.
+/// I7: a claim without a finalizer could be deleted before its IPAddress.
 fn bound_and_not_held(world: &World) -> impl Iterator<Item = Violation> {
     let loose = world.claims.iter().filter(|(_, claim)| claim.bound.is_some() && !claim.held && !claim.deleting);
     loose.map(|(name, _)| violation(Rule::Order, format!("bound claim {} has no finalizer", name.1)))
 }
 
-/// What a bound claim has without a reservation could be given to another.
+/// The address of a bound claim without a reservation could be allocated to another claim.
 fn bound_unreserved(world: &World) -> Vec<Violation> {
     let bound = world.addresses.iter().filter(|(name, address)| world.bound_to(name, address).is_some());
     let unreserved = bound.filter(|(_, address)| {
@@ -173,7 +176,7 @@ fn bound_unreserved(world: &World) -> Vec<Violation> {
         .collect()
 }
 
-/// What is wrong once nothing happens any more.
+/// The violations at rest.
 pub fn at_rest(world: &World) -> Vec<Violation> {
     let mut found = bound_twice(world);
     found.extend(bound_to_nothing(world));
@@ -209,7 +212,7 @@ fn doubled(world: &World) -> Vec<Violation> {
         .collect()
 }
 
-/// I6, and whether what is in use is to stay.
+/// I6, and whether addresses in use stay.
 fn leaked(world: &World) -> Vec<Violation> {
     let mut found = Vec::new();
     for (name, address) in &world.addresses {
@@ -224,7 +227,7 @@ fn leaked(world: &World) -> Vec<Violation> {
     for (name, made) in &world.reservations {
         let Some(uid) = &made.holder else { continue };
         if !world.lives(uid) {
-            found.push(violation(Rule::NoLeak, format!("reservation {name} is of a claim that is gone ({uid})")));
+            found.push(violation(Rule::NoLeak, format!("reservation {name} belongs to a deleted claim ({uid})")));
         }
     }
     found
@@ -249,7 +252,7 @@ fn not_served(world: &World) -> Vec<Violation> {
             if !excused {
                 found.push(violation(Rule::Served, format!("claim {} is not bound: {:?}", name.1, claim.reason)));
             } else if claim.reason.is_none() {
-                found.push(violation(Rule::Served, format!("claim {} does not say why it is not bound", name.1)));
+                found.push(violation(Rule::Served, format!("claim {} does not report why it is not bound", name.1)));
             }
         }
     }
@@ -279,8 +282,8 @@ fn miscounted(world: &World) -> Vec<Violation> {
     world.pools.iter().filter_map(truth).collect()
 }
 
-/// What is wrong with a history as a whole: how often addresses came and went. Not to be asked where writes come late or
-/// several managers work: then a claim may have had an address that it was never bound to, or have adopted one.
+/// The violations of a whole history: how often addresses were created and deleted. Not applicable with late writes or
+/// several managers: then a claim may have had an address that it was never bound to, or have adopted one.
 pub fn overall(changes: &[Change]) -> Vec<Violation> {
     let mut world = World::default();
     let mut made: BTreeMap<String, (usize, usize)> = BTreeMap::new();
@@ -315,7 +318,9 @@ pub fn overall(changes: &[Change]) -> Vec<Violation> {
         }
     }
     let often = reserved.into_iter().filter(|(_, count)| *count > 1);
-    found.extend(often.map(|(uid, count)| violation(Rule::Once, format!("claim {uid} had {count} reservations made"))));
+    found.extend(
+        often.map(|(uid, count)| violation(Rule::Once, format!("claim {uid} had {count} reservations created"))),
+    );
     found
 }
 

@@ -1,8 +1,7 @@
-//! The oracle sees each violation, in histories made by hand.
-
-use capi_ipam::world::Name;
+//! The oracle detects each violation in handwritten histories.
 
 use super::*;
+use crate::world::Name;
 
 fn name(name: &str) -> Name {
     ("n".to_owned(), name.to_owned())
@@ -21,7 +20,7 @@ fn address_of(owner: &str, value: &str) -> Address {
     Address { owner: Some(owner.into()), pool: pool_name(), value: value.into(), ..Address::default() }
 }
 
-/// A history that is put together step by step.
+/// A history that is built step by step.
 #[derive(Default)]
 struct History(Vec<Change>);
 
@@ -59,8 +58,8 @@ impl History {
         self.push(Object::Reservation(named.into(), made), gone);
     }
 
-    /// A claim that is served as it should be.
-    fn served(&mut self, named: &str, uid: &str, address: &str) {
+    /// A claim that is bound correctly.
+    fn bind_claim(&mut self, named: &str, uid: &str, address: &str) {
         self.claim(named, claim(uid, false));
         self.reservation(address, uid, false);
         self.address(named, uid, address, false);
@@ -81,9 +80,9 @@ impl History {
 }
 
 #[test]
-fn a_whole_life_is_fine() {
+fn regular_lifecycle_has_no_violation() {
     let mut history = History::with_pool();
-    history.served("a", "1", "10.0.0.1");
+    history.bind_claim("a", "1", "10.0.0.1");
     history.pool(Some((2, 1, 1, 0)));
     assert_eq!((history.ever(), history.at_rest(), history.overall()), (vec![], vec![], vec![]));
     history.claim("a", Claim { deleting: true, ..claim("1", true) });
@@ -96,26 +95,26 @@ fn a_whole_life_is_fine() {
 }
 
 #[test]
-fn an_address_of_two_bound_claims_is_seen_also_when_it_passes() {
+fn temporary_double_binding_is_detected() {
     let mut history = History::with_pool();
-    history.served("a", "1", "10.0.0.1");
-    history.served("b", "2", "10.0.0.1");
+    history.bind_claim("a", "1", "10.0.0.1");
+    history.bind_claim("b", "2", "10.0.0.1");
     assert_eq!(history.ever(), [Rule::Reserved, Rule::OneClaim]);
     history.claim("a", Claim { deleting: true, ..claim("1", true) });
     history.address("a", "1", "10.0.0.1", true);
     assert!(history.ever().contains(&Rule::OneClaim));
 
     let mut history = History::with_pool();
-    history.served("a", "1", "10.0.0.1");
+    history.bind_claim("a", "1", "10.0.0.1");
     history.claim("a", Claim { deleting: true, ..claim("1", true) });
-    history.served("b", "2", "10.0.0.1");
+    history.bind_claim("b", "2", "10.0.0.1");
     assert_eq!(history.ever(), [Rule::Reserved, Rule::OneObject]);
 }
 
 #[test]
-fn an_unbound_double_may_be_there_for_a_moment_only() {
+fn unbound_duplicate_is_tolerated_only_temporarily() {
     let mut history = History::with_pool();
-    history.served("a", "1", "10.0.0.1");
+    history.bind_claim("a", "1", "10.0.0.1");
     history.claim("b", claim("2", false));
     history.address("b", "2", "10.0.0.1", false);
     assert_eq!(history.ever(), []);
@@ -123,14 +122,14 @@ fn an_unbound_double_may_be_there_for_a_moment_only() {
 }
 
 #[test]
-fn what_comes_when_its_claim_is_let_go_is_nobodys() {
+fn address_created_during_release_has_no_owner() {
     let mut history = History::with_pool();
-    history.served("a", "1", "10.0.0.1");
+    history.bind_claim("a", "1", "10.0.0.1");
     history.claim("a", Claim { deleting: true, ..claim("1", true) });
     history.address("a", "1", "10.0.0.1", true);
     history.push(Object::Address(name("a"), Address { uid: "late".into(), ..address_of("1", "10.0.0.1") }), false);
     history.reservation("10.0.0.1", "1", true);
-    history.served("b", "2", "10.0.0.1");
+    history.bind_claim("b", "2", "10.0.0.1");
     assert_eq!(history.ever(), []);
     history.push(Object::Claim(name("a"), Claim { deleting: true, ..claim("1", true) }), true);
     assert_eq!(history.ever(), [Rule::Order]);
@@ -138,7 +137,7 @@ fn what_comes_when_its_claim_is_let_go_is_nobodys() {
 }
 
 #[test]
-fn what_a_later_claim_adopts_is_its_own() {
+fn address_adopted_by_a_later_claim_belongs_to_it() {
     let mut history = History::with_pool();
     history.claim("a", claim("2", false));
     let late = Address { uid: "late".into(), ..address_of("1", "10.0.0.1") };
@@ -159,7 +158,7 @@ fn pools_of_one_network_share_their_addresses() {
         let pool_of = Pool { uid: pool.into(), addresses, network: Some("lab".into()), ..Pool::default() };
         history.push(Object::Pool(("InClusterIPPool".into(), name(pool)), pool_of), false);
     }
-    history.served("a", "1", "10.0.0.1");
+    history.bind_claim("a", "1", "10.0.0.1");
     history.claim("b", Claim { pool: ("InClusterIPPool".into(), name("q")), ..claim("2", false) });
     let pool = ("InClusterIPPool".to_owned(), name("q"));
     let address =
@@ -170,13 +169,13 @@ fn pools_of_one_network_share_their_addresses() {
 }
 
 #[test]
-fn a_bound_claim_without_its_own_address_is_seen() {
+fn bound_claim_without_its_address_is_detected() {
     let mut history = History::with_pool();
     history.claim("a", claim("1", true));
     assert_eq!(history.ever(), [Rule::Lasting]);
 
     let mut history = History::with_pool();
-    history.served("a", "1", "10.0.0.1");
+    history.bind_claim("a", "1", "10.0.0.1");
     history.address("a", "1", "10.0.0.1", true);
     assert_eq!(history.ever(), [Rule::Lasting]);
     let mut history = History::with_pool();
@@ -185,19 +184,19 @@ fn a_bound_claim_without_its_own_address_is_seen() {
     assert_eq!(history.ever(), [Rule::Lasting]);
 
     let mut history = History::with_pool();
-    history.served("a", "1", "10.0.0.1");
+    history.bind_claim("a", "1", "10.0.0.1");
     history.address("a", "1", "10.0.0.2", false);
     assert_eq!(history.ever(), [Rule::Lasting, Rule::Reserved]);
 
     let mut history = History::with_pool();
-    history.served("a", "1", "10.0.0.1");
+    history.bind_claim("a", "1", "10.0.0.1");
     history.claim("a", Claim { deleting: true, in_use: true, ..claim("1", true) });
     history.address("a", "1", "10.0.0.1", true);
-    assert_eq!(history.ever(), [Rule::Lasting], "its machine lives");
+    assert_eq!(history.ever(), [Rule::Lasting], "its machine exists");
 }
 
 #[test]
-fn what_is_bound_and_not_reserved_is_seen() {
+fn bound_address_without_reservation_is_detected() {
     let mut history = History::with_pool();
     history.claim("a", claim("1", false));
     history.address("a", "1", "10.0.0.1", false);
@@ -206,17 +205,17 @@ fn what_is_bound_and_not_reserved_is_seen() {
     assert_eq!(history.ever(), [Rule::Reserved]);
 
     let mut history = History::with_pool();
-    history.served("a", "1", "10.0.0.1");
+    history.bind_claim("a", "1", "10.0.0.1");
     history.claim("a", Claim { deleting: true, ..claim("1", true) });
     history.reservation("10.0.0.1", "1", true);
     history.address("a", "1", "10.0.0.1", true);
-    assert_eq!(history.ever(), [Rule::Reserved], "the reservation goes last");
+    assert_eq!(history.ever(), [Rule::Reserved], "the reservation is deleted last");
 }
 
 #[test]
-fn an_address_that_goes_without_its_claim_is_seen() {
+fn address_deleted_before_its_claim_is_detected() {
     let mut history = History::with_pool();
-    history.served("a", "1", "10.0.0.1");
+    history.bind_claim("a", "1", "10.0.0.1");
     let address = World::after(&history.0).addresses[&name("a")].clone();
     history.push(Object::Address(name("a"), Address { deleting: true, ..address }), false);
     history.pool(Some((2, 1, 1, 0)));
@@ -224,35 +223,35 @@ fn an_address_that_goes_without_its_claim_is_seen() {
 }
 
 #[test]
-fn an_address_of_no_pool_is_seen() {
+fn address_outside_every_pool_is_detected() {
     let mut history = History::with_pool();
-    history.served("a", "1", "10.0.0.3");
+    history.bind_claim("a", "1", "10.0.0.3");
     assert_eq!(history.ever(), [Rule::InRange]);
 }
 
 #[test]
-fn who_goes_too_early_is_seen() {
+fn premature_deletion_is_detected() {
     let mut history = History::with_pool();
-    history.served("a", "1", "10.0.0.1");
+    history.bind_claim("a", "1", "10.0.0.1");
     history
         .push(Object::Claim(name("a"), Claim { deleting: true, held: false, in_use: true, ..claim("1", true) }), false);
     assert_eq!(history.ever(), [Rule::Order]);
     let mut history = History::with_pool();
-    history.served("a", "1", "10.0.0.1");
+    history.bind_claim("a", "1", "10.0.0.1");
     history.push(Object::Claim(name("a"), Claim { deleting: true, ..claim("1", true) }), true);
     assert_eq!(history.ever(), [Rule::Order]);
     let mut history = History::with_pool();
-    history.served("a", "1", "10.0.0.1");
+    history.bind_claim("a", "1", "10.0.0.1");
     history.push(Object::Claim(name("a"), claim("1", true)), true);
-    assert_eq!(history.ever(), [], "nobody let it go: the API server removed it");
+    assert_eq!(history.ever(), [], "the API server removed it without a release");
     let mut history = History::with_pool();
-    history.served("a", "1", "10.0.0.1");
+    history.bind_claim("a", "1", "10.0.0.1");
     history.push(Object::Pool(pool_name(), Pool::default()), true);
     assert_eq!(history.ever(), [Rule::Order]);
 }
 
 #[test]
-fn a_bound_claim_that_could_go_at_any_time_is_seen() {
+fn bound_claim_without_finalizer_is_detected() {
     let mut history = History::with_pool();
     history.claim("a", Claim { held: false, ..claim("1", false) });
     history.reservation("10.0.0.1", "1", false);
@@ -262,7 +261,7 @@ fn a_bound_claim_that_could_go_at_any_time_is_seen() {
 }
 
 #[test]
-fn what_is_left_over_is_seen() {
+fn leftover_objects_are_detected() {
     let mut history = History::with_pool();
     history.reservation("10.0.0.1", "dead", false);
     assert_eq!(history.at_rest(), [Rule::NoLeak]);
@@ -273,7 +272,7 @@ fn what_is_left_over_is_seen() {
     assert_eq!(history.overall(), [Rule::Once]);
 
     let mut history = History::with_pool();
-    history.served("a", "1", "10.0.0.1");
+    history.bind_claim("a", "1", "10.0.0.1");
     history.reservation("10.0.0.2", "1", false);
     history.pool(Some((2, 1, 1, 0)));
     assert_eq!(history.at_rest(), [Rule::OneEach]);
@@ -281,34 +280,34 @@ fn what_is_left_over_is_seen() {
 }
 
 #[test]
-fn wrong_counts_are_seen() {
+fn wrong_pool_counts_are_detected() {
     let mut history = History::with_pool();
-    history.served("a", "1", "10.0.0.1");
+    history.bind_claim("a", "1", "10.0.0.1");
     assert_eq!(history.at_rest(), [Rule::Counts]);
 }
 
 #[test]
-fn a_claim_that_waits_needs_a_reason() {
+fn waiting_claim_without_a_reason_is_detected() {
     let mut history = History::with_pool();
     history.claim("c", Claim { reason: Some("PoolExhausted".into()), ..claim("3", false) });
-    assert_eq!(history.at_rest(), [Rule::Served], "there are free addresses");
-    history.served("a", "1", "10.0.0.1");
-    history.served("b", "2", "10.0.0.2");
+    assert_eq!(history.at_rest(), [Rule::Served], "the pool has free addresses");
+    history.bind_claim("a", "1", "10.0.0.1");
+    history.bind_claim("b", "2", "10.0.0.2");
     history.pool(Some((2, 0, 2, 0)));
     assert_eq!(history.at_rest(), []);
     history.claim("c", claim("3", false));
-    assert_eq!(history.at_rest(), [Rule::Served], "nothing says why");
+    assert_eq!(history.at_rest(), [Rule::Served], "no reason is reported");
 }
 
 #[test]
-fn an_address_that_is_made_anew_is_seen_in_the_summary() {
+fn recreated_address_is_reported_in_the_summary() {
     let mut history = History::with_pool();
     history.claim("a", claim("1", false));
     history.reservation("10.0.0.2", "1", false);
     history.address("a", "1", "10.0.0.2", false);
     history.address("a", "1", "10.0.0.2", true);
     history.reservation("10.0.0.2", "1", true);
-    history.served("a", "1", "10.0.0.1");
+    history.bind_claim("a", "1", "10.0.0.1");
     history.pool(Some((2, 1, 1, 0)));
     assert_eq!((history.ever(), history.at_rest()), (vec![], vec![]));
     assert_eq!(history.overall(), [Rule::Once, Rule::Once]);

@@ -1,20 +1,20 @@
-//! Plans, made from what was written in runs in which nothing went wrong.
+//! Generates plans from the recordings of reference runs.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use capi_ipam::fault::{Fault, Plan, WatchFault, WriteFault};
-use capi_ipam::request::Write;
-use capi_ipam::workload::Workload;
+use crate::fault::{Fault, Plan, WatchFault, WriteFault};
+use crate::request::Write;
+use crate::workload::Workload;
 
-/// What happened in a run in which nothing went wrong.
+/// The recording of a run without faults.
 #[derive(Clone, Debug)]
 pub struct Recording {
     pub workload: Workload,
-    /// How often each kind of write came.
+    /// The number of writes of each kind.
     pub writes: BTreeMap<Write, usize>,
-    /// The kinds that changed, by their plurals.
+    /// The number of events of each kind, by plural.
     pub watched: BTreeSet<String>,
-    /// How often single objects were read, by the plurals of their kinds.
+    /// The number of reads of single objects, by plural.
     pub reads: BTreeMap<String, usize>,
 }
 
@@ -50,7 +50,7 @@ fn of_workload(recording: &Recording) -> Vec<Plan> {
                 plans.push(plan(2, at(1)));
             }
         }
-        // It takes as long as it goes unnoticed, so not every workload waits for it.
+        // It lasts until it is detected, so not every workload waits for it.
         if recording.workload == Workload::Allocate {
             let fault = Fault::Watch { resource: resource.clone(), nth: 1, how: WatchFault::BlackHole };
             plans.push(plan(1, fault));
@@ -61,22 +61,22 @@ fn of_workload(recording: &Recording) -> Vec<Plan> {
         plans.extend(spread_over(count.min(2)).into_iter().map(|nth| plan(1, at(nth))));
     }
     if least == 1 {
-        // Two managers that try to reserve the same address read who has it.
+        // Two managers that try to reserve the same address read its holder.
         plans.push(plan(2, Fault::Read { resource: "ipreservations".to_owned(), nth: 1 }));
     }
     plans
 }
 
-/// At which occurrences of a write something goes wrong.
+/// The occurrences of a write at which a fault is injected.
 fn ordinals(write: Write, count: usize) -> BTreeSet<usize> {
     match write {
-        // How many there are is never the same.
+        // Their number varies.
         Write::PoolStatus | Write::Event => spread_over(count.min(2)),
         _ => spread_over(count),
     }
 }
 
-/// The first, a middle and the last of so many.
+/// The first, a middle and the last of `count`.
 fn spread_over(count: usize) -> BTreeSet<usize> {
     BTreeSet::from([1, count.div_ceil(2), count]).into_iter().filter(|nth| (1..=count).contains(nth)).collect()
 }
@@ -99,8 +99,8 @@ fn faults_at(write: Write) -> Vec<WriteFault> {
     faults
 }
 
-/// The writes after which one that comes late does the most harm: they undo it, or make it wrong. Many of them are of a
-/// later object of the same name.
+/// The writes after which a late write does the most harm: they undo it or invalidate it. Many of them affect a later
+/// object of the same name.
 fn undone_by(write: Write) -> &'static [Write] {
     match write {
         Write::ReservationCreated => &[Write::ReservationDeleted],
@@ -118,12 +118,12 @@ fn is_for_two(how: WriteFault) -> bool {
     how.is_late() || matches!(how, WriteFault::CrashAfter | WriteFault::ReplyLost | WriteFault::Conflict)
 }
 
-/// A manager that has just started reads where one that is older goes by what it remembers. It takes long to get old.
+/// A new manager reads where an older one relies on memory. Such plans take longer.
 fn is_for_aged(workload: Workload, write: Write, how: WriteFault) -> bool {
     matches!(workload, Workload::Delete | Workload::Recreate) && write == Write::AddressCreated && how.is_late()
 }
 
-/// What a selection of plans is to have at least once.
+/// An aspect that a selection of plans must cover.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Aspect {
     Workload(Workload),
@@ -134,19 +134,19 @@ enum Aspect {
     Watch(String),
     WatchHow(WatchFault),
     Read(String),
-    /// A fault at a write, for a manager that has just started or is older.
+    /// A fault at a write, for a new or an older manager.
     Pair(Write, WriteFault, bool),
     /// A write of a workload.
     Part(Workload, Write),
-    /// A fault in a workload, with so many managers.
+    /// A fault in a workload, with a number of managers.
     Case(Workload, WriteFault, usize),
     /// A fault at a watch in a workload.
     Seen(Workload, String, WatchFault),
-    /// A read in a workload, with so many managers.
+    /// A read in a workload, with a number of managers.
     Late(Workload, String, usize),
 }
 
-/// A few plans in which every kind of write, every watch and every fault is there at least once.
+/// A few plans that cover every kind of write, every watch and every fault.
 pub fn few(plans: &[Plan]) -> Vec<Plan> {
     covering(plans, |plan| {
         let mut aspects =
@@ -163,7 +163,7 @@ pub fn few(plans: &[Plan]) -> Vec<Plan> {
     })
 }
 
-/// Many plans in which every fault is there at every kind of write, and in every workload.
+/// Many plans that cover every fault at every kind of write and in every workload.
 pub fn many(plans: &[Plan]) -> Vec<Plan> {
     covering(plans, |plan| match &plan.fault {
         Some(Fault::Write { write, how, .. }) => vec![
@@ -177,11 +177,11 @@ pub fn many(plans: &[Plan]) -> Vec<Plan> {
     })
 }
 
-/// Plans in a mixed order, each of which has an aspect that none before it had.
+/// Plans in a pseudorandom order, each of which covers an aspect that no earlier one covers.
 fn covering(plans: &[Plan], aspects: impl Fn(&Plan) -> Vec<Aspect>) -> Vec<Plan> {
     let mut covered = HashSet::new();
     let mut order: Vec<&Plan> = plans.iter().collect();
-    order.sort_by_cached_key(|plan| mixed(&plan.line()));
+    order.sort_by_cached_key(|plan| hash(&plan.line()));
     let mut chosen = Vec::new();
     for plan in order {
         let new = aspects(plan).into_iter().filter(|aspect| covered.insert(aspect.clone())).count();
@@ -192,8 +192,8 @@ fn covering(plans: &[Plan], aspects: impl Fn(&Plan) -> Vec<Aspect>) -> Vec<Plan>
     chosen
 }
 
-/// A number that says nothing, always the same for the same text (FNV-1a).
-fn mixed(text: &str) -> u64 {
+/// A stable hash of a text (FNV-1a).
+fn hash(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
@@ -211,22 +211,23 @@ mod tests {
     }
 
     #[test]
-    fn the_first_the_middle_and_the_last_are_hit() {
+    fn first_middle_and_last_occurrence_are_selected() {
         let at = |count| spread_over(count).into_iter().collect::<Vec<_>>();
         assert_eq!((at(0), at(1), at(2), at(3), at(9)), (vec![], vec![1], vec![1, 2], vec![1, 2, 3], vec![1, 5, 9]));
     }
 
     #[test]
-    fn every_fault_hits_every_write_and_every_watch() {
+    fn every_fault_is_planned_at_every_write_and_watch() {
         let plans = all(&recordings());
-        // 13 faults at 3 of the one write, 11 at the other; 3 at 2 changes; with a second manager 6, 4 and 1; 3 at one that
-        // is older; one watch that is a black hole; late answers to 2 reads, and to one with a second manager.
+        // 13 faults at 3 occurrences of one write, 11 at the other; 3 at 2 events; with a second manager 6, 4 and 1; 3
+        // with an older manager; one watch that is a black hole; late responses to 2 reads, and to one with a second
+        // manager.
         assert_eq!(plans.len(), 2 * (13 * 3 + 11 + 3 * 2 + 6 + 4 + 1 + 2 + 1) + 3 + 1);
         assert_eq!(plans.iter().map(Plan::line).collect::<BTreeSet<_>>().len(), plans.len());
     }
 
     #[test]
-    fn a_selection_has_everything_at_least_once() {
+    fn selection_covers_every_aspect_at_least_once() {
         let plans = all(&recordings());
         let (few, many) = (few(&plans), many(&plans));
         assert!(few.len() < many.len() && many.len() < plans.len(), "{} {} {}", few.len(), many.len(), plans.len());

@@ -1,72 +1,64 @@
-//! Stands between a manager and the API server, and lets one thing go wrong.
+//! A proxy between a manager and the API server that injects one fault.
 //!
-//! The manager talks plain HTTP to it. What it forwards goes to the API server as the provider's account, so that the
-//! permissions are those of the provider and no more.
+//! The manager uses plain HTTP. The proxy forwards requests with the service account of the provider, so that the
+//! permissions are those of the provider.
 
 use std::collections::HashMap;
-use std::net::Ipv4Addr;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use capi_ipam::fault::{Fault, WatchFault, WriteFault};
-use capi_ipam::forward::{Answer, Broken, Forward, refusal};
-use capi_ipam::frames::{self, Disturbance};
-use capi_ipam::request::{Request, Verb, Write};
-use capi_ipam::support::control_plane::{ControlPlane, NAMESPACE};
-use capi_ipam_controller::client::connect;
 use http_body_util::BodyExt;
 use hyper::Response;
 use hyper::body::Incoming;
 use hyper::header::{ACCEPT, CONTENT_TYPE};
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
 use kube::Client;
-use serde_json::json;
-use tokio::net::TcpListener;
 use tokio::sync::Notify;
-use tokio::task::JoinHandle;
 
-/// How long a write is late when it waits for nothing else.
+use crate::fault::{Fault, WatchFault, WriteFault};
+use crate::forward::{Broken, Forward, error_response};
+use crate::frames::{self, Disturbance};
+use crate::request::{Request, Verb, Write};
+use crate::support::control_plane::ControlPlane;
+use crate::support::proxy::{ProxyResponse, ProxyServer};
+
+/// How long a write is delayed when it waits for no other write.
 const LATE: Duration = Duration::from_secs(1);
-/// How long a late write waits for another one.
+/// How long a late write waits for another write.
 const LATEST: Duration = Duration::from_secs(5);
-/// How long writes are refused with [`WriteFault::RefusedForLong`].
+/// How long writes are rejected with [`WriteFault::RefusedForLong`].
 const LONG: Duration = Duration::from_secs(2);
 
-/// How long a black hole in the place of a watch may go unnoticed.
+/// How long a watch that is a black hole may stay undetected.
 const UNNOTICED: Duration = Duration::from_secs(40);
 
-/// A write that was asked for.
+/// A requested write.
 #[derive(Clone, Debug)]
 pub struct Entry {
     pub at: Instant,
     pub write: Write,
     pub name: String,
-    /// What the API server answered, if it was asked.
+    /// The status code of the API server, if the write was forwarded.
     pub code: Option<u16>,
-    /// The fault that hit it.
+    /// The injected fault.
     pub fault: Option<WriteFault>,
 }
 
 /// A running proxy for one manager at a time.
 pub struct Proxy {
     shared: Arc<Shared>,
-    server: JoinHandle<()>,
-    kubeconfig: PathBuf,
+    server: ProxyServer,
 }
 
 struct Shared {
     upstream: Client,
     fault: Option<Fault>,
     book: Mutex<Book>,
-    /// Told when the manager is to be killed.
+    /// Notified when the manager must be killed.
     crashed: Notify,
-    /// Told when a write has been answered.
+    /// Notified when a write has a response.
     answered: Notify,
-    /// Numbers connections and watches.
+    /// The last number of a connection or watch.
     count: AtomicUsize,
 }
 
@@ -74,23 +66,23 @@ struct Shared {
 struct Book {
     journal: Vec<Entry>,
     changes: HashMap<String, usize>,
-    /// How often single objects were read, by plural.
+    /// The number of reads of single objects, by plural.
     reads: HashMap<String, usize>,
-    /// The manager is to be killed: nothing of it gets through any more.
+    /// The manager must be killed: none of its requests is forwarded.
     dead: bool,
-    /// When the fault came to pass.
+    /// When the fault was injected.
     happened: Option<Instant>,
-    /// How many writes are still on their way, given up by their author.
+    /// The number of late writes in progress, which the manager has given up.
     late: usize,
-    /// How often each kind was asked to be watched, by plural.
+    /// The number of watches, by plural.
     watches: HashMap<String, usize>,
     holes: Holes,
 }
 
-/// What stays open and delivers nothing.
+/// Connections and watches that stay open and deliver nothing.
 #[derive(Default)]
 struct Holes {
-    /// Connections up to this number, with all that is asked on them.
+    /// Connections up to this number, with all their requests.
     connections: usize,
     /// Watches of a kind up to this number, by plural.
     watches: HashMap<String, usize>,
@@ -99,40 +91,34 @@ struct Holes {
 impl Proxy {
     /// Starts a proxy with a fault.
     pub async fn start(plane: &ControlPlane, number: usize, fault: Option<Fault>) -> Self {
-        let upstream = connect(Some(plane.provider_kubeconfig()), "manager").await.expect("the kubeconfig is good");
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("the machine has a free port");
-        let port = listener.local_addr().expect("a listener has an address").port();
-        let kubeconfig = plane.folder().join(format!("kubeconfig-proxy-{number}.json"));
-        let content = json!({
-            "apiVersion": "v1", "kind": "Config", "current-context": "test",
-            "clusters": [{ "name": "test", "cluster": { "server": format!("http://127.0.0.1:{port}") } }],
-            "users": [{ "name": "test", "user": {} }],
-            "contexts": [{ "name": "test", "context": { "cluster": "test", "user": "test", "namespace": NAMESPACE } }],
-        });
-        std::fs::write(&kubeconfig, content.to_string()).expect("a file can be written");
         let shared = Arc::new(Shared {
-            upstream,
+            upstream: ProxyServer::upstream(plane).await,
             fault,
             book: Mutex::default(),
             crashed: Notify::new(),
             answered: Notify::new(),
             count: AtomicUsize::new(0),
         });
-        let server = tokio::spawn(serve(listener, Arc::clone(&shared)));
-        Self { shared, server, kubeconfig }
+        let handled = Arc::clone(&shared);
+        let accept = move || {
+            let (shared, number) = (Arc::clone(&handled), handled.next_number());
+            move |request| handle(Arc::clone(&shared), number, request)
+        };
+        let server = ProxyServer::start(plane, &format!("proxy-{number}"), accept).await;
+        Self { shared, server }
     }
 
-    /// For the manager.
+    /// The kubeconfig for the manager.
     pub fn kubeconfig(&self) -> &std::path::Path {
-        &self.kubeconfig
+        self.server.kubeconfig()
     }
 
-    /// Waits until the manager is to be killed.
+    /// Waits until the manager must be killed.
     pub async fn crashed(&self) {
         self.shared.crashed.notified().await;
     }
 
-    /// The manager that was to be killed is gone; another one may come.
+    /// Forwards requests again, after the manager was killed.
     pub fn revive(&self) {
         self.shared.book().dead = false;
     }
@@ -142,40 +128,40 @@ impl Proxy {
         self.shared.book().journal.clone()
     }
 
-    /// How many changes the watches told of, by the plural of the kind.
+    /// The number of watch events, by the plural of the kind.
     pub fn changes(&self) -> HashMap<String, usize> {
         self.shared.book().changes.clone()
     }
 
-    /// How often single objects were read, by the plural of the kind.
+    /// The number of reads of single objects, by the plural of the kind.
     pub fn reads(&self) -> HashMap<String, usize> {
         self.shared.book().reads.clone()
     }
 
-    /// How often each kind was asked to be watched, by the plural of the kind.
+    /// The number of watches of a kind, by its plural.
     pub fn watches(&self, resource: &str) -> usize {
         self.shared.book().watches.get(resource).copied().unwrap_or_default()
     }
 
-    /// Makes black holes of all connections there are: they stay open, and nothing arrives. New ones work.
+    /// Turns all open connections into black holes: they stay open and deliver nothing. New ones work.
     pub fn swallow_connections(&self) {
         let now = self.shared.count.load(Ordering::Relaxed);
         self.shared.book().holes.connections = now;
     }
 
-    /// Makes black holes of the watches of a kind that are under way. New ones work.
+    /// Turns all open watches of a kind into black holes. New ones work.
     pub fn swallow_watches(&self, resource: &str) {
         let now = self.shared.count.load(Ordering::Relaxed);
         self.shared.book().holes.watches.insert(resource.to_owned(), now);
     }
 
-    /// Whether the fault has come to pass.
+    /// Whether the fault was injected.
     pub fn has_happened(&self) -> bool {
         self.shared.book().happened.is_some()
     }
 
-    /// Whether the fault goes on.
-    pub fn is_at_it(&self) -> bool {
+    /// Whether the fault is still active.
+    pub fn is_active(&self) -> bool {
         let book = self.shared.book();
         let lasts = match &self.shared.fault {
             Some(Fault::Write { how: WriteFault::RefusedForLong, .. }) => LONG,
@@ -187,31 +173,23 @@ impl Proxy {
     }
 }
 
-impl Drop for Proxy {
-    fn drop(&mut self) {
-        self.server.abort();
-    }
-}
-
-async fn serve(listener: TcpListener, shared: Arc<Shared>) {
-    loop {
-        let Ok((stream, _)) = listener.accept().await else { continue };
-        let (shared, number) = (Arc::clone(&shared), shared.next_number());
-        let service = service_fn(move |request| handle(Arc::clone(&shared), number, request));
-        // An error here is a connection that broke, as a rule on purpose.
-        tokio::spawn(http1::Builder::new().serve_connection(TokioIo::new(stream), service));
-    }
-}
-
-async fn handle(shared: Arc<Shared>, connection: usize, request: hyper::Request<Incoming>) -> Result<Answer, Broken> {
-    let answer = answer(Arc::clone(&shared), connection, request).await;
+async fn handle(
+    shared: Arc<Shared>,
+    connection: usize,
+    request: hyper::Request<Incoming>,
+) -> Result<ProxyResponse, Broken> {
+    let response = respond(Arc::clone(&shared), connection, request).await;
     if shared.is_swallowed(connection) {
         std::future::pending::<()>().await;
     }
-    answer
+    response
 }
 
-async fn answer(shared: Arc<Shared>, connection: usize, request: hyper::Request<Incoming>) -> Result<Answer, Broken> {
+async fn respond(
+    shared: Arc<Shared>,
+    connection: usize,
+    request: hyper::Request<Incoming>,
+) -> Result<ProxyResponse, Broken> {
     let (head, body) = request.into_parts();
     let body = body.collect().await.map_err(|_| Broken)?.to_bytes();
     let path = head.uri.path_and_query().map(ToString::to_string).unwrap_or_default();
@@ -229,13 +207,13 @@ async fn answer(shared: Arc<Shared>, connection: usize, request: hyper::Request<
         Verb::Watch => shared.watch(connection, &asked, &forward).await,
         Verb::Read => shared.read(&asked, &forward).await,
         Verb::Create | Verb::Change | Verb::Replace | Verb::Delete => {
-            // In a task of its own: it goes on when the manager dies.
+            // In a separate task, which continues when the manager is killed.
             tokio::spawn(shared.write(asked, forward)).await.map_err(|_| Broken)?
         }
     }
 }
 
-/// A watch under way.
+/// An open watch.
 #[derive(Clone, Copy)]
 struct Watch<'a> {
     resource: &'a str,
@@ -257,7 +235,12 @@ impl Shared {
         connection <= self.book().holes.connections
     }
 
-    async fn watch(self: &Arc<Self>, connection: usize, asked: &Request, forward: &Forward) -> Result<Answer, Broken> {
+    async fn watch(
+        self: &Arc<Self>,
+        connection: usize,
+        asked: &Request,
+        forward: &Forward,
+    ) -> Result<ProxyResponse, Broken> {
         *self.book().watches.entry(asked.resource.clone()).or_default() += 1;
         let (head, body) = forward.open().await?.into_parts();
         let (shared, resource, number) = (Arc::clone(self), asked.resource.clone(), self.next_number());
@@ -268,21 +251,21 @@ impl Shared {
         Response::builder()
             .status(head.status)
             .header(CONTENT_TYPE, "application/json")
-            .body(frames::passed_on(body, disturb))
+            .body(frames::forward_events(body, disturb))
             .map_err(|_| Broken)
     }
 
-    /// Passes a read on, and its answer late where that is the fault.
-    async fn read(&self, asked: &Request, forward: &Forward) -> Result<Answer, Broken> {
+    /// Forwards a read, and delays its response if that is the fault.
+    async fn read(&self, asked: &Request, forward: &Forward) -> Result<ProxyResponse, Broken> {
         let is_late = !asked.name.is_empty() && self.is_late_read(&asked.resource);
-        let answer = forward.send().await;
+        let response = forward.send().await;
         if is_late {
             tokio::time::sleep(frames::HELD_BACK).await;
         }
-        answer
+        response
     }
 
-    /// Counts a read of one object. Returns whether its answer is to be late.
+    /// Counts a read of one object. Returns whether its response must be late.
     fn is_late_read(&self, resource: &str) -> bool {
         let mut book = self.book();
         let count = book.reads.entry(resource.to_owned()).or_default();
@@ -294,7 +277,7 @@ impl Shared {
         is_hit
     }
 
-    /// What happens to the next thing that a watch tells of.
+    /// The disturbance of the next item of a watch.
     fn disturb(&self, watch: &Watch<'_>, is_change: bool) -> Disturbance {
         let Watch { resource, number, connection } = *watch;
         let mut book = self.book();
@@ -327,19 +310,19 @@ impl Shared {
         }
     }
 
-    /// Notes a write, and tells where in the journal it stands and what is to go wrong with it.
-    fn note(&self, write: Write, name: String) -> Result<(usize, Option<WriteFault>), Broken> {
+    /// Records a write, and returns its index in the journal and its fault.
+    fn record(&self, write: Write, name: String) -> Result<(usize, Option<WriteFault>), Broken> {
         let mut book = self.book();
-        // Said under the same lock: of a dead manager nothing gets through.
+        // Checked with the same lock: no write of a dead manager is forwarded.
         if book.dead {
             return Err(Broken);
         }
         let nth = 1 + book.journal.iter().filter(|entry| entry.write == write).count();
         let hit = match &self.fault {
             Some(Fault::Write { write: kind, nth: wanted, how }) if *kind == write => {
-                let goes_on =
+                let is_active =
                     *how == WriteFault::RefusedForLong && book.happened.is_some_and(|since| since.elapsed() < LONG);
-                (nth == *wanted || goes_on).then_some(*how)
+                (nth == *wanted || is_active).then_some(*how)
             }
             _ => None,
         };
@@ -352,73 +335,73 @@ impl Shared {
         Ok((book.journal.len() - 1, hit))
     }
 
-    async fn write(self: Arc<Self>, asked: Request, forward: Forward) -> Result<Answer, Broken> {
+    async fn write(self: Arc<Self>, asked: Request, forward: Forward) -> Result<ProxyResponse, Broken> {
         let body = String::from_utf8_lossy(&forward.body);
         let write = asked.write(&body).unwrap_or(Write::Other);
         let name = if asked.name.is_empty() { name_in(&body) } else { asked.name.clone() };
-        let (index, hit) = self.note(write, name)?;
+        let (index, hit) = self.record(write, name)?;
         match hit {
             None => {
-                let answer = self.applied(index, &forward).await;
-                self.let_pass(write).await;
-                answer
+                let response = self.apply(index, &forward).await;
+                self.wait_for_late_write(write).await;
+                response
             }
             Some(WriteFault::CrashBefore) => {
                 self.crashed.notify_one();
                 Err(Broken)
             }
             Some(WriteFault::CrashAfter) => {
-                let _ = self.applied(index, &forward).await;
+                let _ = self.apply(index, &forward).await;
                 self.book().dead = true;
                 self.crashed.notify_one();
                 Err(Broken)
             }
             Some(WriteFault::ReplyLost) => {
-                let _ = self.applied(index, &forward).await;
+                let _ = self.apply(index, &forward).await;
                 Err(Broken)
             }
             Some(WriteFault::AppliedAndTimedOut) => {
-                let _ = self.applied(index, &forward).await;
-                Ok(refusal(504))
+                let _ = self.apply(index, &forward).await;
+                Ok(error_response(504))
             }
-            Some(WriteFault::Conflict) => Ok(refusal(409)),
-            Some(WriteFault::Refused(code)) => Ok(refusal(code)),
-            Some(WriteFault::RefusedForLong) => Ok(refusal(503)),
+            Some(WriteFault::Conflict) => Ok(error_response(409)),
+            Some(WriteFault::Refused(code)) => Ok(error_response(code)),
+            Some(WriteFault::RefusedForLong) => Ok(error_response(503)),
             Some(WriteFault::Late) => {
-                tokio::spawn(self.late(index, forward, None));
-                Ok(refusal(504))
+                tokio::spawn(self.apply_late(index, forward, None));
+                Ok(error_response(504))
             }
             Some(WriteFault::LateAfter(other)) => {
-                tokio::spawn(self.late(index, forward, Some(other)));
-                Ok(refusal(504))
+                tokio::spawn(self.apply_late(index, forward, Some(other)));
+                Ok(error_response(504))
             }
         }
     }
 
-    /// Has the API server do it.
-    async fn applied(&self, index: usize, forward: &Forward) -> Result<Answer, Broken> {
-        let answer = forward.send().await;
-        if let (Ok(answer), Some(entry)) = (&answer, self.book().journal.get_mut(index)) {
-            entry.code = Some(answer.status().as_u16());
+    /// Forwards a write and records the status code.
+    async fn apply(&self, index: usize, forward: &Forward) -> Result<ProxyResponse, Broken> {
+        let response = forward.send().await;
+        if let (Ok(response), Some(entry)) = (&response, self.book().journal.get_mut(index)) {
+            entry.code = Some(response.status().as_u16());
         }
         self.answered.notify_waiters();
-        answer
+        response
     }
 
-    /// Has the API server do it when it is too late.
-    async fn late(self: Arc<Self>, index: usize, forward: Forward, after: Option<Write>) {
+    /// Forwards a write after its delay.
+    async fn apply_late(self: Arc<Self>, index: usize, forward: Forward, after: Option<Write>) {
         match after {
             None => tokio::time::sleep(LATE).await,
             Some(write) => {
-                let _ = tokio::time::timeout(LATEST, self.succeeds_after(index, write)).await;
+                let _ = tokio::time::timeout(LATEST, self.wait_for_success_after(index, write)).await;
             }
         }
-        let _ = self.applied(index, &forward).await;
+        let _ = self.apply(index, &forward).await;
         self.book().late -= 1;
     }
 
-    /// Lets a late write pass that has waited for one of this kind.
-    async fn let_pass(&self, write: Write) {
+    /// Waits until a late write that follows a write of this kind is applied.
+    async fn wait_for_late_write(&self, write: Write) {
         let is_awaited = |fault: &Option<Fault>| matches!(fault, Some(Fault::Write { how: WriteFault::LateAfter(awaited), .. }) if *awaited == write);
         let late = || {
             let book = self.book();
@@ -430,20 +413,20 @@ impl Shared {
         }
     }
 
-    /// Waits until a write of that kind has succeeded that came after another one, for an object of the same name.
-    async fn succeeds_after(&self, index: usize, write: Write) {
+    /// Waits until a write of this kind to an object of the same name has succeeded after another write.
+    async fn wait_for_success_after(&self, index: usize, write: Write) {
         loop {
             let answered = self.answered.notified();
             if has_followed(&self.book().journal, index, write) {
                 return;
             }
-            // A write may be answered between the look and the wait.
+            // A response may arrive between the check and the wait.
             let _ = tokio::time::timeout(Duration::from_millis(20), answered).await;
         }
     }
 }
 
-/// Whether a write of that kind, for an object of the same name, has succeeded since.
+/// Whether a write of this kind to an object of the same name has succeeded since.
 fn has_followed(journal: &[Entry], index: usize, write: Write) -> bool {
     let mut since = journal.iter().skip(index);
     let name = since.next().map(|entry| &entry.name);
@@ -452,7 +435,7 @@ fn has_followed(journal: &[Entry], index: usize, write: Write) -> bool {
     })
 }
 
-/// The name in an object that is to be created.
+/// The name in the body of a create request.
 fn name_in(body: &str) -> String {
     let object: serde_json::Value = serde_json::from_str(body).unwrap_or_default();
     object["metadata"]["name"].as_str().unwrap_or_default().to_owned()
@@ -463,7 +446,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_write_is_followed_by_one_of_the_same_object_that_succeeded() {
+    fn write_is_followed_by_a_successful_one_of_its_object() {
         let entry = |write, name: &str, code| Entry {
             at: Instant::now(),
             write,

@@ -1,36 +1,36 @@
-//! What a request to the API server is about.
+//! Parses requests to the API server.
 
 use capi_ipam::api::names;
 use hyper::Method;
 use serde::{Deserialize, Serialize};
 
-/// A request, taken apart.
+/// A parsed request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// What is done.
+    /// The verb.
     pub verb: Verb,
-    /// The plural of the kind, lower-case. Empty when the path is not that of a resource.
+    /// The plural of the kind, in lower case. Empty when the path is not that of a resource.
     pub resource: String,
-    /// The name of the object; empty when it is in the body, or when there is none.
+    /// The name of the object; empty when it is in the body, or for collections.
     pub name: String,
     /// Such as `status`, else empty.
     pub subresource: String,
 }
 
-/// What a request does.
+/// The verb of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
     Read,
     Watch,
     Create,
     Change,
-    /// Only what ends a deleted object, by taking off its last finalizer, is written whole.
+    /// Only the removal of the last finalizer of a deleted object is a PUT.
     Replace,
     Delete,
 }
 
 impl Request {
-    /// Takes a request apart by its method and its path with the query.
+    /// Parses the method and the path with the query.
     pub fn of(method: &Method, path: &str) -> Self {
         let (path, query) = path.split_once('?').unwrap_or((path, ""));
         let mut parts = path.split('/').filter(|part| !part.is_empty());
@@ -41,7 +41,7 @@ impl Request {
             _ => false,
         };
         let mut parts: Vec<&str> = if is_resource { parts.collect() } else { Vec::new() };
-        // The namespaces themselves are resources too.
+        // Namespaces are resources, too.
         if parts.len() > 2 && parts.first() == Some(&"namespaces") && !["status", "finalize"].contains(&parts[2]) {
             parts.drain(..2);
         }
@@ -60,7 +60,7 @@ impl Request {
         Self { verb, resource, name, subresource }
     }
 
-    /// Which write of the provider it is, by what is in its body. `None` for what is none.
+    /// The kind of write, by the body. `None` when it is none of the provider.
     pub fn write(&self, body: &str) -> Option<Write> {
         let status = self.subresource == "status";
         Some(match (self.verb, self.resource.as_str()) {
@@ -96,7 +96,7 @@ impl Request {
     }
 }
 
-/// The writes of the provider, as its protocol tells them apart.
+/// The writes of the protocol of the provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Write {
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_taken_apart() {
+    fn paths_are_parsed() {
         let get = |path: &str| {
             let request = request(&Method::GET, path);
             (request.verb, request.resource, request.name, request.subresource)
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn writes_are_told_apart_by_what_they_say() {
+    fn writes_are_classified_by_their_body() {
         let write = |method: &Method, path: &str, body: &str| request(method, &format!("{IPAM}/{path}")).write(body);
         let claim = "namespaces/n/ipaddressclaims/c";
         let finalizers = |all: &str| format!(r#"[{{"op":"add","path":"/metadata/finalizers","value":[{all}]}}]"#);

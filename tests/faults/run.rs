@@ -1,62 +1,63 @@
-//! One plan from start to end.
+//! Runs one plan.
 
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use capi_ipam::fault::Plan;
-use capi_ipam::observer::Observer;
-use capi_ipam::oracle::{self, Rule, Violation};
-use capi_ipam::proxy::{Entry, Proxy};
-use capi_ipam::request::Write;
-use capi_ipam::support::consumer::Consumer;
-use capi_ipam::support::control_plane::ControlPlane;
-use capi_ipam::support::manager::Manager;
-use capi_ipam::workload;
-use capi_ipam::world::in_order;
 use futures::FutureExt;
 use kube::Client;
 use tokio::task::{JoinHandle, spawn_blocking};
 
-/// How long the provider may take to come to rest once nothing goes wrong any more.
-const PATIENCE: Duration = Duration::from_secs(30);
-/// How long it has to be quiet then.
+use crate::fault::Plan;
+use crate::observer::Observer;
+use crate::oracle::{self, Rule, Violation};
+use crate::proxy::{Entry, Proxy};
+use crate::request::Write;
+use crate::support::consumer::Consumer;
+use crate::support::control_plane::ControlPlane;
+use crate::support::manager::Manager;
+use crate::workload;
+use crate::world::in_order;
+
+/// How long the provider may take to come to rest after the last fault.
+const TIMEOUT: Duration = Duration::from_secs(30);
+/// How long no write may happen then.
 const QUIET: Duration = Duration::from_secs(2);
-/// How long until it is quiet.
-const QUIET_PATIENCE: Duration = Duration::from_secs(10);
-/// How old an aged manager is at least: older than a creation can be late.
+/// The maximum time until no write happens.
+const QUIET_TIMEOUT: Duration = Duration::from_secs(10);
+/// The minimum age of an aged manager: longer than a create request can be late.
 const AGE: Duration = Duration::from_secs(31);
-/// How often one thing may be written of one object.
-const MOST_WRITES: usize = 15;
-/// The same for counts of pools, which change often; for reservations, which are of the next free address for whoever
-/// comes; and for what claims say while they wait, of which two managers that see different counts say different things.
-const MOST_OF_MANY: usize = 100;
+/// How often one kind of write may happen to one object.
+const MAX_WRITES: usize = 15;
+/// The same for counts of pools, which change often; for reservations, whose name is the next free address for any
+/// claim; and for the status of waiting claims, which two managers with different counts write alternately.
+const MAX_FREQUENT_WRITES: usize = 100;
 
 const FLAGS: [&str; 2] = ["--sweep-interval=500ms", "--sweep-grace=500ms"];
 
-/// How a plan went.
+/// The result of a plan.
 #[derive(Clone, Debug)]
 pub struct Report {
     pub plan: Plan,
-    /// What was wrong, nothing at best.
+    /// The violations; empty for a passed plan.
     pub failures: Vec<String>,
-    /// Whether the fault came to pass.
+    /// Whether the fault was injected.
     pub happened: bool,
     pub took: Duration,
-    /// How long it took from the end of the work until all was right.
+    /// How long it took from the end of the workload until the state was correct.
     pub converged: Duration,
-    /// What the first manager wrote.
+    /// The writes of the first manager.
     pub journal: Vec<Entry>,
-    /// How many changes its watches told of, by kind.
+    /// The number of events of its watches, by kind.
     pub changes: HashMap<String, usize>,
-    /// How often it read single objects, by kind.
+    /// The number of its reads of single objects, by kind.
     pub reads: HashMap<String, usize>,
-    /// What was wrong, seen, written and logged, for a failure.
+    /// Violations, changes, writes and logs, for a failure.
     pub story: String,
 }
 
-/// A manager behind a proxy, and another one when it is killed.
+/// A manager behind a proxy, which is restarted when it is killed.
 struct Leader {
     proxy: Arc<Proxy>,
     manager: Arc<Mutex<Manager>>,
@@ -73,13 +74,13 @@ impl Leader {
         Self { proxy, manager, keeper }
     }
 
-    /// What the manager logged; a failure if it has ended.
+    /// The log of the manager, and an error if it has exited.
     async fn end(self) -> (String, Option<String>) {
         self.keeper.abort();
         let manager = Arc::clone(&self.manager);
         let end = move || {
             let mut manager = lock(&manager);
-            let ended = (!manager.is_running()).then(|| "the manager has ended by itself".to_owned());
+            let ended = (!manager.is_running()).then(|| "the manager has exited".to_owned());
             manager.kill();
             let forbidden = manager.was_forbidden().then(|| "the manager lacks a permission".to_owned());
             (manager.log(), ended.or(forbidden))
@@ -88,10 +89,10 @@ impl Leader {
     }
 }
 
-/// `serves` is the flag that says which part of the cluster the manager serves, if not all of it.
+/// `serves` is the flag that limits what the manager serves.
 async fn launch(plane: &Arc<ControlPlane>, proxy: &Arc<Proxy>, serves: Option<String>) -> Manager {
     let (plane, kubeconfig) = (Arc::clone(plane), proxy.kubeconfig().to_owned());
-    // What it may not do is looked for at the end.
+    // Missing permissions are checked at the end.
     let launch = move || {
         let flags: Vec<&str> = FLAGS.into_iter().chain(serves.as_deref()).collect();
         Manager::launch(&plane, &kubeconfig, &flags).may_lack_permissions()
@@ -99,7 +100,7 @@ async fn launch(plane: &Arc<ControlPlane>, proxy: &Arc<Proxy>, serves: Option<St
     spawn_blocking(launch).await.expect("a manager can be started")
 }
 
-/// Replaces the manager whenever it is to be killed.
+/// Restarts the manager whenever it must be killed.
 async fn keep(plane: Arc<ControlPlane>, proxy: Arc<Proxy>, manager: Arc<Mutex<Manager>>, serves: Option<String>) {
     loop {
         proxy.crashed().await;
@@ -115,7 +116,7 @@ fn lock(manager: &Mutex<Manager>) -> MutexGuard<'_, Manager> {
     manager.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Carries a plan out.
+/// Runs a plan.
 pub async fn run(plane: &Arc<ControlPlane>, plan: Plan) -> Report {
     let start = Instant::now();
     let consumer = Consumer::new(plane).await;
@@ -169,8 +170,8 @@ pub async fn run(plane: &Arc<ControlPlane>, plan: Plan) -> Report {
     }
     story.insert(0, format!("{}\n{}\n", plan.line(), failures.join("\n")));
     if !failures.is_empty() {
-        // The next plan is not to suffer for this one.
-        force_away(plane, &consumer.namespace).await;
+        // Leftovers must not affect the next plan.
+        force_delete_all(plane, &consumer.namespace).await;
     }
     Report {
         plan,
@@ -185,31 +186,31 @@ pub async fn run(plane: &Arc<ControlPlane>, plan: Plan) -> Report {
     }
 }
 
-/// Whether addresses came and went more often than they had to.
+/// The violations of the whole history, where they are applicable.
 fn summary(plan: &Plan, observer: &Observer) -> Vec<String> {
     if plan.may_repeat() { Vec::new() } else { texts(&oracle::overall(&observer.changes())) }
 }
 
-/// The text of a panic, if there is one.
+/// The message of a panic, if the future panics.
 async fn caught(work: impl Future<Output = ()>) -> Option<String> {
     let panic = AssertUnwindSafe(work).catch_unwind().await.err()?;
     let text = panic.downcast_ref::<String>().map(String::as_str);
-    Some(text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a panic without a text").to_owned())
+    Some(text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a panic without a message").to_owned())
 }
 
 fn texts(violations: &[Violation]) -> Vec<String> {
     violations.iter().map(ToString::to_string).collect()
 }
 
-/// Waits until nothing is wrong any more; what still is after a while.
+/// Waits until there are no violations, and returns those that remain.
 async fn come_to_rest(observer: &Observer, client: &Client, proxies: &[Arc<Proxy>]) -> Vec<String> {
     let mut since = Instant::now();
     loop {
-        if proxies.iter().any(|proxy| proxy.is_at_it()) {
+        if proxies.iter().any(|proxy| proxy.is_active()) {
             since = Instant::now();
         }
         let wrong = oracle::at_rest(&observer.world());
-        if wrong.is_empty() && !proxies.iter().any(|proxy| proxy.is_at_it()) {
+        if wrong.is_empty() && !proxies.iter().any(|proxy| proxy.is_active()) {
             if let Some(failure) = caught(observer.catch_up(client)).await {
                 return vec![failure];
             }
@@ -217,16 +218,16 @@ async fn come_to_rest(observer: &Observer, client: &Client, proxies: &[Arc<Proxy
                 return Vec::new();
             }
         }
-        if since.elapsed() > PATIENCE {
+        if since.elapsed() > TIMEOUT {
             return texts(&wrong);
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 
-/// Waits until nothing is written for a while.
+/// Waits until no write happens for a while.
 async fn be_quiet(proxies: &[Arc<Proxy>]) -> Option<String> {
-    let deadline = Instant::now() + QUIET_PATIENCE;
+    let deadline = Instant::now() + QUIET_TIMEOUT;
     let start = Instant::now();
     loop {
         let writes = proxies.iter().flat_map(|proxy| proxy.journal()).filter(|entry| entry.write != Write::Event);
@@ -242,9 +243,9 @@ async fn be_quiet(proxies: &[Arc<Proxy>]) -> Option<String> {
     }
 }
 
-/// Waits until nothing is left of anything.
+/// Waits until no object remains.
 async fn leave_nothing(observer: &Observer) -> Option<String> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         let world = observer.world();
         let left: Vec<String> = world
@@ -266,15 +267,15 @@ async fn leave_nothing(observer: &Observer) -> Option<String> {
     }
 }
 
-/// What was written more often than could be needed.
+/// The writes that happened too often.
 fn too_often(journal: &[Entry]) -> Vec<Violation> {
     let mut counts: HashMap<(Write, &str), usize> = HashMap::new();
     for entry in journal.iter().filter(|entry| entry.write != Write::Event) {
         *counts.entry((entry.write, &entry.name)).or_default() += 1;
     }
     let most = |write| match write {
-        Write::PoolStatus | Write::ReservationCreated | Write::ClaimReported => MOST_OF_MANY,
-        _ => MOST_WRITES,
+        Write::PoolStatus | Write::ReservationCreated | Write::ClaimReported => MAX_FREQUENT_WRITES,
+        _ => MAX_WRITES,
     };
     let often = counts.into_iter().filter(|((write, _), count)| *count > most(*write));
     often
@@ -285,8 +286,8 @@ fn too_often(journal: &[Entry]) -> Vec<Violation> {
         .collect()
 }
 
-/// Removes all that a failed plan left, whatever holds it.
-async fn force_away(plane: &Arc<ControlPlane>, namespace: &str) {
+/// Deletes all leftovers of a failed plan, including their finalizers.
+async fn force_delete_all(plane: &Arc<ControlPlane>, namespace: &str) {
     let (plane, namespace) = (Arc::clone(plane), namespace.to_owned());
     let remove = move || {
         let kinds = "ipaddressclaims,ipaddresses,inclusterippools,globalinclusterippools,ipreservations";
@@ -313,11 +314,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_again_and_again_is_seen() {
-        assert!(too_often(&journal(Write::ClaimBound, MOST_WRITES)).is_empty());
-        let found = too_often(&journal(Write::ClaimBound, MOST_WRITES + 1));
+    fn repeated_writes_are_detected() {
+        assert!(too_often(&journal(Write::ClaimBound, MAX_WRITES)).is_empty());
+        let found = too_often(&journal(Write::ClaimBound, MAX_WRITES + 1));
         assert_eq!(found.first().map(|violation| violation.rule), Some(Rule::Quiet));
-        assert!(too_often(&journal(Write::PoolStatus, MOST_OF_MANY)).is_empty());
+        assert!(too_often(&journal(Write::PoolStatus, MAX_FREQUENT_WRITES)).is_empty());
         assert!(too_often(&journal(Write::Event, 100)).is_empty());
     }
 }

@@ -1,4 +1,4 @@
-//! What is in the API server, as far as the invariants speak of it, and how it changed.
+//! The state of the API server as far as the invariants need it, and its changes.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::Ipv4Addr;
@@ -12,15 +12,15 @@ pub type PoolName = (String, Name);
 /// One change of one object.
 #[derive(Clone, Debug)]
 pub struct Change {
-    /// The resource version, by which all changes of all kinds are in order.
+    /// The resource version, which orders the changes of all kinds.
     pub version: u64,
-    /// What the object is now, or was last.
+    /// The current or last state of the object.
     pub object: Object,
-    /// It is no longer there.
+    /// The object was deleted.
     pub gone: bool,
 }
 
-/// An object of one of the kinds that count.
+/// An object of a relevant kind.
 #[derive(Clone, Debug)]
 pub enum Object {
     Claim(Name, Claim),
@@ -36,11 +36,11 @@ pub struct Claim {
     /// The IPAddress that the status names.
     pub bound: Option<String>,
     pub deleting: bool,
-    /// It has the provider's finalizer.
+    /// It has the finalizer of the provider.
     pub held: bool,
-    /// It has finalizers of others.
+    /// It has foreign finalizers.
     pub in_use: bool,
-    /// Why it is not ready, if it says so.
+    /// The reason why it is not ready, if reported.
     pub reason: Option<String>,
 }
 
@@ -61,7 +61,7 @@ pub struct Reservation {
     pub holder: Option<String>,
     /// The address.
     pub value: String,
-    /// It waits for the end of a rest.
+    /// It cools down.
     pub released: bool,
 }
 
@@ -98,33 +98,33 @@ impl Pool {
     }
 }
 
-/// All objects at one moment, and what has to be remembered of the past.
+/// All objects at one moment, and the relevant history.
 #[derive(Clone, Debug, Default)]
 pub struct World {
     pub claims: BTreeMap<Name, Claim>,
     pub addresses: BTreeMap<Name, Address>,
     pub reservations: BTreeMap<String, Reservation>,
     pub pools: BTreeMap<PoolName, Pool>,
-    /// The network of each pool that ever was.
+    /// The network of each pool that ever existed.
     pub networks: HashMap<PoolName, String>,
-    /// The states that each pool was in, by its name.
+    /// The states of each pool, by its name.
     pub past: HashMap<PoolName, Vec<Pool>>,
-    /// The uids of IPAddress objects that came when their claims were gone or about to be let go: late writes. They are
-    /// nobody's.
+    /// The uids of IPAddress objects that were created by late writes, when their claims were deleted or being
+    /// released. They belong to no claim.
     pub too_late: HashSet<String>,
-    /// The address that each bound claim was seen with first, by the claim's uid.
+    /// The first address of each bound claim, by the uid of the claim.
     pub given: HashMap<String, String>,
 }
 
 impl World {
-    /// All changes, one after the other, in the order of their versions.
+    /// Applies all changes in the order of their versions.
     pub fn after(changes: &[Change]) -> Self {
         let mut world = Self::default();
         in_order(changes).into_iter().for_each(|change| world.apply(change));
         world
     }
 
-    /// Lets something happen.
+    /// Applies a change.
     pub fn apply(&mut self, change: &Change) {
         match &change.object {
             Object::Claim(name, claim) => put(&mut self.claims, name, claim, change.gone),
@@ -135,7 +135,7 @@ impl World {
                 if is_new && is_let_go {
                     self.too_late.insert(address.uid.clone());
                 } else if !is_let_go {
-                    // A later claim of the name has adopted it.
+                    // A later claim of the same name has adopted it.
                     self.too_late.remove(&address.uid);
                 }
                 put(&mut self.addresses, name, address, change.gone);
@@ -157,7 +157,7 @@ impl World {
         }
     }
 
-    /// Where the address of an IPAddress has to be the only one of its kind.
+    /// The scope in which the address of an IPAddress must be unique, and the address.
     pub fn slot(&self, address: &Address) -> (String, String) {
         let (kind, (namespace, name)) = &address.pool;
         let network = self.networks.get(&address.pool).map(|network| format!("network {network}"));
@@ -177,10 +177,10 @@ impl World {
     }
 }
 
-/// Changes in the order in which they happened. What was seen twice is there once.
+/// Changes in the order of their versions, without duplicates.
 pub fn in_order(changes: &[Change]) -> Vec<&Change> {
     let mut ordered: Vec<&Change> = changes.iter().collect();
-    // A listing has all objects at the versions of their last changes.
+    // A list contains all objects with the versions of their last changes.
     ordered.sort_by_key(|change| change.version);
     ordered.dedup_by_key(|change| change.version);
     ordered

@@ -1,11 +1,12 @@
 //! `clusterctl init`.
 
-use capi_ipam::installed;
-use capi_ipam::support::clusterctl::{Releases, start_core, VERSION};
-use capi_ipam::support::control_plane::{ControlPlane, NAMESPACE, Options};
-use serde_json::{json, Value};
+use serde_json::{Value, json};
 
-/// What the Cluster API operator adds to the arguments of a manager.
+use crate::installed;
+use crate::support::clusterctl::{Releases, VERSION, start_core};
+use crate::support::control_plane::{ControlPlane, NAMESPACE, Options};
+
+/// The arguments that the Cluster API operator adds to a manager.
 const BY_THE_OPERATOR: [&str; 4] = [
     "--diagnostics-address=localhost:0",
     "--insecure-diagnostics=true",
@@ -28,15 +29,15 @@ fn claim(name: &str, version: &str) -> String {
 }
 
 #[test]
-fn clusterctl_installs_a_provider_that_serves_both_versions_of_the_contract() {
+fn clusterctl_init_installs_a_working_provider() {
     let plane = ControlPlane::start(Options { bare: true, ..Options::default() });
     let releases = Releases::new();
-    let said = releases.init(&plane);
-    assert!(said.contains(&format!("Installing provider=\"ipam-in-cluster\" version=\"{VERSION}\"")), "{said}");
+    let output = releases.init(&plane);
+    assert!(output.contains(&format!("Installing provider=\"ipam-in-cluster\" version=\"{VERSION}\"")), "{output}");
     let provider = read(&plane, &["--namespace", NAMESPACE, "provider", "ipam-in-cluster"]);
     assert_eq!([&provider["version"], &provider["type"]], [VERSION, "IPAMProvider"]);
 
-    // The namespace admits what the Deployment asks for, and nothing with more privileges.
+    // The namespace admits the pods of the Deployment, and no pods with more privileges.
     let deployment = installed::deployment(&plane);
     let mut pod = installed::pod(&deployment);
     plane.kubectl_apply(&pod.to_string());
@@ -44,7 +45,8 @@ fn clusterctl_installs_a_provider_that_serves_both_versions_of_the_contract() {
     pod["spec"]["containers"][0]["securityContext"]["allowPrivilegeEscalation"] = json!(true);
     let file = plane.folder().join("privileged.json");
     std::fs::write(&file, pod.to_string()).expect("a file can be written");
-    let refused = plane.try_kubectl(&["apply", "-f", &file.display().to_string()]).expect_err("it is not admitted");
+    let refused =
+        plane.try_kubectl(&["apply", "-f", &file.display().to_string()]).expect_err("the pod is not admitted");
     assert!(refused.contains("violates PodSecurity \"restricted"), "{refused}");
 
     let _core = start_core(&plane);
@@ -65,14 +67,14 @@ fn clusterctl_installs_a_provider_that_serves_both_versions_of_the_contract() {
             assert_eq!(group, "ipam.cluster.x-k8s.io", "{address}");
         }
     }
-    // Our webhooks are in force, and Cluster API's.
+    // The webhooks of this provider and of Cluster API are called.
     let old = read(&plane, &["inclusterippools.v1alpha1.ipam.cluster.x-k8s.io", "web"]);
     assert_eq!(old["apiVersion"], "ipam.cluster.x-k8s.io/v1alpha1");
-    let refused = plane.try_kubectl(&["delete", "inclusterippool", "web"]).expect_err("it is in use");
+    let refused = plane.try_kubectl(&["delete", "inclusterippool", "web"]).expect_err("the pool is in use");
     assert!(refused.contains("Cannot delete Pool"), "{refused}");
     let other = r#"{"spec": {"poolRef": {"name": "other"}}}"#;
     let change = ["patch", "ipaddressclaim", "new", "--type=merge", "--patch", other];
-    let refused = plane.try_kubectl(&change).expect_err("claims do not change");
+    let refused = plane.try_kubectl(&change).expect_err("claims are immutable");
     assert!(refused.contains("IPAddressClaim spec is immutable"), "{refused}");
     plane.kubectl(&["delete", "ipaddressclaim", "new", "old", "--timeout=30s"]);
     let left = read(&plane, &["ipreservations"]);

@@ -1,11 +1,12 @@
-//! The manager as it was installed: with the flags of its Deployment and the permissions of its service account.
+//! The installed manager: with the flags of its Deployment and the permissions of its service account.
 
-use capi_ipam::support::clusterctl::PROVIDER;
-use capi_ipam::support::control_plane::{ControlPlane, NAMESPACE};
-use capi_ipam::support::manager::{built, Manager};
-use capi_ipam::support::ports::free_port;
-use capi_ipam::support::webhooks::Webhooks;
-use serde_json::{json, Value};
+use serde_json::{Value, json};
+
+use crate::support::clusterctl::PROVIDER;
+use crate::support::control_plane::{ControlPlane, NAMESPACE};
+use crate::support::manager::{Manager, built};
+use crate::support::ports::free_port;
+use crate::support::webhooks::Webhooks;
 
 const DEPLOYMENT: &str = "capi-ipam-in-cluster-controller-manager";
 
@@ -15,7 +16,7 @@ pub(crate) fn deployment(plane: &ControlPlane) -> Value {
     serde_json::from_str(&found).expect("kubectl writes JSON")
 }
 
-/// The pod that the Deployment asks for.
+/// The pod template of the Deployment.
 pub(crate) fn pod(deployment: &Value) -> Value {
     let template = &deployment["spec"]["template"];
     let mut metadata = template["metadata"].clone();
@@ -24,35 +25,35 @@ pub(crate) fn pod(deployment: &Value) -> Value {
     json!({ "apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"] })
 }
 
-/// Starts what the Deployment says, and leads the API server to its webhooks. No kubelet does it: what a pod would have
-/// at an address of its own is at a free port of this machine. `more` are flags that somebody added to the Deployment.
+/// Starts the manager of the Deployment, and configures the API server to call its webhooks. Without a kubelet the
+/// manager listens on free ports of this machine. `more` are additional flags.
 pub(crate) fn start(plane: &ControlPlane, more: &[&str]) -> (Manager, Webhooks) {
     let webhooks = Webhooks::new(plane);
     let own = webhooks.flags();
     let flags: Vec<&str> = own.iter().map(String::as_str).chain(more.iter().copied()).collect();
     let manager = launch(plane, &flags);
     manager.wait_for_log("certificate loaded");
-    webhooks.wire_installed(plane, PROVIDER, true);
-    is_at_work(&manager);
+    webhooks.redirect_installed(plane, PROVIDER, true);
+    wait_until_working(&manager);
     (manager, webhooks)
 }
 
-/// The same where the manager makes its certificate itself, and tells the API server to trust it.
+/// Like [`start`], where the manager generates its certificate and injects the CA bundle.
 pub(crate) fn start_self_managed(plane: &ControlPlane) -> (Manager, Webhooks) {
     let webhooks = Webhooks::without_certificate(plane);
-    webhooks.wire_installed(plane, PROVIDER, false);
+    webhooks.redirect_installed(plane, PROVIDER, false);
     let [port, _] = webhooks.flags();
     let manager = launch(plane, &[&port, "--webhook-cert-hosts=127.0.0.1", "--webhook-cert-interval=500ms"]);
-    is_at_work(&manager);
+    wait_until_working(&manager);
     (manager, webhooks)
 }
 
 fn launch(plane: &ControlPlane, more: &[&str]) -> Manager {
     let deployment = deployment(plane);
     let pod = &deployment["spec"]["template"]["spec"];
-    let account = pod["serviceAccountName"].as_str().expect("there is an account");
+    let account = pod["serviceAccountName"].as_str().expect("the pod has an account");
     let kubeconfig = plane.kubeconfig_of_account(NAMESPACE, account);
-    let arguments = pod["containers"][0]["args"].as_array().expect("there are arguments");
+    let arguments = pod["containers"][0]["args"].as_array().expect("the container has arguments");
     let arguments = arguments.iter().map(|argument| argument.as_str().expect("an argument is a text"));
     let metrics = format!("--diagnostics-address=127.0.0.1:{}", free_port());
     let mut flags: Vec<&str> = arguments.filter(|flag| !flag.starts_with("--diagnostics-address=")).collect();
@@ -61,7 +62,7 @@ fn launch(plane: &ControlPlane, more: &[&str]) -> Manager {
     Manager::start_program(plane, &built("manager"), &kubeconfig, &flags)
 }
 
-fn is_at_work(manager: &Manager) {
+fn wait_until_working(manager: &Manager) {
     manager.wait_for_log("the controller starts");
     manager.wait_until_ready();
 }

@@ -1,4 +1,4 @@
-//! The provider as operators get it: the released files, clusterctl, Cluster API's own manager beside it.
+//! The provider as operators install it: the released files, clusterctl, and the core manager of Cluster API beside it.
 
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "test code: a failure ends the test")]
 
@@ -8,6 +8,7 @@ mod support;
 mod init;
 mod installed;
 mod manifests;
+mod markdown;
 mod moving;
 mod readme;
 mod tenants;

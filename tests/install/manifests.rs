@@ -1,13 +1,14 @@
-//! What is in the released files.
+//! The content of the released files.
 
 use std::fs;
 use std::path::Path;
 
-use capi_ipam::support::clusterctl::{documents, manifest, VERSION};
-use capi_ipam::support::control_plane::{kustomize, NAMESPACE};
 use serde_json::Value;
 
-/// Kinds of objects that are in no namespace.
+use crate::support::clusterctl::{VERSION, documents, manifest};
+use crate::support::control_plane::{NAMESPACE, kustomize};
+
+/// Cluster-scoped kinds.
 const CLUSTER_WIDE: [&str; 5] =
     ["ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition", "Namespace", "ValidatingWebhookConfiguration"];
 
@@ -15,7 +16,7 @@ fn find<'a>(objects: &'a [Value], kind: &str) -> Vec<&'a Value> {
     objects.iter().filter(|object| object["kind"] == kind).collect()
 }
 
-/// Puts the defaults in the place of variables.
+/// Replaces variables by their defaults.
 fn with_defaults(text: &str) -> String {
     let mut rest = text;
     let mut whole = String::new();
@@ -31,13 +32,13 @@ fn with_defaults(text: &str) -> String {
 }
 
 #[test]
-fn all_objects_are_labelled_and_in_one_namespace() {
+fn all_objects_have_the_provider_label_and_namespace() {
     for file in ["install.yaml", "install-without-cert-manager.yaml"] {
-        are_labelled_and_in_one_namespace(&documents(&manifest(file)));
+        assert_labels_and_namespace(&documents(&manifest(file)));
     }
 }
 
-fn are_labelled_and_in_one_namespace(objects: &[Value]) {
+fn assert_labels_and_namespace(objects: &[Value]) {
     assert_eq!(find(objects, "Namespace").len(), 1);
     for object in objects {
         let (kind, metadata) = (object["kind"].as_str().expect("each has a kind"), &object["metadata"]);
@@ -54,9 +55,9 @@ fn are_labelled_and_in_one_namespace(objects: &[Value]) {
     }
 }
 
-/// Everything under `config` that stands for itself, with the number of objects in it.
+/// Every kustomization under `config` that is not a component.
 #[test]
-fn kustomizations_can_be_built() {
+fn kustomizations_build() {
     let config = Path::new(env!("CARGO_MANIFEST_DIR")).join("config");
     let mut seen = 0;
     for folder in fs::read_dir(config).expect("config can be read") {
@@ -71,7 +72,7 @@ fn kustomizations_can_be_built() {
 }
 
 #[test]
-fn without_cert_manager_nothing_asks_for_it() {
+fn manifest_without_cert_manager_has_no_reference_to_it() {
     let objects = documents(&manifest("install-without-cert-manager.yaml"));
     assert!(!objects.iter().any(|object| object.to_string().contains("cert-manager.io")));
     let arguments = &find(&objects, "Deployment")[0]["spec"]["template"]["spec"]["containers"][0]["args"];
@@ -81,10 +82,10 @@ fn without_cert_manager_nothing_asks_for_it() {
 }
 
 #[test]
-fn what_clusterctl_installs_is_the_same_but_for_variables() {
+fn clusterctl_components_match_the_install_manifest() {
     let body = |name: &str| {
         let text = manifest(name);
-        text.split_once('\n').map(|(_, body)| body.to_owned()).expect("the first line says where it is from")
+        text.split_once('\n').map(|(_, body)| body.to_owned()).expect("the first line names its source")
     };
     let components = body("ipam-components.yaml");
     assert!(components.matches("${").count() >= 5);
@@ -92,12 +93,13 @@ fn what_clusterctl_installs_is_the_same_but_for_variables() {
 }
 
 #[test]
-fn the_image_is_of_this_version_and_the_metadata_knows_it() {
+fn image_tag_and_metadata_match_the_version() {
     let objects = documents(&manifest("install.yaml"));
-    let [deployment] = find(&objects, "Deployment")[..] else { panic!("there is one Deployment") };
-    let [manager] = &deployment["spec"]["template"]["spec"]["containers"].as_array().expect("there are containers")[..]
+    let [deployment] = find(&objects, "Deployment")[..] else { panic!("the manifest has one Deployment") };
+    let [manager] =
+        &deployment["spec"]["template"]["spec"]["containers"].as_array().expect("the pod has containers")[..]
     else {
-        panic!("there is one container")
+        panic!("the pod has one container")
     };
     assert_eq!(manager["name"], "manager");
     assert_eq!(manager["image"], format!("localhost/capi-ipam:{VERSION}"));
@@ -125,9 +127,9 @@ fn the_image_is_of_this_version_and_the_metadata_knows_it() {
     assert!(series.contains(&(1, 1, "v1beta2")) && series.contains(&(1, 0, "v1beta1")));
 }
 
-/// A selector leads to the pods of the Deployment, a port to one of its ports.
+/// A selector matches the pods of the Deployment, and a port is one of its ports.
 #[test]
-fn services_lead_to_the_manager() {
+fn services_select_the_manager_pods() {
     let objects = documents(&manifest("install.yaml"));
     let template = &find(&objects, "Deployment")[0]["spec"]["template"];
     let ports = template["spec"]["containers"][0]["ports"].as_array().expect("there are ports");

@@ -4,14 +4,16 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use capi_ipam::api::{GlobalInClusterIPPool, InClusterIPPool, InClusterPrefixPool, Pool};
-use capi_ipam::installed;
-use capi_ipam::support::clusterctl::{CORE, Releases, stand_in_for_infrastructure, start_core};
-use capi_ipam::support::consumer::{Consumer, eventually, ready};
-use capi_ipam::support::control_plane::{ControlPlane, Options};
-use capi_ipam::support::manager::Manager;
-use capi_ipam::support::webhooks::Webhooks;
 use kube::ResourceExt;
-use serde_json::{json, Value};
+use serde_json::{Value, json};
+
+use crate::installed;
+use crate::support::clusterctl::{CORE, Releases, install_infrastructure_stub, start_core};
+use crate::support::consumer::{Consumer, ready};
+use crate::support::control_plane::{ControlPlane, Options};
+use crate::support::manager::Manager;
+use crate::support::wait::eventually;
+use crate::support::webhooks::Webhooks;
 
 /// A cluster with Cluster API and this provider, both installed by clusterctl.
 struct Side {
@@ -26,10 +28,10 @@ impl Side {
     async fn start(releases: &Releases, with_core: bool) -> Self {
         let plane = ControlPlane::start(Options { bare: true, controller_manager: true, ..Options::default() });
         releases.init(&plane);
-        stand_in_for_infrastructure(&plane);
+        install_infrastructure_stub(&plane);
         let core = with_core.then(|| start_core(&plane));
         if !with_core {
-            // Nobody answers there.
+            // No server listens there.
             let selector = format!("--selector=cluster.x-k8s.io/provider={CORE}");
             for kind in ["validatingwebhookconfiguration", "mutatingwebhookconfiguration"] {
                 plane.kubectl(&["delete", kind, &selector]);
@@ -41,14 +43,14 @@ impl Side {
     }
 
     /// Name and address of all IPAddresses.
-    async fn given(&self) -> BTreeMap<String, String> {
-        self.consumer.given().await
+    async fn allocated_addresses(&self) -> BTreeMap<String, String> {
+        self.consumer.allocated_addresses().await
     }
 }
 
-/// A Cluster that counts as provisioned: others are not moved.
+/// Creates a Cluster that counts as provisioned: others are not moved.
 async fn provisioned(side: &Side, name: &str) -> Value {
-    side.consumer.cluster(name, false).await;
+    side.consumer.create_cluster(name, false).await;
     let status = json!({"status": {
         "initialization": {"infrastructureProvisioned": true, "controlPlaneInitialized": true},
         "conditions": [{"type": "ControlPlaneInitialized", "status": "True", "reason": "Initialized", "message": "",
@@ -57,22 +59,22 @@ async fn provisioned(side: &Side, name: &str) -> Value {
     let namespace = format!("--namespace={}", side.consumer.namespace);
     let patch = status.to_string();
     side.plane.kubectl(&["patch", "cluster", name, &namespace, "--subresource=status", "--type=merge", "-p", &patch]);
-    let found = side.consumer.clusters().get(name).await.expect("Clusters can be read").expect("it is there");
+    let found = side.consumer.clusters().get(name).await.expect("Clusters can be read").expect("the object exists");
     json!([{"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "name": name, "uid": found.uid()}])
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn all_addresses_arrive_with_their_value() {
+async fn clusterctl_move_keeps_all_addresses() {
     let releases = Releases::new();
     let source = Side::start(&releases, false).await;
     let target = Side::start(&releases, true).await;
     let consumer = &source.consumer;
     let owners = provisioned(&source, "alpha").await;
     let spec = json!({"addresses": ["10.0.0.0/24"], "prefix": 24, "gateway": "10.0.0.1"});
-    consumer.pool("web", spec.clone()).await;
-    consumer.make(&consumer.global_pools(), "all", json!({"addresses": ["10.1.0.0/24"], "prefix": 24})).await;
-    consumer.make(&consumer.prefix_pools(), "nets", json!({"prefixes": ["fd00::/48"]})).await;
-    // Later ones come before earlier ones in the alphabet: who allocates anew gives other addresses.
+    consumer.create_pool("web", spec.clone()).await;
+    consumer.create_pool_in(&consumer.global_pools(), "all", json!({"addresses": ["10.1.0.0/24"], "prefix": 24})).await;
+    consumer.create_pool_in(&consumer.prefix_pools(), "nets", json!({"prefixes": ["fd00::/48"]})).await;
+    // Later claims precede earlier ones in alphabetical order: a new allocation would yield other addresses.
     let kinds = [
         (InClusterIPPool::KIND.name(), "web"),
         (GlobalInClusterIPPool::KIND.name(), "all"),
@@ -90,8 +92,8 @@ async fn all_addresses_arrive_with_their_value() {
                 ),
             };
             let name = format!("{pool}-{how}-{number:02}");
-            consumer.claim_with(&name, kind, pool, metadata).await;
-            consumer.bound(&name).await;
+            consumer.create_claim_with(&name, kind, pool, metadata).await;
+            consumer.wait_for_address(&name).await;
             names.push(name);
         }
     }
@@ -106,18 +108,18 @@ async fn all_addresses_arrive_with_their_value() {
         Some(())
     })
     .await;
-    let before = source.given().await;
+    let before = source.allocated_addresses().await;
     assert_eq!(before.len(), names.len());
 
-    // A claim is told to be older than its arrival when that is not due to clocks that differ.
+    // The age of a restored claim is detected only beyond the tolerated clock skew.
     tokio::time::sleep(Duration::from_secs(4)).await;
     let to = format!("--to-kubeconfig={}", target.plane.kubeconfig().display());
     let arguments = ["move", "--namespace", &consumer.namespace, &to];
     let arrived = Consumer { namespace: consumer.namespace.clone(), ..target.consumer.clone() };
-    // Killed when claims have arrived, before their addresses.
+    // Killed when claims have been restored, before their addresses.
     let mut killed =
         releases.command(&arguments).env("KUBECONFIG", source.plane.kubeconfig()).spawn().expect("it starts");
-    eventually("claims arrive, and their pools", || async {
+    eventually("claims and their pools are restored", || async {
         let claims = arrived.claims().list().await.ok()?;
         let pools = [
             arrived.pools().get("web").await.ok()?.is_some(),
@@ -128,11 +130,11 @@ async fn all_addresses_arrive_with_their_value() {
     })
     .await;
     killed.kill().and_then(|()| killed.wait()).expect("it can be killed");
-    assert!(arrived.given().await.len() < names.len(), "it was too late to interrupt it");
+    assert!(arrived.allocated_addresses().await.len() < names.len(), "the move was interrupted too late");
     let waiting = arrived.claims().list().await.expect("claims can be read");
     let waiting: Vec<_> =
         waiting.iter().filter(|claim| claim.cluster_name().is_none()).map(ResourceExt::name_any).collect();
-    eventually("claims that nothing pauses wait for their address", || async {
+    eventually("claims that are not paused wait for their address", || async {
         for name in &waiting {
             let claim = arrived.claims().get(name).await.ok()??;
             (claim.bound_address().is_some() || ready(&claim).reason.as_deref() == Some("AwaitingAddress"))
@@ -141,22 +143,22 @@ async fn all_addresses_arrive_with_their_value() {
         Some(())
     })
     .await;
-    // clusterctl refuses to move what is paused, as the interrupted one has left it.
+    // clusterctl refuses to move paused objects, which the interrupted move has left.
     let patch = r#"{"spec": {"paused": false}}"#;
     let namespace = format!("--namespace={}", consumer.namespace);
     source.plane.kubectl(&["patch", "cluster", "alpha", &namespace, "--type=merge", "--patch", patch]);
     releases.clusterctl(&source.plane, &arguments).unwrap_or_else(|error| panic!("{error}"));
     for name in &names {
-        arrived.bound(name).await;
+        arrived.wait_for_address(name).await;
     }
-    assert_eq!(arrived.given().await, before);
+    assert_eq!(arrived.allocated_addresses().await, before);
     for reservation in [&kept, &promised] {
         let found = arrived.reservations().get(&reservation.name_any()).await.expect("reservations can be read");
         assert_eq!(found.map(|found| found.spec), Some(reservation.spec.clone()));
     }
-    arrived.claim("later", "web").await;
-    assert_eq!(arrived.bound("later").await, "10.0.0.201");
-    // Nothing stays behind but what is global.
+    arrived.create_claim("later", "web").await;
+    assert_eq!(arrived.wait_for_address("later").await, "10.0.0.201");
+    // Only cluster-scoped objects remain.
     eventually("the source is empty", || async {
         let (claims, addresses) = (consumer.claims().list().await.ok()?, consumer.addresses().list().await.ok()?);
         let pools = consumer.pools().list().await.ok()?;

@@ -1,4 +1,5 @@
-//! The commands for operators in README.md, run as they stand there: install, take over, upgrade, uninstall.
+//! The commands and objects in README.md and docs, run unchanged: installation, takeover, upgrade and uninstallation;
+//! pools, claims and reservations.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -7,31 +8,39 @@ use std::process::Command;
 use std::time::Duration;
 
 use capi_ipam::api::{InClusterIPPool, Pool};
-use capi_ipam::installed;
-use capi_ipam::support::clusterctl::{CLUSTER_API, clusterctl, CORE, documents, manifest, Releases, stand_in_for_cert_manager, VERSION};
-use capi_ipam::support::consumer::{Consumer, eventually, eventually_within, object};
-use capi_ipam::support::control_plane::{ControlPlane, NAMESPACE, Options};
-use capi_ipam::support::webhooks::Webhooks;
 use kube::ResourceExt;
-use serde_json::{json, Value};
+use serde_json::{Value, json};
 
-/// What `make release` writes.
+use crate::installed;
+use crate::markdown::blocks;
+use crate::support::clusterctl::{
+    CLUSTER_API, CORE, Releases, VERSION, clusterctl, documents, install_cert_manager_stub, manifest,
+};
+use crate::support::consumer::{Consumer, object};
+use crate::support::control_plane::{ControlPlane, NAMESPACE, Options};
+use crate::support::manager::Manager;
+use crate::support::wait::{eventually, eventually_within};
+use crate::support::webhooks::Webhooks;
+
+/// The clusterctl configuration that `make release` writes.
 const CONFIGURATION: &str = "target/release-files/clusterctl.yaml";
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The shell commands in a section of README.md, block by block.
-fn blocks(section: &str) -> Vec<String> {
-    let readme = fs::read_to_string(root().join("README.md")).expect("README.md can be read");
-    let (_, after) = readme.split_once(&format!("\n{section}\n")).unwrap_or_else(|| panic!("no section {section}"));
-    let section = after.split("\n## ").next().unwrap_or_default();
-    let parts = section.split("\n```sh\n").skip(1);
-    parts.map(|part| part.split("\n```").next().unwrap_or_default().to_owned()).collect()
+/// The shell commands in a section of a page, block by block.
+fn commands<const N: usize>(page: &str, heading: &str) -> [String; N] {
+    let found = blocks(page, Some(heading), "sh");
+    found.try_into().unwrap_or_else(|found: Vec<_>| panic!("{page}, {heading}: {N} blocks expected: {found:#?}"))
 }
 
-/// An operator at a shell, with kubectl, clusterctl, and a cluster that has Cluster API but nobody to run its webhooks.
+/// The page on installing.
+const INSTALL: &str = "docs/install.md";
+/// The page on upgrading and uninstalling.
+const UPGRADE: &str = "docs/upgrade-and-move.md";
+
+/// An operator with a shell, kubectl, clusterctl, and a cluster that has Cluster API without a running core manager.
 struct Operator {
     plane: ControlPlane,
     releases: Releases,
@@ -43,10 +52,10 @@ impl Operator {
     fn start(release: Option<(&str, &str)>) -> Self {
         let plane = ControlPlane::start(Options { bare: true, controller_manager: true, ..Options::default() });
         let programs = plane.folder().join("bin");
-        fs::create_dir(&programs).expect("a folder can be made");
-        symlink(plane.kubectl_program(), programs.join("kubectl")).expect("a link can be made");
-        symlink(clusterctl(), programs.join("clusterctl")).expect("a link can be made");
-        stand_in_for_cert_manager(&plane);
+        fs::create_dir(&programs).expect("a folder can be created");
+        symlink(plane.kubectl_program(), programs.join("kubectl")).expect("a link can be created");
+        symlink(clusterctl(), programs.join("clusterctl")).expect("a link can be created");
+        install_cert_manager_stub(&plane);
         let releases = Releases::new();
         let core = format!("{CORE}:{CLUSTER_API}");
         let mut flags = vec!["init", "--core", &core, "--bootstrap", "-", "--control-plane", "-"];
@@ -63,9 +72,9 @@ impl Operator {
         Self { plane, releases, programs }
     }
 
-    /// Runs a block of commands in the root of the tree.
+    /// Runs a block of commands in the root of the repository.
     ///
-    /// The releases of Cluster API, which clusterctl looks up beside ours, are taken from this machine.
+    /// clusterctl reads the releases of Cluster API from this machine.
     fn run(&self, block: &str) {
         let configuration = self.releases.with_core_beside(&root().join(CONFIGURATION));
         let block = &block.replace(CONFIGURATION, &configuration.display().to_string());
@@ -79,8 +88,8 @@ impl Operator {
             .env("CLUSTERCTL_DISABLE_VERSIONCHECK", "true")
             .output()
             .expect("bash can be started");
-        let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
-        assert!(output.status.success(), "{block}\n{said}");
+        let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+        assert!(output.status.success(), "{block}\n{text}");
     }
 
     fn version(&self) -> String {
@@ -89,29 +98,31 @@ impl Operator {
     }
 }
 
-async fn a_pool_serves(consumer: &Consumer, pool: &str, claim: &str) {
-    consumer.pool(pool, json!({"addresses": ["10.0.0.10-10.0.0.19"], "prefix": 24})).await;
-    consumer.claim(claim, pool).await;
-    assert_eq!(consumer.bound(claim).await, "10.0.0.10");
+async fn assert_pool_allocates(consumer: &Consumer, pool: &str, claim: &str) {
+    consumer.create_pool(pool, json!({"addresses": ["10.0.0.10-10.0.0.19"], "prefix": 24})).await;
+    consumer.create_claim(claim, pool).await;
+    assert_eq!(consumer.wait_for_address(claim).await, "10.0.0.10");
 }
 
-/// What is released from this tree, as it was when `version` was the newest.
+/// The components of this tree, with `version` as their version.
 fn earlier(version: &str) -> String {
     manifest("ipam-components.yaml").replace(VERSION, version)
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_is_installed_upgraded_and_uninstalled_with_clusterctl() {
-    let [install, ..] = &blocks("## Install")[..] else { panic!("there is a block") };
-    let [upgrade, uninstall] = &blocks("## Upgrade, move, uninstall")[..] else { panic!("there are two blocks") };
+async fn clusterctl_installs_upgrades_and_uninstalls() {
+    let [install] = &commands(INSTALL, "clusterctl");
+    assert_eq!(&commands::<1>("README.md", "Installation"), std::array::from_ref(install));
+    let [upgrade, _] = &commands(UPGRADE, "Upgrade");
+    let [uninstall, _] = &commands(UPGRADE, "Uninstallation");
     let before = "v2.0.0-alpha.0";
     let operator = Operator::start(Some((before, &earlier(before))));
     let consumer = Consumer::new(&operator.plane).await;
     {
         let _running = installed::start(&operator.plane, &[]);
-        a_pool_serves(&consumer, "web", "a").await;
+        assert_pool_allocates(&consumer, "web", "a").await;
     }
-    Webhooks::unwire_definitions(&operator.plane);
+    Webhooks::restore_services(&operator.plane);
     assert_eq!(operator.version(), before);
     operator.run("make release");
     operator.run(upgrade);
@@ -119,58 +130,60 @@ async fn it_is_installed_upgraded_and_uninstalled_with_clusterctl() {
     let address = consumer.addresses().get("a").await.expect("addresses can be read").expect("it is there");
     {
         let (running, _webhooks) = installed::start(&operator.plane, &[]);
-        // Its roles go before it does.
+        // Its roles are deleted before the manager.
         let _running = running.may_lack_permissions();
-        consumer.claim("b", "web").await;
-        assert_eq!(consumer.bound("b").await, "10.0.0.11");
+        consumer.create_claim("b", "web").await;
+        assert_eq!(consumer.wait_for_address("b").await, "10.0.0.11");
         let now = consumer.addresses().get("a").await.expect("addresses can be read");
         assert_eq!(now.as_ref(), Some(&address), "it is not even written");
         for name in ["a", "b"] {
             consumer.release(name).await;
         }
         operator.run(uninstall);
-        operator.gone().await;
+        operator.wait_until_uninstalled().await;
     }
-    // And again from nothing.
+    // And a new installation.
     operator.run(install);
     let _running = installed::start(&operator.plane, &[]);
-    a_pool_serves(&Consumer::new(&operator.plane).await, "web", "a").await;
+    assert_pool_allocates(&Consumer::new(&operator.plane).await, "web", "a").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_is_installed_and_uninstalled_with_kubectl() {
-    let [_, install] = &blocks("## Install")[..] else { panic!("there are two blocks") };
+async fn kubectl_installs_upgrades_and_uninstalls() {
+    let [install] = &commands(INSTALL, "kubectl");
+    let [_, upgrade] = &commands(UPGRADE, "Upgrade");
+    let [_, uninstall] = &commands(UPGRADE, "Uninstallation");
     let operator = Operator::start(None);
     operator.run(install);
-    // Somebody who keeps the files in git applies them again and again.
+    // GitOps tools apply the files repeatedly.
     let version =
         || operator.plane.kubectl(&["get", "deployments", "-A", "--output=jsonpath={.items[*].metadata.generation}"]);
     let before = version();
-    operator.run(install);
+    operator.run(upgrade);
     assert_eq!(version(), before);
     let (running, _webhooks) = installed::start(&operator.plane, &[]);
     let _running = running.may_lack_permissions();
     let consumer = Consumer::new(&operator.plane).await;
-    a_pool_serves(&consumer, "web", "a").await;
+    assert_pool_allocates(&consumer, "web", "a").await;
     consumer.release("a").await;
-    consumer.remove_unused(&consumer.pools(), "web").await;
-    operator.run("kubectl delete -f manifests/install.yaml");
-    operator.gone().await;
+    consumer.delete_unused_pool(&consumer.pools(), "web").await;
+    operator.run(uninstall);
+    operator.wait_until_uninstalled().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_is_installed_without_cert_manager() {
-    let [install] = &blocks("### Without cert-manager")[..] else { panic!("there is a block") };
+async fn manager_works_without_cert_manager() {
+    let [install] = &commands(INSTALL, "Installation without cert-manager");
     let operator = Operator::start(None);
     operator.run(install);
     let _running = installed::start_self_managed(&operator.plane);
-    a_pool_serves(&Consumer::new(&operator.plane).await, "web", "a").await;
+    assert_pool_allocates(&Consumer::new(&operator.plane).await, "web", "a").await;
 }
 
 impl Operator {
-    /// Waits until nothing of the provider is left.
-    async fn gone(&self) {
-        eventually_within(Duration::from_mins(2), "nothing is left", || async {
+    /// Waits until no object of the provider exists.
+    async fn wait_until_uninstalled(&self) {
+        eventually_within(Duration::from_mins(2), "no object of the provider exists", || async {
             let kinds =
                 "customresourcedefinitions,clusterroles,clusterrolebindings,validatingwebhookconfigurations,namespaces";
             let selector = "--selector=cluster.x-k8s.io/provider=ipam-in-cluster";
@@ -181,8 +194,8 @@ impl Operator {
     }
 }
 
-/// The Go provider as far as clusterctl is concerned: other objects under the same names, no reservations.
-fn of_the_go_provider() -> String {
+/// The components of the Go provider: other objects with the same names, no reservations.
+fn go_provider_components() -> String {
     let mut objects = documents(&manifest("install.yaml").replace(VERSION, "v1.1.0"));
     objects.retain(|object| object["metadata"]["name"] != "ipreservations.ipam.cluster.x-k8s.io");
     for object in &mut objects {
@@ -216,10 +229,10 @@ fn of_the_go_provider() -> String {
 }
 
 /// Binds a claim as the Go provider does.
-async fn bound_by_go(operator: &Operator, consumer: &Consumer) {
+async fn bind_with_the_go_provider(operator: &Operator, consumer: &Consumer) {
     let selector = "--selector=cluster.x-k8s.io/provider=ipam-in-cluster";
     for kind in ["validatingwebhookconfiguration", "mutatingwebhookconfiguration"] {
-        // They would ask the Go provider.
+        // They would call the Go provider.
         operator.plane.kubectl(&[
             "patch",
             kind,
@@ -234,10 +247,15 @@ async fn bound_by_go(operator: &Operator, consumer: &Consumer) {
         "metadata": {"name": "web", "namespace": consumer.namespace},
         "spec": {"addresses": ["10.0.0.10-10.0.0.19"], "prefix": 24},
     }));
-    let pool = eventually("no webhook is asked any more", || async { consumer.pools().create(&pool).await.ok() }).await;
+    let pool = eventually("no webhook is called", || async { consumer.pools().create(&pool).await.ok() }).await;
     let finalizers = |name: &str| json!([format!("ipam.cluster.x-k8s.io/{name}")]);
     let claim = consumer
-        .claim_with("a", InClusterIPPool::KIND.name(), "web", json!({"finalizers": finalizers("ReleaseAddress")}))
+        .create_claim_with(
+            "a",
+            InClusterIPPool::KIND.name(),
+            "web",
+            json!({"finalizers": finalizers("ReleaseAddress")}),
+        )
         .await;
     let owner = |kind: &str, name: &str, version: &str, uid: Option<String>, controller: bool| {
         json!({"apiVersion": format!("ipam.cluster.x-k8s.io/{version}"), "kind": kind, "name": name, "uid": uid,
@@ -251,7 +269,7 @@ async fn bound_by_go(operator: &Operator, consumer: &Consumer) {
         "spec": {"claimRef": {"name": "a"}, "address": "10.0.0.15", "prefix": 24,
                  "poolRef": {"apiGroup": "ipam.cluster.x-k8s.io", "kind": "InClusterIPPool", "name": "web"}},
     });
-    consumer.addresses().create(&object(address)).await.expect("it can be made");
+    consumer.addresses().create(&object(address)).await.expect("it can be created");
     let namespace = format!("--namespace={}", consumer.namespace);
     let bound = r#"{"status": {"addressRef": {"name": "a"}}}"#;
     operator.plane.kubectl(&[
@@ -267,13 +285,11 @@ async fn bound_by_go(operator: &Operator, consumer: &Consumer) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_takes_the_place_of_the_go_provider() {
-    let commands = blocks("## Take over from the Go provider");
-    assert_eq!(commands.len(), 2);
-    for take_over in &commands {
-        let operator = Operator::start(Some(("v1.1.0", &of_the_go_provider())));
+async fn commands_replace_the_go_provider() {
+    for take_over in &commands::<2>("docs/take-over.md", "Replacing the Go provider") {
+        let operator = Operator::start(Some(("v1.1.0", &go_provider_components())));
         let consumer = Consumer::new(&operator.plane).await;
-        bound_by_go(&operator, &consumer).await;
+        bind_with_the_go_provider(&operator, &consumer).await;
         let before = consumer.claims().get("a").await.expect("claims can be read");
         operator.run("make release");
         operator.run(take_over);
@@ -286,7 +302,39 @@ async fn it_takes_the_place_of_the_go_provider() {
         let _running = installed::start(&operator.plane, &[]);
         eventually("the address is reserved", || async { consumer.reservation("web", "10.0.0.15").await }).await;
         assert_eq!(consumer.claims().get("a").await.expect("claims can be read"), before, "it sees no change");
-        consumer.claim("b", "web").await;
-        assert_eq!(consumer.bound("b").await, "10.0.0.10");
+        consumer.create_claim("b", "web").await;
+        assert_eq!(consumer.wait_for_address("b").await, "10.0.0.10");
     }
+}
+
+/// README.md and all pages of docs.
+fn pages() -> Vec<String> {
+    let entries = fs::read_dir(root().join("docs")).expect("docs can be read");
+    let paths = entries.map(|entry| entry.expect("docs can be read").path());
+    let pages = paths.filter(|path| path.extension().is_some_and(|extension| extension == "md"));
+    let names = pages.filter_map(|path| Some(format!("docs/{}", path.file_name()?.to_str()?)));
+    names.chain(["README.md".to_owned()]).collect()
+}
+
+#[test]
+fn documented_objects_are_accepted_and_become_ready() {
+    let text =
+        |object: &Value, pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let objects: Vec<Value> =
+        pages().iter().flat_map(|page| blocks(page, None, "yaml")).flat_map(|block| documents(&block)).collect();
+    // An excerpt of a configuration file has no kind; a kustomization is no object.
+    let objects = objects.into_iter().filter(|object| !["", "Kustomization"].contains(&text(object, "/kind").as_str()));
+    // A quota without a status admits nothing.
+    let (quotas, objects): (Vec<_>, Vec<_>) = objects.partition(|object| object["kind"] == "ResourceQuota");
+    let plane = ControlPlane::start(Options::default());
+    let _manager = Manager::start(&plane, &[]);
+    objects.iter().for_each(|object| drop(plane.kubectl_apply(&object.to_string())));
+    let mut pools = 0;
+    for object in objects.iter().filter(|object| object["kind"] != "IPReservation") {
+        let name = format!("{}/{}", text(object, "/kind"), text(object, "/metadata/name"));
+        plane.kubectl(&["wait", "--namespace=default", "--timeout=30s", "--for=condition=Ready", &name]);
+        pools += usize::from(text(object, "/kind").ends_with("Pool"));
+    }
+    assert!(pools >= 5, "the pages show pools");
+    quotas.iter().for_each(|quota| drop(plane.kubectl_apply(&quota.to_string())));
 }

@@ -1,27 +1,28 @@
-//! What the users of a namespace may do, and who reaches the webhooks: the roles, and the components that change them.
+//! The permissions of namespace users, and network access to the webhooks: the roles and the optional components.
 
 use std::fs;
 use std::path::Path;
 
-use capi_ipam::support::clusterctl::documents;
-use capi_ipam::support::consumer::eventually;
-use capi_ipam::support::control_plane::{ControlPlane, kustomize, NAMESPACE, Options};
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::support::clusterctl::documents;
+use crate::support::control_plane::{ControlPlane, NAMESPACE, Options, kustomize};
+use crate::support::wait::eventually;
+
 const POOLS: [&str; 2] = ["inclusterippools", "inclusterprefixpools"];
 
-/// A folder with a kustomization, which finds `config` beside it as the examples in `config` do.
+/// A temporary kustomization with `config` beside it, as in the examples in `config`.
 fn overlay(kustomization: &str) -> TempDir {
-    let folder = TempDir::new().expect("a folder can be made");
+    let folder = TempDir::new().expect("a folder can be created");
     let root = folder.path();
     let overlay = root.join("overlay");
-    fs::create_dir_all(&overlay).expect("a folder can be made");
+    fs::create_dir_all(&overlay).expect("a folder can be created");
     let config = Path::new(env!("CARGO_MANIFEST_DIR")).join("config");
     for folder in fs::read_dir(config).expect("config can be read") {
         let folder = folder.expect("config can be read").path();
         let copy = root.join(folder.file_name().expect("a folder has a name"));
-        fs::create_dir(&copy).expect("a folder can be made");
+        fs::create_dir(&copy).expect("a folder can be created");
         for file in fs::read_dir(&folder).expect("config can be read") {
             let file = file.expect("config can be read").path();
             fs::copy(&file, copy.join(file.file_name().expect("a file has a name"))).expect("a file can be copied");
@@ -38,7 +39,7 @@ fn may(plane: &ControlPlane, user: &str, verb: &str, resource: &str, namespace: 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn editors_of_a_namespace_write_pools_only_by_opt_in() {
+async fn namespace_editors_write_pools_only_after_opt_in() {
     let plane = ControlPlane::start(Options { controller_manager: true, ..Options::default() });
     for (role, user) in [("view", "viewer"), ("edit", "editor"), ("admin", "owner")] {
         plane.kubectl(&["create", "rolebinding", role, &format!("--clusterrole={role}"), &format!("--user={user}")]);
@@ -47,7 +48,7 @@ async fn editors_of_a_namespace_write_pools_only_by_opt_in() {
         ["create", "rolebinding", "pools", "--clusterrole=capi-ipam-in-cluster-editor-role", "--user=keeper"];
     plane.kubectl(&own_role);
     for user in ["viewer", "editor", "owner"] {
-        eventually("the roles of Kubernetes have the viewer role", || async {
+        eventually("the roles are aggregated into those of Kubernetes", || async {
             may(&plane, user, "list", "inclusterippools", "default").then_some(())
         })
         .await;
@@ -72,7 +73,7 @@ async fn editors_of_a_namespace_write_pools_only_by_opt_in() {
         &opted_in.path().join("overlay").display().to_string(),
     ]);
     for (user, pools) in [("editor", POOLS[0]), ("owner", POOLS[1])] {
-        eventually("editors write pools", || async { may(&plane, user, "create", pools, "default").then_some(()) })
+        eventually("editors may write pools", || async { may(&plane, user, "create", pools, "default").then_some(()) })
             .await;
     }
     assert!(!may(&plane, "viewer", "create", POOLS[0], "default"));
@@ -80,7 +81,7 @@ async fn editors_of_a_namespace_write_pools_only_by_opt_in() {
 }
 
 #[test]
-fn network_policy_lets_only_api_servers_reach_the_webhooks() {
+fn network_policy_allows_only_api_servers_to_the_webhooks() {
     let component = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/network-policy/kustomization.yaml");
     let text = fs::read_to_string(component).expect("the component can be read");
     // The example in its comment.
@@ -89,13 +90,13 @@ fn network_policy_lets_only_api_servers_reach_the_webhooks() {
     let objects = documents(&kustomize(&overlay(&example).path().join("overlay")));
     let find = |kind: &str| -> Vec<&Value> { objects.iter().filter(|object| object["kind"] == kind).collect() };
     let ([policy], [deployment]) = (&find("NetworkPolicy")[..], &find("Deployment")[..]) else {
-        panic!("there are one policy and one Deployment")
+        panic!("the manifest has one policy and one Deployment")
     };
     let template = &deployment["spec"]["template"];
     let selector = policy["spec"]["podSelector"]["matchLabels"].as_object().expect("it selects");
     assert!(selector.iter().all(|(label, value)| template["metadata"]["labels"][label] == *value), "{selector:?}");
-    let ports = template["spec"]["containers"][0]["ports"].as_array().expect("there are ports");
-    let ingress = policy["spec"]["ingress"].as_array().expect("there are rules");
+    let ports = template["spec"]["containers"][0]["ports"].as_array().expect("the container has ports");
+    let ingress = policy["spec"]["ingress"].as_array().expect("the policy has rules");
     for rule in ingress {
         assert!(ports.iter().any(|known| known["name"] == rule["ports"][0]["port"]), "{rule}");
         assert!(rule["from"].as_array().is_some_and(|from| !from.is_empty()), "{rule} lets everybody in");

@@ -1,6 +1,6 @@
-//! What a write does to the copies of an object that others have.
+//! The effect of a write on the copies of an object.
 
-use capi_ipam::state::{Age, State, Step, Sweep, Write};
+use crate::state::{Age, State, Step, Sweep, Write};
 
 impl State {
     pub(crate) fn age_claim(&mut self, name: usize, age: Age) {
@@ -16,7 +16,7 @@ impl State {
             match write {
                 Write::AddFinalizer { name: its, age: copy }
                 | Write::Bind { name: its, age: copy, .. }
-                | Write::LetGo { name: its, age: copy }
+                | Write::RemoveFinalizer { name: its, age: copy }
                     if usize::from(*its) == name =>
                 {
                     *copy = age.max(*copy);
@@ -59,7 +59,7 @@ impl State {
         let older = |copy: &mut Age| *copy = age.max(*copy);
         for manager in &mut self.managers {
             manager.ledger[address].iter_mut().for_each(|copy| older(&mut copy.age));
-            // An event is going to tell of what is newer than anything the ledger may show now.
+            // A watch event will report a newer state than the ledger shows now.
             manager.phantoms[address] = false;
             if let Some(listed) = &mut manager.listed {
                 listed[address].iter_mut().for_each(|copy| older(&mut copy.age));

@@ -1,18 +1,17 @@
-//! Cool-downs: a released reservation is kept until the period that its pool asks for is over.
+//! Cool-downs: a released reservation is kept until the period of its pool is over.
 //!
-//! `State::cooling` is the clock: whether the period of the last release of an address has not ended yet. A manager that
-//! reads a released reservation knows that for it; whether the period of a copy has ended that is not current, nobody
-//! knows here, and it may have.
+//! `State::cooling` is the clock: whether the period of the last release of an address has not ended yet. A manager
+//! that reads a released reservation knows the period. The period of a stale copy may have ended at any time.
 
-use capi_ipam::mistakes::Mistake;
-use capi_ipam::scope::Scope;
-use capi_ipam::server::{Answer, Fate};
-use capi_ipam::state::{Age, Manager, Pool, State, Sweep, Write};
+use crate::mutations::Mutation;
+use crate::scope::Scope;
+use crate::server::{Answer, Fate};
+use crate::state::{Age, Manager, Pool, State, Sweep, Write};
 
 impl Scope {
-    /// A manager that does not know the pool asks for no cool-down.
+    /// A manager that does not know the pool applies no cool-down.
     fn knows_pool(&self, manager: usize) -> bool {
-        manager == 0 || !self.makes(Mistake::EndCooldownOfUnknownPool)
+        manager == 0 || !self.has_mutation(Mutation::EndCooldownOfUnknownPool)
     }
 
     /// Whether a manager keeps the reservation of an address that it releases.
@@ -28,11 +27,11 @@ impl State {
         if age != Age::Current {
             return Answer::Conflict;
         }
-        self.wrongs.freed |= self.is_needed(address, found);
+        self.violations.freed |= self.is_needed(address, found);
         found.released = true;
         self.age_reservation(address, Age::Changed);
         self.objects.reservations[address] = Some(found);
-        // Nobody waits for the cool-down of a pool that is being deleted.
+        // A pool that is being deleted does not wait for cool-downs.
         self.cooling[address] = self.objects.pool == Pool::Serving;
         Answer::Done
     }
@@ -42,7 +41,7 @@ impl State {
         std::mem::take(&mut self.cooling[address])
     }
 
-    /// Whether the cool-down of what a manager knows of an address is over, by what it knows.
+    /// Whether the cool-down of an address is over according to the cache of a manager.
     pub(crate) fn seems_cooled_down(&self, scope: &Scope, manager: usize, address: usize) -> bool {
         let known = &self.managers[manager];
         known.ledger[address].is_some_and(|held| {
@@ -54,15 +53,14 @@ impl State {
         })
     }
 
-    /// The address that a manager takes for one that was released, and that an IPAddress of a bound claim has all the
-    /// same: its name.
+    /// The name of the bound claim whose IPAddress uses an address that a manager considers released.
     pub(crate) fn name_that_uses(&self, manager: usize, address: usize) -> Option<u8> {
         let known = &self.managers[manager];
         let held = known.ledger[address].filter(|held| held.released)?;
         let uses = |name: &usize| {
             let bound = known.claims[*name].filter(|claim| claim.bound.is_some());
             let used = known.addresses[*name].is_some_and(|found| usize::from(found.address) == address);
-            // A later claim of the name of the one that released the address is another one.
+            // A later claim with the name of the one that released the address is another claim.
             let released_it = usize::from(held.name) == *name;
             used && bound.is_some_and(|claim| !released_it || claim.life == held.life)
         };
@@ -74,31 +72,31 @@ impl State {
         let slot = usize::from(address);
         let Some(found) = self.read_released(scope, manager, slot) else { return true };
         let is_over = !self.cooling[slot] || self.managers[manager].pool != Pool::Serving;
-        if is_over || !scope.knows_pool(manager) || scope.makes(Mistake::EndCooldownAsKnown) {
+        if is_over || !scope.knows_pool(manager) || scope.has_mutation(Mutation::EndCooldownByLedger) {
             self.managers[manager].sweep = Sweep::EndCooldown { address, age: found };
         }
         true
     }
 
-    /// The live reservation, if it is released; the ledger learns what there is.
+    /// The live reservation, if it is released; the ledger takes in the result.
     fn read_released(&mut self, scope: &Scope, manager: usize, address: usize) -> Option<Age> {
         let found = self.objects.reservations[address];
-        if found.is_some() || !scope.makes(Mistake::SweepLeavesTheLedger) {
+        if found.is_some() || !scope.has_mutation(Mutation::SweepKeepsLedger) {
             self.managers[manager].learn(address, found);
         }
         found.filter(|found| found.released).map(|found| found.age)
     }
 
-    /// Reads a reservation that is released, while an IPAddress in view has its address.
+    /// Reads a released reservation whose address a cached IPAddress uses.
     pub(crate) fn begin_to_end_for_use(&mut self, scope: &Scope, manager: usize, address: u8, name: u8) -> bool {
-        if scope.makes(Mistake::ReadTheUseFirst) {
+        if scope.has_mutation(Mutation::ReadUseBeforeReservation) {
             if self.user_of(name, address).is_some() {
                 self.managers[manager].sweep = Sweep::ReadReleased { address };
             }
             return true;
         }
         let Some(age) = self.read_released(scope, manager, address.into()) else { return true };
-        self.managers[manager].sweep = if scope.makes(Mistake::EndCooldownInUseByCache) {
+        self.managers[manager].sweep = if scope.has_mutation(Mutation::EndCooldownInUseByCache) {
             Sweep::EndCooldown { address, age }
         } else {
             Sweep::CheckUse { address, name, age }
@@ -106,7 +104,7 @@ impl State {
         true
     }
 
-    /// Who owns the IPAddress of that name, if it has that address.
+    /// The owner of the IPAddress of that name, if it has that address.
     fn user_of(&self, name: u8, address: u8) -> Option<u8> {
         let found = self.objects.addresses[usize::from(name)].filter(|found| found.address == address);
         found.map(|found| found.owner)
@@ -116,13 +114,13 @@ impl State {
     pub(crate) fn end_cooldown(&mut self, scope: &Scope, manager: usize, sweep: Sweep, fate: Fate) -> Sweep {
         match sweep {
             Sweep::CheckUse { address, name, age } => match self.user_of(name, address) {
-                Some(_) if scope.makes(Mistake::EndCooldownForLeftover) => Sweep::EndCooldown { address, age },
+                Some(_) if scope.has_mutation(Mutation::EndCooldownForLeftover) => Sweep::EndCooldown { address, age },
                 Some(owner) => Sweep::CheckUser { address, name, owner, age },
                 None => Sweep::Idle,
             },
             Sweep::CheckUser { address, name, owner, age } => {
                 let claim = self.objects.claims[usize::from(name)].filter(|claim| claim.life == owner);
-                let stays = |deleting: bool| !deleting || scope.makes(Mistake::EndCooldownDuringRelease);
+                let stays = |deleting: bool| !deleting || scope.has_mutation(Mutation::EndCooldownDuringRelease);
                 match claim.filter(|claim| claim.bound == Some(address) && stays(claim.deleting)) {
                     Some(_) => Sweep::EndCooldown { address, age },
                     None => Sweep::Idle,

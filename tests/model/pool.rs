@@ -1,24 +1,25 @@
-//! The deletion of the pool: it is marked as deleted, the managers learn of it late, and its finalizer goes once nobody
-//! has an address of it.
+//! The deletion of the pool: it is marked as deleted, the managers observe it late, and its finalizer is removed when
+//! no address of it is in use.
 //!
-//! A claim that holds something of a pool that is being deleted is bound to completion; one that holds nothing waits. So
+//! A claim that holds a reservation or an IPAddress of a pool that is being deleted is bound; other claims wait. So
 //! pool and claim never wait for each other.
 
-use capi_ipam::mistakes::Mistake;
-use capi_ipam::scope::Scope;
-use capi_ipam::server::{Answer, Fate};
-use capi_ipam::state::{Claim, Manager, Pool, PoolStep, State, Write};
+use crate::mutations::Mutation;
+use crate::scope::Scope;
+use crate::server::{Answer, Fate};
+use crate::state::{Claim, Manager, Pool, PoolStep, State, Write};
 
-/// Whether a claim that is not released yet may be worked on.
+/// Whether an unreleased claim may be reconciled.
 pub(crate) fn admits(scope: &Scope, manager: &Manager, name: usize, claim: Claim) -> bool {
     match manager.pool {
         Pool::Serving => true,
-        Pool::Deleting if scope.makes(Mistake::AllocateFromDeletingPool) => true,
-        Pool::Deleting if scope.makes(Mistake::WaitForDeletingPool) => false,
+        Pool::Deleting if scope.has_mutation(Mutation::AllocateFromDeletingPool) => true,
+        Pool::Deleting if scope.has_mutation(Mutation::WaitForDeletingPool) => false,
         Pool::Deleting => {
-            // An IPAddress of its name counts, whoever owns it: nobody else removes that while the claim is there.
-            let own =
-                |found: &crate::state::Address| found.owner == claim.life || !scope.makes(Mistake::WaitBesideLeftover);
+            // An IPAddress with its name counts regardless of the owner: only this claim can remove it.
+            let own = |found: &crate::state::Address| {
+                found.owner == claim.life || !scope.has_mutation(Mutation::WaitDespiteLeftover)
+            };
             let reserved = manager.ledger.iter().flatten().any(|held| held.is_for(name, claim.life));
             reserved || manager.addresses[name].as_ref().is_some_and(own)
         }
@@ -28,13 +29,13 @@ pub(crate) fn admits(scope: &Scope, manager: &Manager, name: usize, claim: Claim
 
 /// Whether a free address may be proposed.
 pub(crate) fn proposes(scope: &Scope, manager: &Manager) -> bool {
-    manager.pool == Pool::Serving || scope.makes(Mistake::AllocateFromDeletingPool)
+    manager.pool == Pool::Serving || scope.has_mutation(Mutation::AllocateFromDeletingPool)
 }
 
 impl Manager {
-    /// Whether the pool is known to be deleted, and nothing of it in use by what is in memory.
+    /// Whether the pool is known to be deleted, and no address of it is in use according to memory.
     fn has_unused_pool(&self, scope: &Scope) -> bool {
-        let proposed = self.proposed.contains(&true) && !scope.makes(Mistake::RemovePoolBesideProposals);
+        let proposed = self.proposed.contains(&true) && !scope.has_mutation(Mutation::RemovePoolDespiteProposals);
         self.pool == Pool::Deleting && self.addresses.iter().all(Option::is_none) && !proposed
     }
 
@@ -50,7 +51,7 @@ impl State {
         true
     }
 
-    /// The next call of a manager that waits until the pool can go. `false` when it has to wait.
+    /// The next request of a manager that waits until the pool can be removed. `false` when it has to wait.
     pub(crate) fn work_on_pool(&mut self, scope: &Scope, manager: usize, fate: Fate) -> bool {
         let step = self.managers[manager].pool_step;
         if fate != Fate::Answered && step != PoolStep::RemoveFinalizer {
@@ -58,7 +59,7 @@ impl State {
         }
         let next = match step {
             PoolStep::Idle if !self.managers[manager].has_unused_pool(scope) => return false,
-            PoolStep::Idle if scope.makes(Mistake::RemovePoolByCache) => PoolStep::RemoveFinalizer,
+            PoolStep::Idle if scope.has_mutation(Mutation::RemovePoolByCache) => PoolStep::RemoveFinalizer,
             PoolStep::Idle if self.objects.reservations.iter().flatten().any(|held| !held.released) => return false,
             PoolStep::Idle => PoolStep::ListAddresses,
             PoolStep::ListAddresses if self.objects.addresses.iter().any(Option::is_some) => PoolStep::Idle,
@@ -77,8 +78,8 @@ impl State {
         if self.objects.pool != Pool::Deleting {
             return Answer::NotFound;
         }
-        // What was made for a claim that is gone, by a write that was given up long ago, cannot be waited for.
-        self.wrongs.pool_missing |= self.objects.addresses.iter().flatten().any(|address| !address.posthumous);
+        // Objects that late writes create for deleted claims cannot be waited for.
+        self.violations.pool_missing |= self.objects.addresses.iter().flatten().any(|address| !address.posthumous);
         self.objects.pool = Pool::Gone;
         Answer::Done
     }

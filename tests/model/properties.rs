@@ -1,35 +1,37 @@
-//! What must always hold, and what must be reached at least once.
+//! The invariants, and the conditions that must be reachable.
 
-use capi_ipam::protocol::Protocol;
-use capi_ipam::scope::Scope;
-use capi_ipam::state::{CLEAN_UP, Manager, NAMES, Pool, State, Step};
-use capi_ipam::tasks::lives;
 use stateright::Property;
 
-/// The properties of a scope. Each costs time in each state, so those of what is not in the scope are left out.
+use crate::protocol::Protocol;
+use crate::scope::Scope;
+use crate::state::{CLEAN_UP, Manager, NAMES, Pool, State, Step};
+use crate::tasks::lives;
+
+/// The properties of a scope. Each costs time in each state, so those that do not concern the scope are left out.
 pub(crate) fn of(scope: &Scope) -> Vec<Property<Protocol>> {
     let mut properties = vec![
         Property::always(ONE_BOUND, |_, state| one_bound_object_of_an_address(state)),
         Property::always(NO_TWO_CLAIMS, |_, state| no_two_claims_have_one_address(state)),
         Property::always(BOUND_HAS, |_, state| bound_claims_have_their_address(state)),
         Property::always(BOUND_RESERVED, bound_claims_have_their_reservation),
-        Property::always(NOT_REBOUND, |_, state: &State| !state.wrongs.rebound),
-        Property::always(NOT_FREED, |_, state: &State| !state.wrongs.freed),
-        Property::always(NOT_LEFT, |_, state: &State| !state.wrongs.left_behind),
-        Property::always(PROTECTED, |_, state: &State| !state.wrongs.unprotected),
+        Property::always(NOT_REBOUND, |_, state: &State| !state.violations.rebound),
+        Property::always(NOT_FREED, |_, state: &State| !state.violations.freed),
+        Property::always(NOT_LEFT, |_, state: &State| !state.violations.left_behind),
+        Property::always(PROTECTED, |_, state: &State| !state.violations.unprotected),
         Property::always(RECOVERS, Protocol::recovers),
         Property::sometimes("all claims are bound", all_are_bound),
         Property::sometimes("the last claims are bound", the_last_are_bound),
     ];
     if scope.relabels > 0 {
-        properties.push(Property::sometimes("a claim with another label is bound", |_, state| another_is_bound(state)));
+        properties.push(Property::sometimes("a claim with another label is bound", |_, state| {
+            relabelled_claim_is_bound(state)
+        }));
     }
     if scope.clean_up {
-        properties
-            .push(Property::sometimes("a clean-up takes something back", |_, state| a_clean_up_takes_back(state)));
+        properties.push(Property::sometimes("a clean-up releases something", |_, state| clean_up_releases(state)));
     }
     if scope.cooldown {
-        properties.push(Property::always(COOLED_DOWN, |_, state: &State| !state.wrongs.too_early));
+        properties.push(Property::always(COOLED_DOWN, |_, state: &State| !state.violations.too_early));
         properties.push(Property::sometimes("an address cools down", |_, state: &State| state.cooling.contains(&true)));
     }
     if scope.lists > 0 {
@@ -37,18 +39,19 @@ pub(crate) fn of(scope: &Scope) -> Vec<Property<Protocol>> {
             state.managers.iter().any(|manager| manager.overtaken.contains(&true))
         }));
         properties.push(if scope.slow_lists {
-            Property::sometimes("a slow list brings a reservation back", |_, state| !newest_wins(state))
+            Property::sometimes("a slow list brings a reservation back", |_, state| !newest_reservation_wins(state))
         } else {
-            Property::always(NEWEST_WINS, |_, state| newest_wins(state))
+            Property::always(NEWEST_WINS, |_, state| newest_reservation_wins(state))
         });
     }
     if scope.pool_deletion {
-        properties
-            .push(Property::sometimes("the deleted pool is gone", |_, state: &State| state.objects.pool == Pool::Gone));
+        properties.push(Property::sometimes("the deleted pool is removed", |_, state: &State| {
+            state.objects.pool == Pool::Gone
+        }));
         properties.push(if scope.pool_may_be_missing() {
-            Property::sometimes(POOL_MISSING, |_, state: &State| state.wrongs.pool_missing)
+            Property::sometimes(POOL_MISSING, |_, state: &State| state.violations.pool_missing)
         } else {
-            Property::always(POOL_LAST, |_, state: &State| !state.wrongs.pool_missing)
+            Property::always(POOL_LAST, |_, state: &State| !state.violations.pool_missing)
         });
     }
     properties
@@ -64,20 +67,20 @@ pub(crate) const BOUND_RESERVED: &str = "the address of a bound claim is reserve
 pub(crate) const NOT_REBOUND: &str = "the address of a bound claim never changes";
 pub(crate) const NOT_FREED: &str = "no reservation is freed while its claim lives unbound or is bound to it";
 /// I7.
-pub(crate) const NOT_LEFT: &str = "a claim that is let go leaves no IPAddress behind";
-pub(crate) const PROTECTED: &str = "no IPAddress is made for a claim without our finalizer";
+pub(crate) const NOT_LEFT: &str = "a released claim leaves no IPAddress behind";
+pub(crate) const PROTECTED: &str = "no IPAddress is created for a claim without our finalizer";
 pub(crate) const COOLED_DOWN: &str = "no address is reserved again before its cool-down is over";
 pub(crate) const NEWEST_WINS: &str = "no ledger shows a reservation that is older than what its watch has shown";
-pub(crate) const POOL_LAST: &str = "the pool does not go while there is an IPAddress of it";
-/// What may happen instead, where a manager has not learned of the deletion or a write comes late. The claim has its
-/// address, which nobody else gets, until it is released.
-pub(crate) const POOL_MISSING: &str = "the pool goes while an address of it is being allocated";
-pub(crate) const RECOVERS: &str = "once nothing goes wrong any more, all claims are served and nothing is left over";
+pub(crate) const POOL_LAST: &str = "the pool is not removed while an IPAddress of it exists";
+/// The alternative when a manager has not observed the deletion or a write is late. The claim keeps its address, which
+/// no other claim gets, until it is released.
+pub(crate) const POOL_MISSING: &str = "the pool is removed while an address of it is being allocated";
+pub(crate) const RECOVERS: &str = "after the last fault all claims are bound and nothing is left over";
 
 fn one_bound_object_of_an_address(state: &State) -> bool {
     let used_by_bound = |name: usize| {
         let (claim, address) = (state.objects.claims[name]?, state.objects.addresses[name]?);
-        // A late A3 may put back what a claim that is being let go has given up: nobody uses that any more.
+        // A late A3 may recreate the IPAddress of a claim that is being released: it is not used.
         (claim.bound.is_some() && claim.life == address.owner && !address.posthumous).then_some(address.address)
     };
     used_by_bound(0).is_none() || used_by_bound(0) != used_by_bound(1)
@@ -107,7 +110,7 @@ fn bound_claims_have_their_reservation(protocol: &Protocol, state: &State) -> bo
     })
 }
 
-fn newest_wins(state: &State) -> bool {
+fn newest_reservation_wins(state: &State) -> bool {
     state.managers.iter().all(|manager| !manager.phantoms.contains(&true))
 }
 
@@ -123,11 +126,11 @@ fn the_last_are_bound(protocol: &Protocol, state: &State) -> bool {
     }) || protocol.scope.lives.iter().all(|lives| *lives < 2)
 }
 
-fn another_is_bound(state: &State) -> bool {
+fn relabelled_claim_is_bound(state: &State) -> bool {
     (0..NAMES).any(|name| bound_to(state, name).and(state.objects.claims[name]).is_some_and(|claim| claim.label))
 }
 
-fn a_clean_up_takes_back(state: &State) -> bool {
+fn clean_up_releases(state: &State) -> bool {
     state.managers.iter().any(|manager: &Manager| {
         matches!(manager.tasks[CLEAN_UP].step, Step::Strip | Step::Delete | Step::Unreserve | Step::MarkReleased)
     })

@@ -1,25 +1,26 @@
-//! The model: who may do what next.
+//! The model: the enabled actions of each state.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
 
-use capi_ipam::properties;
-use capi_ipam::recovery::Settled;
-use capi_ipam::scope::Scope;
-use capi_ipam::server::Fate;
-use capi_ipam::state::{ADDRESSES, CLEAN_UP, Manager, NAMES, Pool, State, Step, Sweep};
-use capi_ipam::sweeper::{all_suspects, Suspect};
-use capi_ipam::tasks::{decide, Decision, Worker};
 use stateright::{Model, Property};
 
-/// Something happens.
+use crate::properties;
+use crate::recovery::Settled;
+use crate::scope::Scope;
+use crate::server::Fate;
+use crate::state::{ADDRESSES, CLEAN_UP, Manager, NAMES, Pool, State, Step, Sweep};
+use crate::sweeper::{Suspect, all_suspects};
+use crate::tasks::{Decision, Worker, decide};
+
+/// An action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Action {
     CreateClaim(usize),
     DeleteClaim(usize),
-    /// The API server removes a claim in the moment in which it gets its finalizer.
+    /// The API server deletes a claim while it gets its finalizer.
     ClaimVanishes(usize),
-    /// The garbage collector strikes out an owner that is gone.
+    /// The garbage collector removes a deleted owner.
     Collect(usize),
     /// The label of a claim changes.
     Relabel(usize),
@@ -31,7 +32,7 @@ pub(crate) enum Action {
     SeeAddresses(usize),
     SeeReservations(usize),
     SeePool(usize),
-    /// The API server answers to a list of all reservations, and the ledger takes the answer in.
+    /// The API server responds to a list of all reservations, and the ledger takes in the response.
     List(usize),
     InsertList(usize),
     Work {
@@ -56,7 +57,7 @@ pub(crate) enum Action {
         manager: usize,
         fate: Fate,
     },
-    /// The manager starts again.
+    /// The manager restarts.
     Crash(usize),
     ApplyLateWrite(usize),
 }
@@ -64,21 +65,21 @@ pub(crate) enum Action {
 /// The model.
 pub(crate) struct Protocol {
     pub(crate) scope: Scope,
-    /// Only actions that can happen are listed. The simulation of the checker needs that to find its way again.
-    pub(crate) only_possible: bool,
-    /// Whether all ends well, for states in which nothing is under way and all managers know everything.
+    /// Only enabled actions are listed. The simulation of the checker needs that to replay a path.
+    pub(crate) only_enabled: bool,
+    /// Whether recovery succeeds, for states without pending steps in which all caches are current.
     pub(crate) settled: Mutex<HashMap<Settled, bool>>,
 }
 
 impl Protocol {
     pub(crate) fn new(scope: Scope) -> Self {
-        Self { scope, only_possible: false, settled: Mutex::default() }
+        Self { scope, only_enabled: false, settled: Mutex::default() }
     }
 }
 
 impl State {
-    /// Lets it happen. `false` when it cannot.
-    pub(crate) fn happen(&mut self, scope: &Scope, action: Action) -> bool {
+    /// Applies an action. `false` when it is not enabled.
+    pub(crate) fn apply_action(&mut self, scope: &Scope, action: Action) -> bool {
         match action {
             Action::CreateClaim(name) => {
                 self.lives[name] += 1;
@@ -94,22 +95,22 @@ impl State {
             }
             Action::Collect(name) => self.collect(name),
             Action::SeeClaims(manager) => {
-                self.glimpses_left -= u8::from(manager > 0);
+                self.second_updates_left -= u8::from(manager > 0);
                 self.see_claims(scope, manager);
                 true
             }
             Action::SeeAddresses(manager) => {
-                self.glimpses_left -= u8::from(manager > 0);
+                self.second_updates_left -= u8::from(manager > 0);
                 self.see_addresses(scope, manager);
                 true
             }
             Action::SeeReservations(manager) => {
-                self.glimpses_left -= u8::from(manager > 0);
+                self.second_updates_left -= u8::from(manager > 0);
                 self.see_reservations(manager);
                 true
             }
             Action::SeePool(manager) => {
-                self.glimpses_left -= u8::from(manager > 0);
+                self.second_updates_left -= u8::from(manager > 0);
                 self.managers[manager].pool = self.objects.pool;
                 true
             }
@@ -161,7 +162,7 @@ impl State {
 
     fn actions_of_manager(&self, scope: &Scope, manager: usize, actions: &mut Vec<Action>) {
         let known = &self.managers[manager];
-        let blind = manager > 0 && self.glimpses_left == 0;
+        let blind = manager > 0 && self.second_updates_left == 0;
         if !blind {
             self.watches_of_manager(scope, manager, actions);
         }
@@ -199,7 +200,7 @@ impl Model for Protocol {
     type Action = Action;
 
     fn init_states(&self) -> Vec<State> {
-        vec![self.scope.beginning()]
+        vec![self.scope.initial_state()]
     }
 
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {
@@ -235,17 +236,17 @@ impl Model for Protocol {
                 actions.push(Action::ApplyLateWrite(index));
             }
         }
-        if self.only_possible {
+        if self.only_enabled {
             actions.retain(|action| self.next_state(state, *action).is_some());
         }
     }
 
     fn next_state(&self, last: &State, action: Action) -> Option<State> {
         let mut state = *last;
-        if !state.happen(&self.scope, action) {
+        if !state.apply_action(&self.scope, action) {
             return None;
         }
-        if self.scope.prompt {
+        if self.scope.first_is_current {
             state.see_everything(&self.scope, 0);
         }
         Some(state)

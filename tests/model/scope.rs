@@ -1,9 +1,9 @@
-//! How large the world of the model is, and what may go wrong in it.
+//! The size of the model, and its possible faults.
 
-use capi_ipam::mistakes::Mistake;
-use capi_ipam::state::{Address, ADDRESSES, Claim, MANAGERS, NAMES, Objects, Reservation, State};
+use crate::mutations::Mutation;
+use crate::state::{ADDRESSES, Address, Claim, MANAGERS, NAMES, Objects, Reservation, State};
 
-/// Which claims a manager serves. The name of a claim stands for its namespace too.
+/// Which claims a manager serves. The name of a claim also represents its namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Serves {
     Everything,
@@ -13,20 +13,20 @@ pub(crate) enum Serves {
     Name(usize),
 }
 
-/// What is there at the beginning.
+/// The initial objects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Start {
     #[default]
-    Nothing,
+    Empty,
     /// A bound claim of the second name whose IPAddress has no reservation, as the Go provider leaves it.
     TakenOver,
     /// The same with its reservation.
     Bound,
-    /// The first address was released a moment ago.
+    /// The first address was just released.
     Released,
-    /// The first address was released, and then allocated to a claim of the second name by a provider that knows nothing
-    /// of reservations.
-    UsedAgain,
+    /// The first address was released, and then allocated to a claim of the second name by a provider without
+    /// reservations.
+    Reused,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -44,14 +44,14 @@ pub(crate) struct Scope {
     pub(crate) vanishings: u8,
     /// How often the label of a claim changes.
     pub(crate) relabels: u8,
-    /// How often a manager lists all reservations. The answer reaches the ledger at any later time.
+    /// How often a manager lists all reservations. The response reaches the ledger at any later time.
     pub(crate) lists: u8,
     /// A list may take longer than the ledger remembers which reservations were deleted.
     pub(crate) slow_lists: bool,
-    /// The first manager always knows everything.
-    pub(crate) prompt: bool,
-    /// How often the watches of the second manager catch up, all of them taken together.
-    pub(crate) glimpses: u8,
+    /// The caches of the first manager are always current.
+    pub(crate) first_is_current: bool,
+    /// How often the watches of the second manager catch up, in total.
+    pub(crate) second_updates: u8,
     pub(crate) serves: [Serves; MANAGERS],
     /// Claims are watched with a selector: a manager sees only those that it serves, and one that leaves the selector
     /// looks deleted.
@@ -60,24 +60,24 @@ pub(crate) struct Scope {
     pub(crate) clean_up: bool,
     /// Managers have a sweeper. Recovery always has one.
     pub(crate) sweepers: bool,
-    /// The garbage collector strikes out owners that are gone.
+    /// The garbage collector removes deleted owners.
     pub(crate) collector: bool,
-    /// A1 and A2 are done in the same time, where no IPAddress is known.
+    /// A1 and A2 are concurrent where no IPAddress is known.
     pub(crate) early: bool,
     /// A released address cools down before it is allocated again.
     pub(crate) cooldown: bool,
     /// The pool may be deleted.
     pub(crate) pool_deletion: bool,
-    /// What is done wrong on purpose.
-    pub(crate) mistake: Option<Mistake>,
+    /// The injected error.
+    pub(crate) mutation: Option<Mutation>,
 }
 
-/// One manager, one address, one claim; nothing goes wrong.
+/// One manager, one address, one claim; no faults.
 pub(crate) const SMALLEST: Scope = Scope {
     managers: 1,
     addresses: 1,
     lives: [1, 0],
-    start: Start::Nothing,
+    start: Start::Empty,
     crashes: 0,
     lost_replies: 0,
     late_writes: 0,
@@ -85,8 +85,8 @@ pub(crate) const SMALLEST: Scope = Scope {
     relabels: 0,
     lists: 0,
     slow_lists: false,
-    prompt: false,
-    glimpses: 0,
+    first_is_current: false,
+    second_updates: 0,
     serves: [Serves::Everything; MANAGERS],
     selector: false,
     clean_up: false,
@@ -95,19 +95,19 @@ pub(crate) const SMALLEST: Scope = Scope {
     early: true,
     cooldown: false,
     pool_deletion: false,
-    mistake: None,
+    mutation: None,
 };
 
-/// Two managers with labels of their own.
+/// Two managers with different labels.
 pub(crate) const BY_LABEL: [Serves; MANAGERS] = [Serves::Label(false), Serves::Label(true)];
 /// A manager that serves all claims, and one that serves the second namespace.
 pub(crate) const LIMITED_SECOND: [Serves; MANAGERS] = [Serves::Everything, Serves::Name(1)];
-/// Two managers with namespaces of their own.
+/// Two managers with different namespaces.
 pub(crate) const BY_NAMESPACE: [Serves; MANAGERS] = [Serves::Name(0), Serves::Name(1)];
 
 impl Scope {
-    pub(crate) fn makes(&self, mistake: Mistake) -> bool {
-        self.mistake == Some(mistake)
+    pub(crate) fn has_mutation(&self, mutation: Mutation) -> bool {
+        self.mutation == Some(mutation)
     }
 
     pub(crate) fn serves(&self, manager: usize, name: usize, claim: Claim) -> bool {
@@ -123,8 +123,8 @@ impl Scope {
         (0..self.managers).any(|manager| self.serves(manager, name, claim))
     }
 
-    /// What there is at the beginning. All managers know it: they list everything before they do anything.
-    pub(crate) fn beginning(&self) -> State {
+    /// The initial state. All managers know it, since they list everything before they start to work.
+    pub(crate) fn initial_state(&self) -> State {
         let mut state = State {
             crashes_left: self.crashes,
             lost_replies_left: self.lost_replies,
@@ -132,11 +132,11 @@ impl Scope {
             vanishings_left: self.vanishings,
             relabels_left: self.relabels,
             lists_left: self.lists,
-            glimpses_left: self.glimpses,
+            second_updates_left: self.second_updates,
             ..State::default()
         };
         let released = Reservation { released: true, ..Reservation::default() };
-        if matches!(self.start, Start::TakenOver | Start::Bound | Start::UsedAgain) {
+        if matches!(self.start, Start::TakenOver | Start::Bound | Start::Reused) {
             let claim = Claim { life: 1, finalizer: true, bound: Some(0), ..Claim::default() };
             let address = Address { owner: 1, address: 0, finalizer: true, ..Address::default() };
             state.objects.claims[SECOND] = Some(claim);
@@ -144,9 +144,9 @@ impl Scope {
             state.lives[SECOND] = 1;
         }
         state.objects.reservations[0] = match self.start {
-            Start::Nothing | Start::TakenOver => None,
+            Start::Empty | Start::TakenOver => None,
             Start::Bound => Some(Reservation { name: 1, life: 1, ..Reservation::default() }),
-            Start::Released | Start::UsedAgain => Some(released),
+            Start::Released | Start::Reused => Some(released),
         };
         state.cooling[0] = self.start == Start::Released;
         for manager in 0..self.managers {
@@ -155,20 +155,20 @@ impl Scope {
         state
     }
 
-    /// Whether the pool may go while an address of it is being allocated: a manager that has not learned of its deletion is
-    /// at work, or a reservation is made by a write that was given up.
+    /// Whether the pool may be removed while an address of it is being allocated: by a manager that has not observed
+    /// its deletion, or by a late write that creates a reservation.
     pub(crate) fn pool_may_be_missing(&self) -> bool {
         self.managers > 1 || self.late_writes > 0
     }
 
-    /// Whether an IPAddress of a pool that is gone may be left until its claim goes, or a later one of its name.
-    pub(crate) fn leaves_addresses(&self) -> bool {
+    /// Whether an IPAddress of a removed pool may remain until its claim, or a later one of its name, is deleted.
+    pub(crate) fn may_leave_addresses(&self) -> bool {
         self.pool_may_be_missing() || self.vanishings > 0
     }
 
     /// Whether a claim had an address before there were reservations.
     pub(crate) fn was_taken_over(&self, name: usize, life: u8) -> bool {
-        matches!(self.start, Start::TakenOver | Start::UsedAgain) && name == SECOND && life == 1
+        matches!(self.start, Start::TakenOver | Start::Reused) && name == SECOND && life == 1
     }
 
     /// The addresses of the pool that some object names.
@@ -181,5 +181,5 @@ impl Scope {
     }
 }
 
-/// The name of the claim that is there at the beginning.
+/// The name of the initial claim.
 const SECOND: usize = 1;

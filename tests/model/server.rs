@@ -1,10 +1,10 @@
 //! The API server: it applies one write at a time, if its preconditions hold.
 
-use capi_ipam::mistakes::Mistake;
-use capi_ipam::scope::Scope;
-use capi_ipam::state::{Address, Age, Claim, Reservation, State, Write};
+use crate::mutations::Mutation;
+use crate::scope::Scope;
+use crate::state::{Address, Age, Claim, Reservation, State, Write};
 
-/// What the API server answers to a write.
+/// The response of the API server to a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     Done,
@@ -13,17 +13,17 @@ pub(crate) enum Answer {
     Exists,
     Conflict,
     NotFound,
-    /// No answer came.
+    /// No response was received.
     Unknown,
 }
 
-/// How a write fares.
+/// The fate of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Fate {
     Answered,
     /// Applied, and the reply is lost.
     ReplyLost,
-    /// Given up by the manager, and applied later.
+    /// Timed out in the manager, and applied later.
     Late,
 }
 
@@ -50,13 +50,13 @@ impl State {
     pub(crate) fn apply(&mut self, scope: &Scope, write: Write) -> Answer {
         match write {
             Write::AddFinalizer { name, age } => {
-                // A new finalizer on what is being deleted is refused.
+                // A new finalizer on a terminating object is rejected.
                 let refused = self.objects.claims[usize::from(name)].is_some_and(|claim| claim.deleting);
                 let age = if refused { Age::Gone } else { age };
                 self.change_claim(name.into(), age, |claim| claim.finalizer = true)
             }
             Write::Bind { name, address, age } => self.bind(scope, name.into(), address, age),
-            Write::LetGo { name, age } => self.let_go(name.into(), age),
+            Write::RemoveFinalizer { name, age } => self.remove_claim_finalizer(name.into(), age),
             Write::Reserve { address, name, life } => self.reserve(address, name, life),
             Write::Unreserve { address, age, exact } => self.unreserve(scope, address.into(), age, exact),
             Write::MarkReleased { address, age } => self.mark_released(address.into(), age),
@@ -66,7 +66,7 @@ impl State {
                 address.owner = life;
                 address.finalizer |= !address.deleting;
             }),
-            Write::StripAddress { name, .. } if scope.makes(Mistake::DeleteAddressWithoutUid) => {
+            Write::StripAddress { name, .. } if scope.has_mutation(Mutation::DeleteAddressWithoutUid) => {
                 self.change_address(name.into(), Age::Current, |address| address.finalizer = false)
             }
             Write::StripAddress { name, age } => self.change_address(name.into(), age, |address| {
@@ -77,11 +77,11 @@ impl State {
     }
 
     fn bind(&mut self, scope: &Scope, name: usize, address: u8, age: Age) -> Answer {
-        let age = if scope.makes(Mistake::BindWithoutUid) { Age::Current } else { age };
+        let age = if scope.has_mutation(Mutation::BindWithoutUid) { Age::Current } else { age };
         self.change_claim(name, age, |claim| claim.bound = Some(address))
     }
 
-    /// A guarded patch of a claim: uid and resource version.
+    /// A patch of a claim with the preconditions uid and resource version.
     fn change_claim(&mut self, name: usize, age: Age, change: impl FnOnce(&mut Claim)) -> Answer {
         let Some(mut claim) = self.objects.claims[name] else { return Answer::NotFound };
         if age != Age::Current {
@@ -89,19 +89,19 @@ impl State {
         }
         let before = claim;
         change(&mut claim);
-        self.wrongs.rebound |= before.bound.is_some() && before.bound != claim.bound && !before.deleting;
+        self.violations.rebound |= before.bound.is_some() && before.bound != claim.bound && !before.deleting;
         self.age_claim(name, Age::Changed);
         self.objects.claims[name] = Some(claim);
         Answer::Done
     }
 
-    fn let_go(&mut self, name: usize, age: Age) -> Answer {
+    fn remove_claim_finalizer(&mut self, name: usize, age: Age) -> Answer {
         let Some(claim) = self.objects.claims[name] else { return Answer::NotFound };
         if age != Age::Current {
             return Answer::Conflict;
         }
         let left = self.objects.addresses[name];
-        self.wrongs.left_behind |= left.is_some_and(|left| left.owner == claim.life && !left.posthumous);
+        self.violations.left_behind |= left.is_some_and(|left| left.owner == claim.life && !left.posthumous);
         self.remove_claim(name);
         Answer::Done
     }
@@ -132,16 +132,16 @@ impl State {
         if self.objects.reservations[slot].is_some() {
             return Answer::Exists;
         }
-        // The claim that uses it anyway may have its address reserved.
+        // The claim that uses the address may have it reserved.
         let in_use = self.objects.addresses[usize::from(name)];
         let in_use = in_use.is_some_and(|found| found.address == address && found.owner == life);
-        self.wrongs.too_early |= self.cooling[slot] && !in_use;
+        self.violations.too_early |= self.cooling[slot] && !in_use;
         self.objects.reservations[slot] = Some(Reservation { name, life, released: false, age: Age::Current });
         self.managers.iter_mut().for_each(|manager| manager.phantoms[slot] = false);
         Answer::Done
     }
 
-    /// Whether the claim that holds a reservation lives and may use the address.
+    /// Whether the claim of a reservation exists and may use the address.
     pub(crate) fn is_needed(&self, address: usize, held: Reservation) -> bool {
         self.objects.claims[usize::from(held.name)].is_some_and(|claim| {
             let needs_it = claim.bound.is_none_or(|bound| usize::from(bound) == address);
@@ -152,10 +152,10 @@ impl State {
     fn unreserve(&mut self, scope: &Scope, address: usize, age: Age, exact: bool) -> Answer {
         let Some(found) = self.objects.reservations[address] else { return Answer::NotFound };
         let hits = if exact { age == Age::Current } else { age != Age::Gone };
-        if !hits && !scope.makes(Mistake::UnreserveWithoutUid) {
+        if !hits && !scope.has_mutation(Mutation::UnreserveWithoutUid) {
             return Answer::Conflict;
         }
-        self.wrongs.freed |= self.is_needed(address, found);
+        self.violations.freed |= self.is_needed(address, found);
         self.objects.reservations[address] = None;
         self.age_reservation(address, Age::Gone);
         Answer::Done
@@ -166,14 +166,15 @@ impl State {
             return Answer::Exists;
         }
         let claim = self.objects.claims[name];
-        self.wrongs.unprotected |= claim.is_some_and(|claim| claim.life == owner && !claim.finalizer);
+        self.violations.unprotected |= claim.is_some_and(|claim| claim.life == owner && !claim.finalizer);
         let posthumous = claim.is_none_or(|claim| claim.life != owner || claim.deleting);
         self.objects.addresses[name] =
             Some(Address { owner, address, finalizer: true, deleting: false, posthumous, age: Age::Current });
         Answer::Done
     }
 
-    /// A guarded patch of an IPAddress: uid and resource version. What is being deleted ends with its last finalizer.
+    /// A patch of an IPAddress with the preconditions uid and resource version. A terminating object is removed with
+    /// its last finalizer.
     pub(crate) fn change_address(&mut self, name: usize, age: Age, change: impl FnOnce(&mut Address)) -> Answer {
         let Some(mut address) = self.objects.addresses[name] else { return Answer::NotFound };
         if age != Age::Current {
@@ -192,9 +193,9 @@ impl State {
     /// Deletes the IPAddress with that uid and resource version.
     fn delete_address(&mut self, scope: &Scope, name: usize, age: Age) -> Answer {
         let Some(mut address) = self.objects.addresses[name] else { return Answer::NotFound };
-        let hits = match scope.mistake {
-            Some(Mistake::DeleteAddressWithoutVersion) => age != Age::Gone,
-            Some(Mistake::DeleteAddressWithoutUid) => true,
+        let hits = match scope.mutation {
+            Some(Mutation::DeleteAddressWithoutVersion) => age != Age::Gone,
+            Some(Mutation::DeleteAddressWithoutUid) => true,
             _ => age == Age::Current,
         };
         if !hits {
@@ -217,7 +218,7 @@ impl State {
         self.age_address(name, Age::Gone);
     }
 
-    /// The garbage collector strikes out an owner that is gone.
+    /// The garbage collector removes a deleted owner.
     pub(crate) fn collect(&mut self, name: usize) -> bool {
         let Some(address) = self.objects.addresses[name] else { return false };
         let alive = self.objects.claims[name].is_some_and(|claim| claim.life == address.owner);

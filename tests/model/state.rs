@@ -1,10 +1,9 @@
-//! What there is: the objects on the API server, what each manager believes of them, what it is doing, and what is
-//! still on its way.
+//! The state: the objects in the API server, the caches and pending steps of each manager, and late writes.
 //!
-//! There are no resource versions and no uids to count, so that the number of states is finite. A copy of an object
-//! knows instead how it stands to the object on the server: see [`Age`]. Only the lives of claims are numbered.
+//! Resource versions and uids are not numbered, so that the number of states is finite. A copy of an object knows
+//! instead its relation to the object in the API server: see [`Age`]. Only the lives of claims are numbered.
 
-/// How many names of claims, addresses and managers there may be. A [`crate::protocol::Scope`] may use fewer.
+/// The maximum numbers of claim names, addresses and managers. A [`crate::scope::Scope`] may use fewer.
 pub(crate) const NAMES: usize = 2;
 pub(crate) const ADDRESSES: usize = 2;
 pub(crate) const MANAGERS: usize = 2;
@@ -13,7 +12,7 @@ pub(crate) const LATE_WRITES: usize = 2;
 /// The task of a manager that cleans up after claims that vanished; the others are one for each name.
 pub(crate) const CLEAN_UP: usize = NAMES;
 
-/// How a copy of an object stands to the object on the server.
+/// The relation of a copy of an object to the object in the API server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Age {
     /// Same uid, same resource version.
@@ -21,14 +20,14 @@ pub(crate) enum Age {
     Current,
     /// Same uid, older resource version.
     Changed,
-    /// The object is gone; what has its name now is another one.
+    /// The object was deleted; an object with its name is another one.
     Gone,
 }
 
 /// An IPAddressClaim.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Claim {
-    /// The uid: which claim of its name it is, beginning with 1.
+    /// The uid: which claim of its name it is, initial_state with 1.
     pub(crate) life: u8,
     pub(crate) finalizer: bool,
     pub(crate) deleting: bool,
@@ -42,12 +41,12 @@ pub(crate) struct Claim {
 /// An IPAddress. It has the name of its claim.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Address {
-    /// The life of the claim that owns it, 0 when the garbage collector has struck it out.
+    /// The life of the claim that owns it, 0 when the garbage collector has removed the owner.
     pub(crate) owner: u8,
     pub(crate) address: u8,
     pub(crate) finalizer: bool,
     pub(crate) deleting: bool,
-    /// It was made when its claim was being deleted or gone. Nobody reads this but the properties.
+    /// It was created when its claim was being deleted or did not exist. Only the properties read this.
     pub(crate) posthumous: bool,
     pub(crate) age: Age,
 }
@@ -57,7 +56,7 @@ pub(crate) struct Address {
 pub(crate) struct Reservation {
     pub(crate) name: u8,
     pub(crate) life: u8,
-    /// The claim has given the address back, which cools down since.
+    /// The claim has released the address, which cools down since then.
     pub(crate) released: bool,
     pub(crate) age: Age,
 }
@@ -69,7 +68,7 @@ impl Reservation {
     }
 }
 
-/// The pool. It is never created again.
+/// The pool. It is never recreated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Pool {
     #[default]
@@ -78,7 +77,7 @@ pub(crate) enum Pool {
     Gone,
 }
 
-/// A write. What it was decided on is in it, as its preconditions are.
+/// A write with its preconditions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Write {
     /// A1.
@@ -95,35 +94,35 @@ pub(crate) enum Write {
     StripAddress { name: u8, age: Age },
     /// R1, second half.
     DeleteAddress { name: u8, age: Age },
-    /// R2, and what the sweeper and an adoption do.
+    /// R2, and deletions by the sweeper and by an adoption.
     /// Carries the uid, and if `exact` the resource version too.
     Unreserve { address: u8, age: Age, exact: bool },
     /// R2 where the pool has a cool-down.
     MarkReleased { address: u8, age: Age },
     /// R3.
-    LetGo { name: u8, age: Age },
+    RemoveFinalizer { name: u8, age: Age },
     /// The pool loses our finalizer. It carries uid and resource version; nothing but its deletion changes them here.
     RemovePoolFinalizer,
 }
 
-/// What a manager is doing about one claim: the next call to the API server.
+/// The next request of a manager for one claim.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Step {
     #[default]
     Idle,
     AddFinalizer,
     /// Reads the IPAddress of the claim's name, which is known to be there.
-    Look,
-    /// Reads the claim: the IPAddress found is not owned by it.
+    ReadExisting,
+    /// Reads the claim: it does not own the IPAddress that was found.
     CheckBeforeAdoption,
-    /// Reads a reservation that should be this claim's already.
+    /// Reads a reservation that should already belong to this claim.
     CheckReservation,
     Reserve,
     /// Reads the reservation after an attempt to create it.
     ReadReservation,
     /// Reads it again, for an adoption.
     ReadHolder,
-    /// Reads the claim: the reservation is held by another of its name.
+    /// Reads the claim: another claim of its name holds the reservation.
     CheckBeforeTakingOver,
     TakeOver,
     CreateAddress,
@@ -131,35 +130,35 @@ pub(crate) enum Step {
     ReadAddress,
     Repair,
     Bind,
-    /// Reads the claim after a bind that was refused, or a finalizer that was not set.
+    /// Reads the claim after a rejected bind or a finalizer that was not set.
     CheckAfterBind,
-    /// Removal of an IPAddress, wherever it is done.
+    /// The removal of an IPAddress.
     Strip,
     Delete,
-    ReleaseLook,
-    /// Reads the claim: the IPAddress of a claim to be released is not owned by it.
+    ReadForRelease,
+    /// Reads the claim: the claim to be released does not own the IPAddress.
     CheckBeforeRelease,
     Unreserve,
-    /// Reads the reservation that is to be marked as released.
+    /// Reads the reservation before it is marked as released.
     ReadHeld,
     MarkReleased,
     ConfirmRelease,
-    LetGo,
+    RemoveFinalizer,
     /// Reads the claim that seems to have vanished.
     CheckBeforeCleanUp,
-    UndoLook,
-    /// Reads whether there is any claim of the name: the IPAddress found has no owner.
-    UndoCheck,
+    ReadForCleanUp,
+    /// Reads whether any claim of the name exists: the IPAddress that was found has no owner.
+    CheckCleanUp,
 }
 
-/// What the removal of an IPAddress is part of.
+/// The operation that removes an IPAddress.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Purpose {
     #[default]
     Binding,
     Discarding,
     Releasing,
-    Undoing,
+    CleaningUp,
 }
 
 /// One reconcile of one claim.
@@ -168,32 +167,32 @@ pub(crate) struct Task {
     pub(crate) step: Step,
     pub(crate) claim: Claim,
     pub(crate) existing: Option<Address>,
-    /// The address that is being reserved, created or given back.
+    /// The address that is being reserved, created or released.
     pub(crate) address: u8,
-    /// The reservation that was read, to be deleted.
+    /// The reservation that was read before its deletion.
     pub(crate) found: Age,
     pub(crate) purpose: Purpose,
-    /// How often the IPAddress turned out to be another, and how often an adoption tried to reserve.
+    /// How often the IPAddress was another than expected, and how often an adoption tried to reserve.
     pub(crate) rounds: u8,
     pub(crate) attempts: u8,
-    /// The IPAddress that is being removed was not read, but is as the watch showed it.
+    /// The IPAddress that is being removed was not read; it is the cached one.
     pub(crate) unread: bool,
-    /// The IPAddress was seen to end.
+    /// The deletion of the IPAddress was observed.
     pub(crate) is_removed: bool,
-    /// A1 is done along with A2, which comes first here: what A1 answers tells whether to go on.
+    /// A1 is concurrent with A2, which is first in the model: the result of A1 decides whether to continue.
     pub(crate) early: bool,
-    /// A2 came to something.
+    /// A2 succeeded.
     pub(crate) is_reserved: bool,
     /// This task has marked the address in the ledger as about to be reserved.
     pub(crate) announced: bool,
 }
 
-/// What the sweeper of a manager is doing: the next call to the API server.
+/// The next request of the sweeper of a manager.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Sweep {
     #[default]
     Idle,
-    /// A reservation looks abandoned. It was read and is held by this claim; next the IPAddress is read.
+    /// A reservation seems orphaned. It was read and is held by this claim; next the IPAddress is read.
     ReadAddress {
         address: u8,
         name: u8,
@@ -212,7 +211,7 @@ pub(crate) enum Sweep {
         address: u8,
         age: Age,
     },
-    /// An IPAddress looks abandoned. It was read; next its claim is read.
+    /// An IPAddress seems orphaned. It was read; next its claim is read.
     CheckClaim {
         name: u8,
         found: Address,
@@ -230,8 +229,8 @@ pub(crate) enum Sweep {
         address: u8,
         age: Age,
     },
-    /// An address cools down that an IPAddress of this name seems to have. The reservation was read; next the IPAddress
-    /// is.
+    /// An address that cools down seems to be used by an IPAddress of this name. The reservation was read; next the
+    /// IPAddress is read.
     CheckUse {
         address: u8,
         name: u8,
@@ -250,8 +249,7 @@ pub(crate) enum Sweep {
     },
 }
 
-/// What a manager is doing about the deleted pool: the next call to the API server, the list of reservations aside,
-/// which is the first.
+/// The next request of a manager for the deleted pool, after the list of reservations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum PoolStep {
     #[default]
@@ -260,7 +258,7 @@ pub(crate) enum PoolStep {
     RemoveFinalizer,
 }
 
-/// A manager. All of it is in memory only.
+/// The memory of a manager.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Manager {
     pub(crate) claims: [Option<Claim>; NAMES],
@@ -268,11 +266,11 @@ pub(crate) struct Manager {
     pub(crate) ledger: [Option<Reservation>; ADDRESSES],
     pub(crate) proposed: [bool; ADDRESSES],
     pub(crate) pool: Pool,
-    /// The answer to a list of reservations that is on its way.
+    /// The pending response to a list of reservations.
     pub(crate) listed: Option<[Option<Reservation>; ADDRESSES]>,
-    /// The watch has shown something newer than that.
+    /// The watch has shown a newer state than that.
     pub(crate) overtaken: [bool; ADDRESSES],
-    /// The ledger shows a reservation of which the watch has already shown something newer.
+    /// The ledger shows a reservation of which the watch has already shown a newer state.
     pub(crate) phantoms: [bool; ADDRESSES],
     /// One task for each name, and the clean-up.
     pub(crate) tasks: [Task; NAMES + 1],
@@ -288,14 +286,14 @@ impl Manager {
         self.sweep == Sweep::Idle && self.pool_step == PoolStep::Idle && self.listed.is_none() && !has_task
     }
 
-    /// The tasks that are about claims of that name.
+    /// The tasks for claims of that name.
     pub(crate) fn tasks_of(&mut self, name: usize) -> impl Iterator<Item = &mut Task> {
         let cleaning = usize::from(self.cleaning);
         let is_of = move |slot: usize| slot == name || (slot == CLEAN_UP && cleaning == name);
         self.tasks.iter_mut().enumerate().filter(move |(slot, _)| is_of(*slot)).map(|(_, task)| task)
     }
 
-    /// A reservation has been deleted: the ledger forgets it, unless it knows of a later one.
+    /// A reservation was deleted: the ledger removes it, unless it contains a later one.
     pub(crate) fn forget(&mut self, address: usize) {
         if self.ledger[address].is_none_or(|known| known.age == Age::Gone) {
             self.learn(address, None);
@@ -312,29 +310,29 @@ pub(crate) struct Objects {
     pub(crate) pool: Pool,
 }
 
-/// What went wrong at a write, told by who knows more than any manager.
+/// Violations at a write, detected with the global state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Wrongs {
-    /// A claim was let go with the IPAddress that it had.
+pub(crate) struct Violations {
+    /// A claim was released although its IPAddress existed.
     pub(crate) left_behind: bool,
     /// A reservation was deleted whose claim lived unbound, or was bound to that address.
     pub(crate) freed: bool,
-    /// A claim that stays has lost or changed its address, or a dead claim's bind hit its successor.
+    /// A remaining claim has lost or changed its address, or the bind of a deleted claim affected its successor.
     pub(crate) rebound: bool,
     /// A claim without finalizer got an IPAddress.
     pub(crate) unprotected: bool,
     /// An address was reserved again during its cool-down.
     pub(crate) too_early: bool,
-    /// The pool went while there was an IPAddress of it.
+    /// The pool was removed while an IPAddress of it existed.
     pub(crate) pool_missing: bool,
 }
 
-/// Everything.
+/// The whole state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct State {
     pub(crate) objects: Objects,
     pub(crate) managers: [Manager; MANAGERS],
-    /// Writes that a manager gave up, and that may be applied at any time.
+    /// Writes that timed out and may be applied at any time.
     pub(crate) late: [Option<Write>; LATE_WRITES],
     /// How many claims of each name have been created.
     pub(crate) lives: [u8; NAMES],
@@ -347,6 +345,6 @@ pub(crate) struct State {
     pub(crate) vanishings_left: u8,
     pub(crate) relabels_left: u8,
     pub(crate) lists_left: u8,
-    pub(crate) glimpses_left: u8,
-    pub(crate) wrongs: Wrongs,
+    pub(crate) second_updates_left: u8,
+    pub(crate) violations: Violations,
 }

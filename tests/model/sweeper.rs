@@ -1,14 +1,14 @@
-//! The sweeper of a manager, call by call.
+//! The sweeper of a manager, request by request.
 //!
-//! The real one waits until something has looked abandoned in two passes and for a time of grace. Time is nothing here:
-//! whatever looks abandoned in memory, however old that is, may be looked at right away.
+//! The real sweeper waits until an object has seemed orphaned in two passes and for a grace period. The model has no
+//! time: an object that seems orphaned in memory, however old the memory is, may be inspected immediately.
 
-use capi_ipam::mistakes::Mistake;
-use capi_ipam::scope::Scope;
-use capi_ipam::server::{Answer, Fate};
-use capi_ipam::state::{Claim, State, Sweep, Write};
+use crate::mutations::Mutation;
+use crate::scope::Scope;
+use crate::server::{Answer, Fate};
+use crate::state::{Claim, State, Sweep, Write};
 
-/// What a sweep begins with.
+/// The subject of a sweep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Suspect {
     Reservation(u8),
@@ -31,7 +31,7 @@ pub(crate) fn all_suspects(scope: &Scope) -> impl Iterator<Item = Suspect> + use
 }
 
 impl State {
-    /// Whether something looks abandoned, in need of a reservation, or ready to be allocated again.
+    /// Whether a subject seems orphaned, without a reservation, or allocatable again.
     pub(crate) fn suspects(&self, scope: &Scope, manager: usize, suspect: Suspect) -> bool {
         let known = &self.managers[manager];
         match suspect {
@@ -61,7 +61,7 @@ impl State {
 }
 
 impl State {
-    /// Begins a sweep with its first call.
+    /// Begins a sweep with its first request.
     pub(crate) fn begin_sweep(&mut self, scope: &Scope, manager: usize, suspect: Suspect, fate: Fate) -> bool {
         if self.managers[manager].sweep != Sweep::Idle || !self.suspects(scope, manager, suspect) {
             return false;
@@ -77,7 +77,7 @@ impl State {
             Suspect::Address(name) => {
                 let found = self.objects.addresses[usize::from(name)];
                 self.managers[manager].sweep = match found {
-                    Some(found) if scope.makes(Mistake::SweepAddressByCache) => removal(name, found),
+                    Some(found) if scope.has_mutation(Mutation::SweepAddressByCache) => removal(name, found),
                     Some(found) => Sweep::CheckClaim { name, found },
                     None => return false,
                 };
@@ -85,15 +85,15 @@ impl State {
             }
             Suspect::Reservation(address) => {
                 let Some(held) = self.managers[manager].ledger[usize::from(address)] else { return false };
-                if scope.makes(Mistake::SweepByCache) {
+                if scope.has_mutation(Mutation::SweepByCache) {
                     self.managers[manager].sweep = Sweep::Unreserve { address, age: held.age };
                     return true;
                 }
                 let found = self.objects.reservations[usize::from(address)];
                 let still_held = found.filter(|found| found.is_for(held.name.into(), held.life));
                 let Some(found) = still_held else {
-                    // What the ledger shows is not so, and no event may be going to tell of it.
-                    if scope.makes(Mistake::SweepLeavesTheLedger) {
+                    // The ledger is wrong, and possibly no event will correct it.
+                    if scope.has_mutation(Mutation::SweepKeepsLedger) {
                         return false;
                     }
                     self.managers[manager].learn(address.into(), found);
@@ -119,7 +119,7 @@ impl State {
         true
     }
 
-    /// The next call of a sweep.
+    /// The next request of a sweep.
     pub(crate) fn sweep_on(&mut self, scope: &Scope, manager: usize, fate: Fate) -> bool {
         let is_write = matches!(
             self.managers[manager].sweep,
@@ -136,12 +136,12 @@ impl State {
             }
             Sweep::ReadClaim { address, name, life, age, found } => {
                 let claim = self.objects.claims[usize::from(name)].filter(|claim| claim.life == life);
-                let is_useless = is_useless(scope, claim, found, address);
-                if is_useless { Sweep::Unreserve { address, age } } else { Sweep::Idle }
+                let is_unneeded = is_unneeded(scope, claim, found, address);
+                if is_unneeded { Sweep::Unreserve { address, age } } else { Sweep::Idle }
             }
             Sweep::Unreserve { address, age } => {
                 // As it was read: it may have been released since, and cool down.
-                let exact = !scope.makes(Mistake::SweepByUid);
+                let exact = !scope.has_mutation(Mutation::SweepByUid);
                 let answer = self.send(scope, Write::Unreserve { address, age, exact }, fate);
                 if matches!(answer, Answer::Done | Answer::NotFound) {
                     self.managers[manager].forget(address.into());
@@ -176,13 +176,13 @@ fn removal(name: u8, found: crate::state::Address) -> Sweep {
     if found.finalizer { Sweep::Strip { name, found } } else { Sweep::Delete { name, age: found.age } }
 }
 
-/// Whether nobody needs a reservation: its claim is gone and no IPAddress has the address, or its claim is bound to
-/// another one.
-fn is_useless(scope: &Scope, claim: Option<Claim>, found: Option<u8>, address: u8) -> bool {
+/// Whether a reservation is not needed: its claim does not exist and no IPAddress has the address, or its claim is
+/// bound to another one.
+fn is_unneeded(scope: &Scope, claim: Option<Claim>, found: Option<u8>, address: u8) -> bool {
     let in_use = found == Some(address);
     match claim {
         None => !in_use,
-        Some(_) if scope.makes(Mistake::SweepUnboundClaims) => !in_use,
+        Some(_) if scope.has_mutation(Mutation::SweepUnboundClaims) => !in_use,
         Some(claim) => !in_use && claim.bound.is_some() && found.is_some(),
     }
 }

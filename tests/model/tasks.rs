@@ -1,21 +1,21 @@
-//! What a manager does about one claim, call by call: steps A1 to A4 and R1 to R3, and adoption.
+//! The reconcile of one claim, request by request: steps A1 to A4 and R1 to R3, and adoption.
 //!
-//! One call to the API server and all that follows from its answer in memory are one step of the model.
+//! One request to the API server and its effect in memory are one step of the model.
 
-mod giving;
+mod allocating;
 mod memory;
-mod taking_back;
+mod releasing;
 
-use capi_ipam::mistakes::Mistake;
-use capi_ipam::pool;
-use capi_ipam::scope::Scope;
-use capi_ipam::server::{Answer, Fate};
-use capi_ipam::state::{Age, Claim, CLEAN_UP, Manager, Purpose, State, Step, Task, Write};
+use crate::mutations::Mutation;
+use crate::pool;
+use crate::scope::Scope;
+use crate::server::{Answer, Fate};
+use crate::state::{Age, CLEAN_UP, Claim, Manager, Purpose, State, Step, Task, Write};
 
-/// How often the IPAddress of a claim may turn out to be another in one attempt.
-const MOST_ROUNDS: u8 = 3;
+/// How often the IPAddress of a claim may be another than expected in one attempt.
+const MAX_ROUNDS: u8 = 3;
 
-/// What is to be done about a claim.
+/// The decision for a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Decision {
     Nothing,
@@ -23,7 +23,7 @@ pub(crate) enum Decision {
     Release,
 }
 
-/// What a manager does about a claim that it serves.
+/// The decision of a manager for a claim that it serves.
 pub(crate) fn decide(scope: &Scope, state: &State, manager: usize, name: usize) -> Decision {
     let known = &state.managers[manager];
     match known.claims[name] {
@@ -32,7 +32,7 @@ pub(crate) fn decide(scope: &Scope, state: &State, manager: usize, name: usize) 
     }
 }
 
-/// The same as `provider::decision::decide`, for claims that nothing is paused for.
+/// The same as `decision::decide` of the provider crate, for claims that are not paused.
 fn decide_for(scope: &Scope, manager: &Manager, name: usize, claim: Claim) -> Decision {
     if claim.deleting {
         return if claim.finalizer { Decision::Release } else { Decision::Nothing };
@@ -48,7 +48,7 @@ pub(crate) struct Worker<'a> {
     pub(crate) scope: &'a Scope,
     pub(crate) state: &'a mut State,
     pub(crate) manager: usize,
-    /// Which task of the manager this is.
+    /// The index of the task.
     slot: usize,
     pub(crate) name: usize,
     pub(crate) task: Task,
@@ -64,7 +64,7 @@ impl<'a> Worker<'a> {
 }
 
 impl Worker<'_> {
-    /// Does the next call. `false` when there is none, or when it cannot fare like that.
+    /// Sends the next request. `false` when there is none, or when it cannot have this fate.
     pub(crate) fn run(&mut self, fate: Fate) -> bool {
         if self.task.step == Step::Idle {
             self.begin();
@@ -77,7 +77,7 @@ impl Worker<'_> {
             self.state.managers[self.manager].tasks[self.slot] = self.task;
             return true;
         };
-        // What the write does to copies, it does to those of this task too.
+        // A write also affects the copies of this task.
         self.state.managers[self.manager].tasks[self.slot] = self.task;
         let answer = self.state.send(self.scope, write, fate);
         self.task = self.state.managers[self.manager].tasks[self.slot];
@@ -86,8 +86,8 @@ impl Worker<'_> {
         true
     }
 
-    fn makes(&self, mistake: Mistake) -> bool {
-        self.scope.makes(mistake)
+    fn has_mutation(&self, mutation: Mutation) -> bool {
+        self.scope.has_mutation(mutation)
     }
 
     fn memory(&self) -> &Manager {
@@ -110,9 +110,9 @@ impl Worker<'_> {
         self.task.step = step;
     }
 
-    /// The reconcile ends; a proposal that came to nothing is given back.
+    /// Ends the reconcile and drops an unused proposal.
     fn end(&mut self) {
-        self.withdraw();
+        self.drop_candidate();
         if self.task.early {
             return self.go_to(Step::AddFinalizer);
         }
@@ -128,28 +128,34 @@ impl Worker<'_> {
         self.task = Task { claim, ..Task::default() };
         match decision {
             Decision::Nothing => {}
-            Decision::Bind if claim.finalizer || self.makes(Mistake::CreateBeforeFinalizer) => self.look(),
+            Decision::Bind if claim.finalizer || self.has_mutation(Mutation::CreateBeforeFinalizer) => {
+                self.look_up_address();
+            }
             Decision::Bind if self.scope.early && self.memory().addresses[self.name].is_none() => {
                 self.task.early = true;
                 self.allocate(0);
             }
             Decision::Bind => self.go_to(Step::AddFinalizer),
-            Decision::Release if self.makes(Mistake::ReleaseByCache) => match self.memory().addresses[self.name] {
-                Some(address) => self.remove(address, Purpose::Releasing),
-                None => self.give_back(0, Purpose::Releasing),
-            },
-            Decision::Release if self.makes(Mistake::UnreserveBeforeRemoval) => self.give_back(0, Purpose::Releasing),
+            Decision::Release if self.has_mutation(Mutation::ReleaseByCache) => {
+                match self.memory().addresses[self.name] {
+                    Some(address) => self.remove(address, Purpose::Releasing),
+                    None => self.unreserve_from(0, Purpose::Releasing),
+                }
+            }
+            Decision::Release if self.has_mutation(Mutation::UnreserveBeforeRemoval) => {
+                self.unreserve_from(0, Purpose::Releasing);
+            }
             Decision::Release => match self.memory().addresses[self.name] {
                 Some(seen) if seen.owner == claim.life && seen.finalizer && !seen.deleting => {
                     self.task.unread = true;
                     self.remove(seen, Purpose::Releasing);
                 }
-                _ => self.go_to(Step::ReleaseLook),
+                _ => self.go_to(Step::ReadForRelease),
             },
         }
     }
 
-    /// The write that is next, if the next call is one.
+    /// The next request, if it is a write.
     fn write(&self) -> Option<Write> {
         let (name, life, address) = (self.own_name(), self.life(), self.task.address);
         let claim = self.task.claim.age;
@@ -160,7 +166,7 @@ impl Worker<'_> {
             Step::Reserve => Some(Write::Reserve { address, name, life }),
             Step::TakeOver => {
                 // As it was read: it may have been released since, and cool down.
-                let exact = !self.makes(Mistake::TakeOverByUid);
+                let exact = !self.has_mutation(Mutation::TakeOverByUid);
                 Some(Write::Unreserve { address, age: self.task.found, exact })
             }
             Step::CreateAddress => Some(Write::CreateAddress { name, life, address }),
@@ -168,13 +174,13 @@ impl Worker<'_> {
             Step::Bind => Some(Write::Bind { name, address, age: claim }),
             Step::Strip => Some(Write::StripAddress { name, age: existing }),
             Step::Delete => Some(Write::DeleteAddress { name, age: existing }),
-            Step::Unreserve if self.makes(Mistake::UnreserveWhatIsKnownNow) => {
+            Step::Unreserve if self.has_mutation(Mutation::UnreserveByLedger) => {
                 let age = ledger.map_or(Age::Gone, |reservation| reservation.age);
                 Some(Write::Unreserve { address, age, exact: false })
             }
             Step::Unreserve => Some(Write::Unreserve { address, age: self.task.found, exact: false }),
             Step::MarkReleased => Some(Write::MarkReleased { address, age: self.task.found }),
-            Step::LetGo => Some(Write::LetGo { name, age: claim }),
+            Step::RemoveFinalizer => Some(Write::RemoveFinalizer { name, age: claim }),
             _ => None,
         }
     }
@@ -184,14 +190,14 @@ impl Worker<'_> {
             (Step::AddFinalizer, answer) if std::mem::take(&mut self.task.early) => self.early_answered(answer),
             (Step::AddFinalizer, Answer::Done) => {
                 self.task.claim = self.state.objects.claims[self.name].unwrap_or_default();
-                if self.makes(Mistake::CreateBeforeFinalizer) { self.bind() } else { self.look() }
+                if self.has_mutation(Mutation::CreateBeforeFinalizer) { self.bind() } else { self.look_up_address() }
             }
             (Step::Reserve, Answer::Done) => {
                 let made = self.state.objects.reservations[usize::from(self.task.address)];
                 self.learn(made);
                 self.reserved();
             }
-            (Step::Reserve, Answer::Unknown) if self.makes(Mistake::UnknownMeansDone) => self.reserved(),
+            (Step::Reserve, Answer::Unknown) if self.has_mutation(Mutation::TreatUnknownAsDone) => self.reserved(),
             (Step::Reserve, Answer::Exists | Answer::Unknown) => self.go_to(Step::ReadReservation),
             (Step::TakeOver, Answer::Done | Answer::NotFound) => {
                 self.forget();
@@ -201,13 +207,15 @@ impl Worker<'_> {
                 self.index();
                 self.bind();
             }
-            (Step::CreateAddress, Answer::Exists) if self.makes(Mistake::AcceptAnyAddress) => self.bind(),
+            (Step::CreateAddress, Answer::Exists) if self.has_mutation(Mutation::AcceptAnyAddress) => self.bind(),
             (Step::CreateAddress, Answer::Exists | Answer::Unknown) => self.go_to(Step::ReadAddress),
             (Step::Repair, Answer::Done) => {
                 self.index();
                 self.bind();
             }
-            (Step::Bind, Answer::Done) if self.makes(Mistake::BindBeforeCreate) => self.go_to(Step::CreateAddress),
+            (Step::Bind, Answer::Done) if self.has_mutation(Mutation::BindBeforeCreate) => {
+                self.go_to(Step::CreateAddress);
+            }
             (Step::Bind, Answer::Conflict | Answer::NotFound) => self.go_to(Step::CheckAfterBind),
             (Step::Strip, Answer::Done | Answer::NotFound) => {
                 // The answer to the patch says at which version the IPAddress is now.
@@ -216,12 +224,12 @@ impl Worker<'_> {
                 }
                 self.go_to(Step::Delete);
             }
-            (Step::Strip | Step::Delete, Answer::Conflict) if self.task.purpose == Purpose::Undoing => {
-                self.go_to(Step::UndoLook);
+            (Step::Strip | Step::Delete, Answer::Conflict) if self.task.purpose == Purpose::CleaningUp => {
+                self.go_to(Step::ReadForCleanUp);
             }
             (Step::Strip | Step::Delete, Answer::Conflict) if self.task.unread => {
                 self.task.unread = false;
-                self.go_to(Step::ReleaseLook);
+                self.go_to(Step::ReadForRelease);
             }
             (Step::Delete, Answer::Done | Answer::NotFound) => {
                 let name = self.name;
@@ -231,16 +239,16 @@ impl Worker<'_> {
             (Step::Delete, Answer::Waiting) if self.task.purpose != Purpose::Releasing => self.removed(),
             (Step::Unreserve, Answer::Done | Answer::NotFound) => {
                 self.forget();
-                self.give_back(self.task.address + 1, self.task.purpose);
+                self.unreserve_from(self.task.address + 1, self.task.purpose);
             }
             (Step::MarkReleased, Answer::Done) => {
                 let released = self.state.objects.reservations[usize::from(self.task.address)];
                 self.learn(released);
-                self.give_back(self.task.address + 1, self.task.purpose);
+                self.unreserve_from(self.task.address + 1, self.task.purpose);
             }
-            (Step::MarkReleased, Answer::NotFound) => self.give_back(self.task.address + 1, self.task.purpose),
+            (Step::MarkReleased, Answer::NotFound) => self.unreserve_from(self.task.address + 1, self.task.purpose),
             (Step::Unreserve, Answer::Conflict) => {
-                // It is read once more; what then is this claim's all the same makes an error.
+                // It is read once more; what then is this claim's all the same has_mutation an error.
                 let found = self.state.objects.reservations[usize::from(self.task.address)];
                 if found.is_some_and(|found| found.is_for(self.name, self.life())) {
                     self.end();
@@ -248,14 +256,14 @@ impl Worker<'_> {
                     if found.is_some() {
                         self.learn(found);
                     }
-                    self.give_back(self.task.address + 1, self.task.purpose);
+                    self.unreserve_from(self.task.address + 1, self.task.purpose);
                 }
             }
             _ => self.end(),
         }
     }
 
-    /// A1 was done along with A2.
+    /// A1 was concurrent with A2.
     fn early_answered(&mut self, answer: Answer) {
         let is_reserved = std::mem::take(&mut self.task.is_reserved);
         match answer {
@@ -263,7 +271,9 @@ impl Worker<'_> {
                 self.task.claim = self.state.objects.claims[self.name].unwrap_or_default();
                 if is_reserved { self.reserved() } else { self.end() }
             }
-            _ if self.makes(Mistake::GiveBackWithoutReadingTheClaim) => self.give_back(0, Purpose::Undoing),
+            _ if self.has_mutation(Mutation::UnreserveWithoutReadingTheClaim) => {
+                self.unreserve_from(0, Purpose::CleaningUp);
+            }
             _ => self.go_to(Step::CheckAfterBind),
         }
     }
@@ -274,21 +284,23 @@ impl Worker<'_> {
         let address = self.state.objects.addresses[self.name];
         let reservation = self.state.objects.reservations[usize::from(self.task.address)];
         match self.task.step {
-            Step::Look => self.consider(address),
+            Step::ReadExisting => self.consider(address),
             Step::CheckBeforeAdoption if is_there => self.adopt(),
-            Step::CheckBeforeAdoption => self.go_to(Step::UndoLook),
+            Step::CheckBeforeAdoption => self.go_to(Step::ReadForCleanUp),
             Step::CheckReservation => self.reservation_checked(reservation),
             Step::ReadReservation => self.reservation_read(reservation),
             Step::ReadHolder => self.holder_read(reservation),
             Step::CheckBeforeTakingOver if is_there => self.go_to(Step::TakeOver),
             Step::ReadAddress if address.is_some() => {
                 self.task.rounds += 1;
-                if self.task.rounds < MOST_ROUNDS { self.consider(address) } else { self.end() }
+                if self.task.rounds < MAX_ROUNDS { self.consider(address) } else { self.end() }
             }
-            Step::CheckAfterBind if !is_there => self.go_to(Step::UndoLook),
-            Step::ReleaseLook => match address {
-                None => self.give_back(0, Purpose::Releasing),
-                Some(found) if found.owner == self.life() || self.makes(Mistake::ReleaseWithoutReadingTheClaim) => {
+            Step::CheckAfterBind if !is_there => self.go_to(Step::ReadForCleanUp),
+            Step::ReadForRelease => match address {
+                None => self.unreserve_from(0, Purpose::Releasing),
+                Some(found)
+                    if found.owner == self.life() || self.has_mutation(Mutation::ReleaseWithoutReadingTheClaim) =>
+                {
                     self.remove(found, Purpose::Releasing);
                 }
                 Some(found) => {
@@ -298,35 +310,35 @@ impl Worker<'_> {
             },
             Step::CheckBeforeRelease => match self.task.existing {
                 Some(found) if is_there => self.remove(found, Purpose::Releasing),
-                _ => self.go_to(Step::UndoLook),
+                _ => self.go_to(Step::ReadForCleanUp),
             },
-            Step::ConfirmRelease if address.is_none() => self.go_to(Step::LetGo),
+            Step::ConfirmRelease if address.is_none() => self.go_to(Step::RemoveFinalizer),
             Step::ReadHeld => match reservation.filter(|found| found.is_for(self.name, self.life())) {
                 Some(found) => {
                     self.task.found = found.age;
                     self.go_to(Step::MarkReleased);
                 }
-                None => self.give_back(self.task.address + 1, self.task.purpose),
+                None => self.unreserve_from(self.task.address + 1, self.task.purpose),
             },
-            Step::CheckBeforeCleanUp if !is_there => self.go_to(Step::UndoLook),
-            Step::UndoLook => match address {
-                Some(found) if found.owner == self.life() => self.remove(found, Purpose::Undoing),
+            Step::CheckBeforeCleanUp if !is_there => self.go_to(Step::ReadForCleanUp),
+            Step::ReadForCleanUp => match address {
+                Some(found) if found.owner == self.life() => self.remove(found, Purpose::CleaningUp),
                 Some(found) if found.owner == 0 => {
                     self.task.existing = Some(found);
-                    self.go_to(Step::UndoCheck);
+                    self.go_to(Step::CheckCleanUp);
                 }
-                _ => self.give_back(0, Purpose::Undoing),
+                _ => self.unreserve_from(0, Purpose::CleaningUp),
             },
-            Step::UndoCheck => match self.task.existing {
-                Some(found) if claim.is_none() => self.remove(found, Purpose::Undoing),
-                _ => self.give_back(0, Purpose::Undoing),
+            Step::CheckCleanUp => match self.task.existing {
+                Some(found) if claim.is_none() => self.remove(found, Purpose::CleaningUp),
+                _ => self.unreserve_from(0, Purpose::CleaningUp),
             },
             _ => self.end(),
         }
     }
 }
 
-/// The claim of that name is this one, and here to stay.
+/// Whether the claim of that name is this one, and not being deleted.
 pub(crate) fn lives(claim: Option<Claim>, life: u8) -> bool {
     claim.is_some_and(|claim| claim.life == life && !claim.deleting)
 }

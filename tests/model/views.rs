@@ -1,15 +1,15 @@
-//! What the managers see: views that lag behind, views of a part, and lists that arrive late.
+//! The caches of the managers: stale caches, restricted caches, and late lists.
 //!
-//! The flags of a manager say which claims it serves. It sees all objects all the same; with `Scope::selector` its claims
-//! are watched with a selector, as all were once. Then the API server sends DELETED, with the previous object, for a claim
-//! that leaves the selector and lives on.
+//! The flags of a manager select the claims that it serves. It still observes all objects; with `Scope::selector` its
+//! claims are watched with a selector, as in early releases. Then the API server sends DELETED, with the previous
+//! object, for an existing claim that leaves the selector.
 //!
-//! A view does not stop at states between an old one and the current one. So a claim that was marked as deleted and
-//! released meanwhile looks to a watch that catches up as if it had vanished. After a new list it does.
+//! A cache skips the states between an old one and the current one. So a claim that was marked as deleted and released
+//! meanwhile seems to vanish when the watch catches up. It does so after a new list.
 
-use capi_ipam::mistakes::Mistake;
-use capi_ipam::scope::Scope;
-use capi_ipam::state::{Address, ADDRESSES, Age, Claim, CLEAN_UP, Manager, NAMES, Reservation, State, Step, Task};
+use crate::mutations::Mutation;
+use crate::scope::Scope;
+use crate::state::{ADDRESSES, Address, Age, CLEAN_UP, Claim, Manager, NAMES, Reservation, State, Step, Task};
 
 impl State {
     fn claims_in_view(&self, scope: &Scope, manager: usize) -> [Option<Claim>; NAMES] {
@@ -24,7 +24,7 @@ impl State {
 
     fn addresses_in_view(&self, scope: &Scope, manager: usize) -> [Option<Address>; NAMES] {
         let mut addresses = self.objects.addresses;
-        if scope.makes(Mistake::SeeOwnAddressesOnly) {
+        if scope.has_mutation(Mutation::SeeOwnAddressesOnly) {
             for (name, address) in addresses.iter_mut().enumerate() {
                 *address = address.filter(|_| scope.serves(manager, name, Claim::default()));
             }
@@ -32,8 +32,8 @@ impl State {
         addresses
     }
 
-    /// The ledger as it is once the watch of reservations has caught up. A reservation that was put in after the watch had
-    /// shown its end stays: no event is going to tell of it again.
+    /// The ledger after the watch of reservations has caught up. A reservation that was inserted after the watch event
+    /// of its deletion stays: no event will report it again.
     fn reservations_in_view(&self, manager: usize) -> [Option<Reservation>; ADDRESSES] {
         let known = &self.managers[manager];
         let mut reservations = self.objects.reservations;
@@ -65,17 +65,17 @@ impl State {
         self.managers[manager].claims = seen;
     }
 
-    /// Hears of claims that are not seen any more.
+    /// Handles claims that are not in the cache any more.
     fn begin_clean_up(&mut self, scope: &Scope, manager: usize, seen: &[Option<Claim>; NAMES]) {
         let known = &mut self.managers[manager];
         for (name, seen) in seen.iter().enumerate() {
             let Some(before) = known.claims[name] else { continue };
             let is_gone = seen.is_none_or(|claim| claim.life != before.life);
             let was_released = before.deleting || !before.finalizer;
-            // The program takes them one after the other. What is dropped here is left to the sweeper.
+            // The program handles them one after the other. The model leaves the others to the sweeper.
             if is_gone && !was_released && known.tasks[CLEAN_UP].step == Step::Idle {
-                let blindly = scope.makes(Mistake::CleanUpWithoutReadingTheClaim);
-                let step = if blindly { Step::UndoLook } else { Step::CheckBeforeCleanUp };
+                let blindly = scope.has_mutation(Mutation::CleanUpWithoutReadingTheClaim);
+                let step = if blindly { Step::ReadForCleanUp } else { Step::CheckBeforeCleanUp };
                 known.cleaning = u8::try_from(name).unwrap_or_default();
                 known.tasks[CLEAN_UP] = Task { step, claim: before, ..Task::default() };
             }
@@ -102,14 +102,14 @@ impl State {
         self.managers[manager].pool = self.objects.pool;
     }
 
-    /// The API server answers to a list of all reservations.
+    /// The API server responds to a list of all reservations.
     pub(crate) fn list(&mut self, manager: usize) -> bool {
         self.lists_left -= 1;
         self.managers[manager].listed = Some(self.objects.reservations);
         true
     }
 
-    /// The answer to the list reaches the ledger. Newer knowledge wins.
+    /// The response to the list reaches the ledger. Newer states take precedence.
     pub(crate) fn insert_list(&mut self, scope: &Scope, manager: usize) -> bool {
         let known = &mut self.managers[manager];
         let Some(listed) = known.listed.take() else { return false };
@@ -120,7 +120,9 @@ impl State {
             }
             if !overtaken[address] {
                 known.learn(address, listed);
-            } else if scope.makes(Mistake::LateReadWins) || (scope.slow_lists && known.ledger[address].is_none()) {
+            } else if scope.has_mutation(Mutation::LateReadWins)
+                || (scope.slow_lists && known.ledger[address].is_none())
+            {
                 known.ledger[address] = listed;
                 known.phantoms[address] = true;
             }
@@ -130,7 +132,7 @@ impl State {
 }
 
 impl Manager {
-    /// The ledger takes in what the API server has just answered.
+    /// The ledger takes in a response of the API server.
     pub(crate) fn learn(&mut self, address: usize, found: Option<Reservation>) {
         self.ledger[address] = found;
         self.phantoms[address] = false;

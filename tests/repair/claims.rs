@@ -1,18 +1,20 @@
-//! Claims whose finalizer, status or IPAddress is damaged.
+//! Claims with a damaged finalizer, status or IPAddress.
 
-use capi_ipam::support::consumer::{eventually, ready};
-use capi_ipam::{is_ready, with_claims};
 use kube::ResourceExt;
 use serde_json::json;
 
+use crate::support::consumer::ready;
+use crate::support::wait::eventually;
+use crate::{wait_until_ready, with_claims};
+
 #[tokio::test]
-async fn a_lost_finalizer_is_put_back() {
+async fn lost_finalizer_is_restored() {
     let consumer = with_claims(9, &["a"]).await;
     let pools = consumer.pools();
-    let before = consumer.bound_address("a").await;
-    consumer.change(&consumer.claims(), "a", |claim| claim["metadata"]["finalizers"] = json!([])).await;
-    consumer.change(&consumer.addresses(), "a", |address| address["metadata"]["finalizers"] = json!([])).await;
-    consumer.change(&pools, "web", |pool| pool["metadata"]["finalizers"] = json!([])).await;
+    let before = consumer.wait_for_ip_address("a").await;
+    consumer.modify(&consumer.claims(), "a", |claim| claim["metadata"]["finalizers"] = json!([])).await;
+    consumer.modify(&consumer.addresses(), "a", |address| address["metadata"]["finalizers"] = json!([])).await;
+    consumer.modify(&pools, "web", |pool| pool["metadata"]["finalizers"] = json!([])).await;
     eventually("all three have their finalizers", || async {
         let has = |finalizers: &[String], name: &str| finalizers.iter().any(|present| present.ends_with(name));
         let claim = consumer.claims().get("a").await.ok()??;
@@ -24,28 +26,29 @@ async fn a_lost_finalizer_is_put_back() {
         .then_some(())
     })
     .await;
-    let after = consumer.bound_address("a").await;
+    let after = consumer.wait_for_ip_address("a").await;
     assert_eq!((after.uid(), after.spec), (before.uid(), before.spec));
     consumer.release("a").await;
-    consumer.counts("web", (9, 9, 0, 0)).await;
+    consumer.wait_for_counts("web", (9, 9, 0, 0)).await;
 }
 
-/// Without our finalizer nobody waits for us; what the claim held is taken back all the same.
+/// Without our finalizer the deletion does not wait for the manager; it still releases the address.
 #[tokio::test]
-async fn a_claim_deleted_without_its_finalizer_leaves_nothing() {
+async fn claim_deleted_without_finalizer_leaves_nothing_behind() {
     let consumer = with_claims(9, &["a"]).await;
-    consumer.pause(&consumer.claims(), "a", true).await;
-    consumer.force_away(&consumer.claims(), "a").await;
-    eventually("its address and reservation are gone", || async {
-        let gone = consumer.given().await.is_empty() && consumer.reservation("web", "10.0.0.1").await.is_none();
+    consumer.set_paused(&consumer.claims(), "a", true).await;
+    consumer.force_delete(&consumer.claims(), "a").await;
+    eventually("its address and reservation are deleted", || async {
+        let gone =
+            consumer.allocated_addresses().await.is_empty() && consumer.reservation("web", "10.0.0.1").await.is_none();
         gone.then_some(())
     })
     .await;
-    consumer.counts("web", (9, 9, 0, 0)).await;
+    consumer.wait_for_counts("web", (9, 9, 0, 0)).await;
 }
 
 #[tokio::test]
-async fn a_claim_that_names_another_address_gets_its_own_back() {
+async fn wrong_address_reference_of_a_claim_is_repaired() {
     let consumer = with_claims(9, &["a", "b"]).await;
     let name = |to: &str| json!([{"op": "replace", "path": "/status/addressRef/name", "value": to}]);
     for wrong in ["b", "nobody"] {
@@ -55,53 +58,53 @@ async fn a_claim_that_names_another_address_gets_its_own_back() {
             (consumer.claims().get("a").await.ok()??.bound_address() == Some("a")).then_some(())
         })
         .await;
-        assert_eq!(consumer.bound("a").await, "10.0.0.1");
+        assert_eq!(consumer.wait_for_address("a").await, "10.0.0.1");
     }
-    assert_eq!(consumer.bound("b").await, "10.0.0.2");
-    consumer.reserved("web", &[("10.0.0.1", "a"), ("10.0.0.2", "b")]).await;
+    assert_eq!(consumer.wait_for_address("b").await, "10.0.0.2");
+    consumer.wait_for_reservations("web", &[("10.0.0.1", "a"), ("10.0.0.2", "b")]).await;
 }
 
 #[tokio::test]
-async fn a_lost_status_is_written_again_with_the_same_address() {
+async fn lost_status_is_restored_with_the_same_address() {
     let consumer = with_claims(9, &["a", "b"]).await;
     let patch = json!([{"op": "remove", "path": "/status"}]);
     let patch = serde_json::from_value(patch).expect("the test writes patches as they should be");
-    let before = consumer.bound_address("a").await;
+    let before = consumer.wait_for_ip_address("a").await;
     consumer.claims().patch_status("a", patch).await.expect("the status can be changed");
-    let after = consumer.bound_address("a").await;
+    let after = consumer.wait_for_ip_address("a").await;
     assert_eq!((after.uid(), after.spec), (before.uid(), before.spec));
 }
 
 #[tokio::test]
-async fn an_address_deleted_by_force_comes_back_the_same_while_others_ask_for_one() {
+async fn force_deleted_address_is_recreated_with_the_same_value() {
     let consumer = with_claims(3, &["a", "b"]).await;
     for number in 0..3 {
-        let before = consumer.bound_address("a").await;
-        consumer.force_away(&consumer.addresses(), "a").await;
-        consumer.claim(&format!("new{number}"), "web").await;
-        eventually("the IPAddress is there again", || async {
+        let before = consumer.wait_for_ip_address("a").await;
+        consumer.force_delete(&consumer.addresses(), "a").await;
+        consumer.create_claim(&format!("new{number}"), "web").await;
+        eventually("the IPAddress is recreated", || async {
             let found = consumer.addresses().get("a").await.ok()??;
             (found.uid() != before.uid()).then_some(())
         })
         .await;
-        let after = consumer.bound_address("a").await;
+        let after = consumer.wait_for_ip_address("a").await;
         assert_eq!(after.spec, before.spec);
     }
-    assert_eq!(consumer.bound("new0").await, "10.0.0.3");
-    consumer.waits_for("new1", "PoolExhausted").await;
-    consumer.counts("web", (3, 0, 3, 0)).await;
+    assert_eq!(consumer.wait_for_address("new0").await, "10.0.0.3");
+    consumer.wait_for_reason("new1", "PoolExhausted").await;
+    consumer.wait_for_counts("web", (3, 0, 3, 0)).await;
 }
 
-/// The IPAddress of a bound claim is gone, and its address in use by something that no claim asked for.
+/// The IPAddress of a bound claim was deleted, and its address is in use by an IPAddress without a claim.
 #[tokio::test]
-async fn a_bound_claim_gets_no_other_address_while_somebody_has_its_own() {
+async fn bound_claim_gets_no_other_address_while_its_own_is_used() {
     let consumer = with_claims(9, &["a"]).await;
     let pool = json!({"apiGroup": "ipam.cluster.x-k8s.io", "kind": "InClusterIPPool", "name": "web"});
-    consumer.pause(&consumer.claims(), "a", true).await;
-    consumer.address_by_hand_for("squatter", pool, "10.0.0.1").await;
-    consumer.force_away(&consumer.addresses(), "a").await;
-    consumer.pause(&consumer.claims(), "a", false).await;
-    let text = eventually("the claim says that its address is in use", || async {
+    consumer.set_paused(&consumer.claims(), "a", true).await;
+    consumer.create_address_for("squatter", pool, "10.0.0.1").await;
+    consumer.force_delete(&consumer.addresses(), "a").await;
+    consumer.set_paused(&consumer.claims(), "a", false).await;
+    let text = eventually("the claim reports that its address is in use", || async {
         let claim = consumer.claims().get("a").await.ok()??;
         assert_eq!(claim.bound_address(), Some("a"));
         let ready = ready(&claim);
@@ -109,9 +112,9 @@ async fn a_bound_claim_gets_no_other_address_while_somebody_has_its_own() {
     })
     .await;
     assert!(text.contains("10.0.0.1") && text.contains("/squatter"), "{text}");
-    assert!(!consumer.given().await.contains_key("a"), "it has no other address");
-    consumer.remove(&consumer.addresses(), "squatter").await;
-    is_ready(&consumer, "a").await;
-    assert_eq!(consumer.bound("a").await, "10.0.0.1");
-    consumer.reserved("web", &[("10.0.0.1", "a")]).await;
+    assert!(!consumer.allocated_addresses().await.contains_key("a"), "it gets no other address");
+    consumer.delete_object(&consumer.addresses(), "squatter").await;
+    wait_until_ready(&consumer, "a").await;
+    assert_eq!(consumer.wait_for_address("a").await, "10.0.0.1");
+    consumer.wait_for_reservations("web", &[("10.0.0.1", "a")]).await;
 }

@@ -1,12 +1,14 @@
-//! Reservations that are deleted, replaced or wrong.
+//! Deleted, replaced and wrong reservations.
 
-use capi_ipam::support::consumer::{Consumer, eventually};
-use capi_ipam::with_claims;
 use kube::ResourceExt;
 use serde_json::json;
 
-/// Puts a reservation of another holder in the place of the one of that address, as if it had been edited past all
-/// checks. The manager may put back in between what is deleted.
+use crate::support::consumer::Consumer;
+use crate::support::wait::eventually;
+use crate::with_claims;
+
+/// Replaces the reservation of an address with one for another holder, bypassing all checks. The manager may recreate
+/// the deleted one concurrently.
 async fn replace_holder(consumer: &Consumer, address: &str, holder: serde_json::Value) {
     let reservations = consumer.reservations();
     loop {
@@ -23,93 +25,92 @@ async fn replace_holder(consumer: &Consumer, address: &str, holder: serde_json::
 }
 
 #[tokio::test]
-async fn a_reservation_of_a_bound_claim_is_made_again_whoever_asks_meanwhile() {
+async fn deleted_reservation_of_a_bound_claim_is_recreated() {
     let consumer = with_claims(4, &["a", "b"]).await;
     for number in 0..5 {
         let name = format!("p.{}.web.10.0.0.1", consumer.namespace);
-        consumer.remove(&consumer.reservations(), &name).await;
+        consumer.delete_object(&consumer.reservations(), &name).await;
         let new = format!("new{number}");
-        consumer.claim(&new, "web").await;
-        let address = consumer.bound(&new).await;
+        consumer.create_claim(&new, "web").await;
+        let address = consumer.wait_for_address(&new).await;
         assert_ne!(address, "10.0.0.1");
-        consumer.reserved("web", &[("10.0.0.1", "a"), ("10.0.0.2", "b"), (&address, &new)]).await;
+        consumer.wait_for_reservations("web", &[("10.0.0.1", "a"), ("10.0.0.2", "b"), (&address, &new)]).await;
         consumer.release(&new).await;
     }
-    assert_eq!(consumer.bound("a").await, "10.0.0.1");
+    assert_eq!(consumer.wait_for_address("a").await, "10.0.0.1");
 }
 
 #[tokio::test]
-async fn a_reservation_for_a_dead_claim_in_the_place_of_a_live_one_is_put_right() {
+async fn reservation_naming_a_dead_claim_is_repaired() {
     let consumer = with_claims(4, &["a", "b"]).await;
     let dead = "00000000-0000-0000-0000-000000000000";
-    // Of a claim that never was; of an earlier one of the name; of another one that has its own.
+    // Of a claim that never existed; of a previous claim of the name; of another claim that has its own address.
     let b = consumer.claims().get("b").await.expect("claims can be read").expect("it exists").metadata.uid;
     for (name, uid) in [("never", json!(dead)), ("a", json!(dead)), ("b", json!(b))] {
         let holder = json!({"namespace": consumer.namespace, "name": name, "uid": uid});
         replace_holder(&consumer, "10.0.0.1", holder).await;
-        consumer.claim("new", "web").await;
-        let address = consumer.bound("new").await;
+        consumer.create_claim("new", "web").await;
+        let address = consumer.wait_for_address("new").await;
         assert_ne!(address, "10.0.0.1", "the address is in use");
-        assert_eq!(consumer.bound("a").await, "10.0.0.1");
+        assert_eq!(consumer.wait_for_address("a").await, "10.0.0.1");
         if name != "a" {
-            consumer.reserved("web", &[("10.0.0.1", "a"), ("10.0.0.2", "b"), (&address, "new")]).await;
+            consumer.wait_for_reservations("web", &[("10.0.0.1", "a"), ("10.0.0.2", "b"), (&address, "new")]).await;
         }
         consumer.release("new").await;
     }
     consumer.release("a").await;
-    consumer.claim("a", "web").await;
-    consumer.bound("a").await;
-    consumer.counts("web", (4, 2, 2, 0)).await;
+    consumer.create_claim("a", "web").await;
+    consumer.wait_for_address("a").await;
+    consumer.wait_for_counts("web", (4, 2, 2, 0)).await;
 }
 
-/// The claim that the reservation names lives and has nothing yet: it gets another address, and then the reservation is
-/// its own no longer.
+/// The reservation names an unbound claim: it gets another address, and then the reservation is repaired.
 #[tokio::test]
-async fn a_reservation_for_a_claim_that_waits_does_not_give_it_an_address_in_use() {
+async fn reservation_for_a_waiting_claim_frees_no_address_in_use() {
     let consumer = with_claims(4, &["a"]).await;
     let metadata = json!({"annotations": {"cluster.x-k8s.io/paused": ""}});
-    let waits = consumer.claim_with("waits", "InClusterIPPool", "web", metadata).await;
-    consumer.waits_for("waits", "Paused").await;
+    let waits = consumer.create_claim_with("waits", "InClusterIPPool", "web", metadata).await;
+    consumer.wait_for_reason("waits", "Paused").await;
     let holder = json!({"namespace": consumer.namespace, "name": "waits", "uid": waits.metadata.uid});
     replace_holder(&consumer, "10.0.0.1", holder).await;
-    consumer.pause(&consumer.claims(), "waits", false).await;
-    assert_eq!(consumer.bound("waits").await, "10.0.0.2");
-    assert_eq!(consumer.bound("a").await, "10.0.0.1");
-    consumer.reserved("web", &[("10.0.0.1", "a"), ("10.0.0.2", "waits")]).await;
+    consumer.set_paused(&consumer.claims(), "waits", false).await;
+    assert_eq!(consumer.wait_for_address("waits").await, "10.0.0.2");
+    assert_eq!(consumer.wait_for_address("a").await, "10.0.0.1");
+    consumer.wait_for_reservations("web", &[("10.0.0.1", "a"), ("10.0.0.2", "waits")]).await;
 }
 
 #[tokio::test]
-async fn a_released_reservation_of_a_bound_claim_does_not_free_its_address() {
+async fn released_mark_on_a_bound_claim_frees_nothing() {
     let consumer = with_claims(4, &["a"]).await;
     let patch = json!([{"op": "add", "path": "/spec/releasedAt", "value": "2020-01-01T00:00:00Z"}]);
     let name = format!("p.{}.web.10.0.0.1", consumer.namespace);
     let patch = serde_json::from_value(patch).expect("the test writes patches as they should be");
     consumer.reservations().patch(&name, patch).await.expect("the reservation can be released");
-    consumer.claim("b", "web").await;
-    assert_eq!(consumer.bound("b").await, "10.0.0.2");
-    consumer.reserved("web", &[("10.0.0.1", "a"), ("10.0.0.2", "b")]).await;
-    eventually("it is not released any more", || async {
+    consumer.create_claim("b", "web").await;
+    assert_eq!(consumer.wait_for_address("b").await, "10.0.0.2");
+    consumer.wait_for_reservations("web", &[("10.0.0.1", "a"), ("10.0.0.2", "b")]).await;
+    eventually("the released mark is removed", || async {
         consumer.reservation("web", "10.0.0.1").await?.spec.released_at.is_none().then_some(())
     })
     .await;
-    consumer.reserved("web", &[("10.0.0.1", "a"), ("10.0.0.2", "b")]).await;
+    consumer.wait_for_reservations("web", &[("10.0.0.1", "a"), ("10.0.0.2", "b")]).await;
 }
 
-/// What an earlier claim of the same name left: its reservation, and its IPAddress with it as owner.
+/// The leftovers of a previous claim of the same name: its reservation, and its IPAddress with it as owner.
 #[tokio::test]
-async fn leftovers_of_an_earlier_claim_of_the_name_are_no_burden() {
+async fn leftovers_of_a_previous_claim_are_cleaned_up() {
     let consumer = with_claims(4, &["a"]).await;
     let dead = "00000000-0000-0000-0000-000000000000";
     let holder = json!({"namespace": consumer.namespace, "name": "again", "uid": dead});
     consumer.reserve("web", "10.0.0.3", holder.clone()).await;
     consumer.reserve("web", "10.0.0.4", holder).await;
-    consumer.claim("again", "web").await;
-    assert_eq!(consumer.bound("again").await, "10.0.0.2");
+    consumer.create_claim("again", "web").await;
+    assert_eq!(consumer.wait_for_address("again").await, "10.0.0.2");
     eventually("the leftovers are freed", || async {
         (consumer.reservation("web", "10.0.0.3").await.is_none()
             && consumer.reservation("web", "10.0.0.4").await.is_none())
         .then_some(())
     })
     .await;
-    consumer.reserved("web", &[("10.0.0.1", "a"), ("10.0.0.2", "again")]).await;
+    consumer.wait_for_reservations("web", &[("10.0.0.1", "a"), ("10.0.0.2", "again")]).await;
 }

@@ -1,14 +1,15 @@
-//! Whom the API server asks when it has to ask a webhook: the endpoints of the service that is installed.
+//! The endpoints of the webhook service.
 
 use std::path::Path;
 
-use capi_ipam::support::consumer::eventually;
-use capi_ipam::support::control_plane::{ControlPlane, NAMESPACE, Options};
-use serde_json::{json, Value};
+use serde_json::{Value, json};
+
+use crate::support::control_plane::{ControlPlane, NAMESPACE, Options};
+use crate::support::wait::eventually;
 
 const READY: &str = "10.1.0.1";
 
-/// A replica as its kubelet would report it.
+/// Creates a pod with the status that a kubelet would report.
 fn replica(control_plane: &ControlPlane, name: &str, address: &str, is_ready: bool) {
     let pod = json!({
         "apiVersion": "v1", "kind": "Pod",
@@ -44,7 +45,7 @@ fn replica(control_plane: &ControlPlane, name: &str, address: &str, is_ready: bo
     ]);
 }
 
-/// The addresses of the service, and which of them get requests.
+/// The addresses of the service, and whether they get requests.
 fn endpoints(control_plane: &ControlPlane) -> Vec<(String, bool)> {
     let slices = control_plane.kubectl(&["-n", NAMESPACE, "get", "endpointslices", "-o=json"]);
     let slices: Value = serde_json::from_str(&slices).expect("kubectl writes JSON");
@@ -61,7 +62,7 @@ fn endpoints(control_plane: &ControlPlane) -> Vec<(String, bool)> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn only_ready_replicas_answer_webhooks() {
+async fn only_ready_replicas_receive_webhook_requests() {
     let control_plane = ControlPlane::start(Options { endpoint_slices: true, ..Options::default() });
     control_plane.kubectl_apply(&json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node"}}).to_string());
     replica(&control_plane, "ready", READY, true);
@@ -72,7 +73,7 @@ async fn only_ready_replicas_answer_webhooks() {
     let service = std::fs::read_to_string(service).expect("the service is part of the package");
     control_plane.kubectl_apply(&service);
 
-    let all = eventually("all replicas are known to the service", || async {
+    let all = eventually("the service has all replicas", || async {
         let all = endpoints(&control_plane);
         (all.len() == 3).then_some(all)
     })

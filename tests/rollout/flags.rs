@@ -1,12 +1,13 @@
-//! What goes wrong at the start is told in one line.
+//! Startup errors are reported in one line.
 
 use std::process::{Command, Output};
 use std::time::Duration;
 
-use capi_ipam::support::consumer::Consumer;
-use capi_ipam::support::control_plane::{ControlPlane, Options};
-use capi_ipam::support::manager::Manager;
 use serde_json::json;
+
+use crate::support::consumer::Consumer;
+use crate::support::control_plane::{ControlPlane, Options};
+use crate::support::manager::Manager;
 
 fn run(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_manager")).args(arguments).output().expect("the manager can be started")
@@ -22,7 +23,7 @@ fn refuses(arguments: &[&str], code: i32, text: &str) {
 }
 
 #[test]
-fn a_wrong_flag_is_one_line_and_an_exit_code() {
+fn invalid_flag_prints_one_line_and_an_exit_code() {
     refuses(&["--no-such-flag"], 2, "--no-such-flag");
     refuses(&["--concurrency=0"], 2, "--concurrency");
     refuses(&["--leader-elect-lease-duration=soon"], 2, "15s");
@@ -33,13 +34,13 @@ fn a_wrong_flag_is_one_line_and_an_exit_code() {
 }
 
 #[test]
-fn help_and_version_are_no_errors() {
+fn help_and_version_exit_successfully() {
     assert!(run(&["--help"]).status.success());
     assert!(String::from_utf8_lossy(&run(&["--version"]).stdout).starts_with("manager 2."));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_waits_for_the_api_server_and_for_definitions_and_says_so() {
+async fn startup_waits_for_the_api_server_and_the_crds() {
     let mut control_plane = ControlPlane::start(Options::default());
     let definition = "crd/ipreservations.ipam.cluster.x-k8s.io";
     let saved = control_plane.kubectl(&["get", definition, "-o=json"]);
@@ -58,13 +59,13 @@ async fn it_waits_for_the_api_server_and_for_definitions_and_says_so() {
     manager.wait_until_ready();
 
     let consumer = Consumer::new(&control_plane).await;
-    consumer.pool("web", json!({"addresses": ["10.0.0.10"], "prefix": 24})).await;
-    consumer.claim("a", "web").await;
-    assert_eq!(consumer.bound("a").await, "10.0.0.10");
+    consumer.create_pool("web", json!({"addresses": ["10.0.0.10"], "prefix": 24})).await;
+    consumer.create_claim("a", "web").await;
+    assert_eq!(consumer.wait_for_address("a").await, "10.0.0.10");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_signal_ends_it_also_while_it_waits() {
+async fn signal_stops_the_manager_while_it_waits() {
     let mut control_plane = ControlPlane::start(Options::default());
     control_plane.stop_api_server();
     let mut manager = Manager::launch(&control_plane, control_plane.provider_kubeconfig(), &["--leader-elect"])

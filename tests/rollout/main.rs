@@ -1,5 +1,5 @@
-//! The manager in operation: restarts, several at once, permissions, an API server that goes away. Each test has a
-//! control plane of its own.
+//! The manager in operation: restarts, several replicas, permissions, and an API server that restarts. Each test
+//! starts its own control plane.
 
 #![allow(clippy::expect_used, clippy::indexing_slicing, reason = "test code: a failure ends the test")]
 

@@ -1,19 +1,21 @@
-//! What the probes say, and when a manager that cannot work ends.
+//! The probes, and when a manager that cannot work exits.
 
 use std::time::{Duration, Instant};
 
-use capi_ipam::support::consumer::{Consumer, eventually, eventually_within};
-use capi_ipam::support::control_plane::{ACCOUNT, ControlPlane, Options};
-use capi_ipam::support::manager::Manager;
 use serde_json::json;
+
+use crate::support::consumer::Consumer;
+use crate::support::control_plane::{ACCOUNT, ControlPlane, Options};
+use crate::support::manager::Manager;
+use crate::support::wait::{eventually, eventually_within};
 
 fn is_ok(manager: &Manager, path: &str) -> bool {
     manager.probe(path).is_some_and(|answer| answer.starts_with("HTTP/1.1 200"))
 }
 
-/// Its first listing of pools needs a conversion, of which nobody answers: the manager may have to do that itself.
+/// The first list of pools needs a conversion, and no webhook responds: the manager may have to serve it itself.
 #[tokio::test(flavor = "multi_thread")]
-async fn unlisted_caches_do_not_make_it_unready() {
+async fn unsynced_caches_do_not_fail_readiness() {
     let control_plane = ControlPlane::start(Options::default());
     let definition = ["patch", "crd", "inclusterippools.ipam.cluster.x-k8s.io", "--type=json", "-p"];
     let change = |conversion: serde_json::Value| {
@@ -27,7 +29,7 @@ async fn unlisted_caches_do_not_make_it_unready() {
     };
     change(json!({"strategy": "None"}));
     let consumer = Consumer::new(&control_plane).await;
-    consumer.pool("web", json!({"addresses": ["10.0.0.0/24"], "prefix": 24})).await;
+    consumer.create_pool("web", json!({"addresses": ["10.0.0.0/24"], "prefix": 24})).await;
     let webhook = json!({"conversionReviewVersions": ["v1"], "clientConfig": {"url": "https://127.0.0.1:1/convert"}});
     change(json!({"strategy": "Webhook", "webhook": webhook}));
 
@@ -38,7 +40,7 @@ async fn unlisted_caches_do_not_make_it_unready() {
     assert!(missing.starts_with("HTTP/1.1 503") && missing.contains("- InClusterIPPool: "), "{missing}");
     assert!(is_ok(&manager, "/readyz"), "{:?}", manager.probe("/readyz"));
     change(json!({"strategy": "None"}));
-    eventually("all is listed", || async { is_ok(&manager, "/readyz/caches").then_some(()) }).await;
+    eventually("all caches are synced", || async { is_ok(&manager, "/readyz/caches").then_some(()) }).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -54,7 +56,7 @@ async fn manager_that_lacks_a_permission_is_not_ready() {
     let name = ours.and_then(|item| item["metadata"]["name"].as_str()).expect("there is a binding").to_owned();
     let saved = control_plane.kubectl(&["get", "clusterrolebinding", &name, "-o=json"]);
     control_plane.kubectl(&["delete", "clusterrolebinding", &name]);
-    // Watches go on until they are opened again.
+    // Open watches continue until they are restarted.
     eventually_within(Duration::from_mins(2), "the manager is not ready", || async {
         let answer = manager.probe("/readyz")?;
         (answer.starts_with("HTTP/1.1 503") && answer.contains("IPAddressClaim: ") && answer.contains("is forbidden"))
@@ -68,22 +70,25 @@ async fn manager_that_lacks_a_permission_is_not_ready() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn manager_ends_when_a_kind_is_no_longer_served() {
+async fn manager_exits_when_a_kind_is_no_longer_served() {
     let control_plane = ControlPlane::start(Options::default());
     let mut manager = Manager::start(&control_plane, &["--leader-elect"]).may_lack_permissions();
     manager.wait_for_log("acquired leadership lease");
-    eventually("all is listed", || async { manager.is_ready().then_some(()) }).await;
+    eventually("all caches are synced", || async { manager.is_ready().then_some(()) }).await;
     control_plane.kubectl(&["delete", "crd", "clusters.cluster.x-k8s.io", "--timeout=60s"]);
     let started = Instant::now();
-    let status = eventually_within(Duration::from_mins(3), "the manager ends", || {
+    let status = eventually_within(Duration::from_mins(3), "the manager exits", || {
         let status = manager.exit_status();
         async move { status }
     })
     .await;
-    assert!(started.elapsed() > Duration::from_secs(25), "a definition may be on its way: {:?}", started.elapsed());
+    assert!(started.elapsed() > Duration::from_secs(25), "the CRD may be installed again: {:?}", started.elapsed());
     assert_eq!(status.code(), Some(1));
     let log = manager.log();
     let last = log.lines().last().unwrap_or_default();
-    assert!(last.starts_with("error: cannot go on: Cluster: the API server no longer serves this kind of"), "{last}");
-    assert!(log.contains("released leadership lease"), "others need not wait:\n{log}");
+    assert!(
+        last.starts_with("error: cannot continue: Cluster: the API server no longer serves this kind in"),
+        "{last}"
+    );
+    assert!(log.contains("released leadership lease"), "other replicas do not have to wait:\n{log}");
 }

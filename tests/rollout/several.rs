@@ -1,12 +1,14 @@
-//! Several managers at once.
+//! Several managers at the same time.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
-use capi_ipam::support::consumer::{Consumer, eventually};
-use capi_ipam::support::control_plane::{ControlPlane, NAMESPACE, Options};
-use capi_ipam::support::manager::Manager;
 use serde_json::json;
+
+use crate::support::consumer::Consumer;
+use crate::support::control_plane::{ControlPlane, NAMESPACE, Options};
+use crate::support::manager::Manager;
+use crate::support::wait::eventually;
 
 const ELECTED: [&str; 4] = [
     "--leader-elect",
@@ -21,35 +23,35 @@ fn holder(control_plane: &ControlPlane) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_leads_and_the_other_takes_over_when_it_is_killed() {
+async fn standby_becomes_leader_when_the_leader_is_killed() {
     let control_plane = ControlPlane::start(Options::default());
     let mut first = Manager::start(&control_plane, &ELECTED);
     first.wait_for_log("acquired leadership lease");
     let mut second = Manager::start(&control_plane, &ELECTED);
     let consumer = Consumer::new(&control_plane).await;
-    consumer.pool("web", json!({"addresses": ["10.0.0.0/24"], "prefix": 24})).await;
+    consumer.create_pool("web", json!({"addresses": ["10.0.0.0/24"], "prefix": 24})).await;
     let names: Vec<String> = (0..200).map(|number| format!("c{number}")).collect();
     let leader = holder(&control_plane);
-    consumer.claim_all(&names, "web").await;
+    consumer.create_claims(&names, "web").await;
     first.kill();
     let started = Instant::now();
-    let bound = consumer.all_bound(&names).await;
+    let bound = consumer.wait_for_addresses(&names).await;
     println!("all bound {:?} after the leader was killed", started.elapsed());
     assert_eq!(bound.values().collect::<HashSet<_>>().len(), 200);
-    eventually("another one leads", || async {
+    eventually("the standby leads", || async {
         let holder = holder(&control_plane);
         (!holder.is_empty() && holder != leader).then_some(())
     })
     .await;
 
-    // Asked to end, the leader gives the lease back, and a third takes it without waiting for it to expire.
+    // AccessRequest to end, the leader gives the lease back, and a third takes it without waiting for it to expire.
     second.stop();
     assert!(second.exit_status().is_some_and(|status| status.success()), "{}", second.log());
     assert_eq!(holder(&control_plane), "");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_loses_the_lease_ends() {
+async fn manager_exits_when_it_loses_the_lease() {
     let control_plane = ControlPlane::start(Options::default());
     let mut manager = Manager::start(&control_plane, &ELECTED);
     manager.wait_for_log("acquired leadership lease");
@@ -58,39 +60,39 @@ async fn who_loses_the_lease_ends() {
     control_plane.kubectl(&["-n", NAMESPACE, "patch", lease, "--type=merge", "-p", stolen]);
     let deadline = Instant::now() + Duration::from_secs(30);
     while manager.is_running() {
-        assert!(Instant::now() < deadline, "it goes on without the lease:\n{}", manager.log());
+        assert!(Instant::now() < deadline, "the manager keeps running without the lease:\n{}", manager.log());
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     assert_eq!(manager.exit_status().and_then(|status| status.code()), Some(1));
     assert!(manager.log().contains("error: the lease was lost"), "{}", manager.log());
 }
 
-/// The lease is for peace; safety must not depend on it.
+/// Safety must not depend on leader election.
 #[tokio::test(flavor = "multi_thread")]
-async fn two_that_both_work_never_give_out_one_address_twice() {
+async fn two_active_managers_allocate_no_address_twice() {
     let control_plane = ControlPlane::start(Options::default());
     let flags = ["--sweep-interval=1s", "--sweep-grace=1s"];
     let _managers = [Manager::start(&control_plane, &flags), Manager::start(&control_plane, &flags)];
     let consumer = Consumer::new(&control_plane).await;
-    consumer.pool("web", json!({"addresses": ["10.0.0.0/23"], "prefix": 23})).await;
+    consumer.create_pool("web", json!({"addresses": ["10.0.0.0/23"], "prefix": 23})).await;
     let names: Vec<String> = (0..300).map(|number| format!("c{number}")).collect();
-    consumer.claim_all(&names, "web").await;
-    let bound = consumer.all_bound(&names).await;
+    consumer.create_claims(&names, "web").await;
+    let bound = consumer.wait_for_addresses(&names).await;
     assert_eq!(bound.values().collect::<HashSet<_>>().len(), 300);
     for name in &names {
         consumer.delete(name).await;
     }
     for name in &names {
-        consumer.gone(name).await;
+        consumer.wait_until_deleted(name).await;
     }
-    consumer.counts("web", (510, 510, 0, 0)).await;
+    consumer.wait_for_counts("web", (510, 510, 0, 0)).await;
 }
 
-/// Overlapping pools of one network, and two managers that both work.
+/// Overlapping pools of one network, and two active managers.
 #[tokio::test(flavor = "multi_thread")]
-async fn two_that_both_work_never_give_out_one_address_of_a_network_twice() {
+async fn two_active_managers_respect_a_shared_network() {
     let control_plane = ControlPlane::start(Options::default());
-    // Both reserve an address for one claim now and then; what is left over is swept.
+    // Both sometimes reserve an address for one claim; the leftovers are swept.
     let flags = ["--sweep-interval=1s", "--sweep-grace=1s"];
     let _managers = [Manager::start(&control_plane, &flags), Manager::start(&control_plane, &flags)];
     let consumer = Consumer::new(&control_plane).await;
@@ -102,20 +104,20 @@ async fn two_that_both_work_never_give_out_one_address_of_a_network_twice() {
         spec
     };
     for (pool, network) in [("p", json!("lab")), ("q", json!("lab")), ("x", json!(null)), ("y", json!(null))] {
-        consumer.pool(pool, spec(network)).await;
+        consumer.create_pool(pool, spec(network)).await;
     }
     let names = |pool: &str| (0..100).map(|number| format!("{pool}{number}")).collect::<Vec<_>>();
     for pool in ["p", "q", "x", "y"] {
-        consumer.claim_all(&names(pool), pool).await;
+        consumer.create_claims(&names(pool), pool).await;
     }
     let all: Vec<String> = ["p", "q", "x", "y"].iter().flat_map(|pool| names(pool)).collect();
-    let bound = consumer.all_bound(&all).await;
+    let bound = consumer.wait_for_addresses(&all).await;
     let of = |pools: [&str; 2]| {
         let mine = bound.iter().filter(|(name, _)| pools.iter().any(|pool| name.starts_with(pool)));
         mine.map(|(_, address)| address.clone()).collect::<HashSet<_>>().len()
     };
-    assert_eq!(of(["p", "q"]), 200, "one network: each address once");
-    assert!(of(["x", "y"]) < 150, "each pool for itself: both give out the lowest");
-    consumer.counts("p", (254, 54, 100, 0)).await;
-    consumer.counts("q", (254, 54, 100, 0)).await;
+    assert_eq!(of(["p", "q"]), 200, "one network: each address is allocated once");
+    assert!(of(["x", "y"]) < 150, "without a network both pools allocate the lowest addresses");
+    consumer.wait_for_counts("p", (254, 54, 100, 0)).await;
+    consumer.wait_for_counts("q", (254, 54, 100, 0)).await;
 }

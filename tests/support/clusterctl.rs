@@ -1,44 +1,44 @@
-//! clusterctl, with releases from a folder of this machine, and Cluster API's own manager.
+//! clusterctl, with releases from a local folder, and the core manager of Cluster API.
 //!
-//! `hack/control-plane/ensure.sh` finds or builds the two programs. cert-manager is a stand-in: its kinds are there, and
-//! no certificate is ever made.
+//! `hack/control-plane/ensure.sh` finds or builds the two programs. cert-manager is a stub: its kinds are installed,
+//! and no certificate is ever issued.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use serde_json::{json, Value};
+use serde_json::{Value, json};
 
 use super::control_plane::{ControlPlane, ensure};
 use super::manager::Manager;
 use super::process::TemporaryFolder;
 use super::webhooks::Webhooks;
 
-/// The version of Cluster API that is there.
+/// The version of Cluster API in the tests.
 pub const CLUSTER_API: &str = "v1.14.2";
-/// The version of this provider that is released from this tree.
+/// The version of this provider in this tree.
 pub const VERSION: &str = concat!("v", env!("CARGO_PKG_VERSION"));
-/// The value of the label that clusterctl tells our objects from others by.
+/// The value of the clusterctl provider label on the objects of this provider.
 pub const PROVIDER: &str = "ipam-in-cluster";
-/// The same of Cluster API's own.
+/// The value of the same label on the objects of Cluster API.
 pub const CORE: &str = "cluster-api";
 
-/// Kinds of cert-manager, without a schema. clusterctl takes it for installed by somebody else.
+/// Kinds of cert-manager, without a schema. With them clusterctl assumes that cert-manager is installed.
 const CERT_MANAGER: [(&str, &str); 2] = [("certificates", "Certificate"), ("issuers", "Issuer")];
 
-/// A folder of releases, and a configuration of clusterctl that knows of no others.
+/// A folder of releases, and a clusterctl configuration with only these releases.
 pub struct Releases {
     folder: TemporaryFolder,
 }
 
 impl Releases {
-    /// Cluster API, and this provider as it is released from this tree.
+    /// Cluster API, and this provider as released from this tree.
     pub fn new() -> Self {
         let releases = Self { folder: TemporaryFolder::new("capi-ipam-releases-") };
         let core = releases.folder.path().join(CORE).join(CLUSTER_API);
         let source = cluster_api_source();
-        fs::create_dir_all(&core).expect("a folder can be made");
+        fs::create_dir_all(&core).expect("the folder can be created");
         fs::copy(source.join("metadata.yaml"), core.join("metadata.yaml")).expect("the module has metadata");
         fs::write(core.join("core-components.yaml"), core_components(&source)).expect("a file can be written");
         releases.add(VERSION, &manifest("ipam-components.yaml"));
@@ -54,10 +54,11 @@ impl Releases {
         fs::write(file, json!({ "providers": [core, own] }).to_string()).expect("a file can be written");
     }
 
-    /// A configuration with the one provider of another, and Cluster API. The same again when there is no other yet.
+    /// A configuration with the provider of another configuration, and Cluster API. The default one when there is no
+    /// other yet.
     ///
     /// # Panics
-    /// When the other is no configuration.
+    /// When the other file is no configuration.
     pub fn with_core_beside(&self, other: &Path) -> PathBuf {
         let Ok(text) = fs::read_to_string(other) else { return self.configuration() };
         let other: Value = serde_saphyr::from_str(&text).expect("a configuration is YAML");
@@ -69,48 +70,48 @@ impl Releases {
     /// Adds a release of this provider.
     pub fn add(&self, version: &str, components: &str) {
         let folder = self.folder.path().join(PROVIDER).join(version);
-        fs::create_dir_all(&folder).expect("a folder can be made");
+        fs::create_dir_all(&folder).expect("the folder can be created");
         fs::write(folder.join("ipam-components.yaml"), components).expect("a file can be written");
         fs::write(folder.join("metadata.yaml"), manifest("metadata.yaml")).expect("a file can be written");
     }
 
-    /// The file that tells clusterctl where releases are.
+    /// The configuration file of clusterctl.
     pub fn configuration(&self) -> PathBuf {
         self.folder.path().join("clusterctl.json")
     }
 
-    /// Where clusterctl keeps what it has learned.
+    /// The configuration folder of clusterctl.
     pub fn home(&self) -> &Path {
         self.folder.path()
     }
 
-    /// Runs clusterctl against a control plane; what it printed, or what it says is wrong.
+    /// Runs clusterctl against a control plane and returns its output, as an error when it fails.
     pub fn clusterctl(&self, plane: &ControlPlane, arguments: &[&str]) -> Result<String, String> {
         let mut command = self.command(arguments);
         let output = command.env("KUBECONFIG", plane.kubeconfig()).output().expect("clusterctl can be started");
-        let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
-        if output.status.success() { Ok(said) } else { Err(format!("clusterctl {}: {said}", arguments.join(" "))) }
+        let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+        if output.status.success() { Ok(text) } else { Err(format!("clusterctl {}: {text}", arguments.join(" "))) }
     }
 
-    /// clusterctl, yet to be told which cluster.
+    /// A clusterctl command without a kubeconfig.
     pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(clusterctl());
         command
             .args(arguments)
             .arg("--config")
             .arg(self.configuration())
-            // It keeps what it has learned there.
+            // Its cache.
             .env("XDG_CONFIG_HOME", self.folder.path())
             .env("CLUSTERCTL_DISABLE_VERSIONCHECK", "true");
         command
     }
 
-    /// Installs Cluster API and this provider in an empty control plane.
+    /// Installs Cluster API and this provider in an empty control plane, and returns the output.
     ///
     /// # Panics
     /// When clusterctl fails.
     pub fn init(&self, plane: &ControlPlane) -> String {
-        stand_in_for_cert_manager(plane);
+        install_cert_manager_stub(plane);
         let core = format!("{CORE}:{CLUSTER_API}");
         let ipam = format!("in-cluster:{VERSION}");
         let flags = ["init", "--core", &core, "--bootstrap", "-", "--control-plane", "-", "--ipam", &ipam];
@@ -118,25 +119,25 @@ impl Releases {
     }
 }
 
-/// Makes the kinds of cert-manager.
+/// Installs the kinds of cert-manager.
 ///
 /// # Panics
 /// When kubectl fails.
-pub fn stand_in_for_cert_manager(plane: &ControlPlane) {
-    CERT_MANAGER.iter().for_each(|(plural, kind)| stand_in(plane, "cert-manager.io", "v1", plural, kind));
+pub fn install_cert_manager_stub(plane: &ControlPlane) {
+    CERT_MANAGER.iter().for_each(|(plural, kind)| install_stub(plane, "cert-manager.io", "v1", plural, kind));
 }
 
-/// Makes the kind of infrastructure that [`super::consumer::Consumer::cluster`] names: without it Cluster API cannot read
-/// a Cluster in its old version.
+/// Installs the infrastructure kind that [`super::consumer::Consumer::create_cluster`] names. Cluster API needs it to
+/// convert a Cluster to its old version.
 ///
 /// # Panics
 /// When kubectl fails.
-pub fn stand_in_for_infrastructure(plane: &ControlPlane) {
-    stand_in(plane, "infrastructure.cluster.x-k8s.io", "v1beta2", "anies", "Any");
+pub fn install_infrastructure_stub(plane: &ControlPlane) {
+    install_stub(plane, "infrastructure.cluster.x-k8s.io", "v1beta2", "anies", "Any");
 }
 
-/// Makes a kind without a schema, for both versions of Cluster API's contract.
-fn stand_in(plane: &ControlPlane, group: &str, version: &str, plural: &str, kind: &str) {
+/// Installs a kind without a schema, for both versions of the Cluster API contract.
+fn install_stub(plane: &ControlPlane, group: &str, version: &str, plural: &str, kind: &str) {
     let schema = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
     let name = format!("{plural}.{group}");
     let definition = json!({
@@ -154,8 +155,8 @@ fn stand_in(plane: &ControlPlane, group: &str, version: &str, plural: &str, kind
     plane.wait_until_served(&name);
 }
 
-/// Starts Cluster API's own manager and has the API server ask its webhooks: the admission and the conversion of claims,
-/// addresses and Clusters.
+/// Starts the core manager of Cluster API and configures the API server to call its webhooks: admission and conversion
+/// of claims, addresses and Clusters.
 pub fn start_core(plane: &ControlPlane) -> (Manager, Webhooks) {
     let webhooks = Webhooks::new(plane);
     let [port, certificate] = webhooks.flags();
@@ -169,14 +170,14 @@ pub fn start_core(plane: &ControlPlane) -> (Manager, Webhooks) {
         certificate,
     ];
     let program = programs().join("core");
-    // It changes its definitions when it starts.
-    webhooks.wire_installed(plane, CORE, true);
+    // It changes its CRDs when it starts.
+    webhooks.redirect_installed(plane, CORE, true);
     let manager = Manager::other(plane, &program, &arguments, probes);
     manager.wait_until_ready();
     (manager, webhooks)
 }
 
-/// One of the files in `manifests`.
+/// The content of a file in `manifests`.
 pub fn manifest(name: &str) -> String {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("manifests").join(name);
     fs::read_to_string(&file).unwrap_or_else(|error| panic!("cannot read {}: {error}", file.display()))
@@ -194,7 +195,7 @@ pub fn documents(text: &str) -> Vec<Value> {
     documents.flatten().collect()
 }
 
-/// The program clusterctl.
+/// The path of clusterctl.
 pub fn clusterctl() -> PathBuf {
     programs().join("clusterctl")
 }
@@ -204,10 +205,10 @@ fn programs() -> &'static Path {
     PROGRAMS.get_or_init(|| PathBuf::from(ensure(&["cluster-api"])))
 }
 
-/// The folder of Cluster API's module.
+/// The folder of the Cluster API module.
 fn cluster_api_source() -> PathBuf {
     let definitions = PathBuf::from(ensure(&["crds"]));
-    definitions.ancestors().nth(4).expect("they lie in core/config/crd/bases").to_owned()
+    definitions.ancestors().nth(4).expect("the CRDs are in core/config/crd/bases").to_owned()
 }
 
 fn core_components(source: &Path) -> String {

@@ -1,8 +1,8 @@
 //! A real etcd and kube-apiserver for tests, the demo and benchmarks.
 //!
-//! [`ControlPlane::start`] starts one of its own for each caller, with Cluster API's CRDs and this product's in it.
-//! `hack/control-plane/ensure.sh` finds or builds the programs; the first build takes minutes. Everything here blocks;
-//! it needs no async runtime and can be called inside of one.
+//! [`ControlPlane::start`] starts a separate one for each caller and installs the CRDs of Cluster API and of this
+//! product. `hack/control-plane/ensure.sh` finds or builds the programs; the first build takes minutes. All functions
+//! block. They need no async runtime and can be called inside of one.
 
 mod definitions;
 mod requests;
@@ -20,46 +20,46 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 #[allow(unused_imports, reason = "not every binary counts requests")]
-pub use self::requests::{Asked, ProviderRequest, RequestKey};
+pub use self::requests::{AccessRequest, ProviderRequest, RequestKey};
 use super::ports::free_port;
 use super::process::{Supervised, TemporaryFolder};
 
-/// How long a program may take until it answers. It takes 2 s on a free machine.
-const PATIENCE: Duration = Duration::from_secs(90);
+/// How long a program may take until it is ready. It takes 2 s on a free machine.
+const TIMEOUT: Duration = Duration::from_secs(90);
 
-/// From there on kube-apiserver collects its garbage sooner. It holds 8 GiB for 300,000 objects and would let that double,
-/// until a machine of 24 GiB stands still.
+/// The soft memory limit of kube-apiserver, from which on it collects garbage more often. It needs 8 GiB for 300,000
+/// objects; without a limit its heap doubles, and a machine with 24 GiB runs out of memory.
 const MEMORY_LIMIT: (&str, &str) = ("GOMEMLIMIT", "13GiB");
 
-/// What a control plane has beyond etcd and kube-apiserver.
+/// Options of a control plane.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
     /// Run kube-controller-manager for garbage collection and the deletion of namespaces. It takes up to 30 s until it
     /// notices a kind whose CRD is installed after the start. No other controller runs: pods and service accounts are
-    /// not made, and the roles `admin`, `edit` and `view`, which are gathered from others, stay empty.
+    /// not created, and the aggregated roles `admin`, `edit` and `view` stay empty.
     pub controller_manager: bool,
     /// Run kube-controller-manager for the endpoints of services.
     pub endpoint_slices: bool,
-    /// Write down what the provider asks for, see [`ControlPlane::asked`].
+    /// Write an audit log of the requests of the provider, see [`ControlPlane::requested_access`].
     pub audit: bool,
-    /// Leave out everything that is installed after the start: definitions, and the account of the provider.
+    /// Install neither the CRDs nor the service account of the provider.
     pub bare: bool,
-    /// Have the API server not compare its caches with etcd every 5 minutes. With 100,000 objects that takes it 10 s, which
-    /// whatever is measured then would pay for. It has to be of Kubernetes 1.34 or later.
+    /// Disable the consistency check of the watch cache, which the API server runs every 5 minutes. With 100,000
+    /// objects it takes 10 s and would disturb measurements. This needs Kubernetes 1.34 or later.
     pub steady: bool,
-    /// Have the API server refuse to tell of all objects as one stream, as that of Kubernetes 1.31 and 1.33 does.
+    /// Disable streaming lists in the API server, as in Kubernetes 1.31 and 1.33.
     pub in_pages: bool,
 }
 
-/// Where the provider is installed.
+/// The namespace of the provider.
 pub const NAMESPACE: &str = "capi-ipam-in-cluster-system";
-/// Whom it runs as.
+/// The service account of the provider.
 pub const ACCOUNT: &str = "capi-ipam-in-cluster-controller-manager";
 
-/// A running control plane. It ends when this is dropped, and when this process ends for whatever reason.
+/// A running control plane. It is stopped when this value is dropped and when this process exits for any reason.
 #[derive(Debug)]
 pub struct ControlPlane {
-    // Dropped in this order: who writes goes before where it writes to.
+    // Dropped in this order: clients before their servers.
     controller_manager: Option<Supervised>,
     api_server: Option<Supervised>,
     etcd: Option<Supervised>,
@@ -74,14 +74,14 @@ pub struct ControlPlane {
 }
 
 impl ControlPlane {
-    /// Starts a control plane and installs the CRDs (Cluster API's, and those in this package's `config/crd`), and the
+    /// Starts a control plane and installs the CRDs (those of Cluster API, and those in `config/crd`), and the service
     /// account of the provider with the roles of `config/rbac`.
     ///
-    /// Who sets `blockOwnerDeletion` needs the right to update the owner's finalizers there, as in clusters that have
-    /// the admission plugin `OwnerReferencesPermissionEnforcement`.
+    /// A client that sets `blockOwnerDeletion` needs the permission to update the finalizers of the owner, as in
+    /// clusters with the admission plugin `OwnerReferencesPermissionEnforcement`.
     ///
     /// # Panics
-    /// When something does not start; the text has the end of its log.
+    /// When a program does not start; the message contains the end of its log.
     pub fn start(options: Options) -> Self {
         let programs = programs();
         let folder = TemporaryFolder::new("capi-ipam-control-plane-");
@@ -123,32 +123,32 @@ impl ControlPlane {
         plane
     }
 
-    /// The API server's address, `https://127.0.0.1:<port>`.
+    /// The URL of the API server, `https://127.0.0.1:<port>`.
     pub fn server(&self) -> &str {
         &self.server
     }
 
-    /// Where etcd answers, `http://127.0.0.1:<port>`.
+    /// The client URL of etcd, `http://127.0.0.1:<port>`.
     pub fn etcd_url(&self) -> String {
         format!("http://127.0.0.1:{}", self.etcd_ports[0])
     }
 
-    /// The kubeconfig of an administrator whom no permission stops.
+    /// The kubeconfig of an administrator with all permissions.
     pub fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
     }
 
-    /// A temporary folder for logs and the like; it goes when the control plane goes.
+    /// A temporary folder for logs and other files; it is removed with the control plane.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// The kubeconfig of the provider, in its namespace, with the roles of `config/rbac` and no more.
+    /// The kubeconfig of the provider in its namespace, with the permissions of `config/rbac` only.
     pub fn provider_kubeconfig(&self) -> &Path {
         &self.provider_kubeconfig
     }
 
-    /// Writes a kubeconfig for a service account; its token is good for an hour.
+    /// Writes a kubeconfig for a service account; its token is valid for an hour.
     ///
     /// # Panics
     /// When there is no such account.
@@ -161,7 +161,7 @@ impl ControlPlane {
     fn kubeconfig_in(&self, namespace: &str, user_name: &str, token: &str) -> PathBuf {
         let cluster = json!({
             "server": self.server,
-            // The API server makes this file: its certificate, and the authority that signed it.
+            // The API server writes this file: its certificate, and the CA that signed it.
             "certificate-authority": self.certificates().join("apiserver.crt"),
         });
         let context = json!({ "cluster": "test", "user": user_name, "namespace": namespace });
@@ -179,12 +179,12 @@ impl ControlPlane {
         path
     }
 
-    /// The program kubectl.
+    /// The path of kubectl.
     pub fn kubectl_program(&self) -> PathBuf {
         self.programs.join("kubectl")
     }
 
-    /// Runs kubectl as the administrator, or with another `--kubeconfig` among the arguments; its output.
+    /// Runs kubectl as the administrator, or with another `--kubeconfig` among the arguments, and returns its output.
     ///
     /// # Panics
     /// When kubectl fails.
@@ -192,7 +192,7 @@ impl ControlPlane {
         self.kubectl_with_input(arguments, "").unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// As [`Self::kubectl`], for what may fail: then the answer is what kubectl says about it.
+    /// Like [`Self::kubectl`], and returns the error output of kubectl when it fails.
     pub fn try_kubectl(&self, arguments: &[&str]) -> Result<String, String> {
         self.kubectl_with_input(arguments, "")
     }
@@ -213,30 +213,30 @@ impl ControlPlane {
         self.kubectl_with_input(&["replace", "-f", "-"], json).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// Kills the API server as a crash would. The rest goes on.
+    /// Kills the API server, as a crash. The other programs keep running.
     pub fn stop_api_server(&mut self) {
         self.api_server = None;
     }
 
-    /// Starts the API server again at its old address and waits until it is ready; nothing when it runs.
+    /// Starts the API server again at its old address and waits until it is ready; does nothing when it runs.
     ///
     /// # Panics
-    /// When it does not start; the text has the end of its log.
+    /// When it does not start; the message contains the end of its log.
     pub fn start_api_server(&mut self) {
         if !self.api_server.as_mut().is_some_and(Supervised::is_running) {
             self.api_server = Some(with_retries("kube-apiserver", || self.launch_api_server()));
         }
     }
 
-    /// Kills etcd as a crash would. The rest goes on.
+    /// Kills etcd, as a crash. The other programs keep running.
     pub fn stop_etcd(&mut self) {
         self.etcd = None;
     }
 
-    /// Starts etcd again with its data, at its old address, and waits until it is healthy; nothing when it runs.
+    /// Starts etcd again with its data at its old address, and waits until it is healthy; does nothing when it runs.
     ///
     /// # Panics
-    /// When it does not start; the text has the end of its log.
+    /// When it does not start; the message contains the end of its log.
     pub fn start_etcd(&mut self) {
         if !self.etcd.as_mut().is_some_and(Supervised::is_running) {
             self.etcd = Some(with_retries("etcd", || self.launch_etcd()));
@@ -248,7 +248,7 @@ impl ControlPlane {
         self.etcd.as_mut().expect("etcd runs").signal(signal);
     }
 
-    /// Where etcd keeps its data. To be copied and replaced only while it is stopped.
+    /// The data folder of etcd. Copy or replace it only while etcd is stopped.
     pub fn etcd_data(&self) -> PathBuf {
         self.folder().join("etcd")
     }
@@ -273,7 +273,7 @@ impl ControlPlane {
             format!("--listen-peer-urls={peer_url}"),
             format!("--initial-advertise-peer-urls={peer_url}"),
             format!("--initial-cluster=default={peer_url}"),
-            // What is lost with the machine is not missed.
+            // Durability is not needed in tests.
             "--unsafe-no-fsync".into(),
             "--log-level=warn".into(),
         ];
@@ -284,7 +284,7 @@ impl ControlPlane {
     fn launch_api_server(&self) -> Result<Supervised, PortTaken> {
         let certificates = self.certificates();
         let tokens = self.folder().join("tokens.csv");
-        // The API server makes its certificate and key before it reads this file, so it can sign tokens with it, too.
+        // The API server writes its certificate and key before it reads this file, so the key can sign tokens too.
         let key = certificates.join("apiserver.key");
         let mut arguments = vec![
             format!("--etcd-servers={}", self.etcd_url()),
@@ -323,11 +323,11 @@ impl ControlPlane {
         let log = self.folder().join("kube-apiserver.log");
         let server = Supervised::spawn(&self.programs.join("kube-apiserver"), &arguments, &[MEMORY_LIMIT], &log);
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, self.port));
-        let answers = |path| self.try_kubectl(&["get", "--raw", path]).is_ok();
+        let succeeds = |path| self.try_kubectl(&["get", "--raw", path]).is_ok();
         wait_until_ready("kube-apiserver", server, || {
-            // Asking for a connection first is cheap, and leaves the processor to the server that starts.
-            // It makes the namespace in the background, and does not count that in.
-            TcpStream::connect(address).is_ok() && answers("/readyz") && answers("/api/v1/namespaces/default")
+            // A connection attempt is cheap and leaves the processor to the starting server.
+            // It creates the namespace in the background, after it reports readiness.
+            TcpStream::connect(address).is_ok() && succeeds("/readyz") && succeeds("/api/v1/namespaces/default")
         })
     }
 
@@ -366,7 +366,7 @@ impl ControlPlane {
             .expect("kubectl can be started");
         let mut stdin = kubectl.stdin.take().expect("kubectl's standard input is a pipe");
         let output = thread::scope(|scope| {
-            // A kubectl that ends early closes the pipe; its exit code tells more than the error here.
+            // A kubectl that exits early closes the pipe; its exit code is more specific than this error.
             scope.spawn(move || stdin.write_all(input.as_bytes()));
             kubectl.wait_with_output().expect("kubectl is a child of this process")
         });
@@ -379,10 +379,10 @@ impl ControlPlane {
     }
 }
 
-/// A program ended because another one took its port between our asking for a free one and its start.
+/// A program exited because another one took its port between the choice of the port and the start.
 struct PortTaken;
 
-/// Launches until the port is free.
+/// Retries while the chosen port is taken.
 fn with_retries<T>(what: &str, mut launch: impl FnMut() -> Result<T, PortTaken>) -> T {
     for _ in 0..20 {
         if let Ok(launched) = launch() {
@@ -393,7 +393,7 @@ fn with_retries<T>(what: &str, mut launch: impl FnMut() -> Result<T, PortTaken>)
     panic!("{what} finds its port taken again and again")
 }
 
-/// Waits until the program answers.
+/// Waits until the program is ready.
 fn wait_until_ready(what: &str, mut program: Supervised, ready: impl Fn() -> bool) -> Result<Supervised, PortTaken> {
     let start = Instant::now();
     loop {
@@ -408,15 +408,15 @@ fn wait_until_ready(what: &str, mut program: Supervised, ready: impl Fn() -> boo
             return Ok(program);
         }
         assert!(
-            start.elapsed() < PATIENCE,
-            "{what} is not ready after {PATIENCE:?}; the end of its log:\n{}",
+            start.elapsed() < TIMEOUT,
+            "{what} is not ready after {TIMEOUT:?}; the end of its log:\n{}",
             program.output_tail()
         );
         sleep(Duration::from_millis(100));
     }
 }
 
-/// Asks etcd for its health.
+/// Whether the health check of etcd succeeds.
 fn is_healthy(port: u16) -> bool {
     let ask = || -> std::io::Result<String> {
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
@@ -429,18 +429,18 @@ fn is_healthy(port: u16) -> bool {
     ask().is_ok_and(|answer| answer.contains("\"health\":\"true\""))
 }
 
-/// Ports that nobody listens at now, all different.
+/// Free ports, all different.
 fn free_ports<const N: usize>() -> [u16; N] {
     [(); N].map(|()| free_port())
 }
 
-/// The folder of the programs, found or built once a process.
+/// The folder of the programs, found or built once per process.
 fn programs() -> &'static Path {
     static PROGRAMS: OnceLock<PathBuf> = OnceLock::new();
     PROGRAMS.get_or_init(|| PathBuf::from(ensure(&[])))
 }
 
-/// What `ensure.sh` answers; what it says meanwhile goes to standard error.
+/// The standard output of `ensure.sh`.
 pub fn ensure(arguments: &[&str]) -> String {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("hack/control-plane/ensure.sh");
     let output = Command::new("bash")
@@ -450,11 +450,11 @@ pub fn ensure(arguments: &[&str]) -> String {
         .stderr(Stdio::inherit())
         .output()
         .unwrap_or_else(|error| panic!("cannot run {}: {error}", script.display()));
-    assert!(output.status.success(), "{} {arguments:?} failed, see what it said above", script.display());
-    String::from_utf8(output.stdout).expect("the answer is a path in UTF-8").trim_end().to_owned()
+    assert!(output.status.success(), "{} {arguments:?} failed, see its output above", script.display());
+    String::from_utf8(output.stdout).expect("the output is a path in UTF-8").trim_end().to_owned()
 }
 
-/// What a kustomization amounts to.
+/// The output of `kubectl kustomize` for a folder.
 ///
 /// # Panics
 /// When kubectl cannot build it.
@@ -465,13 +465,13 @@ pub fn kustomize(folder: &Path) -> String {
     String::from_utf8(output.stdout).expect("kubectl writes UTF-8")
 }
 
-/// A token that other users of this machine cannot guess.
+/// A random token that other users of this machine cannot guess.
 fn random_token() -> String {
     let mut bytes = [0; 16];
     let read = File::open("/dev/urandom").and_then(|mut source| source.read_exact(&mut bytes));
     read.expect("/dev/urandom can be read");
     bytes.iter().fold(String::new(), |mut token, byte| {
-        write!(token, "{byte:02x}").expect("a string takes all that is written to it");
+        write!(token, "{byte:02x}").expect("writing to a string does not fail");
         token
     })
 }

@@ -1,4 +1,4 @@
-//! The manager under test, as a process of its own.
+//! The manager under test, as a separate process.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
@@ -11,31 +11,31 @@ use super::control_plane::ControlPlane;
 use super::ports::free_port;
 use super::process::Supervised;
 
-/// How the API server says that an account lacks a permission; there are other reasons for the same code.
+/// The text of the API server for a missing permission; status code 403 has other reasons too.
 const FORBIDDEN: &str = "is forbidden: User";
 
 static STARTED: AtomicU32 = AtomicU32::new(0);
 
-/// A program of this package: what runs now lies in a folder beside it.
+/// The path of a program of this package. The current executable is in a folder beside it.
 pub fn built(program: &str) -> PathBuf {
     let own = std::env::current_exe().expect("a program knows its path");
-    own.parent().and_then(Path::parent).expect("it lies in a folder of the build folder").join(program)
+    own.parent().and_then(Path::parent).expect("the executable is in a folder of the build folder").join(program)
 }
 
-/// The manager under test: the one that the variable `CAPI_IPAM_MANAGER` names, such as that of an image, else the one
-/// that was built with the tests.
+/// The manager under test: the program in the variable `CAPI_IPAM_MANAGER`, for example that of an image, or else the
+/// one that was built with the tests.
 fn manager() -> PathBuf {
     std::env::var_os("CAPI_IPAM_MANAGER").map_or_else(|| built("manager"), PathBuf::from)
 }
 
-/// A running manager. It ends when this is dropped, and when this process ends for whatever reason.
+/// A running manager. It is killed when this value is dropped and when this process exits for any reason.
 #[derive(Debug)]
 pub struct Manager {
     process: Supervised,
     port: u16,
     log: PathBuf,
     may_lack_permissions: bool,
-    /// The probe that says whether all is listed.
+    /// The probe that succeeds when all caches are synced.
     listed: &'static str,
 }
 
@@ -47,14 +47,14 @@ impl Manager {
         manager
     }
 
-    /// Starts a manager with the permissions of `kubeconfig` and does not wait for anything. It serves no webhooks unless
-    /// `flags` say so.
+    /// Starts a manager with the permissions of `kubeconfig` and does not wait. It serves no webhooks unless `flags`
+    /// enable them.
     pub fn launch(control_plane: &ControlPlane, kubeconfig: &Path, flags: &[&str]) -> Self {
         let flags: Vec<&str> = ["--webhook-port=0"].iter().chain(flags).copied().collect();
         Self::start_program(control_plane, &manager(), kubeconfig, &flags)
     }
 
-    /// Starts a program that takes the flags of a manager, and does not wait for anything.
+    /// Starts a program that accepts the flags of a manager, and does not wait.
     pub fn start_program(control_plane: &ControlPlane, program: &Path, kubeconfig: &Path, flags: &[&str]) -> Self {
         let port = free_port();
         let own = [
@@ -69,7 +69,7 @@ impl Manager {
         manager.with_cache_probe()
     }
 
-    /// Starts a manager that is not of this package, with probes at a port of its own.
+    /// Starts a manager of another package, with its probes on `port`.
     pub fn other(control_plane: &ControlPlane, program: &Path, arguments: &[String], port: u16) -> Self {
         let number = STARTED.fetch_add(1, Ordering::Relaxed);
         let log = control_plane.folder().join(format!("manager-{number}.log"));
@@ -77,13 +77,13 @@ impl Manager {
         Self { process, port, log, may_lack_permissions: true, listed: "/readyz" }
     }
 
-    /// It is a manager of this package, which says at a path of its own whether it has listed all that it watches.
+    /// Uses the probe `/readyz/caches`, which only managers of this package serve.
     pub fn with_cache_probe(mut self) -> Self {
         self.listed = "/readyz/caches";
         self
     }
 
-    /// Waits until the manager has listed all that it watches. A manager that does not lead is ready too.
+    /// Waits until all caches of the manager are synced. A standby is ready too.
     pub fn wait_until_ready(&self) {
         let deadline = Instant::now() + Duration::from_mins(1);
         while !self.is_ready() {
@@ -96,12 +96,12 @@ impl Manager {
         }
     }
 
-    /// Whether all is listed.
+    /// Whether all caches are synced.
     pub fn is_ready(&self) -> bool {
         self.probe(self.listed).is_some_and(|answer| answer.starts_with("HTTP/1.1 200"))
     }
 
-    /// The whole answer to a probe.
+    /// The whole HTTP response to a probe.
     pub fn probe(&self, path: &str) -> Option<String> {
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).ok()?;
         write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").ok()?;
@@ -110,12 +110,12 @@ impl Manager {
         Some(answer)
     }
 
-    /// What the manager has logged so far.
+    /// The log of the manager so far.
     pub fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    /// Waits until the log has a text.
+    /// Waits until the log contains a text.
     pub fn wait_for_log(&self, text: &str) {
         let deadline = Instant::now() + Duration::from_mins(1);
         while !self.log().contains(text) {
@@ -124,7 +124,7 @@ impl Manager {
         }
     }
 
-    /// Process id.
+    /// The process id.
     pub fn pid(&self) -> u32 {
         self.process.pid()
     }
@@ -144,23 +144,23 @@ impl Manager {
         self.process.signal(signal);
     }
 
-    /// Asks the process to end (SIGTERM) and waits for it.
+    /// Stops the process with SIGTERM and waits for its exit.
     pub fn stop(&mut self) {
         self.process.stop();
     }
 
-    /// Something that it may not do is what the test is about.
+    /// Disables the check for missing permissions when this value is dropped.
     pub fn may_lack_permissions(mut self) -> Self {
         self.may_lack_permissions = true;
         self
     }
 
-    /// Whether the API server refused it something for want of a permission.
+    /// Whether the API server denied a request because of a missing permission.
     pub fn was_forbidden(&self) -> bool {
         self.log().contains(FORBIDDEN)
     }
 
-    /// How the process ended, if it has.
+    /// The exit status of the process, if it has exited.
     pub fn exit_status(&mut self) -> Option<std::process::ExitStatus> {
         self.process.exit_status()
     }

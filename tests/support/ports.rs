@@ -1,19 +1,19 @@
-//! Ports for programs that are told where to listen.
+//! Free ports for programs that need a fixed port.
 
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, TcpListener};
 use std::sync::{Mutex, PoisonError};
 
-/// A port that nobody listens at now, another one each time.
+/// A free port, a different one in each call.
 ///
-/// It is none of those that the kernel gives to whoever asks for any port, so nobody gets it by chance before the program
-/// that it is meant for has started.
+/// The port is outside of the ephemeral range of the kernel, so no other program gets it by chance before the intended
+/// program listens.
 pub fn free_port() -> u16 {
-    static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
+    static USED: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
     loop {
         let port = rand::random_range(12_000..32_000);
         let is_free = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok();
-        if is_free && GIVEN.lock().unwrap_or_else(PoisonError::into_inner).insert(port) {
+        if is_free && USED.lock().unwrap_or_else(PoisonError::into_inner).insert(port) {
             return port;
         }
     }

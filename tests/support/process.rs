@@ -1,8 +1,8 @@
-//! Programs beside the tests that never outlive them.
+//! Child processes that never outlive the test process.
 //!
 //! A handle in a `static` is never dropped, and a test process may be killed at any time. So each program runs under a
-//! small shell whose standard input is a pipe that this process holds: the kernel closes the pipe when this process
-//! ends, however it ends, and the shell then ends the program.
+//! small shell whose standard input is a pipe that this process holds. The kernel closes the pipe when this process
+//! exits for any reason, and the shell then stops the program.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
@@ -13,9 +13,9 @@ use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// Runs a program (the arguments) with its output on standard error, tells its process id on standard output, and
-/// takes orders on standard input: each line names a signal for the program. The end of the orders means TERM, and
-/// KILL 2 s later. It ends when the program ends, with the program's exit code.
+/// Runs a program (the arguments) with its output on standard error, prints its process id to standard output, and
+/// reads commands from standard input: each line names a signal for the program. End of file means TERM, and KILL 2 s
+/// later. The shell exits with the exit code of the program.
 const SUPERVISOR: &str = r#"
 exec 3<&0
 "$@" </dev/null >&2 3<&- &
@@ -39,13 +39,13 @@ kill "$orders"
 exit "$status"
 "#;
 
-/// Removes a folder when the orders end before there was one, after the time that [`SUPERVISOR`] takes at most.
+/// Removes a folder when standard input ends without a command, after the time that [`SUPERVISOR`] takes at most.
 const JANITOR: &str = r#"read -r order && exit; sleep 3; rm -rf -- "$1""#;
 
-/// How long [`Supervised::stop`] waits before it kills.
-const STOP_PATIENCE: Duration = Duration::from_secs(10);
+/// How long [`Supervised::stop`] waits before it sends SIGKILL.
+const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A running program. It is killed when this is dropped, and when this process ends for whatever reason.
+/// A running program. It is killed when this value is dropped and when this process exits for any reason.
 #[derive(Debug)]
 pub struct Supervised {
     supervisor: Child,
@@ -56,11 +56,11 @@ pub struct Supervised {
 }
 
 impl Supervised {
-    /// Starts `program`; what it prints is appended to the file `log`.
+    /// Starts `program` and appends its output to the file `log`.
     ///
     /// # Panics
-    /// When there is no shell or the log cannot be written. A program that cannot be started is seen as one that has
-    /// ended; the reason is in the log.
+    /// When there is no shell or the log cannot be written. A program that cannot be started counts as one that has
+    /// exited; the reason is in the log.
     pub fn spawn<A: AsRef<OsStr>>(program: &Path, arguments: &[A], environment: &[(&str, &str)], log: &Path) -> Self {
         let output = OpenOptions::new().create(true).append(true).open(log);
         let output = output.unwrap_or_else(|error| panic!("cannot write the log {}: {error}", log.display()));
@@ -73,14 +73,14 @@ impl Supervised {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(output)
-            // Out of reach of Ctrl-C in the terminal: the program is to end after this process, not before it.
+            // Not in the foreground process group: Ctrl-C must not stop the program before this process.
             .process_group(0)
             .spawn()
             .unwrap_or_else(|error| panic!("cannot start a shell for {}: {error}", program.display()));
         let orders = supervisor.stdin.take().expect("the supervisor's standard input is a pipe");
         let answers = supervisor.stdout.take().expect("the supervisor's standard output is a pipe");
         let mut pid = String::new();
-        BufReader::new(answers).read_line(&mut pid).expect("the supervisor tells the process id");
+        BufReader::new(answers).read_line(&mut pid).expect("the supervisor prints the process id");
         let pid = pid.trim().parse().expect("the supervisor's answer is a process id");
         Self { supervisor, orders, pid, log: log.to_owned(), log_start }
     }
@@ -90,27 +90,27 @@ impl Supervised {
         self.pid
     }
 
-    /// Whether the program has not ended yet.
+    /// Whether the program runs.
     pub fn is_running(&mut self) -> bool {
         self.exit_status().is_none()
     }
 
     /// Sends the program a signal, such as `STOP` or `CONT`.
     pub fn signal(&mut self, signal: &str) {
-        // An error here means that supervisor and program have ended.
+        // An error here means that supervisor and program have exited.
         let _ = self.orders.write_all(format!("{signal}\n").as_bytes());
     }
 
-    /// Kills the program with SIGKILL and waits until it is gone.
+    /// Kills the program with SIGKILL and waits for its exit.
     pub fn kill(&mut self) {
         self.signal("KILL");
         let _ = self.supervisor.wait();
     }
 
-    /// Asks the program to end and waits until it has; kills it after 10 s.
+    /// Stops the program with SIGTERM and waits for its exit; kills it after 10 s.
     pub fn stop(&mut self) {
         self.signal("TERM");
-        let deadline = Instant::now() + STOP_PATIENCE;
+        let deadline = Instant::now() + STOP_TIMEOUT;
         while self.is_running() {
             if Instant::now() > deadline {
                 return self.kill();
@@ -119,12 +119,12 @@ impl Supervised {
         }
     }
 
-    /// How the program ended, if it has.
+    /// The exit status of the program, if it has exited.
     pub fn exit_status(&mut self) -> Option<ExitStatus> {
         self.supervisor.try_wait().expect("the supervisor is a child of this process")
     }
 
-    /// What the program has printed since this start of it.
+    /// The output of the program since its start.
     pub fn output(&self) -> String {
         let mut output = Vec::new();
         let read = File::open(&self.log).and_then(|mut log| {
@@ -137,7 +137,7 @@ impl Supervised {
         }
     }
 
-    /// The last lines of [`Self::output`], for a failure's text.
+    /// The last lines of [`Self::output`], for failure messages.
     pub fn output_tail(&self) -> String {
         let output = self.output();
         let skipped = output.lines().count().saturating_sub(25);
@@ -151,7 +151,7 @@ impl Drop for Supervised {
     }
 }
 
-/// A new temporary folder. It is removed when this is dropped, and when this process ends for whatever reason.
+/// A new temporary folder. It is removed when this value is dropped and when this process exits for any reason.
 #[derive(Debug)]
 pub struct TemporaryFolder {
     path: PathBuf,
@@ -159,12 +159,12 @@ pub struct TemporaryFolder {
 }
 
 impl TemporaryFolder {
-    /// Makes the folder; only this user can look into it.
+    /// Creates the folder, readable by this user only.
     ///
     /// # Panics
-    /// When that fails.
+    /// When the folder cannot be created.
     pub fn new(prefix: &str) -> Self {
-        let path = tempfile::Builder::new().prefix(prefix).tempdir().expect("a temporary folder can be made").keep();
+        let path = tempfile::Builder::new().prefix(prefix).tempdir().expect("a temporary folder can be created").keep();
         let janitor = Command::new("sh")
             .args(["-c", JANITOR, "janitor"])
             .arg(&path)
@@ -177,7 +177,7 @@ impl TemporaryFolder {
         Self { path, janitor }
     }
 
-    /// Where it is.
+    /// The path of the folder.
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -1,4 +1,4 @@
-//! Leads the API server to the webhooks of a manager under test, with certificates made for the purpose.
+//! Configures the API server to call the webhooks of a manager under test, with certificates generated for the test.
 
 pub mod direct;
 pub mod junk;
@@ -12,17 +12,17 @@ use std::time::{Duration, Instant};
 
 use k8s_openapi::ByteString;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
-use serde_json::{json, Value};
+use serde_json::{Value, json};
 
 use super::control_plane::{ControlPlane, NAMESPACE};
 use super::ports::free_port;
 
-/// The kinds with two versions, and what they are called in API paths.
+/// The kinds with two versions, and their plurals.
 const CONVERTED: [(&str, &str); 2] =
     [("InClusterIPPool", "inclusterippools"), ("GlobalInClusterIPPool", "globalinclusterippools")];
 
-/// A certificate authority, and a folder with a certificate of it, as a Secret is mounted into a pod: the files are
-/// links into a folder that is swapped for another one as a whole.
+/// A CA, and a folder with a certificate of it, in the layout of a mounted Secret: the files are symbolic links into a
+/// folder that is replaced atomically.
 pub struct Webhooks {
     authority: CertifiedIssuer<'static, KeyPair>,
     folder: PathBuf,
@@ -31,22 +31,22 @@ pub struct Webhooks {
 }
 
 impl Webhooks {
-    /// A certificate for webhooks at a free port.
+    /// A certificate for webhooks on a free port.
     pub fn new(plane: &ControlPlane) -> Self {
         let webhooks = Self::without_certificate(plane);
         webhooks.renew();
         webhooks
     }
 
-    /// A free port, and an empty folder for its certificate.
+    /// A free port, and an empty certificate folder.
     pub fn without_certificate(plane: &ControlPlane) -> Self {
         let port = free_port();
         let folder = plane.folder().join(format!("certificates-{port}"));
-        fs::create_dir_all(&folder).expect("a folder can be made");
+        fs::create_dir_all(&folder).expect("a folder can be created");
         Self { authority: authority(), folder, port, made: AtomicU32::new(0) }
     }
 
-    /// The flags with which a manager serves here.
+    /// The flags with which a manager serves with this certificate.
     pub fn flags(&self) -> [String; 2] {
         [format!("--webhook-port={}", self.port), format!("--webhook-cert-dir={}", self.folder.display())]
     }
@@ -56,36 +56,35 @@ impl Webhooks {
         self.port
     }
 
-    /// The certificate of the authority, in PEM.
+    /// The certificate of the CA, in PEM.
     pub fn authority(&self) -> String {
         self.authority.pem()
     }
 
-    /// Has the API server ask here, before it writes pools and reservations and to convert pools, and waits until it
-    /// does.
+    /// Configures the API server to call these webhooks for validation and conversion, and waits until it does.
     ///
     /// # Panics
-    /// When nobody answers here.
-    pub fn wire(&self, plane: &ControlPlane) {
-        self.wire_with(plane, &self.authority());
-        CONVERTED.iter().for_each(|(kind, _)| Self::wait_until_asked(plane, kind));
+    /// When the webhooks do not respond.
+    pub fn register(&self, plane: &ControlPlane) {
+        self.register_with_ca(plane, &self.authority());
+        CONVERTED.iter().for_each(|(kind, _)| Self::wait_until_called(plane, kind));
     }
 
-    /// Waits until a pool in the old version comes back with a warning, for which it has to be converted and reviewed.
-    fn wait_until_asked(plane: &ControlPlane, kind: &str) {
+    /// Waits until the creation of a pool in the old version returns a warning of the webhook.
+    fn wait_until_called(plane: &ControlPlane, kind: &str) {
         let pool = json!({
             "apiVersion": "ipam.cluster.x-k8s.io/v1alpha1", "kind": kind, "metadata": { "name": "probe" },
             "spec": { "subnet": "198.18.0.0/24", "gateway": "198.18.1.1" },
         });
-        wait_until("the webhooks are asked", || match try_create(plane, &pool) {
-            Err(said) if said.contains("outside of the subnet") => Ok(()),
-            said => Err(said),
+        wait_until("the webhooks are called", || match try_create(plane, &pool) {
+            Err(output) if output.contains("outside of the subnet") => Ok(()),
+            output => Err(output),
         });
     }
 
-    /// Has the API server ask here, trusting any authority, and does not wait until it does. With an empty text nothing is
-    /// said about trust.
-    pub fn wire_with(&self, plane: &ControlPlane, authority: &str) {
+    /// Configures the API server to call these webhooks with a CA bundle, and does not wait until it does. An empty
+    /// bundle is left out.
+    pub fn register_with_ca(&self, plane: &ControlPlane, authority: &str) {
         let bundle = ByteString(authority.as_bytes().to_vec());
         let at = |path: &str| {
             let url = format!("https://127.0.0.1:{}{path}", self.port);
@@ -103,26 +102,26 @@ impl Webhooks {
         let patch = json!({ "spec": { "conversion": { "strategy": "Webhook", "webhook": webhook } } });
         for (_, plural) in CONVERTED {
             let definition = format!("{plural}.ipam.cluster.x-k8s.io");
-            // A service in the committed definition would stay beside the address.
+            // The committed CRD names a service, which must not stay beside the URL.
             let clean = json!({ "spec": { "conversion": { "strategy": "None", "webhook": null } } }).to_string();
             plane.kubectl(&["patch", "crd", &definition, "--type=merge", "-p", &clean]);
             plane.kubectl(&["patch", "crd", &definition, "--type=merge", "-p", &patch.to_string()]);
         }
     }
 
-    /// Has the API server ask here whatever the installed configurations and definitions of a provider have it ask: where
-    /// they name a service, there is none. It trusts the certificate here, or nobody yet.
+    /// Replaces the services in the installed webhook configurations and CRDs of a provider with the URL of these
+    /// webhooks, since no service exists. Sets the CA bundle if `trusted`.
     ///
     /// # Panics
     /// When kubectl fails.
-    pub fn wire_installed(&self, plane: &ControlPlane, provider: &str, trusted: bool) {
+    pub fn redirect_installed(&self, plane: &ControlPlane, provider: &str, trusted: bool) {
         let selector = format!("--selector=cluster.x-k8s.io/provider={provider}");
         let kinds = "validatingwebhookconfigurations,mutatingwebhookconfigurations,customresourcedefinitions";
         let found = plane.kubectl(&["get", kinds, &selector, "--output=json"]);
         let mut found: Value = serde_json::from_str(&found).expect("kubectl writes JSON");
         let bundle = ByteString(self.authority().into_bytes());
         for object in found["items"].as_array_mut().expect("a list has items") {
-            // Whatever others change meanwhile: they do not change this.
+            // Concurrent changes of other clients do not concern these fields.
             object["metadata"]["resourceVersion"].take();
             let mut clients: Vec<&mut Value> = Vec::new();
             let conversion = object.pointer("/spec/conversion/webhook").is_some();
@@ -142,11 +141,11 @@ impl Webhooks {
         plane.kubectl_replace(&found.to_string());
     }
 
-    /// Has the definitions name the service again, as they were installed.
+    /// Restores the services in the CRDs.
     ///
     /// # Panics
     /// When kubectl fails.
-    pub fn unwire_definitions(plane: &ControlPlane) {
+    pub fn restore_services(plane: &ControlPlane) {
         let service =
             json!({ "namespace": NAMESPACE, "name": "capi-ipam-in-cluster-webhook-service", "path": "/convert" });
         let path = "/spec/conversion/webhook/clientConfig";
@@ -157,26 +156,26 @@ impl Webhooks {
         }
     }
 
-    /// Has the API server ask nobody before it writes, and waits until it does not.
+    /// Removes the validating webhooks and waits until the API server calls none.
     ///
     /// # Panics
-    /// When it still asks.
-    pub fn unwire(plane: &ControlPlane) {
+    /// When it still calls one.
+    pub fn unregister(plane: &ControlPlane) {
         plane.kubectl(&["delete", "validatingwebhookconfiguration", "--all"]);
         let pool = json!({
             "apiVersion": "ipam.cluster.x-k8s.io/v1alpha2", "kind": "GlobalInClusterIPPool",
             "metadata": { "name": "probe" },
             "spec": { "addresses": ["198.18.0.0/24"], "prefix": 24, "gateway": "198.18.1.1" },
         });
-        wait_until("no webhook is asked", || try_create(plane, &pool).map(drop).map_err(Err));
+        wait_until("no webhook is called", || try_create(plane, &pool).map(drop).map_err(Err));
     }
 
-    /// Swaps the certificate for a new one of the same authority.
+    /// Replaces the certificate with a new one of the same CA.
     pub fn renew(&self) {
         self.swap(|_| {});
     }
 
-    /// Swaps the certificate for one that is no longer valid.
+    /// Replaces the certificate with an expired one.
     pub fn expire(&self) {
         self.swap(|parameters| {
             parameters.not_before = rcgen::date_time_ymd(2001, 1, 1);
@@ -188,24 +187,24 @@ impl Webhooks {
         let names = vec!["127.0.0.1".to_owned(), "localhost".to_owned()];
         let mut parameters = CertificateParams::new(names).expect("these are names");
         change(&mut parameters);
-        let key = KeyPair::generate().expect("keys can be made");
+        let key = KeyPair::generate().expect("keys can be created");
         let certificate = parameters.signed_by(&key, &self.authority).expect("the authority signs");
         let number = self.made.fetch_add(1, Ordering::Relaxed);
         let data = self.folder.join(format!("..data-{number}"));
-        fs::create_dir(&data).expect("a folder can be made");
+        fs::create_dir(&data).expect("a folder can be created");
         fs::write(data.join("tls.crt"), certificate.pem()).expect("a file can be written");
         fs::write(data.join("tls.key"), key.serialize_pem()).expect("a file can be written");
         let next = self.folder.join("..next");
-        symlink(&data, &next).expect("a link can be made");
+        symlink(&data, &next).expect("a link can be created");
         fs::rename(&next, self.folder.join("..data")).expect("a link can be swapped");
         for file in ["tls.crt", "tls.key"] {
-            // They are there after the first time.
+            // They exist after the first call.
             let _ = symlink(Path::new("..data").join(file), self.folder.join(file));
         }
     }
 }
 
-/// What would be said to the creation of an object; a warning is a failure.
+/// The result of a dry run of a creation; a warning is an error.
 fn try_create(plane: &ControlPlane, object: &Value) -> Result<String, String> {
     let kind = object["kind"].as_str().unwrap_or_default();
     let file = plane.folder().join(format!("probe-{kind}.json"));
@@ -216,16 +215,16 @@ fn try_create(plane: &ControlPlane, object: &Value) -> Result<String, String> {
 
 fn wait_until(what: &str, mut look: impl FnMut() -> Result<(), Result<String, String>>) {
     let deadline = Instant::now() + Duration::from_secs(30);
-    while let Err(said) = look() {
-        assert!(Instant::now() < deadline, "did not happen: {what}: {said:?}");
+    while let Err(output) = look() {
+        assert!(Instant::now() < deadline, "did not happen: {what}: {output:?}");
         sleep(Duration::from_millis(20));
     }
 }
 
-/// A new certificate authority.
+/// A new CA.
 pub fn authority() -> CertifiedIssuer<'static, KeyPair> {
     let mut parameters = CertificateParams::new(Vec::new()).expect("no names are fine");
     parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let key = KeyPair::generate().expect("keys can be made");
+    let key = KeyPair::generate().expect("keys can be created");
     CertifiedIssuer::self_signed(parameters, key).expect("it signs itself")
 }

@@ -1,25 +1,26 @@
-//! Many more claims and addresses, so that there are 2,000 addresses in all: four pools with holes in them.
+//! Many more claims and addresses, for 2,000 addresses in total, in four fragmented pools.
 
 use std::net::Ipv4Addr;
 
 use capi_ipam::api::names::{PROTECT_POOL, RELEASE_ADDRESS};
-use capi_ipam::go_provider::{claim, GoProvider, ip_address};
-use capi_ipam::store::{add_finalizer, CONSUMER, GO_PROVIDER, OPERATOR, RESTORE, Store};
 use futures::StreamExt as _;
-use serde_json::{json, Value};
+use serde_json::{Value, json};
 
-/// How many addresses the pools here have in use, and how many the fixture has beside them.
+use crate::go_provider::{GoProvider, claim, ip_address};
+use crate::store::{CONSUMER, GO_PROVIDER, OPERATOR, RESTORE, Store, add_finalizer};
+
+/// The number of addresses in use in these pools.
 pub(crate) const COUNT: usize = 1986;
-/// Those of the fixture.
+/// The number of addresses in use in the fixture.
 pub(crate) const BESIDE: usize = 14;
-/// How many requests are made at the same time.
+/// The number of concurrent requests.
 const AT_ONCE: usize = 32;
 /// Every tenth address is free.
 const FULL: usize = 9;
 
 /// The addresses without owners and finalizer in a Cluster that is not paused.
 pub(crate) const RESTORED: [usize; 3] = [3, 103, 203];
-/// And in one that is.
+/// The address without owners and finalizer in a paused Cluster.
 const RESTORED_AND_PAUSED: usize = 1;
 
 /// A pool with many addresses in use.
@@ -72,13 +73,13 @@ const POOLS: [Full; 4] = [
     },
 ];
 
-/// Pools, the namespace of a new claim for each, and the lowest address of each that is free.
+/// The pools, the namespace of a new claim for each, and the lowest free address of each.
 pub(crate) fn lowest_free() -> Vec<(&'static str, &'static str, &'static str, String)> {
     let lowest = |pool: &Full| (pool.kind, pool.name, pool.claims_in[0], (pool.address)(FULL));
     POOLS.iter().map(lowest).collect()
 }
 
-/// Makes all of it.
+/// Creates all objects.
 pub(crate) async fn load(store: &Store) {
     assert_eq!(POOLS.iter().map(|pool| pool.count).sum::<usize>(), COUNT);
     for (namespace, cluster, paused) in [("site-a", "moving", false), ("site-b", "resting", true)] {
@@ -95,7 +96,7 @@ pub(crate) async fn load(store: &Store) {
     }
     let mut all = Vec::new();
     for pool in &POOLS {
-        let made = make(store, pool).await;
+        let made = create(store, pool).await;
         all.extend((0..pool.count).map(|number| (pool, made.clone(), number)));
     }
     futures::stream::iter(all)
@@ -103,7 +104,7 @@ pub(crate) async fn load(store: &Store) {
         .await;
 }
 
-async fn make(store: &Store, pool: &Full) -> Value {
+async fn create(store: &Store, pool: &Full) -> Value {
     let mut made = json!({
         "apiVersion": "ipam.cluster.x-k8s.io/v1alpha2", "kind": pool.kind, "metadata": {"name": pool.name},
         "spec": (pool.spec)(),
@@ -124,7 +125,7 @@ async fn fill(store: &Store, pool: &Full, made: &Value, number: usize) {
         let cluster = if namespace == "site-a" { "moving" } else { "resting" };
         wanted["metadata"]["labels"] = json!({"cluster.x-k8s.io/cluster-name": cluster});
     }
-    // One write less than it really took; nobody looks at who gave a bound claim its finalizer.
+    // One write less than the Go provider needs; the field manager of the finalizer does not matter.
     add_finalizer(&mut wanted, RELEASE_ADDRESS);
     let claim = store.create(CONSUMER, &wanted).await;
     let mut address = ip_address(&claim, made, &(pool.address)(number + number / FULL));

@@ -1,26 +1,29 @@
-//! What the Go provider leaves in a cluster: loads `tests/data/takeover/objects.json` into a control plane, as it is
-//! stored there, and adds what is missing in it: claims of the paused Cluster.
+//! The objects that the Go provider leaves in a cluster: loads `tests/data/takeover/objects.json` into a control plane
+//! and adds the claims of the paused Cluster, which the file does not contain.
 
 use std::collections::HashMap;
 
 use capi_ipam::api::names::{PROTECT_ADDRESS, RELEASE_ADDRESS};
-use capi_ipam::go_provider::{claim, GoProvider};
-use capi_ipam::store::{add_finalizer, CONSUMER, GO_PROVIDER, has_finalizer, OPERATOR, remove_finalizer, RESTORE, Store, text};
-use serde_json::{json, Value};
+use serde_json::{Value, json};
 
-/// The consumer's finalizer that holds `m-1`.
+use crate::go_provider::{GoProvider, claim};
+use crate::store::{
+    CONSUMER, GO_PROVIDER, OPERATOR, RESTORE, Store, add_finalizer, has_finalizer, remove_finalizer, text,
+};
+
+/// The finalizer of the consumer on `m-1`.
 pub(crate) const HELD: &str = "vspherevm.infrastructure.cluster.x-k8s.io/ip-claim-protection";
 
-/// Claims that the clients made through the older version of the contract.
+/// Claims that were created in the older version of the contract.
 const THROUGH_V1BETA1: [&str; 6] = ["old-1", "old-2", "g-1", "og-1", "waiting", "m-1"];
 
-/// The objects of the data, in the order in which they are to be made.
+/// The objects of the file, in the order in which they must be created.
 pub(crate) fn stored() -> Vec<Value> {
     let list: Value = serde_json::from_str(include_str!("../data/takeover/objects.json")).expect("the data is JSON");
     list["items"].as_array().expect("it is a list").clone()
 }
 
-/// Loads all of it.
+/// Loads all objects.
 pub(crate) async fn load(store: &Store) {
     for namespace in ["tenant-a", "tenant-b"] {
         store.namespace(namespace).await;
@@ -28,22 +31,22 @@ pub(crate) async fn load(store: &Store) {
     let mut loader = Loader { store, uids: HashMap::new() };
     for object in stored() {
         match text(&object, "/kind") {
-            "Cluster" => loader.cluster(&object).await,
-            "IPAddressClaim" => loader.claim(&object).await,
-            "IPAddress" => loader.address(&object).await,
-            _ => loader.pool(&object).await,
+            "Cluster" => loader.create_cluster(&object).await,
+            "IPAddressClaim" => loader.create_claim(&object).await,
+            "IPAddress" => loader.create_address(&object).await,
+            _ => loader.create_pool(&object).await,
         }
     }
     claims_of_the_paused_cluster(store).await;
 }
 
-/// `b-0` and `b-1` have addresses, and `b-1` is being deleted; `b-2` came after the Cluster was paused.
+/// `b-0` and `b-1` have addresses, and `b-1` is being deleted; `b-2` was created after the Cluster was paused.
 async fn claims_of_the_paused_cluster(store: &Store) {
     let go = GoProvider::new(store);
-    let pool = store.there("InClusterIPPool", "tenant-b", "v6").await;
+    let pool = store.get_existing("InClusterIPPool", "tenant-b", "v6").await;
     for (name, address) in [("b-0", "fd00:1::3"), ("b-1", "fd00:1::4")] {
         let claim = store.create(CONSUMER, &in_beta(name)).await;
-        go.give(&claim, &pool, address).await;
+        go.allocate(&claim, &pool, address).await;
     }
     store.delete("IPAddressClaim", "tenant-b", "b-1").await;
     store.create(CONSUMER, &in_beta("b-2")).await;
@@ -55,10 +58,10 @@ fn in_beta(name: &str) -> Value {
     claim
 }
 
-/// Makes objects anew that were stored elsewhere.
+/// Recreates objects of another cluster.
 struct Loader<'a> {
     store: &'a Store,
-    /// From the uids of the data to those of the objects here.
+    /// Maps the uids in the file to those of the created objects.
     uids: HashMap<String, String>,
 }
 
@@ -67,11 +70,11 @@ impl Loader<'_> {
         self.uids.insert(text(stored, "/metadata/uid").to_owned(), text(made, "/metadata/uid").to_owned());
     }
 
-    async fn cluster(&mut self, stored: &Value) {
+    async fn create_cluster(&mut self, stored: &Value) {
         self.store.create(OPERATOR, &fresh(stored)).await;
     }
 
-    async fn pool(&mut self, stored: &Value) {
+    async fn create_pool(&mut self, stored: &Value) {
         let mut made = self.store.create(OPERATOR, &fresh(stored)).await;
         self.made(stored, &made);
         made["metadata"]["finalizers"] = stored["metadata"]["finalizers"].clone();
@@ -80,9 +83,9 @@ impl Loader<'_> {
         self.store.replace_status(GO_PROVIDER, &made).await;
     }
 
-    /// The consumer makes the claim, the Go provider adds its finalizer and the status. One that is deleted may have
-    /// lost that finalizer since.
-    async fn claim(&mut self, stored: &Value) {
+    /// The consumer creates the claim, the Go provider adds its finalizer and the status. A deleted claim may have lost
+    /// that finalizer.
+    async fn create_claim(&mut self, stored: &Value) {
         let (namespace, name) = (text(stored, "/metadata/namespace"), text(stored, "/metadata/name"));
         let mut wanted = fresh(stored);
         if THROUGH_V1BETA1.contains(&name) {
@@ -107,7 +110,7 @@ impl Loader<'_> {
         }
     }
 
-    async fn address(&mut self, stored: &Value) {
+    async fn create_address(&mut self, stored: &Value) {
         let mut wanted = fresh(stored);
         let metadata = &stored["metadata"];
         wanted["metadata"]["finalizers"] = metadata["finalizers"].clone();
@@ -121,7 +124,7 @@ impl Loader<'_> {
     }
 }
 
-/// An object to be created: as stored, without what the API server or somebody else adds later.
+/// The object without the fields that the API server or other clients add later.
 fn fresh(stored: &Value) -> Value {
     let metadata = &stored["metadata"];
     json!({

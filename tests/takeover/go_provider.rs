@@ -1,14 +1,14 @@
-//! The Go in-cluster provider, played by the test: what it writes for a claim and a pool, as it is documented to. It
-//! knows nothing of reservations.
+//! A simulation of the Go in-cluster provider: its documented writes for a claim and a pool. It has no reservations.
 
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 
 use capi_ipam::api::names::{PROTECT_ADDRESS, PROTECT_POOL, RELEASE_ADDRESS};
-use capi_ipam::store::{add_finalizer, GO_PROVIDER, GROUP, has_finalizer, key, remove_finalizer, Store, text};
-use serde_json::{json, Value};
+use serde_json::{Value, json};
 
-/// The Go provider at work.
+use crate::store::{GO_PROVIDER, GROUP, Store, add_finalizer, has_finalizer, key, remove_finalizer, text};
+
+/// The simulated Go provider.
 pub(crate) struct GoProvider<'a> {
     store: &'a Store,
 }
@@ -18,33 +18,33 @@ impl<'a> GoProvider<'a> {
         Self { store }
     }
 
-    /// Gives a claim an address: finalizer, IPAddress, status.
-    pub(crate) async fn give(&self, claim: &Value, pool: &Value, address: &str) {
+    /// Allocates an address to a claim: finalizer, IPAddress, status.
+    pub(crate) async fn allocate(&self, claim: &Value, pool: &Value, address: &str) {
         let claim = self.protect(claim).await;
         self.store.create(GO_PROVIDER, &ip_address(&claim, pool, address)).await;
         self.commit(&claim).await;
     }
 
-    /// The first step alone.
+    /// Only the first step: the finalizer.
     pub(crate) async fn protect(&self, claim: &Value) -> Value {
         let mut claim = claim.clone();
         add_finalizer(&mut claim, RELEASE_ADDRESS);
         self.store.replace(GO_PROVIDER, &claim).await
     }
 
-    /// The last step alone.
+    /// Only the last step: the status.
     pub(crate) async fn commit(&self, claim: &Value) {
         let mut claim = claim.clone();
         claim["status"] = json!({"addressRef": {"name": claim["metadata"]["name"]}});
         self.store.replace_status(GO_PROVIDER, &claim).await;
     }
 
-    /// Gives a claim for a pool of a single IPv4 range the lowest address that no IPAddress has, and returns it.
-    pub(crate) async fn serve(&self, namespace: &str, name: &str) -> String {
-        let claim = self.store.there("IPAddressClaim", namespace, name).await;
+    /// Allocates the lowest address without an IPAddress to a claim for a pool of one IPv4 range, and returns it.
+    pub(crate) async fn allocate_lowest(&self, namespace: &str, name: &str) -> String {
+        let claim = self.store.get_existing("IPAddressClaim", namespace, name).await;
         let kind = text(&claim, "/spec/poolRef/kind");
         let of = if kind.starts_with("Global") { "" } else { namespace };
-        let pool = self.store.there(kind, of, text(&claim, "/spec/poolRef/name")).await;
+        let pool = self.store.get_existing(kind, of, text(&claim, "/spec/poolRef/name")).await;
         let used: BTreeSet<String> = self.addresses_of(&pool).await.iter().map(value).collect();
         let range = text(&pool, "/spec/addresses/0");
         let (first, last) = range.split_once('-').expect("the tests use ranges");
@@ -52,38 +52,41 @@ impl<'a> GoProvider<'a> {
         let mut candidates = (number(first)..=number(last)).map(|number| Ipv4Addr::from(number).to_string());
         let free = candidates.find(|address| *address != text(&pool, "/spec/gateway") && !used.contains(address));
         let free = free.expect("the pool has a free address");
-        self.give(&claim, &pool, &free).await;
+        self.allocate(&claim, &pool, &free).await;
         free
     }
 
-    /// Takes the address of a deleted claim back and lets the claim go.
+    /// Releases the address of a deleted claim and removes the finalizer of the claim.
     pub(crate) async fn release(&self, namespace: &str, name: &str) {
-        let claim = self.store.there("IPAddressClaim", namespace, name).await;
+        let claim = self.store.get_existing("IPAddressClaim", namespace, name).await;
         assert!(!claim["metadata"]["deletionTimestamp"].is_null(), "{claim}");
-        assert!(has_finalizer(&claim, RELEASE_ADDRESS), "the Go provider lets others go alone: {claim}");
-        let address = self.store.there("IPAddress", namespace, name).await;
+        assert!(
+            has_finalizer(&claim, RELEASE_ADDRESS),
+            "the Go provider releases only claims with its finalizer: {claim}"
+        );
+        let address = self.store.get_existing("IPAddress", namespace, name).await;
         assert_eq!(text(&address, "/spec/claimRef/name"), name);
         if has_finalizer(&address, PROTECT_ADDRESS) {
             let of = ("IPAddress", namespace, name);
             self.store.change(GO_PROVIDER, of, |address| remove_finalizer(address, PROTECT_ADDRESS)).await;
         }
         self.store.delete("IPAddress", namespace, name).await;
-        assert_eq!(self.store.get("IPAddress", namespace, name).await, None, "something else holds the address");
+        assert_eq!(self.store.get("IPAddress", namespace, name).await, None, "another finalizer blocks the address");
         let of = ("IPAddressClaim", namespace, name);
         self.store.change(GO_PROVIDER, of, |claim| remove_finalizer(claim, RELEASE_ADDRESS)).await;
-        assert_eq!(self.store.get("IPAddressClaim", namespace, name).await, None, "something else holds the claim");
+        assert_eq!(self.store.get("IPAddressClaim", namespace, name).await, None, "another finalizer blocks the claim");
     }
 
-    /// Lets a deleted pool go that has no addresses any more.
-    pub(crate) async fn let_pool_go(&self, kind: &str, namespace: &str, name: &str) {
-        let pool = self.store.there(kind, namespace, name).await;
+    /// Removes the finalizer of a deleted pool without addresses.
+    pub(crate) async fn release_pool(&self, kind: &str, namespace: &str, name: &str) {
+        let pool = self.store.get_existing(kind, namespace, name).await;
         assert!(!pool["metadata"]["deletionTimestamp"].is_null(), "{pool}");
         assert_eq!(self.addresses_of(&pool).await, Vec::<Value>::new());
         self.store.change(GO_PROVIDER, (kind, namespace, name), |pool| remove_finalizer(pool, PROTECT_POOL)).await;
-        assert_eq!(self.store.get(kind, namespace, name).await, None, "something else holds the pool");
+        assert_eq!(self.store.get(kind, namespace, name).await, None, "another finalizer blocks the pool");
     }
 
-    /// The IPAddress objects of a pool, which the Go provider finds by their reference to it.
+    /// The IPAddress objects that reference a pool.
     async fn addresses_of(&self, pool: &Value) -> Vec<Value> {
         let (namespace, name) = key(pool);
         let all = self.store.list("IPAddress").await;
@@ -100,7 +103,7 @@ fn value(address: &Value) -> String {
     text(address, "/spec/address").to_owned()
 }
 
-/// A claim as a consumer makes it.
+/// A claim as a consumer creates it.
 pub(crate) fn claim(version: &str, namespace: &str, name: &str, (kind, pool): (&str, &str)) -> Value {
     json!({
         "apiVersion": format!("{GROUP}/{version}"), "kind": "IPAddressClaim",
@@ -109,7 +112,7 @@ pub(crate) fn claim(version: &str, namespace: &str, name: &str, (kind, pool): (&
     })
 }
 
-/// An IPAddress as the Go provider makes it.
+/// An IPAddress as the Go provider creates it.
 pub(crate) fn ip_address(claim: &Value, pool: &Value, address: &str) -> Value {
     let owner = |object: &Value, version: &str, controller: bool| {
         json!({

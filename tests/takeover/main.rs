@@ -1,11 +1,11 @@
-//! Taking over from the Go in-cluster provider, and back, on a real API server that holds what that provider leaves.
-//! Each test has a control plane of its own.
+//! Switching from the Go in-cluster provider and back, on a real API server with the objects of that provider.
+//! Each test starts its own control plane.
 
 #![allow(
     clippy::expect_used,
     clippy::indexing_slicing,
     clippy::panic,
-    reason = "test code: a failure ends the test with a text that says what went wrong"
+    reason = "test code: a failure ends the test with a message"
 )]
 
 #[path = "../support/mod.rs"]
@@ -23,5 +23,5 @@ mod store;
 
 use tokio::sync::RwLock;
 
-/// The test that measures time has the machine to itself: it writes, the others read.
+/// A lock that gives the measuring test the machine exclusively: it locks for writing, the others for reading.
 static MACHINE: RwLock<()> = RwLock::const_new(());

@@ -1,24 +1,25 @@
-//! 2,000 addresses: what is kept, what is written, and that new claims are bound long before all is repaired.
+//! 2,000 addresses: what is kept, what is written, and that new claims are bound long before the repair ends.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use capi_ipam::bulk::{self, RESTORED};
-use capi_ipam::go_provider::claim;
-use capi_ipam::snapshot::{path, Snapshot};
-use capi_ipam::store::{CONSUMER, OPERATOR, Store, text};
-use capi_ipam::support::consumer::eventually;
-use capi_ipam::support::control_plane::{ControlPlane, Options};
-use capi_ipam::support::manager::Manager;
-use capi_ipam::{fixture, MACHINE};
-use serde_json::{json, Value};
+use serde_json::{Value, json};
 
-/// How many pools there are.
+use crate::bulk::{self, RESTORED};
+use crate::go_provider::claim;
+use crate::snapshot::{Snapshot, path};
+use crate::store::{CONSUMER, OPERATOR, Store, text};
+use crate::support::control_plane::{ControlPlane, Options};
+use crate::support::manager::Manager;
+use crate::support::wait::eventually;
+use crate::{MACHINE, fixture};
+
+/// The number of pools.
 const POOLS: usize = 12;
-/// What is being deleted is about to be released: no sweep gets in between.
+/// A long grace period: the sweeper does not interfere with releases in progress.
 const PATIENT: &str = "--sweep-grace=10m";
 
-/// What has been written, by verb, resource and subresource, by everybody.
+/// The number of writes of all clients, by verb, resource and subresource.
 pub(crate) fn writes(plane: &ControlPlane) -> BTreeMap<(String, String, String), u64> {
     let is_read = |verb: &str| ["GET", "LIST", "WATCH"].contains(&verb);
     let ours = plane.request_count().into_iter();
@@ -26,7 +27,7 @@ pub(crate) fn writes(plane: &ControlPlane) -> BTreeMap<(String, String, String),
     ours.map(|(key, count)| ((key.verb, key.resource, key.subresource), count)).collect()
 }
 
-/// What has been written since, as lines of verb, resource and count.
+/// The writes since `before`, as lines of verb, resource and count.
 pub(crate) fn written_since(plane: &ControlPlane, before: &BTreeMap<(String, String, String), u64>) -> Vec<String> {
     let since = |(key, count): (_, u64)| {
         let count = count - before.get(&key).copied().unwrap_or_default();
@@ -37,8 +38,8 @@ pub(crate) fn written_since(plane: &ControlPlane, before: &BTreeMap<(String, Str
     writes(plane).into_iter().filter_map(since).collect()
 }
 
-/// New claims that came while no provider was at work: kind and name of the pool, namespace, and the address that is
-/// the lowest free one. The pool `shared` is paused.
+/// New claims that were created while no provider was running: kind and name of the pool, namespace, and the lowest
+/// free address. The pool `shared` is paused.
 fn new_claims() -> Vec<(&'static str, &'static str, &'static str, String)> {
     let mut all = bulk::lowest_free();
     let others = [
@@ -56,13 +57,13 @@ fn new_claims() -> Vec<(&'static str, &'static str, &'static str, String)> {
 }
 
 /// Waits until the new claims are bound, each to the lowest free address, and the manager is ready.
-async fn all_bound(store: &Store, manager: &Manager) {
+async fn wait_until_all_bound(store: &Store, manager: &Manager) {
     for (_, pool, namespace, address) in new_claims().into_iter().filter(|(_, _, _, address)| !address.is_empty()) {
         let name = &format!("new-{pool}");
         let given = eventually(&format!("{namespace}/{name} is bound"), || async {
-            let claim = store.there("IPAddressClaim", namespace, name).await;
+            let claim = store.get_existing("IPAddressClaim", namespace, name).await;
             let is_bound = text(&claim, "/status/addressRef/name") == name;
-            if is_bound { Some(store.there("IPAddress", namespace, name).await) } else { None }
+            if is_bound { Some(store.get_existing("IPAddress", namespace, name).await) } else { None }
         })
         .await;
         assert_eq!(text(&given, "/spec/address"), address, "the lowest free address of {pool}");
@@ -70,7 +71,7 @@ async fn all_bound(store: &Store, manager: &Manager) {
     eventually("the manager is ready", || async { manager.is_ready().then_some(()) }).await;
 }
 
-/// How many reservations had been written when the last of the new claims was bound.
+/// The number of reservations that had been written when the last of the new claims was bound.
 fn reservations_before_the_new_claims(after: &Snapshot) -> usize {
     let version = |object: &Value| text(object, "/metadata/resourceVersion").parse::<u64>().expect("a number");
     let bound = |claim: &&Value| !text(claim, "/status/addressRef/name").is_empty();
@@ -80,7 +81,7 @@ fn reservations_before_the_new_claims(after: &Snapshot) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_thousand_addresses_are_kept_and_new_claims_do_not_wait_for_them() {
+async fn takeover_of_2000_addresses_does_not_delay_new_claims() {
     let _alone = MACHINE.write().await;
     let plane = ControlPlane::start(Options::default());
     let store = Store::new(&plane).await;
@@ -94,12 +95,12 @@ async fn two_thousand_addresses_are_kept_and_new_claims_do_not_wait_for_them() {
     let writes_before = writes(&plane);
 
     let mut manager = Manager::launch(&plane, plane.provider_kubeconfig(), &[PATIENT]);
-    all_bound(&store, &manager).await;
-    manager.wait_for_log("addresses in use without a reservation are reserved now");
-    // `m-2` is released. `b-1` is about to be, once its Cluster goes on; nobody reserves its address for so short a time.
+    wait_until_all_bound(&store, &manager).await;
+    manager.wait_for_log("created reservations for addresses in use");
+    // `m-2` is released. `b-1` will be released when its Cluster is unpaused; its address is not reserved until then.
     let expected = 2000 - 2 + new_claims().len() - 1;
     written(&plane, &writes_before, &expected_writes(expected)).await;
-    settled(&plane).await;
+    wait_until_settled(&plane).await;
     let after = Snapshot::of(&store).await;
     let made = after.of_kind("IPReservation").count();
     assert_eq!(made, expected, "{:#?}\n{}", after.problems(), manager.log());
@@ -108,15 +109,15 @@ async fn two_thousand_addresses_are_kept_and_new_claims_do_not_wait_for_them() {
     assert!(before_them < expected / 2, "new claims wait for {before_them} reservations");
     let problems = after.problems();
     assert!(problems.len() == 1 && problems[0].starts_with("p.tenant-b.v6.fd00-0001-"), "{problems:?}");
-    before.all_addresses_are_kept(&after, &["tenant-a/m-2"]);
-    what_was_right_is_untouched(&before, &after);
+    before.assert_addresses_kept(&after, &["tenant-a/m-2"]);
+    assert_correct_objects_unchanged(&before, &after);
     let (pools, rest) = written_since(&plane, &writes_before).into_iter().partition::<Vec<_>, _>(|line| of_pools(line));
     assert_eq!(rest, expected_writes(expected), "{}", manager.log());
-    // Each pool gets its conditions, and another count or two where a new claim came.
+    // Each pool gets its conditions, and one or two more status writes if it has a new claim.
     let of_pools = pools.iter().map(|line| line.rsplit(' ').next().and_then(|count| count.parse::<usize>().ok()));
     assert!(of_pools.flatten().sum::<usize>() <= 4 * POOLS, "{pools:?}");
 
-    // Nothing is left to do.
+    // Nothing else is written.
     let quiet = writes(&plane);
     tokio::time::sleep(Duration::from_secs(3)).await;
     assert_eq!(written_since(&plane, &quiet), Vec::<String>::new(), "{}", manager.log());
@@ -125,26 +126,26 @@ async fn two_thousand_addresses_are_kept_and_new_claims_do_not_wait_for_them() {
     tokio::time::sleep(Duration::from_secs(3)).await;
     assert_eq!(written_since(&plane, &quiet), Vec::<String>::new(), "{}", manager.log());
 
-    // What could not be repaired while the Cluster was paused.
+    // The repairs that waited for the paused Cluster.
     let of = ("Cluster", "site-b", "resting");
     store.change(OPERATOR, of, |cluster| cluster["spec"]["paused"] = json!(false)).await;
     eventually("the restored address in the paused Cluster is repaired", || async {
-        let address = store.there("IPAddress", "site-b", "racks-b-1").await;
+        let address = store.get_existing("IPAddress", "site-b", "racks-b-1").await;
         (!address["metadata"]["ownerReferences"].is_null()).then_some(())
     })
     .await;
-    eventually("its claim says so", || async {
-        let claim = store.there("IPAddressClaim", "site-b", "racks-b-1").await;
+    eventually("its claim reports it", || async {
+        let claim = store.get_existing("IPAddressClaim", "site-b", "racks-b-1").await;
         (text(&claim, "/status/conditions/0/reason") == "AddressAllocated").then_some(())
     })
     .await;
-    settled(&plane).await;
+    wait_until_settled(&plane).await;
     let repaired = ["PATCH ipaddressclaims/status 1", "PATCH ipaddresses 1"];
     assert_eq!(written_since(&plane, &quiet), repaired, "{}", manager.log());
 }
 
-/// Waits until that has been written beside the status of pools, or for half a minute: what else was written is told
-/// later, by name.
+/// Waits until these writes have happened beside the status of pools, or for half a minute: the caller reports other
+/// writes by name.
 async fn written(plane: &ControlPlane, before: &BTreeMap<(String, String, String), u64>, expected: &[String]) {
     let deadline = Instant::now() + Duration::from_secs(30);
     while Instant::now() < deadline {
@@ -157,8 +158,8 @@ async fn written(plane: &ControlPlane, before: &BTreeMap<(String, String, String
 }
 
 /// Waits until nothing has been written for a second.
-pub(crate) async fn settled(plane: &ControlPlane) {
-    eventually("nothing is written any more", || async {
+pub(crate) async fn wait_until_settled(plane: &ControlPlane) {
+    eventually("no write happens", || async {
         let before = writes(plane);
         tokio::time::sleep(Duration::from_secs(1)).await;
         (before == writes(plane)).then_some(())
@@ -166,11 +167,11 @@ pub(crate) async fn settled(plane: &ControlPlane) {
     .await;
 }
 
-fn what_was_right_is_untouched(before: &Snapshot, after: &Snapshot) {
+fn assert_correct_objects_unchanged(before: &Snapshot, after: &Snapshot) {
     let restored = RESTORED.map(|number| format!("site-a/racks-a-{number}"));
     let mut claims: BTreeSet<String> = new_claims().iter().map(|(_, pool, at, _)| format!("{at}/new-{pool}")).collect();
     claims.extend(restored.iter().cloned());
-    // Released; says what it waits for; say that their Cluster is paused.
+    // Released; reports what it waits for; report that their Cluster is paused.
     claims.extend(["tenant-a/m-2", "tenant-a/waiting", "tenant-b/b-1", "tenant-b/b-2"].map(str::to_owned));
     assert_eq!(before.changed("IPAddressClaim", after), claims);
     let mut addresses = BTreeSet::from(restored);
@@ -179,7 +180,7 @@ fn what_was_right_is_untouched(before: &Snapshot, after: &Snapshot) {
     let pools = ["InClusterIPPool", "GlobalInClusterIPPool", "InClusterPrefixPool", "GlobalInClusterPrefixPool"];
     for pool in pools.iter().flat_map(|kind| before.of_kind(kind)) {
         let (namespace, name) = crate::store::key(pool);
-        let later = after.get(text(pool, "/kind"), &namespace, &name).expect("the pool is there");
+        let later = after.get(text(pool, "/kind"), &namespace, &name).expect("the pool exists");
         assert_eq!(later["spec"], pool["spec"], "{}", path(pool));
         for field in ["annotations", "labels", "finalizers", "generation", "uid"] {
             assert_eq!(later["metadata"][field], pool["metadata"][field], "{}", path(pool));
@@ -187,22 +188,22 @@ fn what_was_right_is_untouched(before: &Snapshot, after: &Snapshot) {
     }
 }
 
-/// Whether the status of a pool was written.
+/// Whether a line is about the status of a pool.
 fn of_pools(line: &str) -> bool {
     line.starts_with("PATCH ") && line.contains("pools/status ")
 }
 
-/// All that is written beside that, once each.
+/// All other writes, once each.
 fn expected_writes(reservations: usize) -> Vec<String> {
     let new = new_claims().len() - 1;
     vec![
-        // The half released one.
+        // The half-released claim.
         "DELETE ipaddresses 1".to_owned(),
-        // The finalizer goes on each new claim; it is taken off the one that is released, last of all.
+        // The finalizer is added to each new claim, and removed last from the released one.
         format!("PATCH ipaddressclaims {new}"),
-        // New claims are bound; four wait and say so; three get their first conditions with the repair.
+        // New claims are bound; four report that they wait; three get their first conditions with the repair.
         format!("PATCH ipaddressclaims/status {}", new + 4 + RESTORED.len()),
-        // Owners and finalizers of those that were restored.
+        // Owners and finalizers of the restored addresses.
         format!("PATCH ipaddresses {}", RESTORED.len()),
         format!("POST ipaddresses {new}"),
         format!("POST ipreservations {reservations}"),

@@ -1,10 +1,11 @@
-//! What there is at one moment, and what must hold of it.
+//! Snapshots of all objects, and their invariants.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
 
-use capi_ipam::store::{key, Store, text};
-use serde_json::{json, Value};
+use serde_json::{Value, json};
+
+use crate::store::{Store, key, text};
 
 /// Objects by kind, namespace and name.
 type Objects = BTreeMap<(String, String, String), Value>;
@@ -37,7 +38,7 @@ impl Snapshot {
         self.objects.iter().filter(move |((found, ..), _)| found == kind).map(|(_, object)| object)
     }
 
-    /// Namespace and name of all claims or addresses of here that are not as they are in a later snapshot.
+    /// Namespace and name of all claims or addresses that differ in a later snapshot.
     pub(crate) fn changed(&self, kind: &str, later: &Self) -> BTreeSet<String> {
         let version = |object: Option<&Value>| object.map(|object| object["metadata"]["resourceVersion"].clone());
         let changed = |object: &&Value| {
@@ -47,9 +48,9 @@ impl Snapshot {
         self.of_kind(kind).filter(changed).map(path).collect()
     }
 
-    /// Makes sure that every address of here, but for those that are gone on purpose, is in the later one: the same
-    /// object with the same specification.
-    pub(crate) fn all_addresses_are_kept(&self, later: &Self, gone: &[&str]) {
+    /// Asserts that every address except those in `gone` exists in the later snapshot: the same object with the same
+    /// spec.
+    pub(crate) fn assert_addresses_kept(&self, later: &Self, gone: &[&str]) {
         for address in self.of_kind("IPAddress").filter(|address| !gone.contains(&path(address).as_str())) {
             let (namespace, name) = key(address);
             let kept = later.get("IPAddress", &namespace, &name);
@@ -58,8 +59,8 @@ impl Snapshot {
         }
     }
 
-    /// What is wrong: an address that is given twice, or without exactly one reservation for the claim that has it, and
-    /// reservations of claims for what is not in use.
+    /// Violations: addresses that are allocated twice or without exactly one reservation for their claim, and
+    /// reservations for claims without the address.
     pub(crate) fn problems(&self) -> Vec<String> {
         let mut problems = Vec::new();
         let mut wanted: BTreeMap<String, Value> = BTreeMap::new();
@@ -90,13 +91,13 @@ impl Snapshot {
     }
 }
 
-/// Namespace and name as one text.
+/// Namespace and name, separated by a slash.
 pub(crate) fn path(object: &Value) -> String {
     let (namespace, name) = key(object);
     format!("{namespace}/{name}")
 }
 
-/// The name that the reservation of an IPAddress has to have.
+/// The required name of the reservation of an IPAddress.
 pub(crate) fn reservation_name(address: &Value) -> String {
     let (namespace, pool) = (key(address).0, text(address, "/spec/poolRef/name"));
     let kind = text(address, "/spec/poolRef/kind");

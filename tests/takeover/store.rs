@@ -1,27 +1,28 @@
-//! Objects as JSON, read and written as other programs do it: under their own name as field manager, with whole
-//! objects, and in the version that they speak.
+//! Objects as JSON, read and written as by other programs: with their field manager, as whole objects, and in their
+//! version.
 
 use std::time::Duration;
 
-use capi_ipam::support::control_plane::ControlPlane;
 use capi_ipam_controller::client::connect;
 use kube::Client;
 use kube::client::Body;
-use serde_json::{json, Value};
+use serde_json::{Value, json};
 
-/// Who makes claims.
+use crate::support::control_plane::ControlPlane;
+
+/// The field manager that creates claims.
 pub(crate) const CONSUMER: &str = "capv-manager";
-/// The Go provider; ours has the name of its program, too, but here nobody asks.
+/// The field manager of the Go provider. It is that of this provider too.
 pub(crate) const GO_PROVIDER: &str = "manager";
-/// Who makes pools.
+/// The field manager that creates pools.
 pub(crate) const OPERATOR: &str = "kubectl-create";
-/// Who restores objects.
+/// The field manager that restores objects.
 pub(crate) const RESTORE: &str = "velero-server";
 
 /// The API group of the contract and of the pools.
 pub(crate) const GROUP: &str = "ipam.cluster.x-k8s.io";
 
-/// Talks to an API server.
+/// A JSON client of the API server.
 #[derive(Clone)]
 pub(crate) struct Store {
     client: Client,
@@ -29,15 +30,15 @@ pub(crate) struct Store {
 
 impl Store {
     pub(crate) async fn new(plane: &ControlPlane) -> Self {
-        Self { client: connect(Some(plane.kubeconfig()), "consumer").await.expect("the kubeconfig is good") }
+        Self { client: connect(Some(plane.kubeconfig()), "consumer").await.expect("the kubeconfig is valid") }
     }
 
-    /// Asks again while the API server says that it is too early to ask.
+    /// Retries while the API server returns 429.
     async fn call(&self, method: &str, path: &str, body: &Value) -> Result<Value, (u16, String)> {
         loop {
             match self.try_call(method, path, body).await {
                 Err((429, _)) => tokio::time::sleep(Duration::from_millis(100)).await,
-                said => return said,
+                output => return output,
             }
         }
     }
@@ -45,7 +46,7 @@ impl Store {
     async fn try_call(&self, method: &str, path: &str, body: &Value) -> Result<Value, (u16, String)> {
         let body = if body.is_null() { Body::empty() } else { Body::from(body.to_string().into_bytes()) };
         let request = http::Request::builder().method(method).uri(path).header("content-type", "application/json");
-        let request = request.body(body).expect("the test writes requests as they should be");
+        let request = request.body(body).expect("the test writes valid requests");
         let answer = self.client.send(request).await.unwrap_or_else(|error| panic!("{method} {path}: {error}"));
         let code = answer.status().as_u16();
         let text = answer.into_body().collect_bytes().await.expect("the answer has a body");
@@ -53,24 +54,24 @@ impl Store {
         if code < 300 { Ok(answer) } else { Err((code, answer["message"].to_string())) }
     }
 
-    async fn write(&self, method: &str, path: &str, who: &str, object: &Value) -> Value {
-        let said = self.call(method, &format!("{path}?fieldManager={who}"), object).await;
-        said.unwrap_or_else(|(code, text)| panic!("{method} {path}: {code} {text}\n{object}"))
+    async fn write(&self, method: &str, path: &str, manager: &str, object: &Value) -> Value {
+        let output = self.call(method, &format!("{path}?fieldManager={manager}"), object).await;
+        output.unwrap_or_else(|(code, text)| panic!("{method} {path}: {code} {text}\n{object}"))
     }
 
     /// Creates an object.
-    pub(crate) async fn create(&self, who: &str, object: &Value) -> Value {
-        self.write("POST", &folder_of(object), who, object).await
+    pub(crate) async fn create(&self, manager: &str, object: &Value) -> Value {
+        self.write("POST", &folder_of(object), manager, object).await
     }
 
     /// Replaces an object that has not changed since it was read.
-    pub(crate) async fn replace(&self, who: &str, object: &Value) -> Value {
-        self.write("PUT", &path_of(object), who, object).await
+    pub(crate) async fn replace(&self, manager: &str, object: &Value) -> Value {
+        self.write("PUT", &path_of(object), manager, object).await
     }
 
     /// Replaces the status of an object that has not changed since it was read.
-    pub(crate) async fn replace_status(&self, who: &str, object: &Value) -> Value {
-        self.write("PUT", &format!("{}/status", path_of(object)), who, object).await
+    pub(crate) async fn replace_status(&self, manager: &str, object: &Value) -> Value {
+        self.write("PUT", &format!("{}/status", path_of(object)), manager, object).await
     }
 
     /// Reads an object of the API group, in the newest version.
@@ -78,7 +79,7 @@ impl Store {
         self.get_in(version(kind), kind, namespace, name).await
     }
 
-    /// Reads an object in some version.
+    /// Reads an object in a version.
     pub(crate) async fn get_in(&self, version: &str, kind: &str, namespace: &str, name: &str) -> Option<Value> {
         let path = format!("{}/{name}", folder(version, kind, namespace));
         match self.call("GET", &path, &Value::Null).await {
@@ -88,9 +89,9 @@ impl Store {
         }
     }
 
-    /// Reads an object that has to be there.
-    pub(crate) async fn there(&self, kind: &str, namespace: &str, name: &str) -> Value {
-        self.get(kind, namespace, name).await.unwrap_or_else(|| panic!("there is no {kind} {namespace}/{name}"))
+    /// Reads an object that must exist.
+    pub(crate) async fn get_existing(&self, kind: &str, namespace: &str, name: &str) -> Value {
+        self.get(kind, namespace, name).await.unwrap_or_else(|| panic!("{kind} {namespace}/{name} does not exist"))
     }
 
     /// All objects of a kind.
@@ -104,23 +105,23 @@ impl Store {
         items
     }
 
-    /// Deletes an object, which may go on living until its finalizers are gone.
+    /// Deletes an object, which may exist until its finalizers are removed.
     pub(crate) async fn delete(&self, kind: &str, namespace: &str, name: &str) {
         let path = format!("{}/{name}", folder(version(kind), kind, namespace));
         self.call("DELETE", &path, &Value::Null).await.unwrap_or_else(|error| panic!("DELETE {path}: {error:?}"));
     }
 
-    /// Changes an object that others may be writing to at the same time.
+    /// Changes an object, with retries on conflicts.
     pub(crate) async fn change(
         &self,
-        who: &str,
+        manager: &str,
         (kind, namespace, name): (&str, &str, &str),
         change: impl Fn(&mut Value),
     ) -> Value {
         for _ in 0..20 {
-            let mut object = self.there(kind, namespace, name).await;
+            let mut object = self.get_existing(kind, namespace, name).await;
             change(&mut object);
-            let path = format!("{}?fieldManager={who}", path_of(&object));
+            let path = format!("{}?fieldManager={manager}", path_of(&object));
             match self.call("PUT", &path, &object).await {
                 Ok(written) => return written,
                 Err((409, _)) => {}
@@ -130,7 +131,7 @@ impl Store {
         panic!("{kind} {namespace}/{name} keeps changing")
     }
 
-    /// Makes a namespace unless it is there.
+    /// Creates a namespace unless it exists.
     pub(crate) async fn namespace(&self, name: &str) {
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
         match self.call("POST", "/api/v1/namespaces", &namespace).await {
@@ -140,7 +141,7 @@ impl Store {
     }
 }
 
-/// Text somewhere in an object, empty when there is none.
+/// The string at a JSON pointer, or an empty string.
 pub(crate) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
     object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
@@ -150,7 +151,7 @@ pub(crate) fn key(object: &Value) -> (String, String) {
     (text(object, "/metadata/namespace").to_owned(), text(object, "/metadata/name").to_owned())
 }
 
-/// Whether an object carries a finalizer.
+/// Whether an object has a finalizer.
 pub(crate) fn has_finalizer(object: &Value, finalizer: &str) -> bool {
     object["metadata"]["finalizers"].as_array().is_some_and(|all| all.iter().any(|present| present == finalizer))
 }
@@ -164,7 +165,7 @@ pub(crate) fn add_finalizer(object: &mut Value, finalizer: &str) {
     }
 }
 
-/// Takes a finalizer off an object.
+/// Removes a finalizer from an object.
 pub(crate) fn remove_finalizer(object: &mut Value, finalizer: &str) {
     if let Some(all) = object["metadata"]["finalizers"].as_array_mut() {
         all.retain(|present| present != finalizer);

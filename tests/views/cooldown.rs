@@ -1,13 +1,15 @@
-//! Cool-downs with the default flags: an address is reused when its cool-down ends, and claims say how long they wait.
+//! Cool-downs with the default flags: an address is reused when its cool-down ends, and claims report its end.
 
 use std::time::Duration;
 
 use capi_ipam::api::conditions::{EXHAUSTED, NO_FREE_ADDRESS};
-use capi_ipam::support::consumer::{Consumer, eventually, eventually_within};
-use capi_ipam::support::control_plane::{ControlPlane, Options};
-use capi_ipam::support::manager::Manager;
 use jiff::{SignedDuration, Timestamp};
-use serde_json::{json, Value};
+use serde_json::{Value, json};
+
+use crate::support::consumer::Consumer;
+use crate::support::control_plane::{ControlPlane, Options};
+use crate::support::manager::Manager;
+use crate::support::wait::{eventually, eventually_within};
 
 /// How much later than the end of its cool-down an address may be reused.
 const LATE: SignedDuration = SignedDuration::from_secs(2);
@@ -28,13 +30,13 @@ async fn released_at(consumer: &Consumer) -> Timestamp {
 async fn with_bound_claim(plane: &ControlPlane, seconds: i64) -> (Manager, Consumer) {
     let manager = Manager::start(plane, &[]);
     let consumer = Consumer::new(plane).await;
-    consumer.pool("web", spec(seconds)).await;
-    consumer.claim("first", "web").await;
-    assert_eq!(consumer.bound("first").await, "10.0.0.1");
+    consumer.create_pool("web", spec(seconds)).await;
+    consumer.create_claim("first", "web").await;
+    assert_eq!(consumer.wait_for_address("first").await, "10.0.0.1");
     (manager, consumer)
 }
 
-/// Waits until claim `second` is bound, and says when it was, relative to the end of the cool-down.
+/// Waits until claim `second` is bound, and returns the time since the end of the cool-down.
 async fn bound_after(consumer: &Consumer, released: Timestamp, seconds: i64) -> SignedDuration {
     eventually_within(Duration::from_secs(100), "claim second is bound", || async {
         consumer.claims().get("second").await.ok()??.bound_address().map(drop)
@@ -48,8 +50,8 @@ async fn bound_after(consumer: &Consumer, released: Timestamp, seconds: i64) -> 
 async fn is_reused_in_time(seconds: i64) {
     let plane = ControlPlane::start(Options::default());
     let (_manager, consumer) = with_bound_claim(&plane, seconds).await;
-    consumer.claim("second", "web").await;
-    consumer.waits_for("second", "PoolExhausted").await;
+    consumer.create_claim("second", "web").await;
+    consumer.wait_for_reason("second", "PoolExhausted").await;
     // Until the manager is idle.
     tokio::time::sleep(Duration::from_secs(3)).await;
     consumer.release("first").await;
@@ -57,8 +59,8 @@ async fn is_reused_in_time(seconds: i64) {
     let after = bound_after(&consumer, released, seconds).await;
     assert!(!after.is_negative(), "reused before the end: {after:?}");
     assert!(after <= LATE, "reused {after:?} after the end of the cool-down");
-    assert_eq!(consumer.bound("second").await, "10.0.0.1");
-    consumer.reserved("web", &[("10.0.0.1", "second")]).await;
+    assert_eq!(consumer.wait_for_address("second").await, "10.0.0.1");
+    consumer.wait_for_reservations("web", &[("10.0.0.1", "second")]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -79,9 +81,9 @@ async fn cooldown_of_a_recreated_pool_ends_in_time() {
     tokio::time::sleep(Duration::from_secs(3)).await;
     consumer.release("first").await;
     let released = released_at(&consumer).await;
-    consumer.remove_unused(&consumer.pools(), "web").await;
-    consumer.pool("web", spec(SECONDS)).await;
-    consumer.claim("second", "web").await;
+    consumer.delete_unused_pool(&consumer.pools(), "web").await;
+    consumer.create_pool("web", spec(SECONDS)).await;
+    consumer.create_claim("second", "web").await;
     // The deletion of the pool may have ended the cool-down.
     let after = bound_after(&consumer, released, SECONDS).await;
     assert!(after <= LATE, "reused {after:?} after the end of the cool-down");
@@ -94,10 +96,10 @@ async fn shortened_cooldown_ends_in_time() {
     let (_manager, consumer) = with_bound_claim(&plane, 600).await;
     consumer.release("first").await;
     let released = released_at(&consumer).await;
-    consumer.claim("second", "web").await;
-    consumer.waits_for("second", "PoolExhausted").await;
+    consumer.create_claim("second", "web").await;
+    consumer.wait_for_reason("second", "PoolExhausted").await;
     tokio::time::sleep(Duration::from_secs(3)).await;
-    consumer.change_pool("web", |spec| spec["addressReuseGracePeriodSeconds"] = json!(SECONDS)).await;
+    consumer.modify_pool("web", |spec| spec["addressReuseGracePeriodSeconds"] = json!(SECONDS)).await;
     // By the new value it ended before the change.
     let passed = Timestamp::now().duration_since(released).as_secs() + 1;
     let after = bound_after(&consumer, released, passed.max(SECONDS)).await;
@@ -105,13 +107,13 @@ async fn shortened_cooldown_ends_in_time() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn cooldown_that_ended_while_no_manager_ran_is_over() {
+async fn cooldown_ends_while_no_manager_runs() {
     let plane = ControlPlane::start(Options::default());
     let (mut manager, consumer) = with_bound_claim(&plane, 3).await;
     consumer.release("first").await;
     let released = released_at(&consumer).await;
     manager.stop();
-    consumer.claim("second", "web").await;
+    consumer.create_claim("second", "web").await;
     tokio::time::sleep(Duration::from_secs(5)).await;
     let _manager = Manager::start(&plane, &[]);
     let passed = Timestamp::now().duration_since(released).as_secs() + 1;
@@ -130,15 +132,15 @@ fn mentions_cooldown(text: &str, end: Timestamp) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn claim_and_pool_say_until_when_addresses_cool_down() {
+async fn claim_and_pool_report_the_end_of_the_cooldown() {
     const SECONDS: i64 = 600;
     let plane = ControlPlane::start(Options::default());
     let (_manager, consumer) = with_bound_claim(&plane, SECONDS).await;
     consumer.release("first").await;
     let end = released_at(&consumer).await + SignedDuration::from_secs(SECONDS);
-    consumer.counts("web", (1, 0, 0, 0)).await;
-    let text = consumer.says(&consumer.pools(), "web", EXHAUSTED, "True", NO_FREE_ADDRESS).await;
+    consumer.wait_for_counts("web", (1, 0, 0, 0)).await;
+    let text = consumer.wait_for_condition(&consumer.pools(), "web", EXHAUSTED, "True", NO_FREE_ADDRESS).await;
     mentions_cooldown(&text, end);
-    consumer.claim("second", "web").await;
-    mentions_cooldown(&consumer.waits_for("second", "PoolExhausted").await, end);
+    consumer.create_claim("second", "web").await;
+    mentions_cooldown(&consumer.wait_for_reason("second", "PoolExhausted").await, end);
 }

@@ -1,16 +1,18 @@
-//! `--watch-filter`: a label chooses which manager serves a claim. Changing it writes nothing and frees nothing.
+//! `--watch-filter`: a label selects the manager of a claim. Changing it writes nothing and frees nothing.
 
 use std::time::Duration;
 
 use capi_ipam::api::names::{RELEASE_ADDRESS, WATCH_FILTER_LABEL};
 use capi_ipam::api::{InClusterIPPool, Pool};
-use capi_ipam::support::consumer::{Consumer, eventually};
-use capi_ipam::support::control_plane::{ControlPlane, Options, ProviderRequest};
-use capi_ipam::versions::version;
-use capi_ipam::{serving, unchanged};
 use capi_ipam_provider::api::IPAddressClaim;
 use kube::ResourceExt;
-use serde_json::{json, Value};
+use serde_json::{Value, json};
+
+use crate::support::consumer::Consumer;
+use crate::support::control_plane::{ControlPlane, Options, ProviderRequest};
+use crate::support::wait::eventually;
+use crate::versions::version;
+use crate::{serving, unchanged};
 
 /// Several passes of the sweeper.
 const SEVERAL_PASSES: Duration = Duration::from_secs(5);
@@ -18,9 +20,9 @@ const SEVERAL_PASSES: Duration = Duration::from_secs(5);
 /// A consumer with a pool `web` of `count` addresses, which the manager for `blue` serves.
 pub(crate) async fn with_blue_pool(plane: &ControlPlane, count: u8) -> Consumer {
     let consumer = Consumer::new(plane).await;
-    consumer.pool("web", json!({"addresses": [format!("10.0.0.1-10.0.0.{count}")], "prefix": 24})).await;
-    consumer.change(&consumer.pools(), "web", |pool| pool["metadata"]["labels"] = labels("blue")).await;
-    consumer.counts("web", (count.into(), count.into(), 0, 0)).await;
+    consumer.create_pool("web", json!({"addresses": [format!("10.0.0.1-10.0.0.{count}")], "prefix": 24})).await;
+    consumer.modify(&consumer.pools(), "web", |pool| pool["metadata"]["labels"] = labels("blue")).await;
+    consumer.wait_for_counts("web", (count.into(), count.into(), 0, 0)).await;
     consumer
 }
 
@@ -28,9 +30,9 @@ fn labels(value: &str) -> Value {
     json!({ WATCH_FILTER_LABEL: value })
 }
 
-/// Makes a claim for the pool `web` with that value of the label.
+/// Creates a claim for the pool `web` with this value of the label.
 pub(crate) async fn labelled_claim(consumer: &Consumer, name: &str, value: &str) -> IPAddressClaim {
-    consumer.claim_with(name, InClusterIPPool::KIND.name(), "web", json!({"labels": labels(value)})).await
+    consumer.create_claim_with(name, InClusterIPPool::KIND.name(), "web", json!({"labels": labels(value)})).await
 }
 
 /// Sets or removes the label of a claim; nothing else is written.
@@ -42,10 +44,10 @@ pub(crate) async fn relabel(consumer: &Consumer, name: &str, value: Option<&str>
             labels.remove(WATCH_FILTER_LABEL);
         }
     };
-    consumer.change(&consumer.claims(), name, change).await
+    consumer.modify(&consumer.claims(), name, change).await
 }
 
-/// What belongs to a bound claim: its IPAddress, and the reservation of that address in the pool `web`.
+/// The objects of a bound claim: its IPAddress, and the reservation of that address in the pool `web`.
 #[derive(Debug, PartialEq)]
 struct Holding {
     address: Option<String>,
@@ -61,17 +63,17 @@ impl Holding {
         Self { address: address.as_ref().map(version), reservation: reservation.as_ref().map(version) }
     }
 
-    fn is_whole(&self) -> bool {
+    fn is_complete(&self) -> bool {
         self.address.is_some() && self.reservation.is_some()
     }
 }
 
-/// A claim that is bound to the first address of the pool, as it is now, and what belongs to it.
+/// Waits until a claim is bound to the first address of the pool, and returns it with its objects.
 async fn bound_first(consumer: &Consumer, name: &str) -> (IPAddressClaim, Holding) {
     labelled_claim(consumer, name, "blue").await;
-    assert_eq!(consumer.bound(name).await, "10.0.0.1");
+    assert_eq!(consumer.wait_for_address(name).await, "10.0.0.1");
     let holding = Holding::of(consumer, name, "10.0.0.1").await;
-    assert!(holding.is_whole(), "{holding:?}");
+    assert!(holding.is_complete(), "{holding:?}");
     (current(consumer, name).await, holding)
 }
 
@@ -89,7 +91,11 @@ async fn relabelled_claim_keeps_its_address() {
         let written = relabel(&consumer, "kept", value).await;
         let other = format!("other{number}");
         labelled_claim(&consumer, &other, "blue").await;
-        assert_ne!(consumer.bound(&other).await, "10.0.0.1", "the address is in use, with the label {value:?}");
+        assert_ne!(
+            consumer.wait_for_address(&other).await,
+            "10.0.0.1",
+            "the address is in use, with the label {value:?}"
+        );
         unchanged(&format!("what the claim with the label {value:?} holds"), SEVERAL_PASSES, &holding, || {
             Holding::of(&consumer, "kept", "10.0.0.1")
         })
@@ -98,11 +104,11 @@ async fn relabelled_claim_keeps_its_address() {
         assert_eq!(found.status, before.status, "with the label {value:?}");
         assert_eq!(version(&found), version(&written), "only the label is written, with the label {value:?}");
     }
-    consumer.counts("web", (20, 16, 4, 0)).await;
+    consumer.wait_for_counts("web", (20, 16, 4, 0)).await;
     consumer.release("kept").await;
-    consumer.counts("web", (20, 17, 3, 0)).await;
+    consumer.wait_for_counts("web", (20, 17, 3, 0)).await;
     labelled_claim(&consumer, "next", "blue").await;
-    assert_eq!(consumer.bound("next").await, "10.0.0.1");
+    assert_eq!(consumer.wait_for_address("next").await, "10.0.0.1");
 }
 
 /// How often the provider wrote claims, addresses and reservations.
@@ -116,7 +122,7 @@ fn writes(plane: &ControlPlane) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hundred_handovers_write_nothing_but_the_label() {
+async fn a_hundred_relabels_write_only_the_label() {
     let plane = ControlPlane::start(Options { audit: true, ..Options::default() });
     let _managers = [serving(&plane, &["--watch-filter=blue"]), serving(&plane, &["--watch-filter=red"])];
     let consumer = with_blue_pool(&plane, 20).await;
@@ -124,11 +130,11 @@ async fn a_hundred_handovers_write_nothing_but_the_label() {
     let writes_before = writes(&plane);
     let mut last = version(&before);
     for round in 0..100 {
-        assert_eq!(version(&current(&consumer, "kept").await), last, "written by somebody else in round {round}");
+        assert_eq!(version(&current(&consumer, "kept").await), last, "written by another client in round {round}");
         let value = if round % 2 == 0 { "red" } else { "blue" };
         last = version(&relabel(&consumer, "kept", Some(value)).await);
         assert_eq!(Holding::of(&consumer, "kept", "10.0.0.1").await, holding, "round {round}");
-        // Now and then both managers have time to act.
+        // In some rounds both managers have time to act.
         let pause = if round % 20 == 0 { 2000 } else { round % 7 * 10 };
         tokio::time::sleep(Duration::from_millis(pause)).await;
     }
@@ -137,11 +143,11 @@ async fn a_hundred_handovers_write_nothing_but_the_label() {
     assert_eq!((version(&found), &found.status), (last, &before.status));
     assert_eq!(writes(&plane), writes_before, "the provider wrote a claim, an IPAddress or a reservation");
 
-    // Whoever serves it now releases it.
+    // The manager that serves it now releases it.
     relabel(&consumer, "kept", Some("red")).await;
     consumer.release("kept").await;
-    consumer.reserved("web", &[]).await;
-    consumer.counts("web", (20, 20, 0, 0)).await;
+    consumer.wait_for_reservations("web", &[]).await;
+    consumer.wait_for_counts("web", (20, 20, 0, 0)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -153,16 +159,16 @@ async fn claims_deleted_after_relabelling_are_released() {
     for name in &names {
         labelled_claim(&consumer, name, "blue").await;
     }
-    consumer.all_bound(&names).await;
+    consumer.wait_for_addresses(&names).await;
     for name in &names {
         relabel(&consumer, name, Some("red")).await;
         consumer.delete(name).await;
     }
     for name in &names {
-        consumer.gone(name).await;
+        consumer.wait_until_deleted(name).await;
     }
-    consumer.reserved("web", &[]).await;
-    consumer.counts("web", (20, 20, 0, 0)).await;
+    consumer.wait_for_reservations("web", &[]).await;
+    consumer.wait_for_counts("web", (20, 20, 0, 0)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -179,13 +185,13 @@ async fn deleted_claim_that_no_manager_serves_keeps_its_address() {
     assert!(claim.metadata.deletion_timestamp.is_some());
     assert_eq!(claim.finalizers(), [RELEASE_ADDRESS]);
     labelled_claim(&consumer, "other", "blue").await;
-    assert_eq!(consumer.bound("other").await, "10.0.0.2");
+    assert_eq!(consumer.wait_for_address("other").await, "10.0.0.2");
 
     relabel(&consumer, "kept", Some("blue")).await;
-    consumer.gone("kept").await;
+    consumer.wait_until_deleted("kept").await;
     eventually("the address is free", || async {
         consumer.reservation("web", "10.0.0.1").await.is_none().then_some(())
     })
     .await;
-    consumer.counts("web", (20, 19, 1, 0)).await;
+    consumer.wait_for_counts("web", (20, 19, 1, 0)).await;
 }

@@ -1,38 +1,30 @@
-//! A proxy between a manager and the API server. On demand it delays the watches of addresses and reservations, and the
-//! answers to reads of reservations, which then show an old state.
+//! A proxy between a manager and the API server. It can delay the watches of addresses and reservations, and the
+//! responses to reads of reservations, which then show an old state.
 
 use std::convert::Infallible;
 use std::io;
-use std::net::Ipv4Addr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use capi_ipam::support::consumer::eventually;
-use capi_ipam::support::control_plane::{ControlPlane, NAMESPACE};
-use capi_ipam_controller::client::connect;
 use futures::StreamExt;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
 use hyper::body::{Bytes, Frame, Incoming};
 use hyper::header::{ACCEPT, CONTENT_TYPE};
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
 use hyper::{Method, Request, Response};
-use hyper_util::rt::TokioIo;
 use kube::Client;
 use kube::client::Body;
-use serde_json::json;
-use tokio::net::TcpListener;
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
 
-type Answer = Response<UnsyncBoxBody<Bytes, io::Error>>;
+use crate::support::control_plane::ControlPlane;
+use crate::support::proxy::{ProxyResponse, ProxyServer};
+use crate::support::wait::eventually;
 
-/// Which answers arrive late.
+/// The reads whose responses are delayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reads {
-    /// All arrive in time.
+    /// None.
     None,
     /// Reads of one reservation.
     One,
@@ -43,44 +35,37 @@ pub(crate) enum Reads {
 /// A running proxy for one manager.
 pub(crate) struct Lagging {
     shared: Arc<Shared>,
-    server: JoinHandle<()>,
-    kubeconfig: PathBuf,
+    server: ProxyServer,
 }
 
 struct Shared {
     upstream: Client,
     watches_held: watch::Sender<bool>,
     reads_held: watch::Sender<Reads>,
-    /// The number of answers that are delayed now.
+    /// The number of responses that are delayed now.
     waiting: AtomicUsize,
 }
 
 impl Lagging {
     pub(crate) async fn start(plane: &ControlPlane) -> Self {
-        let upstream = connect(Some(plane.provider_kubeconfig()), "manager").await.expect("the kubeconfig is good");
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("the machine has a free port");
-        let port = listener.local_addr().expect("a listener has an address").port();
-        let kubeconfig = plane.folder().join("kubeconfig-lagging.json");
-        let content = json!({
-            "apiVersion": "v1", "kind": "Config", "current-context": "test",
-            "clusters": [{ "name": "test", "cluster": { "server": format!("http://127.0.0.1:{port}") } }],
-            "users": [{ "name": "test", "user": {} }],
-            "contexts": [{ "name": "test", "context": { "cluster": "test", "user": "test", "namespace": NAMESPACE } }],
-        });
-        std::fs::write(&kubeconfig, content.to_string()).expect("a file can be written");
         let shared = Arc::new(Shared {
-            upstream,
+            upstream: ProxyServer::upstream(plane).await,
             watches_held: watch::Sender::new(false),
             reads_held: watch::Sender::new(Reads::None),
             waiting: AtomicUsize::new(0),
         });
-        let server = tokio::spawn(serve(listener, Arc::clone(&shared)));
-        Self { shared, server, kubeconfig }
+        let handled = Arc::clone(&shared);
+        let accept = move || {
+            let shared = Arc::clone(&handled);
+            move |request| handle(Arc::clone(&shared), request)
+        };
+        let server = ProxyServer::start(plane, "lagging", accept).await;
+        Self { shared, server }
     }
 
-    /// For the manager.
+    /// The kubeconfig for the manager.
     pub(crate) fn kubeconfig(&self) -> &Path {
-        &self.kubeconfig
+        self.server.kubeconfig()
     }
 
     /// Delays all events of addresses and reservations while `held` is true.
@@ -88,36 +73,21 @@ impl Lagging {
         self.shared.watches_held.send_replace(held);
     }
 
-    /// Delays these answers until it is called with another value.
+    /// Delays the responses to these reads until it is called with another value.
     pub(crate) fn hold_reads(&self, held: Reads) {
         self.shared.reads_held.send_replace(held);
     }
 
-    /// Waits until an answer is delayed.
-    pub(crate) async fn answer_is_held(&self) {
-        eventually("the manager waits for an answer", || async {
+    /// Waits until a response is delayed.
+    pub(crate) async fn wait_until_read_is_held(&self) {
+        eventually("the manager waits for a response", || async {
             (self.shared.waiting.load(Ordering::Relaxed) > 0).then_some(())
         })
         .await;
     }
 }
 
-impl Drop for Lagging {
-    fn drop(&mut self) {
-        self.server.abort();
-    }
-}
-
-async fn serve(listener: TcpListener, shared: Arc<Shared>) {
-    loop {
-        let Ok((stream, _)) = listener.accept().await else { continue };
-        let shared = Arc::clone(&shared);
-        let service = service_fn(move |request| handle(Arc::clone(&shared), request));
-        tokio::spawn(http1::Builder::new().serve_connection(TokioIo::new(stream), service));
-    }
-}
-
-async fn handle(shared: Arc<Shared>, request: Request<Incoming>) -> Result<Answer, io::Error> {
+async fn handle(shared: Arc<Shared>, request: Request<Incoming>) -> Result<ProxyResponse, io::Error> {
     let broken = || io::Error::from(io::ErrorKind::ConnectionReset);
     let (head, body) = request.into_parts();
     let body = body.collect().await.map_err(|_| broken())?.to_bytes();
@@ -143,7 +113,7 @@ async fn handle(shared: Arc<Shared>, request: Request<Incoming>) -> Result<Answe
     let (answer, body) = shared.upstream.send(forward).await.map_err(|_| broken())?.into_parts();
     let content = answer.headers.get(CONTENT_TYPE).cloned();
     let body = if has("watch=true") {
-        passed_on(body, is_watch.then(|| shared.watches_held.subscribe()))
+        forward_chunks(body, is_watch.then(|| shared.watches_held.subscribe()))
     } else {
         let body = body.collect_bytes().await.map_err(|_| broken())?;
         if read != Reads::None && *shared.reads_held.borrow() == read {
@@ -161,8 +131,8 @@ async fn handle(shared: Arc<Shared>, request: Request<Incoming>) -> Result<Answe
     Ok(passed)
 }
 
-/// The chunks of a watch, each once `held` is over.
-fn passed_on(body: Body, held: Option<watch::Receiver<bool>>) -> UnsyncBoxBody<Bytes, io::Error> {
+/// The chunks of a watch, each after `held` becomes false.
+fn forward_chunks(body: Body, held: Option<watch::Receiver<bool>>) -> UnsyncBoxBody<Bytes, io::Error> {
     let frames = body.into_data_stream().then(move |chunk| {
         let held = held.clone();
         async move {

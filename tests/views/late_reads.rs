@@ -1,19 +1,21 @@
-//! Two managers of one pool, one of them behind the other: what it reads late takes no address out of use.
+//! Two managers of one pool, one with a stale cache: late reads do not make an address unusable.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use capi_ipam::lagging::{Lagging, Reads};
-use capi_ipam::support::consumer::{Consumer, eventually_within};
-use capi_ipam::support::control_plane::{ControlPlane, Options};
-use capi_ipam::support::manager::Manager;
-use capi_ipam::versions::at_rest;
-use capi_ipam::{GLOBAL, serving, serving_namespace};
 use futures::StreamExt;
 use serde_json::json;
 
-/// What 10.0.0.0/24 has beside network and broadcast address.
+use crate::lagging::{Lagging, Reads};
+use crate::support::consumer::Consumer;
+use crate::support::control_plane::{ControlPlane, Options};
+use crate::support::manager::Manager;
+use crate::support::wait::eventually_within;
+use crate::versions::at_rest;
+use crate::{GLOBAL, serving, serving_namespace};
+
+/// The size of 10.0.0.0/24 without network and broadcast address.
 const TOTAL: i64 = 254;
 /// The number of claims that are created and deleted in one round.
 const BURST: usize = 120;
@@ -26,7 +28,7 @@ async fn delete_all(consumer: &Consumer, names: &[String]) {
     futures::stream::iter(names).for_each_concurrent(16, |name| consumer.delete(name)).await;
 }
 
-async fn all_gone(consumer: &Consumer, what: &str) {
+async fn wait_until_all_deleted(consumer: &Consumer, what: &str) {
     eventually_within(Duration::from_mins(3), &format!("{what} are gone"), || async {
         let claims = consumer.claims().list().await.ok()?;
         let addresses = consumer.addresses().list().await.ok()?;
@@ -44,23 +46,23 @@ async fn bind_and_delete(consumer: &Consumer, name: &str) {
     consumer.delete(name).await;
 }
 
-/// Claims are made and deleted at the same time: half of each burst at once, the others during the next one.
+/// Creates and deletes claims at the same time: half of each burst immediately, the others during the next one.
 async fn bursts(consumer: &Consumer) {
     let mut before: Vec<String> = Vec::new();
     for round in 0..3 {
         let (stay, leave) = (names(&format!("stay{round}"), BURST / 2), names(&format!("leave{round}"), BURST / 2));
         let leaving = futures::stream::iter(&leave).for_each_concurrent(24, async |name| {
-            consumer.claim(name, "web").await;
+            consumer.create_claim(name, "web").await;
             bind_and_delete(consumer, name).await;
         });
-        tokio::join!(leaving, delete_all(consumer, &before), consumer.claim_all(&stay, "web"));
+        tokio::join!(leaving, delete_all(consumer, &before), consumer.create_claims(&stay, "web"));
         before = stay;
     }
     futures::stream::iter(&before).for_each_concurrent(24, |name| bind_and_delete(consumer, name)).await;
 }
 
-/// Stops the two managers in turns for a moment, so that one of them is always behind and answers reach it late.
-async fn lag(managers: &mut [Manager; 2], over: &AtomicBool) {
+/// Suspends the two managers alternately, so that one of them always has stale caches and late responses.
+async fn suspend_alternately(managers: &mut [Manager; 2], over: &AtomicBool) {
     let mut turn = 0;
     while !over.load(Ordering::Relaxed) {
         let manager = &mut managers[turn % 2];
@@ -73,15 +75,15 @@ async fn lag(managers: &mut [Manager; 2], over: &AtomicBool) {
 }
 
 /// Binds as many claims as the pool has addresses while only one manager runs, and releases them.
-async fn binds_all(consumer: &Consumer, prefix: &str) {
+async fn assert_binds_all(consumer: &Consumer, prefix: &str) {
     let names = names(prefix, usize::try_from(TOTAL).expect("a small number"));
-    consumer.claim_all(&names, "web").await;
-    let bound = consumer.all_bound(&names).await;
+    consumer.create_claims(&names, "web").await;
+    let bound = consumer.wait_for_addresses(&names).await;
     assert_eq!(bound.values().collect::<HashSet<_>>().len(), names.len(), "no address is bound twice");
-    consumer.counts("web", (TOTAL, 0, TOTAL, 0)).await;
+    consumer.wait_for_counts("web", (TOTAL, 0, TOTAL, 0)).await;
     delete_all(consumer, &names).await;
-    all_gone(consumer, prefix).await;
-    consumer.counts("web", (TOTAL, TOTAL, 0, 0)).await;
+    wait_until_all_deleted(consumer, prefix).await;
+    consumer.wait_for_counts("web", (TOTAL, TOTAL, 0, 0)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -89,39 +91,39 @@ async fn all_addresses_are_free_after_bursts_with_two_managers() {
     let plane = ControlPlane::start(Options::default());
     let consumer = Consumer::new(&plane).await;
     let mut managers = [serving(&plane, &[]), serving(&plane, &[])];
-    consumer.pool("web", json!({"addresses": ["10.0.0.0/24"], "prefix": 24})).await;
-    consumer.counts("web", (TOTAL, TOTAL, 0, 0)).await;
+    consumer.create_pool("web", json!({"addresses": ["10.0.0.0/24"], "prefix": 24})).await;
+    consumer.wait_for_counts("web", (TOTAL, TOTAL, 0, 0)).await;
     let over = AtomicBool::new(false);
     let work = async {
         bursts(&consumer).await;
         over.store(true, Ordering::Relaxed);
     };
     let started = Instant::now();
-    tokio::join!(work, lag(&mut managers, &over));
+    tokio::join!(work, suspend_alternately(&mut managers, &over));
     println!("the bursts took {:?}", started.elapsed());
-    all_gone(&consumer, "the claims of all rounds").await;
+    wait_until_all_deleted(&consumer, "the claims of all rounds").await;
     eventually_within(Duration::from_mins(2), "no reservation is left", || async {
         consumer.reservations().list().await.ok()?.is_empty().then_some(())
     })
     .await;
-    consumer.counts("web", (TOTAL, TOTAL, 0, 0)).await;
+    consumer.wait_for_counts("web", (TOTAL, TOTAL, 0, 0)).await;
     at_rest(&consumer).await;
     println!("at rest after {:?}", started.elapsed());
 
-    // What each of the two knows, alone.
+    // Each of the two alone.
     for (alone, other) in [(0, 1), (1, 0)] {
         managers[other].signal("STOP");
-        binds_all(&consumer, &format!("alone{alone}")).await;
+        assert_binds_all(&consumer, &format!("alone{alone}")).await;
         managers[other].signal("CONT");
         at_rest(&consumer).await;
         println!("manager {alone} alone can use all addresses, after {:?}", started.elapsed());
     }
-    consumer.counts("web", (TOTAL, TOTAL, 0, 0)).await;
+    consumer.wait_for_counts("web", (TOTAL, TOTAL, 0, 0)).await;
 }
 
-/// The manager of namespace two reads reservations. Before the answer arrives they are deleted, and its watch reports
-/// that.
-async fn late_answer_is_ignored(reads: Reads, taken: usize) {
+/// The manager of namespace two reads reservations. Before the response arrives they are deleted, and its watch reports
+/// the deletion.
+async fn assert_late_response_is_ignored(reads: Reads, taken: usize) {
     let plane = ControlPlane::start(Options::default());
     let (one, two) = (Consumer::new(&plane).await, Consumer::new(&plane).await);
     let _of_one = serving_namespace(&plane, &one);
@@ -131,50 +133,50 @@ async fn late_answer_is_ignored(reads: Reads, taken: usize) {
     let of_two = Manager::launch(&plane, lagging.kubeconfig(), &flags);
     of_two.wait_until_ready();
     let total = taken + 1;
-    one.global_pool("shared", json!({"addresses": [format!("10.0.0.1-10.0.0.{total}")], "prefix": 24})).await;
-    two.global_claim("first", "shared").await;
-    two.bound("first").await;
+    one.create_global_pool("shared", json!({"addresses": [format!("10.0.0.1-10.0.0.{total}")], "prefix": 24})).await;
+    two.create_global_claim("first", "shared").await;
+    two.wait_for_address("first").await;
     two.release("first").await;
     let total = i64::try_from(total).expect("a small number");
-    one.counts_in(GLOBAL, "shared", (total, total, 0, 0)).await;
+    one.wait_for_counts_in(GLOBAL, "shared", (total, total, 0, 0)).await;
 
-    // The manager of namespace two does not know what is taken, so it has to ask.
+    // The manager of namespace two does not know which addresses are in use, so it reads.
     lagging.hold_watches(true);
     let held = names("held", taken);
     for name in &held {
-        one.global_claim(name, "shared").await;
+        one.create_global_claim(name, "shared").await;
     }
-    one.all_bound(&held).await;
+    one.wait_for_addresses(&held).await;
     lagging.hold_reads(reads);
-    two.global_claim("asks", "shared").await;
-    lagging.answer_is_held().await;
+    two.create_global_claim("asks", "shared").await;
+    lagging.wait_until_read_is_held().await;
     for name in &held {
         one.delete(name).await;
     }
     for name in &held {
-        one.gone(name).await;
+        one.wait_until_deleted(name).await;
     }
     lagging.hold_watches(false);
-    // Time to hear that they are deleted, and less than a read may take.
+    // Enough time to receive the deletion events, and less than the timeout of a read.
     tokio::time::sleep(Duration::from_secs(2)).await;
     lagging.hold_reads(Reads::None);
-    two.bound("asks").await;
+    two.wait_for_address("asks").await;
 
-    // All others are free, for this manager too.
+    // All other addresses are free, also for this manager.
     let others = names("others", taken);
     for name in &others {
-        two.global_claim(name, "shared").await;
+        two.create_global_claim(name, "shared").await;
     }
-    let bound = two.all_bound(&others).await;
+    let bound = two.wait_for_addresses(&others).await;
     assert_eq!(bound.values().collect::<HashSet<_>>().len(), taken);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn late_read_of_a_deleted_reservation_is_ignored() {
-    late_answer_is_ignored(Reads::One, 1).await;
+    assert_late_response_is_ignored(Reads::One, 1).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn late_list_of_deleted_reservations_is_ignored() {
-    late_answer_is_ignored(Reads::All, 20).await;
+    assert_late_response_is_ignored(Reads::All, 20).await;
 }

@@ -1,13 +1,13 @@
-//! Several managers that serve different parts of one cluster, by namespace or by label. The flags choose what a
-//! manager serves, not what it knows: no manager frees, counts or reports anything wrong for want of a view. Each test
-//! has a control plane of its own.
+//! Several managers that serve different parts of one cluster, by namespace or by label. The flags select what a
+//! manager serves, not what it observes: no manager frees, counts or reports anything wrong because of a restricted
+//! view. Each test starts its own control plane.
 
 #![allow(
     clippy::expect_used,
     clippy::indexing_slicing,
     clippy::panic,
     clippy::print_stdout,
-    reason = "test code: a failure ends the test with a text that says what went wrong"
+    reason = "test code: a failure ends the test with a message"
 )]
 
 #[path = "../support/mod.rs"]
@@ -36,7 +36,7 @@ use support::consumer::Consumer;
 use support::control_plane::ControlPlane;
 use support::manager::Manager;
 
-/// The kind of the global pools here.
+/// The kind of the global pools in these tests.
 const GLOBAL: &str = GlobalInClusterIPPool::KIND.name();
 
 /// Starts a manager that sweeps every second, with these flags.
@@ -50,7 +50,7 @@ fn serving_namespace(plane: &ControlPlane, consumer: &Consumer) -> Manager {
     serving(plane, &[&format!("--namespace={}", consumer.namespace)])
 }
 
-/// Makes sure that something stays equal for some time. It looks four times a second.
+/// Asserts that a value stays equal for some time. It polls four times a second.
 ///
 /// # Panics
 /// When it changes.

@@ -4,11 +4,13 @@ use std::time::Duration;
 
 use capi_ipam::api::conditions::{self, NO_OVERLAP, OVERLAPPING, POOLS_OVERLAP};
 use capi_ipam::api::{InClusterIPPool, Pool};
-use capi_ipam::support::consumer::{Consumer, counts_of, eventually, eventually_within, ready};
-use capi_ipam::support::control_plane::{ControlPlane, Options};
-use capi_ipam::versions::{at_rest, version};
-use capi_ipam::{GLOBAL, serving, serving_namespace, unchanged};
-use serde_json::{json, Value};
+use serde_json::{Value, json};
+
+use crate::support::consumer::{Consumer, counts_of, ready};
+use crate::support::control_plane::{ControlPlane, Options};
+use crate::support::wait::{eventually, eventually_within};
+use crate::versions::{at_rest, version};
+use crate::{GLOBAL, serving, serving_namespace, unchanged};
 
 async fn two_namespaces(plane: &ControlPlane) -> (Consumer, Consumer) {
     (Consumer::new(plane).await, Consumer::new(plane).await)
@@ -21,11 +23,11 @@ async fn cooldown_of_another_namespace_is_not_ended() {
     let _managers = [serving_namespace(&plane, &one), serving_namespace(&plane, &two)];
     for team in [&one, &two] {
         let spec = json!({"addresses": ["10.0.0.1"], "prefix": 24, "addressReuseGracePeriodSeconds": 3600});
-        team.pool("web", spec).await;
-        team.claim("first", "web").await;
-        team.bound("first").await;
+        team.create_pool("web", spec).await;
+        team.create_claim("first", "web").await;
+        team.wait_for_address("first").await;
         team.release("first").await;
-        team.counts("web", (1, 0, 0, 0)).await;
+        team.wait_for_counts("web", (1, 0, 0, 0)).await;
     }
     let cooling = async || {
         let both = [one.reservation("web", "10.0.0.1").await, two.reservation("web", "10.0.0.1").await];
@@ -35,25 +37,25 @@ async fn cooldown_of_another_namespace_is_not_ended() {
     assert!(before.iter().all(Option::is_some), "both addresses cool down: {before:?}");
     unchanged("the cool-downs", Duration::from_secs(8), &before, cooling).await;
     for team in [&one, &two] {
-        team.claim("second", "web").await;
-        team.waits_for("second", "PoolExhausted").await;
-        team.stays_unbound("second").await;
+        team.create_claim("second", "web").await;
+        team.wait_for_reason("second", "PoolExhausted").await;
+        team.assert_stays_unbound("second").await;
     }
     assert_eq!(cooling().await, before);
 }
 
-/// One of them sees all pools, the other serves a namespace without any.
+/// One manager serves all pools, the other serves a namespace without pools.
 #[tokio::test(flavor = "multi_thread")]
-async fn cooldown_is_not_ended_beside_an_unlimited_manager() {
+async fn cooldown_is_kept_beside_an_unrestricted_manager() {
     let plane = ControlPlane::start(Options::default());
     let (one, two) = two_namespaces(&plane).await;
     let _managers = [serving_namespace(&plane, &one), serving(&plane, &[])];
     let spec = json!({"addresses": ["10.0.0.1"], "prefix": 24, "addressReuseGracePeriodSeconds": 3600});
-    two.pool("web", spec).await;
-    two.claim("first", "web").await;
-    two.bound("first").await;
+    two.create_pool("web", spec).await;
+    two.create_claim("first", "web").await;
+    two.wait_for_address("first").await;
     two.release("first").await;
-    two.counts("web", (1, 0, 0, 0)).await;
+    two.wait_for_counts("web", (1, 0, 0, 0)).await;
     let cooling = async || two.reservation("web", "10.0.0.1").await.as_ref().map(version);
     let before = cooling().await;
     assert!(before.is_some(), "the address cools down");
@@ -61,16 +63,16 @@ async fn cooldown_is_not_ended_beside_an_unlimited_manager() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn global_pool_counts_the_claims_of_all_namespaces() {
+async fn global_pool_counts_claims_of_all_namespaces() {
     let plane = ControlPlane::start(Options::default());
     let (one, two) = two_namespaces(&plane).await;
     let _managers = [serving_namespace(&plane, &one), serving_namespace(&plane, &two)];
-    one.global_pool("shared", json!({"addresses": ["10.0.0.1-10.0.0.9"], "prefix": 24})).await;
+    one.create_global_pool("shared", json!({"addresses": ["10.0.0.1-10.0.0.9"], "prefix": 24})).await;
     for (team, name) in [(&one, "a"), (&one, "b"), (&two, "c")] {
-        team.global_claim(name, "shared").await;
-        team.bound(name).await;
+        team.create_global_claim(name, "shared").await;
+        team.wait_for_address(name).await;
     }
-    one.counts_in(GLOBAL, "shared", (9, 6, 3, 0)).await;
+    one.wait_for_counts_in(GLOBAL, "shared", (9, 6, 3, 0)).await;
     at_rest(&one).await;
     let pool = one.global_pools().get("shared").await.expect("pools can be read").expect("the pool exists");
     assert_eq!(counts_of(&pool), Some((9, 6, 3, 0)));
@@ -80,21 +82,21 @@ async fn global_pool_counts_the_claims_of_all_namespaces() {
     };
     unchanged("the global pool at rest", Duration::from_secs(5), &(version(&pool), counts_of(&pool)), look).await;
     two.release("c").await;
-    one.counts_in(GLOBAL, "shared", (9, 7, 2, 0)).await;
+    one.wait_for_counts_in(GLOBAL, "shared", (9, 7, 2, 0)).await;
     at_rest(&one).await;
 }
 
-/// Makes claims of a pool, as `<prefix>-0`, `<prefix>-1` and so on.
-async fn make_claims(team: &Consumer, kind: &str, pool: &str, prefix: &str, count: u8) -> Vec<String> {
+/// Creates claims of a pool, as `<prefix>-0`, `<prefix>-1` and so on.
+async fn create_claims(team: &Consumer, kind: &str, pool: &str, prefix: &str, count: u8) -> Vec<String> {
     let names: Vec<String> = (0..count).map(|number| format!("{prefix}-{number}")).collect();
     for name in &names {
-        team.claim_with(name, kind, pool, json!({})).await;
+        team.create_claim_with(name, kind, pool, json!({})).await;
     }
     names
 }
 
 /// Waits until `bound` of these claims are bound and all others report an exhausted pool.
-async fn settled(teams: [(&Consumer, &[String]); 2], bound: usize) {
+async fn wait_until_settled(teams: [(&Consumer, &[String]); 2], bound: usize) {
     eventually_within(Duration::from_mins(1), &format!("{bound} claims are bound, the others wait"), || async {
         let mut reasons = Vec::new();
         for (team, names) in teams {
@@ -115,21 +117,23 @@ async fn three_managers_with_different_views_write_nothing_at_rest() {
     let plane = ControlPlane::start(Options::default());
     let (one, two) = two_namespaces(&plane).await;
     let _managers = [serving_namespace(&plane, &one), serving_namespace(&plane, &two), serving(&plane, &[])];
-    one.global_pool("small", json!({"addresses": ["10.1.0.1-10.1.0.6"], "prefix": 24})).await;
+    one.create_global_pool("small", json!({"addresses": ["10.1.0.1-10.1.0.6"], "prefix": 24})).await;
     let in_network = json!({"addresses": ["10.2.0.1-10.2.0.14"], "prefix": 24, "network": "lab"});
-    one.global_pool("large", in_network.clone()).await;
-    one.pool("local", in_network).await;
-    let small = [make_claims(&one, GLOBAL, "small", "s", 4).await, make_claims(&two, GLOBAL, "small", "s", 4).await];
-    let large = [make_claims(&one, GLOBAL, "large", "l", 3).await, make_claims(&two, GLOBAL, "large", "l", 3).await];
-    let local = make_claims(&one, InClusterIPPool::KIND.name(), "local", "n", 4).await;
-    settled([(&one, &small[0]), (&two, &small[1])], 6).await;
-    settled([(&one, &large[0]), (&two, &large[1])], 6).await;
-    settled([(&one, &local), (&two, &[])], 4).await;
+    one.create_global_pool("large", in_network.clone()).await;
+    one.create_pool("local", in_network).await;
+    let small =
+        [create_claims(&one, GLOBAL, "small", "s", 4).await, create_claims(&two, GLOBAL, "small", "s", 4).await];
+    let large =
+        [create_claims(&one, GLOBAL, "large", "l", 3).await, create_claims(&two, GLOBAL, "large", "l", 3).await];
+    let local = create_claims(&one, InClusterIPPool::KIND.name(), "local", "n", 4).await;
+    wait_until_settled([(&one, &small[0]), (&two, &small[1])], 6).await;
+    wait_until_settled([(&one, &large[0]), (&two, &large[1])], 6).await;
+    wait_until_settled([(&one, &local), (&two, &[])], 4).await;
 
     let counts = async || {
-        one.counts_in(GLOBAL, "small", (6, 0, 6, 0)).await;
-        one.counts_in(GLOBAL, "large", (14, 4, 6, 0)).await;
-        one.counts("local", (14, 4, 4, 0)).await;
+        one.wait_for_counts_in(GLOBAL, "small", (6, 0, 6, 0)).await;
+        one.wait_for_counts_in(GLOBAL, "large", (14, 4, 6, 0)).await;
+        one.wait_for_counts("local", (14, 4, 4, 0)).await;
     };
     counts().await;
     at_rest(&one).await;
@@ -140,29 +144,29 @@ async fn three_managers_with_different_views_write_nothing_at_rest() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn overlap_across_namespaces_is_reported_the_same_by_all() {
+async fn overlap_is_reported_the_same_by_all_managers() {
     let plane = ControlPlane::start(Options::default());
     let (one, two) = two_namespaces(&plane).await;
     let _managers = [serving_namespace(&plane, &one), serving_namespace(&plane, &two)];
     let spec = |range: &str| json!({"addresses": [range], "prefix": 16});
-    one.pool("web", spec("10.0.0.1-10.0.0.100")).await;
-    two.pool("web", spec("10.0.0.50-10.0.0.200")).await;
-    one.global_pool("shared", spec("10.0.0.150-10.0.1.50")).await;
+    one.create_pool("web", spec("10.0.0.1-10.0.0.100")).await;
+    two.create_pool("web", spec("10.0.0.50-10.0.0.200")).await;
+    one.create_global_pool("shared", spec("10.0.0.150-10.0.1.50")).await;
 
-    one.says(&one.pools(), "web", OVERLAPPING, "True", POOLS_OVERLAP).await;
-    two.says(&two.pools(), "web", OVERLAPPING, "True", POOLS_OVERLAP).await;
-    one.says(&one.global_pools(), "shared", OVERLAPPING, "True", POOLS_OVERLAP).await;
+    one.wait_for_condition(&one.pools(), "web", OVERLAPPING, "True", POOLS_OVERLAP).await;
+    two.wait_for_condition(&two.pools(), "web", OVERLAPPING, "True", POOLS_OVERLAP).await;
+    one.wait_for_condition(&one.global_pools(), "shared", OVERLAPPING, "True", POOLS_OVERLAP).await;
     at_rest(&one).await;
-    one.says(&one.pools(), "web", OVERLAPPING, "True", POOLS_OVERLAP).await;
-    one.says(&one.global_pools(), "shared", OVERLAPPING, "True", POOLS_OVERLAP).await;
+    one.wait_for_condition(&one.pools(), "web", OVERLAPPING, "True", POOLS_OVERLAP).await;
+    one.wait_for_condition(&one.global_pools(), "shared", OVERLAPPING, "True", POOLS_OVERLAP).await;
 
-    // The pool that overlapped with both moves away.
-    two.change_pool("web", |spec: &mut Value| spec["addresses"] = json!(["10.9.0.1-10.9.0.9"])).await;
-    one.says(&one.pools(), "web", OVERLAPPING, "False", NO_OVERLAP).await;
-    two.says(&two.pools(), "web", OVERLAPPING, "False", NO_OVERLAP).await;
-    one.says(&one.global_pools(), "shared", OVERLAPPING, "False", NO_OVERLAP).await;
+    // The pool that overlapped with both gets other addresses.
+    two.modify_pool("web", |spec: &mut Value| spec["addresses"] = json!(["10.9.0.1-10.9.0.9"])).await;
+    one.wait_for_condition(&one.pools(), "web", OVERLAPPING, "False", NO_OVERLAP).await;
+    two.wait_for_condition(&two.pools(), "web", OVERLAPPING, "False", NO_OVERLAP).await;
+    one.wait_for_condition(&one.global_pools(), "shared", OVERLAPPING, "False", NO_OVERLAP).await;
     at_rest(&one).await;
-    one.says(&one.global_pools(), "shared", OVERLAPPING, "False", NO_OVERLAP).await;
+    one.wait_for_condition(&one.global_pools(), "shared", OVERLAPPING, "False", NO_OVERLAP).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -171,9 +175,9 @@ async fn overlap_events_are_published_once() {
     let (one, two) = two_namespaces(&plane).await;
     let _managers = [serving_namespace(&plane, &one), serving_namespace(&plane, &two)];
     let spec = json!({"addresses": ["10.0.0.1-10.0.0.100"], "prefix": 24});
-    one.pool("web", spec.clone()).await;
-    one.global_pool("shared", spec).await;
-    one.says(&one.global_pools(), "shared", OVERLAPPING, "True", POOLS_OVERLAP).await;
+    one.create_pool("web", spec.clone()).await;
+    one.create_global_pool("shared", spec).await;
+    one.wait_for_condition(&one.global_pools(), "shared", OVERLAPPING, "True", POOLS_OVERLAP).await;
     at_rest(&one).await;
     // Events about global objects are in the namespace `default`.
     let default = Consumer { namespace: "default".to_owned(), ..one.clone() };

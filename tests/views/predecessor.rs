@@ -1,20 +1,21 @@
-//! What a provider leaves that knows nothing of reservations.
+//! Objects of a provider that has no reservations.
 
-use capi_ipam::GLOBAL;
 use capi_ipam::api::IPReservation;
 use capi_ipam::api::names::{GROUP, PROTECT_ADDRESS, RELEASE_ADDRESS};
-use capi_ipam::support::consumer::{Consumer, object};
 use kube::{Resource, ResourceExt};
-use serde_json::{json, Value};
+use serde_json::{Value, json};
 
-/// Makes a bound claim of a global pool, and its IPAddress, complete but for the reservation. No manager that serves
-/// the namespace of the claim may run.
-pub(crate) async fn bound_without_reservation(consumer: &Consumer, name: &str, pool: &str, address: &str) {
-    let claim = consumer.claim_with(name, GLOBAL, pool, json!({"finalizers": [RELEASE_ADDRESS]})).await;
+use crate::GLOBAL;
+use crate::support::consumer::{Consumer, object};
+
+/// Creates a bound claim of a global pool and its IPAddress, without a reservation. No manager that serves the
+/// namespace of the claim may run.
+pub(crate) async fn create_bound_without_reservation(consumer: &Consumer, name: &str, pool: &str, address: &str) {
+    let claim = consumer.create_claim_with(name, GLOBAL, pool, json!({"finalizers": [RELEASE_ADDRESS]})).await;
     let pools = consumer.global_pools();
     let owner = pools.get(pool).await.expect("pools can be read").expect("the pool exists");
     let reference = json!({"apiGroup": GROUP, "kind": GLOBAL, "name": pool});
-    consumer.address_by_hand_for(name, reference, address).await;
+    consumer.create_address_for(name, reference, address).await;
     let owners = json!([
         owner_reference("v1beta2", "IPAddressClaim", claim.meta(), true),
         owner_reference("v1alpha2", GLOBAL, owner.meta(), false),
@@ -23,8 +24,8 @@ pub(crate) async fn bound_without_reservation(consumer: &Consumer, name: &str, p
         address["metadata"]["finalizers"] = json!([PROTECT_ADDRESS]);
         address["metadata"]["ownerReferences"] = owners.clone();
     };
-    consumer.change(&consumer.addresses(), name, complete).await;
-    consumer.change(&consumer.claims(), name, |claim| claim["status"]["addressRef"] = json!({"name": name})).await;
+    consumer.modify(&consumer.addresses(), name, complete).await;
+    consumer.modify(&consumer.claims(), name, |claim| claim["status"]["addressRef"] = json!({"name": name})).await;
 }
 
 fn owner_reference(version: &str, kind: &str, owner: &kube::api::ObjectMeta, controller: bool) -> Value {
@@ -35,10 +36,10 @@ fn owner_reference(version: &str, kind: &str, owner: &kube::api::ObjectMeta, con
 }
 
 /// Removes such a claim and its IPAddress, as the other provider does.
-pub(crate) async fn released_without_reservation(consumer: &Consumer, name: &str) {
-    consumer.force_away(&consumer.addresses(), name).await;
-    consumer.force_away(&consumer.claims(), name).await;
-    consumer.gone(name).await;
+pub(crate) async fn release_without_reservation(consumer: &Consumer, name: &str) {
+    consumer.force_delete(&consumer.addresses(), name).await;
+    consumer.force_delete(&consumer.claims(), name).await;
+    consumer.wait_until_deleted(name).await;
 }
 
 /// The reservation of an address of a global pool.
@@ -56,5 +57,5 @@ pub(crate) async fn reserve_global(consumer: &Consumer, pool: &str, address: &st
             "claimRef": {"namespace": consumer.namespace, "name": claim, "uid": uid},
         },
     }));
-    consumer.reservations().create(&made).await.expect("the reservation can be made").uid().unwrap_or_default()
+    consumer.reservations().create(&made).await.expect("the reservation can be created").uid().unwrap_or_default()
 }

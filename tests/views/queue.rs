@@ -1,28 +1,29 @@
-//! Claims that wait for an address while their label changes: a manager gives its turns only to claims that it serves.
+//! Claims that wait for an address while their label changes: a manager grants turns only to claims that it serves.
 
 use std::time::Duration;
 
-use capi_ipam::labels::{labelled_claim, relabel, with_blue_pool};
-use capi_ipam::serving;
-use capi_ipam::support::consumer::{Consumer, eventually_within};
-use capi_ipam::support::control_plane::{ControlPlane, Options};
+use crate::labels::{labelled_claim, relabel, with_blue_pool};
+use crate::serving;
+use crate::support::consumer::Consumer;
+use crate::support::control_plane::{ControlPlane, Options};
+use crate::support::wait::eventually_within;
 
-/// How long a free address may stay unused while a claim waits for it.
+/// The maximum time between the release of an address and its allocation to a waiting claim.
 const TURN: Duration = Duration::from_secs(10);
 
 /// Waits until a claim has the only address of the pool, within the time for a turn.
-async fn is_next(consumer: &Consumer, name: &str) {
+async fn assert_is_next(consumer: &Consumer, name: &str) {
     eventually_within(TURN, &format!("claim {name} is bound"), || async {
         consumer.claims().get(name).await.ok()??.bound_address().map(drop)
     })
     .await;
-    assert_eq!(consumer.bound(name).await, "10.0.0.1");
+    assert_eq!(consumer.wait_for_address(name).await, "10.0.0.1");
 }
 
-/// Makes a claim that finds the pool exhausted.
+/// Creates a claim that finds the pool exhausted.
 async fn waiting_claim(consumer: &Consumer, name: &str, value: &str) {
     labelled_claim(consumer, name, value).await;
-    consumer.waits_for(name, "PoolExhausted").await;
+    consumer.wait_for_reason(name, "PoolExhausted").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -32,7 +33,7 @@ async fn relabelled_waiting_claim_is_served_by_its_new_manager() {
     let consumer = with_blue_pool(&plane, 1).await;
     let mut holder = "holder".to_owned();
     labelled_claim(&consumer, &holder, "blue").await;
-    consumer.bound(&holder).await;
+    consumer.wait_for_address(&holder).await;
     for (round, (first, then)) in
         [("blue", "red"), ("red", "blue"), ("blue", "red"), ("red", "blue")].iter().enumerate()
     {
@@ -40,38 +41,38 @@ async fn relabelled_waiting_claim_is_served_by_its_new_manager() {
         waiting_claim(&consumer, &name, first).await;
         relabel(&consumer, &name, Some(then)).await;
         if round >= 2 {
-            // Time for both managers to learn of it.
+            // Time for both managers to observe it.
             tokio::time::sleep(Duration::from_secs(2)).await;
         }
         consumer.release(&holder).await;
-        is_next(&consumer, &name).await;
+        assert_is_next(&consumer, &name).await;
         holder = name;
     }
-    consumer.reserved("web", &[("10.0.0.1", &holder)]).await;
+    consumer.wait_for_reservations("web", &[("10.0.0.1", &holder)]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn waiting_claim_that_is_not_served_does_not_block_the_queue() {
+async fn unserved_waiting_claim_does_not_block_the_queue() {
     let plane = ControlPlane::start(Options::default());
     let _blue = serving(&plane, &["--watch-filter=blue"]);
     let consumer = with_blue_pool(&plane, 1).await;
     labelled_claim(&consumer, "holder", "blue").await;
-    consumer.bound("holder").await;
+    consumer.wait_for_address("holder").await;
     waiting_claim(&consumer, "first", "blue").await;
     waiting_claim(&consumer, "second", "blue").await;
     relabel(&consumer, "first", Some("green")).await;
     consumer.release("holder").await;
-    is_next(&consumer, "second").await;
-    consumer.stays_unbound("first").await;
+    assert_is_next(&consumer, "second").await;
+    consumer.assert_stays_unbound("first").await;
 
-    // Served again, it has its old place. Places are by the second in which a claim was made.
+    // Served again, it has its old position, which depends on the creation timestamp.
     tokio::time::sleep(Duration::from_millis(1500)).await;
     waiting_claim(&consumer, "third", "blue").await;
     relabel(&consumer, "first", Some("blue")).await;
     tokio::time::sleep(Duration::from_secs(2)).await;
     consumer.release("second").await;
-    is_next(&consumer, "first").await;
-    consumer.waits_for("third", "PoolExhausted").await;
+    assert_is_next(&consumer, "first").await;
+    consumer.wait_for_reason("third", "PoolExhausted").await;
 }
 
 /// The first claim in the queue is relabelled while an address becomes free.
@@ -82,7 +83,7 @@ async fn claim_relabelled_during_its_turn_does_not_hold_it() {
     let consumer = with_blue_pool(&plane, 1).await;
     let mut holder = "holder".to_owned();
     labelled_claim(&consumer, &holder, "blue").await;
-    consumer.bound(&holder).await;
+    consumer.wait_for_address(&holder).await;
     for round in 0..6 {
         let [first, second] = [format!("first{round}"), format!("second{round}")];
         waiting_claim(&consumer, &first, "blue").await;
@@ -108,5 +109,5 @@ async fn claim_relabelled_during_its_turn_does_not_hold_it() {
         consumer.release(if served == first { &second } else { &first }).await;
         holder = served;
     }
-    consumer.reserved("web", &[("10.0.0.1", &holder)]).await;
+    consumer.wait_for_reservations("web", &[("10.0.0.1", &holder)]).await;
 }

@@ -1,16 +1,17 @@
-//! Many claims, and managers that are killed, restarted, and given other namespaces. Each of two namespaces has 150 claims,
-//! or as many as the variable `CAPI_IPAM_OBJECTS` says.
+//! Many claims, and managers that are killed, restarted, and assigned to other namespaces. Each of two namespaces has
+//! 150 claims, or the number in the variable `CAPI_IPAM_OBJECTS`.
 
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
-use capi_ipam::support::consumer::Consumer;
-use capi_ipam::support::control_plane::{ControlPlane, Options};
-use capi_ipam::support::manager::Manager;
-use capi_ipam::versions::{assert_same, at_rest, holdings, Versions};
-use capi_ipam::{GLOBAL, serving, serving_namespace};
 use futures::StreamExt;
 use serde_json::json;
+
+use crate::support::consumer::Consumer;
+use crate::support::control_plane::{ControlPlane, Options};
+use crate::support::manager::Manager;
+use crate::versions::{Versions, assert_same, at_rest, holdings};
+use crate::{GLOBAL, serving, serving_namespace};
 
 /// The addresses of the network 10.0.0.0/16 that can be allocated.
 const ADDRESSES: usize = 65_534;
@@ -20,23 +21,23 @@ fn claim_count() -> usize {
     std::env::var("CAPI_IPAM_OBJECTS").map_or(150, |count| count.parse().expect("CAPI_IPAM_OBJECTS is a number"))
 }
 
-/// The counts of a pool of which so many addresses are in use: total, free, used and out of range.
+/// The counts of a pool with `used` addresses in use: total, free, used and out of range.
 fn counts(used: usize) -> (i64, i64, i64, i64) {
     let count = |number| i64::try_from(number).expect("it is a small number");
     (count(ADDRESSES), count(ADDRESSES - used), count(used), 0)
 }
 
-/// Makes claims of a global pool, 16 at a time.
+/// Creates claims of a global pool, 16 at a time.
 async fn claim_all(team: &Consumer, names: &[String], pool: &str) {
     let claims = futures::stream::iter(names);
-    claims.for_each_concurrent(16, |name| async { drop(team.global_claim(name, pool).await) }).await;
+    claims.for_each_concurrent(16, |name| async { drop(team.create_global_claim(name, pool).await) }).await;
 }
 
 /// The address of each claim of both namespaces; none is bound twice.
 async fn addresses(teams: [&Consumer; 2], names: &[String]) -> BTreeMap<String, String> {
     let mut all = BTreeMap::new();
     for team in teams {
-        let bound = team.all_bound(names).await;
+        let bound = team.wait_for_addresses(names).await;
         all.extend(bound.into_iter().map(|(name, address)| (format!("{}/{name}", team.namespace), address)));
     }
     assert_eq!(all.values().collect::<HashSet<_>>().len(), all.len(), "no address is bound twice");
@@ -44,23 +45,23 @@ async fn addresses(teams: [&Consumer; 2], names: &[String]) -> BTreeMap<String, 
 }
 
 /// Waits until writing has ended, and asserts that no claim, IPAddress or reservation has changed.
-async fn wrote_nothing(what: &str, consumer: &Consumer, before: &Versions) {
+async fn assert_wrote_nothing(what: &str, consumer: &Consumer, before: &Versions) {
     at_rest(consumer).await;
     assert_same(what, before, &holdings(consumer).await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn restarts_with_other_namespaces_write_nothing() {
+async fn restart_with_other_namespaces_writes_nothing() {
     let plane = ControlPlane::start(Options::default());
     let (one, two) = (Consumer::new(&plane).await, Consumer::new(&plane).await);
     let teams = [&one, &two];
     let mut of_one = serving_namespace(&plane, &one);
     let mut of_two = serving_namespace(&plane, &two);
-    one.global_pool("shared", json!({"addresses": ["10.0.0.0/16"], "prefix": 16})).await;
+    one.create_global_pool("shared", json!({"addresses": ["10.0.0.0/16"], "prefix": 16})).await;
     let names: Vec<String> = (0..claim_count()).map(|number| format!("c{number}")).collect();
     tokio::join!(claim_all(&one, &names, "shared"), claim_all(&two, &names, "shared"));
     let bound = addresses(teams, &names).await;
-    one.counts_in(GLOBAL, "shared", counts(2 * claim_count())).await;
+    one.wait_for_counts_in(GLOBAL, "shared", counts(2 * claim_count())).await;
     at_rest(&one).await;
     let before = holdings(&one).await;
     let reservations = before.keys().filter(|key| key.starts_with("reservation")).count();
@@ -68,23 +69,23 @@ async fn restarts_with_other_namespaces_write_nothing() {
 
     of_one.kill();
     let mut of_one = serving_namespace(&plane, &one);
-    wrote_nothing("after a kill and a restart", &one, &before).await;
+    assert_wrote_nothing("after a kill and a restart", &one, &before).await;
 
-    // The second namespace moves to the first manager, which serves all now, while the other one still runs.
+    // The first manager is restarted for all namespaces, while the other one still serves the second.
     of_one.stop();
     let mut of_all = serving(&plane, &[]);
     of_two.kill();
-    wrote_nothing("after a move to an unlimited manager", &one, &before).await;
+    assert_wrote_nothing("after a move to an unlimited manager", &one, &before).await;
 
-    // The two exchange their namespaces.
+    // The two managers exchange their namespaces.
     of_all.stop();
     let _of_two = serving_namespace(&plane, &two);
     let _of_one = serving_namespace(&plane, &one);
-    wrote_nothing("after a move to other managers", &one, &before).await;
+    assert_wrote_nothing("after a move to other managers", &one, &before).await;
     assert_eq!(addresses(teams, &names).await, bound, "no address changes");
-    one.counts_in(GLOBAL, "shared", counts(2 * claim_count())).await;
+    one.wait_for_counts_in(GLOBAL, "shared", counts(2 * claim_count())).await;
 
-    // New claims are bound, and released.
+    // New claims are bound and released.
     let more: Vec<String> = (0..20).map(|number| format!("more{number}")).collect();
     tokio::join!(claim_all(&one, &more, "shared"), claim_all(&two, &more, "shared"));
     let all: Vec<String> = names.iter().chain(&more).cloned().collect();
@@ -95,19 +96,19 @@ async fn restarts_with_other_namespaces_write_nothing() {
             team.delete(name).await;
         }
         for name in &more {
-            team.gone(name).await;
+            team.wait_until_deleted(name).await;
         }
     }
-    one.counts_in(GLOBAL, "shared", counts(2 * claim_count())).await;
+    one.wait_for_counts_in(GLOBAL, "shared", counts(2 * claim_count())).await;
 }
 
-/// Claims are made and released while managers are killed and started for other namespaces.
+/// Claims are created and released while managers are killed and started for other namespaces.
 #[tokio::test(flavor = "multi_thread")]
-async fn moving_namespaces_under_load_binds_no_address_twice() {
+async fn moving_namespaces_under_load_duplicates_no_address() {
     let plane = ControlPlane::start(Options::default());
     let (one, two) = (Consumer::new(&plane).await, Consumer::new(&plane).await);
     let teams = [&one, &two];
-    one.global_pool("shared", json!({"addresses": ["10.0.0.0/16"], "prefix": 16})).await;
+    one.create_global_pool("shared", json!({"addresses": ["10.0.0.0/16"], "prefix": 16})).await;
     let names: Vec<String> = (0..claim_count()).map(|number| format!("c{number}")).collect();
     // The start of a manager blocks, so separate tasks create the claims.
     let work = teams.map(|team| {
@@ -125,7 +126,7 @@ async fn moving_namespaces_under_load_binds_no_address_twice() {
     }
     let _managers = [serving_namespace(&plane, &two), serving_namespace(&plane, &one)];
     addresses(teams, &names).await;
-    one.counts_in(GLOBAL, "shared", counts(2 * claim_count())).await;
+    one.wait_for_counts_in(GLOBAL, "shared", counts(2 * claim_count())).await;
     let held = at_rest(&one).await;
     let reservations = held.keys().filter(|key| key.starts_with("reservation")).count();
     assert_eq!(reservations, 2 * claim_count(), "one reservation for each claim");

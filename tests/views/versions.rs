@@ -1,18 +1,19 @@
-//! What was written, by uids and resource versions.
+//! Detects writes by uids and resource versions.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::time::{Duration, Instant};
 
-use capi_ipam::support::consumer::Consumer;
 use capi_ipam_controller::client::ResourceClient;
 use kube::{Api, Resource, ResourceExt};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// For how long nothing may be written at rest.
+use crate::support::consumer::Consumer;
+
+/// How long no write may happen at rest.
 const QUIET: Duration = Duration::from_secs(5);
-/// How long writing may go on until the cluster is at rest.
+/// The maximum time until the cluster is at rest.
 const SETTLING: Duration = Duration::from_mins(1);
 
 /// Kind, namespace and name of objects, each with its uid and resource version.
@@ -47,7 +48,8 @@ pub(crate) async fn holdings(consumer: &Consumer) -> Versions {
 async fn everything(consumer: &Consumer) -> Versions {
     let mut all = holdings(consumer).await;
     add(&mut all, "global pool", consumer.global_pools()).await;
-    let pools: ResourceClient<capi_ipam::api::InClusterIPPool> = ResourceClient::new(Api::all(consumer.client.clone()), &());
+    let pools: ResourceClient<capi_ipam::api::InClusterIPPool> =
+        ResourceClient::new(Api::all(consumer.client.clone()), &());
     add(&mut all, "pool", pools).await;
     all
 }
@@ -81,7 +83,7 @@ pub(crate) async fn at_rest(consumer: &Consumer) -> Versions {
     }
 }
 
-/// Asserts that no claim, IPAddress or reservation was written or removed, and none was made.
+/// Asserts that no claim, IPAddress or reservation was created, changed or deleted.
 ///
 /// # Panics
 /// When one was.

@@ -1,16 +1,18 @@
-//! Claims that wait while several managers serve them: each says so once, whoever is first.
+//! Claims that wait while several managers serve them: the reason is written only once.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use capi_ipam::support::consumer::{Consumer, eventually_within, ready};
-use capi_ipam::support::control_plane::{ControlPlane, Options};
-use capi_ipam::versions::at_rest;
-use capi_ipam::{GLOBAL, serving};
 use serde_json::json;
 
+use crate::support::consumer::{Consumer, ready};
+use crate::support::control_plane::{ControlPlane, Options};
+use crate::support::wait::eventually_within;
+use crate::versions::at_rest;
+use crate::{GLOBAL, serving};
+
 /// How often the status of one waiting claim may be written.
-const MOST_WRITES: usize = 3;
+const MAX_WRITES: usize = 3;
 
 /// Waits until `bound` claims of the namespace are bound and all others report an exhausted pool. Returns the names of
 /// the others.
@@ -36,7 +38,7 @@ fn status_writes(plane: &ControlPlane) -> BTreeMap<String, usize> {
     writes
 }
 
-async fn writes_few(plane: &ControlPlane, consumer: &Consumer, bound: usize) {
+async fn assert_writes_few(plane: &ControlPlane, consumer: &Consumer, bound: usize) {
     let names = waiting(consumer, bound).await;
     at_rest(consumer).await;
     assert_eq!(waiting(consumer, bound).await, names);
@@ -44,38 +46,38 @@ async fn writes_few(plane: &ControlPlane, consumer: &Consumer, bound: usize) {
     let of_waiting: Vec<(&String, usize)> =
         names.iter().map(|name| (name, writes.get(name).copied().unwrap_or_default())).collect();
     println!("status writes of waiting claims: {of_waiting:?}");
-    assert!(of_waiting.iter().all(|(_, count)| (1..=MOST_WRITES).contains(count)), "{of_waiting:?}");
+    assert!(of_waiting.iter().all(|(_, count)| (1..=MAX_WRITES).contains(count)), "{of_waiting:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn waiting_claims_are_written_once_by_two_managers() {
+async fn two_managers_write_waiting_status_once() {
     let plane = ControlPlane::start(Options { audit: true, ..Options::default() });
     let _managers = [serving(&plane, &[]), serving(&plane, &[])];
     let consumer = Consumer::new(&plane).await;
-    consumer.global_pool("shared", json!({"addresses": ["10.0.0.1-10.0.0.4"], "prefix": 24})).await;
+    consumer.create_global_pool("shared", json!({"addresses": ["10.0.0.1-10.0.0.4"], "prefix": 24})).await;
     for name in ["a", "b", "c", "d"] {
-        consumer.global_claim(name, "shared").await;
-        consumer.bound(name).await;
+        consumer.create_global_claim(name, "shared").await;
+        consumer.wait_for_address(name).await;
     }
-    consumer.counts_in(GLOBAL, "shared", (4, 0, 4, 0)).await;
+    consumer.wait_for_counts_in(GLOBAL, "shared", (4, 0, 4, 0)).await;
     futures::future::join_all((0..12).map(async |number| {
-        consumer.global_claim(&format!("waits{number}"), "shared").await;
+        consumer.create_global_claim(&format!("waits{number}"), "shared").await;
     }))
     .await;
-    writes_few(&plane, &consumer, 4).await;
+    assert_writes_few(&plane, &consumer, 4).await;
 }
 
 /// The numbers in the message change while the pool fills up.
 #[tokio::test(flavor = "multi_thread")]
-async fn waiting_claims_of_a_burst_are_written_few_times() {
+async fn burst_of_waiting_claims_is_written_few_times() {
     let plane = ControlPlane::start(Options { audit: true, ..Options::default() });
     let _managers = [serving(&plane, &[]), serving(&plane, &[])];
     let consumer = Consumer::new(&plane).await;
-    consumer.global_pool("shared", json!({"addresses": ["10.0.0.1-10.0.0.20"], "prefix": 24})).await;
-    consumer.counts_in(GLOBAL, "shared", (20, 20, 0, 0)).await;
+    consumer.create_global_pool("shared", json!({"addresses": ["10.0.0.1-10.0.0.20"], "prefix": 24})).await;
+    consumer.wait_for_counts_in(GLOBAL, "shared", (20, 20, 0, 0)).await;
     futures::future::join_all((0..40).map(async |number| {
-        consumer.global_claim(&format!("c{number}"), "shared").await;
+        consumer.create_global_claim(&format!("c{number}"), "shared").await;
     }))
     .await;
-    writes_few(&plane, &consumer, 20).await;
+    assert_writes_few(&plane, &consumer, 20).await;
 }

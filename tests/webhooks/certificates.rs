@@ -1,43 +1,47 @@
-//! Certificates that change, end, are missing or not trusted; and webhooks that do not answer.
+//! Renewed, expired, missing and untrusted certificates, and webhooks that do not respond.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use capi_ipam::api::InClusterKind::{self, GlobalIPPool, IPPool};
 use capi_ipam::api::names;
-use capi_ipam::ask::{ask, Asker, JSON, MERGE, Said};
-use capi_ipam::support::consumer::{Consumer, eventually};
-use capi_ipam::support::control_plane::{ControlPlane, Options};
-use capi_ipam::support::manager::Manager;
-use capi_ipam::support::webhooks::{authority, Webhooks};
-use capi_ipam::{serving, Wired};
 use futures::future::{join, join_all};
-use serde_json::{json, Value};
+use serde_json::{Value, json};
+
+use crate::api_client::{ApiClient, JSON, MERGE, Response, post_review};
+use crate::support::consumer::Consumer;
+use crate::support::control_plane::{ControlPlane, Options};
+use crate::support::manager::Manager;
+use crate::support::wait::eventually;
+use crate::support::webhooks::{Webhooks, authority};
+use crate::{Environment, serving};
 
 fn spec() -> Value {
     json!({"addresses": ["10.0.0.1-10.0.0.9"], "prefix": 24})
 }
 
-/// Waits until the API server says something like that to the creation of a pool.
-async fn says(asker: &Asker, code: u16, text: &str) -> Said {
-    eventually(&format!("the API server says {code} {text:?}"), || async {
-        let said = asker.try_create(IPPool, "probe", &spec()).await;
-        (said.code == code && said.message.contains(text)).then_some(said)
+/// Waits until the dry run of a creation returns this code and text.
+async fn wait_for_response(client: &ApiClient, code: u16, text: &str) -> Response {
+    eventually(&format!("the API server returns {code} {text:?}"), || async {
+        let response = client.dry_run_create(IPPool, "probe", &spec()).await;
+        (response.code == code && response.message.contains(text)).then_some(response)
     })
     .await
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_request_fails_while_certificates_are_renewed() {
-    let Wired { plane, webhooks, manager } = Wired::start(&[]);
-    let asker = Asker::new(&Consumer::new(&plane).await);
+async fn certificate_renewal_fails_no_request() {
+    let Environment { plane, webhooks, manager } = Environment::start(&[]);
+    let client = ApiClient::new(&Consumer::new(&plane).await);
     let (done, requests) = (AtomicBool::new(false), AtomicUsize::new(0));
     let renew = async {
         for _ in 0..5 {
-            let (before, so_far) =
-                (webhooks.shown().await.expect("there is a certificate"), requests.load(Ordering::Relaxed));
+            let (before, so_far) = (
+                webhooks.served_certificate().await.expect("a certificate is served"),
+                requests.load(Ordering::Relaxed),
+            );
             webhooks.renew();
-            eventually("the new certificate is shown, and there is something to do meanwhile", || async {
-                let shown = webhooks.shown().await.expect("there is a certificate");
+            eventually("the new certificate is served, and requests happen meanwhile", || async {
+                let shown = webhooks.served_certificate().await.expect("a certificate is served");
                 (shown != before && requests.load(Ordering::Relaxed) > so_far + 20).then_some(())
             })
             .await;
@@ -47,8 +51,8 @@ async fn no_request_fails_while_certificates_are_renewed() {
     let through_the_api_server = async |task: usize, kind: InClusterKind| {
         for number in 0.. {
             let name = format!("p{task}-{number}");
-            asker.create(kind, &name, &spec()).await.done();
-            let deleted = asker.delete(kind, &name).await;
+            client.create(kind, &name, &spec()).await.into_object();
+            let deleted = client.delete(kind, &name).await;
             assert!(deleted.is_ok(), "{deleted:?}");
             requests.fetch_add(1, Ordering::Relaxed);
             if done.load(Ordering::Relaxed) {
@@ -56,11 +60,11 @@ async fn no_request_fails_while_certificates_are_renewed() {
             }
         }
     };
-    // The API server keeps its connections; these handshakes are all new.
+    // The API server reuses its connections; these handshakes are all new.
     let directly = async || {
         while !done.load(Ordering::Relaxed) {
-            let pool = asker.pool(IPPool, "direct", &spec());
-            assert!(ask(&webhooks, IPPool, "CREATE", &Value::Null, &pool).await.is_ok());
+            let pool = client.pool(IPPool, "direct", &spec());
+            assert!(post_review(&webhooks, IPPool, "CREATE", &Value::Null, &pool).await.is_ok());
         }
     };
     let tasks =
@@ -70,117 +74,121 @@ async fn no_request_fails_while_certificates_are_renewed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn while_no_webhook_answers_only_specifications_wait() {
-    let Wired { plane, webhooks, mut manager } = Wired::start(&[]);
+async fn unreachable_webhook_blocks_only_pool_spec_changes() {
+    let Environment { plane, webhooks, mut manager } = Environment::start(&[]);
     let consumer = Consumer::new(&plane).await;
-    let asker = Asker::new(&consumer);
+    let client = ApiClient::new(&consumer);
     for (kind, name) in
         [(IPPool, "web"), (IPPool, "unused"), (IPPool, "forced"), (IPPool, "moved"), (GlobalIPPool, "global")]
     {
-        asker.create(kind, name, &spec()).await.done();
+        client.create(kind, name, &spec()).await.into_object();
     }
     let old = json!({"apiVersion": "ipam.cluster.x-k8s.io/v1alpha1", "kind": "InClusterIPPool",
                      "metadata": {"name": "old"}, "spec": {"subnet": "10.1.0.0/24"}});
-    asker.call("POST", &asker.path(IPPool, "v1alpha1", ""), JSON, &old).await.done();
-    consumer.claim("before", "web").await;
-    consumer.bound("before").await;
+    client.call("POST", &client.path(IPPool, "v1alpha1", ""), JSON, &old).await.into_object();
+    consumer.create_claim("before", "web").await;
+    consumer.wait_for_address("before").await;
     manager.kill();
 
     let webhook = "failed calling webhook \"validation.inclusterippool.ipam.cluster.x-k8s.io\"";
-    // First it may tell of the end of a connection that was open.
-    eventually("the API server says that nobody listens", || async {
-        let said = asker.create(IPPool, "new", &spec()).await;
-        said.refused(500, "", webhook);
-        said.message.contains("connection refused").then_some(())
+    // The first error may be about an open connection that was closed.
+    eventually("the API server reports that no server listens", || async {
+        let response = client.create(IPPool, "new", &spec()).await;
+        response.assert_denied(500, "", webhook);
+        response.message.contains("connection refused").then_some(())
     })
     .await;
-    asker.change(IPPool, "web", &json!({"spec": {"gateway": "10.0.0.9"}})).await.refused(500, "", webhook);
-    asker.delete(IPPool, "unused").await.refused(500, "", webhook);
+    client.patch(IPPool, "web", &json!({"spec": {"gateway": "10.0.0.9"}})).await.assert_denied(500, "", webhook);
+    client.delete(IPPool, "unused").await.assert_denied(500, "", webhook);
     for (name, annotation) in [("forced", names::SKIP_VALIDATE_DELETE), ("moved", names::DELETE_FOR_MOVE)] {
-        asker.change(IPPool, name, &json!({"metadata": {"annotations": {annotation: ""}}})).await.done();
-        asker.delete(IPPool, name).await.done();
+        client.patch(IPPool, name, &json!({"metadata": {"annotations": {annotation: ""}}})).await.into_object();
+        client.delete(IPPool, name).await.into_object();
     }
-    // The old version cannot be read, the stored one can.
-    let converted = asker.call("GET", &asker.path(IPPool, "v1alpha1", "old"), JSON, &Value::Null).await;
-    converted.refused(500, "", "conversion webhook");
-    asker.get(&asker.path(IPPool, "v1alpha2", "old")).await;
-    // Neither metadata nor status is asked about.
+    // The stored version can be read, the old one cannot.
+    let converted = client.call("GET", &client.path(IPPool, "v1alpha1", "old"), JSON, &Value::Null).await;
+    converted.assert_denied(500, "", "conversion webhook");
+    client.get(&client.path(IPPool, "v1alpha2", "old")).await;
+    // Changes of metadata and status call no webhook.
     for (kind, name) in [(IPPool, "web"), (GlobalIPPool, "global")] {
         let metadata = json!({"metadata": {"labels": {"a": "b"}, "annotations": {"c": "d"}}});
-        asker.change(kind, name, &metadata).await.done();
+        client.patch(kind, name, &metadata).await.into_object();
         let counts = json!({"status": {"ipAddresses": {"total": 9, "free": 9, "used": 0, "outOfRange": 0}}});
-        asker.call("PATCH", &format!("{}/status", asker.path(kind, "v1alpha2", name)), MERGE, &counts).await.done();
+        client
+            .call("PATCH", &format!("{}/status", client.path(kind, "v1alpha2", name)), MERGE, &counts)
+            .await
+            .into_object();
     }
-    asker.change(GlobalIPPool, "global", &json!({"metadata": {"finalizers": ["e.example/f"]}})).await.done();
-    // Claims need no webhook, only a manager.
+    client.patch(GlobalIPPool, "global", &json!({"metadata": {"finalizers": ["e.example/f"]}})).await.into_object();
+    // Claims need a manager, but no webhook.
     let without = Manager::start(&plane, &[]);
-    consumer.claim("during", "web").await;
-    consumer.bound("during").await;
+    consumer.create_claim("during", "web").await;
+    consumer.wait_for_address("during").await;
     consumer.release("before").await;
     drop(without);
-    // With the webhooks everything is back.
+    // With the webhooks all requests succeed again.
     let _manager = serving(&plane, &webhooks, &[]);
-    says(&asker, 201, "").await;
-    assert!(asker.delete(IPPool, "unused").await.is_ok());
-    asker.get(&asker.path(IPPool, "v1alpha1", "old")).await;
+    wait_for_response(&client, 201, "").await;
+    assert!(client.delete(IPPool, "unused").await.is_ok());
+    client.get(&client.path(IPPool, "v1alpha1", "old")).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_expired_certificate_is_refused_and_a_new_one_works_without_a_restart() {
+async fn renewed_certificate_is_served_without_restart() {
     let plane = ControlPlane::start(Options::default());
     let webhooks = Webhooks::new(&plane);
     webhooks.expire();
     let manager = serving(&plane, &webhooks, &[]);
-    webhooks.wire_with(&plane, &webhooks.authority());
-    let asker = Asker::new(&Consumer::new(&plane).await);
-    let said = says(&asker, 500, "certificate has expired").await;
-    said.refused(500, "", "failed calling webhook");
+    webhooks.register_with_ca(&plane, &webhooks.authority());
+    let client = ApiClient::new(&Consumer::new(&plane).await);
+    let response = wait_for_response(&client, 500, "certificate has expired").await;
+    response.assert_denied(500, "", "failed calling webhook");
     assert!(manager.log().contains("has expired"), "{}", manager.log());
     webhooks.renew();
-    says(&asker, 201, "").await;
-    // Reads in the old version work again too.
-    webhooks.wire(&plane);
+    wait_for_response(&client, 201, "").await;
+    // Reads in the old version work again, too.
+    webhooks.register(&plane);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_certificate_of_an_unknown_authority_is_refused() {
-    let Wired { plane, webhooks, manager: _manager } = Wired::start(&[]);
-    let asker = Asker::new(&Consumer::new(&plane).await);
-    asker.create(IPPool, "web", &spec()).await.done();
-    webhooks.wire_with(&plane, &authority().pem());
-    says(&asker, 500, "certificate signed by unknown authority").await;
-    let old = asker.path(IPPool, "v1alpha1", "web");
+async fn certificate_of_an_unknown_ca_is_rejected() {
+    let Environment { plane, webhooks, manager: _manager } = Environment::start(&[]);
+    let client = ApiClient::new(&Consumer::new(&plane).await);
+    client.create(IPPool, "web", &spec()).await.into_object();
+    webhooks.register_with_ca(&plane, &authority().pem());
+    wait_for_response(&client, 500, "certificate signed by unknown authority").await;
+    let old = client.path(IPPool, "v1alpha1", "web");
     eventually("conversion does not trust it either", || async {
-        let said = asker.call("GET", &old, JSON, &Value::Null).await;
-        said.message.contains("certificate signed by unknown authority").then_some(())
+        let response = client.call("GET", &old, JSON, &Value::Null).await;
+        response.message.contains("certificate signed by unknown authority").then_some(())
     })
     .await;
-    webhooks.wire(&plane);
-    says(&asker, 201, "").await;
-    asker.get(&old).await;
+    webhooks.register(&plane);
+    wait_for_response(&client, 201, "").await;
+    client.get(&old).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_manager_without_a_certificate_says_so_and_becomes_ready_with_it() {
+async fn manager_is_unready_until_it_has_a_certificate() {
     let plane = ControlPlane::start(Options::default());
     let webhooks = Webhooks::without_certificate(&plane);
     let own = webhooks.flags();
     let flags: Vec<&str> = own.iter().map(String::as_str).collect();
     let manager = Manager::launch(&plane, plane.provider_kubeconfig(), &flags);
-    eventually("nothing but the certificate is missing", || async {
-        let answer = manager.probe("/readyz")?;
-        let missing = answer.lines().filter(|line| line.starts_with("- ")).collect::<Vec<_>>();
+    eventually("only the certificate is missing", || async {
+        let response = manager.probe("/readyz")?;
+        let missing = response.lines().filter(|line| line.starts_with("- ")).collect::<Vec<_>>();
         let certificate = "- certificate for webhooks: cannot read ";
-        (answer.starts_with("HTTP/1.1 503") && missing.len() == 1 && missing[0].starts_with(certificate)).then_some(())
+        (response.starts_with("HTTP/1.1 503") && missing.len() == 1 && missing[0].starts_with(certificate))
+            .then_some(())
     })
     .await;
-    assert!(webhooks.shown().await.is_err(), "there is no handshake without a certificate");
+    assert!(webhooks.served_certificate().await.is_err(), "a handshake fails without a certificate");
     // Claims do not wait for it.
     let consumer = Consumer::new(&plane).await;
-    consumer.pool("web", spec()).await;
-    consumer.claim("a", "web").await;
-    consumer.bound("a").await;
+    consumer.create_pool("web", spec()).await;
+    consumer.create_claim("a", "web").await;
+    consumer.wait_for_address("a").await;
     webhooks.renew();
     manager.wait_until_ready();
-    webhooks.wire(&plane);
+    webhooks.register(&plane);
 }

@@ -5,61 +5,63 @@ use std::fs;
 use std::path::Path;
 
 use capi_ipam::api::InClusterKind::{self, GlobalIPPool, IPPool};
-use capi_ipam::ask::{Asker, JSON, MERGE};
-use capi_ipam::support::consumer::{Consumer, eventually, unique};
-use capi_ipam::support::control_plane::{ControlPlane, NAMESPACE, Options};
-use capi_ipam::support::manager::Manager;
-use capi_ipam::support::webhooks::Webhooks;
-use capi_ipam::wired;
-use serde_json::{json, Value};
+use serde_json::{Value, json};
+
+use crate::api_client::{ApiClient, JSON, MERGE};
+use crate::shared;
+use crate::support::consumer::{Consumer, unique};
+use crate::support::control_plane::{ControlPlane, NAMESPACE, Options};
+use crate::support::manager::Manager;
+use crate::support::wait::eventually;
+use crate::support::webhooks::Webhooks;
 
 const KINDS: [InClusterKind; 2] = [IPPool, GlobalIPPool];
 const ANNOTATION: &str = "cluster.x-k8s.io/conversion-data";
 
-async fn asker() -> Asker {
-    Asker::new(&Consumer::new(&wired().plane).await)
+async fn client() -> ApiClient {
+    ApiClient::new(&Consumer::new(&shared().plane).await)
 }
 
 fn old(kind: InClusterKind, name: &str, spec: Value) -> Value {
     json!({"apiVersion": "ipam.cluster.x-k8s.io/v1alpha1", "kind": kind.name(), "metadata": {"name": name}, "spec": spec})
 }
 
-/// What becomes of a specification of a subnet alone: what follows from it is filled in, as the Go provider does it.
+/// The conversion of a spec with only a subnet: the derived fields are filled in, as in the Go provider.
 fn filled(subnet: &str) -> Value {
     json!({"subnet": format!("{subnet}.0/24"), "start": format!("{subnet}.1"), "end": format!("{subnet}.254"),
            "prefix": 24})
 }
 
-/// A specification that only the stored version can say in full.
+/// A spec with fields that only the stored version has.
 fn rich() -> Value {
     json!({"addresses": ["10.41.0.10-10.41.0.99", "10.41.0.200"], "prefix": 24, "gateway": "10.41.0.1",
            "excludedAddresses": ["10.41.0.50"], "addressReuseGracePeriodSeconds": 60,
            "allocateReservedIPAddresses": true, "network": unique("lab")})
 }
 
-/// What the old version says of it.
+/// The same spec in the old version.
 fn poor() -> Value {
     json!({"addresses": ["10.41.0.10-10.41.0.99", "10.41.0.200"], "prefix": 24, "gateway": "10.41.0.1"})
 }
 
 #[tokio::test]
-async fn a_pool_made_in_the_old_version_is_served_in_both() {
-    let asker = asker().await;
+async fn pool_created_in_v1alpha1_is_served_in_both_versions() {
+    let client = client().await;
     for kind in KINDS {
         let name = unique("old");
         let spec = json!({"subnet": "10.40.0.0/24", "gateway": "10.40.0.1"});
-        let made = asker.call("POST", &asker.path(kind, "v1alpha1", ""), JSON, &old(kind, &name, spec)).await;
+        let made = client.call("POST", &client.path(kind, "v1alpha1", ""), JSON, &old(kind, &name, spec)).await;
         let mut spec = filled("10.40.0");
         spec["gateway"] = json!("10.40.0.1");
-        assert_eq!(made.done()["spec"], spec);
-        let new = asker.get(&asker.path(kind, "v1alpha2", &name)).await;
+        assert_eq!(made.into_object()["spec"], spec);
+        let new = client.get(&client.path(kind, "v1alpha2", &name)).await;
         let expected = json!({"addresses": ["10.40.0.1-10.40.0.254"], "prefix": 24, "gateway": "10.40.0.1"});
         assert_eq!(new["spec"], expected);
-        assert_eq!(asker.get(&asker.path(kind, "v1alpha1", &name)).await["spec"], spec);
-        // The provider serves it as any other, and its counts can be seen in both.
+        assert_eq!(client.get(&client.path(kind, "v1alpha1", &name)).await["spec"], spec);
+        // The provider serves it like any other pool, and both versions show its counts.
         for version in ["v1alpha1", "v1alpha2"] {
-            let counts = eventually("there are counts", || async {
-                let pool = asker.get(&asker.path(kind, version, &name)).await;
+            let counts = eventually("the pool has counts", || async {
+                let pool = client.get(&client.path(kind, version, &name)).await;
                 pool["status"]["ipAddresses"].is_object().then(|| pool["status"]["ipAddresses"].clone())
             })
             .await;
@@ -69,63 +71,67 @@ async fn a_pool_made_in_the_old_version_is_served_in_both() {
 }
 
 #[tokio::test]
-async fn a_pool_is_changed_and_deleted_in_the_old_version() {
-    let asker = asker().await;
+async fn pool_is_updated_and_deleted_in_v1alpha1() {
+    let client = client().await;
     for kind in KINDS {
         let name = unique("old");
-        let path = asker.path(kind, "v1alpha1", &name);
+        let path = client.path(kind, "v1alpha1", &name);
         let spec = json!({"start": "10.40.1.10", "end": "10.40.1.20", "prefix": 24});
-        asker.call("POST", &asker.path(kind, "v1alpha1", ""), JSON, &old(kind, &name, spec)).await.done();
+        client.call("POST", &client.path(kind, "v1alpha1", ""), JSON, &old(kind, &name, spec)).await.into_object();
         let change = json!({"spec": {"end": "10.40.1.30", "gateway": "10.40.1.1"}});
-        let changed = asker.call("PATCH", &path, MERGE, &change).await.done();
+        let changed = client.call("PATCH", &path, MERGE, &change).await.into_object();
         let expected = json!({"start": "10.40.1.10", "end": "10.40.1.30", "prefix": 24, "gateway": "10.40.1.1"});
         assert_eq!(changed["spec"], expected);
-        let new = asker.get(&asker.path(kind, "v1alpha2", &name)).await;
+        let new = client.get(&client.path(kind, "v1alpha2", &name)).await;
         assert_eq!(new["spec"]["addresses"], json!(["10.40.1.10-10.40.1.30"]));
-        // A change in the stored version wins over what the old one said.
+        // A change in the stored version takes precedence over the old value.
         let other = json!({"spec": {"addresses": ["10.40.1.40"]}});
-        asker.change(kind, &name, &other).await.done();
-        assert_eq!(asker.get(&path).await["spec"]["addresses"], json!(["10.40.1.40"]));
-        // What is wrong is refused here too.
+        client.patch(kind, &name, &other).await.into_object();
+        assert_eq!(client.get(&path).await["spec"]["addresses"], json!(["10.40.1.40"]));
+        // Invalid values are denied in the old version, too.
         let bad = json!({"spec": {"addresses": ["nonsense"]}});
-        asker.call("PATCH", &path, MERGE, &bad).await.refused(422, "spec.addresses", "nonsense");
-        assert!(asker.call("DELETE", &path, JSON, &Value::Null).await.is_ok());
+        client.call("PATCH", &path, MERGE, &bad).await.assert_denied(422, "spec.addresses", "nonsense");
+        assert!(client.call("DELETE", &path, JSON, &Value::Null).await.is_ok());
     }
 }
 
 #[tokio::test]
-async fn an_old_client_that_writes_back_what_it_read_loses_nothing() {
-    let asker = asker().await;
+async fn v1alpha1_round_trip_loses_nothing() {
+    let client = client().await;
     for kind in KINDS {
         let (name, spec) = (unique("rich"), rich());
-        asker.create(kind, &name, &spec).await.done();
-        let (old_path, new_path) = (asker.path(kind, "v1alpha1", &name), asker.path(kind, "v1alpha2", &name));
-        // The provider writes its finalizer at some time, so this may take another go, as with any client.
+        client.create(kind, &name, &spec).await.into_object();
+        let (old_path, new_path) = (client.path(kind, "v1alpha1", &name), client.path(kind, "v1alpha2", &name));
+        // The provider writes its finalizer concurrently, so this may need a retry.
         eventually("the old client has replaced the pool", || async {
-            let mut read = asker.get(&old_path).await;
+            let mut read = client.get(&old_path).await;
             assert_eq!(read["spec"], poor());
             read["spec"]["gateway"] = json!("10.41.0.2");
             read["metadata"]["labels"] = json!({"a": "b"});
-            let said = asker.call("PUT", &old_path, JSON, &read).await;
-            (said.code != 409).then(|| said.done())
+            let response = client.call("PUT", &old_path, JSON, &read).await;
+            (response.code != 409).then(|| response.into_object())
         })
         .await;
         let mut expected = spec;
         expected["gateway"] = json!("10.41.0.2");
-        let pool = asker.get(&new_path).await;
+        let pool = client.get(&new_path).await;
         assert_eq!(pool["spec"], expected);
         assert_eq!(pool["metadata"]["labels"], json!({"a": "b"}));
-        assert_eq!(pool["metadata"]["annotations"][ANNOTATION], Value::Null, "it is for the other version only");
-        // The same with a patch that knows nothing of the annotation.
-        asker.call("PATCH", &old_path, MERGE, &json!({"spec": {"gateway": "10.41.0.3"}})).await.done();
+        assert_eq!(
+            pool["metadata"]["annotations"][ANNOTATION],
+            Value::Null,
+            "the annotation is for the other version only"
+        );
+        // The same with a patch without the annotation.
+        client.call("PATCH", &old_path, MERGE, &json!({"spec": {"gateway": "10.41.0.3"}})).await.into_object();
         expected["gateway"] = json!("10.41.0.3");
-        assert_eq!(asker.get(&new_path).await["spec"], expected);
+        assert_eq!(client.get(&new_path).await["spec"], expected);
     }
 }
 
 #[test]
-fn kubectl_replaces_what_it_got() {
-    let (plane, name) = (&wired().plane, unique("kubectl"));
+fn kubectl_replace_of_a_read_pool_succeeds() {
+    let (plane, name) = (&shared().plane, unique("kubectl"));
     let pool = json!({"apiVersion": "ipam.cluster.x-k8s.io/v1alpha2", "kind": "GlobalInClusterIPPool",
                       "metadata": {"name": name}, "spec": rich()});
     plane.kubectl_apply(&pool.to_string());
@@ -147,8 +153,7 @@ fn kubectl_replaces_what_it_got() {
     assert_eq!(spec["addressReuseGracePeriodSeconds"], 60);
 }
 
-/// Pools with two versions that the Go provider has stored, or what it made of them in the old version, by kind and
-/// name.
+/// Pools that the Go provider stored, or their conversion to the old version by the Go provider, by kind and name.
 fn taken_over(file: &str) -> BTreeMap<(String, String), Value> {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/takeover").join(file);
     let text = fs::read_to_string(file).expect("the data can be read");
@@ -160,8 +165,8 @@ fn taken_over(file: &str) -> BTreeMap<(String, String), Value> {
 }
 
 #[tokio::test]
-async fn pools_that_the_go_provider_stored_are_read_as_it_read_them() {
-    let asker = asker().await;
+async fn pools_stored_by_the_go_provider_convert_the_same() {
+    let client = client().await;
     let old = taken_over("pools-as-v1alpha1.json");
     for ((kind, name), mut pool) in taken_over("objects.json") {
         let expected = &old[&(kind.clone(), name.clone())];
@@ -170,10 +175,10 @@ async fn pools_that_the_go_provider_stored_are_read_as_it_read_them() {
         for field in ["uid", "resourceVersion", "creationTimestamp", "generation", "namespace"] {
             pool["metadata"].as_object_mut().expect("it is an object").remove(field);
         }
-        asker.call("POST", &asker.path(kind, "v1alpha2", ""), JSON, &pool).await.done();
-        let mut found = asker.get(&asker.path(kind, "v1alpha1", &name)).await;
+        client.call("POST", &client.path(kind, "v1alpha2", ""), JSON, &pool).await.into_object();
+        let mut found = client.get(&client.path(kind, "v1alpha1", &name)).await;
         assert_eq!(found["spec"], expected["spec"], "{kind} {name}");
-        // What the old version cannot say is carried along; else the annotations are the same.
+        // An annotation carries the fields that the old version does not have; the other annotations are the same.
         let annotations = &mut found["metadata"]["annotations"];
         if let Some(all) = annotations.as_object_mut() {
             all.remove(ANNOTATION);
@@ -181,24 +186,27 @@ async fn pools_that_the_go_provider_stored_are_read_as_it_read_them() {
         let or_none = |value: &Value| value.as_object().cloned().unwrap_or_default();
         assert_eq!(or_none(annotations), or_none(&expected["metadata"]["annotations"]), "{kind} {name}");
         assert_eq!(found["metadata"]["finalizers"], expected["metadata"]["finalizers"]);
-        let stored = asker.get(&asker.path(kind, "v1alpha2", &name)).await;
+        let stored = client.get(&client.path(kind, "v1alpha2", &name)).await;
         assert_eq!(stored["spec"], pool["spec"], "{kind} {name}");
         assert_eq!(or_none(&stored["metadata"]["annotations"]), or_none(&pool["metadata"]["annotations"]));
     }
 }
 
 #[tokio::test]
-async fn a_list_of_pools_from_both_versions_is_read_in_either() {
-    let asker = asker().await;
+async fn list_of_pools_is_readable_in_both_versions() {
+    let client = client().await;
     let spec = json!({"subnet": "10.42.0.0/24"});
     for name in ["old-a", "old-b"] {
-        asker.call("POST", &asker.path(IPPool, "v1alpha1", ""), JSON, &old(IPPool, name, spec.clone())).await.done();
+        client
+            .call("POST", &client.path(IPPool, "v1alpha1", ""), JSON, &old(IPPool, name, spec.clone()))
+            .await
+            .into_object();
     }
     for name in ["new-a", "new-b"] {
-        asker.create(IPPool, name, &rich()).await.done();
+        client.create(IPPool, name, &rich()).await.into_object();
     }
     let read = async |version: &str| -> BTreeMap<String, Value> {
-        let list = asker.get(&asker.path(IPPool, version, "")).await;
+        let list = client.get(&client.path(IPPool, version, "")).await;
         let items = list["items"].as_array().expect("it is a list").iter();
         for item in items.clone() {
             assert_eq!(item["apiVersion"], format!("ipam.cluster.x-k8s.io/{version}"));
@@ -216,24 +224,24 @@ async fn a_list_of_pools_from_both_versions_is_read_in_either() {
     assert_eq!(new["new-b"]["excludedAddresses"], json!(["10.41.0.50"]));
 }
 
-/// Makes sure that pools can be written and read in the old version.
-async fn is_converted(asker: &Asker, name: &str) {
+/// Asserts that pools can be written and read in the old version.
+async fn assert_is_converted(client: &ApiClient, name: &str) {
     let spec = json!({"subnet": "10.43.0.0/24"});
-    asker.call("POST", &asker.path(IPPool, "v1alpha1", ""), JSON, &old(IPPool, name, spec)).await.done();
-    assert_eq!(asker.get(&asker.path(IPPool, "v1alpha1", name)).await["spec"], filled("10.43.0"));
-    let list = asker.get(&asker.path(IPPool, "v1alpha1", "")).await;
+    client.call("POST", &client.path(IPPool, "v1alpha1", ""), JSON, &old(IPPool, name, spec)).await.into_object();
+    assert_eq!(client.get(&client.path(IPPool, "v1alpha1", name)).await["spec"], filled("10.43.0"));
+    let list = client.get(&client.path(IPPool, "v1alpha1", "")).await;
     assert!(list["items"].as_array().is_some_and(|items| !items.is_empty()));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn conversion_does_not_wait_for_the_lease_nor_for_lists() {
+async fn conversion_needs_no_lease_and_no_synced_cache() {
     let plane = ControlPlane::start(Options::default());
     let webhooks = Webhooks::new(&plane);
     let own = webhooks.flags();
     let consumer = Consumer::new(&plane).await;
-    let asker = Asker::new(&consumer);
+    let client = ApiClient::new(&consumer);
     {
-        // Somebody else leads and does nothing.
+        // Another client holds the lease and does nothing.
         let lease = json!({
             "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
             "metadata": {"name": "7bb7acb4.ipam.cluster.x-k8s.io", "namespace": NAMESPACE},
@@ -244,21 +252,21 @@ async fn conversion_does_not_wait_for_the_lease_nor_for_lists() {
         let elected = ["--leader-elect"];
         let flags: Vec<&str> = own.iter().map(String::as_str).chain(elected).collect();
         let manager = Manager::start(&plane, &flags);
-        webhooks.wire(&plane);
-        is_converted(&asker, "waiting").await;
+        webhooks.register(&plane);
+        assert_is_converted(&client, "waiting").await;
         assert!(!manager.log().contains("acquired leadership lease"), "{}", manager.log());
     }
-    // Somebody who may list nothing but the leases and kinds never becomes ready.
+    // A manager with permissions only for leases and CRDs never syncs its caches.
     plane.kubectl(&["-n", NAMESPACE, "create", "serviceaccount", "nobody"]);
     let kubeconfig = plane.kubeconfig_of_account(NAMESPACE, "nobody");
     let flags: Vec<&str> = own.iter().map(String::as_str).collect();
     let manager = Manager::launch(&plane, &kubeconfig, &flags).may_lack_permissions();
     manager.wait_for_log("certificate loaded");
-    is_converted(&asker, "unready").await;
+    assert_is_converted(&client, "unready").await;
     assert!(!manager.is_ready());
-    // What depends on what is in use cannot be told: whoever asks is to try again.
+    // Reviews that depend on the addresses in use cannot be decided: the client has to retry.
     let shrink = json!({"spec": {"addresses": ["10.43.0.1"]}});
-    asker.try_change(IPPool, "unready", &shrink).await.refused(503, "", "still being listed");
+    client.dry_run_patch(IPPool, "unready", &shrink).await.assert_denied(503, "", "still being listed");
     let grow = json!({"spec": {"addresses": ["10.43.0.0/24"]}});
-    asker.try_change(IPPool, "unready", &grow).await.done();
+    client.dry_run_patch(IPPool, "unready", &grow).await.into_object();
 }

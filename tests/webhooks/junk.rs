@@ -1,28 +1,30 @@
-//! Bodies that become far larger when they are read, from many clients at once: they are turned down, the memory of the
-//! manager stays within the limit of its container, good reviews are answered meanwhile, and the log is not filled.
+//! Bodies that are far larger in memory than on the wire, from many clients at once: they are rejected, the memory of
+//! the manager stays within the limit of its container, valid reviews are answered meanwhile, and the log is not
+//! flooded.
 
-use capi_ipam::Wired;
 use capi_ipam::admission::routes::CONVERT;
-use capi_ipam::support::webhooks::junk::Junk;
+
+use crate::Environment;
+use crate::support::webhooks::junk::Junk;
 
 /// The limit in `config/manager/deployment.yaml`.
 const CONTAINER_MIB: u64 = 512;
 
 const CLIENTS: usize = 20;
 
-/// The most memory that a process had at any time, in MiB.
+/// The peak memory of a process, in MiB.
 fn peak_memory(pid: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("the process runs");
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("Linux says it");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("Linux reports it");
     line.trim().trim_end_matches(" kB").parse::<u64>().expect("it is a number") / 1024
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn junk_from_many_clients_stays_within_the_memory_limit() {
-    let wired = Wired::start(&[]);
+async fn oversized_bodies_stay_within_the_memory_limit() {
+    let shared = Environment::start(&[]);
     for junk in Junk::all() {
-        let outcome = junk.send(&wired.webhooks, CLIENTS, 1).await;
-        let peak = peak_memory(wired.manager.pid());
+        let outcome = junk.send(&shared.webhooks, CLIENTS, 1).await;
+        let peak = peak_memory(shared.manager.pid());
         println!("{}: peak memory {peak} MiB, {outcome:?}", junk.what);
         let answered: usize = outcome.statuses.values().sum();
         assert_eq!(answered, CLIENTS, "{}: {outcome:?}", junk.what);
@@ -34,20 +36,20 @@ async fn junk_from_many_clients_stays_within_the_memory_limit() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn unreadable_reviews_do_not_fill_the_log() {
-    let wired = Wired::start(&[]);
-    let mut connection = wired.webhooks.connect_http2().await.expect("a connection can be made");
+async fn invalid_reviews_do_not_flood_the_log() {
+    let shared = Environment::start(&[]);
+    let mut connection = shared.webhooks.connect_http2().await.expect("a connection can be created");
     for _ in 0..200 {
-        let answer = connection.post(CONVERT, "nonsense").await.expect("there is an answer");
-        assert_eq!(answer.status, 400);
+        let response = connection.post(CONVERT, "nonsense").await.expect("a response is received");
+        assert_eq!(response.status, 400);
     }
     let objects = [serde_json::json!({"kind": "Pod"})];
     let body = crate::support::webhooks::direct::conversion("v1alpha1", &objects).to_string();
     for _ in 0..200 {
-        assert_eq!(connection.post(CONVERT, body.clone()).await.expect("there is an answer").status, 200);
+        assert_eq!(connection.post(CONVERT, body.clone()).await.expect("a response is received").status, 200);
     }
-    let log = wired.manager.log();
-    for text in ["cannot be understood", "cannot be converted"] {
+    let log = shared.manager.log();
+    for text in ["is malformed", "cannot convert objects"] {
         let lines = log.lines().filter(|line| line.contains(text)).count();
         assert!((1..20).contains(&lines), "{lines} lines: {text}");
     }

@@ -1,5 +1,5 @@
-//! Webhooks that a real API server asks: admission and conversion, with the manager behind them. Most tests share a
-//! control plane with a manager; those that break something have their own.
+//! Admission and conversion webhooks of the manager, called by a real API server. Most tests share a control plane and
+//! a manager; those that break something have their own.
 
 #![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "test code: a failure ends the test")]
 #![allow(clippy::needless_pass_by_value, reason = "the values are written where they are passed")]
@@ -7,7 +7,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
-mod ask;
+mod api_client;
 mod certificates;
 mod conversion;
 mod in_use;
@@ -25,14 +25,14 @@ use support::control_plane::{ControlPlane, Options};
 use support::manager::Manager;
 use support::webhooks::Webhooks;
 
-/// A control plane whose API server asks the webhooks of a running manager.
-struct Wired {
+/// A control plane whose API server calls the webhooks of a running manager.
+struct Environment {
     plane: ControlPlane,
     webhooks: Webhooks,
     manager: Manager,
 }
 
-impl Wired {
+impl Environment {
     fn start(flags: &[&str]) -> Self {
         Self::with_plane(ControlPlane::start(Options::default()), flags)
     }
@@ -40,7 +40,7 @@ impl Wired {
     fn with_plane(plane: ControlPlane, flags: &[&str]) -> Self {
         let webhooks = Webhooks::new(&plane);
         let manager = serving(&plane, &webhooks, flags);
-        webhooks.wire(&plane);
+        webhooks.register(&plane);
         Self { plane, webhooks, manager }
     }
 }
@@ -52,8 +52,8 @@ fn serving(plane: &ControlPlane, webhooks: &Webhooks, flags: &[&str]) -> Manager
     Manager::start(plane, &flags)
 }
 
-/// The one that most tests share.
-fn wired() -> &'static Wired {
-    static WIRED: OnceLock<Wired> = OnceLock::new();
-    WIRED.get_or_init(|| Wired::start(&[]))
+/// The environment that most tests share.
+fn shared() -> &'static Environment {
+    static WIRED: OnceLock<Environment> = OnceLock::new();
+    WIRED.get_or_init(|| Environment::start(&[]))
 }

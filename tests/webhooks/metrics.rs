@@ -1,14 +1,15 @@
-//! Metrics, for those who may see them: the API server says who that is, and the manager may ask it with the permissions
-//! of `config/rbac` and no more.
+//! Authentication and authorization of metrics: the API server reviews tokens and access, and the manager needs only
+//! the permissions of `config/rbac`.
 
 use capi_ipam::api::InClusterKind::IPPool;
-use capi_ipam::ask::ask;
-use capi_ipam::support::consumer::Consumer;
-use capi_ipam::support::control_plane::{ControlPlane, NAMESPACE, Options};
-use capi_ipam::support::manager::Manager;
-use capi_ipam::support::ports::free_port;
-use capi_ipam::support::webhooks::Webhooks;
-use serde_json::{json, Value};
+use serde_json::{Value, json};
+
+use crate::api_client::post_review;
+use crate::support::consumer::Consumer;
+use crate::support::control_plane::{ControlPlane, NAMESPACE, Options};
+use crate::support::manager::Manager;
+use crate::support::ports::free_port;
+use crate::support::webhooks::Webhooks;
 
 fn token(plane: &ControlPlane, account: &str) -> String {
     let token = plane.kubectl(&["-n", NAMESPACE, "create", "token", account]);
@@ -16,7 +17,7 @@ fn token(plane: &ControlPlane, account: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn metrics_are_for_those_whom_the_api_server_lets_see_them() {
+async fn metrics_require_an_authorized_token() {
     let plane = ControlPlane::start(Options::default());
     for account in ["curious", "prometheus"] {
         plane.kubectl(&["-n", NAMESPACE, "create", "serviceaccount", account]);
@@ -36,35 +37,35 @@ async fn metrics_are_for_those_whom_the_api_server_lets_see_them() {
     let manager = Manager::launch(&plane, plane.provider_kubeconfig(), &flags);
     manager.wait_for_log("acquired leadership lease");
     manager.wait_until_ready();
-    webhooks.wire(&plane);
-    // Something to count.
+    webhooks.register(&plane);
+    // A claim, so that metrics are not zero.
     let consumer = Consumer::new(&plane).await;
-    let pool = consumer.pool("web", json!({"addresses": ["10.0.0.1-10.0.0.9"], "prefix": 24})).await;
-    consumer.claim("a", "web").await;
-    consumer.bound("a").await;
+    let pool = consumer.create_pool("web", json!({"addresses": ["10.0.0.1-10.0.0.9"], "prefix": 24})).await;
+    consumer.create_claim("a", "web").await;
+    consumer.wait_for_address("a").await;
     let pool = serde_json::to_value(pool).expect("a pool is JSON");
-    assert!(ask(&webhooks, IPPool, "CREATE", &Value::Null, &pool).await.is_ok());
+    assert!(post_review(&webhooks, IPPool, "CREATE", &Value::Null, &pool).await.is_ok());
 
-    let answer = webhooks.get(port, "/metrics", "").await;
-    assert!(answer.starts_with("HTTP/1.1 401 ") && answer.contains("a bearer token is needed"), "{answer}");
+    let response = webhooks.get(port, "/metrics", "").await;
+    assert!(response.starts_with("HTTP/1.1 401 ") && response.contains("a bearer token is needed"), "{response}");
     for bad in ["authorization: Bearer nonsense\r\n", "authorization: Basic YTpi\r\n", "authorization: Bearer\r\n"] {
-        let answer = webhooks.get(port, "/metrics", bad).await;
-        assert!(answer.starts_with("HTTP/1.1 401 "), "{bad}: {answer}");
+        let response = webhooks.get(port, "/metrics", bad).await;
+        assert!(response.starts_with("HTTP/1.1 401 "), "{bad}: {response}");
     }
-    let answer = webhooks.get(port, "/metrics", &token(&plane, "curious")).await;
+    let response = webhooks.get(port, "/metrics", &token(&plane, "curious")).await;
     let user = format!("system:serviceaccount:{NAMESPACE}:curious may not get /metrics");
-    assert!(answer.starts_with("HTTP/1.1 403 ") && answer.contains(&user), "{answer}");
+    assert!(response.starts_with("HTTP/1.1 403 ") && response.contains(&user), "{response}");
     let prometheus = token(&plane, "prometheus");
-    let answer = webhooks.get(port, "/metrics", &prometheus).await;
-    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    let response = webhooks.get(port, "/metrics", &prometheus).await;
+    assert!(response.starts_with("HTTP/1.1 200 "), "{response}");
     let path = "/validate-ipam-cluster-x-k8s-io-v1alpha2-inclusterippool";
-    assert!(answer.contains(&format!("webhook_reviews_total{{path=\"{path}\",outcome=\"allowed\"}}")), "{answer}");
-    assert!(answer.contains("webhook_reviews_total{path=\"/convert\",outcome=\"converted\"}"), "{answer}");
-    assert!(!answer.contains("outcome=\"panic\""), "{answer}");
-    // It is that one path that is allowed.
-    let answer = webhooks.get(port, "/", &prometheus).await;
-    assert!(answer.starts_with("HTTP/1.1 403 "), "{answer}");
-    // The port of the webhooks shows no metrics.
-    let answer = webhooks.get(webhooks.port(), "/metrics", &prometheus).await;
-    assert!(answer.starts_with("HTTP/1.1 404 "), "{answer}");
+    assert!(response.contains(&format!("webhook_reviews_total{{path=\"{path}\",outcome=\"allowed\"}}")), "{response}");
+    assert!(response.contains("webhook_reviews_total{path=\"/convert\",outcome=\"converted\"}"), "{response}");
+    assert!(!response.contains("outcome=\"panic\""), "{response}");
+    // Only this path is allowed.
+    let response = webhooks.get(port, "/", &prometheus).await;
+    assert!(response.starts_with("HTTP/1.1 403 "), "{response}");
+    // The webhook port serves no metrics.
+    let response = webhooks.get(webhooks.port(), "/metrics", &prometheus).await;
+    assert!(response.starts_with("HTTP/1.1 404 "), "{response}");
 }

@@ -1,23 +1,25 @@
-//! What nobody should send, many requests at once, and managers that do not lead.
+//! Invalid requests, many concurrent requests, and standby managers.
 
 use std::time::Duration;
 
-use capi_ipam::admission::routes::{CONVERT, paths_of, VALIDATE_RESERVATION};
+use capi_ipam::admission::routes::{CONVERT, VALIDATE_RESERVATION, paths_of};
 use capi_ipam::api::InClusterKind::{GlobalIPPool, IPPool};
 use capi_ipam::api::names::IN_CLUSTER_LEASE;
-use capi_ipam::ask::{ask, Asker, JSON, read};
-use capi_ipam::support::consumer::{Consumer, eventually};
-use capi_ipam::support::control_plane::{ControlPlane, NAMESPACE, Options};
-use capi_ipam::support::manager::Manager;
-use capi_ipam::support::webhooks::Webhooks;
-use capi_ipam::support::webhooks::direct::{Answer, conversion, review};
-use capi_ipam::wired;
 use futures::future::join_all;
-use serde_json::{json, Value};
+use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
-/// Longer than the manager takes for anything.
+use crate::api_client::{ApiClient, JSON, parse, post_review};
+use crate::shared;
+use crate::support::consumer::Consumer;
+use crate::support::control_plane::{ControlPlane, NAMESPACE, Options};
+use crate::support::manager::Manager;
+use crate::support::wait::eventually;
+use crate::support::webhooks::Webhooks;
+use crate::support::webhooks::direct::{HttpResponse, conversion, review};
+
+/// Longer than any timeout of the manager.
 const HANG: Duration = Duration::from_secs(20);
 
 fn validate() -> &'static str {
@@ -29,28 +31,28 @@ fn pool(name: &str, addresses: &str) -> Value {
            "metadata": {"name": name, "namespace": "default"}, "spec": {"addresses": [addresses], "prefix": 24}})
 }
 
-/// Makes sure that good requests are answered.
-async fn is_well() {
-    let webhooks = &wired().webhooks;
+/// Asserts that valid requests are answered.
+async fn assert_responsive() {
+    let webhooks = &shared().webhooks;
     let good = pool("good", "10.0.0.1");
-    assert!(ask(webhooks, IPPool, "CREATE", &Value::Null, &good).await.is_ok());
-    let converted = webhooks.ask(CONVERT, &conversion("v1alpha1", &[good])).await.response();
+    assert!(post_review(webhooks, IPPool, "CREATE", &Value::Null, &good).await.is_ok());
+    let converted = webhooks.post_review(CONVERT, &conversion("v1alpha1", &[good])).await.response();
     assert_eq!(converted["convertedObjects"][0]["apiVersion"], "ipam.cluster.x-k8s.io/v1alpha1");
 }
 
-/// Sends what nobody should, and makes sure that it is turned down with a text.
-async fn turned_down(status: u16, method: &str, path: &str, content_type: &str, body: &[u8]) -> Answer {
-    let mut connection = wired().webhooks.connect().await.expect("a connection can be made");
-    let answer = timeout(HANG, connection.send(method, path, content_type, body.to_vec())).await;
-    let answer = answer.expect("there is an answer in time").expect("there is an answer");
+/// Sends an invalid request, and asserts that it is rejected with a message.
+async fn assert_rejected(status: u16, method: &str, path: &str, content_type: &str, body: &[u8]) -> HttpResponse {
+    let mut connection = shared().webhooks.connect().await.expect("a connection can be created");
+    let response = timeout(HANG, connection.send(method, path, content_type, body.to_vec())).await;
+    let response = response.expect("a response is received in time").expect("a response is received");
     let start = String::from_utf8_lossy(&body[..body.len().min(100)]);
-    assert_eq!(answer.status, status, "{method} {path} {start}: {}", answer.body);
-    assert!(!answer.body.trim().is_empty(), "{method} {path} {start}: no text");
-    answer
+    assert_eq!(response.status, status, "{method} {path} {start}: {}", response.body);
+    assert!(!response.body.trim().is_empty(), "{method} {path} {start}: no text");
+    response
 }
 
 #[tokio::test]
-async fn what_is_no_review_is_turned_down_with_a_text() {
+async fn invalid_request_gets_an_error_with_a_message() {
     let admission = review("CREATE", "InClusterIPPool", &Value::Null, &pool("a", "10.0.0.1"));
     let converts = conversion("v1alpha1", &[pool("a", "10.0.0.1")]);
     let changed = |review: &Value, change: Value| {
@@ -82,28 +84,28 @@ async fn what_is_no_review_is_turned_down_with_a_text() {
     ];
     for (path, right, other) in paths {
         for body in bodies(right, other) {
-            turned_down(400, "POST", path, JSON, &body).await;
+            assert_rejected(400, "POST", path, JSON, &body).await;
         }
-        // A byte too few, one too many.
+        // One byte too few, and one too many.
         let text = right.to_string();
-        turned_down(400, "POST", path, JSON, &text.as_bytes()[..text.len() - 1]).await;
-        turned_down(400, "POST", path, JSON, format!("{text}}}").as_bytes()).await;
-        turned_down(415, "POST", path, "text/plain", text.as_bytes()).await;
-        turned_down(415, "POST", path, "", text.as_bytes()).await;
+        assert_rejected(400, "POST", path, JSON, &text.as_bytes()[..text.len() - 1]).await;
+        assert_rejected(400, "POST", path, JSON, format!("{text}}}").as_bytes()).await;
+        assert_rejected(415, "POST", path, "text/plain", text.as_bytes()).await;
+        assert_rejected(415, "POST", path, "", text.as_bytes()).await;
         for method in ["GET", "PUT", "DELETE", "PATCH", "OPTIONS"] {
-            turned_down(405, method, path, JSON, b"").await;
+            assert_rejected(405, method, path, JSON, b"").await;
         }
     }
     for path in ["/", "/validate", "/metrics", "/validate-ipam-cluster-x-k8s-io-v1alpha2-pod", "/convert/", "//convert"]
     {
-        turned_down(404, "POST", path, JSON, admission.to_string().as_bytes()).await;
+        assert_rejected(404, "POST", path, JSON, admission.to_string().as_bytes()).await;
     }
-    is_well().await;
+    assert_responsive().await;
 }
 
 #[tokio::test]
-async fn reviews_of_odd_objects_are_answered() {
-    let webhooks = &wired().webhooks;
+async fn reviews_of_unusual_objects_are_answered() {
+    let webhooks = &shared().webhooks;
     let odd = [
         json!(5),
         json!("x"),
@@ -120,38 +122,40 @@ async fn reviews_of_odd_objects_are_answered() {
             ("UPDATE", &pool("a", "10.0.0.1"), object),
             ("DELETE", object, &Value::Null),
         ] {
-            let said = ask(webhooks, IPPool, operation, old, new).await;
-            assert!((400..500).contains(&said.code), "{operation} {object}: {said:?}");
+            let response = post_review(webhooks, IPPool, operation, old, new).await;
+            assert!((400..500).contains(&response.code), "{operation} {object}: {response:?}");
         }
         let made = review("CREATE", "IPReservation", &Value::Null, object);
-        let said = read(&webhooks.ask(VALIDATE_RESERVATION, &made).await);
-        assert_eq!(said.code, 400, "{object}: {said:?}");
-        let response =
-            webhooks.ask(CONVERT, &conversion("v1alpha1", &[pool("a", "10.0.0.1"), object.clone()])).await.response();
+        let response = parse(&webhooks.post_review(VALIDATE_RESERVATION, &made).await);
+        assert_eq!(response.code, 400, "{object}: {response:?}");
+        let response = webhooks
+            .post_review(CONVERT, &conversion("v1alpha1", &[pool("a", "10.0.0.1"), object.clone()]))
+            .await
+            .response();
         assert_eq!((&response["result"]["status"], &response["convertedObjects"]), (&json!("Failure"), &json!([])));
         assert!(response["result"]["message"].as_str().is_some_and(|text| !text.is_empty()));
     }
     let strange = conversion("v7", &[pool("a", "10.0.0.1")]);
-    let response = webhooks.ask(CONVERT, &strange).await.response();
+    let response = webhooks.post_review(CONVERT, &strange).await.response();
     assert!(response["result"]["message"].as_str().is_some_and(|text| text.contains("v7")), "{response}");
-    is_well().await;
+    assert_responsive().await;
 }
 
-/// What is answered to bytes that are no whole request.
+/// The response to raw bytes.
 async fn raw(bytes: &str, close: bool) -> String {
-    let mut stream = wired().webhooks.stream("http/1.1").await.expect("a connection can be made");
+    let mut stream = shared().webhooks.stream("http/1.1").await.expect("a connection can be created");
     stream.write_all(bytes.as_bytes()).await.expect("it can be sent");
     if close {
-        stream.shutdown().await.expect("it can be said that there is no more");
+        stream.shutdown().await.expect("the stream can be shut down");
     }
-    let mut answer = Vec::new();
-    // However it ends, it ends.
-    let _ = timeout(HANG, stream.read_to_end(&mut answer)).await.expect("the connection does not hang");
-    String::from_utf8_lossy(&answer).into_owned()
+    let mut response = Vec::new();
+    // The read must end, with any result.
+    let _ = timeout(HANG, stream.read_to_end(&mut response)).await.expect("the connection does not hang");
+    String::from_utf8_lossy(&response).into_owned()
 }
 
 #[tokio::test]
-async fn too_long_bodies_and_half_ones_hold_nothing_up() {
+async fn oversized_and_partial_bodies_block_no_request() {
     let head = |path: &str, length: u64| {
         format!(
             "POST {path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{{"
@@ -167,43 +171,44 @@ async fn too_long_bodies_and_half_ones_hold_nothing_up() {
         raw(&beginning, true),
         join_all(nonsense.iter().map(|text| raw(text, true))),
     );
-    for answer in too_long {
-        assert!(answer.starts_with("HTTP/1.1 413 ") && answer.contains("too long"), "{answer}");
+    for response in too_long {
+        assert!(response.starts_with("HTTP/1.1 413 ") && response.contains("too long"), "{response}");
     }
     assert!(stalled.starts_with("HTTP/1.1 504 "), "{stalled}");
     assert!(!broken.starts_with("HTTP/1.1 2"), "{broken}");
-    for answer in odd {
-        assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 4"), "{answer}");
+    for response in odd {
+        assert!(response.is_empty() || response.starts_with("HTTP/1.1 4"), "{response}");
     }
-    is_well().await;
+    assert_responsive().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_thousand_reviews_at_once_are_all_answered_right() {
-    let webhooks = &wired().webhooks;
+async fn thousand_concurrent_reviews_are_answered_correctly() {
+    let webhooks = &shared().webhooks;
     let connections = join_all((0..4).map(|_| webhooks.connect_http2())).await;
-    let connections: Vec<_> = connections.into_iter().map(|connection| connection.expect("it can be made")).collect();
-    let answers = join_all((0..1000).map(async |number: usize| {
+    let connections: Vec<_> =
+        connections.into_iter().map(|connection| connection.expect("the connection can be created")).collect();
+    let responses = join_all((0..1000).map(async |number: usize| {
         let mut connection = connections[number % 4].another().expect("HTTP/2 can do that");
         let (name, good) = (format!("p{number}"), !number.is_multiple_of(3));
         let pool = pool(&name, if good { "10.0.0.1" } else { "nonsense" });
         let review = review("CREATE", "InClusterIPPool", &Value::Null, &pool);
-        let answer = connection.post(validate(), review.to_string()).await.expect("there is an answer");
-        let said = read(&answer);
+        let response = connection.post(validate(), review.to_string()).await.expect("a response is received");
+        let response = parse(&response);
         if good {
-            said.is_ok()
+            response.is_ok()
         } else {
-            said.code == 422
-                && said.message.contains(&format!("\"{name}\" is invalid"))
-                && said.message.contains("nonsense")
+            response.code == 422
+                && response.message.contains(&format!("\"{name}\" is invalid"))
+                && response.message.contains("nonsense")
         }
     }));
-    let right = answers.await.into_iter().filter(|right| *right).count();
+    let right = responses.await.into_iter().filter(|right| *right).count();
     assert_eq!(right, 1000);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_waits_for_the_lease_knows_what_is_in_use_and_goes_on_answering_as_leader() {
+async fn standby_serves_admission_and_keeps_serving_as_leader() {
     let elected = [
         "--leader-elect=true",
         "--leader-elect-lease-duration=60s",
@@ -215,43 +220,43 @@ async fn who_waits_for_the_lease_knows_what_is_in_use_and_goes_on_answering_as_l
     leader.wait_for_log("acquired leadership lease");
     let webhooks = Webhooks::new(&plane);
     let standby = crate::serving(&plane, &webhooks, &elected);
-    webhooks.wire(&plane);
+    webhooks.register(&plane);
     let consumer = Consumer::new(&plane).await;
-    let asker = Asker::new(&consumer);
-    consumer.pool("web", json!({"addresses": ["10.0.0.5-10.0.0.9"], "prefix": 24})).await;
-    asker.create(GlobalIPPool, "all", &json!({"addresses": ["10.1.0.5-10.1.0.9"], "prefix": 24})).await.done();
-    consumer.claim("a", "web").await;
-    consumer.global_claim("g", "all").await;
+    let client = ApiClient::new(&consumer);
+    consumer.create_pool("web", json!({"addresses": ["10.0.0.5-10.0.0.9"], "prefix": 24})).await;
+    client.create(GlobalIPPool, "all", &json!({"addresses": ["10.1.0.5-10.1.0.9"], "prefix": 24})).await.into_object();
+    consumer.create_claim("a", "web").await;
+    consumer.create_global_claim("g", "all").await;
     for name in ["a", "g"] {
-        consumer.bound(name).await;
+        consumer.wait_for_address(name).await;
     }
     let drops = [(IPPool, "web", "10.0.0"), (GlobalIPPool, "all", "10.1.0")];
     for (kind, name, net) in drops {
         let less = json!({"spec": {"addresses": [format!("{net}.6-{net}.9")]}});
-        eventually("the standby knows what is in use", || async {
-            let said = asker.try_change(kind, name, &less).await;
-            (said.code == 400 && said.message.contains(&format!("{net}.5"))).then_some(())
+        eventually("the standby has observed the addresses in use", || async {
+            let response = client.dry_run_patch(kind, name, &less).await;
+            (response.code == 400 && response.message.contains(&format!("{net}.5"))).then_some(())
         })
         .await;
-        asker.delete(kind, name).await.refused(400, "", &format!("{net}.5"));
+        client.delete(kind, name).await.assert_denied(400, "", &format!("{net}.5"));
     }
     assert!(!standby.log().contains("acquired leadership lease"), "{}", standby.log());
 
-    // It takes over, and at no moment lets go of what is in use. Nobody waits for the lease to end.
+    // It takes over, and denies the drop of an address in use at any moment. The lease was released.
     leader.kill();
     plane.kubectl(&["-n", NAMESPACE, "delete", "lease", IN_CLUSTER_LEASE]);
-    eventually("the standby leads, by an index of its own", || async {
+    eventually("the standby leads, with its own index", || async {
         for (kind, name, net) in drops {
             let less = json!({"spec": {"addresses": [format!("{net}.6-{net}.9")]}});
-            asker.try_change(kind, name, &less).await.refused(400, "", &format!("{net}.5"));
+            client.dry_run_patch(kind, name, &less).await.assert_denied(400, "", &format!("{net}.5"));
             let more = json!({"spec": {"addresses": [format!("{net}.5-{net}.10")]}});
-            asker.try_change(kind, name, &more).await.done();
+            client.dry_run_patch(kind, name, &more).await.into_object();
         }
-        standby.log().contains("the provider's own index is complete").then_some(())
+        standby.log().contains("the ledger of the provider is complete").then_some(())
     })
     .await;
-    consumer.claim("b", "web").await;
-    consumer.bound("b").await;
-    asker.delete(IPPool, "web").await.refused(400, "", "10.0.0.5");
+    consumer.create_claim("b", "web").await;
+    consumer.wait_for_address("b").await;
+    client.delete(IPPool, "web").await.assert_denied(400, "", "10.0.0.5");
     assert!(standby.log().contains("acquired leadership lease"), "{}", standby.log());
 }

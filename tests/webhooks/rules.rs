@@ -1,18 +1,20 @@
-//! Each rule for the specification of a pool, for all kinds: through the API server, whoever refuses there (the
-//! definition or the webhook), and by the webhook itself.
+//! The validation rules of pool specs, for all kinds: at the API server (by the CRD or the webhook), and directly at
+//! the webhook.
 
 use capi_ipam::api::InClusterKind::{self, GlobalIPPool, GlobalPrefixPool, IPPool, PrefixPool};
-use capi_ipam::ask::{ask, Asker, Said};
-use capi_ipam::support::consumer::{Consumer, eventually, unique};
-use capi_ipam::wired;
-use serde_json::{json, Value};
+use serde_json::{Value, json};
+
+use crate::api_client::{ApiClient, Response, post_review};
+use crate::shared;
+use crate::support::consumer::{Consumer, unique};
+use crate::support::wait::eventually;
 
 const ADDRESSES: [InClusterKind; 2] = [IPPool, GlobalIPPool];
 const PREFIXES: [InClusterKind; 2] = [PrefixPool, GlobalPrefixPool];
 
-/// Somebody who tries specifications out, on a good pool of one kind.
+/// Tests specs with a valid pool of one kind.
 struct Trial {
-    asker: Asker,
+    client: ApiClient,
     kind: InClusterKind,
     name: String,
     good: Value,
@@ -20,44 +22,50 @@ struct Trial {
 
 impl Trial {
     async fn of(kind: InClusterKind, good: Value) -> Self {
-        let asker = Asker::new(&Consumer::new(&wired().plane).await);
+        let client = ApiClient::new(&Consumer::new(&shared().plane).await);
         let name = unique("good");
-        asker.create(kind, &name, &good).await.done();
-        Self { asker, kind, name, good }
+        client.create(kind, &name, &good).await.into_object();
+        Self { client, kind, name, good }
     }
 
-    /// A pool with that specification can be made, and one that was made with a part of it can get the rest.
+    /// Asserts that a pool can be created with this spec, and that an existing pool can be changed to it.
     async fn accepts(&self, spec: Value) {
-        let (Self { asker, kind, .. }, webhooks) = (self, &wired().webhooks);
+        let (Self { client, kind, .. }, webhooks) = (self, &shared().webhooks);
         let name = unique("accepted");
-        let new = asker.pool(*kind, &name, &spec);
-        assert!(ask(webhooks, *kind, "CREATE", &Value::Null, &new).await.is_ok(), "{spec}");
-        assert!(ask(webhooks, *kind, "UPDATE", &with(&new, "gateway", json!(null)), &new).await.is_ok(), "{spec}");
-        asker.create(*kind, &name, &with(&new, "gateway", json!(null))["spec"]).await.done();
-        asker.change(*kind, &name, &json!({"spec": spec})).await.done();
-        asker.delete(*kind, &name).await.done();
+        let new = client.pool(*kind, &name, &spec);
+        assert!(post_review(webhooks, *kind, "CREATE", &Value::Null, &new).await.is_ok(), "{spec}");
+        assert!(
+            post_review(webhooks, *kind, "UPDATE", &with(&new, "gateway", json!(null)), &new).await.is_ok(),
+            "{spec}"
+        );
+        client.create(*kind, &name, &with(&new, "gateway", json!(null))["spec"]).await.into_object();
+        client.patch(*kind, &name, &json!({"spec": spec})).await.into_object();
+        client.delete(*kind, &name).await.into_object();
     }
 
-    /// The same for a pool that would overlap with those of all other tests, so it is not made.
+    /// Like [`Self::accepts`] with a dry run, for a pool that would overlap with those of other tests.
     async fn would_accept(&self, spec: Value) {
-        let (Self { asker, kind, .. }, webhooks) = (self, &wired().webhooks);
-        let new = asker.pool(*kind, &unique("accepted"), &spec);
-        assert!(ask(webhooks, *kind, "CREATE", &Value::Null, &new).await.is_ok(), "{spec}");
-        asker.try_create(*kind, &unique("accepted"), &spec).await.done();
+        let (Self { client, kind, .. }, webhooks) = (self, &shared().webhooks);
+        let new = client.pool(*kind, &unique("accepted"), &spec);
+        assert!(post_review(webhooks, *kind, "CREATE", &Value::Null, &new).await.is_ok(), "{spec}");
+        client.dry_run_create(*kind, &unique("accepted"), &spec).await.into_object();
     }
 
-    /// No pool with that specification can be made, and no pool can get it. The webhook says so for exactly that field.
+    /// Asserts that no pool can be created with this spec or changed to it, and that the webhook denies exactly this
+    /// field.
     async fn rejects(&self, spec: Value, code: u16, field: &str, text: &str) {
-        let (Self { asker, kind, .. }, webhooks) = (self, &wired().webhooks);
-        let (old, new) = (asker.pool(*kind, &self.name, &self.good), asker.pool(*kind, &self.name, &spec));
+        let (Self { client, kind, .. }, webhooks) = (self, &shared().webhooks);
+        let (old, new) = (client.pool(*kind, &self.name, &self.good), client.pool(*kind, &self.name, &spec));
         for (operation, old) in [("CREATE", &Value::Null), ("UPDATE", &old)] {
-            let said = ask(webhooks, *kind, operation, old, &new).await;
-            said.refused(code, field, text);
-            assert!(said.fields.iter().all(|found| found == field), "{spec}: {said:?}");
-            assert!(said.message.starts_with(&format!("{kind}.ipam.cluster.x-k8s.io \"{}\" is invalid", self.name)));
+            let response = post_review(webhooks, *kind, operation, old, &new).await;
+            response.assert_denied(code, field, text);
+            assert!(response.fields.iter().all(|found| found == field), "{spec}: {response:?}");
+            assert!(
+                response.message.starts_with(&format!("{kind}.ipam.cluster.x-k8s.io \"{}\" is invalid", self.name))
+            );
         }
-        asker.try_create(*kind, &unique("bad"), &spec).await.refused(code, field, "");
-        asker.try_replace(*kind, &self.name, &spec).await.refused(code, field, "");
+        client.dry_run_create(*kind, &unique("bad"), &spec).await.assert_denied(code, field, "");
+        client.dry_run_replace(*kind, &self.name, &spec).await.assert_denied(code, field, "");
     }
 }
 
@@ -67,7 +75,7 @@ fn with(pool: &Value, field: &str, value: Value) -> Value {
     pool
 }
 
-/// A specification of so many addresses, with more fields or others.
+/// A spec with these addresses, merged with `more`.
 fn addresses(addresses: &[&str], more: Value) -> Value {
     let mut spec = json!({"addresses": addresses, "prefix": 24});
     json_patch::merge(&mut spec, &more);
@@ -81,7 +89,7 @@ fn prefixes(prefixes: &[&str], more: Value) -> Value {
 }
 
 #[tokio::test]
-async fn good_pools_of_addresses_are_accepted() {
+async fn valid_ip_pools_are_accepted() {
     for kind in ADDRESSES {
         let trial = Trial::of(kind, addresses(&["10.0.0.1-10.0.0.9"], json!({}))).await;
         trial.accepts(addresses(&["10.0.0.1"], json!({}))).await;
@@ -108,7 +116,7 @@ async fn good_pools_of_addresses_are_accepted() {
 }
 
 #[tokio::test]
-async fn bad_pools_of_addresses_are_refused_with_field_and_reason() {
+async fn invalid_ip_pools_are_denied_with_field_and_reason() {
     for kind in ADDRESSES {
         let trial = Trial::of(kind, addresses(&["10.0.0.1-10.0.0.9"], json!({}))).await;
         let one = |more: Value| addresses(&["10.0.0.1"], more);
@@ -145,7 +153,7 @@ async fn bad_pools_of_addresses_are_refused_with_field_and_reason() {
 }
 
 #[tokio::test]
-async fn good_pools_of_prefixes_are_accepted() {
+async fn valid_prefix_pools_are_accepted() {
     for kind in PREFIXES {
         let trial = Trial::of(kind, prefixes(&["fd00::/48"], json!({}))).await;
         trial.accepts(prefixes(&["fd00::/48"], json!({}))).await;
@@ -162,7 +170,7 @@ async fn good_pools_of_prefixes_are_accepted() {
 }
 
 #[tokio::test]
-async fn bad_pools_of_prefixes_are_refused_with_field_and_reason() {
+async fn invalid_prefix_pools_are_denied_with_field_and_reason() {
     for kind in PREFIXES {
         let trial = Trial::of(kind, prefixes(&["fd00::/48"], json!({}))).await;
         let one = |more: Value| prefixes(&["fd00::/48"], more);
@@ -187,83 +195,85 @@ async fn bad_pools_of_prefixes_are_refused_with_field_and_reason() {
 }
 
 #[tokio::test]
-async fn a_pool_without_a_specification_is_refused() {
+async fn pool_without_spec_is_denied() {
     for (kind, field) in [
         (IPPool, "spec.addresses"),
         (GlobalIPPool, "spec.addresses"),
         (PrefixPool, "spec.prefixes"),
         (GlobalPrefixPool, "spec.prefixes"),
     ] {
-        let asker = Asker::new(&Consumer::new(&wired().plane).await);
-        let mut pool = asker.pool(kind, &unique("empty"), &json!({}));
+        let client = ApiClient::new(&Consumer::new(&shared().plane).await);
+        let mut pool = client.pool(kind, &unique("empty"), &json!({}));
         pool.as_object_mut().expect("a pool is an object").remove("spec");
-        ask(&wired().webhooks, kind, "CREATE", &Value::Null, &pool).await.refused(422, field, "required");
-        // The definition may say that it is the specification that is missing.
-        let path = asker.path(kind, "v1alpha2", "");
-        asker.call("POST", &path, crate::ask::JSON, &pool).await.refused(422, "spec", "equired");
+        post_review(&shared().webhooks, kind, "CREATE", &Value::Null, &pool)
+            .await
+            .assert_denied(422, field, "required");
+        // The CRD may report that the spec is missing.
+        let path = client.path(kind, "v1alpha2", "");
+        client.call("POST", &path, crate::api_client::JSON, &pool).await.assert_denied(422, "spec", "equired");
     }
 }
 
 #[tokio::test]
 async fn network_and_allocation_length_are_immutable() {
-    let webhooks = &wired().webhooks;
+    let webhooks = &shared().webhooks;
     for kind in InClusterKind::ALL {
-        let asker = Asker::new(&Consumer::new(&wired().plane).await);
+        let client = ApiClient::new(&Consumer::new(&shared().plane).await);
         let (name, lab) = (unique("fixed"), unique("lab"));
         let spec = if ADDRESSES.contains(&kind) {
             addresses(&["10.0.0.1"], json!({"network": lab}))
         } else {
             prefixes(&["fd00::/48"], json!({"network": lab}))
         };
-        asker.create(kind, &name, &spec).await.done();
+        client.create(kind, &name, &spec).await.into_object();
         let mut cases = vec![("network", json!(unique("lab"))), ("network", json!(null))];
         if PREFIXES.contains(&kind) {
             cases.push(("allocationPrefixLength", json!(65)));
         }
         for (field, value) in cases {
-            let old = asker.pool(kind, &name, &spec);
+            let old = client.pool(kind, &name, &spec);
             let new = with(&old, field, value.clone());
             let path = format!("spec.{field}");
-            ask(webhooks, kind, "UPDATE", &old, &new).await.refused(422, &path, "immutable");
-            asker.try_change(kind, &name, &json!({"spec": {field: value}})).await.refused(422, "spec", "");
+            post_review(webhooks, kind, "UPDATE", &old, &new).await.assert_denied(422, &path, "immutable");
+            client.dry_run_patch(kind, &name, &json!({"spec": {field: value}})).await.assert_denied(422, "spec", "");
         }
-        asker.try_change(kind, &name, &json!({"spec": {"gateway": null}})).await.done();
+        client.dry_run_patch(kind, &name, &json!({"spec": {"gateway": null}})).await.into_object();
     }
 }
 
 #[tokio::test]
-async fn the_pools_of_a_network_give_out_blocks_of_one_length() {
-    let consumer = Consumer::new(&wired().plane).await;
-    let (asker, lab) = (Asker::new(&consumer), unique("lab"));
-    asker.create(IPPool, "single", &addresses(&["10.0.0.1"], json!({"network": lab}))).await.done();
+async fn pools_of_a_network_must_share_one_length() {
+    let consumer = Consumer::new(&shared().plane).await;
+    let (client, lab) = (ApiClient::new(&consumer), unique("lab"));
+    client.create(IPPool, "single", &addresses(&["10.0.0.1"], json!({"network": lab}))).await.into_object();
     let other = prefixes(&["10.1.0.0/16"], json!({"allocationPrefixLength": 26, "network": lab}));
-    let said = eventually("the length of the network's blocks is known", || async {
-        let said = asker.try_create(PrefixPool, "blocks", &other).await;
-        (!said.is_ok()).then_some(said)
+    let response = eventually("the webhook has observed the allocation length of the network", || async {
+        let response = client.dry_run_create(PrefixPool, "blocks", &other).await;
+        (!response.is_ok()).then_some(response)
     })
     .await;
-    said.refused(422, "spec.network", "length 32");
-    // The other family has a length of its own.
+    response.assert_denied(422, "spec.network", "length 32");
+    // The other family has its own length.
     let v6 = prefixes(&["fd00::/48"], json!({"network": lab}));
-    asker.try_create(GlobalPrefixPool, &unique("blocks"), &v6).await.done();
+    client.dry_run_create(GlobalPrefixPool, &unique("blocks"), &v6).await.into_object();
 }
 
 #[tokio::test]
-async fn definitions_refuse_before_the_webhook_is_asked() {
-    let webhooks = &wired().webhooks;
-    let asker = Asker::new(&Consumer::new(&wired().plane).await);
-    let by_definition = |said: &Said, field: &str| {
-        assert_eq!((said.code, said.reason.as_str()), (422, "Invalid"), "{said:?}");
-        assert_eq!(said.fields, [field], "{said:?}");
-        assert!(!said.message.contains("admission webhook"), "{said:?}");
+async fn crd_rules_reject_before_the_webhook() {
+    let webhooks = &shared().webhooks;
+    let client = ApiClient::new(&Consumer::new(&shared().plane).await);
+    let by_definition = |response: &Response, field: &str| {
+        assert_eq!((response.code, response.reason.as_str()), (422, "Invalid"), "{response:?}");
+        assert_eq!(response.fields, [field], "{response:?}");
+        assert!(!response.message.contains("admission webhook"), "{response:?}");
     };
-    // The definitions name the entry, the webhook the list, as the Go provider does.
+    // The CRD names the entry, the webhook the list, as the Go provider does.
     let bad = addresses(&["10.0.0.1", "10.0.0.2", "nonsense"], json!({}));
-    by_definition(&asker.try_create(IPPool, "bad", &bad).await, "spec.addresses[2]");
-    let said = ask(webhooks, IPPool, "CREATE", &Value::Null, &asker.pool(IPPool, "bad", &bad)).await;
-    assert_eq!((said.code, said.fields), (422, vec!["spec.addresses".to_owned()]));
-    // Definitions have no other code than 422, and a field that is fixed is one of their rules.
-    asker.create(PrefixPool, "fixed", &prefixes(&["fd00::/48"], json!({}))).await.done();
+    by_definition(&client.dry_run_create(IPPool, "bad", &bad).await, "spec.addresses[2]");
+    let response = post_review(webhooks, IPPool, "CREATE", &Value::Null, &client.pool(IPPool, "bad", &bad)).await;
+    assert_eq!((response.code, response.fields), (422, vec!["spec.addresses".to_owned()]));
+    // CRD rules always return 422, and immutability is one of them.
+    client.create(PrefixPool, "fixed", &prefixes(&["fd00::/48"], json!({}))).await.into_object();
     let longer = json!({"spec": {"allocationPrefixLength": 65}});
-    by_definition(&asker.try_change(PrefixPool, "fixed", &longer).await, "spec.allocationPrefixLength");
+    by_definition(&client.dry_run_patch(PrefixPool, "fixed", &longer).await, "spec.allocationPrefixLength");
 }

@@ -1,5 +1,5 @@
-//! Certificates that the manager makes itself: it runs with the permissions of `config/rbac` and
-//! `config/self-managed-certs`, and no more.
+//! Self-managed certificates: the manager runs with the permissions of `config/rbac` and `config/self-managed-certs`
+//! only.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -7,18 +7,20 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use capi_ipam::api::InClusterKind::{GlobalIPPool, IPPool};
-use capi_ipam::ask::{Asker, JSON, PATCH};
-use capi_ipam::support::consumer::{Consumer, eventually, eventually_within};
-use capi_ipam::support::control_plane::{ControlPlane, NAMESPACE, Options};
-use capi_ipam::support::manager::Manager;
-use capi_ipam::support::webhooks::Webhooks;
-use capi_ipam::support::webhooks::direct::trusting;
 use capi_ipam_controller::client::ResourceClient;
 use futures::future::{join, join_all};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
-use serde_json::{json, Value};
+use serde_json::{Value, json};
+
+use crate::api_client::{ApiClient, JSON, PATCH};
+use crate::support::consumer::Consumer;
+use crate::support::control_plane::{ControlPlane, NAMESPACE, Options};
+use crate::support::manager::Manager;
+use crate::support::wait::{eventually, eventually_within};
+use crate::support::webhooks::Webhooks;
+use crate::support::webhooks::direct::connect_trusting;
 
 const SECRET: &str = "capi-ipam-in-cluster-webhook-self-managed-cert";
 const CONFIGURATION: &str = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/capi-ipam-in-cluster-validating-webhook-configuration";
@@ -27,26 +29,26 @@ const DEFINITIONS: [&str; 2] = [
     "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/globalinclusterippools.ipam.cluster.x-k8s.io",
 ];
 
-/// A cluster in which the API server is to ask webhooks, and trusts none.
+/// A cluster with webhook configurations without CA bundles.
 struct Cluster {
     plane: ControlPlane,
     webhooks: Webhooks,
     consumer: Consumer,
-    asker: Asker,
+    client: ApiClient,
 }
 
 impl Cluster {
-    /// With the permissions in these folders.
+    /// Starts it with the permissions in these folders.
     async fn start(permissions: &[&str]) -> Self {
         let plane = ControlPlane::start(Options::default());
         permissions.iter().for_each(|folder| permit(&plane, folder));
-        // So that it is the webhook that refuses, and not the definition.
+        // So that the webhook denies, and not the CRD.
         plane.drop_rules();
         let webhooks = Webhooks::without_certificate(&plane);
-        webhooks.wire_with(&plane, "");
+        webhooks.register_with_ca(&plane, "");
         let consumer = Consumer::new(&plane).await;
-        let asker = Asker::new(&consumer);
-        Self { plane, webhooks, consumer, asker }
+        let client = ApiClient::new(&consumer);
+        Self { plane, webhooks, consumer, client }
     }
 
     async fn permitted() -> Self {
@@ -57,7 +59,7 @@ impl Cluster {
         self.manager_at(&self.webhooks, flags)
     }
 
-    /// A manager that need not be ready yet.
+    /// Starts a manager without waiting for readiness.
     fn manager_at(&self, webhooks: &Webhooks, flags: &[&str]) -> Manager {
         let port = format!("--webhook-port={}", webhooks.port());
         let own = [
@@ -70,26 +72,27 @@ impl Cluster {
         Manager::launch(&self.plane, self.plane.provider_kubeconfig(), &[&own[..], flags].concat())
     }
 
-    /// The values in the Secret, if it is there.
+    /// The values in the Secret, if it exists.
     async fn secret(&self) -> Option<BTreeMap<String, ByteString>> {
-        let secrets: ResourceClient<Secret> = ResourceClient::new(Api::namespaced(self.consumer.client.clone(), NAMESPACE), &());
+        let secrets: ResourceClient<Secret> =
+            ResourceClient::new(Api::namespaced(self.consumer.client.clone(), NAMESPACE), &());
         let secret = secrets.get(SECRET).await.expect("secrets can be read")?;
         assert_eq!(secret.type_.as_deref(), Some("kubernetes.io/tls"));
         secret.data
     }
 
     async fn value(&self, key: &str) -> String {
-        let data = self.secret().await.expect("there is a Secret");
+        let data = self.secret().await.expect("the Secret exists");
         String::from_utf8(data[key].0.clone()).expect("it is PEM")
     }
 
-    /// The bundles of all webhooks, each in PEM.
+    /// The CA bundles of all webhooks, each in PEM.
     async fn bundles(&self) -> Vec<String> {
-        let configuration = self.asker.get(CONFIGURATION).await;
+        let configuration = self.client.get(CONFIGURATION).await;
         let webhooks = configuration["webhooks"].as_array().expect("there are webhooks").clone();
         let mut configs: Vec<Value> = webhooks.into_iter().map(|webhook| webhook["clientConfig"].clone()).collect();
         for definition in DEFINITIONS {
-            configs.push(self.asker.get(definition).await["spec"]["conversion"]["webhook"]["clientConfig"].clone());
+            configs.push(self.client.get(definition).await["spec"]["conversion"]["webhook"]["clientConfig"].clone());
         }
         let bundle = |config: Value| {
             let bytes: Option<ByteString> = serde_json::from_value(config["caBundle"].clone()).expect("it is base64");
@@ -98,9 +101,9 @@ impl Cluster {
         configs.into_iter().map(bundle).collect()
     }
 
-    /// Waits until all webhooks have the bundle of the Secret; that bundle.
+    /// Waits until all webhooks have the CA bundle of the Secret, and returns it.
     async fn injected(&self) -> String {
-        eventually("the authorities are where they belong", || async {
+        eventually("the CA bundles are injected", || async {
             let data = self.secret().await?;
             let bundle = String::from_utf8(data["ca.crt"].0.clone()).expect("it is PEM");
             self.bundles().await.iter().all(|found| *found == bundle).then_some(bundle)
@@ -108,27 +111,27 @@ impl Cluster {
         .await
     }
 
-    /// Waits until the API server asks the webhooks about pools, and has them converted.
-    async fn works(&self) {
-        eventually("a bad pool is refused by the webhook", || async {
+    /// Waits until the API server calls the webhooks for validation and conversion.
+    async fn wait_until_working(&self) {
+        eventually("the webhook denies an invalid pool", || async {
             let bad = json!({"addresses": ["10.0.0.1", "fd00::1"], "prefix": 24});
-            let said = self.asker.try_create(IPPool, "bad", &bad).await;
-            assert!(!said.is_ok(), "{said:?}");
-            (said.code == 422).then_some(())
+            let response = self.client.dry_run_create(IPPool, "bad", &bad).await;
+            assert!(!response.is_ok(), "{response:?}");
+            (response.code == 422).then_some(())
         })
         .await;
         for kind in [IPPool, GlobalIPPool] {
             let old = json!({"apiVersion": "ipam.cluster.x-k8s.io/v1alpha1", "kind": kind.name(),
                              "metadata": {"name": "old"}, "spec": {"subnet": "10.1.0.0/24"}});
             eventually("a pool is converted", || async {
-                let path = format!("{}?dryRun=All", self.asker.path(kind, "v1alpha1", ""));
-                self.asker.call("POST", &path, JSON, &old).await.is_ok().then_some(())
+                let path = format!("{}?dryRun=All", self.client.path(kind, "v1alpha1", ""));
+                self.client.call("POST", &path, JSON, &old).await.is_ok().then_some(())
             })
             .await;
         }
     }
 
-    /// What the API server has been asked to write of what the manager looks after, by everybody.
+    /// The number of writes of all clients to the objects that the manager maintains.
     fn writes(&self) -> u64 {
         let kinds = ["secrets", "validatingwebhookconfigurations", "customresourcedefinitions"];
         let counts = self.plane.request_count().into_iter();
@@ -140,7 +143,7 @@ impl Cluster {
 
     async fn damage(&self, operations: Value) {
         let path = format!("/api/v1/namespaces/{NAMESPACE}/secrets/{SECRET}");
-        self.asker.call("PATCH", &path, PATCH, &operations).await.done();
+        self.client.call("PATCH", &path, PATCH, &operations).await.into_object();
     }
 }
 
@@ -162,25 +165,25 @@ fn certificates(pem: &str) -> usize {
     pem.matches("BEGIN CERTIFICATE").count()
 }
 
-/// Makes sure that no private key was logged.
-fn keeps_its_keys(manager: &Manager) {
-    assert!(!manager.log().contains("PRIVATE KEY"), "there is a key in the log");
+/// Asserts that no private key was logged.
+fn assert_no_key_logged(manager: &Manager) {
+    assert!(!manager.log().contains("PRIVATE KEY"), "the log contains a key");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn from_nothing_to_webhooks_that_are_asked_without_anything_else() {
+async fn manager_creates_certificate_and_injects_ca_bundles() {
     let cluster = Cluster::permitted().await;
     let manager = cluster.manager(&[]);
     manager.wait_until_ready();
     let bundle = cluster.injected().await;
     assert_eq!(certificates(&bundle), 1);
-    cluster.works().await;
+    cluster.wait_until_working().await;
     let bad = json!({"addresses": ["10.0.0.1", "fd00::1"], "prefix": 24});
-    cluster.asker.try_create(IPPool, "bad", &bad).await.refused(422, "spec.addresses", "fd00::1 is IPv6");
-    let data = cluster.secret().await.expect("there is a Secret");
+    cluster.client.dry_run_create(IPPool, "bad", &bad).await.assert_denied(422, "spec.addresses", "fd00::1 is IPv6");
+    let data = cluster.secret().await.expect("the Secret exists");
     assert_eq!(data.keys().collect::<Vec<_>>(), ["ca.crt", "ca.key", "tls.crt", "tls.key"]);
 
-    // Nothing is left to do, and another manager finds what it needs.
+    // Nothing else is written, and another manager uses the same certificate.
     let before = cluster.writes();
     tokio::time::sleep(Duration::from_secs(3)).await;
     let other = Webhooks::without_certificate(&cluster.plane);
@@ -189,13 +192,13 @@ async fn from_nothing_to_webhooks_that_are_asked_without_anything_else() {
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(cluster.writes(), before, "{}", manager.log());
     assert_eq!(cluster.secret().await, Some(data));
-    trusting(&bundle, other.port(), "h2").await.expect("the second one is trusted too");
+    connect_trusting(&bundle, other.port(), "h2").await.expect("the second one is trusted too");
     assert!(!manager.log().contains("orbidden"), "{}", manager.log());
-    keeps_its_keys(&manager);
+    assert_no_key_logged(&manager);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn managers_that_start_at_the_same_moment_agree() {
+async fn managers_that_start_together_share_one_certificate() {
     let cluster = Cluster::permitted().await;
     let ports: Vec<Webhooks> = (0..4).map(|_| Webhooks::without_certificate(&cluster.plane)).collect();
     let managers: Vec<Manager> = ports.iter().map(|webhooks| cluster.manager_at(webhooks, &[])).collect();
@@ -203,45 +206,47 @@ async fn managers_that_start_at_the_same_moment_agree() {
     let bundle = cluster.injected().await;
     assert_eq!(certificates(&bundle), 1);
     for (webhooks, manager) in ports.iter().zip(&managers) {
-        trusting(&bundle, webhooks.port(), "h2").await.unwrap_or_else(|error| panic!("{error}: {}", manager.log()));
+        connect_trusting(&bundle, webhooks.port(), "h2")
+            .await
+            .unwrap_or_else(|error| panic!("{error}: {}", manager.log()));
     }
-    let made = managers.iter().map(|manager| manager.log().matches("an authority and a certificate was made").count());
+    let made = managers.iter().map(|manager| manager.log().matches("generated a CA and a certificate").count());
     assert_eq!(made.sum::<usize>(), 1);
     for manager in &managers {
-        assert!(!manager.log().contains("not as it should be"), "{}", manager.log());
+        assert!(!manager.log().contains("cannot reconcile the self-managed certificate"), "{}", manager.log());
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_request_fails_while_certificates_and_authorities_are_renewed() {
+async fn certificate_and_ca_rotation_fails_no_request() {
     const SETTLE: Duration = Duration::from_secs(2);
-    const PATIENCE: Duration = Duration::from_mins(2);
+    const TIMEOUT: Duration = Duration::from_mins(2);
     let cluster = Cluster::permitted().await;
     let interval = format!("--webhook-cert-interval={}s", SETTLE.as_secs());
     let flags = [interval.as_str(), "--webhook-cert-lifetime=20s", "--webhook-ca-lifetime=32s"];
     let second = Webhooks::without_certificate(&cluster.plane);
     let managers = [cluster.manager(&flags), cluster.manager_at(&second, &flags)];
     managers.iter().for_each(Manager::wait_until_ready);
-    cluster.works().await;
+    cluster.wait_until_working().await;
     let (done, requests) = (AtomicBool::new(false), AtomicUsize::new(0));
     let is_done = || done.load(Ordering::Relaxed);
     let renew = async {
         let first = cluster.injected().await;
         for authority in 1..=2 {
             let before = cluster.value("tls.crt").await;
-            eventually_within(PATIENCE, "the certificate is renewed", || async {
+            eventually_within(TIMEOUT, "the certificate is renewed", || async {
                 (cluster.value("tls.crt").await != before).then_some(())
             })
             .await;
             let bundle = cluster.value("ca.crt").await;
-            eventually_within(PATIENCE, "the authority is renewed", || async {
+            eventually_within(TIMEOUT, "the CA is renewed", || async {
                 let newer = cluster.value("ca.crt").await;
                 (newer != bundle && certificates(&newer) >= 2).then_some(())
             })
             .await;
-            println!("authority {authority} after {} requests", requests.load(Ordering::Relaxed));
+            println!("CA {authority} after {} requests", requests.load(Ordering::Relaxed));
         }
-        eventually_within(PATIENCE, "the first authority is forgotten", || async {
+        eventually_within(TIMEOUT, "the first CA is removed", || async {
             (!cluster.value("ca.crt").await.contains(first.trim())).then_some(())
         })
         .await;
@@ -250,8 +255,8 @@ async fn no_request_fails_while_certificates_and_authorities_are_renewed() {
     let spec = json!({"addresses": ["10.0.0.1-10.0.0.9"], "prefix": 24});
     let create = async |kind| {
         while !is_done() {
-            let said = cluster.asker.try_create(kind, "load", &spec).await;
-            assert!(said.is_ok(), "{said:?}\n{}", managers[0].log());
+            let response = cluster.client.dry_run_create(kind, "load", &spec).await;
+            assert!(response.is_ok(), "{response:?}\n{}", managers[0].log());
             requests.fetch_add(1, Ordering::Relaxed);
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
@@ -259,21 +264,21 @@ async fn no_request_fails_while_certificates_and_authorities_are_renewed() {
     let convert = async |kind: capi_ipam::api::InClusterKind| {
         let old = json!({"apiVersion": "ipam.cluster.x-k8s.io/v1alpha1", "kind": kind.name(),
                          "metadata": {"name": "old"}, "spec": {"subnet": "10.1.0.0/24"}});
-        let path = format!("{}?dryRun=All", cluster.asker.path(kind, "v1alpha1", ""));
+        let path = format!("{}?dryRun=All", cluster.client.path(kind, "v1alpha1", ""));
         while !is_done() {
-            let said = cluster.asker.call("POST", &path, JSON, &old).await;
-            assert!(said.is_ok(), "{said:?}\n{}", managers[0].log());
+            let response = cluster.client.call("POST", &path, JSON, &old).await;
+            assert!(response.is_ok(), "{response:?}\n{}", managers[0].log());
             requests.fetch_add(1, Ordering::Relaxed);
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    // The API server keeps its connections; these handshakes are all new. Each webhook may be asked at any moment, and
-    // trusted with what was read so long ago as API servers have to learn of a new authority.
+    // The API server reuses its connections; these handshakes are all new. Each webhook may be called at any moment, by
+    // an API server whose CA bundle is as old as the propagation delay allows.
     let connect = async |port: u16| {
         while !is_done() {
             let read = Instant::now();
             for bundle in cluster.bundles().await {
-                if let Err(error) = trusting(&bundle, port, "h2").await
+                if let Err(error) = connect_trusting(&bundle, port, "h2").await
                     && read.elapsed() < SETTLE
                 {
                     panic!("{error}\n{bundle}\n{}", managers.each_ref().map(Manager::log).join("\n"));
@@ -286,37 +291,37 @@ async fn no_request_fails_while_certificates_and_authorities_are_renewed() {
     let ports = [cluster.webhooks.port(), second.port()];
     join(renew, join(load, join_all(ports.map(connect)))).await;
     println!("{} requests, none failed", requests.load(Ordering::Relaxed));
-    managers.iter().for_each(keeps_its_keys);
+    managers.iter().for_each(assert_no_key_logged);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn authorities_that_somebody_overwrites_come_back() {
+async fn overwritten_ca_bundles_are_restored() {
     let cluster = Cluster::permitted().await;
     let manager = cluster.manager(&[]);
     manager.wait_until_ready();
     let bundle = cluster.injected().await;
-    // Applied again as they were before.
-    cluster.webhooks.wire_with(&cluster.plane, "");
+    // Applied again without CA bundles.
+    cluster.webhooks.register_with_ca(&cluster.plane, "");
     assert_eq!(cluster.injected().await, bundle);
-    cluster.works().await;
-    // Applied with what others trust.
+    cluster.wait_until_working().await;
+    // Applied with other CA bundles.
     let others = crate::support::webhooks::authority().pem();
-    cluster.webhooks.wire_with(&cluster.plane, &others);
+    cluster.webhooks.register_with_ca(&cluster.plane, &others);
     assert_eq!(cluster.injected().await, bundle);
-    // And applied without what was applied before, which removes it.
-    cluster.webhooks.wire_with(&cluster.plane, "");
+    // Applied without the field, which removes it.
+    cluster.webhooks.register_with_ca(&cluster.plane, "");
     assert_eq!(cluster.injected().await, bundle);
-    cluster.works().await;
-    // Replaced by what is committed, where the webhooks are behind the service.
+    cluster.wait_until_working().await;
+    // Replaced by the committed configuration, which names the service.
     for file in ["config/webhook/manifests.yaml", "config/crd/ipam.cluster.x-k8s.io.yaml"] {
         cluster.plane.kubectl(&["replace", "-f", &committed(file)]);
     }
     assert_eq!(cluster.injected().await, bundle);
-    assert_eq!(manager.log().matches("was made").count(), 1, "{}", manager.log());
+    assert_eq!(manager.log().matches("webhooks: generated").count(), 1, "{}", manager.log());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_secret_that_is_deleted_or_damaged_is_made_anew() {
+async fn deleted_or_damaged_secret_is_regenerated() {
     let cluster = Cluster::permitted().await;
     let manager = cluster.manager(&[]);
     manager.wait_until_ready();
@@ -326,92 +331,94 @@ async fn a_secret_that_is_deleted_or_damaged_is_made_anew() {
     let remove = |key: &str| json!([{"op": "remove", "path": format!("/data/{key}")}]);
     let certificate = async |why: &str| {
         let shown = || async {
-            let stream = trusting(&cluster.injected().await, cluster.webhooks.port(), "h2").await.ok()?;
+            let stream = connect_trusting(&cluster.injected().await, cluster.webhooks.port(), "h2").await.ok()?;
             Some(stream.get_ref().1.peer_certificates()?.first()?.to_vec())
         };
         eventually(why, shown).await
     };
-    // As little as possible is made: the authority stays.
-    for (operations, said) in [
-        (replace("tls.crt"), "its certificate cannot be read"),
-        (replace("tls.key"), "the key of its certificate cannot be read"),
+    // Only the certificate is regenerated: the CA stays.
+    for (operations, response) in [
+        (replace("tls.crt"), "the certificate cannot be parsed"),
+        (replace("tls.key"), "the key of the certificate cannot be parsed"),
     ] {
-        let before = certificate(said).await;
+        let before = certificate(response).await;
         cluster.damage(operations).await;
-        eventually("another certificate is served", || async { (certificate(said).await != before).then_some(()) })
+        eventually("another certificate is served", || async { (certificate(response).await != before).then_some(()) })
             .await;
-        assert!(manager.log().contains(said), "{}", manager.log());
+        assert!(manager.log().contains(response), "{}", manager.log());
         assert_eq!(cluster.injected().await, first);
     }
-    // The authority cannot sign any more: there is a new one, and the old one stays trusted.
+    // The CA key is damaged: a new CA is generated, and the old one stays trusted.
     cluster.damage(remove("ca.key")).await;
-    let second = eventually("there is another authority", || async {
+    let second = eventually("there is another CA", || async {
         let bundle = cluster.injected().await;
         (bundle != first).then_some(bundle)
     })
     .await;
     assert!(certificates(&second) == 2 && second.ends_with(&first));
-    cluster.works().await;
-    // Nothing is known of authorities any more.
+    cluster.wait_until_working().await;
+    // The CA bundle is damaged.
     cluster.damage(replace("ca.crt")).await;
-    let third = eventually("there are other authorities", || async {
+    let third = eventually("there are other CAs", || async {
         let bundle = cluster.value("ca.crt").await;
         (bundle.contains("CERTIFICATE") && bundle != second).then_some(bundle)
     })
     .await;
     assert_eq!((certificates(&third), cluster.injected().await == third), (1, true));
-    cluster.works().await;
+    cluster.wait_until_working().await;
     cluster.plane.kubectl(&["-n", NAMESPACE, "delete", "secret", SECRET]);
     eventually("there is another Secret", || async {
         (cluster.secret().await?["ca.crt"].0 != third.as_bytes()).then_some(())
     })
     .await;
     assert_eq!(certificates(&cluster.injected().await), 1);
-    cluster.works().await;
-    keeps_its_keys(&manager);
+    cluster.wait_until_working().await;
+    assert_no_key_logged(&manager);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_manager_without_permissions_says_which_and_goes_on_once_it_has_them() {
+async fn missing_permissions_are_reported_and_retried() {
     let cluster = Cluster::start(&[]).await;
     let manager = cluster.manager(&[]).may_lack_permissions();
-    let reason = eventually("nothing but the certificate is missing", || async {
-        let answer = manager.probe("/readyz")?;
-        let missing = answer.lines().filter(|line| line.starts_with("- ")).collect::<Vec<_>>();
+    let reason = eventually("only the certificate is missing", || async {
+        let response = manager.probe("/readyz")?;
+        let missing = response.lines().filter(|line| line.starts_with("- ")).collect::<Vec<_>>();
         (missing.len() == 1 && missing[0].starts_with("- certificate for webhooks: cannot read Secret "))
             .then(|| missing[0].to_owned())
     })
     .await;
     assert!(reason.contains("forbidden") && reason.ends_with("are in config/self-managed-certs"), "{reason}");
     tokio::time::sleep(Duration::from_secs(1)).await;
-    assert_eq!(manager.log().matches("not as it should be").count(), 1, "{}", manager.log());
+    assert_eq!(manager.log().matches("cannot reconcile the self-managed certificate").count(), 1, "{}", manager.log());
     permit(&cluster.plane, "config/self-managed-certs");
     manager.wait_until_ready();
-    cluster.works().await;
+    cluster.wait_until_working().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_not_installed_is_waited_for() {
+async fn missing_webhook_configuration_is_waited_for() {
     let cluster = Cluster::permitted().await;
     cluster.plane.kubectl(&["delete", "validatingwebhookconfiguration", "--all"]);
     let manager = cluster.manager(&[]);
     let missing =
         "- certificate for webhooks: there is no ValidatingWebhookConfiguration capi-ipam-in-cluster-validating";
-    eventually("the configuration is missed", || async { manager.probe("/readyz")?.contains(missing).then_some(()) })
-        .await;
-    // What can be done is done.
-    eventually("definitions have authorities", || async {
-        let definition = cluster.asker.get(DEFINITIONS[0]).await;
+    eventually("the missing configuration is reported", || async {
+        manager.probe("/readyz")?.contains(missing).then_some(())
+    })
+    .await;
+    // The CRDs are injected meanwhile.
+    eventually("the CRDs have CA bundles", || async {
+        let definition = cluster.client.get(DEFINITIONS[0]).await;
         definition["spec"]["conversion"]["webhook"]["clientConfig"]["caBundle"].is_string().then_some(())
     })
     .await;
-    cluster.webhooks.wire_with(&cluster.plane, "");
+    cluster.webhooks.register_with_ca(&cluster.plane, "");
     manager.wait_until_ready();
-    cluster.works().await;
+    cluster.wait_until_working().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cert_manager_looks_after_is_left_alone() {
+async fn resources_managed_by_cert_manager_are_skipped() {
     let cluster = Cluster::permitted().await;
     let annotation = "cert-manager.io/inject-ca-from=capi-ipam-in-cluster-system/serving-cert";
     let definition = "inclusterippools.ipam.cluster.x-k8s.io";
@@ -423,10 +430,10 @@ async fn what_cert_manager_looks_after_is_left_alone() {
     let bundles = cluster.bundles().await;
     let (last, others) = bundles.split_last().expect("there are webhooks");
     assert!(others.iter().all(String::is_empty) && certificates(last) == 1, "{bundles:?}");
-    assert_eq!(manager.log().matches("cert-manager is told").count(), 2, "{}", manager.log());
+    assert_eq!(manager.log().matches("makes cert-manager inject").count(), 2, "{}", manager.log());
     let gone = "cert-manager.io/inject-ca-from-";
     cluster.plane.kubectl(&["annotate", "validatingwebhookconfiguration", "--all", gone]);
     cluster.plane.kubectl(&["annotate", "crd", definition, gone]);
     cluster.injected().await;
-    cluster.works().await;
+    cluster.wait_until_working().await;
 }

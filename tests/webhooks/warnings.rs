@@ -1,151 +1,160 @@
-//! Warnings: what is not wrong and yet probably not meant is said to whoever writes a pool, and the pool is written.
+//! Warnings: pools that are valid but probably unintended are written with a warning to the client.
 
 use capi_ipam::api::InClusterKind::{self, GlobalIPPool, GlobalPrefixPool, IPPool, PrefixPool};
-use capi_ipam::ask::{ask, Asker, JSON};
-use capi_ipam::support::consumer::{Consumer, eventually, unique};
-use capi_ipam::wired;
-use serde_json::{json, Value};
+use serde_json::{Value, json};
 
-async fn asker() -> Asker {
-    Asker::new(&Consumer::new(&wired().plane).await)
+use crate::api_client::{ApiClient, JSON, post_review};
+use crate::shared;
+use crate::support::consumer::{Consumer, unique};
+use crate::support::wait::eventually;
+
+async fn client() -> ApiClient {
+    ApiClient::new(&Consumer::new(&shared().plane).await)
 }
 
-/// Makes sure that these warnings, and no others, are said to the creation of a pool, and to the change of one that had
-/// nothing to warn of.
-async fn warns(kind: InClusterKind, spec: Value, expected: &[&str]) {
-    let asker = asker().await;
+/// Asserts that the creation of a pool and the change of a pool without warnings return exactly these warnings.
+async fn assert_warnings(kind: InClusterKind, spec: Value, expected: &[&str]) {
+    let client = client().await;
     let (name, other) = (unique("warned"), unique("warned"));
-    let created = asker.create(kind, &name, &spec).await;
+    let created = client.create(kind, &name, &spec).await;
     assert!(created.is_ok(), "{created:?}");
     assert_eq!(created.warnings, expected);
-    let direct = ask(&wired().webhooks, kind, "CREATE", &Value::Null, &asker.pool(kind, &name, &spec)).await;
+    let direct = post_review(&shared().webhooks, kind, "CREATE", &Value::Null, &client.pool(kind, &name, &spec)).await;
     assert_eq!(direct.warnings, expected);
-    // What leaves the specification alone is not worth a word.
+    // A change that does not affect the spec returns no warning.
     let labels = json!({"metadata": {"labels": {"a": "b"}}});
-    assert_eq!(asker.change(kind, &name, &labels).await.warnings, [""; 0]);
-    asker.delete(kind, &name).await.done();
+    assert_eq!(client.patch(kind, &name, &labels).await.warnings, [""; 0]);
+    client.delete(kind, &name).await.into_object();
 
     let mut before = spec.clone();
     for field in ["gateway", "excludedAddresses", "excludedPrefixes"] {
         before.as_object_mut().expect("a specification is an object").remove(field);
     }
-    asker.create(kind, &other, &before).await.done();
+    client.create(kind, &other, &before).await.into_object();
     let change = json!({"spec": spec});
     if before != spec {
-        eventually("the first pool is forgotten, and there are just these warnings", || async {
-            (asker.try_change(kind, &other, &change).await.warnings == expected).then_some(())
+        eventually("the deletion of the first pool is observed, and exactly these warnings are returned", || async {
+            (client.dry_run_patch(kind, &other, &change).await.warnings == expected).then_some(())
         })
         .await;
     }
-    asker.change(kind, &other, &change).await.done();
-    asker.delete(kind, &other).await.done();
+    client.patch(kind, &other, &change).await.into_object();
+    client.delete(kind, &other).await.into_object();
 }
 
 #[tokio::test]
-async fn a_pool_that_is_as_meant_gets_none() {
+async fn plausible_pool_gets_no_warning() {
     for (kind, third) in [(IPPool, 0), (GlobalIPPool, 1)] {
         let spec = json!({"addresses": [format!("100.64.{third}.0/24")], "prefix": 24,
                           "gateway": format!("100.64.{third}.1"), "excludedAddresses": [format!("100.64.{third}.200")]});
-        warns(kind, spec, &[]).await;
+        assert_warnings(kind, spec, &[]).await;
     }
     for (kind, second) in [(PrefixPool, 1), (GlobalPrefixPool, 2)] {
         let spec = json!({"prefixes": [format!("fd64:{second}::/48")], "gateway": "fe80::1",
                           "excludedPrefixes": [format!("fd64:{second}::/60")]});
-        warns(kind, spec, &[]).await;
+        assert_warnings(kind, spec, &[]).await;
     }
 }
 
 #[tokio::test]
-async fn a_gateway_outside_of_the_subnet() {
+async fn gateway_outside_the_subnet_is_warned_about() {
     for (kind, third) in [(IPPool, 2), (GlobalIPPool, 3)] {
         let addresses = format!("100.64.{third}.10-100.64.{third}.20");
         let spec = json!({"addresses": [addresses], "prefix": 24, "gateway": "192.168.0.1"});
         let expected = format!("spec.gateway: 192.168.0.1 is outside of the subnet 100.64.{third}.0/24");
-        warns(kind, spec, &[&expected]).await;
+        assert_warnings(kind, spec, &[&expected]).await;
     }
 }
 
 #[tokio::test]
-async fn exclusions_that_exclude_nothing() {
+async fn exclusion_outside_the_pool_is_warned_about() {
     for (kind, third) in [(IPPool, 4), (GlobalIPPool, 5)] {
         let spec = json!({"addresses": [format!("100.64.{third}.10-100.64.{third}.20")], "prefix": 24,
                           "excludedAddresses": [format!("100.64.{third}.20"), "10.99.0.0/16"]});
-        let expected = "spec.excludedAddresses[1]: 10.99.0.0/16 excludes nothing, it is not in the pool";
-        warns(kind, spec, &[expected]).await;
+        let expected = "spec.excludedAddresses[1]: 10.99.0.0/16 excludes nothing: it is not in the pool";
+        assert_warnings(kind, spec, &[expected]).await;
     }
     for (kind, second) in [(PrefixPool, 4), (GlobalPrefixPool, 5)] {
         let spec = json!({"prefixes": [format!("fd64:{second}::/48")], "excludedPrefixes": ["fd99::/64"]});
-        let expected = "spec.excludedPrefixes[0]: fd99::/64 excludes nothing, it is not in the pool";
-        warns(kind, spec, &[expected]).await;
+        let expected = "spec.excludedPrefixes[0]: fd99::/64 excludes nothing: it is not in the pool";
+        assert_warnings(kind, spec, &[expected]).await;
     }
 }
 
 #[tokio::test]
-async fn prefixes_that_are_single_addresses() {
+async fn single_address_prefixes_are_warned_about() {
     for (kind, second) in [(PrefixPool, 6), (GlobalPrefixPool, 7)] {
         let spec = json!({"prefixes": [format!("fd64:{second}::/120")], "allocationPrefixLength": 128});
         let expected =
-            "spec.allocationPrefixLength: 128 gives single addresses; a pool of addresses may be what you want";
-        warns(kind, spec, &[expected]).await;
+            "spec.allocationPrefixLength: 128 allocates single addresses; consider a pool of addresses instead";
+        assert_warnings(kind, spec, &[expected]).await;
     }
 }
 
 #[tokio::test]
-async fn a_gateway_within_the_prefixes() {
+async fn gateway_within_the_prefixes_is_warned_about() {
     for (kind, second) in [(PrefixPool, 8), (GlobalPrefixPool, 9)] {
         let gateway = format!("fd64:{second}::1");
         let spec = json!({"prefixes": [format!("fd64:{second}::/48")], "gateway": gateway});
-        let expected = format!("spec.gateway: {gateway} is within the pool and is not kept out of it");
-        warns(kind, spec, &[&expected]).await;
+        let expected =
+            format!("spec.gateway: {gateway} is within the pool and can be allocated; exclude it to prevent this");
+        assert_warnings(kind, spec, &[&expected]).await;
     }
 }
 
 #[tokio::test]
-async fn an_overlap_with_another_pool() {
-    let asker = asker().await;
+async fn overlap_with_another_pool_is_warned_about() {
+    let client = client().await;
     let (first, second) = (unique("overlapping"), unique("overlapping"));
-    asker.create(GlobalIPPool, &first, &json!({"addresses": ["100.64.10.0/24"], "prefix": 24})).await.done();
+    client.create(GlobalIPPool, &first, &json!({"addresses": ["100.64.10.0/24"], "prefix": 24})).await.into_object();
     let spec = json!({"addresses": ["100.64.10.200-100.64.10.210"], "prefix": 24});
-    let said = eventually("the overlap is noticed", || async {
-        let said = asker.try_create(IPPool, &second, &spec).await;
-        (!said.warnings.is_empty()).then_some(said)
+    let response = eventually("the overlap is observed", || async {
+        let response = client.dry_run_create(IPPool, &second, &spec).await;
+        (!response.warnings.is_empty()).then_some(response)
     })
     .await;
     let text = format!(
-        "the same addresses can be given out by GlobalInClusterIPPool {first}; pools with the same spec.network never do"
+        "the same addresses can be allocated by GlobalInClusterIPPool {first}; pools with the same spec.network never share \
+         addresses"
     );
-    assert_eq!((said.code, &said.warnings), (201, &vec![text.clone()]));
-    // A pool of prefixes overlaps with pools of addresses too.
+    assert_eq!((response.code, &response.warnings), (201, &vec![text.clone()]));
+    // A pool of prefixes overlaps with pools of addresses, too.
     let prefixes = json!({"prefixes": ["100.64.0.0/18"], "allocationPrefixLength": 24});
-    let said = asker.try_create(PrefixPool, &second, &prefixes).await;
-    assert!(said.warnings.iter().any(|warning| warning.contains("pools with the same spec.network")), "{said:?}");
-    // A pool does not overlap with itself, and not with one of its network.
+    let response = client.dry_run_create(PrefixPool, &second, &prefixes).await;
+    assert!(
+        response.warnings.iter().any(|warning| warning.contains("pools with the same spec.network")),
+        "{response:?}"
+    );
+    // A pool does not overlap with itself, nor with one of its network.
     let more = json!({"spec": {"addresses": ["100.64.10.0/25"]}});
-    assert_eq!(asker.try_change(GlobalIPPool, &first, &more).await.warnings, [""; 0]);
+    assert_eq!(client.dry_run_patch(GlobalIPPool, &first, &more).await.warnings, [""; 0]);
     let (lab, third) = (unique("lab"), unique("overlapping"));
     let networked = |addresses: &str| json!({"addresses": [addresses], "prefix": 24, "network": lab});
-    asker.create(IPPool, &third, &networked("100.64.11.0/24")).await.done();
-    let said = asker.create(GlobalIPPool, &unique("overlapping"), &networked("100.64.11.0/25")).await;
-    assert_eq!((said.code, said.warnings), (201, Vec::new()));
+    client.create(IPPool, &third, &networked("100.64.11.0/24")).await.into_object();
+    let response = client.create(GlobalIPPool, &unique("overlapping"), &networked("100.64.11.0/25")).await;
+    assert_eq!((response.code, response.warnings), (201, Vec::new()));
 }
 
 #[tokio::test]
-async fn the_old_version_is_warned_of_the_same() {
-    let asker = asker().await;
+async fn v1alpha1_gets_the_same_warnings() {
+    let client = client().await;
     for (kind, second) in [(IPPool, 12), (GlobalIPPool, 13)] {
         let pool = json!({
             "apiVersion": "ipam.cluster.x-k8s.io/v1alpha1", "kind": kind.name(), "metadata": {"name": unique("old")},
             "spec": {"subnet": format!("100.64.{second}.0/24"), "gateway": "192.168.0.1"},
         });
-        let said = asker.call("POST", &asker.path(kind, "v1alpha1", ""), JSON, &pool).await;
-        let text = |what: &str| said.warnings.iter().any(|warning| warning.contains(what));
-        assert!(said.code == 201 && text("192.168.0.1 is outside of the subnet") && text("deprecated"), "{said:?}");
+        let response = client.call("POST", &client.path(kind, "v1alpha1", ""), JSON, &pool).await;
+        let text = |what: &str| response.warnings.iter().any(|warning| warning.contains(what));
+        assert!(
+            response.code == 201 && text("192.168.0.1 is outside of the subnet") && text("deprecated"),
+            "{response:?}"
+        );
     }
 }
 
 #[test]
-fn kubectl_prints_them() {
-    let plane = &wired().plane;
+fn kubectl_prints_warnings() {
+    let plane = &shared().plane;
     let file = plane.folder().join("warned.json");
     let pool = json!({
         "apiVersion": "ipam.cluster.x-k8s.io/v1alpha2", "kind": "GlobalInClusterIPPool",
@@ -153,8 +162,8 @@ fn kubectl_prints_them() {
         "spec": {"addresses": ["100.64.14.0/24"], "prefix": 24, "gateway": "192.168.0.1"},
     });
     std::fs::write(&file, pool.to_string()).expect("a file can be written");
-    // With this flag a warning is a failure, whose text is what kubectl prints.
-    let said = plane.try_kubectl(&["create", "--warnings-as-errors", "-f", &file.display().to_string()]);
-    let text = said.expect_err("there is a warning");
+    // With this flag a warning is an error, and the error is the output of kubectl.
+    let response = plane.try_kubectl(&["create", "--warnings-as-errors", "-f", &file.display().to_string()]);
+    let text = response.expect_err("there is a warning");
     assert!(text.contains("Warning: spec.gateway: 192.168.0.1 is outside of the subnet 100.64.14.0/24"), "{text}");
 }

@@ -1,7 +1,7 @@
-//! ResourceClient to the API server: each has a deadline, and says afterwards whether it may have been applied.
+//! Requests to the API server. Each has a timeout, and its error says whether a write may have been applied.
 //!
-//! No call is repeated here. A write whose outcome is unknown ([`CallError::outcome_is_unknown`]) has to be read back
-//! by the caller before anything is decided.
+//! Writes are never repeated here. After a write whose outcome is unknown ([`CallError::outcome_is_unknown`]) the
+//! caller has to read the object before it decides anything.
 
 mod connection;
 
@@ -14,55 +14,56 @@ use http::header::USER_AGENT;
 use http::{HeaderValue, Request, Uri};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::client::Body;
-use kube::config::{Kubeconfig, KubeConfigOptions};
+use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config, Resource};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-pub use self::connection::Patience;
+pub use self::connection::RequestPolicy;
 
-/// How long one call may take. It is told to the server as well, so that both give up at about the same time.
+/// How long one request may take. The API server gets the same limit (`timeout=`), so both give up at about the same
+/// time.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Objects asked for at once when many are listed.
-const PAGE: u32 = 500;
+/// Number of objects in one page of a list.
+const PAGE_SIZE: u32 = 500;
 
-/// Why there is no client.
+/// Why a client cannot be created.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// The kubeconfig file cannot be read.
     #[error("cannot use the kubeconfig {path}")]
     Kubeconfig {
-        /// The file.
+        /// Path of the file.
         path: String,
-        /// Why not.
+        /// Why it cannot be read.
         #[source]
         source: kube::config::KubeconfigError,
     },
     /// There is neither a usable kubeconfig nor a service account.
     #[error("no API server is configured: set --kubeconfig or KUBECONFIG, or run in a pod with a service account")]
     NotConfigured(#[source] kube::config::InferConfigError),
-    /// The configuration was read, and no client can be made of it.
-    #[error("cannot make a client for {server}")]
+    /// The configuration was read, but it is unusable.
+    #[error("cannot create a client for {server}")]
     Build {
         /// Address of the API server.
         server: String,
-        /// Why not.
+        /// What is wrong with the configuration.
         #[source]
         source: kube::Error,
     },
 }
 
-/// A client for the API server that `kubeconfig` names; without one, for that of the environment: `KUBECONFIG`,
-/// `~/.kube/config`, or the pod's service account. Nothing is sent yet.
+/// Creates a client for the API server that `kubeconfig` names; without one, for that of the environment: `KUBECONFIG`,
+/// `~/.kube/config`, or the pod's service account. Sends no request.
 ///
-/// `name` is who is asking: in audit logs, and in the managed fields of objects that are written.
+/// `name` is the user agent: audit logs and the managed fields of written objects show it.
 pub async fn connect(kubeconfig: Option<&Path>, name: &str) -> Result<Client, ClientError> {
-    connect_with(kubeconfig, name, Patience::default()).await
+    connect_with(kubeconfig, name, RequestPolicy::default()).await
 }
 
-/// As [`connect`], with connections of its own and another patience.
-pub async fn connect_with(kubeconfig: Option<&Path>, name: &str, patience: Patience) -> Result<Client, ClientError> {
+/// Like [`connect`], with another policy. The client has its own connections.
+pub async fn connect_with(kubeconfig: Option<&Path>, name: &str, policy: RequestPolicy) -> Result<Client, ClientError> {
     let mut config = match kubeconfig {
         None => Config::infer().await.map_err(ClientError::NotConfigured)?,
         Some(path) => {
@@ -75,23 +76,23 @@ pub async fn connect_with(kubeconfig: Option<&Path>, name: &str, patience: Patie
         config.headers.push((USER_AGENT, agent));
     }
     let server = config.cluster_url.to_string();
-    connection::client(&config, patience).map_err(|source| ClientError::Build { server, source })
+    connection::client(&config, policy).map_err(|source| ClientError::Build { server, source })
 }
 
-/// The namespace that a flag gives; when it gives none, that of the pod or of the kubeconfig's context.
-pub fn own_namespace(client: &Client, given: &str) -> String {
-    if given.is_empty() { client.default_namespace().to_owned() } else { given.to_owned() }
+/// The value of a namespace flag; if it is empty, the namespace of the pod or of the kubeconfig's context.
+pub fn own_namespace(client: &Client, flag: &str) -> String {
+    if flag.is_empty() { client.default_namespace().to_owned() } else { flag.to_owned() }
 }
 
-/// Adds `timeout=` to every request but watches, which are long on purpose.
-fn add_timeout_param(mut request: Request<Body>, deadline: Duration) -> Request<Body> {
+/// Adds `timeout=` to every request except watches, which are long-lived.
+fn add_timeout_param(mut request: Request<Body>, limit: Duration) -> Request<Body> {
     let query = request.uri().query().unwrap_or_default();
     if query.split('&').any(|pair| pair.starts_with("watch=") || pair.starts_with("timeout=")) {
         return request;
     }
     let separator = if query.is_empty() { "" } else { "&" };
     let path = request.uri().path();
-    if let Ok(uri) = format!("{path}?{query}{separator}timeout={deadline:?}").parse::<Uri>() {
+    if let Ok(uri) = format!("{path}?{query}{separator}timeout={limit:?}").parse::<Uri>() {
         let mut parts = request.uri().clone().into_parts();
         parts.path_and_query = uri.path_and_query().cloned();
         if let Ok(uri) = Uri::from_parts(parts) {
@@ -101,30 +102,30 @@ fn add_timeout_param(mut request: Request<Body>, deadline: Duration) -> Request<
     request
 }
 
-/// A call to the API server that did not succeed.
+/// A request to the API server that did not succeed.
 #[derive(Debug, thiserror::Error)]
 pub enum CallError {
-    /// The server refused, or the connection broke.
+    /// The server rejected the request, or the connection failed.
     #[error("cannot {operation}")]
     Failed {
-        /// What was to be done, with kind and name.
+        /// The operation with kind and name, such as `create Lease a`.
         operation: String,
-        /// What the server or the connection said.
+        /// The error of the server or the connection.
         #[source]
         source: Box<kube::Error>,
     },
-    /// There was no answer in time.
+    /// The server did not answer in time.
     #[error("cannot {operation}: no answer within {} s", REQUEST_TIMEOUT.as_secs())]
     TimedOut {
-        /// What was to be done, with kind and name.
+        /// The operation with kind and name.
         operation: String,
     },
-    /// The request could not be written as JSON; a mistake in this program.
-    #[error("cannot {operation}: the request cannot be written")]
-    Unwritable {
-        /// What was to be done, with kind and name.
+    /// The object could not be serialized; a bug in this program. Nothing was sent.
+    #[error("cannot {operation}: the request cannot be serialized")]
+    Serialize {
+        /// The operation with kind and name.
         operation: String,
-        /// What cannot be written.
+        /// What cannot be serialized.
         #[source]
         source: serde_json::Error,
     },
@@ -149,58 +150,58 @@ impl CallError {
         self.status().is_some_and(|status| status.reason == reason)
     }
 
-    /// The object, or the kind, is not there.
+    /// The object or the kind does not exist.
     pub fn is_not_found(&self) -> bool {
         self.has_code(404)
     }
 
-    /// An object of that name exists.
+    /// An object of that name already exists.
     pub fn is_already_exists(&self) -> bool {
         self.has_code(409) && self.has_reason("AlreadyExists")
     }
 
-    /// The object is no longer what it was when it was read. Ordinary: someone else was faster.
+    /// The object has changed since it was read. This is expected: read it again and retry.
     pub fn is_conflict(&self) -> bool {
         self.has_code(409) && !self.has_reason("AlreadyExists")
     }
 
-    /// The server does not allow it.
+    /// The permissions, or an admission plugin, do not allow the request.
     pub fn is_forbidden(&self) -> bool {
         self.has_code(403)
     }
 
-    /// The server, or an admission webhook, calls the object wrong.
+    /// The API server or an admission webhook rejected the object as invalid.
     pub fn is_invalid(&self) -> bool {
         self.has_code(422) || self.has_code(400)
     }
 
-    /// The namespace is being deleted and takes no new objects.
+    /// The namespace is being deleted and accepts no new objects.
     pub fn is_namespace_terminating(&self) -> bool {
         let cause = "NamespaceTerminating";
         let details = self.status().and_then(|status| status.details.as_ref());
         self.is_forbidden() && details.is_some_and(|details| details.causes.iter().any(|entry| entry.reason == cause))
     }
 
-    /// The call may or may not have been applied, now or later: only a read can tell.
+    /// The request may have been applied, or may be applied later. Read the object to find out.
     pub fn outcome_is_unknown(&self) -> bool {
         match self {
             Self::TimedOut { .. } => true,
-            Self::Unwritable { .. } => false,
+            Self::Serialize { .. } => false,
             Self::Failed { .. } => self.status().is_none_or(|status| status.code >= 500),
         }
     }
 }
 
-/// What became of a deletion.
+/// The state of an object after a deletion.
 #[derive(Debug)]
 pub enum Deleted<K> {
-    /// The object is gone.
+    /// The object no longer exists.
     Gone,
-    /// The object is marked as deleted and waits for finalizers.
-    Waiting(Box<K>),
+    /// The object has a deletionTimestamp and waits for its finalizers.
+    Terminating(Box<K>),
 }
 
-/// The calls of one kind, in one namespace or in the whole cluster.
+/// A client for the objects of one kind, in one namespace or in the whole cluster.
 #[derive(Clone, Debug)]
 pub struct ResourceClient<K> {
     api: Api<K>,
@@ -212,7 +213,7 @@ impl<K> ResourceClient<K>
 where
     K: Resource + Clone + Debug + Serialize + DeserializeOwned,
 {
-    /// Wraps an [`Api`]; `version` is the kind's dynamic type.
+    /// Wraps an [`Api`]. `version` is the kind's dynamic type, `()` for types of k8s-openapi.
     pub fn new(api: Api<K>, version: &K::DynamicType) -> Self {
         Self { api, api_version: K::api_version(version).into_owned(), kind: K::kind(version).into_owned() }
     }
@@ -222,23 +223,23 @@ where
         &self.api
     }
 
-    /// Reads an object as it is now, not from the server's cache. `None` when it is not there.
+    /// Reads the current state of an object from etcd, not from the API server's cache. `None` if it does not exist.
     pub async fn get(&self, name: &str) -> Result<Option<K>, CallError> {
-        within(|| format!("read {} {name}", self.kind), self.api.get_opt(name)).await
+        with_timeout(|| format!("read {} {name}", self.kind), self.api.get_opt(name)).await
     }
 
-    /// Reads all objects as they are now, page by page.
+    /// Reads the current state of all objects from etcd, in pages.
     pub async fn list(&self) -> Result<Vec<K>, CallError> {
         let mut all = Vec::new();
         self.for_each_page(|page| all.extend(page)).await?;
         Ok(all)
     }
 
-    /// Reads all objects as they are now and hands on each page of them: no more than one page is in memory.
+    /// Like [`ResourceClient::list`], but passes the pages to a function one by one: only one page is in memory.
     pub async fn for_each_page(&self, mut use_page: impl FnMut(Vec<K>)) -> Result<(), CallError> {
-        let mut params = ListParams::default().limit(PAGE);
+        let mut params = ListParams::default().limit(PAGE_SIZE);
         loop {
-            let page = within(|| format!("list {}", self.kind), self.api.list(&params)).await?;
+            let page = with_timeout(|| format!("list {}", self.kind), self.api.list(&params)).await?;
             use_page(page.items);
             match page.metadata.continue_.filter(|token| !token.is_empty()) {
                 Some(token) => params = params.continue_token(&token),
@@ -247,42 +248,45 @@ where
         }
     }
 
-    /// Creates an object if its name is free.
+    /// Creates an object. Fails with [`CallError::is_already_exists`] if the name is in use.
     pub async fn create(&self, object: &K) -> Result<K, CallError> {
         let name = object.meta().name.as_deref().unwrap_or_default();
         let params = PostParams::default();
-        #[expect(clippy::disallowed_methods, reason = "this is the one place that calls it")]
-        within(|| format!("create {} {name}", self.kind), self.api.create(&params, object)).await
+        #[expect(clippy::disallowed_methods, reason = "the wrapper adds the timeout")]
+        with_timeout(|| format!("create {} {name}", self.kind), self.api.create(&params, object)).await
     }
 
-    /// Applies a JSON patch (RFC 6902).
+    /// Applies a JSON patch (RFC 6902) to everything except the status.
     pub async fn patch(&self, name: &str, patch: json_patch::Patch) -> Result<K, CallError> {
         let (params, patch) = (PatchParams::default(), Patch::Json::<()>(patch));
-        #[expect(clippy::disallowed_methods, reason = "this is the one place that calls it")]
-        within(|| format!("change {} {name}", self.kind), self.api.patch(name, &params, &patch)).await
+        #[expect(clippy::disallowed_methods, reason = "the wrapper adds the timeout")]
+        with_timeout(|| format!("patch {} {name}", self.kind), self.api.patch(name, &params, &patch)).await
     }
 
     /// Applies a JSON patch (RFC 6902) to the status.
     pub async fn patch_status(&self, name: &str, patch: json_patch::Patch) -> Result<K, CallError> {
         let (params, patch) = (PatchParams::default(), Patch::Json::<()>(patch));
-        #[expect(clippy::disallowed_methods, reason = "this is the one place that calls it")]
-        within(|| format!("change the status of {} {name}", self.kind), self.api.patch_status(name, &params, &patch))
-            .await
+        #[expect(clippy::disallowed_methods, reason = "the wrapper adds the timeout")]
+        with_timeout(
+            || format!("patch the status of {} {name}", self.kind),
+            self.api.patch_status(name, &params, &patch),
+        )
+        .await
     }
 
-    /// Writes the object whole, outside of its status, if it still has the uid and the resource version that it carries.
-    /// Fields that the type does not know are dropped.
+    /// Replaces the object except its status, if it still has the uid and the resourceVersion that `object` carries.
+    /// Drops fields that the type does not know.
     pub async fn replace(&self, object: &K) -> Result<K, CallError> {
         let name = object.meta().name.as_deref().unwrap_or_default();
         let operation = || format!("replace {} {name}", self.kind);
-        let unwritable = |source| CallError::Unwritable { operation: operation(), source };
-        let mut body = serde_json::to_value(object).map_err(unwritable)?;
+        let failed = |source| CallError::Serialize { operation: operation(), source };
+        let mut body = serde_json::to_value(object).map_err(failed)?;
         if let Some(fields) = body.as_object_mut() {
             fields.insert("apiVersion".to_owned(), self.api_version.clone().into());
             fields.insert("kind".to_owned(), self.kind.clone().into());
         }
-        let body = serde_json::to_vec(&body).map_err(unwritable)?;
-        within(operation, async {
+        let body = serde_json::to_vec(&body).map_err(failed)?;
+        with_timeout(operation, async {
             let request = kube::core::Request::new(self.api.resource_url());
             let request = request.replace(name, &PostParams::default(), body).map_err(kube::Error::BuildRequest)?;
             self.api.clone().into_client().request(request).await
@@ -290,13 +294,14 @@ where
         .await
     }
 
-    /// Deletes the object with that uid, and no successor of its name. An object that is not there counts as gone.
+    /// Deletes the object if it has that uid, so never a newer object of that name. An object that does not exist
+    /// counts as gone.
     pub async fn delete(&self, name: &str, uid: &str) -> Result<Deleted<K>, CallError> {
         let preconditions = Preconditions { uid: Some(uid.to_owned()), resource_version: None };
         self.delete_with(name, preconditions).await
     }
 
-    /// Deletes the object with that uid if it is still at that resource version.
+    /// Deletes the object if it has that uid and that resourceVersion.
     pub async fn delete_unchanged(&self, name: &str, uid: &str, version: &str) -> Result<Deleted<K>, CallError> {
         let preconditions = Preconditions { uid: Some(uid.to_owned()), resource_version: Some(version.to_owned()) };
         self.delete_with(name, preconditions).await
@@ -304,10 +309,10 @@ where
 
     async fn delete_with(&self, name: &str, preconditions: Preconditions) -> Result<Deleted<K>, CallError> {
         let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::background() };
-        #[expect(clippy::disallowed_methods, reason = "this is the one place that calls it")]
-        let answer = within(|| format!("delete {} {name}", self.kind), self.api.delete(name, &params)).await;
-        match answer {
-            Ok(Either::Left(object)) if waits_for_finalizers(&object) => Ok(Deleted::Waiting(Box::new(object))),
+        #[expect(clippy::disallowed_methods, reason = "the wrapper adds the timeout")]
+        let deleted = with_timeout(|| format!("delete {} {name}", self.kind), self.api.delete(name, &params)).await;
+        match deleted {
+            Ok(Either::Left(object)) if has_finalizers(&object) => Ok(Deleted::Terminating(Box::new(object))),
             Ok(_) => Ok(Deleted::Gone),
             Err(error) if error.is_not_found() => Ok(Deleted::Gone),
             Err(error) => Err(error),
@@ -315,30 +320,30 @@ where
     }
 }
 
-fn waits_for_finalizers<K: Resource>(object: &K) -> bool {
+fn has_finalizers<K: Resource>(object: &K) -> bool {
     object.meta().finalizers.as_ref().is_some_and(|all| !all.is_empty())
 }
 
-/// Runs one call under [`REQUEST_TIMEOUT`]. `operation` completes the sentence "cannot …".
-pub async fn within<T>(
+/// Sends one request with [`REQUEST_TIMEOUT`]. `operation` completes the error message "cannot …".
+pub async fn with_timeout<T>(
     operation: impl Fn() -> String,
-    call: impl Future<Output = kube::Result<T>>,
+    request: impl Future<Output = kube::Result<T>>,
 ) -> Result<T, CallError> {
-    match tokio::time::timeout(REQUEST_TIMEOUT, call).await {
-        Ok(Ok(answer)) => Ok(answer),
+    match tokio::time::timeout(REQUEST_TIMEOUT, request).await {
+        Ok(Ok(response)) => Ok(response),
         Ok(Err(source)) => Err(CallError::Failed { operation: operation(), source: Box::new(source) }),
         Err(_) => Err(CallError::TimedOut { operation: operation() }),
     }
 }
 
-/// The error and all its sources in one line, without saying anything twice.
-pub fn chain(error: &(dyn std::error::Error + 'static)) -> String {
-    // A refusal says all there is to say.
-    let source_of = |error| if refusal(error).is_some() { None } else { std::error::Error::source(error) };
-    let mut text = plain(error);
+/// The error and all its sources in one line. A source whose text is already included is left out.
+pub fn error_chain(error: &(dyn std::error::Error + 'static)) -> String {
+    // An API status has the whole message.
+    let source_of = |error| if api_status(error).is_some() { None } else { std::error::Error::source(error) };
+    let mut text = message(error);
     let mut next = source_of(error);
     while let Some(source) = next {
-        let part = plain(source);
+        let part = message(source);
         if !text.contains(&part) {
             text.push_str(": ");
             text.push_str(&part);
@@ -348,8 +353,8 @@ pub fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     text.replace('\n', " ")
 }
 
-/// What the API server said, if that is what the error is about.
-fn refusal<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a kube::core::Status> {
+/// The status that the API server returned, if the error is one.
+fn api_status<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a kube::core::Status> {
     let boxed = || error.downcast_ref::<Box<kube::Error>>().map(AsRef::as_ref);
     match error.downcast_ref().or_else(boxed) {
         Some(kube::Error::Api(status)) => Some(status),
@@ -357,12 +362,13 @@ fn refusal<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a kube:
     }
 }
 
-/// What an error says itself. kube prints a refusal with all its fields; code and reason are enough.
-fn plain(error: &(dyn std::error::Error + 'static)) -> String {
-    refusal(error).map_or_else(|| error.to_string(), status_message)
+/// The message of an error without its sources. kube prints an API status with all its fields; here it is the message,
+/// the code and the reason.
+fn message(error: &(dyn std::error::Error + 'static)) -> String {
+    api_status(error).map_or_else(|| error.to_string(), status_message)
 }
 
-/// What the API server said, with code and reason.
+/// The message of an API status, with code and reason.
 pub(super) fn status_message(status: &kube::core::Status) -> String {
     let outcome = format!("{} {}", status.code, status.reason);
     match status.message.trim() {
@@ -375,7 +381,7 @@ pub(super) fn status_message(status: &kube::core::Status) -> String {
 mod tests {
     use super::*;
 
-    fn told(uri: &str) -> String {
+    fn uri_with_timeout(uri: &str) -> String {
         let request = Request::builder().uri(uri).body(Body::empty()).unwrap();
         add_timeout_param(request, REQUEST_TIMEOUT).uri().to_string()
     }
@@ -386,14 +392,17 @@ mod tests {
     }
 
     #[test]
-    fn the_server_is_told_the_deadline_of_all_but_watches() {
-        assert_eq!(told("https://a/api/v1/x"), "https://a/api/v1/x?timeout=10s");
-        assert_eq!(told("https://a/api/v1/x?&limit=5"), "https://a/api/v1/x?&limit=5&timeout=10s");
-        assert_eq!(told("https://a/x?&watch=true&timeoutSeconds=290"), "https://a/x?&watch=true&timeoutSeconds=290");
+    fn timeout_is_sent_with_all_requests_but_watches() {
+        assert_eq!(uri_with_timeout("https://a/api/v1/x"), "https://a/api/v1/x?timeout=10s");
+        assert_eq!(uri_with_timeout("https://a/api/v1/x?&limit=5"), "https://a/api/v1/x?&limit=5&timeout=10s");
+        assert_eq!(
+            uri_with_timeout("https://a/x?&watch=true&timeoutSeconds=290"),
+            "https://a/x?&watch=true&timeoutSeconds=290"
+        );
     }
 
     #[test]
-    fn only_answers_below_500_are_certain() {
+    fn outcome_is_unknown_after_5xx_and_timeouts() {
         for (code, reason, unknown) in
             [(409, "AlreadyExists", false), (422, "Invalid", false), (429, "TooManyRequests", false)]
                 .into_iter()
@@ -405,13 +414,13 @@ mod tests {
     }
 
     #[test]
-    fn refusals_are_short() {
-        let said = chain(&failed(429, "TooManyRequests"));
-        assert_eq!(said, "cannot test: text (429 TooManyRequests)");
+    fn api_status_is_short_in_error_chain() {
+        let text = error_chain(&failed(429, "TooManyRequests"));
+        assert_eq!(text, "cannot test: text (429 TooManyRequests)");
     }
 
     #[test]
-    fn a_taken_name_is_no_conflict() {
+    fn already_exists_is_not_a_conflict() {
         assert!(failed(409, "AlreadyExists").is_already_exists() && !failed(409, "AlreadyExists").is_conflict());
         assert!(failed(409, "Conflict").is_conflict() && !failed(409, "Conflict").is_already_exists());
     }

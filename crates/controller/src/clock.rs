@@ -1,9 +1,9 @@
-//! The time of day, asked for in one place.
+//! The wall clock, read in one place.
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-/// The time of day, in whole seconds as Kubernetes stores it.
+/// The current time in whole seconds, as Kubernetes stores it.
 pub fn now() -> Time {
     let now = Timestamp::now();
     Time(Timestamp::from_second(now.as_second()).unwrap_or(now))

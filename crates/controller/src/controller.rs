@@ -1,19 +1,19 @@
-//! The loop that reconciles the objects of one kind.
+//! The reconcile loop of one kind.
 //!
-//! - Each watch has its own backoff ([`watch`](super::watch)). The kind itself is listed last, when all that has to be known
-//!   for it is, and each object is worked on as soon as the listing names it.
-//! - Objects wait in a queue in which namespaces take turns, and no object is worked on twice at the same time.
-//! - Of an object that nothing has to be done for only so much is kept as it takes to know that ([`Kept`]): memory, and
-//!   the time that a restart takes, go by what has to be done and not by how many objects there are. That, and the turns,
-//!   are what kube-runtime's controller does not have.
-//! - Failures are retried by a [`RetryPolicy`] counted for each object, which a mere echo of our own write does not cut
-//!   short; a reconciler can yield, that is ask to look again after a fixed time without that counting as a failure;
-//!   state is carried from attempt to attempt of one object; a panic or a hang fails one reconcile only.
+//! - Every watch has its own backoff ([`watch`](super::watch)). The reconciled kind is listed last, after the kinds
+//!   that its reconciler needs. An object is reconciled as soon as the initial list returns it.
+//! - The work queue serves namespaces in turn, and an object is never reconciled by two tasks at the same time.
+//! - An object that needs no reconcile is cached in a compact form ([`Cached`]), so memory and start-up time depend on
+//!   the pending work more than on the number of objects. This and the fair queue are what kube-runtime's controller
+//!   lacks.
+//! - Failures are retried with the backoff of a [`RetryPolicy`] for each object. The watch event of the controller's
+//!   own write does not end a backoff. A reconciler can requeue an object after a fixed time, which is no failure.
+//!   State is passed between the attempts of one object. A panic or a hang fails one reconcile only.
 
 mod backoff;
 mod queue;
-mod worker;
 mod store;
+mod worker;
 
 use std::fmt::Debug;
 use std::hash::Hash;
@@ -31,50 +31,51 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use self::store::Key;
-use self::worker::{feed, Running};
-pub use self::store::{Kept, Store};
+pub use self::store::{Cached, Store};
+use self::worker::{Worker, forward_events};
 use crate::health::ReadinessGate;
 use crate::retry::RetryPolicy;
-use crate::watch::{guarded, WatchApi, observed, Observer};
+use crate::watch::{EventHandler, WatchApi, watch_into, watch_stream};
 
-/// Brings one object of a kind to where it should be.
+/// Reconciles the objects of one kind.
 pub trait Reconciler: Send + Sync + 'static {
-    /// The kind.
+    /// The reconciled kind.
     type Object: Resource + Clone + Debug + Send + Sync + 'static;
-    /// What is kept of an object that nothing has to be done for; [`Infallible`](std::convert::Infallible) where all are
-    /// kept whole.
-    type Settled: Clone + Debug + Send + Sync + 'static;
-    /// What is carried from one attempt to the next of the same object. Dropped when a reconcile is done, and when the
-    /// object has changed since in more than its status.
+    /// The compact form in which an object that needs no reconcile is cached. Use
+    /// [`Infallible`](std::convert::Infallible) if all objects are cached in full.
+    type Compact: Clone + Debug + Send + Sync + 'static;
+    /// State that is passed from one attempt at an object to the next. Dropped after [`Action::AwaitChange`], and when
+    /// more than the status of the object changes.
     type State: Default + Send + 'static;
-    /// Why a reconcile failed.
+    /// The error of a failed reconcile.
     type Error: std::error::Error + Send + Sync + 'static;
 
-    /// Looks at the object as the watch last saw it, and acts. Never runs twice at the same time for one object.
+    /// Reconciles an object in the state that the watch last returned. Never runs concurrently for one object.
     fn reconcile(
         &self,
         object: Arc<Self::Object>,
         attempt: &mut Attempt<Self::State>,
-    ) -> impl Future<Output = Result<Outcome, Self::Error>> + Send;
+    ) -> impl Future<Output = Result<Action, Self::Error>> + Send;
 
-    /// When to try again after a failure.
+    /// The backoff after failures.
     fn retry_policy(&self) -> RetryPolicy {
         RetryPolicy::default()
     }
 
-    /// What to keep of an object for which, by what it says itself, nothing has to be done; `None` to keep it whole.
-    fn settle(&self, _object: &Self::Object) -> Option<Self::Settled> {
+    /// The compact form of an object that needs no reconcile according to its own fields; `None` to cache it in full
+    /// and to reconcile it.
+    fn compact(&self, _object: &Self::Object) -> Option<Self::Compact> {
         None
     }
 
-    /// Whether nothing has to be done for an object either by all else that is known. Asked each time it is seen or
-    /// woken; where it is not so, the object is read and reconciled. Has to be quick.
-    fn is_settled(&self, _namespace: Option<&str>, _name: &str, _settled: &Self::Settled) -> bool {
-        true
+    /// Whether an object in compact form needs a reconcile after all, because of other objects. Called for every watch
+    /// event and every trigger of the object, so it must be fast. If true, the object is fetched and reconciled.
+    fn needs_reconcile(&self, _namespace: Option<&str>, _name: &str, _compact: &Self::Compact) -> bool {
+        false
     }
 
-    /// Reads an object that is not kept whole.
-    fn read(
+    /// Reads an object that is cached in compact form from the API server.
+    fn fetch(
         &self,
         _namespace: Option<&str>,
         _name: &str,
@@ -83,25 +84,25 @@ pub trait Reconciler: Send + Sync + 'static {
     }
 }
 
-/// Which attempt at an object this is.
+/// One attempt to reconcile an object.
 #[derive(Debug, Default)]
 pub struct Attempt<S> {
-    /// How many attempts in a row have failed before this one.
+    /// Number of consecutive failed attempts before this one.
     pub failures: u32,
-    /// What the last attempt left behind.
+    /// State of the previous attempt. Changes are passed to the next one.
     pub state: S,
 }
 
-/// How a reconcile ended.
+/// What the controller does with an object after a successful reconcile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// There is nothing to do until the object changes or is woken.
-    Done,
-    /// Look again after this time at the latest. No failure, and the state is kept.
-    Yield(Duration),
+pub enum Action {
+    /// Wait until the object changes or is triggered.
+    AwaitChange,
+    /// Reconcile again after this time at the latest. This is no failure, and the state is kept.
+    Requeue(Duration),
 }
 
-/// Makes a controller look at objects that did not change themselves. Cheap to clone.
+/// Enqueues objects of a controller because of something other than a change of the object. Cheap to clone.
 pub struct Trigger<K> {
     queue: mpsc::UnboundedSender<Key>,
     kind: PhantomData<fn(K)>,
@@ -120,24 +121,24 @@ impl<K> Debug for Trigger<K> {
 }
 
 impl<K> Trigger<K> {
-    /// Has the object reconciled soon, also when it waits for a retry. An object that does not exist is passed over.
-    pub fn wake(&self, namespace: Option<&str>, name: &str) {
-        // Nobody listens any more once the controller has stopped.
+    /// Enqueues an object, and ends its backoff. An object that does not exist is ignored.
+    pub fn enqueue(&self, namespace: Option<&str>, name: &str) {
+        // The receiver is dropped when the controller stops.
         let _ = self.queue.send((namespace.map(str::to_owned), name.to_owned()));
     }
 }
 
-/// How many events of the main watch are taken in before the controller has seen the first of them.
-const BUFFERED: usize = 64;
+/// Number of events of the main watch that are buffered for the worker.
+const EVENT_BUFFER: usize = 64;
 
-/// A controller being put together: what it watches, and how it runs.
+/// Builds a controller from its watches and runs it.
 pub struct ControllerBuilder<K: Resource, S> {
     name: String,
     version: K::DynamicType,
     store: Store<K, S>,
-    waker: Trigger<K>,
-    woken: mpsc::UnboundedReceiver<Key>,
-    awaited: Vec<ReadinessGate>,
+    trigger: Trigger<K>,
+    triggered: mpsc::UnboundedReceiver<Key>,
+    gates: Vec<ReadinessGate>,
     watches: Vec<BoxFuture<'static, ()>>,
 }
 
@@ -147,32 +148,32 @@ where
     K::DynamicType: Debug + Eq + Hash + Clone + Unpin + Send + Sync,
     S: Clone + Debug + Send + Sync + 'static,
 {
-    /// A controller of that name for a kind in the given version.
+    /// A controller with a name for logs. `version` is the dynamic type of the kind, `()` for static types.
     pub fn new(name: &str, version: K::DynamicType) -> Self {
-        let (queue, woken) = mpsc::unbounded_channel();
+        let (queue, triggered) = mpsc::unbounded_channel();
         Self {
             name: name.to_owned(),
             version,
             store: Store::default(),
-            waker: Trigger { queue, kind: PhantomData },
-            woken,
-            awaited: Vec::new(),
+            trigger: Trigger { queue, kind: PhantomData },
+            triggered,
+            gates: Vec::new(),
             watches: Vec::new(),
         }
     }
 
-    /// Wakes objects of this controller.
-    pub fn waker(&self) -> Trigger<K> {
-        self.waker.clone()
+    /// Enqueues objects of this controller.
+    pub fn trigger(&self) -> Trigger<K> {
+        self.trigger.clone()
     }
 
-    /// The objects of this controller as its watch last saw them. Empty until it runs.
+    /// The cache of the reconciled objects. Empty until the controller runs.
     pub fn store(&self) -> Store<K, S> {
         self.store.clone()
     }
 
-    /// Watches another kind. Nothing is reconciled before its first listing is complete and the observer has heard of
-    /// every object; `synced` says when.
+    /// Watches another kind. Nothing is reconciled before the initial list is complete and `handler` has seen every
+    /// object; `synced` becomes ready then. `trim` removes unneeded fields of each object.
     pub fn watch<O>(
         &mut self,
         synced: ReadinessGate,
@@ -180,37 +181,38 @@ where
         config: watcher::Config,
         version: &O::DynamicType,
         trim: fn(&mut O),
-        observer: Arc<dyn Observer<O>>,
+        handler: Arc<dyn EventHandler<O>>,
     ) where
         O: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
         O::DynamicType: Clone + Debug + Send + Sync,
     {
-        self.awaited.push(synced.clone());
-        let events = observed(api, config, version, observer, trim, synced);
+        self.gates.push(synced.clone());
+        let events = watch_into(api, config, version, handler, trim, synced);
         self.watches.push(events.for_each(|()| std::future::ready(())).boxed());
     }
 
-    /// Waits for something else than a watch of this controller before anything is reconciled.
+    /// Reconciles nothing before `synced` is ready, for example the watch of another controller.
     pub fn wait_for(&mut self, synced: ReadinessGate) {
-        self.awaited.push(synced);
+        self.gates.push(synced);
     }
 
-    /// Runs until `stop` is cancelled; then no reconcile is begun, and those under way are waited for.
+    /// Runs until `stop` is cancelled. Then starts no reconcile, and returns when those in progress are done.
     pub async fn run<R>(self, main: MainWatch<K>, concurrency: u16, stop: CancellationToken, reconciler: Arc<R>)
     where
-        R: Reconciler<Object = K, Settled = S>,
+        R: Reconciler<Object = K, Compact = S>,
     {
-        let observer = Arc::clone(&main.observer);
-        let events = guarded(main.api, main.config, &self.version, main.observer, main.trim, main.synced.clone());
+        let handler = Arc::clone(&main.handler);
+        let events = watch_stream(main.api, main.config, &self.version, main.handler, main.trim, main.synced.clone());
         let concurrency = usize::from(concurrency);
-        let running = Running::new(self.name, reconciler, observer, self.store, main.compact, main.synced, concurrency);
-        // Tasks of their own: where one future polls them all, whatever wakes one has all of them polled.
+        let worker =
+            Worker::new(self.name, reconciler, handler, self.store, main.trim_stored, main.synced, concurrency);
+        // One task for each watch: a single future would poll all watches whenever one of them wakes up.
         let mut watches: JoinSet<()> = self.watches.into_iter().collect();
-        let (sender, events_in_turn) = mpsc::channel(BUFFERED);
-        watches.spawn(feed(events.boxed(), self.awaited, sender));
+        let (sender, receiver) = mpsc::channel(EVENT_BUFFER);
+        watches.spawn(forward_events(events.boxed(), self.gates, sender));
         tokio::select! {
-            () = running.run(events_in_turn, self.woken, stop) => {}
-            // They end when they cannot go on, and by a panic. Either ends this too.
+            () = worker.run(receiver, self.triggered, stop) => {}
+            // A watch ends if its kind is no longer served, or by a panic. Either ends the controller.
             Some(ended) = watches.join_next() => {
                 if let Err(error) = ended && let Ok(panic) = error.try_into_panic() {
                     std::panic::resume_unwind(panic);
@@ -222,18 +224,19 @@ where
 
 /// The watch of the kind that a controller reconciles.
 pub struct MainWatch<K: Resource> {
-    /// What to watch.
+    /// The objects to watch: all, or those of one namespace.
     pub api: WatchApi<K>,
-    /// Selectors and paging.
+    /// Selectors and page size.
     pub config: watcher::Config,
-    /// Hears of every object first.
-    pub observer: Arc<dyn Observer<K>>,
-    /// Makes objects smaller before the observer sees them.
+    /// Sees every change before the reconciler does.
+    pub handler: Arc<dyn EventHandler<K>>,
+    /// Removes unneeded fields of each object before the handler sees it.
     pub trim: fn(&mut K),
-    /// Makes an object that is kept whole smaller, after the observer has seen it and [`Reconciler::settle`] has declined
-    /// it. This copy is what [`Store`] has, what is reconciled, and what [`Observer::deleted`] gets when a new listing
-    /// does not name the object. It has to keep namespace, name, uid and the rest of the identity. `|_| {}` keeps all.
-    pub compact: fn(&mut K),
-    /// Is told when the first listing is complete and in the [`Store`].
+    /// Removes more fields of an object that is cached in full, after the handler and [`Reconciler::compact`] have seen
+    /// it. The result is what [`Store`] returns, what is reconciled, and what [`EventHandler::delete`] gets when a new
+    /// list does not contain the object. It must keep the metadata that identifies the object. `|_| {}` removes
+    /// nothing.
+    pub trim_stored: fn(&mut K),
+    /// Becomes ready when the initial list is complete and in the [`Store`].
     pub synced: ReadinessGate,
 }

@@ -1,7 +1,7 @@
-//! Metrics over plain HTTP, and the flags that say where metrics are served.
+//! The flags for metrics, and a server of metrics over plain HTTP.
 //!
-//! A manager serves `/metrics` itself only with `--insecure-diagnostics`. Otherwise a service that has a certificate
-//! serves them over TLS, to callers that the API server authorizes.
+//! A manager serves `/metrics` itself only with `--insecure-diagnostics`. Otherwise a service with a certificate serves
+//! them over TLS, to callers that the API server authorizes.
 
 use std::net::SocketAddr;
 
@@ -22,42 +22,45 @@ use crate::metrics::{CONTENT_TYPE as METRICS, Metrics};
 /// Flags for diagnostics. Their names are those of Cluster API's managers.
 #[derive(Args, Clone, Debug)]
 pub struct DiagnosticsOptions {
-    /// Where to serve /metrics, over TLS and to callers that the API server allows it; 0 for nowhere.
+    /// Address for /metrics, which is served over TLS to authorized callers; 0 disables.
     #[arg(long, value_name = "ADDRESS", default_value = ":8443")]
     pub diagnostics_address: String,
 
-    /// Serve /metrics over plain HTTP and to everybody.
+    /// Serve /metrics over plain HTTP and without authorization.
     #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true",
           action = clap::ArgAction::Set, value_name = "BOOL")]
     pub insecure_diagnostics: bool,
 }
 
 impl DiagnosticsOptions {
-    /// Where metrics are served; `None` when the flags disable them.
+    /// The address for metrics; `None` if the flags disable them.
     pub fn address(&self) -> Option<&str> {
         Some(self.diagnostics_address.as_str()).filter(|address| !address.is_empty() && *address != "0")
     }
 
-    /// Warns that metrics are not served because that needs a certificate and this process has none.
+    /// Logs a warning if metrics should be served over TLS. Call it in a process without a certificate.
     pub fn warn_without_certificate(&self) {
         if self.address().is_some() && !self.insecure_diagnostics {
-            warn!("metrics are not served: serving them over TLS needs the certificate of the webhooks, which are disabled");
+            warn!(
+                "metrics are not served: TLS needs the certificate of the webhooks, which are disabled; \
+                 set --insecure-diagnostics to serve metrics over plain HTTP"
+            );
         }
     }
 }
 
-/// The address is in use, or not an address of this machine.
+/// The address cannot be bound: it is in use, or not an address of this machine.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot serve diagnostics at {address} (--diagnostics-address)")]
 pub struct DiagnosticsError {
-    /// The address as given.
+    /// The value of the flag.
     pub address: String,
     /// The error of the operating system.
     #[source]
     pub source: std::io::Error,
 }
 
-/// A server of metrics over plain HTTP that listens already and has to be run.
+/// A server of metrics over plain HTTP that listens but answers no requests before [`DiagnosticsServer::serve`].
 #[derive(Debug)]
 pub struct DiagnosticsServer {
     listener: TcpListener,
@@ -69,10 +72,10 @@ pub fn routes(metrics: Metrics) -> Router {
     Router::new().route("/metrics", get(encode)).with_state(metrics)
 }
 
-/// Listens for plain HTTP requests. `None` unless the flags say `--insecure-diagnostics`.
+/// Listens on the address of the flags. `None` unless `--insecure-diagnostics` is set.
 ///
 /// # Errors
-/// When the address cannot be bound.
+/// If the address cannot be bound.
 pub async fn listen_insecure(
     options: &DiagnosticsOptions,
     metrics: Metrics,
@@ -93,7 +96,7 @@ impl DiagnosticsServer {
     pub async fn serve(self, stop: CancellationToken) {
         let served = axum::serve(self.listener, self.router).with_graceful_shutdown(stop.cancelled_owned()).await;
         if let Err(error) = served {
-            error!(%error, "diagnostics are no longer served");
+            error!(%error, "the server of metrics failed");
         }
     }
 }
@@ -124,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_of_cluster_api_managers_are_understood() {
+    fn flags_of_cluster_api_managers_are_accepted() {
         let found = options(&[]);
         assert_eq!((found.diagnostics_address.as_str(), found.insecure_diagnostics), (":8443", false));
         assert!(options(&["--insecure-diagnostics"]).insecure_diagnostics);
@@ -133,7 +136,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn metrics_over_plain_http_need_the_flag() {
+    async fn metrics_over_plain_http_need_a_flag() {
         for args in [["--diagnostics-address=0"], ["--diagnostics-address=127.0.0.1:0"]] {
             assert!(listen_insecure(&options(&args), Metrics::default()).await.unwrap().is_none());
         }

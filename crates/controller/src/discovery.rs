@@ -1,16 +1,16 @@
-//! Which kinds the API server serves, and in which version.
+//! API discovery: the kinds that the API server serves, and their versions.
 
 use std::time::Duration;
 
 use kube::Client;
 use tracing::{info, warn};
 
-use crate::client::{CallError, chain, within};
+use crate::client::{CallError, error_chain, with_timeout};
 
-/// How long to wait before a missing kind is looked for again.
-const PAUSE: Duration = Duration::from_secs(3);
+/// Time between two discovery requests for a missing kind.
+const RETRY_INTERVAL: Duration = Duration::from_secs(3);
 
-/// The first of `versions` in which the API server serves the kind with that plural name; `None` when it serves none.
+/// The first of `versions` in which the API server serves the resource `plural`; `None` if it serves none of them.
 pub async fn served_version<'a>(
     client: &Client,
     group: &str,
@@ -19,8 +19,8 @@ pub async fn served_version<'a>(
 ) -> Result<Option<&'a str>, CallError> {
     for version in versions {
         let group_version = format!("{group}/{version}");
-        let operation = || format!("ask which kinds {group_version} has");
-        match within(operation, client.list_api_group_resources(&group_version)).await {
+        let operation = || format!("list the resources of {group_version}");
+        match with_timeout(operation, client.list_api_group_resources(&group_version)).await {
             Ok(list) if list.resources.iter().any(|resource| resource.name == plural) => return Ok(Some(version)),
             Ok(_) => {}
             Err(error) if error.is_not_found() => {}
@@ -30,44 +30,48 @@ pub async fn served_version<'a>(
     Ok(None)
 }
 
-/// Waits until the API server serves a kind, telling every few seconds what is missing. Returns the first of `versions`
-/// that it serves.
+/// Waits until the API server serves a kind, and logs every few seconds what is missing. Returns the first of
+/// `versions` that it serves.
 pub async fn wait_for_kind<'a>(client: &Client, group: &str, plural: &str, versions: &[&'a str]) -> &'a str {
     let mut waited = false;
     loop {
         match served_version(client, group, plural, versions).await {
             Ok(Some(version)) => {
                 if waited {
-                    info!(kind = plural, group, version, "the kind is there now");
+                    info!(kind = plural, group, version, "the API server serves the kind now");
                 }
                 return version;
             }
             Ok(None) => warn!(
                 definition = format!("{plural}.{group}"),
                 ?versions,
-                "waiting for a definition that is not installed; install its CustomResourceDefinition"
+                "waiting for a kind that the API server does not serve; install its CustomResourceDefinition"
             ),
             Err(error) => {
-                warn!(definition = format!("{plural}.{group}"), error = chain(&error), "cannot ask for a kind");
+                warn!(
+                    definition = format!("{plural}.{group}"),
+                    error = error_chain(&error),
+                    "cannot check whether the API server serves a kind"
+                );
             }
         }
         waited = true;
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(RETRY_INTERVAL).await;
     }
 }
 
-/// Waits until the API server answers, telling every few seconds that it does not.
+/// Waits until the API server answers, and logs every few seconds that it does not.
 pub async fn wait_for_server(client: &Client) {
     loop {
-        match within(|| "reach the API server".to_owned(), client.apiserver_version()).await {
+        match with_timeout(|| "reach the API server".to_owned(), client.apiserver_version()).await {
             Ok(version) => {
                 info!(version = version.git_version, "the API server answers");
                 return;
             }
-            // It answers, if only to say no.
+            // It answers, which is enough.
             Err(error) if error.is_forbidden() => return,
-            Err(error) => warn!(error = chain(&error), "waiting for the API server"),
+            Err(error) => warn!(error = error_chain(&error), "waiting for the API server"),
         }
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(RETRY_INTERVAL).await;
     }
 }

@@ -1,7 +1,8 @@
-//! Events: what happened to an object, for `kubectl describe`.
+//! Kubernetes events, which `kubectl describe` shows.
 //!
-//! Publishing never holds up or fails a reconcile: events wait in a short queue, good news is dropped first when there
-//! is much of it, and what cannot be published is logged at debug level. Conditions carry the whole truth.
+//! Publishing never delays or fails a reconcile. Events wait in a bounded queue; their rate is limited, with a smaller
+//! limit for `Normal` than for `Warning`; an event that cannot be published is logged at debug level. Conditions, not
+//! events, are the complete record.
 //!
 //! Needs `create` and `patch` on `events` in `events.k8s.io`.
 
@@ -13,11 +14,11 @@ use kube::{Client, Resource};
 use tokio::sync::mpsc;
 use tracing::debug;
 
-use crate::client::{chain, REQUEST_TIMEOUT};
+use crate::client::{REQUEST_TIMEOUT, error_chain};
 
-/// Events that wait to be published; more are dropped.
-const QUEUE: usize = 1_000;
-/// Longest text the API server takes, in bytes.
+/// Length of the queue. Events are dropped when it is full.
+const QUEUE_LENGTH: usize = 1_000;
+/// Length of the longest note that the API server accepts, in bytes.
 const MAX_NOTE_LENGTH: usize = 1_000;
 
 /// Publishes events. Cheap to clone.
@@ -27,19 +28,19 @@ pub struct EventPublisher {
 }
 
 impl EventPublisher {
-    /// A publisher, and the task that has to be driven for it to work.
+    /// Creates a publisher, and the task that sends its events. `controller` and `instance` are the reporter.
     pub fn new(client: Client, controller: &str, instance: &str) -> (Self, impl Future<Output = ()> + Send + 'static) {
-        let (queue, waiting) = mpsc::channel(QUEUE);
+        let (queue, waiting) = mpsc::channel(QUEUE_LENGTH);
         let reporter = Reporter { controller: controller.to_owned(), instance: Some(instance.to_owned()) };
         (Self { queue }, publish(Recorder::new(client, reporter), waiting))
     }
 
-    /// Something went as it should.
+    /// Publishes an event of type `Normal`.
     pub fn normal<K: Resource>(&self, object: &K, version: &K::DynamicType, reason: &str, action: &str, note: &str) {
         self.send(EventType::Normal, object.object_ref(version), reason, action, note);
     }
 
-    /// Something needs attention.
+    /// Publishes an event of type `Warning`.
     pub fn warning<K: Resource>(&self, object: &K, version: &K::DynamicType, reason: &str, action: &str, note: &str) {
         self.send(EventType::Warning, object.object_ref(version), reason, action, note);
     }
@@ -54,51 +55,52 @@ impl EventPublisher {
             secondary: None,
         };
         if self.queue.try_send((event, object)).is_err() {
-            debug!(reason, "too many events; one is dropped");
+            debug!(reason, "the queue of events is full, dropping one");
         }
     }
 }
 
 async fn publish(recorder: Recorder, mut waiting: mpsc::Receiver<(Event, ObjectReference)>) {
-    let mut good_news = Budget::new(10.0, 2.0);
-    let mut bad_news = Budget::new(100.0, 20.0);
+    let mut normal = TokenBucket::new(10.0, 2.0);
+    let mut warnings = TokenBucket::new(100.0, 20.0);
     while let Some((event, object)) = waiting.recv().await {
-        let budget = if matches!(event.type_, EventType::Normal) { &mut good_news } else { &mut bad_news };
-        if !budget.spend(Instant::now()) {
-            debug!(reason = event.reason, object = object.name, "events come too fast; one is dropped");
+        let bucket = if matches!(event.type_, EventType::Normal) { &mut normal } else { &mut warnings };
+        if !bucket.take(Instant::now()) {
+            debug!(reason = event.reason, object = object.name, "the rate limit of events is exceeded, dropping one");
             continue;
         }
         match tokio::time::timeout(REQUEST_TIMEOUT, recorder.publish(&event, &object)).await {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => debug!(reason = event.reason, error = chain(&error), "an event cannot be published"),
-            Err(_) => debug!(reason = event.reason, "an event is not published in time"),
+            Ok(Err(error)) => debug!(reason = event.reason, error = error_chain(&error), "cannot publish an event"),
+            Err(_) => debug!(reason = event.reason, "cannot publish an event: timed out"),
         }
     }
 }
 
-/// A token bucket: so many at once, so many a second in the long run.
+/// A token bucket: limits bursts and the rate in the long run.
 #[derive(Debug)]
-struct Budget {
-    most: f64,
+struct TokenBucket {
+    burst: f64,
     per_second: f64,
-    left: f64,
-    counted: Option<Instant>,
+    tokens: f64,
+    updated: Option<Instant>,
 }
 
-impl Budget {
-    fn new(most: f64, per_second: f64) -> Self {
-        Self { most, per_second, left: most, counted: None }
+impl TokenBucket {
+    fn new(burst: f64, per_second: f64) -> Self {
+        Self { burst, per_second, tokens: burst, updated: None }
     }
 
-    fn spend(&mut self, now: Instant) -> bool {
-        let elapsed = self.counted.map_or(Duration::ZERO, |then| now.saturating_duration_since(then));
-        self.counted = Some(now);
-        self.left = self.per_second.mul_add(elapsed.as_secs_f64(), self.left).min(self.most);
-        let enough = self.left >= 1.0;
-        if enough {
-            self.left -= 1.0;
+    /// Takes a token, if there is one.
+    fn take(&mut self, now: Instant) -> bool {
+        let elapsed = self.updated.map_or(Duration::ZERO, |updated| now.saturating_duration_since(updated));
+        self.updated = Some(now);
+        self.tokens = self.per_second.mul_add(elapsed.as_secs_f64(), self.tokens).min(self.burst);
+        let has_token = self.tokens >= 1.0;
+        if has_token {
+            self.tokens -= 1.0;
         }
-        enough
+        has_token
     }
 }
 
@@ -107,11 +109,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_burst_is_cut_and_the_budget_comes_back() {
-        let (mut budget, start) = (Budget::new(3.0, 1.0), Instant::now());
-        let spent = (0..10).filter(|_| budget.spend(start)).count();
-        assert_eq!(spent, 3);
-        assert!(budget.spend(start + Duration::from_secs(1)));
-        assert!(!budget.spend(start + Duration::from_secs(1)));
+    fn burst_is_limited_and_tokens_refill() {
+        let (mut bucket, start) = (TokenBucket::new(3.0, 1.0), Instant::now());
+        let taken = (0..10).filter(|_| bucket.take(start)).count();
+        assert_eq!(taken, 3);
+        assert!(bucket.take(start + Duration::from_secs(1)));
+        assert!(!bucket.take(start + Duration::from_secs(1)));
     }
 }

@@ -1,4 +1,4 @@
-//! Knowing our own writes from news.
+//! The writes of this process that its watches may not have shown yet.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -6,28 +6,28 @@ use std::time::{Duration, Instant};
 
 use kube::Resource;
 
-/// How long an object may look older than our last write to it before the watch is no longer waited for.
+/// Age at which an expectation expires: the controller then acts on the watched state even if it looks stale.
 pub const EXPECTATION_TTL: Duration = Duration::from_secs(10);
 
-/// The resource versions of our last writes.
+/// The resourceVersions of the last writes of this process, by uid.
 ///
-/// Without it the echo of the first of several writes would have the object worked on again in a state that is past. They
-/// are kept for a while after the watch has shown them: somebody may still hold an older state and come with it.
+/// Without them the watch event of the first of several writes would cause a reconcile of an outdated state. Entries
+/// are kept until they expire, also after the watch has shown the write, since a task may still hold an older state.
 #[derive(Debug, Default)]
 pub struct Expectations {
     versions: Mutex<HashMap<String, (u64, Instant)>>,
 }
 
 impl Expectations {
-    /// Remembers the object as it was answered to a write. Versions grow with every write; where they are no numbers,
-    /// which the API does not rule out, nothing is held back.
-    pub fn note<K: Resource>(&self, object: &K, now: Instant) {
+    /// Records a written object as the API server returned it. resourceVersions are compared as numbers, which grow
+    /// with every write; an object whose version is no number is never stale.
+    pub fn expect<K: Resource>(&self, object: &K, now: Instant) {
         if let Some((uid, version)) = identify(object) {
             self.insert(uid, version, now);
         }
     }
 
-    /// Remembers that our write ended the object, so that no later state is to come.
+    /// Records that a write removed the object. Every state of it is stale from now on.
     pub fn expect_deleted<K: Resource>(&self, object: &K, now: Instant) {
         if let Some(uid) = object.meta().uid.clone() {
             self.insert(&uid, u64::MAX, now);
@@ -36,19 +36,19 @@ impl Expectations {
 
     fn insert(&self, uid: &str, version: u64, now: Instant) {
         let mut versions = self.lock();
-        // What is over is dropped, now and then.
+        // Expired entries are removed at powers of two, so the cost per write is constant on average.
         if versions.len() >= 1024 && versions.len().is_power_of_two() {
-            versions.retain(|_, (_, noted)| now.saturating_duration_since(*noted) < EXPECTATION_TTL);
+            versions.retain(|_, (_, at)| now.saturating_duration_since(*at) < EXPECTATION_TTL);
         }
         versions.insert(uid.to_owned(), (version, now));
     }
 
-    /// Whether we wrote the object after the state that is shown.
-    pub fn is_newer_than<K: Resource>(&self, object: &K, now: Instant) -> bool {
+    /// Whether this process has written the object after the given state, so that the watch has not caught up yet.
+    pub fn is_stale<K: Resource>(&self, object: &K, now: Instant) -> bool {
         let Some((uid, version)) = identify(object) else { return false };
         self.lock()
             .get(uid)
-            .is_some_and(|(written, noted)| *written > version && now.saturating_duration_since(*noted) < EXPECTATION_TTL)
+            .is_some_and(|(written, at)| *written > version && now.saturating_duration_since(*at) < EXPECTATION_TTL)
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<String, (u64, Instant)>> {
@@ -75,20 +75,20 @@ mod tests {
     }
 
     #[test]
-    fn an_object_is_held_back_until_the_watch_has_caught_up() {
-        let (written, now) = (Expectations::default(), Instant::now());
-        written.note(&object("10"), now);
-        assert!(written.is_newer_than(&object("9"), now));
-        assert!(!written.is_newer_than(&object("10"), now));
-        assert!(written.is_newer_than(&object("9"), now));
-        written.note(&object("12"), now);
-        assert!(!written.is_newer_than(&object("9"), now + EXPECTATION_TTL));
-        written.expect_deleted(&object("12"), now);
-        assert!(written.is_newer_than(&object("13"), now));
-        assert!(!written.is_newer_than(&object("13"), now + EXPECTATION_TTL));
+    fn object_is_stale_until_the_watch_catches_up() {
+        let (expectations, now) = (Expectations::default(), Instant::now());
+        expectations.expect(&object("10"), now);
+        assert!(expectations.is_stale(&object("9"), now));
+        assert!(!expectations.is_stale(&object("10"), now));
+        assert!(expectations.is_stale(&object("9"), now));
+        expectations.expect(&object("12"), now);
+        assert!(!expectations.is_stale(&object("9"), now + EXPECTATION_TTL));
+        expectations.expect_deleted(&object("12"), now);
+        assert!(expectations.is_stale(&object("13"), now));
+        assert!(!expectations.is_stale(&object("13"), now + EXPECTATION_TTL));
 
-        let written = Expectations::default();
-        written.note(&object("odd"), now);
-        assert!(!written.is_newer_than(&object("1"), now));
+        let expectations = Expectations::default();
+        expectations.expect(&object("not a number"), now);
+        assert!(!expectations.is_stale(&object("1"), now));
     }
 }

@@ -1,14 +1,14 @@
-//! Finalizers, added and removed only if the object is still what it was when it was read.
+//! Finalizers. Every write has the uid and the resourceVersion of the object as a precondition.
 
 use kube::Resource;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
-use crate::client::{CallError, ResourceClient, Deleted};
+use crate::client::{CallError, Deleted, ResourceClient};
 use crate::patch;
 
-/// Whether the object carries the finalizer.
+/// Whether the object has the finalizer.
 pub fn is_set<K: Resource>(object: &K, finalizer: &str) -> bool {
     all(object).any(|present| present == finalizer)
 }
@@ -18,7 +18,7 @@ pub fn all<K: Resource>(object: &K) -> impl Iterator<Item = &str> {
     object.meta().finalizers.iter().flatten().map(String::as_str)
 }
 
-/// Adds a finalizer and returns the object as it is then. The API server refuses it on an object that is being deleted.
+/// Adds a finalizer and returns the written object. The API server rejects this for an object that is being deleted.
 pub async fn add<K>(calls: &ResourceClient<K>, object: &K, finalizer: &str) -> Result<K, CallError>
 where
     K: Resource + Clone + std::fmt::Debug + Serialize + DeserializeOwned,
@@ -26,10 +26,12 @@ where
     replace(calls, object, all(object).chain([finalizer]).collect()).await
 }
 
-/// Removes a finalizer and returns the object as it is then; where it was the last of a deleted object, as it was.
+/// Removes a finalizer and returns the written object. If it is the last finalizer of an object that is being deleted,
+/// returns its last state.
 ///
-/// The write that takes the last finalizer off a deleted object ends it. After a patch the API server does that by name
-/// alone: two such writes at once, and the second ends a successor of that name. After a replacement it heeds the uid.
+/// In that case the API server deletes the object as part of the write. For a patch it does so by name only, so the
+/// second of two concurrent patches could delete a newer object of that name. For an update it compares the uid, so the
+/// last finalizer is removed by an update.
 pub async fn remove<K>(calls: &ResourceClient<K>, object: &K, finalizer: &str) -> Result<K, CallError>
 where
     K: Resource + Clone + std::fmt::Debug + Serialize + DeserializeOwned,
@@ -41,37 +43,45 @@ where
     let mut last = object.clone();
     last.meta_mut().finalizers = None;
     match calls.replace(&last).await {
-        // Somebody's admission wants fields that the type does not know.
+        // An admission webhook may require fields that the type does not know and that an update drops.
         Err(error) if error.is_invalid() => replace(calls, object, left).await,
         written => written,
     }
 }
 
-/// Takes the finalizer off an object and deletes it, if it is still what it was when it was read. Returns whether it is
-/// gone; other finalizers keep it.
+/// Removes the finalizer and deletes the object, if it has not changed since it was read. Returns whether the object is
+/// gone: it is not if it has other finalizers.
 pub async fn delete<K>(calls: &ResourceClient<K>, object: &K, finalizer: &str) -> Result<bool, CallError>
 where
     K: Resource + Clone + std::fmt::Debug + Serialize + DeserializeOwned,
 {
-    let mut stripped = None;
+    let mut unprotected = None;
     if is_set(object, finalizer) {
-        stripped = match remove(calls, object, finalizer).await {
+        unprotected = match remove(calls, object, finalizer).await {
             Err(error) if error.is_not_found() => None,
             removed => Some(removed?),
         };
     }
-    delete_unchanged(calls, stripped.as_ref().unwrap_or(object)).await
+    delete_unchanged(calls, unprotected.as_ref().unwrap_or(object)).await
 }
 
-/// As [`delete`], of an object of which uid and resource version are known, and that it has no other finalizer and is not
-/// being deleted.
-pub async fn delete_as_seen<K>(calls: &ResourceClient<K>, name: &str, uid: &str, version: &str) -> Result<bool, CallError>
+/// Like [`delete`], for an object of which only uid and resourceVersion are known. Removes all finalizers; the caller
+/// knows that there is no other one at this version, and that the object is not being deleted.
+pub async fn delete_at_version<K>(
+    calls: &ResourceClient<K>,
+    name: &str,
+    uid: &str,
+    version: &str,
+) -> Result<bool, CallError>
 where
     K: Resource + Clone + std::fmt::Debug + Serialize + DeserializeOwned,
 {
     let none = patch::set(&["metadata", "finalizers"], json!([]));
-    match calls.patch(name, patch::guarded_by(Some(uid.to_owned()), Some(version.to_owned()), vec![none])).await {
-        Ok(stripped) => delete_unchanged(calls, &stripped).await,
+    match calls
+        .patch(name, patch::with_uid_and_version(Some(uid.to_owned()), Some(version.to_owned()), vec![none]))
+        .await
+    {
+        Ok(unprotected) => delete_unchanged(calls, &unprotected).await,
         Err(error) if error.is_not_found() => Ok(true),
         Err(error) => Err(error),
     }
@@ -84,7 +94,7 @@ where
     let meta = object.meta();
     let [name, uid, version] = [&meta.name, &meta.uid, &meta.resource_version].map(|text| text.as_deref());
     let (name, uid, version) = (name.unwrap_or_default(), uid.unwrap_or_default(), version.unwrap_or_default());
-    // With the version: somebody may have given it another use since.
+    // The resourceVersion is a precondition, since another client may have changed the object.
     Ok(matches!(calls.delete_unchanged(name, uid, version).await?, Deleted::Gone))
 }
 
@@ -94,5 +104,5 @@ where
 {
     let name = object.meta().name.as_deref().unwrap_or_default();
     let change = patch::set(&["metadata", "finalizers"], json!(finalizers));
-    calls.patch(name, patch::guarded(object, vec![change])).await
+    calls.patch(name, patch::with_preconditions(object, vec![change])).await
 }

@@ -1,5 +1,5 @@
-//! Probes: `/healthz` says whether the process lives, `/readyz` whether it can work, `/readyz/caches` whether what it
-//! watches has been listed.
+//! Probes: `/healthz` (the process is alive), `/readyz` (it can answer requests), `/readyz/caches` (it has listed the
+//! kinds that it watches).
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
@@ -24,53 +24,54 @@ use crate::listener::bind;
 /// Why probes cannot be served.
 #[derive(Debug, thiserror::Error)]
 pub enum HealthError {
-    /// The address is in use, or not one of this machine.
+    /// The address cannot be bound: it is in use, or not an address of this machine.
     #[error("cannot serve probes at {address} (--health-probe-bind-address)")]
     Bind {
-        /// The address as asked for.
+        /// The value of the flag.
         address: String,
-        /// Why not.
+        /// The error of the operating system.
         #[source]
         source: std::io::Error,
     },
 }
 
-/// For how long the API server has to refuse a kind until the process counts as unable to work. While the API server
-/// starts, and while a definition is replaced, it refuses kinds for a moment.
+/// How long the API server refuses a kind (403, 404) before the process is not ready. It also does so for a moment
+/// while it starts, and while a CustomResourceDefinition is replaced.
 const REFUSAL_GRACE: Duration = Duration::from_secs(10);
 
-/// When a refusal is over that was not repeated. A watch that is refused is tried again every 20 s at the latest.
+/// Time after which a refusal that is not repeated is over. A refused watch is retried every 20 s at the latest.
 const REFUSAL_EXPIRY: Duration = Duration::from_secs(30);
 
-/// Whether the process can do its work, part by part. Clones speak of the same process.
+/// The readiness of the process, by component. Clones share it.
 ///
-/// A *gate* ([`Health::require`]) is what the process needs to answer requests, such as a certificate. A *cache*
-/// ([`Health::announce`]) is what it has to list before it acts. A process whose caches are not listed is ready all the
-/// same: it may need the answers of its own webhooks to list them.
+/// A *requirement* ([`Health::require`]) is needed to answer requests, for example a certificate: the process is not
+/// ready without it. A *cache* ([`Health::register`]) is a kind that has to be listed before the process acts on it. A
+/// process without its caches is ready: listing them may need its own webhooks.
 #[derive(Clone, Debug, Default)]
 pub struct Health {
-    parts: Arc<Mutex<BTreeMap<String, Part>>>,
-    outlook: Arc<Outlook>,
+    components: Arc<Mutex<BTreeMap<String, Component>>>,
+    process: Arc<ProcessState>,
 }
 
 #[derive(Debug)]
-struct Part {
-    done: watch::Sender<bool>,
-    trouble: Option<String>,
-    is_gate: bool,
+struct Component {
+    ready: watch::Sender<bool>,
+    problem: Option<String>,
+    is_required: bool,
 }
 
-/// What stands in the way of all work.
+/// Problems of the whole process.
 #[derive(Debug, Default)]
-struct Outlook {
+struct ProcessState {
     refusals: Mutex<BTreeMap<String, Refusal>>,
     /// Why the process has to end.
-    failure: watch::Sender<Option<String>>,
+    fatal: watch::Sender<Option<String>>,
 }
 
+/// A kind that the API server refuses.
 #[derive(Debug)]
 struct Refusal {
-    why: String,
+    reason: String,
     first: Instant,
     last: Instant,
 }
@@ -80,84 +81,85 @@ impl Refusal {
         now.saturating_duration_since(self.last) >= REFUSAL_EXPIRY
     }
 
-    fn lasted(&self) -> Duration {
+    fn duration(&self) -> Duration {
         self.last.saturating_duration_since(self.first)
     }
 }
 
-/// Tells [`Health`] how one part is doing. Clones speak of the same part.
+/// Reports the state of one component to [`Health`]. Clones share it.
 #[derive(Clone, Debug)]
 pub struct ReadinessGate {
     name: String,
     health: Health,
-    seen: watch::Receiver<bool>,
+    is_ready: watch::Receiver<bool>,
 }
 
 impl Health {
-    /// Adds a cache: something that has to be listed.
-    pub fn announce(&self, name: impl Into<String>) -> ReadinessGate {
+    /// Adds a cache: a kind that has to be listed.
+    pub fn register(&self, name: impl Into<String>) -> ReadinessGate {
         self.add(name.into(), false)
     }
 
-    /// Adds a gate: something without which the process is not ready.
+    /// Adds a requirement: the process is not ready without it.
     pub fn require(&self, name: impl Into<String>) -> ReadinessGate {
         self.add(name.into(), true)
     }
 
-    /// The health of the same process without its gates and caches, for caches that nothing waits for. What makes the
-    /// process unable to work is told to both.
+    /// The health of the same process with an empty set of components, for caches that no probe waits for. Refusals and
+    /// fatal errors are shared.
     #[must_use]
-    pub fn aside(&self) -> Self {
-        Self { parts: Arc::default(), outlook: Arc::clone(&self.outlook) }
+    pub fn detached(&self) -> Self {
+        Self { components: Arc::default(), process: Arc::clone(&self.process) }
     }
 
-    fn add(&self, name: String, is_gate: bool) -> ReadinessGate {
-        let (done, seen) = watch::channel(false);
-        lock(&self.parts).insert(name.clone(), Part { done, trouble: None, is_gate });
-        ReadinessGate { name, health: self.clone(), seen }
+    fn add(&self, name: String, is_required: bool) -> ReadinessGate {
+        let (ready, is_ready) = watch::channel(false);
+        lock(&self.components).insert(name.clone(), Component { ready, problem: None, is_required });
+        ReadinessGate { name, health: self.clone(), is_ready }
     }
 
-    /// Gates and caches that are not done yet, a line each.
-    pub fn missing(&self) -> Vec<String> {
-        self.not_done(|_| true)
+    /// The requirements and caches that are not ready, one per line, with the problem of each.
+    pub fn pending(&self) -> Vec<String> {
+        self.pending_where(|_| true)
     }
 
-    /// Why the process is not ready, a line each: gates that are not done yet, and kinds that the API server has refused
-    /// for a while (403, 404). Empty when it is ready.
-    pub fn obstacles(&self) -> Vec<String> {
-        let mut all = self.not_done(|part| part.is_gate);
+    /// Why the process is not ready, one reason per line: requirements that are not ready, and kinds that the API
+    /// server keeps refusing (403, 404). Empty if the process is ready.
+    pub fn problems(&self) -> Vec<String> {
+        let mut all = self.pending_where(|component| component.is_required);
         let now = Instant::now();
-        let refusals = lock(&self.outlook.refusals);
-        let lasting = refusals.iter().filter(|(_, refusal)| !refusal.is_over(now) && refusal.lasted() >= REFUSAL_GRACE);
-        all.extend(lasting.map(|(name, refusal)| format!("{name}: {}", refusal.why)));
+        let refusals = lock(&self.process.refusals);
+        let lasting =
+            refusals.iter().filter(|(_, refusal)| !refusal.is_over(now) && refusal.duration() >= REFUSAL_GRACE);
+        all.extend(lasting.map(|(name, refusal)| format!("{name}: {}", refusal.reason)));
         all
     }
 
-    fn not_done(&self, is_wanted: impl Fn(&Part) -> bool) -> Vec<String> {
-        let parts = lock(&self.parts);
-        let wanted = parts.iter().filter(|(_, part)| is_wanted(part) && !*part.done.borrow());
-        wanted
-            .map(|(name, part)| {
-                let usual = if part.is_gate { "not there yet" } else { "being listed" };
-                format!("{name}: {}", part.trouble.as_deref().unwrap_or(usual))
+    fn pending_where(&self, is_relevant: impl Fn(&Component) -> bool) -> Vec<String> {
+        let components = lock(&self.components);
+        let pending = components.iter().filter(|(_, component)| is_relevant(component) && !*component.ready.borrow());
+        pending
+            .map(|(name, component)| {
+                let default = if component.is_required { "not ready yet" } else { "being listed" };
+                format!("{name}: {}", component.problem.as_deref().unwrap_or(default))
             })
             .collect()
     }
 
-    /// Waits until the process has to end, and returns why.
-    pub async fn failure(&self) -> String {
-        let mut failure = self.outlook.failure.subscribe();
-        match failure.wait_for(Option::is_some).await.map(|why| why.clone()) {
-            Ok(Some(why)) => why,
+    /// Waits for a fatal error, and returns it. The process has to end then.
+    pub async fn fatal_error(&self) -> String {
+        let mut fatal = self.process.fatal.subscribe();
+        match fatal.wait_for(Option::is_some).await.map(|error| error.clone()) {
+            Ok(Some(error)) => error,
             _ => std::future::pending().await,
         }
     }
 
-    /// Of each cache, whether it has been listed.
+    /// The caches, and whether each is listed.
     fn caches(&self) -> Vec<(String, bool)> {
-        let parts = lock(&self.parts);
-        let caches = parts.iter().filter(|(_, part)| !part.is_gate);
-        caches.map(|(name, part)| (name.clone(), *part.done.borrow())).collect()
+        let components = lock(&self.components);
+        let caches = components.iter().filter(|(_, component)| !component.is_required);
+        caches.map(|(name, component)| (name.clone(), *component.ready.borrow())).collect()
     }
 }
 
@@ -166,53 +168,53 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl ReadinessGate {
-    /// The first listing is complete, or the part works again.
-    pub fn done(&self) {
-        self.works();
-        if let Some(part) = lock(&self.health.parts).get_mut(&self.name) {
-            part.trouble = None;
-            part.done.send_replace(true);
+    /// Reports that the component is ready: a cache is listed, or a requirement is met. It stays ready from then on.
+    pub fn ready(&self) {
+        self.accepted();
+        if let Some(component) = lock(&self.health.components).get_mut(&self.name) {
+            component.problem = None;
+            component.ready.send_replace(true);
         }
     }
 
-    /// The part does not work.
-    pub fn broken(&self, why: &str) {
-        if let Some(part) = lock(&self.health.parts).get_mut(&self.name) {
-            part.trouble = Some(why.to_owned());
+    /// Reports a problem. Probes show it as long as the component is not ready.
+    pub fn failing(&self, problem: &str) {
+        if let Some(component) = lock(&self.health.components).get_mut(&self.name) {
+            component.problem = Some(problem.to_owned());
         }
     }
 
-    /// The API server refuses the kind. Returns for how long it has done so without a break.
-    pub fn refused(&self, why: &str) -> Duration {
-        self.broken(why);
+    /// Reports that the API server refuses the kind (403, 404). Returns how long it has done so without interruption.
+    pub fn refused(&self, reason: &str) -> Duration {
+        self.failing(reason);
         let now = Instant::now();
-        let mut refusals = lock(&self.health.outlook.refusals);
+        let mut refusals = lock(&self.health.process.refusals);
         let first = refusals.get(&self.name).filter(|refusal| !refusal.is_over(now)).map_or(now, |known| known.first);
-        let refusal = Refusal { why: why.to_owned(), first, last: now };
-        let lasted = refusal.lasted();
+        let refusal = Refusal { reason: reason.to_owned(), first, last: now };
+        let duration = refusal.duration();
         refusals.insert(self.name.clone(), refusal);
-        lasted
+        duration
     }
 
-    /// The API server does not refuse the kind.
-    pub fn works(&self) {
-        lock(&self.health.outlook.refusals).remove(&self.name);
+    /// Reports that the API server does not refuse the kind.
+    pub fn accepted(&self) {
+        lock(&self.health.process.refusals).remove(&self.name);
     }
 
-    /// The part can never work again in this process, which therefore has to end.
-    pub fn failed(&self, why: &str) {
-        self.health.outlook.failure.send_replace(Some(format!("{}: {why}", self.name)));
+    /// Reports an error after which the component cannot recover, so that the process has to end.
+    pub fn fatal(&self, error: &str) {
+        self.health.process.fatal.send_replace(Some(format!("{}: {error}", self.name)));
     }
 
-    /// Whether there has been a complete listing.
-    pub fn is_done(&self) -> bool {
-        *self.seen.borrow()
+    /// Whether the component has become ready.
+    pub fn is_ready(&self) -> bool {
+        *self.is_ready.borrow()
     }
 
-    /// Waits for the first complete listing; for ever if it never comes.
+    /// Waits until the component is ready.
     pub async fn wait(&self) {
-        let mut seen = self.seen.clone();
-        if seen.wait_for(|synced| *synced).await.is_err() {
+        let mut is_ready = self.is_ready.clone();
+        if is_ready.wait_for(|ready| *ready).await.is_err() {
             std::future::pending::<()>().await;
         }
     }
@@ -225,25 +227,24 @@ struct CacheLabels {
 
 impl Collector for Health {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        let help = "Whether what is watched has been listed (1) or not (0)";
+        let help = "Whether the initial list of a watched kind is complete (1) or not (0)";
         let mut encoder = encoder.encode_descriptor("cache_synced", help, None, MetricType::Gauge)?;
-        for (cache, is_done) in self.caches() {
-            let gauge = ConstGauge::new(i64::from(is_done));
+        for (cache, is_listed) in self.caches() {
+            let gauge = ConstGauge::new(i64::from(is_listed));
             gauge.encode(encoder.encode_family(&CacheLabels { cache })?)?;
         }
         Ok(())
     }
 }
 
-/// A server of probes that listens already and has to be driven.
+/// A server of probes that listens but answers no requests before [`ProbeServer::serve`].
 #[derive(Debug)]
 pub struct ProbeServer {
     listener: TcpListener,
     router: Router,
 }
 
-/// Starts to listen for probes at `address` (`:8081` means any address of this machine). `0` and the empty text mean
-/// no probes.
+/// Listens for probes at `address`; `:8081` means all addresses. `None` if the address is `0` or empty.
 pub async fn listen(address: &str, health: Health) -> Result<Option<ProbeServer>, HealthError> {
     if address.is_empty() || address == "0" {
         return Ok(None);
@@ -252,13 +253,13 @@ pub async fn listen(address: &str, health: Health) -> Result<Option<ProbeServer>
     let listener = bind(address).await.map_err(failed)?;
     let router = Router::new()
         .route("/healthz", get(|| async { "ok" }))
-        .route("/readyz", get(|State(health): State<Health>| async move { answer(&health.obstacles()) }))
-        .route("/readyz/caches", get(|State(health): State<Health>| async move { answer(&health.missing()) }));
+        .route("/readyz", get(|State(health): State<Health>| async move { response(&health.problems()) }))
+        .route("/readyz/caches", get(|State(health): State<Health>| async move { response(&health.pending()) }));
     Ok(Some(ProbeServer { listener, router: router.with_state(health) }))
 }
 
 impl ProbeServer {
-    /// Where the server listens.
+    /// The address on which the server listens.
     pub fn address(&self) -> Option<SocketAddr> {
         self.listener.local_addr().ok()
     }
@@ -269,12 +270,12 @@ impl ProbeServer {
     }
 }
 
-fn answer(missing: &[String]) -> (StatusCode, String) {
-    if missing.is_empty() {
+fn response(problems: &[String]) -> (StatusCode, String) {
+    if problems.is_empty() {
         return (StatusCode::OK, "ok".to_owned());
     }
     let mut text = String::from("not ready:\n");
-    for line in missing {
+    for line in problems {
         let _ = writeln!(text, "- {line}");
     }
     (StatusCode::SERVICE_UNAVAILABLE, text)
@@ -285,66 +286,66 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn ready_once_all_is_listed() {
+    async fn cache_is_pending_until_it_is_listed() {
         let health = Health::default();
-        assert!(health.missing().is_empty());
-        let claims = health.announce("claims");
-        claims.broken("forbidden");
-        assert_eq!(health.missing(), ["claims: forbidden"]);
-        claims.done();
+        assert!(health.pending().is_empty());
+        let claims = health.register("claims");
+        claims.failing("forbidden");
+        assert_eq!(health.pending(), ["claims: forbidden"]);
+        claims.ready();
         claims.wait().await;
-        assert!(health.missing().is_empty());
+        assert!(health.pending().is_empty());
     }
 
     #[test]
-    fn unlisted_caches_do_not_make_it_unready() {
+    fn process_is_ready_without_its_caches() {
         let health = Health::default();
-        let (_claims, certificate) = (health.announce("claims"), health.require("certificate"));
-        assert_eq!(health.obstacles(), ["certificate: not there yet"]);
-        assert_eq!(health.missing().len(), 2);
-        certificate.done();
-        assert!(health.obstacles().is_empty());
-        assert_eq!(health.missing(), ["claims: being listed"]);
+        let (_claims, certificate) = (health.register("claims"), health.require("certificate"));
+        assert_eq!(health.problems(), ["certificate: not ready yet"]);
+        assert_eq!(health.pending().len(), 2);
+        certificate.ready();
+        assert!(health.problems().is_empty());
+        assert_eq!(health.pending(), ["claims: being listed"]);
     }
 
     #[test]
-    fn lasting_refusal_makes_it_unready_until_it_works() {
+    fn lasting_refusal_makes_the_process_not_ready() {
         let health = Health::default();
-        let aside = health.aside().announce("claims");
+        let detached = health.detached().register("claims");
         let ago = |seconds| Instant::now().checked_sub(Duration::from_secs(seconds)).unwrap();
-        assert_eq!(aside.refused("forbidden"), Duration::ZERO);
-        assert!(health.obstacles().is_empty(), "it may be over in a moment");
-        lock(&health.outlook.refusals).get_mut("claims").unwrap().first = ago(12);
-        assert!(aside.refused("forbidden") >= Duration::from_secs(12));
-        assert_eq!(health.obstacles(), ["claims: forbidden"]);
-        aside.works();
-        assert!(health.obstacles().is_empty());
+        assert_eq!(detached.refused("forbidden"), Duration::ZERO);
+        assert!(health.problems().is_empty(), "it has not lasted long enough");
+        lock(&health.process.refusals).get_mut("claims").unwrap().first = ago(12);
+        assert!(detached.refused("forbidden") >= Duration::from_secs(12));
+        assert_eq!(health.problems(), ["claims: forbidden"]);
+        detached.accepted();
+        assert!(health.problems().is_empty());
 
-        aside.refused("forbidden");
+        detached.refused("forbidden");
         let set = |first, last| {
-            let mut refusals = lock(&health.outlook.refusals);
+            let mut refusals = lock(&health.process.refusals);
             let refusal = refusals.get_mut("claims").unwrap();
             (refusal.first, refusal.last) = (ago(first), ago(last));
         };
         set(60, 31);
-        assert!(health.obstacles().is_empty(), "it was not refused again");
-        assert_eq!(aside.refused("forbidden"), Duration::ZERO);
-        assert!(health.missing().is_empty(), "nothing waits for it");
+        assert!(health.problems().is_empty(), "the refusal was not repeated");
+        assert_eq!(detached.refused("forbidden"), Duration::ZERO);
+        assert!(health.pending().is_empty(), "it is not registered here");
     }
 
     #[tokio::test]
-    async fn failure_of_a_part_ends_the_process() {
+    async fn fatal_error_is_returned() {
         let health = Health::default();
-        health.aside().announce("claims").failed("no longer served");
-        assert_eq!(health.failure().await, "claims: no longer served");
+        health.detached().register("claims").fatal("no longer served");
+        assert_eq!(health.fatal_error().await, "claims: no longer served");
     }
 
     #[test]
-    fn metrics_say_what_is_listed() {
+    fn metric_shows_listed_caches() {
         let (health, metrics) = (Health::default(), crate::metrics::Metrics::default());
         metrics.register_collector(health.clone());
-        let (claims, _pools, _gate) = (health.announce("claims"), health.announce("pools"), health.require("gate"));
-        claims.done();
+        let (claims, _pools, _gate) = (health.register("claims"), health.register("pools"), health.require("gate"));
+        claims.ready();
         let text = metrics.encode().unwrap();
         assert!(text.contains("cache_synced{cache=\"claims\"} 1\ncache_synced{cache=\"pools\"} 0\n# EOF"), "{text}");
     }

@@ -1,6 +1,9 @@
-//! Leader election: of several managers one works. The protocol is client-go's, by the crate `k8s-controller`.
+//! Leader election: one replica is active, the others are standbys. The protocol is that of client-go, implemented by
+//! the crate `k8s-controller`.
 //!
-//! The lease makes for peace, not for safety: what must never happen twice is guarded by the API server itself.
+//! Safety must not depend on the lease: a replica that was paused may act shortly after it has lost the lease. Use
+//! preconditions of the API server where two writers would do harm.
+//!
 //! Needs `get`, `create` and `update` on `leases` in `coordination.k8s.io`.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,30 +12,30 @@ use k8s_controller::LeaderElection;
 use kube::Client;
 use tokio_util::sync::CancellationToken;
 
-use crate::client::{REQUEST_TIMEOUT, own_namespace, Patience};
+use crate::client::{REQUEST_TIMEOUT, RequestPolicy, own_namespace};
 use crate::options::Options;
 
-/// How work under a lease ended.
+/// How the work under a lease ended.
 #[derive(Debug)]
 pub enum Outcome<T> {
-    /// The work came to its end; the lease has been given back.
+    /// The work is finished, and the lease is released.
     Finished(T),
-    /// The lease was lost and the work broken off. The process has to end, so that nothing outlives the lease.
+    /// The lease was lost and the work cancelled. The process has to end, so that no other task acts without the lease.
     Lost,
-    /// Shutdown was asked for before the lease was obtained.
+    /// Shutdown was requested before the lease was acquired.
     NeverLed,
 }
 
-/// How long answers about the lease are waited for, by a client with a connection of its own.
+/// The request policy for the lease, for a client that is used for nothing else.
 ///
-/// One call is under way at a time, so that client has one connection. When it is dead, a read gets its answer over
-/// another one after a quarter of the renew deadline: who leads goes on leading, and who waits takes over that much later.
-/// Two calls, a read and a write, take no longer than the renew deadline.
-pub fn patience(options: &Options) -> Patience {
-    Patience { deadline: REQUEST_TIMEOUT.min(options.leader_elect_renew_deadline / 2), repeats_reads: true }
+/// That client sends one request at a time over one connection. If the connection is dead, a read is answered over
+/// another one after a quarter of the renew deadline, so the leader keeps the lease, and a standby takes over slightly
+/// later. A read and a write together take no longer than the renew deadline.
+pub fn request_policy(options: &Options) -> RequestPolicy {
+    RequestPolicy { timeout: REQUEST_TIMEOUT.min(options.leader_elect_renew_deadline / 2), retry_reads: true }
 }
 
-/// Waits for the lease `name`, then runs `work` while keeping it.
+/// Acquires the lease `name`, then runs `work` and renews the lease until it is finished.
 pub async fn run<T>(
     client: Client,
     options: &Options,
@@ -51,28 +54,28 @@ pub async fn run<T>(
         leading.store(true, Ordering::Relaxed);
         work.await
     });
-    let asked_to_stop = async {
+    let stopped_as_standby = async {
         stop.cancelled().await;
         if leading.load(Ordering::Relaxed) {
-            // The work has been told too; its end gives the lease back.
+            // The work stops as well, and the lease is released at its end.
             std::future::pending::<()>().await;
         }
     };
     tokio::select! {
         outcome = led => match outcome {
             Some(value) => {
-                // It is given back already, unless a renewal under way was faster.
+                // Released already, unless a concurrent renewal came after that.
                 election.release().await;
                 Outcome::Finished(value)
             }
             None => Outcome::Lost,
         },
-        () = asked_to_stop => Outcome::NeverLed,
+        () = stopped_as_standby => Outcome::NeverLed,
     }
 }
 
-/// A name for this process that no other has: the host name, which in a pod is the pod's, and a random number.
-pub fn identity() -> String {
+/// A unique holder identity for this process: the host name, in a pod the name of the pod, and a random number.
+pub fn holder_identity() -> String {
     let host = std::env::var("HOSTNAME").ok().filter(|name| !name.is_empty());
     let host = host.or_else(|| Some(std::fs::read_to_string("/proc/sys/kernel/hostname").ok()?.trim().to_owned()));
     format!("{}_{:016x}", host.as_deref().unwrap_or("manager"), rand::random::<u64>())

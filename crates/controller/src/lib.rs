@@ -1,21 +1,83 @@
-//! What any controller needs; nothing here knows of addresses.
+//! Building blocks of a Kubernetes controller, independent of IP addresses and of Cluster API.
 //!
-//! - [`manager`]: the program around controllers: flags, logging, leader election, probes, shutdown;
-//! - [`controller`]: the loop that reconciles objects of one kind, with retries, yielding and state between attempts;
-//! - [`watch`]: watches that survive errors and objects that cannot be read;
-//! - [`client`]: calls to the API server, each with a deadline and an answer to "was it applied?";
-//! - [`patch`] and [`finalizer`]: writes that only go through when the object is as it was read;
-//! - [`webhooks`]: admission and conversion webhooks, served by [`https`];
-//! - [`metrics`]: what is counted and measured, and [`diagnostics`], which serves it;
-//! - [`discovery`], [`echo`], [`events`], [`health`], [`leader`], [`logging`], [`retry`], [`clock`].
+//! - [`manager`]: the process around controllers: flags, logging, leader election, probes, graceful shutdown;
+//! - [`controller`]: the reconcile loop of one kind: work queue, retries with backoff, requeueing, compact cache;
+//! - [`watch`]: watches that recover from errors, skip invalid objects and detect a restored etcd;
+//! - [`client`]: API requests with a timeout and a typed error that says whether a write may have been applied;
+//! - [`patch`] and [`finalizer`]: writes with uid and resourceVersion as preconditions;
+//! - [`expectations`]: the writes of this process that its watches have not shown yet;
+//! - [`events`]: Kubernetes events, published in the background and limited in rate;
+//! - [`health`], [`metrics`] and [`diagnostics`]: probes and metrics, and the servers of both;
+//! - [`discovery`], [`leader`], [`listener`], [`logging`], [`options`], [`retry`] and [`clock`]: smaller parts of
+//!   these.
+//!
+//! # Dependencies
+//! kube, k8s-openapi, tokio, clap, axum (probes and metrics only) and tracing. The crate uses no other crate of this
+//! workspace: it has no types of Cluster API, and no TLS server, webhook or certificate code.
+//!
+//! # Invariants
+//! - Every request other than a watch has a timeout, which the API server gets too. A silent watch is reopened.
+//! - No write is repeated automatically. [`CallError::outcome_is_unknown`](client::CallError::outcome_is_unknown) tells
+//!   the caller that it has to read the object before it decides anything.
+//! - Patches, replacements and deletions name the uid of the object, so they never change another object of that name.
+//! - An object is never reconciled by two tasks at the same time, and only after all kinds that its controller watches
+//!   are listed.
+//! - [`EventHandler`](watch::EventHandler)s see a change before the reconciler does.
+//! - A panic, an error or a hang in a reconcile affects that object only. A panic in a watch ends the process.
+//!
+//! # Example
+//! A manager with one controller, which reports the size of every `ConfigMap`:
+//!
+//! ```no_run
+//! use std::convert::Infallible;
+//! use std::sync::Arc;
+//!
+//! use capi_ipam_controller::controller::{Action, Attempt, ControllerBuilder, MainWatch, Reconciler};
+//! use capi_ipam_controller::manager::{self, Identity};
+//! use capi_ipam_controller::watch::{display_name, trim};
+//! use k8s_openapi::api::core::v1::ConfigMap;
+//! use kube::runtime::watcher;
+//!
+//! struct Sizes;
+//!
+//! impl Reconciler for Sizes {
+//!     type Object = ConfigMap;
+//!     type Compact = Infallible;
+//!     type State = ();
+//!     type Error = Infallible;
+//!
+//!     async fn reconcile(&self, object: Arc<ConfigMap>, _: &mut Attempt<()>) -> Result<Action, Infallible> {
+//!         let size: usize = object.data.iter().flatten().map(|(key, value)| key.len() + value.len()).sum();
+//!         tracing::info!(object = display_name(object.as_ref()), size, "reconciled");
+//!         Ok(Action::AwaitChange)
+//!     }
+//! }
+//!
+//! fn main() -> std::process::ExitCode {
+//!     manager::main(Identity { name: "sizes", lease: "sizes.example.com" }, async |manager| {
+//!         let controller = ControllerBuilder::new("configmaps", ());
+//!         let main = MainWatch {
+//!             api: manager.watch_api(&()),
+//!             config: watcher::Config::default(),
+//!             handler: Arc::new(()),
+//!             trim: |object: &mut ConfigMap| trim(&mut object.metadata),
+//!             trim_stored: |_| {},
+//!             synced: manager.health.register("ConfigMap"),
+//!         };
+//!         let task = controller.run(main, manager.options.concurrency, manager.stop.clone(), Arc::new(Sizes));
+//!         manager.add("the controller of ConfigMaps", task);
+//!         Ok(())
+//!     })
+//! }
+//! ```
 
 pub mod client;
 pub mod clock;
 pub mod controller;
 pub mod diagnostics;
 pub mod discovery;
-pub mod expectations;
 pub mod events;
+pub mod expectations;
 pub mod finalizer;
 pub mod health;
 pub mod leader;

@@ -1,8 +1,8 @@
-//! TCP listeners of the servers of a manager.
+//! TCP listeners for the servers of a manager.
 
 use tokio::net::TcpListener;
 
-/// Starts to listen at an address such as `127.0.0.1:8443`; `:8443` means any address of this machine.
+/// Listens on an address such as `127.0.0.1:8443`. `:8443` means all addresses, IPv6 and IPv4.
 pub async fn bind(address: &str) -> std::io::Result<TcpListener> {
     if !address.starts_with(':') {
         return TcpListener::bind(address).await;

@@ -5,23 +5,23 @@ use std::io::IsTerminal;
 use clap::ValueEnum;
 use tracing_subscriber::EnvFilter;
 
-/// How log lines look.
+/// Format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
-    /// Lines for people.
+    /// Readable text, coloured on a terminal.
     #[default]
     Text,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
 /// Why logging cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum LoggingError {
-    /// The filter is not one.
-    #[error("cannot understand the log level {filter:?} (--log-level); try info, debug, or info,capi_ipam=debug")]
+    /// The filter cannot be parsed.
+    #[error("invalid log level {filter:?} (--log-level); use for example info, debug, or info,capi_ipam=debug")]
     Filter {
-        /// The filter as given.
+        /// The value of the flag.
         filter: String,
         /// What is wrong with it.
         #[source]
@@ -29,10 +29,10 @@ pub enum LoggingError {
     },
 }
 
-/// Starts logging. `filter` is a level (`info`) or a list of targets with levels (`info,capi_ipam=debug`). A second call
-/// in the same process changes nothing.
-pub fn start(format: LogFormat, filter: &str) -> Result<(), LoggingError> {
-    // A broken watch is told by `watch`, with what to do about it.
+/// Installs the global log subscriber. `filter` is a level (`info`) or a list of targets with levels
+/// (`info,capi_ipam=debug`). A second call in the same process has no effect.
+pub fn init(format: LogFormat, filter: &str) -> Result<(), LoggingError> {
+    // `watch` reports a failed watch with advice, so kube's own warning is left out.
     let own = if filter.contains("kube_runtime") { "" } else { "kube_runtime::watcher=error," };
     let filter = EnvFilter::builder()
         .parse(format!("{own}{filter}"))

@@ -1,18 +1,18 @@
-//! The program around controllers: flags, logging, probes, leader election, shutdown.
+//! The process around controllers: flags, logging, probes, leader election, graceful shutdown.
 //!
 //! ```no_run
 //! use capi_ipam_controller::manager::{Identity, main};
 //!
 //! fn run() -> std::process::ExitCode {
 //!     main(Identity { name: "my-provider", lease: "my-provider.example.com" }, async |manager| {
-//!         manager.add("a task that lasts", std::future::pending());
+//!         manager.add("a background task", std::future::pending());
 //!         Ok(())
 //!     })
 //! }
 //! ```
 //!
-//! The factory is called once this process leads, and every time it is called the process is new: controllers find
-//! their caches empty and fill them before they act.
+//! The setup function is called when the process becomes the leader, at most once in its life. A process that loses the
+//! lease ends, so controllers always start with empty caches and list everything before they act.
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -22,49 +22,49 @@ use clap::{CommandFactory, FromArgMatches, Parser};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use kube::Client;
-use tokio::signal::unix::{signal, SignalKind};
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
-use crate::client::{chain, ClientError, connect, connect_with};
+use crate::client::{ClientError, connect, connect_with, error_chain};
 use crate::diagnostics::{self, DiagnosticsError};
 use crate::events::EventPublisher;
 use crate::health::{Health, HealthError, listen};
-use crate::leader::{self, identity};
+use crate::leader::{self, holder_identity};
 use crate::logging::{self, LoggingError};
 use crate::metrics::Metrics;
 use crate::options::{Options, OptionsError};
 use crate::{discovery, watch};
 
-/// How long controllers get to finish what they are doing after a signal.
-const GRACE: Duration = Duration::from_secs(20);
+/// Limit for tasks to stop after a signal.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// How long a leader that cannot go on gets to give its lease back.
-const RELEASE_TIME: Duration = Duration::from_secs(2);
+/// Limit for the leader to release its lease after a fatal error.
+const LEASE_RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Any error, as factories return it.
+/// The error type of setup functions.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// What distinguishes one manager from another.
+/// The names of a program.
 #[derive(Clone, Copy, Debug)]
 pub struct Identity {
-    /// Name of the program, in help texts and as the source of events.
+    /// Name of the program, in its help, its user agent, and as the reporter of events.
     pub name: &'static str,
-    /// Name of the Lease that managers of this kind compete for.
+    /// Name of the Lease that its replicas compete for.
     pub lease: &'static str,
 }
 
-/// Why a manager ended other than by a signal.
+/// Why a manager ended without a signal.
 #[derive(Debug, thiserror::Error)]
 pub enum ManagerError {
-    /// Flags do not go together.
+    /// Flags contradict each other.
     #[error(transparent)]
     Options(#[from] OptionsError),
-    /// Logging cannot start.
+    /// Logging cannot be started.
     #[error(transparent)]
     Logging(#[from] LoggingError),
-    /// There is no client.
+    /// The client cannot be created.
     #[error(transparent)]
     Client(#[from] ClientError),
     /// Probes cannot be served.
@@ -76,51 +76,52 @@ pub enum ManagerError {
     /// The operating system refuses threads or signal handlers.
     #[error("cannot {operation}")]
     System {
-        /// What was to be done.
+        /// The failed operation.
         operation: &'static str,
-        /// Why not.
+        /// The error of the operating system.
         #[source]
         source: std::io::Error,
     },
-    /// The parts of the program could not be put together.
+    /// A setup function failed.
     #[error("cannot set up the program")]
     Setup(#[source] BoxError),
-    /// A controller ended though nobody asked it to.
+    /// A task ended before [`Manager::stop`] was cancelled.
     #[error("{0} ended unexpectedly")]
     Ended(String),
-    /// A part can never work again in this process.
-    #[error("cannot go on: {0}")]
-    Failed(String),
-    /// Another process may lead now.
-    #[error("the lease was lost; another process may lead now, so this one ends")]
+    /// A component reported a fatal error.
+    #[error("cannot continue: {0}")]
+    Fatal(String),
+    /// Another replica may be the leader now.
+    #[error("the lease was lost; another replica may be the leader now, so this process ends")]
     LeaseLost,
 }
 
-/// What a factory works with: the client, the flags, and the list of what is to run.
+/// The argument of setup functions: the shared client, flags and registries, and the list of tasks to run.
 pub struct Manager {
-    /// The client for all calls.
+    /// The client for all requests.
     pub client: Client,
-    /// The flags.
+    /// The values of the flags.
     pub options: Options,
-    /// What is watched and has to be listed, and what the process needs to be ready.
+    /// The readiness of the process: watched kinds and other requirements.
     pub health: Health,
-    /// What the process counts and measures.
+    /// The metrics of the process.
     pub metrics: Metrics,
     /// Publishes events.
     pub events: EventPublisher,
-    /// Cancelled when the process is to end.
+    /// Cancelled when the tasks have to stop.
     pub stop: CancellationToken,
     tasks: Vec<(String, BoxFuture<'static, ()>)>,
 }
 
 impl Manager {
-    /// Adds something to run until [`Manager::stop`] is cancelled. If it ends before, so does the process.
+    /// Adds a task that runs until [`Manager::stop`] is cancelled. If it ends earlier, the process ends with an error.
     pub fn add(&mut self, name: impl Into<String>, task: impl Future<Output = ()> + Send + 'static) {
         self.tasks.push((name.into(), task.boxed()));
     }
 
-    /// An [`Api`](kube::Api) to watch a namespaced kind in the namespace given by flag, or in all.
-    pub fn watched<K>(&self, version: &K::DynamicType) -> watch::WatchApi<K>
+    /// An [`Api`](kube::Api) to watch a namespaced kind in the namespace of the flag `--namespace`, or in all
+    /// namespaces.
+    pub fn watch_api<K>(&self, version: &K::DynamicType) -> watch::WatchApi<K>
     where
         K: kube::Resource,
         K::Scope: kube::core::NamespaceScope,
@@ -137,72 +138,73 @@ struct Flags {
     options: Options,
 }
 
-/// A whole program: reads the flags, runs until a signal, and says in one line why it ended otherwise.
-pub fn main<F>(settings: Identity, factory: F) -> ExitCode
+/// Parses the flags and runs a manager until a signal. Prints an error in one line. `setup` adds the controllers; it is
+/// called when the process becomes the leader.
+pub fn main<F>(identity: Identity, setup: F) -> ExitCode
 where
     F: AsyncFnOnce(&mut Manager) -> Result<(), BoxError>,
 {
-    let matches = Flags::command().name(settings.name).try_get_matches();
+    let matches = Flags::command().name(identity.name).try_get_matches();
     match matches.and_then(|matches| Flags::from_arg_matches(&matches)) {
         Ok(flags) => {
             let services = async |manager: &mut Manager| {
                 manager.options.diagnostics.warn_without_certificate();
                 Ok(())
             };
-            start(settings, flags.options, services, factory)
+            run_with_services(identity, flags.options, services, setup)
         }
-        Err(error) => explain(&error),
+        Err(error) => print_usage(&error),
     }
 }
 
-/// Says in one line what is wrong with the flags, or prints the help that was asked for.
-pub fn explain(error: &clap::Error) -> ExitCode {
+/// Prints in one line what is wrong with the flags; or the help, if it was requested. Returns the exit code.
+pub fn print_usage(error: &clap::Error) -> ExitCode {
     if error.use_stderr() {
         let text = error.to_string();
         let line = text.lines().next().unwrap_or_default();
-        let _ = writeln!(std::io::stderr(), "{line} (--help lists the flags)");
+        let _ = writeln!(std::io::stderr(), "{line} (see --help)");
         return ExitCode::from(2);
     }
     let _ = error.print();
     ExitCode::SUCCESS
 }
 
-/// Runs until a signal, and says in one line why it ended otherwise. `services` adds what runs from the beginning to the
-/// very end, whether this process leads or not; `factory` adds what runs while it leads.
-pub fn start<S, F>(settings: Identity, options: Options, services: S, factory: F) -> ExitCode
+/// Runs a manager until a signal. Prints an error in one line. `services` adds tasks that run from the start to the end
+/// of the process, on standbys too; `setup` adds tasks that run while the process is the leader.
+pub fn run_with_services<S, F>(identity: Identity, options: Options, services: S, setup: F) -> ExitCode
 where
     S: AsyncFnOnce(&mut Manager) -> Result<(), BoxError>,
     F: AsyncFnOnce(&mut Manager) -> Result<(), BoxError>,
 {
-    match try_run(settings, options, services, factory) {
+    match try_run(identity, options, services, setup) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            let _ = writeln!(std::io::stderr(), "error: {}", chain(&error));
+            let _ = writeln!(std::io::stderr(), "error: {}", error_chain(&error));
             ExitCode::FAILURE
         }
     }
 }
 
-fn try_run<S, F>(settings: Identity, options: Options, services: S, factory: F) -> Result<(), ManagerError>
+fn try_run<S, F>(identity: Identity, options: Options, services: S, setup: F) -> Result<(), ManagerError>
 where
     S: AsyncFnOnce(&mut Manager) -> Result<(), BoxError>,
     F: AsyncFnOnce(&mut Manager) -> Result<(), BoxError>,
 {
-    options.check()?;
-    logging::start(options.log_format, &options.log_level)?;
-    // An error says that another part of the process has chosen a provider already.
+    options.validate()?;
+    logging::init(options.log_format, &options.log_level)?;
+    // An error means that a provider is installed already.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let system = |operation| move |source| ManagerError::System { operation, source };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
-        .map_err(system("start the threads of the program"))?;
-    let ended = runtime.block_on(run(settings, options, services, factory));
+        .map_err(system("start the threads of the runtime"))?;
+    let result = runtime.block_on(run_async(identity, options, services, setup));
     runtime.shutdown_timeout(Duration::from_secs(1));
-    ended
+    result
 }
 
-async fn run<S, F>(settings: Identity, options: Options, services: S, factory: F) -> Result<(), ManagerError>
+async fn run_async<S, F>(identity: Identity, options: Options, services: S, setup: F) -> Result<(), ManagerError>
 where
     S: AsyncFnOnce(&mut Manager) -> Result<(), BoxError>,
     F: AsyncFnOnce(&mut Manager) -> Result<(), BoxError>,
@@ -210,16 +212,16 @@ where
     let stop = CancellationToken::new();
     stop_on_signals(&stop)?;
     let health = Health::default();
-    let reached = health.require("connection to the API server");
-    let starting = health.announce("start of the program");
+    let connected = health.require("connection to the API server");
+    let started = health.register("start of the manager");
     let kubeconfig = options.kubeconfig.as_deref();
-    let client = connect(kubeconfig, settings.name).await?;
+    let client = connect(kubeconfig, identity.name).await?;
     if let Some(probes) = listen(&options.health_probe_bind_address, health.clone()).await? {
-        info!(address = ?probes.address(), "probes are served");
+        info!(address = ?probes.address(), "serving probes");
         tokio::spawn(probes.serve(CancellationToken::new()));
     }
-    let identity = identity();
-    let (events, publisher) = EventPublisher::new(client.clone(), settings.name, &identity);
+    let holder = holder_identity();
+    let (events, publisher) = EventPublisher::new(client.clone(), identity.name, &holder);
     tokio::spawn(publisher);
     let metrics = Metrics::default();
     metrics.register_collector(health.clone());
@@ -233,65 +235,68 @@ where
         tasks: Vec::new(),
     };
 
-    // Services stop last: the API server asks webhooks about what controllers write in their last moments.
+    // Services stop last: the API server calls the webhooks for the last writes of the controllers.
     let services_stop = CancellationToken::new();
     let mut services_manager = manager(&services_stop);
     services(&mut services_manager).await.map_err(ManagerError::Setup)?;
     if let Some(diagnostics) = diagnostics::listen_insecure(&options.diagnostics, metrics.clone()).await? {
-        info!(address = ?diagnostics.address(), "metrics are served over plain HTTP");
+        info!(address = ?diagnostics.address(), "serving metrics over plain HTTP");
         services_manager.add("diagnostics", diagnostics.serve(services_stop.clone()));
     }
-    let mut running = tokio::spawn(supervise(services_manager.tasks, Health::default(), services_stop.clone()));
+    let mut running_services =
+        tokio::spawn(supervise(services_manager.tasks, Health::default(), services_stop.clone()));
 
     let work = async {
         tokio::select! {
             () = discovery::wait_for_server(&client) => {}
             () = stop.cancelled() => return Ok(()),
         }
-        reached.done();
+        connected.ready();
         if options.leader_elect {
-            // Who waits for the lease is ready: to take over.
-            starting.done();
+            // A standby is ready: it can take over.
+            started.ready();
         }
         let mut manager = manager(&stop);
         let work = async {
             tokio::select! {
-                built = factory(&mut manager) => built.map_err(ManagerError::Setup)?,
+                result = setup(&mut manager) => result.map_err(ManagerError::Setup)?,
                 () = stop.cancelled() => return Ok(()),
             }
-            starting.done();
+            started.ready();
             supervise(manager.tasks, health.clone(), stop.clone()).await
         };
         if !options.leader_elect {
             return work.await;
         }
-        let own_connection = connect_with(kubeconfig, settings.name, leader::patience(&options)).await?;
-        match leader::run(own_connection, &options, settings.lease, &identity, stop.clone(), work).await {
-            leader::Outcome::Finished(ended) => ended,
+        let lease_client = connect_with(kubeconfig, identity.name, leader::request_policy(&options)).await?;
+        match leader::run(lease_client, &options, identity.lease, &holder, stop.clone(), work).await {
+            leader::Outcome::Finished(result) => result,
             leader::Outcome::Lost => Err(ManagerError::LeaseLost),
             leader::Outcome::NeverLed => Ok(()),
         }
     };
     tokio::select! {
-        ended = work => {
+        result = work => {
             services_stop.cancel();
-            let _ = running.await;
+            let _ = running_services.await;
             info!("stopped");
-            ended
+            result
         }
-        ended = &mut running => ended.unwrap_or_else(|_| Err(ManagerError::Ended("a service".to_owned()))),
-        why = failed_for_good(&health) => Err(ManagerError::Failed(why)),
+        result = &mut running_services => {
+            result.unwrap_or_else(|_| Err(ManagerError::Ended("a service".to_owned())))
+        }
+        error = fatal_error(&health) => Err(ManagerError::Fatal(error)),
     }
 }
 
-/// Waits until the process has to end, and for as long as a leader takes to give its lease back.
-async fn failed_for_good(health: &Health) -> String {
-    let why = health.failure().await;
-    tokio::time::sleep(RELEASE_TIME).await;
-    why
+/// Waits for a fatal error, and then until the leader has released its lease.
+async fn fatal_error(health: &Health) -> String {
+    let error = health.fatal_error().await;
+    tokio::time::sleep(LEASE_RELEASE_TIMEOUT).await;
+    error
 }
 
-/// Runs all tasks until they end after `stop` was cancelled, or until the first ends or `health` fails before.
+/// Runs all tasks until they end after `stop` was cancelled, or until the first of them or `health` fails.
 async fn supervise(
     tasks: Vec<(String, BoxFuture<'static, ()>)>,
     health: Health,
@@ -310,25 +315,25 @@ async fn supervise(
     }
     let ended = tokio::select! {
         biased;
-        why = health.failure() => return Err(ManagerError::Failed(why)),
+        error = health.fatal_error() => return Err(ManagerError::Fatal(error)),
         Some(Ok((name, panicked))) = running.join_next() => Some((name, panicked)),
         () = stop.cancelled() => None,
     };
     if let Some((name, panicked)) = ended
         && (panicked || !stop.is_cancelled())
     {
-        error!(task = name, panicked, "a part of the program ended; so does the program, to be started anew");
+        error!(task = name, panicked, "a task ended unexpectedly; the process ends and has to be restarted");
         return Err(ManagerError::Ended(name));
     }
     debug!("stopping");
-    let finished = tokio::time::timeout(GRACE, async { while running.join_next().await.is_some() {} }).await;
+    let finished = tokio::time::timeout(SHUTDOWN_TIMEOUT, async { while running.join_next().await.is_some() {} }).await;
     if finished.is_err() {
-        warn!(seconds = GRACE.as_secs(), "not everything has stopped in time; what is left is broken off");
+        warn!(seconds = SHUTDOWN_TIMEOUT.as_secs(), "not all tasks have stopped in time; cancelling the others");
     }
     Ok(())
 }
 
-/// Cancels the token at SIGTERM and SIGINT. A second signal ends the process at once.
+/// Cancels the token on SIGTERM and SIGINT. A second signal ends the process immediately.
 fn stop_on_signals(stop: &CancellationToken) -> Result<(), ManagerError> {
     let failed = |source| ManagerError::System { operation: "listen for signals", source };
     let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
@@ -339,7 +344,7 @@ fn stop_on_signals(stop: &CancellationToken) -> Result<(), ManagerError> {
         next().await;
         stop.cancel();
         next().await;
-        #[expect(clippy::exit, reason = "whoever signals twice does not want to wait")]
+        #[expect(clippy::exit, reason = "a second signal asks for an immediate exit")]
         std::process::exit(1);
     });
     Ok(())

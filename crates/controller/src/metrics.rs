@@ -1,7 +1,7 @@
-//! What the program counts and measures, to be asked for by Prometheus.
+//! The metrics of a process, in the format of Prometheus.
 //!
-//! There is no global state: who counts something makes its counters, and registers them with the one [`Metrics`] of
-//! the program.
+//! There is no global registry: each component creates its metrics and registers them with the [`Metrics`] of the
+//! process.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,27 +10,27 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::{Metric, Registry};
 
-/// The content type of what [`Metrics::encode`] writes.
+/// The content type of [`Metrics::encode`].
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// All metrics of a program. Clones speak of the same ones.
+/// The metrics registry of a process. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Metrics {
     registry: Arc<Mutex<Registry>>,
 }
 
 impl Metrics {
-    /// Adds a metric. `help` says what it is, without a full stop; the name of a counter without `_total`.
+    /// Registers a metric. `help` has no full stop at its end; the name of a counter has no `_total`.
     pub fn register(&self, name: &str, help: &str, metric: impl Metric) {
         self.lock().register(name, help, metric);
     }
 
-    /// Adds something that is asked for its numbers each time when they are wanted.
+    /// Registers a collector, which computes its metrics on every scrape.
     pub fn register_collector(&self, collector: impl Collector) {
         self.lock().register_collector(Box::new(collector));
     }
 
-    /// All metrics in the text format of OpenMetrics.
+    /// Encodes all metrics in the text format of OpenMetrics.
     pub fn encode(&self) -> Result<String, fmt::Error> {
         let mut text = String::new();
         encode(&mut text, &self.lock())?;
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_registered_is_written() {
+    fn registered_metric_is_encoded() {
         let metrics = Metrics::default();
         let things: Counter = Counter::default();
         metrics.register("things", "How many things there were", things.clone());

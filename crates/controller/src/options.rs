@@ -1,4 +1,4 @@
-//! The flags that every manager has. Their names are those of Cluster API's managers where these have one.
+//! The flags of every manager. They have the names of the flags of Cluster API's managers where these exist.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use clap::Args;
 use crate::diagnostics::DiagnosticsOptions;
 use crate::logging::LogFormat;
 
-/// Flags of a manager.
+/// The flags of a manager.
 #[derive(Args, Clone, Debug)]
 pub struct Options {
     /// Kubeconfig of the API server; by default KUBECONFIG, ~/.kube/config or the pod's service account.
@@ -23,11 +23,11 @@ pub struct Options {
     #[arg(long, value_name = "VALUE", default_value = "")]
     pub watch_filter: String,
 
-    /// How many claims are worked on at the same time.
+    /// Number of claims that are reconciled concurrently.
     #[arg(long, value_name = "NUMBER", default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub concurrency: u16,
 
-    /// Take part in leader election, so that of several managers one works.
+    /// Use leader election: one replica is active, the others are standbys.
     #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true",
           action = clap::ArgAction::Set, value_name = "BOOL")]
     pub leader_elect: bool,
@@ -36,23 +36,23 @@ pub struct Options {
     #[arg(long, value_name = "NAME", default_value = "")]
     pub leader_election_namespace: String,
 
-    /// How long others wait before they take over a lease that is not renewed.
-    #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = duration)]
+    /// Time after which a standby takes over a lease that is not renewed.
+    #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = parse_duration)]
     pub leader_elect_lease_duration: Duration,
 
-    /// How long the leader tries to renew its lease before it gives up.
-    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration)]
+    /// Time for which the leader retries to renew its lease before the process ends.
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_duration)]
     pub leader_elect_renew_deadline: Duration,
 
-    /// How long to wait between attempts to get or renew the lease.
-    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = duration)]
+    /// Time between two attempts to acquire or renew the lease.
+    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = parse_duration)]
     pub leader_elect_retry_period: Duration,
 
-    /// Where to serve the probes /healthz, /readyz and /readyz/caches; 0 for nowhere.
+    /// Address for the probes /healthz, /readyz and /readyz/caches; 0 disables.
     #[arg(long, value_name = "ADDRESS", default_value = ":8081")]
     pub health_probe_bind_address: String,
 
-    /// Where metrics are served, and to whom.
+    /// The flags for metrics.
     #[command(flatten)]
     pub diagnostics: DiagnosticsOptions,
 
@@ -60,12 +60,12 @@ pub struct Options {
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t = LogFormat::Text)]
     pub log_format: LogFormat,
 
-    /// What to log: error, warn, info, debug or trace, or levels by module as in info,capi_ipam=debug.
+    /// Log level: error, warn, info, debug or trace; or levels by module, such as info,capi_ipam=debug.
     #[arg(long, value_name = "LEVEL", default_value = "info")]
     pub log_level: String,
 }
 
-/// Why flags do not go together.
+/// Why the flags contradict each other.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OptionsError {
     /// The three durations of leader election are in the wrong order.
@@ -74,18 +74,18 @@ pub enum OptionsError {
          and that shorter than --leader-elect-lease-duration ({lease:?})"
     )]
     LeaseTimes {
-        /// Retry period.
+        /// Value of `--leader-elect-retry-period`.
         retry: Duration,
-        /// Renew deadline.
+        /// Value of `--leader-elect-renew-deadline`.
         renew: Duration,
-        /// Lease duration.
+        /// Value of `--leader-elect-lease-duration`.
         lease: Duration,
     },
 }
 
 impl Options {
-    /// Checks what one flag alone cannot tell.
-    pub fn check(&self) -> Result<(), OptionsError> {
+    /// Checks the flags that depend on each other.
+    pub fn validate(&self) -> Result<(), OptionsError> {
         let (retry, renew, lease) =
             (self.leader_elect_retry_period, self.leader_elect_renew_deadline, self.leader_elect_lease_duration);
         if Duration::ZERO < retry && retry < renew && renew < lease {
@@ -95,17 +95,17 @@ impl Options {
     }
 }
 
-/// Reads a duration as Go's flags write it: `15s`, `1m30s`, `500ms`.
-pub fn duration(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("{text:?} is not a duration; write for example 15s, 1m30s or 500ms");
+/// Parses a duration in the format of Go's flags: `15s`, `1m30s`, `500ms`.
+pub fn parse_duration(text: &str) -> Result<Duration, String> {
+    let invalid = || format!("{text:?} is not a duration; use for example 15s, 1m30s or 500ms");
     let mut rest = text;
     let mut total = Duration::ZERO;
     while !rest.is_empty() {
-        let digits = rest.find(|letter: char| !letter.is_ascii_digit()).ok_or_else(wrong)?;
-        let (number, tail) = rest.split_at_checked(digits).ok_or_else(wrong)?;
+        let digits = rest.find(|letter: char| !letter.is_ascii_digit()).ok_or_else(invalid)?;
+        let (number, tail) = rest.split_at_checked(digits).ok_or_else(invalid)?;
         let units = tail.find(|letter: char| letter.is_ascii_digit()).unwrap_or(tail.len());
-        let (unit, tail) = tail.split_at_checked(units).ok_or_else(wrong)?;
-        let number: u64 = number.parse().map_err(|_| wrong())?;
+        let (unit, tail) = tail.split_at_checked(units).ok_or_else(invalid)?;
+        let number: u64 = number.parse().map_err(|_| invalid())?;
         let part = match unit {
             "ms" => Some(Duration::from_millis(number)),
             "s" => Some(Duration::from_secs(number)),
@@ -113,10 +113,10 @@ pub fn duration(text: &str) -> Result<Duration, String> {
             "h" => number.checked_mul(3600).map(Duration::from_secs),
             _ => None,
         };
-        total = part.and_then(|part| total.checked_add(part)).ok_or_else(wrong)?;
+        total = part.and_then(|part| total.checked_add(part)).ok_or_else(invalid)?;
         rest = tail;
     }
-    if text.is_empty() { Err(wrong()) } else { Ok(total) }
+    if text.is_empty() { Err(invalid()) } else { Ok(total) }
 }
 
 #[cfg(test)]
@@ -124,12 +124,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_are_read_as_go_writes_them() {
-        assert_eq!(duration("15s"), Ok(Duration::from_secs(15)));
-        assert_eq!(duration("1m30s"), Ok(Duration::from_secs(90)));
-        assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
-        for wrong in ["", "15", "s", "1x", "-1s", "99999999999999999999s", "18446744073709551615h"] {
-            assert!(duration(wrong).is_err(), "{wrong}");
+    fn durations_have_the_format_of_go() {
+        assert_eq!(parse_duration("15s"), Ok(Duration::from_secs(15)));
+        assert_eq!(parse_duration("1m30s"), Ok(Duration::from_secs(90)));
+        assert_eq!(parse_duration("500ms"), Ok(Duration::from_millis(500)));
+        for invalid in ["", "15", "s", "1x", "-1s", "99999999999999999999s", "18446744073709551615h"] {
+            assert!(parse_duration(invalid).is_err(), "{invalid}");
         }
     }
 }

@@ -1,7 +1,7 @@
-//! Writes that change only what was meant, and only if the object is still what it was when it was read.
+//! JSON patches with preconditions.
 //!
-//! A patch is the difference between two states of a typed object, so fields that the type does not know are never
-//! touched. It carries uid and resource version: another writer in between makes it fail with a conflict.
+//! A patch is the difference between two states of a typed object, so it never changes fields that the type does not
+//! know. It contains uid and resourceVersion: if the object has changed since it was read, it fails with a conflict.
 
 use json_patch::{AddOperation, Patch, PatchOperation, ReplaceOperation};
 use kube::{Resource, ResourceExt};
@@ -11,17 +11,17 @@ use serde_json::Value;
 
 use crate::client::{CallError, ResourceClient};
 
-/// What has to be written to get from one state of an object to another.
+/// The patch operations between two states of an object.
 #[derive(Debug, Default, PartialEq)]
 pub struct Changes {
-    /// Changes outside of the status.
+    /// Operations outside of the status.
     pub main: Vec<PatchOperation>,
-    /// Changes of the status.
+    /// Operations in the status.
     pub status: Vec<PatchOperation>,
 }
 
 impl Changes {
-    /// The difference between two states of an object.
+    /// Computes the difference between two states of an object.
     pub fn between<K: Serialize>(before: &K, after: &K) -> Result<Self, serde_json::Error> {
         let (before, after) = (serde_json::to_value(before)?, serde_json::to_value(after)?);
         let (main, status) = json_patch::diff(&before, &after).0.into_iter().partition::<Vec<_>, _>(|operation| {
@@ -30,52 +30,51 @@ impl Changes {
         Ok(Self { main, status })
     }
 
-    /// Whether nothing has to be written.
+    /// Whether there is no difference.
     pub fn is_empty(&self) -> bool {
         self.main.is_empty() && self.status.is_empty()
     }
 }
 
-/// Writes what differs between `before`, as it was read, and `after`: at most one main and one status write, none when
-/// nothing changed. The main write comes first; the wanted status is kept across it.
+/// Writes the difference between `before`, as it was read, and `after`: first the main resource, then the status, each
+/// only if it differs.
 ///
-/// Returns the object as it is after the last write, `None` when there was nothing to write. A conflict means that the
-/// object changed since it was read, and that nothing of the failed write was applied.
+/// Returns the object after the last write, `None` if nothing differs. A conflict means that the object has changed
+/// since it was read, and that nothing of the failed write was applied.
 pub async fn write<K>(calls: &ResourceClient<K>, before: &K, after: &K) -> Result<Option<K>, CallError>
 where
     K: Resource + Clone + std::fmt::Debug + Serialize + DeserializeOwned,
 {
     let name = before.name_any();
     let changes = Changes::between(before, after)
-        .map_err(|source| CallError::Unwritable { operation: format!("change {name}"), source })?;
+        .map_err(|source| CallError::Serialize { operation: format!("patch {name}"), source })?;
     let mut latest = None;
     if !changes.main.is_empty() {
-        latest = Some(calls.patch(&name, guarded(before, changes.main)).await?);
+        latest = Some(calls.patch(&name, with_preconditions(before, changes.main)).await?);
     }
     if !changes.status.is_empty() {
-        let patch = guarded(latest.as_ref().unwrap_or(before), changes.status);
+        let patch = with_preconditions(latest.as_ref().unwrap_or(before), changes.status);
         latest = Some(calls.patch_status(&name, patch).await?);
     }
     Ok(latest)
 }
 
-/// The operations as a patch that is refused with a conflict unless the object has the uid and the resource version of
-/// `object`.
-pub fn guarded<K: Resource>(object: &K, operations: Vec<PatchOperation>) -> Patch {
-    guarded_by(object.meta().uid.clone(), object.meta().resource_version.clone(), operations)
+/// A patch that fails with a conflict unless the stored object has the uid and the resourceVersion of `object`.
+pub fn with_preconditions<K: Resource>(object: &K, operations: Vec<PatchOperation>) -> Patch {
+    with_uid_and_version(object.meta().uid.clone(), object.meta().resource_version.clone(), operations)
 }
 
-/// As [`guarded`], by a uid and a resource version.
-pub fn guarded_by(uid: Option<String>, version: Option<String>, operations: Vec<PatchOperation>) -> Patch {
-    let guard = |path: &'static str, value: Option<String>| {
+/// Like [`with_preconditions`], for an object of which only uid and resourceVersion are known.
+pub fn with_uid_and_version(uid: Option<String>, version: Option<String>, operations: Vec<PatchOperation>) -> Patch {
+    let replace = |path: &'static str, value: Option<String>| {
         let path = json_patch::jsonptr::PointerBuf::from_tokens(path.split('/'));
         value.map(|text| PatchOperation::Replace(ReplaceOperation { path, value: Value::String(text) }))
     };
-    let (uid, version) = (guard("metadata/uid", uid), guard("metadata/resourceVersion", version));
+    let (uid, version) = (replace("metadata/uid", uid), replace("metadata/resourceVersion", version));
     Patch(uid.into_iter().chain(version).chain(operations).collect())
 }
 
-/// An operation that sets the value at a path, whether there was one or not.
+/// An operation that sets the value at a path, whether or not there is one already.
 pub fn set(path: &[&str], value: Value) -> PatchOperation {
     PatchOperation::Add(AddOperation {
         path: json_patch::jsonptr::PointerBuf::from_tokens(path.iter().copied()),
@@ -95,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn status_and_the_rest_are_told_apart() {
+    fn status_and_main_changes_are_separated() {
         let before = node(json!({"metadata": {"name": "a"}, "spec": {}, "status": {}}));
         let after = node(json!({"metadata": {"name": "a", "labels": {"x": "y"}}, "spec": {},
             "status": {"phase": "Running"}}));
@@ -105,9 +104,9 @@ mod tests {
     }
 
     #[test]
-    fn a_patch_names_what_it_was_made_for() {
+    fn patch_has_uid_and_version_as_preconditions() {
         let object = node(json!({"metadata": {"name": "a", "uid": "u", "resourceVersion": "7"}}));
-        let patch = guarded(&object, vec![set(&["status", "phase"], json!("Running"))]);
+        let patch = with_preconditions(&object, vec![set(&["status", "phase"], json!("Running"))]);
         assert_eq!(
             serde_json::to_value(patch).unwrap(),
             json!([

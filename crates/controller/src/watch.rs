@@ -1,11 +1,11 @@
-//! Watches that go on whatever happens.
+//! Watches that recover from every error.
 //!
-//! Each has a backoff of its own, so that a kind that cannot be watched holds up no other. An object that cannot be
-//! read is reported and passed over. An [`Observer`] hears of every change before anything else does, and of the
-//! objects that vanished while the watch was broken.
+//! Each watch has its own backoff, so a kind that cannot be watched does not delay others. An invalid object is logged
+//! and skipped. An [`EventHandler`] sees every change before a reconciler does, and can detect objects that were
+//! deleted while the watch was interrupted.
 
-mod guard;
-mod streamed;
+mod maybe_invalid;
+mod streaming_list;
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -17,43 +17,44 @@ use kube::api::ListParams;
 use kube::core::{ObjectMeta, Status};
 use kube::runtime::utils::Backoff;
 use kube::runtime::watcher::{self, Event};
-use kube::runtime::{watcher as start_watch, WatchStreamExt};
+use kube::runtime::{WatchStreamExt, watcher as start_watch};
 use kube::{Api, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
-pub use self::guard::{MaybeInvalid, Invalid};
-use crate::client::{chain, status_message, within};
+pub use self::maybe_invalid::{Invalid, MaybeInvalid};
+use self::streaming_list::streaming_list;
+use crate::client::{error_chain, status_message, with_timeout};
 use crate::health::ReadinessGate;
-use self::streamed::streamed;
 
-/// Hears of every change of the objects of one kind, in order, before any reconciler runs.
+/// Sees every change of the objects of one kind, in order, before any reconciler runs. The methods correspond to kube's
+/// [`Event`].
 ///
-/// A watch begins with a full listing, and does so again whenever it lost track. Objects known from before that the
-/// listing does not name are gone: an observer that remembers objects has to drop them at [`Observer::listed`].
-pub trait Observer<K>: Send + Sync + 'static {
-    /// A full listing begins; [`Observer::applied`] is called for each object in it.
-    fn listing(&self) {}
-    /// The listing is complete.
-    fn listed(&self) {}
-    /// The object is there, new or changed.
-    fn applied(&self, object: &K);
-    /// The object is gone.
-    fn deleted(&self, object: &K);
+/// A watch begins with a list, and lists again after an interruption. An object that a new list does not contain was
+/// deleted meanwhile: a handler that stores objects has to remove it in [`EventHandler::init_done`].
+pub trait EventHandler<K>: Send + Sync + 'static {
+    /// A list begins. [`EventHandler::apply`] is called for each object in it.
+    fn init(&self) {}
+    /// The list is complete.
+    fn init_done(&self) {}
+    /// The object was listed, created or changed.
+    fn apply(&self, object: &K);
+    /// The object was deleted.
+    fn delete(&self, object: &K);
 }
 
-/// An [`Api`] to watch: an object that cannot be read does not fail the others.
+/// An [`Api`] to watch, in which an invalid object does not fail the whole list.
 pub type WatchApi<K> = Api<MaybeInvalid<K>>;
 
-/// An observer that does nothing.
-impl<K> Observer<K> for () {
-    fn applied(&self, _: &K) {}
-    fn deleted(&self, _: &K) {}
+/// A handler that does nothing.
+impl<K> EventHandler<K> for () {
+    fn apply(&self, _: &K) {}
+    fn delete(&self, _: &K) {}
 }
 
-/// Drops what no controller reads and what takes the most memory: the field managers, and the last configuration that
-/// `kubectl apply` keeps in an annotation.
+/// Removes large metadata that no controller reads: `managedFields`, and the annotation of `kubectl apply` with the
+/// last applied configuration.
 pub fn trim(metadata: &mut ObjectMeta) {
     metadata.managed_fields = None;
     if let Some(annotations) = &mut metadata.annotations {
@@ -64,28 +65,28 @@ pub fn trim(metadata: &mut ObjectMeta) {
     }
 }
 
-/// For how many seconds the API server is asked to watch, where the configuration does not say. One that lasts 5 s longer
-/// without a word is dead, and is opened again from the version that it was at. That is a request for each kind every
-/// half minute, which the API server answers from its memory.
+/// Default duration of a watch in seconds (`timeoutSeconds`). A watch that is silent for 5 s longer is dead, and is
+/// reopened at its resourceVersion. This costs one request per kind every 30 s, which the API server answers from
+/// memory.
 const WATCH_TIMEOUT: u32 = 30;
 
-/// How long a kind that had been listed may be unknown to the API server before the process ends. Another version may be
-/// served instead, which a new process finds.
+/// How long the API server may not serve a kind that was listed before the process ends. The API server may serve
+/// another version of it now, which a new process discovers.
 const MAX_ABSENCE: Duration = Duration::from_mins(1);
 
-/// How long a watch may fail for reasons that pass by themselves before that is a warning.
-const PASSING: Duration = Duration::from_secs(10);
+/// How long a watch fails with transient errors before they are logged as warnings.
+const TRANSIENT_FAILURE_GRACE: Duration = Duration::from_secs(10);
 
-/// How often the server is asked whether its versions have gone back.
+/// Interval of the check whether the resourceVersion of the server has decreased.
 const VERSION_CHECK_INTERVAL: Duration = Duration::from_secs(30);
 
-/// As [`guarded`], for a kind of which the observer alone is to hear: `synced` is told when the first listing is complete,
-/// too.
-pub fn observed<K>(
+/// Like [`watch_stream`], for a kind that only `handler` needs. `synced` becomes ready when the initial list is
+/// complete.
+pub fn watch_into<K>(
     api: WatchApi<K>,
     config: watcher::Config,
     version: &K::DynamicType,
-    observer: Arc<dyn Observer<K>>,
+    handler: Arc<dyn EventHandler<K>>,
     trim: fn(&mut K),
     synced: ReadinessGate,
 ) -> impl Stream<Item = ()> + Send + 'static
@@ -93,26 +94,27 @@ where
     K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
     K::DynamicType: Clone + Debug + Send + Sync,
 {
-    guarded(api, config, version, observer, trim, synced.clone()).map(move |event| {
+    watch_stream(api, config, version, handler, trim, synced.clone()).map(move |event| {
         if matches!(event, Event::InitDone) {
-            synced.done();
+            synced.ready();
         }
     })
 }
 
-/// Watches a kind. `trim` makes each object smaller before it is kept; `synced` is told when the watch breaks. That the
-/// first listing is complete is for the caller to tell, who has to have taken all of it then.
+/// Watches a kind. `trim` removes unneeded fields of each object. Failures are reported to `synced`; the caller calls
+/// [`ReadinessGate::ready`] after it has processed the initial list.
 ///
-/// Ends only when a kind that had been listed is no longer served; `synced` has told why.
+/// The stream ends only if the API server no longer serves a kind that was listed; `synced` has reported a fatal error
+/// then.
 ///
-/// When the server's data are restored from a snapshot, its versions go back. A watch that goes on from a version still
-/// to come hears nothing then, without an error, until that version comes, and what was changed meanwhile it never
-/// hears of. So the version is asked for now and then, and the watch begins anew when it is lower than one seen before.
-pub fn guarded<K>(
+/// If etcd is restored from a snapshot, resourceVersions decrease. A watch at a version from before the restore then
+/// gets no events and no error until the server reaches that version, and it misses all changes up to there. So the
+/// version is read periodically, and the watch lists everything again if it is lower than before.
+pub fn watch_stream<K>(
     api: WatchApi<K>,
     config: watcher::Config,
     version: &K::DynamicType,
-    observer: Arc<dyn Observer<K>>,
+    handler: Arc<dyn EventHandler<K>>,
     trim: fn(&mut K),
     synced: ReadinessGate,
 ) -> impl Stream<Item = Event<K>> + Send + 'static
@@ -124,94 +126,100 @@ where
     let served_as: Arc<str> = K::api_version(version).into();
     let config = watcher::Config { timeout: config.timeout.or(Some(WATCH_TIMEOUT)), ..config };
     let in_pages = Arc::new(AtomicBool::new(false));
-    let gone = CancellationToken::new();
-    let is_gone = gone.clone().cancelled_owned();
+    let unserved = CancellationToken::new();
+    let no_longer_served = unserved.clone().cancelled_owned();
     let watch = move || {
         let newest = Arc::new(AtomicU64::new(0));
-        let restored = versions_went_back(api.clone(), Arc::clone(&kind), Arc::clone(&newest));
+        let restored = version_decreased(api.clone(), Arc::clone(&kind), Arc::clone(&newest));
         let events = if in_pages.swap(false, Ordering::Relaxed) {
-            info!(%kind, "all objects cannot be had as one stream; they are listed in pages");
+            info!(%kind, "the API server cannot stream the initial list; the objects are listed in pages");
             start_watch(api.clone(), config.clone()).left_stream()
         } else {
-            streamed(api.clone(), config.clone(), Arc::clone(&in_pages), synced.clone()).right_stream()
+            streaming_list(api.clone(), config.clone(), Arc::clone(&in_pages), synced.clone()).right_stream()
         };
         let events = events.backoff(WatchBackoff::default());
-        let (kind, observer, synced) = (Arc::clone(&kind), Arc::clone(&observer), synced.clone());
-        let (served_as, gone) = (Arc::clone(&served_as), gone.clone());
-        let mut failing = Failing::default();
+        let (kind, handler, synced) = (Arc::clone(&kind), Arc::clone(&handler), synced.clone());
+        let (served_as, unserved) = (Arc::clone(&served_as), unserved.clone());
+        let mut failures = FailureStreak::default();
         events.take_until(restored.boxed()).filter_map(move |item| {
             let seen = match item {
                 Ok(event) => {
-                    // That a listing begins is said before the server was asked.
-                    if !matches!(event, Event::Init) && failing.end() {
-                        synced.works();
+                    // kube sends `Init` before its request.
+                    if !matches!(event, Event::Init) && failures.end() {
+                        synced.accepted();
                     }
                     newest.fetch_max(version_in(&event), Ordering::Relaxed);
-                    readable(event, &kind, trim)
+                    valid_event(event, &kind, trim)
                 }
                 Err(error) => {
                     let failure = Failure::of(&error);
-                    report(&kind, &failure, failing.note(Instant::now()));
+                    log_failure(&kind, &failure, failures.record(Instant::now()));
                     if failure.is_refusal() {
-                        let lasted = synced.refused(&failure.text);
-                        if failure.is_final(synced.is_done(), lasted) {
-                            synced.failed(&format!("the API server no longer serves this kind of {served_as}"));
-                            gone.cancel();
+                        let duration = synced.refused(&failure.text);
+                        if failure.is_permanent(synced.is_ready(), duration) {
+                            synced.fatal(&format!("the API server no longer serves this kind in {served_as}"));
+                            unserved.cancel();
                         }
                     } else {
-                        synced.broken(&failure.text);
+                        synced.failing(&failure.text);
                     }
                     None
                 }
             };
             if let Some(event) = &seen {
                 match event {
-                    Event::Init => observer.listing(),
-                    Event::InitApply(object) | Event::Apply(object) => observer.applied(object),
-                    Event::Delete(object) => observer.deleted(object),
-                    Event::InitDone => observer.listed(),
+                    Event::Init => handler.init(),
+                    Event::InitApply(object) | Event::Apply(object) => handler.apply(object),
+                    Event::Delete(object) => handler.delete(object),
+                    Event::InitDone => handler.init_done(),
                 }
             }
             std::future::ready(seen)
         })
     };
-    futures::stream::repeat_with(watch).flatten().take_until(is_gone)
+    futures::stream::repeat_with(watch).flatten().take_until(no_longer_served)
 }
 
-/// The version of the object that an event is about, 0 when there is none.
+/// The resourceVersion of the object of an event, 0 if there is none.
 fn version_in<K: Resource>(event: &Event<K>) -> u64 {
     let (Event::InitApply(object) | Event::Apply(object) | Event::Delete(object)) = event else { return 0 };
     version_of(object.meta().resource_version.as_deref())
 }
 
-/// A version as a number. Versions grow with every write; where they are no numbers, which the API does not rule out,
-/// nothing is concluded from them.
+/// A resourceVersion as a number, which grows with every write; 0 if it is no number, so that it is never compared.
 fn version_of(text: Option<&str>) -> u64 {
     text.and_then(|text| text.parse().ok()).unwrap_or_default()
 }
 
-/// Ends when the server is at a version before one that was seen.
-async fn versions_went_back<K>(api: WatchApi<K>, kind: Arc<str>, newest: Arc<AtomicU64>)
+/// Returns when the resourceVersion of the server is lower than one that was seen.
+async fn version_decreased<K>(api: WatchApi<K>, kind: Arc<str>, newest: Arc<AtomicU64>)
 where
     K: Resource + Clone + DeserializeOwned + Debug,
 {
     let one = ListParams::default().limit(1);
     loop {
         tokio::time::sleep(VERSION_CHECK_INTERVAL).await;
-        // Read before the server is asked: what it answers is not older.
+        // Read before the request: the response is not older.
         let known = newest.load(Ordering::Relaxed);
-        let Ok(list) = within(|| format!("ask for the version of {kind}"), api.list(&one)).await else { continue };
+        let Ok(list) = with_timeout(|| format!("read the resourceVersion of {kind}"), api.list(&one)).await else {
+            continue;
+        };
         let current = version_of(list.metadata.resource_version.as_deref());
         if (1..known).contains(&current) {
-            warn!(%kind, known, current, "the API server's data are older than they were; everything is listed anew");
+            warn!(
+                %kind,
+                known,
+                current,
+                "the resourceVersion has decreased, etcd was probably restored from a snapshot; listing again"
+            );
             return;
         }
         newest.fetch_max(current, Ordering::Relaxed);
     }
 }
 
-fn readable<K: Resource>(event: Event<MaybeInvalid<K>>, kind: &str, trim: fn(&mut K)) -> Option<Event<K>> {
-    let read = |guard: MaybeInvalid<K>| match guard.0 {
+fn valid_event<K: Resource>(event: Event<MaybeInvalid<K>>, kind: &str, trim: fn(&mut K)) -> Option<Event<K>> {
+    let valid = |object: MaybeInvalid<K>| match object.0 {
         Ok(mut object) => {
             trim(&mut object);
             Some(object)
@@ -222,7 +230,7 @@ fn readable<K: Resource>(event: Event<MaybeInvalid<K>>, kind: &str, trim: fn(&mu
                 namespace = invalid.metadata.namespace,
                 name = invalid.metadata.name,
                 error = invalid.error,
-                "an object cannot be read and is passed over; correct or delete it"
+                "skipping an invalid object; correct or delete it"
             );
             None
         }
@@ -230,15 +238,15 @@ fn readable<K: Resource>(event: Event<MaybeInvalid<K>>, kind: &str, trim: fn(&mu
     Some(match event {
         Event::Init => Event::Init,
         Event::InitDone => Event::InitDone,
-        Event::InitApply(guard) => Event::InitApply(read(guard)?),
-        Event::Apply(guard) => Event::Apply(read(guard)?),
-        Event::Delete(guard) => Event::Delete(read(guard)?),
+        Event::InitApply(object) => Event::InitApply(valid(object)?),
+        Event::Apply(object) => Event::Apply(valid(object)?),
+        Event::Delete(object) => Event::Delete(valid(object)?),
     })
 }
 
-/// What a watch failed with.
+/// A failure of a watch.
 struct Failure {
-    /// What the API server answered, if it did.
+    /// The HTTP status code, if the API server answered.
     code: Option<u16>,
     text: String,
 }
@@ -252,68 +260,68 @@ impl Failure {
             | watcher::Error::WatchStartFailed(error)
             | watcher::Error::WatchFailed(error) => match error {
                 kube::Error::Api(status) => of_status(status),
-                error => Self { code: None, text: chain(error) },
+                error => Self { code: None, text: error_chain(error) },
             },
-            watcher::Error::NoResourceVersion => Self { code: None, text: chain(error) },
+            watcher::Error::NoResourceVersion => Self { code: None, text: error_chain(error) },
         }
     }
 
-    /// Somebody has to act before it can work.
+    /// Whether the API server refuses the kind, so that an administrator has to act.
     fn is_refusal(&self) -> bool {
         matches!(self.code, Some(403 | 404))
     }
 
-    /// It can never work again in this process.
-    fn is_final(&self, was_listed: bool, lasted: Duration) -> bool {
-        self.code == Some(404) && was_listed && lasted >= MAX_ABSENCE
+    /// Whether the watch cannot recover in this process.
+    fn is_permanent(&self, was_listed: bool, duration: Duration) -> bool {
+        self.code == Some(404) && was_listed && duration >= MAX_ABSENCE
     }
 }
 
-/// For how long a watch has been failing.
+/// How long a watch has been failing.
 #[derive(Default)]
-struct Failing {
-    /// The first and the last failure.
+struct FailureStreak {
+    /// The times of the first and the last failure.
     times: Option<(Instant, Instant)>,
 }
 
-impl Failing {
-    /// Notes a failure. Returns the time since the first one. After half a minute without any, the watch has worked.
-    fn note(&mut self, now: Instant) -> Duration {
-        let recent = |(_, last): &(Instant, Instant)| now.saturating_duration_since(*last) < PASSING * 3;
-        let first = self.times.filter(recent).map_or(now, |(first, _)| first);
+impl FailureStreak {
+    /// Records a failure. Returns the time since the first one. The streak ends after 30 s without a failure.
+    fn record(&mut self, now: Instant) -> Duration {
+        let is_recent =
+            |(_, last): &(Instant, Instant)| now.saturating_duration_since(*last) < TRANSIENT_FAILURE_GRACE * 3;
+        let first = self.times.filter(is_recent).map_or(now, |(first, _)| first);
         self.times = Some((first, now));
         now.saturating_duration_since(first)
     }
 
-    /// The watch works. Returns whether it did not.
+    /// Ends the streak after a success. Returns whether there was one.
     fn end(&mut self) -> bool {
         self.times.take().is_some()
     }
 }
 
-fn report(kind: &str, Failure { code, text }: &Failure, lasting: Duration) {
+fn log_failure(kind: &str, Failure { code, text }: &Failure, duration: Duration) {
     match code {
-        // The server forgot the version the watch was at, as it does from time to time: it is listed again.
-        Some(410) => debug!(kind, "the watch starts over"),
-        Some(403) => warn!(kind, error = text, "not allowed to list and watch; check the cluster role"),
-        Some(404) => warn!(kind, error = text, "the API server does not know the kind; install its definition"),
-        _ if is_passing(*code, lasting) => {
-            info!(kind, error = text, "the watch is interrupted and will be started again");
+        // The resourceVersion has expired, which is normal: the kind is listed again.
+        Some(410) => debug!(kind, "the resourceVersion has expired, listing again"),
+        Some(403) => warn!(kind, error = text, "not allowed to list and watch; check the ClusterRole"),
+        Some(404) => {
+            warn!(kind, error = text, "the API server does not know the kind; install its CustomResourceDefinition");
         }
-        _ => warn!(kind, error = text, seconds = lasting.as_secs(), "the watch is broken and will be started again"),
+        _ if is_transient(*code, duration) => info!(kind, error = text, "the watch is interrupted, retrying"),
+        _ => warn!(kind, error = text, seconds = duration.as_secs(), "the watch keeps failing, retrying"),
     }
 }
 
-/// Whether a failure is nothing to act on: others than of permissions and definitions pass by themselves, such as those of
-/// an API server that takes up a new definition.
-fn is_passing(code: Option<u16>, lasting: Duration) -> bool {
-    !matches!(code, Some(403 | 404)) && lasting < PASSING
+/// Whether a failure needs no action: all failures except those of permissions and definitions, if they do not last.
+/// For example, the API server interrupts watches when it applies a new CustomResourceDefinition.
+fn is_transient(code: Option<u16>, duration: Duration) -> bool {
+    !matches!(code, Some(403 | 404)) && duration < TRANSIENT_FAILURE_GRACE
 }
 
-/// Waits from 0.2 s to 10 s, doubling, each shortened at random by up to a half.
+/// A delay from 0.2 s to 10 s that doubles with each failure. Each is shortened at random by up to a half.
 ///
-/// It begins anew after a success. That a listing begins is told before the server was asked, so one event does not make
-/// a success.
+/// The backoff is reset after two events: kube sends `Init` before its request, so one event is no success.
 #[derive(Default)]
 struct WatchBackoff {
     failures: u32,
@@ -340,7 +348,7 @@ impl Backoff for WatchBackoff {
     }
 }
 
-/// Namespace and name of an object in one text, for logs.
+/// Namespace and name of an object for logs: `namespace/name`, or the name only.
 pub fn display_name<K: Resource>(object: &K) -> String {
     match object.namespace() {
         Some(namespace) => format!("{namespace}/{}", object.name_any()),
@@ -357,44 +365,45 @@ mod tests {
     use k8s_openapi::api::core::v1::ConfigMap;
     use kube::Client;
     use kube::client::Body;
-    use serde_json::{json, Value};
+    use serde_json::{Value, json};
     use tokio::sync::Notify;
     use tower::service_fn;
 
-    use crate::health::Health;
     use super::*;
+    use crate::health::Health;
 
-    /// What it hears, in order.
+    /// Records the calls of its methods.
     #[derive(Default)]
-    struct Heard(Mutex<Vec<String>>);
+    struct Recorder(Mutex<Vec<String>>);
 
-    impl Heard {
+    impl Recorder {
         fn add(&self, text: impl Into<String>) {
             self.0.lock().unwrap().push(text.into());
         }
 
-        fn so_far(&self) -> Vec<String> {
+        fn calls(&self) -> Vec<String> {
             self.0.lock().unwrap().clone()
         }
     }
 
-    impl Observer<ConfigMap> for Heard {
-        fn listing(&self) {
-            self.add("listing");
+    impl EventHandler<ConfigMap> for Recorder {
+        fn init(&self) {
+            self.add("init");
         }
-        fn listed(&self) {
-            self.add("listed");
+        fn init_done(&self) {
+            self.add("init_done");
         }
-        fn applied(&self, object: &ConfigMap) {
+        fn apply(&self, object: &ConfigMap) {
             self.add(object.name_any());
         }
-        fn deleted(&self, _: &ConfigMap) {}
+        fn delete(&self, _: &ConfigMap) {}
     }
 
-    /// A server that lists in pages only: two of one object each. The second is sent when it is let go.
-    fn two_pages(let_go: Arc<Notify>) -> Client {
+    /// A server that supports only lists in pages. It has two pages of one object each, and sends the second one when
+    /// `release` is notified.
+    fn two_pages(release: Arc<Notify>) -> Client {
         let answer = move |request: Request<Body>| {
-            let let_go = Arc::clone(&let_go);
+            let release = Arc::clone(&release);
             async move {
                 let query = request.uri().query().unwrap_or_default().to_owned();
                 let page = |name: &str, more: Value| {
@@ -409,7 +418,7 @@ mod tests {
                 } else if query.contains("watch=true") {
                     std::future::pending().await
                 } else if query.contains("continue=more") {
-                    let_go.notified().await;
+                    release.notified().await;
                     page("b", Value::Null)
                 } else {
                     page("a", json!("more"))
@@ -420,64 +429,64 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_kind_is_listed_when_the_observer_has_heard_of_all_of_it() {
-        let (let_go, heard) = (Arc::new(Notify::new()), Arc::new(Heard::default()));
-        let synced = Health::default().announce("ConfigMap");
-        let api = WatchApi::all(two_pages(Arc::clone(&let_go)));
+    async fn gate_is_ready_after_the_whole_initial_list() {
+        let (release, recorder) = (Arc::new(Notify::new()), Arc::new(Recorder::default()));
+        let synced = Health::default().register("ConfigMap");
+        let api = WatchApi::all(two_pages(Arc::clone(&release)));
         let config = watcher::Config::default().page_size(1);
-        let watch = observed(api, config, &(), Arc::clone(&heard) as _, |_| {}, synced.clone());
+        let watch = watch_into(api, config, &(), Arc::clone(&recorder) as _, |_| {}, synced.clone());
         let watch = tokio::spawn(watch.for_each(|()| std::future::ready(())));
-        while heard.so_far() != ["listing", "a"] {
+        while recorder.calls() != ["init", "a"] {
             tokio::task::yield_now().await;
         }
-        assert!(!synced.is_done(), "half of it is to come");
-        let_go.notify_one();
+        assert!(!synced.is_ready(), "the second page is missing");
+        release.notify_one();
         synced.wait().await;
-        assert_eq!(heard.so_far(), ["listing", "a", "b", "listed"]);
+        assert_eq!(recorder.calls(), ["init", "a", "b", "init_done"]);
         watch.abort();
     }
 
     #[test]
-    fn failures_are_counted_from_the_first_in_a_row() {
-        let (mut failing, now) = (Failing::default(), Instant::now());
+    fn failure_streak_starts_at_the_first_failure() {
+        let (mut streak, now) = (FailureStreak::default(), Instant::now());
         let after = |seconds| now + Duration::from_secs(seconds);
-        assert_eq!([0, 8, 20].map(|at| failing.note(after(at)).as_secs()), [0, 8, 20]);
-        assert_eq!(failing.note(after(60)), Duration::ZERO, "it worked meanwhile");
-        assert!(failing.end() && !failing.end());
-        assert_eq!(failing.note(after(61)), Duration::ZERO);
+        assert_eq!([0, 8, 20].map(|at| streak.record(after(at)).as_secs()), [0, 8, 20]);
+        assert_eq!(streak.record(after(60)), Duration::ZERO, "the streak has ended");
+        assert!(streak.end() && !streak.end());
+        assert_eq!(streak.record(after(61)), Duration::ZERO);
     }
 
     #[test]
     fn only_lasting_failures_are_warnings() {
         for code in [None, Some(429), Some(500), Some(503)] {
-            assert!(is_passing(code, Duration::ZERO) && !is_passing(code, PASSING), "{code:?}");
+            assert!(is_transient(code, Duration::ZERO) && !is_transient(code, TRANSIENT_FAILURE_GRACE), "{code:?}");
         }
-        assert!(!is_passing(Some(403), Duration::ZERO) && !is_passing(Some(404), Duration::ZERO));
+        assert!(!is_transient(Some(403), Duration::ZERO) && !is_transient(Some(404), Duration::ZERO));
         let status = Status::failure("storage is (re)initializing", "TooManyRequests").with_code(429);
         let error = watcher::Error::InitialListFailed(kube::Error::Api(Box::new(status)));
         assert_eq!(Failure::of(&error).text, "storage is (re)initializing (429 TooManyRequests)");
     }
 
     #[test]
-    fn lasting_404_of_a_listed_kind_is_final() {
+    fn lasting_404_of_a_listed_kind_is_permanent() {
         let failure = |code| Failure { code: Some(code), text: String::new() };
-        assert!(failure(404).is_final(true, MAX_ABSENCE));
-        assert!(!failure(404).is_final(true, MAX_ABSENCE / 2), "its definition may be on its way");
-        assert!(!failure(404).is_final(false, MAX_ABSENCE), "it may be installed later");
-        assert!(!failure(403).is_final(true, MAX_ABSENCE), "it may be allowed later");
+        assert!(failure(404).is_permanent(true, MAX_ABSENCE));
+        assert!(!failure(404).is_permanent(true, MAX_ABSENCE / 2), "its definition may be replaced at the moment");
+        assert!(!failure(404).is_permanent(false, MAX_ABSENCE), "it may be installed later");
+        assert!(!failure(403).is_permanent(true, MAX_ABSENCE), "it may be allowed later");
     }
 
     #[test]
-    fn the_pause_grows_while_listings_fail_and_begins_anew_after_one_succeeds() {
+    fn backoff_grows_with_failed_lists_and_resets_after_one() {
         let mut backoff = WatchBackoff::default();
         let mut fails = |events: u32| {
             (0..events).for_each(|_| backoff.reset());
             backoff.next().unwrap()
         };
-        // Each listing that fails has begun.
+        // A list that fails has sent `Init`.
         let last = (0..10).map(|_| fails(1)).last().unwrap();
         assert!(last >= Duration::from_secs(5), "{last:?}");
-        // One of no objects has begun and is complete.
+        // An empty list has sent `Init` and `InitDone`.
         assert!(fails(2) <= Duration::from_millis(200));
         assert!(fails(0) >= Duration::from_millis(200));
     }

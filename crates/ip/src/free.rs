@@ -1,49 +1,45 @@
-//! Which numbers of a usable set are free.
+//! The free numbers of a pool.
 
 use std::collections::BTreeMap;
 
 use crate::{Span, SpanSet};
 
-/// The free numbers of a usable set.
+/// The free numbers of a set of usable ones.
 ///
-/// Only the borders of free spans are stored. Numbers taken lowest first leave one span however
-/// many they are; the worst case, every second number taken, has one span per taken number.
+/// Stores the ends of free spans only. If the lowest number is always taken first, there is one span, whatever the
+/// count of numbers. In the worst case, when every second number is taken, there is one span for each taken number.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct FreeSet {
-    /// First and last number of every free span: disjoint and never adjacent.
+    /// The first and the last number of each free span. Spans are neither overlapping nor adjacent.
     spans: BTreeMap<u128, u128>,
-    /// How many numbers are free, modulo 2^128.
+    /// The count of free numbers, modulo 2^128.
     count: u128,
 }
 
 impl FreeSet {
-    /// All numbers of `usable` are free.
-    #[must_use]
-    pub fn new(usable: &SpanSet) -> FreeSet {
+    /// Returns a set in which all numbers of `usable` are free.
+    pub fn new(usable: &SpanSet) -> Self {
         let spans = usable.spans().iter();
-        FreeSet {
+        Self {
             count: spans.clone().fold(0, |sum, span| sum.wrapping_add(count_of(*span))),
             spans: spans.map(|span| (span.first(), span.last())).collect(),
         }
     }
 
-    /// The numbers of `usable` are free, save for those in `taken`.
+    /// Returns a set in which all numbers of `usable` are free, except those in `taken`.
     ///
-    /// `taken` may come in any order, repeat itself and name numbers that are not usable. It is
-    /// sorted once, which is cheaper than calling [`FreeSet::take`] for each.
-    #[must_use]
-    pub fn without(usable: &SpanSet, taken: impl Iterator<Item = u128>) -> FreeSet {
-        FreeSet::new(&usable.subtract(&taken.map(Span::single).collect()))
+    /// `taken` can have any order, duplicates, and numbers that are not usable. It is sorted once, which is cheaper
+    /// than calling [`FreeSet::take`] for each number.
+    pub fn without(usable: &SpanSet, taken: impl Iterator<Item = u128>) -> Self {
+        Self::new(&usable.subtract(&taken.map(Span::single).collect()))
     }
 
     /// The lowest free number.
-    #[must_use]
     pub fn lowest(&self) -> Option<u128> {
         self.spans.first_key_value().map(|(&first, _)| first)
     }
 
     /// The lowest free number that is `number` or greater.
-    #[must_use]
     pub fn lowest_from(&self, number: u128) -> Option<u128> {
         if self.contains(number) {
             return Some(number);
@@ -52,24 +48,21 @@ impl FreeSet {
     }
 
     /// Whether `number` is free.
-    #[must_use]
     pub fn contains(&self, number: u128) -> bool {
         self.span_of(number).is_some()
     }
 
-    /// How many numbers are free. All 2^128 give `u128::MAX`; every other count is exact.
-    #[must_use]
+    /// The count of free numbers, at most `u128::MAX`: it is the length of all 2^128 numbers too.
     pub fn len(&self) -> u128 {
         if self.count == 0 && !self.is_empty() { u128::MAX } else { self.count }
     }
 
     /// Whether no number is free.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.spans.is_empty()
     }
 
-    /// Makes `number` no longer free. Returns whether it was free; if not, nothing changes.
+    /// Removes `number` from the free numbers. Returns whether it was free.
     pub fn take(&mut self, number: u128) -> bool {
         let Some((first, last)) = self.span_of(number) else {
             return false;
@@ -86,14 +79,14 @@ impl FreeSet {
         true
     }
 
-    /// Makes `number` free again. Returns whether it was not free; if it was, nothing changes.
+    /// Adds `number` to the free numbers. Returns whether it was not free.
     ///
-    /// The set does not remember what is usable: the caller makes sure that `number` is.
-    pub fn give_back(&mut self, number: u128) -> bool {
+    /// The set does not store the usable numbers: only pass numbers that are usable.
+    pub fn release(&mut self, number: u128) -> bool {
         if self.contains(number) {
             return false;
         }
-        let before = number.checked_sub(1).and_then(|next| self.span_of(next));
+        let before = number.checked_sub(1).and_then(|previous| self.span_of(previous));
         let after = number.checked_add(1).and_then(|next| self.spans.remove(&next));
         let first = before.map_or(number, |(first, _)| first);
         self.spans.insert(first, after.unwrap_or(number));
@@ -101,14 +94,14 @@ impl FreeSet {
         true
     }
 
-    /// First and last number of the free span that holds `number`.
+    /// Returns the first and the last number of the free span that contains `number`.
     fn span_of(&self, number: u128) -> Option<(u128, u128)> {
         let (&first, &last) = self.spans.range(..=number).next_back()?;
         (number <= last).then_some((first, last))
     }
 }
 
-/// How many numbers `span` holds, modulo 2^128.
+/// The count of numbers of a span, modulo 2^128.
 fn count_of(span: Span) -> u128 {
     span.last().wrapping_sub(span.first()).wrapping_add(1)
 }

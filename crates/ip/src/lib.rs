@@ -1,16 +1,50 @@
-//! Addresses of a pool as plain numbers.
+//! Arithmetic with IP addresses, for pools that allocate addresses or prefixes.
 //!
-//! Everything here is pure computation: no cluster, no clock, no input or output. An address
-//! is handled as its number (a `u128`) together with its [`Family`], and a pool as a sorted set
-//! of spans of numbers. A pool that holds the whole of `::/0` therefore costs as little as one
-//! that holds a single address, and nothing ever walks through addresses one by one.
+//! - [`parse_entry`] and [`parse_address`]: strict parsers of the texts of a pool;
+//! - [`PoolAddresses`] and [`PoolPrefixes`]: validation of the spec of a pool. The result is either a list of
+//!   [`PoolProblem`]s or the [`Usable`] blocks: single addresses, or prefixes of one length;
+//! - [`FreeSet`]: the free blocks of a pool, to allocate the lowest one;
+//! - [`Family`], [`Block`], [`Span`] and [`SpanSet`]: addresses, prefixes, ranges and sets as numbers.
 //!
-//! The way of a pool through this module:
+//! # Dependencies
+//! ipnet and thiserror. The crate does no input or output, has no async code and reads no clock. It knows nothing of
+//! Kubernetes, except the names of fields in [`Field`].
 //!
-//! 1. [`parse_entry`] and [`parse_address`] read the texts that an operator wrote,
-//! 2. [`PoolAddresses::usable`] or [`PoolPrefixes::usable`] checks a pool and gives its [`Usable`] blocks: single
-//!    addresses or prefixes of one length,
-//! 3. [`FreeSet`] tracks which of those are free and finds the lowest one; it is the same for both.
+//! # Invariants
+//! - An address is a number (`u128`) with a [`Family`]; sets are sorted spans of numbers. Memory and time depend on the
+//!   number of spans, never on the number of addresses: `::/0` costs as little as a single address.
+//! - An accepted text has one meaning: a text that two programs could read differently is an error.
+//! - [`Usable`] contains only addresses of the entries of the pool, and none that is excluded, reserved by the subnet,
+//!   the gateway of a pool of addresses, or IPv4-mapped.
+//! - No function panics or overflows, whatever the input.
+//!
+//! # Example
+//! Allocating the lowest free addresses of a pool:
+//!
+//! ```
+//! use capi_ipam_ip::{Block, FreeSet, PoolAddresses};
+//!
+//! let pool = PoolAddresses {
+//!     addresses: &["10.0.0.0/24".to_owned()],
+//!     excluded: &["10.0.0.1-10.0.0.9".to_owned()],
+//!     prefix: 24,
+//!     gateway: Some("10.0.0.10"),
+//!     allocate_reserved: false,
+//! };
+//! let usable = pool.usable().expect("the pool is valid");
+//! let mut free = FreeSet::new(&usable.set);
+//!
+//! let lowest = free.lowest().expect("addresses are free");
+//! free.take(lowest);
+//! assert_eq!(usable.block(lowest).to_string(), "10.0.0.11");
+//! assert_eq!(free.len(), 243);
+//!
+//! // An address in use is found by its block.
+//! let in_use = Block::address("10.0.0.12".parse()?);
+//! free.take(usable.number(in_use).expect("the block has the length of the pool"));
+//! assert_eq!(free.lowest().map(|number| usable.block(number).to_string()), Some("10.0.0.13".to_owned()));
+//! # Ok::<(), std::net::AddrParseError>(())
+//! ```
 
 mod block;
 mod family;

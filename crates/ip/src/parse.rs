@@ -1,7 +1,6 @@
-//! Reads the address texts of a pool, strictly.
+//! Strict parsers of addresses and of the entries of a pool.
 //!
-//! What is read here decides which address a machine gets, so a text that two programs might
-//! read differently is refused instead of guessed at.
+//! The result decides which address a machine gets. So a text that two programs could read differently is an error.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
@@ -11,13 +10,13 @@ use thiserror::Error;
 
 use crate::{Family, Span};
 
-/// The longest text that is read, in characters: a range of two IPv6 addresses in full.
+/// The maximum length of an entry in characters: that of a range of two fully written IPv6 addresses.
 pub const MAX_ENTRY_LENGTH: usize = 79;
 
-/// One entry of a pool's address list: `10.0.0.1`, `10.0.0.0/24` or `10.0.0.1-10.0.0.9`.
+/// One entry of the address list of a pool: `10.0.0.1`, `10.0.0.0/24` or `10.0.0.1-10.0.0.9`.
 ///
-/// Displayed, it gives the canonical text: a single address, a network when the numbers are
-/// exactly one, otherwise a range; IPv6 addresses as RFC 5952 writes them.
+/// It is displayed in canonical form: as a single address, as a network if it has all addresses of one, otherwise as a
+/// range. IPv6 addresses have the format of RFC 5952.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Entry {
     /// The family of the addresses.
@@ -26,54 +25,54 @@ pub struct Entry {
     pub span: Span,
 }
 
-/// Why a text is neither an address nor a pool entry. Every message names the whole text.
+/// An error of [`parse_entry`] or [`parse_address`]. Every message contains the whole text.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ParseError {
-    /// There is nothing to read.
+    /// The text is empty.
     #[error("the text \"\" is empty; write an IPv4 or IPv6 address")]
     Empty,
-    /// More than [`MAX_ENTRY_LENGTH`] characters.
+    /// The text has more than [`MAX_ENTRY_LENGTH`] characters.
     #[error("{text:?} is longer than {MAX_ENTRY_LENGTH} characters")]
     TooLong {
-        /// The beginning of the text, ending in `…`.
+        /// The first characters of the text, followed by `…`.
         text: String,
     },
-    /// White space before, after or inside.
-    #[error("{text:?} contains white space; remove it")]
-    WhiteSpace {
+    /// The text contains whitespace.
+    #[error("{text:?} contains whitespace; remove it")]
+    Whitespace {
         /// The whole text.
         text: String,
     },
-    /// A zone such as `%eth0` (RFC 4007), which has a meaning on one machine only.
+    /// The address has a zone such as `%eth0` (RFC 4007), which has a meaning on one machine only.
     #[error("{text:?} contains \"%\"; an address with a zone cannot be in a pool")]
     Zone {
         /// The whole text.
         text: String,
     },
-    /// Where an address should be there is something else.
+    /// A part of the text is not an address.
     #[error("{} is not an IPv4 or IPv6 address", place(part, text))]
     NotAnAddress {
         /// The whole text.
         text: String,
-        /// The part of it that should be an address.
+        /// The part that is not an address.
         part: String,
     },
-    /// An IPv4 part such as `010`, which some programs read as 8 and others as 10.
-    #[error("{text:?} has an IPv4 address with a leading zero; write it without")]
+    /// A part of an IPv4 address has a leading zero, such as `010`: some programs read it as 8, others as 10.
+    #[error("{text:?} has an IPv4 address with a leading zero; remove the zero")]
     LeadingZero {
         /// The whole text.
         text: String,
     },
-    /// An IPv4-mapped IPv6 address (RFC 4291 section 2.5.5.2). It would be a second text for
-    /// one IPv4 address, and the same address could then be given out twice.
+    /// The address is an IPv4-mapped IPv6 address (RFC 4291 section 2.5.5.2). It stands for an IPv4 address, which
+    /// could then be allocated twice.
     #[error("{text:?} has an IPv4-mapped IPv6 address; write the IPv4 address {plain} instead")]
     Mapped {
         /// The whole text.
         text: String,
-        /// The IPv4 address that is meant.
+        /// The corresponding IPv4 address.
         plain: Ipv4Addr,
     },
-    /// What follows the `/` is not a plain decimal number.
+    /// The prefix length is not a plain decimal number.
     #[error("the prefix length of {text:?} is not a decimal number without a sign or leading zeros")]
     PrefixLength {
         /// The whole text.
@@ -87,13 +86,13 @@ pub enum ParseError {
         /// The family of the address.
         family: Family,
     },
-    /// A range from an IPv4 to an IPv6 address or the other way around.
+    /// The ends of the range are of different families.
     #[error("the range {text:?} mixes IPv4 and IPv6")]
     MixedFamilies {
         /// The whole text.
         text: String,
     },
-    /// A range whose first address is greater than its last.
+    /// The first address of the range is greater than the last one.
     #[error("the range {text:?} ends before it begins; write the lower address first")]
     Reversed {
         /// The whole text.
@@ -101,46 +100,36 @@ pub enum ParseError {
     },
 }
 
-/// Reads one entry of an address list.
+/// Parses one entry of an address list: an address, a network with a prefix length, or a range.
 ///
-/// A network with host bits set means the whole network: `10.0.0.5/24` is `10.0.0.0/24`, as in
-/// the Go implementation of this provider.
-///
-/// # Errors
-///
-/// See the variants of [`ParseError`]: only plain addresses, networks with a prefix length and
-/// ranges are read, without white space, zones, leading zeros in IPv4 addresses or prefix
-/// lengths, or IPv4-mapped addresses.
+/// A network with host bits set stands for the whole network, as in the Go provider: `10.0.0.5/24` is `10.0.0.0/24`.
+/// Whitespace, zones, leading zeros and IPv4-mapped addresses are errors, see [`ParseError`].
 pub fn parse_entry(text: &str) -> Result<Entry, ParseError> {
     check_characters(text)?;
     if let Some((first, last)) = text.split_once('-') {
-        read_range(first, last, text)
+        parse_range(first, last, text)
     } else if let Some((address, length)) = text.split_once('/') {
-        read_network(address, length, text)
+        parse_network(address, length, text)
     } else {
-        Ok(Entry::from(read_address(text, text)?))
+        Ok(Entry::from(parse_part(text, text)?))
     }
 }
 
-/// Reads one address, for instance a gateway.
-///
-/// # Errors
-///
-/// As [`parse_entry`]; a network or a range is [`ParseError::NotAnAddress`].
+/// Parses one address, such as a gateway, with the rules of [`parse_entry`]. A network or a range is a
+/// [`ParseError::NotAnAddress`].
 pub fn parse_address(text: &str) -> Result<IpAddr, ParseError> {
     check_characters(text)?;
-    read_address(text, text)
+    parse_part(text, text)
 }
 
-/// The address that a text means, also one that [`parse_address`] refuses: a zone is dropped, and an IPv4-mapped address
-/// is the IPv4 address. For addresses that are in use, with texts that other programs wrote.
-#[must_use]
+/// Parses an address that another program wrote, and that is in use. Zones are ignored, and an IPv4-mapped address
+/// becomes the IPv4 address; [`parse_address`] rejects both.
 pub fn parse_lenient(text: &str) -> Option<IpAddr> {
     let address: IpAddr = text.split('%').next().unwrap_or(text).parse().ok()?;
     Some(address.to_canonical())
 }
 
-/// Refuses what is wrong wherever in the text it stands.
+/// Rejects texts with characters that are not valid in any entry.
 fn check_characters(text: &str) -> Result<(), ParseError> {
     if text.is_empty() {
         return Err(ParseError::Empty);
@@ -152,7 +141,7 @@ fn check_characters(text: &str) -> Result<(), ParseError> {
     }
     if text.contains(char::is_whitespace) {
         let text = text.to_owned();
-        return Err(ParseError::WhiteSpace { text });
+        return Err(ParseError::Whitespace { text });
     }
     if text.contains('%') {
         let text = text.to_owned();
@@ -161,8 +150,8 @@ fn check_characters(text: &str) -> Result<(), ParseError> {
     Ok(())
 }
 
-/// Reads `part` of `whole` as an address.
-fn read_address(part: &str, whole: &str) -> Result<IpAddr, ParseError> {
+/// Parses `part` of `whole` as an address.
+fn parse_part(part: &str, whole: &str) -> Result<IpAddr, ParseError> {
     let text = whole.to_owned();
     match part.parse() {
         Ok(IpAddr::V6(v6)) if let Some(plain) = v6.to_ipv4_mapped() => Err(ParseError::Mapped { text, plain }),
@@ -172,17 +161,17 @@ fn read_address(part: &str, whole: &str) -> Result<IpAddr, ParseError> {
     }
 }
 
-/// Whether `part`, which is no address, has the dots of IPv4 and between them a number like `01`.
+/// Whether `part`, which is not an address, has the dots of an IPv4 address and a number with a leading zero.
 fn has_leading_zero(part: &str) -> bool {
-    // After the last colon: an IPv6 address may end in the dotted form.
+    // After the last colon: an IPv6 address can end in dotted notation.
     let dotted = part.rsplit(':').next().unwrap_or(part);
     let mut numbers = dotted.split('.');
     dotted.contains('.') && numbers.clone().all(is_decimal) && !numbers.all(is_plain_decimal)
 }
 
-/// Reads the two sides of a `/`.
-fn read_network(address: &str, length: &str, whole: &str) -> Result<Entry, ParseError> {
-    let address = read_address(address, whole)?;
+/// Parses a network from the parts before and after the `/`.
+fn parse_network(address: &str, length: &str, whole: &str) -> Result<Entry, ParseError> {
+    let address = parse_part(address, whole)?;
     let family = Family::of(address);
     let text = whole.to_owned();
     if !is_plain_decimal(length) {
@@ -195,10 +184,10 @@ fn read_network(address: &str, length: &str, whole: &str) -> Result<Entry, Parse
     }
 }
 
-/// Reads the two sides of a `-`.
-fn read_range(first: &str, last: &str, whole: &str) -> Result<Entry, ParseError> {
-    let first = read_address(first, whole)?;
-    let last = read_address(last, whole)?;
+/// Parses a range from the parts before and after the `-`.
+fn parse_range(first: &str, last: &str, whole: &str) -> Result<Entry, ParseError> {
+    let first = parse_part(first, whole)?;
+    let last = parse_part(last, whole)?;
     let family = Family::of(first);
     let text = whole.to_owned();
     if family != Family::of(last) {
@@ -220,15 +209,14 @@ fn is_plain_decimal(text: &str) -> bool {
     is_decimal(text) && (text == "0" || !text.starts_with('0'))
 }
 
-/// Names `part`, and the text that it is in unless it is all of it.
+/// Quotes `part`, with the whole text if that is longer.
 fn place(part: &str, text: &str) -> String {
     if part == text { format!("{text:?}") } else { format!("{part:?} in {text:?}") }
 }
 
-/// The entry of one address.
 impl From<IpAddr> for Entry {
-    fn from(address: IpAddr) -> Entry {
-        Entry { family: Family::of(address), span: Span::single(Family::to_number(address)) }
+    fn from(address: IpAddr) -> Self {
+        Self { family: Family::of(address), span: Span::single(Family::to_number(address)) }
     }
 }
 
@@ -236,8 +224,7 @@ impl fmt::Display for Entry {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (first, last) = (self.span.first(), self.span.last());
         let address = |number| self.family.address(number);
-        // In a network the two ends differ in all host bits, which are the lowest ones, and in
-        // no other bit.
+        // The two ends of a network differ in all host bits, which are the lowest ones, and in no other bit.
         let host_bits = first ^ last;
         if host_bits == 0 {
             write!(formatter, "{}", address(first))

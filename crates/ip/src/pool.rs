@@ -1,38 +1,37 @@
-//! What the spec of a pool says, and what is wrong with it.
+//! Validation of the spec of a pool.
 
 mod addresses;
 mod prefixes;
-
-pub use addresses::PoolAddresses;
-pub use prefixes::PoolPrefixes;
 
 use std::fmt;
 
 use ipnet::IpNet;
 use thiserror::Error;
 
-use crate::{Entry, Family, parse_entry, ParseError, Span};
+pub use self::addresses::PoolAddresses;
+pub use self::prefixes::PoolPrefixes;
+use crate::{Entry, Family, ParseError, Span, parse_entry};
 
-/// How many problems of one pool are listed at most.
+/// The maximum number of problems that are returned for one pool.
 pub const MAX_PROBLEMS: usize = 64;
 
 /// The numbers of `::ffff:0:0/96`, the IPv4-mapped addresses (RFC 4291 section 2.5.5.2).
-const MAPPED: (u128, u128) = (0xffff_0000_0000, 0xffff_ffff_ffff);
+const IPV4_MAPPED: (u128, u128) = (0xffff_0000_0000, 0xffff_ffff_ffff);
 
-/// The field of a pool's spec that a problem is in. Displayed, it gives the path of the field.
+/// A field of the spec of a pool. It is displayed as its path, with the index of an entry: `spec.addresses[2]`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Field {
     /// `spec.addresses` as a whole.
     Addresses,
-    /// The entry of `spec.addresses` with this index, counted from 0.
+    /// The entry of `spec.addresses` with this index, starting at 0.
     Address(usize),
-    /// The entry of `spec.excludedAddresses` with this index, counted from 0.
+    /// The entry of `spec.excludedAddresses` with this index, starting at 0.
     ExcludedAddress(usize),
     /// `spec.prefixes` as a whole.
     Prefixes,
-    /// The entry of `spec.prefixes` with this index, counted from 0.
+    /// The entry of `spec.prefixes` with this index, starting at 0.
     PrefixEntry(usize),
-    /// The entry of `spec.excludedPrefixes` with this index, counted from 0.
+    /// The entry of `spec.excludedPrefixes` with this index, starting at 0.
     ExcludedPrefix(usize),
     /// `spec.gateway`.
     Gateway,
@@ -43,55 +42,53 @@ pub enum Field {
 }
 
 impl Field {
-    /// The path of the field; of an entry of a list the path of the list.
-    #[must_use]
+    /// The path of the field; for an entry of a list, the path of the list.
     pub fn path(self) -> &'static str {
         match self {
-            Field::Addresses | Field::Address(_) => "spec.addresses",
-            Field::ExcludedAddress(_) => "spec.excludedAddresses",
-            Field::Prefixes | Field::PrefixEntry(_) => "spec.prefixes",
-            Field::ExcludedPrefix(_) => "spec.excludedPrefixes",
-            Field::Gateway => "spec.gateway",
-            Field::Prefix => "spec.prefix",
-            Field::AllocationPrefixLength => "spec.allocationPrefixLength",
+            Self::Addresses | Self::Address(_) => "spec.addresses",
+            Self::ExcludedAddress(_) => "spec.excludedAddresses",
+            Self::Prefixes | Self::PrefixEntry(_) => "spec.prefixes",
+            Self::ExcludedPrefix(_) => "spec.excludedPrefixes",
+            Self::Gateway => "spec.gateway",
+            Self::Prefix => "spec.prefix",
+            Self::AllocationPrefixLength => "spec.allocationPrefixLength",
         }
     }
 
-    /// The index of the entry, if the field is one of a list.
-    #[must_use]
+    /// The index of the entry, if the field is an entry of a list.
     pub fn index(self) -> Option<usize> {
         match self {
-            Field::Address(index)
-            | Field::ExcludedAddress(index)
-            | Field::PrefixEntry(index)
-            | Field::ExcludedPrefix(index) => Some(index),
+            Self::Address(index)
+            | Self::ExcludedAddress(index)
+            | Self::PrefixEntry(index)
+            | Self::ExcludedPrefix(index) => Some(index),
             _ => None,
         }
     }
 }
 
-/// One thing that is wrong with a pool.
+/// A problem of the spec of a pool.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{field}: {kind}")]
 pub struct PoolProblem {
-    /// Where it is.
+    /// The field with the problem.
     pub field: Field,
-    /// The value as written; empty when there is none.
+    /// The value as written; empty if it is missing.
     pub value: String,
-    /// What it is.
+    /// The problem.
     pub kind: PoolProblemKind,
 }
 
-/// What is wrong with a field of a pool.
+/// The kinds of [`PoolProblem`]s.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum PoolProblemKind {
-    /// The field is empty and must not be.
+    /// A required field is empty.
     #[error("is required")]
     Required,
-    /// The text cannot be read.
+    /// The text cannot be parsed.
     #[error(transparent)]
-    Text(#[from] ParseError),
-    /// The text is of another family than the first entry of the addresses.
+    Parse(#[from] ParseError),
+    /// The text is of another family than the first entry of the pool.
     #[error("{text} is {family}, but the pool's first entry is {pool}")]
     OtherFamily {
         /// The text as written.
@@ -101,64 +98,64 @@ pub enum PoolProblemKind {
         /// The family of the pool.
         pool: Family,
     },
-    /// The entry has addresses outside of the pool's one subnet.
+    /// The entry has addresses outside of the subnet of the pool.
     #[error("{text} is not within the pool's subnet {subnet}")]
     OutsideSubnet {
         /// The entry as written.
         text: String,
-        /// The subnet of the first entry's first address.
+        /// The subnet of the pool: that of the first address of the first entry.
         subnet: IpNet,
     },
-    /// The prefix length does not exist.
-    #[error("{prefix} is not between {shortest} and {longest}")]
+    /// The prefix length is out of range.
+    #[error("{prefix} is not between {min} and {max}")]
     Prefix {
         /// The prefix length as written.
         prefix: i64,
-        /// The smallest prefix length that makes sense.
-        shortest: u8,
-        /// The greatest prefix length of the pool's family.
-        longest: u8,
+        /// The minimum prefix length.
+        min: u8,
+        /// The maximum prefix length of the family of the pool.
+        max: u8,
     },
-    /// A prefix has to stand here, and it is something else.
-    #[error("{text} is not a prefix in CIDR notation; write for example fd00:1::/48")]
+    /// The entry is not a prefix.
+    #[error("{text} is not a prefix in CIDR notation, such as fd00:1::/48")]
     NotAPrefix {
         /// The entry as written.
         text: String,
     },
-    /// Bits behind the length of the prefix are set.
-    #[error("{text} has bits behind its length; write {aligned}")]
+    /// The prefix has host bits set.
+    #[error("{text} has host bits set; write {aligned}")]
     NotAligned {
         /// The entry as written.
         text: String,
-        /// The prefix that is probably meant.
+        /// The prefix without host bits.
         aligned: IpNet,
     },
-    /// The prefix is smaller than what is to be given out.
+    /// The prefix is smaller than the prefixes to allocate.
     #[error("{text} is longer than the allocation prefix length {length}")]
     LongerThanAllocation {
         /// The entry as written.
         text: String,
-        /// The length of what is given out.
+        /// The allocation prefix length.
         length: u8,
     },
 }
 
-/// The IPv4-mapped addresses, which only the numbers of IPv6 have.
-fn mapped(family: Family) -> Option<Span> {
+/// Returns the numbers of the IPv4-mapped addresses of a family; only IPv6 has any.
+fn ipv4_mapped(family: Family) -> Option<Span> {
     match family {
         Family::V4 => None,
-        Family::V6 => Span::new(MAPPED.0, MAPPED.1),
+        Family::V6 => Span::new(IPV4_MAPPED.0, IPV4_MAPPED.1),
     }
 }
 
-/// A text of the pool that could be read.
+/// A valid text of the pool.
 struct Item<'a> {
     field: Field,
     text: &'a str,
     entry: Entry,
 }
 
-/// The problems found so far.
+/// Collects the problems of a pool.
 #[derive(Default)]
 struct Problems {
     found: Vec<PoolProblem>,
@@ -167,36 +164,36 @@ struct Problems {
 impl Problems {
     fn add(&mut self, field: Field, value: impl Into<String>, kind: PoolProblemKind) {
         self.found.push(PoolProblem { field, value: value.into(), kind });
-        // So that a list of a million wrong texts does not take a million problems to keep.
+        // Limits the memory for a list of a million invalid texts.
         if self.found.len() > MAX_PROBLEMS.saturating_mul(2) {
-            self.shorten();
+            self.truncate();
         }
     }
 
-    /// Keeps the problems of the first fields.
-    fn shorten(&mut self) {
+    /// Sorts the problems by field, and removes all but the first [`MAX_PROBLEMS`].
+    fn truncate(&mut self) {
         self.found.sort_by_key(|problem| problem.field);
         self.found.truncate(MAX_PROBLEMS);
     }
 
-    /// The item of a text that could be read; otherwise adds a problem.
-    fn keep<'a>(&mut self, field: Field, text: &'a str, entry: Result<Entry, ParseError>) -> Option<Item<'a>> {
+    /// Returns the item of a parsed text; adds a problem if it could not be parsed.
+    fn accept<'a>(&mut self, field: Field, text: &'a str, entry: Result<Entry, ParseError>) -> Option<Item<'a>> {
         match entry {
             Ok(entry) => Some(Item { field, text, entry }),
             Err(error) => {
-                self.add(field, text, PoolProblemKind::Text(error));
+                self.add(field, text, PoolProblemKind::Parse(error));
                 None
             }
         }
     }
 
-    /// The items of all texts that can be read.
-    fn read<'a>(&mut self, field: fn(usize) -> Field, texts: &'a [String]) -> Vec<Item<'a>> {
+    /// Returns the items of all texts that can be parsed, and adds problems for the others.
+    fn parse_all<'a>(&mut self, field: fn(usize) -> Field, texts: &'a [String]) -> Vec<Item<'a>> {
         let numbered = texts.iter().enumerate();
-        numbered.filter_map(|(index, text)| self.keep(field(index), text, parse_entry(text))).collect()
+        numbered.filter_map(|(index, text)| self.accept(field(index), text, parse_entry(text))).collect()
     }
 
-    /// All items must be of the family `pool`.
+    /// Adds a problem for each item that is not of the family `pool`.
     fn check_family<'a>(&mut self, pool: Family, items: impl Iterator<Item = &'a Item<'a>>) {
         for item in items {
             let family = item.entry.family;
@@ -207,12 +204,12 @@ impl Problems {
         }
     }
 
-    /// The value if there are no problems, and the sorted problems if there are.
-    fn none_or<T>(mut self, value: Option<T>) -> Result<T, Vec<PoolProblem>> {
+    /// Returns the value if there are no problems, otherwise the sorted problems.
+    fn into_result<T>(mut self, value: Option<T>) -> Result<T, Vec<PoolProblem>> {
         match value {
             Some(value) if self.found.is_empty() => Ok(value),
             _ => {
-                self.shorten();
+                self.truncate();
                 Err(self.found)
             }
         }

@@ -1,10 +1,10 @@
-//! Sets of numbers, kept as sorted spans.
+//! Spans and sets of numbers.
 
 use ipnet::IpNet;
 
 use crate::Family;
 
-/// The numbers from `first` to `last`, both included. A span holds at least one number.
+/// The numbers from `first` to `last`, both included. A span has at least one number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Span {
     first: u128,
@@ -13,123 +13,111 @@ pub struct Span {
 
 #[expect(clippy::len_without_is_empty, reason = "a span is never empty by construction")]
 impl Span {
-    /// The numbers from `first` to `last`, or `None` when `first` is the greater one.
-    #[must_use]
-    pub fn new(first: u128, last: u128) -> Option<Span> {
-        (first <= last).then_some(Span { first, last })
+    /// Returns the span from `first` to `last`; `None` if `first` is greater than `last`.
+    pub fn new(first: u128, last: u128) -> Option<Self> {
+        (first <= last).then_some(Self { first, last })
     }
 
-    /// The span of `number` alone.
-    #[must_use]
-    pub fn single(number: u128) -> Span {
-        Span { first: number, last: number }
+    /// Returns the span of one number.
+    pub fn single(number: u128) -> Self {
+        Self { first: number, last: number }
     }
 
     /// The lowest number of the span.
-    #[must_use]
     pub fn first(self) -> u128 {
         self.first
     }
 
     /// The highest number of the span.
-    #[must_use]
     pub fn last(self) -> u128 {
         self.last
     }
 
-    /// How many numbers the span holds. The span of all 2^128 numbers gives `u128::MAX`.
-    #[must_use]
+    /// The count of numbers, at most `u128::MAX`: the span of all 2^128 numbers has this length too.
     pub fn len(self) -> u128 {
         self.last.saturating_sub(self.first).saturating_add(1)
     }
 
     /// Whether `number` is in the span.
-    #[must_use]
     pub fn contains(self, number: u128) -> bool {
         self.first <= number && number <= self.last
     }
 }
 
-/// The numbers of a whole network, host bits ignored, its first and last address included.
+/// The numbers of all addresses of a network, including the first and the last one. Host bits are ignored.
 impl From<IpNet> for Span {
-    fn from(network: IpNet) -> Span {
-        Span { first: Family::to_number(network.network()), last: Family::to_number(network.broadcast()) }
+    fn from(network: IpNet) -> Self {
+        Self { first: Family::to_number(network.network()), last: Family::to_number(network.broadcast()) }
     }
 }
 
-/// A set of numbers, kept as the fewest spans: sorted, disjoint and never adjacent.
+/// A set of numbers, stored as sorted spans that are neither overlapping nor adjacent.
 ///
-/// Equal sets have equal spans. Memory and time go by the number of spans, never by how many
-/// numbers they hold.
+/// Equal sets have equal spans. Memory and time depend on the number of spans, not on the count of numbers.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct SpanSet {
     spans: Vec<Span>,
 }
 
 impl SpanSet {
-    /// The spans in ascending order; between two of them at least one number is missing.
-    #[must_use]
+    /// The spans in ascending order. There is a gap between any two of them.
     pub fn spans(&self) -> &[Span] {
         &self.spans
     }
 
-    /// Whether the set holds no number.
-    #[must_use]
+    /// Whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.spans.is_empty()
     }
 
-    /// How many numbers the set holds. The set of all 2^128 numbers gives `u128::MAX`.
-    #[must_use]
+    /// The count of numbers, at most `u128::MAX`: the set of all 2^128 numbers has this length too.
     pub fn len(&self) -> u128 {
         self.spans.iter().fold(0, |sum, span| sum.saturating_add(span.len()))
     }
 
-    /// The lowest number of the set, `None` when it is empty.
-    #[must_use]
+    /// The lowest number of the set; `None` if it is empty.
     pub fn lowest(&self) -> Option<u128> {
         self.spans.first().map(|span| span.first)
     }
 
-    /// Whether `number` is in the set; a binary search.
-    #[must_use]
+    /// Whether `number` is in the set, by binary search.
     pub fn contains(&self, number: u128) -> bool {
         let index = self.spans.partition_point(|span| span.last < number);
         self.spans.get(index).is_some_and(|span| span.contains(number))
     }
 
-    /// The numbers that are in this set or in `other`.
+    /// Returns the numbers that are in this set or in `other`.
     #[must_use]
-    pub fn union(&self, other: &SpanSet) -> SpanSet {
+    pub fn union(&self, other: &Self) -> Self {
         self.spans.iter().chain(&other.spans).copied().collect()
     }
 
-    /// The numbers that are in this set and in `other`; linear in the spans of both.
+    /// Returns the numbers that are in this set and in `other`. Linear in the spans of both.
     #[must_use]
-    pub fn intersect(&self, other: &SpanSet) -> SpanSet {
+    pub fn intersect(&self, other: &Self) -> Self {
         let mut common = Vec::new();
         let mut left = self.spans.iter().peekable();
         let mut right = other.spans.iter().peekable();
         while let (Some(&a), Some(&b)) = (left.peek(), right.peek()) {
             common.extend(Span::new(a.first.max(b.first), a.last.min(b.last)));
-            // Only the span that ends first cannot meet any further one.
+            // The span that ends first overlaps with no later span.
             if a.last < b.last {
                 left.next();
             } else {
                 right.next();
             }
         }
-        SpanSet { spans: common }
+        Self { spans: common }
     }
 
-    /// The numbers that are in this set and not in `other`; linear in the spans of both.
+    /// Returns the numbers that are in this set and not in `other`. Linear in the spans of both.
     #[must_use]
-    pub fn subtract(&self, other: &SpanSet) -> SpanSet {
+    pub fn subtract(&self, other: &Self) -> Self {
         self.intersect(&other.complement())
     }
 
-    /// Every number that is not in this set.
-    fn complement(&self) -> SpanSet {
+    /// Returns all numbers that are not in this set.
+    fn complement(&self) -> Self {
         let mut gaps = Vec::new();
         let mut gap_start = Some(0);
         for span in &self.spans {
@@ -139,13 +127,13 @@ impl SpanSet {
             gap_start = span.last.checked_add(1);
         }
         gaps.extend(gap_start.and_then(|start| Span::new(start, u128::MAX)));
-        SpanSet { spans: gaps }
+        Self { spans: gaps }
     }
 }
 
-/// Takes spans in any order, overlapping or not; sorts them once.
+/// Collects spans, which may overlap, in any order. They are sorted once.
 impl FromIterator<Span> for SpanSet {
-    fn from_iter<I: IntoIterator<Item = Span>>(spans: I) -> SpanSet {
+    fn from_iter<I: IntoIterator<Item = Span>>(spans: I) -> Self {
         let mut sorted: Vec<Span> = spans.into_iter().collect();
         sorted.sort();
         let mut merged: Vec<Span> = Vec::new();
@@ -157,13 +145,13 @@ impl FromIterator<Span> for SpanSet {
                 _ => merged.push(span),
             }
         }
-        SpanSet { spans: merged }
+        Self { spans: merged }
     }
 }
 
 impl From<Span> for SpanSet {
-    fn from(span: Span) -> SpanSet {
-        SpanSet { spans: vec![span] }
+    fn from(span: Span) -> Self {
+        Self { spans: vec![span] }
     }
 }
 

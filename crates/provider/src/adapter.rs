@@ -1,4 +1,4 @@
-//! What a provider implements.
+//! The traits that a provider implements, and the types that they exchange with the framework.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -8,110 +8,115 @@ use capi_ipam_controller::client::CallError;
 use capi_ipam_controller::controller::{ControllerBuilder, Trigger};
 use capi_ipam_controller::health::ReadinessGate;
 use capi_ipam_controller::manager::{BoxError, Manager};
-use capi_ipam_controller::watch::Observer;
+use capi_ipam_controller::watch::EventHandler;
 use kube::Resource;
 
-use crate::api::{IPAddress, IPAddressClaim, names, PoolReference};
-use crate::claim_cache::{Claims, CompactClaim};
+use crate::api::{IPAddress, IPAddressClaim, PoolReference, names};
+use crate::claim_cache::{ClaimCache, CompactClaim};
 use crate::contract::ContractClient;
 use crate::index::AddressIndex;
 use crate::selection::Selection;
 
-/// A kind of pool, whatever its version.
+/// A kind of pool, in any version.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PoolKind {
-    /// Group of the kind.
+    /// API group, as in `apiGroup` of the pool reference of a claim.
     pub group: String,
-    /// The kind.
+    /// Name of the kind, as in `kind` of the pool reference of a claim.
     pub kind: String,
 }
 
 impl PoolKind {
-    /// The kind of that name in that group.
+    /// Creates the kind from its API group and its name.
     pub fn new(group: impl Into<String>, kind: impl Into<String>) -> Self {
         Self { group: group.into(), kind: kind.into() }
     }
 
-    /// Whether a reference names a pool of this kind.
-    pub fn is_meant_by(&self, reference: &PoolReference) -> bool {
+    /// Returns whether a reference names a pool of this kind.
+    pub fn matches(&self, reference: &PoolReference) -> bool {
         self.group == reference.api_group && self.kind == reference.kind
     }
 }
 
-/// A provider: which pools it serves, and who handles a claim for one of them.
+/// A provider: declares the kinds of pools that it serves and creates a [`ClaimHandler`] for each reconcile of a claim.
 pub trait ProviderAdapter: Send + Sync + 'static {
-    /// Handles one claim during one reconcile.
+    /// The type that handles one claim during one reconcile.
     type Handler: ClaimHandler;
 
-    /// Says which kinds of pools the provider serves, and what else it watches. Called once, before anything runs.
+    /// Declares the kinds of pools that the provider serves ([`ProviderSetup::serve`]) and adds its own watches and
+    /// services. Called once, before any controller runs. An error ends the program.
     fn setup(&self, setup: &mut ProviderSetup<'_>) -> Result<(), BoxError>;
 
-    /// A handler for the claim. Called for every reconcile; must not block.
+    /// Creates the handler of a claim. Called once per reconcile; must not block.
     fn claim_handler(&self, claim: Arc<IPAddressClaim>) -> Self::Handler;
 
-    /// After what time a claim that waits for its pool is looked at again even though nobody woke it. A provider that
-    /// wakes its waiting claims can afford a long time.
-    fn resync(&self) -> Duration {
+    /// How often a claim that waits for its pool is reconciled without a trigger. A provider that enqueues its waiting
+    /// claims ([`ProviderSetup::trigger`]) can return a long interval.
+    fn resync_interval(&self) -> Duration {
         Duration::from_secs(30)
     }
 
-    /// How long after its creation a claim that was moved or restored here waits for the IPAddress that it had.
+    /// How long a claim that was moved or restored to this cluster waits for its IPAddress to be restored too, counted
+    /// from the creation of the claim. After that it gets a new address.
     fn restored_claim_timeout(&self) -> Duration {
         Duration::from_hours(1)
     }
 
-    /// Whether an address may be allocated while the claim is still being given its finalizer, instead of after that. It
-    /// saves the time of a write. Only for a provider that finds by itself, sooner or later, what it gave to a claim that
-    /// is gone: if the program ends in this moment, and the claim is deleted, it is not told of it.
+    /// Whether an address may be allocated at the same time as the finalizer is added to the claim, and not only
+    /// afterwards. This saves the latency of one write.
+    ///
+    /// Return `true` only if the provider itself finds and frees addresses of claims that no longer exist: if the
+    /// program ends between the two writes and the claim is deleted, [`ClaimHandler::release_address`] is not called.
     fn allocates_before_finalizer(&self) -> bool {
         false
     }
 
-    /// The claim has been reconciled, whatever came of it. For providers that keep claims in line.
-    fn finished(&self, _claim: &IPAddressClaim) {}
+    /// Called after every reconcile of the claim, whether it succeeded or not. A provider with a wait queue needs it.
+    fn reconciled(&self, _claim: &IPAddressClaim) {}
 }
 
-/// Allocates and gives back the address of one claim. Lives for one reconcile.
+/// Allocates and releases the address of one claim. Lives for one reconcile.
 ///
-/// All methods may block on the provider's backend; each must end in bounded time and tolerate being called again after
-/// any failure, in another process too.
+/// The methods may wait for the provider's backend. Each must end in bounded time and must be idempotent: it may be
+/// called again after any failure, also by another process.
 pub trait ClaimHandler: Send {
-    /// Looks up the claim's pool. Called before the other two methods; when it fails while the claim is being deleted,
-    /// [`ClaimHandler::release_address`] is called all the same.
+    /// Looks up the pool of the claim. Called before the other two methods. If it fails while the claim is being
+    /// deleted, [`ClaimHandler::release_address`] is called nevertheless.
     fn fetch_pool(&mut self) -> impl Future<Output = Result<PoolView, HandlerError>> + Send;
 
-    /// Allocates an address for the claim, and gives the same one for the same claim when called again.
+    /// Allocates an address for the claim. Repeated calls for the same claim return the same address.
     ///
-    /// `existing` is an IPAddress of the claim's name, read just now, whose address has to be kept: from an earlier
-    /// attempt, an upgrade, a restore, or made by hand. Answer [`HandlerError::Discard`] to have it removed.
+    /// `existing` is the IPAddress with the claim's name, as just read, whose address must be kept. It comes from an
+    /// earlier attempt, an upgrade or a restore, or a user created it. Return [`HandlerError::Discard`] to have it
+    /// deleted.
     fn ensure_address(
         &mut self,
         existing: Option<&IPAddress>,
     ) -> impl Future<Output = Result<Allocation, HandlerError>> + Send;
 
-    /// Takes the claim's address back. Called when the IPAddress is gone; also when there never was one, and again after
-    /// success.
+    /// Releases the address of the claim. Called once the IPAddress no longer exists, also if none ever existed, and
+    /// possibly again after success.
     fn release_address(&mut self) -> impl Future<Output = Result<Released, HandlerError>> + Send;
 }
 
-/// What the life cycle of a claim needs to know of its pool.
+/// The properties of a pool that decide what happens to its claims.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PoolView {
-    /// `apiVersion` for the owner reference.
+    /// `apiVersion` of the pool, for the owner reference on the IPAddress.
     pub api_version: String,
-    /// Unique id for the owner reference.
+    /// `metadata.uid` of the pool, for the owner reference on the IPAddress.
     pub uid: String,
-    /// Whether the pool carries the annotation that pauses it.
+    /// Whether the pool has the annotation `cluster.x-k8s.io/paused`.
     pub paused: bool,
     /// Whether the pool is being deleted.
     pub deleting: bool,
-    /// Whether the claim holds an address of the pool already, bound or not: an earlier attempt allocated it. Such a
-    /// claim is bound even while the pool is being deleted.
-    pub holds: bool,
+    /// Whether an earlier attempt already allocated an address of the pool to the claim. Such a claim is bound even
+    /// while the pool is being deleted.
+    pub holds_address: bool,
 }
 
 impl PoolView {
-    /// What is to be known of a pool object, with the annotation that Cluster API pauses objects with.
+    /// Creates the view of a pool object. [`Self::holds_address`] is `false`.
     pub fn of<K: Resource<DynamicType = ()>>(pool: &K) -> Self {
         let meta = pool.meta();
         Self {
@@ -119,128 +124,130 @@ impl PoolView {
             uid: meta.uid.clone().unwrap_or_default(),
             paused: meta.annotations.as_ref().is_some_and(|all| all.contains_key(names::PAUSED_ANNOTATION)),
             deleting: meta.deletion_timestamp.is_some(),
-            holds: false,
+            holds_address: false,
         }
     }
 }
 
-/// An address for a claim.
+/// An address that is allocated to a claim; becomes the spec of the IPAddress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allocation {
-    /// The address.
+    /// The allocated address.
     pub address: IpAddr,
-    /// Length of its subnet's prefix, in bits.
+    /// Prefix length of the subnet of the address, in bits.
     pub prefix: u8,
-    /// Gateway of its subnet.
+    /// Gateway of the subnet of the address, if it has one.
     pub gateway: Option<IpAddr>,
 }
 
-/// How an address was taken back.
+/// The result of [`ClaimHandler::release_address`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Released {
-    /// The claim may go.
+    /// The address is released; the finalizer is removed from the claim.
     Now,
-    /// The claim has to stay; ask again after this time.
+    /// The release is in progress; the claim keeps its finalizer and is reconciled again after this time.
     After(Duration),
 }
 
-/// Why a handler did not do what it was asked. Each kind decides condition, event and retry. Texts are for operators:
-/// what is wrong, and what they can do.
+/// Why a handler did not return an address or a pool. The variant determines condition, event and retry. The message is
+/// shown to users: it says what is wrong, where, and what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum HandlerError {
-    /// The pool is not there. The claim waits to be woken.
+    /// The pool does not exist. Reported as `PoolNotReady`; retried after [`ProviderAdapter::resync_interval`].
     #[error("{0}")]
     PoolNotFound(String),
-    /// The pool cannot serve claims. The claim waits to be woken.
+    /// The pool cannot serve claims. Reported as `PoolNotReady`; retried after [`ProviderAdapter::resync_interval`].
     #[error("{0}")]
     PoolNotReady(String),
-    /// The pool has nothing left. The claim waits to be woken.
+    /// The pool has no free address. Reported as `PoolExhausted`; retried after [`ProviderAdapter::resync_interval`].
     #[error("{0}")]
     PoolExhausted(String),
-    /// Not yet; to be asked again after this time. No failure.
+    /// The provider is not ready to answer, for example because its caches are not filled yet. Not a failure; retried
+    /// after a delay.
     #[error("{message}")]
-    NotReady {
-        /// What is being waited for.
+    RetryAfter {
+        /// What the provider waits for.
         message: String,
-        /// When to ask again.
+        /// The delay before the next attempt.
         after: Duration,
     },
-    /// The address of the existing IPAddress belongs to another claim.
+    /// The address of the existing IPAddress is allocated to another claim. Reported as `DuplicateAddress`.
     #[error("{0}")]
     DuplicateAddress(String),
-    /// The existing IPAddress cannot be kept and has no right to be: remove it and ask again.
+    /// The existing IPAddress is a leftover whose address cannot be kept. It is deleted, and allocation is tried again.
     #[error("{0}")]
     Discard(String),
-    /// It failed this time; to be tried again by the retry policy.
+    /// The attempt failed and may succeed later. Retried with exponential backoff; reported only if it keeps failing.
     #[error("{message}")]
     Transient {
-        /// What failed.
+        /// The operation that failed.
         message: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: BoxError,
     },
-    /// It fails until somebody changes something.
+    /// The attempt fails until a user changes an object. Reported as `AllocationFailed`.
     #[error("{0}")]
     Permanent(String),
 }
 
 impl From<CallError> for HandlerError {
-    /// A call that failed may succeed next time.
+    /// A failed request is [`HandlerError::Transient`].
     fn from(error: CallError) -> Self {
-        Self::transient("the API server did not do what it was asked", error)
+        Self::transient("request to the API server failed", error)
     }
 }
 
 impl HandlerError {
-    /// A failure that may pass.
+    /// Creates a [`HandlerError::Transient`] from the operation that failed and the cause.
     pub fn transient(message: impl Into<String>, source: impl Into<BoxError>) -> Self {
         Self::Transient { message: message.into(), source: source.into() }
     }
 }
 
-/// What an adapter sets up before the claims' controller starts.
+/// What an adapter can configure before the controller of claims starts.
 pub struct ProviderSetup<'a> {
-    /// The program: client, flags, events, and what else is to run.
+    /// The manager of the program: client, options, events, metrics and services.
     pub manager: &'a mut Manager,
-    /// The claims' controller, to watch more kinds and to wake claims.
+    /// The controller of claims, to add watches.
     pub controller: &'a mut ControllerBuilder<IPAddressClaim, CompactClaim>,
-    /// The contract kinds in the versions that the API server serves.
+    /// Clients for the contract kinds, in the versions that the API server serves.
     pub contract: ContractClient,
-    /// The addresses as their watch last saw them.
+    /// All IPAddress objects, as last seen by their watch.
     pub addresses: Arc<AddressIndex>,
-    /// Says when the claims have been listed for the first time.
+    /// Becomes ready when the claims have been listed once.
     pub claims_synced: ReadinessGate,
-    /// Says when the addresses have been listed for the first time.
+    /// Becomes ready when the addresses have been listed once.
     pub addresses_synced: ReadinessGate,
     pub(super) pools: Vec<PoolKind>,
-    pub(super) address_observers: Vec<Arc<dyn Observer<IPAddress>>>,
-    pub(super) claim_observers: Vec<Arc<dyn Observer<IPAddressClaim>>>,
+    pub(super) address_event_handlers: Vec<Arc<dyn EventHandler<IPAddress>>>,
+    pub(super) claim_event_handlers: Vec<Arc<dyn EventHandler<IPAddressClaim>>>,
 }
 
 impl ProviderSetup<'_> {
-    /// Serves the claims for pools of a kind.
+    /// Reconciles the claims for pools of this kind.
     pub fn serve(&mut self, kind: PoolKind) {
         self.pools.push(kind);
     }
 
-    /// Tells an observer of every IPAddress, whoever's pool it is of.
-    pub fn observe_addresses(&mut self, observer: Arc<dyn Observer<IPAddress>>) {
-        self.address_observers.push(observer);
+    /// Passes the watch events of all IPAddresses to `handler`, including those of pools of other providers.
+    pub fn add_address_event_handler(&mut self, handler: Arc<dyn EventHandler<IPAddress>>) {
+        self.address_event_handlers.push(handler);
     }
 
-    /// Tells an observer of every claim that this process serves. A claim that it no longer serves counts as deleted.
-    pub fn observe_claims(&mut self, observer: Arc<dyn Observer<IPAddressClaim>>) {
-        self.claim_observers.push(observer);
+    /// Passes the watch events of the claims that this process reconciles to `handler`. A claim that it stops
+    /// reconciling, because a label changed, is passed as deleted.
+    pub fn add_claim_event_handler(&mut self, handler: Arc<dyn EventHandler<IPAddressClaim>>) {
+        self.claim_event_handlers.push(handler);
     }
 
-    /// Wakes claims.
-    pub fn waker(&self) -> Trigger<IPAddressClaim> {
-        self.controller.waker()
+    /// Returns a handle that enqueues claims for reconciliation, for example when their pool changes.
+    pub fn trigger(&self) -> Trigger<IPAddressClaim> {
+        self.controller.trigger()
     }
 
-    /// The claims as their watch last saw them.
-    pub fn claims(&self) -> Claims {
-        Claims { store: self.controller.store(), selection: Selection::of(&self.manager.options) }
+    /// Returns a cache of all claims, as last seen by their watch.
+    pub fn claim_cache(&self) -> ClaimCache {
+        ClaimCache { store: self.controller.store(), selection: Selection::of(&self.manager.options) }
     }
 }

@@ -1,4 +1,4 @@
-//! The IPAddress object: how it is made, and whether one is as it should be.
+//! The IPAddress object: building a new one, and repairing an existing one.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt;
@@ -8,7 +8,7 @@ use crate::adapter::{Allocation, PoolView};
 use crate::api::{ContractVersion, IPAddress, IPAddressClaim, IPAddressSpec, LocalReference, names};
 use crate::contract::api_version;
 
-/// A whole IPAddress for a claim, ready to be created.
+/// Builds the complete IPAddress of a claim.
 pub(super) fn build(
     version: ContractVersion,
     claim: &IPAddressClaim,
@@ -43,7 +43,7 @@ pub(super) fn build(
     }
 }
 
-/// Whether the API server takes the text as the value of a label. Not every name of a Cluster is one.
+/// Returns whether the API server accepts the text as the value of a label. The name of a Cluster may be longer.
 fn is_label_value(text: &str) -> bool {
     let ends = [text.bytes().next(), text.bytes().next_back()];
     text.len() <= 63
@@ -73,13 +73,14 @@ fn pool_owner(claim: &IPAddressClaim, pool: &PoolView) -> OwnerReference {
     }
 }
 
-/// Whether an IPAddress was made for a claim of that name, for the pool the claim asks for.
+/// Returns whether an IPAddress is for a claim with this name and for the pool that the claim refers to.
 pub(super) fn is_for(address: &IPAddress, claim: &IPAddressClaim) -> bool {
     address.spec.pool_ref == claim.spec.pool_ref && Some(&address.spec.claim_ref.name) == claim.metadata.name.as_ref()
 }
 
-/// The IPAddress with our finalizer, the claim and the pool as owners, and the claim's labels. Owners, finalizers and
-/// labels of others are kept; owner references that name the right objects in an older version stay as they are.
+/// Returns the IPAddress with our finalizer, the owner references of claim and pool, and the labels of the claim. Other
+/// owners, finalizers and labels are kept. Owner references to the right objects in an older API version are not
+/// changed.
 pub(super) fn repaired(
     version: ContractVersion,
     address: &IPAddress,
@@ -87,18 +88,18 @@ pub(super) fn repaired(
     pool: &PoolView,
     allocation: &Allocation,
 ) -> IPAddress {
-    let wanted = build(version, claim, pool, allocation).metadata;
+    let desired = build(version, claim, pool, allocation).metadata;
     let mut repaired = address.clone();
     let finalizers = repaired.metadata.finalizers.get_or_insert_default();
     if !finalizers.iter().any(|present| present == names::PROTECT_ADDRESS) {
         finalizers.push(names::PROTECT_ADDRESS.to_owned());
     }
-    let wanted_labels = wanted.labels.unwrap_or_default();
-    if !wanted_labels.is_empty() {
-        repaired.metadata.labels.get_or_insert_default().extend(wanted_labels);
+    let desired_labels = desired.labels.unwrap_or_default();
+    if !desired_labels.is_empty() {
+        repaired.metadata.labels.get_or_insert_default().extend(desired_labels);
     }
     let owners = repaired.metadata.owner_references.get_or_insert_default();
-    for owner in wanted.owner_references.unwrap_or_default() {
+    for owner in desired.owner_references.unwrap_or_default() {
         let names_same = |present: &OwnerReference| present.kind == owner.kind && present.name == owner.name;
         match owners.iter_mut().find(|present| names_same(present)) {
             Some(present)
@@ -115,8 +116,8 @@ pub(super) fn repaired(
 mod tests {
     use serde_json::json;
 
-    use crate::index::owning_claim;
     use super::*;
+    use crate::index::owning_claim;
 
     fn claim() -> IPAddressClaim {
         serde_json::from_value(json!({
@@ -136,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_address_is_what_the_contract_asks_for() {
+    fn new_address_satisfies_the_contract() {
         let address = build(ContractVersion::V1Beta2, &claim(), &pool(), &allocation());
         assert_eq!(
             serde_json::to_value(address).unwrap(),
@@ -162,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cluster_name_that_is_no_label_value_is_left_out() {
+    fn cluster_label_requires_a_valid_label_value() {
         let longest = "a".repeat(63);
         for (name, is_label) in
             [("a.b_c-d", true), (&longest, true), (&"a".repeat(64), false), ("a b", false), ("-a", false), ("ü", false)]
@@ -175,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn repair_keeps_what_others_added() {
+    fn repair_keeps_foreign_metadata() {
         let mut address = build(ContractVersion::V1Beta2, &claim(), &pool(), &allocation());
         let same = repaired(ContractVersion::V1Beta2, &address, &claim(), &pool(), &allocation());
         assert_eq!(same, address);
@@ -195,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn owners_in_an_older_version_are_right() {
+    fn owner_references_in_an_older_version_are_kept() {
         let mut address = build(ContractVersion::V1Beta1, &claim(), &pool(), &allocation());
         for owner in address.metadata.owner_references.iter_mut().flatten() {
             owner.api_version = owner.api_version.replace("v1beta1", "v1alpha1");

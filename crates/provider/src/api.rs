@@ -1,7 +1,7 @@
-//! The kinds of the Cluster API IPAM contract, with the names and conditions that belong to them.
+//! The kinds of the Cluster API IPAM contract, with their names and conditions.
 //!
-//! [`IPAddressClaim`], [`IPAddress`] and the fields of [`Cluster`] that pause reconciliation. The types read every version
-//! of the contract ([`ContractVersion`]) and ignore unknown fields. Nothing here talks to a server.
+//! [`IPAddressClaim`], [`IPAddress`] and the fields of [`Cluster`] that pause reconciliation. The types read every
+//! version of the contract ([`ContractVersion`]) and ignore unknown fields. This module has no I/O.
 
 pub mod conditions;
 pub mod names;
@@ -14,7 +14,7 @@ mod metadata;
 mod uid;
 
 pub use address::{IPAddress, IPAddressSpec};
-pub use claim::{Deprecated, IPAddressClaim, IPAddressClaimSpec, IPAddressClaimStatus, LegacyConditions};
+pub use claim::{DeprecatedStatus, IPAddressClaim, IPAddressClaimSpec, IPAddressClaimStatus, NestedConditions};
 pub use cluster::{Cluster, ClusterSpec};
 pub use contract::{ContractVersion, LocalReference, PoolReference};
 pub use metadata::without_managed_fields;

@@ -1,4 +1,4 @@
-//! The contract kinds in the versions that the API server serves.
+//! Clients for the contract kinds, in the versions that the API server serves.
 
 use capi_ipam_controller::client::ResourceClient;
 use capi_ipam_controller::discovery::wait_for_kind;
@@ -8,18 +8,18 @@ use kube::core::PartialObjectMeta;
 
 use crate::api::{Cluster, ContractVersion, IPAddress, IPAddressClaim, names};
 
-/// ResourceClient for the contract kinds, in the versions that the API server serves.
+/// Creates clients and watches for the contract kinds, in the versions that the API server serves. Cheap to clone.
 #[derive(Clone)]
 pub struct ContractClient {
     client: Client,
-    /// Version of IPAddressClaim and IPAddress.
+    /// The version in use of IPAddressClaim and IPAddress.
     pub ipam: ContractVersion,
-    /// Version of Cluster.
+    /// The version in use of Cluster.
     pub cluster: ContractVersion,
 }
 
 impl ContractClient {
-    /// Finds the served versions, and waits for kinds that are not installed yet.
+    /// Discovers the served versions. Waits until IPAddressClaim, IPAddress and Cluster are installed.
     pub async fn discover(client: &Client) -> Self {
         let versions = ContractVersion::ALL.map(ContractVersion::as_str);
         let find = async |group, plural| {
@@ -32,49 +32,48 @@ impl ContractClient {
         Self { client: client.clone(), ipam, cluster }
     }
 
-    /// The newest versions, without asking the API server which ones it serves.
-    #[cfg(test)]
-    pub(crate) fn for_tests(client: &Client) -> Self {
+    /// Uses the newest versions without discovery, for example in tests without an API server.
+    pub fn with_newest_versions(client: &Client) -> Self {
         Self { client: client.clone(), ipam: ContractVersion::default(), cluster: ContractVersion::default() }
     }
 
-    /// The claims of a namespace.
+    /// A client for the claims of a namespace.
     pub fn claims(&self, namespace: &str) -> ResourceClient<IPAddressClaim> {
         ResourceClient::new(kube::Api::all_with(self.client.clone(), &self.ipam).constrain(namespace), &self.ipam)
     }
 
-    /// The metadata of the claims of a namespace, with `managedFields`.
+    /// A client for the metadata of the claims of a namespace, including `managedFields`.
     pub(super) fn claim_metadata(&self, namespace: &str) -> ResourceClient<PartialObjectMeta<IPAddressClaim>> {
         ResourceClient::new(kube::Api::all_with(self.client.clone(), &self.ipam).constrain(namespace), &self.ipam)
     }
 
-    /// The addresses of a namespace; of all namespaces, only to list, when it is empty.
+    /// A client for the addresses of a namespace. With an empty namespace it can only list, in all namespaces.
     pub fn addresses(&self, namespace: &str) -> ResourceClient<IPAddress> {
         ResourceClient::new(kube::Api::all_with(self.client.clone(), &self.ipam).constrain(namespace), &self.ipam)
     }
 
-    /// The Clusters of a namespace.
+    /// A client for the Clusters of a namespace.
     pub fn clusters(&self, namespace: &str) -> ResourceClient<Cluster> {
         ResourceClient::new(kube::Api::all_with(self.client.clone(), &self.cluster).constrain(namespace), &self.cluster)
     }
 
-    /// The claims of all namespaces, to watch.
+    /// The watch of the claims of all namespaces.
     pub fn watched_claims(&self) -> WatchApi<IPAddressClaim> {
         WatchApi::all_with(self.client.clone(), &self.ipam)
     }
 
-    /// The addresses of all namespaces, to watch.
+    /// The watch of the addresses of all namespaces.
     pub fn watched_addresses(&self) -> WatchApi<IPAddress> {
         WatchApi::all_with(self.client.clone(), &self.ipam)
     }
 
-    /// The Clusters of a namespace, of all when it is empty, to watch.
+    /// The watch of the Clusters of a namespace, or of all namespaces if it is empty.
     pub fn watched_clusters(&self, namespace: &str) -> WatchApi<Cluster> {
         WatchApi::all_with(self.client.clone(), &self.cluster).constrain(namespace)
     }
 }
 
-/// `apiVersion` of the claims and addresses in a version of the contract.
+/// The `apiVersion` of claims and addresses in a version of the contract.
 pub(super) fn api_version(version: ContractVersion) -> String {
     format!("{}/{}", names::GROUP, version.as_str())
 }

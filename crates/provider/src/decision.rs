@@ -1,148 +1,151 @@
-//! What to do about a claim: a pure function of what is known of it.
+//! Decides what to do for a claim: a pure function of the observed state.
 //!
-//! The rules, most of them from the contract:
+//! The rules, most of them from the Cluster API contract:
 //!
-//! - a bound claim whose objects are right is left alone, whatever its pool and Cluster are like, unless it says that
-//!   something is wrong: that may be over;
-//! - nothing is done while Cluster, claim or pool is paused, and nothing for a claim whose Cluster is not there, unless
-//!   the claim is being deleted;
-//! - an address is taken back once the claim is being deleted and ours is the only finalizer left: another's means that
-//!   the machine still uses the address;
-//! - a pool that is being deleted serves no claim, except to finish what was begun: the pool waits for the address that
-//!   an unbound claim holds already, so the claim must not wait for the pool. What a bound claim lost is not repaired then:
-//!   the garbage collector may be removing the pool from the owners of its IPAddress;
-//! - an IPAddress that somebody deleted stays as long as its claim is bound to it.
+//! - A bound claim whose objects are valid is not changed, whatever the state of its pool and its Cluster. The
+//!   exception is a claim that reports `Ready=False`: the problem may be solved.
+//! - Nothing is changed while the Cluster, the claim or the pool is paused. Nothing is changed for a claim whose
+//!   Cluster does not exist, unless the claim is being deleted.
+//! - An address is released only if the claim is being deleted and no other finalizer is left on it. Another finalizer
+//!   means that the machine still uses the address.
+//! - A pool that is being deleted serves no new claim. It does complete a claim that already holds an address but is
+//!   not bound: the pool waits for this address to be released, so the claim must not wait for the pool. The IPAddress
+//!   of a bound claim is not repaired in this state, since the garbage collector may be removing the pool from its
+//!   owners.
+//! - An IPAddress that a user deletes keeps its finalizer as long as its claim is bound to it.
 
-/// What is known of a claim.
+/// The observed state of a claim and of the objects that it depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClaimView {
     /// The claim is being deleted.
     pub deleting: bool,
-    /// The claim carries our finalizer.
-    pub finalizer: bool,
-    /// The claim carries finalizers of others, those of the API server's own deletion modes aside.
-    pub foreign_finalizers: bool,
-    /// The claim carries the annotation that pauses it.
+    /// The claim has our finalizer.
+    pub has_finalizer: bool,
+    /// The claim has other finalizers, apart from those of the API server's deletion propagation.
+    pub has_foreign_finalizers: bool,
+    /// The claim has the annotation `cluster.x-k8s.io/paused`.
     pub paused: bool,
-    /// The claim's status names its IPAddress.
+    /// The status of the claim names its IPAddress.
     pub bound: bool,
-    /// The claim says that it is not ready.
-    pub troubled: bool,
-    /// The claim's Cluster.
+    /// The claim reports `Ready=False`.
+    pub not_ready: bool,
+    /// The Cluster of the claim.
     pub cluster: ClusterState,
-    /// The IPAddress of the claim's name.
+    /// The IPAddress with the name of the claim.
     pub address: AddressState,
-    /// The claim holds an address of its pool already, by an IPAddress of its name or as the provider knows.
-    pub holds: bool,
-    /// The claim's pool; `None` while it has not been looked up.
+    /// The claim already holds an address of its pool: an IPAddress with its name exists, or the provider reports it.
+    pub holds_address: bool,
+    /// The pool of the claim; `None` before it is looked up.
     pub pool: Option<PoolState>,
 }
 
-/// The Cluster of a claim.
+/// The state of the Cluster of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClusterState {
-    /// The claim names none.
+    /// The claim names no Cluster.
     None,
-    /// It is there and not paused.
+    /// The Cluster exists and is not paused.
     Running,
-    /// It is paused.
+    /// The Cluster is paused.
     Paused,
-    /// It is not there.
+    /// The Cluster does not exist.
     Missing,
 }
 
-/// The IPAddress of a claim's name.
+/// The state of the IPAddress with the name of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AddressState {
-    /// There is none.
+    /// No IPAddress with this name exists.
     Absent,
-    /// It is this claim's, and carries what it should.
-    Right,
-    /// It is not this claim's, or lacks something.
-    Wrong,
-    /// It is this claim's, and is being deleted.
+    /// It belongs to this claim and is complete: finalizer and owner references are set.
+    Valid,
+    /// It belongs to another claim, or is incomplete.
+    Invalid,
+    /// It belongs to this claim and is being deleted.
     Deleting,
 }
 
-/// The pool of a claim.
+/// The state of the pool of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PoolState {
-    /// It is not there, or cannot serve claims.
+    /// The pool does not exist, or cannot serve claims.
     Unavailable,
-    /// It is paused.
+    /// The pool is paused.
     Paused,
-    /// It is being deleted.
+    /// The pool is being deleted.
     Deleting,
-    /// It serves claims.
+    /// The pool serves claims.
     Ready,
 }
 
-/// What is to be done.
+/// The action to take for a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// Nothing.
+    /// Change nothing.
     Nothing,
     /// Look up the pool and decide again.
     FetchPool,
-    /// Say why nothing happens, and wait.
-    Wait(Waiting),
-    /// Give the claim its address.
+    /// Report the reason on the claim, and wait.
+    Wait(WaitReason),
+    /// Allocate an address if necessary, and bind the claim to it.
     Bind,
-    /// Take the address back and let the claim go.
+    /// Release the address and remove our finalizer from the claim.
     Release,
 }
 
-/// What a claim waits for.
+/// Why a claim waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Waiting {
+pub enum WaitReason {
     /// The Cluster is paused.
     ClusterPaused,
-    /// The Cluster is not there.
+    /// The Cluster does not exist.
     ClusterMissing,
-    /// The claim itself is paused.
+    /// The claim is paused.
     ClaimPaused,
     /// The pool is paused.
     PoolPaused,
-    /// The pool is not there, or cannot serve claims.
+    /// The pool does not exist, or cannot serve claims.
     PoolUnavailable,
     /// The pool is being deleted.
     PoolDeleting,
-    /// The claim is being deleted, and others have finalizers on it.
-    Finalizers,
+    /// The claim is being deleted, and has finalizers of other controllers.
+    ForeignFinalizers,
 }
 
-/// Decides what is to be done.
+/// Decides which action to take.
+///
+/// Returns [`Decision::FetchPool`] if the pool matters and [`ClaimView::pool`] is `None`: look it up and call again.
 pub fn decide(view: &ClaimView) -> Decision {
-    if view.deleting && !view.finalizer {
+    if view.deleting && !view.has_finalizer {
         return Decision::Nothing;
     }
-    let served = match view.address {
-        AddressState::Right => view.finalizer && !view.troubled,
-        AddressState::Deleting => view.finalizer,
-        AddressState::Absent | AddressState::Wrong => false,
+    let is_complete = match view.address {
+        AddressState::Valid => view.has_finalizer && !view.not_ready,
+        AddressState::Deleting => view.has_finalizer,
+        AddressState::Absent | AddressState::Invalid => false,
     };
-    if !view.deleting && view.bound && served {
+    if !view.deleting && view.bound && is_complete {
         return Decision::Nothing;
     }
     match view.cluster {
-        ClusterState::Paused => return Decision::Wait(Waiting::ClusterPaused),
-        ClusterState::Missing if !view.deleting => return Decision::Wait(Waiting::ClusterMissing),
+        ClusterState::Paused => return Decision::Wait(WaitReason::ClusterPaused),
+        ClusterState::Missing if !view.deleting => return Decision::Wait(WaitReason::ClusterMissing),
         ClusterState::Missing | ClusterState::None | ClusterState::Running => {}
     }
     if view.paused {
-        return Decision::Wait(Waiting::ClaimPaused);
+        return Decision::Wait(WaitReason::ClaimPaused);
     }
-    if view.deleting && view.foreign_finalizers {
-        return Decision::Wait(Waiting::Finalizers);
+    if view.deleting && view.has_foreign_finalizers {
+        return Decision::Wait(WaitReason::ForeignFinalizers);
     }
     let Some(pool) = view.pool else { return Decision::FetchPool };
     match (pool, view.deleting) {
-        (PoolState::Paused, _) => Decision::Wait(Waiting::PoolPaused),
+        (PoolState::Paused, _) => Decision::Wait(WaitReason::PoolPaused),
         (_, true) => Decision::Release,
         (PoolState::Ready, false) => Decision::Bind,
-        (PoolState::Deleting, false) if view.holds && !view.bound => Decision::Bind,
-        (PoolState::Deleting, false) => Decision::Wait(Waiting::PoolDeleting),
-        (PoolState::Unavailable, false) => Decision::Wait(Waiting::PoolUnavailable),
+        (PoolState::Deleting, false) if view.holds_address && !view.bound => Decision::Bind,
+        (PoolState::Deleting, false) => Decision::Wait(WaitReason::PoolDeleting),
+        (PoolState::Unavailable, false) => Decision::Wait(WaitReason::PoolUnavailable),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Telling on a bound claim that another one has its address too.
+//! Reporting that two bound claims share an address.
 
 use capi_ipam_controller::client::CallError;
 use capi_ipam_controller::events::EventPublisher;
@@ -6,41 +6,42 @@ use capi_ipam_controller::{clock, patch};
 use kube::ResourceExt;
 
 use crate::adapter::HandlerError;
-use crate::api::{conditions, IPAddressClaim};
+use crate::api::{IPAddressClaim, conditions};
+use crate::claim_status::ClaimStatus;
 use crate::contract::ContractClient;
-use crate::report::Report;
 
-/// Writes on bound claims whether their address is theirs alone.
+/// Reports on bound claims that another claim has the same address.
 ///
-/// The reconciler leaves a bound claim alone whose objects are right; that another claim has the address too is for the
-/// provider to find out.
-pub struct DuplicateReports {
+/// The reconciler does not change a bound claim whose objects are valid. Only the provider can detect duplicates, and
+/// reports them with this type.
+pub struct DuplicateReporter {
     contract: ContractClient,
     events: EventPublisher,
 }
 
-impl DuplicateReports {
-    /// Writes with the calls of `contract`, and tells events to `events`.
+impl DuplicateReporter {
+    /// Creates a reporter that writes conditions with `contract` and publishes events with `events`.
     pub fn new(contract: ContractClient, events: EventPublisher) -> Self {
         Self { contract, events }
     }
 
-    /// Whether the claim says that its address is another's too.
-    pub fn says_duplicate(&self, claim: &IPAddressClaim) -> bool {
+    /// Returns whether the condition `Ready` of the claim has the reason `DuplicateAddress`.
+    pub fn reports_duplicate(&self, claim: &IPAddressClaim) -> bool {
         let conditions = claim.status.as_ref().map(|status| status.conditions(self.contract.ipam)).unwrap_or_default();
         let ready = conditions::find(conditions, conditions::READY);
         ready.is_some_and(|ready| ready.reason.as_deref() == Some(conditions::DUPLICATE_ADDRESS))
     }
 
-    /// Tells by condition and event that another claim has the address too; to be called once for as long as it is so.
-    /// The reconciler takes it back once the address can be reserved for the claim.
-    pub async fn duplicate(&self, claim: &IPAddressClaim, message: String) -> Result<(), CallError> {
-        let report = Report::refused(&HandlerError::DuplicateAddress(message));
-        let wanted = report.written_on(self.contract.ipam, claim, clock::now());
+    /// Sets the condition `Ready` of the claim to False with the reason `DuplicateAddress`, and publishes an event.
+    /// Call it only if [`Self::reports_duplicate`] is false. The reconciler resets the condition once the address is
+    /// reserved for the claim. A claim that changed in the meantime is not written.
+    pub async fn report(&self, claim: &IPAddressClaim, message: String) -> Result<(), CallError> {
+        let status = ClaimStatus::failed(&HandlerError::DuplicateAddress(message));
+        let desired = status.apply_to(self.contract.ipam, claim, clock::now());
         let claims = self.contract.claims(&claim.namespace().unwrap_or_default());
-        match patch::write(&claims, claim, &wanted).await {
-            Ok(_) => self.events.warning(claim, &self.contract.ipam, report.reason, "Look", &report.message),
-            // A claim that has changed since is looked at again later.
+        match patch::write(&claims, claim, &desired).await {
+            Ok(_) => self.events.warning(claim, &self.contract.ipam, status.reason, "Inspect", &status.message),
+            // The provider checks the changed claim again later.
             Err(error) if error.is_conflict() || error.is_not_found() => {}
             Err(error) => return Err(error),
         }

@@ -1,69 +1,70 @@
-//! What is known of every IPAddress, in few bytes each.
+//! A compact index of all IPAddress objects.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use capi_ipam_controller::controller::Trigger;
 use capi_ipam_controller::finalizer;
-use capi_ipam_controller::watch::Observer;
+use capi_ipam_controller::watch::EventHandler;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt;
 
-use crate::api::{IPAddress, IPAddressClaim, names, PoolReference, Uid};
+use crate::api::{IPAddress, IPAddressClaim, PoolReference, Uid, names};
 use crate::decision::AddressState;
 
-/// The IPAddress objects as last seen, by namespace and name. Expectations by the watch and by the writes of this process.
+/// The last seen state of all IPAddress objects, by namespace and name. Filled by their watch and by the writes of this
+/// process.
 pub struct AddressIndex {
     state: Mutex<State>,
-    waker: Trigger<IPAddressClaim>,
+    trigger: Trigger<IPAddressClaim>,
 }
 
 #[derive(Default)]
 struct State {
     addresses: HashMap<Arc<str>, HashMap<Box<str>, AddressRecord>>,
-    /// Pool references that occur, each kept once.
+    /// Interned pool references.
     pools: HashSet<Arc<PoolReference>>,
-    /// Counts listings, to tell what an older listing named from what the newest does.
-    listing: u32,
-    listed_once: bool,
+    /// Number of the current list, to remove objects that only an older list contained.
+    list_epoch: u32,
+    is_synced: bool,
 }
 
-/// What is known of one IPAddress.
+/// The cached properties of one IPAddress.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AddressRecord {
-    /// The claim that owns it.
+    /// Uid of the claim that owns the IPAddress.
     pub claim: Option<Uid>,
-    /// The pool it was taken from.
+    /// The pool of the IPAddress.
     pub pool: Arc<PoolReference>,
-    /// Whether it carries our finalizer.
+    /// Whether the IPAddress has our finalizer.
     pub protected: bool,
-    /// Whether it carries others.
-    protected_by_others: bool,
-    /// Whether the pool is among its owners.
+    /// Whether the IPAddress has other finalizers.
+    has_foreign_finalizers: bool,
+    /// Whether the pool is an owner of the IPAddress.
     pub owned_by_pool: bool,
-    /// Whether it is being deleted.
+    /// Whether the IPAddress is being deleted.
     pub deleting: bool,
-    /// Whether `spec.claimRef` names an object of its own name, as the contract demands.
+    /// Whether `spec.claimRef` has the name of the IPAddress itself, as the contract requires.
     pub named_after_claim: bool,
-    /// Its uid, if that is a UUID.
+    /// The uid of the IPAddress, if it is a UUID.
     uid: Option<Uid>,
     version: u64,
-    listing: u32,
+    list_epoch: u32,
 }
 
 impl AddressRecord {
-    /// Whether it was made for the claim of its name with that uid and pool.
+    /// Returns whether the IPAddress belongs to the claim with its name and this uid and pool.
     fn is_for(&self, claim: Option<Uid>, pool: &PoolReference) -> bool {
         self.claim.is_some() && self.claim == claim && self.named_after_claim && *self.pool == *pool
     }
 }
 
 impl State {
-    fn shared(&mut self, pool: &PoolReference) -> Arc<PoolReference> {
+    fn intern(&mut self, pool: &PoolReference) -> Arc<PoolReference> {
         if let Some(known) = self.pools.get(pool) {
             return Arc::clone(known);
         }
-        // What nobody uses any more is dropped, now and then.
+        // Unused references are removed from time to time.
         if self.pools.len() >= 1024 && self.pools.len().is_power_of_two() {
             self.pools.retain(|known| Arc::strong_count(known) > 1);
         }
@@ -74,26 +75,26 @@ impl State {
 }
 
 impl AddressIndex {
-    /// An empty index, that wakes the claims whose IPAddress is changed by others.
-    pub(super) fn new(waker: Trigger<IPAddressClaim>) -> Self {
-        Self { state: Mutex::default(), waker }
+    /// Creates an empty index that enqueues claims whose IPAddress is changed by others.
+    pub(super) fn new(trigger: Trigger<IPAddressClaim>) -> Self {
+        Self { state: Mutex::default(), trigger }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The same reference, kept once for all that have it.
-    pub(super) fn shared(&self, pool: &PoolReference) -> Arc<PoolReference> {
-        self.lock().shared(pool)
+    /// Returns the shared copy of a pool reference.
+    pub(super) fn intern(&self, pool: &PoolReference) -> Arc<PoolReference> {
+        self.lock().intern(pool)
     }
 
-    /// What is known of the IPAddress of that name.
+    /// Returns the cached properties of an IPAddress; `None` if it is not known.
     pub fn get(&self, namespace: &str, name: &str) -> Option<AddressRecord> {
         self.lock().addresses.get(namespace)?.get(name).cloned()
     }
 
-    /// How the IPAddress of the claim's name stands.
+    /// The state of the IPAddress with the name of the claim.
     pub(super) fn state_for(&self, claim: &IPAddressClaim) -> AddressState {
         let (namespace, name) = (claim.metadata.namespace.as_deref(), claim.metadata.name.as_deref());
         let uid = claim.metadata.uid.as_deref().map(Uid::of);
@@ -101,7 +102,7 @@ impl AddressIndex {
         self.state_of(namespace, name, uid, &claim.spec.pool_ref)
     }
 
-    /// How the IPAddress of that name stands to the claim of that name with that uid and pool.
+    /// The state of the IPAddress with this name, for the claim with the same name and this uid and pool.
     pub(super) fn state_of(
         &self,
         namespace: &str,
@@ -114,31 +115,31 @@ impl AddressIndex {
         let Some(record) = record else { return AddressState::Absent };
         match (record.is_for(claim, pool), record.deleting) {
             (true, true) => AddressState::Deleting,
-            (true, false) if record.protected && record.owned_by_pool => AddressState::Right,
-            _ => AddressState::Wrong,
+            (true, false) if record.protected && record.owned_by_pool => AddressState::Valid,
+            _ => AddressState::Invalid,
         }
     }
 
-    /// Uid and resource version, as last seen, of the IPAddress that is the claim's, if we alone protect it and it is not
-    /// being deleted.
-    pub(super) fn identity_for(&self, claim: &IPAddressClaim) -> Option<(String, String)> {
+    /// The last seen uid and resource version of the IPAddress of the claim, as preconditions of its deletion. `None`
+    /// unless it has our finalizer and no other, and is not being deleted.
+    pub(super) fn delete_preconditions(&self, claim: &IPAddressClaim) -> Option<(String, String)> {
         let record = self.get(claim.metadata.namespace.as_deref()?, claim.metadata.name.as_deref()?)?;
         let is_ours = record.is_for(claim.metadata.uid.as_deref().map(Uid::of), &claim.spec.pool_ref);
-        let protected_by_us = record.protected && !record.protected_by_others;
-        let uid = record.uid.filter(|_| is_ours && protected_by_us && !record.deleting && record.version > 0)?;
+        let has_only_our_finalizer = record.protected && !record.has_foreign_finalizers;
+        let uid = record.uid.filter(|_| is_ours && has_only_our_finalizer && !record.deleting && record.version > 0)?;
         Some((uid.to_string(), record.version.to_string()))
     }
 
-    /// Remembers the answer to our own write, before the watch tells of it; unless the watch has told of a later state.
+    /// Stores the response to a write of this process, unless a newer state is known.
     pub(super) fn insert(&self, address: &IPAddress) {
-        self.put(address, false);
+        self.upsert(address, false);
     }
 
-    /// Remembers an IPAddress, an older state in the place of a newer one only if that is to be believed. Returns whether
-    /// that was news.
-    fn put(&self, address: &IPAddress, believed: bool) -> bool {
+    /// Stores the state of an IPAddress. Only a watch event may replace a newer state by an older one, as after a
+    /// restore of etcd. Returns whether the record changed.
+    fn upsert(&self, address: &IPAddress, is_from_watch: bool) -> bool {
         let mut state = self.lock();
-        let pool = state.shared(&address.spec.pool_ref);
+        let pool = state.intern(&address.spec.pool_ref);
         let record = AddressRecord {
             claim: owning_claim(address).map(Uid::of),
             owned_by_pool: address
@@ -147,12 +148,12 @@ impl AddressIndex {
                 .any(|owner| owner.kind == pool.kind && owner.name == pool.name),
             pool,
             protected: finalizer::is_set(address, names::PROTECT_ADDRESS),
-            protected_by_others: finalizer::all(address).any(|other| other != names::PROTECT_ADDRESS),
+            has_foreign_finalizers: finalizer::all(address).any(|other| other != names::PROTECT_ADDRESS),
             deleting: address.metadata.deletion_timestamp.is_some(),
             named_after_claim: address.metadata.name.as_ref() == Some(&address.spec.claim_ref.name),
-            uid: address.metadata.uid.as_deref().and_then(Uid::exactly),
+            uid: address.metadata.uid.as_deref().and_then(Uid::parse),
             version: version(address),
-            listing: state.listing,
+            list_epoch: state.list_epoch,
         };
         let namespace = address.metadata.namespace.as_deref().unwrap_or_default();
         let name = address.metadata.name.as_deref().unwrap_or_default();
@@ -161,10 +162,10 @@ impl AddressIndex {
         }
         let Some(names) = state.addresses.get_mut(namespace) else { return false };
         match names.get_mut(name) {
-            Some(known) if known.version > record.version && !believed => false,
+            Some(known) if known.version > record.version && !is_from_watch => false,
             Some(known) => {
                 let unchanged =
-                    AddressRecord { listing: record.listing, version: record.version, ..known.clone() } == record;
+                    AddressRecord { list_epoch: record.list_epoch, version: record.version, ..known.clone() } == record;
                 *known = record;
                 !unchanged
             }
@@ -175,7 +176,7 @@ impl AddressIndex {
         }
     }
 
-    /// Forgets an IPAddress. Returns whether it was known.
+    /// Removes an IPAddress. Returns whether it was known.
     pub(super) fn remove(&self, namespace: &str, name: &str) -> bool {
         let mut state = self.lock();
         let Some(names) = state.addresses.get_mut(namespace) else { return false };
@@ -187,57 +188,57 @@ impl AddressIndex {
     }
 }
 
-impl Observer<IPAddress> for AddressIndex {
-    fn listing(&self) {
+impl EventHandler<IPAddress> for AddressIndex {
+    fn init(&self) {
         let mut state = self.lock();
-        state.listing = state.listing.wrapping_add(1);
+        state.list_epoch = state.list_epoch.wrapping_add(1);
     }
 
-    fn listed(&self) {
-        let mut vanished = Vec::new();
+    fn init_done(&self) {
+        let mut removed = Vec::new();
         {
             let mut state = self.lock();
-            state.listed_once = true;
-            let listing = state.listing;
+            state.is_synced = true;
+            let list_epoch = state.list_epoch;
             for (namespace, names) in &mut state.addresses {
                 names.retain(|name, record| {
-                    let stays = record.listing == listing;
+                    let stays = record.list_epoch == list_epoch;
                     if !stays {
-                        vanished.push((Arc::clone(namespace), name.clone()));
+                        removed.push((Arc::clone(namespace), name.clone()));
                     }
                     stays
                 });
             }
             state.addresses.retain(|_, names| !names.is_empty());
         }
-        for (namespace, name) in vanished {
-            self.waker.wake(Some(&namespace), &name);
+        for (namespace, name) in removed {
+            self.trigger.enqueue(Some(&namespace), &name);
         }
     }
 
-    fn applied(&self, address: &IPAddress) {
-        let news = self.put(address, true);
-        // In the first listing every claim is looked at anyway.
-        if news && self.lock().listed_once {
-            self.waker.wake(address.metadata.namespace.as_deref(), &address.name_any());
+    fn apply(&self, address: &IPAddress) {
+        let is_changed = self.upsert(address, true);
+        // During the initial list every claim is reconciled anyway.
+        if is_changed && self.lock().is_synced {
+            self.trigger.enqueue(address.metadata.namespace.as_deref(), &address.name_any());
         }
     }
 
-    fn deleted(&self, address: &IPAddress) {
+    fn delete(&self, address: &IPAddress) {
         let namespace = address.metadata.namespace.as_deref();
-        // What this process removed itself is no news.
+        // An IPAddress that this process deleted is already removed.
         if self.remove(namespace.unwrap_or_default(), &address.name_any()) {
-            self.waker.wake(namespace, &address.name_any());
+            self.trigger.enqueue(namespace, &address.name_any());
         }
     }
 }
 
-/// The version as a number, 0 when it is none.
+/// The resource version as a number; 0 if it is not numeric.
 fn version(address: &IPAddress) -> u64 {
     address.metadata.resource_version.as_deref().and_then(|version| version.parse().ok()).unwrap_or_default()
 }
 
-/// The uid of the claim that owns an IPAddress, if one does.
+/// The uid of the claim that owns an IPAddress, if any.
 pub(super) fn owning_claim(address: &IPAddress) -> Option<&str> {
     let owner = address.owner_references().iter().find(|owner| owner.kind == "IPAddressClaim" && in_group(owner))?;
     Some(&owner.uid)
@@ -252,8 +253,8 @@ mod tests {
     use capi_ipam_controller::controller::ControllerBuilder;
     use serde_json::json;
 
-    use crate::api::ContractVersion;
     use super::*;
+    use crate::api::ContractVersion;
 
     fn address(version: &str, finalizers: &[&str]) -> IPAddress {
         serde_json::from_value(json!({
@@ -265,35 +266,35 @@ mod tests {
     }
 
     #[test]
-    fn a_late_answer_to_our_write_does_not_hide_what_happened_since() {
-        let index = AddressIndex::new(ControllerBuilder::<_, ()>::new("claims", ContractVersion::V1Beta2).waker());
+    fn late_response_does_not_replace_a_newer_state() {
+        let index = AddressIndex::new(ControllerBuilder::<_, ()>::new("claims", ContractVersion::V1Beta2).trigger());
         let protected = || index.get("n", "a").unwrap().protected;
         index.insert(&address("12", &[names::PROTECT_ADDRESS]));
         assert!(protected());
-        index.applied(&address("13", &[]));
+        index.apply(&address("13", &[]));
         index.insert(&address("12", &[names::PROTECT_ADDRESS]));
         assert!(!protected());
         index.insert(&address("14", &[names::PROTECT_ADDRESS]));
         assert!(protected());
-        // The watch is believed always: after a restore versions are lower.
-        index.applied(&address("3", &[]));
+        // A watch event always replaces the state: versions are lower after a restore.
+        index.apply(&address("3", &[]));
         assert!(!protected());
     }
 
     #[test]
-    fn pool_references_that_nobody_uses_are_dropped() {
-        let index = AddressIndex::new(ControllerBuilder::<_, ()>::new("claims", ContractVersion::V1Beta2).waker());
+    fn unused_pool_references_are_removed() {
+        let index = AddressIndex::new(ControllerBuilder::<_, ()>::new("claims", ContractVersion::V1Beta2).trigger());
         let reference = |number: u32| PoolReference { name: number.to_string(), ..PoolReference::default() };
-        let used = index.shared(&reference(0));
+        let used = index.intern(&reference(0));
         for number in 1..10_000 {
-            index.shared(&reference(number));
+            index.intern(&reference(number));
         }
         assert!(index.lock().pools.len() <= 1024);
-        assert!(Arc::ptr_eq(&used, &index.shared(&reference(0))));
+        assert!(Arc::ptr_eq(&used, &index.intern(&reference(0))));
     }
 
     #[test]
-    fn only_what_we_alone_protect_is_taken_back_unread() {
+    fn delete_preconditions_require_only_our_finalizer() {
         let (uid, owner) = ("6101ef08-5b98-40af-8a1f-bc85701b2e47", "0001ef08-5b98-00af-8a1f-0085701b2e47");
         let mut address = address("12", &[names::PROTECT_ADDRESS]);
         address.metadata.uid = Some(uid.to_owned());
@@ -305,17 +306,17 @@ mod tests {
         claim.metadata.uid = Some(owner.to_owned());
         claim.spec.pool_ref = address.spec.pool_ref.clone();
 
-        let index = AddressIndex::new(ControllerBuilder::<_, ()>::new("claims", ContractVersion::V1Beta2).waker());
-        index.applied(&address);
-        assert_eq!(index.identity_for(&claim), Some((uid.to_owned(), "12".to_owned())));
+        let index = AddressIndex::new(ControllerBuilder::<_, ()>::new("claims", ContractVersion::V1Beta2).trigger());
+        index.apply(&address);
+        assert_eq!(index.delete_preconditions(&claim), Some((uid.to_owned(), "12".to_owned())));
         for finalizers in [vec![], vec![names::PROTECT_ADDRESS, "example.com/held"], vec!["example.com/held"]] {
             address.metadata.finalizers = Some(finalizers.into_iter().map(str::to_owned).collect());
-            index.applied(&address);
-            assert_eq!(index.identity_for(&claim), None);
+            index.apply(&address);
+            assert_eq!(index.delete_preconditions(&claim), None);
         }
         address.metadata.finalizers = Some(vec![names::PROTECT_ADDRESS.to_owned()]);
-        index.applied(&address);
+        index.apply(&address);
         claim.metadata.uid = Some(uid.to_owned());
-        assert_eq!(index.identity_for(&claim), None, "it is another claim's");
+        assert_eq!(index.delete_preconditions(&claim), None, "it belongs to another claim");
     }
 }

@@ -1,43 +1,156 @@
-//! The framework for IPAM providers.
+//! SDK for IPAM providers of Kubernetes Cluster API.
 //!
-//! A provider implements [`ProviderAdapter`] and [`ClaimHandler`]: which kinds of pools it serves, and how an address is
-//! allocated and given back. [`ClaimReconciler`] does the rest, the same for every provider: pausing, finalizers, owner
-//! references and labels of the IPAddress, binding and releasing in an order that survives crashes, conditions and
-//! events.
+//! A provider implements two traits: [`ProviderAdapter`] declares which kinds of pools it serves, and [`ClaimHandler`]
+//! allocates and releases the address of one claim. [`ClaimReconciler`] does the rest, equally for every provider:
+//! pausing, finalizers, the IPAddress with its owner references and labels, binding and releasing in an order that
+//! survives crashes, waiting for restored IPAddresses, conditions and events.
 //!
-//! What is to be done is decided by [`decision`], a pure function; the other modules act. This module names no kind of
-//! pool.
+//! - [`api`]: the kinds of the Cluster API IPAM contract, in the versions `v1beta1` and `v1beta2`;
+//! - [`decision`]: what to do for a claim, as a pure function of the observed state;
+//! - [`controller`]: the crate `capi-ipam-controller` with manager, client, watches and patches.
 //!
-//! Source of the rules: Cluster API book, IPAM provider contract; proposal 20220125-ipam-integration.
+//! The rules come from the [IPAM provider contract] of Cluster API.
+//!
+//! # Dependencies
+//! `capi-ipam-controller`, kube and k8s-openapi. A provider needs only this crate of the workspace. This crate knows no
+//! kind of pool, has no address arithmetic, and has no webhook server or certificate code.
+//!
+//! # Invariants
+//! - An address is released ([`ClaimHandler::release_address`]) only after the API server confirmed that its IPAddress
+//!   no longer exists, and that the claim is being deleted or no longer exists. Absence from a watch, a list or a cache
+//!   is never sufficient.
+//! - A claim keeps its finalizer until its address is released. An IPAddress keeps its finalizer until its claim is
+//!   deleted and has no finalizers of other controllers.
+//! - A claim is bound by one write, after its IPAddress exists with finalizer and owner references.
+//! - A paused claim, pool or Cluster, and everything that belongs to it, is not changed.
+//! - Each write has the uid and the resourceVersion of the object that was read as preconditions. An IPAddress or a
+//!   claim with the same name that was created later is never changed by mistake.
+//! - Every step can be repeated. After a crash, reconciliation continues with the first step that is not done.
+//!
+//! # Example
+//! A provider for an existing IPAM system. `examples/list_provider.rs` is a complete provider without one.
+//!
+//! ```no_run
+//! use std::net::IpAddr;
+//! use std::process::ExitCode;
+//! use std::sync::Arc;
+//!
+//! use capi_ipam_provider::api::{IPAddress, IPAddressClaim};
+//! use capi_ipam_provider::controller::client::ResourceClient;
+//! use capi_ipam_provider::controller::manager::{self, BoxError, Identity};
+//! use capi_ipam_provider::{
+//!     Allocation, ClaimHandler, ClaimReconciler, HandlerError, PoolKind, PoolView, ProviderAdapter, ProviderSetup,
+//!     Released,
+//! };
+//! use kube::{Api, Client, CustomResource, ResourceExt};
+//! use schemars::JsonSchema;
+//! use serde::{Deserialize, Serialize};
+//!
+//! # mod ipam {
+//! #     pub async fn reserve(_: &str, _: &str, _: Option<&str>) -> Result<std::net::IpAddr, std::io::Error> {
+//! #         Ok([10, 0, 0, 5].into())
+//! #     }
+//! #     pub async fn release(_: &str) -> Result<(), std::io::Error> {
+//! #         Ok(())
+//! #     }
+//! # }
+//! /// A pool of the IPAM system.
+//! #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
+//! #[kube(group = "example.com", version = "v1", kind = "ExternalPool", namespaced)]
+//! struct ExternalPoolSpec {
+//!     network: String,
+//!     prefix: u8,
+//! }
+//!
+//! struct Adapter {
+//!     client: Client,
+//! }
+//!
+//! impl ProviderAdapter for Adapter {
+//!     type Handler = Handler;
+//!
+//!     fn setup(&self, setup: &mut ProviderSetup<'_>) -> Result<(), BoxError> {
+//!         setup.serve(PoolKind::new("example.com", "ExternalPool"));
+//!         Ok(())
+//!     }
+//!
+//!     fn claim_handler(&self, claim: Arc<IPAddressClaim>) -> Handler {
+//!         let namespace = claim.namespace().unwrap_or_default();
+//!         let pools = ResourceClient::new(Api::namespaced(self.client.clone(), &namespace), &());
+//!         Handler { pools, claim, pool: None }
+//!     }
+//! }
+//!
+//! struct Handler {
+//!     pools: ResourceClient<ExternalPool>,
+//!     claim: Arc<IPAddressClaim>,
+//!     pool: Option<ExternalPool>,
+//! }
+//!
+//! impl ClaimHandler for Handler {
+//!     async fn fetch_pool(&mut self) -> Result<PoolView, HandlerError> {
+//!         let name = &self.claim.spec.pool_ref.name;
+//!         let pool = self.pools.get(name).await?;
+//!         let missing = || HandlerError::PoolNotFound(format!("ExternalPool {name} does not exist; create it"));
+//!         Ok(PoolView::of(self.pool.insert(pool.ok_or_else(missing)?)))
+//!     }
+//!
+//!     async fn ensure_address(&mut self, existing: Option<&IPAddress>) -> Result<Allocation, HandlerError> {
+//!         let pool = self.pool.as_ref().ok_or_else(|| HandlerError::Permanent("the pool is missing".to_owned()))?;
+//!         let owner = self.claim.uid().unwrap_or_default();
+//!         let wanted = existing.map(|address| address.spec.address.as_str());
+//!         // Idempotent: returns the same address for the same owner.
+//!         let address: IpAddr = ipam::reserve(&pool.spec.network, &owner, wanted)
+//!             .await
+//!             .map_err(|error| HandlerError::transient("cannot reserve an address", error))?;
+//!         Ok(Allocation { address, prefix: pool.spec.prefix, gateway: None })
+//!     }
+//!
+//!     async fn release_address(&mut self) -> Result<Released, HandlerError> {
+//!         let owner = self.claim.uid().unwrap_or_default();
+//!         ipam::release(&owner).await.map_err(|error| HandlerError::transient("cannot release the address", error))?;
+//!         Ok(Released::Now)
+//!     }
+//! }
+//!
+//! fn main() -> ExitCode {
+//!     manager::main(Identity { name: "external-ipam", lease: "external-ipam.example.com" }, async |manager| {
+//!         ClaimReconciler::register(Adapter { client: manager.client.clone() }, manager).await
+//!     })
+//! }
+//! ```
+//!
+//! [IPAM provider contract]: https://cluster-api.sigs.k8s.io/developer/providers/contracts/ipam
 
 pub mod api;
 pub mod decision;
 
 mod adapter;
 mod address;
-mod restore;
+mod address_in_use;
+mod backoff;
 mod bind;
+mod claim_cache;
+mod claim_status;
 mod clusters;
 mod contract;
 mod duplicate;
-mod failing;
-mod held;
 mod index;
+mod message_debounce;
 mod pending_creates;
 mod reconciler;
 mod release;
-mod report;
-mod reporting;
-mod rewrite;
+mod restore;
 mod selection;
-mod claim_cache;
+mod status_writer;
 
 pub use adapter::{
     Allocation, ClaimHandler, HandlerError, PoolKind, PoolView, ProviderAdapter, ProviderSetup, Released,
 };
+pub use capi_ipam_controller as controller;
+pub use claim_cache::{ClaimCache, ClaimSnapshot, CompactClaim};
 pub use contract::ContractClient;
-pub use duplicate::DuplicateReports;
+pub use duplicate::DuplicateReporter;
 pub use index::{AddressIndex, AddressRecord};
 pub use reconciler::{ClaimReconciler, ReconcileError};
 pub use selection::Selection;
-pub use claim_cache::{Claims, ClaimSnapshot, CompactClaim};

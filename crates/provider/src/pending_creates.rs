@@ -1,7 +1,8 @@
-//! IPAddresses that may still come: creations of which it is not known what became of them.
+//! Requests to create an IPAddress whose outcome is unknown.
 //!
-//! A creation that got no answer may be applied later than anything that was written since, also after its claim's address
-//! was taken back. Then the answer to the deletion does not show that there is no IPAddress; only a read does.
+//! A create request without a response may be applied later than any subsequent write, also after the address of its
+//! claim was released. In this case the response to the deletion does not prove that no IPAddress exists; only a read
+//! does.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,32 +12,33 @@ use capi_ipam_controller::client::{CallError, REQUEST_TIMEOUT};
 
 use crate::api::{IPAddressClaim, Uid};
 
-/// How long after it was sent a creation may be applied. The API server gives up at the deadline that it was told; the
-/// rest is for what lies between.
+/// How long after it was sent a create request may be applied. The API server stops at the timeout of the request; the
+/// rest is a margin for the network and for proxies.
 const CREATE_EXPIRY: Duration = REQUEST_TIMEOUT.saturating_mul(3);
 
-/// The claims whose IPAddress may still come.
+/// The claims whose IPAddress may still be created.
 #[derive(Debug)]
 pub(super) struct PendingCreates {
-    /// What a manager sent that worked here before is not known.
-    since: Instant,
+    /// The start of this process. The requests of earlier processes are unknown.
+    started: Instant,
     sent: Mutex<HashMap<Uid, Instant>>,
 }
 
 impl PendingCreates {
     pub(super) fn new(now: Instant) -> Self {
-        Self { since: now, sent: Mutex::default() }
+        Self { started: now, sent: Mutex::default() }
     }
 
-    /// Carries out the creation of the claim's IPAddress. It is noted before it is sent, for whoever waits for the answer may
-    /// be broken off, and forgotten when it is known what became of it; one that was sent before without an answer is not.
+    /// Sends the request that creates the IPAddress of the claim. The request is recorded before it is sent, since this
+    /// future may be dropped, and removed once its outcome is known. An earlier request without an outcome is not
+    /// removed.
     pub(super) async fn track<T>(
         &self,
         claim: &IPAddressClaim,
         creation: impl Future<Output = Result<T, CallError>>,
     ) -> Result<T, CallError> {
         let claim = uid(claim);
-        let is_first = self.note(claim, Instant::now());
+        let is_first = self.insert(claim, Instant::now());
         let created = creation.await;
         if is_first && !created.as_ref().is_err_and(CallError::outcome_is_unknown) {
             self.lock().remove(&claim);
@@ -44,20 +46,20 @@ impl PendingCreates {
         created
     }
 
-    /// Returns whether none was noted for that claim.
-    fn note(&self, claim: Uid, now: Instant) -> bool {
+    /// Records a request. Returns whether it is the first one of the claim.
+    fn insert(&self, claim: Uid, now: Instant) -> bool {
         let mut sent = self.lock();
-        // What is over is dropped, now and then.
+        // Expired entries are removed from time to time.
         if sent.len() >= 1024 && sent.len().is_power_of_two() {
             sent.retain(|_, at| now.saturating_duration_since(*at) < CREATE_EXPIRY);
         }
         sent.insert(claim, now).is_none()
     }
 
-    /// Whether an IPAddress may still come for the claim.
+    /// Returns whether an IPAddress of the claim may still be created.
     pub(super) fn may_still_apply(&self, claim: &IPAddressClaim, now: Instant) -> bool {
         let is_recent = |at: Instant| now.saturating_duration_since(at) < CREATE_EXPIRY;
-        is_recent(self.since) || self.lock().get(&uid(claim)).is_some_and(|at| is_recent(*at))
+        is_recent(self.started) || self.lock().get(&uid(claim)).is_some_and(|at| is_recent(*at))
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Uid, Instant>> {
@@ -82,42 +84,43 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_got_no_answer_may_come_for_a_while() {
+    async fn request_without_response_may_apply_until_expiry() {
         let long_ago = Instant::now().checked_sub(CREATE_EXPIRY).unwrap();
-        let (late, a, b) = (PendingCreates::new(long_ago), claim("a"), claim("b"));
+        let (creates, a, b) = (PendingCreates::new(long_ago), claim("a"), claim("b"));
         let unknown = || async { Err::<(), _>(CallError::TimedOut { operation: "test".to_owned() }) };
-        late.track(&a, async { Ok(()) }).await.unwrap();
-        assert!(!late.may_still_apply(&a, Instant::now()));
-        // The first gets no answer, the second does.
-        late.track(&a, unknown()).await.unwrap_err();
-        late.track(&a, async { Ok(()) }).await.unwrap();
+        creates.track(&a, async { Ok(()) }).await.unwrap();
+        assert!(!creates.may_still_apply(&a, Instant::now()));
+        // The first request gets no response, the second one does.
+        creates.track(&a, unknown()).await.unwrap_err();
+        creates.track(&a, async { Ok(()) }).await.unwrap();
         let now = Instant::now();
-        assert!(late.may_still_apply(&a, now) && !late.may_still_apply(&b, now));
-        assert!(!late.may_still_apply(&a, now + CREATE_EXPIRY));
+        assert!(creates.may_still_apply(&a, now) && !creates.may_still_apply(&b, now));
+        assert!(!creates.may_still_apply(&a, now + CREATE_EXPIRY));
     }
 
     #[tokio::test]
-    async fn what_was_broken_off_may_come() {
-        let late = PendingCreates::new(Instant::now().checked_sub(CREATE_EXPIRY).unwrap());
-        let never = late.track(&claim("a"), std::future::pending::<Result<(), CallError>>()).now_or_never();
-        assert!(never.is_none() && late.may_still_apply(&claim("a"), Instant::now()));
+    async fn dropped_request_may_still_apply() {
+        let creates = PendingCreates::new(Instant::now().checked_sub(CREATE_EXPIRY).unwrap());
+        let never = creates.track(&claim("a"), std::future::pending::<Result<(), CallError>>()).now_or_never();
+        assert!(never.is_none() && creates.may_still_apply(&claim("a"), Instant::now()));
     }
 
     #[test]
-    fn what_was_sent_by_who_worked_here_before_may_come_for_a_while() {
+    fn requests_of_earlier_processes_may_apply_until_expiry() {
         let start = Instant::now();
-        let late = PendingCreates::new(start);
-        assert!(late.may_still_apply(&claim("a"), start + CREATE_EXPIRY / 2) && !late.may_still_apply(&claim("a"), start + CREATE_EXPIRY));
+        let creates = PendingCreates::new(start);
+        let may_still_apply = |after| creates.may_still_apply(&claim("a"), start + after);
+        assert!(may_still_apply(CREATE_EXPIRY / 2) && !may_still_apply(CREATE_EXPIRY));
     }
 
     #[test]
-    fn what_is_over_is_forgotten() {
+    fn expired_requests_are_removed() {
         let start = Instant::now();
-        let late = PendingCreates::new(start);
+        let creates = PendingCreates::new(start);
         for number in 0..1024 {
-            late.note(uid(&claim(&number.to_string())), start);
+            creates.insert(uid(&claim(&number.to_string())), start);
         }
-        late.note(uid(&claim("new")), start + CREATE_EXPIRY);
-        assert_eq!(late.lock().len(), 1);
+        creates.insert(uid(&claim("new")), start + CREATE_EXPIRY);
+        assert_eq!(creates.lock().len(), 1);
     }
 }

@@ -1,16 +1,16 @@
-//! The reconciler of claims: collects what [`decide`] wants to know, and has the acts done.
+//! The reconciler of claims: collects the observed state, calls [`decide`] and carries out the decision.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use capi_ipam_controller::client::{CallError, chain};
-use capi_ipam_controller::controller::{Attempt, ControllerBuilder, MainWatch, Outcome, Reconciler};
+use capi_ipam_controller::client::{CallError, error_chain};
+use capi_ipam_controller::controller::{Action, Attempt, ControllerBuilder, MainWatch, Reconciler};
 use capi_ipam_controller::events::EventPublisher;
 use capi_ipam_controller::expectations::{EXPECTATION_TTL, Expectations};
 use capi_ipam_controller::finalizer;
 use capi_ipam_controller::manager::{BoxError, Manager};
 use capi_ipam_controller::retry::RetryPolicy;
-use capi_ipam_controller::watch::{Observer, trim};
+use capi_ipam_controller::watch::{EventHandler, trim};
 use kube::ResourceExt;
 use kube::runtime::watcher;
 use tokio::sync::mpsc;
@@ -18,55 +18,56 @@ use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
 use crate::adapter::{ClaimHandler, HandlerError, PoolKind, PoolView, ProviderAdapter, ProviderSetup};
-use crate::api::{Cluster, conditions, IPAddress, IPAddressClaim, names};
-use crate::claim_cache::{Claims, CompactClaim};
+use crate::address_in_use::{AddressInUseEvents, DeletingAddresses};
+use crate::api::{Cluster, IPAddress, IPAddressClaim, conditions, names};
+use crate::backoff::ClaimBackoff;
+use crate::claim_cache::{ClaimCache, CompactClaim};
+use crate::claim_status::ClaimStatus;
 use crate::clusters::Clusters;
 use crate::contract::ContractClient;
-use crate::decision::{AddressState, ClaimView, ClusterState, decide, Decision, PoolState, Waiting};
-use crate::failing::FailingClaims;
-use crate::held::{HeldAddresses, Seen};
+use crate::decision::{AddressState, ClaimView, ClusterState, Decision, PoolState, WaitReason, decide};
 use crate::index::AddressIndex;
+use crate::message_debounce::MessageDebounce;
 use crate::pending_creates::PendingCreates;
-use crate::report::Report;
-use crate::reporting::is_without_answer;
-use crate::rewrite::MessageDelay;
 use crate::selection::Selection;
+use crate::status_writer::is_unanswered;
 
-/// When to look again after a write found the claim changed. The change itself usually comes first.
+/// Delay after a conflict. The watch event of the change usually triggers the reconcile earlier.
 pub(super) const CONFLICT_RETRY_DELAY: Duration = Duration::from_millis(500);
 
-/// Takes claims through their life with the help of a [`ProviderAdapter`].
+/// The controller of claims: binds and releases them with the addresses of a [`ProviderAdapter`].
 pub struct ClaimReconciler<A: ProviderAdapter> {
     pub(super) adapter: A,
     pub(super) contract: ContractClient,
     pub(super) addresses: Arc<AddressIndex>,
     pub(super) events: EventPublisher,
     pub(super) clusters: Arc<Clusters>,
-    failing: Arc<FailingClaims>,
-    served: Arc<Served>,
-    written: Expectations,
-    pub(super) late: PendingCreates,
+    backoff: Arc<ClaimBackoff>,
+    filter: Arc<ClaimFilter>,
+    expectations: Expectations,
+    pub(super) pending_creates: PendingCreates,
 }
 
-/// Why a reconcile failed. The retry policy says when it is tried again.
+/// Why a reconcile failed. It is retried with backoff.
 #[derive(Debug, thiserror::Error)]
 pub enum ReconcileError {
-    /// The API server did not do what it was asked.
+    /// A request to the API server failed.
     #[error(transparent)]
     Call(#[from] CallError),
-    /// The provider could not allocate or give back.
+    /// The provider failed to look up a pool, or to allocate or release an address.
     #[error(transparent)]
     Handler(#[from] HandlerError),
 }
 
 impl<A: ProviderAdapter> ClaimReconciler<A> {
-    /// Adds the controller of claims to a manager. Waits until the API server serves the contract kinds.
+    /// Adds the controller of claims to a manager. Waits until the API server serves the contract kinds. Fails if the
+    /// setup of the adapter fails.
     pub async fn register(adapter: A, manager: &mut Manager) -> Result<(), BoxError> {
         let contract = ContractClient::discover(&manager.client).await;
         let mut controller = ControllerBuilder::new("claims", contract.ipam);
-        let addresses = Arc::new(AddressIndex::new(controller.waker()));
-        let claims_synced = manager.health.announce("IPAddressClaim");
-        let addresses_synced = manager.health.announce("IPAddress");
+        let addresses = Arc::new(AddressIndex::new(controller.trigger()));
+        let claims_synced = manager.health.register("IPAddressClaim");
+        let addresses_synced = manager.health.register("IPAddress");
         let mut setup = ProviderSetup {
             manager,
             claims_synced: claims_synced.clone(),
@@ -75,31 +76,31 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
             contract: contract.clone(),
             addresses: Arc::clone(&addresses),
             pools: Vec::new(),
-            address_observers: vec![Arc::clone(&addresses) as _],
-            claim_observers: Vec::new(),
+            address_event_handlers: vec![Arc::clone(&addresses) as _],
+            claim_event_handlers: Vec::new(),
         };
         adapter.setup(&mut setup)?;
-        let ProviderSetup { pools, mut address_observers, mut claim_observers, .. } = setup;
+        let ProviderSetup { pools, mut address_event_handlers, mut claim_event_handlers, .. } = setup;
         let selection = Selection::of(&manager.options);
-        address_observers.push(Arc::new(HeldAddresses {
+        address_event_handlers.push(Arc::new(AddressInUseEvents {
             version: contract.ipam,
             pools: pools.clone(),
-            claims: Claims { store: controller.store(), selection: selection.clone() },
+            claims: ClaimCache { store: controller.store(), selection: selection.clone() },
             events: manager.events.clone(),
-            seen: Seen::default(),
+            deleting: DeletingAddresses::default(),
         }));
-        let served = Arc::new(Served { selection, pools });
-        let (deleted, to_clean_up) = mpsc::unbounded_channel();
+        let filter = Arc::new(ClaimFilter { selection, pools });
+        let (deleted, deleted_claims) = mpsc::unbounded_channel();
 
         let namespace = manager.options.namespace.clone();
-        let clusters = Arc::new(Clusters::new(controller.waker()));
-        claim_observers.push(Arc::clone(&clusters) as _);
-        let failing = Arc::new(FailingClaims::default());
-        claim_observers.push(Arc::clone(&failing) as _);
-        let observer = ServedClaims { served: Arc::clone(&served), deleted, observers: All(claim_observers) };
+        let clusters = Arc::new(Clusters::new(controller.trigger()));
+        claim_event_handlers.push(Arc::clone(&clusters) as _);
+        let backoff = Arc::new(ClaimBackoff::default());
+        claim_event_handlers.push(Arc::clone(&backoff) as _);
+        let handler = FilteringHandler { filter: Arc::clone(&filter), deleted, handlers: FanOut(claim_event_handlers) };
         let everything = watcher::Config::default();
         controller.watch::<Cluster>(
-            manager.health.announce("Cluster"),
+            manager.health.register("Cluster"),
             contract.watched_clusters(&namespace),
             everything.clone(),
             &contract.cluster,
@@ -112,15 +113,15 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
             everything.clone(),
             &contract.ipam,
             |address| trim(&mut address.metadata),
-            Arc::new(All(address_observers)),
+            Arc::new(FanOut(address_event_handlers)),
         );
-        // Claims that others serve are watched as well: what they hold is in use as long as they exist.
+        // The watch includes claims that this process does not reconcile: their addresses are in use.
         let main = MainWatch {
             api: contract.watched_claims(),
             config: everything,
-            observer: Arc::new(observer),
+            handler: Arc::new(handler),
             trim: trim_claim,
-            compact: |_| {},
+            trim_stored: |_| {},
             synced: claims_synced,
         };
         let reconciler = Arc::new(Self {
@@ -129,19 +130,19 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
             addresses,
             events: manager.events.clone(),
             clusters,
-            failing,
-            served,
-            written: Expectations::default(),
-            late: PendingCreates::new(Instant::now()),
+            backoff,
+            filter,
+            expectations: Expectations::default(),
+            pending_creates: PendingCreates::new(Instant::now()),
         });
         let (concurrency, stop) = (manager.options.concurrency, manager.stop.clone());
-        let clean_up = Arc::clone(&reconciler).clean_up_deleted(to_clean_up, stop.clone());
+        let clean_up = Arc::clone(&reconciler).clean_up_deleted(deleted_claims, stop.clone());
         manager.add("the clean-up after deleted claims", clean_up);
         manager.add("the controller of claims", controller.run(main, concurrency, stop, reconciler));
         Ok(())
     }
 
-    /// Takes back what claims held that were deleted while they got our finalizer.
+    /// Releases the addresses of claims that were deleted while our finalizer was being added.
     async fn clean_up_deleted(
         self: Arc<Self>,
         mut deleted: mpsc::UnboundedReceiver<IPAddressClaim>,
@@ -154,85 +155,90 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
             let claim = Arc::new(claim);
             let mut handler = self.adapter.claim_handler(Arc::clone(&claim));
             if let Err(error) = self.clean_up_if_gone(&claim, &mut handler).await {
-                // What is left is for a provider's own clean-up.
-                debug!(claim = claim.name_any(), error = chain(&error), "cannot clean up after a deleted claim");
+                // A provider that allocates before the finalizer is set finds the leftover itself.
+                debug!(
+                    claim = claim.name_any(),
+                    error = error_chain(&error),
+                    "cannot release address of deleted claim"
+                );
             }
         }
     }
 
-    /// Remembers a write, so that the claim is not looked at again in the state before it.
+    /// Records a write, so that the claim is not reconciled in the state before it.
     pub(super) fn expect_write(&self, claim: &IPAddressClaim) {
-        self.written.note(claim, Instant::now());
+        self.expectations.expect(claim, Instant::now());
     }
 
-    /// Remembers that the claim has lost our finalizer, and with it perhaps its life.
+    /// Records that our finalizer was removed, so that the claim is not reconciled in the state before it.
     pub(super) fn expect_deleted(&self, claim: &IPAddressClaim) {
-        self.written.expect_deleted(claim, Instant::now());
+        self.expectations.expect_deleted(claim, Instant::now());
     }
 
-    fn says_trouble(&self, claim: &IPAddressClaim) -> bool {
+    fn reports_not_ready(&self, claim: &IPAddressClaim) -> bool {
         let status = claim.status.as_ref();
         let conditions = status.map(|status| status.conditions(self.contract.ipam)).unwrap_or_default();
         conditions::find(conditions, conditions::READY).is_some_and(|ready| ready.status == "False")
     }
 
-    /// Whether this process has written the claim since the state that is shown.
-    pub(super) fn is_outdated(&self, claim: &IPAddressClaim) -> bool {
-        self.written.is_newer_than(claim, Instant::now())
+    /// Returns whether this process wrote the claim after the state that the cache shows.
+    pub(super) fn is_stale(&self, claim: &IPAddressClaim) -> bool {
+        self.expectations.is_stale(claim, Instant::now())
     }
 
-    async fn act(
+    async fn sync(
         &self,
         claim: &Arc<IPAddressClaim>,
-        attempt: &mut Attempt<MessageDelay>,
-    ) -> Result<Outcome, ReconcileError> {
+        attempt: &mut Attempt<MessageDebounce>,
+    ) -> Result<Action, ReconcileError> {
         let mut handler = self.adapter.claim_handler(Arc::clone(claim));
         let mut view = ClaimView {
             deleting: claim.metadata.deletion_timestamp.is_some(),
-            finalizer: finalizer::is_set(claim.as_ref(), names::RELEASE_ADDRESS),
-            foreign_finalizers: finalizer::all(claim.as_ref()).any(is_foreign),
+            has_finalizer: finalizer::is_set(claim.as_ref(), names::RELEASE_ADDRESS),
+            has_foreign_finalizers: finalizer::all(claim.as_ref()).any(is_foreign),
             paused: claim.annotations().contains_key(names::PAUSED_ANNOTATION),
             bound: claim.bound_address() == claim.metadata.name.as_deref(),
-            troubled: self.says_trouble(claim),
+            not_ready: self.reports_not_ready(claim),
             cluster: self.clusters.state_for(claim),
             address: self.addresses.state_for(claim),
-            holds: false,
+            holds_address: false,
             pool: None,
         };
-        view.holds = view.address != AddressState::Absent;
+        view.holds_address = view.address != AddressState::Absent;
         let mut decision = decide(&view);
         let mut pool = Err(HandlerError::PoolNotFound(String::new()));
         if decision == Decision::FetchPool {
             pool = handler.fetch_pool().await;
             view.pool = Some(pool_state(&pool));
-            view.holds |= pool.as_ref().is_ok_and(|pool| pool.holds);
+            view.holds_address |= pool.as_ref().is_ok_and(|pool| pool.holds_address);
             decision = decide(&view);
         }
         match decision {
-            Decision::Nothing | Decision::FetchPool => Ok(Outcome::Done),
-            Decision::Wait(Waiting::Finalizers) => {
-                let report = Report::waits(claim, Waiting::Finalizers, None);
-                self.report_deletion(claim, &report, &mut attempt.state).await
+            Decision::Nothing | Decision::FetchPool => Ok(Action::AwaitChange),
+            Decision::Wait(WaitReason::ForeignFinalizers) => {
+                let status = ClaimStatus::waiting(claim, WaitReason::ForeignFinalizers, None);
+                self.report_blocked_deletion(claim, &status, &mut attempt.state).await
             }
-            Decision::Wait(waiting) => {
-                let why = pool.err();
-                if let Some(transient @ HandlerError::Transient { .. }) = why {
+            Decision::Wait(reason) => {
+                let error = pool.err();
+                if let Some(transient @ HandlerError::Transient { .. }) = error {
                     return Err(transient.into());
                 }
-                let mut wait = why.as_ref().map_or_else(|| self.adapter.resync(), |why| self.pause(why));
-                // A bound claim stays Ready: its address is in use, whatever is wrong around it.
-                let passing = matches!(why, Some(HandlerError::NotReady { .. }));
-                if !passing && (!view.bound || view.deleting) {
-                    let report = Report::waits(claim, waiting, why.as_ref());
-                    let again = self.report(claim, &report, &mut attempt.state).await?;
-                    wait = again.map_or(wait, |again| again.min(wait));
+                let mut wait =
+                    error.as_ref().map_or_else(|| self.adapter.resync_interval(), |error| self.retry_delay(error));
+                // A bound claim stays ready: its address is in use, whatever the state of pool and Cluster.
+                let is_transient = matches!(error, Some(HandlerError::RetryAfter { .. }));
+                if !is_transient && (!view.bound || view.deleting) {
+                    let status = ClaimStatus::waiting(claim, reason, error.as_ref());
+                    let retry = self.update_status(claim, &status, &mut attempt.state).await?;
+                    wait = retry.map_or(wait, |retry| retry.min(wait));
                 }
-                Ok(Outcome::Yield(wait))
+                Ok(Action::Requeue(wait))
             }
             Decision::Bind => {
                 let pool = pool.unwrap_or_default();
                 match self.bind(claim, &pool, &mut handler, &mut attempt.state).await {
-                    Err(ReconcileError::Handler(error)) => self.refuse(claim, attempt, error).await,
+                    Err(ReconcileError::Handler(error)) => self.handle_error(claim, attempt, error).await,
                     ended => ended,
                 }
             }
@@ -243,64 +249,64 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
 
 impl<A: ProviderAdapter> Reconciler for ClaimReconciler<A> {
     type Object = IPAddressClaim;
-    type Settled = CompactClaim;
-    type State = MessageDelay;
+    type Compact = CompactClaim;
+    type State = MessageDebounce;
     type Error = ReconcileError;
 
-    fn settle(&self, claim: &IPAddressClaim) -> Option<CompactClaim> {
-        let served = self.served.includes(claim);
-        if served && (self.written.is_newer_than(claim, Instant::now()) || self.says_trouble(claim)) {
+    fn compact(&self, claim: &IPAddressClaim) -> Option<CompactClaim> {
+        let is_managed = self.filter.matches(claim);
+        if is_managed && (self.expectations.is_stale(claim, Instant::now()) || self.reports_not_ready(claim)) {
             return None;
         }
-        CompactClaim::of(claim, self.addresses.shared(&claim.spec.pool_ref), served)
+        CompactClaim::of(claim, self.addresses.intern(&claim.spec.pool_ref), is_managed)
     }
 
-    /// As [`decide`] has it: nothing is done for a bound claim whose IPAddress is right.
-    fn is_settled(&self, namespace: Option<&str>, name: &str, claim: &CompactClaim) -> bool {
+    /// Consistent with [`decide`]: a bound claim with a valid IPAddress needs no action.
+    fn needs_reconcile(&self, namespace: Option<&str>, name: &str, claim: &CompactClaim) -> bool {
         let address = || self.addresses.state_of(namespace.unwrap_or_default(), name, Some(claim.uid), &claim.pool);
-        !claim.served || matches!(address(), AddressState::Right | AddressState::Deleting)
+        claim.is_managed && !matches!(address(), AddressState::Valid | AddressState::Deleting)
     }
 
-    async fn read(&self, namespace: Option<&str>, name: &str) -> Result<Option<IPAddressClaim>, ReconcileError> {
+    async fn fetch(&self, namespace: Option<&str>, name: &str) -> Result<Option<IPAddressClaim>, ReconcileError> {
         Ok(self.contract.claims(namespace.unwrap_or_default()).get(name).await?)
     }
 
     async fn reconcile(
         &self,
         claim: Arc<IPAddressClaim>,
-        attempt: &mut Attempt<MessageDelay>,
-    ) -> Result<Outcome, ReconcileError> {
-        if !self.served.includes(&claim) {
-            return Ok(Outcome::Done);
+        attempt: &mut Attempt<MessageDebounce>,
+    ) -> Result<Action, ReconcileError> {
+        if !self.filter.matches(&claim) {
+            return Ok(Action::AwaitChange);
         }
-        if self.is_outdated(&claim) {
-            return Ok(Outcome::Yield(EXPECTATION_TTL));
+        if self.is_stale(&claim) {
+            return Ok(Action::Requeue(EXPECTATION_TTL));
         }
-        let outcome = self.act(&claim, attempt).await;
-        self.adapter.finished(&claim);
-        match outcome {
+        let result = self.sync(&claim, attempt).await;
+        self.adapter.reconciled(&claim);
+        match result {
             Err(ReconcileError::Call(error)) if error.is_conflict() => {
-                debug!(claim = claim.name_any(), "the claim or its address changed meanwhile; starting over");
-                Ok(Outcome::Yield(CONFLICT_RETRY_DELAY))
+                debug!(claim = claim.name_any(), "conflict: the claim or its IPAddress changed, retrying");
+                Ok(Action::Requeue(CONFLICT_RETRY_DELAY))
             }
             Err(error) => {
-                self.failing.insert(&claim, is_without_answer(&error));
+                self.backoff.record_failure(&claim, is_unanswered(&error));
                 self.report_failure(&claim, attempt, &error).await;
                 Err(error)
             }
             ended => {
-                self.failing.remove(&claim);
+                self.backoff.forget(&claim);
                 ended
             }
         }
     }
 
     fn retry_policy(&self) -> RetryPolicy {
-        self.failing.retry_policy()
+        self.backoff.retry_policy()
     }
 }
 
-/// Whether a finalizer is somebody's who uses the claim; not ours, nor one of the API server's own deletion modes.
+/// Returns whether a finalizer belongs to another controller: it is neither ours nor one of the API server itself.
 pub(super) fn is_foreign(finalizer: &str) -> bool {
     ![names::RELEASE_ADDRESS, names::FOREGROUND_DELETION, names::ORPHAN_DEPENDENTS].contains(&finalizer)
 }
@@ -314,7 +320,7 @@ fn pool_state(pool: &Result<PoolView, HandlerError>) -> PoolState {
     }
 }
 
-/// Keeps of a claim what is read here: annotations of others can be a hundred times the rest.
+/// Drops the fields of a claim that this crate does not read. Annotations can be a hundred times as large as the rest.
 fn trim_claim(claim: &mut IPAddressClaim) {
     trim(&mut claim.metadata);
     (claim.api_version, claim.kind) = (None, None);
@@ -325,71 +331,72 @@ fn trim_claim(claim: &mut IPAddressClaim) {
     }
 }
 
-/// The claims that this process serves: selected by the flags, and for a kind of pool that the provider knows.
-struct Served {
+/// Selects the claims that this process reconciles: those that the flags select and whose pool is of a kind of the
+/// provider.
+struct ClaimFilter {
     selection: Selection,
     pools: Vec<PoolKind>,
 }
 
-impl Served {
-    fn includes(&self, claim: &IPAddressClaim) -> bool {
-        self.selection.includes(claim) && self.pools.iter().any(|kind| kind.is_meant_by(&claim.spec.pool_ref))
+impl ClaimFilter {
+    fn matches(&self, claim: &IPAddressClaim) -> bool {
+        self.selection.includes(claim) && self.pools.iter().any(|kind| kind.matches(&claim.spec.pool_ref))
     }
 }
 
-/// Passes on what is seen of the claims that this process serves. A claim that it no longer serves, since a label was
-/// changed, counts as deleted for the observers: it does not wait here any more.
+/// Passes on the watch events of the claims that this process reconciles. A claim that no longer matches the filter,
+/// because a label changed, is passed as deleted: it must not wait in a queue of this process.
 ///
-/// Claims that were deleted with our finalizer and without having been marked go to `deleted`. The API server lets that
-/// happen when a claim is deleted in the moment in which it gets its first finalizer.
-struct ServedClaims {
-    served: Arc<Served>,
+/// Claims that were removed with our finalizer and without a deletion timestamp are sent to `deleted`. The API server
+/// can remove a claim this way if it is deleted at the moment at which its first finalizer is added.
+struct FilteringHandler {
+    filter: Arc<ClaimFilter>,
     deleted: mpsc::UnboundedSender<IPAddressClaim>,
-    observers: All<IPAddressClaim>,
+    handlers: FanOut<IPAddressClaim>,
 }
 
-impl Observer<IPAddressClaim> for ServedClaims {
-    fn listing(&self) {
-        self.observers.listing();
+impl EventHandler<IPAddressClaim> for FilteringHandler {
+    fn init(&self) {
+        self.handlers.init();
     }
 
-    fn listed(&self) {
-        self.observers.listed();
+    fn init_done(&self) {
+        self.handlers.init_done();
     }
 
-    fn applied(&self, claim: &IPAddressClaim) {
-        if self.served.includes(claim) {
-            self.observers.applied(claim);
+    fn apply(&self, claim: &IPAddressClaim) {
+        if self.filter.matches(claim) {
+            self.handlers.apply(claim);
         } else {
-            self.observers.deleted(claim);
+            self.handlers.delete(claim);
         }
     }
 
-    fn deleted(&self, claim: &IPAddressClaim) {
-        self.observers.deleted(claim);
-        let marked = claim.metadata.deletion_timestamp.is_some();
-        if self.served.includes(claim) && !marked && finalizer::is_set(claim, names::RELEASE_ADDRESS) {
-            // Nobody listens any more once the program ends.
+    fn delete(&self, claim: &IPAddressClaim) {
+        self.handlers.delete(claim);
+        let is_marked = claim.metadata.deletion_timestamp.is_some();
+        if self.filter.matches(claim) && !is_marked && finalizer::is_set(claim, names::RELEASE_ADDRESS) {
+            // The receiver is dropped when the program ends.
             let _ = self.deleted.send(claim.clone());
         }
     }
 }
 
-/// Tells several observers.
-struct All<K>(Vec<Arc<dyn Observer<K>>>);
+/// Passes watch events to several handlers.
+struct FanOut<K>(Vec<Arc<dyn EventHandler<K>>>);
 
-impl<K: 'static> Observer<K> for All<K> {
-    fn listing(&self) {
-        self.0.iter().for_each(|observer| observer.listing());
+impl<K: 'static> EventHandler<K> for FanOut<K> {
+    fn init(&self) {
+        self.0.iter().for_each(|handler| handler.init());
     }
-    fn listed(&self) {
-        self.0.iter().for_each(|observer| observer.listed());
+    fn init_done(&self) {
+        self.0.iter().for_each(|handler| handler.init_done());
     }
-    fn applied(&self, object: &K) {
-        self.0.iter().for_each(|observer| observer.applied(object));
+    fn apply(&self, object: &K) {
+        self.0.iter().for_each(|handler| handler.apply(object));
     }
-    fn deleted(&self, object: &K) {
-        self.0.iter().for_each(|observer| observer.deleted(object));
+    fn delete(&self, object: &K) {
+        self.0.iter().for_each(|handler| handler.delete(object));
     }
 }
 
@@ -398,7 +405,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn annotations_that_are_not_read_are_not_kept() {
+    fn unread_annotations_are_dropped() {
         let mut claim = IPAddressClaim::default();
         trim_claim(&mut claim);
         assert_eq!(claim, IPAddressClaim::default());
@@ -412,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn deletion_modes_of_the_api_server_are_not_foreign() {
+    fn deletion_propagation_finalizers_are_not_foreign() {
         assert!(!is_foreign("foregroundDeletion") && !is_foreign("orphan") && !is_foreign(names::RELEASE_ADDRESS));
         assert!(is_foreign("example.com/in-use"));
     }

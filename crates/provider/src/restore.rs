@@ -1,21 +1,25 @@
-//! Claims that were moved or restored here, and had an address where they come from.
+//! Claims that were moved or restored to this cluster, and already had an address.
 //!
-//! `clusterctl move` and backup tools create a claim before its IPAddress, and without its status. Served at once it
-//! would get another address than its machine has. So such a claim waits for its IPAddress, for as long as that may take
-//! to arrive.
+//! `clusterctl move` and backup tools create a claim before its IPAddress and without its status. If such a claim were
+//! served immediately, it would get a different address than its machine uses. It therefore waits for its IPAddress to
+//! be restored, with a timeout.
 //!
-//! It is recognized by its finalizer, which here a provider adds to a claim that exists. The managed fields say who wrote it:
-//! - well before the claim was created, when they came along: `clusterctl move` and Velero restore them with a second write;
-//! - the writer that created the claim, when they did not. Most controllers go by the name of `manager` there, so that an
-//!   infrastructure provider and the Go provider are one writer: nothing is concluded from that name.
+//! A restored claim is recognized by our finalizer, which a provider adds only to an existing claim. The managed fields
+//! show who set the finalizer:
+//! - If the managed fields were restored too, the finalizer was set well before the claim was created. `clusterctl
+//!   move` and Velero restore them with a second write.
+//! - If they were not, the creator of the claim set the finalizer. Most controllers have the field manager `manager`,
+//!   which makes an infrastructure provider and the Go provider indistinguishable; this name is therefore not
+//!   considered.
 //!
-//! The second is also what a claim looks like that was copied or is deployed from a repository with the finalizer in it, and
-//! whose IPAddress nobody restores. It waits long only if something else shows that it was moved: its creator, a status that
-//! is older than the claim, or a Cluster that is new here too. Otherwise it waits as long as the second write may take.
+//! The second case also matches a claim that was copied, or deployed from a repository, with the finalizer in its
+//! manifest. Its IPAddress is never restored. Such a claim waits for the full timeout only if there is further evidence
+//! of a move: its creator, a status older than the claim, or a Cluster that is new in this cluster too. Otherwise it
+//! waits only as long as the second write may take.
 
 use std::time::{Duration, Instant};
 
-use capi_ipam_controller::controller::Outcome;
+use capi_ipam_controller::controller::Action;
 use capi_ipam_controller::{clock, finalizer};
 use jiff::SignedDuration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, Time};
@@ -23,26 +27,27 @@ use kube::ResourceExt;
 use kube::api::ObjectMeta;
 
 use crate::adapter::ProviderAdapter;
-use crate::api::{conditions, IPAddressClaim, names};
+use crate::api::{IPAddressClaim, conditions, names};
+use crate::claim_status::ClaimStatus;
+use crate::message_debounce::MessageDebounce;
 use crate::reconciler::{ClaimReconciler, ReconcileError};
-use crate::report::Report;
-use crate::rewrite::MessageDelay;
 
 impl<A: ProviderAdapter> ClaimReconciler<A> {
-    /// Has the claim wait if it arrived from elsewhere and its IPAddress may still follow. Only to be asked about a claim
-    /// without IPAddress. Reads the claim if it had the finalizer before this process set it.
+    /// Returns the action of a claim that waits for its IPAddress to be restored, or `None` if the claim need not wait.
+    /// Call it only for a claim without an IPAddress that had our finalizer before this process could set it. Reads the
+    /// claim.
     pub(super) async fn wait_for_restore(
         &self,
         claim: &IPAddressClaim,
-        delay: &mut MessageDelay,
-    ) -> Result<Option<Outcome>, ReconcileError> {
+        debounce: &mut MessageDebounce,
+    ) -> Result<Option<Action>, ReconcileError> {
         if !finalizer::is_set(claim, names::RELEASE_ADDRESS) || was_queued(claim) {
             return Ok(None);
         }
-        let patience = self.adapter.restored_claim_timeout();
-        let Some(left) = time_left(claim, patience, &clock::now()) else { return Ok(None) };
+        let timeout = self.adapter.restored_claim_timeout();
+        let Some(left) = remaining(claim, timeout, &clock::now()) else { return Ok(None) };
         let claims = self.contract.claim_metadata(&claim.namespace().unwrap_or_default());
-        let Some(found) = claims.get(&claim.name_any()).await? else { return Ok(Some(Outcome::Done)) };
+        let Some(found) = claims.get(&claim.name_any()).await? else { return Ok(Some(Action::AwaitChange)) };
         if found.metadata.uid != claim.metadata.uid {
             return Ok(None);
         }
@@ -52,44 +57,44 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
             Origin::Unknown => has_older_status(claim) || self.clusters.may_have_moved_with(claim, Instant::now()),
         };
         if !has_moved {
-            let left = time_left(claim, patience.min(UNPROVEN_PATIENCE), &clock::now());
-            return Ok(left.map(Outcome::Yield));
+            let left = remaining(claim, timeout.min(UNCONFIRMED_RESTORE_TIMEOUT), &clock::now());
+            return Ok(left.map(Action::Requeue));
         }
         let created = claim.metadata.creation_timestamp.as_ref().map_or(jiff::Timestamp::MAX, |time| time.0);
-        let until = created.saturating_add(SignedDuration::try_from(patience).unwrap_or(SignedDuration::MAX));
-        let report = Report::awaits_address(until.unwrap_or(jiff::Timestamp::MAX));
-        let again = self.report(claim, &report, delay).await?;
-        Ok(Some(Outcome::Yield(again.map_or(left, |again| again.min(left)))))
+        let until = created.saturating_add(SignedDuration::try_from(timeout).unwrap_or(SignedDuration::MAX));
+        let status = ClaimStatus::awaiting_address(until.unwrap_or(jiff::Timestamp::MAX));
+        let retry = self.update_status(claim, &status, debounce).await?;
+        Ok(Some(Action::Requeue(retry.map_or(left, |retry| retry.min(left)))))
     }
 }
 
-/// How long a claim waits that was created with our finalizer, and of which nothing else shows that it was moved. Tools that
-/// restore managed fields do so in the moment after they have created the object.
-const UNPROVEN_PATIENCE: Duration = Duration::from_secs(5);
+/// How long a claim waits that was created with our finalizer, without further evidence that it was moved. Tools that
+/// restore managed fields do so immediately after they create the object.
+const UNCONFIRMED_RESTORE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How far the clocks of API servers may be apart, at most.
+/// Maximum clock skew between API servers.
 const MAX_SKEW: SignedDuration = SignedDuration::from_mins(1);
-/// How far they usually are.
-const USUAL_SKEW: SignedDuration = SignedDuration::from_secs(3);
+/// Typical clock skew between API servers.
+const TYPICAL_SKEW: SignedDuration = SignedDuration::from_secs(3);
 
-/// The name by which most controllers go.
+/// The field manager of most controllers.
 const GENERIC_MANAGER: &str = "manager";
 
-/// The names of programs that restore objects.
-const MOVERS: [&str; 2] = ["clusterctl", "velero-server"];
+/// The field managers of tools that move or restore objects.
+const RESTORE_TOOLS: [&str; 2] = ["clusterctl", "velero-server"];
 
-/// Where a claim with our finalizer was created first.
+/// Where a claim with our finalizer was originally created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Origin {
-    /// In this cluster; it got the finalizer here.
+    /// In this cluster, and the finalizer was added later.
     Here,
-    /// It was created with the finalizer.
+    /// Unknown: the claim was created with the finalizer.
     Unknown,
     /// In another cluster, or in this one before a restore.
     Elsewhere,
 }
 
-/// Where a claim with our finalizer was created first, by its managed fields.
+/// Determines from the managed fields where a claim with our finalizer was originally created.
 fn origin(claim: &ObjectMeta) -> Origin {
     let finalizer = format!("v:\"{}\"", names::RELEASE_ADDRESS);
     let owns_finalizer = |entry: &ManagedFieldsEntry| {
@@ -104,47 +109,47 @@ fn origin(claim: &ObjectMeta) -> Origin {
         times.is_some_and(|(written, created)| created.0.duration_since(written.0) > skew)
     };
     let entries = claim.managed_fields.as_deref().unwrap_or_default();
-    let Some(protector) = entries.iter().find(|entry| owns_finalizer(entry)) else { return Origin::Here };
-    // The creator of a claim writes at the time of its creation. Where the clocks of two API servers differ, a write that
-    // follows may look older than that.
+    let Some(finalizer_entry) = entries.iter().find(|entry| owns_finalizer(entry)) else { return Origin::Here };
+    // The first write of the creator has the creation time of the claim. If the clocks of two API servers differ, a
+    // later write may seem older.
     let mut creators = entries.iter().filter(|entry| owns_spec(entry)).peekable();
-    let spec_is_older = creators.peek().is_some() && creators.all(|entry| is_older(entry, USUAL_SKEW));
-    if is_older(protector, MAX_SKEW) || (is_older(protector, USUAL_SKEW) && spec_is_older) {
+    let spec_is_older = creators.peek().is_some() && creators.all(|entry| is_older(entry, TYPICAL_SKEW));
+    if is_older(finalizer_entry, MAX_SKEW) || (is_older(finalizer_entry, TYPICAL_SKEW) && spec_is_older) {
         return Origin::Elsewhere;
     }
-    match protector.manager.as_deref() {
+    match finalizer_entry.manager.as_deref() {
         Some(GENERIC_MANAGER) => Origin::Here,
-        _ if !owns_spec(protector) => Origin::Here,
-        Some(name) if MOVERS.contains(&name) => Origin::Elsewhere,
+        _ if !owns_spec(finalizer_entry) => Origin::Here,
+        Some(name) if RESTORE_TOOLS.contains(&name) => Origin::Elsewhere,
         _ => Origin::Unknown,
     }
 }
 
-/// Whether the claim says that it is bound, and has said so since before it was created.
+/// Returns whether the status is that of a bound claim and older than the claim itself.
 fn has_older_status(claim: &IPAddressClaim) -> bool {
     let created = claim.metadata.creation_timestamp.as_ref();
     let conditions = claim.status.iter().flat_map(|status| &status.conditions);
-    let is_older = |time: &Time| created.is_some_and(|created| created.0.duration_since(time.0) > USUAL_SKEW);
+    let is_older = |time: &Time| created.is_some_and(|created| created.0.duration_since(time.0) > TYPICAL_SKEW);
     claim.bound_address().is_some()
         && conditions.into_iter().all(|condition| condition.last_transition_time.as_ref().is_none_or(is_older))
 }
 
-/// Whether the claim was served here before: an arrived one has no status that says so.
+/// Returns whether the claim was reconciled in this cluster before: a restored claim does not report an exhausted pool.
 fn was_queued(claim: &IPAddressClaim) -> bool {
     let conditions = claim.status.iter().flat_map(|status| &status.conditions);
     conditions.into_iter().any(|condition| condition.reason.as_deref() == Some(conditions::POOL_EXHAUSTED))
 }
 
-/// What is left of the patience with a claim, counted from its creation; `None` when nothing is.
-fn time_left(claim: &IPAddressClaim, patience: Duration, now: &Time) -> Option<Duration> {
+/// The remaining part of a timeout that starts with the creation of the claim; `None` if it has expired.
+fn remaining(claim: &IPAddressClaim, timeout: Duration, now: &Time) -> Option<Duration> {
     let created = &claim.metadata.creation_timestamp.as_ref()?.0;
     let age = Duration::try_from(now.0.duration_since(*created)).unwrap_or_default();
-    Some(patience.saturating_sub(age)).filter(|left| !left.is_zero())
+    Some(timeout.saturating_sub(age)).filter(|left| !left.is_zero())
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{json, Value};
+    use serde_json::{Value, json};
 
     use super::*;
 
@@ -175,8 +180,8 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_created_with_our_finalizer_may_have_been_moved() {
-        let whole = json!({"f:spec": spec(), "f:metadata": finalizer()});
+    fn claim_created_with_our_finalizer_may_be_moved() {
+        let all_fields = json!({"f:spec": spec(), "f:metadata": finalizer()});
         for (creator, expected) in [
             ("kubectl-create", Origin::Unknown),
             ("argocd-controller", Origin::Unknown),
@@ -184,13 +189,13 @@ mod tests {
             ("velero-server", Origin::Elsewhere),
             ("manager", Origin::Here),
         ] {
-            let entry = at(manager(creator, &whole), "2026-01-01T00:00:00Z");
+            let entry = at(manager(creator, &all_fields), "2026-01-01T00:00:00Z");
             assert_eq!(origin(&claim(&json!([entry]))), expected, "{creator}");
         }
     }
 
     #[test]
-    fn a_claim_that_got_our_finalizer_later_was_created_here() {
+    fn claim_with_later_finalizer_is_local() {
         let another = json!({"f:finalizers": {".": {}, "v:\"example.com/in-use\"": {}}});
         let creator = manager("capv-manager", &json!({"f:spec": spec(), "f:metadata": another}));
         let served = manager("capi-ipam-in-cluster", &json!({"f:metadata": finalizer()}));
@@ -200,14 +205,14 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_was_moved_when_its_managed_fields_are_older() {
+    fn claim_with_older_managed_fields_is_moved() {
         let of = |created: &str, protected: &str| {
             let creator = at(manager("capv-manager", &json!({"f:spec": spec()})), created);
             let served = at(manager("capi-ipam-in-cluster", &json!({"f:metadata": finalizer()})), protected);
             origin(&claim(&json!([creator, served])))
         };
         assert_eq!(of("2025-12-31T23:59:50Z", "2025-12-31T23:59:52Z"), Origin::Elsewhere);
-        // Its creator has changed it since.
+        // Its creator changed it after the restore.
         assert_eq!(of("2026-01-01T00:00:10Z", "2025-12-31T23:58:52Z"), Origin::Elsewhere);
         let together =
             at(manager("manager", &json!({"f:spec": spec(), "f:metadata": finalizer()})), "2025-12-31T23:59:50Z");
@@ -215,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_was_not_moved_because_clocks_differ() {
+    fn clock_skew_does_not_make_a_claim_moved() {
         let of = |protected: &str| {
             let creator = at(manager("capv-manager", &json!({"f:spec": spec()})), "2026-01-01T00:00:00Z");
             let served = at(manager("capi-ipam-in-cluster", &json!({"f:metadata": finalizer()})), protected);
@@ -227,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_that_is_older_than_the_claim_was_restored() {
+    fn status_older_than_the_claim_is_restored() {
         let bound = |times: &[&str]| {
             let conditions: Vec<_> =
                 times.iter().map(|time| json!({"type": "x", "lastTransitionTime": time})).collect();
@@ -242,14 +247,14 @@ mod tests {
     }
 
     #[test]
-    fn patience_is_counted_from_the_creation() {
+    fn timeout_starts_with_the_creation() {
         let at = |time: &str| Time(time.parse().unwrap());
         let claim = IPAddressClaim { metadata: claim(&json!([])), ..IPAddressClaim::default() };
-        let left = |now: &str| time_left(&claim, Duration::from_hours(1), &at(now));
+        let left = |now: &str| remaining(&claim, Duration::from_hours(1), &at(now));
         assert_eq!(left("2026-01-01T00:20:00Z"), Some(Duration::from_mins(40)));
         assert_eq!(left("2026-01-02T00:00:00Z"), None);
         // The clock of the API server is ahead.
         assert_eq!(left("2025-12-31T23:59:00Z"), Some(Duration::from_hours(1)));
-        assert_eq!(time_left(&IPAddressClaim::default(), Duration::MAX, &at("2026-01-01T00:00:00Z")), None);
+        assert_eq!(remaining(&IPAddressClaim::default(), Duration::MAX, &at("2026-01-01T00:00:00Z")), None);
     }
 }

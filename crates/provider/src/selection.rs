@@ -1,36 +1,36 @@
-//! Which objects this process serves.
+//! Selection of objects by the flags `--namespace` and `--watch-filter`.
 
 use capi_ipam_controller::options::Options;
 use kube::{Resource, ResourceExt};
 
 use crate::api::names;
 
-/// The objects that this process serves: those that the flags `--namespace` and `--watch-filter` select.
+/// The objects that this process reconciles: those that the flags `--namespace` and `--watch-filter` select.
 ///
-/// It sees more: watches are not limited. An object that it does not serve is known, counts as in use, and is left
-/// alone.
+/// The watches are not restricted to them. An object that is not selected is cached and its address counts as in use,
+/// but this process does not change it.
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
-    /// The namespace, empty for all. An object without a namespace is in each of them.
+    /// The namespace; empty for all. Cluster-scoped objects match every namespace.
     namespace: String,
-    /// The value of the label, empty for all objects.
+    /// The value of the label `cluster.x-k8s.io/watch-filter`; empty for all objects.
     watch_filter: String,
 }
 
 impl Selection {
-    /// The selection of the flags.
+    /// Creates the selection from the options of the manager.
     pub fn of(options: &Options) -> Self {
         Self { namespace: options.namespace.clone(), watch_filter: options.watch_filter.clone() }
     }
 
-    /// Whether this process serves the object.
+    /// Returns whether this process reconciles the object.
     pub fn includes<K: Resource>(&self, object: &K) -> bool {
         let label = object.labels().get(names::WATCH_FILTER_LABEL);
         self.includes_namespace(object.meta().namespace.as_deref())
             && (self.watch_filter.is_empty() || label == Some(&self.watch_filter))
     }
 
-    /// Whether this process serves objects of a namespace; `None` for objects without one.
+    /// Returns whether this process reconciles objects in this namespace; `None` stands for cluster-scoped objects.
     pub fn includes_namespace(&self, namespace: Option<&str>) -> bool {
         self.namespace.is_empty() || namespace.is_none_or(|namespace| namespace == self.namespace)
     }
@@ -40,8 +40,8 @@ impl Selection {
 mod tests {
     use serde_json::json;
 
-    use crate::api::IPAddressClaim;
     use super::*;
+    use crate::api::IPAddressClaim;
 
     fn claim(namespace: &str, label: &str) -> IPAddressClaim {
         serde_json::from_value(json!({
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_without_namespace_are_in_every_namespace() {
+    fn cluster_scoped_objects_match_every_namespace() {
         assert!(selection("a", "").includes_namespace(None));
         assert!(!selection("a", "").includes_namespace(Some("b")));
     }

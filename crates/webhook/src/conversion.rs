@@ -1,9 +1,9 @@
-//! Conversion: objects of one version are wanted in another. (`apiextensions.k8s.io`)
+//! Conversion review (`apiextensions.k8s.io`): converts objects between versions of their API.
 //!
-//! Versions v1 and v1beta1 are the same but for their name; each is answered in its own.
+//! v1 and v1beta1 differ only in their name; a reply has the version of its request.
 //!
-//! Objects are read one at a time, when it is their turn, and written at once, so that a review takes little more memory
-//! than its text and its answer. The API server sends one object in most reviews, and never more than a list has.
+//! Objects are parsed, converted and serialized one by one, so a review takes little more memory than its text and its
+//! reply. The API server sends one object in most reviews, and the objects of a list otherwise.
 
 use std::cell::RefCell;
 use std::{fmt, io};
@@ -15,26 +15,26 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use tracing::error;
 
-use crate::answer::{Reply, ReplyError, caught, Outcome, shortened};
 use crate::memory::exceeds;
+use crate::reply::{Outcome, Reply, ReplyError, catch_panic, truncated};
 
 const KIND: &str = "ConversionReview";
 const VERSIONS: [&str; 2] = ["apiextensions.k8s.io/v1", "apiextensions.k8s.io/v1beta1"];
 
-/// The most objects in one review. API servers give clients lists in pieces of at most 10,000.
+/// Limit for the number of objects in one review. API servers return lists in pages of at most 10,000 objects.
 pub const MAX_OBJECTS: usize = 10_000;
 
-/// The most memory that one object may take, as [`exceeds`] counts it. The API server stores objects of up to 3 MiB; the
-/// largest pool that the definitions admit takes 4 MiB.
+/// Limit for the memory of one parsed object, as [`exceeds`] estimates it. The API server stores objects of up to 3
+/// MiB; the largest pool that the CustomResourceDefinitions allow takes 4 MiB.
 const MAX_OBJECT_MEMORY: usize = 16 * 1024 * 1024;
 
-/// The longest answer. A conversion adds an annotation to an object, of 256 KiB at most.
-const MAX_ANSWER: usize = 32 * 1024 * 1024;
+/// Limit for the size of a reply. A conversion adds an annotation of at most 256 KiB to an object.
+const MAX_REPLY_SIZE: usize = 32 * 1024 * 1024;
 
-/// Converts objects. Functions can do that.
+/// Converts objects. Functions implement it.
 pub trait Converter: Send + Sync + 'static {
-    /// The object in the wanted version, for example `example.com/v2`; or why there is no such thing. It does not wait
-    /// for anything, and the answer depends on nothing but the two.
+    /// Converts an object to a version, for example `example.com/v2`, or returns an error message. Must not block. The
+    /// result depends on the arguments only.
     fn convert(&self, object: Value, desired_api_version: &str) -> Result<Value, String>;
 }
 
@@ -47,11 +47,11 @@ where
     }
 }
 
-/// Answers a `ConversionReview`: with all objects in their order, or, as the API wants it, with none when one cannot be
-/// converted. A panic of the converter counts as that.
-pub fn answer(body: &[u8], converter: &dyn Converter) -> Result<Reply, ReplyError> {
+/// Responds to a `ConversionReview`: with all objects in the order of the request, or, as the API requires, with none
+/// if one of them cannot be converted. A panic of the converter is a failed conversion.
+pub fn respond(body: &[u8], converter: &dyn Converter) -> Result<Reply, ReplyError> {
     let review: Review<'_> = serde_json::from_slice(body)
-        .map_err(|source| ReplyError::Unreadable { what: "a ConversionReview", source })?;
+        .map_err(|source| ReplyError::Malformed { expected: "a ConversionReview", source })?;
     if review.kind != KIND || !VERSIONS.contains(&review.api_version.as_str()) {
         let expected = "ConversionReview of apiextensions.k8s.io/v1 and v1beta1";
         return Err(ReplyError::Unexpected { kind: review.kind, version: review.api_version, expected });
@@ -67,8 +67,8 @@ pub fn answer(body: &[u8], converter: &dyn Converter) -> Result<Reply, ReplyErro
     let write = |objects: &Converting<'_>, result: Status<'_>| {
         let response = Response { uid: &uid, converted_objects: objects, result };
         let review = Converted { api_version: &review.api_version, kind: KIND, response };
-        let mut answer = Limited { bytes: Vec::new(), left: MAX_ANSWER };
-        serde_json::to_writer(&mut answer, &review).map(|()| answer.bytes)
+        let mut output = Limited { bytes: Vec::new(), left: MAX_REPLY_SIZE };
+        serde_json::to_writer(&mut output, &review).map(|()| output.bytes)
     };
     let objects = objects.unwrap_or_default().0;
     let all = Converting { objects: &objects, desired: &desired, converter, failure: RefCell::default() };
@@ -77,19 +77,19 @@ pub fn answer(body: &[u8], converter: &dyn Converter) -> Result<Reply, ReplyErro
         Err(source) => source,
     };
     let (message, outcome) = all.failure.take().unwrap_or_else(|| (source.to_string(), Outcome::Failed));
-    let message = shortened(message);
+    let message = truncated(message);
     let none = Converting { objects: &[], ..all };
     let body = write(&none, Status { status: "Failure", message: Some(&message) })
-        .map_err(|source| ReplyError::Unwritable { source })?;
+        .map_err(|source| ReplyError::Serialize { source })?;
     Ok(Reply { body, outcome, failure: Some(message) })
 }
 
-/// Objects that are converted when they are written.
+/// Objects that are converted during serialization.
 struct Converting<'a> {
     objects: &'a [&'a RawValue],
     desired: &'a str,
     converter: &'a dyn Converter,
-    /// Why the first one that could not be converted was not.
+    /// The failure of the first object that cannot be converted.
     failure: RefCell<Option<Failure>>,
 }
 
@@ -114,26 +114,26 @@ impl Serialize for Converting<'_> {
 fn read(index: usize, object: &RawValue) -> Result<Value, Failure> {
     let text = object.get();
     if exceeds(text.as_bytes(), MAX_OBJECT_MEMORY) {
-        let why = format!("it has too many values: they would take more than {MAX_OBJECT_MEMORY} bytes of memory");
-        return Err((format!("object {index}: {why}"), Outcome::Failed));
+        let error = format!("too many values: they would take more than {MAX_OBJECT_MEMORY} bytes of memory");
+        return Err((format!("object {index}: {error}"), Outcome::Failed));
     }
-    serde_json::from_str(text).map_err(|error| (format!("object {index} cannot be read: {error}"), Outcome::Failed))
+    serde_json::from_str(text).map_err(|error| (format!("object {index} cannot be parsed: {error}"), Outcome::Failed))
 }
 
 fn convert(object: Value, desired: &str, converter: &dyn Converter) -> Result<Value, Failure> {
     let name = describe(&object);
-    match caught(|| converter.convert(object, desired)) {
+    match catch_panic(|| converter.convert(object, desired)) {
         Ok(Ok(object)) if text(&object, "/apiVersion") == desired => Ok(object),
         Ok(Ok(object)) => {
             let found = text(&object, "/apiVersion");
-            error!(object = name, desired, found, "a bug: an object is converted to the wrong version");
-            Err((format!("{name}: it was converted to {found:?} instead of {desired:?}"), Outcome::Failed))
+            error!(object = name, desired, found, "an object was converted to the wrong version; this is a bug");
+            Err((format!("{name}: converted to {found:?} instead of {desired:?}"), Outcome::Failed))
         }
-        Ok(Err(why)) => Err((format!("{name}: {why}"), Outcome::Failed)),
+        Ok(Err(error)) => Err((format!("{name}: {error}"), Outcome::Failed)),
         Err(panic) => {
-            error!(object = name, desired, panic, "a bug: the conversion of an object panicked");
-            let text = "the webhook has a bug and failed on this object; its log says more";
-            Err((format!("{name}: {text}"), Outcome::Panicked))
+            error!(object = name, desired, panic, "the conversion of an object panicked; this is a bug");
+            let message = "the webhook failed on this object because of a bug; see its log";
+            Err((format!("{name}: {message}"), Outcome::Panicked))
         }
     }
 }
@@ -172,7 +172,7 @@ struct Request<'a> {
     objects: Option<Objects<'a>>,
 }
 
-/// The texts of the objects, [`MAX_OBJECTS`] at most: what follows is not read.
+/// The unparsed objects. Deserialization fails at the first one beyond [`MAX_OBJECTS`].
 #[derive(Default)]
 struct Objects<'a>(Vec<&'a RawValue>);
 
@@ -203,7 +203,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Objects<'a> {
     }
 }
 
-/// Bytes that must not become too many.
+/// A buffer with a limit.
 struct Limited {
     bytes: Vec<u8>,
     left: usize,
@@ -212,7 +212,7 @@ struct Limited {
 impl io::Write for Limited {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.left = self.left.checked_sub(bytes.len()).ok_or_else(|| {
-            io::Error::other(format!("the converted objects would have more than {MAX_ANSWER} bytes"))
+            io::Error::other(format!("the converted objects would have more than {MAX_REPLY_SIZE} bytes"))
         })?;
         self.bytes.extend_from_slice(bytes);
         Ok(bytes.len())
@@ -253,7 +253,8 @@ mod tests {
     use super::*;
 
     fn object(version: &str, kind: &str, name: &str) -> Value {
-        json!({"apiVersion": version, "kind": kind, "metadata": {"name": name, "namespace": "n"}, "x": {"y": [1.5, null]}})
+        let metadata = json!({"name": name, "namespace": "n"});
+        json!({"apiVersion": version, "kind": kind, "metadata": metadata, "x": {"y": [1.5, null]}})
     }
 
     fn review(objects: &Value) -> Value {
@@ -263,27 +264,27 @@ mod tests {
 
     fn rename(mut object: Value, desired: &str) -> Result<Value, String> {
         match object["metadata"]["name"].as_str() {
-            Some("bad") => return Err("it is bad".to_owned()),
-            Some("odd") => return Ok(object),
+            Some("bad") => return Err("bad object".to_owned()),
+            Some("unchanged") => return Ok(object),
             Some("bug") => panic!("oh"),
             _ => object["apiVersion"] = desired.into(),
         }
         Ok(object)
     }
 
-    fn answered(objects: &Value) -> (Value, Outcome) {
-        let answer = answer(review(objects).to_string().as_bytes(), &rename).unwrap();
-        let mut body: Value = serde_json::from_slice(&answer.body).unwrap();
+    fn response_to(objects: &Value) -> (Value, Outcome) {
+        let reply = respond(review(objects).to_string().as_bytes(), &rename).unwrap();
+        let mut body: Value = serde_json::from_slice(&reply.body).unwrap();
         assert_eq!((&body["apiVersion"], &body["kind"]), (&json!(VERSIONS[0]), &json!(KIND)));
         assert_eq!(body["response"]["uid"], "u-2");
-        (body["response"].take(), answer.outcome)
+        (body["response"].take(), reply.outcome)
     }
 
     #[test]
-    fn all_are_converted_in_their_order() {
+    fn objects_are_converted_in_order() {
         let (v1, v2) = ("example.com/v1", "example.com/v2");
         let (response, outcome) =
-            answered(&json!([object(v1, "A", "a"), object(v2, "B", "b"), object("example.com/v0", "A", "c")]));
+            response_to(&json!([object(v1, "A", "a"), object(v2, "B", "b"), object("example.com/v0", "A", "c")]));
         let expected = json!([object(v2, "A", "a"), object(v2, "B", "b"), object(v2, "A", "c")]);
         assert_eq!(outcome, Outcome::Converted);
         assert_eq!(response["convertedObjects"], expected);
@@ -291,22 +292,22 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_converted_to_nothing() {
+    fn empty_review_has_an_empty_response() {
         for none in [json!([]), Value::Null] {
-            let (response, _) = answered(&none);
+            let (response, _) = response_to(&none);
             assert_eq!((&response["convertedObjects"], &response["result"]["status"]), (&json!([]), &json!("Success")));
         }
     }
 
     #[test]
-    fn one_that_fails_is_named_and_fails_all() {
+    fn failed_object_is_named_and_fails_the_review() {
         for (name, outcome, expected) in [
-            ("bad", Outcome::Failed, "Thing n/bad: it is bad"),
-            ("odd", Outcome::Failed, "instead of"),
-            ("bug", Outcome::Panicked, "Thing n/bug: the webhook has a bug"),
+            ("bad", Outcome::Failed, "Thing n/bad: bad object"),
+            ("unchanged", Outcome::Failed, "instead of"),
+            ("bug", Outcome::Panicked, "Thing n/bug: the webhook failed on this object because of a bug"),
         ] {
             let objects = json!([object("example.com/v1", "Thing", "a"), object("example.com/v1", "Thing", name)]);
-            let (response, found) = answered(&objects);
+            let (response, found) = response_to(&objects);
             assert_eq!((found, &response["convertedObjects"]), (outcome, &json!([])));
             assert_eq!(response["result"]["status"], "Failure");
             let message = response["result"]["message"].as_str().unwrap();
@@ -315,8 +316,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_review_is_an_error_that_says_why() {
-        let error = |body: &str| answer(body.as_bytes(), &rename).unwrap_err().to_string();
+    fn malformed_review_is_an_error() {
+        let error = |body: &str| respond(body.as_bytes(), &rename).unwrap_err().to_string();
         assert!(error("\u{0}").starts_with("the body is not a ConversionReview: "));
         let mut wrong = review(&json!([]));
         wrong["request"]["desiredAPIVersion"] = json!("");
@@ -326,55 +327,56 @@ mod tests {
         wrong["apiVersion"] = json!("v1");
         assert!(error(&wrong.to_string()).starts_with("\"ConversionReview\" in version \"v1\""));
         assert!(error(&review(&json!({})).to_string()).contains("expected a sequence"));
-        // An object that is none is for the converter to judge.
-        let odd = answer(review(&json!([5])).to_string().as_bytes(), &|_, _: &str| Err("no".to_owned())).unwrap();
-        assert_eq!(odd.outcome, Outcome::Failed);
+        // A value that is no object is passed to the converter.
+        let reply = respond(review(&json!([5])).to_string().as_bytes(), &|_, _: &str| Err("no".to_owned())).unwrap();
+        assert_eq!(reply.outcome, Outcome::Failed);
     }
+
     #[test]
-    fn list_is_read_up_to_its_limit_and_no_further() {
+    fn list_is_parsed_up_to_its_limit() {
         let start = r#"{"apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview", "request": {"objects": ["#;
         let body = format!("{start}{}nonsense", "0,".repeat(MAX_OBJECTS + 1));
-        let error = answer(body.as_bytes(), &rename).unwrap_err().to_string();
+        let error = respond(body.as_bytes(), &rename).unwrap_err().to_string();
         assert!(error.contains("more than 10000 objects"), "{error}");
-        let most = json!(vec![object("example.com/v1", "A", "a"); MAX_OBJECTS]);
-        let (response, outcome) = answered(&most);
+        let longest = json!(vec![object("example.com/v1", "A", "a"); MAX_OBJECTS]);
+        let (response, outcome) = response_to(&longest);
         assert_eq!(outcome, Outcome::Converted);
         assert_eq!(response["convertedObjects"].as_array().unwrap().len(), MAX_OBJECTS);
     }
 
     #[test]
-    fn object_of_too_many_values_is_not_read() {
+    fn object_of_too_many_values_is_not_parsed() {
         let mut large = object("example.com/v1", "A", "large");
         large["x"] = json!(vec![0; 500_000]);
         let convert = |object: Value, desired: &str| {
-            assert_ne!(object["metadata"]["name"], "large", "it was read");
+            assert_ne!(object["metadata"]["name"], "large", "it was parsed");
             rename(object, desired)
         };
         let body = review(&json!([object("example.com/v1", "A", "a"), large])).to_string();
-        let answer = answer(body.as_bytes(), &convert).unwrap();
-        let message = "object 1: it has too many values: they would take more than 16777216 bytes of memory";
-        assert_eq!((answer.outcome, answer.failure.as_deref()), (Outcome::Failed, Some(message)));
-        assert!(answer.body.len() < 1000);
+        let reply = respond(body.as_bytes(), &convert).unwrap();
+        let message = "object 1: too many values: they would take more than 16777216 bytes of memory";
+        assert_eq!((reply.outcome, reply.failure.as_deref()), (Outcome::Failed, Some(message)));
+        assert!(reply.body.len() < 1000);
     }
 
     #[test]
-    fn answer_does_not_grow_without_limit() {
+    fn reply_size_is_limited() {
         let pad = |mut object: Value, desired: &str| {
             object["apiVersion"] = desired.into();
             object["padding"] = "x".repeat(1024 * 1024).into();
             Ok(object)
         };
         let body = review(&json!(vec![json!({}); 40])).to_string();
-        let answer = answer(body.as_bytes(), &pad).unwrap();
-        let failure = answer.failure.unwrap();
-        assert!(answer.outcome == Outcome::Failed && failure.contains("more than 33554432 bytes"), "{failure}");
+        let reply = respond(body.as_bytes(), &pad).unwrap();
+        let failure = reply.failure.unwrap();
+        assert!(reply.outcome == Outcome::Failed && failure.contains("more than 33554432 bytes"), "{failure}");
     }
 
     #[test]
-    fn texts_that_quote_a_request_are_cut() {
-        let refuse = |_: Value, _: &str| Err("é".repeat(1_000_000));
-        let answer = answer(review(&json!([{}])).to_string().as_bytes(), &refuse).unwrap();
-        let failure = answer.failure.unwrap();
+    fn long_error_messages_are_truncated() {
+        let fail = |_: Value, _: &str| Err("é".repeat(1_000_000));
+        let reply = respond(review(&json!([{}])).to_string().as_bytes(), &fail).unwrap();
+        let failure = reply.failure.unwrap();
         assert!(failure.chars().count() < 2100 && failure.ends_with('…'), "{}", failure.len());
     }
 }

@@ -1,65 +1,65 @@
-//! Why an object may not be written, in the words and with the details that Kubernetes itself uses.
+//! Denials of admission requests, with the messages and details of the validation errors of Kubernetes.
 
 use std::fmt;
 
 use serde::Serialize;
 use serde_json::Value;
 
-/// Longer values are cut when they are quoted.
-const MOST_QUOTED: usize = 256;
+/// Length to which quoted values are truncated, in characters.
+const MAX_QUOTED_LENGTH: usize = 256;
 
-/// Why an object may not be written.
+/// A denied admission request, in the form of a Kubernetes `Status`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Denial {
-    /// HTTP status code, from 400 on.
+    /// HTTP status code, 400 or greater.
     pub code: u16,
-    /// The code in a word, such as `Invalid`.
+    /// The reason in CamelCase, such as `Invalid`.
     pub reason: &'static str,
-    /// The whole text for people.
+    /// The message for users.
     pub message: String,
-    /// API group of the object, or empty.
+    /// API group of the object; may be empty.
     pub group: String,
-    /// Kind of the object, or empty.
+    /// Kind of the object; may be empty.
     pub kind: String,
-    /// Name of the object, or empty.
+    /// Name of the object; may be empty.
     pub name: String,
-    /// What is wrong, field by field.
+    /// The errors of single fields.
     pub causes: Vec<FieldError>,
-    /// After how many seconds to try again, when that makes sense. Clients such as kubectl do so by themselves.
+    /// Seconds after which a retry may succeed. Clients such as kubectl then retry automatically.
     pub retry_after: Option<u32>,
-    /// Texts that are shown beside the refusal.
+    /// Warnings that clients show in addition to the error.
     pub warnings: Vec<String>,
 }
 
-/// What is wrong with one field.
+/// The error of one field.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FieldError {
-    /// What is wrong in one word, such as `FieldValueInvalid`.
+    /// The reason in CamelCase, such as `FieldValueInvalid`.
     pub reason: &'static str,
-    /// What is wrong, without the name of the field.
+    /// The message, without the path of the field.
     pub message: String,
     /// The path of the field, such as `spec.ranges[2]`.
     pub field: String,
 }
 
 impl FieldError {
-    /// The value of the field is wrong.
+    /// The value of the field is invalid.
     pub fn invalid(field: impl Into<String>, value: &Value, detail: impl fmt::Display) -> Self {
         let message = format!("Invalid value: {}: {detail}", quoted(value));
         Self { reason: "FieldValueInvalid", message, field: field.into() }
     }
 
-    /// The field has no value and needs one.
+    /// The field is required and has no value.
     pub fn required(field: impl Into<String>, detail: impl fmt::Display) -> Self {
         Self { reason: "FieldValueRequired", message: format!("Required value: {detail}"), field: field.into() }
     }
 
-    /// The field must not have this value now, though it may be right in itself.
+    /// The field must not be set, or not be changed, in this situation.
     pub fn forbidden(field: impl Into<String>, detail: impl fmt::Display) -> Self {
         Self { reason: "FieldValueForbidden", message: format!("Forbidden: {detail}"), field: field.into() }
     }
 
-    /// The value is there twice.
+    /// The value occurs more than once in a list.
     pub fn duplicate(field: impl Into<String>, value: &Value) -> Self {
         let message = format!("Duplicate value: {}", quoted(value));
         Self { reason: "FieldValueDuplicate", message, field: field.into() }
@@ -73,7 +73,7 @@ impl fmt::Display for FieldError {
 }
 
 impl Denial {
-    /// The object is wrong: 422.
+    /// The object is invalid: 422.
     pub fn invalid(
         group: impl Into<String>,
         kind: impl Into<String>,
@@ -83,7 +83,7 @@ impl Denial {
         let (group, kind, name) = (group.into(), kind.into(), name.into());
         let mut texts: Vec<String> = Vec::new();
         for text in causes.iter().map(ToString::to_string) {
-            // As in Go, nothing is said twice.
+            // As in Go, a repeated message occurs once.
             if !texts.contains(&text) {
                 texts.push(text);
             }
@@ -98,23 +98,23 @@ impl Denial {
         Self { code: 422, reason: "Invalid", message, group, kind, name, causes, ..Self::default() }
     }
 
-    /// The request cannot be understood: 400.
+    /// The request is wrong: 400.
     pub fn bad_request(message: impl Into<String>) -> Self {
         Self { code: 400, reason: "BadRequest", message: message.into(), ..Self::default() }
     }
 
-    /// It is right as it stands, and not allowed: 403.
+    /// The request is valid and not allowed: 403.
     pub fn forbidden(message: impl Into<String>) -> Self {
         Self { code: 403, reason: "Forbidden", message: message.into(), ..Self::default() }
     }
 
-    /// It cannot be decided now; whoever asks should try again: 503.
+    /// The validator cannot decide now, and the client should retry: 503.
     pub fn unavailable(message: impl Into<String>) -> Self {
         let (code, reason) = (503, "ServiceUnavailable");
         Self { code, reason, message: message.into(), retry_after: Some(1), ..Self::default() }
     }
 
-    /// The code that should decide has a bug: 500.
+    /// The validator has a bug: 500.
     pub fn internal(message: impl Into<String>) -> Self {
         Self { code: 500, reason: "InternalError", message: message.into(), ..Self::default() }
     }
@@ -122,7 +122,7 @@ impl Denial {
 
 fn quoted(value: &Value) -> String {
     let text = value.to_string();
-    match text.char_indices().nth(MOST_QUOTED) {
+    match text.char_indices().nth(MAX_QUOTED_LENGTH) {
         None => text,
         Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
     }
@@ -135,24 +135,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_text_is_that_of_kubernetes() {
-        let refused = |group, causes| Denial::invalid(group, "Thing", "a", causes).message;
+    fn message_has_the_format_of_kubernetes() {
+        let message = |group, causes| Denial::invalid(group, "Thing", "a", causes).message;
         let size = FieldError::invalid("spec.size", &json!(-1), "must not be negative");
-        let name = FieldError::required("spec.name", "it is how things are told apart");
+        let name = FieldError::required("spec.name", "it identifies the object");
         assert_eq!(
-            refused("example.com", vec![size.clone()]),
+            message("example.com", vec![size.clone()]),
             "Thing.example.com \"a\" is invalid: spec.size: Invalid value: -1: must not be negative"
         );
         assert_eq!(
-            refused("", vec![size.clone(), name, size]),
+            message("", vec![size.clone(), name, size]),
             "Thing \"a\" is invalid: [spec.size: Invalid value: -1: must not be negative, \
-             spec.name: Required value: it is how things are told apart]"
+             spec.name: Required value: it identifies the object]"
         );
-        assert_eq!(refused("x", vec![]), "Thing.x \"a\" is invalid");
+        assert_eq!(message("x", vec![]), "Thing.x \"a\" is invalid");
     }
 
     #[test]
-    fn causes_name_what_is_wrong() {
+    fn field_errors_quote_the_value() {
         let cause = FieldError::invalid("f", &json!("a\"b"), "no quotes");
         assert_eq!(cause.message, r#"Invalid value: "a\"b": no quotes"#);
         assert_eq!(FieldError::forbidden("f", "cannot change").to_string(), "f: Forbidden: cannot change");

@@ -1,12 +1,12 @@
 //! `/metrics` over TLS, for authorized callers.
 //!
-//! As with Cluster API's managers metrics are served to callers whose bearer token the API server knows (TokenReview),
-//! and who may `get` the path (SubjectAccessReview): a Prometheus whose service account is bound to a ClusterRole with
+//! As in Cluster API's managers, a client needs a bearer token that the API server authenticates (TokenReview), and the
+//! permission to `get` the path (SubjectAccessReview). So bind the service account of Prometheus to a ClusterRole with
 //! `nonResourceURLs: [/metrics]`. The certificate is that of the webhooks.
 //!
 //! Needs `create` on `tokenreviews` in `authentication.k8s.io` and on `subjectaccessreviews` in `authorization.k8s.io`.
 
-pub mod access;
+pub mod authorizer;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -19,15 +19,15 @@ use capi_ipam_controller::metrics::Metrics;
 use kube::Client;
 use tokio_util::sync::CancellationToken;
 
-use access::Authorizer;
 use crate::https::certificate::Certificates;
 use crate::https::tls::{TlsError, TlsOptions};
 use crate::https::{HttpsServer, Limits};
+use authorizer::Authorizer;
 
 /// Why diagnostics cannot be served over TLS.
 #[derive(Debug, thiserror::Error)]
 pub enum SecureDiagnosticsError {
-    /// The flags for TLS are wrong.
+    /// The flags for TLS are invalid.
     #[error(transparent)]
     Tls(#[from] TlsError),
     /// The address cannot be bound.
@@ -35,46 +35,46 @@ pub enum SecureDiagnosticsError {
     Bind(#[from] DiagnosticsError),
 }
 
-/// What it takes to serve diagnostics to some and not to others.
+/// TLS and authorization of the server.
 #[derive(Clone, Debug)]
 pub struct Security {
-    /// The certificate to serve with.
+    /// The certificate of the server.
     pub certificates: Certificates,
-    /// How TLS is spoken.
+    /// The flags for TLS.
     pub tls: TlsOptions,
-    /// Who is let in.
-    pub gate: Authorizer,
+    /// Authorizes clients.
+    pub authorizer: Authorizer,
 }
 
 impl Security {
-    /// With the certificate of the webhooks; the API server says who is let in.
+    /// Uses the given certificate and flags. The API server authorizes clients.
     pub fn new(certificates: Certificates, tls: TlsOptions, client: Client) -> Self {
-        Self { certificates, tls, gate: Authorizer::by_api_server(client) }
+        Self { certificates, tls, authorizer: Authorizer::delegated(client) }
     }
 }
 
-/// A server of diagnostics that listens already and has to be run.
+/// A server of metrics over TLS that listens but answers no requests before [`SecureDiagnostics::serve`].
 #[derive(Debug)]
 pub struct SecureDiagnostics {
     server: HttpsServer,
     router: Router,
 }
 
-/// Listens for requests over TLS. `None` when the flags disable diagnostics, or ask for plain HTTP.
+/// Listens on the address of the flags. `None` if the flags disable metrics, or if they select plain HTTP.
 ///
 /// # Errors
-/// When the address cannot be bound, or the flags for TLS are wrong.
+/// If the address cannot be bound, or the flags for TLS are invalid.
 pub async fn listen(
     options: &DiagnosticsOptions,
     metrics: Metrics,
     security: Security,
 ) -> Result<Option<SecureDiagnostics>, SecureDiagnosticsError> {
     let Some(address) = options.address().filter(|_| !options.insecure_diagnostics) else { return Ok(None) };
-    let Security { certificates, tls, gate } = security;
+    let Security { certificates, tls, authorizer } = security;
     let tls = tls.server_config(Arc::new(certificates))?;
     let failed = |source| DiagnosticsError { address: address.to_owned(), source };
     let server = HttpsServer::new(bind(address).await.map_err(failed)?, tls, Limits::default());
-    let router = routes(metrics).layer(from_fn_with_state(gate, access::pass));
+    let router = routes(metrics).layer(from_fn_with_state(authorizer, authorizer::authorize));
     Ok(Some(SecureDiagnostics { server, router }))
 }
 
@@ -96,9 +96,9 @@ mod tests {
     use futures::FutureExt;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-    use crate::tests::support::{Server, things, tls};
+    use super::authorizer::Access;
     use super::*;
-    use super::access::Access;
+    use crate::tests::support::{Server, things, tls};
 
     #[derive(Parser)]
     struct Flags {
@@ -113,11 +113,11 @@ mod tests {
     #[tokio::test]
     async fn metrics_over_tls_need_authorization() {
         let webhooks = Server::start(things).await;
-        let gate = Authorizer::new(|token, path| {
+        let authorizer = Authorizer::new(|token, path| {
             let granted = token == "good" && path == "/metrics";
-            std::future::ready(Ok(if granted { Access::Granted } else { Access::Unknown })).boxed()
+            std::future::ready(Ok(if granted { Access::Granted } else { Access::Unauthenticated })).boxed()
         });
-        let security = Security { certificates: webhooks.certificates.clone(), tls: tls(), gate };
+        let security = Security { certificates: webhooks.certificates.clone(), tls: tls(), authorizer };
         let options = options(&["--diagnostics-address=127.0.0.1:0"]);
         let server = listen(&options, webhooks.metrics.clone(), security).await.unwrap().unwrap();
         let (address, stop) = (server.address().unwrap(), CancellationToken::new());

@@ -1,11 +1,11 @@
-//! A server for HTTPS that slow, greedy and broken clients cannot take away from the others.
+//! An HTTPS server in which slow, greedy and faulty clients cannot block the others.
 //!
-//! It speaks HTTP/1.1 and HTTP/2 over TLS 1.2 and 1.3. Whatever a client does, it ends after a time: the handshake, a
-//! request with its body and its answer, a connection without requests. When there are as many connections as there
-//! may be, further ones wait in the queue of the operating system, and idle ones are closed sooner.
+//! It supports HTTP/1.1 and HTTP/2 over TLS 1.2 and 1.3. Everything has a timeout: the handshake, a request with its
+//! body and response, an idle connection. At the maximum number of connections, new ones wait in the backlog of the
+//! operating system, and idle ones are closed earlier.
 //!
-//! - [`tls`]: the flags for TLS, and what they mean for rustls;
-//! - [`certificate`]: the certificate, which may change at any time: read anew when its files change, or given.
+//! - [`tls`]: the flags for TLS, and their meaning for rustls;
+//! - [`certificate`]: the certificate, which can change at any time: reloaded from files, or set by another component.
 
 pub mod certificate;
 pub mod tls;
@@ -28,26 +28,26 @@ use tracing::{debug, warn};
 use connection::Shared;
 pub use validity::Validity;
 
-/// How long to wait when the operating system gives no connection, for example because there are too many open files.
-const PAUSE: Duration = Duration::from_millis(200);
+/// Delay after an error of `accept`, for example because of too many open files.
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(200);
 
-/// What clients may cost.
+/// Limits for clients.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Connections that are open at the same time; further ones have to wait.
+    /// Number of open connections. Further ones wait.
     pub connections: usize,
-    /// Requests under way at the same time, on all connections; further ones are answered with 503.
+    /// Number of concurrent requests on all connections. Further ones get 503.
     pub requests: usize,
-    /// How long the TLS handshake may take.
+    /// Limit for the TLS handshake.
     pub handshake: Duration,
-    /// How long a request may take, from its last header to its answer; then it is answered with 504.
+    /// Limit for a request, from its last header to its response. Then it gets 504.
     pub request: Duration,
-    /// How long a connection stays open without a request. Longer than the 90 s of Go's clients, so that they are the
-    /// ones who close, and no request meets a connection that is being closed.
+    /// Time after which an idle connection is closed. Longer than the 90 s of Go's clients, so that they close it and
+    /// no request arrives at a closing connection.
     pub idle: Duration,
-    /// The same while there are as many connections as there may be.
+    /// The same at the maximum number of connections.
     pub idle_when_full: Duration,
-    /// How long requests under way may still take once a connection is to be closed.
+    /// Time for requests in flight when a connection is closed.
     pub linger: Duration,
 }
 
@@ -65,7 +65,7 @@ impl Default for Limits {
     }
 }
 
-/// A server that listens already and has to be driven.
+/// A server that listens but answers no requests before [`HttpsServer::serve`].
 #[derive(Debug)]
 pub struct HttpsServer {
     listener: TcpListener,
@@ -74,22 +74,22 @@ pub struct HttpsServer {
 }
 
 impl HttpsServer {
-    /// A server on `listener`.
+    /// Creates a server for a listener.
     pub fn new(listener: TcpListener, tls: Arc<ServerConfig>, limits: Limits) -> Self {
         Self { listener, tls, limits }
     }
 
-    /// Where the server listens.
+    /// The address on which the server listens.
     pub fn address(&self) -> Option<SocketAddr> {
         self.listener.local_addr().ok()
     }
 
-    /// Answers requests until the token is cancelled; then those under way are answered, within [`Limits::linger`].
+    /// Answers requests until the token is cancelled. Requests in flight then have [`Limits::linger`] to complete.
     pub async fn serve(self, router: Router, stop: CancellationToken) {
         let shared = Arc::new(Shared::new(self.tls, router, self.limits, stop.clone()));
         let slots = Arc::new(Semaphore::new(self.limits.connections));
         let tasks = TaskTracker::new();
-        while let Some((slot, stream)) = stop.run_until_cancelled(next(&self.listener, &slots)).await {
+        while let Some((slot, stream)) = stop.run_until_cancelled(accept(&self.listener, &slots)).await {
             let (shared, slots) = (shared.clone(), slots.clone());
             tasks.spawn(async move {
                 shared.serve(stream, || slots.available_permits() == 0).await;
@@ -102,8 +102,8 @@ impl HttpsServer {
     }
 }
 
-/// The next connection, once there is room for it.
-async fn next(listener: &TcpListener, slots: &Arc<Semaphore>) -> (tokio::sync::OwnedSemaphorePermit, TcpStream) {
+/// Accepts the next connection, once there is a free slot for it.
+async fn accept(listener: &TcpListener, slots: &Arc<Semaphore>) -> (tokio::sync::OwnedSemaphorePermit, TcpStream) {
     loop {
         let Ok(slot) = slots.clone().acquire_owned().await else {
             // The semaphore is never closed.
@@ -111,12 +111,12 @@ async fn next(listener: &TcpListener, slots: &Arc<Semaphore>) -> (tokio::sync::O
         };
         match listener.accept().await {
             Ok((stream, peer)) => {
-                debug!(%peer, "connection");
+                debug!(%peer, "accepted a connection");
                 return (slot, stream);
             }
             Err(error) => {
-                warn!(%error, "no connection can be accepted; it is tried again");
-                tokio::time::sleep(PAUSE).await;
+                warn!(%error, "cannot accept a connection, retrying");
+                tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
             }
         }
     }

@@ -1,20 +1,38 @@
-//! Webhooks: the API server asks whether an object may be written, or to have objects of one version in another.
+//! Admission and conversion webhooks over TLS, with mounted or self-managed certificates; metrics over TLS.
 //!
-//! What is answered is a pure function of what is asked ([`review::answer`], [`conversion::answer`]), so it is the same
-//! in every replica, whether it leads or not. [`endpoints`] gives these functions paths, and [`server`] serves them over
-//! TLS, with a certificate from files or one that the program makes itself ([`self_managed`]):
+//! - [`review`] and [`conversion`]: respond to an `AdmissionReview` or a `ConversionReview`, as pure functions;
+//!   [`denial`] and [`reply`] are their results;
+//! - [`endpoints`]: gives these functions paths, and limits the memory and the CPU time of requests;
+//! - [`server`]: serves the endpoints over [`https`], with the flags of [`options`];
+//! - [`self_managed`]: creates and renews the certificate, and writes the CA bundle into the webhook configuration and
+//!   the CustomResourceDefinitions (`--webhook-certs=self-managed`);
+//! - [`diagnostics`]: serves `/metrics` over TLS to authorized callers.
 //!
+//! # Dependencies
+//! `capi-ipam-controller` (readiness, metrics, requests to the API server), axum, hyper, rustls and rcgen. The crate
+//! has no types of Cluster API or of a provider.
+//!
+//! # Invariants
+//! - A response depends on the request and on the given validator only, so all replicas serve webhooks, standbys too.
+//! - No request, whatever its content, makes the process panic or use unbounded memory. A panic of a validator or a
+//!   converter becomes a response that denies the request.
+//! - A slow, silent or greedy client cannot block the requests of others.
+//! - API servers trust the served certificate at any moment, also while a self-managed CA is rotated and replicas serve
+//!   different certificates.
+//! - Of several replicas only one creates or renews the self-managed certificate: writes have preconditions.
+//!
+//! # Example
 //! ```
 //! use capi_ipam_controller::health::Health;
 //! use capi_ipam_controller::metrics::Metrics;
+//! use capi_ipam_webhook::denial::Denial;
 //! use capi_ipam_webhook::endpoints::Endpoints;
 //! use capi_ipam_webhook::options::WebhookOptions;
-//! use capi_ipam_webhook::denial::Denial;
 //! use capi_ipam_webhook::review::{AdmissionRequest, Decision};
 //! use capi_ipam_webhook::server::{WebhookError, listen};
 //! use tokio_util::sync::CancellationToken;
 //!
-//! fn small(request: &AdmissionRequest) -> Decision {
+//! fn validate_size(request: &AdmissionRequest) -> Decision {
 //!     let size = request.object.as_ref().and_then(|object| object.pointer("/spec/size")?.as_u64());
 //!     match size {
 //!         Some(0..10) => Decision::allowed(),
@@ -24,7 +42,7 @@
 //!
 //! async fn run(options: WebhookOptions, stop: CancellationToken) -> Result<(), WebhookError> {
 //!     let (health, metrics) = (Health::default(), Metrics::default());
-//!     let endpoints = Endpoints::new(&metrics).review("/validate-things", small);
+//!     let endpoints = Endpoints::new(&metrics).review("/validate-things", validate_size);
 //!     if let Some(server) = listen(&options, &health, &metrics).await? {
 //!         server.serve(endpoints.router(), stop).await;
 //!     }
@@ -32,13 +50,13 @@
 //! }
 //! ```
 
-pub mod answer;
 pub mod conversion;
+pub mod denial;
 pub mod diagnostics;
 pub mod endpoints;
 pub mod https;
 pub mod options;
-pub mod denial;
+pub mod reply;
 pub mod review;
 pub mod self_managed;
 pub mod server;

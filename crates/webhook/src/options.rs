@@ -1,4 +1,4 @@
-//! The flags for webhooks. Their names are those of Cluster API's managers.
+//! The flags for webhooks. They have the names of the flags of Cluster API's managers where these exist.
 
 use std::path::PathBuf;
 
@@ -8,50 +8,50 @@ use crate::https::certificate::CertificateFiles;
 use crate::https::tls::TlsOptions;
 use crate::self_managed::options::SelfManagedOptions;
 
-/// Flags of a server of webhooks.
+/// The flags for webhooks.
 #[derive(Args, Clone, Debug)]
 pub struct WebhookOptions {
-    /// Port for webhooks, on all addresses; 0 for none.
+    /// Port for webhooks, on all addresses; 0 disables.
     #[arg(long, value_name = "PORT", default_value_t = 9443)]
     pub webhook_port: u16,
 
-    /// Where the certificate for webhooks comes from: files in --webhook-cert-dir, or self-managed, without cert-manager.
+    /// Source of the certificate for webhooks: files in --webhook-cert-dir, or self-managed, without cert-manager.
     #[arg(long, value_enum, value_name = "SOURCE", default_value_t = WebhookCerts::Files)]
     pub webhook_certs: WebhookCerts,
 
-    /// Folder with the certificate for webhooks and its key. It is read anew when it changes.
-    #[arg(long, value_name = "FOLDER", default_value = "/tmp/k8s-webhook-server/serving-certs")]
+    /// Directory with the certificate for webhooks and its private key. Changes are reloaded.
+    #[arg(long, value_name = "DIRECTORY", default_value = "/tmp/k8s-webhook-server/serving-certs")]
     pub webhook_cert_dir: PathBuf,
 
     /// File with the certificate, in --webhook-cert-dir.
     #[arg(long, value_name = "FILE", default_value = "tls.crt")]
     pub webhook_cert_name: PathBuf,
 
-    /// File with the key of the certificate, in --webhook-cert-dir.
+    /// File with the private key, in --webhook-cert-dir.
     #[arg(long, value_name = "FILE", default_value = "tls.key")]
     pub webhook_key_name: PathBuf,
 
-    /// Certificates that the manager makes itself.
+    /// The flags for self-managed certificates.
     #[command(flatten)]
     pub self_managed: SelfManagedOptions,
 
-    /// How TLS is spoken.
+    /// The flags for TLS.
     #[command(flatten)]
     pub tls: TlsOptions,
 }
 
-/// Where the certificate for webhooks comes from.
+/// The source of the certificate for webhooks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum WebhookCerts {
-    /// From files, which somebody else writes.
+    /// Files, for example a mounted Secret of cert-manager.
     #[default]
     Files,
-    /// The manager makes it, and has API servers trust it.
+    /// The manager creates the certificate and writes the CA bundle.
     SelfManaged,
 }
 
 impl WebhookOptions {
-    /// Where certificate and key lie.
+    /// The paths of the certificate and its key.
     pub fn files(&self) -> CertificateFiles {
         CertificateFiles {
             certificate: self.webhook_cert_dir.join(&self.webhook_cert_name),
@@ -64,8 +64,8 @@ impl WebhookOptions {
 mod tests {
     use clap::Parser;
 
-    use crate::https::tls::TlsVersion;
     use super::*;
+    use crate::https::tls::TlsVersion;
 
     #[derive(Parser)]
     struct Flags {
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_of_cluster_api_managers_are_understood() {
+    fn flags_of_cluster_api_managers_are_accepted() {
         let options = parse(&[]).unwrap();
         assert_eq!((options.webhook_port, options.tls.tls_min_version), (9443, TlsVersion::Tls12));
         assert!(options.tls.tls_cipher_suites.is_empty());

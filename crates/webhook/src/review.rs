@@ -1,91 +1,91 @@
-//! Admission: may this object be written? (`admission.k8s.io`)
+//! Admission review (`admission.k8s.io`): decides whether an object may be written.
 //!
-//! Versions v1 and v1beta1 are the same but for their name; each is answered in its own.
+//! v1 and v1beta1 differ only in their name; a reply has the version of its request.
 
 use k8s_openapi::ByteString;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use tracing::error;
 
-use crate::answer::{Reply, ReplyError, caught, Outcome, write};
-use crate::denial::{FieldError, Denial};
+use crate::denial::{Denial, FieldError};
 use crate::memory::exceeds;
+use crate::reply::{Outcome, Reply, ReplyError, catch_panic, serialize};
 
 const KIND: &str = "AdmissionReview";
 const VERSIONS: [&str; 2] = ["admission.k8s.io/v1", "admission.k8s.io/v1beta1"];
 
-/// The most memory that a review may take once it is read, as [`exceeds`] counts it. A review holds an object twice; the
-/// largest pool that the definitions admit takes 4 MiB.
+/// Limit for the memory of a parsed review, as [`exceeds`] estimates it. A review contains an object twice; the largest
+/// pool that the CustomResourceDefinitions allow takes 4 MiB.
 const MAX_MEMORY: usize = 32 * 1024 * 1024;
 
-/// The API server cuts longer warnings, and drops those that exceed this together.
-const MOST_WARNING: usize = 256;
-const MOST_WARNINGS: usize = 4096;
+/// Limits for the length of one warning and of all. The API server truncates and drops what exceeds them.
+const MAX_WARNING_LENGTH: usize = 256;
+const MAX_WARNINGS_LENGTH: usize = 4096;
 
-/// What is to be decided on.
+/// An admission request.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AdmissionRequest {
-    /// Names this request.
+    /// Identifier of the request.
     pub uid: String,
-    /// The kind of the object, in the version that the webhook is configured for.
-    pub kind: Kind,
-    /// What is done.
+    /// The kind of the object, in the version of the webhook configuration.
+    pub kind: GroupVersionKind,
+    /// The operation.
     pub operation: Operation,
-    /// The part of the object that is written, such as `status`; empty for the object itself.
+    /// The written subresource, such as `status`; empty for the main resource.
     #[serde(default, deserialize_with = "or_default")]
     pub sub_resource: String,
-    /// Namespace of the object; empty when it has none.
+    /// Namespace of the object; empty for a cluster-scoped one.
     #[serde(default, deserialize_with = "or_default")]
     pub namespace: String,
-    /// Name of the object; empty when the API server is to make one.
+    /// Name of the object; empty if the API server generates it.
     #[serde(default, deserialize_with = "or_default")]
     pub name: String,
-    /// The object as it is to be written; none for a deletion.
+    /// The new object; `None` for a deletion.
     #[serde(default)]
     pub object: Option<Value>,
-    /// The object as it is; none for a creation.
+    /// The existing object; `None` for a creation.
     #[serde(default)]
     pub old_object: Option<Value>,
-    /// Nothing will be stored, whatever the answer is.
+    /// The request is not persisted.
     #[serde(default, deserialize_with = "or_default")]
     pub dry_run: bool,
-    /// Who wants it.
+    /// The user who sent the request.
     #[serde(default, deserialize_with = "or_default", rename = "userInfo")]
-    pub user: User,
+    pub user: UserInfo,
 }
 
-/// A kind with its group and version.
+/// Group, version and kind of an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-pub struct Kind {
+pub struct GroupVersionKind {
     /// API group; empty for the core group.
     #[serde(default, deserialize_with = "or_default")]
     pub group: String,
-    /// Version in the group.
+    /// API version, such as `v1`.
     #[serde(default, deserialize_with = "or_default")]
     pub version: String,
-    /// The kind itself.
+    /// Kind in CamelCase.
     pub kind: String,
 }
 
-/// What is done with an object.
+/// The operation of an admission request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Operation {
-    /// It is made.
+    /// The object is created.
     #[default]
     Create,
-    /// It is changed.
+    /// The object is updated or patched.
     Update,
-    /// It is deleted.
+    /// The object is deleted.
     Delete,
-    /// It is connected to, as a pod is by `kubectl exec`.
+    /// A subresource is connected to, as by `kubectl exec`.
     Connect,
 }
 
-/// Who wants something.
+/// The user who sent a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-pub struct User {
+pub struct UserInfo {
     /// Name of the user or service account.
     #[serde(default, deserialize_with = "or_default")]
     pub username: String,
@@ -94,55 +94,55 @@ pub struct User {
     pub groups: Vec<String>,
 }
 
-/// What is answered.
+/// The decision on an admission request.
 #[derive(Clone, Debug)]
 pub enum Decision {
-    /// The object may be written.
+    /// The request is allowed.
     Allowed {
-        /// Texts that whoever wants to write it gets to see.
+        /// Warnings that the client shows.
         warnings: Vec<String>,
-        /// What is changed in it before.
+        /// Changes of the object, for mutating webhooks.
         patch: Option<json_patch::Patch>,
     },
-    /// The object may not be written.
+    /// The request is denied.
     Denied(Denial),
 }
 
 impl Decision {
-    /// Allowed, without a word.
+    /// Allows the request without warnings.
     pub fn allowed() -> Self {
         Self::Allowed { warnings: Vec::new(), patch: None }
     }
 }
 
 impl From<Denial> for Decision {
-    fn from(refusal: Denial) -> Self {
-        Self::Denied(refusal)
+    fn from(denial: Denial) -> Self {
+        Self::Denied(denial)
     }
 }
 
-/// Decides whether objects may be written. Functions can do that.
+/// Decides on admission requests. Functions implement it.
 pub trait Validator: Send + Sync + 'static {
-    /// Decides on one object. It does not wait for anything.
-    fn review(&self, request: &AdmissionRequest) -> Decision;
+    /// Decides on one request. Must not block.
+    fn validate(&self, request: &AdmissionRequest) -> Decision;
 }
 
 impl<F> Validator for F
 where
     F: Fn(&AdmissionRequest) -> Decision + Send + Sync + 'static,
 {
-    fn review(&self, request: &AdmissionRequest) -> Decision {
+    fn validate(&self, request: &AdmissionRequest) -> Decision {
         self(request)
     }
 }
 
-/// Answers an `AdmissionReview`. A panic of the reviewer becomes a refusal.
-pub fn answer(body: &[u8], reviewer: &dyn Validator) -> Result<Reply, ReplyError> {
+/// Responds to an `AdmissionReview`. A panic of the validator denies the request.
+pub fn respond(body: &[u8], validator: &dyn Validator) -> Result<Reply, ReplyError> {
     if exceeds(body, MAX_MEMORY) {
-        return Err(ReplyError::TooManyValues { most: MAX_MEMORY });
+        return Err(ReplyError::TooManyValues { limit: MAX_MEMORY });
     }
     let review: Review = serde_json::from_slice(body)
-        .map_err(|source| ReplyError::Unreadable { what: "an AdmissionReview", source })?;
+        .map_err(|source| ReplyError::Malformed { expected: "an AdmissionReview", source })?;
     if review.kind != KIND || !VERSIONS.contains(&review.api_version.as_str()) {
         let expected = "AdmissionReview of admission.k8s.io/v1 and v1beta1";
         return Err(ReplyError::Unexpected { kind: review.kind, version: review.api_version, expected });
@@ -151,22 +151,22 @@ pub fn answer(body: &[u8], reviewer: &dyn Validator) -> Result<Reply, ReplyError
     if request.uid.is_empty() {
         return Err(ReplyError::Missing { field: "request.uid" });
     }
-    let (verdict, panicked) = match caught(|| reviewer.review(&request)) {
-        Ok(verdict) => (verdict, false),
-        Err(text) => {
+    let (decision, panicked) = match catch_panic(|| validator.validate(&request)) {
+        Ok(decision) => (decision, false),
+        Err(panic) => {
             let AdmissionRequest { kind, namespace, name, .. } = &request;
-            error!(kind = kind.kind, namespace, name, panic = text, "a bug: the review of an object panicked");
-            let text = "the webhook has a bug and failed on this object; its log says more";
-            (Denial::internal(text).into(), true)
+            error!(kind = kind.kind, namespace, name, panic, "the validation of an object panicked; this is a bug");
+            let message = "the webhook failed on this object because of a bug; see its log";
+            (Denial::internal(message).into(), true)
         }
     };
-    let response = Response::new(&request.uid, verdict);
+    let response = Response::new(&request.uid, decision);
     let outcome = match response.allowed {
         _ if panicked => Outcome::Panicked,
         true => Outcome::Allowed,
         false => Outcome::Denied,
     };
-    write(&Reviewed { api_version: &review.api_version, kind: KIND, response }, outcome)
+    serialize(&Reviewed { api_version: &review.api_version, kind: KIND, response }, outcome)
 }
 
 #[derive(Deserialize)]
@@ -203,7 +203,7 @@ struct Response<'a> {
 }
 
 #[derive(Serialize)]
-#[expect(clippy::struct_field_names, reason = "the names are those of the API")]
+#[expect(clippy::struct_field_names, reason = "the names of the API")]
 struct Status {
     status: &'static str,
     code: u16,
@@ -228,41 +228,41 @@ struct Details {
 }
 
 impl<'a> Response<'a> {
-    fn new(uid: &'a str, verdict: Decision) -> Self {
+    fn new(uid: &'a str, decision: Decision) -> Self {
         let empty = Self { uid, allowed: true, status: None, patch_type: None, patch: None, warnings: Vec::new() };
-        match verdict {
+        match decision {
             Decision::Allowed { warnings, patch } => {
-                // An empty patch changes nothing, and validating webhooks must not send any.
+                // Validating webhooks must not send a patch, not even an empty one.
                 let patch = patch.filter(|patch| !patch.0.is_empty());
                 match patch.map(|patch| serde_json::to_vec(&patch)) {
-                    None => Self { warnings: presentable(&warnings), ..empty },
+                    None => Self { warnings: header_safe(&warnings), ..empty },
                     Some(Ok(patch)) => Self {
-                        warnings: presentable(&warnings),
+                        warnings: header_safe(&warnings),
                         patch_type: Some("JSONPatch"),
                         patch: Some(ByteString(patch)),
                         ..empty
                     },
                     Some(Err(error)) => {
-                        Self::new(uid, Denial::internal(format!("the patch cannot be written: {error}")).into())
+                        Self::new(uid, Denial::internal(format!("the patch cannot be serialized: {error}")).into())
                     }
                 }
             }
-            Decision::Denied(refusal) => {
-                let Denial { code, reason, message, group, kind, name, causes, retry_after, warnings } = refusal;
+            Decision::Denied(denial) => {
+                let Denial { code, reason, message, group, kind, name, causes, retry_after, warnings } = denial;
                 let details = Details { group, kind, name, causes, retry_after_seconds: retry_after };
                 let status = Some(Status { status: "Failure", code, reason, message, details });
-                Self { allowed: false, status, warnings: presentable(&warnings), ..empty }
+                Self { allowed: false, status, warnings: header_safe(&warnings), ..empty }
             }
         }
     }
 }
 
-/// Warnings travel in an HTTP header, so they are short, and have no control characters.
-fn presentable(warnings: &[String]) -> Vec<String> {
-    let mut left = MOST_WARNINGS;
-    let mut presentable = Vec::new();
+/// Shortens warnings and removes control characters: the API server sends them in HTTP headers.
+fn header_safe(warnings: &[String]) -> Vec<String> {
+    let mut left = MAX_WARNINGS_LENGTH;
+    let mut safe = Vec::new();
     for warning in warnings {
-        let text: String = warning.trim().chars().take(MOST_WARNING).collect();
+        let text: String = warning.trim().chars().take(MAX_WARNING_LENGTH).collect();
         let text = text.replace(char::is_control, " ");
         let length = text.chars().count();
         if length > left {
@@ -270,13 +270,13 @@ fn presentable(warnings: &[String]) -> Vec<String> {
         }
         left -= length;
         if length > 0 {
-            presentable.push(text);
+            safe.push(text);
         }
     }
-    presentable
+    safe
 }
 
-/// Reads `null` as what is meant by leaving the field out.
+/// Deserializes `null` like a missing field.
 fn or_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
@@ -300,41 +300,41 @@ mod tests {
             "object": {"spec": {"size": 3}}, "oldObject": null, "options": {"kind": "CreateOptions"}}})
     }
 
-    fn answered(review: &Value, reviewer: &dyn Validator) -> (Value, Outcome) {
-        let answer = answer(review.to_string().as_bytes(), reviewer).unwrap();
-        let mut body: Value = serde_json::from_slice(&answer.body).unwrap();
+    fn response_to(review: &Value, validator: &dyn Validator) -> (Value, Outcome) {
+        let reply = respond(review.to_string().as_bytes(), validator).unwrap();
+        let mut body: Value = serde_json::from_slice(&reply.body).unwrap();
         assert_eq!(body["response"]["uid"], "u-1");
-        (body["response"].take(), answer.outcome)
+        (body["response"].take(), reply.outcome)
     }
 
     #[test]
-    fn each_version_is_answered_in_its_own() {
+    fn response_has_the_version_of_the_request() {
         for version in VERSIONS {
             let read = |request: &AdmissionRequest| {
                 assert_eq!(request.kind.kind, "Thing");
                 assert_eq!((request.operation, request.dry_run), (Operation::Create, true));
                 assert_eq!((request.namespace.as_str(), request.name.as_str()), ("n", "a"));
-                assert_eq!(request.user, User { username: "me".to_owned(), groups: vec!["g".to_owned()] });
+                assert_eq!(request.user, UserInfo { username: "me".to_owned(), groups: vec!["g".to_owned()] });
                 assert!(request.old_object.is_none());
                 assert_eq!(request.object.as_ref().unwrap()["spec"]["size"], 3);
                 Decision::allowed()
             };
-            let answer = answer(review(version).to_string().as_bytes(), &read).unwrap();
-            let body: Value = serde_json::from_slice(&answer.body).unwrap();
+            let reply = respond(review(version).to_string().as_bytes(), &read).unwrap();
+            let body: Value = serde_json::from_slice(&reply.body).unwrap();
             let expected = json!({"apiVersion": version, "kind": KIND, "response": {"uid": "u-1", "allowed": true}});
-            assert_eq!((body, answer.outcome), (expected, Outcome::Allowed));
+            assert_eq!((body, reply.outcome), (expected, Outcome::Allowed));
         }
     }
 
     #[test]
-    fn a_refusal_has_all_details() {
-        let refuse = |_: &AdmissionRequest| {
+    fn denial_has_all_details() {
+        let deny = |_: &AdmissionRequest| {
             let causes = vec![FieldError::invalid("spec.size", &json!(3), "too big")];
-            let mut refusal = Denial::invalid("example.com", "Thing", "a", causes);
-            refusal.warnings.push("see elsewhere".to_owned());
-            refusal.into()
+            let mut denial = Denial::invalid("example.com", "Thing", "a", causes);
+            denial.warnings.push("see elsewhere".to_owned());
+            denial.into()
         };
-        let (response, outcome) = answered(&review(VERSIONS[0]), &refuse);
+        let (response, outcome) = response_to(&review(VERSIONS[0]), &deny);
         assert_eq!(outcome, Outcome::Denied);
         let message = "Thing.example.com \"a\" is invalid: spec.size: Invalid value: 3: too big";
         let cause =
@@ -346,41 +346,42 @@ mod tests {
     }
 
     #[test]
-    fn whoever_should_try_again_is_told_so() {
-        let (response, _) = answered(&review(VERSIONS[0]), &|_: &AdmissionRequest| Denial::unavailable("wait").into());
+    fn denial_has_the_retry_delay() {
+        let (response, _) =
+            response_to(&review(VERSIONS[0]), &|_: &AdmissionRequest| Denial::unavailable("wait").into());
         assert_eq!(response["status"]["details"], json!({"retryAfterSeconds": 1}));
         assert_eq!(response["status"]["code"], 503);
     }
 
     #[test]
-    fn a_patch_is_sent_when_it_changes_something() {
+    fn empty_patch_is_not_sent() {
         let patch = |patch: Value| {
             move |_: &AdmissionRequest| Decision::Allowed {
                 warnings: Vec::new(),
                 patch: serde_json::from_value(patch.clone()).unwrap(),
             }
         };
-        let (response, _) = answered(&review(VERSIONS[0]), &patch(json!([{"op": "remove", "path": "/a"}])));
+        let (response, _) = response_to(&review(VERSIONS[0]), &patch(json!([{"op": "remove", "path": "/a"}])));
         // base64 of [{"op":"remove","path":"/a"}]
         let expected = "W3sib3AiOiJyZW1vdmUiLCJwYXRoIjoiL2EifV0=";
         assert_eq!((&response["patchType"], &response["patch"]), (&json!("JSONPatch"), &json!(expected)));
-        let (response, _) = answered(&review(VERSIONS[0]), &patch(json!([])));
+        let (response, _) = response_to(&review(VERSIONS[0]), &patch(json!([])));
         assert_eq!(response, json!({"uid": "u-1", "allowed": true}));
     }
 
     #[test]
-    fn warnings_fit_into_a_header() {
+    fn warnings_are_safe_for_headers() {
         let warnings: Vec<_> = ["a\nb\u{7f}", "", " "].map(str::to_owned).into();
-        assert_eq!(presentable(&warnings), ["a b "]);
+        assert_eq!(header_safe(&warnings), ["a b "]);
         let long = vec!["ä".repeat(1000); 100];
-        let found = presentable(&long);
+        let found = header_safe(&long);
         assert_eq!(found.len(), 16);
         assert!(found.iter().all(|text| text.chars().count() == 256));
     }
 
     #[test]
-    fn a_panic_is_a_refusal() {
-        let (response, outcome) = answered(&review(VERSIONS[1]), &|_: &AdmissionRequest| panic!("oh"));
+    fn panic_denies_the_request() {
+        let (response, outcome) = response_to(&review(VERSIONS[1]), &|_: &AdmissionRequest| panic!("oh"));
         assert_eq!((outcome, &response["allowed"]), (Outcome::Panicked, &json!(false)));
         assert_eq!(
             (&response["status"]["code"], &response["status"]["reason"]),
@@ -389,8 +390,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_review_is_an_error_that_says_why() {
-        let error = |body: &str| answer(body.as_bytes(), &|_: &AdmissionRequest| panic!("asked")).unwrap_err();
+    fn malformed_review_is_an_error() {
+        let error = |body: &str| respond(body.as_bytes(), &|_: &AdmissionRequest| panic!("validated")).unwrap_err();
         let with = |path: &str, value: Value| {
             let mut review = review(VERSIONS[0]);
             *review.pointer_mut(path).unwrap() = value;
@@ -399,7 +400,7 @@ mod tests {
         assert!(error("").to_string().starts_with("the body is not an AdmissionReview: EOF"));
         assert!(error("[1").to_string().contains("invalid"));
         assert!(error(&"[".repeat(100_000)).to_string().starts_with("the body is not"));
-        assert!(error("{}").to_string().starts_with("\"\" in version \"\" is not answered here"));
+        assert!(error("{}").to_string().starts_with("\"\" in version \"\" is not supported"));
         assert_eq!(with("/request", Value::Null), "request is missing");
         assert_eq!(with("/request/uid", json!("")), "request.uid is missing");
         assert!(with("/request/uid", json!(5)).contains("invalid type"));
@@ -407,13 +408,14 @@ mod tests {
         assert!(with("/apiVersion", json!("admission.k8s.io/v2")).contains("in version \"admission.k8s.io/v2\""));
         assert!(with("/kind", json!("ConversionReview")).starts_with("\"ConversionReview\""));
     }
+
     #[test]
-    fn review_of_too_many_values_is_not_read() {
-        let asked = |_: &AdmissionRequest| panic!("it was read");
+    fn review_of_too_many_values_is_not_parsed() {
+        let validator = |_: &AdmissionRequest| panic!("it was parsed");
         for junk in ["0,", "{\"\":0},", "[0],", "\"\","] {
             let body = format!("{{\"request\": {{\"object\": [{}", junk.repeat(400_000));
-            let error = answer(body.as_bytes(), &asked).unwrap_err();
-            assert!(matches!(error, ReplyError::TooManyValues { most: MAX_MEMORY }), "{error}");
+            let error = respond(body.as_bytes(), &validator).unwrap_err();
+            assert!(matches!(error, ReplyError::TooManyValues { limit: MAX_MEMORY }), "{error}");
         }
     }
 }

@@ -1,17 +1,17 @@
-//! Certificates for webhooks that the program makes itself, and has API servers trust (`--webhook-certs=self-managed`).
+//! Self-managed certificates for webhooks (`--webhook-certs=self-managed`): a replacement for cert-manager.
 //!
-//! A Secret has an authority with its key, and a certificate by it with its key. Every replica looks after it, whether
-//! it leads or not: what is missing, damaged or ends soon is made anew (`decision`), and the authorities are written
-//! where API servers read them (`inject`). Two who do so at once meet at the API server: only one can create the
-//! Secret, and only one can change it from what both have read. The other one reads what the first has written. The
-//! outcome of a write is never believed, it is read.
+//! A Secret contains a CA and a serving certificate with their private keys. Every replica reconciles it, the leader
+//! and the standbys: a missing, unusable or expiring certificate is regenerated (`decision`), and the CA bundle is
+//! written to the objects from which API servers read it (`inject`). If several replicas do so at the same time, the
+//! API server lets only one create or update the Secret; the others read its result. After a write, everything is read
+//! again.
 //!
-//! A new authority does not replace the old one, both are trusted as long as both are valid. A certificate by the new one
-//! is served only after API servers had time to learn of it. So they trust what is served at any moment, also while
-//! replicas serve different certificates.
+//! A new CA is added to the bundle, and the old one is trusted until it expires. A certificate of the new CA is served
+//! only after API servers had time to load the bundle. So they trust every served certificate at any moment, also while
+//! replicas serve different ones.
 //!
-//! Who deletes the Secret wants other authorities than those that are there: the old ones are no longer trusted then,
-//! and what they have signed is no longer served.
+//! To replace the CA, delete the Secret: the old CA is removed from the bundle then, and its certificates are no longer
+//! served.
 
 pub mod options;
 
@@ -24,7 +24,7 @@ mod store;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use capi_ipam_controller::client::{CallError, chain, own_namespace};
+use capi_ipam_controller::client::{CallError, error_chain, own_namespace};
 use capi_ipam_controller::health::ReadinessGate;
 use capi_ipam_controller::retry::RetryPolicy;
 use jiff::Timestamp;
@@ -32,67 +32,68 @@ use kube::Client;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use crate::https::certificate::Certificates;
-use self::decision::{Action, decide, Reason, Served, take_up, Switch};
+use self::decision::{Action, ActiveCert, Reason, Switch, decide, plan_switch};
 use self::inject::{InjectError, Target, Targets};
 use self::options::SelfManagedOptions;
-use self::secret::{Kept, Serving, Wanted};
+use self::secret::{CertBundle, CertSpec, ServingCert};
 use self::store::Store;
+use crate::https::certificate::Certificates;
 
 pub use self::inject::Service;
 
-/// When to look again after something went wrong, or was changed.
-const AGAIN: RetryPolicy =
-    RetryPolicy::Exponential { first: Duration::from_millis(50), longest: Duration::from_secs(30) };
+/// The delay after a failure, and after a change.
+const RETRY_POLICY: RetryPolicy =
+    RetryPolicy::Exponential { initial: Duration::from_millis(50), max: Duration::from_secs(30) };
 
-/// How often in a row something may be changed before it is complained about.
-const PATIENCE: u32 = 8;
-const NEVER_STAYS: &str = "Secret, webhook configuration and definitions do not stay as they are written; \
-                           does something else write them too?";
+/// Number of consecutive changes after which a conflict with another writer is reported.
+const MAX_CHANGES: u32 = 8;
+const CONFLICTING_WRITER: &str = "the Secret, the webhook configuration or a CustomResourceDefinition changes after \
+                                  every write; check whether another controller writes it";
 
-/// What the objects are called that certificates have to do with.
+/// The names of the objects of self-managed certificates.
 #[derive(Clone, Debug)]
 pub struct Names {
-    /// The service in front of the webhooks.
+    /// Name of the Service of the webhooks.
     pub service: String,
-    /// The Secret with authority and certificate.
+    /// Name of the Secret with the CA and the serving certificate.
     pub secret: String,
-    /// The ValidatingWebhookConfiguration.
+    /// Name of the ValidatingWebhookConfiguration.
     pub configuration: String,
-    /// The CustomResourceDefinitions of kinds that a webhook converts.
+    /// Names of the CustomResourceDefinitions with a conversion webhook.
     pub definitions: Vec<String>,
-    /// Where operators find the permissions that all this needs.
+    /// Path of the manifests with the required permissions, for error messages.
     pub permissions: &'static str,
 }
 
-/// Looks after the certificate.
+/// Reconciles the self-managed certificate and its CA bundle.
 pub struct SelfManaged {
     store: Store,
     targets: Targets,
-    wanted: Wanted,
+    spec: CertSpec,
     interval: Duration,
     permissions: &'static str,
     certificates: Certificates,
     health: ReadinessGate,
-    served: Option<Serving>,
-    /// The authorities that are where API servers read them, and since when.
-    in_place: Option<(Vec<u8>, Instant)>,
-    /// What was left to cert-manager, so that it is said once.
-    left_alone: BTreeSet<String>,
-    /// What was complained about the last time, so that it is said once.
-    trouble: String,
+    active: Option<ServingCert>,
+    /// The CA bundle that all targets have, and since when.
+    injected: Option<(Vec<u8>, Instant)>,
+    /// The targets that were left to cert-manager, so that each is logged once.
+    skipped: BTreeSet<String>,
+    /// The problem that was logged last, so that it is logged once.
+    problem: String,
 }
 
-/// Why one look was not enough.
+/// Why a reconcile has to be repeated.
 enum Pending {
-    /// Something was changed, by this process or by another one.
+    /// An object was changed, by this process or by another one.
     Changed,
-    /// Something is wrong.
-    Trouble(String),
+    /// The reconcile failed.
+    Failed(String),
 }
 
 impl SelfManaged {
-    /// Gives `certificates` what is in the Secret. `health` is done once API servers are to trust it.
+    /// Creates a task that sets `certificates` to the certificate of the Secret. `health` becomes ready when the CA
+    /// bundle is injected.
     pub fn new(
         client: Client,
         options: &SelfManagedOptions,
@@ -104,46 +105,46 @@ impl SelfManaged {
         let service = Service { namespace: namespace.clone(), name: names.service };
         let Service { name, .. } = &service;
         let of_service = ["svc", "svc.cluster.local"].map(|end| format!("{name}.{namespace}.{end}"));
-        let hosts = of_service.into_iter().chain([format!("{name}.{namespace}")]);
-        let wanted = Wanted {
-            names: hosts.chain(options.webhook_cert_hosts.iter().cloned()).collect(),
-            authority: options.webhook_ca_lifetime,
-            serving: options.webhook_cert_lifetime,
+        let names_of_service = of_service.into_iter().chain([format!("{name}.{namespace}")]);
+        let spec = CertSpec {
+            names: names_of_service.chain(options.webhook_cert_hosts.iter().cloned()).collect(),
+            ca_lifetime: options.webhook_ca_lifetime,
+            cert_lifetime: options.webhook_cert_lifetime,
         };
         Self {
             targets: Targets::new(&client, service, &names.configuration, &names.definitions),
             store: Store::new(client, &namespace, &names.secret),
-            wanted,
+            spec,
             interval: options.webhook_cert_interval,
             permissions: names.permissions,
             certificates,
             health,
-            served: None,
-            in_place: None,
-            left_alone: BTreeSet::new(),
-            trouble: String::new(),
+            active: None,
+            injected: None,
+            skipped: BTreeSet::new(),
+            problem: String::new(),
         }
     }
 
-    /// Looks now and then, until the token is cancelled.
+    /// Reconciles periodically until the token is cancelled.
     pub async fn run(mut self, stop: CancellationToken) {
         let work = async {
             let mut failures = 0;
             loop {
-                let wait = match self.look().await {
+                let wait = match self.reconcile().await {
                     Ok(wait) => {
                         failures = 0;
-                        self.recover();
+                        self.report_success();
                         wait
                     }
-                    Err(unfinished) => {
+                    Err(pending) => {
                         failures += 1;
-                        match unfinished {
-                            Pending::Trouble(trouble) => self.complain(trouble),
-                            Pending::Changed if failures > PATIENCE => self.complain(NEVER_STAYS.to_owned()),
+                        match pending {
+                            Pending::Failed(problem) => self.report(problem),
+                            Pending::Changed if failures > MAX_CHANGES => self.report(CONFLICTING_WRITER.to_owned()),
                             Pending::Changed => {}
                         }
-                        AGAIN.wait(failures)
+                        RETRY_POLICY.delay(failures)
                     }
                 };
                 tokio::time::sleep(wait).await;
@@ -152,41 +153,41 @@ impl SelfManaged {
         let _: Option<()> = stop.run_until_cancelled(work).await;
     }
 
-    /// Looks once, and acts. Returns when to look again.
-    async fn look(&mut self) -> Result<Duration, Pending> {
-        // In this order: what is written to a target is then never older than what was in it.
+    /// Reconciles once. Returns the time until the next reconcile.
+    async fn reconcile(&mut self) -> Result<Duration, Pending> {
+        // In this order, so that the bundle is never older than the targets.
         let targets = self.targets.read().await;
         let stored = self.store.read().await.map_err(|error| self.failed(&error))?;
-        let (kept, now) = (Kept::read(stored.contents(), &self.wanted.names), Timestamp::now());
-        let action = decide(&kept.found(), now);
+        let (bundle, now) = (CertBundle::parse(stored.contents(), &self.spec.names), Timestamp::now());
+        let action = decide(&bundle.state(), now);
         if action != Action::Keep {
             let contents =
-                kept.after(&action, &self.wanted, now).map_err(|error| Pending::Trouble(chain(&error)))?;
+                bundle.after(&action, &self.spec, now).map_err(|error| Pending::Failed(error_chain(&error)))?;
             self.store.write(&stored, &contents).await.map_err(|error| self.failed(&error))?;
-            self.announce(&action);
+            self.log_action(&action);
             return Err(Pending::Changed);
         }
-        let injected = self.inject(&targets, kept.bundle()).await;
-        let wait = self.serve(&kept, now);
+        let injected = self.inject(&targets, bundle.ca_bundle()).await;
+        let wait = self.serve(&bundle, now);
         injected.map(|()| wait)
     }
 
-    /// Writes the authorities where they are not yet.
+    /// Writes the CA bundle to the targets that do not have it.
     async fn inject(&mut self, targets: &[Result<Target, InjectError>], bundle: &[u8]) -> Result<(), Pending> {
-        let (mut troubles, mut is_changed, mut is_overtaken) = (Vec::new(), false, false);
+        let (mut problems, mut is_changed, mut has_conflict) = (Vec::new(), false, false);
         for target in targets {
             let target = match target {
-                Ok(target) if target.is_of_cert_manager() => {
-                    self.leave(target.describe());
+                Ok(target) if target.is_managed_by_cert_manager() => {
+                    self.skip(target.describe());
                     continue;
                 }
                 Ok(target) => target,
                 Err(error @ InjectError::Missing(_)) => {
-                    troubles.push(chain(error));
+                    problems.push(error_chain(error));
                     continue;
                 }
                 Err(InjectError::Call(error)) => {
-                    troubles.push(self.explain(error));
+                    problems.push(self.explain(error));
                     continue;
                 }
             };
@@ -194,109 +195,111 @@ impl SelfManaged {
                 Ok(false) => {}
                 Ok(true) => {
                     is_changed = true;
-                    info!(object = target.describe(), "webhooks: the authorities to trust are written");
+                    info!(object = target.describe(), "webhooks: injected the CA bundle");
                 }
-                Err(error) if is_of_another(&error) => is_overtaken = true,
-                Err(error) => troubles.push(self.explain(&error)),
+                Err(error) if is_conflict(&error) => has_conflict = true,
+                Err(error) => problems.push(self.explain(&error)),
             }
         }
-        if is_overtaken || !troubles.is_empty() {
-            self.in_place = None;
-            let trouble = troubles.join("; ");
-            return Err(if trouble.is_empty() { Pending::Changed } else { Pending::Trouble(trouble) });
+        if has_conflict || !problems.is_empty() {
+            self.injected = None;
+            let problem = problems.join("; ");
+            return Err(if problem.is_empty() { Pending::Changed } else { Pending::Failed(problem) });
         }
-        if is_changed || self.in_place.as_ref().is_none_or(|(there, _)| there != bundle) {
-            self.in_place = Some((bundle.to_vec(), Instant::now()));
+        if is_changed || self.injected.as_ref().is_none_or(|(injected, _)| injected != bundle) {
+            self.injected = Some((bundle.to_vec(), Instant::now()));
         }
         Ok(())
     }
 
-    /// Serves with the certificate that is kept, when it is time to. Returns when to look again.
-    fn serve(&mut self, kept: &Kept, now: Timestamp) -> Duration {
-        let Ok(offered) = kept.serving() else { return self.interval };
-        let served = self.served.as_ref().map(|served| Served {
-            is_offered: served.certified.cert == offered.certified.cert,
-            has_same_authority: served.authority == offered.authority,
-            is_trusted: kept.trusts(&served.authority),
-            until: served.validity.until,
+    /// Switches to the certificate of the Secret when API servers trust it. Returns the time until the next reconcile.
+    fn serve(&mut self, bundle: &CertBundle, now: Timestamp) -> Duration {
+        let Ok(current) = bundle.serving() else { return self.interval };
+        let active = self.active.as_ref().map(|active| ActiveCert {
+            is_current: active.certified.cert == current.certified.cert,
+            has_same_ca: active.ca == current.ca,
+            is_trusted: bundle.trusts(&active.ca),
+            not_after: active.validity.not_after,
         });
-        let in_place = self.in_place.as_ref().filter(|(there, _)| there == kept.bundle());
-        let in_place = in_place.map(|(_, since)| since.elapsed());
-        match take_up(served.as_ref(), in_place, self.interval, now) {
+        let injected = self.injected.as_ref().filter(|(injected, _)| injected == bundle.ca_bundle());
+        let injected = injected.map(|(_, since)| since.elapsed());
+        match plan_switch(active.as_ref(), injected, self.interval, now) {
             Switch::Done => self.interval,
             Switch::Later(wait) => wait.min(self.interval),
             Switch::Now => {
-                self.certificates.change(offered.certified.clone());
-                self.served = Some(offered.clone());
+                self.certificates.set(current.certified.clone());
+                self.active = Some(current.clone());
                 info!(
                     secret = self.store.name(),
-                    expires = %offered.validity.until,
-                    "webhooks: a self-managed certificate is served from now on"
+                    expires = %current.validity.not_after,
+                    "webhooks: serving a new self-managed certificate"
                 );
                 self.interval
             }
         }
     }
 
-    fn announce(&self, action: &Action) {
-        let (made, reason) = match action {
+    fn log_action(&self, action: &Action) {
+        let (generated, reason) = match action {
             Action::Keep => return,
-            Action::Prune => return info!(secret = self.store.name(), "webhooks: old authorities are forgotten"),
-            Action::Serving(reason) => ("a certificate", reason),
-            Action::Authority(reason) => ("an authority and a certificate", reason),
+            Action::Prune => return info!(secret = self.store.name(), "webhooks: removed expired CAs"),
+            Action::IssueCert(reason) => ("a certificate", reason),
+            Action::RotateCa(reason) => ("a CA and a certificate", reason),
         };
         match reason {
-            Reason::Missing | Reason::Ending => {
-                info!(secret = self.store.name(), %reason, "webhooks: {made} was made");
+            Reason::Missing | Reason::Expiring => {
+                info!(secret = self.store.name(), %reason, "webhooks: generated {generated}");
             }
-            Reason::Damaged(_) | Reason::NotYetValid => {
-                warn!(secret = self.store.name(), %reason, "webhooks: {made} was made, what was there is of no use");
+            Reason::Unusable(_) | Reason::NotYetValid => {
+                let secret = self.store.name();
+                warn!(secret, %reason, "webhooks: generated {generated}, the existing one is unusable");
             }
         }
     }
 
-    fn leave(&mut self, object: String) {
-        if self.left_alone.contains(&object) {
+    /// Logs once that a target is left to cert-manager.
+    fn skip(&mut self, object: String) {
+        if self.skipped.contains(&object) {
             return;
         }
         warn!(
             object,
-            "webhooks: cert-manager is told by annotation which authorities to write here, so they are left alone; \
-             API servers do not trust the self-managed certificate until the annotation is gone"
+            "webhooks: not injecting the CA bundle, since an annotation makes cert-manager inject another one; \
+             API servers do not trust the self-managed certificate until the annotation is removed"
         );
-        self.left_alone.insert(object);
+        self.skipped.insert(object);
     }
 
     fn failed(&self, error: &CallError) -> Pending {
-        if is_of_another(error) { Pending::Changed } else { Pending::Trouble(self.explain(error)) }
+        if is_conflict(error) { Pending::Changed } else { Pending::Failed(self.explain(error)) }
     }
 
     fn explain(&self, error: &CallError) -> String {
-        let text = chain(error);
+        let text = error_chain(error);
         if !error.is_forbidden() {
             return text;
         }
         format!("{text}; the permissions for self-managed certificates are in {}", self.permissions)
     }
 
-    fn complain(&mut self, trouble: String) {
-        self.health.broken(&trouble);
-        if self.trouble != trouble {
-            warn!(trouble, "webhooks: the self-managed certificate is not as it should be; it is tried again");
-            self.trouble = trouble;
+    fn report(&mut self, problem: String) {
+        self.health.failing(&problem);
+        if self.problem != problem {
+            warn!(problem, "webhooks: cannot reconcile the self-managed certificate, retrying");
+            self.problem = problem;
         }
     }
 
-    fn recover(&mut self) {
-        self.health.done();
-        if !self.trouble.is_empty() {
-            info!("webhooks: the self-managed certificate is as it should be");
-            self.trouble.clear();
+    fn report_success(&mut self) {
+        self.health.ready();
+        if !self.problem.is_empty() {
+            info!("webhooks: reconciled the self-managed certificate after a failure");
+            self.problem.clear();
         }
     }
 }
 
-/// Whether somebody else was faster.
-fn is_of_another(error: &CallError) -> bool {
+/// Whether another client changed the object first.
+fn is_conflict(error: &CallError) -> bool {
     error.is_already_exists() || error.is_conflict()
 }

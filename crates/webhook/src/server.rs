@@ -1,5 +1,4 @@
-//! The server of webhooks: it listens at the port that the flags say, and keeps its certificate fresh when that comes
-//! from files.
+//! The server of webhooks. Listens on the port of the flags, and reloads its certificate if that is in files.
 
 use std::net::SocketAddr;
 
@@ -9,7 +8,7 @@ use capi_ipam_controller::listener::bind;
 use capi_ipam_controller::metrics::Metrics;
 use tokio_util::sync::CancellationToken;
 
-use crate::https::certificate::{CertificateFiles, Certificates, POLL};
+use crate::https::certificate::{CertificateFiles, Certificates, POLL_INTERVAL};
 use crate::https::tls::TlsError;
 use crate::https::{HttpsServer, Limits};
 use crate::options::{WebhookCerts, WebhookOptions};
@@ -24,29 +23,29 @@ pub enum WebhookError {
     /// The flags for self-managed certificates are wrong.
     #[error(transparent)]
     SelfManaged(#[from] SelfManagedOptionsError),
-    /// The port is in use, or must not be used.
+    /// The port cannot be bound: it is in use, or needs privileges.
     #[error("cannot serve webhooks at port {port} (--webhook-port)")]
     Bind {
-        /// The port.
+        /// The value of the flag.
         port: u16,
-        /// Why not.
+        /// The error of the operating system.
         #[source]
         source: std::io::Error,
     },
 }
 
-/// A server of webhooks that listens already and has to be driven.
+/// A server of webhooks that listens but answers no requests before [`WebhookServer::serve`].
 #[derive(Debug)]
 pub struct WebhookServer {
     server: HttpsServer,
     certificates: Certificates,
-    /// Where the certificate lies, if this server is to look for it.
+    /// The files of the certificate; `None` if it is self-managed.
     files: Option<CertificateFiles>,
-    synced: ReadinessGate,
+    certificate_health: ReadinessGate,
 }
 
-/// Starts to listen for requests to webhooks; `None` when the flags say that there are none. `health` is not ready until
-/// there is a certificate.
+/// Listens on the port of the flags. `None` if webhooks are disabled. `health` is not ready before there is a
+/// certificate.
 pub async fn listen(
     options: &WebhookOptions,
     health: &Health,
@@ -59,7 +58,7 @@ pub async fn listen(
     listen_at(&address, options, health, metrics, Limits::default()).await.map(Some)
 }
 
-/// Starts to listen at an address that is not taken from the flags, and with other limits.
+/// Like [`listen`], with another address and other limits.
 pub async fn listen_at(
     address: &str,
     options: &WebhookOptions,
@@ -70,7 +69,7 @@ pub async fn listen_at(
     let files = match options.webhook_certs {
         WebhookCerts::Files => Some(options.files()),
         WebhookCerts::SelfManaged => {
-            options.self_managed.check()?;
+            options.self_managed.validate()?;
             None
         }
     };
@@ -79,32 +78,32 @@ pub async fn listen_at(
     let failed = |source| WebhookError::Bind { port: options.webhook_port, source };
     let listener = bind(address).await.map_err(failed)?;
     certificates.register(metrics, "webhook");
-    let synced = health.require("certificate for webhooks");
-    Ok(WebhookServer { server: HttpsServer::new(listener, tls, limits), certificates, files, synced })
+    let certificate_health = health.require("certificate for webhooks");
+    Ok(WebhookServer { server: HttpsServer::new(listener, tls, limits), certificates, files, certificate_health })
 }
 
 impl WebhookServer {
-    /// Where the server listens.
+    /// The address on which the server listens.
     pub fn address(&self) -> Option<SocketAddr> {
         self.server.address()
     }
 
-    /// The certificate, which others may serve with too.
+    /// The certificate of the server, which other servers can share.
     pub fn certificates(&self) -> Certificates {
         self.certificates.clone()
     }
 
-    /// Whether there is a certificate. Who gives the server one that is not from files says so here.
+    /// The readiness of the certificate. A component that provides the certificate other than in files reports it here.
     pub fn certificate_health(&self) -> ReadinessGate {
-        self.synced.clone()
+        self.certificate_health.clone()
     }
 
-    /// Answers requests until the token is cancelled; then those under way are answered, within 5 s.
+    /// Answers requests until the token is cancelled. Requests in flight then have 5 s to complete.
     pub async fn serve(self, router: Router, stop: CancellationToken) {
         let ended = CancellationToken::new();
         let watch = async {
             if let Some(files) = self.files {
-                self.certificates.watch(files, POLL, self.synced, ended.clone()).await;
+                self.certificates.watch(files, POLL_INTERVAL, self.certificate_health, ended.clone()).await;
             }
         };
         let serve = async {

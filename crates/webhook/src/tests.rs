@@ -1,4 +1,4 @@
-//! Webhooks over real connections, with certificates made for the purpose. Nothing here needs Kubernetes.
+//! Tests of webhooks over real TLS connections, with generated certificates and without an API server.
 
 mod certificates;
 mod limits;
@@ -6,14 +6,14 @@ pub(crate) mod support;
 
 use std::time::Duration;
 
-use serde_json::{json, Value};
+use serde_json::{Value, json};
 
 use crate::endpoints::MAX_REVIEW_SIZE;
 use crate::https::Limits;
-use support::{Request, review, Server, things};
+use support::{Request, Server, review, things};
 
 #[tokio::test]
-async fn reviews_are_answered_over_both_versions_of_http() {
+async fn reviews_are_served_over_http1_and_http2() {
     let server = Server::start(things).await;
     for http2 in [false, true] {
         let mut client = server.client(http2).await.unwrap();
@@ -23,9 +23,12 @@ async fn reviews_are_answered_over_both_versions_of_http() {
 
         let (status, answer) = client.send(Request::review(11)).await.unwrap();
         let answer: Value = serde_json::from_str(&answer).unwrap();
-        let refusal = &answer["response"]["status"];
+        let status_object = &answer["response"]["status"];
         assert_eq!((status, &answer["response"]["allowed"]), (200, &json!(false)));
-        assert_eq!((&refusal["code"], &refusal["details"]["causes"][0]["field"]), (&json!(422), &json!("spec.size")));
+        assert_eq!(
+            (&status_object["code"], &status_object["details"]["causes"][0]["field"]),
+            (&json!(422), &json!("spec.size"))
+        );
     }
     let text = server.metrics.encode().unwrap();
     for line in [
@@ -34,7 +37,7 @@ async fn reviews_are_answered_over_both_versions_of_http() {
         r#"webhook_review_duration_seconds_count{path="/validate"} 4"#,
         "webhook_reviews_in_flight 0",
         "webhook_certificate_loads_total 1",
-        // The beginning of 4096, as rcgen has it.
+        // The start of the year 4096, the default of rcgen.
         "webhook_certificate_expiry_timestamp_seconds 67090118400\n",
     ] {
         assert!(text.contains(line), "{line} is not in\n{text}");
@@ -43,7 +46,7 @@ async fn reviews_are_answered_over_both_versions_of_http() {
 }
 
 #[tokio::test]
-async fn conversions_are_answered() {
+async fn conversions_are_served() {
     let server = Server::start(things).await;
     let object = json!({"apiVersion": "v1", "kind": "Thing", "metadata": {"name": "a"}});
     let request = json!({"uid": "u", "desiredAPIVersion": "v2", "objects": [object]});
@@ -56,17 +59,17 @@ async fn conversions_are_answered() {
 }
 
 #[tokio::test]
-async fn what_is_no_review_is_turned_down_with_a_reason() {
+async fn malformed_requests_are_rejected_with_a_reason() {
     let server = Server::start(things).await;
-    let sound = || Request::review(1);
-    let long = Request { body: vec![b' '; MAX_REVIEW_SIZE + 1].into(), ..sound() };
+    let valid = || Request::review(1);
+    let long = Request { body: vec![b' '; MAX_REVIEW_SIZE + 1].into(), ..valid() };
     for (request, status, reason) in [
-        (Request { body: "{".into(), ..sound() }, 400, "the body is not an AdmissionReview: EOF"),
-        (Request { body: "".into(), ..sound() }, 400, "EOF"),
-        (Request { body: vec![0xff; 100].into(), ..sound() }, 400, "the body is not"),
-        (Request { content_type: "text/plain", ..sound() }, 415, "must be application/json, not \"text/plain\""),
-        (Request { method: "GET", ..sound() }, 405, "asked with POST, not with GET"),
-        (Request { path: "/elsewhere", ..sound() }, 404, "there is no webhook at /elsewhere"),
+        (Request { body: "{".into(), ..valid() }, 400, "the body is not an AdmissionReview: EOF"),
+        (Request { body: "".into(), ..valid() }, 400, "EOF"),
+        (Request { body: vec![0xff; 100].into(), ..valid() }, 400, "the body is not"),
+        (Request { content_type: "text/plain", ..valid() }, 415, "must be application/json, not \"text/plain\""),
+        (Request { method: "GET", ..valid() }, 405, "webhooks accept POST, not GET"),
+        (Request { path: "/elsewhere", ..valid() }, 404, "there is no webhook at /elsewhere"),
         (Request { chunked: true, ..long.clone() }, 413, "length limit exceeded"),
         (long, 413, "the body is too long: 8388609 bytes"),
     ] {
@@ -77,13 +80,13 @@ async fn what_is_no_review_is_turned_down_with_a_reason() {
             assert!(text.contains(reason), "{text}");
         }
     }
-    let fine = Request { content_type: "application/json; charset=utf-8", chunked: true, ..sound() };
-    assert_eq!(server.ask(fine).await.unwrap().0, 200);
+    let valid = Request { content_type: "application/json; charset=utf-8", chunked: true, ..valid() };
+    assert_eq!(server.ask(valid).await.unwrap().0, 200);
     server.stop().await;
 }
 
 #[tokio::test]
-async fn a_panic_is_a_refusal_and_hurts_nobody_else() {
+async fn panic_denies_only_its_own_request() {
     let server = Server::start(things).await;
     let mut client = server.client(true).await.unwrap();
     let (status, answer) = client.send(Request::review(666)).await.unwrap();
@@ -97,12 +100,12 @@ async fn a_panic_is_a_refusal_and_hurts_nobody_else() {
 }
 
 #[tokio::test]
-async fn whoever_waits_too_long_is_told_so() {
+async fn request_beyond_its_limit_gets_504() {
     let limits = Limits { request: Duration::from_millis(200), ..Limits::default() };
     let server = Server::start_with(things, limits, support::tls()).await;
     for http2 in [false, true] {
         let (status, text) = server.client(http2).await.unwrap().send(Request::review(4000)).await.unwrap();
-        assert_eq!((status, text.as_str()), (504, "no answer within 200ms"));
+        assert_eq!((status, text.as_str()), (504, "no response within 200ms"));
     }
     let text = server.metrics.encode().unwrap();
     assert!(text.contains(r#"webhook_reviews_total{path="/validate",outcome="error"} 2"#), "{text}");
@@ -110,7 +113,7 @@ async fn whoever_waits_too_long_is_told_so() {
 }
 
 #[test]
-fn the_test_asks_what_the_api_server_asks() {
+fn test_review_has_the_format_of_the_api_server() {
     let review: Value = serde_json::from_slice(&review(3)).unwrap();
     assert_eq!(review["request"]["object"]["spec"]["size"], 3);
 }

@@ -1,9 +1,9 @@
-//! Pools in one subnet, and what is in use of it.
+//! Pools in one subnet, and addresses in use.
 
-use capi_ipam::api::{names, PoolKey, Slot};
+use capi_ipam::api::{PoolKey, Slot, names};
 use capi_ipam::in_cluster::ledger::Ledger;
-use capi_ipam_controller::watch::Observer;
-use capi_ipam_ip::{Family, parse_entry, Span};
+use capi_ipam_controller::watch::EventHandler;
+use capi_ipam_ip::{Family, Span, parse_entry};
 use capi_ipam_provider::api::IPAddress;
 use ipnet::IpNet;
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
@@ -17,7 +17,7 @@ pub enum Entry {
     Network(Number, u8),
 }
 
-/// An address of the subnet, counted from its beginning or its end.
+/// An address of the subnet, counted from its start or its end.
 #[derive(Arbitrary, Debug, Clone, Copy)]
 pub struct Number {
     from_end: bool,
@@ -33,7 +33,7 @@ impl Number {
     }
 }
 
-/// The entry as people write it.
+/// The text of an entry.
 pub fn text(entry: Entry, subnet: IpNet, only_networks: bool) -> String {
     let (family, whole) = (Family::of(subnet.addr()), Span::from(subnet));
     let shortest = subnet.prefix_len();
@@ -58,8 +58,8 @@ pub fn spans(texts: &[String]) -> Vec<Span> {
     texts.iter().map(|text| parse_entry(text).expect("an entry").span).collect()
 }
 
-/// Tells the ledger of an address that is in use.
-pub fn take(ledger: &Ledger, key: &PoolKey, (index, reserved, slot): &(usize, bool, Slot)) {
+/// Adds an address in use to the ledger.
+pub fn add_used(ledger: &Ledger, key: &PoolKey, (index, reserved, slot): &(usize, bool, Slot)) {
     let (address, length) = (slot.block.base().to_string(), slot.block.length());
     if *reserved {
         let prefix = (!slot.block.is_address()).then_some(length);
@@ -74,6 +74,6 @@ pub fn take(ledger: &Ledger, key: &PoolKey, (index, reserved, slot): &(usize, bo
             "spec": {"address": address, "prefix": length,
                      "poolRef": {"apiGroup": names::GROUP, "kind": key.kind.name(), "name": key.name.as_ref()}},
         });
-        ledger.applied(&serde_json::from_value::<IPAddress>(held).expect("an IPAddress"));
+        ledger.apply(&serde_json::from_value::<IPAddress>(held).expect("an IPAddress"));
     }
 }

@@ -1,39 +1,42 @@
-//! The objects that watches tell of.
+//! The objects that watches report.
 
-use capi_ipam::api::{GlobalInClusterIPPool, GlobalInClusterPrefixPool, InClusterIPPool, InClusterKind, InClusterPrefixPool, IPReservation, names, network_block_length_name, PoolKey, Scope, Slot};
+use capi_ipam::api::{
+    GlobalInClusterIPPool, GlobalInClusterPrefixPool, IPReservation, InClusterIPPool, InClusterKind,
+    InClusterPrefixPool, PoolKey, Scope, Slot, names, network_block_length_name,
+};
 use capi_ipam::in_cluster::ledger::Ledger;
-use capi_ipam_controller::watch::Observer;
+use capi_ipam_controller::watch::EventHandler;
 use capi_ipam_ip::{Block, Family};
 use capi_ipam_provider::api::{IPAddress, IPAddressClaim};
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
-use serde_json::{json, Value};
+use serde_json::{Value, json};
 
-/// Few of everything, so that objects have to do with each other.
+/// A description with few values, so that objects relate to each other.
 #[derive(Arbitrary, Debug)]
 pub struct Description<'a> {
-    sort: Sort,
+    kind: Kind,
     pool: u8,
     number: u8,
     claim: u8,
     in_network: bool,
-    /// What is different this time; the meaning goes by the sort.
+    /// Variations, depending on the kind.
     choice: u8,
-    /// A field, and what stands in it instead of what should.
-    odd: Option<(u8, u8)>,
-    /// What else is changed, as a merge patch in JSON.
+    /// A field and an unexpected value of it.
+    replaced: Option<(u8, u8)>,
+    /// Further changes, as a JSON merge patch.
     patch: Option<&'a str>,
 }
 
 #[derive(Arbitrary, Debug, Clone, Copy)]
-enum Sort {
+enum Kind {
     Pool,
     Address,
     Reservation,
-    NetworkUnit,
+    BlockLength,
     Claim,
 }
 
-/// An object that could be read.
+/// A decoded object.
 pub enum Object {
     Pool(InClusterIPPool),
     GlobalPool(GlobalInClusterIPPool),
@@ -56,38 +59,38 @@ fn holds_prefixes(kind: InClusterKind) -> bool {
 }
 
 impl Description<'_> {
-    /// The object, unless it is so odd that it cannot be read.
+    /// Returns the object; `None` if it cannot be decoded.
     pub fn build(&self) -> Option<Object> {
         let key = pool_key(self.pool);
-        let mut object = match self.sort {
-            Sort::Pool => self.pool_object(&key),
-            Sort::Address => self.address(&key),
-            Sort::Reservation => self.reservation(&key),
-            Sort::NetworkUnit => self.network_unit(&key),
-            Sort::Claim => json!({"metadata": {"namespace": "n", "name": self.claim_name()},
+        let mut object = match self.kind {
+            Kind::Pool => self.pool_object(&key),
+            Kind::Address => self.address(&key),
+            Kind::Reservation => self.reservation(&key),
+            Kind::BlockLength => self.block_length(&key),
+            Kind::Claim => json!({"metadata": {"namespace": "n", "name": self.claim_name()},
                                   "spec": {"poolRef": reference(&key)}}),
         };
-        if let Some((field, value)) = self.odd {
-            make_odd(&mut object, field, value);
+        if let Some((field, value)) = self.replaced {
+            replace_field(&mut object, field, value);
         }
         if let Some(patch) = self.patch.and_then(|text| serde_json::from_str(text).ok()) {
             json_patch::merge(&mut object, &patch);
         }
-        let is_cluster_wide = matches!(self.sort, Sort::Reservation | Sort::NetworkUnit)
-            || matches!(self.sort, Sort::Pool) && key.kind.is_global();
+        let is_cluster_wide = matches!(self.kind, Kind::Reservation | Kind::BlockLength)
+            || matches!(self.kind, Kind::Pool) && key.kind.is_global();
         if is_cluster_wide && let Some(metadata) = object.pointer_mut("/metadata").and_then(Value::as_object_mut) {
             metadata.remove("namespace");
         }
-        let object = match (self.sort, key.kind) {
-            (Sort::Pool, InClusterKind::IPPool) => serde_json::from_value(object).map(Object::Pool),
-            (Sort::Pool, InClusterKind::GlobalIPPool) => serde_json::from_value(object).map(Object::GlobalPool),
-            (Sort::Pool, InClusterKind::PrefixPool) => serde_json::from_value(object).map(Object::PrefixPool),
-            (Sort::Pool, InClusterKind::GlobalPrefixPool) => {
+        let object = match (self.kind, key.kind) {
+            (Kind::Pool, InClusterKind::IPPool) => serde_json::from_value(object).map(Object::Pool),
+            (Kind::Pool, InClusterKind::GlobalIPPool) => serde_json::from_value(object).map(Object::GlobalPool),
+            (Kind::Pool, InClusterKind::PrefixPool) => serde_json::from_value(object).map(Object::PrefixPool),
+            (Kind::Pool, InClusterKind::GlobalPrefixPool) => {
                 serde_json::from_value(object).map(Object::GlobalPrefixPool)
             }
-            (Sort::Address, _) => serde_json::from_value(object).map(Object::Address),
-            (Sort::Reservation | Sort::NetworkUnit, _) => serde_json::from_value(object).map(Object::Reservation),
-            (Sort::Claim, _) => serde_json::from_value(object).map(Object::Claim),
+            (Kind::Address, _) => serde_json::from_value(object).map(Object::Address),
+            (Kind::Reservation | Kind::BlockLength, _) => serde_json::from_value(object).map(Object::Reservation),
+            (Kind::Claim, _) => serde_json::from_value(object).map(Object::Claim),
         };
         object.ok()
     }
@@ -152,7 +155,7 @@ impl Description<'_> {
         })
     }
 
-    fn network_unit(&self, key: &PoolKey) -> Value {
+    fn block_length(&self, key: &PoolKey) -> Value {
         let family = if self.in_network { Family::V4 } else { Family::V6 };
         let length = if self.in_network { 32 } else { 63 + self.number % 2 };
         json!({
@@ -167,8 +170,8 @@ fn reference(key: &PoolKey) -> Value {
     json!({"apiGroup": names::GROUP, "kind": key.kind.name(), "name": key.name.as_ref()})
 }
 
-/// Writes something into a field that does not belong there.
-fn make_odd(object: &mut Value, field: u8, value: u8) {
+/// Replaces the value of a field by an unexpected one.
+fn replace_field(object: &mut Value, field: u8, value: u8) {
     let fields = [
         "/metadata",
         "/metadata/name",
@@ -240,7 +243,7 @@ macro_rules! each {
 }
 
 impl Object {
-    /// Kind, namespace and name. No two objects have the same.
+    /// The kind, namespace and name of the object, which identify it.
     pub fn key(&self) -> (&'static str, String, String) {
         let kind = match self {
             Object::Pool(_) => "InClusterIPPool",
@@ -255,12 +258,12 @@ impl Object {
         (kind, metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default())
     }
 
-    pub fn applied(&self, ledger: &Ledger) {
-        each!(self, object => ledger.applied(object));
+    pub fn apply(&self, ledger: &Ledger) {
+        each!(self, object => ledger.apply(object));
     }
 
-    pub fn deleted(&self, ledger: &Ledger) {
-        each!(self, object => ledger.deleted(object));
+    pub fn delete(&self, ledger: &Ledger) {
+        each!(self, object => ledger.delete(object));
     }
 
     pub fn as_pool(&self) -> Option<PoolKey> {
@@ -283,22 +286,22 @@ impl Object {
 
 macro_rules! for_each_kind {
     ($ledger:ident, $method:ident) => {
-        Observer::<InClusterIPPool>::$method($ledger);
-        Observer::<GlobalInClusterIPPool>::$method($ledger);
-        Observer::<InClusterPrefixPool>::$method($ledger);
-        Observer::<GlobalInClusterPrefixPool>::$method($ledger);
-        Observer::<IPAddress>::$method($ledger);
-        Observer::<IPReservation>::$method($ledger);
-        Observer::<IPAddressClaim>::$method($ledger);
+        EventHandler::<InClusterIPPool>::$method($ledger);
+        EventHandler::<GlobalInClusterIPPool>::$method($ledger);
+        EventHandler::<InClusterPrefixPool>::$method($ledger);
+        EventHandler::<GlobalInClusterPrefixPool>::$method($ledger);
+        EventHandler::<IPAddress>::$method($ledger);
+        EventHandler::<IPReservation>::$method($ledger);
+        EventHandler::<IPAddressClaim>::$method($ledger);
     };
 }
 
-/// Full listings of all kinds begin.
-pub fn listing(ledger: &Ledger) {
-    for_each_kind!(ledger, listing);
+/// Starts full lists of all kinds.
+pub fn init(ledger: &Ledger) {
+    for_each_kind!(ledger, init);
 }
 
-/// Full listings of all kinds are complete.
-pub fn listed(ledger: &Ledger) {
-    for_each_kind!(ledger, listed);
+/// Completes full lists of all kinds.
+pub fn init_done(ledger: &Ledger) {
+    for_each_kind!(ledger, init_done);
 }

@@ -1,4 +1,4 @@
-//! Pools as people write them, and a cluster that they are written to.
+//! Specs of pools, and the state of a cluster.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use capi_ipam::admission::View;
 use capi_ipam::api::{PoolKey, Scope, Slot};
 use capi_ipam_ip::{Block, Family, Usable};
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
-use serde_json::{json, Value};
+use serde_json::{Value, json};
 
 const TEXTS: [&str; 20] = [
     "10.0.0.0/24",
@@ -33,7 +33,7 @@ const TEXTS: [&str; 20] = [
 const NETWORKS: [&str; 6] =
     ["lab", "other", "", "-", "a.b", "x23456789012345678901234567890123456789012345678901234567890123456"];
 
-/// The specification of a pool of addresses or of prefixes.
+/// The spec of a pool of addresses or of prefixes.
 #[derive(Arbitrary, Debug)]
 pub struct Spec<'a> {
     entries: Vec<Text<'a>>,
@@ -41,29 +41,29 @@ pub struct Spec<'a> {
     gateway: Option<Text<'a>>,
     pub length: i16,
     allocate_reserved: bool,
-    pub rest: Option<i32>,
+    pub grace_period: Option<i32>,
     network: Option<u8>,
 }
 
-/// A text of which something can be made, or any.
+/// A text that is often valid, or any text.
 #[derive(Arbitrary, Debug)]
 enum Text<'a> {
-    Of(u8),
-    Free(&'a str),
+    Common(u8),
+    Any(&'a str),
 }
 
 impl Text<'_> {
     fn get(&self) -> &str {
         match self {
-            Text::Of(index) => TEXTS[usize::from(*index) % TEXTS.len()],
-            Text::Free(text) => text,
+            Text::Common(index) => TEXTS[usize::from(*index) % TEXTS.len()],
+            Text::Any(text) => text,
         }
     }
 }
 
 impl Spec<'_> {
-    /// The specification as JSON.
-    pub fn written(&self, prefixes: bool) -> Value {
+    /// Returns the spec as JSON.
+    pub fn to_json(&self, prefixes: bool) -> Value {
         let texts =
             |entries: &[Text<'_>]| -> Vec<String> { entries.iter().map(|text| text.get().to_owned()).collect() };
         let (entries, excluded) = (texts(&self.entries), texts(&self.excluded));
@@ -75,16 +75,16 @@ impl Spec<'_> {
         } else {
             json!({"addresses": entries, "excludedAddresses": excluded, "gateway": gateway, "network": network,
                    "prefix": self.length, "allocateReservedIPAddresses": self.allocate_reserved,
-                   "addressReuseGracePeriodSeconds": self.rest})
+                   "addressReuseGracePeriodSeconds": self.grace_period})
         }
     }
 }
 
-/// What admission knows of the cluster.
+/// The state of the cluster that admission reads.
 #[derive(Arbitrary, Debug, Clone)]
 pub struct Cluster {
     pub complete: bool,
-    pub agreed: Option<u8>,
+    pub declared_length: Option<u8>,
     in_use: Vec<(u8, u8)>,
 }
 
@@ -101,14 +101,14 @@ impl View for Cluster {
     fn is_complete(&self) -> bool {
         self.complete
     }
-    fn in_use(&self, _: &PoolKey, of_interest: &dyn Fn(Block) -> bool) -> Vec<Block> {
-        self.blocks().filter(|block| of_interest(*block)).collect()
+    fn in_use(&self, _: &PoolKey, filter: &dyn Fn(Block) -> bool) -> Vec<Block> {
+        self.blocks().filter(|block| filter(*block)).collect()
     }
     fn overlapping(&self, pool: &PoolKey, _: &Scope, _: &Usable) -> Vec<PoolKey> {
         vec![pool.clone(); self.in_use.len()]
     }
     fn network_length(&self, _: &str, _: Family) -> Option<u8> {
-        self.agreed
+        self.declared_length
     }
     fn members(&self, _: &str) -> Vec<PoolKey> {
         Vec::new()
@@ -116,7 +116,7 @@ impl View for Cluster {
     fn pool(&self, _: &PoolKey) -> Option<(Scope, Option<Arc<Usable>>)> {
         None
     }
-    fn holders(&self, _: &Slot) -> Vec<(String, String)> {
+    fn owners(&self, _: &Slot) -> Vec<(String, String)> {
         Vec::new()
     }
 }

@@ -1,37 +1,37 @@
-//! The annotation in which an object carries what only its other version can say.
+//! The conversion-data annotation, which stores the fields that only the other version of an object has.
 
-use serde_json::{json, Value};
+use serde_json::{Value, json};
 
-use crate::api::names;
 use super::spec::Fields;
+use crate::api::names;
 
-/// How many bytes the API server allows the annotations of an object to have, names and values together. It refuses
-/// what a conversion gives beyond that, and with it the whole request.
+/// The maximum size of the annotations of an object in bytes, names and values together. The API server rejects
+/// converted objects that exceed it, and with them the whole request.
 const MAX_BYTES: usize = 256 * 1024;
 
-/// Part of an object in its other version.
+/// The content of the annotation: a part of the object in its other version.
 #[derive(Debug, Default, Clone)]
-pub(super) struct Kept {
+pub(super) struct ConversionData {
     /// Fields of the spec.
     pub(super) spec: Fields,
     /// Fields of the status.
     pub(super) status: Fields,
-    /// Of the annotations of that object: whether it had any, and the one with what it kept itself. `None` says that
-    /// it had none, or only others.
+    /// The conversion-data annotation that the object had in its other version, if any; empty if it had the field
+    /// `annotations` without this annotation. `None` if no annotations have to be restored.
     pub(super) annotations: Option<Fields>,
-    /// There is more, which was too large to be kept.
-    pub(super) left_out: bool,
+    /// Whether fields were omitted because they are too large.
+    pub(super) is_truncated: bool,
 }
 
-impl Kept {
-    /// Whether nothing of spec and status is kept.
+impl ConversionData {
+    /// Whether there are no fields of spec and status.
     pub(super) fn is_empty(&self) -> bool {
         self.spec.is_empty() && self.status.is_empty()
     }
 
-    /// Reads the text of the annotation. Anything but an object of that version and kind is `None`, and so is a text that
-    /// is longer than an annotation can be.
-    pub(super) fn read(text: &str, api_version: &str, kind: &str) -> Option<Kept> {
+    /// Parses the text of the annotation. Returns `None` unless it is an object of this version and kind, within the
+    /// size limit of annotations.
+    pub(super) fn parse(text: &str, api_version: &str, kind: &str) -> Option<Self> {
         if text.len() > MAX_BYTES {
             return None;
         }
@@ -45,19 +45,19 @@ impl Kept {
             Some(_) => None,
         };
         let annotations = fields("metadata")?.get("annotations").and_then(Value::as_object).cloned();
-        let left_out = object.get("leftOut") == Some(&Value::Bool(true));
-        Some(Kept { spec: fields("spec")?, status: fields("status")?, annotations, left_out })
+        let is_truncated = object.get("leftOut") == Some(&Value::Bool(true));
+        Some(Self { spec: fields("spec")?, status: fields("status")?, annotations, is_truncated })
     }
 
-    /// The text of the annotation: compact, its names sorted, as the Go provider writes it.
-    pub(super) fn write(&self, api_version: &str, kind: &str) -> String {
+    /// Returns the text of the annotation: compact, with sorted names, as the Go provider writes it.
+    pub(super) fn to_text(&self, api_version: &str, kind: &str) -> String {
         let (spec, status) = (&self.spec, &self.status);
         let mut object = json!({ "apiVersion": api_version, "kind": kind, "spec": spec, "status": status });
         if let Some(fields) = object.as_object_mut() {
             if let Some(annotations) = &self.annotations {
                 fields.insert("metadata".to_owned(), json!({ "annotations": annotations }));
             }
-            if self.left_out {
+            if self.is_truncated {
                 fields.insert("leftOut".to_owned(), Value::Bool(true));
             }
         }
@@ -65,17 +65,17 @@ impl Kept {
     }
 }
 
-/// The annotations of an object, if it has the field.
+/// Returns the annotations of an object, if it has the field.
 pub(super) fn annotations(object: &Fields) -> Option<&Fields> {
     object.get("metadata")?.get("annotations")?.as_object()
 }
 
-/// The text of our annotation.
+/// Returns the text of the conversion-data annotation.
 pub(super) fn text(object: &Fields) -> Option<&str> {
     annotations(object)?.get(names::CONVERSION_DATA_ANNOTATION)?.as_str()
 }
 
-/// Takes our annotation off, whatever is in it. The others stay, and the field does also when it is empty then.
+/// Removes the conversion-data annotation. The field `annotations` stays, also if it is empty afterwards.
 pub(super) fn remove(object: &mut Fields) {
     let annotations = object.get_mut("metadata").and_then(|metadata| metadata.get_mut("annotations"));
     if let Some(annotations) = annotations.and_then(Value::as_object_mut) {
@@ -83,7 +83,7 @@ pub(super) fn remove(object: &mut Fields) {
     }
 }
 
-/// Takes the field `annotations` off when it is empty.
+/// Removes the field `annotations` if it is empty.
 pub(super) fn remove_if_empty(object: &mut Fields) {
     if annotations(object).is_some_and(Fields::is_empty)
         && let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut)
@@ -92,7 +92,7 @@ pub(super) fn remove_if_empty(object: &mut Fields) {
     }
 }
 
-/// Makes sure that the object has the field `annotations`. `None` when it is something else than annotations.
+/// Adds the field `annotations` if it is missing, and returns it; `None` if it is not an object.
 pub(super) fn ensure(object: &mut Fields) -> Option<&mut Fields> {
     let mut fields = object;
     for name in ["metadata", "annotations"] {
@@ -105,7 +105,7 @@ pub(super) fn ensure(object: &mut Fields) -> Option<&mut Fields> {
     Some(fields)
 }
 
-/// The object with our annotation put on; `None` when its annotations are too large then.
+/// Returns the object with the conversion-data annotation; `None` if its annotations would be too large.
 pub(super) fn with(object: &Fields, text: String) -> Option<Fields> {
     let mut object = object.clone();
     let annotations = ensure(&mut object)?;

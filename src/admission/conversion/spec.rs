@@ -1,7 +1,7 @@
-//! The spec of a pool: what `v1alpha2` makes of the fields of `v1alpha1`.
+//! Conversion of the spec of a pool from `v1alpha1` to `v1alpha2`.
 //!
-//! Works on plain JSON and never fails. What cannot be understood is carried over as it is, or as an entry of the
-//! addresses that nothing can read, so that the validation of `v1alpha2` names it.
+//! It operates on plain JSON and never fails. Invalid values are passed through, or become an invalid entry of
+//! `addresses`, so that the validation of `v1alpha2` reports them.
 
 use capi_ipam_ip::{Family, parse_entry};
 use serde_json::Value;
@@ -17,15 +17,15 @@ pub(super) fn is_shared(name: &str) -> bool {
     SHARED.contains(&name)
 }
 
-/// The fields of `spec` that both versions have.
-pub(super) fn shared(spec: &Fields) -> Fields {
+/// Returns the fields of `spec` that both versions have.
+pub(super) fn shared_fields(spec: &Fields) -> Fields {
     let fields = spec.iter().filter(|(name, _)| is_shared(name));
     fields.map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
-/// As [`shared`], with those that `v1alpha2` requires also when `spec` lacks them.
-pub(super) fn complete(spec: &Fields) -> Fields {
-    let mut fields = shared(spec);
+/// As [`shared_fields`], with empty values for missing fields that `v1alpha2` requires.
+pub(super) fn with_required_fields(spec: &Fields) -> Fields {
+    let mut fields = shared_fields(spec);
     for (name, empty) in [("addresses", Value::Array(Vec::new())), ("prefix", Value::from(0))] {
         if fields.get(name).is_none_or(Value::is_null) {
             fields.insert(name.to_owned(), empty);
@@ -34,16 +34,16 @@ pub(super) fn complete(spec: &Fields) -> Fields {
     fields
 }
 
-/// The `v1alpha1` spec, with what follows from its subnet written out: `start`, `end` and `prefix`.
+/// Returns the `v1alpha1` spec with the fields that its subnet implies: `start`, `end` and `prefix`.
 ///
-/// The Go provider writes them out too, and keeps the spec in this form.
-pub(super) fn filled(spec: &Fields) -> Fields {
+/// The Go provider adds them as well, and stores the spec in this form.
+pub(super) fn with_subnet_fields(spec: &Fields) -> Fields {
     let mut spec = spec.clone();
-    if let Some(subnet) = text(&spec, "subnet").and_then(Subnet::read) {
+    if let Some(subnet) = text(&spec, "subnet").and_then(Subnet::parse) {
         let (start, end) = subnet.ends();
         let all = [("start", Value::from(start)), ("end", Value::from(end)), ("prefix", Value::from(subnet.length))];
         for (name, value) in all {
-            if says_nothing(spec.get(name)) {
+            if is_unset(spec.get(name)) {
                 spec.insert(name.to_owned(), value);
             }
         }
@@ -51,38 +51,39 @@ pub(super) fn filled(spec: &Fields) -> Fields {
     spec
 }
 
-/// The fields of `v1alpha2` that follow from a `v1alpha1` spec; always with those that `v1alpha2` requires.
-pub(super) fn converted(spec: &Fields) -> Fields {
-    let spec = filled(spec);
-    let mut fields = complete(&spec);
+/// Converts a `v1alpha1` spec to the fields of `v1alpha2`. Required fields are always set.
+pub(super) fn to_v1alpha2(spec: &Fields) -> Fields {
+    let spec = with_subnet_fields(spec);
+    let mut fields = with_required_fields(&spec);
     if let Some(Value::Array(addresses)) = fields.get_mut("addresses") {
-        addresses.extend(further_entries(&spec).map(Value::from));
+        addresses.extend(additional_entries(&spec).map(Value::from));
     }
     fields
 }
 
-/// The entries that `subnet`, `start` and `end` add to the addresses. `spec` is filled.
-fn further_entries(spec: &Fields) -> impl Iterator<Item = String> {
-    // With one end only there is no way to read it, and validation says so.
+/// Returns the entries that `subnet`, `start` and `end` add to the addresses. `spec` has the fields that its subnet
+/// implies.
+fn additional_entries(spec: &Fields) -> impl Iterator<Item = String> {
+    // A range with one end only is not valid, and validation reports it.
     let range = match (text(spec, "start"), text(spec, "end")) {
         (None, None) => None,
         (start, end) => Some(format!("{}-{}", start.unwrap_or_default(), end.unwrap_or_default())),
     };
-    let subnet = text(spec, "subnet").filter(|subnet| Subnet::read(subnet).is_none()).map(|subnet| {
-        // A subnet without a length could be taken for a single address or a range, which it is not.
+    let subnet = text(spec, "subnet").filter(|subnet| Subnet::parse(subnet).is_none()).map(|subnet| {
+        // Without a length it would be a valid address or range, but it is not a valid subnet.
         let slash = if parse_entry(subnet).is_ok() { "/" } else { "" };
         format!("{subnet}{slash}")
     });
     range.into_iter().chain(subnet)
 }
 
-/// The text of a field, unless it is empty.
+/// Returns the text of a field; `None` if it is empty.
 fn text<'a>(spec: &'a Fields, name: &str) -> Option<&'a str> {
     spec.get(name).and_then(Value::as_str).filter(|text| !text.is_empty())
 }
 
-/// Whether a field is missing, or has the value that the Go provider takes for missing.
-fn says_nothing(value: Option<&Value>) -> bool {
+/// Whether a field is missing, or has the zero value that the Go provider treats as missing.
+fn is_unset(value: Option<&Value>) -> bool {
     match value {
         None | Some(Value::Null) => true,
         Some(Value::String(text)) => text.is_empty(),
@@ -91,7 +92,7 @@ fn says_nothing(value: Option<&Value>) -> bool {
     }
 }
 
-/// A network that could be read.
+/// A valid network.
 struct Subnet {
     family: Family,
     first: u128,
@@ -100,16 +101,16 @@ struct Subnet {
 }
 
 impl Subnet {
-    /// Reads a network in CIDR notation.
-    fn read(text: &str) -> Option<Subnet> {
+    /// Parses a network in CIDR notation.
+    fn parse(text: &str) -> Option<Self> {
         let entry = parse_entry(text).ok().filter(|_| text.contains('/'))?;
         let (first, last) = (entry.span.first(), entry.span.last());
-        // The two ends differ in the host bits, in all of them.
+        // The two ends of a network differ in all host bits.
         let host_bits = u8::try_from((first ^ last).count_ones()).ok()?;
-        Some(Subnet { family: entry.family, first, last, length: entry.family.bits().saturating_sub(host_bits) })
+        Some(Self { family: entry.family, first, last, length: entry.family.bits().saturating_sub(host_bits) })
     }
 
-    /// The second and the last but one address. Where there is nothing between the first and the last one, those two.
+    /// Returns the second and the second to last address; for networks of one or two addresses, the first and the last.
     fn ends(&self) -> (String, String) {
         let edge = u128::from(self.last.saturating_sub(self.first) > 1);
         let address = |number| self.family.address(number).to_string();

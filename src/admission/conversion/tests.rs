@@ -1,9 +1,9 @@
 use capi_ipam_ip::PoolAddresses;
 use serde_json::json;
 
+use super::*;
 use crate::api::names::CONVERSION_DATA_ANNOTATION as ANNOTATION;
 use crate::api::{IPPoolSpec, IPPoolSpecV1Alpha1};
-use super::*;
 
 mod laws;
 
@@ -27,24 +27,24 @@ fn to_old(object: &Value) -> Value {
     convert(object.clone(), OLD).unwrap()
 }
 
-/// The annotation, read.
-fn kept(object: &Value) -> Value {
+/// The parsed conversion-data annotation.
+fn conversion_data(object: &Value) -> Value {
     let text = object["metadata"]["annotations"][ANNOTATION].as_str();
     text.map_or(Value::Null, |text| serde_json::from_str(text).unwrap())
 }
 
-/// The object with another text in the annotation.
-fn keeping(mut object: Value, text: &str) -> Value {
+/// The object with this text in the annotation.
+fn with_annotation(mut object: Value, text: &str) -> Value {
     object["metadata"]["annotations"][ANNOTATION] = json!(text);
     object
 }
 
-fn without_kept(mut object: Value) -> Value {
+fn without_annotation(mut object: Value) -> Value {
     object["metadata"]["annotations"].as_object_mut().unwrap().remove(ANNOTATION);
     object
 }
 
-/// What validation says about the addresses of a `v1alpha2` spec; nothing when they are right.
+/// The problems that validation reports for the addresses of a `v1alpha2` spec; empty if they are valid.
 fn problems(spec: &Value) -> String {
     let spec: IPPoolSpec = serde_json::from_value(spec.clone()).unwrap();
     let pool = PoolAddresses {
@@ -58,7 +58,7 @@ fn problems(spec: &Value) -> String {
     problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
-// === what the Go provider left ===
+// === objects of the Go provider ===
 
 /// The pools with two versions in a list.
 fn pools(text: &str) -> Vec<Value> {
@@ -68,18 +68,18 @@ fn pools(text: &str) -> Vec<Value> {
 }
 
 #[test]
-fn pools_of_the_go_provider_look_as_they_did_and_come_back_identical() {
+fn go_provider_pools_convert_identically_in_both_directions() {
     let stored = pools(include_str!("../../../tests/data/takeover/objects.json"));
     let shown = pools(include_str!("../../../tests/data/takeover/pools-as-v1alpha1.json"));
     assert_eq!((stored.len(), shown.len()), (6, 6));
-    let mut with_more = Vec::new();
+    let mut with_data = Vec::new();
     for (stored, shown) in stored.iter().zip(&shown) {
         let view = to_old(stored);
-        if kept(&view).is_null() {
+        if conversion_data(&view).is_null() {
             assert_eq!(view, *shown);
         } else {
-            assert_eq!(without_kept(view.clone()), *shown);
-            with_more.push((shown["metadata"]["name"].as_str().unwrap(), kept(&view)));
+            assert_eq!(without_annotation(view.clone()), *shown);
+            with_data.push((shown["metadata"]["name"].as_str().unwrap(), conversion_data(&view)));
         }
         assert_eq!(to_new(&view), *stored);
         serde_json::from_value::<IPPoolSpecV1Alpha1>(view["spec"].clone()).unwrap();
@@ -90,12 +90,12 @@ fn pools_of_the_go_provider_look_as_they_did_and_come_back_identical() {
     let of = |spec| json!({ "apiVersion": NEW, "kind": KIND, "spec": spec, "status": {} });
     let mut v6 = of(v6);
     v6["metadata"] = json!({ "annotations": {} });
-    // The last one was made in v1alpha2 and has nothing more; made in v1alpha1 it would have an annotation.
-    assert_eq!(with_more, [("v4", of(v4)), ("v6", v6), ("shared", empty)]);
+    // The last one was created in v1alpha2 and has no v1alpha2 fields; created in v1alpha1 it would have an annotation.
+    assert_eq!(with_data, [("v4", of(v4)), ("v6", v6), ("shared", empty)]);
 }
 
 #[test]
-fn what_is_kept_is_written_as_the_go_provider_writes_it() {
+fn annotation_has_the_format_of_the_go_provider() {
     let pool = old(&json!({ "start": "10.11.0.10", "end": "10.11.0.20", "prefix": 24, "gateway": "10.11.0.1" }));
     let text = r#"{"apiVersion":"ipam.cluster.x-k8s.io/v1alpha1","kind":"InClusterIPPool","spec":{"end":"10.11.0.20","gateway":"10.11.0.1","prefix":24,"start":"10.11.0.10"},"status":{}}"#;
     assert_eq!(to_new(&pool)["metadata"]["annotations"][ANNOTATION], text);
@@ -104,7 +104,7 @@ fn what_is_kept_is_written_as_the_go_provider_writes_it() {
 // === v1alpha1 to v1alpha2 ===
 
 #[test]
-fn a_subnet_and_its_ends_become_an_entry() {
+fn subnet_and_its_ends_become_an_entry() {
     let cases = [
         (json!({ "addresses": ["10.0.0.7"], "prefix": 24 }), json!(["10.0.0.7"]), 24),
         (json!({ "subnet": "10.0.0.0/24" }), json!(["10.0.0.1-10.0.0.254"]), 24),
@@ -132,7 +132,7 @@ fn a_subnet_and_its_ends_become_an_entry() {
 }
 
 #[test]
-fn a_subnet_of_one_or_two_addresses_is_used_whole() {
+fn subnet_of_one_or_two_addresses_is_used_completely() {
     for (subnet, entry, prefix) in [
         ("10.0.0.4/31", "10.0.0.4-10.0.0.5", 31),
         ("10.0.0.4/32", "10.0.0.4-10.0.0.4", 32),
@@ -147,7 +147,7 @@ fn a_subnet_of_one_or_two_addresses_is_used_whole() {
 }
 
 #[test]
-fn what_cannot_be_read_is_named_by_validation() {
+fn invalid_values_are_reported_by_validation() {
     for (spec, part) in [
         (json!({ "subnet": "nonsense" }), r#""nonsense""#),
         (json!({ "subnet": "10.0.0.0/33" }), r#""10.0.0.0/33""#),
@@ -169,7 +169,7 @@ fn what_cannot_be_read_is_named_by_validation() {
 }
 
 #[test]
-fn a_spec_may_be_missing() {
+fn missing_spec_is_converted() {
     let expected = json!({ "addresses": [], "prefix": 0 });
     for spec in [Value::Null, json!({}), json!({ "addresses": null, "prefix": null })] {
         assert_eq!(to_new(&old(&spec))["spec"], expected);
@@ -181,7 +181,7 @@ fn a_spec_may_be_missing() {
 }
 
 #[test]
-fn the_old_spec_comes_back_with_what_followed_from_the_subnet() {
+fn v1alpha1_spec_is_restored_with_subnet_fields() {
     let pool = old(&json!({ "subnet": "10.0.0.0/24", "gateway": "10.0.0.1" }));
     let back = to_old(&to_new(&pool));
     let spec = json!({
@@ -194,12 +194,12 @@ fn the_old_spec_comes_back_with_what_followed_from_the_subnet() {
 // === v1alpha2 to v1alpha1 ===
 
 #[test]
-fn a_change_in_the_new_version_is_not_undone() {
+fn change_in_v1alpha2_is_not_undone() {
     for kind in KINDS {
         let mut pool = to_new(&old(&json!({ "subnet": "10.0.0.0/24", "gateway": "10.0.0.1" })));
         pool["kind"] = json!(kind);
         let text = pool["metadata"]["annotations"][ANNOTATION].as_str().unwrap().replace(KIND, kind);
-        let pool = keeping(pool, &text);
+        let pool = with_annotation(pool, &text);
         assert_eq!(to_old(&pool)["spec"]["subnet"], "10.0.0.0/24");
         for (field, value) in
             [("addresses", json!(["10.0.0.9"])), ("prefix", json!(23)), ("gateway", json!("10.0.0.254"))]
@@ -217,7 +217,7 @@ fn a_change_in_the_new_version_is_not_undone() {
 }
 
 #[test]
-fn fields_of_the_new_version_survive_changes_in_the_old_one() {
+fn v1alpha2_fields_survive_changes_in_v1alpha1() {
     let mut pool = new(&json!({
         "addresses": ["10.0.0.0/24"], "prefix": 24, "excludedAddresses": ["10.0.0.9"], "network": "lab",
         "subnet": { "of": "tomorrow" },
@@ -242,7 +242,7 @@ fn fields_of_the_new_version_survive_changes_in_the_old_one() {
         })
     );
     assert_eq!(back["status"], json!({ "ipAddresses": { "total": 2 }, "conditions": [{ "type": "Ready" }] }));
-    // The spec says nothing that needs to be kept.
+    // The v1alpha1 spec has no fields of its own.
     assert_eq!(
         back["metadata"],
         json!({ "name": "p", "namespace": "n", "labels": { "a": "b" }, "annotations": { "c": "d" } })
@@ -256,18 +256,18 @@ fn fields_of_the_new_version_survive_changes_in_the_old_one() {
     assert_eq!(back["spec"]["excludedAddresses"], json!(["10.0.0.9"]));
     assert_eq!(back["spec"]["subnet"], json!({ "of": "tomorrow" }));
     assert_eq!(back["status"], json!({ "conditions": [{ "type": "Ready" }] }));
-    assert_eq!(kept(&back)["spec"]["subnet"], "10.0.1.0/24");
+    assert_eq!(conversion_data(&back)["spec"]["subnet"], "10.0.1.0/24");
     assert_eq!(to_old(&back)["spec"]["subnet"], "10.0.1.0/24");
 }
 
 #[test]
-fn annotations_come_back_as_they_were() {
+fn annotations_survive_a_round_trip() {
     let spec = json!({ "addresses": ["10.0.0.0/24"], "prefix": 24 });
-    let odd = r#"{"kind":"InClusterIPPool", "apiVersion":"ipam.cluster.x-k8s.io/v1alpha1",
+    let unusual = r#"{"kind":"InClusterIPPool", "apiVersion":"ipam.cluster.x-k8s.io/v1alpha1",
         "spec":{"addresses":["10.0.0.0/24"],"prefix":24},"status":{"ipAddresses":{"total":1}}}"#;
-    let stale = odd.replace("/24", "/25");
+    let stale = unusual.replace("/24", "/25");
     let others = [None, Some(json!({})), Some(json!({ "a": "b" }))];
-    for annotations in others.into_iter().chain([odd, &stale].map(|text| Some(json!({ ANNOTATION: text })))) {
+    for annotations in others.into_iter().chain([unusual, &stale].map(|text| Some(json!({ ANNOTATION: text })))) {
         let mut pool = new(&spec);
         if let Some(annotations) = annotations {
             pool["metadata"]["annotations"] = annotations;
@@ -279,7 +279,7 @@ fn annotations_come_back_as_they_were() {
 }
 
 #[test]
-fn garbage_in_the_annotation_is_passed_over_and_goes() {
+fn invalid_annotation_is_ignored_and_removed() {
     let spec = json!({ "addresses": ["10.0.0.0/24"], "prefix": 24 });
     let of = |kind: &str, version: &str, rest: &str| format!(r#"{{"apiVersion":"{version}","kind":"{kind}"{rest}}}"#);
     for text in [
@@ -294,54 +294,58 @@ fn garbage_in_the_annotation_is_passed_over_and_goes() {
         of(KIND, NEW, r#","spec":7"#),
         of(KIND, NEW, r#","status":[]"#),
     ] {
-        let view = to_old(&keeping(new(&spec), &text));
+        let view = to_old(&with_annotation(new(&spec), &text));
         assert_eq!(view["spec"], spec, "{text}");
         let mut clean = new(&spec);
         clean["metadata"]["annotations"] = json!({});
         assert_eq!(to_new(&view), clean, "{text}");
-        let fresh = to_new(&keeping(old(&spec), &text));
-        assert_eq!(kept(&fresh), json!({ "apiVersion": OLD, "kind": KIND, "spec": spec, "status": {} }), "{text}");
+        let fresh = to_new(&with_annotation(old(&spec), &text));
+        assert_eq!(
+            conversion_data(&fresh),
+            json!({ "apiVersion": OLD, "kind": KIND, "spec": spec, "status": {} }),
+            "{text}"
+        );
     }
-    // Each version's own annotation is of no use to it.
+    // An annotation with data of the same version is ignored.
     let (own_old, own_new) = (of(KIND, OLD, r#","spec":{"subnet":"10.9.0.0/24"}"#), of(KIND, NEW, ""));
-    assert_eq!(to_new(&keeping(old(&spec), &own_old))["spec"], spec);
-    assert_eq!(kept(&to_old(&keeping(new(&spec), &own_new)))["spec"], json!({}));
+    assert_eq!(to_new(&with_annotation(old(&spec), &own_old))["spec"], spec);
+    assert_eq!(conversion_data(&to_old(&with_annotation(new(&spec), &own_new)))["spec"], json!({}));
     let mut number = new(&spec);
     number["metadata"]["annotations"] = json!({ ANNOTATION: 7 });
     assert_eq!(to_new(&to_old(&number))["metadata"]["annotations"], json!({}));
-    // What a client has put in for the annotation of before is looked at too.
+    // An invalid original annotation is not restored either.
     let nested = json!({ "annotations": { ANNOTATION: "garbage" } }).to_string();
     let text = of(KIND, NEW, &format!(r#","metadata":{nested}"#));
-    assert_eq!(to_new(&keeping(old(&spec), &text))["metadata"]["annotations"], json!({}));
+    assert_eq!(to_new(&with_annotation(old(&spec), &text))["metadata"]["annotations"], json!({}));
 }
 
-// === the rest ===
+// === errors and limits ===
 
 #[test]
-fn an_object_in_its_version_already_is_given_back_as_it_is() {
+fn object_in_the_desired_version_is_returned_unchanged() {
     for object in [old(&json!("odd")), new(&json!({ "a": 1 }))] {
-        let object = keeping(object, "garbage");
+        let object = with_annotation(object, "garbage");
         let version = object["apiVersion"].as_str().unwrap();
         assert_eq!(convert(object.clone(), version).unwrap(), object);
     }
 }
 
 #[test]
-fn what_is_not_ours_is_refused_by_name() {
+fn unknown_kinds_and_versions_are_errors() {
     let fails = |object: Value, version: &str| convert(object, version).unwrap_err().to_string();
-    assert_eq!(fails(json!([]), NEW), "what was sent for conversion is not an object");
+    assert_eq!(fails(json!([]), NEW), "the value to convert is not an object");
     let mut other = old(&json!({}));
     other["kind"] = json!("InClusterPrefixPool");
     assert_eq!(
         fails(other, NEW),
-        "n/p is of kind \"InClusterPrefixPool\"; InClusterIPPool and GlobalInClusterIPPool are converted"
+        "n/p is of kind \"InClusterPrefixPool\"; only InClusterIPPool and GlobalInClusterIPPool can be converted"
     );
     assert!(fails(json!({}), NEW).starts_with("an object without a name is of kind \"\""));
     for version in ["v1alpha1", "ipam.cluster.x-k8s.io/v1", "example.com/v1alpha1", ""] {
         let mut other = old(&json!({}));
         other["apiVersion"] = json!(version);
         assert!(fails(other, NEW).starts_with(&format!("n/p is of version {version:?}")));
-        assert!(fails(old(&json!({})), version).starts_with(&format!("n/p is asked for in version {version:?}")));
+        assert!(fails(old(&json!({})), version).starts_with(&format!("cannot convert n/p to version {version:?}")));
     }
 }
 
@@ -353,21 +357,21 @@ fn annotations_stay_within_the_limit_of_the_api_server() {
     };
     let many: Vec<_> = (0..30_000).map(|number| format!("10.0.{}.{}", number / 250, number % 250)).collect();
 
-    // Too large to be kept: the addresses are right nevertheless.
+    // A v1alpha1 spec that is too large for the annotation: the addresses are converted.
     let pool = to_new(&old(&json!({ "addresses": many, "start": "10.1.0.1", "end": "10.1.0.9", "prefix": 8 })));
     assert_eq!(pool["spec"]["addresses"].as_array().unwrap().len(), 30_001);
     assert_eq!(bytes(&pool), 0);
     assert_eq!(to_old(&pool)["spec"], pool["spec"]);
     assert_eq!(to_new(&to_old(&pool)), pool);
 
-    // Exclusions that do not fit: the pool can be read, and a write does not drop them.
+    // Exclusions that are too large for the annotation: the pool can be read, and a write does not remove them.
     let pool = new(&json!({ "addresses": ["10.0.0.0/8"], "prefix": 8, "excludedAddresses": many }));
     let view = to_old(&pool);
     assert_eq!(view["spec"], json!({ "addresses": ["10.0.0.0/8"], "prefix": 8 }));
     assert!(bytes(&view) < 1000);
     assert_eq!(convert(view, NEW), Err(ConversionError::TooLarge { object: "n/p".to_owned() }));
 
-    // Others have used it up.
+    // Other annotations use the whole limit.
     let mut pool = new(&json!({ "addresses": ["10.0.0.0/8"], "prefix": 8 }));
     pool["metadata"]["annotations"] = json!({ "a": "b".repeat(256 * 1024 - 1) });
     assert_eq!(bytes(&to_old(&pool)), 256 * 1024);

@@ -2,13 +2,15 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use capi_ipam_ip::Family;
-use capi_ipam_webhook::review::Kind;
-use serde_json::{json, Value};
+use capi_ipam_webhook::review::GroupVersionKind;
+use serde_json::{Value, json};
 
-use crate::api::{GlobalInClusterIPPool, GlobalInClusterPrefixPool, InClusterIPPool, InClusterKind, InClusterPrefixPool, Scope, Slot};
 use super::*;
+use crate::api::{
+    GlobalInClusterIPPool, GlobalInClusterPrefixPool, InClusterIPPool, InClusterKind, InClusterPrefixPool, Scope, Slot,
+};
 
-/// A cluster where some addresses are in use.
+/// A cluster with some addresses in use.
 #[derive(Default)]
 struct Cluster {
     incomplete: bool,
@@ -21,9 +23,9 @@ impl View for Cluster {
     fn is_complete(&self) -> bool {
         !self.incomplete
     }
-    fn in_use(&self, _: &PoolKey, of_interest: &dyn Fn(Block) -> bool) -> Vec<Block> {
+    fn in_use(&self, _: &PoolKey, filter: &dyn Fn(Block) -> bool) -> Vec<Block> {
         let blocks = self.in_use.iter().map(|text| Block::address(text.parse().unwrap()));
-        blocks.filter(|block| of_interest(*block)).collect()
+        blocks.filter(|block| filter(*block)).collect()
     }
     fn overlapping(&self, _: &PoolKey, _: &Scope, _: &Usable) -> Vec<PoolKey> {
         self.overlapping.clone()
@@ -37,7 +39,7 @@ impl View for Cluster {
     fn pool(&self, _: &PoolKey) -> Option<(Scope, Option<Arc<Usable>>)> {
         None
     }
-    fn holders(&self, _: &Slot) -> Vec<(String, String)> {
+    fn owners(&self, _: &Slot) -> Vec<(String, String)> {
         Vec::new()
     }
 }
@@ -46,10 +48,10 @@ fn object(spec: &Value) -> Value {
     json!({"metadata": {"namespace": "n", "name": "p"}, "spec": spec})
 }
 
-fn asks(operation: Operation, old: Option<Value>, new: Option<Value>) -> AdmissionRequest {
+fn request_for(operation: Operation, old: Option<Value>, new: Option<Value>) -> AdmissionRequest {
     AdmissionRequest {
         uid: "u".to_owned(),
-        kind: Kind::default(),
+        kind: GroupVersionKind::default(),
         operation,
         namespace: "n".to_owned(),
         name: "p".to_owned(),
@@ -60,26 +62,26 @@ fn asks(operation: Operation, old: Option<Value>, new: Option<Value>) -> Admissi
 }
 
 fn creation<P: Pool>(spec: &Value, view: &Cluster) -> Decision {
-    review::<P>(&asks(Operation::Create, None, Some(object(spec))), view)
+    review::<P>(&request_for(Operation::Create, None, Some(object(spec))), view)
 }
 
 fn change<P: Pool>(old: &Value, new: &Value, view: &Cluster) -> Decision {
-    review::<P>(&asks(Operation::Update, Some(object(old)), Some(object(new))), view)
+    review::<P>(&request_for(Operation::Update, Some(object(old)), Some(object(new))), view)
 }
 
-/// The code and the fields of a refusal.
-fn refused(verdict: Decision) -> (u16, Vec<String>, String) {
-    let Decision::Denied(refusal) = verdict else { panic!("allowed: {verdict:?}") };
-    (refusal.code, refusal.causes.into_iter().map(|cause| cause.field).collect(), refusal.message)
+/// The code, fields and message of a denial.
+fn denied(decision: Decision) -> (u16, Vec<String>, String) {
+    let Decision::Denied(denial) = decision else { panic!("allowed: {decision:?}") };
+    (denial.code, denial.causes.into_iter().map(|cause| cause.field).collect(), denial.message)
 }
 
-fn warned(verdict: Decision) -> Vec<String> {
-    let Decision::Allowed { warnings, patch: None } = verdict else { panic!("refused: {verdict:?}") };
+fn warnings_of(decision: Decision) -> Vec<String> {
+    let Decision::Allowed { warnings, patch: None } = decision else { panic!("denied: {decision:?}") };
     warnings
 }
 
 #[test]
-fn mistakes_in_pools_of_addresses_are_named_with_their_field() {
+fn address_pool_errors_name_their_field() {
     let cases = [
         (json!({"addresses": [], "prefix": 24}), "spec.addresses"),
         (json!({"addresses": ["10.0.0.300"], "prefix": 24}), "spec.addresses"),
@@ -101,16 +103,16 @@ fn mistakes_in_pools_of_addresses_are_named_with_their_field() {
     ];
     let view = Cluster { networks: [("prefixes", 24)].into(), ..Cluster::default() };
     for (spec, field) in cases {
-        let (code, fields, message) = refused(creation::<InClusterIPPool>(&spec, &view));
+        let (code, fields, message) = denied(creation::<InClusterIPPool>(&spec, &view));
         assert_eq!((code, fields.first().map(String::as_str)), (422, Some(field)), "{spec}: {message}");
     }
-    let (_, _, message) = refused(creation::<InClusterIPPool>(&json!({"addresses": ["a"], "prefix": 24}), &view));
+    let (_, _, message) = denied(creation::<InClusterIPPool>(&json!({"addresses": ["a"], "prefix": 24}), &view));
     let start = "InClusterIPPool.ipam.cluster.x-k8s.io \"p\" is invalid: spec.addresses: Invalid value: \"a\": ";
     assert!(message.starts_with(start), "{message}");
 }
 
 #[test]
-fn mistakes_in_pools_of_prefixes_are_named_with_their_field() {
+fn prefix_pool_errors_name_their_field() {
     let cases = [
         (json!({"prefixes": []}), "spec.prefixes"),
         (json!({"prefixes": ["fd00::1"]}), "spec.prefixes"),
@@ -122,22 +124,22 @@ fn mistakes_in_pools_of_prefixes_are_named_with_their_field() {
         (json!({"prefixes": ["fd00::/48"], "gateway": "10.0.0.1"}), "spec.gateway"),
     ];
     for (spec, field) in cases {
-        let (code, fields, message) = refused(creation::<InClusterPrefixPool>(&spec, &Cluster::default()));
+        let (code, fields, message) = denied(creation::<InClusterPrefixPool>(&spec, &Cluster::default()));
         assert_eq!((code, fields.first().map(String::as_str)), (422, Some(field)), "{spec}: {message}");
     }
     let spec = json!({"prefixes": ["10.0.0.0/16"], "allocationPrefixLength": 24});
-    assert!(warned(creation::<GlobalInClusterPrefixPool>(&spec, &Cluster::default())).is_empty());
+    assert!(warnings_of(creation::<GlobalInClusterPrefixPool>(&spec, &Cluster::default())).is_empty());
 }
 
 #[test]
-fn what_is_probably_not_meant_is_warned_of() {
+fn probable_mistakes_cause_warnings() {
     let other = PoolKey { kind: InClusterKind::GlobalIPPool, namespace: None, name: "other".into() };
     let view = Cluster { overlapping: vec![other], ..Cluster::default() };
     let spec = json!({
         "addresses": ["10.0.0.0/25"], "prefix": 24, "gateway": "10.0.9.1",
         "excludedAddresses": ["10.0.0.5", "10.0.0.200"],
     });
-    let warnings = warned(creation::<InClusterIPPool>(&spec, &view));
+    let warnings = warnings_of(creation::<InClusterIPPool>(&spec, &view));
     for (warning, part) in
         warnings.iter().zip(["spec.gateway: 10.0.9.1", "spec.excludedAddresses[1]", "GlobalInClusterIPPool other"])
     {
@@ -145,10 +147,10 @@ fn what_is_probably_not_meant_is_warned_of() {
     }
     assert_eq!(warnings.len(), 3);
     let spec = json!({"prefixes": ["fd00::/120"], "allocationPrefixLength": 128, "gateway": "fd00::1"});
-    let warnings = warned(creation::<InClusterPrefixPool>(&spec, &Cluster::default()));
+    let warnings = warnings_of(creation::<InClusterPrefixPool>(&spec, &Cluster::default()));
     assert!(warnings.len() == 2 && warnings[0].contains("128") && warnings[1].contains("fd00::1"), "{warnings:?}");
     let plain = json!({"addresses": ["10.0.0.0/25"], "prefix": 24, "gateway": "10.0.0.1"});
-    assert!(warned(creation::<InClusterIPPool>(&plain, &Cluster::default())).is_empty());
+    assert!(warnings_of(creation::<InClusterIPPool>(&plain, &Cluster::default())).is_empty());
 }
 
 #[test]
@@ -165,97 +167,100 @@ fn overlapping_pools_of_other_namespaces_are_counted() {
     ];
     let view = Cluster { overlapping, ..Cluster::default() };
     let spec = json!({"addresses": ["10.0.0.0/25"], "prefix": 24});
-    let expected = "the same addresses can be given out by InClusterIPPool n/secret and 2 pools in other namespaces; \
-                    pools with the same spec.network never do";
-    assert_eq!(warned(creation::<InClusterIPPool>(&spec, &view)), [expected]);
+    let expected = "the same addresses can be allocated by InClusterIPPool n/secret and 2 pools in other namespaces; \
+                    pools with the same spec.network never share addresses";
+    assert_eq!(warnings_of(creation::<InClusterIPPool>(&spec, &view)), [expected]);
     let mut global = object(&spec);
     global["metadata"] = json!({"name": "p"});
-    let request = asks(Operation::Create, None, Some(global));
-    let warnings = warned(review::<GlobalInClusterIPPool>(&request, &view));
+    let request = request_for(Operation::Create, None, Some(global));
+    let warnings = warnings_of(review::<GlobalInClusterIPPool>(&request, &view));
     assert!(warnings.len() == 1 && warnings[0].contains("3 namespaced pools"), "{warnings:?}");
     assert!(!warnings[0].contains("secret"), "{warnings:?}");
 }
 
 #[test]
-fn addresses_in_use_are_not_dropped() {
+fn addresses_in_use_cannot_be_removed() {
     let spec = |addresses: &str| json!({"addresses": [addresses], "prefix": 24});
     let view = Cluster { in_use: vec!["10.0.0.5", "10.0.0.200"], ..Cluster::default() };
     let whole = spec("10.0.0.1-10.0.0.9");
-    assert!(warned(change::<InClusterIPPool>(&whole, &spec("10.0.0.2-10.0.0.20"), &view)).is_empty());
+    assert!(warnings_of(change::<InClusterIPPool>(&whole, &spec("10.0.0.2-10.0.0.20"), &view)).is_empty());
     let mut excluding = whole.clone();
     excluding["excludedAddresses"] = json!(["10.0.0.4/30"]);
     let mut gateway = whole.clone();
     gateway["gateway"] = json!("10.0.0.5");
     for less in [spec("10.0.0.6-10.0.0.9"), excluding, gateway] {
-        let (code, fields, message) = refused(change::<InClusterIPPool>(&whole, &less, &view));
+        let (code, fields, message) = denied(change::<InClusterIPPool>(&whole, &less, &view));
         assert_eq!((code, fields.len()), (400, 0));
         assert!(message.contains("10.0.0.5") && !message.contains("10.0.0.200"), "{message}");
     }
-    let waiting = Cluster { incomplete: true, ..Cluster::default() };
-    assert_eq!(refused(change::<InClusterIPPool>(&whole, &spec("10.0.0.6-10.0.0.9"), &waiting)).0, 503);
-    assert!(warned(change::<InClusterIPPool>(&whole, &spec("10.0.0.1-10.0.0.99"), &waiting)).is_empty());
+    let incomplete = Cluster { incomplete: true, ..Cluster::default() };
+    assert_eq!(denied(change::<InClusterIPPool>(&whole, &spec("10.0.0.6-10.0.0.9"), &incomplete)).0, 503);
+    assert!(warnings_of(change::<InClusterIPPool>(&whole, &spec("10.0.0.1-10.0.0.99"), &incomplete)).is_empty());
 }
 
 #[test]
-fn what_leaves_the_specification_alone_passes() {
+fn updates_without_spec_change_are_allowed() {
     let bad = json!({"addresses": ["nonsense"], "prefix": 24});
     let good = json!({"addresses": ["10.0.0.1"], "prefix": 24});
     let view = Cluster { in_use: vec!["10.0.0.1"], ..Cluster::default() };
-    assert!(warned(change::<InClusterIPPool>(&bad, &bad, &view)).is_empty());
-    assert!(warned(change::<InClusterIPPool>(&bad, &good, &view)).is_empty());
-    assert_eq!(refused(change::<InClusterIPPool>(&good, &bad, &view)).0, 422);
-    let mut going = object(&bad);
-    going["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-    let request = asks(Operation::Update, Some(object(&good)), Some(going));
-    assert!(warned(review::<InClusterIPPool>(&request, &view)).is_empty());
-    let mut status = asks(Operation::Update, Some(object(&good)), Some(object(&bad)));
+    assert!(warnings_of(change::<InClusterIPPool>(&bad, &bad, &view)).is_empty());
+    assert!(warnings_of(change::<InClusterIPPool>(&bad, &good, &view)).is_empty());
+    assert_eq!(denied(change::<InClusterIPPool>(&good, &bad, &view)).0, 422);
+    let mut deleting = object(&bad);
+    deleting["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    let request = request_for(Operation::Update, Some(object(&good)), Some(deleting));
+    assert!(warnings_of(review::<InClusterIPPool>(&request, &view)).is_empty());
+    let mut status = request_for(Operation::Update, Some(object(&good)), Some(object(&bad)));
     status.sub_resource = "status".to_owned();
-    assert!(warned(review::<InClusterIPPool>(&status, &view)).is_empty());
+    assert!(warnings_of(review::<InClusterIPPool>(&status, &view)).is_empty());
 }
 
 #[test]
-fn some_fields_are_immutable() {
+fn immutable_fields_cannot_be_changed() {
     let with = |length: i64, network: &str| json!({"prefixes": ["fd00::/48"], "allocationPrefixLength": length, "network": network});
     let without = json!({"prefixes": ["fd00::/48"]});
     let view = Cluster::default();
-    let (code, fields, _) = refused(change::<InClusterPrefixPool>(&with(64, "a"), &with(65, "b"), &view));
+    let (code, fields, _) = denied(change::<InClusterPrefixPool>(&with(64, "a"), &with(65, "b"), &view));
     assert_eq!((code, fields), (422, vec!["spec.allocationPrefixLength".to_owned(), "spec.network".to_owned()]));
-    assert_eq!(refused(change::<InClusterPrefixPool>(&without, &with(64, "a"), &view)).1, ["spec.network"]);
-    let agreed = Cluster { networks: [("a", 64)].into(), ..Cluster::default() };
-    let (_, fields, message) = refused(change::<InClusterPrefixPool>(&with(64, "a"), &with(65, "a"), &agreed));
+    assert_eq!(denied(change::<InClusterPrefixPool>(&without, &with(64, "a"), &view)).1, ["spec.network"]);
+    let declared = Cluster { networks: [("a", 64)].into(), ..Cluster::default() };
+    let (_, fields, message) = denied(change::<InClusterPrefixPool>(&with(64, "a"), &with(65, "a"), &declared));
     assert_eq!(fields, ["spec.allocationPrefixLength"], "{message}");
-    assert!(warned(change::<InClusterPrefixPool>(&without, &with(64, ""), &view)).is_empty());
+    assert!(warnings_of(change::<InClusterPrefixPool>(&without, &with(64, ""), &view)).is_empty());
 }
 
 #[test]
-fn a_pool_in_use_is_not_deleted_unless_it_is_said_so() {
+fn pool_in_use_is_deleted_only_with_annotation() {
     let used = Cluster { in_use: vec!["10.0.0.1"], ..Cluster::default() };
     let delete = |annotations: Value, deleting: Value, view: &Cluster| {
         let old = json!({
             "metadata": {"namespace": "n", "name": "p", "annotations": annotations, "deletionTimestamp": deleting},
             "spec": {"addresses": ["10.0.0.1"], "prefix": 24},
         });
-        review::<InClusterIPPool>(&asks(Operation::Delete, Some(old), None), view)
+        review::<InClusterIPPool>(&request_for(Operation::Delete, Some(old), None), view)
     };
-    let (code, _, message) = refused(delete(Value::Null, Value::Null, &used));
+    let (code, _, message) = denied(delete(Value::Null, Value::Null, &used));
     assert!(
         code == 400 && message.starts_with("Pool has IPAddresses allocated. Cannot delete Pool until"),
         "{message}"
     );
-    assert!(warned(delete(Value::Null, Value::Null, &Cluster::default())).is_empty());
+    assert!(warnings_of(delete(Value::Null, Value::Null, &Cluster::default())).is_empty());
     for annotation in [names::SKIP_VALIDATE_DELETE, names::DELETE_FOR_MOVE] {
-        assert!(warned(delete(json!({annotation: ""}), Value::Null, &used)).is_empty());
+        assert!(warnings_of(delete(json!({annotation: ""}), Value::Null, &used)).is_empty());
     }
-    assert!(warned(delete(Value::Null, json!("2026-01-01T00:00:00Z"), &used)).is_empty());
-    assert_eq!(refused(delete(Value::Null, Value::Null, &Cluster { incomplete: true, ..Cluster::default() })).0, 503);
+    assert!(warnings_of(delete(Value::Null, json!("2026-01-01T00:00:00Z"), &used)).is_empty());
+    assert_eq!(denied(delete(Value::Null, Value::Null, &Cluster { incomplete: true, ..Cluster::default() })).0, 503);
 }
 
 #[test]
-fn what_cannot_be_read_is_refused() {
+fn undecodable_objects_are_denied() {
     let view = Cluster::default();
     for operation in [Operation::Create, Operation::Update, Operation::Delete] {
-        assert_eq!(refused(review::<InClusterIPPool>(&asks(operation, None, None), &view)).0, 400);
-        let odd = Some(json!({"spec": 5}));
-        assert_eq!(refused(review::<InClusterIPPool>(&asks(operation, odd.clone(), Some(json!(7))), &view)).0, 400);
+        assert_eq!(denied(review::<InClusterIPPool>(&request_for(operation, None, None), &view)).0, 400);
+        let undecodable = Some(json!({"spec": 5}));
+        assert_eq!(
+            denied(review::<InClusterIPPool>(&request_for(operation, undecodable.clone(), Some(json!(7))), &view)).0,
+            400
+        );
     }
 }

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use capi_ipam_ip::{Block, Family, Usable};
-use serde_json::{json, Value};
+use serde_json::{Value, json};
 
-use crate::api::{InClusterIPPool, Pool, Scope};
 use super::*;
+use crate::api::{InClusterIPPool, Pool, Scope};
 
-/// A cluster with one pool of ten addresses, of which one is in use.
+/// A cluster with one pool of ten addresses; one of them is in use.
 struct Cluster {
     network: Option<&'static str>,
 }
@@ -27,8 +27,8 @@ impl View for Cluster {
         None
     }
     fn members(&self, network: &str) -> Vec<PoolKey> {
-        let member = self.network == Some(network);
-        member
+        let is_member = self.network == Some(network);
+        is_member
             .then(|| PoolKey { kind: InClusterIPPool::KIND, namespace: Some("n".into()), name: "p".into() })
             .into_iter()
             .collect()
@@ -39,12 +39,12 @@ impl View for Cluster {
             "spec": {"addresses": ["10.0.0.1-10.0.0.10"], "prefix": 24},
         }))
         .unwrap();
-        let is_it = *pool == PoolKey::of(&object);
-        is_it.then(|| (Scope::of(pool, self.network), object.spec().usable().ok().map(Arc::new)))
+        let is_known = *pool == PoolKey::of(&object);
+        is_known.then(|| (Scope::of(pool, self.network), object.spec().usable().ok().map(Arc::new)))
     }
-    fn holders(&self, slot: &Slot) -> Vec<(String, String)> {
-        let used = slot.block.to_string() == "10.0.0.3";
-        used.then(|| ("n".to_owned(), "holder".to_owned())).into_iter().collect()
+    fn owners(&self, slot: &Slot) -> Vec<(String, String)> {
+        let is_used = slot.block.to_string() == "10.0.0.3";
+        is_used.then(|| ("n".to_owned(), "holder".to_owned())).into_iter().collect()
     }
 }
 
@@ -58,42 +58,45 @@ fn reservation(last: u8, change: Value) -> Value {
     object
 }
 
-fn asks(operation: Operation, object: Value) -> Decision {
+fn review_of(operation: Operation, object: Value) -> Decision {
     let (new, old) = if operation == Operation::Delete { (None, Some(object)) } else { (Some(object), None) };
     let request = AdmissionRequest { operation, object: new, old_object: old, ..AdmissionRequest::default() };
     review(&request, &Cluster { network: None })
 }
 
-fn refused(verdict: Decision) -> (u16, Vec<String>, String) {
-    let Decision::Denied(refusal) = verdict else { panic!("allowed: {verdict:?}") };
-    (refusal.code, refusal.causes.into_iter().map(|cause| cause.field).collect(), refusal.message)
+fn denied(decision: Decision) -> (u16, Vec<String>, String) {
+    let Decision::Denied(denial) = decision else { panic!("allowed: {decision:?}") };
+    (denial.code, denial.causes.into_iter().map(|cause| cause.field).collect(), denial.message)
 }
 
-fn warned(verdict: Decision) -> Vec<String> {
-    let Decision::Allowed { warnings, .. } = verdict else { panic!("refused: {verdict:?}") };
+fn warnings_of(decision: Decision) -> Vec<String> {
+    let Decision::Allowed { warnings, .. } = decision else { panic!("denied: {decision:?}") };
     warnings
 }
 
 #[test]
-fn reservations_that_do_what_they_say_pass() {
+fn effective_reservations_are_allowed() {
     let promise = |name: &str| json!({"spec": {"claimRef": {"namespace": "n", "name": name}}});
-    assert!(warned(asks(Operation::Create, reservation(2, json!({})))).is_empty());
-    assert!(warned(asks(Operation::Create, reservation(2, promise("vip")))).is_empty());
-    assert!(warned(asks(Operation::Create, reservation(3, promise("holder")))).is_empty(), "it keeps what it has");
+    assert!(warnings_of(review_of(Operation::Create, reservation(2, json!({})))).is_empty());
+    assert!(warnings_of(review_of(Operation::Create, reservation(2, promise("vip")))).is_empty());
+    assert!(
+        warnings_of(review_of(Operation::Create, reservation(3, promise("holder")))).is_empty(),
+        "the address is promised to its owner"
+    );
     let unknown = json!({"metadata": {"name": "g.x.10.0.0.2"}, "spec": {"scope": "g.x",
         "poolRef": {"kind": "GlobalInClusterIPPool", "namespace": null, "name": "x"}}});
     assert_eq!(
-        warned(asks(Operation::Create, reservation(2, unknown))),
-        ["spec.poolRef: there is no GlobalInClusterIPPool x"]
+        warnings_of(review_of(Operation::Create, reservation(2, unknown))),
+        ["spec.poolRef: GlobalInClusterIPPool x does not exist"]
     );
     let by_provider = json!({"spec": {"claimRef": {"namespace": "n", "name": "c", "uid": "u"}}});
-    assert!(warned(asks(Operation::Create, reservation(77, by_provider))).is_empty());
+    assert!(warnings_of(review_of(Operation::Create, reservation(77, by_provider))).is_empty());
 }
 
 #[test]
-fn bad_ones_are_refused_with_the_reason() {
+fn reservations_without_effect_are_denied_with_field() {
     let cases = [
-        (reservation(77, json!({})), "spec.address", "does not give it out"),
+        (reservation(77, json!({})), "spec.address", "does not contain this address"),
         (reservation(3, json!({})), "spec.address", "in use by an IPAddress (see"),
         (reservation(3, json!({"spec": {"claimRef": {"namespace": "n", "name": "vip"}}})), "spec.address", "in use"),
         (reservation(2, json!({"metadata": {"name": "mine"}})), "metadata.name", "p.n.p.10.0.0.2"),
@@ -107,36 +110,39 @@ fn bad_ones_are_refused_with_the_reason() {
         (reservation(2, json!({"spec": {"poolRef": {"kind": "Pod"}}})), "spec.poolRef", "Pod"),
     ];
     for (object, field, text) in cases {
-        let (code, fields, message) = refused(asks(Operation::Create, object));
+        let (code, fields, message) = denied(review_of(Operation::Create, object));
         assert_eq!((code, fields), (422, vec![field.to_owned()]), "{message}");
         assert!(message.contains(text) && message.matches(field).count() == 1, "{message}");
-        assert!(!message.contains("holder"), "it names an object of a namespace: {message}");
+        assert!(!message.contains("holder"), "the message names a namespaced object: {message}");
     }
-    assert_eq!(refused(asks(Operation::Create, json!(7))).0, 400);
+    assert_eq!(denied(review_of(Operation::Create, json!(7))).0, 400);
 }
 
 #[test]
-fn what_a_network_agreed_on_is_not_deleted_while_it_has_pools() {
-    let unit = json!({
+fn block_length_cannot_be_deleted_while_network_has_pools() {
+    let block_length = json!({
         "metadata": {"name": "n.lab.ipv4"},
         "spec": {"scope": "n.lab", "address": "0.0.0.0", "prefixLength": 32,
                  "poolRef": {"kind": "InClusterIPPool", "namespace": "n", "name": "p"}},
     });
-    assert!(warned(asks(Operation::Create, unit.clone())).is_empty());
-    assert!(warned(asks(Operation::Delete, unit.clone())).is_empty());
-    assert!(warned(asks(Operation::Delete, reservation(2, json!({})))).is_empty());
-    let request =
-        AdmissionRequest { operation: Operation::Delete, old_object: Some(unit), ..AdmissionRequest::default() };
-    let (code, _, message) = refused(review(&request, &Cluster { network: Some("lab") }));
+    assert!(warnings_of(review_of(Operation::Create, block_length.clone())).is_empty());
+    assert!(warnings_of(review_of(Operation::Delete, block_length.clone())).is_empty());
+    assert!(warnings_of(review_of(Operation::Delete, reservation(2, json!({})))).is_empty());
+    let request = AdmissionRequest {
+        operation: Operation::Delete,
+        old_object: Some(block_length),
+        ..AdmissionRequest::default()
+    };
+    let (code, _, message) = denied(review(&request, &Cluster { network: Some("lab") }));
     assert!(code == 400 && message.contains("network lab still has 1 namespaced pool;"), "{message}");
 }
 
 #[test]
-fn what_clusterctl_moves_is_let_in_with_a_warning() {
+fn moved_reservations_are_allowed_with_a_warning() {
     let cluster = Cluster { network: None };
     for last in [3, 77] {
-        let by_hand = reservation(last, json!({}));
-        assert!(create(&serde_json::from_value(by_hand).unwrap(), &cluster).is_err());
+        let created = reservation(last, json!({}));
+        assert!(create(&serde_json::from_value(created).unwrap(), &cluster).is_err());
         let moved = json!({"metadata": {"labels": {"clusterctl.cluster.x-k8s.io/move": ""}}});
         let warnings = create(&serde_json::from_value(reservation(last, moved)).unwrap(), &cluster).unwrap();
         assert!(warnings.len() == 1 && warnings[0].starts_with("spec.address: "), "{warnings:?}");

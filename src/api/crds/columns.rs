@@ -1,60 +1,68 @@
-//! What `kubectl get` shows of our kinds.
+//! The columns that `kubectl get` prints.
 
-use serde_json::{json, Value};
+use serde_json::{Value, json};
 
 use crate::api::InClusterKind;
 
-/// Of pools of single addresses.
+/// Columns of pools of single addresses.
 pub(super) fn addresses() -> Value {
-    let own = column("Addresses", "string", ".spec.addresses", "Addresses that claims are served from.");
+    let entries = column("Addresses", "string", ".spec.addresses", "Addresses that can be allocated.");
     Value::Array(
-        [own].into_iter().chain(counts("Addresses")).chain([ready()]).chain(more_counts("Addresses")).collect(),
+        [entries]
+            .into_iter()
+            .chain(counts("Addresses"))
+            .chain([ready()])
+            .chain(remaining_counts("Addresses"))
+            .collect(),
     )
 }
 
-/// Of pools of prefixes.
+/// Columns of pools of prefixes.
 pub(super) fn prefixes() -> Value {
-    let own = column("Prefixes", "string", ".spec.prefixes", "Prefixes that smaller ones are carved from.");
-    Value::Array([own].into_iter().chain(counts("Prefixes")).chain([ready()]).chain(more_counts("Prefixes")).collect())
+    let entries = column("Prefixes", "string", ".spec.prefixes", "Prefixes from which smaller prefixes are allocated.");
+    Value::Array(
+        [entries].into_iter().chain(counts("Prefixes")).chain([ready()]).chain(remaining_counts("Prefixes")).collect(),
+    )
 }
 
-/// Of pools of single addresses in `v1alpha1`: as the Go provider has them, also those that are always empty.
+/// Columns of pools of single addresses in `v1alpha1`: those of the Go provider, including columns that are always
+/// empty.
 pub(super) fn old_addresses(kind: InClusterKind) -> Value {
     let own = [
-        column("Subnet", "string", ".spec.subnet", "Network that claims are served from."),
-        column("First", "string", ".spec.first", "Always empty; the first address is the field start."),
-        column("Last", "string", ".spec.last", "Always empty; the last address is the field end."),
+        column("Subnet", "string", ".spec.subnet", "Network whose addresses can be allocated."),
+        column("First", "string", ".spec.first", "Always empty; see spec.start."),
+        column("Last", "string", ".spec.last", "Always empty; see spec.end."),
     ];
-    let addresses = column("Addresses", "string", ".spec.addresses", "Addresses that claims are served from.");
+    let addresses = column("Addresses", "string", ".spec.addresses", "Addresses that can be allocated.");
     let addresses = (!kind.is_global()).then_some(addresses);
     Value::Array(own.into_iter().chain(addresses).chain(counts("Addresses")).collect())
 }
 
-/// Of reservations.
+/// Columns of reservations.
 pub(super) fn reservations() -> Value {
     json!([
         column("Address", "string", ".spec.address", "The reserved address."),
-        column("Pool", "string", ".spec.poolRef.name", "Pool that the address was taken from."),
+        column("Pool", "string", ".spec.poolRef.name", "Pool of the address."),
         column("Namespace", "string", ".spec.claimRef.namespace", "Namespace of the claim that holds the address."),
         column("Claim", "string", ".spec.claimRef.name", "Claim that holds the address."),
-        column("Released", "date", ".spec.releasedAt", "When the address was given back, while it rests."),
+        column("Released", "date", ".spec.releasedAt", "Time since the address was released."),
         column("Age", "date", ".metadata.creationTimestamp", "Time since the address was reserved."),
     ])
 }
 
 fn counts(what: &str) -> [Value; 3] {
     [
-        count(what, "Total", "total", "that can be given to claims."),
+        count(what, "Total", "total", "that the pool can allocate, in use or not."),
         count(what, "Free", "free", "that can be allocated now."),
         count(what, "Used", "used", "in use."),
     ]
 }
 
-/// Together with the others they add up to the total.
-fn more_counts(what: &str) -> [Value; 2] {
+/// The counts that, with free and used, add up to the total.
+fn remaining_counts(what: &str) -> [Value; 2] {
     [
-        count(what, "Reserved", "reserved", "reserved by hand, being allocated, or in use by another pool."),
-        count(what, "Cooling", "coolingDown", "released, and not reusable before their grace period ends."),
+        count(what, "Reserved", "reserved", "reserved by a user, being allocated, or in use by another pool."),
+        count(what, "Cooling", "coolingDown", "released, and not reusable before the grace period ends."),
     ]
 }
 
@@ -63,7 +71,7 @@ fn count(what: &str, name: &str, field: &str, rest: &str) -> Value {
 }
 
 fn ready() -> Value {
-    column("Ready", "string", ".status.conditions[?(@.type==\"Ready\")].status", "Whether claims are served.")
+    column("Ready", "string", ".status.conditions[?(@.type==\"Ready\")].status", "Whether the pool serves claims.")
 }
 
 fn column(name: &str, type_: &str, path: &str, description: &str) -> Value {

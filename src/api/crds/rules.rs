@@ -1,45 +1,45 @@
-//! What the API server itself refuses: limits, and rules in its expression language (CEL).
+//! Validation that the API server performs itself: limits, and validation rules in the Common Expression Language
+//! (CEL).
 //!
-//! A cluster whose webhooks are not installed or do not answer refuses most bad objects all the same. Apart from the
-//! limits, what is here is never stricter than the validation in [`addr`](capi_ipam_ip). What is not here is left to the
-//! webhooks: see [`pools`].
+//! Even if the webhooks are not installed or not available, most invalid objects are rejected. Apart from the limits,
+//! the rules are never stricter than the validation in [`capi_ipam_ip`]. For what CEL cannot express, see [`pools`].
 //!
-//! They need Kubernetes 1.31, the first version whose expressions can read addresses in definitions.
+//! The rules need Kubernetes 1.31, the first version with the CEL functions for IP addresses in all definitions.
 //!
-//! How rules are written:
+//! Conventions:
 //!
-//! - each hangs on the smallest part of the object that it can be decided on. The API server lets a rule fail whose part
-//!   an update does not change ("ratcheting"), so an object that was bad before the rule existed can still be labelled,
-//!   reported on and deleted;
-//! - what goes through a long list first asks whether it is what it was;
-//! - none may fail to evaluate, whatever stands in the object: that is never forgiven. So what cannot be read is passed
-//!   over by all rules but the one that says so, fields are looked for before they are read, and lists beyond the limit
-//!   are left alone, which would cost more than the API server allows;
-//! - texts are taken apart by `substring` and not by `split`: the API server adds up before what a rule can cost at most,
-//!   and does not know how long the pieces are. For the same reason numbers are made into texts digit by digit.
+//! - A rule is attached to the smallest part of the object that it needs. The API server ignores failures in parts that
+//!   an update does not change (validation ratcheting), so an object that predates a rule can still be labelled, get a
+//!   status and be deleted.
+//! - A rule that iterates over a long list first compares the list with its old value.
+//! - A rule must not fail to evaluate for any object, since such an error is not ratcheted. Therefore only one rule
+//!   checks that a value can be parsed and the others ignore values that cannot, presence is checked before access, and
+//!   lists beyond the limit are not iterated.
+//! - Rules use `substring` instead of `split`, and format numbers digit by digit: the API server estimates the maximum
+//!   cost of a rule in advance, and cannot bound the length of the parts that `split` returns.
 
 pub(super) mod pools;
 pub(super) mod reservations;
 
-use serde_json::{json, Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::CrdError;
 
-/// A rule. It has to hold for one part of an object.
+/// A validation rule for one part of an object.
 #[derive(Default)]
 struct Rule {
-    /// The expression; `self` is the part.
+    /// The CEL expression; `self` is the part.
     expression: String,
-    /// What a refusal says, after the path of the field and its value.
+    /// The error message, which follows the path of the field and its value.
     message: &'static str,
-    /// An expression for a better message.
-    better_message: Option<String>,
-    /// The field within the part that a refusal names.
+    /// A CEL expression that computes a more specific message.
+    message_expression: Option<String>,
+    /// The field within the part that the error refers to.
     field: Option<&'static str>,
-    /// What sort of error it is, unless the value is invalid.
+    /// The reason of the error; by default `FieldValueInvalid`.
     reason: Option<&'static str>,
-    /// Whether the rule is also asked when there is no old object, which then is an optional value.
-    old_self_is_optional: bool,
+    /// Whether the rule is also evaluated on create, with `oldSelf` as an optional value.
+    optional_old_self: bool,
 }
 
 impl Rule {
@@ -47,14 +47,14 @@ impl Rule {
         Self { expression: expression.into(), message, ..Self::default() }
     }
 
-    /// For a rule that needs more than one field.
+    /// Creates a rule that needs more than one field; the error refers to `field`.
     fn of(field: &'static str, expression: impl Into<String>, message: &'static str) -> Self {
         Self { field: Some(field), ..Self::new(expression, message) }
     }
 
-    /// The rule is asked for new objects, too, and its expression uses `oldSelf`.
+    /// Also evaluates a rule that uses `oldSelf` on create.
     fn with_optional_old_self(self) -> Self {
-        Self { old_self_is_optional: true, ..self }
+        Self { optional_old_self: true, ..self }
     }
 
     fn to_value(&self) -> Value {
@@ -62,7 +62,7 @@ impl Rule {
         let mut set = |name: &str, value: Value| fields.insert(name.to_owned(), value);
         set("rule", json!(self.expression));
         set("message", json!(self.message));
-        if let Some(message) = &self.better_message {
+        if let Some(message) = &self.message_expression {
             set("messageExpression", json!(message));
         }
         if let Some(field) = self.field {
@@ -71,14 +71,14 @@ impl Rule {
         if let Some(reason) = self.reason {
             set("reason", json!(reason));
         }
-        if self.old_self_is_optional {
+        if self.optional_old_self {
             set("optionalOldSelf", json!(true));
         }
         Value::Object(fields)
     }
 }
 
-/// Adds rules to a part of a schema: a path such as `spec.addresses[]`, or nothing for the whole.
+/// Adds rules to a part of a schema. The path is for example `spec.addresses[]`, or empty for the whole object.
 fn add(schema: &mut Value, path: &'static str, rules: impl IntoIterator<Item = Rule>) -> Result<(), CrdError> {
     let part = part(schema, path)?;
     let all = part.entry("x-kubernetes-validations").or_insert_with(|| json!([]));
@@ -88,7 +88,7 @@ fn add(schema: &mut Value, path: &'static str, rules: impl IntoIterator<Item = R
     Ok(())
 }
 
-/// Sets a bound of a part of a schema.
+/// Sets a limit, such as `maxItems`, of a part of a schema.
 fn limit(schema: &mut Value, path: &'static str, bound: &str, number: usize) -> Result<(), CrdError> {
     part(schema, path)?.insert(bound.to_owned(), json!(number));
     Ok(())
@@ -103,10 +103,10 @@ fn part<'a>(schema: &'a mut Value, path: &'static str) -> Result<&'a mut Map<Str
             None => format!("/properties/{name}"),
         })
         .collect();
-    schema.pointer_mut(&pointer).and_then(Value::as_object_mut).ok_or(CrdError::NoSuchField { path })
+    schema.pointer_mut(&pointer).and_then(Value::as_object_mut).ok_or(CrdError::UnknownField { path })
 }
 
-/// The text of a number from 0 to 199.
+/// A CEL expression that formats a number from 0 to 199.
 fn decimal(number: &str) -> String {
     let digit = |digit: &str| format!("'0123456789'.substring({digit}, {digit} + 1)");
     let (tens, ones) = (digit(&format!("{number} / 10 % 10")), digit(&format!("{number} % 10")));
@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_field_that_is_not_there_is_a_mistake() {
+    fn unknown_field_is_an_error() {
         let mut schema = json!({"properties": {"spec": {"properties": {"list": {"items": {}}}}}});
         add(&mut schema, "spec.list[]", [Rule::of("a", "true", "is wrong")]).unwrap();
         let rules = &schema["properties"]["spec"]["properties"]["list"]["items"]["x-kubernetes-validations"];

@@ -1,22 +1,22 @@
-//! Schemas in the form that the API server asks for, and in the words of the Go provider: no `nullable`, formats only
-//! where it has them, and no default but the one that means something.
+//! Structural schemas, equivalent to those of the Go provider: without `nullable`, with the same formats, and without
+//! defaults that equal the zero value.
 
 use schemars::generate::SchemaSettings;
-use schemars::{json_schema, JsonSchema, Schema, SchemaGenerator};
-use serde_json::{json, Value};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde_json::{Value, json};
 
-/// Schema of a point in time.
+/// The schema of a timestamp.
 pub(in crate::api) fn date_time_schema(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "string", "format": "date-time" })
 }
 
-/// The schema of a whole object.
+/// Builds the schema of an object with metadata, specification and status.
 pub(super) fn object(description: &str, spec: &Value, status: Option<Value>) -> Value {
     let mut schema = json!({
         "type": "object",
         "description": description,
         "properties": {
-            "apiVersion": { "type": "string", "description": "Group and version of the object." },
+            "apiVersion": { "type": "string", "description": "API group and version of the object." },
             "kind": { "type": "string", "description": "Kind of the object." },
             "metadata": { "type": "object" },
             "spec": spec,
@@ -28,7 +28,7 @@ pub(super) fn object(description: &str, spec: &Value, status: Option<Value>) -> 
     schema
 }
 
-/// The schema without one of its properties.
+/// Returns the schema without one of its properties.
 pub(super) fn without(mut schema: Value, property: &str) -> Value {
     if let Some(properties) = properties(&mut schema) {
         properties.remove(property);
@@ -36,13 +36,13 @@ pub(super) fn without(mut schema: Value, property: &str) -> Value {
     schema
 }
 
-/// The schema of a type: without references, `null`, and defaults that say nothing.
+/// Returns the structural schema of a type: without references, `null` and zero-value defaults.
 pub(super) fn structural<T: JsonSchema>() -> Value {
     let mut settings = SchemaSettings::draft07();
     settings.inline_subschemas = true;
     settings.meta_schema = None;
     let mut schema = settings.into_generator().into_root_schema_for::<T>().to_value();
-    normalise(&mut schema);
+    normalize(&mut schema);
     schema
 }
 
@@ -50,10 +50,10 @@ fn properties(schema: &mut Value) -> Option<&mut serde_json::Map<String, Value>>
     schema.get_mut("properties").and_then(Value::as_object_mut)
 }
 
-fn normalise(schema: &mut Value) {
+fn normalize(schema: &mut Value) {
     let Some(fields) = schema.as_object_mut() else { return };
     fields.remove("title");
-    if fields.get("default").is_some_and(says_nothing) {
+    if fields.get("default").is_some_and(is_zero_value) {
         fields.remove("default");
     }
     if fields.get("format").is_some_and(|format| format == "int64") {
@@ -73,18 +73,18 @@ fn normalise(schema: &mut Value) {
         *description = Value::String(text.replace('\n', " "));
     }
     if let Some(items) = fields.get_mut("items") {
-        normalise(items);
+        normalize(items);
     }
     for (name, property) in properties(schema).into_iter().flatten() {
-        // Expectations by hand, in its final form.
+        // Written by hand, in its final form.
         if name != "conditions" {
-            normalise(property);
+            normalize(property);
         }
     }
 }
 
-/// Whether a default is what a missing field means anyway.
-fn says_nothing(default: &Value) -> bool {
+/// Returns whether a default equals the meaning of a missing field.
+fn is_zero_value(default: &Value) -> bool {
     match default {
         Value::Null => true,
         Value::Bool(value) => !value,
@@ -97,11 +97,11 @@ fn says_nothing(default: &Value) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use crate::api::IPPoolSpec;
     use super::*;
+    use crate::api::IPPoolSpec;
 
     #[test]
-    fn bounds_are_those_of_the_go_provider() {
+    fn bounds_match_the_go_provider() {
         let spec = structural::<IPPoolSpec>();
         let prefix = &spec["properties"]["prefix"];
         assert_eq!((&prefix["minimum"], &prefix["maximum"], &prefix["format"]), (&json!(0), &json!(128), &Value::Null));
@@ -110,7 +110,7 @@ mod tests {
         assert_eq!(
             spec["properties"]["gateway"],
             json!({"type": "string",
-            "description": "Gateway of the subnet, handed out with each address and never given to a claim."})
+            "description": "Gateway of the subnet. It is set on each IPAddress and never allocated."})
         );
     }
 }

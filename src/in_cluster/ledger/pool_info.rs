@@ -4,39 +4,39 @@ use capi_ipam_controller::finalizer;
 use capi_ipam_ip::Usable;
 use kube::ResourceExt;
 
-use crate::api::{names, Pool, PoolKey, PoolSpec, Scope};
 use super::is_paused;
+use crate::api::{Pool, PoolKey, PoolSpec, Scope, names};
 
-/// What matters of a pool object.
+/// What the ledger keeps of a pool object.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PoolInfo {
-    /// Unique id of the pool.
+    /// The uid of the pool.
     pub uid: String,
-    /// Whether the pool is paused by annotation.
+    /// Whether the pool has the annotation that pauses it.
     pub paused: bool,
     /// Whether the pool is being deleted.
     pub deleting: bool,
-    /// Whether the pool carries our finalizer, and its network is prepared.
-    pub protected: bool,
-    /// How many seconds a released address rests; 0 for not at all.
-    pub rest: i64,
-    /// The set within which its addresses are unique.
+    /// Whether the pool has our finalizer, and the block length of its network is set.
+    pub initialized: bool,
+    /// The seconds before a released address can be reused; 0 without a cool-down.
+    pub cooldown_seconds: i64,
+    /// The scope within which its addresses are unique.
     pub scope: Scope,
-    /// What claims can get, or what is wrong with the specification.
+    /// The blocks that can be allocated, or the problems of the spec.
     pub usable: Result<Arc<Usable>, Arc<str>>,
-    /// The generation of the specification that this was read from.
+    /// The `metadata.generation` of the spec.
     pub generation: Option<i64>,
 }
 
 impl PoolInfo {
-    /// What matters of a pool.
+    /// Reads a pool object.
     pub fn of<P: Pool>(pool: &P) -> Self {
-        Self::after(None, pool)
+        Self::updated(None, pool)
     }
 
-    /// What matters of a pool, of which `known` was known before. The specification is read once for each generation: a
-    /// change of the status does not have thousands of addresses parsed again.
-    pub(super) fn after<P: Pool>(known: Option<&Self>, pool: &P) -> Self {
+    /// Reads a pool object. The blocks are those of `known`, the previous state of the pool, unless the generation has
+    /// changed: a status update does not parse thousands of addresses again.
+    pub(super) fn updated<P: Pool>(known: Option<&Self>, pool: &P) -> Self {
         let (spec, meta) = (pool.spec(), pool.meta());
         let known = known.filter(|known| meta.generation.is_some() && known.generation == meta.generation);
         let known = known.filter(|known| meta.uid.as_ref() == Some(&known.uid));
@@ -45,22 +45,22 @@ impl PoolInfo {
             uid: pool.uid().unwrap_or_default(),
             paused: is_paused(pool),
             deleting: meta.deletion_timestamp.is_some(),
-            protected: finalizer::is_set(pool, names::PROTECT_POOL),
-            rest: spec.rest(),
+            initialized: finalizer::is_set(pool, names::PROTECT_POOL),
+            cooldown_seconds: spec.cooldown_seconds(),
             scope: Scope::of(&PoolKey::of(pool), spec.network()),
             usable,
             generation: meta.generation,
         }
     }
 
-    /// Whether claims can be served.
-    pub fn serves(&self) -> bool {
-        self.completes() && !self.deleting
+    /// Whether the pool can allocate addresses to claims.
+    pub fn can_allocate(&self) -> bool {
+        self.can_bind() && !self.deleting
     }
 
-    /// Whether claims that hold an address of the pool already can be served: while it is being deleted, too.
-    pub fn completes(&self) -> bool {
-        self.usable.is_ok() && !self.paused && self.protected
+    /// Whether claims that already hold an address of the pool can be bound: also while the pool is being deleted.
+    pub fn can_bind(&self) -> bool {
+        self.usable.is_ok() && !self.paused && self.initialized
     }
 }
 

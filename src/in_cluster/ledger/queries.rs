@@ -1,39 +1,39 @@
-//! What can be asked of the ledger without changing it.
+//! Queries of the ledger. None of them changes it.
 
 use std::sync::Arc;
 
 use capi_ipam_ip::{Block, Family, Usable};
 use capi_ipam_provider::api::Uid;
 
-use crate::api::{AddressCounts, Audience, Scope, Slot};
 use super::pool::PoolEntry;
 use super::state::State;
-use super::usage::{Holder, Origin, AddressUsage};
+use super::usage::{AddressOwner, AddressUsage, Origin};
 use super::{ClaimKey, Ledger, PoolInfo, PoolKey};
+use crate::api::{AddressCounts, Audience, Scope, Slot};
 
-/// An address without anybody who has a right to it, as far as the ledger knows. To be checked against the API server.
+/// An object that no claim is entitled to, as far as the ledger knows. To be verified with the API server.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Suspect {
-    /// A reservation held by a claim.
+    /// A reservation of a claim.
     Reservation {
-        /// Scope and address.
+        /// The scope and address.
         slot: Slot,
-        /// The claim that holds it.
+        /// The claim that the reservation names.
         claim: ClaimKey,
-        /// That claim's uid.
+        /// The uid of the claim.
         uid: Uid,
     },
-    /// An IPAddress, by the namespace and name that its claim had.
+    /// An IPAddress.
     Address {
-        /// Scope and address.
+        /// The scope and address.
         slot: Slot,
-        /// Namespace and name.
+        /// The namespace and name of the IPAddress, which are those of its claim.
         claim: ClaimKey,
     },
 }
 
 impl Suspect {
-    /// Scope and address.
+    /// The scope and address.
     pub fn slot(&self) -> &Slot {
         match self {
             Self::Reservation { slot, .. } | Self::Address { slot, .. } => slot,
@@ -44,205 +44,207 @@ impl Suspect {
 /// An address in use without a reservation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unreserved {
-    /// Scope and address.
+    /// The scope and address.
     pub slot: Slot,
-    /// Namespace and name of the claims that have it, and the pool that each has it from: one, unless something went
-    /// wrong.
+    /// The claims whose IPAddress has the address, and the pool of each: more than one if the address is a duplicate.
     pub claims: Vec<(ClaimKey, PoolKey)>,
 }
 
-/// An address that a claim has though it is reserved for another one.
+/// An address that is in use by one claim and reserved for another one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
-    /// Scope and address.
+    /// The scope and address.
     pub slot: Slot,
-    /// The claim that has it.
+    /// The claim whose IPAddress has the address.
     pub claim: ClaimKey,
-    /// The claim that it is reserved for.
-    pub reservations_of: ClaimKey,
-    /// That claim's uid.
+    /// The claim for which the address is reserved.
+    pub reserved_for: ClaimKey,
+    /// The uid of the claim for which the address is reserved.
     pub uid: Uid,
-    /// Whether that claim has an IPAddress with it, as far as is known here.
-    pub both_have_it: bool,
+    /// Whether both claims have an IPAddress with the address.
+    pub is_duplicate: bool,
 }
 
 /// A reservation whose cool-down has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CooledDown {
-    /// Scope and address.
+    /// The scope and address.
     pub slot: Slot,
-    /// Unique id of the reservation.
+    /// The uid of the reservation.
     pub uid: String,
-    /// Its resource version as last seen.
+    /// The latest observed resource version of the reservation.
     pub version: String,
 }
 
-/// An IPAddress that somebody made by hand, without a claim.
+/// A manually created IPAddress without a claim.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Unclaimed {
-    /// Scope and address.
+    /// The scope and address.
     pub slot: Slot,
-    /// Namespace and name of the IPAddress.
+    /// The namespace and name of the IPAddress.
     pub name: ClaimKey,
 }
 
-/// An IPReservation made by hand that does not do what it was made for.
+/// A manually created IPReservation that has no effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidReservation {
-    /// Its name.
+    /// The name of the IPReservation.
     pub name: String,
-    /// Its unique id.
+    /// The uid of the IPReservation.
     pub uid: String,
-    /// What is wrong with it.
-    pub why: String,
+    /// Why it has no effect: the field and its problem.
+    pub problem: String,
 }
 
 impl State {
-    fn all_taken(&self) -> impl Iterator<Item = (&Scope, Block, &AddressUsage)> {
+    fn all_usage(&self) -> impl Iterator<Item = (&Scope, Block, &AddressUsage)> {
         self.scopes
             .iter()
-            .flat_map(|(scope, entry)| entry.taken.iter().map(move |(block, taken)| (scope, *block, taken)))
+            .flat_map(|(scope, entry)| entry.usage.iter().map(move |(block, usage)| (scope, *block, usage)))
     }
 }
 
 impl Ledger {
-    /// What is known of a pool.
-    pub fn facts(&self, pool: &PoolKey) -> Option<PoolInfo> {
-        self.lock().pools.get(pool)?.facts.clone()
+    /// The settings of a pool, `None` if it does not exist.
+    pub fn pool_info(&self, pool: &PoolKey) -> Option<PoolInfo> {
+        self.lock().pools.get(pool)?.info.clone()
     }
 
-    /// Whether that is what the pool can give to claims now.
-    pub fn gives(&self, pool: &PoolKey, usable: &Arc<Usable>) -> bool {
+    /// Whether `usable` are still the blocks of the pool, as returned by [`Ledger::pool_info`].
+    pub fn is_current(&self, pool: &PoolKey, usable: &Arc<Usable>) -> bool {
         let state = self.lock();
-        let facts = state.pools.get(pool).and_then(|entry| entry.facts.as_ref());
-        facts.and_then(|facts| facts.usable.as_ref().ok()).is_some_and(|given| Arc::ptr_eq(given, usable))
+        let info = state.pools.get(pool).and_then(|entry| entry.info.as_ref());
+        info.and_then(|info| info.usable.as_ref().ok()).is_some_and(|current| Arc::ptr_eq(current, usable))
     }
 
-    /// The set within which the addresses of a pool are unique.
+    /// The scope within which the addresses of a pool are unique.
     pub fn scope(&self, pool: &PoolKey) -> Scope {
         self.lock().scope_of(pool)
     }
 
-    /// The network, family and length of blocks that have to be agreed on before the pool can serve.
+    /// The network, family and block length that have to be declared, by an IPReservation without a claim, before the
+    /// pool can allocate; `None` if they are.
     pub fn missing_block_length(&self, pool: &PoolKey) -> Option<(Arc<str>, Family, u8)> {
         self.lock().missing_block_length(pool)
     }
 
-    /// The length of the blocks that a network gives out, once it has been agreed on.
+    /// The length of the blocks that the pools of a network allocate, once it is declared.
     pub fn network_length(&self, network: &str, family: Family) -> Option<u8> {
         self.lock().network_length(network, family)
     }
 
-    /// The pools that name a network.
+    /// The pools of a network.
     pub fn members(&self, network: &str) -> Vec<PoolKey> {
         let scope = Scope::Network(network.into());
         self.lock().scopes.get(&scope).map(|scope| scope.members.clone()).unwrap_or_default()
     }
 
-    /// The addresses reserved for a claim by uid, and those promised to it by name, with the pools they are from.
+    /// The addresses reserved for a claim, by its uid, and those promised to it, by its name; each with its pool.
     pub fn reservations_of(&self, claim: &ClaimKey, uid: Uid) -> Vec<(Slot, PoolKey)> {
         let state = self.lock();
         let held = state.held.get(&uid).into_iter().flatten();
         let slots = held.chain(state.promised.get(claim).into_iter().flatten());
-        slots.filter_map(|slot| Some((slot.clone(), state.taken(slot)?.reserved.as_ref()?.pool.clone()))).collect()
+        slots.filter_map(|slot| Some((slot.clone(), state.usage(slot)?.reservation.as_ref()?.pool.clone()))).collect()
     }
 
-    /// Whether the address is promised to a claim by name, whichever claim has that name.
+    /// Whether the address is promised to a claim name.
     pub fn is_promise(&self, slot: &Slot) -> bool {
         let state = self.lock();
-        let reserved = state.taken(slot).and_then(|taken| taken.reserved.as_ref());
-        reserved.is_some_and(|reserved| reserved.claim.is_some() && reserved.is_by_hand())
+        let reservation = state.usage(slot).and_then(|usage| usage.reservation.as_ref());
+        reservation.is_some_and(|reservation| reservation.claim.is_some() && reservation.is_manual())
     }
 
-    /// A reservation by which a claim holds an address of the pool, if there is one.
+    /// An address of the pool that is reserved for a claim, if there is one.
     pub fn held_in(&self, pool: &PoolKey) -> Option<Slot> {
         let state = self.lock();
         let scope = state.scope_of(pool);
-        let is_held = |taken: &AddressUsage| {
-            let reserved = taken.reserved.as_ref();
-            reserved.is_some_and(|held| held.pool == *pool && !held.is_by_hand() && held.released_at.is_none())
+        let is_held = |usage: &AddressUsage| {
+            let reservation = usage.reservation.as_ref();
+            reservation.is_some_and(|known| known.pool == *pool && !known.is_manual() && known.released_at.is_none())
         };
-        let (block, _) = state.scopes.get(&scope)?.taken.iter().find(|(_, taken)| is_held(taken))?;
+        let (block, _) = state.scopes.get(&scope)?.usage.iter().find(|(_, usage)| is_held(usage))?;
         Some(Slot { scope, block: *block })
     }
 
-    /// Whether a claim holds an address of the pool by its uid.
-    pub fn holds(&self, claim: Uid, pool: &PoolKey) -> bool {
+    /// Whether an address of the pool is reserved for the claim with that uid.
+    pub fn claim_holds(&self, claim: Uid, pool: &PoolKey) -> bool {
         let state = self.lock();
-        let mut held = state.held.get(&claim).into_iter().flatten().filter_map(|slot| state.taken(slot));
-        held.any(|taken| taken.reserved.as_ref().is_some_and(|reserved| reserved.pool == *pool))
+        let mut held = state.held.get(&claim).into_iter().flatten().filter_map(|slot| state.usage(slot));
+        held.any(|usage| usage.reservation.as_ref().is_some_and(|reservation| reservation.pool == *pool))
     }
 
-    /// Whether there is a reservation of an address, whoever holds it.
+    /// Whether an address has a reservation of any kind.
     pub fn is_reserved(&self, slot: &Slot) -> bool {
-        self.lock().taken(slot).is_some_and(|taken| taken.reserved.is_some())
+        self.lock().usage(slot).is_some_and(|usage| usage.reservation.is_some())
     }
 
-    /// The uid of the reservation of an address, as text, if the claim of that uid holds it.
+    /// The uid of the reservation of an address, if it is reserved for the claim with that uid.
     pub fn reservation_uid(&self, slot: &Slot, claim: Uid) -> Option<String> {
         let state = self.lock();
-        let reserved = state.taken(slot)?.reserved.as_ref().filter(|reserved| reserved.claim_uid == Some(claim))?;
-        Some(reserved.uid.to_string())
+        let reservation =
+            state.usage(slot)?.reservation.as_ref().filter(|reservation| reservation.claim_uid == Some(claim))?;
+        Some(reservation.uid.to_string())
     }
 
-    /// The pool's counts.
+    /// The address counts of a pool.
     pub fn counts(&self, pool: &PoolKey) -> AddressCounts {
         self.lock().pools.get(pool).map(PoolEntry::counts).unwrap_or_default()
     }
 
-    /// Whether an address of the pool is in use or about to be.
+    /// Whether an address of the pool is in use, or held for a claim whose reservation is being created.
     pub fn is_in_use(&self, pool: &PoolKey) -> bool {
         let state = self.lock();
         state.pools.get(pool).is_some_and(PoolEntry::has_addresses) || state.proposals.values().any(|from| from == pool)
     }
 
-    /// The addresses of a pool that are in use and that `of_interest` says yes to, in ascending order. An address counts
-    /// as in use when a claim holds it, also in a namespace whose claims this process does not see.
-    pub fn in_use(&self, pool: &PoolKey, of_interest: &dyn Fn(Block) -> bool) -> Vec<Block> {
+    /// The addresses of a pool that are in use and for which `filter` returns true, in ascending order. An address that
+    /// is reserved for a claim is in use, also if this process does not watch the namespace of the claim.
+    pub fn in_use(&self, pool: &PoolKey, filter: &dyn Fn(Block) -> bool) -> Vec<Block> {
         let state = self.lock();
-        let holds = |taken: &AddressUsage| {
-            let reserved = taken.reserved.as_ref().is_some_and(|reserved| {
-                reserved.pool == *pool && !reserved.is_by_hand() && reserved.released_at.is_none()
+        let is_in_use = |usage: &AddressUsage| {
+            let reservation = usage.reservation.as_ref().is_some_and(|reservation| {
+                reservation.pool == *pool && !reservation.is_manual() && reservation.released_at.is_none()
             });
-            reserved || taken.holders.iter().any(|holder| holder.pool == *pool)
+            reservation || usage.owners.iter().any(|owner| owner.pool == *pool)
         };
         let scope = state.scopes.get(&state.scope_of(pool));
-        let taken = scope.into_iter().flat_map(|scope| &scope.taken);
-        let in_use = taken.filter(|(block, taken)| of_interest(**block) && holds(taken));
+        let usage = scope.into_iter().flat_map(|scope| &scope.usage);
+        let in_use = usage.filter(|(block, usage)| filter(**block) && is_in_use(usage));
         let mut blocks: Vec<Block> = in_use.map(|(block, _)| *block).collect();
         blocks.sort_unstable();
         blocks
     }
 
-    /// Namespace and name of the IPAddress objects with that address.
-    pub fn holders(&self, slot: &Slot) -> Vec<ClaimKey> {
+    /// The namespaces and names of the IPAddress objects with that address.
+    pub fn owners(&self, slot: &Slot) -> Vec<ClaimKey> {
         let state = self.lock();
-        let holders = state.taken(slot).into_iter().flat_map(|taken| &taken.holders);
-        holders.map(|holder| ClaimKey::clone(&holder.name)).collect()
+        let owners = state.usage(slot).into_iter().flat_map(|usage| &usage.owners);
+        owners.map(|owner| ClaimKey::clone(&owner.name)).collect()
     }
 
-    /// Whether somebody else than that claim has an address in common with the slot.
-    pub fn touches_another(&self, slot: &Slot, claim: &ClaimKey) -> bool {
+    /// Whether a block that overlaps with the slot is used by anything other than this claim.
+    pub fn overlaps_other_claim(&self, slot: &Slot, claim: &ClaimKey) -> bool {
         let (state, span) = (self.lock(), slot.block.span());
-        let touches = |block: &Block| {
+        let overlaps = |block: &Block| {
             let other = block.span();
             block.family() == slot.block.family() && span.first() <= other.last() && other.first() <= span.last()
         };
-        let another = |taken: &AddressUsage| {
-            let reserved = taken.reserved.as_ref().is_some_and(|reserved| reserved.claim.as_deref() != Some(claim));
-            reserved || taken.proposed || taken.holders.iter().any(|holder| *holder.name != *claim)
+        let is_of_another = |usage: &AddressUsage| {
+            let reservation =
+                usage.reservation.as_ref().is_some_and(|reservation| reservation.claim.as_deref() != Some(claim));
+            reservation || usage.proposed || usage.owners.iter().any(|owner| *owner.name != *claim)
         };
         let scope = state.scopes.get(&slot.scope);
-        scope.is_some_and(|scope| scope.taken.iter().any(|(block, taken)| touches(block) && another(taken)))
+        scope.is_some_and(|scope| scope.usage.iter().any(|(block, usage)| overlaps(block) && is_of_another(usage)))
     }
 
-    /// How many addresses of a scope are taken in any way.
-    pub fn taken(&self, scope: &Scope) -> usize {
-        self.lock().scopes.get(scope).map(|scope| scope.taken.len()).unwrap_or_default()
+    /// The number of addresses of a scope that are not free.
+    pub fn usage_count(&self, scope: &Scope) -> usize {
+        self.lock().scopes.get(scope).map(|scope| scope.usage.len()).unwrap_or_default()
     }
 
-    /// Reservations whose cool-down has ended at the given time, in seconds since 1970, and those whose pool is gone. For
-    /// pools that `is_served` says no to, the cool-down counts as `delay` seconds longer.
+    /// The reservations whose cool-down has ended at `now`, in seconds since the Unix epoch, and those whose pool is
+    /// deleted. For pools for which `is_served` returns false, the cool-down ends `delay` seconds later.
     pub fn cooled_down(&self, now: i64, is_served: impl Fn(&PoolKey) -> bool, delay: i64) -> Vec<CooledDown> {
         let state = self.lock();
         let ended = state
@@ -250,17 +252,18 @@ impl Ledger {
             .iter()
             .flat_map(|(pool, entry)| entry.cooled_down(if is_served(pool) { now } else { now.saturating_sub(delay) }));
         let described = ended.filter_map(|slot| {
-            let reserved = state.taken(slot)?.reserved.as_ref()?;
+            let reservation = state.usage(slot)?.reservation.as_ref()?;
             Some(CooledDown {
                 slot: slot.clone(),
-                uid: reserved.uid.to_string(),
-                version: reserved.version.to_string(),
+                uid: reservation.uid.to_string(),
+                version: reservation.version.to_string(),
             })
         });
         described.collect()
     }
 
-    /// When the next cool-down ends, in seconds since 1970; as [`Self::cooled_down`] counts. `None` when none is going on.
+    /// When the next cool-down ends, in seconds since the Unix epoch, with the delays of [`Self::cooled_down`]; `None`
+    /// without a cool-down.
     pub fn next_cooldown_end(&self, is_served: impl Fn(&PoolKey) -> bool, delay: i64) -> Option<i64> {
         let state = self.lock();
         let ends = state.pools.iter().filter_map(|(pool, entry)| {
@@ -270,157 +273,158 @@ impl Ledger {
         ends.min()
     }
 
-    /// When the next cool-down of a pool ends, in seconds since 1970.
+    /// When the next cool-down of a pool ends, in seconds since the Unix epoch.
     pub fn cooldown_end(&self, pool: &PoolKey) -> Option<i64> {
         self.lock().pools.get(pool)?.next_cooldown_end()
     }
 
-    /// Addresses that rest though a claim has an IPAddress with them, and that claim. A uid stands by it where the claim
-    /// of that name gave the address back: it did not if it lives and has that uid.
+    /// The addresses that cool down although a claim has an IPAddress with them, and that claim. The uid is set if the
+    /// reservation names this claim: the claim released the address unless it still exists with this uid.
     pub fn cooling_down_in_use(&self) -> Vec<(Slot, ClaimKey, Option<Uid>)> {
         let state = self.lock();
         let in_use = |slot: &Slot| {
-            let taken = state.taken(slot)?;
-            let reserved = taken.reserved.as_ref()?;
-            let by_itself = |name: &ClaimKey| Some(name) == reserved.claim.as_deref();
-            let other = taken.holders.iter().find(|holder| !by_itself(&holder.name));
-            let name = &other.or(taken.holders.first())?.name;
-            Some((slot.clone(), ClaimKey::clone(name), reserved.claim_uid.filter(|_| by_itself(name))))
+            let usage = state.usage(slot)?;
+            let reservation = usage.reservation.as_ref()?;
+            let is_releaser = |name: &ClaimKey| Some(name) == reservation.claim.as_deref();
+            let other = usage.owners.iter().find(|owner| !is_releaser(&owner.name));
+            let name = &other.or(usage.owners.first())?.name;
+            Some((slot.clone(), ClaimKey::clone(name), reservation.claim_uid.filter(|_| is_releaser(name))))
         };
         state.pools.values().flat_map(PoolEntry::cooling_down).filter_map(in_use).collect()
     }
 
-    /// Whether an address has no reservation and nobody is about to make one.
+    /// Whether an address has no reservation and none is being created.
     pub fn is_unreserved(&self, slot: &Slot) -> bool {
-        self.lock().taken(slot).is_some_and(AddressUsage::is_unreserved)
+        self.lock().usage(slot).is_some_and(AddressUsage::is_unreserved)
     }
 
-    /// Addresses in use without a reservation, of pools that exist and stay, and of claims that `is_of_interest` says yes
-    /// to; at most `most`.
-    pub fn unreserved(&self, most: usize, is_of_interest: impl Fn(&ClaimKey) -> bool) -> Vec<Unreserved> {
+    /// At most `limit` addresses that are in use without a reservation, of pools that are not being deleted, and of
+    /// claims for which `filter` returns true.
+    pub fn unreserved(&self, limit: usize, filter: impl Fn(&ClaimKey) -> bool) -> Vec<Unreserved> {
         let state = self.lock();
-        let stays = |pool: &PoolKey| {
-            let facts = state.pools.get(pool).and_then(|entry| entry.facts.as_ref());
-            facts.is_some_and(|facts| !facts.deleting)
+        let is_kept = |pool: &PoolKey| {
+            let info = state.pools.get(pool).and_then(|entry| entry.info.as_ref());
+            info.is_some_and(|info| !info.deleting)
         };
-        let unreserved = state.all_taken().filter(|(_, _, taken)| taken.is_unreserved());
-        let described = unreserved.filter_map(|(scope, block, taken)| {
-            let holders = taken.holders.iter().filter(|holder| stays(&holder.pool));
-            let claims: Vec<_> = holders.map(|holder| (ClaimKey::clone(&holder.name), holder.pool.clone())).collect();
+        let unreserved = state.all_usage().filter(|(_, _, usage)| usage.is_unreserved());
+        let described = unreserved.filter_map(|(scope, block, usage)| {
+            let owners = usage.owners.iter().filter(|owner| is_kept(&owner.pool));
+            let claims: Vec<_> = owners.map(|owner| (ClaimKey::clone(&owner.name), owner.pool.clone())).collect();
             claims
                 .iter()
-                .any(|(claim, _)| is_of_interest(claim))
+                .any(|(claim, _)| filter(claim))
                 .then(|| Unreserved { slot: Slot { scope: scope.clone(), block }, claims })
         });
-        described.take(most).collect()
+        described.take(limit).collect()
     }
 
-    /// Addresses that claims have though they are reserved for other claims.
-    pub fn contested(&self) -> Vec<Conflict> {
+    /// The addresses that are in use by one claim and reserved for another one.
+    pub fn conflicts(&self) -> Vec<Conflict> {
         let state = self.lock();
-        let mut contested = Vec::new();
-        for (scope, block, taken) in state.all_taken() {
-            let reserved = taken.reserved.as_ref().filter(|reserved| reserved.released_at.is_none());
-            let Some((reservations_of, uid)) =
-                reserved.and_then(|reserved| reserved.claim.as_ref().zip(reserved.claim_uid))
+        let mut conflicts = Vec::new();
+        for (scope, block, usage) in state.all_usage() {
+            let reservation = usage.reservation.as_ref().filter(|reservation| reservation.released_at.is_none());
+            let Some((reserved_for, uid)) =
+                reservation.and_then(|reservation| reservation.claim.as_ref().zip(reservation.claim_uid))
             else {
                 continue;
             };
-            let both_have_it = taken.holders.iter().any(|holder| holder.name == *reservations_of);
-            for holder in taken.holders.iter().filter(|holder| holder.name != *reservations_of) {
-                contested.push(Conflict {
+            let is_duplicate = usage.owners.iter().any(|owner| owner.name == *reserved_for);
+            for owner in usage.owners.iter().filter(|owner| owner.name != *reserved_for) {
+                conflicts.push(Conflict {
                     slot: Slot { scope: scope.clone(), block },
-                    claim: ClaimKey::clone(&holder.name),
-                    reservations_of: ClaimKey::clone(reservations_of),
+                    claim: ClaimKey::clone(&owner.name),
+                    reserved_for: ClaimKey::clone(reserved_for),
                     uid,
-                    both_have_it,
+                    is_duplicate,
                 });
             }
         }
-        contested
+        conflicts
     }
 
-    /// The IPAddress objects made by hand for which `has_claim` says no.
+    /// The manually created IPAddress objects for which `has_claim` returns false.
     pub fn unclaimed(&self, has_claim: impl Fn(&ClaimKey) -> bool) -> Vec<Unclaimed> {
         let state = self.lock();
-        let by_hand = state.all_taken().flat_map(|(scope, block, taken)| {
-            let holders =
-                taken.holders.iter().filter(|holder| holder.origin == Origin::Hand && !has_claim(&holder.name));
-            holders.map(move |holder| (scope, block, holder))
+        let manual = state.all_usage().flat_map(|(scope, block, usage)| {
+            let owners = usage.owners.iter().filter(|owner| owner.origin == Origin::Manual && !has_claim(&owner.name));
+            owners.map(move |owner| (scope, block, owner))
         });
-        let describe = |(scope, block, holder): (&Scope, Block, &Holder)| Unclaimed {
+        let describe = |(scope, block, owner): (&Scope, Block, &AddressOwner)| Unclaimed {
             slot: Slot { scope: Scope::clone(scope), block },
-            name: ClaimKey::clone(&holder.name),
+            name: ClaimKey::clone(&owner.name),
         };
-        by_hand.map(describe).collect()
+        manual.map(describe).collect()
     }
 
-    /// Everything for which `has_a_right` says no: it is asked with the claim, the uid of the claim that a reservation
-    /// names (none for an IPAddress), and whether the claim of that name has an IPAddress with this very address. An
-    /// IPAddress that was made by hand is not among it.
-    pub fn suspects(&self, has_a_right: impl Fn(&ClaimKey, Option<Uid>, bool) -> bool) -> Vec<Suspect> {
+    /// The objects for which `is_entitled` returns false. It is called with the name of the claim, the uid of the claim
+    /// that a reservation names (`None` for an IPAddress), and whether the claim of that name has an IPAddress with
+    /// this address. Manually created IPAddress objects are never returned.
+    pub fn suspects(&self, is_entitled: impl Fn(&ClaimKey, Option<Uid>, bool) -> bool) -> Vec<Suspect> {
         let state = self.lock();
         let mut suspects = Vec::new();
-        for (scope, block, taken) in state.all_taken() {
+        for (scope, block, usage) in state.all_usage() {
             let slot = || Slot { scope: scope.clone(), block };
-            if let Some(reserved) = &taken.reserved
-                && let Some((claim, uid)) = reserved.claim.as_ref().zip(reserved.claim_uid)
-                && reserved.released_at.is_none()
-                && !has_a_right(claim, Some(uid), taken.holders.iter().any(|holder| holder.name == *claim))
+            if let Some(reservation) = &usage.reservation
+                && let Some((claim, uid)) = reservation.claim.as_ref().zip(reservation.claim_uid)
+                && reservation.released_at.is_none()
+                && !is_entitled(claim, Some(uid), usage.owners.iter().any(|owner| owner.name == *claim))
             {
                 suspects.push(Suspect::Reservation { slot: slot(), claim: ClaimKey::clone(claim), uid });
             }
-            let by_provider = taken.holders.iter().filter(|holder| holder.origin == Origin::Provider);
-            for holder in by_provider.filter(|holder| !has_a_right(&holder.name, None, true)) {
-                suspects.push(Suspect::Address { slot: slot(), claim: ClaimKey::clone(&holder.name) });
+            let by_provider = usage.owners.iter().filter(|owner| owner.origin == Origin::Provider);
+            for owner in by_provider.filter(|owner| !is_entitled(&owner.name, None, true)) {
+                suspects.push(Suspect::Address { slot: slot(), claim: ClaimKey::clone(&owner.name) });
             }
         }
         suspects
     }
 
-    /// Reservations made by hand that reserve nothing, or an address that their pool does not have.
+    /// The manually created reservations that have no effect: they are not valid, name an address that their pool does
+    /// not contain, or one that is in use by another claim.
     pub fn invalid_reservations(&self) -> Vec<InvalidReservation> {
         let state = self.lock();
-        let unread = state.ignored.iter().map(|(name, ignored)| InvalidReservation {
+        let invalid = state.ignored.iter().map(|(name, ignored)| InvalidReservation {
             name: name.clone(),
             uid: ignored.uid.to_string(),
-            why: ignored.why.clone(),
+            problem: ignored.problem.clone(),
         });
-        let misplaced = state.all_taken().filter_map(|(scope, block, taken)| {
-            let reserved = taken.reserved.as_ref().filter(|reserved| reserved.is_by_hand())?;
+        let ineffective = state.all_usage().filter_map(|(scope, block, usage)| {
+            let reservation = usage.reservation.as_ref().filter(|reservation| reservation.is_manual())?;
             let slot = Slot { scope: scope.clone(), block };
-            let why = state.misplaced(&slot, &reserved.pool).or_else(|| promise_conflict(taken))?;
-            Some(InvalidReservation { name: slot.reservation_name(), uid: reserved.uid.to_string(), why })
+            let problem = state.placement_problem(&slot, &reservation.pool).or_else(|| promise_conflict(usage))?;
+            Some(InvalidReservation { name: slot.reservation_name(), uid: reservation.uid.to_string(), problem })
         });
-        unread.chain(misplaced).collect()
+        invalid.chain(ineffective).collect()
     }
 
-    /// Why a reservation made by hand would not do what it is made for, as far as its pool is known.
-    pub fn misplaced(&self, slot: &Slot, pool: &PoolKey) -> Option<String> {
-        self.lock().misplaced(slot, pool)
+    /// Why a manually created reservation has no effect: another scope, or an address that the pool does not contain.
+    /// `None` also if the pool is not known.
+    pub fn placement_problem(&self, slot: &Slot, pool: &PoolKey) -> Option<String> {
+        self.lock().placement_problem(slot, pool)
     }
 }
 
-/// Why a promise cannot be kept for now.
-fn promise_conflict(taken: &AddressUsage) -> Option<String> {
-    let promised_to = taken.promised_to()?;
-    let holder = taken.holders.iter().find(|holder| *holder.name != *promised_to)?;
-    let (namespace, name) = holder.name.as_ref();
+/// Why a promise cannot be kept now: another claim uses the address.
+fn promise_conflict(usage: &AddressUsage) -> Option<String> {
+    let promised_to = usage.promised_to()?;
+    let owner = usage.owners.iter().find(|owner| *owner.name != *promised_to)?;
+    let (namespace, name) = owner.name.as_ref();
     let other = Audience::of(None).object("IPAddress", namespace, name);
-    Some(format!("spec.address: it is in use by {other}; release its claim"))
+    Some(format!("spec.address: in use by {other}; delete the claim of that name"))
 }
 
 impl State {
-    fn misplaced(&self, slot: &Slot, pool: &PoolKey) -> Option<String> {
-        let facts = self.pools.get(pool)?.facts.as_ref()?;
-        if facts.scope != slot.scope {
+    fn placement_problem(&self, slot: &Slot, pool: &PoolKey) -> Option<String> {
+        let info = self.pools.get(pool)?.info.as_ref()?;
+        if info.scope != slot.scope {
             return Some(format!(
-                "spec.scope: {pool} is in the scope {}, not in {}",
-                facts.scope.name(),
+                "spec.scope: the scope of {pool} is {}, not {}",
+                info.scope.name(),
                 slot.scope.name()
             ));
         }
-        let usable = facts.usable.as_ref().ok()?;
-        (!usable.contains(slot.block)).then(|| format!("spec.address: {pool} does not give out {}", slot.block))
+        let usable = info.usable.as_ref().ok()?;
+        (!usable.contains(slot.block)).then(|| format!("spec.address: {pool} does not contain {}", slot.block))
     }
 }

@@ -1,4 +1,4 @@
-//! The index itself, without locks and without wakers.
+//! The state of the ledger: a plain structure without locks and triggers.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -7,50 +7,50 @@ use std::time::Instant;
 use capi_ipam_ip::Family;
 use capi_ipam_provider::api::Uid;
 
-use crate::api::{InClusterKind, IPReservation, PoolKey, Scope, Slot};
-use super::pool::{Marked, PoolEntry};
+use super::pool::{Effect, PoolEntry};
 use super::tombstones::Tombstones;
-use super::usage::{Holder, Reserved, ScopeEntry, AddressUsage};
-use super::{ClaimKey, PoolInfo, Proposal, Priority};
+use super::usage::{AddressOwner, AddressUsage, ReservationInfo, ScopeEntry};
+use super::{ClaimKey, PoolInfo, Priority, Proposal};
+use crate::api::{IPReservation, InClusterKind, PoolKey, Scope, Slot};
 
 #[derive(Default)]
 pub(super) struct State {
     pub(super) pools: HashMap<PoolKey, PoolEntry>,
     pub(super) scopes: HashMap<Scope, ScopeEntry>,
-    /// Reservations by the uid of the claim that holds them.
+    /// Reservations by the uid of the claim for which they are held.
     pub(super) held: HashMap<Uid, Vec<Slot>>,
-    /// Reservations promised to a claim by name.
+    /// Reservations by the name of the claim to which they are promised.
     pub(super) promised: HashMap<ClaimKey, Vec<Slot>>,
-    /// Addresses proposed to a claim that is about to reserve them, and the pool they were taken from.
+    /// Addresses held for a claim whose reservation is being created, and their pools.
     pub(super) proposals: HashMap<Slot, PoolKey>,
-    /// Reservations that reserve nothing, by name.
+    /// Reservations that are not valid, by name.
     pub(super) ignored: BTreeMap<String, Ignored>,
-    /// Addresses that claims tried to reserve without an answer, by the uid of the claim.
+    /// Reservations whose creation has an unknown outcome, by the uid of the claim.
     pub(super) attempts: HashMap<Uid, (PoolKey, Slot)>,
-    /// Reservations that ended a short time ago.
+    /// Recently deleted reservations.
     tombstones: Tombstones,
-    /// A cool-down may end at another time than before.
+    /// Whether the end of a cool-down may have changed since this was last reset.
     pub(super) cooldowns_changed: bool,
     pub(super) listings: Listings,
-    /// Claims in line that a listing under way has not named yet.
+    /// Waiting claims that the current list has not shown yet.
     pub(super) unlisted: HashSet<(PoolKey, ClaimKey)>,
-    /// Pools whose counts or conditions may have changed since this was last emptied.
-    pub(super) touched: Vec<PoolKey>,
-    /// Claims that waited for their pool, which has changed since this was last emptied.
-    pub(super) unblocked: Vec<ClaimKey>,
-    units: HashMap<(Arc<str>, Family), Unit>,
+    /// Pools whose counts or conditions may have changed since this was last taken.
+    pub(super) dirty_pools: Vec<PoolKey>,
+    /// Claims to reconcile again because what they wait for has changed since this was last taken.
+    pub(super) claims_to_wake: Vec<ClaimKey>,
+    block_lengths: HashMap<(Arc<str>, Family), BlockLength>,
 }
 
-/// Where the state of an object comes from.
+/// The source of an observed object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Source {
-    /// A watch, which reports every state in order, also after a restore has set versions back.
+    /// The watch, which reports all states in order, also when a restore of etcd has lowered the resource versions.
     Watch,
-    /// The answer to a call, which may be older than what the watch has reported since.
-    Call,
+    /// The response to a request, which can be older than what the watch has reported since.
+    Response,
 }
 
-/// Counters of full listings, one for each kind; what an older listing named and the newest does not is gone.
+/// The number of completed and current lists of each kind. An object that the newest list does not show is deleted.
 #[derive(Default)]
 pub(super) struct Listings {
     pub(super) addresses: u32,
@@ -64,75 +64,75 @@ impl Listings {
     }
 }
 
-/// A reservation that reserves nothing.
+/// A reservation that is not valid.
 pub(super) struct Ignored {
     pub(super) uid: Box<str>,
-    pub(super) why: String,
+    pub(super) problem: String,
     listing: u32,
 }
 
-/// How long the blocks are that a network gives out.
-struct Unit {
+/// The length of the blocks that the pools of a network allocate, as an IPReservation declares it.
+struct BlockLength {
     length: u8,
     uid: Box<str>,
     listing: u32,
 }
 
 impl State {
-    /// The same key, sharing its text with the one that is kept already.
+    /// Returns the stored copy of the key, if there is one, to share its memory.
     pub(super) fn shared_key(&self, key: PoolKey) -> PoolKey {
-        self.pools.get_key_value(&key).map_or(key, |(kept, _)| kept.clone())
+        self.pools.get_key_value(&key).map_or(key, |(stored, _)| stored.clone())
     }
 
     fn shared_scope(&self, scope: Scope) -> Scope {
-        self.scopes.get_key_value(&scope).map_or(scope, |(kept, _)| kept.clone())
+        self.scopes.get_key_value(&scope).map_or(scope, |(stored, _)| stored.clone())
     }
 
-    /// Where the addresses of a pool are looked up.
+    /// The scope of the addresses of a pool.
     pub(super) fn scope_of(&self, pool: &PoolKey) -> Scope {
         self.pools.get(pool).map_or_else(|| Scope::Pool(pool.clone()), |entry| entry.scope(pool))
     }
 
-    pub(super) fn taken(&self, slot: &Slot) -> Option<&AddressUsage> {
-        self.scopes.get(&slot.scope)?.taken.get(&slot.block)
+    pub(super) fn usage(&self, slot: &Slot) -> Option<&AddressUsage> {
+        self.scopes.get(&slot.scope)?.usage.get(&slot.block)
     }
 
-    /// Changes what is known of an address, and keeps the counts of all pools concerned right.
+    /// Changes the usage of an address, and updates the counts of all affected pools.
     pub(super) fn update(&mut self, slot: &Slot, change: impl FnOnce(&mut AddressUsage)) {
-        let Self { pools, scopes, touched, unblocked, cooldowns_changed, .. } = self;
+        let Self { pools, scopes, dirty_pools, claims_to_wake, cooldowns_changed, .. } = self;
         let scope = scopes.entry(slot.scope.clone()).or_default();
-        let taken = scope.taken.entry(slot.block).or_default();
-        let (users, rested) = (taken.users(), taken.cooling_down());
-        change(taken);
-        let (users_now, rests, is_free) = (taken.users(), taken.cooling_down(), taken.is_free());
-        if users_now.is_empty() && !users.is_empty() {
-            // Somebody else had what was promised; now it can be kept.
-            unblocked.extend(taken.promised_to().cloned());
+        let usage = scope.usage.entry(slot.block).or_default();
+        let (pools_before, cooldown_before) = (usage.pools(), usage.cooldown());
+        change(usage);
+        let (pools_after, cooldown_after, is_free) = (usage.pools(), usage.cooldown(), usage.is_free());
+        if pools_after.is_empty() && !pools_before.is_empty() {
+            // Another claim had the promised address: the promise can be kept now.
+            claims_to_wake.extend(usage.promised_to().cloned());
         }
         if is_free {
-            scope.taken.remove(&slot.block);
+            scope.usage.remove(&slot.block);
         }
-        for (pool, came) in differences(&users, &users_now) {
-            pools.entry(pool.clone()).or_default().count(slot.block, came);
-            touched.push(pool.clone());
+        for (pool, is_added) in differences(&pools_before, &pools_after) {
+            pools.entry(pool.clone()).or_default().count_address(slot.block, is_added);
+            dirty_pools.push(pool.clone());
         }
-        if rested != rests {
+        if cooldown_before != cooldown_after {
             *cooldowns_changed = true;
-            for ((pool, since), begins) in
-                rested.map(|rest| (rest, false)).into_iter().chain(rests.map(|rest| (rest, true)))
-            {
-                pools.entry(pool.clone()).or_default().rest(since, slot.clone(), begins);
-                touched.push(pool);
+            let ended = cooldown_before.map(|cooldown| (cooldown, false));
+            let started = cooldown_after.map(|cooldown| (cooldown, true));
+            for ((pool, since), is_started) in ended.into_iter().chain(started) {
+                pools.entry(pool.clone()).or_default().set_cooldown(since, slot.clone(), is_started);
+                dirty_pools.push(pool);
             }
         }
         for member in &scope.members {
             let Some(pool) = pools.get_mut(member) else { continue };
-            match pool.mark(slot.block, is_free) {
-                Marked::NotMine => continue,
-                Marked::Changed => {}
-                Marked::Odd => pool.recount(member, &scope.taken),
+            match pool.set_free(slot.block, is_free) {
+                Effect::OutOfPool => continue,
+                Effect::Updated => {}
+                Effect::LengthMismatch => pool.recount(member, &scope.usage),
             }
-            touched.push(member.clone());
+            dirty_pools.push(member.clone());
         }
         if scope.is_empty() {
             scopes.remove(&slot.scope);
@@ -143,69 +143,71 @@ impl State {
         let Some(entry) = self.pools.get_mut(pool) else { return Proposal::Wait };
         let Some(block) = entry.propose(claim, priority, now) else { return Proposal::Wait };
         let slot = Slot { scope: entry.scope(pool), block };
-        self.announce(pool, &slot);
+        self.hold_candidate(pool, &slot);
         Proposal::Slot(slot)
     }
 
-    pub(super) fn announce(&mut self, pool: &PoolKey, slot: &Slot) -> bool {
+    pub(super) fn hold_candidate(&mut self, pool: &PoolKey, slot: &Slot) -> bool {
         if self.proposals.contains_key(slot) {
             return false;
         }
         self.proposals.insert(slot.clone(), pool.clone());
-        self.update(slot, |taken| taken.proposed = true);
+        self.update(slot, |usage| usage.proposed = true);
         true
     }
 
-    pub(super) fn withdraw(&mut self, slot: &Slot) {
+    pub(super) fn drop_candidate(&mut self, slot: &Slot) {
         if self.proposals.remove(slot).is_some() {
-            self.update(slot, |taken| taken.proposed = false);
+            self.update(slot, |usage| usage.proposed = false);
         }
     }
 }
 
-/// Pools, and what is known of networks.
+/// Pools and networks.
 impl State {
-    /// Replaces what is known of a pool object.
-    pub(super) fn set_pool(&mut self, key: &PoolKey, object: Option<PoolInfo>) {
-        let facts = object.as_ref().map(|object| self.in_its_network(object));
+    /// Replaces the state of a pool object; `None` removes it.
+    pub(super) fn set_pool(&mut self, key: &PoolKey, declared: Option<PoolInfo>) {
+        let info = declared.as_ref().map(|declared| self.with_network(declared));
         let before = self.scope_of(key);
-        let after = facts.as_ref().map_or_else(|| before.clone(), |facts| self.shared_scope(facts.scope.clone()));
+        let after = info.as_ref().map_or_else(|| before.clone(), |info| self.shared_scope(info.scope.clone()));
         let entry = self.pools.entry(key.clone()).or_default();
-        let gives = |facts: &Option<PoolInfo>| facts.as_ref()?.usable.as_ref().ok().cloned();
-        let same = before == after && entry.facts.is_some() == facts.is_some() && gives(&entry.facts) == gives(&facts);
-        if !same {
-            let overlapped = self.overlapping(key);
-            self.touched.extend(overlapped);
+        let usable = |info: &Option<PoolInfo>| info.as_ref()?.usable.as_ref().ok().cloned();
+        let is_unchanged =
+            before == after && entry.info.is_some() == info.is_some() && usable(&entry.info) == usable(&info);
+        if !is_unchanged {
+            let overlapping_before = self.overlapping(key);
+            self.dirty_pools.extend(overlapping_before);
         }
         let Some(entry) = self.pools.get_mut(key) else { return };
         self.cooldowns_changed |= entry.has_cooldowns();
-        let exists = facts.is_some();
-        (entry.object, entry.facts, entry.scope) = (object, facts, Some(after.clone()));
-        self.touched.push(key.clone());
-        if same {
+        let exists = info.is_some();
+        (entry.declared, entry.info, entry.scope) = (declared, info, Some(after.clone()));
+        self.dirty_pools.push(key.clone());
+        if is_unchanged {
             return;
         }
-        self.join(key, &before, &after, exists);
+        self.change_scope(key, &before, &after, exists);
         if let Some((entry, scope)) = self.pools.get_mut(key).zip(self.scopes.get(&after)) {
-            entry.recount(key, &scope.taken);
+            entry.recount(key, &scope.usage);
         } else if let Some(entry) = self.pools.get_mut(key) {
             entry.recount(key, &HashMap::new());
         }
         let overlapping = self.overlapping(key);
-        self.touched.extend(overlapping);
+        self.dirty_pools.extend(overlapping);
         let promised_to = self.promised_to(key, &after);
-        self.unblocked.extend(promised_to);
+        self.claims_to_wake.extend(promised_to);
     }
 
-    /// The claims that an address of the pool is promised to: the pool may have it only now.
+    /// The claims to which addresses of the pool are promised: the pool may contain the addresses only now.
     fn promised_to(&self, pool: &PoolKey, scope: &Scope) -> Vec<ClaimKey> {
-        let taken = self.scopes.get(scope).into_iter().flat_map(|scope| scope.taken.values());
-        let mine = taken.filter(|taken| taken.reserved.as_ref().is_some_and(|reserved| reserved.pool == *pool));
+        let usage = self.scopes.get(scope).into_iter().flat_map(|scope| scope.usage.values());
+        let mine =
+            usage.filter(|usage| usage.reservation.as_ref().is_some_and(|reservation| reservation.pool == *pool));
         mine.filter_map(AddressUsage::promised_to).cloned().collect()
     }
 
-    /// Makes a pool a member of its scope, and takes its addresses along when the scope is another than before.
-    fn join(&mut self, key: &PoolKey, before: &Scope, after: &Scope, exists: bool) {
+    /// Makes a pool a member of its scope, and moves its addresses to the scope if it has changed.
+    fn change_scope(&mut self, key: &PoolKey, before: &Scope, after: &Scope, exists: bool) {
         if let Some(scope) = self.scopes.get_mut(before) {
             scope.members.retain(|member| member != key);
         }
@@ -215,17 +217,17 @@ impl State {
         }
         if before != after {
             let mut moved = Vec::new();
-            let taken = self.scopes.get_mut(before).into_iter().flat_map(|scope| &scope.taken);
-            let mine = |(block, taken): (&_, &AddressUsage)| {
-                let holders = taken.holders.iter().filter(|holder| holder.pool == *key);
-                holders.map(|holder| (*block, holder.name.clone(), holder.origin, holder.listing)).collect::<Vec<_>>()
+            let usage = self.scopes.get_mut(before).into_iter().flat_map(|scope| &scope.usage);
+            let mine = |(block, usage): (&_, &AddressUsage)| {
+                let owners = usage.owners.iter().filter(|owner| owner.pool == *key);
+                owners.map(|owner| (*block, owner.name.clone(), owner.origin, owner.listing)).collect::<Vec<_>>()
             };
-            moved.extend(taken.flat_map(mine));
+            moved.extend(usage.flat_map(mine));
             for (block, name, origin, listing) in moved {
-                self.update(&Slot { scope: before.clone(), block }, |taken| taken.remove_address(&name));
+                self.update(&Slot { scope: before.clone(), block }, |usage| usage.remove_address(&name));
                 let pool = key.clone();
-                let holder = Holder { name, pool, origin, listing };
-                self.update(&Slot { scope: after.clone(), block }, |taken| taken.hold(holder));
+                let owner = AddressOwner { name, pool, origin, listing };
+                self.update(&Slot { scope: after.clone(), block }, |usage| usage.insert_address(owner));
             }
         }
         if self.scopes.get(before).is_some_and(ScopeEntry::is_empty) {
@@ -233,50 +235,50 @@ impl State {
         }
     }
 
-    /// What is known of a pool, and of the network that it names: a pool serves nothing before its network is prepared,
-    /// and never when its network gives out blocks of another length.
-    fn in_its_network(&self, object: &PoolInfo) -> PoolInfo {
-        let mut facts = object.clone();
-        let (Scope::Network(network), Ok(usable)) = (&object.scope, &object.usable) else { return facts };
-        match self.units.get(&(network.clone(), usable.family)) {
-            None => facts.protected = false,
-            Some(unit) if unit.length == usable.length => {}
-            Some(unit) => {
+    /// Applies the restrictions of the pool's network: a pool is not initialized before the block length of its network
+    /// is set, and not usable if that is another length.
+    fn with_network(&self, declared: &PoolInfo) -> PoolInfo {
+        let mut info = declared.clone();
+        let (Scope::Network(network), Ok(usable)) = (&declared.scope, &declared.usable) else { return info };
+        match self.block_lengths.get(&(network.clone(), usable.family)) {
+            None => info.initialized = false,
+            Some(network_length) if network_length.length == usable.length => {}
+            Some(network_length) => {
                 let problem = format!(
-                    "spec.network: the pools of network {network} give out {} blocks of length {}, and this one of \
-                     length {}; give it a network of its own",
-                    usable.family, unit.length, usable.length
+                    "spec.network: the pools of network {network} allocate {} blocks of length {}, this pool allocates \
+                     length {}; use another network for it",
+                    usable.family, network_length.length, usable.length
                 );
-                facts.usable = Err(problem.into());
+                info.usable = Err(problem.into());
             }
         }
-        facts
+        info
     }
 
-    /// The network, family and length of blocks that have to be agreed on before a pool can serve.
+    /// The network, family and block length that have to be declared before the pool can allocate; `None` if they are.
     pub(super) fn missing_block_length(&self, key: &PoolKey) -> Option<(Arc<str>, Family, u8)> {
-        let object = self.pools.get(key)?.object.as_ref()?;
-        let (Scope::Network(network), Ok(usable)) = (&object.scope, &object.usable) else { return None };
-        let unknown = !self.units.contains_key(&(network.clone(), usable.family));
-        unknown.then(|| (network.clone(), usable.family, usable.length))
+        let declared = self.pools.get(key)?.declared.as_ref()?;
+        let (Scope::Network(network), Ok(usable)) = (&declared.scope, &declared.usable) else { return None };
+        let is_missing = !self.block_lengths.contains_key(&(network.clone(), usable.family));
+        is_missing.then(|| (network.clone(), usable.family, usable.length))
     }
 
     pub(super) fn network_length(&self, network: &str, family: Family) -> Option<u8> {
-        self.units.get(&(network.into(), family)).map(|unit| unit.length)
+        self.block_lengths.get(&(network.into(), family)).map(|block_length| block_length.length)
     }
 
-    fn set_unit(&mut self, network: &Arc<str>, family: Family, unit: Option<Unit>) {
+    fn set_block_length(&mut self, network: &Arc<str>, family: Family, block_length: Option<BlockLength>) {
         let key = (network.clone(), family);
-        match unit {
-            Some(unit) => self.units.insert(key, unit),
-            None => self.units.remove(&key),
+        match block_length {
+            Some(block_length) => self.block_lengths.insert(key, block_length),
+            None => self.block_lengths.remove(&key),
         };
         let members = self.scopes.get(&Scope::Network(network.clone())).map(|scope| scope.members.clone());
         for member in members.unwrap_or_default() {
-            let object = self.pools.get(&member).and_then(|entry| entry.object.clone());
-            self.set_pool(&member, object);
-            let blocked = self.pools.get_mut(&member).map(|entry| entry.line.unblock()).unwrap_or_default();
-            self.unblocked.extend(blocked);
+            let declared = self.pools.get(&member).and_then(|entry| entry.declared.clone());
+            self.set_pool(&member, declared);
+            let waiting = self.pools.get_mut(&member).map(|entry| entry.wait_queue.take_waiting_for_pool());
+            self.claims_to_wake.extend(waiting.unwrap_or_default());
         }
     }
 }
@@ -288,24 +290,24 @@ impl State {
         let uid = || reservation.metadata.uid.as_deref().unwrap_or_default().into();
         match source {
             Source::Watch => self.tombstones.remove(uid_of(reservation)),
-            Source::Call if self.tombstones.contains(uid_of(reservation)) => return None,
-            Source::Call => {}
+            Source::Response if self.tombstones.contains(uid_of(reservation)) => return None,
+            Source::Response => {}
         }
         match reservation.slot() {
             Ok((slot, pool)) => {
                 let slot = Slot { scope: self.shared_scope(slot.scope), block: slot.block };
-                let reserved = Reserved::of(reservation, self.shared_key(pool), listing);
-                let known = self.taken(&slot).and_then(|taken| taken.reserved.as_ref());
-                if source == Source::Call && known.is_some_and(|known| known.version > reserved.version) {
+                let info = ReservationInfo::of(reservation, self.shared_key(pool), listing);
+                let known = self.usage(&slot).and_then(|usage| usage.reservation.as_ref());
+                if source == Source::Response && known.is_some_and(|known| known.version > info.version) {
                     return None;
                 }
-                self.insert_reserved(&slot, reserved)
+                self.insert_at(&slot, info)
             }
             Err(problem) => {
                 if let Some((network, family, length)) = reservation.network_block_length() {
-                    self.set_unit(&network, family, Some(Unit { length, uid: uid(), listing }));
+                    self.set_block_length(&network, family, Some(BlockLength { length, uid: uid(), listing }));
                 } else if let Some(name) = &reservation.metadata.name {
-                    let ignored = Ignored { uid: uid(), why: problem.to_string(), listing };
+                    let ignored = Ignored { uid: uid(), problem: problem.to_string(), listing };
                     self.ignored.insert(name.clone(), ignored);
                 }
                 None
@@ -313,42 +315,43 @@ impl State {
         }
     }
 
-    /// Returns the claim that the address is promised to, if that is news.
-    fn insert_reserved(&mut self, slot: &Slot, reserved: Reserved) -> Option<ClaimKey> {
-        let known = self.taken(slot).and_then(|taken| taken.reserved.as_ref());
-        let is_news = known.is_none_or(|known| known.uid != reserved.uid);
-        self.forget_holder(slot);
+    /// Records the reservation of an address. Returns the claim to which it is promised if the reservation is new.
+    fn insert_at(&mut self, slot: &Slot, reservation: ReservationInfo) -> Option<ClaimKey> {
+        let known = self.usage(slot).and_then(|usage| usage.reservation.as_ref());
+        let is_new = known.is_none_or(|known| known.uid != reservation.uid);
+        self.unindex_holder(slot);
         self.proposals.remove(slot);
         let mut promised_to = None;
-        if let Some(claim) = reserved.claim.clone().filter(|_| reserved.released_at.is_none()) {
-            match reserved.claim_uid {
-                // Nearly always there is one.
+        if let Some(claim) = reservation.claim.clone().filter(|_| reservation.released_at.is_none()) {
+            match reservation.claim_uid {
+                // A claim nearly always has one reservation.
                 Some(uid) => self.held.entry(uid).or_insert_with(|| Vec::with_capacity(1)).push(slot.clone()),
                 None => {
                     let claim = ClaimKey::clone(&claim);
                     self.promised.entry(claim.clone()).or_default().push(slot.clone());
-                    promised_to = Some(claim).filter(|_| is_news);
+                    promised_to = Some(claim).filter(|_| is_new);
                 }
             }
         }
-        self.update(slot, |taken| {
-            taken.proposed = false;
-            taken.reserve(reserved);
+        self.update(slot, |usage| {
+            usage.proposed = false;
+            usage.set_reservation(reservation);
         });
         promised_to
     }
 
+    /// Removes a reservation. Returns its address if it is a valid one.
     pub(super) fn remove(&mut self, reservation: &IPReservation) -> Option<Slot> {
         let uid = reservation.metadata.uid.as_deref().unwrap_or_default();
         self.tombstones.insert(Uid::of(uid), Instant::now());
         if let Ok((slot, _)) = reservation.slot() {
-            self.remove_reserved(&slot, Some(Uid::of(uid)));
+            self.remove_at(&slot, Some(Uid::of(uid)));
             return Some(slot);
         }
         if let Some((network, family, _)) = reservation.network_block_length()
-            && self.units.get(&(network.clone(), family)).is_some_and(|unit| *unit.uid == *uid)
+            && self.block_lengths.get(&(network.clone(), family)).is_some_and(|known| *known.uid == *uid)
         {
-            self.set_unit(&network, family, None);
+            self.set_block_length(&network, family, None);
         }
         let name = reservation.metadata.name.as_deref().unwrap_or_default();
         if self.ignored.get(name).is_some_and(|ignored| *ignored.uid == *uid) {
@@ -357,47 +360,48 @@ impl State {
         None
     }
 
-    pub(super) fn remove_reserved(&mut self, slot: &Slot, uid: Option<Uid>) {
-        let reserved = self.taken(slot).and_then(|taken| taken.reserved.as_ref());
-        let Some(ended) = reserved.map(|reserved| Uid::of(&reserved.uid)) else { return };
-        if uid.is_some_and(|uid| ended != uid) {
+    /// Removes the reservation of an address, if it has that uid or no uid is passed.
+    pub(super) fn remove_at(&mut self, slot: &Slot, uid: Option<Uid>) {
+        let known = self.usage(slot).and_then(|usage| usage.reservation.as_ref());
+        let Some(known) = known.map(|known| Uid::of(&known.uid)) else { return };
+        if uid.is_some_and(|uid| known != uid) {
             return;
         }
-        self.tombstones.insert(ended, Instant::now());
-        self.forget_holder(slot);
-        self.update(slot, |taken| taken.reserved = None);
+        self.tombstones.insert(known, Instant::now());
+        self.unindex_holder(slot);
+        self.update(slot, |usage| usage.reservation = None);
     }
 
-    /// Drops everything that an older listing of reservations named.
-    pub(super) fn drop_reservations_not_listed(&mut self) {
+    /// Removes all reservations that the newest list does not show.
+    pub(super) fn remove_unlisted_reservations(&mut self) {
         let newest = self.listings.reservations;
         let mut old = Vec::new();
         for (scope, entry) in &self.scopes {
-            let is_old = |taken: &AddressUsage| taken.reserved.as_ref().is_some_and(|reserved| reserved.listing != newest);
-            let blocks = entry.taken.iter().filter(|(_, taken)| is_old(taken)).map(|(block, _)| *block);
+            let is_old = |usage: &AddressUsage| usage.reservation.as_ref().is_some_and(|known| known.listing != newest);
+            let blocks = entry.usage.iter().filter(|(_, usage)| is_old(usage)).map(|(block, _)| *block);
             old.extend(blocks.map(|block| Slot { scope: scope.clone(), block }));
         }
-        old.iter().for_each(|slot| self.remove_reserved(slot, None));
+        old.iter().for_each(|slot| self.remove_at(slot, None));
         self.ignored.retain(|_, ignored| ignored.listing == newest);
-        let units: Vec<_> =
-            self.units.iter().filter(|(_, unit)| unit.listing != newest).map(|(key, _)| key.clone()).collect();
-        units.iter().for_each(|(network, family)| self.set_unit(network, *family, None));
+        let unlisted = self.block_lengths.iter().filter(|(_, known)| known.listing != newest);
+        let unlisted: Vec<_> = unlisted.map(|(key, _)| key.clone()).collect();
+        unlisted.iter().for_each(|(network, family)| self.set_block_length(network, *family, None));
     }
 
-    fn forget_holder(&mut self, slot: &Slot) {
-        let Some(reserved) =
-            self.scopes.get(&slot.scope).and_then(|scope| scope.taken.get(&slot.block)?.reserved.as_ref())
+    fn unindex_holder(&mut self, slot: &Slot) {
+        let Some(reservation) =
+            self.scopes.get(&slot.scope).and_then(|scope| scope.usage.get(&slot.block)?.reservation.as_ref())
         else {
             return;
         };
-        if let Some(uid) = reserved.claim_uid
+        if let Some(uid) = reservation.claim_uid
             && let Some(slots) = self.held.get_mut(&uid)
         {
             slots.retain(|held| held != slot);
             if slots.is_empty() {
                 self.held.remove(&uid);
             }
-        } else if let Some(claim) = &reserved.claim
+        } else if let Some(claim) = &reservation.claim
             && let Some(slots) = self.promised.get_mut(claim)
         {
             slots.retain(|promised| promised != slot);
@@ -412,8 +416,8 @@ fn uid_of(reservation: &IPReservation) -> Uid {
     Uid::of(reservation.metadata.uid.as_deref().unwrap_or_default())
 }
 
-/// What is in one list only: what went with `false`, what came with `true`.
+/// The pools that are in one list only: `false` for removed ones, `true` for added ones.
 fn differences<'a>(before: &'a [PoolKey], after: &'a [PoolKey]) -> impl Iterator<Item = (&'a PoolKey, bool)> {
-    let went = before.iter().filter(|pool| !after.contains(pool)).map(|pool| (pool, false));
-    went.chain(after.iter().filter(|pool| !before.contains(pool)).map(|pool| (pool, true)))
+    let removed = before.iter().filter(|pool| !after.contains(pool)).map(|pool| (pool, false));
+    removed.chain(after.iter().filter(|pool| !before.contains(pool)).map(|pool| (pool, true)))
 }

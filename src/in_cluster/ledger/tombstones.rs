@@ -1,39 +1,39 @@
-//! Reservations that were seen to end, so that a late answer does not bring one back.
+//! Deleted reservations, remembered so that a delayed response does not add one again.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use capi_ipam_provider::api::Uid;
 
-/// How long an answer may be under way that was read before the object ended: longer than any call and any listing.
+/// How long a response that was read before the deletion can be delayed: longer than any request or list.
 const TOMBSTONE_TTL: Duration = Duration::from_mins(2);
 
-/// The uids of reservations that ended a short time ago. A uid is never used twice, so what has one of these is old.
+/// The uids of recently deleted reservations. A uid is never reused, so a reservation with one of these is stale.
 #[derive(Debug, Default)]
 pub(super) struct Tombstones {
-    ended: HashMap<Uid, Instant>,
+    deleted: HashMap<Uid, Instant>,
     pruned: Option<Instant>,
 }
 
 impl Tombstones {
-    /// Records that the reservation of that uid ended.
+    /// Records that the reservation with this uid is deleted.
     pub(super) fn insert(&mut self, uid: Uid, now: Instant) {
         let is_due = self.pruned.is_none_or(|pruned| now.saturating_duration_since(pruned) >= TOMBSTONE_TTL / 4);
         if is_due {
-            self.ended.retain(|_, ended| now.saturating_duration_since(*ended) < TOMBSTONE_TTL);
+            self.deleted.retain(|_, deleted_at| now.saturating_duration_since(*deleted_at) < TOMBSTONE_TTL);
             self.pruned = Some(now);
         }
-        self.ended.insert(uid, now);
+        self.deleted.insert(uid, now);
     }
 
-    /// Forgets that it ended: after a restore of the API server's data the object is there again.
+    /// Removes the record: after a restore of etcd the object can exist again.
     pub(super) fn remove(&mut self, uid: Uid) {
-        self.ended.remove(&uid);
+        self.deleted.remove(&uid);
     }
 
-    /// Whether the reservation of that uid is known to have ended.
+    /// Whether the reservation with this uid was deleted recently.
     pub(super) fn contains(&self, uid: Uid) -> bool {
-        self.ended.contains_key(&uid)
+        self.deleted.contains_key(&uid)
     }
 }
 

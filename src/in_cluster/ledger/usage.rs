@@ -1,4 +1,4 @@
-//! Why an address is not free.
+//! What uses an address: its reservation, its IPAddress objects and the proposal of it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,55 +8,56 @@ use capi_ipam_ip::Block;
 use capi_ipam_provider::api::{IPAddress, Uid};
 use kube::ResourceExt;
 
-use crate::api::{IPReservation, names};
 use super::{ClaimKey, PoolKey};
+use crate::api::{IPReservation, names};
 
-/// The addresses of one scope that are not free, and the pools that give out addresses of it.
+/// The addresses of one scope that are not free, and the pools that allocate from the scope.
 #[derive(Debug, Default)]
 pub(super) struct ScopeEntry {
-    pub(super) taken: HashMap<Block, AddressUsage>,
-    /// The pools that exist and are in the scope: one, unless it is a network.
+    pub(super) usage: HashMap<Block, AddressUsage>,
+    /// The existing pools of the scope: one, unless the scope is a network.
     pub(super) members: Vec<PoolKey>,
 }
 
 impl ScopeEntry {
     pub(super) fn is_empty(&self) -> bool {
-        self.taken.is_empty() && self.members.is_empty()
+        self.usage.is_empty() && self.members.is_empty()
     }
 }
 
-/// Why an address is not free.
+/// What uses one address. It is free when nothing does.
 #[derive(Debug, Default)]
 pub(super) struct AddressUsage {
-    pub(super) reserved: Option<Reserved>,
-    /// The IPAddress objects with this address: one, unless something went wrong.
-    pub(super) holders: Vec<Holder>,
-    /// Proposed to a claim that is about to create the reservation.
+    pub(super) reservation: Option<ReservationInfo>,
+    /// The IPAddress objects with this address: more than one if it is a duplicate.
+    pub(super) owners: Vec<AddressOwner>,
+    /// Held for a claim whose reservation is being created.
     pub(super) proposed: bool,
 }
 
-/// An IPReservation.
+/// What the ledger keeps of an IPReservation.
 #[derive(Debug)]
-pub(super) struct Reserved {
+pub(super) struct ReservationInfo {
     pub(super) uid: Box<str>,
-    /// Its resource version; 0 when that is no number.
+    /// The resource version; 0 if it is not a number.
     pub(super) version: u64,
     pub(super) pool: PoolKey,
     pub(super) claim: Option<Arc<ClaimKey>>,
     pub(super) claim_uid: Option<Uid>,
-    /// In seconds since 1970, and not later than it was heard of: the clock of who wrote it may be ahead.
+    /// In seconds since the Unix epoch, and never after the time at which it was observed: the clock of the writer may
+    /// be ahead.
     pub(super) released_at: Option<i64>,
     pub(super) listing: u32,
 }
 
-/// Whose IPAddress it is, to know what to do with one that no claim has.
+/// Who created an IPAddress. Only those of a provider are deleted when they have no claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::in_cluster) enum Origin {
-    /// A provider made it for a claim: it carries the provider's finalizer, or has a claim as owner.
+    /// A provider, for a claim: the object has the provider's finalizer, or a claim as owner.
     Provider,
-    /// Somebody made it by hand: it has neither.
-    Hand,
-    /// It is being deleted, and has lost the provider's finalizer.
+    /// A user: the object has neither.
+    Manual,
+    /// Unknown: the object is being deleted and no longer has the provider's finalizer.
     Deleted,
 }
 
@@ -70,21 +71,21 @@ impl Origin {
         } else if is_owned {
             Self::Provider
         } else {
-            Self::Hand
+            Self::Manual
         }
     }
 }
 
-/// An IPAddress.
+/// What the ledger keeps of an IPAddress. It has the name of its claim.
 #[derive(Debug)]
-pub(super) struct Holder {
+pub(super) struct AddressOwner {
     pub(super) name: Arc<ClaimKey>,
     pub(super) pool: PoolKey,
     pub(super) origin: Origin,
     pub(super) listing: u32,
 }
 
-impl Reserved {
+impl ReservationInfo {
     pub(super) fn of(reservation: &IPReservation, pool: PoolKey, listing: u32) -> Self {
         let claim = reservation.spec.claim_ref.as_ref();
         let now = clock::now().0.as_second();
@@ -100,64 +101,64 @@ impl Reserved {
         }
     }
 
-    /// Whether an operator made it: to keep the address out, or to promise it to a claim by name.
-    pub(super) fn is_by_hand(&self) -> bool {
+    /// Whether a user created it, to exclude the address or to promise it to a claim by name: it has no claim uid.
+    pub(super) fn is_manual(&self) -> bool {
         self.claim_uid.is_none()
     }
 }
 
 impl AddressUsage {
     pub(super) fn is_free(&self) -> bool {
-        self.reserved.is_none() && self.holders.is_empty() && !self.proposed
+        self.reservation.is_none() && self.owners.is_empty() && !self.proposed
     }
 
     pub(super) fn is_unreserved(&self) -> bool {
-        self.reserved.is_none() && !self.proposed
+        self.reservation.is_none() && !self.proposed
     }
 
-    /// The pool that wants the address to rest, and since when it does.
-    pub(super) fn cooling_down(&self) -> Option<(PoolKey, i64)> {
-        let reserved = self.reserved.as_ref()?;
-        Some((reserved.pool.clone(), reserved.released_at?))
+    /// The pool and the start of the cool-down, if the address is cooling down.
+    pub(super) fn cooldown(&self) -> Option<(PoolKey, i64)> {
+        let reservation = self.reservation.as_ref()?;
+        Some((reservation.pool.clone(), reservation.released_at?))
     }
 
     /// The pools whose IPAddress objects have this address.
-    pub(super) fn users(&self) -> Vec<PoolKey> {
-        let mut users: Vec<PoolKey> = self.holders.iter().map(|holder| holder.pool.clone()).collect();
-        users.sort_unstable();
-        users.dedup();
-        users
+    pub(super) fn pools(&self) -> Vec<PoolKey> {
+        let mut pools: Vec<PoolKey> = self.owners.iter().map(|owner| owner.pool.clone()).collect();
+        pools.sort_unstable();
+        pools.dedup();
+        pools
     }
 
-    /// The claim that an operator promised the address to.
+    /// The claim to which a user promised the address.
     pub(super) fn promised_to(&self) -> Option<&ClaimKey> {
-        self.reserved.as_ref().filter(|reserved| reserved.is_by_hand())?.claim.as_deref()
+        self.reservation.as_ref().filter(|reservation| reservation.is_manual())?.claim.as_deref()
     }
 
-    pub(super) fn reserve(&mut self, mut reserved: Reserved) {
-        if let Some(holder) = self.holders.iter().find(|holder| Some(&holder.name) == reserved.claim.as_ref()) {
-            // Kept once: there are as many as there are claims.
-            reserved.claim = Some(Arc::clone(&holder.name));
+    pub(super) fn set_reservation(&mut self, mut reservation: ReservationInfo) {
+        if let Some(owner) = self.owners.iter().find(|owner| Some(&owner.name) == reservation.claim.as_ref()) {
+            // Shared to save memory: there is one for each claim.
+            reservation.claim = Some(Arc::clone(&owner.name));
         }
-        self.reserved = Some(reserved);
+        self.reservation = Some(reservation);
     }
 
-    pub(super) fn hold(&mut self, mut holder: Holder) {
-        if let Some(claim) = self.reserved.as_ref().and_then(|reserved| reserved.claim.as_ref())
-            && *claim == holder.name
+    pub(super) fn insert_address(&mut self, mut owner: AddressOwner) {
+        if let Some(claim) = self.reservation.as_ref().and_then(|reservation| reservation.claim.as_ref())
+            && *claim == owner.name
         {
-            holder.name = Arc::clone(claim);
+            owner.name = Arc::clone(claim);
         }
-        match self.holders.iter_mut().find(|present| present.name == holder.name) {
-            Some(present) => *present = holder,
+        match self.owners.iter_mut().find(|present| present.name == owner.name) {
+            Some(present) => *present = owner,
             None => {
-                self.holders.reserve_exact(1);
-                self.holders.push(holder);
+                self.owners.reserve_exact(1);
+                self.owners.push(owner);
             }
         }
     }
 
     pub(super) fn remove_address(&mut self, name: &ClaimKey) {
-        self.holders.retain(|holder| *holder.name != *name);
+        self.owners.retain(|owner| *owner.name != *name);
     }
 }

@@ -1,4 +1,4 @@
-//! The claims that wait for an address of one pool, in the order in which they came.
+//! The claims that wait for an address of one pool, oldest first.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::{Duration, Instant};
@@ -8,137 +8,139 @@ use capi_ipam_provider::api::IPAddressClaim;
 /// Namespace and name of a claim.
 pub type ClaimKey = (String, String);
 
-/// When a claim came: the time of its creation in seconds since 1970. Claims of the same second are served in the order
-/// in which they were first seen.
+/// The position of a claim in a wait queue: its creation time in seconds since the Unix epoch, lowest first. Claims
+/// created in the same second are served in the order in which they were enqueued.
 pub type Priority = i64;
 
-/// The priority of a claim.
+/// Returns the priority of a claim.
 pub fn priority(claim: &IPAddressClaim) -> Priority {
     claim.metadata.creation_timestamp.as_ref().map_or(0, |time| time.0.as_second())
 }
 
-/// How long an address is kept for a claim that was called and does not come.
-const TIMEOUT: Duration = Duration::from_mins(1);
+/// How long an address is held for a claim whose turn it is and that is not reconciled.
+const TURN_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// The turn of a claim.
+/// The right of a claim to one free address.
 #[derive(Debug)]
-struct Call {
-    since: Instant,
-    /// The claim has begun to be reconciled after it was called.
-    attended: bool,
+struct Turn {
+    granted_at: Instant,
+    /// A reconcile of the claim has started since the turn was granted.
+    started: bool,
 }
 
-/// A waiting line. A claim whose turn it is has been called, and keeps its turn until it took an address or was
-/// reconciled without taking one.
+/// A priority queue of claims. When an address becomes free, the first claim is granted a turn. It keeps the turn until
+/// it is allocated an address, is reconciled without an allocation, or the turn expires.
 #[derive(Debug, Default)]
 pub(super) struct WaitQueue {
     waiting: BTreeMap<(Priority, u64), ClaimKey>,
-    places: HashMap<ClaimKey, (Priority, u64)>,
-    called: HashMap<ClaimKey, Call>,
-    /// Claims that wait for the pool itself, not for an address.
-    blocked: HashSet<ClaimKey>,
-    came: u64,
+    /// The positions of all claims, also of those with a turn: a turn that lapses does not cost the position.
+    positions: HashMap<ClaimKey, (Priority, u64)>,
+    turns: HashMap<ClaimKey, Turn>,
+    /// Claims that wait for a change of the pool itself.
+    waiting_for_pool: HashSet<ClaimKey>,
+    last_sequence: u64,
 }
 
 impl WaitQueue {
-    /// Whether the claim may take an address now, with so many free. Otherwise it stands in line.
-    pub(super) fn admit(&mut self, claim: &ClaimKey, priority: Priority, free: u128, now: Instant) -> bool {
-        let newcomer = !self.called.contains_key(claim) && !self.places.contains_key(claim);
-        let ahead = self.waiting.len().saturating_add(self.called.len());
-        if newcomer && free > ahead as u128 {
+    /// Returns whether the claim can be allocated one of `free` addresses now. If not, the claim is enqueued.
+    pub(super) fn try_admit(&mut self, claim: &ClaimKey, priority: Priority, free: u128, now: Instant) -> bool {
+        let is_new = !self.turns.contains_key(claim) && !self.positions.contains_key(claim);
+        let ahead = self.waiting.len().saturating_add(self.turns.len());
+        if is_new && free > ahead as u128 {
             return true;
         }
-        if self.called.contains_key(claim) && free > 0 {
+        if self.turns.contains_key(claim) && free > 0 {
             return true;
         }
-        // Whoever was called and finds that the address is gone again waits on, in the old place.
-        self.called.remove(claim);
-        self.stand(claim, priority);
-        let first = self.waiting.first_key_value().is_some_and(|(_, first)| first == claim);
-        let admitted = first && free > self.called.len() as u128;
+        // The address was allocated elsewhere before the claim used its turn: the claim keeps its position.
+        self.turns.remove(claim);
+        self.enqueue(claim, priority);
+        let is_first = self.waiting.first_key_value().is_some_and(|(_, first)| first == claim);
+        let admitted = is_first && free > self.turns.len() as u128;
         if admitted {
             self.waiting.pop_first();
-            self.called.insert(claim.clone(), Call { since: now, attended: true });
+            self.turns.insert(claim.clone(), Turn { granted_at: now, started: true });
         }
         admitted
     }
 
-    fn stand(&mut self, claim: &ClaimKey, priority: Priority) {
-        let came = &mut self.came;
-        let place = *self.places.entry(claim.clone()).or_insert_with(|| {
-            *came = came.saturating_add(1);
-            (priority, *came)
+    fn enqueue(&mut self, claim: &ClaimKey, priority: Priority) {
+        let last_sequence = &mut self.last_sequence;
+        let position = *self.positions.entry(claim.clone()).or_insert_with(|| {
+            *last_sequence = last_sequence.saturating_add(1);
+            (priority, *last_sequence)
         });
-        self.waiting.insert(place, claim.clone());
+        self.waiting.insert(position, claim.clone());
     }
 
-    /// ResourceClient as many claims as there are free addresses that nobody has been called for, and returns them.
-    pub(super) fn call(&mut self, free: u128, now: Instant) -> Vec<ClaimKey> {
-        self.called.retain(|_, call| now.saturating_duration_since(call.since) < TIMEOUT);
-        let mut called = Vec::new();
-        while free > self.called.len() as u128 {
+    /// Removes expired turns, then grants a turn to the first claims as long as there are more free addresses than
+    /// turns. Returns the claims that were granted one: they have to be reconciled.
+    pub(super) fn grant_turns(&mut self, free: u128, now: Instant) -> Vec<ClaimKey> {
+        self.turns.retain(|_, turn| now.saturating_duration_since(turn.granted_at) < TURN_TIMEOUT);
+        let mut granted = Vec::new();
+        while free > self.turns.len() as u128 {
             let Some((_, claim)) = self.waiting.pop_first() else { break };
-            self.called.insert(claim.clone(), Call { since: now, attended: false });
-            called.push(claim);
+            self.turns.insert(claim.clone(), Turn { granted_at: now, started: false });
+            granted.push(claim);
         }
-        called
+        granted
     }
 
-    /// The claim begins to be reconciled.
-    pub(super) fn attend(&mut self, claim: &ClaimKey) {
-        if let Some(call) = self.called.get_mut(claim) {
-            call.attended = true;
+    /// Records that a reconcile of the claim has started.
+    pub(super) fn mark_started(&mut self, claim: &ClaimKey) {
+        if let Some(turn) = self.turns.get_mut(claim) {
+            turn.started = true;
         }
     }
 
-    /// The claim has been reconciled. Returns whether it did not use its turn, which then is over; if it comes again it
-    /// has its old place. A claim called in the middle of a reconcile keeps its turn for the next one.
-    pub(super) fn missed(&mut self, claim: &ClaimKey) -> bool {
-        let missed = self.called.get(claim).is_some_and(|call| call.attended);
-        if missed {
-            self.called.remove(claim);
+    /// Ends the turn of a claim whose reconcile has ended without an allocation, and returns whether it had one. The
+    /// claim keeps its position. A turn that was granted during the reconcile is for the next one, and stays.
+    pub(super) fn end_unused_turn(&mut self, claim: &ClaimKey) -> bool {
+        let is_unused = self.turns.get(claim).is_some_and(|turn| turn.started);
+        if is_unused {
+            self.turns.remove(claim);
         }
-        missed
+        is_unused
     }
 
-    /// The claim waits no longer.
-    pub(super) fn leave(&mut self, claim: &ClaimKey) {
-        self.blocked.remove(claim);
-        self.step_out(claim);
+    /// Removes the claim: it waits neither for an address nor for the pool.
+    pub(super) fn forget(&mut self, claim: &ClaimKey) {
+        self.waiting_for_pool.remove(claim);
+        self.remove(claim);
     }
 
-    /// The claim waits for no address any more. Returns whether it did.
-    pub(super) fn step_out(&mut self, claim: &ClaimKey) -> bool {
-        let was_called = self.called.remove(claim).is_some();
-        let place = self.places.remove(claim);
-        if let Some(place) = place {
-            self.waiting.remove(&place);
+    /// Removes the claim from those that wait for an address. Returns whether it was among them.
+    pub(super) fn remove(&mut self, claim: &ClaimKey) -> bool {
+        let had_turn = self.turns.remove(claim).is_some();
+        let position = self.positions.remove(claim);
+        if let Some(position) = position {
+            self.waiting.remove(&position);
         }
-        was_called || place.is_some()
+        had_turn || position.is_some()
     }
 
-    /// The claim waits for the pool itself to change, and has its place in line for when it does. Returns whether it has
-    /// not been waiting for that before.
-    pub(super) fn block(&mut self, claim: &ClaimKey, priority: Priority) -> bool {
-        if !self.called.contains_key(claim) {
-            self.stand(claim, priority);
+    /// Lets the claim wait for a change of the pool itself; it is enqueued for an address as well. Returns whether it
+    /// was not waiting for the pool before.
+    pub(super) fn wait_for_pool(&mut self, claim: &ClaimKey, priority: Priority) -> bool {
+        if !self.turns.contains_key(claim) {
+            self.enqueue(claim, priority);
         }
-        self.blocked.insert(claim.clone())
+        self.waiting_for_pool.insert(claim.clone())
     }
 
-    /// The pool changed: all that waited for it.
-    pub(super) fn unblock(&mut self) -> Vec<ClaimKey> {
-        std::mem::take(&mut self.blocked).into_iter().collect()
+    /// Returns the claims that waited for the pool, which has changed: they have to be reconciled.
+    pub(super) fn take_waiting_for_pool(&mut self) -> Vec<ClaimKey> {
+        std::mem::take(&mut self.waiting_for_pool).into_iter().collect()
     }
 
-    /// All that wait, or have been called.
+    /// The claims that wait for an address or have a turn.
     pub(super) fn claims(&self) -> impl Iterator<Item = &ClaimKey> {
-        self.places.keys().chain(self.called.keys())
+        self.positions.keys().chain(self.turns.keys())
     }
 
-    /// Whether nobody waits.
+    /// Whether no claim waits.
     pub(super) fn is_empty(&self) -> bool {
-        self.places.is_empty() && self.called.is_empty() && self.blocked.is_empty()
+        self.positions.is_empty() && self.turns.is_empty() && self.waiting_for_pool.is_empty()
     }
 }
 
@@ -151,71 +153,71 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_claim_comes_first_and_newcomers_do_not_push_in() {
-        let (mut line, now) = (WaitQueue::default(), Instant::now());
+    fn oldest_claim_is_served_before_new_claims() {
+        let (mut queue, now) = (WaitQueue::default(), Instant::now());
         for (name, priority) in [("b", 2), ("a", 1), ("c", 2)] {
-            assert!(!line.admit(&claim(name), priority, 0, now));
+            assert!(!queue.try_admit(&claim(name), priority, 0, now));
         }
-        assert_eq!(line.call(1, now), [claim("a")]);
-        assert!(!line.admit(&claim("new"), 3, 1, now), "the free address is kept for a");
-        assert!(line.admit(&claim("a"), 1, 1, now));
-        line.leave(&claim("a"));
-        assert_eq!(line.call(2, now), [claim("b"), claim("c")]);
+        assert_eq!(queue.grant_turns(1, now), [claim("a")]);
+        assert!(!queue.try_admit(&claim("new"), 3, 1, now), "the free address is held for a");
+        assert!(queue.try_admit(&claim("a"), 1, 1, now));
+        queue.forget(&claim("a"));
+        assert_eq!(queue.grant_turns(2, now), [claim("b"), claim("c")]);
     }
 
     #[test]
-    fn a_missed_turn_passes_on_and_the_place_is_kept() {
-        let (mut line, now) = (WaitQueue::default(), Instant::now());
-        assert!(!line.admit(&claim("a"), 1, 0, now));
-        assert!(!line.admit(&claim("b"), 2, 0, now));
-        assert_eq!(line.call(1, now), [claim("a")]);
-        assert!(!line.missed(&claim("a")), "called in the middle of a reconcile");
-        line.attend(&claim("a"));
-        assert!(line.missed(&claim("a")));
-        assert_eq!(line.call(1, now), [claim("b")]);
-        assert!(!line.admit(&claim("a"), 1, 1, now));
-        line.leave(&claim("b"));
-        assert_eq!(line.call(1, now), [claim("a")]);
+    fn unused_turn_passes_on_and_the_position_is_kept() {
+        let (mut queue, now) = (WaitQueue::default(), Instant::now());
+        assert!(!queue.try_admit(&claim("a"), 1, 0, now));
+        assert!(!queue.try_admit(&claim("b"), 2, 0, now));
+        assert_eq!(queue.grant_turns(1, now), [claim("a")]);
+        assert!(!queue.end_unused_turn(&claim("a")), "granted during a reconcile");
+        queue.mark_started(&claim("a"));
+        assert!(queue.end_unused_turn(&claim("a")));
+        assert_eq!(queue.grant_turns(1, now), [claim("b")]);
+        assert!(!queue.try_admit(&claim("a"), 1, 1, now));
+        queue.forget(&claim("b"));
+        assert_eq!(queue.grant_turns(1, now), [claim("a")]);
     }
 
     #[test]
-    fn a_turn_that_comes_to_nothing_does_not_cost_the_place() {
-        let (mut line, now) = (WaitQueue::default(), Instant::now());
-        assert!(!line.admit(&claim("a"), 1, 0, now));
-        assert!(!line.admit(&claim("b"), 2, 0, now));
-        assert_eq!(line.call(1, now), [claim("a")]);
-        line.attend(&claim("a"));
-        assert!(!line.admit(&claim("a"), 1, 0, now), "the address has been taken away again");
-        assert!(!line.missed(&claim("a")));
-        assert_eq!(line.call(1, now), [claim("a")]);
+    fn queue_position_survives_a_failed_turn() {
+        let (mut queue, now) = (WaitQueue::default(), Instant::now());
+        assert!(!queue.try_admit(&claim("a"), 1, 0, now));
+        assert!(!queue.try_admit(&claim("b"), 2, 0, now));
+        assert_eq!(queue.grant_turns(1, now), [claim("a")]);
+        queue.mark_started(&claim("a"));
+        assert!(!queue.try_admit(&claim("a"), 1, 0, now), "the address was allocated elsewhere");
+        assert!(!queue.end_unused_turn(&claim("a")));
+        assert_eq!(queue.grant_turns(1, now), [claim("a")]);
     }
 
     #[test]
-    fn a_claim_that_does_not_come_loses_its_turn() {
-        let (mut line, now) = (WaitQueue::default(), Instant::now());
-        assert!(!line.admit(&claim("a"), 1, 0, now));
-        assert!(!line.admit(&claim("b"), 2, 0, now));
-        assert_eq!(line.call(1, now), [claim("a")]);
-        assert_eq!(line.call(1, now + TIMEOUT), [claim("b")]);
+    fn turn_expires_when_the_claim_is_not_reconciled() {
+        let (mut queue, now) = (WaitQueue::default(), Instant::now());
+        assert!(!queue.try_admit(&claim("a"), 1, 0, now));
+        assert!(!queue.try_admit(&claim("b"), 2, 0, now));
+        assert_eq!(queue.grant_turns(1, now), [claim("a")]);
+        assert_eq!(queue.grant_turns(1, now + TURN_TIMEOUT), [claim("b")]);
     }
 
     #[test]
-    fn who_waited_for_the_pool_has_a_place_in_line() {
-        let (mut line, now) = (WaitQueue::default(), Instant::now());
+    fn claim_that_waits_for_the_pool_has_a_queue_position() {
+        let (mut queue, now) = (WaitQueue::default(), Instant::now());
         for (name, priority) in [("young", 3), ("old", 1), ("middle", 2)] {
-            assert!(line.block(&claim(name), priority));
-            assert!(!line.block(&claim(name), priority));
+            assert!(queue.wait_for_pool(&claim(name), priority));
+            assert!(!queue.wait_for_pool(&claim(name), priority));
         }
-        assert_eq!(line.unblock().len(), 3);
-        assert_eq!(line.call(2, now), [claim("old"), claim("middle")]);
-        assert!(!line.admit(&claim("young"), 3, 2, now));
-        assert!(line.admit(&claim("middle"), 2, 2, now));
+        assert_eq!(queue.take_waiting_for_pool().len(), 3);
+        assert_eq!(queue.grant_turns(2, now), [claim("old"), claim("middle")]);
+        assert!(!queue.try_admit(&claim("young"), 3, 2, now));
+        assert!(queue.try_admit(&claim("middle"), 2, 2, now));
     }
 
     #[test]
-    fn with_plenty_free_nobody_waits() {
-        let (mut line, now) = (WaitQueue::default(), Instant::now());
-        assert!(line.admit(&claim("a"), 1, 1, now));
-        assert!(line.is_empty());
+    fn no_claim_waits_while_addresses_are_free() {
+        let (mut queue, now) = (WaitQueue::default(), Instant::now());
+        assert!(queue.try_admit(&claim("a"), 1, 1, now));
+        assert!(queue.is_empty());
     }
 }

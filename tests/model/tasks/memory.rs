@@ -1,11 +1,10 @@
-//! What the manager keeps in memory.
-
-use capi_ipam::state::Reservation;
+//! The memory of the manager.
 
 use super::Worker;
+use crate::state::Reservation;
 
 impl Worker<'_> {
-    pub(super) fn announce(&mut self) {
+    pub(super) fn hold_candidate(&mut self) {
         let address = usize::from(self.task.address);
         if !self.memory().proposed[address] {
             self.memory_mut().proposed[address] = true;
@@ -13,7 +12,7 @@ impl Worker<'_> {
         }
     }
 
-    pub(super) fn withdraw(&mut self) {
+    pub(super) fn drop_candidate(&mut self) {
         if self.task.announced {
             let address = usize::from(self.task.address);
             self.memory_mut().proposed[address] = false;
@@ -21,9 +20,9 @@ impl Worker<'_> {
         }
     }
 
-    /// The ledger hears of a reservation.
+    /// The ledger takes in a reservation.
     pub(super) fn learn(&mut self, found: Option<Reservation>) {
-        self.withdraw();
+        self.drop_candidate();
         let address = usize::from(self.task.address);
         self.memory_mut().learn(address, found);
         self.memory_mut().proposed[address] = false;
@@ -34,7 +33,7 @@ impl Worker<'_> {
         self.memory_mut().forget(address);
     }
 
-    /// The index of addresses hears of what was just written.
+    /// The index of addresses takes in the written object.
     pub(super) fn index(&mut self) {
         let name = self.name;
         self.memory_mut().addresses[name] = self.state.objects.addresses[name];

@@ -1,4 +1,4 @@
-//! What is installed in a control plane: the definitions of kinds, and the account of the provider.
+//! The objects installed in a control plane: CRDs, and the service account of the provider.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::{ACCOUNT, ControlPlane, ensure, NAMESPACE};
+use super::{ACCOUNT, ControlPlane, NAMESPACE, ensure};
 
-/// Cluster API's CRDs that the product talks to.
+/// The CRDs of Cluster API that the product uses.
 const CLUSTER_API_CRDS: [&str; 3] = [
     "cluster.x-k8s.io_clusters.yaml",
     "ipam.cluster.x-k8s.io_ipaddressclaims.yaml",
@@ -28,23 +28,23 @@ impl ControlPlane {
         self.kubectl_until_done(&wait);
     }
 
-    /// Waits until the API server serves the kind of a definition, as `machines.cluster.x-k8s.io`. It says that the
-    /// definition is established a little before it does.
+    /// Waits until the API server serves the kind of a CRD, for example `machines.cluster.x-k8s.io`. It does so shortly
+    /// after it reports the CRD as established.
     ///
     /// # Panics
-    /// When it does not within a minute.
+    /// When it is not served within a minute.
     pub fn wait_until_served(&self, definition: &str) {
         let established = "--for=condition=Established";
         self.kubectl_until_done(&["wait", established, "--timeout=60s", &format!("crd/{definition}")]);
         self.kubectl_until_done(&["get", definition, "--all-namespaces"]);
     }
 
-    /// Runs kubectl until it does what is asked. One `kubectl wait` alone does not do for a definition: it fails for one
-    /// that has no condition yet.
+    /// Runs kubectl until it succeeds. A single `kubectl wait` is not enough for a CRD: it fails for one without
+    /// conditions.
     fn kubectl_until_done(&self, arguments: &[&str]) {
         let deadline = Instant::now() + Duration::from_mins(1);
-        while let Err(said) = self.try_kubectl(arguments) {
-            assert!(Instant::now() < deadline, "{said}");
+        while let Err(error) = self.try_kubectl(arguments) {
+            assert!(Instant::now() < deadline, "{error}");
             sleep(Duration::from_millis(50));
         }
     }
@@ -57,10 +57,10 @@ impl ControlPlane {
         self.provider_kubeconfig = self.kubeconfig_of_account(NAMESPACE, ACCOUNT);
     }
 
-    /// Takes the rules and limits out of the definitions of pools, as if they were from before there were any.
+    /// Removes the validation rules and limits from the CRDs of pools, as in releases without rules.
     ///
     /// # Panics
-    /// When the definitions cannot be read or applied.
+    /// When the CRDs cannot be read or applied.
     pub fn drop_rules(&self) {
         for file in own_crds() {
             let text = fs::read_to_string(&file).expect("the definitions can be read");
@@ -77,7 +77,7 @@ impl ControlPlane {
     }
 }
 
-/// The files in `config/crd` and `config/crd/bases` that define a kind; not those that only kustomize reads.
+/// The files in `config/crd` and `config/crd/bases` that contain CRDs, without the kustomizations.
 fn own_crds() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/crd");
     let entries = [folder.join("bases"), folder].into_iter().filter_map(|folder| fs::read_dir(folder).ok()).flatten();
@@ -91,7 +91,7 @@ fn own_crds() -> Vec<PathBuf> {
     files
 }
 
-/// Takes everything out of schemas that says more of a value than its type.
+/// Removes everything but types from schemas.
 fn without_rules(schema: &mut Value) {
     match schema {
         Value::Object(fields) => {

@@ -1,4 +1,4 @@
-//! What the API server has been asked, by its own metrics and by its audit log.
+//! The requests to the API server, from its metrics and its audit log.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -7,10 +7,10 @@ use serde_json::Value;
 
 use super::ControlPlane;
 
-/// What a request to the API server was, as its own metrics tell requests apart.
+/// A class of requests to the API server: the labels of its request metric.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RequestKey {
-    /// In capitals: `GET`, `LIST`, `WATCH`, `POST`, `PUT`, `PATCH`, `APPLY`, `DELETE`, `DELETECOLLECTION`.
+    /// In upper case: `GET`, `LIST`, `WATCH`, `POST`, `PUT`, `PATCH`, `APPLY`, `DELETE`, `DELETECOLLECTION`.
     pub verb: String,
     /// The API group, empty for the core group.
     pub group: String,
@@ -20,39 +20,39 @@ pub struct RequestKey {
     pub subresource: String,
 }
 
-/// What the provider asked for, in the words of roles.
+/// A permission that a request of the provider needed, in the terms of RBAC rules.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Asked {
+pub struct AccessRequest {
     /// The API group, empty for the core group.
     pub group: String,
     /// The plural, with the subresource after a slash.
     pub resource: String,
-    /// In small letters, such as `list`.
+    /// In lower case, such as `list`.
     pub verb: String,
-    /// The namespace, empty for what is in none.
+    /// The namespace, empty for cluster-scoped objects.
     pub namespace: String,
-    /// The permission is missing.
-    pub refused: bool,
+    /// The request was denied.
+    pub forbidden: bool,
 }
 
-/// One request of the provider, by the audit log.
+/// One request of the provider, from the audit log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProviderRequest {
-    /// In small letters, such as `list`.
+    /// In lower case, such as `list`.
     pub verb: String,
     /// The plural, with the subresource after a slash.
     pub resource: String,
-    /// The name of the object, empty for what concerns many.
+    /// The name of the object, empty for collections.
     pub name: String,
     /// The path with its query.
     pub uri: String,
-    /// The HTTP status code of the answer.
+    /// The HTTP status code of the response.
     pub code: u64,
 }
 
 impl ControlPlane {
-    /// How many requests the API server has finished since its start, from all clients: also from kubectl, from the
-    /// controller manager, and from the API server itself. The difference of two readings tells what happened between.
+    /// How many requests the API server has finished since its start, from all clients, including kubectl, the
+    /// controller manager and the API server itself.
     pub fn request_count(&self) -> BTreeMap<RequestKey, u64> {
         let mut counts = BTreeMap::new();
         for line in self.kubectl(&["get", "--raw", "/metrics"]).lines() {
@@ -80,27 +80,27 @@ impl ControlPlane {
         counts
     }
 
-    /// What the provider has asked for since the start, with [`Options::audit`](super::Options).
+    /// The permissions that the provider needed since the start. Requires [`Options::audit`](super::Options).
     ///
     /// # Panics
-    /// When the API server wrote something else than events of the audit log.
-    pub fn asked(&self) -> BTreeSet<Asked> {
-        let asked = self.audit_events().into_iter().map(|event| Asked {
+    /// When the audit log is invalid.
+    pub fn requested_access(&self) -> BTreeSet<AccessRequest> {
+        let all = self.audit_events().into_iter().map(|event| AccessRequest {
             group: text(&event["objectRef"]["apiGroup"]),
             resource: resource(&event),
             verb: text(&event["verb"]),
             namespace: text(&event["objectRef"]["namespace"]),
-            refused: event["responseStatus"]["code"] == 403,
+            forbidden: event["responseStatus"]["code"] == 403,
         });
         // Paths such as /version belong to no resource.
-        asked.filter(|asked| !asked.resource.is_empty()).collect()
+        all.filter(|request| !request.resource.is_empty()).collect()
     }
 
-    /// All requests of the provider since the start, in the order in which they ended, with
-    /// [`Options::audit`](super::Options). A watch is there when it begins and when it ends.
+    /// All requests of the provider since the start, in the order in which they ended. A watch is listed when it begins
+    /// and when it ends. Requires [`Options::audit`](super::Options).
     ///
     /// # Panics
-    /// When the API server wrote something else than events of the audit log.
+    /// When the audit log is invalid.
     pub fn provider_requests(&self) -> Vec<ProviderRequest> {
         let request = |event: Value| ProviderRequest {
             verb: text(&event["verb"]),
@@ -114,7 +114,7 @@ impl ControlPlane {
 
     fn audit_events(&self) -> Vec<Value> {
         let log = fs::read_to_string(self.folder().join("audit.log")).expect("the API server writes it");
-        // The last line may be half written.
+        // The last line may be incomplete.
         let whole = log.rsplit_once('\n').map_or("", |(whole, _)| whole);
         whole.lines().map(|line| serde_json::from_str(line).expect("each line is an event")).collect()
     }
@@ -124,7 +124,7 @@ fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-/// The plural of an event's objects, with the subresource after a slash.
+/// The plural of the objects of an event, with the subresource after a slash.
 fn resource(event: &Value) -> String {
     let object = &event["objectRef"];
     let subresource = object.get("subresource").map(|name| format!("/{}", text(name))).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Asks the webhooks of a manager as the API server does, without one: over TLS, trusting the authority alone.
+//! Calls the webhooks of a manager directly, as the API server does: over TLS, trusting only the CA.
 
 use std::io::Error;
 use std::net::Ipv4Addr;
@@ -11,7 +11,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
-use serde_json::{json, Value};
+use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -19,52 +19,52 @@ use tokio_rustls::client::TlsStream;
 
 use super::Webhooks;
 
-/// A connection, kept open from one request to the next.
+/// A keep-alive connection.
 pub enum Connection {
     Http1(http1::SendRequest<Full<Bytes>>),
     Http2(http2::SendRequest<Full<Bytes>>),
 }
 
-/// What was answered.
+/// An HTTP response.
 #[derive(Debug)]
-pub struct Answer {
+pub struct HttpResponse {
     pub status: u16,
     pub body: String,
 }
 
-impl Answer {
-    /// The response in the review.
+impl HttpResponse {
+    /// The `response` of the review.
     ///
     /// # Panics
-    /// When the answer is no review.
+    /// When the body is no review.
     pub fn response(&self) -> Value {
         assert_eq!(self.status, 200, "{}", self.body);
-        let mut review: Value = serde_json::from_str(&self.body).expect("the answer is JSON");
+        let mut review: Value = serde_json::from_str(&self.body).expect("the body is JSON");
         review["response"].take()
     }
 }
 
 impl Webhooks {
-    /// A connection on which nothing is said yet, for `h2` or `http/1.1`.
+    /// A TLS connection for `h2` or `http/1.1`.
     pub async fn stream(&self, protocol: &str) -> Result<TlsStream<TcpStream>, Error> {
         self.stream_to(self.port(), protocol).await
     }
 
-    /// The same to another port that is served with the certificate.
+    /// Like [`Self::stream`], to another port with the same certificate.
     pub async fn stream_to(&self, port: u16, protocol: &str) -> Result<TlsStream<TcpStream>, Error> {
-        trusting(&self.authority(), port, protocol).await
+        connect_trusting(&self.authority(), port, protocol).await
     }
 
-    /// The whole answer to a GET at a port that is served with the certificate; empty when there is no server.
+    /// The whole response to a GET request to a port with the same certificate; empty when no server listens.
     pub async fn get(&self, port: u16, path: &str, authorization: &str) -> String {
         let Ok(mut stream) = self.stream_to(port, "http/1.1").await else { return String::new() };
         let request = format!("GET {path} HTTP/1.1\r\nhost: x\r\n{authorization}connection: close\r\n\r\n");
-        let mut answer = String::new();
+        let mut response = String::new();
         if stream.write_all(request.as_bytes()).await.is_ok() {
-            // What was answered before the connection broke tells more than the error.
-            let _ = stream.read_to_string(&mut answer).await;
+            // The part of the response before the connection broke is more specific than the error.
+            let _ = stream.read_to_string(&mut response).await;
         }
-        answer
+        response
     }
 
     /// A connection with HTTP/1.1.
@@ -83,32 +83,32 @@ impl Webhooks {
         Ok(Connection::Http2(sender))
     }
 
-    /// Asks on a connection of its own.
+    /// Posts a review on a new connection.
     ///
     /// # Panics
-    /// When there is no answer.
-    pub async fn ask(&self, path: &str, review: &Value) -> Answer {
-        let mut connection = self.connect().await.expect("a connection can be made");
-        connection.post(path, review.to_string()).await.expect("there is an answer")
+    /// When no response arrives.
+    pub async fn post_review(&self, path: &str, review: &Value) -> HttpResponse {
+        let mut connection = self.connect().await.expect("a connection can be created");
+        connection.post(path, review.to_string()).await.expect("a response is received")
     }
 
-    /// The certificate that the manager shows.
-    pub async fn shown(&self) -> Result<Vec<u8>, Error> {
+    /// The certificate that the manager serves.
+    pub async fn served_certificate(&self) -> Result<Vec<u8>, Error> {
         let stream = self.stream("h2").await?;
         let certificates = stream.get_ref().1.peer_certificates().unwrap_or_default();
         Ok(certificates.first().map(|certificate| certificate.to_vec()).unwrap_or_default())
     }
 }
 
-/// A connection on which nothing is said yet, to whom one of these authorities (in PEM) trusts as 127.0.0.1.
-pub async fn trusting(authorities: &str, port: u16, protocol: &str) -> Result<TlsStream<TcpStream>, Error> {
+/// A TLS connection to 127.0.0.1 that trusts only these CAs (in PEM).
+pub async fn connect_trusting(authorities: &str, port: u16, protocol: &str) -> Result<TlsStream<TcpStream>, Error> {
     let mut roots = RootCertStore::empty();
     for authority in CertificateDer::pem_slice_iter(authorities.as_bytes()) {
-        roots.add(authority.expect("the authorities are PEM")).expect("an authority can be trusted");
+        roots.add(authority.expect("the CAs are PEM")).expect("the CA is valid");
     }
     let mut config = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
         .with_safe_default_protocol_versions()
-        .expect("the provider speaks them")
+        .expect("the crypto provider supports them")
         .with_root_certificates(roots)
         .with_no_client_auth();
     config.alpn_protocols = vec![protocol.as_bytes().to_vec()];
@@ -118,7 +118,7 @@ pub async fn trusting(authorities: &str, port: u16, protocol: &str) -> Result<Tl
 }
 
 impl Connection {
-    /// The same connection once more, for requests at the same time; only HTTP/2 can do that.
+    /// A second handle for concurrent requests; only HTTP/2 supports it.
     pub fn another(&self) -> Option<Self> {
         match self {
             Self::Http1(_) => None,
@@ -126,41 +126,41 @@ impl Connection {
         }
     }
 
-    /// Sends JSON.
-    pub async fn post(&mut self, path: &str, body: impl Into<Bytes>) -> Result<Answer, Error> {
+    /// Posts JSON.
+    pub async fn post(&mut self, path: &str, body: impl Into<Bytes>) -> Result<HttpResponse, Error> {
         self.send("POST", path, "application/json", body).await
     }
 
-    /// Sends anything.
+    /// Sends any request.
     pub async fn send(
         &mut self,
         method: &str,
         path: &str,
         content_type: &str,
         body: impl Into<Bytes>,
-    ) -> Result<Answer, Error> {
+    ) -> Result<HttpResponse, Error> {
         let request = http::Request::builder()
             .method(method)
             .uri(format!("https://127.0.0.1{path}"))
             .header("host", "127.0.0.1")
             .header("content-type", content_type)
             .body(Full::new(body.into()))
-            .expect("the test writes requests as they should be");
-        let answer = match self {
+            .expect("the test writes valid requests");
+        let response = match self {
             Self::Http1(sender) => {
                 sender.ready().await.map_err(Error::other)?;
                 sender.send_request(request).await
             }
             Self::Http2(sender) => sender.send_request(request).await,
         };
-        let answer = answer.map_err(Error::other)?;
-        let status = answer.status().as_u16();
-        let body = answer.into_body().collect().await.map_err(Error::other)?.to_bytes();
-        Ok(Answer { status, body: String::from_utf8_lossy(&body).into_owned() })
+        let response = response.map_err(Error::other)?;
+        let status = response.status().as_u16();
+        let body = response.into_body().collect().await.map_err(Error::other)?.to_bytes();
+        Ok(HttpResponse { status, body: String::from_utf8_lossy(&body).into_owned() })
     }
 }
 
-/// An AdmissionReview about an object as it was and as it is to be, either of which may be null.
+/// An AdmissionReview for an old and a new object, either of which may be null.
 pub fn review(operation: &str, kind: &str, old: &Value, new: &Value) -> Value {
     let object = if new.is_null() { old } else { new };
     let metadata = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
@@ -174,7 +174,7 @@ pub fn review(operation: &str, kind: &str, old: &Value, new: &Value) -> Value {
     })
 }
 
-/// A ConversionReview of objects to a version of ours.
+/// A ConversionReview of objects to a version of this API group.
 pub fn conversion(desired: &str, objects: &[Value]) -> Value {
     json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview",

@@ -1,4 +1,4 @@
-//! What somebody might send who wants the manager to run out of memory, from many clients at once.
+//! Requests that try to exhaust the memory of the manager, from many clients at once.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use capi_ipam::admission::routes::{CONVERT, paths_of};
 use capi_ipam::api::InClusterKind::IPPool;
 use futures::future::join_all;
 use hyper::body::Bytes;
-use serde_json::{json, Value};
+use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::Webhooks;
@@ -15,39 +15,39 @@ use super::direct::review;
 
 const MIB: usize = 1024 * 1024;
 
-/// A body that becomes far larger when it is read.
+/// A body that is far larger in memory than on the wire.
 pub struct Junk {
     pub what: &'static str,
     pub path: &'static str,
     pub body: Bytes,
 }
 
-/// What became of such requests, and of good ones that were sent meanwhile.
+/// The results of such requests, and of valid ones during them.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// How many were answered with each status; 0 stands for a connection that was closed.
+    /// The number of responses by status; 0 stands for a closed connection.
     pub statuses: BTreeMap<u16, usize>,
-    /// Good reviews that were sent meanwhile, one after the other.
+    /// Valid reviews, sent one after the other.
     pub good: Good,
 }
 
-/// What became of good reviews.
+/// The results of valid reviews.
 #[derive(Debug, Default)]
 pub struct Good {
     pub answered: usize,
     pub failed: usize,
-    /// How long the slowest one took.
+    /// The duration of the slowest one.
     pub longest: Duration,
 }
 
-/// A text that repeats a part until it has that many bytes.
+/// A text of `length` bytes that repeats `part`.
 fn filled(start: &str, part: &str, end: &str, length: usize) -> Bytes {
     let room = length - start.len() - end.len();
     format!("{start}{}{end}", part.repeat(room / part.len())).into()
 }
 
 impl Junk {
-    /// Bodies of the greatest lengths and of others.
+    /// Bodies of the maximum lengths and of others.
     pub fn all() -> Vec<Self> {
         let conversion = r#"{"apiVersion":"apiextensions.k8s.io/v1","kind":"ConversionReview","request":{"uid":"u","desiredAPIVersion":"ipam.cluster.x-k8s.io/v1alpha1","objects":["#;
         let object = format!(
@@ -68,7 +68,7 @@ impl Junk {
         ]
     }
 
-    /// Sends it from that many clients at once, from each that many times, with good reviews meanwhile.
+    /// Sends the body from `clients` clients at once, `times` times each, with valid reviews meanwhile.
     pub async fn send(&self, webhooks: &Webhooks, clients: usize, times: usize) -> Outcome {
         let done = CancellationToken::new();
         let junk = async {
@@ -91,7 +91,7 @@ impl Junk {
             };
             let answer = connection.post(self.path, self.body.clone()).await;
             statuses.push(match answer {
-                // A review that says no is as good as a status.
+                // A denying review counts like a status.
                 Ok(answer) if answer.status == 200 && answer.body.contains(r#""allowed":false"#) => 422,
                 Ok(answer) if answer.status == 200 && answer.body.contains(r#""status":"Failure""#) => 422,
                 Ok(answer) => answer.status,
@@ -102,7 +102,7 @@ impl Junk {
     }
 }
 
-/// Sends reviews until it is said that it is enough.
+/// Sends valid reviews until `done` is cancelled.
 async fn good_reviews(webhooks: &Webhooks, done: &CancellationToken) -> Good {
     let pool = json!({"apiVersion": "ipam.cluster.x-k8s.io/v1alpha2", "kind": "InClusterIPPool",
                       "metadata": {"name": "good", "namespace": "default"},

@@ -1,4 +1,4 @@
-//! The book of attempts: how often each object has failed, when it may be tried again, and what it left behind.
+//! Backoff for each object: the number of failures, the end of the backoff, and the state for the next attempt.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -10,33 +10,33 @@ use kube::Resource;
 use super::Attempt;
 use super::store::{Key, key_of};
 
-pub(super) struct Attempts<S> {
-    book: Mutex<HashMap<Key, Entry<S>>>,
+pub(super) struct Backoffs<S> {
+    entries: Mutex<HashMap<Key, Entry<S>>>,
 }
 
-impl<S> Default for Attempts<S> {
+impl<S> Default for Backoffs<S> {
     fn default() -> Self {
-        Self { book: Mutex::default() }
+        Self { entries: Mutex::default() }
     }
 }
 
 struct Entry<S> {
-    /// What the object was at the attempt.
+    /// The state of the object at the last attempt.
     object: Fingerprint,
     attempt: Attempt<S>,
     not_before: Option<Instant>,
-    /// Woken while it was being worked on.
-    woken: bool,
+    /// Triggered during the reconcile or the backoff.
+    triggered: bool,
 }
 
-/// Whether an object may be worked on.
-pub(super) enum Turn<S> {
+/// Whether an attempt may start.
+pub(super) enum Start<S> {
     Now(Attempt<S>),
-    Later(Duration),
+    Backoff(Duration),
 }
 
-/// What makes an object another one: its uid, and all that others decide. The status is left out, since our own writes
-/// change it.
+/// A hash of the fields whose change ends a backoff: the uid and everything that others write. The status is left out,
+/// since the controller's own writes change it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Fingerprint(u64);
 
@@ -50,58 +50,58 @@ impl Fingerprint {
     }
 }
 
-impl<S: Default> Attempts<S> {
+impl<S: Default> Backoffs<S> {
     fn lock(&self) -> MutexGuard<'_, HashMap<Key, Entry<S>>> {
-        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins an attempt, unless the last one failed and the wait is not over. A wait is cut short by a wake, and by a
-    /// change of the object in more than its status.
-    pub(super) fn begin<K: Resource>(&self, object: &K, now: Instant) -> Turn<S> {
-        let mut book = self.lock();
+    /// Starts an attempt, unless the last one failed and its backoff is not over. A trigger ends the backoff, and so
+    /// does a change of more than the status.
+    pub(super) fn begin<K: Resource>(&self, object: &K, now: Instant) -> Start<S> {
+        let mut entries = self.lock();
         let fingerprint = Fingerprint::of(object);
-        let fresh = || Entry { object: fingerprint, attempt: Attempt::default(), not_before: None, woken: false };
-        let entry = book.entry(key_of(object)).or_insert_with(fresh);
+        let new = || Entry { object: fingerprint, attempt: Attempt::default(), not_before: None, triggered: false };
+        let entry = entries.entry(key_of(object)).or_insert_with(new);
         if entry.object != fingerprint {
-            *entry = fresh();
+            *entry = new();
         }
         if let Some(not_before) = entry.not_before
             && now < not_before
-            && !entry.woken
+            && !entry.triggered
         {
-            return Turn::Later(not_before.saturating_duration_since(now));
+            return Start::Backoff(not_before.saturating_duration_since(now));
         }
-        (entry.not_before, entry.woken) = (None, false);
-        Turn::Now(std::mem::take(&mut entry.attempt))
+        (entry.not_before, entry.triggered) = (None, false);
+        Start::Now(std::mem::take(&mut entry.attempt))
     }
 
-    /// The object wants to be looked at, also if it is being worked on or has to wait.
-    pub(super) fn wake(&self, key: &Key) {
+    /// Ends the backoff of the object. If it is being reconciled, it is reconciled again.
+    pub(super) fn trigger(&self, key: &Key) {
         if let Some(entry) = self.lock().get_mut(key) {
-            entry.woken = true;
+            entry.triggered = true;
         }
     }
 
-    /// Nothing is remembered of an object: the attempt succeeded, or the object is gone.
+    /// Removes the entry of an object, after a success or its deletion.
     pub(super) fn forget(&self, key: &Key) {
         self.lock().remove(key);
     }
 
-    /// The attempt ended without success or failure; its state is kept. Returns when to look again.
-    pub(super) fn yielded(&self, key: &Key, state: S, wait: Duration) -> Duration {
-        let mut book = self.lock();
-        let Some(entry) = book.get_mut(key) else { return wait };
+    /// Records an attempt that requeues its object. Keeps the state. Returns when to reconcile again.
+    pub(super) fn requeued(&self, key: &Key, state: S, wait: Duration) -> Duration {
+        let mut entries = self.lock();
+        let Some(entry) = entries.get_mut(key) else { return wait };
         entry.attempt = Attempt { failures: 0, state };
-        if entry.woken { Duration::ZERO } else { wait }
+        if entry.triggered { Duration::ZERO } else { wait }
     }
 
-    /// The attempt failed; the next one waits. Returns when to look again.
+    /// Records a failed attempt and its backoff. Returns when to reconcile again.
     pub(super) fn failed(&self, key: &Key, attempt: Attempt<S>, now: Instant, wait: Duration) -> Duration {
-        let mut book = self.lock();
-        let Some(entry) = book.get_mut(key) else { return wait };
+        let mut entries = self.lock();
+        let Some(entry) = entries.get_mut(key) else { return wait };
         entry.attempt = attempt;
         entry.not_before = now.checked_add(wait);
-        if entry.woken { Duration::ZERO } else { wait }
+        if entry.triggered { Duration::ZERO } else { wait }
     }
 }
 
@@ -120,49 +120,49 @@ mod tests {
         .unwrap()
     }
 
-    fn failures<S: Default>(turn: Turn<S>) -> Option<u32> {
-        match turn {
-            Turn::Now(attempt) => Some(attempt.failures),
-            Turn::Later(_) => None,
+    fn failures<S: Default>(start: Start<S>) -> Option<u32> {
+        match start {
+            Start::Now(attempt) => Some(attempt.failures),
+            Start::Backoff(_) => None,
         }
     }
 
-    fn failed_once(attempts: &Attempts<u8>, now: Instant) {
-        assert_eq!(failures(attempts.begin(&object("1", "x"), now)), Some(0));
-        attempts.failed(&key_of(&object("1", "x")), Attempt { failures: 1, state: 7 }, now, WAIT);
+    fn failed_once(backoffs: &Backoffs<u8>, now: Instant) {
+        assert_eq!(failures(backoffs.begin(&object("1", "x"), now)), Some(0));
+        backoffs.failed(&key_of(&object("1", "x")), Attempt { failures: 1, state: 7 }, now, WAIT);
     }
 
     #[test]
-    fn an_echo_of_our_own_write_does_not_cut_the_wait_short() {
-        let (attempts, now) = (Attempts::default(), Instant::now());
-        failed_once(&attempts, now);
-        assert_eq!(failures(attempts.begin(&object("2", "x"), now)), None);
-        let Turn::Now(attempt) = attempts.begin(&object("2", "x"), now + WAIT) else { panic!("the wait is over") };
+    fn status_write_does_not_end_the_backoff() {
+        let (backoffs, now) = (Backoffs::default(), Instant::now());
+        failed_once(&backoffs, now);
+        assert_eq!(failures(backoffs.begin(&object("2", "x"), now)), None);
+        let Start::Now(attempt) = backoffs.begin(&object("2", "x"), now + WAIT) else { panic!("the backoff is over") };
         assert_eq!((attempt.failures, attempt.state), (1, 7));
     }
 
     #[test]
-    fn a_change_by_others_starts_afresh() {
-        let (attempts, now) = (Attempts::default(), Instant::now());
-        failed_once(&attempts, now);
-        assert_eq!(failures(attempts.begin(&object("2", "y"), now)), Some(0));
+    fn change_of_labels_ends_the_backoff() {
+        let (backoffs, now) = (Backoffs::default(), Instant::now());
+        failed_once(&backoffs, now);
+        assert_eq!(failures(backoffs.begin(&object("2", "y"), now)), Some(0));
     }
 
     #[test]
-    fn a_wake_ends_the_wait_and_keeps_the_count() {
-        let (attempts, now) = (Attempts::default(), Instant::now());
-        failed_once(&attempts, now);
-        attempts.wake(&key_of(&object("1", "x")));
-        assert_eq!(failures(attempts.begin(&object("1", "x"), now)), Some(1));
+    fn trigger_ends_the_backoff_and_keeps_the_failures() {
+        let (backoffs, now) = (Backoffs::default(), Instant::now());
+        failed_once(&backoffs, now);
+        backoffs.trigger(&key_of(&object("1", "x")));
+        assert_eq!(failures(backoffs.begin(&object("1", "x"), now)), Some(1));
     }
 
     #[test]
-    fn a_wake_while_at_work_is_not_lost() {
-        let (attempts, now) = (Attempts::<u8>::default(), Instant::now());
-        assert_eq!(failures(attempts.begin(&object("1", "x"), now)), Some(0));
-        attempts.wake(&key_of(&object("1", "x")));
-        let wait = attempts.failed(&key_of(&object("1", "x")), Attempt { failures: 1, state: 0 }, now, WAIT);
+    fn trigger_during_a_reconcile_is_not_lost() {
+        let (backoffs, now) = (Backoffs::<u8>::default(), Instant::now());
+        assert_eq!(failures(backoffs.begin(&object("1", "x"), now)), Some(0));
+        backoffs.trigger(&key_of(&object("1", "x")));
+        let wait = backoffs.failed(&key_of(&object("1", "x")), Attempt { failures: 1, state: 0 }, now, WAIT);
         assert_eq!(wait, Duration::ZERO);
-        assert_eq!(failures(attempts.begin(&object("1", "x"), now)), Some(1));
+        assert_eq!(failures(backoffs.begin(&object("1", "x"), now)), Some(1));
     }
 }

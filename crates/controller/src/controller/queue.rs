@@ -1,7 +1,8 @@
-//! The objects that have to be worked on: which is next, and when.
+//! The work queue: which object is reconciled next, and when.
 //!
-//! Namespaces take turns, so that thousands of objects of one do not hold up the one of another; within a namespace who
-//! came first is first. An object is never handed out again while it is being worked on.
+//! Namespaces are served in turn, so that thousands of objects in one namespace do not delay those of another. Within a
+//! namespace the order is first in, first out. An object that is being reconciled is not returned again before it
+//! is finished.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -11,50 +12,50 @@ use super::store::Key;
 
 #[derive(Debug, Default)]
 pub(super) struct Queue {
-    places: HashMap<Key, Place>,
-    /// What is due, by namespace.
+    states: HashMap<Key, State>,
+    /// The names of due objects by namespace.
     due: HashMap<Option<String>, VecDeque<String>>,
-    /// The namespaces that have something due, in the order of their turns.
+    /// The namespaces with due objects, in the order in which they are served.
     turns: VecDeque<Option<String>>,
     later: BTreeSet<(Instant, Key)>,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Place {
+enum State {
     Due,
     Later(Instant),
-    /// Being worked on, and due again at that time.
-    Taken {
-        again: Option<Instant>,
+    /// Being reconciled, and due again at that time.
+    Running {
+        requeue_at: Option<Instant>,
     },
 }
 
 impl Queue {
-    /// The object has to be worked on at that time. The earliest of several times counts.
+    /// Enqueues an object for the given time. The earliest of several times counts.
     pub(super) fn add(&mut self, key: Key, at: Instant, now: Instant) {
-        match self.places.get_mut(&key) {
-            Some(Place::Due) => return,
-            Some(Place::Taken { again }) => {
-                *again = Some(again.map_or(at, |before| before.min(at)));
+        match self.states.get_mut(&key) {
+            Some(State::Due) => return,
+            Some(State::Running { requeue_at }) => {
+                *requeue_at = Some(requeue_at.map_or(at, |before| before.min(at)));
                 return;
             }
-            Some(Place::Later(before)) if *before <= at => return,
-            Some(Place::Later(before)) => {
+            Some(State::Later(before)) if *before <= at => return,
+            Some(State::Later(before)) => {
                 let before = *before;
                 self.later.remove(&(before, key.clone()));
             }
             None => {}
         }
         if at > now {
-            self.places.insert(key.clone(), Place::Later(at));
+            self.states.insert(key.clone(), State::Later(at));
             self.later.insert((at, key));
         } else {
-            self.places.insert(key.clone(), Place::Due);
-            self.line_up(key);
+            self.states.insert(key.clone(), State::Due);
+            self.push_due(key);
         }
     }
 
-    fn line_up(&mut self, (namespace, name): Key) {
+    fn push_due(&mut self, (namespace, name): Key) {
         match self.due.entry(namespace) {
             Entry::Occupied(mut names) => names.get_mut().push_back(name),
             Entry::Vacant(vacant) => {
@@ -64,12 +65,12 @@ impl Queue {
         }
     }
 
-    /// The object that is to be worked on now. [`Queue::finished`] has to be told when that is over.
+    /// The next due object. The caller calls [`Queue::finished`] after its reconcile.
     pub(super) fn next(&mut self, now: Instant) -> Option<Key> {
         while self.later.first().is_some_and(|(at, _)| *at <= now) {
             let Some((_, key)) = self.later.pop_first() else { break };
-            self.places.insert(key.clone(), Place::Due);
-            self.line_up(key);
+            self.states.insert(key.clone(), State::Due);
+            self.push_due(key);
         }
         let namespace = self.turns.pop_front()?;
         let names = self.due.get_mut(&namespace)?;
@@ -80,19 +81,19 @@ impl Queue {
             self.turns.push_back(namespace.clone());
         }
         let key = (namespace, name);
-        self.places.insert(key.clone(), Place::Taken { again: None });
+        self.states.insert(key.clone(), State::Running { requeue_at: None });
         Some(key)
     }
 
-    /// The object has been worked on, and is to be again at that time, if at all.
-    pub(super) fn finished(&mut self, key: Key, again: Option<Instant>, now: Instant) {
-        let Some(Place::Taken { again: asked }) = self.places.remove(&key) else { return };
-        if let Some(at) = again.into_iter().chain(asked).min() {
+    /// Marks an object as reconciled, and enqueues it for `requeue_at` or for the time that was added meanwhile.
+    pub(super) fn finished(&mut self, key: Key, requeue_at: Option<Instant>, now: Instant) {
+        let Some(State::Running { requeue_at: added }) = self.states.remove(&key) else { return };
+        if let Some(at) = requeue_at.into_iter().chain(added).min() {
             self.add(key, at, now);
         }
     }
 
-    /// When the first object is due of those that are not yet.
+    /// When the next object becomes due.
     pub(super) fn next_due(&self) -> Option<Instant> {
         self.later.first().map(|(at, _)| *at)
     }
@@ -109,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn namespaces_take_turns() {
+    fn namespaces_are_served_in_turn() {
         let (mut queue, now) = (Queue::default(), Instant::now());
         for name in ["1", "2", "3"] {
             queue.add(key("many", name), now, now);
@@ -122,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_handed_out_twice_at_a_time_and_nothing_is_lost() {
+    fn object_added_while_running_is_returned_after_it() {
         let (mut queue, now) = (Queue::default(), Instant::now());
         queue.add(key("n", "a"), now, now);
         queue.add(key("n", "a"), now, now);
@@ -136,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn the_earliest_time_counts() {
+    fn earliest_time_counts() {
         let (mut queue, now) = (Queue::default(), Instant::now());
         let after = |seconds| now + Duration::from_secs(seconds);
         queue.add(key("n", "a"), after(20), now);
@@ -152,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_due_later_joins_in_when_it_is() {
+    fn delayed_object_becomes_due() {
         let (mut queue, now) = (Queue::default(), Instant::now());
         let soon = now + Duration::from_secs(1);
         queue.add(key("n", "a"), soon, now);

@@ -1,4 +1,4 @@
-//! The objects of a controller as its watch last saw them.
+//! The cache of a controller: its objects as the watch last returned them.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -12,25 +12,25 @@ pub(super) fn key_of<K: Resource>(object: &K) -> Key {
     (object.meta().namespace.clone(), object.meta().name.clone().unwrap_or_default())
 }
 
-/// What is kept of an object.
+/// A cached object.
 #[derive(Debug)]
-pub enum Kept<K, S> {
-    /// The object.
-    Whole(Arc<K>),
-    /// As much as is needed to know that nothing has to be done for it.
-    Settled(S),
+pub enum Cached<K, S> {
+    /// The whole object.
+    Full(Arc<K>),
+    /// The compact form of an object that needs no reconcile.
+    Compact(S),
 }
 
-impl<K, S: Clone> Clone for Kept<K, S> {
+impl<K, S: Clone> Clone for Cached<K, S> {
     fn clone(&self) -> Self {
         match self {
-            Self::Whole(object) => Self::Whole(Arc::clone(object)),
-            Self::Settled(settled) => Self::Settled(settled.clone()),
+            Self::Full(object) => Self::Full(Arc::clone(object)),
+            Self::Compact(compact) => Self::Compact(compact.clone()),
         }
     }
 }
 
-/// The objects of a controller as its watch last saw them, to read. Clones are the same.
+/// A read-only view of the cached objects of a controller. Clones share the cache.
 #[derive(Debug)]
 pub struct Store<K, S> {
     state: Arc<RwLock<State<K, S>>>,
@@ -42,14 +42,14 @@ type Names<K, S> = HashMap<Box<str>, Entry<K, S>>;
 #[derive(Debug)]
 struct State<K, S> {
     objects: HashMap<Box<str>, Names<K, S>>,
-    /// Counts listings, to tell what an older one named and the newest does not.
-    listing: u32,
+    /// Number of lists so far. An object with an older number is missing in the newest list.
+    list: u32,
 }
 
 #[derive(Debug)]
 struct Entry<K, S> {
-    kept: Kept<K, S>,
-    listing: u32,
+    cached: Cached<K, S>,
+    list: u32,
 }
 
 impl<K, S> Clone for Store<K, S> {
@@ -60,20 +60,20 @@ impl<K, S> Clone for Store<K, S> {
 
 impl<K, S> Default for Store<K, S> {
     fn default() -> Self {
-        Self { state: Arc::new(RwLock::new(State { objects: HashMap::new(), listing: 0 })) }
+        Self { state: Arc::new(RwLock::new(State { objects: HashMap::new(), list: 0 })) }
     }
 }
 
 impl<K, S: Clone> Store<K, S> {
-    /// What is kept of the object of that name.
-    pub fn get(&self, namespace: Option<&str>, name: &str) -> Option<Kept<K, S>> {
+    /// The cached object of that name.
+    pub fn get(&self, namespace: Option<&str>, name: &str) -> Option<Cached<K, S>> {
         let state = self.read();
-        Some(state.objects.get(namespace.unwrap_or_default())?.get(name)?.kept.clone())
+        Some(state.objects.get(namespace.unwrap_or_default())?.get(name)?.cached.clone())
     }
 
-    pub(super) fn insert(&self, key: &Key, kept: Kept<K, S>) {
+    pub(super) fn insert(&self, key: &Key, cached: Cached<K, S>) {
         let mut state = self.write();
-        let entry = Entry { kept, listing: state.listing };
+        let entry = Entry { cached, list: state.list };
         let namespace = key.0.as_deref().unwrap_or_default();
         if !state.objects.contains_key(namespace) {
             state.objects.insert(namespace.into(), HashMap::new());
@@ -95,22 +95,22 @@ impl<K, S: Clone> Store<K, S> {
         }
     }
 
-    /// A full listing begins.
-    pub(super) fn listing(&self) {
+    /// A list begins.
+    pub(super) fn init(&self) {
         let mut state = self.write();
-        state.listing = state.listing.wrapping_add(1);
+        state.list = state.list.wrapping_add(1);
     }
 
-    /// The listing is complete: what it did not name is gone, and returned.
-    pub(super) fn listed(&self) -> Vec<(Key, Kept<K, S>)> {
+    /// The list is complete. Removes and returns the objects that it did not contain.
+    pub(super) fn init_done(&self) -> Vec<(Key, Cached<K, S>)> {
         let mut state = self.write();
-        let listing = state.listing;
+        let list = state.list;
         let mut gone = Vec::new();
         state.objects.retain(|namespace, names| {
-            let old = names.extract_if(|_, entry| entry.listing != listing);
+            let old = names.extract_if(|_, entry| entry.list != list);
             gone.extend(old.map(|(name, entry)| {
                 let namespace = (!namespace.is_empty()).then(|| namespace.to_string());
-                ((namespace, name.into()), entry.kept)
+                ((namespace, name.into()), entry.cached)
             }));
             !names.is_empty()
         });
@@ -135,19 +135,19 @@ mod tests {
     }
 
     #[test]
-    fn what_a_new_listing_does_not_name_is_gone() {
+    fn object_missing_in_a_new_list_is_removed() {
         let store = Store::<(), u8>::default();
-        store.listing();
+        store.init();
         for (name, number) in [("a", 1), ("b", 2)] {
-            store.insert(&key("n", name), Kept::Settled(number));
+            store.insert(&key("n", name), Cached::Compact(number));
         }
-        store.insert(&key("", "c"), Kept::Whole(Arc::new(())));
-        assert!(store.listed().is_empty());
-        store.listing();
-        store.insert(&key("n", "b"), Kept::Settled(3));
-        let gone: Vec<Key> = store.listed().into_iter().map(|(key, _)| key).collect();
+        store.insert(&key("", "c"), Cached::Full(Arc::new(())));
+        assert!(store.init_done().is_empty());
+        store.init();
+        store.insert(&key("n", "b"), Cached::Compact(3));
+        let gone: Vec<Key> = store.init_done().into_iter().map(|(key, _)| key).collect();
         assert!(gone.len() == 2 && gone.contains(&key("n", "a")) && gone.contains(&key("", "c")));
-        assert!(matches!(store.get(Some("n"), "b"), Some(Kept::Settled(3))));
+        assert!(matches!(store.get(Some("n"), "b"), Some(Cached::Compact(3))));
         assert!(store.get(None, "c").is_none() && store.get(Some("n"), "a").is_none());
     }
 }

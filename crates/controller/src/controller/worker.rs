@@ -1,4 +1,4 @@
-//! A controller at work: what is seen and woken goes into the queue, what is due is worked on.
+//! The task of a controller: puts watch events and triggers into the queue, and reconciles what is due.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -13,114 +13,115 @@ use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
-use crate::client::chain;
-use crate::health::ReadinessGate;
-use crate::watch::{display_name, Observer};
-use super::backoff::{Attempts, Turn};
+use super::backoff::{Backoffs, Start};
 use super::queue::Queue;
-use super::store::{Kept, Key, key_of, Store};
-use super::{Attempt, Outcome, Reconciler};
+use super::store::{Cached, Key, Store, key_of};
+use super::{Action, Attempt, Reconciler};
+use crate::client::error_chain;
+use crate::health::ReadinessGate;
+use crate::watch::{EventHandler, display_name};
 
-/// How long one reconcile may take before it is broken off and counted as a failure. Single calls have shorter
-/// deadlines; this is for what nobody thought of.
+/// Limit for one reconcile, after which it is cancelled and counts as a failure. Requests have shorter timeouts, so
+/// this is a safety net.
 const RECONCILE_TIMEOUT: Duration = Duration::from_mins(2);
 
-/// When an object is read again that could not be read.
+/// Time until an object that could not be fetched is fetched again.
 const INVALID_RETRY_DELAY: Duration = Duration::from_secs(2);
 
-/// When an object is worked on again whose work panicked outside of the reconciler.
+/// Time until an object is retried after a panic outside of the reconciler.
 const PANIC_RETRY_DELAY: Duration = Duration::from_secs(30);
 
 struct Context<R: Reconciler> {
     name: String,
     reconciler: Arc<R>,
-    attempts: Attempts<R::State>,
+    backoffs: Backoffs<R::State>,
 }
 
-/// A controller at work.
-pub(super) struct Running<R: Reconciler> {
+/// A running controller.
+pub(super) struct Worker<R: Reconciler> {
     context: Arc<Context<R>>,
-    observer: Arc<dyn Observer<R::Object>>,
-    store: Store<R::Object, R::Settled>,
-    /// Makes an object smaller before it is kept whole.
-    compact: fn(&mut R::Object),
-    /// Told once the store has all that the first listing named.
+    handler: Arc<dyn EventHandler<R::Object>>,
+    store: Store<R::Object, R::Compact>,
+    /// Removes fields of an object before it is cached in full.
+    trim_stored: fn(&mut R::Object),
+    /// Becomes ready when the initial list is in the store.
     synced: ReadinessGate,
     queue: Queue,
-    /// The kind is being listed, or has been. Each object is worked on as soon as the listing names it: of a hundred
-    /// thousand, most are settled, and the few that are not need not wait.
+    /// The initial list has begun. Objects are reconciled as soon as they are listed: of a hundred thousand most need
+    /// no reconcile, and the others do not wait for the end of the list.
     started: bool,
     concurrency: usize,
 }
 
-impl<R: Reconciler> Running<R> {
+impl<R: Reconciler> Worker<R> {
     pub(super) fn new(
         name: String,
         reconciler: Arc<R>,
-        observer: Arc<dyn Observer<R::Object>>,
-        store: Store<R::Object, R::Settled>,
-        compact: fn(&mut R::Object),
+        handler: Arc<dyn EventHandler<R::Object>>,
+        store: Store<R::Object, R::Compact>,
+        trim_stored: fn(&mut R::Object),
         synced: ReadinessGate,
         concurrency: usize,
     ) -> Self {
-        let context = Arc::new(Context { name, reconciler, attempts: Attempts::default() });
+        let context = Arc::new(Context { name, reconciler, backoffs: Backoffs::default() });
         let queue = Queue::default();
-        Self { context, observer, store, compact, synced, queue, started: false, concurrency: concurrency.max(1) }
+        Self { context, handler, store, trim_stored, synced, queue, started: false, concurrency: concurrency.max(1) }
     }
 
-    /// Runs until `stop` is cancelled; then waits for what is under way.
+    /// Runs until `stop` is cancelled, then waits for the reconciles in progress.
     pub(super) async fn run(
         mut self,
         mut events: mpsc::Receiver<Event<R::Object>>,
-        mut woken: mpsc::UnboundedReceiver<Key>,
+        mut triggered: mpsc::UnboundedReceiver<Key>,
         stop: CancellationToken,
     ) {
         let controller = &self.context.name.clone();
         info!(controller, "the controller starts");
-        // Made once: this loop goes round several times for every write of an object.
-        let mut stopped = std::pin::pin!(stop.cancelled());
-        let mut pause = std::pin::pin!(tokio::time::sleep(Duration::ZERO));
-        let mut paused_until = None;
-        let mut at_work = JoinSet::new();
+        // Created once: this loop iterates several times for every write of an object.
+        let mut cancelled = std::pin::pin!(stop.cancelled());
+        let mut timer = std::pin::pin!(tokio::time::sleep(Duration::ZERO));
+        let mut timer_at = None;
+        let mut running = JoinSet::new();
         loop {
-            self.begin(&mut at_work);
-            // With all hands full the end of a work is what matters: what is due already would have the loop spin.
-            let next_due = self.queue.next_due().filter(|_| at_work.len() < self.concurrency);
-            if let Some(at) = next_due.filter(|_| next_due != paused_until) {
-                pause.as_mut().reset(at.into());
+            self.start_due(&mut running);
+            // At full concurrency only the end of a reconcile matters: objects that are already due would make the loop
+            // spin.
+            let next_due = self.queue.next_due().filter(|_| running.len() < self.concurrency);
+            if let Some(at) = next_due.filter(|_| next_due != timer_at) {
+                timer.as_mut().reset(at.into());
             }
-            paused_until = next_due;
+            timer_at = next_due;
             tokio::select! {
-                () = &mut stopped => break,
-                Some(event) = events.recv() => self.seen(event),
-                Some(key) = woken.recv() => self.wake(key),
-                Some(ended) = at_work.join_next(), if !at_work.is_empty() => self.ended(ended),
-                () = &mut pause, if paused_until.is_some() => paused_until = None,
+                () = &mut cancelled => break,
+                Some(event) = events.recv() => self.handle_event(event),
+                Some(key) = triggered.recv() => self.handle_trigger(key),
+                Some(ended) = running.join_next(), if !running.is_empty() => self.handle_end(ended),
+                () = &mut timer, if timer_at.is_some() => timer_at = None,
             }
             while let Ok(event) = events.try_recv() {
-                self.seen(event);
+                self.handle_event(event);
             }
-            while let Ok(key) = woken.try_recv() {
-                self.wake(key);
+            while let Ok(key) = triggered.try_recv() {
+                self.handle_trigger(key);
             }
-            while let Some(ended) = at_work.try_join_next() {
-                self.ended(ended);
+            while let Some(ended) = running.try_join_next() {
+                self.handle_end(ended);
             }
         }
-        while at_work.join_next().await.is_some() {}
+        while running.join_next().await.is_some() {}
         debug!(controller, "the controller has stopped");
     }
 
-    /// Begins to work on what is due, as far as there are hands.
-    fn begin(&mut self, at_work: &mut JoinSet<(Key, Option<Duration>)>) {
-        while at_work.len() < self.concurrency {
+    /// Starts reconciles of due objects, up to the concurrency.
+    fn start_due(&mut self, running: &mut JoinSet<(Key, Option<Duration>)>) {
+        while running.len() < self.concurrency {
             let now = Instant::now();
             let Some(key) = self.queue.next(now) else { return };
             match self.store.get(key.0.as_deref(), &key.1) {
-                // Woken or retried after it went.
-                None => self.context.attempts.forget(&key),
-                Some(kept) if !self.is_settled(key.0.as_deref(), &key.1, &kept) => {
-                    at_work.spawn(guarded_work(Arc::clone(&self.context), key, kept));
+                // Triggered or requeued before it was deleted.
+                None => self.context.backoffs.forget(&key),
+                Some(cached) if self.needs_reconcile(key.0.as_deref(), &key.1, &cached) => {
+                    running.spawn(catch_panic(Arc::clone(&self.context), key, cached));
                     continue;
                 }
                 Some(_) => {}
@@ -129,76 +130,82 @@ impl<R: Reconciler> Running<R> {
         }
     }
 
-    fn is_settled(&self, namespace: Option<&str>, name: &str, kept: &Kept<R::Object, R::Settled>) -> bool {
-        matches!(kept, Kept::Settled(settled) if self.context.reconciler.is_settled(namespace, name, settled))
+    fn needs_reconcile(&self, namespace: Option<&str>, name: &str, cached: &Cached<R::Object, R::Compact>) -> bool {
+        match cached {
+            Cached::Full(_) => true,
+            Cached::Compact(compact) => self.context.reconciler.needs_reconcile(namespace, name, compact),
+        }
     }
 
-    fn wake(&mut self, key: Key) {
-        // Before, nothing is known; what the listing names is looked at anyway.
+    fn handle_trigger(&mut self, key: Key) {
+        // Before the initial list nothing is cached, and all listed objects are enqueued anyway.
         if self.started {
-            self.context.attempts.wake(&key);
+            self.context.backoffs.trigger(&key);
             let now = Instant::now();
             self.queue.add(key, now, now);
         }
     }
 
-    fn ended(&mut self, ended: Result<(Key, Option<Duration>), JoinError>) {
+    fn handle_end(&mut self, ended: Result<(Key, Option<Duration>), JoinError>) {
         match ended {
-            Ok((key, again)) => {
+            Ok((key, requeue_after)) => {
                 let now = Instant::now();
-                self.queue.finished(key, again.and_then(|wait| now.checked_add(wait)), now);
+                self.queue.finished(key, requeue_after.and_then(|delay| now.checked_add(delay)), now);
             }
-            // It cannot panic, so the threads of the program end.
-            Err(error) => error!(controller = self.context.name, error = chain(&error), "a reconcile was lost"),
+            // The task catches panics, so the runtime is shutting down.
+            Err(error) => {
+                error!(controller = self.context.name, error = error_chain(&error), "a reconcile was cancelled");
+            }
         }
     }
 
-    fn seen(&mut self, event: Event<R::Object>) {
+    fn handle_event(&mut self, event: Event<R::Object>) {
         self.started = true;
         match event {
-            Event::Init => self.store.listing(),
+            Event::Init => self.store.init(),
             Event::InitApply(mut object) | Event::Apply(mut object) => {
                 let key = key_of(&object);
-                let kept = match self.context.reconciler.settle(&object) {
-                    Some(settled) => Kept::Settled(settled),
+                let cached = match self.context.reconciler.compact(&object) {
+                    Some(compact) => Cached::Compact(compact),
                     None => {
-                        (self.compact)(&mut object);
-                        Kept::Whole(Arc::new(object))
+                        (self.trim_stored)(&mut object);
+                        Cached::Full(Arc::new(object))
                     }
                 };
-                self.store.insert(&key, kept.clone());
-                if self.is_settled(key.0.as_deref(), &key.1, &kept) {
-                    self.context.attempts.forget(&key);
-                } else {
+                self.store.insert(&key, cached.clone());
+                if self.needs_reconcile(key.0.as_deref(), &key.1, &cached) {
                     let now = Instant::now();
                     self.queue.add(key, now, now);
+                } else {
+                    self.context.backoffs.forget(&key);
                 }
             }
             Event::InitDone => {
-                for (key, kept) in self.store.listed() {
-                    self.context.attempts.forget(&key);
-                    if let Kept::Whole(object) = kept {
-                        self.observer.deleted(&object);
+                for (key, cached) in self.store.init_done() {
+                    self.context.backoffs.forget(&key);
+                    if let Cached::Full(object) = cached {
+                        self.handler.delete(&object);
                     }
                 }
-                self.synced.done();
+                self.synced.ready();
             }
             Event::Delete(object) => {
                 let key = key_of(&object);
                 self.store.remove(&key);
-                self.context.attempts.forget(&key);
+                self.context.backoffs.forget(&key);
             }
         }
     }
 }
 
-/// Hands on what the watch of the kind tells, once everything in `awaited` has been listed: only then is the kind itself.
-pub(super) async fn feed<K>(
+/// Forwards the events of the main watch once all of `gates` are ready. The watch starts at its first poll, so the kind
+/// is not listed before.
+pub(super) async fn forward_events<K>(
     mut events: BoxStream<'static, Event<K>>,
-    awaited: Vec<ReadinessGate>,
+    gates: Vec<ReadinessGate>,
     sender: mpsc::Sender<Event<K>>,
 ) {
-    join_all(awaited.iter().map(ReadinessGate::wait)).await;
+    join_all(gates.iter().map(ReadinessGate::wait)).await;
     while let Some(event) = events.next().await {
         if sender.send(event).await.is_err() {
             return;
@@ -206,29 +213,34 @@ pub(super) async fn feed<K>(
     }
 }
 
-/// Works on one object, and gives its key back even after a panic: a key that is not given back is worked on no more.
-async fn guarded_work<R: Reconciler>(
+/// Processes one object, and returns its key even after a panic: the queue never starts a key that is not returned.
+async fn catch_panic<R: Reconciler>(
     context: Arc<Context<R>>,
     key: Key,
-    kept: Kept<R::Object, R::Settled>,
+    cached: Cached<R::Object, R::Compact>,
 ) -> (Key, Option<Duration>) {
-    let again = AssertUnwindSafe(work(&context, &key, kept)).catch_unwind().await;
-    let again = again.unwrap_or_else(|_| {
-        error!(controller = context.name, object = key.1, "a reconcile panicked; this is a mistake in the program");
+    let requeue_after = AssertUnwindSafe(process(&context, &key, cached)).catch_unwind().await;
+    let requeue_after = requeue_after.unwrap_or_else(|_| {
+        error!(controller = context.name, object = key.1, "a reconcile panicked; this is a bug");
         Some(PANIC_RETRY_DELAY)
     });
-    (key, again)
+    (key, requeue_after)
 }
 
-/// Works on one object. Returns when to look at it again, if nothing happens before.
-async fn work<R: Reconciler>(context: &Context<R>, key: &Key, kept: Kept<R::Object, R::Settled>) -> Option<Duration> {
-    let object = match kept {
-        Kept::Whole(object) => object,
-        Kept::Settled(_) => match context.reconciler.read(key.0.as_deref(), &key.1).await {
+/// Fetches the object if necessary and reconciles it. Returns when to requeue it.
+async fn process<R: Reconciler>(
+    context: &Context<R>,
+    key: &Key,
+    cached: Cached<R::Object, R::Compact>,
+) -> Option<Duration> {
+    let object = match cached {
+        Cached::Full(object) => object,
+        Cached::Compact(_) => match context.reconciler.fetch(key.0.as_deref(), &key.1).await {
             Ok(Some(object)) => Arc::new(object),
             Ok(None) => return None,
             Err(error) => {
-                debug!(controller = context.name, object = key.1, error = chain(&error), "cannot be read now");
+                let (controller, object) = (&context.name, &key.1);
+                debug!(controller, object, error = error_chain(&error), "cannot read an object, retrying");
                 return Some(INVALID_RETRY_DELAY);
             }
         },
@@ -237,31 +249,31 @@ async fn work<R: Reconciler>(context: &Context<R>, key: &Key, kept: Kept<R::Obje
 }
 
 async fn reconcile<R: Reconciler>(context: &Context<R>, key: &Key, object: &Arc<R::Object>) -> Option<Duration> {
-    let mut attempt = match context.attempts.begin(object.as_ref(), Instant::now()) {
-        Turn::Now(attempt) => attempt,
-        Turn::Later(wait) => return Some(wait),
+    let mut attempt = match context.backoffs.begin(object.as_ref(), Instant::now()) {
+        Start::Now(attempt) => attempt,
+        Start::Backoff(left) => return Some(left),
     };
     let run = AssertUnwindSafe(context.reconciler.reconcile(Arc::clone(object), &mut attempt)).catch_unwind();
     let failed = match tokio::time::timeout(RECONCILE_TIMEOUT, run).await {
-        Ok(Ok(Ok(Outcome::Done))) => {
-            context.attempts.forget(key);
+        Ok(Ok(Ok(Action::AwaitChange))) => {
+            context.backoffs.forget(key);
             return None;
         }
-        Ok(Ok(Ok(Outcome::Yield(wait)))) => return Some(context.attempts.yielded(key, attempt.state, wait)),
-        Ok(Ok(Err(error))) => chain(&error),
-        Ok(Err(_)) => "it panicked; this is a mistake in the program".to_owned(),
-        Err(_) => format!("it took longer than {} s", RECONCILE_TIMEOUT.as_secs()),
+        Ok(Ok(Ok(Action::Requeue(delay)))) => return Some(context.backoffs.requeued(key, attempt.state, delay)),
+        Ok(Ok(Err(error))) => error_chain(&error),
+        Ok(Err(_)) => "the reconcile panicked; this is a bug".to_owned(),
+        Err(_) => format!("the reconcile took longer than {} s", RECONCILE_TIMEOUT.as_secs()),
     };
     let failures = attempt.failures.saturating_add(1);
-    let wait = context.reconciler.retry_policy().wait(failures);
+    let retry_after = context.reconciler.retry_policy().delay(failures);
     let controller = &context.name;
     let object_name = display_name(object.as_ref());
     if failures <= 3 || !failures.is_power_of_two() {
-        debug!(controller, object = object_name, failures, error = failed, "failed, will be tried again");
+        debug!(controller, object = object_name, failures, error = failed, "reconcile failed, retrying");
     } else {
-        warn!(controller, object = object_name, failures, ?wait, error = failed, "keeps failing");
+        warn!(controller, object = object_name, failures, ?retry_after, error = failed, "reconcile keeps failing");
     }
-    Some(context.attempts.failed(key, Attempt { failures, state: attempt.state }, Instant::now(), wait))
+    Some(context.backoffs.failed(key, Attempt { failures, state: attempt.state }, Instant::now(), retry_after))
 }
 
 #[cfg(test)]
@@ -273,24 +285,24 @@ mod tests {
     use futures::stream::poll_fn;
     use k8s_openapi::api::core::v1::ConfigMap;
 
-    use crate::health::Health;
     use super::*;
+    use crate::health::Health;
 
-    /// Notes what it is asked to look at.
+    /// Records the names of the reconciled objects.
     #[derive(Default)]
-    struct Notes {
-        seen: Mutex<Vec<String>>,
+    struct Recorder {
+        names: Mutex<Vec<String>>,
     }
 
-    impl Reconciler for Notes {
+    impl Reconciler for Recorder {
         type Object = ConfigMap;
-        type Settled = Infallible;
+        type Compact = Infallible;
         type State = ();
         type Error = Infallible;
 
-        async fn reconcile(&self, object: Arc<ConfigMap>, _: &mut Attempt<()>) -> Result<Outcome, Infallible> {
-            self.seen.lock().unwrap().push(object.metadata.name.clone().unwrap_or_default());
-            Ok(Outcome::Done)
+        async fn reconcile(&self, object: Arc<ConfigMap>, _: &mut Attempt<()>) -> Result<Action, Infallible> {
+            self.names.lock().unwrap().push(object.metadata.name.clone().unwrap_or_default());
+            Ok(Action::AwaitChange)
         }
     }
 
@@ -301,184 +313,177 @@ mod tests {
     }
 
     fn synced() -> ReadinessGate {
-        Health::default().announce("the kind")
+        Health::default().register("the kind")
     }
 
     #[tokio::test]
-    async fn the_kind_is_listed_last_and_worked_on_while_it_is() {
-        let (reconciler, asked) = (Arc::new(Notes::default()), Arc::new(Mutex::new(false)));
-        let (sender, mut listing) = mpsc::unbounded_channel();
+    async fn main_kind_is_listed_last_and_reconciled_while_listed() {
+        let (reconciler, polled) = (Arc::new(Recorder::default()), Arc::new(Mutex::new(false)));
+        let (sender, mut list) = mpsc::unbounded_channel();
         let events = poll_fn({
-            let asked = Arc::clone(&asked);
+            let polled = Arc::clone(&polled);
             move |context| {
-                *asked.lock().unwrap() = true;
-                match listing.poll_recv(context) {
+                *polled.lock().unwrap() = true;
+                match list.poll_recv(context) {
                     Poll::Ready(None) => Poll::Pending,
-                    polled => polled,
+                    event => event,
                 }
             }
         });
         sender.send(Event::Init).unwrap();
         sender.send(Event::InitApply(named("a"))).unwrap();
-        let (other, stop) = (Health::default().announce("the other kind"), CancellationToken::new());
-        let (_wake, woken) = mpsc::unbounded_channel();
-        let running =
-            Running::new("test".into(), Arc::clone(&reconciler), Arc::new(()), Store::default(), |_| {}, synced(), 2);
-        let (sender, fed) = mpsc::channel(1);
-        tokio::spawn(feed(events.boxed(), vec![other.clone()], sender));
-        let running = tokio::spawn(running.run(fed, woken, stop.clone()));
+        let (other, stop) = (Health::default().register("another kind"), CancellationToken::new());
+        let (_trigger, triggered) = mpsc::unbounded_channel();
+        let worker =
+            Worker::new("test".into(), Arc::clone(&reconciler), Arc::new(()), Store::default(), |_| {}, synced(), 2);
+        let (sender, receiver) = mpsc::channel(1);
+        tokio::spawn(forward_events(events.boxed(), vec![other.clone()], sender));
+        let worker = tokio::spawn(worker.run(receiver, triggered, stop.clone()));
         tokio::task::yield_now().await;
-        assert!(!*asked.lock().unwrap(), "it is listed before the other kind is known");
+        assert!(!*polled.lock().unwrap(), "it is listed before another kind is synced");
 
-        other.done();
-        // The listing is not complete, and never will be.
-        while reconciler.seen.lock().unwrap().is_empty() {
+        other.ready();
+        // The list never completes.
+        while reconciler.names.lock().unwrap().is_empty() {
             tokio::task::yield_now().await;
         }
-        assert_eq!(*reconciler.seen.lock().unwrap(), ["a"]);
+        assert_eq!(*reconciler.names.lock().unwrap(), ["a"]);
         stop.cancel();
-        running.await.unwrap();
+        worker.await.unwrap();
     }
 
     #[tokio::test]
-    async fn the_listing_is_complete_when_the_store_has_it() {
+    async fn gate_is_ready_when_the_store_has_the_list() {
         let (synced, store, stop) = (synced(), Store::default(), CancellationToken::new());
         let (sender, events) = mpsc::channel(8);
         for event in [Event::Init, Event::InitApply(named("a")), Event::InitApply(named("b"))] {
             sender.send(event).await.unwrap();
         }
-        let (_wake, woken) = mpsc::unbounded_channel();
-        let reconciler = Arc::new(Notes::default());
-        let running = Running::new(
-            "test".into(),
-            Arc::clone(&reconciler),
-            Arc::new(()),
-            store.clone(),
-            |_| {},
-            synced.clone(),
-            2,
-        );
-        let running = tokio::spawn(running.run(events, woken, stop.clone()));
-        while reconciler.seen.lock().unwrap().len() < 2 {
+        let (_trigger, triggered) = mpsc::unbounded_channel();
+        let reconciler = Arc::new(Recorder::default());
+        let worker =
+            Worker::new("test".into(), Arc::clone(&reconciler), Arc::new(()), store.clone(), |_| {}, synced.clone(), 2);
+        let worker = tokio::spawn(worker.run(events, triggered, stop.clone()));
+        while reconciler.names.lock().unwrap().len() < 2 {
             tokio::task::yield_now().await;
         }
-        assert!(!synced.is_done(), "more may come");
+        assert!(!synced.is_ready(), "the list is not complete");
 
         sender.send(Event::InitApply(named("c"))).await.unwrap();
         sender.send(Event::InitDone).await.unwrap();
-        assert!(!synced.is_done(), "nobody has looked at it yet");
+        assert!(!synced.is_ready(), "the event is not handled yet");
         synced.wait().await;
         assert!(store.get(None, "c").is_some());
         stop.cancel();
-        running.await.unwrap();
+        worker.await.unwrap();
     }
 
-    /// Remembers how many labels each object had that vanished.
+    /// Records the number of labels of each deleted object.
     #[derive(Default)]
-    struct DeletedClaims(Mutex<Vec<Option<usize>>>);
+    struct Deletions(Mutex<Vec<Option<usize>>>);
 
-    impl Observer<ConfigMap> for DeletedClaims {
-        fn applied(&self, _: &ConfigMap) {}
-        fn deleted(&self, object: &ConfigMap) {
+    impl EventHandler<ConfigMap> for Deletions {
+        fn apply(&self, _: &ConfigMap) {}
+        fn delete(&self, object: &ConfigMap) {
             self.0.lock().unwrap().push(object.metadata.labels.as_ref().map(std::collections::BTreeMap::len));
         }
     }
 
     #[tokio::test]
-    async fn stored_object_is_compact() {
-        let (store, observer) = (Store::default(), Arc::new(DeletedClaims::default()));
-        let compact = |object: &mut ConfigMap| object.data = None;
-        let notes = Arc::new(Notes::default());
-        let mut running =
-            Running::new("test".into(), notes, Arc::clone(&observer) as _, store.clone(), compact, synced(), 1);
-        let mut whole = named("a");
-        whole.data = Some([("k".to_owned(), "long".to_owned())].into());
-        whole.metadata.labels = Some([("l".to_owned(), "v".to_owned())].into());
-        for event in [Event::Init, Event::InitApply(whole.clone()), Event::InitDone, Event::Apply(whole)] {
-            running.seen(event);
-            if let Some(kept) = store.get(None, "a") {
-                let Kept::Whole(object) = kept;
+    async fn stored_object_is_trimmed() {
+        let (store, handler) = (Store::default(), Arc::new(Deletions::default()));
+        let trim_stored = |object: &mut ConfigMap| object.data = None;
+        let recorder = Arc::new(Recorder::default());
+        let mut worker =
+            Worker::new("test".into(), recorder, Arc::clone(&handler) as _, store.clone(), trim_stored, synced(), 1);
+        let mut full = named("a");
+        full.data = Some([("k".to_owned(), "long".to_owned())].into());
+        full.metadata.labels = Some([("l".to_owned(), "v".to_owned())].into());
+        for event in [Event::Init, Event::InitApply(full.clone()), Event::InitDone, Event::Apply(full)] {
+            worker.handle_event(event);
+            if let Some(cached) = store.get(None, "a") {
+                let Cached::Full(object) = cached;
                 assert_eq!((object.data.as_ref(), object.metadata.labels.is_some()), (None, true));
             }
         }
         assert!(store.get(None, "a").is_some());
-        running.seen(Event::Init);
-        running.seen(Event::InitDone);
-        assert_eq!(*observer.0.lock().unwrap(), [Some(1)]);
+        worker.handle_event(Event::Init);
+        worker.handle_event(Event::InitDone);
+        assert_eq!(*handler.0.lock().unwrap(), [Some(1)]);
     }
 
-    /// Panics when an object is read.
+    /// Panics when an object is fetched.
     struct Panics;
 
     impl Reconciler for Panics {
         type Object = ConfigMap;
-        type Settled = ();
+        type Compact = ();
         type State = ();
         type Error = Infallible;
 
-        async fn reconcile(&self, _: Arc<ConfigMap>, _: &mut Attempt<()>) -> Result<Outcome, Infallible> {
-            Ok(Outcome::Done)
+        async fn reconcile(&self, _: Arc<ConfigMap>, _: &mut Attempt<()>) -> Result<Action, Infallible> {
+            Ok(Action::AwaitChange)
         }
 
-        fn settle(&self, _: &ConfigMap) -> Option<()> {
+        fn compact(&self, _: &ConfigMap) -> Option<()> {
             Some(())
         }
 
-        fn is_settled(&self, _: Option<&str>, _: &str, (): &()) -> bool {
-            false
+        fn needs_reconcile(&self, _: Option<&str>, _: &str, (): &()) -> bool {
+            true
         }
 
-        async fn read(&self, _: Option<&str>, _: &str) -> Result<Option<ConfigMap>, Infallible> {
-            panic!("a mistake in the program")
+        async fn fetch(&self, _: Option<&str>, _: &str) -> Result<Option<ConfigMap>, Infallible> {
+            panic!("a bug")
         }
     }
 
     #[tokio::test]
-    async fn object_whose_read_panicked_is_retried() {
+    async fn object_whose_fetch_panicked_is_retried() {
         let (store, events) = (Store::default(), [Event::Init, Event::InitApply(named("a")), Event::InitDone]);
-        let mut running = Running::new("test".into(), Arc::new(Panics), Arc::new(()), store, |_| {}, synced(), 1);
-        events.into_iter().for_each(|event| running.seen(event));
-        let mut at_work = JoinSet::new();
-        running.begin(&mut at_work);
-        let ended = at_work.join_next().await.unwrap();
-        running.ended(ended);
-        let due = running.queue.next_due().expect("it is in the queue");
+        let mut worker = Worker::new("test".into(), Arc::new(Panics), Arc::new(()), store, |_| {}, synced(), 1);
+        events.into_iter().for_each(|event| worker.handle_event(event));
+        let mut running = JoinSet::new();
+        worker.start_due(&mut running);
+        let ended = running.join_next().await.unwrap();
+        worker.handle_end(ended);
+        let due = worker.queue.next_due().expect("it is in the queue");
         assert!(due.saturating_duration_since(Instant::now()) <= PANIC_RETRY_DELAY);
-        assert_eq!(running.queue.next(due), Some((None, "a".to_owned())));
+        assert_eq!(worker.queue.next(due), Some((None, "a".to_owned())));
     }
 
-    /// Looks at "slow" for a while, and wants to look at all else again soon.
+    /// Takes [`DELAY`] for "slow", and requeues all other objects soon.
     struct Slow;
 
-    const WHILE: Duration = Duration::from_millis(300);
+    const DELAY: Duration = Duration::from_millis(300);
 
     impl Reconciler for Slow {
         type Object = ConfigMap;
-        type Settled = Infallible;
+        type Compact = Infallible;
         type State = ();
         type Error = Infallible;
 
-        async fn reconcile(&self, object: Arc<ConfigMap>, _: &mut Attempt<()>) -> Result<Outcome, Infallible> {
+        async fn reconcile(&self, object: Arc<ConfigMap>, _: &mut Attempt<()>) -> Result<Action, Infallible> {
             if object.metadata.name.as_deref() != Some("slow") {
-                return Ok(Outcome::Yield(WHILE / 30));
+                return Ok(Action::Requeue(DELAY / 30));
             }
-            tokio::time::sleep(WHILE).await;
-            Ok(Outcome::Done)
+            tokio::time::sleep(DELAY).await;
+            Ok(Action::AwaitChange)
         }
     }
 
     #[tokio::test]
-    async fn it_rests_while_all_hands_are_full() {
+    async fn loop_sleeps_at_full_concurrency() {
         let (sender, events) = mpsc::channel(8);
         for event in [Event::Init, Event::InitApply(named("soon")), Event::InitApply(named("slow"))] {
             sender.send(event).await.unwrap();
         }
-        let (_wake, woken) = mpsc::unbounded_channel();
-        let running = Running::new("test".into(), Arc::new(Slow), Arc::new(()), Store::default(), |_| {}, synced(), 1);
-        tokio::spawn(running.run(events, woken, CancellationToken::new()));
-        tokio::time::sleep(WHILE).await;
-        // What is due and has to wait would keep it busy all the time.
+        let (_trigger, triggered) = mpsc::unbounded_channel();
+        let worker = Worker::new("test".into(), Arc::new(Slow), Arc::new(()), Store::default(), |_| {}, synced(), 1);
+        tokio::spawn(worker.run(events, triggered, CancellationToken::new()));
+        tokio::time::sleep(DELAY).await;
+        // The object that is due and has to wait must not keep the loop busy.
         let busy = tokio::runtime::Handle::current().metrics().worker_total_busy_duration(0);
-        assert!(busy < WHILE / 2, "{busy:?}");
+        assert!(busy < DELAY / 2, "{busy:?}");
     }
 }

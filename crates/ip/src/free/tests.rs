@@ -5,14 +5,14 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// The size of the small universes that the naive model lives in.
+/// The size of the small universes of the naive model.
 const SIZE: u128 = 48;
 
 fn span_set(first: u128, last: u128) -> SpanSet {
     SpanSet::from(Span::new(first, last).expect("first is not greater than last"))
 }
 
-/// Distinct spans are never adjacent, and the count is what the spans hold.
+/// Asserts that no spans are adjacent, and that the count agrees with them.
 fn assert_consistent(free: &FreeSet) {
     let spans: SpanSet =
         free.spans.iter().map(|(&first, &last)| Span::new(first, last).expect("no span is reversed")).collect();
@@ -24,20 +24,20 @@ fn assert_consistent(free: &FreeSet) {
 enum Step {
     Take(u128),
     TakeLowest,
-    GiveBack(u128),
+    Release(u128),
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         3 => (0..SIZE).prop_map(Step::Take),
         1 => Just(Step::TakeLowest),
-        3 => (0..SIZE).prop_map(Step::GiveBack),
+        3 => (0..SIZE).prop_map(Step::Release),
     ];
     vec(step, 0..120)
 }
 
 #[test]
-fn taking_and_giving_back_splits_and_merges() {
+fn take_and_release_split_and_merge_spans() {
     let mut free = FreeSet::new(&span_set(10, 14));
     assert!(free.take(12));
     assert!(!free.take(12));
@@ -48,13 +48,13 @@ fn taking_and_giving_back_splits_and_merges() {
     assert_eq!((free.lowest(), free.len()), (Some(11), 2));
     assert_eq!(free.lowest_from(12), Some(13));
     assert_eq!(free.lowest_from(14), None);
-    assert!(free.give_back(12));
-    assert!(!free.give_back(12));
+    assert!(free.release(12));
+    assert!(!free.release(12));
     assert_eq!(free.spans, BTreeMap::from([(11, 13)]));
 }
 
 #[test]
-fn an_empty_set_has_nothing_to_give() {
+fn empty_set_has_no_free_number() {
     let mut free = FreeSet::new(&SpanSet::default());
     assert_eq!(free, FreeSet::default());
     assert_eq!((free.lowest(), free.lowest_from(0)), (None, None));
@@ -72,16 +72,16 @@ fn all_numbers_are_counted_without_overflow() {
     assert_eq!(free.len(), u128::MAX - 1);
     assert_eq!(free.lowest_from(u128::MAX), None);
     assert_eq!(free.lowest_from(0), Some(1));
-    assert!(free.give_back(u128::MAX) && free.give_back(0));
+    assert!(free.release(u128::MAX) && free.release(0));
     assert_eq!(free, FreeSet::new(&span_set(0, u128::MAX)));
 }
 
 #[test]
-fn a_million_taken_lowest_first_leave_one_span() {
+fn million_lowest_numbers_taken_leave_one_span() {
     let usable = span_set(1 << 64, (1 << 64) + (1 << 63));
     let mut free = FreeSet::new(&usable);
     for _ in 0..1_000_000 {
-        let lowest = free.lowest().expect("there is room");
+        let lowest = free.lowest().expect("numbers are free");
         assert!(free.take(lowest));
     }
     assert_eq!(free.spans.len(), 1);
@@ -89,14 +89,14 @@ fn a_million_taken_lowest_first_leave_one_span() {
     let taken = (0..1_000_000).rev().map(|offset| (1 << 64) + offset);
     assert_eq!(FreeSet::without(&usable, taken.clone()), free);
     for number in taken {
-        assert!(free.give_back(number));
+        assert!(free.release(number));
     }
     assert_eq!(free, FreeSet::new(&usable));
 }
 
 proptest! {
     #[test]
-    fn a_free_set_agrees_with_a_naive_one(
+    fn free_set_agrees_with_a_naive_model(
         origin in prop_oneof![Just(0), Just(1 << 100), Just(u128::MAX - SIZE + 1)],
         usable in btree_set(0..SIZE, 0..48),
         taken in vec(0..SIZE, 0..20),
@@ -119,10 +119,10 @@ proptest! {
                     prop_assert_eq!(number, model.pop_first());
                     prop_assert!(number.is_none_or(|number| free.take(number)));
                 }
-                Step::GiveBack(offset) => {
+                Step::Release(offset) => {
                     let number = origin + offset;
                     if usable.contains(&number) {
-                        prop_assert_eq!(free.give_back(number), model.insert(number));
+                        prop_assert_eq!(free.release(number), model.insert(number));
                     }
                 }
             }
@@ -136,13 +136,13 @@ proptest! {
             prop_assert_eq!(free.lowest_from(number), model.range(number..).next().copied());
         }
         for &number in &usable {
-            free.give_back(number);
+            free.release(number);
         }
         prop_assert_eq!(free, FreeSet::new(&usable_set));
     }
 
     #[test]
-    fn taking_one_by_one_is_the_same_as_in_bulk(
+    fn taking_one_by_one_equals_taking_in_bulk(
         first: u128,
         more in 0..5_000_u128,
         offsets in vec(0..6_000_u128, 0..200),

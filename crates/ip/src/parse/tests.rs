@@ -2,12 +2,12 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Any address, save for IPv4-mapped ones.
+/// Any address except IPv4-mapped ones.
 fn addresses() -> impl Strategy<Value = IpAddr> {
     any::<IpAddr>().prop_map(|address| address.to_canonical())
 }
 
-/// Any entry that can be written: neither end of it is an IPv4-mapped address.
+/// Any valid entry: neither end is an IPv4-mapped address.
 fn entries() -> impl Strategy<Value = Entry> {
     let range = (addresses(), addresses()).prop_filter_map("mixed families", |(a, b)| {
         let family = Family::of(a);
@@ -21,7 +21,7 @@ fn entries() -> impl Strategy<Value = Entry> {
     prop_oneof![range, network, addresses().prop_map(Entry::from)]
 }
 
-/// Texts that are nearly right, or right by chance.
+/// Texts that are nearly valid, or valid by chance.
 fn texts() -> impl Strategy<Value = String> {
     prop_oneof![
         any::<String>(),
@@ -39,7 +39,7 @@ fn is_mapped(address: IpAddr) -> bool {
 }
 
 #[test]
-fn entries_are_read_and_written_in_canonical_form() {
+fn entries_are_displayed_in_canonical_form() {
     let cases = [
         ("10.0.0.1", "10.0.0.1", 1),
         ("10.0.0.0/24", "10.0.0.0/24", 256),
@@ -89,14 +89,14 @@ fn assert_messages(cases: &[(&str, &str)]) {
 }
 
 #[test]
-fn messages_tell_what_is_wrong_with_which_text() {
+fn errors_name_the_text_and_the_problem() {
     let cases = [
         ("", "the text \"\" is empty; write an IPv4 or IPv6 address"),
         ("foo", "\"foo\" is not an IPv4 or IPv6 address"),
-        (" 10.0.0.1", "\" 10.0.0.1\" contains white space; remove it"),
-        ("10.0.0.1\n", "\"10.0.0.1\\n\" contains white space; remove it"),
-        ("10.0.0.1 - 10.0.0.9", "\"10.0.0.1 - 10.0.0.9\" contains white space; remove it"),
-        ("10.0.0.1\u{a0}", "\"10.0.0.1\\u{a0}\" contains white space; remove it"),
+        (" 10.0.0.1", "\" 10.0.0.1\" contains whitespace; remove it"),
+        ("10.0.0.1\n", "\"10.0.0.1\\n\" contains whitespace; remove it"),
+        ("10.0.0.1 - 10.0.0.9", "\"10.0.0.1 - 10.0.0.9\" contains whitespace; remove it"),
+        ("10.0.0.1\u{a0}", "\"10.0.0.1\\u{a0}\" contains whitespace; remove it"),
         ("10.0.0.1\u{200b}", "\"10.0.0.1\\u{200b}\" is not an IPv4 or IPv6 address"),
         ("10.0.0.1\0", "\"10.0.0.1\\0\" is not an IPv4 or IPv6 address"),
         ("fe80::1%eth0", "\"fe80::1%eth0\" contains \"%\"; an address with a zone cannot be in a pool"),
@@ -115,7 +115,7 @@ fn messages_tell_what_is_wrong_with_which_text() {
 }
 
 #[test]
-fn messages_tell_what_is_wrong_with_ranges_and_spellings() {
+fn errors_name_invalid_ranges_and_notations() {
     let cases = [
         ("10.0.0.1-", "\"\" in \"10.0.0.1-\" is not an IPv4 or IPv6 address"),
         ("-", "\"\" in \"-\" is not an IPv4 or IPv6 address"),
@@ -125,9 +125,9 @@ fn messages_tell_what_is_wrong_with_ranges_and_spellings() {
             "10.0.0.1-10.0.0.2-10.0.0.3",
             "\"10.0.0.2-10.0.0.3\" in \"10.0.0.1-10.0.0.2-10.0.0.3\" is not an IPv4 or IPv6 address",
         ),
-        ("010.0.0.1", "\"010.0.0.1\" has an IPv4 address with a leading zero; write it without"),
-        ("10.0.0.1-10.0.0.09", "\"10.0.0.1-10.0.0.09\" has an IPv4 address with a leading zero; write it without"),
-        ("::10.0.00.1", "\"::10.0.00.1\" has an IPv4 address with a leading zero; write it without"),
+        ("010.0.0.1", "\"010.0.0.1\" has an IPv4 address with a leading zero; remove the zero"),
+        ("10.0.0.1-10.0.0.09", "\"10.0.0.1-10.0.0.09\" has an IPv4 address with a leading zero; remove the zero"),
+        ("::10.0.00.1", "\"::10.0.00.1\" has an IPv4 address with a leading zero; remove the zero"),
         (
             "::ffff:10.0.0.1",
             "\"::ffff:10.0.0.1\" has an IPv4-mapped IPv6 address; write the IPv4 address 10.0.0.1 instead",
@@ -148,7 +148,7 @@ fn messages_tell_what_is_wrong_with_ranges_and_spellings() {
 }
 
 #[test]
-fn a_prefix_length_is_a_plain_number() {
+fn prefix_length_is_a_plain_number() {
     for length in ["", "024", "00", "+8", "-8", "8.", "0x8", "1/2", "255.0.0.0", "٨"] {
         let text = format!("10.0.0.0/{length}");
         let error = parse_entry(&text).expect_err(&text).to_string();
@@ -163,7 +163,7 @@ fn a_prefix_length_is_a_plain_number() {
 }
 
 #[test]
-fn a_long_text_is_refused_and_shortened_between_characters() {
+fn long_text_is_rejected_and_truncated() {
     let longest = format!("{0}-{0}", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff");
     assert_eq!(longest.len(), MAX_ENTRY_LENGTH);
     assert!(parse_entry(&longest).is_ok());
@@ -174,12 +174,12 @@ fn a_long_text_is_refused_and_shortened_between_characters() {
     let error = parse_address(&"€".repeat(1_000_000)).expect_err("too long");
     let start = "€".repeat(MAX_ENTRY_LENGTH);
     assert_eq!(error.to_string(), format!("\"{start}…\" is longer than 79 characters"));
-    // As many characters as allowed, though more bytes.
+    // The limit counts characters, not bytes.
     assert!(matches!(parse_address(&start), Err(ParseError::NotAnAddress { .. })));
 }
 
 #[test]
-fn an_address_is_neither_a_network_nor_a_range() {
+fn network_or_range_is_not_an_address() {
     assert_eq!(parse_address("10.0.0.1"), Ok(IpAddr::from([10, 0, 0, 1])));
     assert_eq!(parse_address("::1").map(|address| address.to_string()), Ok("::1".to_owned()));
     for text in ["10.0.0.0/24", "10.0.0.1-10.0.0.2", "10.0.0.1/32"] {
@@ -194,12 +194,12 @@ fn an_address_is_neither_a_network_nor_a_range() {
 
 proptest! {
     #[test]
-    fn every_entry_can_be_written_and_read_back(entry in entries()) {
+    fn displayed_entries_parse_to_the_same_entry(entry in entries()) {
         prop_assert_eq!(parse_entry(&entry.to_string()), Ok(entry));
     }
 
     #[test]
-    fn every_text_that_is_read_has_one_canonical_text(text in texts()) {
+    fn parsed_texts_have_one_canonical_form(text in texts()) {
         match parse_entry(&text) {
             Ok(entry) => prop_assert_eq!(parse_entry(&entry.to_string()), Ok(entry)),
             Err(error) => prop_assert!(error.to_string().len() < 2_000),
@@ -207,7 +207,7 @@ proptest! {
     }
 
     #[test]
-    fn addresses_are_those_of_the_standard_library(text in texts()) {
+    fn addresses_agree_with_the_standard_library(text in texts()) {
         let standard = text.parse::<IpAddr>().ok().filter(|address| !is_mapped(*address));
         prop_assert_eq!(parse_address(&text).ok(), standard);
         if let Some(address) = standard {
@@ -216,15 +216,15 @@ proptest! {
     }
 
     #[test]
-    fn networks_are_those_of_ipnet(text in texts()) {
+    fn networks_agree_with_ipnet(text in texts()) {
         let theirs = text.parse::<IpNet>().ok().filter(|network| !is_mapped(network.addr()));
         let ours = parse_entry(&text).ok();
         if text.contains('/') && let Some(entry) = ours {
-            let network = theirs.expect("ipnet reads what this module does");
+            let network = theirs.expect("ipnet parses every network that this module does");
             prop_assert_eq!(Family::of(network.addr()), entry.family);
             prop_assert_eq!(Span::from(network), entry.span);
         }
-        // Both are laxer in ipnet: it reads `/024` and `::10.0.0.01`.
+        // ipnet also accepts `/024` and `::10.0.0.01`.
         let is_strict = text.split_once('/').is_some_and(|(address, length)| {
             address.parse::<IpAddr>().is_ok() && is_plain_decimal(length)
         });
@@ -236,7 +236,7 @@ proptest! {
     }
 
     #[test]
-    fn a_network_entry_shows_as_ipnet_shows_it(address in addresses(), length in 0..=128_u8) {
+    fn networks_are_displayed_like_in_ipnet(address in addresses(), length in 0..=128_u8) {
         if let Ok(network) = IpNet::new(address, length) && length < network.max_prefix_len() {
             let entry = parse_entry(&format!("{address}/{length}")).expect("a network");
             prop_assert_eq!(entry.to_string(), network.trunc().to_string());
@@ -245,7 +245,7 @@ proptest! {
 }
 
 #[test]
-fn lenient_reading_accepts_zones_and_mapped_addresses() {
+fn lenient_parser_accepts_zones_and_mapped_addresses() {
     let read = |text: &str| parse_lenient(text).map(|address| address.to_string());
     assert_eq!(read("::ffff:10.0.0.5").as_deref(), Some("10.0.0.5"));
     assert_eq!(read("fe80::1%eth0").as_deref(), Some("fe80::1"));

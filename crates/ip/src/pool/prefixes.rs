@@ -1,31 +1,29 @@
-//! Pools of prefixes, from which whole prefixes of one length are carved.
+//! Pools of prefixes, which allocate prefixes of one length.
 
 use ipnet::IpNet;
 
-use crate::pool::{Field, Item, mapped, PoolProblemKind, Problems};
-use crate::{Entry, Family, parse_address, parse_entry, PoolProblem, Span, SpanSet, Usable};
+use crate::pool::{Field, Item, PoolProblemKind, Problems, ipv4_mapped};
+use crate::{Entry, Family, PoolProblem, Span, SpanSet, Usable, parse_address, parse_entry};
 
-/// What the spec of a pool says about its prefixes.
+/// The prefixes in the spec of a pool.
 #[derive(Debug, Clone, Copy)]
 pub struct PoolPrefixes<'a> {
-    /// The prefixes in CIDR notation that smaller ones are carved from.
+    /// The prefixes of the pool in CIDR notation, which are divided into the prefixes to allocate.
     pub prefixes: &'a [String],
-    /// The entries, see [`parse_entry`], that nothing given out may touch.
+    /// The entries, see [`parse_entry`], with addresses that no allocated prefix may contain.
     pub excluded: &'a [String],
-    /// The length of what is given out, in bits.
+    /// The length of the allocated prefixes in bits.
     pub length: i64,
-    /// The gateway, which goes with each prefix and is not held back. The text `""` is none.
+    /// The gateway of each allocated prefix. It can be within an allocated prefix. An empty text means no gateway.
     pub gateway: Option<&'a str>,
 }
 
 impl PoolPrefixes<'_> {
-    /// Checks the pool and works out which prefixes it may give out: all of the allocation length within its prefixes,
-    /// without those that an excluded entry touches. IPv4-mapped addresses are never given out.
+    /// Validates the pool and returns the prefixes that it can allocate, or its problems in the order of [`Field`], at
+    /// most [`MAX_PROBLEMS`](crate::MAX_PROBLEMS).
     ///
-    /// # Errors
-    ///
-    /// Every problem of the pool, at least one, in the order of [`Field`], of which the first
-    /// [`MAX_PROBLEMS`](crate::MAX_PROBLEMS) are given.
+    /// The usable prefixes are those of the allocation length within the prefixes of the pool, except those that
+    /// overlap with an excluded entry or with the IPv4-mapped addresses.
     pub fn usable(&self) -> Result<Usable, Vec<PoolProblem>> {
         let mut problems = Problems::default();
         if self.prefixes.is_empty() {
@@ -34,13 +32,13 @@ impl PoolPrefixes<'_> {
         let prefixes: Vec<Item<'_>> = (0..)
             .map(Field::PrefixEntry)
             .zip(self.prefixes)
-            .filter_map(|(field, text)| problems.read_prefix(field, text))
+            .filter_map(|(field, text)| problems.parse_prefix(field, text))
             .collect();
-        let excluded = problems.read(Field::ExcludedPrefix, self.excluded);
+        let excluded = problems.parse_all(Field::ExcludedPrefix, self.excluded);
         let gateway = self
             .gateway
             .filter(|text| !text.is_empty())
-            .and_then(|text| problems.keep(Field::Gateway, text, parse_address(text).map(Entry::from)));
+            .and_then(|text| problems.accept(Field::Gateway, text, parse_address(text).map(Entry::from)));
 
         let family = prefixes.first().map(|item| item.entry.family);
         if let Some(family) = family {
@@ -51,8 +49,8 @@ impl PoolPrefixes<'_> {
             problems.check_fits(length, &prefixes);
         }
 
-        let (family, length) = problems.none_or(family.zip(length))?;
-        let nothing = Usable {
+        let (family, length) = problems.into_result(family.zip(length))?;
+        let empty = Usable {
             family,
             length,
             prefix: length,
@@ -60,18 +58,18 @@ impl PoolPrefixes<'_> {
             subnet: None,
             set: SpanSet::default(),
         };
-        let numbers = |span: Span| nothing.numbers_of(span);
+        let numbers = |span: Span| empty.numbers_of(span);
         let prefixes: SpanSet = prefixes.iter().filter_map(|item| numbers(item.entry.span)).collect();
-        let excluded = excluded.iter().map(|item| item.entry.span).chain(mapped(family)).filter_map(numbers);
+        let excluded = excluded.iter().map(|item| item.entry.span).chain(ipv4_mapped(family)).filter_map(numbers);
         let set = prefixes.subtract(&excluded.collect());
-        Ok(Usable { set, ..nothing })
+        Ok(Usable { set, ..empty })
     }
 }
 
 impl Problems {
-    fn read_prefix<'a>(&mut self, field: Field, text: &'a str) -> Option<Item<'a>> {
-        let item = self.keep(field, text, parse_entry(text))?;
-        // Any text that can be read and has a slash is a network.
+    fn parse_prefix<'a>(&mut self, field: Field, text: &'a str) -> Option<Item<'a>> {
+        let item = self.accept(field, text, parse_entry(text))?;
+        // A valid entry is a network if it has a slash.
         let Some(network) = text.parse::<IpNet>().ok() else {
             self.add(field, text, PoolProblemKind::NotAPrefix { text: text.to_owned() });
             return None;
@@ -85,16 +83,16 @@ impl Problems {
     }
 
     fn check_length(&mut self, length: i64, family: Family) -> Option<u8> {
-        let longest = family.bits();
-        let fits = u8::try_from(length).ok().filter(|length| (1..=longest).contains(length));
+        let max = family.bits();
+        let fits = u8::try_from(length).ok().filter(|length| (1..=max).contains(length));
         if fits.is_none() {
-            let kind = PoolProblemKind::Prefix { prefix: length, shortest: 1, longest };
+            let kind = PoolProblemKind::Prefix { prefix: length, min: 1, max };
             self.add(Field::AllocationPrefixLength, length.to_string(), kind);
         }
         fits
     }
 
-    /// Every prefix has to have room for at least one of the allocation length.
+    /// Adds a problem for each prefix that is longer than the allocation length.
     fn check_fits(&mut self, length: u8, prefixes: &[Item<'_>]) {
         for item in prefixes {
             let network = item.text.parse::<IpNet>().ok();
@@ -128,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn prefixes_are_carved_and_excluded_ones_skipped() {
+    fn excluded_prefixes_are_not_usable() {
         let pool = usable(&["fd00::/62"], &["fd00:0:0:1::5", "fd00:0:0:2:8000::/65"], 64).unwrap();
         assert_eq!(blocks(&pool), ["fd00::/64", "fd00:0:0:3::/64"]);
         assert_eq!((pool.prefix, pool.length, pool.subnet), (64, 64, None));
@@ -140,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn the_widest_pools_cost_nothing() {
+    fn largest_pools_are_counted() {
         let pool = usable(&["::/0"], &[], 128).unwrap();
         assert_eq!(pool.set.len(), u128::MAX - (1 << 32) + 1, "all but the IPv4-mapped addresses");
         assert_eq!(usable(&["::/0"], &[], 64).unwrap().set.len(), (1 << 64) - 1);
@@ -148,14 +146,14 @@ mod tests {
     }
 
     #[test]
-    fn the_addresses_of_blocks_are_whole_blocks() {
+    fn addresses_of_blocks_include_host_bits() {
         let pool = usable(&["fd00::/63"], &[], 64).unwrap();
         let whole = parse_entry("fd00::/63").unwrap().span;
         assert_eq!(pool.addresses(), SpanSet::from(whole));
     }
 
     #[test]
-    fn every_problem_is_named_with_its_field() {
+    fn every_problem_names_its_field() {
         type Case<'a> = (&'a [&'a str], &'a [&'a str], i64, &'a [&'a str]);
         let cases: [Case<'_>; 7] = [
             (&[], &[], 64, &["spec.prefixes: is required"]),
@@ -163,9 +161,9 @@ mod tests {
                 &["fd00::1"],
                 &[],
                 64,
-                &["spec.prefixes[0]: fd00::1 is not a prefix in CIDR notation; write for example fd00:1::/48"],
+                &["spec.prefixes[0]: fd00::1 is not a prefix in CIDR notation, such as fd00:1::/48"],
             ),
-            (&["fd00::1/64"], &[], 64, &["spec.prefixes[0]: fd00::1/64 has bits behind its length; write fd00::/64"]),
+            (&["fd00::1/64"], &[], 64, &["spec.prefixes[0]: fd00::1/64 has host bits set; write fd00::/64"]),
             (
                 &["fd00::/48", "fd01::/72"],
                 &[],
@@ -192,7 +190,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn carved_prefixes_lie_within_the_pool_and_touch_nothing_excluded(
+        fn usable_prefixes_are_in_the_pool_and_not_excluded(
             third in 0_u8..=255, length in 16..=24_u8, more in 0..=8_i64, excluded in 0_u32..=0xffff,
         ) {
             let network = IpNet::new([10, 0, third, 0].into(), length).unwrap().trunc();

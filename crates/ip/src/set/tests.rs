@@ -5,10 +5,10 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// The size of the small universes that naive sets are compared in.
+/// The size of the small universes of the naive model.
 const SIZE: u128 = 40;
 
-/// First and last numbers of spans.
+/// The first and last numbers of spans.
 type Pairs<'a> = &'a [(u128, u128)];
 
 fn span(first: u128, last: u128) -> Span {
@@ -23,7 +23,7 @@ fn pairs(set: &SpanSet) -> Vec<(u128, u128)> {
     set.spans().iter().map(|span| (span.first(), span.last())).collect()
 }
 
-/// Lowest numbers of universes: at both ends of all numbers and in the middle.
+/// The lowest numbers of universes: at both ends of the range of u128 and in the middle.
 fn origins() -> impl Strategy<Value = u128> {
     prop_oneof![Just(0), Just(u128::from(u64::MAX) - SIZE / 2), Just(u128::MAX - SIZE + 1)]
 }
@@ -47,13 +47,13 @@ fn listed(set: &SpanSet) -> Vec<u128> {
     naive(set.spans()).into_iter().collect()
 }
 
-/// Sorted, and at least one number missing between two spans.
+/// Whether the spans are sorted, with a gap between any two.
 fn is_canonical(set: &SpanSet) -> bool {
     set.spans().windows(2).all(|two| two[0].last().checked_add(1).is_some_and(|next| next < two[1].first()))
 }
 
 #[test]
-fn a_span_has_its_ends_and_a_length() {
+fn span_has_ends_and_length() {
     assert_eq!(Span::new(5, 4), None);
     assert_eq!(Span::new(4, 4), Some(Span::single(4)));
     let some = span(3, 7);
@@ -66,7 +66,7 @@ fn a_span_has_its_ends_and_a_length() {
 }
 
 #[test]
-fn a_network_is_the_span_of_all_its_addresses() {
+fn network_is_the_span_of_all_its_addresses() {
     let cases: [(&str, u128, u128); 6] = [
         ("10.0.0.5/24", 0x0a00_0000, 0x0a00_00ff),
         ("10.0.0.5/32", 0x0a00_0005, 0x0a00_0005),
@@ -82,7 +82,7 @@ fn a_network_is_the_span_of_all_its_addresses() {
 }
 
 #[test]
-fn spans_that_touch_become_one() {
+fn adjacent_spans_are_merged() {
     let cases: [(Pairs<'_>, Pairs<'_>); 6] = [
         (&[], &[]),
         (&[(5, 6), (1, 2)], &[(1, 2), (5, 6)]),
@@ -97,7 +97,7 @@ fn spans_that_touch_become_one() {
 }
 
 #[test]
-fn the_set_of_all_numbers_does_not_overflow() {
+fn set_of_all_numbers_does_not_overflow() {
     let all = SpanSet::from(span(0, u128::MAX));
     assert_eq!(all.len(), u128::MAX);
     assert!(all.contains(0) && all.contains(u128::MAX));
@@ -111,7 +111,7 @@ fn the_set_of_all_numbers_does_not_overflow() {
 }
 
 #[test]
-fn the_lowest_number_is_that_of_the_first_span() {
+fn lowest_number_is_that_of_the_first_span() {
     assert_eq!(SpanSet::default().lowest(), None);
     assert_eq!(set(&[(9, 9), (4, 5)]).lowest(), Some(4));
 }
@@ -127,7 +127,7 @@ fn many_spans_are_subtracted_in_linear_time() {
 
 proptest! {
     #[test]
-    fn a_set_agrees_with_a_naive_one(
+    fn set_agrees_with_a_naive_model(
         (origin, ours, theirs) in origins()
             .prop_flat_map(|origin| (Just(origin), small_spans(origin), small_spans(origin)))
     ) {
@@ -150,7 +150,7 @@ proptest! {
     }
 
     #[test]
-    fn the_laws_of_sets_hold(a in any_set(), b in any_set(), c in any_set(), number: u128) {
+    fn set_laws_hold(a in any_set(), b in any_set(), c in any_set(), number: u128) {
         prop_assert_eq!(a.subtract(&b).union(&a.intersect(&b)), a.clone());
         prop_assert!(a.subtract(&b).intersect(&b).is_empty());
         prop_assert_eq!(a.union(&b), b.union(&a));

@@ -1,48 +1,48 @@
 use kube::api::ObjectMeta;
 use serde::{Deserialize, Serialize};
 
-use super::contract::{ContractVersion, impl_resource, LocalReference, PoolReference};
+use super::contract::{ContractVersion, LocalReference, PoolReference, impl_resource};
 use super::names;
 
-/// An address given to a claim. It has the claim's name and namespace.
+/// An address that is allocated to a claim. It has the name and the namespace of the claim.
 ///
 /// Source: Cluster API book, IPAM provider contract. Reads `v1beta1` and `v1beta2` alike.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct IPAddress {
-    /// Group and version; only set on objects that are to be created.
+    /// API group and version; set only to create an object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api_version: Option<String>,
-    /// Kind; only set on objects that are to be created.
+    /// Kind; set only to create an object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
-    /// Standard metadata, without `managedFields`, which are not read.
+    /// Standard object metadata, without `managedFields`.
     #[serde(default, deserialize_with = "super::metadata::without_managed_fields")]
     pub metadata: ObjectMeta,
-    /// The address; never changes.
+    /// The allocated address. Immutable.
     pub spec: IPAddressSpec,
 }
 
 impl_resource!(IPAddress, names::GROUP, "ipaddresses", NamespaceResourceScope, ContractVersion, |version| version
     .as_str());
 
-/// The address of an [`IPAddress`], and whom it was given to.
+/// The specification of an [`IPAddress`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct IPAddressSpec {
-    /// The claim the address was made for.
+    /// The claim that the address is allocated to.
     #[serde(default)]
     pub claim_ref: LocalReference,
-    /// The pool the address was taken from.
+    /// The pool that the address is allocated from.
     #[serde(default)]
     pub pool_ref: PoolReference,
-    /// The address as text, at most 39 characters.
+    /// The IPv4 or IPv6 address.
     #[serde(default)]
     pub address: String,
-    /// Length of the subnet's prefix, in bits.
+    /// Prefix length of the subnet, in bits.
     #[serde(default)]
     pub prefix: i64,
-    /// Gateway of the subnet; left out, never empty, when there is none.
+    /// Gateway of the subnet; omitted, not empty, if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gateway: Option<String>,
 }

@@ -2,30 +2,30 @@ use kube::api::ObjectMeta;
 use serde::{Deserialize, Serialize};
 
 use super::conditions::Condition;
-use super::contract::{ContractVersion, impl_resource, LocalReference, PoolReference};
+use super::contract::{ContractVersion, LocalReference, PoolReference, impl_resource};
 use super::names;
 
-/// A request for one address of a pool, made by an infrastructure provider.
+/// A request for one address of a pool, created by an infrastructure provider.
 ///
 /// Source: Cluster API book, IPAM provider contract. Reads `v1beta1` and `v1beta2` alike.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct IPAddressClaim {
-    /// Group and version; only set on objects that are to be created.
+    /// API group and version; set only to create an object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api_version: Option<String>,
-    /// Kind; only set on objects that are to be created.
+    /// Kind; set only to create an object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
-    /// Standard metadata, without `managedFields`, which are not read.
+    /// Standard object metadata, without `managedFields`.
     #[serde(default, deserialize_with = "super::metadata::without_managed_fields")]
     pub metadata: ObjectMeta,
-    /// What is asked for; never changes.
+    /// The requested pool and Cluster. Immutable.
     pub spec: IPAddressClaimSpec,
-    /// What was given.
+    /// The IPAddress and the conditions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<IPAddressClaimStatus>,
-    /// Annotations were left out to save memory: the object must be read before it is written whole.
+    /// Annotations were dropped to save memory: read the object again before replacing it.
     #[serde(skip)]
     pub is_trimmed: bool,
 }
@@ -34,64 +34,65 @@ impl_resource!(IPAddressClaim, names::GROUP, "ipaddressclaims", NamespaceResourc
     version.as_str()
 });
 
-/// What an [`IPAddressClaim`] asks for.
+/// The specification of an [`IPAddressClaim`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct IPAddressClaimSpec {
-    /// Name of the Cluster the claim belongs to. Many clients leave it out and set the label instead.
+    /// Name of the Cluster that the claim belongs to. Many clients set only the label `cluster.x-k8s.io/cluster-name`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster_name: Option<String>,
-    /// The pool to take an address from.
+    /// The pool to allocate an address from.
     pub pool_ref: PoolReference,
 }
 
-/// What an [`IPAddressClaim`] was given, and how it stands.
+/// The status of an [`IPAddressClaim`].
 ///
-/// The two versions of the contract keep the same lists of conditions in different places; both are read.
+/// The versions of the contract have the same two lists of conditions in different fields. Use
+/// [`conditions`](Self::conditions) and [`v1beta1_conditions_mut`](Self::v1beta1_conditions_mut) to access them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct IPAddressClaimStatus {
-    /// The IPAddress made for the claim.
+    /// The IPAddress that the claim is bound to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address_ref: Option<LocalReference>,
-    /// In `v1beta2` conditions as in metav1; in `v1beta1` those with a severity.
+    /// Conditions in the form of the contract version: as in metav1 in `v1beta2`, with a severity in `v1beta1`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
-    /// In `v1beta2` the place of the conditions with a severity.
+    /// In `v1beta2`: contains the conditions with a severity.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub deprecated: Option<Deprecated>,
-    /// In `v1beta1` the place of the conditions as in metav1.
+    pub deprecated: Option<DeprecatedStatus>,
+    /// In `v1beta1`: contains the conditions as in metav1.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub v1beta2: Option<LegacyConditions>,
+    pub v1beta2: Option<NestedConditions>,
 }
 
-/// Holder of the fields that the next version of the contract drops.
+/// The deprecated part of the status, `status.deprecated`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Deprecated {
-    /// Fields of `v1beta1`.
+pub struct DeprecatedStatus {
+    /// Status fields of `v1beta1`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub v1beta1: Option<LegacyConditions>,
+    pub v1beta1: Option<NestedConditions>,
 }
 
-/// A list of conditions below another field.
+/// A list of conditions within another field.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct LegacyConditions {
-    /// The conditions.
+pub struct NestedConditions {
+    /// The conditions, at most one of each type.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
 }
 
 impl IPAddressClaim {
-    /// The name of the Cluster the claim belongs to: `spec.clusterName`, else the label. `None` when neither is set
-    /// or both are empty.
+    /// The name of the Cluster that the claim belongs to: `spec.clusterName`, or else the label
+    /// `cluster.x-k8s.io/cluster-name`. `None` if both are missing or empty.
     pub fn cluster_name(&self) -> Option<&str> {
         let label = || self.metadata.labels.as_ref()?.get(names::CLUSTER_NAME_LABEL).map(String::as_str);
         self.spec.cluster_name.as_deref().filter(|name| !name.is_empty()).or_else(label).filter(|name| !name.is_empty())
     }
 
-    /// The name of the bound IPAddress, if the claim is bound.
+    /// The name of the IPAddress that the claim is bound to; `None` if the claim is not bound.
     pub fn bound_address(&self) -> Option<&str> {
         let name = self.status.as_ref()?.address_ref.as_ref()?.name.as_str();
         (!name.is_empty()).then_some(name)
@@ -99,7 +100,7 @@ impl IPAddressClaim {
 }
 
 impl IPAddressClaimStatus {
-    /// The conditions as in metav1, wherever `version` keeps them.
+    /// The conditions as in metav1, from the field that `version` has for them.
     pub fn conditions(&self, version: ContractVersion) -> &[Condition] {
         match version {
             ContractVersion::V1Beta2 => &self.conditions,
@@ -107,7 +108,7 @@ impl IPAddressClaimStatus {
         }
     }
 
-    /// The conditions as in metav1, to change them.
+    /// Mutable access to the conditions as in metav1.
     pub fn conditions_mut(&mut self, version: ContractVersion) -> &mut Vec<Condition> {
         match version {
             ContractVersion::V1Beta2 => &mut self.conditions,
@@ -115,8 +116,8 @@ impl IPAddressClaimStatus {
         }
     }
 
-    /// The conditions with a severity, which clients of `v1beta1` read, to change them.
-    pub fn legacy_conditions_mut(&mut self, version: ContractVersion) -> &mut Vec<Condition> {
+    /// Mutable access to the conditions with a severity, which clients of `v1beta1` read.
+    pub fn v1beta1_conditions_mut(&mut self, version: ContractVersion) -> &mut Vec<Condition> {
         match version {
             ContractVersion::V1Beta2 => {
                 &mut self.deprecated.get_or_insert_default().v1beta1.get_or_insert_default().conditions

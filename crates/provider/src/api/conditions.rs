@@ -1,95 +1,97 @@
-//! Conditions: how an object tells people and programs how it stands.
+//! Conditions, with their types and reasons as constants.
 //!
-//! Types and reasons are constants here and nowhere else. `Ready` follows the kstatus convention: True when there is
-//! nothing left to do, False with a reason otherwise.
+//! `Ready` follows the kstatus convention: True if the object is fully reconciled, otherwise False with a reason.
 
 use std::borrow::Cow;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use schemars::{json_schema, Schema, SchemaGenerator};
+use schemars::{Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
-/// Condition type: everything the object asks for has been done.
+/// Condition type: the object is fully reconciled.
 pub const READY: &str = "Ready";
-/// Condition type: the object is left alone until something is no longer paused.
+/// Condition type: the object is not reconciled because it, its Cluster or its pool is paused.
 pub const PAUSED: &str = "Paused";
 
-/// Reason of a claim that has its address.
+/// Reason of a claim that is bound to its address.
 pub const ADDRESS_ALLOCATED: &str = "AddressAllocated";
-/// Reason of a claim for which allocation fails.
+/// Reason of a claim whose allocation fails.
 pub const ALLOCATION_FAILED: &str = "AllocationFailed";
 /// Reason of a claim that is being deleted and whose address cannot be released.
 pub const RELEASE_FAILED: &str = "ReleaseFailed";
-/// Reason of the event about an IPAddress that was deleted while its claim is bound to it.
+/// Reason of the event on an IPAddress that a user deletes while a claim is bound to it.
 pub const ADDRESS_IN_USE: &str = "AddressInUse";
-/// Reason of a claim whose pool is missing, paused, being deleted or not understood.
+/// Reason of a claim whose pool does not exist, is paused, is being deleted or is invalid.
 pub const POOL_NOT_READY: &str = "PoolNotReady";
-/// Reason of a claim whose pool has no address left.
+/// Reason of a claim whose pool has no free address.
 pub const POOL_EXHAUSTED: &str = "PoolExhausted";
-/// Reason of a claim whose IPAddress has an address that another claim holds.
+/// Reason of a claim whose IPAddress has the address of another claim.
 pub const DUPLICATE_ADDRESS: &str = "DuplicateAddress";
-/// Reason of a claim whose Cluster is not there.
+/// Reason of a claim whose Cluster does not exist.
 pub const CLUSTER_NOT_FOUND: &str = "ClusterNotFound";
-/// Reason of a claim that was moved or restored here before its IPAddress.
+/// Reason of a claim that was moved or restored to this cluster and whose IPAddress is not restored yet.
 pub const AWAITING_ADDRESS: &str = "AwaitingAddress";
 /// Reason of an object that is paused.
 pub const PAUSED_REASON: &str = "Paused";
 /// Reason of an object that is being deleted.
 pub const DELETING: &str = "Deleting";
 
-/// Longest message of a condition, in bytes; what is longer is cut. The contract's `v1beta1` list allows 10,240.
+/// Maximum length of the message of a condition, in bytes; a longer message is truncated. The `v1beta1` conditions of
+/// the contract allow 10,240.
 pub const MAX_MESSAGE_LENGTH: usize = 2048;
 
-/// A condition, either as in metav1 or, with a severity, as in the contract's `v1beta1`. Reads anything.
+/// A condition as in metav1 or, with a severity, as in `v1beta1` of the contract. All fields are optional when it is
+/// read.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Condition {
-    /// What the condition is about; one of a kind in a list.
+    /// Type of the condition; unique in a list.
     #[serde(rename = "type")]
     pub type_: Cow<'static, str>,
     /// `True`, `False` or `Unknown`.
     pub status: Cow<'static, str>,
-    /// `Error`, `Warning`, `Info` or empty; only in the contract's `v1beta1`, only with status False.
+    /// `Error`, `Warning`, `Info` or empty; only in `v1beta1` of the contract, and only if the status is False.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub severity: Option<Cow<'static, str>>,
-    /// Why, for programs.
+    /// Machine-readable reason for the status.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<Cow<'static, str>>,
-    /// Why, for people.
+    /// Human-readable details.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
     /// When the status last changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_transition_time: Option<Time>,
-    /// The generation of the object that the condition speaks of.
+    /// The generation of the object that the condition refers to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
 }
 
 impl Condition {
-    /// A condition as in metav1. `message` is cut at [`MAX_MESSAGE_LENGTH`].
+    /// Creates a condition as in metav1. `message` is truncated to [`MAX_MESSAGE_LENGTH`].
     pub fn new(type_: &'static str, status: bool, reason: &'static str, message: impl Into<String>) -> Self {
         Self {
             type_: type_.into(),
             status: if status { "True" } else { "False" }.into(),
             severity: None,
             reason: Some(reason.into()),
-            message: Some(shorten(message.into())),
+            message: Some(truncate(message.into())),
             last_transition_time: None,
             observed_generation: None,
         }
     }
 
-    /// Says which generation of the object the condition speaks of.
+    /// Sets the generation of the object that the condition refers to.
     #[must_use]
-    pub fn observed(mut self, generation: Option<i64>) -> Self {
+    pub fn with_observed_generation(mut self, generation: Option<i64>) -> Self {
         self.observed_generation = generation;
         self
     }
 
-    /// The same condition in the form of the contract's `v1beta1`: a severity when False, and no empty texts.
+    /// Converts the condition to the form of `v1beta1` of the contract: reason, message and severity only if it is
+    /// False, and no empty message.
     #[must_use]
-    pub fn legacy(&self, severity: &'static str) -> Self {
+    pub fn to_v1beta1(&self, severity: &'static str) -> Self {
         let failed = self.status == "False";
         Self {
             severity: failed.then(|| severity.into()),
@@ -100,27 +102,27 @@ impl Condition {
         }
     }
 
-    /// Whether the two say the same, the times aside.
-    pub fn says_the_same(&self, other: &Self) -> bool {
+    /// Returns whether both conditions are equal apart from the transition time.
+    pub fn equals_ignoring_time(&self, other: &Self) -> bool {
         let timeless = |condition: &Self| Self { last_transition_time: None, ..condition.clone() };
         timeless(self) == timeless(other)
     }
 }
 
-/// The condition of a type, if there is one.
+/// Returns the condition of a type, if there is one.
 pub fn find<'a>(conditions: &'a [Condition], type_: &str) -> Option<&'a Condition> {
     conditions.iter().find(|condition| condition.type_ == type_)
 }
 
-/// Puts `condition` into the list in place of the one of its type. The time of the last transition is `now`, unless
-/// the status is what it was. Returns whether the list changed.
+/// Adds `condition` to the list, or replaces the condition of the same type. The last transition time becomes `now` if
+/// the status changes. Returns whether the list changed.
 pub fn set(conditions: &mut Vec<Condition>, mut condition: Condition, now: Time) -> bool {
     let Some(present) = conditions.iter_mut().find(|present| present.type_ == condition.type_) else {
         condition.last_transition_time = Some(now);
         conditions.push(condition);
         return true;
     };
-    if present.says_the_same(&condition) && present.last_transition_time.is_some() {
+    if present.equals_ignoring_time(&condition) && present.last_transition_time.is_some() {
         return false;
     }
     let unchanged = (present.status == condition.status).then(|| present.last_transition_time.clone()).flatten();
@@ -129,14 +131,14 @@ pub fn set(conditions: &mut Vec<Condition>, mut condition: Condition, now: Time)
     true
 }
 
-/// Removes the condition of a type. Returns whether there was one.
+/// Removes the condition of a type. Returns whether the list changed.
 pub fn remove(conditions: &mut Vec<Condition>, type_: &str) -> bool {
     let before = conditions.len();
     conditions.retain(|condition| condition.type_ != type_);
     conditions.len() != before
 }
 
-fn shorten(mut text: String) -> String {
+fn truncate(mut text: String) -> String {
     if text.len() > MAX_MESSAGE_LENGTH {
         text.truncate(text.floor_char_boundary(MAX_MESSAGE_LENGTH - '…'.len_utf8()));
         text.push('…');
@@ -144,8 +146,8 @@ fn shorten(mut text: String) -> String {
     text
 }
 
-/// Schema of a list of conditions, with the bounds of metav1.
-pub(super) fn list_schema(_: &mut SchemaGenerator) -> Schema {
+/// The schema of a list of conditions in a CustomResourceDefinition, with the limits of metav1.
+pub fn list_schema(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "array",
         "maxItems": 32,
@@ -158,15 +160,15 @@ pub(super) fn list_schema(_: &mut SchemaGenerator) -> Schema {
                 "lastTransitionTime": {
                     "type": "string", "format": "date-time", "description": "When the status last changed."
                 },
-                "message": { "type": "string", "maxLength": 32768, "description": "Why, for people." },
+                "message": { "type": "string", "maxLength": 32768, "description": "Human-readable details." },
                 "observedGeneration": {
                     "type": "integer", "format": "int64", "minimum": 0,
-                    "description": "The generation that the condition speaks of."
+                    "description": "Generation of the object that the condition refers to."
                 },
                 "reason": {
                     "type": "string", "minLength": 1, "maxLength": 1024,
                     "pattern": "^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$",
-                    "description": "Why, for programs."
+                    "description": "Machine-readable reason for the status."
                 },
                 "status": {
                     "type": "string", "enum": ["True", "False", "Unknown"], "description": "True, False or Unknown."
@@ -174,7 +176,7 @@ pub(super) fn list_schema(_: &mut SchemaGenerator) -> Schema {
                 "type": {
                     "type": "string", "maxLength": 316,
                     "pattern": "^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$",
-                    "description": "What the condition is about."
+                    "description": "Type of the condition."
                 }
             }
         }
@@ -192,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn the_transition_time_moves_with_the_status_alone() {
+    fn transition_time_changes_with_the_status_only() {
         let mut list = vec![];
         assert!(set(&mut list, Condition::new(READY, false, POOL_NOT_READY, "a"), at(1)));
         assert!(!set(&mut list, Condition::new(READY, false, POOL_NOT_READY, "a"), at(2)));
@@ -205,23 +207,23 @@ mod tests {
     }
 
     #[test]
-    fn the_legacy_form_has_no_empty_text() {
-        let ready = Condition::new(READY, true, ADDRESS_ALLOCATED, "").legacy("Warning");
+    fn v1beta1_form_has_no_empty_text() {
+        let ready = Condition::new(READY, true, ADDRESS_ALLOCATED, "").to_v1beta1("Warning");
         assert_eq!((ready.severity, ready.reason, ready.message), (None, None, None));
-        let failed = Condition::new(READY, false, POOL_EXHAUSTED, "none left").legacy("Warning");
+        let failed = Condition::new(READY, false, POOL_EXHAUSTED, "none left").to_v1beta1("Warning");
         assert_eq!(failed.severity.as_deref(), Some("Warning"));
         assert_eq!(failed.message.as_deref(), Some("none left"));
     }
 
     #[test]
-    fn a_long_message_is_cut_between_characters() {
+    fn long_message_is_truncated_at_a_character() {
         let condition = Condition::new(READY, false, POOL_NOT_READY, "ü".repeat(MAX_MESSAGE_LENGTH));
         assert!(condition.message.unwrap().len() <= MAX_MESSAGE_LENGTH);
     }
 
     #[test]
-    fn anything_is_read() {
-        let odd: Condition = serde_json::from_value(serde_json::json!({"type": "Ready", "new": 1})).unwrap();
-        assert_eq!(odd.type_, READY);
+    fn unknown_fields_are_ignored() {
+        let condition: Condition = serde_json::from_value(serde_json::json!({"type": "Ready", "new": 1})).unwrap();
+        assert_eq!(condition.type_, READY);
     }
 }

@@ -1,17 +1,17 @@
-//! What the contract kinds share: versions, references, and the implementation of [`kube::Resource`].
+//! Types that the contract kinds share: versions, references, and the implementation of [`kube::Resource`].
 
 use serde::{Deserialize, Serialize};
 
 /// A version of the Cluster API contract as served by an API server.
 ///
-/// The kinds of the contract carry it as their dynamic type, because the version is only known once the server has
-/// been asked: `v1beta2` is preferred, `v1beta1` is what an older Cluster API serves.
+/// It is the dynamic type of the contract kinds, because the served version is discovered at run time. `v1beta2` is
+/// preferred; releases of Cluster API before 1.11 serve `v1beta1` only.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum ContractVersion {
-    /// `v1beta2`, since Cluster API 1.11.
+    /// `v1beta2`, served since Cluster API 1.11.
     #[default]
     V1Beta2,
-    /// `v1beta1`, the only one before.
+    /// `v1beta1`, the only version before Cluster API 1.11.
     V1Beta1,
 }
 
@@ -19,7 +19,7 @@ impl ContractVersion {
     /// All versions, the preferred first.
     pub const ALL: [Self; 2] = [Self::V1Beta2, Self::V1Beta1];
 
-    /// The version as it stands in `apiVersion` after the slash.
+    /// The version as in `apiVersion`, without the group.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::V1Beta2 => "v1beta2",
@@ -28,12 +28,12 @@ impl ContractVersion {
     }
 }
 
-/// A reference to a pool by group, kind and name. Its namespace is that of the object holding it; cluster-wide pools
-/// have none.
+/// A reference to a pool by group, kind and name. The namespace is that of the referring object, unless the kind is
+/// cluster-scoped.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PoolReference {
-    /// Group of the pool's kind. Optional in v1beta1, where it may be missing.
+    /// API group of the pool. Optional in `v1beta1`, required in `v1beta2`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub api_group: String,
     /// Kind of the pool.
@@ -42,7 +42,7 @@ pub struct PoolReference {
     pub name: String,
 }
 
-/// A reference to an object of the same namespace by name.
+/// A reference by name to an object in the same namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LocalReference {

@@ -4,8 +4,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
 use kube::api::ObjectMeta;
 use serde::{Deserialize, Deserializer};
 
-/// Reads metadata without `managedFields`. They are the larger half of most objects, and taking them apart costs more
-/// than all the rest; who wants to see them reads the metadata alone.
+/// Deserializes metadata without `managedFields`, which are more than half of most objects and expensive to parse. To
+/// read them, request the metadata only ([`kube::core::PartialObjectMeta`]).
 pub fn without_managed_fields<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
     let Metadata {
         name,
@@ -41,7 +41,7 @@ pub fn without_managed_fields<'de, D: Deserializer<'de>>(deserializer: D) -> Res
     })
 }
 
-/// The fields of [`ObjectMeta`] that are read.
+/// The fields of [`ObjectMeta`] that are deserialized.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Metadata {
@@ -67,18 +67,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everything_else_is_read() {
-        let whole = json!({
+    fn all_other_fields_are_read() {
+        let expected = json!({
             "name": "a", "generateName": "a-", "namespace": "n", "uid": "u", "resourceVersion": "7", "generation": 2,
             "creationTimestamp": "2026-01-01T00:00:00Z", "deletionTimestamp": "2026-01-02T00:00:00Z",
             "deletionGracePeriodSeconds": 0, "labels": {"l": "1"}, "annotations": {"a": "1"}, "finalizers": ["f"],
             "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "o", "controller": true}],
         });
-        let mut sent = whole.clone();
+        let mut sent = expected.clone();
         sent["managedFields"] = json!([{"manager": "m", "fieldsV1": {"f:spec": {}}}]);
         sent["selfLink"] = json!("/a");
         let read = without_managed_fields(sent).unwrap();
-        assert_eq!(serde_json::to_value(read).unwrap(), whole);
+        assert_eq!(serde_json::to_value(read).unwrap(), expected);
         assert_eq!(without_managed_fields(json!({})).unwrap(), ObjectMeta::default());
     }
 }

@@ -1,35 +1,36 @@
-//! Names of the Cluster API contract that other programs rely on: groups, finalizers, labels, annotations.
+//! API groups, finalizers, labels and annotations of the Cluster API contract.
 
-/// Group of the contract kinds and of our own kinds.
+/// API group of the IPAM contract kinds, and of the in-cluster provider's kinds.
 pub const GROUP: &str = "ipam.cluster.x-k8s.io";
 
-/// Group of the Cluster kind.
+/// API group of Cluster.
 pub const CLUSTER_GROUP: &str = "cluster.x-k8s.io";
 
-/// Finalizer on a claim: its address is given back before the claim goes.
+/// Finalizer on a claim: the claim is not removed before its address is released.
 pub const RELEASE_ADDRESS: &str = "ipam.cluster.x-k8s.io/ReleaseAddress";
 
-/// Finalizer on an IPAddress: it stays as long as its claim does.
+/// Finalizer on an IPAddress: the IPAddress is not removed before its claim is deleted.
 pub const PROTECT_ADDRESS: &str = "ipam.cluster.x-k8s.io/ProtectAddress";
 
-/// Label with the name of the Cluster an object belongs to.
+/// Label with the name of the Cluster that an object belongs to.
 pub const CLUSTER_NAME_LABEL: &str = "cluster.x-k8s.io/cluster-name";
 
-/// Label that says which of several managers looks after an object (`--watch-filter`).
+/// Label that selects the manager that reconciles an object (flag `--watch-filter`).
 pub const WATCH_FILTER_LABEL: &str = "cluster.x-k8s.io/watch-filter";
 
-/// Annotation that pauses an object, whatever its value.
+/// Annotation that pauses the reconciliation of an object, with any value.
 pub const PAUSED_ANNOTATION: &str = "cluster.x-k8s.io/paused";
 
-/// Annotation on objects that `clusterctl move` deletes because they are in another cluster now.
+/// Annotation on objects that `clusterctl move` deletes in the source cluster after it created them in the target
+/// cluster.
 pub const DELETE_FOR_MOVE: &str = "clusterctl.cluster.x-k8s.io/delete-for-move";
 
-/// On an object: `clusterctl move` takes it along. The provider puts it on what nothing owns: claims without owner, and
-/// reservations made by hand.
+/// Label on an object: `clusterctl move` moves it although no moved object owns it. The provider sets it on claims
+/// without an owner and on reservations that users create.
 pub const MOVE_LABEL: &str = "clusterctl.cluster.x-k8s.io/move";
 
-/// Finalizer of the API server for foreground deletion; it says nothing about the use of an address.
+/// Finalizer of the API server for foreground deletion. It does not mean that an address is in use.
 pub const FOREGROUND_DELETION: &str = "foregroundDeletion";
 
-/// Finalizer of the API server for deletion that leaves dependents; it says nothing about the use of an address.
+/// Finalizer of the API server for deletion that orphans dependents. It does not mean that an address is in use.
 pub const ORPHAN_DEPENDENTS: &str = "orphan";

@@ -1,27 +1,27 @@
 use sha2::{Digest, Sha256};
 
-/// The unique id of an object in 16 bytes, to keep many of them in memory and to compare them fast.
+/// The uid of an object in 16 bytes, for compact caches and fast comparison.
 ///
-/// The API server makes UUIDs (RFC 9562), which fit as they are; of any other text a hash is taken.
+/// The API server assigns UUIDs (RFC 9562), which are stored losslessly; of any other text a hash is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Uid(u128);
 
 impl Uid {
-    /// The id of that text.
+    /// Creates the uid of a text, which need not be a UUID.
     pub fn of(text: &str) -> Self {
-        Self(parse(text).unwrap_or_else(|| {
+        Self(parse_uuid(text).unwrap_or_else(|| {
             let digest: [u8; 32] = Sha256::digest(text).into();
             digest.into_iter().take(16).fold(0, |number, byte| (number << 8) | u128::from(byte))
         }))
     }
 
-    /// The id of a UUID, which is displayed as it was. `None` for any other text.
-    pub fn exactly(text: &str) -> Option<Self> {
-        parse(text).map(Self)
+    /// Parses a UUID in lower case. It is displayed as the same text. Returns `None` for any other text.
+    pub fn parse(text: &str) -> Option<Self> {
+        parse_uuid(text).map(Self)
     }
 }
 
-/// As a UUID.
+/// Displays the uid as a UUID.
 impl std::fmt::Display for Uid {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let part = |shift: u32, mask: u128| (self.0 >> shift) & mask;
@@ -30,7 +30,7 @@ impl std::fmt::Display for Uid {
     }
 }
 
-fn parse(text: &str) -> Option<u128> {
+fn parse_uuid(text: &str) -> Option<u128> {
     let dashes = [8, 13, 18, 23];
     let well_formed = text.len() == 36
         && text.bytes().enumerate().all(|(index, byte)| match byte {
@@ -46,13 +46,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_uuid_is_kept_and_another_text_is_hashed() {
+    fn uuid_is_stored_and_other_text_is_hashed() {
         assert_eq!(Uid::of("6101ef08-5b98-40af-8a1f-bc85701b2e47").0, 0x6101_ef08_5b98_40af_8a1f_bc85_701b_2e47);
         assert_ne!(Uid::of("6101EF08-5b98-40af-8a1f-bc85701b2e47"), Uid::of("6101ef08-5b98-40af-8a1f-bc85701b2e47"));
         let uuid = "0001ef08-5b98-00af-8a1f-0085701b2e47";
-        assert_eq!(Uid::exactly(uuid).map(|uid| uid.to_string()).as_deref(), Some(uuid));
-        assert_eq!(Uid::exactly("odd"), None);
-        assert_eq!(Uid::of("odd"), Uid::of("odd"));
-        assert_ne!(Uid::of("odd"), Uid::of("even"));
+        assert_eq!(Uid::parse(uuid).map(|uid| uid.to_string()).as_deref(), Some(uuid));
+        assert_eq!(Uid::parse("text"), None);
+        assert_eq!(Uid::of("text"), Uid::of("text"));
+        assert_ne!(Uid::of("text"), Uid::of("other"));
     }
 }

@@ -4,26 +4,26 @@ const BOOLS: [bool; 2] = [false, true];
 const CLUSTERS: [ClusterState; 4] =
     [ClusterState::None, ClusterState::Running, ClusterState::Paused, ClusterState::Missing];
 const ADDRESSES: [AddressState; 4] =
-    [AddressState::Absent, AddressState::Right, AddressState::Wrong, AddressState::Deleting];
+    [AddressState::Absent, AddressState::Valid, AddressState::Invalid, AddressState::Deleting];
 const POOLS: [Option<PoolState>; 5] =
     [None, Some(PoolState::Unavailable), Some(PoolState::Paused), Some(PoolState::Deleting), Some(PoolState::Ready)];
 
-/// Every view there is: 2^7 · 4 · 4 · 5.
+/// All possible views: 2^7 · 4 · 4 · 5.
 fn every_view() -> impl Iterator<Item = ClaimView> {
     let flags = (0..128_u8).map(|bits| [0, 1, 2, 3, 4, 5, 6].map(|bit| BOOLS[usize::from(bits >> bit & 1)]));
-    flags.flat_map(|[deleting, finalizer, foreign_finalizers, paused, bound, troubled, holds]| {
+    flags.flat_map(|[deleting, has_finalizer, has_foreign_finalizers, paused, bound, not_ready, holds_address]| {
         CLUSTERS.into_iter().flat_map(move |cluster| {
             ADDRESSES.into_iter().flat_map(move |address| {
                 POOLS.into_iter().map(move |pool| ClaimView {
                     deleting,
-                    finalizer,
-                    foreign_finalizers,
+                    has_finalizer,
+                    has_foreign_finalizers,
                     paused,
                     bound,
-                    troubled,
+                    not_ready,
                     cluster,
                     address,
-                    holds,
+                    holds_address,
                     pool,
                 })
             })
@@ -46,7 +46,7 @@ fn acts(decision: Decision) -> bool {
 }
 
 #[test]
-fn nothing_is_touched_while_something_is_paused() {
+fn paused_objects_are_not_changed() {
     for_each(|view, decision| {
         let paused = view.paused || view.cluster == ClusterState::Paused || view.pool == Some(PoolState::Paused);
         !paused || !acts(decision)
@@ -54,66 +54,68 @@ fn nothing_is_touched_while_something_is_paused() {
 }
 
 #[test]
-fn only_a_deleting_claim_outlives_its_cluster() {
+fn missing_cluster_blocks_only_claims_not_deleting() {
     for_each(|view, decision| view.cluster != ClusterState::Missing || view.deleting || !acts(decision));
 }
 
 #[test]
-fn an_address_in_use_is_not_taken_back() {
+fn address_in_use_is_not_released() {
     for_each(|view, decision| {
-        decision != Decision::Release || (view.deleting && view.finalizer && !view.foreign_finalizers)
+        decision != Decision::Release || (view.deleting && view.has_finalizer && !view.has_foreign_finalizers)
     });
 }
 
 #[test]
-fn a_deleting_claim_is_not_bound() {
+fn deleting_claim_is_not_bound() {
     for_each(|view, decision| decision != Decision::Bind || !view.deleting);
 }
 
 #[test]
-fn addresses_come_from_pools_that_are_ready() {
+fn only_ready_pools_serve_new_claims() {
     for_each(|view, decision| {
-        let completes = view.holds && !view.bound && view.pool == Some(PoolState::Deleting);
+        let completes = view.holds_address && !view.bound && view.pool == Some(PoolState::Deleting);
         decision != Decision::Bind || completes || view.pool == Some(PoolState::Ready)
     });
 }
 
 #[test]
 fn unbound_claim_with_address_never_waits_for_deleting_pool() {
-    for_each(|view, decision| !view.holds || view.bound || decision != Decision::Wait(Waiting::PoolDeleting));
-}
-
-#[test]
-fn a_bound_claim_that_is_right_is_left_alone_without_a_look_at_its_pool() {
     for_each(|view, decision| {
-        let right = view.bound && view.address == AddressState::Right && view.finalizer && !view.deleting;
-        !right || view.troubled || decision == Decision::Nothing
+        !view.holds_address || view.bound || decision != Decision::Wait(WaitReason::PoolDeleting)
     });
 }
 
 #[test]
-fn every_claim_gets_on_once_nothing_stands_in_its_way() {
+fn valid_bound_claim_is_skipped_without_its_pool() {
     for_each(|view, decision| {
-        let free = !view.paused
+        let is_valid = view.bound && view.address == AddressState::Valid && view.has_finalizer && !view.deleting;
+        !is_valid || view.not_ready || decision == Decision::Nothing
+    });
+}
+
+#[test]
+fn unblocked_claim_is_bound() {
+    for_each(|view, decision| {
+        let unblocked = !view.paused
             && matches!(view.cluster, ClusterState::None | ClusterState::Running)
             && view.pool == Some(PoolState::Ready)
-            && !view.foreign_finalizers;
-        let served = view.bound && view.address == AddressState::Right;
+            && !view.has_foreign_finalizers;
+        let served = view.bound && view.address == AddressState::Valid;
         let unserved = !view.deleting && !served;
-        let waits = view.bound && view.address == AddressState::Deleting && view.finalizer;
-        !free || !unserved || waits || decision == Decision::Bind
+        let waits = view.bound && view.address == AddressState::Deleting && view.has_finalizer;
+        !unblocked || !unserved || waits || decision == Decision::Bind
     });
 }
 
 #[test]
-fn a_deleting_claim_goes_with_or_without_pool_and_cluster() {
+fn deleting_claim_is_released_without_pool_or_cluster() {
     for_each(|view, decision| {
-        let free = view.deleting
-            && view.finalizer
-            && !view.foreign_finalizers
+        let unblocked = view.deleting
+            && view.has_finalizer
+            && !view.has_foreign_finalizers
             && !view.paused
             && view.cluster != ClusterState::Paused
             && matches!(view.pool, Some(PoolState::Unavailable | PoolState::Deleting | PoolState::Ready));
-        !free || decision == Decision::Release
+        !unblocked || decision == Decision::Release
     });
 }

@@ -1,16 +1,15 @@
-//! The certificate of a server, which may change at any time. It comes from two files, or is given by another part of the
-//! program.
+//! The certificate of a server, which can change at any time. It is loaded from two files, or set by another component.
 //!
-//! The files are read every second and compared with what they were. That needs no support of the file system, and it
-//! sees every way in which a certificate is renewed: a file written anew, or a mounted Secret whose folder is swapped.
-//! A pair that does not fit (one file is written already, the other is not) changes nothing until it does.
+//! The files are read every second and compared with their previous contents. This needs no notification by the file
+//! system, and detects every kind of renewal: a rewritten file, or a mounted Secret whose directory is swapped. A
+//! certificate and a key that do not match, since only one file is written so far, have no effect until they do.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use capi_ipam_controller::client::chain;
+use capi_ipam_controller::client::error_chain;
 use capi_ipam_controller::health::ReadinessGate;
 use capi_ipam_controller::metrics::Metrics;
 use jiff::Timestamp;
@@ -26,59 +25,59 @@ use tracing::{info, warn};
 
 use super::Validity;
 
-/// How often the files are read.
-pub const POLL: Duration = Duration::from_secs(1);
+/// Interval at which the files are read.
+pub const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How long before its end a certificate is complained about. It should have been renewed long before.
-const SOON: Duration = Duration::from_hours(24);
+/// Time before its expiry at which a certificate causes a warning. It should be renewed long before.
+const EXPIRY_WARNING: Duration = Duration::from_hours(24);
 
-/// Why the files give no certificate.
+/// Why the certificate cannot be loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum CertificateError {
     /// A file is missing or cannot be read.
     #[error("cannot read {path}")]
     Read {
-        /// The file.
+        /// Path of the file.
         path: String,
-        /// Why not.
+        /// The error of the operating system.
         #[source]
         source: std::io::Error,
     },
-    /// A file is not PEM, or what should be in it is not.
-    #[error("there is no {what} in PEM format in {path}")]
+    /// A file has no certificate or key in PEM format.
+    #[error("there is no {expected} in PEM format in {path}")]
     Pem {
-        /// The file.
+        /// Path of the file.
         path: String,
-        /// What should be in it.
-        what: &'static str,
-        /// Why it cannot be read.
+        /// What the file should contain.
+        expected: &'static str,
+        /// The error of the parser.
         #[source]
         source: pem::Error,
     },
-    /// Certificate and key are no pair, or of a kind that is not supported.
+    /// Certificate and key do not match, or are of an unsupported type.
     #[error("the certificate in {certificate} cannot be used with the key in {key}")]
     Pair {
-        /// The file with the certificate.
+        /// Path of the certificate.
         certificate: String,
-        /// The file with the key.
+        /// Path of the key.
         key: String,
-        /// Why not.
+        /// The error of rustls.
         #[source]
         source: rustls::Error,
     },
 }
 
-/// Where certificate and key lie, in PEM format. The certificate may be followed by those of its issuers; the key may
-/// be PKCS #8, PKCS #1 or SEC 1.
+/// The paths of a certificate and its key, in PEM format. The file of the certificate may contain its issuers too; the
+/// format of the key is PKCS #8, PKCS #1 or SEC 1.
 #[derive(Clone, Debug)]
 pub struct CertificateFiles {
-    /// The certificate.
+    /// Path of the certificate.
     pub certificate: PathBuf,
-    /// Its key.
+    /// Path of the private key.
     pub key: PathBuf,
 }
 
-/// The certificate as it is now. Clones speak of the same one.
+/// The current certificate of a server. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Certificates {
     current: Arc<RwLock<Option<Arc<CertifiedKey>>>>,
@@ -87,7 +86,7 @@ pub struct Certificates {
     expiry: Gauge,
 }
 
-/// What was in the two files.
+/// The contents of the two files.
 #[derive(PartialEq, Eq)]
 struct Contents {
     certificate: Vec<u8>,
@@ -95,38 +94,44 @@ struct Contents {
 }
 
 impl Certificates {
-    /// Shows how the certificate is doing. `name` begins the names of the metrics.
-    pub fn register(&self, metrics: &Metrics, name: &str) {
-        let reloads = "How often a certificate was loaded, the first time included";
-        metrics.register(&format!("{name}_certificate_loads"), reloads, self.loaded.clone());
-        let refused = "How often the files of the certificate changed to something that cannot be used";
-        metrics.register(&format!("{name}_certificate_refusals"), refused, self.refused.clone());
-        let expiry = "When the certificate expires, in seconds since 1970; 0 when there is none";
-        metrics.register(&format!("{name}_certificate_expiry_timestamp_seconds"), expiry, self.expiry.clone());
+    /// Registers metrics of the certificate, whose names begin with `prefix`.
+    pub fn register(&self, metrics: &Metrics, prefix: &str) {
+        let loads = "Number of times that a certificate was loaded, including the first";
+        metrics.register(&format!("{prefix}_certificate_loads"), loads, self.loaded.clone());
+        let refusals = "Number of times that the files of the certificate changed to unusable contents";
+        metrics.register(&format!("{prefix}_certificate_refusals"), refusals, self.refused.clone());
+        let expiry = "Expiry of the certificate in seconds since 1970; 0 if there is none";
+        metrics.register(&format!("{prefix}_certificate_expiry_timestamp_seconds"), expiry, self.expiry.clone());
     }
 
-    /// Whether there is one.
-    pub fn is_there(&self) -> bool {
+    /// Whether there is a certificate.
+    pub fn is_loaded(&self) -> bool {
         self.current.read().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
-    /// Serves with that one from the next handshake on. Returns when it expires.
-    pub(crate) fn change(&self, certificate: CertifiedKey) -> Option<Timestamp> {
+    /// Replaces the certificate, for all handshakes from now on. Returns its expiry.
+    pub(crate) fn set(&self, certificate: CertifiedKey) -> Option<Timestamp> {
         let validity = certificate.cert.first().and_then(|certificate| Validity::of(certificate));
-        let expiry = validity.map(|validity| validity.until);
+        let expiry = validity.map(|validity| validity.not_after);
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(certificate));
         self.loaded.inc();
         self.expiry.set(expiry.map_or(0, Timestamp::as_second));
         expiry
     }
 
-    /// Reads the files now and then, until the token is cancelled. `health` is done once there is a certificate, and
-    /// until then says why there is none.
-    pub async fn watch(self, files: CertificateFiles, every: Duration, health: ReadinessGate, stop: CancellationToken) {
-        let mut watcher = Watcher { certificates: self, files, health, last: None, trouble: String::new() };
+    /// Reloads the files periodically until the token is cancelled. `health` becomes ready when there is a certificate,
+    /// and shows the problem until then.
+    pub async fn watch(
+        self,
+        files: CertificateFiles,
+        interval: Duration,
+        health: ReadinessGate,
+        stop: CancellationToken,
+    ) {
+        let mut watcher = Watcher { certificates: self, files, health, last: None, problem: String::new() };
         loop {
-            watcher.look().await;
-            if stop.run_until_cancelled(tokio::time::sleep(every)).await.is_none() {
+            watcher.poll().await;
+            if stop.run_until_cancelled(tokio::time::sleep(interval)).await.is_none() {
                 return;
             }
         }
@@ -143,28 +148,28 @@ struct Watcher {
     certificates: Certificates,
     files: CertificateFiles,
     health: ReadinessGate,
-    /// What was in the files the last time, whether it could be used or not.
+    /// The previous contents of the files, usable or not.
     last: Option<Contents>,
-    /// What was complained about the last time, so that it is said once.
-    trouble: String,
+    /// The problem that was logged last, so that it is logged once.
+    problem: String,
 }
 
 impl Watcher {
-    async fn look(&mut self) {
+    async fn poll(&mut self) {
         let files = self.files.clone();
         let read = tokio::task::spawn_blocking(move || Contents::read(&files)).await;
         match read {
-            // The program ends.
+            // The runtime is shutting down.
             Err(_) => {}
-            Ok(Err(error)) => self.complain(chain(&error)),
+            Ok(Err(error)) => self.report(error_chain(&error)),
             Ok(Ok(contents)) if self.last.as_ref() == Some(&contents) => self.check_expiry(),
             Ok(Ok(contents)) => {
-                self.trouble.clear();
+                self.problem.clear();
                 match contents.load(&self.files) {
-                    Ok(certificate) => self.change(certificate),
+                    Ok(certificate) => self.load(certificate),
                     Err(error) => {
                         self.certificates.refused.inc();
-                        self.complain(chain(&error));
+                        self.report(error_chain(&error));
                     }
                 }
                 self.last = Some(contents);
@@ -172,9 +177,9 @@ impl Watcher {
         }
     }
 
-    fn change(&mut self, certificate: CertifiedKey) {
-        let expiry = self.certificates.change(certificate);
-        self.health.done();
+    fn load(&mut self, certificate: CertifiedKey) {
+        let expiry = self.certificates.set(certificate);
+        self.health.ready();
         info!(
             file = %self.files.certificate.display(),
             expires = %expiry.map_or_else(|| "unknown".to_owned(), |time| time.to_string()),
@@ -186,24 +191,24 @@ impl Watcher {
     fn check_expiry(&mut self) {
         let Ok(end) = Timestamp::from_second(self.certificates.expiry.get()) else { return };
         let left = end.duration_since(Timestamp::now());
-        if end == Timestamp::UNIX_EPOCH || left > jiff::SignedDuration::try_from(SOON).unwrap_or_default() {
+        if end == Timestamp::UNIX_EPOCH || left > jiff::SignedDuration::try_from(EXPIRY_WARNING).unwrap_or_default() {
             return;
         }
-        let what = if left.is_negative() { "has expired" } else { "expires soon" };
-        self.complain(format!("the certificate in {} {what}: {end}", self.files.certificate.display()));
+        let state = if left.is_negative() { "has expired" } else { "expires soon" };
+        self.report(format!("the certificate in {} {state}: {end}", self.files.certificate.display()));
     }
 
-    fn complain(&mut self, trouble: String) {
-        if self.trouble == trouble {
+    fn report(&mut self, problem: String) {
+        if self.problem == problem {
             return;
         }
-        if self.certificates.is_there() {
-            warn!(trouble, "certificate: the one loaded last stays in use");
+        if self.certificates.is_loaded() {
+            warn!(problem, "a problem with the certificate; the one loaded last stays in use");
         } else {
-            warn!(trouble, "certificate: there is none yet, so there are no TLS handshakes");
-            self.health.broken(&trouble);
+            warn!(problem, "no certificate is loaded yet; TLS handshakes fail until there is one");
+            self.health.failing(&problem);
         }
-        self.trouble = trouble;
+        self.problem = problem;
     }
 }
 
@@ -216,9 +221,9 @@ impl Contents {
     }
 
     fn load(&self, files: &CertificateFiles) -> Result<CertifiedKey, CertificateError> {
-        let failed = |path: &Path, what| {
+        let failed = |path: &Path, expected| {
             let path = path.display().to_string();
-            move |source| CertificateError::Pem { path, what, source }
+            move |source| CertificateError::Pem { path, expected, source }
         };
         let chain: Vec<_> = CertificateDer::pem_slice_iter(&self.certificate)
             .collect::<Result<_, _>>()
@@ -235,6 +240,6 @@ impl Contents {
 
 impl fmt::Debug for Contents {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the contents of the files of a certificate")
+        f.write_str("Contents { .. }")
     }
 }

@@ -1,4 +1,4 @@
-//! One connection: handshake, requests, end.
+//! One connection: TLS handshake, requests, graceful shutdown.
 
 use std::convert::Infallible;
 use std::panic::AssertUnwindSafe;
@@ -21,25 +21,25 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
-use tower::{service_fn, ServiceExt};
+use tower::{ServiceExt, service_fn};
 use tracing::{debug, error};
 
 use super::Limits;
 
-/// Requests on one HTTP/2 connection at the same time, as Go's servers have it.
-const STREAMS: u32 = 250;
+/// Number of concurrent requests on one HTTP/2 connection, as in Go's servers.
+const MAX_STREAMS: u32 = 250;
 
-/// What a client may send on an HTTP/2 connection before it is read, on one stream and on all.
+/// Bytes that a client may send on an HTTP/2 connection before they are read, on one stream and on all.
 const STREAM_WINDOW: u32 = 256 * 1024;
 const CONNECTION_WINDOW: u32 = 512 * 1024;
 
-/// The headers of one request.
-const HEADERS: u32 = 16 * 1024;
+/// Limit for the headers of one request, in bytes.
+const MAX_HEADER_SIZE: u32 = 16 * 1024;
 
-/// How often a connection is looked at, whether it is idle.
-const TICK: Duration = Duration::from_secs(1);
+/// Interval of the check whether a connection is idle.
+const IDLE_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What all connections of a server have in common.
+/// State that all connections of a server share.
 pub(super) struct Shared {
     acceptor: TlsAcceptor,
     http: Builder<TokioExecutor>,
@@ -52,81 +52,81 @@ pub(super) struct Shared {
 impl Shared {
     pub(super) fn new(tls: Arc<ServerConfig>, router: Router, limits: Limits, stop: CancellationToken) -> Self {
         let mut http = Builder::new(TokioExecutor::new());
-        // That headers come in time is the matter of `Activity`: hyper's own timer would count idle time too.
+        // `Activity` limits the time for headers: hyper's own timer would count idle time too.
         http.http1().timer(TokioTimer::new()).header_read_timeout(None).max_buf_size(64 * 1024);
         http.http2()
             .timer(TokioTimer::new())
-            .max_concurrent_streams(STREAMS)
+            .max_concurrent_streams(MAX_STREAMS)
             .initial_stream_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW)
-            .max_header_list_size(HEADERS);
+            .max_header_list_size(MAX_HEADER_SIZE);
         let requests = Semaphore::new(limits.requests);
         Self { acceptor: tls.into(), http, router, limits, requests, stop }
     }
 
-    /// Serves one connection to its end. `full` says whether there are as many connections as there may be.
-    pub(super) async fn serve(self: Arc<Self>, stream: TcpStream, full: impl Fn() -> bool) {
-        // Answers are small, and each is wanted at once.
+    /// Serves one connection until it ends. `is_full` returns whether the maximum number of connections is reached.
+    pub(super) async fn serve(self: Arc<Self>, stream: TcpStream, is_full: impl Fn() -> bool) {
+        // Responses are small and should be sent immediately.
         let _ = stream.set_nodelay(true);
         let handshake = timeout(self.limits.handshake, self.acceptor.accept(stream));
         let stream = match self.stop.run_until_cancelled(handshake).await {
             Some(Ok(Ok(stream))) => stream,
-            Some(Ok(Err(error))) => return debug!(%error, "no TLS handshake"),
-            Some(Err(_)) => return debug!("the TLS handshake took too long"),
+            Some(Ok(Err(error))) => return debug!(%error, "the TLS handshake failed"),
+            Some(Err(_)) => return debug!("the TLS handshake timed out"),
             None => return,
         };
         let activity = Arc::new(Activity::default());
         let service = {
             let (shared, activity) = (self.clone(), activity.clone());
             service_fn(move |request: Request<Incoming>| {
-                let (shared, running) = (shared.clone(), Running::begin(activity.clone()));
+                let (shared, in_flight) = (shared.clone(), InFlight::start(activity.clone()));
                 async move {
-                    let answer = shared.answer(request.map(Body::new)).await;
-                    drop(running);
-                    Ok::<_, Infallible>(answer)
+                    let response = shared.respond(request.map(Body::new)).await;
+                    drop(in_flight);
+                    Ok::<_, Infallible>(response)
                 }
             })
         };
         let mut connection = pin!(self.http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(service)));
         tokio::select! {
-            ended = connection.as_mut() => return told(ended),
+            ended = connection.as_mut() => return log_end(ended),
             () = self.stop.cancelled() => {}
-            () = activity.idle(|| if full() { self.limits.idle_when_full } else { self.limits.idle }) => {}
+            () = activity.idle(|| if is_full() { self.limits.idle_when_full } else { self.limits.idle }) => {}
         }
         connection.as_mut().graceful_shutdown();
         match timeout(self.limits.linger, connection).await {
-            Ok(ended) => told(ended),
-            Err(_) => debug!("a connection is broken off: it did not end in time"),
+            Ok(ended) => log_end(ended),
+            Err(_) => debug!("a connection did not end in time, closing it"),
         }
     }
 
-    async fn answer(&self, request: Request<Body>) -> Response {
+    async fn respond(&self, request: Request<Body>) -> Response {
         let Ok(_slot) = self.requests.try_acquire() else {
-            return (StatusCode::SERVICE_UNAVAILABLE, "too many requests at the same time").into_response();
+            return (StatusCode::SERVICE_UNAVAILABLE, "too many concurrent requests").into_response();
         };
         let path = request.uri().path().to_owned();
-        let answer = AssertUnwindSafe(self.router.clone().oneshot(request)).catch_unwind();
-        match timeout(self.limits.request, answer).await {
+        let response = AssertUnwindSafe(self.router.clone().oneshot(request)).catch_unwind();
+        match timeout(self.limits.request, response).await {
             Ok(Ok(Ok(response))) => response,
             Ok(Err(_)) => {
-                error!(path, "a request was not answered because of a bug in this program (a panic)");
-                (StatusCode::INTERNAL_SERVER_ERROR, "a bug in this program").into_response()
+                error!(path, "the handler of a request panicked; this is a bug");
+                (StatusCode::INTERNAL_SERVER_ERROR, "internal error").into_response()
             }
             Err(_) => {
-                let text = format!("no answer within {:?}", self.limits.request);
-                (StatusCode::GATEWAY_TIMEOUT, text).into_response()
+                let message = format!("no response within {:?}", self.limits.request);
+                (StatusCode::GATEWAY_TIMEOUT, message).into_response()
             }
         }
     }
 }
 
-fn told<E: std::fmt::Debug>(ended: Result<(), E>) {
+fn log_end<E: std::fmt::Debug>(ended: Result<(), E>) {
     if let Err(error) = ended {
-        debug!(?error, "a connection broke");
+        debug!(?error, "a connection failed");
     }
 }
 
-/// How many requests a connection has under way, and since when that is so.
+/// The number of requests in flight on a connection, and the time of its last change.
 #[derive(Debug)]
 struct Activity(Mutex<(usize, Instant)>);
 
@@ -142,31 +142,31 @@ impl Activity {
         *state = (change(state.0), Instant::now());
     }
 
-    /// Waits until there has been no request for as long as `limit` says at that time.
+    /// Waits until there has been no request for `limit`, which is evaluated repeatedly.
     async fn idle(&self, limit: impl Fn() -> Duration) {
         loop {
-            let (running, since) = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let (in_flight, since) = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
             let left = limit().saturating_sub(since.elapsed());
-            if running == 0 && left.is_zero() {
+            if in_flight == 0 && left.is_zero() {
                 return;
             }
-            sleep(if running == 0 { left.min(TICK) } else { TICK }).await;
+            sleep(if in_flight == 0 { left.min(IDLE_CHECK_INTERVAL) } else { IDLE_CHECK_INTERVAL }).await;
         }
     }
 }
 
-/// A request under way.
-struct Running(Arc<Activity>);
+/// A request in flight. Counts it until it is dropped.
+struct InFlight(Arc<Activity>);
 
-impl Running {
-    fn begin(activity: Arc<Activity>) -> Self {
-        activity.change(|running| running + 1);
+impl InFlight {
+    fn start(activity: Arc<Activity>) -> Self {
+        activity.change(|in_flight| in_flight + 1);
         Self(activity)
     }
 }
 
-impl Drop for Running {
+impl Drop for InFlight {
     fn drop(&mut self) {
-        self.0.change(|running| running.saturating_sub(1));
+        self.0.change(|in_flight| in_flight.saturating_sub(1));
     }
 }

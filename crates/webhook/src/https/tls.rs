@@ -1,4 +1,4 @@
-//! The flags for TLS, with the names and values that they have in Go, and what they mean for rustls.
+//! The flags for TLS, with the names and values of Go's flags, and their meaning for rustls.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,25 +9,25 @@ use rustls::server::ResolvesServerCert;
 use rustls::{ServerConfig, SupportedCipherSuite, SupportedProtocolVersion, version};
 use tracing::warn;
 
-/// Flags for all that is served with TLS.
+/// The flags for servers with TLS.
 #[derive(Args, Clone, Debug, Default)]
 pub struct TlsOptions {
-    /// The oldest version of TLS that is spoken. VersionTLS10 and VersionTLS11 mean VersionTLS12.
+    /// Minimum TLS version. VersionTLS10 and VersionTLS11 mean VersionTLS12.
     #[arg(long, value_enum, value_name = "VERSION", default_value_t = TlsVersion::Tls12)]
     pub tls_min_version: TlsVersion,
 
-    /// Cipher suites for TLS 1.2, separated by commas; by default all safe ones. Those of TLS 1.3 are always on.
+    /// Cipher suites for TLS 1.2, separated by commas; by default all secure ones. Those of TLS 1.3 are always enabled.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub tls_cipher_suites: Vec<String>,
 }
 
-/// A version of TLS, by the name that it has in Go's flags.
+/// A TLS version, named as in Go's flags.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum TlsVersion {
-    /// TLS 1.0, which is not spoken.
+    /// TLS 1.0, which is not supported.
     #[value(name = "VersionTLS10")]
     Tls10,
-    /// TLS 1.1, which is not spoken.
+    /// TLS 1.1, which is not supported.
     #[value(name = "VersionTLS11")]
     Tls11,
     /// TLS 1.2.
@@ -39,19 +39,19 @@ pub enum TlsVersion {
     Tls13,
 }
 
-/// Why TLS cannot be spoken as the flags want it.
+/// Why the flags for TLS are invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    /// No such cipher suite, or one that is not safe.
-    #[error("--tls-cipher-suites: {name:?} is not known; these are: {}", Names(known))]
+    /// The cipher suite is unknown or insecure.
+    #[error("--tls-cipher-suites: {name:?} is not supported; supported are: {}", Names(supported))]
     CipherSuite {
-        /// The name as given.
+        /// The name of the flag's value.
         name: String,
-        /// Those for TLS 1.2 that are known.
-        known: Vec<&'static str>,
+        /// The supported cipher suites for TLS 1.2.
+        supported: Vec<&'static str>,
     },
     /// The flags contradict each other.
-    #[error("TLS cannot be spoken with these flags (--tls-min-version, --tls-cipher-suites)")]
+    #[error("--tls-min-version and --tls-cipher-suites contradict each other")]
     Unusable(#[source] rustls::Error),
 }
 
@@ -64,13 +64,13 @@ impl fmt::Display for Names<'_> {
 }
 
 impl TlsOptions {
-    /// How TLS is spoken, with the certificate from `certificates`.
+    /// Creates the configuration of a server that uses the certificate of `certificates`.
     pub fn server_config(&self, certificates: Arc<dyn ResolvesServerCert>) -> Result<Arc<ServerConfig>, TlsError> {
         let versions: &[&SupportedProtocolVersion] = match self.tls_min_version {
             TlsVersion::Tls13 => &[&version::TLS13],
             TlsVersion::Tls12 => &[&version::TLS13, &version::TLS12],
             TlsVersion::Tls10 | TlsVersion::Tls11 => {
-                warn!("TLS 1.0 and 1.1 are not spoken (--tls-min-version); the oldest version is 1.2");
+                warn!("TLS 1.0 and 1.1 are not supported (--tls-min-version); the minimum version is 1.2");
                 &[&version::TLS13, &version::TLS12]
             }
         };
@@ -85,27 +85,27 @@ impl TlsOptions {
         Ok(Arc::new(config))
     }
 
-    /// Those of `all` that are asked for, in the order in which rustls prefers them, as in Go.
+    /// The cipher suites of the flag, in the order of preference of rustls; Go ignores the order of the flag too.
     fn cipher_suites(&self, all: &[SupportedCipherSuite]) -> Result<Vec<SupportedCipherSuite>, TlsError> {
-        let asked = self.tls_cipher_suites.iter().map(|name| name.trim()).filter(|name| !name.is_empty());
+        let names = self.tls_cipher_suites.iter().map(|name| name.trim()).filter(|name| !name.is_empty());
         let mut chosen = Vec::new();
-        for name in asked {
+        for name in names {
             let name = long_name(name);
             if !all.iter().any(|suite| suite_name(suite) == name) {
-                let known = all.iter().filter(|suite| suite.tls13().is_none()).map(suite_name).collect();
-                return Err(TlsError::CipherSuite { name: name.to_owned(), known });
+                let supported = all.iter().filter(|suite| suite.tls13().is_none()).map(suite_name).collect();
+                return Err(TlsError::CipherSuite { name: name.to_owned(), supported });
             }
             chosen.push(name);
         }
         if chosen.is_empty() {
             return Ok(all.to_vec());
         }
-        let wanted = |suite: &&SupportedCipherSuite| suite.tls13().is_some() || chosen.contains(&suite_name(suite));
-        Ok(all.iter().filter(wanted).copied().collect())
+        let is_enabled = |suite: &&SupportedCipherSuite| suite.tls13().is_some() || chosen.contains(&suite_name(suite));
+        Ok(all.iter().filter(is_enabled).copied().collect())
     }
 }
 
-/// The name of a suite in the registry of IANA, which is also that in Go. rustls has names of its own for TLS 1.3.
+/// The IANA name of a cipher suite, which Go uses too. rustls has other names for TLS 1.3.
 fn suite_name(suite: &SupportedCipherSuite) -> &'static str {
     match suite.suite().as_str() {
         Some("TLS13_AES_128_GCM_SHA256") => "TLS_AES_128_GCM_SHA256",
@@ -115,7 +115,7 @@ fn suite_name(suite: &SupportedCipherSuite) -> &'static str {
     }
 }
 
-/// Go has short names for two suites.
+/// Replaces Go's short names, which two cipher suites have.
 fn long_name(name: &str) -> &str {
     match name {
         "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305" => "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256",
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn suites_are_chosen_for_tls_1_2_only() {
+    fn flag_selects_suites_of_tls_1_2_only() {
         let found = chosen(&["TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305", "TLS_AES_128_GCM_SHA256"]).unwrap();
         assert_eq!(
             found,
@@ -156,10 +156,10 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_suite_is_refused_with_the_names_of_the_known() {
+    fn error_of_an_unknown_suite_lists_the_supported() {
         for name in ["TLS_RSA_WITH_AES_128_CBC_SHA", "x"] {
             let text = chosen(&["TLS_AES_128_GCM_SHA256", name]).unwrap_err().to_string();
-            let expected = format!("--tls-cipher-suites: {name:?} is not known; these are: TLS_ECDHE_");
+            let expected = format!("--tls-cipher-suites: {name:?} is not supported; supported are: TLS_ECDHE_");
             assert!(text.starts_with(&expected), "{text}");
         }
     }

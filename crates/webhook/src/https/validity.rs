@@ -1,4 +1,4 @@
-//! From when until when a certificate is valid. Nothing else is read of it here.
+//! The validity period of an X.509 certificate. Nothing else is parsed.
 
 use jiff::Timestamp;
 use jiff::civil::DateTime;
@@ -6,20 +6,20 @@ use jiff::tz::TimeZone;
 
 const UTC_TIME: u8 = 0x17;
 const GENERALIZED_TIME: u8 = 0x18;
-/// The version, which may be left out.
+/// Tag of the version, which is optional.
 const VERSION: u8 = 0xa0;
 
-/// From when until when.
+/// The validity period of a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Validity {
-    /// The first second.
-    pub from: Timestamp,
-    /// The last second.
-    pub until: Timestamp,
+    /// The first second at which it is valid.
+    pub not_before: Timestamp,
+    /// The last second at which it is valid.
+    pub not_after: Timestamp,
 }
 
 impl Validity {
-    /// The validity of an X.509 certificate in DER (RFC 5280), if it can be read.
+    /// Parses the validity of an X.509 certificate in DER (RFC 5280). `None` if it is malformed.
     pub fn of(certificate: &[u8]) -> Option<Self> {
         let (_, certificate, _) = element(certificate)?;
         let (_, signed, _) = element(certificate)?;
@@ -27,14 +27,14 @@ impl Validity {
             (VERSION, _, rest) => rest,
             _ => signed,
         };
-        // Serial number, algorithm of the signature, issuer.
+        // Serial number, signature algorithm, issuer.
         let (_, _, rest) = element(rest)?;
         let (_, _, rest) = element(rest)?;
         let (_, _, rest) = element(rest)?;
         let (_, validity, _) = element(rest)?;
-        let (kind, from, rest) = element(validity)?;
-        let (other_kind, until, _) = element(rest)?;
-        Some(Self { from: time(kind, from)?, until: time(other_kind, until)? })
+        let (kind, not_before, rest) = element(validity)?;
+        let (other_kind, not_after, _) = element(rest)?;
+        Some(Self { not_before: time(kind, not_before)?, not_after: time(other_kind, not_after)? })
     }
 }
 
@@ -50,7 +50,7 @@ fn time(kind: u8, text: &[u8]) -> Option<Timestamp> {
     Some(time.to_zoned(TimeZone::UTC).ok()?.timestamp())
 }
 
-/// The first element of DER: its tag, what is in it, and what follows.
+/// The first DER element: its tag, its contents, and the rest of the input.
 fn element(input: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (tag, rest) = input.split_first()?;
     let (first, rest) = rest.split_first()?;
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn begin_and_end_of_a_certificate_are_read() {
+    fn validity_of_a_certificate_is_parsed() {
         for (year, from, until) in [
             (2031, "1975-01-01T00:00:00Z", "2031-02-03T00:00:00Z"),
             (2055, "1975-01-01T00:00:00Z", "2055-02-03T00:00:00Z"),
@@ -81,12 +81,15 @@ mod tests {
             let key = rcgen::KeyPair::generate().unwrap();
             let certificate = params.self_signed(&key).unwrap();
             let validity = Validity::of(certificate.der()).unwrap();
-            assert_eq!((validity.from.to_string(), validity.until.to_string()), (from.to_owned(), until.to_owned()));
+            assert_eq!(
+                (validity.not_before.to_string(), validity.not_after.to_string()),
+                (from.to_owned(), until.to_owned())
+            );
         }
     }
 
     #[test]
-    fn what_is_no_certificate_has_no_validity() {
+    fn malformed_certificate_has_no_validity() {
         for text in [&b""[..], b"\x30", b"\x30\x82\xff\xff", b"\x30\x84\xff\xff\xff\xff", b"\x30\x80\x00\x00", &[0; 99]]
         {
             assert_eq!(Validity::of(text), None, "{text:?}");

@@ -1,4 +1,4 @@
-//! What is to be done, as a function of what is known: with the Secret, and with the certificate in it.
+//! Pure decisions: how to change the Secret, and when to switch to the certificate in it.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,121 +7,126 @@ use jiff::Timestamp;
 
 use crate::https::Validity;
 
-/// What is in the Secret.
+/// The state of the Secret.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Found {
-    /// The authorities, the newest first; or why there are none.
-    pub(super) authorities: Result<Vec<Validity>, Reason>,
-    /// Whether there is the key of the newest.
-    pub(super) key: Result<(), Reason>,
-    /// The certificate to serve with: its key is there, an authority signed it, and all names are in it.
+pub(super) struct SecretState {
+    /// The validity of the CAs, the newest first; or why they are unusable.
+    pub(super) cas: Result<Vec<Validity>, Reason>,
+    /// Whether the key of the newest CA is usable.
+    pub(super) ca_key: Result<(), Reason>,
+    /// The validity of the serving certificate, if its key matches, a CA signed it, and it has all names.
     pub(super) serving: Result<Validity, Reason>,
 }
 
-/// Why something new is made.
+/// Why a certificate is generated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reason {
-    /// There is no Secret, or nothing in it.
+    /// The Secret does not exist or is empty.
     Missing,
-    /// What is there cannot be used.
-    Damaged(&'static str),
-    /// A third of its time is left, or less.
-    Ending,
-    /// By the clock of this machine it is not valid yet.
+    /// The existing one is unusable.
+    Unusable(&'static str),
+    /// At most a third of the lifetime is left.
+    Expiring,
+    /// It is not valid yet by the clock of this machine.
     NotYetValid,
 }
 
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Missing => "there was none",
-            Self::Damaged(what) => what,
-            Self::Ending => "not much of its time is left",
-            Self::NotYetValid => "it is not valid yet; are the clocks right?",
+            Self::Missing => "there is none",
+            Self::Unusable(problem) => problem,
+            Self::Expiring => "at most a third of its lifetime is left",
+            Self::NotYetValid => "it is not valid yet; check the clocks",
         })
     }
 }
 
-/// What is to be done with the Secret.
+/// How to change the Secret.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Action {
-    /// All is well.
+    /// No change.
     Keep,
-    /// Drop the authorities that are no longer valid.
+    /// Remove expired CAs.
     Prune,
-    /// Make a certificate by the newest authority.
-    Serving(Reason),
-    /// Make an authority and a certificate by it. The old ones stay trusted as long as they are valid.
-    Authority(Reason),
+    /// Issue a serving certificate, signed by the newest CA.
+    IssueCert(Reason),
+    /// Create a CA and issue a serving certificate. Old CAs stay in the bundle until they expire.
+    RotateCa(Reason),
 }
 
-/// What is to be done with the Secret.
-pub(super) fn decide(found: &Found, now: Timestamp) -> Action {
-    let (authorities, newest) = match &found.authorities {
-        Err(reason) => return Action::Authority(*reason),
-        Ok(authorities) => match authorities.first() {
-            None => return Action::Authority(Reason::Missing),
-            Some(newest) => (authorities, newest),
+/// Decides how to change the Secret.
+pub(super) fn decide(state: &SecretState, now: Timestamp) -> Action {
+    let (cas, newest) = match &state.cas {
+        Err(reason) => return Action::RotateCa(*reason),
+        Ok(cas) => match cas.first() {
+            None => return Action::RotateCa(Reason::Missing),
+            Some(newest) => (cas, newest),
         },
     };
-    if let Err(reason) = found.key.and_then(|()| fresh(*newest, now)) {
-        return Action::Authority(reason);
+    if let Err(reason) = state.ca_key.and_then(|()| check_validity(*newest, now)) {
+        return Action::RotateCa(reason);
     }
-    if let Err(reason) = found.serving.and_then(|serving| fresh(serving, now)) {
-        return Action::Serving(reason);
+    if let Err(reason) = state.serving.and_then(|serving| check_validity(serving, now)) {
+        return Action::IssueCert(reason);
     }
-    if authorities.iter().any(|authority| authority.until < now) { Action::Prune } else { Action::Keep }
+    if cas.iter().any(|ca| ca.not_after < now) { Action::Prune } else { Action::Keep }
 }
 
-fn fresh(validity: Validity, now: Timestamp) -> Result<(), Reason> {
-    let (life, left) = (validity.until.duration_since(validity.from), validity.until.duration_since(now));
-    if validity.from > now {
+fn check_validity(validity: Validity, now: Timestamp) -> Result<(), Reason> {
+    let (life, left) = (validity.not_after.duration_since(validity.not_before), validity.not_after.duration_since(now));
+    if validity.not_before > now {
         Err(Reason::NotYetValid)
     } else if left.saturating_mul(3) <= life {
-        Err(Reason::Ending)
+        Err(Reason::Expiring)
     } else {
         Ok(())
     }
 }
 
-/// The certificate that is served, compared with the one in the Secret.
+/// The certificate that is served now, compared with the one in the Secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Served {
-    /// It is the same.
-    pub(super) is_offered: bool,
-    /// The same authority signed both.
-    pub(super) has_same_authority: bool,
-    /// Its authority is among those that API servers are to trust.
+pub(super) struct ActiveCert {
+    /// It is the one in the Secret.
+    pub(super) is_current: bool,
+    /// The same CA signed both.
+    pub(super) has_same_ca: bool,
+    /// Its CA is in the bundle of the Secret.
     pub(super) is_trusted: bool,
-    /// When it ends.
-    pub(super) until: Timestamp,
+    /// When it expires.
+    pub(super) not_after: Timestamp,
 }
 
-/// When to serve with the certificate in the Secret.
+/// When to switch to the certificate in the Secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Switch {
-    /// It is served.
+    /// It is served already.
     Done,
-    /// At once.
+    /// Now.
     Now,
-    /// API servers are not sure yet to trust it; they do trust the one that is served.
+    /// Later: API servers may not trust it yet, and they do trust the active one.
     Later(Duration),
 }
 
-/// When to serve with the certificate in the Secret. `in_place` says for how long its authority has been where API
-/// servers read it; they take up to `settle` to do so.
-pub(super) fn take_up(served: Option<&Served>, in_place: Option<Duration>, settle: Duration, now: Timestamp) -> Switch {
-    let Some(served) = served else { return Switch::Now };
-    if served.is_offered {
+/// Decides when to switch to the certificate in the Secret. `injected` is the time since its CA bundle was written to
+/// the webhook configuration and the CustomResourceDefinitions; API servers take up to `propagation` to load it.
+pub(super) fn plan_switch(
+    active: Option<&ActiveCert>,
+    injected: Option<Duration>,
+    propagation: Duration,
+    now: Timestamp,
+) -> Switch {
+    let Some(active) = active else { return Switch::Now };
+    if active.is_current {
         return Switch::Done;
     }
-    let rest = settle.saturating_sub(in_place.unwrap_or_default());
-    let left = Duration::try_from(served.until.duration_since(now)).unwrap_or_default();
-    let is_settled = in_place.is_some() && rest.is_zero();
-    if served.has_same_authority || !served.is_trusted || left.is_zero() || is_settled {
+    let wait = propagation.saturating_sub(injected.unwrap_or_default());
+    let left = Duration::try_from(active.not_after.duration_since(now)).unwrap_or_default();
+    let is_propagated = injected.is_some() && wait.is_zero();
+    if active.has_same_ca || !active.is_trusted || left.is_zero() || is_propagated {
         Switch::Now
     } else {
-        Switch::Later(rest.min(left))
+        Switch::Later(wait.min(left))
     }
 }
 
@@ -133,87 +138,87 @@ mod tests {
         Timestamp::from_second(second).unwrap()
     }
 
-    fn from_until(from: i64, until: i64) -> Validity {
-        Validity { from: at(from), until: at(until) }
+    fn validity(not_before: i64, not_after: i64) -> Validity {
+        Validity { not_before: at(not_before), not_after: at(not_after) }
     }
 
-    /// What is there at second 100: all of it good.
-    fn good() -> Found {
-        Found { authorities: Ok(vec![from_until(0, 1000)]), key: Ok(()), serving: Ok(from_until(50, 200)) }
+    /// A state that needs no change at second 100.
+    fn good() -> SecretState {
+        SecretState { cas: Ok(vec![validity(0, 1000)]), ca_key: Ok(()), serving: Ok(validity(50, 200)) }
     }
 
     #[test]
-    fn what_is_good_is_kept_until_a_third_of_its_time_is_left() {
+    fn certificates_are_kept_until_a_third_of_the_lifetime_is_left() {
         for (now, action) in [
             (50, Action::Keep),
             (149, Action::Keep),
-            (150, Action::Serving(Reason::Ending)),
-            (500, Action::Serving(Reason::Ending)),
-            (49, Action::Serving(Reason::NotYetValid)),
-            (-1, Action::Authority(Reason::NotYetValid)),
-            (666, Action::Serving(Reason::Ending)),
-            (667, Action::Authority(Reason::Ending)),
-            (1001, Action::Authority(Reason::Ending)),
+            (150, Action::IssueCert(Reason::Expiring)),
+            (500, Action::IssueCert(Reason::Expiring)),
+            (49, Action::IssueCert(Reason::NotYetValid)),
+            (-1, Action::RotateCa(Reason::NotYetValid)),
+            (666, Action::IssueCert(Reason::Expiring)),
+            (667, Action::RotateCa(Reason::Expiring)),
+            (1001, Action::RotateCa(Reason::Expiring)),
         ] {
             assert_eq!(decide(&good(), at(now)), action, "{now}");
         }
     }
 
     #[test]
-    fn an_authority_is_made_when_there_is_none_to_sign_with() {
-        let damaged = Reason::Damaged("broken");
-        for (found, reason) in [
-            (Found { authorities: Err(Reason::Missing), ..good() }, Reason::Missing),
-            (Found { authorities: Err(damaged), ..good() }, damaged),
-            (Found { authorities: Ok(Vec::new()), ..good() }, Reason::Missing),
-            (Found { key: Err(damaged), ..good() }, damaged),
-            // Whatever else is wrong.
-            (Found { key: Err(damaged), serving: Err(Reason::Missing), ..good() }, damaged),
-            (Found { authorities: Ok(vec![from_until(0, 120), from_until(0, 1000)]), ..good() }, Reason::Ending),
+    fn ca_is_rotated_if_it_cannot_sign() {
+        let unusable = Reason::Unusable("broken");
+        for (state, reason) in [
+            (SecretState { cas: Err(Reason::Missing), ..good() }, Reason::Missing),
+            (SecretState { cas: Err(unusable), ..good() }, unusable),
+            (SecretState { cas: Ok(Vec::new()), ..good() }, Reason::Missing),
+            (SecretState { ca_key: Err(unusable), ..good() }, unusable),
+            // Takes precedence over an unusable serving certificate.
+            (SecretState { ca_key: Err(unusable), serving: Err(Reason::Missing), ..good() }, unusable),
+            (SecretState { cas: Ok(vec![validity(0, 120), validity(0, 1000)]), ..good() }, Reason::Expiring),
         ] {
-            assert_eq!(decide(&found, at(100)), Action::Authority(reason), "{found:?}");
+            assert_eq!(decide(&state, at(100)), Action::RotateCa(reason), "{state:?}");
         }
     }
 
     #[test]
-    fn a_certificate_that_cannot_be_used_is_replaced_by_the_authority_that_is_there() {
-        for reason in [Reason::Missing, Reason::Damaged("broken")] {
-            let found = Found { serving: Err(reason), ..good() };
-            assert_eq!(decide(&found, at(100)), Action::Serving(reason));
+    fn unusable_certificate_is_reissued_by_the_same_ca() {
+        for reason in [Reason::Missing, Reason::Unusable("broken")] {
+            let state = SecretState { serving: Err(reason), ..good() };
+            assert_eq!(decide(&state, at(100)), Action::IssueCert(reason));
         }
     }
 
     #[test]
-    fn old_authorities_stay_to_their_last_second() {
-        let found = Found { authorities: Ok(vec![from_until(0, 1000), from_until(0, 110)]), ..good() };
-        assert_eq!(decide(&found, at(100)), Action::Keep);
-        assert_eq!(decide(&found, at(110)), Action::Keep);
-        assert_eq!(decide(&found, at(111)), Action::Prune);
-        // What writes anyway prunes too.
-        assert_eq!(decide(&found, at(150)), Action::Serving(Reason::Ending));
+    fn old_cas_are_kept_until_they_expire() {
+        let state = SecretState { cas: Ok(vec![validity(0, 1000), validity(0, 110)]), ..good() };
+        assert_eq!(decide(&state, at(100)), Action::Keep);
+        assert_eq!(decide(&state, at(110)), Action::Keep);
+        assert_eq!(decide(&state, at(111)), Action::Prune);
+        // Issuing a certificate prunes too.
+        assert_eq!(decide(&state, at(150)), Action::IssueCert(Reason::Expiring));
     }
 
     #[test]
-    fn a_certificate_is_taken_up_when_it_is_trusted_for_sure_or_nothing_is_lost() {
+    fn switch_waits_until_the_new_ca_is_trusted() {
         let [second, ten] = [1, 10].map(Duration::from_secs);
-        let old = Served { is_offered: false, has_same_authority: false, is_trusted: true, until: at(200) };
-        for (served, in_place, expected) in [
+        let old = ActiveCert { is_current: false, has_same_ca: false, is_trusted: true, not_after: at(200) };
+        for (active, injected, expected) in [
             (None, None, Switch::Now),
-            (Some(Served { is_offered: true, ..old }), None, Switch::Done),
-            (Some(Served { is_offered: true, is_trusted: false, ..old }), Some(ten), Switch::Done),
-            (Some(Served { has_same_authority: true, ..old }), None, Switch::Now),
+            (Some(ActiveCert { is_current: true, ..old }), None, Switch::Done),
+            (Some(ActiveCert { is_current: true, is_trusted: false, ..old }), Some(ten), Switch::Done),
+            (Some(ActiveCert { has_same_ca: true, ..old }), None, Switch::Now),
             (Some(old), None, Switch::Later(ten)),
             (Some(old), Some(Duration::ZERO), Switch::Later(ten)),
             (Some(old), Some(second), Switch::Later(Duration::from_secs(9))),
             (Some(old), Some(ten), Switch::Now),
-            // Nobody trusts the old one any more; or soon nobody will.
-            (Some(Served { is_trusted: false, ..old }), None, Switch::Now),
-            (Some(Served { until: at(99), ..old }), None, Switch::Now),
-            (Some(Served { until: at(100), ..old }), Some(second), Switch::Now),
-            (Some(Served { until: at(101), ..old }), Some(second), Switch::Later(second)),
-            (Some(Served { until: at(101), ..old }), None, Switch::Later(second)),
+            // The active certificate is no longer trusted, or expires soon.
+            (Some(ActiveCert { is_trusted: false, ..old }), None, Switch::Now),
+            (Some(ActiveCert { not_after: at(99), ..old }), None, Switch::Now),
+            (Some(ActiveCert { not_after: at(100), ..old }), Some(second), Switch::Now),
+            (Some(ActiveCert { not_after: at(101), ..old }), Some(second), Switch::Later(second)),
+            (Some(ActiveCert { not_after: at(101), ..old }), None, Switch::Later(second)),
         ] {
-            assert_eq!(take_up(served.as_ref(), in_place, ten, at(100)), expected, "{served:?} {in_place:?}");
+            assert_eq!(plan_switch(active.as_ref(), injected, ten, at(100)), expected, "{active:?} {injected:?}");
         }
     }
 }

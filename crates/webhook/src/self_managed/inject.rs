@@ -1,13 +1,13 @@
-//! Where API servers read which authorities they are to trust: the configuration of webhooks, and the definitions of
-//! kinds that a webhook converts.
+//! Writes the CA bundle to the objects from which API servers read it: the ValidatingWebhookConfiguration, and the
+//! CustomResourceDefinitions with a conversion webhook.
 //!
-//! What is written there was read from the Secret *after* the object that is written, and the write names the version of
-//! the object. So one who is slow never puts back what was there before.
+//! The bundle is read from the Secret *after* the target object, and the write has the resourceVersion of the target as
+//! a precondition. So a slow replica never overwrites a newer bundle with an older one.
 
 use std::fmt::Debug;
 
 use capi_ipam_controller::client::{CallError, ResourceClient};
-use capi_ipam_controller::patch::{guarded, set};
+use capi_ipam_controller::patch::{set, with_preconditions};
 use json_patch::PatchOperation;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
@@ -17,19 +17,19 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
-/// How the annotations begin with which cert-manager is told to write the authorities.
-const CERT_MANAGER: &str = "cert-manager.io/inject-";
+/// Prefix of the annotations that make cert-manager inject the CA bundle.
+const CERT_MANAGER_PREFIX: &str = "cert-manager.io/inject-";
 
-/// The service in front of the webhooks.
+/// The Service of the webhooks.
 #[derive(Clone, Debug)]
 pub struct Service {
-    /// Its namespace.
+    /// Namespace of the Service.
     pub namespace: String,
-    /// Its name.
+    /// Name of the Service.
     pub name: String,
 }
 
-/// The objects that name webhooks.
+/// The objects that refer to the webhooks.
 pub(super) struct Targets {
     configurations: ResourceClient<ValidatingWebhookConfiguration>,
     definitions: ResourceClient<CustomResourceDefinition>,
@@ -37,31 +37,31 @@ pub(super) struct Targets {
     names: Vec<Name>,
 }
 
-/// Which object.
+/// Kind and name of a target.
 #[derive(Clone, Debug)]
 enum Name {
     Configuration(String),
     Definition(String),
 }
 
-/// One that was read.
+/// A target that was read.
 pub(super) enum Target {
     Configuration(Box<ValidatingWebhookConfiguration>),
     Definition(Box<CustomResourceDefinition>),
 }
 
-/// Why the authorities cannot be put where they belong.
+/// Why the CA bundle cannot be injected.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum InjectError {
-    /// It cannot be read or written.
+    /// The target cannot be read or written.
     #[error(transparent)]
     Call(#[from] CallError),
-    /// It is not there.
-    #[error("there is no {0}; install the manifests that belong to the program")]
+    /// The target does not exist.
+    #[error("there is no {0}; install the manifests of the provider")]
     Missing(String),
 }
 
-/// A webhook, as far as it matters here.
+/// The client configuration of a webhook.
 struct WebhookRef<'a> {
     path: Vec<String>,
     service: Option<(&'a str, &'a str)>,
@@ -70,8 +70,7 @@ struct WebhookRef<'a> {
 }
 
 impl Targets {
-    /// The configuration and the definitions of these names. Only webhooks behind `service` count, and those that have
-    /// a URL.
+    /// The targets of these names. Only webhooks that refer to `service` or to a URL are written.
     pub(super) fn new(client: &Client, service: Service, configuration: &str, definitions: &[String]) -> Self {
         let definition_names = definitions.iter().cloned().map(Name::Definition);
         Self {
@@ -82,7 +81,7 @@ impl Targets {
         }
     }
 
-    /// All of them as they are now, or why not.
+    /// Reads all targets.
     pub(super) async fn read(&self) -> Vec<Result<Target, InjectError>> {
         let read = async |name: &Name| {
             let (target, kind, name) = match name {
@@ -100,7 +99,7 @@ impl Targets {
         futures::future::join_all(self.names.iter().map(read)).await
     }
 
-    /// Writes the bundle into a target that was read, if it is not there. Returns whether there was something to write.
+    /// Writes the bundle to a target, unless it has it already. Returns whether there was something to write.
     pub(super) async fn inject(&self, target: &Target, bundle: &[u8]) -> Result<bool, CallError> {
         match target {
             Target::Configuration(found) => {
@@ -110,23 +109,28 @@ impl Targets {
         }
     }
 
-    /// What has to be written so that the bundle is in a target.
+    /// The operations that set the bundle in a target.
     fn missing(&self, target: &Target, bundle: &[u8]) -> Vec<PatchOperation> {
-        let is_ours = |leads: &WebhookRef<'_>| {
+        let is_ours = |webhook: &WebhookRef<'_>| {
             let Service { namespace, name } = &self.service;
-            leads.has_url || leads.service == Some((namespace, name))
+            webhook.has_url || webhook.service == Some((namespace, name))
         };
-        let lacks = |leads: &WebhookRef<'_>| leads.bundle.is_none_or(|there| there.0 != bundle);
-        let operation = |leads: WebhookRef<'_>| {
-            let path: Vec<&str> = leads.path.iter().map(String::as_str).collect();
+        let lacks_bundle = |webhook: &WebhookRef<'_>| webhook.bundle.is_none_or(|present| present.0 != bundle);
+        let operation = |webhook: WebhookRef<'_>| {
+            let path: Vec<&str> = webhook.path.iter().map(String::as_str).collect();
             set(&path, json!(ByteString(bundle.to_vec())))
         };
-        target.webhooks().into_iter().filter(|leads| is_ours(leads) && lacks(leads)).map(operation).collect()
+        target
+            .webhooks()
+            .into_iter()
+            .filter(|webhook| is_ours(webhook) && lacks_bundle(webhook))
+            .map(operation)
+            .collect()
     }
 }
 
 impl Target {
-    /// Kind and name.
+    /// Kind and name for logs.
     pub(super) fn describe(&self) -> String {
         match self {
             Self::Configuration(found) => format!("ValidatingWebhookConfiguration {}", found.name_any()),
@@ -134,13 +138,13 @@ impl Target {
         }
     }
 
-    /// Whether cert-manager is told to write here.
-    pub(super) fn is_of_cert_manager(&self) -> bool {
+    /// Whether cert-manager injects the CA bundle here.
+    pub(super) fn is_managed_by_cert_manager(&self) -> bool {
         let annotations = match self {
             Self::Configuration(found) => found.annotations(),
             Self::Definition(found) => found.annotations(),
         };
-        annotations.keys().any(|annotation| annotation.starts_with(CERT_MANAGER))
+        annotations.keys().any(|annotation| annotation.starts_with(CERT_MANAGER_PREFIX))
     }
 
     fn webhooks(&self) -> Vec<WebhookRef<'_>> {
@@ -148,7 +152,7 @@ impl Target {
         match self {
             Self::Configuration(found) => {
                 let webhooks = found.webhooks.iter().flatten().enumerate();
-                let leads = webhooks.map(|(index, webhook)| {
+                let refs = webhooks.map(|(index, webhook)| {
                     let config = &webhook.client_config;
                     WebhookRef {
                         path: owned(&["webhooks", &index.to_string(), "clientConfig", "caBundle"]),
@@ -157,18 +161,18 @@ impl Target {
                         bundle: config.ca_bundle.as_ref(),
                     }
                 });
-                leads.collect()
+                refs.collect()
             }
             Self::Definition(found) => {
                 let webhook = found.spec.conversion.as_ref().and_then(|conversion| conversion.webhook.as_ref());
                 let config = webhook.and_then(|webhook| webhook.client_config.as_ref());
-                let leads = config.map(|config| WebhookRef {
+                let webhook_ref = config.map(|config| WebhookRef {
                     path: owned(&["spec", "conversion", "webhook", "clientConfig", "caBundle"]),
                     service: config.service.as_ref().map(|to| (to.namespace.as_str(), to.name.as_str())),
                     has_url: config.url.is_some(),
                     bundle: config.ca_bundle.as_ref(),
                 });
-                leads.into_iter().collect()
+                webhook_ref.into_iter().collect()
             }
         }
     }
@@ -181,7 +185,7 @@ where
     if operations.is_empty() {
         return Ok(false);
     }
-    calls.patch(&found.name_any(), guarded(found, operations)).await.map(|_| true)
+    calls.patch(&found.name_any(), with_preconditions(found, operations)).await.map(|_| true)
 }
 
 #[cfg(test)]
@@ -223,7 +227,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn webhooks_of_ours_that_lack_the_bundle_are_written() {
+    async fn own_webhooks_without_the_bundle_are_written() {
         let value = "bmV3";
         let at = |path: &str| json!({ "op": "add", "path": path, "value": value });
         let target = configuration(&[
@@ -240,8 +244,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn definitions_of_converted_kinds_are_written() {
-        let webhook = |config: Value| json!({ "strategy": "Webhook", "webhook": { "clientConfig": config, "conversionReviewVersions": ["v1"] } });
+    async fn definitions_with_our_conversion_webhook_are_written() {
+        let webhook = |config: Value| {
+            let webhook = json!({ "clientConfig": config, "conversionReviewVersions": ["v1"] });
+            json!({ "strategy": "Webhook", "webhook": webhook })
+        };
         let path = "/spec/conversion/webhook/clientConfig/caBundle";
         let expected = json!([{ "op": "add", "path": path, "value": "bmV3" }]);
         assert_eq!(missing(&definition(&webhook(service("system", "webhooks", "")))), expected);
@@ -253,14 +260,14 @@ mod tests {
     }
 
     #[test]
-    fn what_cert_manager_is_told_to_write_is_told_apart() {
+    fn targets_of_cert_manager_are_recognized() {
         let target = |annotation: &str| {
             let metadata = json!({ "name": "all", "annotations": { annotation: "x" } });
             Target::Configuration(serde_json::from_value(json!({ "metadata": metadata })).unwrap())
         };
-        assert!(target("cert-manager.io/inject-ca-from").is_of_cert_manager());
-        assert!(target("cert-manager.io/inject-ca-from-secret").is_of_cert_manager());
-        assert!(!target("cert-manager.io/other").is_of_cert_manager());
-        assert!(!configuration(&[]).is_of_cert_manager());
+        assert!(target("cert-manager.io/inject-ca-from").is_managed_by_cert_manager());
+        assert!(target("cert-manager.io/inject-ca-from-secret").is_managed_by_cert_manager());
+        assert!(!target("cert-manager.io/other").is_managed_by_cert_manager());
+        assert!(!configuration(&[]).is_managed_by_cert_manager());
     }
 }

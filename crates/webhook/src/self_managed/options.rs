@@ -1,18 +1,18 @@
-//! The flags for certificates that the manager makes itself.
+//! The flags for self-managed certificates.
 
 use std::time::Duration;
 
-use capi_ipam_controller::options::duration;
+use capi_ipam_controller::options::parse_duration;
 use clap::Args;
 
-/// No certificate lasts longer: 100 years.
-const LONGEST: Duration = Duration::from_hours(100 * 8766);
+/// Longest lifetime of a certificate: 100 years.
+const MAX_LIFETIME: Duration = Duration::from_hours(100 * 8766);
 
-/// A certificate lasts at least so many times as long as it takes until something is looked at again: its last third has
-/// to be long enough to make another and to have it trusted.
-const LOOKS: u32 = 10;
+/// Shortest lifetime of a certificate in intervals: the last third has to be long enough to issue another certificate,
+/// and for API servers to trust it.
+const MIN_INTERVALS: u32 = 10;
 
-/// Flags for certificates that the manager makes itself (`--webhook-certs=self-managed`).
+/// The flags for self-managed certificates (`--webhook-certs=self-managed`).
 #[derive(Args, Clone, Debug)]
 pub struct SelfManagedOptions {
     /// Namespace of the Secret with the self-managed certificate, and of the service in front of the webhooks; by
@@ -20,50 +20,52 @@ pub struct SelfManagedOptions {
     #[arg(long, value_name = "NAME", default_value = "")]
     pub webhook_cert_namespace: String,
 
-    /// More names and addresses by which the webhooks are reached, separated by commas; beside those of the service.
+    /// Additional DNS names and IP addresses of the webhooks, separated by commas; those of the service are always
+    /// included.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub webhook_cert_hosts: Vec<String>,
 
-    /// How long a self-managed certificate is valid. It is renewed when a third of that is left.
-    #[arg(long, value_name = "DURATION", default_value = "8760h", value_parser = duration)]
+    /// Lifetime of a self-managed certificate. It is renewed when a third is left.
+    #[arg(long, value_name = "DURATION", default_value = "8760h", value_parser = parse_duration)]
     pub webhook_cert_lifetime: Duration,
 
-    /// How long the authority is valid that signs self-managed certificates. It is renewed when a third of that is left.
-    #[arg(long, value_name = "DURATION", default_value = "87600h", value_parser = duration)]
+    /// Lifetime of the CA of self-managed certificates. It is renewed when a third is left.
+    #[arg(long, value_name = "DURATION", default_value = "87600h", value_parser = parse_duration)]
     pub webhook_ca_lifetime: Duration,
 
-    /// How often to look whether Secret, webhook configuration and definitions are as they should be; and how long API
-    /// servers get to learn of a new authority.
-    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration)]
+    /// Interval at which the Secret and the CA bundles in the webhook configuration and CustomResourceDefinitions are
+    /// checked; also the time for API servers to load a new CA bundle.
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_duration)]
     pub webhook_cert_interval: Duration,
 }
 
-/// Why the flags do not go together.
+/// Why the flags are invalid.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SelfManagedOptionsError {
-    /// No time between two looks.
+    /// The interval is zero.
     #[error("--webhook-cert-interval must be longer than 0")]
     Interval,
-    /// A certificate would end before it is renewed, or cannot say when it ends.
+    /// A lifetime is too short for renewal, or longer than a certificate can express.
     #[error(
-        "{flag} ({lifetime:?}) must be at least {LOOKS} times --webhook-cert-interval ({interval:?}), and at most 100 years"
+        "{flag} ({lifetime:?}) must be at least {MIN_INTERVALS} times --webhook-cert-interval ({interval:?}), and at \
+         most 100 years"
     )]
     Lifetime {
-        /// The flag.
+        /// Name of the flag.
         flag: &'static str,
-        /// Its value.
+        /// Value of the flag.
         lifetime: Duration,
-        /// The value of the other.
+        /// Value of `--webhook-cert-interval`.
         interval: Duration,
     },
-    /// Neither a name nor an address.
+    /// The value is neither a DNS name nor an IP address.
     #[error("--webhook-cert-hosts: {0:?} is neither a DNS name nor an IP address")]
     Host(String),
 }
 
 impl SelfManagedOptions {
-    /// Checks what one flag alone cannot tell.
-    pub fn check(&self) -> Result<(), SelfManagedOptionsError> {
+    /// Checks the flags that depend on each other, and the host names.
+    pub fn validate(&self) -> Result<(), SelfManagedOptionsError> {
         let interval = self.webhook_cert_interval;
         if interval.is_zero() {
             return Err(SelfManagedOptionsError::Interval);
@@ -72,12 +74,12 @@ impl SelfManagedOptions {
             ("--webhook-cert-lifetime", self.webhook_cert_lifetime),
             ("--webhook-ca-lifetime", self.webhook_ca_lifetime),
         ] {
-            if lifetime < interval.saturating_mul(LOOKS) || lifetime > LONGEST {
+            if lifetime < interval.saturating_mul(MIN_INTERVALS) || lifetime > MAX_LIFETIME {
                 return Err(SelfManagedOptionsError::Lifetime { flag, lifetime, interval });
             }
         }
-        let is_wrong = |host: &&String| rustls::pki_types::ServerName::try_from(host.as_str()).is_err();
-        match self.webhook_cert_hosts.iter().find(is_wrong) {
+        let is_invalid = |host: &&String| rustls::pki_types::ServerName::try_from(host.as_str()).is_err();
+        match self.webhook_cert_hosts.iter().find(is_invalid) {
             Some(host) => Err(SelfManagedOptionsError::Host(host.clone())),
             None => Ok(()),
         }
@@ -98,11 +100,11 @@ mod tests {
 
     fn check(args: &[&str]) -> Result<(), String> {
         let flags = Flags::try_parse_from(["test"].iter().chain(args)).map_err(|error| error.to_string())?;
-        flags.options.check().map_err(|error| error.to_string())
+        flags.options.validate().map_err(|error| error.to_string())
     }
 
     #[test]
-    fn flags_that_cannot_work_are_refused() {
+    fn invalid_flags_are_rejected() {
         assert_eq!(check(&[]), Ok(()));
         assert_eq!(check(&["--webhook-cert-hosts=a.example,10.0.0.1", "--webhook-cert-hosts=::1"]), Ok(()));
         assert_eq!(check(&["--webhook-cert-lifetime=10s", "--webhook-cert-interval=1s"]), Ok(()));

@@ -1,4 +1,4 @@
-//! What the Secret has in it: read, checked, and made anew.
+//! The contents of the Secret: parsed, verified, and generated.
 
 use std::fmt;
 use std::time::Duration;
@@ -13,311 +13,308 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::sign::CertifiedKey;
 
-use crate::https::Validity;
-use super::decision::{Action, Found, Reason};
+use super::decision::{Action, Reason, SecretState};
 use super::issue;
+use crate::https::Validity;
 
-/// The end of a certificate in PEM.
-const END: &str = "-----END CERTIFICATE-----";
+/// The last line of a certificate in PEM.
+const PEM_END: &str = "-----END CERTIFICATE-----";
 
-/// What certificates are made for, and how long they last.
+/// The specification of the certificates.
 #[derive(Clone, Debug)]
-pub(super) struct Wanted {
-    /// DNS names and addresses.
+pub(super) struct CertSpec {
+    /// DNS names and IP addresses of the webhooks.
     pub(super) names: Vec<String>,
-    /// How long an authority is valid.
-    pub(super) authority: Duration,
-    /// How long a certificate is valid.
-    pub(super) serving: Duration,
+    /// Lifetime of a CA.
+    pub(super) ca_lifetime: Duration,
+    /// Lifetime of a serving certificate.
+    pub(super) cert_lifetime: Duration,
 }
 
-/// The four values, in PEM.
+/// The values of the Secret, in PEM.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub(super) struct Contents {
-    /// The authorities, the newest first.
-    pub(super) authorities: Vec<u8>,
-    /// The key of the newest.
-    pub(super) authority_key: Vec<u8>,
-    /// The certificate to serve with.
+    /// The CA certificates, the newest first.
+    pub(super) ca_bundle: Vec<u8>,
+    /// The private key of the newest CA.
+    pub(super) ca_key: Vec<u8>,
+    /// The serving certificate.
     pub(super) certificate: Vec<u8>,
-    /// Its key.
+    /// The private key of the serving certificate.
     pub(super) key: Vec<u8>,
 }
 
-/// The values, read.
-pub(super) struct Kept {
-    authorities: Result<Vec<Authority>, Reason>,
-    authority_key: Result<KeyPair, Reason>,
-    serving: Result<Serving, Reason>,
+/// The parsed contents.
+pub(super) struct CertBundle {
+    cas: Result<Vec<Ca>, Reason>,
+    ca_key: Result<KeyPair, Reason>,
+    serving: Result<ServingCert, Reason>,
     contents: Contents,
 }
 
-/// The certificate of an authority.
+/// The certificate of a CA.
 #[derive(Clone)]
-struct Authority {
+struct Ca {
     pem: String,
     certificate: CertificateDer<'static>,
     validity: Validity,
 }
 
-/// A certificate to serve with.
+/// A serving certificate.
 #[derive(Clone)]
-pub(super) struct Serving {
-    /// The certificate with its key.
+pub(super) struct ServingCert {
+    /// The certificate with its private key.
     pub(super) certified: CertifiedKey,
-    /// Who signed it.
-    pub(super) authority: CertificateDer<'static>,
-    /// From when until when it is valid.
+    /// The certificate of the CA that signed it.
+    pub(super) ca: CertificateDer<'static>,
+    /// The validity period.
     pub(super) validity: Validity,
 }
 
-impl Kept {
-    /// Reads the values; what cannot be used is told as such.
-    pub(super) fn read(contents: Contents, names: &[String]) -> Self {
-        let authorities = read_authorities(&contents.authorities);
-        let newest = authorities.as_ref().ok().and_then(|all| all.first());
-        let authority_key = read_authority_key(newest, &contents.authority_key);
-        let serving = authorities
-            .as_ref()
-            .map_err(|reason| *reason)
-            .and_then(|authorities| read_serving(&contents, authorities, names));
-        Self { authorities, authority_key, serving, contents }
+impl CertBundle {
+    /// Parses and verifies the contents. `names` are the names that the serving certificate must have.
+    pub(super) fn parse(contents: Contents, names: &[String]) -> Self {
+        let cas = parse_cas(&contents.ca_bundle);
+        let newest = cas.as_ref().ok().and_then(|cas| cas.first());
+        let ca_key = parse_ca_key(newest, &contents.ca_key);
+        let serving = cas.as_ref().map_err(|reason| *reason).and_then(|cas| parse_serving_cert(&contents, cas, names));
+        Self { cas, ca_key, serving, contents }
     }
 
-    /// What there is to decide about.
-    pub(super) fn found(&self) -> Found {
-        let validities = |all: &Vec<Authority>| all.iter().map(|one| one.validity).collect();
-        Found {
-            authorities: self.authorities.as_ref().map(validities).map_err(|reason| *reason),
-            key: self.authority_key.as_ref().map(drop).map_err(|reason| *reason),
+    /// The state that [`decide`](super::decision::decide) needs.
+    pub(super) fn state(&self) -> SecretState {
+        let validities = |cas: &Vec<Ca>| cas.iter().map(|ca| ca.validity).collect();
+        SecretState {
+            cas: self.cas.as_ref().map(validities).map_err(|reason| *reason),
+            ca_key: self.ca_key.as_ref().map(drop).map_err(|reason| *reason),
             serving: self.serving().map(|serving| serving.validity),
         }
     }
 
-    /// What API servers are to trust, in PEM.
-    pub(super) fn bundle(&self) -> &[u8] {
-        &self.contents.authorities
+    /// The CA certificates in PEM, which API servers have to trust.
+    pub(super) fn ca_bundle(&self) -> &[u8] {
+        &self.contents.ca_bundle
     }
 
-    /// Whether API servers are to trust an authority.
-    pub(super) fn trusts(&self, authority: &CertificateDer<'_>) -> bool {
-        self.authorities.as_ref().is_ok_and(|all| all.iter().any(|one| one.certificate == *authority))
+    /// Whether a CA is in the bundle.
+    pub(super) fn trusts(&self, certificate: &CertificateDer<'_>) -> bool {
+        self.cas.as_ref().is_ok_and(|cas| cas.iter().any(|ca| ca.certificate == *certificate))
     }
 
-    /// The certificate to serve with.
-    pub(super) fn serving(&self) -> Result<&Serving, Reason> {
+    /// The serving certificate.
+    pub(super) fn serving(&self) -> Result<&ServingCert, Reason> {
         self.serving.as_ref().map_err(|reason| *reason)
     }
 
-    /// The values after an action.
-    pub(super) fn after(&self, action: &Action, wanted: &Wanted, now: Timestamp) -> Result<Contents, rcgen::Error> {
+    /// The contents after an action.
+    pub(super) fn after(&self, action: &Action, spec: &CertSpec, now: Timestamp) -> Result<Contents, rcgen::Error> {
         let mut contents = self.contents.clone();
-        let old = self.authorities.iter().flatten().filter(|one| now <= one.validity.until);
-        let mut bundle: String = old.map(|one| one.pem.as_str()).collect();
-        match (action, &self.authorities, &self.authority_key) {
+        let unexpired = self.cas.iter().flatten().filter(|ca| now <= ca.validity.not_after);
+        let mut bundle: String = unexpired.map(|ca| ca.pem.as_str()).collect();
+        match (action, &self.cas, &self.ca_key) {
             (Action::Keep, ..) => return Ok(contents),
             (Action::Prune, ..) => {}
-            (Action::Serving(_), Ok(authorities), Ok(key)) => {
-                contents.certify(key, authorities.first().map(|one| one.validity), wanted, now)?;
+            (Action::IssueCert(_), Ok(cas), Ok(key)) => {
+                contents.issue_cert(key, cas.first().map(|ca| ca.validity), spec, now)?;
             }
-            (Action::Serving(_) | Action::Authority(_), ..) => {
-                let (key, validity) = (KeyPair::generate()?, issue::lifetime(wanted.authority, now, None));
-                bundle.insert_str(0, &issue::authority(&key, validity)?.pem());
-                contents.authority_key = key.serialize_pem().into_bytes();
-                contents.certify(&key, Some(validity), wanted, now)?;
+            (Action::IssueCert(_) | Action::RotateCa(_), ..) => {
+                let (key, validity) = (KeyPair::generate()?, issue::validity(spec.ca_lifetime, now, None));
+                bundle.insert_str(0, &issue::ca_certificate(&key, validity)?.pem());
+                contents.ca_key = key.serialize_pem().into_bytes();
+                contents.issue_cert(&key, Some(validity), spec, now)?;
             }
         }
-        contents.authorities = bundle.into_bytes();
+        contents.ca_bundle = bundle.into_bytes();
         Ok(contents)
     }
 }
 
 impl Contents {
-    /// Puts a new certificate in.
-    fn certify(
+    /// Replaces the serving certificate.
+    fn issue_cert(
         &mut self,
-        authority: &KeyPair,
-        within: Option<Validity>,
-        wanted: &Wanted,
+        ca_key: &KeyPair,
+        ca: Option<Validity>,
+        spec: &CertSpec,
         now: Timestamp,
     ) -> Result<(), rcgen::Error> {
-        let (key, validity) = (KeyPair::generate()?, issue::lifetime(wanted.serving, now, within));
-        self.certificate = issue::serving(&key, &wanted.names, validity, authority)?.pem().into_bytes();
+        let (key, validity) = (KeyPair::generate()?, issue::validity(spec.cert_lifetime, now, ca));
+        self.certificate = issue::serving_certificate(&key, &spec.names, validity, ca_key)?.pem().into_bytes();
         self.key = key.serialize_pem().into_bytes();
         Ok(())
     }
 }
 
-fn read_authorities(bundle: &[u8]) -> Result<Vec<Authority>, Reason> {
-    let damaged = Reason::Damaged("its authorities cannot be read");
-    let text = std::str::from_utf8(bundle).map_err(|_| damaged)?;
+fn parse_cas(bundle: &[u8]) -> Result<Vec<Ca>, Reason> {
+    let unusable = Reason::Unusable("the CA certificates cannot be parsed");
+    let text = std::str::from_utf8(bundle).map_err(|_| unusable)?;
     if text.trim().is_empty() {
         return Err(Reason::Missing);
     }
-    let read = |section: &str| {
+    let parse = |section: &str| {
         let certificate = CertificateDer::from_pem_slice(section.as_bytes()).ok()?;
         let validity = Validity::of(&certificate)?;
         RootCertStore::empty().add(certificate.clone()).ok()?;
-        Some(Authority { pem: format!("{}\n", section.trim()), certificate, validity })
+        Some(Ca { pem: format!("{}\n", section.trim()), certificate, validity })
     };
-    let sections = text.split_inclusive(END).filter(|section| !section.trim().is_empty());
-    sections.map(read).collect::<Option<_>>().ok_or(damaged)
+    let sections = text.split_inclusive(PEM_END).filter(|section| !section.trim().is_empty());
+    sections.map(parse).collect::<Option<_>>().ok_or(unusable)
 }
 
-fn read_authority_key(newest: Option<&Authority>, key: &[u8]) -> Result<KeyPair, Reason> {
-    let authority = newest.ok_or(Reason::Missing)?;
-    let unreadable = Reason::Damaged("the key of its authority cannot be read");
-    let der = PrivateKeyDer::from_pem_slice(key).map_err(|_| unreadable)?;
-    let pair = KeyPair::try_from(&der).map_err(|_| unreadable)?;
-    CertifiedKey::from_der(vec![authority.certificate.clone()], der, &ring::default_provider())
-        .map_err(|_| Reason::Damaged("the key of its authority is another's"))?;
+fn parse_ca_key(newest: Option<&Ca>, key: &[u8]) -> Result<KeyPair, Reason> {
+    let ca = newest.ok_or(Reason::Missing)?;
+    let malformed = Reason::Unusable("the key of the CA cannot be parsed");
+    let der = PrivateKeyDer::from_pem_slice(key).map_err(|_| malformed)?;
+    let pair = KeyPair::try_from(&der).map_err(|_| malformed)?;
+    CertifiedKey::from_der(vec![ca.certificate.clone()], der, &ring::default_provider())
+        .map_err(|_| Reason::Unusable("the key of the CA does not match its certificate"))?;
     Ok(pair)
 }
 
-fn read_serving(contents: &Contents, authorities: &[Authority], names: &[String]) -> Result<Serving, Reason> {
-    let unreadable = Reason::Damaged("its certificate cannot be read");
-    let certificate = CertificateDer::from_pem_slice(&contents.certificate).map_err(|_| unreadable)?;
-    let validity = Validity::of(&certificate).ok_or(unreadable)?;
+fn parse_serving_cert(contents: &Contents, cas: &[Ca], names: &[String]) -> Result<ServingCert, Reason> {
+    let malformed = Reason::Unusable("the certificate cannot be parsed");
+    let certificate = CertificateDer::from_pem_slice(&contents.certificate).map_err(|_| malformed)?;
+    let validity = Validity::of(&certificate).ok_or(malformed)?;
     let key = PrivateKeyDer::from_pem_slice(&contents.key)
-        .map_err(|_| Reason::Damaged("the key of its certificate cannot be read"))?;
+        .map_err(|_| Reason::Unusable("the key of the certificate cannot be parsed"))?;
     let provider = ring::default_provider();
     let certified = CertifiedKey::from_der(vec![certificate.clone()], key, &provider)
-        .map_err(|_| Reason::Damaged("certificate and key do not fit each other"))?;
-    let parsed = ParsedCertificate::try_from(&certificate).map_err(|_| unreadable)?;
-    // Whether it is valid now is another question.
-    let then =
-        UnixTime::since_unix_epoch(Duration::from_secs(validity.from.as_second().try_into().unwrap_or_default()));
+        .map_err(|_| Reason::Unusable("the key of the certificate does not match it"))?;
+    let parsed = ParsedCertificate::try_from(&certificate).map_err(|_| malformed)?;
+    // Verified at the beginning of the validity: whether it is valid now is decided later.
+    let start = validity.not_before.as_second().try_into().unwrap_or_default();
+    let time = UnixTime::since_unix_epoch(Duration::from_secs(start));
     let algorithms = provider.signature_verification_algorithms.all;
-    let has_signed = |authority: &&Authority| {
+    let has_signed = |ca: &&Ca| {
         let mut roots = RootCertStore::empty();
-        roots.add(authority.certificate.clone()).is_ok()
-            && verify_server_cert_signed_by_trust_anchor(&parsed, &roots, &[], then, algorithms).is_ok()
+        roots.add(ca.certificate.clone()).is_ok()
+            && verify_server_cert_signed_by_trust_anchor(&parsed, &roots, &[], time, algorithms).is_ok()
     };
-    let authority = authorities
+    let ca = cas
         .iter()
         .find(has_signed)
-        .ok_or(Reason::Damaged("its certificate is of none of its authorities"))?
+        .ok_or(Reason::Unusable("none of the CAs has signed the certificate"))?
         .certificate
         .clone();
-    let is_named = |name: &String| {
+    let has_name = |name: &String| {
         ServerName::try_from(name.as_str()).is_ok_and(|name| verify_server_name(&parsed, &name).is_ok())
     };
-    if !names.iter().all(is_named) {
-        return Err(Reason::Damaged("its certificate is not for all names that the webhooks have"));
+    if !names.iter().all(has_name) {
+        return Err(Reason::Unusable("the certificate does not have all names of the webhooks"));
     }
-    Ok(Serving { certified, authority, validity })
+    Ok(ServingCert { certified, ca, validity })
 }
 
 impl fmt::Debug for Contents {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the contents of a Secret")
+        f.write_str("Contents { .. }")
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::self_managed::decision::decide;
     use super::*;
+    use crate::self_managed::decision::decide;
 
-    fn wanted() -> Wanted {
+    fn spec() -> CertSpec {
         let names = ["webhooks.system.svc", "127.0.0.1"].map(str::to_owned).to_vec();
-        Wanted { names, authority: Duration::from_hours(1000), serving: Duration::from_hours(100) }
+        CertSpec { names, ca_lifetime: Duration::from_hours(1000), cert_lifetime: Duration::from_hours(100) }
     }
 
     fn at(hour: i64) -> Timestamp {
         Timestamp::from_second(1_800_000_000 + hour * 3600).unwrap()
     }
 
-    fn read(contents: &Contents) -> Kept {
-        Kept::read(contents.clone(), &wanted().names)
+    fn parse(contents: &Contents) -> CertBundle {
+        CertBundle::parse(contents.clone(), &spec().names)
     }
 
-    /// What is made of nothing, in the hour 0.
-    fn made() -> Contents {
-        let nothing = read(&Contents::default());
-        let action = decide(&nothing.found(), at(0));
-        assert_eq!(action, Action::Authority(Reason::Missing));
-        nothing.after(&action, &wanted(), at(0)).unwrap()
+    /// The contents that are generated from nothing, at hour 0.
+    fn generated() -> Contents {
+        let empty = parse(&Contents::default());
+        let action = decide(&empty.state(), at(0));
+        assert_eq!(action, Action::RotateCa(Reason::Missing));
+        empty.after(&action, &spec(), at(0)).unwrap()
     }
 
-    /// The next contents, and why.
+    /// The action at that hour, and the contents after it.
     fn step(contents: &Contents, hour: i64) -> (Action, Contents) {
-        let kept = read(contents);
-        let action = decide(&kept.found(), at(hour));
-        let next = kept.after(&action, &wanted(), at(hour)).unwrap();
-        assert_eq!(decide(&read(&next).found(), at(hour)), Action::Keep, "after {action:?}");
+        let bundle = parse(contents);
+        let action = decide(&bundle.state(), at(hour));
+        let next = bundle.after(&action, &spec(), at(hour)).unwrap();
+        assert_eq!(decide(&parse(&next).state(), at(hour)), Action::Keep, "after {action:?}");
         (action, next)
     }
 
-    fn authorities(contents: &Contents) -> usize {
-        String::from_utf8_lossy(&contents.authorities).matches(END).count()
+    fn count_cas(contents: &Contents) -> usize {
+        String::from_utf8_lossy(&contents.ca_bundle).matches(PEM_END).count()
     }
 
     #[test]
-    fn from_nothing_to_the_end_of_the_first_authority() {
-        let first = made();
+    fn certificates_are_renewed_until_the_first_ca_expires() {
+        let first = generated();
         assert_eq!(step(&first, 1), (Action::Keep, first.clone()));
         let (action, second) = step(&first, 67);
-        assert_eq!(action, Action::Serving(Reason::Ending));
-        assert_eq!((&second.authorities, &second.authority_key), (&first.authorities, &first.authority_key));
+        assert_eq!(action, Action::IssueCert(Reason::Expiring));
+        assert_eq!((&second.ca_bundle, &second.ca_key), (&first.ca_bundle, &first.ca_key));
         assert_ne!((&second.certificate, &second.key), (&first.certificate, &first.key));
         let (action, third) = step(&second, 667);
-        assert_eq!(action, Action::Authority(Reason::Ending));
-        assert_eq!(authorities(&third), 2);
-        assert!(third.authorities.ends_with(&first.authorities));
-        let of = |contents: &Contents| read(contents).serving().unwrap().authority.clone();
-        assert_eq!(of(&first), of(&second));
-        assert_ne!(of(&second), of(&third));
-        // Who serves the old one is trusted by those who have the new bundle.
-        assert!(read(&third).trusts(&of(&second)));
-        assert!(!read(&second).trusts(&of(&third)));
+        assert_eq!(action, Action::RotateCa(Reason::Expiring));
+        assert_eq!(count_cas(&third), 2);
+        assert!(third.ca_bundle.ends_with(&first.ca_bundle));
+        let ca_of = |contents: &Contents| parse(contents).serving().unwrap().ca.clone();
+        assert_eq!(ca_of(&first), ca_of(&second));
+        assert_ne!(ca_of(&second), ca_of(&third));
+        // The new bundle trusts replicas that serve the old certificate.
+        assert!(parse(&third).trusts(&ca_of(&second)));
+        assert!(!parse(&second).trusts(&ca_of(&third)));
         let (_, fourth) = step(&third, 760);
         let (action, fifth) = step(&fourth, 761);
-        assert_eq!((action, authorities(&fifth)), (Action::Keep, 2));
-        let renewed = read(&fifth).after(&Action::Serving(Reason::Ending), &wanted(), at(999)).unwrap();
+        assert_eq!((action, count_cas(&fifth)), (Action::Keep, 2));
+        let renewed = parse(&fifth).after(&Action::IssueCert(Reason::Expiring), &spec(), at(999)).unwrap();
         let (action, last) = step(&renewed, 1001);
-        assert_eq!((action, authorities(&last)), (Action::Prune, 1));
+        assert_eq!((action, count_cas(&last)), (Action::Prune, 1));
         assert_eq!(last.certificate, renewed.certificate);
     }
 
     #[test]
-    fn what_is_damaged_is_found_and_as_little_as_possible_is_made_anew() {
-        let (good, other) = (made(), made());
-        let is_serving = |action: &Action| matches!(action, Action::Serving(Reason::Damaged(_)));
-        let is_authority = |action: &Action| matches!(action, Action::Authority(Reason::Damaged(_)));
+    fn only_unusable_parts_are_regenerated() {
+        let (good, other) = (generated(), generated());
+        let issues_cert = |action: &Action| matches!(action, Action::IssueCert(Reason::Unusable(_)));
+        let rotates_ca = |action: &Action| matches!(action, Action::RotateCa(Reason::Unusable(_)));
         let junk = b"junk".to_vec();
-        for (contents, expected, authorities_after) in [
-            (Contents { certificate: Vec::new(), ..good.clone() }, &is_serving as &dyn Fn(&Action) -> bool, 1),
-            (Contents { certificate: junk.clone(), ..good.clone() }, &is_serving, 1),
-            (Contents { certificate: other.certificate.clone(), ..good.clone() }, &is_serving, 1),
-            (Contents { key: junk.clone(), ..good.clone() }, &is_serving, 1),
-            (Contents { key: other.key.clone(), ..good.clone() }, &is_serving, 1),
+        for (contents, expected, cas_after) in [
+            (Contents { certificate: Vec::new(), ..good.clone() }, &issues_cert as &dyn Fn(&Action) -> bool, 1),
+            (Contents { certificate: junk.clone(), ..good.clone() }, &issues_cert, 1),
+            (Contents { certificate: other.certificate.clone(), ..good.clone() }, &issues_cert, 1),
+            (Contents { key: junk.clone(), ..good.clone() }, &issues_cert, 1),
+            (Contents { key: other.key.clone(), ..good.clone() }, &issues_cert, 1),
             (
                 Contents { certificate: other.certificate.clone(), key: other.key.clone(), ..good.clone() },
-                &is_serving,
+                &issues_cert,
                 1,
             ),
-            (Contents { authority_key: Vec::new(), ..good.clone() }, &is_authority, 2),
-            (Contents { authority_key: junk.clone(), ..good.clone() }, &is_authority, 2),
-            (Contents { authority_key: other.authority_key.clone(), ..good.clone() }, &is_authority, 2),
-            (Contents { authorities: other.authorities.clone(), ..good.clone() }, &is_authority, 2),
-            (Contents { authorities: junk.clone(), ..good.clone() }, &is_authority, 1),
-            (Contents { authorities: [&good.authorities[..], &junk].concat(), ..good.clone() }, &is_authority, 1),
-            (Contents { authorities: vec![0xff], ..good.clone() }, &is_authority, 1),
+            (Contents { ca_key: Vec::new(), ..good.clone() }, &rotates_ca, 2),
+            (Contents { ca_key: junk.clone(), ..good.clone() }, &rotates_ca, 2),
+            (Contents { ca_key: other.ca_key.clone(), ..good.clone() }, &rotates_ca, 2),
+            (Contents { ca_bundle: other.ca_bundle.clone(), ..good.clone() }, &rotates_ca, 2),
+            (Contents { ca_bundle: junk.clone(), ..good.clone() }, &rotates_ca, 1),
+            (Contents { ca_bundle: [&good.ca_bundle[..], &junk].concat(), ..good.clone() }, &rotates_ca, 1),
+            (Contents { ca_bundle: vec![0xff], ..good.clone() }, &rotates_ca, 1),
         ] {
             let (action, next) = step(&contents, 1);
             assert!(expected(&action), "{action:?}");
-            assert_eq!(authorities(&next), authorities_after, "{action:?}");
+            assert_eq!(count_cas(&next), cas_after, "{action:?}");
         }
-        let (action, _) = step(&Contents { authorities: Vec::new(), ..good.clone() }, 1);
-        assert_eq!(action, Action::Authority(Reason::Missing));
+        let (action, _) = step(&Contents { ca_bundle: Vec::new(), ..good.clone() }, 1);
+        assert_eq!(action, Action::RotateCa(Reason::Missing));
     }
 
     #[test]
-    fn a_certificate_may_have_more_names_and_not_less() {
+    fn certificate_needs_all_names() {
         let names = |names: &[&str]| {
             let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-            Kept::read(made(), &names).serving().is_ok()
+            CertBundle::parse(generated(), &names).serving().is_ok()
         };
         assert!(names(&["webhooks.system.svc"]) && names(&["127.0.0.1"]) && names(&[]));
         assert!(!names(&["webhooks.system.svc", "other.system.svc"]) && !names(&["127.0.0.2"]) && !names(&["no name"]));

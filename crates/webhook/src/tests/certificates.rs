@@ -1,4 +1,4 @@
-//! Certificates that come late, change, and do not fit; versions of TLS.
+//! Tests of missing, changing and mismatched certificates, and of TLS versions.
 
 use std::fs::{create_dir, remove_file, rename};
 use std::os::unix::fs::symlink;
@@ -11,21 +11,21 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::sleep;
 
+use super::support::{Pair, Request, Server, things, tls};
 use crate::https::Limits;
 use crate::https::tls::{TlsOptions, TlsVersion};
-use super::support::{Pair, Request, Server, things, tls};
 
-/// Waits until the server shows the certificate.
-async fn until_shown(server: &Server, pair: &Pair) {
-    let shown = async {
-        while server.shown().await.unwrap() != pair.der {
+/// Waits until the server presents the certificate.
+async fn wait_until_presented(server: &Server, pair: &Pair) {
+    let presented = async {
+        while server.presented().await.unwrap() != pair.der {
             sleep(Duration::from_millis(20)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(10), shown).await.expect("the certificate is shown");
+    tokio::time::timeout(Duration::from_secs(10), presented).await.expect("the certificate is presented");
 }
 
-/// Puts a pair into a folder as a mounted Secret is written: a new folder, and a link that is swapped.
+/// Writes a pair as the kubelet updates a mounted Secret: into a new directory, to which a symlink is switched.
 fn mount(folder: &Path, name: &str, pair: &Pair) {
     create_dir(folder.join(name)).unwrap();
     pair.write(&folder.join(name));
@@ -37,7 +37,7 @@ fn mount(folder: &Path, name: &str, pair: &Pair) {
 }
 
 #[tokio::test]
-async fn a_certificate_that_is_missing_at_the_start_is_waited_for() {
+async fn missing_certificate_is_loaded_later() {
     let server = Server::start_without_certificate(things, Limits::default(), tls()).await;
     let missing = |file: &str| {
         let path = server.folder.path().join(file);
@@ -45,7 +45,7 @@ async fn a_certificate_that_is_missing_at_the_start_is_waited_for() {
     };
     let pair = server.authority.issue();
     for file in ["tls.crt", "tls.key"] {
-        while !server.health.missing().concat().starts_with(&missing(file)) {
+        while !server.health.pending().concat().starts_with(&missing(file)) {
             sleep(Duration::from_millis(20)).await;
         }
         assert!(server.ask(Request::review(1)).await.is_err());
@@ -72,20 +72,20 @@ async fn no_request_fails_while_certificates_change() {
         .map(|asker| {
             let (server, done) = (server.clone(), done.clone());
             tokio::spawn(async move {
-                let mut kept = server.client(asker % 2 == 0).await.unwrap();
-                let mut asked = 0;
+                let mut persistent = server.client(asker % 2 == 0).await.unwrap();
+                let mut requests = 0;
                 while !done.load(Ordering::Relaxed) {
                     assert_eq!(server.ask(Request::review(1)).await.unwrap().0, 200);
-                    assert_eq!(kept.send(Request::review(2)).await.unwrap().0, 200);
-                    asked += 1;
+                    assert_eq!(persistent.send(Request::review(2)).await.unwrap().0, 200);
+                    requests += 1;
                 }
-                asked
+                requests
             })
         })
         .collect();
     for (index, pair) in pairs.iter().enumerate().skip(1) {
         mount(&folder, &format!("..{index}"), pair);
-        until_shown(&server, pair).await;
+        wait_until_presented(&server, pair).await;
     }
     done.store(true, Ordering::Relaxed);
     for asker in asking {
@@ -97,9 +97,9 @@ async fn no_request_fails_while_certificates_change() {
 }
 
 #[tokio::test]
-async fn a_pair_that_does_not_fit_changes_nothing() {
+async fn mismatched_pair_is_ignored() {
     let server = Server::start(things).await;
-    let (folder, shown) = (server.folder.path().to_owned(), server.shown().await.unwrap());
+    let (folder, presented) = (server.folder.path().to_owned(), server.presented().await.unwrap());
     let refusals = || {
         let text = server.metrics.encode().unwrap();
         let line = text.lines().find_map(|line| line.strip_prefix("webhook_certificate_refusals_total "));
@@ -111,28 +111,28 @@ async fn a_pair_that_does_not_fit_changes_nothing() {
         while refusals() == before {
             sleep(Duration::from_millis(20)).await;
         }
-        assert_eq!(server.shown().await.unwrap(), shown);
+        assert_eq!(server.presented().await.unwrap(), presented);
     };
     let pair = server.authority.issue();
     refused(pair.certificate.as_bytes()).await;
     refused(&pair.certificate.as_bytes()[..pair.certificate.len() / 2]).await;
     refused(b"").await;
     pair.write(&folder);
-    until_shown(&server, &pair).await;
-    // A file that is gone changes nothing either.
+    wait_until_presented(&server, &pair).await;
+    // A missing file is ignored too.
     remove_file(folder.join("tls.key")).unwrap();
     sleep(Duration::from_millis(1500)).await;
-    assert_eq!(server.shown().await.unwrap(), pair.der);
+    assert_eq!(server.presented().await.unwrap(), pair.der);
     server.stop().await;
 }
 
 #[tokio::test]
-async fn old_versions_of_tls_are_refused() {
+async fn old_tls_versions_are_rejected() {
     let server = Server::start(things).await;
     assert!(server.connect_with(&[&rustls::version::TLS12], false).await.is_ok());
-    // The first message of a client that speaks TLS 1.1 and nothing later.
+    // The ClientHello of a client that supports TLS 1.1 at most.
     let suites = [0, 2, 0xc0, 0x13];
-    // Without the algorithms for signatures the version would not be looked at.
+    // Without signature algorithms the server would not check the version.
     let extensions = [0, 8, 0, 13, 0, 4, 0, 2, 4, 3];
     let hello: Vec<u8> = [&[3, 2][..], &[7; 32], &[0], &suites, &[1, 0], &extensions].concat();
     let length = u8::try_from(hello.len()).unwrap();
@@ -140,13 +140,13 @@ async fn old_versions_of_tls_are_refused() {
     stream.write_all(&[&[22, 3, 1, 0, length + 4, 1, 0, 0, length], hello.as_slice()].concat()).await.unwrap();
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).await.unwrap();
-    // An alert, fatal, about the version of the protocol.
+    // A fatal alert: protocol_version.
     assert_eq!((answer.first(), answer.get(5..)), (Some(&21), Some(&[2, 70][..])), "{answer:?}");
     server.stop().await;
 }
 
 #[tokio::test]
-async fn the_oldest_version_of_tls_can_be_chosen() {
+async fn minimum_tls_version_can_be_set() {
     let options = TlsOptions { tls_min_version: TlsVersion::Tls13, ..tls() };
     let server = Server::start_with(things, Limits::default(), options).await;
     assert!(server.connect_with(&[&rustls::version::TLS12], false).await.is_err());
@@ -155,7 +155,7 @@ async fn the_oldest_version_of_tls_can_be_chosen() {
 }
 
 #[tokio::test]
-async fn cipher_suites_can_be_chosen() {
+async fn cipher_suites_can_be_set() {
     let suite = "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384";
     let options = TlsOptions { tls_cipher_suites: vec![suite.to_owned()], ..tls() };
     let server = Server::start_with(things, Limits::default(), options).await;

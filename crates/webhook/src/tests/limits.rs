@@ -1,4 +1,4 @@
-//! Many clients at once, slow ones, and the end of the server.
+//! Tests of many concurrent clients, slow clients, and graceful shutdown.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,14 +9,14 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::client::TlsStream;
 
-use crate::endpoints::{LARGE_AT_ONCE, MAX_LARGE_WAITING, MAX_SMALL_BODY};
-use crate::https::Limits;
 use super::support::{Client, Request, Server, things, tls};
+use crate::endpoints::{LARGE_CONCURRENCY, MAX_LARGE_WAITING, MAX_SMALL_BODY};
+use crate::https::Limits;
 
 const SHORT: Duration = Duration::from_millis(200);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_thousand_reviews_at_once_are_all_answered() {
+async fn thousand_concurrent_reviews_are_served() {
     let server = Arc::new(Server::start(things).await);
     let mut clients = Vec::new();
     for _ in 0..3 {
@@ -43,7 +43,7 @@ async fn a_thousand_reviews_at_once_are_all_answered() {
 }
 
 #[tokio::test]
-async fn a_body_that_does_not_come_ends_the_request() {
+async fn missing_body_ends_the_request() {
     let limits = Limits { request: SHORT, ..Limits::default() };
     let server = Server::start_with(things, limits, tls()).await;
     let mut stream = server.connect(false).await.unwrap();
@@ -56,29 +56,29 @@ async fn a_body_that_does_not_come_ends_the_request() {
 }
 
 #[tokio::test]
-async fn clients_that_say_nothing_are_let_go() {
-    // Long enough for a busy machine to shake hands.
-    let patience = Duration::from_secs(2);
-    let limits = Limits { handshake: patience, idle: patience, linger: patience, ..Limits::default() };
+async fn silent_clients_are_disconnected() {
+    // Long enough for a TLS handshake on a busy machine.
+    let limit = Duration::from_secs(2);
+    let limits = Limits { handshake: limit, idle: limit, linger: limit, ..Limits::default() };
     let server = Server::start_with(things, limits, tls()).await;
     let mut silent = TcpStream::connect(server.address).await.unwrap();
     let mut unused = server.connect(false).await.unwrap();
     let mut unused_http2 = server.connect(true).await.unwrap();
-    let mut half_said = server.connect(false).await.unwrap();
-    half_said.write_all(b"POST /validate HTTP/1.1\r\nhost").await.unwrap();
+    let mut incomplete = server.connect(false).await.unwrap();
+    incomplete.write_all(b"POST /validate HTTP/1.1\r\nhost").await.unwrap();
     let mut buffer = Vec::new();
     let ended = async {
         let _ = silent.read_to_end(&mut buffer).await;
         let _ = unused.read_to_end(&mut buffer).await;
         let _ = unused_http2.read_to_end(&mut buffer).await;
-        let _ = half_said.read_to_end(&mut buffer).await;
+        let _ = incomplete.read_to_end(&mut buffer).await;
     };
-    timeout(Duration::from_secs(30), ended).await.expect("all are let go");
+    timeout(Duration::from_secs(30), ended).await.expect("all are disconnected");
     server.stop().await;
 }
 
 #[tokio::test]
-async fn when_all_connections_are_taken_idle_ones_make_room() {
+async fn idle_connections_close_at_the_maximum() {
     let limits = Limits { connections: 2, idle_when_full: SHORT, ..Limits::default() };
     let server = Server::start_with(things, limits, tls()).await;
     let mut first = server.client(false).await.unwrap();
@@ -91,32 +91,32 @@ async fn when_all_connections_are_taken_idle_ones_make_room() {
 }
 
 #[tokio::test]
-async fn more_requests_than_there_may_be_are_turned_down() {
+async fn requests_beyond_the_limit_are_rejected() {
     let limits = Limits { requests: 1, ..Limits::default() };
     let server = Arc::new(Server::start_with(things, limits, tls()).await);
     let slow = tokio::spawn({
         let server = server.clone();
         async move { server.ask(Request::review(2000)).await.unwrap() }
     });
-    server.working(1).await;
+    server.wait_until_in_flight(1).await;
     let (status, text) = server.ask(Request::review(1)).await.unwrap();
-    assert_eq!((status, text.as_str()), (503, "too many requests at the same time"));
+    assert_eq!((status, text.as_str()), (503, "too many concurrent requests"));
     assert_eq!(slow.await.unwrap().0, 200);
     Arc::into_inner(server).unwrap().stop().await;
 }
 
 #[tokio::test]
-async fn what_is_under_way_is_answered_at_the_end() {
+async fn shutdown_answers_requests_in_flight() {
     for http2 in [false, true] {
         let limits = Limits { linger: Duration::from_secs(20), ..Limits::default() };
         let server = Server::start_with(things, limits, tls()).await;
         let idle = server.client(http2).await.unwrap();
         let mut client = server.client(http2).await.unwrap();
         let slow = tokio::spawn(async move { client.send(Request::review(2000)).await.unwrap().0 });
-        server.working(1).await;
+        server.wait_until_in_flight(1).await;
         let (address, started) = (server.address, Instant::now());
         server.stop().await;
-        assert!(started.elapsed() < Duration::from_secs(15), "idle connections hold nothing up");
+        assert!(started.elapsed() < Duration::from_secs(15), "idle connections do not delay the shutdown");
         assert_eq!(slow.await.unwrap(), 200);
         assert!(TcpStream::connect(address).await.is_err());
         drop(idle);
@@ -124,20 +124,20 @@ async fn what_is_under_way_is_answered_at_the_end() {
 }
 
 #[tokio::test]
-async fn what_does_not_end_is_broken_off_at_the_end() {
+async fn shutdown_closes_requests_that_do_not_end() {
     let limits = Limits { linger: SHORT, ..Limits::default() };
     let server = Server::start_with(things, limits, tls()).await;
     let mut stream = server.connect(false).await.unwrap();
     let head = "POST /validate HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 1000\r\n\r\n";
     stream.write_all(head.as_bytes()).await.unwrap();
-    server.working(1).await;
+    server.wait_until_in_flight(1).await;
     let started = Instant::now();
     server.stop().await;
     assert!(started.elapsed() < Duration::from_secs(4));
 }
 
-/// A request whose body is announced and not sent.
-async fn announced(server: &Server, length: usize) -> TlsStream<TcpStream> {
+/// Sends a request whose body does not follow.
+async fn send_without_body(server: &Server, length: usize) -> TlsStream<TcpStream> {
     let mut stream = server.connect(false).await.unwrap();
     let head = format!(
         "POST /validate HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\nconnection: close\r\n\
@@ -154,29 +154,29 @@ async fn answer_of(mut stream: TlsStream<TcpStream>) -> String {
 }
 
 #[tokio::test]
-async fn long_requests_wait_in_a_bounded_queue() {
+async fn large_requests_wait_in_a_bounded_queue() {
     let server = Server::start(things).await;
     let mut held = Vec::new();
-    for number in 1..=LARGE_AT_ONCE + MAX_LARGE_WAITING {
-        held.push(announced(&server, 1024 * 1024).await);
-        server.working(u32::try_from(number).unwrap()).await;
+    for number in 1..=LARGE_CONCURRENCY + MAX_LARGE_WAITING {
+        held.push(send_without_body(&server, 1024 * 1024).await);
+        server.wait_until_in_flight(u32::try_from(number).unwrap()).await;
     }
-    let answer = answer_of(announced(&server, 1024 * 1024).await).await;
+    let answer = answer_of(send_without_body(&server, 1024 * 1024).await).await;
     assert!(answer.starts_with("HTTP/1.1 429 ") && answer.contains("retry-after: 1\r\n"), "{answer}");
-    // A short request that becomes large when it is read is one of them.
+    // A small request that becomes large when it is parsed is one of them.
     let junk = format!("{{\"request\": {{\"object\": [{}0]}}}}", "{\"\":0},".repeat(8_000));
     assert!(junk.len() <= MAX_SMALL_BODY);
     let heavy = Request { body: junk.into(), ..Request::review(1) };
     assert_eq!(server.ask(heavy.clone()).await.unwrap().0, 429);
-    // Others are answered all the same.
+    // Small requests are still served.
     assert_eq!(server.ask(Request::review(1)).await.unwrap().0, 200);
     let text = server.metrics.encode().unwrap();
     assert!(text.contains(r#"webhook_reviews_total{path="/validate",outcome="overloaded"} 2"#), "{text}");
-    // A body that does not arrive makes room for the next one.
+    // A request whose body does not arrive leaves the queue.
     let first = answer_of(held.remove(0)).await;
     assert!(first.starts_with("HTTP/1.1 408 ") && first.contains("did not arrive within 5s"), "{first}");
     drop(held);
-    server.working(0).await;
-    assert_eq!(server.ask(heavy).await.unwrap().0, 400, "it is read, and is no review");
+    server.wait_until_in_flight(0).await;
+    assert_eq!(server.ask(heavy).await.unwrap().0, 400, "it is parsed, and is no review");
     server.stop().await;
 }

@@ -1,4 +1,4 @@
-//! A server of webhooks with certificates of its own, and a client that trusts them.
+//! A webhook server with generated certificates, and a client that trusts them.
 
 use std::io::Error;
 use std::net::SocketAddr;
@@ -17,7 +17,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, RootCertStore, SupportedProtocolVersion};
-use serde_json::{json, Value};
+use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
@@ -25,7 +25,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_util::sync::CancellationToken;
 
-use crate::denial::{FieldError, Denial};
+use crate::denial::{Denial, FieldError};
 use crate::endpoints::Endpoints;
 use crate::https::Limits;
 use crate::https::certificate::Certificates;
@@ -36,7 +36,7 @@ use crate::server::listen_at;
 
 const ALL: &[&SupportedProtocolVersion] = &[&rustls::version::TLS12, &rustls::version::TLS13];
 
-/// Things of size 10 and less are allowed. Size 666 has a bug; from 1000 on it takes as many milliseconds.
+/// Allows things of size 10 and less. Panics for size 666; takes as many milliseconds as the size from 1000 on.
 pub(crate) fn things(endpoints: Endpoints) -> Endpoints {
     let review = |request: &AdmissionRequest| {
         let size = request.object.as_ref().unwrap()["spec"]["size"].clone();
@@ -58,7 +58,7 @@ pub(crate) fn things(endpoints: Endpoints) -> Endpoints {
     endpoints.review("/validate", review).convert("/convert", convert)
 }
 
-/// A review of a thing of that size.
+/// An admission review of a thing of that size.
 pub(crate) fn review(size: u64) -> Bytes {
     let kind = json!({"group": "example.com", "version": "v1", "kind": "Thing"});
     let object = json!({"spec": {"size": size}});
@@ -77,7 +77,7 @@ struct Flags {
     webhooks: WebhookOptions,
 }
 
-/// Who signs the certificates.
+/// The CA of the certificates.
 pub(crate) struct Authority {
     issuer: Issuer<'static, KeyPair>,
     certificate: rcgen::Certificate,
@@ -124,7 +124,7 @@ impl Pair {
     }
 }
 
-/// A server that runs, with a folder for its certificate.
+/// A running server with a directory for its certificate.
 pub(crate) struct Server {
     pub(crate) folder: TempDir,
     pub(crate) authority: Authority,
@@ -166,13 +166,13 @@ impl Server {
 
     /// Waits for the certificate.
     pub(crate) async fn ready(&self) {
-        while !self.health.missing().is_empty() {
+        while !self.health.pending().is_empty() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
 
-    /// Waits until so many requests are worked on.
-    pub(crate) async fn working(&self, requests: u32) {
+    /// Waits until that number of requests is in flight.
+    pub(crate) async fn wait_until_in_flight(&self, requests: u32) {
         let line = format!("webhook_reviews_in_flight {requests}\n");
         while !self.metrics.encode().unwrap().contains(&line) {
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -184,7 +184,7 @@ impl Server {
         tokio::time::timeout(Duration::from_secs(30), self.running).await.expect("the server ends").unwrap();
     }
 
-    /// A connection on which nothing is said yet.
+    /// Opens a connection without a request.
     pub(crate) async fn connect(&self, http2: bool) -> Result<TlsStream<TcpStream>, Error> {
         self.connect_with(ALL, http2).await
     }
@@ -200,8 +200,8 @@ impl Server {
         TlsConnector::from(Arc::new(config)).connect(ServerName::try_from("webhooks.test").unwrap(), stream).await
     }
 
-    /// The certificate that the server shows.
-    pub(crate) async fn shown(&self) -> Result<Vec<u8>, Error> {
+    /// The certificate that the server presents.
+    pub(crate) async fn presented(&self) -> Result<Vec<u8>, Error> {
         let stream = self.connect(true).await?;
         Ok(stream.get_ref().1.peer_certificates().unwrap()[0].to_vec())
     }
@@ -218,20 +218,20 @@ impl Server {
         Ok(Client::Http1(sender))
     }
 
-    /// Asks on a connection of its own.
+    /// Sends a request over a new connection.
     pub(crate) async fn ask(&self, request: Request) -> Result<(u16, String), Error> {
         self.client(false).await?.send(request).await
     }
 }
 
-/// What is sent.
+/// A request of the test client.
 #[derive(Clone)]
 pub(crate) struct Request {
     pub(crate) method: &'static str,
     pub(crate) path: &'static str,
     pub(crate) content_type: &'static str,
     pub(crate) body: Bytes,
-    /// The length of the body is not told beforehand.
+    /// Sends the body without its length.
     pub(crate) chunked: bool,
 }
 

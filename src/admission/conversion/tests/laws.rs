@@ -1,4 +1,4 @@
-//! What holds for all objects.
+//! Property tests with arbitrary objects.
 
 use capi_ipam_ip::parse_entry;
 use proptest::prelude::*;
@@ -6,7 +6,7 @@ use serde_json::Map;
 
 use super::*;
 
-/// Texts for addresses: most of them right, or nearly.
+/// Texts for addresses: most of them valid, or nearly.
 fn texts() -> impl Strategy<Value = String> {
     prop_oneof![
         4 => "10\\.0\\.[0-3]\\.[0-9]{1,2}",
@@ -37,7 +37,7 @@ fn values() -> impl Strategy<Value = Value> {
     })
 }
 
-/// An object of some of these fields.
+/// A JSON object with some of these fields.
 fn some_of(fields: Vec<(&'static str, BoxedStrategy<Value>)>) -> impl Strategy<Value = Value> {
     let fields = fields.into_iter().map(|(name, value)| (Just(name), prop::option::of(value))).collect::<Vec<_>>();
     fields.prop_map(|fields| {
@@ -54,7 +54,7 @@ fn one() -> BoxedStrategy<Value> {
     texts().prop_map(Value::from).boxed()
 }
 
-/// What the schema of `v1alpha1` admits.
+/// Specs that the schema of `v1alpha1` accepts.
 fn old_specs() -> impl Strategy<Value = Value> {
     let prefixes = prop_oneof![0_i64..=128, i64::MIN..=128].prop_map(Value::from).boxed();
     some_of(vec![
@@ -67,7 +67,7 @@ fn old_specs() -> impl Strategy<Value = Value> {
     ])
 }
 
-/// What the schema of `v1alpha2` admits, and fields that nobody knows yet.
+/// Specs that the schema of `v1alpha2` accepts, with unknown fields.
 fn new_specs() -> impl Strategy<Value = Value> {
     let rest = some_of(vec![
         ("gateway", one()),
@@ -90,7 +90,7 @@ fn statuses() -> impl Strategy<Value = Option<Value>> {
     prop::option::of(some_of(fields.into()))
 }
 
-/// Metadata without our annotation.
+/// Metadata without the conversion-data annotation.
 fn metadata() -> impl Strategy<Value = Value> {
     let maps = || prop::collection::btree_map("[a-z]{1,3}", any::<String>(), 0..3).prop_map(|map| json!(map)).boxed();
     let fields = [("labels", maps()), ("annotations", maps()), ("tomorrow", values().boxed())];
@@ -118,19 +118,19 @@ fn old_objects() -> impl Strategy<Value = Value> {
         .prop_map(|(kind, metadata, spec, status)| object(OLD, kind, &metadata, &spec, status))
 }
 
-/// With an annotation or without: the one of an object made in `v1alpha1`, that of another spec, one of another form.
+/// Without the annotation, or with that of an object created in `v1alpha1`, of another spec, or of another format.
 fn new_objects() -> impl Strategy<Value = Value> {
-    let made_new = (kinds(), metadata(), new_specs(), statuses())
+    let created_new = (kinds(), metadata(), new_specs(), statuses())
         .prop_map(|(kind, metadata, spec, status)| object(NEW, kind, &metadata, &spec, status));
-    let made_old = (old_objects(), new_specs(), statuses(), any::<[bool; 3]>()).prop_map(
+    let created_old = (old_objects(), new_specs(), statuses(), any::<[bool; 3]>()).prop_map(
         |(old, new_spec, status, [stale, more, pretty])| {
             let mut object = to_new(&old);
             let fields = new_spec.as_object().unwrap().iter();
             let fields = fields.filter(|(name, _)| if spec::is_shared(name) { stale } else { more });
             fields.for_each(|(name, value)| object["spec"][name] = value.clone());
             if pretty {
-                let text = format!("{:#}", kept(&object));
-                object = keeping(object, &text);
+                let text = format!("{:#}", conversion_data(&object));
+                object = with_annotation(object, &text);
             }
             if let Some(status) = status {
                 object["status"] = status;
@@ -138,28 +138,28 @@ fn new_objects() -> impl Strategy<Value = Value> {
             object
         },
     );
-    prop_oneof![made_new, made_old]
+    prop_oneof![created_new, created_old]
 }
 
-/// Only what the versions do not share.
+/// The fields that only `v1alpha2` has.
 fn rest(spec: &Value) -> Map<String, Value> {
     spec.as_object().unwrap().clone().into_iter().filter(|(name, _)| !spec::is_shared(name)).collect()
 }
 
 proptest! {
     #[test]
-    fn new_to_old_and_back_is_the_same_object(object in new_objects()) {
+    fn v1alpha2_survives_a_round_trip(object in new_objects()) {
         let view = to_old(&object);
         prop_assert!(serde_json::from_value::<IPPoolSpecV1Alpha1>(view["spec"].clone()).is_ok());
         prop_assert_eq!(to_new(&view), object);
     }
 
     #[test]
-    fn old_to_new_and_back_is_the_same_object(object in old_objects()) {
+    fn v1alpha1_survives_a_round_trip(object in old_objects()) {
         let there = to_new(&object);
         prop_assert!(serde_json::from_value::<IPPoolSpec>(there["spec"].clone()).is_ok());
         let mut expected = object;
-        expected["spec"] = Value::Object(spec::filled(expected["spec"].as_object().unwrap()));
+        expected["spec"] = Value::Object(spec::with_subnet_fields(expected["spec"].as_object().unwrap()));
         if expected["metadata"].get("annotations").is_none() {
             expected["metadata"]["annotations"] = json!({});
         }
@@ -169,7 +169,7 @@ proptest! {
     }
 
     #[test]
-    fn fields_of_the_new_version_survive_any_change_in_the_old_one(
+    fn v1alpha2_fields_survive_any_change_in_v1alpha1(
         object in new_objects(),
         spec in old_specs(),
         labels in values(),
@@ -184,25 +184,25 @@ proptest! {
         prop_assert_eq!(back.get("status"), object.get("status"));
         prop_assert_eq!(&back["metadata"]["labels"], &changed["metadata"]["labels"]);
         prop_assert_eq!(&back["metadata"]["annotations"]["mine"], &changed["metadata"]["annotations"]["mine"]);
-        // The change itself has the effect that it would have on a pool of v1alpha1, and is what v1alpha1 shows then.
-        let direct = spec::converted(changed["spec"].as_object().unwrap());
-        prop_assert_eq!(spec::shared(back["spec"].as_object().unwrap()), direct);
-        let filled = spec::filled(changed["spec"].as_object().unwrap());
+        // The change has the effect that it has on a pool created in v1alpha1, and v1alpha1 shows it.
+        let direct = spec::to_v1alpha2(changed["spec"].as_object().unwrap());
+        prop_assert_eq!(spec::shared_fields(back["spec"].as_object().unwrap()), direct);
+        let with_subnet = spec::with_subnet_fields(changed["spec"].as_object().unwrap());
         let shown = to_old(&back)["spec"].clone();
-        prop_assert!(shown == changed["spec"] || shown == Value::Object(filled));
+        prop_assert!(shown == changed["spec"] || shown == Value::Object(with_subnet));
     }
 
     #[test]
-    fn any_change_in_the_new_version_is_what_the_old_one_means(old in old_objects(), spec in new_specs()) {
+    fn any_change_in_v1alpha2_is_effective_in_v1alpha1(old in old_objects(), spec in new_specs()) {
         let mut object = to_new(&old);
         object["spec"] = spec;
         let view = to_old(&object);
-        let shared = spec::shared(object["spec"].as_object().unwrap());
-        prop_assert_eq!(spec::converted(view["spec"].as_object().unwrap()), shared);
+        let shared = spec::shared_fields(object["spec"].as_object().unwrap());
+        prop_assert_eq!(spec::to_v1alpha2(view["spec"].as_object().unwrap()), shared);
     }
 
     #[test]
-    fn anything_is_converted(
+    fn any_object_is_converted(
         mut object in prop_oneof![old_objects(), new_objects()],
         field in prop::sample::select(&["metadata", "spec", "status"][..]),
         value in values(),
@@ -213,7 +213,7 @@ proptest! {
             prop_assert!(convert(object.clone(), desired).is_ok());
         }
         if object["metadata"].is_object() && object["metadata"]["annotations"].is_null() {
-            let object = keeping(object, &text);
+            let object = with_annotation(object, &text);
             for desired in [OLD, NEW] {
                 prop_assert!(convert(object.clone(), desired).is_ok());
             }
@@ -221,7 +221,7 @@ proptest! {
     }
 
     #[test]
-    fn the_addresses_of_a_subnet_are_right(address: std::net::IpAddr, length in 0..=128_u8) {
+    fn addresses_of_a_subnet_are_correct(address: std::net::IpAddr, length in 0..=128_u8) {
         let address = address.to_canonical();
         let bits = if address.is_ipv4() { 32 } else { 128 };
         let length = length.min(bits);
@@ -229,7 +229,7 @@ proptest! {
         prop_assert_eq!(&converted["spec"]["prefix"], &json!(length));
         let entry = parse_entry(converted["spec"]["addresses"][0].as_str().unwrap());
         let network = parse_entry(&format!("{address}/{length}")).unwrap();
-        // Wide networks may end among the IPv4-mapped addresses, which are refused.
+        // Large networks can end in the range of IPv4-mapped addresses, which are not valid.
         if let Ok(entry) = entry {
             let edge = u128::from(bits - length > 1);
             prop_assert_eq!(entry.span.first(), network.span.first() + edge);

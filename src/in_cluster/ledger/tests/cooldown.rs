@@ -1,46 +1,49 @@
-//! Addresses that were released and cool down.
+//! Cool-downs of released addresses.
 
-use super::*;
 use super::late::{at_version, with_pool};
+use super::*;
 
-/// The addresses whose cool-down has ended at that time.
-pub(super) fn rested(ledger: &Ledger, now: i64) -> Vec<Slot> {
+/// The addresses whose cool-down has ended at `now`.
+pub(super) fn cooled_down_slots(ledger: &Ledger, now: i64) -> Vec<Slot> {
     ledger.cooled_down(now, |_| true, 0).into_iter().map(|ended| ended.slot).collect()
 }
 
 #[test]
 fn cooldown_ends_after_the_grace_period_or_without_a_pool() {
     let ledger = ledger();
-    ledger.applied(&pool(json!({"spec": {"addressReuseGracePeriodSeconds": 60}})));
+    ledger.apply(&pool(json!({"spec": {"addressReuseGracePeriodSeconds": 60}})));
     let released = reservation(1, held_by("a"), Some("1970-01-01T00:16:40Z"));
     ledger.insert_reservation(&released);
     assert_eq!(counts(&ledger), (8, 7, 0, 0));
-    assert!(ledger.reservations_of(&claim("a"), Uid::of("uid-a")).is_empty(), "no claim holds a cooling address");
-    assert_eq!((rested(&ledger, 1060), ledger.cooldown_end(&key())), (vec![], Some(1061)));
-    assert_eq!(rested(&ledger, 1061), [value(1)]);
-    Observer::<InClusterIPPool>::deleted(&ledger, &pool(json!({})));
-    assert_eq!(rested(&ledger, 1000), [value(1)]);
+    assert!(
+        ledger.reservations_of(&claim("a"), Uid::of("uid-a")).is_empty(),
+        "no claim holds an address that cools down"
+    );
+    assert_eq!((cooled_down_slots(&ledger, 1060), ledger.cooldown_end(&key())), (vec![], Some(1061)));
+    assert_eq!(cooled_down_slots(&ledger, 1061), [value(1)]);
+    EventHandler::<InClusterIPPool>::delete(&ledger, &pool(json!({})));
+    assert_eq!(cooled_down_slots(&ledger, 1000), [value(1)]);
     ledger.remove_reservation(&released);
     assert_eq!((ledger.next_cooldown_end(|_| true, 0), known_pools(&ledger)), (None, vec![]));
 }
 
 #[test]
-fn cooldown_that_begins_in_the_future_begins_now() {
+fn cooldown_with_a_future_start_starts_now() {
     let ledger = ledger();
-    ledger.applied(&pool(json!({"spec": {"addressReuseGracePeriodSeconds": 60}})));
+    ledger.apply(&pool(json!({"spec": {"addressReuseGracePeriodSeconds": 60}})));
     ledger.insert_reservation(&reservation(1, held_by("a"), Some("2999-01-01T00:00:00Z")));
     let now = capi_ipam_controller::clock::now().0.as_second();
-    assert_eq!(rested(&ledger, now), []);
-    assert_eq!(rested(&ledger, now + 62), [value(1)]);
+    assert_eq!(cooled_down_slots(&ledger, now), []);
+    assert_eq!(cooled_down_slots(&ledger, now + 62), [value(1)]);
 }
 
 #[test]
 fn cooling_address_in_use_is_found() {
     let ledger = ledger();
-    ledger.applied(&pool(json!({"spec": {"addressReuseGracePeriodSeconds": 60}})));
+    ledger.apply(&pool(json!({"spec": {"addressReuseGracePeriodSeconds": 60}})));
     let released = Some("1970-01-01T00:16:40Z");
     for (name, last) in [("a", 1), ("another", 2)] {
-        ledger.applied(&address(name, last));
+        ledger.apply(&address(name, last));
     }
     for last in 1..=3 {
         ledger.insert_reservation(&reservation(last, held_by("a"), released));
@@ -51,9 +54,9 @@ fn cooling_address_in_use_is_found() {
 }
 
 #[test]
-fn cooldowns_of_other_pools_end_later() {
+fn cooldowns_of_unmanaged_pools_end_later() {
     let ledger = with_pool();
-    ledger.applied(&at_version(5, "a", Some("1970-01-01T00:16:40Z")));
+    ledger.apply(&at_version(5, "a", Some("1970-01-01T00:16:40Z")));
     assert_eq!(ledger.cooled_down(1061, |_| false, 60), []);
     assert_eq!(ledger.cooled_down(1121, |_| false, 60).len(), 1);
     assert_eq!(ledger.next_cooldown_end(|_| false, 60), Some(1121));
@@ -62,18 +65,18 @@ fn cooldowns_of_other_pools_end_later() {
 #[test]
 fn counts_add_up_while_addresses_cool_down() {
     let ledger = with_pool();
-    ledger.applied(&at_version(5, "a", Some("1970-01-01T00:16:40Z")));
-    ledger.applied(&reservation(2, json!(null), None));
-    ledger.applied(&address("c", 3));
+    ledger.apply(&at_version(5, "a", Some("1970-01-01T00:16:40Z")));
+    ledger.apply(&reservation(2, json!(null), None));
+    ledger.apply(&address("c", 3));
     let counts = ledger.counts(&key());
     assert_eq!((counts.cooling_down, counts.reserved, counts.used, counts.free), (1, 1, 1, 5));
-    ledger.applied(&pool(json!({"spec": {"addresses": ["10.0.0.2-10.0.0.8"]}})));
+    ledger.apply(&pool(json!({"spec": {"addresses": ["10.0.0.2-10.0.0.8"]}})));
     assert_eq!((ledger.counts(&key()).cooling_down, ledger.counts(&key()).reserved), (0, 1));
 }
 
 #[tokio::test]
-async fn cooldown_that_begins_wakes_its_task() {
+async fn started_cooldown_wakes_its_task() {
     let ledger = with_pool();
-    ledger.applied(&at_version(5, "a", Some("1970-01-01T00:16:40Z")));
+    ledger.apply(&at_version(5, "a", Some("1970-01-01T00:16:40Z")));
     ledger.cooldowns_changed().await;
 }

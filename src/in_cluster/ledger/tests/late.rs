@@ -1,9 +1,9 @@
-//! What answers to calls do to the ledger when the watch has reported something newer, and IPAddresses made by hand.
+//! Responses that are older than what the watch has reported, and manually created IPAddress objects.
 
+use super::cooldown::cooled_down_slots;
 use super::*;
-use super::cooldown::rested;
 
-/// A reservation of 10.0.0.1 in that version, released or not.
+/// A reservation of 10.0.0.1 with that resource version.
 pub(super) fn at_version(version: u32, holder: &str, released_at: Option<&str>) -> IPReservation {
     let mut reservation = reservation(1, held_by(holder), released_at);
     reservation.metadata.resource_version = Some(version.to_string());
@@ -12,23 +12,23 @@ pub(super) fn at_version(version: u32, holder: &str, released_at: Option<&str>) 
 
 pub(super) fn with_pool() -> Ledger {
     let ledger = ledger();
-    ledger.applied(&pool(json!({"spec": {"addressReuseGracePeriodSeconds": 60}})));
+    ledger.apply(&pool(json!({"spec": {"addressReuseGracePeriodSeconds": 60}})));
     ledger
 }
 
 #[test]
-fn late_answer_does_not_bring_a_reservation_back() {
+fn late_response_does_not_restore_a_deleted_reservation() {
     let ledger = with_pool();
-    ledger.applied(&at_version(5, "a", None));
-    Observer::<IPReservation>::deleted(&ledger, &at_version(6, "a", None));
+    ledger.apply(&at_version(5, "a", None));
+    EventHandler::<IPReservation>::delete(&ledger, &at_version(6, "a", None));
     ledger.insert_reservation(&at_version(5, "a", None));
     assert_eq!((ledger.is_reserved(&value(1)), counts(&ledger)), (false, (8, 8, 0, 0)));
     ledger.insert_reservation(&at_version(7, "b", None));
-    assert!(ledger.is_reserved(&value(1)), "another reservation of the address is news");
+    assert!(ledger.is_reserved(&value(1)), "another reservation of the address is accepted");
 }
 
 #[test]
-fn own_deletion_counts_before_the_watch_reports_it() {
+fn own_deletion_is_effective_before_the_watch_event() {
     let ledger = with_pool();
     let held = at_version(5, "a", None);
     ledger.insert_reservation(&held);
@@ -38,33 +38,33 @@ fn own_deletion_counts_before_the_watch_reports_it() {
 }
 
 #[test]
-fn late_answer_does_not_undo_a_release() {
+fn late_response_does_not_undo_a_release() {
     let ledger = with_pool();
-    ledger.applied(&at_version(6, "a", Some("1970-01-01T00:16:40Z")));
+    ledger.apply(&at_version(6, "a", Some("1970-01-01T00:16:40Z")));
     ledger.insert_reservation(&at_version(5, "a", None));
-    assert_eq!(rested(&ledger, 1061), [value(1)], "it still cools down");
+    assert_eq!(cooled_down_slots(&ledger, 1061), [value(1)], "it is still cooling down");
 }
 
 #[test]
-fn watch_is_believed_after_versions_went_back() {
+fn watch_events_with_lower_versions_are_accepted() {
     let ledger = with_pool();
-    ledger.applied(&at_version(50, "a", None));
-    Observer::<IPReservation>::deleted(&ledger, &at_version(51, "a", None));
-    ledger.applied(&at_version(5, "a", None));
+    ledger.apply(&at_version(50, "a", None));
+    EventHandler::<IPReservation>::delete(&ledger, &at_version(51, "a", None));
+    ledger.apply(&at_version(5, "a", None));
     assert_eq!(ledger.reservations_of(&claim("a"), Uid::of("uid-a")), [(value(1), key())]);
     ledger.insert_reservation(&at_version(6, "a", Some("1970-01-01T00:16:40Z")));
-    assert_eq!(rested(&ledger, 1061), [value(1)]);
+    assert_eq!(cooled_down_slots(&ledger, 1061), [value(1)]);
 }
 
 #[test]
-fn address_made_by_hand_is_kept_and_found() {
+fn manual_ipaddress_is_unclaimed_and_not_suspect() {
     let ledger = with_pool();
     let mut by_hand = address("hand", 1);
     by_hand.metadata.finalizers = None;
-    ledger.applied(&by_hand);
-    ledger.applied(&address("left", 2));
+    ledger.apply(&by_hand);
+    ledger.apply(&address("left", 2));
     let suspects: Vec<Slot> = ledger.suspects(|_, _, _| false).iter().map(|found| found.slot().clone()).collect();
-    assert_eq!(suspects, [value(2)], "only what a provider made looks abandoned");
+    assert_eq!(suspects, [value(2)], "only objects of a provider are suspects");
     let unclaimed = ledger.unclaimed(|_| false);
     assert_eq!(unclaimed.iter().map(|found| &found.name).collect::<Vec<_>>(), [&claim("hand")]);
     assert_eq!(ledger.unclaimed(|_| true), []);
@@ -72,28 +72,28 @@ fn address_made_by_hand_is_kept_and_found() {
 }
 
 #[test]
-fn unreadable_address_texts_count_as_in_use() {
+fn ipv4_mapped_address_counts_as_in_use() {
     let ledger = with_pool();
     let mut mapped = address("mapped", 1);
     mapped.spec.address = "::ffff:10.0.0.1".to_owned();
-    ledger.applied(&mapped);
+    ledger.apply(&mapped);
     assert_eq!(ledger.propose(&key(), &claim("a"), 1), Proposal::Slot(value(2)));
-    ledger.deleted(&mapped);
+    ledger.delete(&mapped);
     assert_eq!(counts(&ledger).1, 7);
 }
 
 #[test]
-fn uninteresting_addresses_do_not_crowd_out_others() {
+fn filtered_addresses_do_not_count_towards_the_limit() {
     let ledger = with_pool();
     for (name, last) in [("a", 1), ("b", 2), ("c", 3)] {
-        ledger.applied(&address(name, last));
+        ledger.apply(&address(name, last));
     }
     let found = ledger.unreserved(1, |name| *name == claim("b"));
     assert_eq!(found.iter().map(|found| &found.slot).collect::<Vec<_>>(), [&value(2)]);
 }
 
 #[test]
-fn attempt_without_answer_is_remembered_once() {
+fn attempt_with_unknown_outcome_is_returned_once() {
     let ledger = with_pool();
     let uid = Uid::of("uid-a");
     ledger.remember_attempt(uid, &key(), &value(1));
@@ -101,5 +101,5 @@ fn attempt_without_answer_is_remembered_once() {
     assert_eq!(ledger.take_attempt(uid, &key()), Some(value(1)));
     assert_eq!(ledger.take_attempt(uid, &key()), None);
     ledger.remember_attempt(uid, &key(), &value(1));
-    assert_eq!(ledger.take_attempt(uid, &named("other")), None, "the claim asks for another pool now");
+    assert_eq!(ledger.take_attempt(uid, &named("other")), None, "the attempt was for another pool");
 }

@@ -1,4 +1,4 @@
-//! Laws of the ledger where several pools share addresses, and where lengths differ, against naive models.
+//! Property tests against naive models: pools that share addresses, and prefixes of different lengths.
 
 use super::*;
 
@@ -8,26 +8,26 @@ const MEMBERS: [(&str, u8, u8); 3] = [("p", 1, 6), ("q", 4, 9), ("r", 2, 3)];
 #[derive(Clone, Debug)]
 enum Step {
     Propose(usize),
-    Withdraw(u8),
+    Drop(u8),
     Reserve(usize, u8),
     Unreserve(u8),
-    Hold(usize, u8),
-    LetGo(usize, u8),
-    Appear(usize),
-    Vanish(usize),
+    InsertAddress(usize, u8),
+    RemoveAddress(usize, u8),
+    CreatePool(usize),
+    DeletePool(usize),
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let (pool, last) = (0..MEMBERS.len(), 1..=10_u8);
     let step = prop_oneof![
         pool.clone().prop_map(Step::Propose),
-        last.clone().prop_map(Step::Withdraw),
+        last.clone().prop_map(Step::Drop),
         (pool.clone(), last.clone()).prop_map(|(pool, last)| Step::Reserve(pool, last)),
         last.clone().prop_map(Step::Unreserve),
-        (pool.clone(), last.clone()).prop_map(|(pool, last)| Step::Hold(pool, last)),
-        (pool.clone(), last).prop_map(|(pool, last)| Step::LetGo(pool, last)),
-        pool.clone().prop_map(Step::Appear),
-        pool.prop_map(Step::Vanish),
+        (pool.clone(), last.clone()).prop_map(|(pool, last)| Step::InsertAddress(pool, last)),
+        (pool.clone(), last).prop_map(|(pool, last)| Step::RemoveAddress(pool, last)),
+        pool.clone().prop_map(Step::CreatePool),
+        pool.prop_map(Step::DeletePool),
     ];
     proptest::collection::vec(step, 0..100)
 }
@@ -53,15 +53,15 @@ fn held(pool: usize, last: u8) -> IPAddress {
 }
 
 proptest! {
-    /// Whatever happens in whatever order, what is taken in one pool of a network is taken in all.
+    /// An address that is used in one pool of a network is used in all.
     #[test]
-    fn a_network_agrees_with_a_naive_model(steps in steps()) {
+    fn network_agrees_with_a_naive_model(steps in steps()) {
         let ledger = ledger();
-        ledger.applied(&unit(Family::V4, 32));
+        ledger.apply(&block_length(Family::V4, 32));
         let (mut proposed, mut reserved, mut holders) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
-        // Once seen, a pool that is gone is still known to have been in the network, as long as it has addresses.
-        let mut there = [true; MEMBERS.len()];
-        (0..MEMBERS.len()).for_each(|pool| ledger.applied(&object(pool)));
+        // The network of a deleted pool is known as long as the pool has addresses.
+        let mut exists = [true; MEMBERS.len()];
+        (0..MEMBERS.len()).for_each(|pool| ledger.apply(&object(pool)));
         for step in steps {
             match step {
                 Step::Propose(pool) => {
@@ -69,19 +69,19 @@ proptest! {
                     let taken = |last: &u8| {
                         proposed.contains(last) || reserved.contains(last) || holders.iter().any(|(_, held)| held == last)
                     };
-                    let lowest = (first..=last).find(|last| !taken(last)).filter(|_| there[pool]);
+                    let lowest = (first..=last).find(|last| !taken(last)).filter(|_| exists[pool]);
                     let claim = claim("c");
                     let got = ledger.propose(&named(name), &claim, 1);
                     prop_assert_eq!(got, lowest.map_or(Proposal::Wait, |last| Proposal::Slot(in_lab(last))));
                     proposed.extend(lowest);
-                    ledger.leave_line(&named(name), &claim);
+                    ledger.stop_waiting(&named(name), &claim);
                 }
-                Step::Withdraw(last) => {
-                    ledger.withdraw(&in_lab(last));
+                Step::Drop(last) => {
+                    ledger.drop_candidate(&in_lab(last));
                     proposed.remove(&last);
                 }
                 Step::Reserve(pool, last) => {
-                    ledger.applied(&reserved_in_lab(pool, last));
+                    ledger.apply(&reserved_in_lab(pool, last));
                     reserved.insert(last);
                     proposed.remove(&last);
                 }
@@ -89,33 +89,33 @@ proptest! {
                     ledger.remove_reservation(&reserved_in_lab(0, last));
                     reserved.remove(&last);
                 }
-                Step::Hold(pool, last) if there[pool] => {
-                    ledger.applied(&held(pool, last));
+                Step::InsertAddress(pool, last) if exists[pool] => {
+                    ledger.apply(&held(pool, last));
                     holders.insert((pool, last));
                 }
-                Step::LetGo(pool, last) => {
-                    ledger.deleted(&held(pool, last));
+                Step::RemoveAddress(pool, last) => {
+                    ledger.delete(&held(pool, last));
                     holders.remove(&(pool, last));
                 }
-                Step::Appear(pool) => {
-                    ledger.applied(&object(pool));
-                    there[pool] = true;
+                Step::CreatePool(pool) => {
+                    ledger.apply(&object(pool));
+                    exists[pool] = true;
                 }
-                Step::Vanish(pool) => {
-                    Observer::<InClusterIPPool>::deleted(&ledger, &object(pool));
-                    there[pool] = false;
+                Step::DeletePool(pool) => {
+                    EventHandler::<InClusterIPPool>::delete(&ledger, &object(pool));
+                    exists[pool] = false;
                 }
-                Step::Hold(..) => {}
+                Step::InsertAddress(..) => {}
             }
             let taken: BTreeSet<u8> =
                 proposed.iter().chain(&reserved).copied().chain(holders.iter().map(|(_, last)| *last)).collect();
             for (pool, (name, first, last)) in MEMBERS.into_iter().enumerate() {
                 let mine = |inside: bool| {
-                    let inside = |held: &u8| (there[pool] && (first..=last).contains(held)) == inside;
+                    let inside = |held: &u8| (exists[pool] && (first..=last).contains(held)) == inside;
                     holders.iter().filter(|(owner, held)| *owner == pool && inside(held)).count()
                 };
-                let size = if there[pool] { usize::from(last - first) + 1 } else { 0 };
-                let free = if there[pool] { size - taken.range(first..=last).count() } else { 0 };
+                let size = if exists[pool] { usize::from(last - first) + 1 } else { 0 };
+                let free = if exists[pool] { size - taken.range(first..=last).count() } else { 0 };
                 let counts = ledger.counts(&named(name));
                 let expected = [size, free, mine(true), mine(false)].map(|count| i64::try_from(count).unwrap());
                 prop_assert_eq!([counts.total, counts.free, counts.used, counts.out_of_range], expected);
@@ -123,34 +123,34 @@ proptest! {
         }
     }
 
-    /// Prefixes of any lengths come and go; free is what none of them touches.
+    /// Prefixes of any length are added and removed. Those blocks are free that overlap with none of them.
     #[test]
-    fn lengths_that_differ_agree_with_a_naive_model(
+    fn prefixes_of_any_length_agree_with_a_naive_model(
         steps in proptest::collection::vec((60..=67_u8, 0..64_u128, proptest::bool::ANY), 0..60),
     ) {
         let ledger = ledger();
-        ledger.applied(&prefix_pool(64));
+        ledger.apply(&prefix_pool(64));
         let whole = capi_ipam_ip::parse_entry("fd00::/61").unwrap().span;
         let mut present = BTreeSet::new();
-        for (length, number, comes) in steps {
+        for (length, number, is_added) in steps {
             let base = Family::V6.address(whole.first() | (number << 61));
             let block = Block::new(base, length);
             let object = prefix_address(&block.to_string(), &block.base().to_string(), length);
-            if comes {
-                ledger.applied(&object);
+            if is_added {
+                ledger.apply(&object);
                 present.insert(block);
             } else {
-                ledger.deleted(&object);
+                ledger.delete(&object);
                 present.remove(&block);
             }
-            let units = (0..8_u128).map(|unit| Block::new(Family::V6.address(whole.first() | (unit << 64)), 64));
-            let touched = |unit: &Block| {
-                let span = unit.span();
+            let blocks = (0..8_u128).map(|index| Block::new(Family::V6.address(whole.first() | (index << 64)), 64));
+            let overlaps = |candidate: &Block| {
+                let span = candidate.span();
                 present.iter().any(|block| block.span().first() <= span.last() && span.first() <= block.span().last())
             };
-            let free = units.filter(|unit| !touched(unit)).count();
-            let is_unit = |block: &&Block| block.length() == 64 && whole.contains(block.span().first());
-            let used = present.iter().filter(is_unit).count();
+            let free = blocks.filter(|block| !overlaps(block)).count();
+            let is_in_pool = |block: &&Block| block.length() == 64 && whole.contains(block.span().first());
+            let used = present.iter().filter(is_in_pool).count();
             let counts = ledger.counts(&prefix_key());
             let expected = [8, free, used, present.len() - used].map(|count| i64::try_from(count).unwrap());
             prop_assert_eq!([counts.total, counts.free, counts.used, counts.out_of_range], expected);

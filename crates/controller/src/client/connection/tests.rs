@@ -8,7 +8,7 @@ use super::*;
 
 const REQUEST_TIMEOUT: Duration = Duration::from_millis(400);
 
-/// A server whose connections die without a word when that is asked for.
+/// A server whose connections stop responding on demand.
 #[derive(Clone, Default)]
 struct Server {
     connections: Arc<AtomicUsize>,
@@ -17,7 +17,7 @@ struct Server {
 }
 
 impl Server {
-    async fn client(&self, repeats_reads: bool) -> Client {
+    async fn client(&self, retry_reads: bool) -> Client {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
         let server = self.clone();
@@ -30,7 +30,7 @@ impl Server {
         });
         let _ = rustls::crypto::ring::default_provider().install_default();
         let config = Config::new(format!("http://{address}").parse().unwrap());
-        client(&config, Patience { deadline: REQUEST_TIMEOUT, repeats_reads }).unwrap()
+        client(&config, RequestPolicy { timeout: REQUEST_TIMEOUT, retry_reads }).unwrap()
     }
 
     async fn serve(self, mut stream: TcpStream, number: usize) {
@@ -43,7 +43,7 @@ impl Server {
                     Err(_) => return,
                 }
             }
-            // Long enough for others to need a connection of their own.
+            // Long enough for concurrent requests to need another connection.
             tokio::time::sleep(Duration::from_millis(20)).await;
             let stalls = request.starts_with(b"GET /stall");
             let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\nok", if stalls { 9 } else { 2 });
@@ -60,11 +60,11 @@ impl Server {
 
 async fn call(client: &Client, method: Method, path: &str) -> Result<String, String> {
     let request = Request::builder().method(method).uri(path).body(Vec::new()).unwrap();
-    client.request_text(request).await.map_err(|error| crate::client::chain(&error))
+    client.request_text(request).await.map_err(|error| crate::client::error_chain(&error))
 }
 
 #[tokio::test]
-async fn one_unanswered_call_drops_all_idle_connections() {
+async fn unanswered_request_drops_idle_connections() {
     let server = Server::default();
     let client = server.client(false).await;
     let calls = join_all((0..5).map(|_| call(&client, Method::GET, "/"))).await;
@@ -81,7 +81,7 @@ async fn one_unanswered_call_drops_all_idle_connections() {
 }
 
 #[tokio::test]
-async fn read_is_repeated_over_another_connection() {
+async fn read_is_retried_over_another_connection() {
     let server = Server::default();
     let client = server.client(true).await;
     assert_eq!(call(&client, Method::GET, "/").await.as_deref(), Ok("ok"));
@@ -94,7 +94,7 @@ async fn read_is_repeated_over_another_connection() {
 }
 
 #[tokio::test]
-async fn body_that_stalls_is_given_up() {
+async fn stalled_body_times_out() {
     let client = Server::default().client(false).await;
     let started = Instant::now();
     assert!(call(&client, Method::GET, "/stall").await.is_err());
@@ -102,7 +102,7 @@ async fn body_that_stalls_is_given_up() {
 }
 
 #[tokio::test]
-async fn callers_with_shorter_deadlines_drop_dead_connections_too() {
+async fn shorter_timeout_of_a_caller_drops_dead_connections() {
     let server = Server::default();
     let client = server.client(false).await;
     assert!(join_all((0..5).map(|_| call(&client, Method::GET, "/"))).await.iter().all(Result::is_ok));
@@ -114,7 +114,7 @@ async fn callers_with_shorter_deadlines_drop_dead_connections_too() {
 }
 
 #[test]
-fn watches_may_be_silent_as_long_as_they_were_asked_to_last() {
+fn watch_timeout_is_read_from_the_request() {
     let watch = |uri: &str| watch_timeout(&Request::builder().uri(uri).body(Body::empty()).unwrap());
     assert_eq!(watch("/x?&watch=true&timeoutSeconds=30"), Some(Duration::from_secs(30)));
     assert_eq!(watch("/x?&watch=true"), Some(MAX_WATCH_DURATION));

@@ -4,14 +4,14 @@ use std::time::{Duration, Instant};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use crate::{MAX_PROBLEMS, parse_entry};
 use super::*;
+use crate::{MAX_PROBLEMS, parse_entry};
 
 fn strings(texts: &[&str]) -> Vec<String> {
     texts.iter().map(|text| (*text).to_owned()).collect()
 }
 
-/// A pool under test, which owns its texts.
+/// A pool that owns its texts.
 #[derive(Debug, Clone)]
 struct Pool {
     addresses: Vec<String>,
@@ -52,7 +52,7 @@ impl Pool {
         .usable()
     }
 
-    /// The usable set as canonical texts of its spans.
+    /// The spans of the usable set in canonical form.
     fn spans(&self) -> Vec<String> {
         let usable = self.usable().unwrap_or_else(|problems| panic!("{problems:?}"));
         let family = usable.family;
@@ -67,7 +67,7 @@ impl Pool {
 }
 
 #[test]
-fn reserved_addresses_and_the_gateway_are_held_back() {
+fn reserved_addresses_and_gateway_are_not_usable() {
     let cases: Vec<(Pool, &[&str])> = vec![
         (Pool::new(&["10.0.0.0/24"], 24), &["10.0.0.1-10.0.0.254"]),
         (Pool::new(&["10.0.0.0/24"], 24).with_reserved(), &["10.0.0.0/24"]),
@@ -93,7 +93,7 @@ fn reserved_addresses_and_the_gateway_are_held_back() {
 }
 
 #[test]
-fn exclusions_are_taken_out_and_entries_joined() {
+fn exclusions_are_subtracted_and_entries_merged() {
     let cases: Vec<(Pool, &[&str])> = vec![
         (Pool::new(&["10.0.0.20-10.0.0.29", "10.0.0.10-10.0.0.19", "10.0.0.25"], 24), &["10.0.0.10-10.0.0.29"]),
         (
@@ -111,7 +111,7 @@ fn exclusions_are_taken_out_and_entries_joined() {
 }
 
 #[test]
-fn the_rest_of_the_answer_describes_the_pool() {
+fn usable_blocks_have_prefix_gateway_and_subnet() {
     let pool = Pool::new(&["10.0.5.9-10.0.6.1", "10.0.0.7"], 16).gateway("10.1.0.1");
     let usable = pool.usable().expect("no problems");
     assert_eq!(usable.family, Family::V4);
@@ -124,7 +124,7 @@ fn the_rest_of_the_answer_describes_the_pool() {
 }
 
 #[test]
-fn the_widest_pools_work() {
+fn largest_pools_are_supported() {
     let all = Pool::new(&["0.0.0.0/0"], 0);
     assert_eq!(all.spans(), ["0.0.0.1-255.255.255.254"]);
     assert_eq!(all.with_reserved().spans(), ["0.0.0.0/0"]);
@@ -138,13 +138,13 @@ fn the_widest_pools_work() {
 }
 
 #[test]
-fn an_ipv4_mapped_address_is_never_usable() {
+fn ipv4_mapped_addresses_are_never_usable() {
     let pool = Pool::new(&["::fffe:ffff:ffff-::1:0:0:0"], 64).with_reserved();
     assert_eq!(pool.spans(), ["::fffe:ffff:ffff", "::1:0:0:0"]);
 }
 
 #[test]
-fn every_problem_is_named_with_its_field() {
+fn every_problem_names_its_field() {
     let cases: Vec<(Pool, &[&str])> = vec![
         (Pool::new(&[], 24), &["spec.addresses: is required"]),
         (
@@ -205,7 +205,7 @@ fn every_problem_is_named_with_its_field() {
 }
 
 #[test]
-fn the_first_problems_are_listed() {
+fn first_problems_are_returned() {
     let mut pool = Pool::new(&["10.0.0.1"], 24);
     pool.addresses.extend((0..500).map(|index| format!("10.9.0.{}", index % 256)));
     pool.excluded = vec!["x".to_owned(); 500];
@@ -216,7 +216,7 @@ fn the_first_problems_are_listed() {
 }
 
 #[test]
-fn thousands_of_entries_are_quick() {
+fn thousands_of_entries_are_fast() {
     let mut pool = Pool::new(&[], 8);
     for index in 0..4_000_u32 {
         let high = index / 200;
@@ -231,7 +231,7 @@ fn thousands_of_entries_are_quick() {
     assert_eq!(usable.set.spans().len(), 8_000);
 }
 
-/// Texts that fit together now and then.
+/// Texts that sometimes form a valid pool.
 fn texts() -> impl Strategy<Value = String> {
     prop_oneof![
         "10\\.0\\.[0-3]\\.[0-9]{1,2}(/(2[0-9]|3[0-2]))?",
@@ -243,7 +243,7 @@ fn texts() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn an_answer_keeps_to_the_rules(
+    fn usable_addresses_follow_the_rules(
         addresses in vec(texts(), 0..4),
         excluded in vec(texts(), 0..4),
         prefix in prop_oneof![-2..140_i64, 8..33_i64],
@@ -260,14 +260,14 @@ proptest! {
                 let read = |texts: &[String]| -> SpanSet {
                     texts.iter().map(|text| parse_entry(text).expect("no problems").span).collect()
                 };
-                let (given, held_back) = (read(&pool.addresses), read(&pool.excluded));
+                let (given, excluded) = (read(&pool.addresses), read(&pool.excluded));
                 prop_assert_eq!(&usable.set.intersect(&given), &usable.set);
-                prop_assert!(usable.set.intersect(&held_back).is_empty());
+                prop_assert!(usable.set.intersect(&excluded).is_empty());
                 let subnet = Span::from(usable.subnet.expect("a subnet"));
                 prop_assert!(given.subtract(&SpanSet::from(subnet)).is_empty());
                 let may_miss = [subnet.first(), subnet.last()];
                 let gateway = usable.gateway.map(Family::to_number);
-                for missing in given.subtract(&held_back).subtract(&usable.set).spans() {
+                for missing in given.subtract(&excluded).subtract(&usable.set).spans() {
                     for number in missing.first()..=missing.last() {
                         let reserved = !allocate_reserved && may_miss.contains(&number);
                         prop_assert!(reserved || gateway == Some(number));

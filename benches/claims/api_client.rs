@@ -1,0 +1,179 @@
+//! A minimal client of the API server, which parses only names and versions of responses.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::time::Duration;
+
+use capi_ipam_controller::client::connect;
+use kube::Client;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+/// The API group of the contract and of the pools.
+pub(crate) const GROUP: &str = "ipam.cluster.x-k8s.io";
+
+/// The identity and version of an object.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Identity {
+    pub(crate) name: String,
+    pub(crate) uid: String,
+    pub(crate) resource_version: String,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Answer {
+    metadata: Identity,
+}
+
+/// A client of the API server.
+#[derive(Clone)]
+pub(crate) struct ApiClient {
+    pub(crate) client: Client,
+}
+
+impl ApiClient {
+    pub(crate) async fn new(kubeconfig: &Path, name: &str) -> Self {
+        Self { client: connect(Some(kubeconfig), name).await.expect("the kubeconfig is valid") }
+    }
+
+    /// Sends a request, with retries on 429.
+    pub(crate) async fn send<T: DeserializeOwned>(
+        &self,
+        method: &str,
+        path: &str,
+        content: &str,
+        body: &Value,
+    ) -> kube::Result<T> {
+        let body = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
+        loop {
+            let request = http::Request::builder().method(method).uri(path).header("content-type", content);
+            let request = request.body(body.clone()).expect("the request is valid");
+            match self.client.request(request).await {
+                Err(kube::Error::Api(status)) if status.code == 429 => {
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+                answer => return answer,
+            }
+        }
+    }
+
+    async fn write(&self, method: &str, path: &str, content: &str, body: &Value) -> Identity {
+        let answer: kube::Result<Answer> = self.send(method, path, content, body).await;
+        answer.unwrap_or_else(|error| panic!("{method} {path}: {error}\n{body}")).metadata
+    }
+
+    /// Creates an object.
+    pub(crate) async fn create(&self, folder: &str, object: &Value) -> Identity {
+        self.write("POST", folder, "application/json", object).await
+    }
+
+    /// Sets fields of an object with a JSON patch, with uid and resource version as preconditions.
+    pub(crate) async fn patch(&self, path: &str, was: &Identity, set: &[(&str, Value)]) -> Identity {
+        let guard = |path: &str, value: &str| json!({"op": "replace", "path": path, "value": value});
+        let mut operations =
+            vec![guard("/metadata/uid", &was.uid), guard("/metadata/resourceVersion", &was.resource_version)];
+        operations.extend(set.iter().map(|(path, value)| json!({"op": "add", "path": path, "value": value})));
+        self.write("PATCH", path, "application/json-patch+json", &Value::Array(operations)).await
+    }
+
+    /// Changes an object with a merge patch (RFC 7396), without preconditions.
+    pub(crate) async fn merge(&self, path: &str, change: &Value) -> Identity {
+        self.write("PATCH", path, "application/merge-patch+json", change).await
+    }
+
+    /// Deletes the object with this uid, and returns it as in the response.
+    pub(crate) async fn delete(&self, path: &str, uid: &str) -> Identity {
+        let options = json!({"preconditions": {"uid": uid}, "propagationPolicy": "Background"});
+        self.write("DELETE", path, "application/json", &options).await
+    }
+
+    /// Lists all objects in pages, parsed as `T`.
+    pub(crate) async fn list<T: DeserializeOwned>(&self, folder: &str) -> Vec<T> {
+        let mut all = Vec::new();
+        let mut next = String::new();
+        loop {
+            let page: List<T> = self.page(folder, 500, &next).await;
+            all.extend(page.items);
+            if page.metadata.r#continue.is_empty() {
+                return all;
+            }
+            next = page.metadata.r#continue;
+        }
+    }
+
+    /// Lists all objects in one response from the watch cache of the API server, which does not serve pages.
+    pub(crate) async fn list_at_once<T: DeserializeOwned>(&self, folder: &str) -> Vec<T> {
+        self.page(folder, 0, "").await.items
+    }
+
+    /// The current resource version of a collection, and its size.
+    pub(crate) async fn version_and_count(&self, folder: &str) -> (String, usize) {
+        let page: List<Value> = self.page(folder, 1, "").await;
+        (page.metadata.resource_version, page.items.len() + page.metadata.remaining_item_count)
+    }
+
+    /// Runs the Go garbage collector of the API server.
+    pub(crate) async fn collect_garbage(&self) {
+        let request = http::Request::get("/debug/pprof/heap?gc=1&debug=1").body(Vec::new());
+        let request = request.expect("the request is valid");
+        self.client.request_text(request).await.expect("the API server serves heap profiles");
+    }
+
+    /// The size of a collection, after a restart of the API server.
+    pub(crate) async fn count_when_loaded(&self, folder: &str) -> usize {
+        let path = format!("{folder}?limit=1");
+        for _ in 0..300 {
+            match self.send::<List<Value>>("GET", &path, "application/json", &Value::Null).await {
+                Ok(page) => return page.items.len() + page.metadata.remaining_item_count,
+                Err(_) => tokio::time::sleep(Duration::from_secs(1)).await,
+            }
+        }
+        panic!("{folder} cannot be read")
+    }
+
+    async fn page<T: DeserializeOwned>(&self, folder: &str, limit: usize, next: &str) -> List<T> {
+        let mut path = format!("{folder}?limit={limit}");
+        if !next.is_empty() {
+            write!(path, "&continue={next}").expect("writing to a string does not fail");
+        }
+        let page = self.send("GET", &path, "application/json", &Value::Null).await;
+        page.unwrap_or_else(|error| panic!("GET {path}: {error}"))
+    }
+}
+
+#[derive(Deserialize)]
+struct List<T> {
+    metadata: ListMetadata,
+    items: Vec<T>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct ListMetadata {
+    resource_version: String,
+    r#continue: String,
+    remaining_item_count: usize,
+}
+
+/// The path of the claims of a namespace.
+pub(crate) fn claims(namespace: &str) -> String {
+    format!("/apis/{GROUP}/v1beta2/namespaces/{namespace}/ipaddressclaims")
+}
+
+/// The path of the IPAddresses of a namespace.
+pub(crate) fn addresses(namespace: &str) -> String {
+    format!("/apis/{GROUP}/v1beta2/namespaces/{namespace}/ipaddresses")
+}
+
+/// The path of the pools of a namespace.
+pub(crate) fn pools(namespace: &str) -> String {
+    format!("/apis/{GROUP}/v1alpha2/namespaces/{namespace}/inclusterippools")
+}
+
+/// The path of the reservations.
+pub(crate) fn reservations() -> String {
+    format!("/apis/{GROUP}/v1alpha2/ipreservations")
+}

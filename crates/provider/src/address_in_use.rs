@@ -1,0 +1,103 @@
+//! Events on IPAddresses that are deleted while their claim is bound to them. Such an IPAddress keeps its finalizer
+//! until the claim is deleted.
+
+use std::collections::HashSet;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use capi_ipam_controller::events::EventPublisher;
+use capi_ipam_controller::finalizer;
+use capi_ipam_controller::watch::EventHandler;
+use kube::ResourceExt;
+
+use crate::adapter::PoolKind;
+use crate::api::{ContractVersion, IPAddress, Uid, conditions, names};
+use crate::claim_cache::ClaimCache;
+
+/// Publishes one event for each IPAddress that is deleted while its claim is bound. IPAddresses that are already being
+/// deleted in the initial list get none: an earlier process published it.
+pub(super) struct AddressInUseEvents {
+    pub(super) version: ContractVersion,
+    pub(super) pools: Vec<PoolKind>,
+    pub(super) claims: ClaimCache,
+    pub(super) events: EventPublisher,
+    pub(super) deleting: DeletingAddresses,
+}
+
+/// The IPAddresses that are being deleted.
+#[derive(Debug, Default)]
+pub(super) struct DeletingAddresses(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    deleting: HashSet<Uid>,
+    listed: bool,
+}
+
+impl DeletingAddresses {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds an IPAddress that is being deleted. Returns whether it is new and not part of the initial list.
+    fn insert(&self, address: &IPAddress) -> bool {
+        let mut state = self.lock();
+        let is_new = uid(address).is_some_and(|uid| state.deleting.insert(uid));
+        is_new && state.listed
+    }
+}
+
+fn uid(address: &IPAddress) -> Option<Uid> {
+    address.metadata.uid.as_deref().and_then(Uid::parse)
+}
+
+impl EventHandler<IPAddress> for AddressInUseEvents {
+    fn init(&self) {
+        *self.deleting.lock() = State::default();
+    }
+
+    fn init_done(&self) {
+        self.deleting.lock().listed = true;
+    }
+
+    fn apply(&self, address: &IPAddress) {
+        let is_kept =
+            address.metadata.deletion_timestamp.is_some() && finalizer::is_set(address, names::PROTECT_ADDRESS);
+        if !is_kept
+            || !self.pools.iter().any(|kind| kind.matches(&address.spec.pool_ref))
+            || !self.deleting.insert(address)
+        {
+            return;
+        }
+        let name = address.name_any();
+        let claim = self.claims.get(&address.namespace().unwrap_or_default(), &name);
+        if claim.is_some_and(|claim| claim.is_managed && claim.bound && claim.deleted.is_none()) {
+            let note = format!("IPAddressClaim {name} is bound to this IPAddress, which is removed after the claim");
+            self.events.warning(address, &self.version, conditions::ADDRESS_IN_USE, "Delete", &note);
+        }
+    }
+
+    fn delete(&self, address: &IPAddress) {
+        if let Some(uid) = uid(address) {
+            self.deleting.lock().deleting.remove(&uid);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn deletion_is_new_once_and_not_in_the_initial_list() {
+        let (deleting, mut address) = (DeletingAddresses::default(), IPAddress::default());
+        let mut is_new_deletion = |uid: &str| {
+            address.metadata.uid = Some(uid.to_owned());
+            deleting.insert(&address)
+        };
+        let (before, since) = ("6101ef08-5b98-40af-8a1f-bc85701b2e47", "0001ef08-5b98-00af-8a1f-0085701b2e47");
+        assert!(!is_new_deletion(before));
+        deleting.lock().listed = true;
+        assert!(!is_new_deletion(before));
+        assert!(is_new_deletion(since) && !is_new_deletion(since));
+    }
+}

@@ -1,0 +1,113 @@
+//! Backoff of failing claims.
+//!
+//! If few claims fail, they are retried within seconds after the cause is solved. If thousands fail, for example while
+//! a webhook of the cluster is down, the backoff grows with their number, so that the total retry rate is constant.
+//!
+//! While the API server does not respond, the backoff is longer than that of the watches, so that the watches have
+//! delivered all earlier writes before claims are retried.
+
+use std::collections::HashSet;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use capi_ipam_controller::retry::RetryPolicy;
+use capi_ipam_controller::watch::EventHandler;
+use kube::ResourceExt;
+
+use crate::api::IPAddressClaim;
+
+/// Backoff after the first failure.
+const INITIAL_BACKOFF: Duration = Duration::from_millis(50);
+/// Maximum backoff if few claims fail.
+const MAX_BACKOFF_FEW_CLAIMS: Duration = Duration::from_secs(10);
+/// Maximum backoff if few claims fail and the API server does not respond.
+const MAX_BACKOFF_UNANSWERED: Duration = Duration::from_secs(30);
+/// Maximum backoff, however many claims fail.
+const MAX_BACKOFF: Duration = Duration::from_mins(5);
+/// Approximate limit of the total retry rate, however many claims fail.
+const MAX_RETRIES_PER_SECOND: u32 = 100;
+
+/// Tracks the claims whose last attempt failed, and computes their backoff.
+#[derive(Debug, Default)]
+pub(super) struct ClaimBackoff {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Namespaces and names of the failing claims.
+    keys: HashSet<(String, String)>,
+    /// The API server did not respond to the last failed attempt.
+    unanswered: bool,
+}
+
+impl ClaimBackoff {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Records that an attempt failed; `unanswered` means that the API server did not respond.
+    pub(super) fn record_failure(&self, claim: &IPAddressClaim, unanswered: bool) {
+        let mut state = self.lock();
+        state.keys.insert(key(claim));
+        state.unanswered = unanswered;
+    }
+
+    /// Forgets the claim, after a successful attempt or its deletion.
+    pub(super) fn forget(&self, claim: &IPAddressClaim) {
+        let mut state = self.lock();
+        if !state.keys.is_empty() {
+            state.keys.remove(&key(claim));
+        }
+    }
+
+    /// The retry policy for the current number of failing claims.
+    pub(super) fn retry_policy(&self) -> RetryPolicy {
+        let state = self.lock();
+        RetryPolicy::Exponential { initial: INITIAL_BACKOFF, max: max_backoff(state.keys.len(), state.unanswered) }
+    }
+}
+
+fn key(claim: &IPAddressClaim) -> (String, String) {
+    (claim.namespace().unwrap_or_default(), claim.name_any())
+}
+
+/// The maximum backoff of a claim while `failing` claims fail.
+fn max_backoff(failing: usize, unanswered: bool) -> Duration {
+    let count = u32::try_from(failing).unwrap_or(u32::MAX);
+    let floor = if unanswered { MAX_BACKOFF_UNANSWERED } else { MAX_BACKOFF_FEW_CLAIMS };
+    (Duration::from_secs(1).saturating_mul(count) / MAX_RETRIES_PER_SECOND).clamp(floor, MAX_BACKOFF)
+}
+
+impl EventHandler<IPAddressClaim> for ClaimBackoff {
+    fn apply(&self, _: &IPAddressClaim) {}
+
+    fn delete(&self, claim: &IPAddressClaim) {
+        self.forget(claim);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn total_retry_rate_is_bounded() {
+        for (failing, seconds) in [(0, 10), (1, 10), (1_000, 10), (5_000, 50), (30_000, 300), (usize::MAX, 300)] {
+            assert_eq!(max_backoff(failing, false), Duration::from_secs(seconds), "{failing}");
+        }
+        assert_eq!(max_backoff(1, true), Duration::from_secs(30));
+        assert_eq!(max_backoff(5_000, true), Duration::from_secs(50));
+    }
+
+    #[test]
+    fn deleted_claim_is_forgotten() {
+        let (backoff, mut claim) = (ClaimBackoff::default(), IPAddressClaim::default());
+        claim.metadata.name = Some("a".to_owned());
+        backoff.record_failure(&claim, false);
+        backoff.record_failure(&claim, false);
+        assert_eq!(backoff.lock().keys.len(), 1);
+        backoff.delete(&claim);
+        assert!(backoff.lock().keys.is_empty());
+    }
+}

@@ -1,0 +1,205 @@
+//! Writes the conditions of claims, and handles errors: condition, event, and delay before the next attempt.
+
+use std::time::{Duration, Instant};
+
+use capi_ipam_controller::client::{CallError, error_chain};
+use capi_ipam_controller::controller::{Action, Attempt};
+use capi_ipam_controller::{clock, patch};
+use kube::ResourceExt;
+use tracing::debug;
+
+use crate::adapter::{HandlerError, ProviderAdapter};
+use crate::api::IPAddressClaim;
+use crate::claim_status::ClaimStatus;
+use crate::decision::AddressState;
+use crate::message_debounce::{MESSAGE_DEBOUNCE, MessageDebounce, StatusWrite};
+use crate::reconciler::{ClaimReconciler, ReconcileError};
+
+/// How many consecutive attempts fail before the claim reports it. Fewer are common and transient.
+const MAX_UNREPORTED_FAILURES: u32 = 2;
+
+impl<A: ProviderAdapter> ClaimReconciler<A> {
+    /// Writes the conditions of the claim and publishes an event, unless the conditions are up to date. Returns after
+    /// which time to call it retry if the message is debounced.
+    pub(super) async fn update_status(
+        &self,
+        claim: &IPAddressClaim,
+        status: &ClaimStatus,
+        debounce: &mut MessageDebounce,
+    ) -> Result<Option<Duration>, CallError> {
+        let version = self.contract.ipam;
+        match debounce.decide(status.diff(version, claim), Instant::now()) {
+            StatusWrite::Skip => return Ok(None),
+            StatusWrite::After(wait) => return Ok(Some(wait)),
+            StatusWrite::Now => {}
+        }
+        let namespace = claim.namespace().unwrap_or_default();
+        let desired = status.apply_to(version, claim, clock::now());
+        match patch::write(&self.contract.claims(&namespace), claim, &desired).await {
+            Ok(written) => written.iter().for_each(|claim| self.expect_write(claim)),
+            // The change or the deletion of the claim triggers another reconcile.
+            Err(error) if error.is_conflict() || error.is_not_found() => return Ok(None),
+            Err(error) => return Err(error),
+        }
+        debug!(
+            claim = claim.name_any(),
+            namespace,
+            reason = status.reason,
+            message = status.message,
+            "claim is waiting"
+        );
+        self.events.warning(claim, &version, status.reason, "Allocate", &status.message);
+        Ok(None)
+    }
+
+    /// Handles an error of the handler: condition, event, and delay before the next attempt.
+    pub(super) async fn handle_error(
+        &self,
+        claim: &IPAddressClaim,
+        attempt: &mut Attempt<MessageDebounce>,
+        error: HandlerError,
+    ) -> Result<Action, ReconcileError> {
+        if matches!(error, HandlerError::Transient { .. }) {
+            return Err(error.into());
+        }
+        let mut wait = self.retry_delay(&error);
+        if let Some(current) = self.latest(claim).await? {
+            let retry = self.update_status(&current, &ClaimStatus::failed(&error), &mut attempt.state).await?;
+            wait = retry.map_or(wait, |retry| retry.min(wait));
+        }
+        Ok(Action::Requeue(wait))
+    }
+
+    /// Reports a failed attempt on the claim if several consecutive attempts failed.
+    pub(super) async fn report_failure(
+        &self,
+        claim: &IPAddressClaim,
+        attempt: &mut Attempt<MessageDebounce>,
+        error: &ReconcileError,
+    ) {
+        if attempt.failures < MAX_UNREPORTED_FAILURES || is_conflict(error) {
+            return;
+        }
+        let status = ClaimStatus::repeated_failure(claim, error);
+        // A bound claim stays ready if its IPAddress exists and only its repair fails.
+        let is_usable = claim.metadata.deletion_timestamp.is_none()
+            && claim.bound_address().is_some()
+            && self.addresses.state_for(claim) != AddressState::Absent;
+        if is_usable && !is_rejected(error) {
+            if attempt.failures == MAX_UNREPORTED_FAILURES {
+                self.events.warning(claim, &self.contract.ipam, status.reason, "Allocate", &status.message);
+            }
+            return;
+        }
+        let reported = match self.latest(claim).await {
+            Ok(Some(current)) => self.update_status(&current, &status, &mut attempt.state).await.map(drop),
+            Ok(None) => Ok(()),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = reported {
+            debug!(claim = claim.name_any(), error = error_chain(&error), "cannot report the failure on the claim");
+        }
+    }
+
+    /// Reports what blocks the deletion of a claim, unless the deletion just started.
+    pub(super) async fn report_blocked_deletion(
+        &self,
+        claim: &IPAddressClaim,
+        status: &ClaimStatus,
+        debounce: &mut MessageDebounce,
+    ) -> Result<Action, ReconcileError> {
+        if let Some(left) = unreported_deletion(claim, clock::now().0) {
+            return Ok(Action::Requeue(left));
+        }
+        let (retry, wait) = (self.update_status(claim, status, debounce).await?, self.adapter.resync_interval());
+        Ok(Action::Requeue(retry.map_or(wait, |retry| retry.min(wait))))
+    }
+
+    /// Returns the claim, read retry if this process wrote it since; `None` if it was deleted or recreated.
+    async fn latest(&self, claim: &IPAddressClaim) -> Result<Option<IPAddressClaim>, CallError> {
+        if !self.is_stale(claim) {
+            return Ok(Some(claim.clone()));
+        }
+        let claims = self.contract.claims(&claim.namespace().unwrap_or_default());
+        let is_same = |found: &IPAddressClaim| {
+            let (found, claim) = (&found.metadata, &claim.metadata);
+            found.uid == claim.uid && found.deletion_timestamp.is_some() == claim.deletion_timestamp.is_some()
+        };
+        Ok(claims.get(&claim.name_any()).await?.filter(is_same))
+    }
+
+    /// The delay before the handler is called retry after this error.
+    pub(super) fn retry_delay(&self, error: &HandlerError) -> Duration {
+        match error {
+            HandlerError::RetryAfter { after, .. } => *after,
+            _ => self.adapter.resync_interval(),
+        }
+    }
+}
+
+/// How long to wait before a blocked deletion is reported, since most deletions end immediately. `None` if it is due.
+fn unreported_deletion(claim: &IPAddressClaim, now: jiff::Timestamp) -> Option<Duration> {
+    let deleted = claim.metadata.deletion_timestamp.as_ref()?.0;
+    let lasted = Duration::try_from(now.duration_since(deleted)).unwrap_or_default();
+    Some(MESSAGE_DEBOUNCE.saturating_sub(lasted)).filter(|left| !left.is_zero())
+}
+
+/// Returns the request that failed, of this crate or of the handler.
+fn failed_call(error: &ReconcileError) -> Option<&CallError> {
+    match error {
+        ReconcileError::Call(error) => Some(error),
+        ReconcileError::Handler(HandlerError::Transient { source, .. }) => source.downcast_ref(),
+        ReconcileError::Handler(_) => None,
+    }
+}
+
+fn is_conflict(error: &ReconcileError) -> bool {
+    failed_call(error).is_some_and(CallError::is_conflict)
+}
+
+/// Returns whether the API server did not respond: it is unreachable or overloaded.
+pub(super) fn is_unanswered(error: &ReconcileError) -> bool {
+    match failed_call(error) {
+        Some(CallError::TimedOut { .. }) => true,
+        Some(CallError::Failed { source, .. }) => !matches!(source.as_ref(), kube::Error::Api(_)),
+        _ => false,
+    }
+}
+
+/// Returns whether the API server rejected the request, which a retry alone does not solve.
+fn is_rejected(error: &ReconcileError) -> bool {
+    failed_call(error).is_some_and(|error| error.is_invalid() || error.is_forbidden())
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+    use super::*;
+
+    #[test]
+    fn blocked_deletion_is_reported_after_a_delay() {
+        let at = |text: &str| -> jiff::Timestamp { text.parse().unwrap() };
+        let mut claim = IPAddressClaim::default();
+        claim.metadata.deletion_timestamp = Some(Time(at("2026-01-01T00:00:00Z")));
+        let left = |now: &str| unreported_deletion(&claim, at(now)).map(|left| left.as_secs());
+        assert_eq!(left("2026-01-01T00:00:02Z"), Some(3));
+        assert_eq!(left("2026-01-01T00:00:05Z"), None);
+        // The clock of the API server is ahead.
+        assert_eq!(left("2025-12-31T23:00:00Z"), Some(5));
+    }
+
+    #[test]
+    fn conflict_in_a_handler_is_not_reported() {
+        let failed = |code, reason| {
+            let status = kube::core::Status::failure("text", reason).with_code(code);
+            let source = Box::new(kube::Error::Api(Box::new(status)));
+            let error = CallError::Failed { operation: "test".to_owned(), source };
+            ReconcileError::from(HandlerError::transient("it failed", error))
+        };
+        assert!(is_conflict(&failed(409, "Conflict")) && !is_conflict(&failed(422, "Invalid")));
+        assert!(!is_unanswered(&failed(500, "InternalError")));
+        assert!(is_unanswered(&CallError::TimedOut { operation: "test".to_owned() }.into()));
+        assert!(is_rejected(&failed(422, "Invalid")) && !is_rejected(&failed(500, "InternalError")));
+    }
+}

@@ -1,0 +1,110 @@
+//! Replies to reviews and conversions, and the errors of requests without one.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use serde::Serialize;
+
+/// Length of the longest message about a request, in characters.
+const MAX_MESSAGE_LENGTH: usize = 2048;
+
+/// A reply to the API server, which is sent with HTTP status 200.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reply {
+    /// The `AdmissionReview` or `ConversionReview` with its response, as JSON.
+    pub body: Vec<u8>,
+    /// The outcome, for metrics.
+    pub outcome: Outcome,
+    /// Why the conversion failed, for the log.
+    pub failure: Option<String>,
+}
+
+/// The outcome of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Outcome {
+    /// The request is allowed.
+    Allowed,
+    /// The request is denied.
+    Denied,
+    /// All objects are converted.
+    Converted,
+    /// An object cannot be converted.
+    Failed,
+    /// The validator or the converter panicked.
+    Panicked,
+}
+
+impl Outcome {
+    /// The value of the metric label `outcome`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Allowed => "allowed",
+            Self::Denied => "denied",
+            Self::Converted => "converted",
+            Self::Failed => "failed",
+            Self::Panicked => "panic",
+        }
+    }
+}
+
+/// Why a request cannot be answered. The client gets the message.
+#[derive(Debug, thiserror::Error)]
+pub enum ReplyError {
+    /// The body is not JSON, or a field is missing or of the wrong type.
+    #[error("the body is not {expected}: {source}")]
+    Malformed {
+        /// The expected kind with its article.
+        expected: &'static str,
+        /// The error of the parser.
+        source: serde_json::Error,
+    },
+    /// The body is of another kind or version.
+    #[error("{kind:?} in version {version:?} is not supported, only {expected}")]
+    Unexpected {
+        /// The kind in the body.
+        kind: String,
+        /// The version in the body.
+        version: String,
+        /// The supported kind and versions.
+        expected: &'static str,
+    },
+    /// A required field is empty or missing.
+    #[error("{field} is missing")]
+    Missing {
+        /// The path of the field.
+        field: &'static str,
+    },
+    /// Parsing the body would take too much memory.
+    #[error("the body has too many values: they would take more than {limit} bytes of memory")]
+    TooManyValues {
+        /// The limit in bytes.
+        limit: usize,
+    },
+    /// The reply could not be serialized; a bug in this program.
+    #[error("the reply cannot be serialized: {source}")]
+    Serialize {
+        /// The error of the serializer.
+        source: serde_json::Error,
+    },
+}
+
+/// Calls a function. A panic becomes an error with its message.
+pub(super) fn catch_panic<T>(function: impl FnOnce() -> T) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(function)).map_err(|payload| {
+        let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
+        text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_default()
+    })
+}
+
+/// Truncates a message, which may quote a request, to [`MAX_MESSAGE_LENGTH`].
+pub(super) fn truncated(mut text: String) -> String {
+    if let Some((end, _)) = text.char_indices().nth(MAX_MESSAGE_LENGTH) {
+        text.truncate(end);
+        text.push('…');
+    }
+    text
+}
+
+pub(super) fn serialize(review: &impl Serialize, outcome: Outcome) -> Result<Reply, ReplyError> {
+    let body = serde_json::to_vec(review).map_err(|source| ReplyError::Serialize { source })?;
+    Ok(Reply { body, outcome, failure: None })
+}

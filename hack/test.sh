@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# Runs all tests, and several test programs at the same time: most of them wait for an API server most of the time.
+#
+#   hack/test.sh             all tests
+#   hack/test.sh ARGUMENTS   the tests that these arguments of `cargo test` select
+#
+# TEST_JOBS says how many test programs run at the same time. Their output is kept in target/test-logs.
+set -euo pipefail
+cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
+cargo=${CARGO:-cargo}
+jobs=${TEST_JOBS:-2}
+logs=target/test-logs
+
+if [ $# -gt 0 ]; then
+  exec "$cargo" test --locked --workspace --no-fail-fast "$@"
+fi
+
+# Runs one test program. Its output is shown when it fails.
+run_one() {
+  local name=$1 start=$SECONDS log=$logs/$1.log
+  local arguments=(--test "$1")
+  case $name in
+    unit) arguments=(--workspace --lib --bins) ;;
+    examples) arguments=(--workspace --examples) ;;
+    documentation) arguments=(--workspace --doc) ;;
+  esac
+  if "$cargo" test --locked --quiet --no-fail-fast "${arguments[@]}" >"$log" 2>&1; then
+    printf '%-16s ok, %d s, %d tests\n' "$name" $((SECONDS - start)) \
+      "$(sed -n 's/^test result: ok\. \([0-9]*\) passed.*/\1/p' "$log" | awk '{ all += $1 } END { print all + 0 }')"
+  else
+    printf '%-16s FAILED after %d s; its output:\n' "$name" $((SECONDS - start))
+    cat "$log"
+    printf '%-16s FAILED (%s)\n' "$name" "$log"
+    return 1
+  fi
+}
+export -f run_one
+export cargo logs
+
+mkdir -p "$logs"
+"$cargo" test --locked --workspace --no-run
+
+# The slowest programs are first.
+names=(views faults chaos rollout cluster webhooks)
+for file in tests/*.rs tests/*/main.rs; do
+  name=$(basename "${file%/main.rs}" .rs)
+  [[ " ${names[*]} " == *" $name "* ]] || names+=("$name")
+done
+names+=(unit examples documentation)
+
+printf '%s\n' "${names[@]}" | xargs -P "$jobs" -I '{}' bash -c 'run_one {}' ||
+  { echo 'some tests failed: see above' >&2; exit 1; }
+printf 'all tests passed after %d s\n' "$SECONDS"

@@ -1,0 +1,231 @@
+//! Finds what blocks the deletion of a pool, by live reads.
+//!
+//! All reservations and IPAddress objects are listed only if the ledger knows of nothing that uses the pool. Pools are
+//! often deleted together, and there may be a hundred thousand reservations. So there is one list at a time for all
+//! waiting pools, and no more than a page of it is in memory.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use capi_ipam_controller::client::{CallError, ResourceClient};
+use capi_ipam_provider::ContractClient;
+use kube::ResourceExt;
+use tokio::sync::oneshot;
+
+use crate::api::{IPReservation, PoolKey};
+
+/// What blocks the deletion of a pool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum DeletionBlocker {
+    /// Addresses in use, with their number in the ledger.
+    Addresses(u64),
+    /// A reservation of that name, which belongs to a claim.
+    Reservation(String),
+    /// An IPAddress of the pool that is not in the ledger.
+    UnknownAddress,
+}
+
+type CheckResult = Result<Option<DeletionBlocker>, Arc<CallError>>;
+
+/// Checks pools for reservations and IPAddress objects, with shared lists.
+pub(super) struct DeletionChecker {
+    reservations: ResourceClient<IPReservation>,
+    contract: ContractClient,
+    queue: Mutex<Queue>,
+}
+
+#[derive(Default)]
+struct Queue {
+    waiting: Vec<(PoolKey, oneshot::Sender<CheckResult>)>,
+    /// Whether a task is listing.
+    is_listing: bool,
+}
+
+impl DeletionChecker {
+    pub(super) fn new(reservations: ResourceClient<IPReservation>, contract: ContractClient) -> Self {
+        Self { reservations, contract, queue: Mutex::default() }
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Finds a reservation of a claim or an IPAddress of the pool; `None` if there was none at some time after the
+    /// call. Waits for a list that is running already, and then for one that started after the call.
+    pub(super) async fn find_blocker(self: &Arc<Self>, pool: &PoolKey) -> CheckResult {
+        let (sender, result) = oneshot::channel();
+        let is_first = {
+            let mut queue = self.queue();
+            queue.waiting.push((pool.clone(), sender));
+            !std::mem::replace(&mut queue.is_listing, true)
+        };
+        if is_first {
+            tokio::spawn(Arc::clone(self).run());
+        }
+        // The task sends a result to all waiting callers before it ends, unless it panics or the program stops.
+        result.await.unwrap_or(Ok(Some(DeletionBlocker::UnknownAddress)))
+    }
+
+    async fn run(self: Arc<Self>) {
+        loop {
+            let batch = {
+                let mut queue = self.queue();
+                queue.is_listing = !queue.waiting.is_empty();
+                std::mem::take(&mut queue.waiting)
+            };
+            if batch.is_empty() {
+                return;
+            }
+            let pools: HashSet<PoolKey> = batch.iter().map(|(pool, _)| pool.clone()).collect();
+            let users = self.list_for(pools).await.map_err(Arc::new);
+            for (pool, sender) in batch {
+                let blocker = users.as_ref().map(|users| users.blocker(&pool)).map_err(Arc::clone);
+                // The caller may have been cancelled.
+                let _ = sender.send(blocker);
+            }
+        }
+    }
+
+    /// Reservations first: an address is reserved before its IPAddress is created.
+    async fn list_for(&self, pools: HashSet<PoolKey>) -> Result<Users, CallError> {
+        let mut users = Users { unused: pools, used: Vec::new() };
+        self.reservations
+            .for_each_page(|page| page.iter().for_each(|reservation| users.add_reservation(reservation)))
+            .await?;
+        let namespaces: HashSet<String> =
+            users.unused.iter().map(|pool| pool.namespace.as_deref().unwrap_or_default().to_owned()).collect();
+        // A global pool has addresses in all namespaces, which include those of the other pools.
+        let all = namespaces.contains("").then(String::new);
+        for namespace in all.map_or_else(|| namespaces.into_iter().collect(), |all| vec![all]) {
+            let addresses = self.contract.addresses(&namespace);
+            addresses
+                .for_each_page(|page| {
+                    for pool in page.iter().filter_map(PoolKey::of_address) {
+                        users.mark_used(&pool, || DeletionBlocker::UnknownAddress);
+                    }
+                })
+                .await?;
+        }
+        Ok(users)
+    }
+}
+
+/// The pools that a list has shown to be used, and the others.
+struct Users {
+    unused: HashSet<PoolKey>,
+    used: Vec<(PoolKey, DeletionBlocker)>,
+}
+
+impl Users {
+    fn add_reservation(&mut self, reservation: &IPReservation) {
+        let held = reservation.spec.claim_ref.as_ref().is_some_and(|claim| claim.uid.is_some());
+        if held
+            && reservation.spec.released_at.is_none()
+            && let Some(pool) = PoolKey::of_reservation(&reservation.spec.pool_ref)
+        {
+            self.mark_used(&pool, || DeletionBlocker::Reservation(reservation.name_any()));
+        }
+    }
+
+    fn mark_used(&mut self, pool: &PoolKey, blocker: impl FnOnce() -> DeletionBlocker) {
+        if let Some(pool) = self.unused.take(pool) {
+            self.used.push((pool, blocker()));
+        }
+    }
+
+    fn blocker(&self, pool: &PoolKey) -> Option<DeletionBlocker> {
+        self.used.iter().find(|(used, _)| used == pool).map(|(_, blocker)| blocker.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use http::{Request, Response};
+    use kube::Client;
+    use kube::client::Body;
+    use serde_json::json;
+    use tokio::sync::Semaphore;
+    use tower::service_fn;
+
+    use super::*;
+    use crate::api::InClusterKind;
+
+    fn pool(name: &str) -> PoolKey {
+        PoolKey { kind: InClusterKind::IPPool, namespace: Some("n".into()), name: name.into() }
+    }
+
+    fn reservation(pool: &str, claim: &serde_json::Value, released: Option<&str>) -> IPReservation {
+        serde_json::from_value(json!({
+            "metadata": {"name": format!("p.n.{pool}.10.0.0.1")},
+            "spec": {"scope": format!("p.n.{pool}"), "address": "10.0.0.1", "claimRef": claim, "releasedAt": released,
+                     "poolRef": {"kind": "InClusterIPPool", "namespace": "n", "name": pool}},
+        }))
+        .unwrap()
+    }
+
+    /// An API server without objects. It answers each list of reservations once `permits` has a permit, and counts the
+    /// lists in `lists`.
+    fn empty_server(lists: &Arc<AtomicUsize>, permits: &Arc<Semaphore>) -> Client {
+        let (lists, permits) = (Arc::clone(lists), Arc::clone(permits));
+        let respond = move |request: Request<Body>| {
+            let (lists, permits) = (Arc::clone(&lists), Arc::clone(&permits));
+            async move {
+                if request.uri().path().ends_with("/ipreservations") {
+                    lists.fetch_add(1, Ordering::Relaxed);
+                    permits.acquire().await.unwrap().forget();
+                }
+                let empty =
+                    json!({"apiVersion": "v1", "kind": "List", "metadata": {"resourceVersion": "1"}, "items": []});
+                Ok::<_, Infallible>(Response::new(Body::from(empty.to_string().into_bytes())))
+            }
+        };
+        Client::new(service_fn(respond), "default")
+    }
+
+    #[tokio::test]
+    async fn pools_deleted_together_share_a_list() {
+        let (lists, permits) = (Arc::new(AtomicUsize::new(0)), Arc::new(Semaphore::new(0)));
+        let client = empty_server(&lists, &permits);
+        let contract = ContractClient::with_newest_versions(&client);
+        let checker = Arc::new(DeletionChecker::new(ResourceClient::new(kube::Api::all(client), &()), contract));
+        let find = |name: &'static str| {
+            let checker = Arc::clone(&checker);
+            tokio::spawn(async move { checker.find_blocker(&pool(name)).await.unwrap() })
+        };
+        let first = find("a");
+        while lists.load(Ordering::Relaxed) == 0 {
+            tokio::task::yield_now().await;
+        }
+        // These are added while a list is running, which may not show what uses them.
+        let others = ["b", "c", "d", "e"].map(find);
+        while checker.queue().waiting.len() < others.len() {
+            tokio::task::yield_now().await;
+        }
+        permits.add_permits(2);
+        assert_eq!(first.await.unwrap(), None);
+        for other in others {
+            assert_eq!(other.await.unwrap(), None);
+        }
+        assert_eq!(lists.load(Ordering::Relaxed), 2);
+        let is_idle = || !checker.queue().is_listing;
+        while !is_idle() {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    #[test]
+    fn only_reservations_held_by_claims_use_a_pool() {
+        let held = json!({"namespace": "n", "name": "c", "uid": "u"});
+        let mut users = Users { unused: ["a", "b", "c", "d"].map(pool).into(), used: Vec::new() };
+        users.add_reservation(&reservation("a", &held, None));
+        users.add_reservation(&reservation("a", &held, None));
+        users.add_reservation(&reservation("b", &held, Some("2026-01-01T00:00:00Z")));
+        users.add_reservation(&reservation("c", &json!({"namespace": "n", "name": "c"}), None));
+        users.add_reservation(&reservation("d", &json!(null), None));
+        assert_eq!(users.blocker(&pool("a")), Some(DeletionBlocker::Reservation("p.n.a.10.0.0.1".into())));
+        assert_eq!(["b", "c", "d"].map(|name| users.blocker(&pool(name))), [None, None, None]);
+    }
+}
