@@ -20,9 +20,10 @@ use crate::adapter::{Allocation, ClaimHandler, HandlerError, PoolView, ProviderA
 use crate::address::{build, is_for, repaired};
 use crate::api::{IPAddress, IPAddressClaim, names};
 use crate::claim_status::ClaimStatus;
+use crate::error::ReconcileError;
 use crate::index::owning_claim;
 use crate::message_debounce::MessageDebounce;
-use crate::reconciler::{CONFLICT_RETRY_DELAY, ClaimReconciler, ReconcileError};
+use crate::reconciler::{CONFLICT_RETRY_DELAY, ClaimReconciler};
 
 /// How often in one attempt an IPAddress of another writer may appear under the name of the claim.
 const MAX_ROUNDS: usize = 3;

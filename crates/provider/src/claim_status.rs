@@ -11,7 +11,6 @@ use crate::api::conditions::{self, Condition};
 use crate::api::{ContractVersion, IPAddressClaim, IPAddressClaimStatus, LocalReference, names};
 use crate::decision::WaitReason;
 use crate::message_debounce::StatusDiff;
-use crate::reconciler::is_foreign;
 
 /// The desired conditions of a claim: status, reason and message of `Ready`, and whether `Paused` is True.
 ///
@@ -74,7 +73,8 @@ impl ClaimStatus {
                 format!("{} is being deleted and does not allocate addresses", pool_name(claim)),
             ),
             WaitReason::ForeignFinalizers => {
-                let mut others: Vec<&str> = finalizer::all(claim).filter(|name| is_foreign(name)).collect();
+                let mut others: Vec<&str> =
+                    finalizer::all(claim).filter(|name| names::is_foreign_finalizer(name)).collect();
                 others.sort_unstable();
                 Self::info(
                     conditions::DELETING,

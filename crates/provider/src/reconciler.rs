@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use capi_ipam_controller::client::{CallError, error_chain};
+use capi_ipam_controller::client::error_chain;
 use capi_ipam_controller::controller::{Action, Attempt, ControllerBuilder, MainWatch, Reconciler};
 use capi_ipam_controller::events::EventPublisher;
 use capi_ipam_controller::expectations::{EXPECTATION_TTL, Expectations};
@@ -26,11 +26,11 @@ use crate::claim_status::ClaimStatus;
 use crate::clusters::Clusters;
 use crate::contract::ContractClient;
 use crate::decision::{AddressState, ClaimView, ClusterState, Decision, PoolState, WaitReason, decide};
+use crate::error::ReconcileError;
 use crate::index::AddressIndex;
 use crate::message_debounce::MessageDebounce;
 use crate::pending_creates::PendingCreates;
 use crate::selection::Selection;
-use crate::status_writer::is_unanswered;
 
 /// Delay after a conflict. The watch event of the change usually triggers the reconcile earlier.
 pub(super) const CONFLICT_RETRY_DELAY: Duration = Duration::from_millis(500);
@@ -46,17 +46,6 @@ pub struct ClaimReconciler<A: ProviderAdapter> {
     filter: Arc<ClaimFilter>,
     expectations: Expectations,
     pub(super) pending_creates: PendingCreates,
-}
-
-/// Why a reconcile failed. It is retried with backoff.
-#[derive(Debug, thiserror::Error)]
-pub enum ReconcileError {
-    /// A request to the API server failed.
-    #[error(transparent)]
-    Call(#[from] CallError),
-    /// The provider failed to look up a pool, or to allocate or release an address.
-    #[error(transparent)]
-    Handler(#[from] HandlerError),
 }
 
 impl<A: ProviderAdapter> ClaimReconciler<A> {
@@ -195,7 +184,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         let mut view = ClaimView {
             deleting: claim.metadata.deletion_timestamp.is_some(),
             has_finalizer: finalizer::is_set(claim.as_ref(), names::RELEASE_ADDRESS),
-            has_foreign_finalizers: finalizer::all(claim.as_ref()).any(is_foreign),
+            has_foreign_finalizers: finalizer::all(claim.as_ref()).any(names::is_foreign_finalizer),
             paused: claim.annotations().contains_key(names::PAUSED_ANNOTATION),
             bound: claim.bound_address() == claim.metadata.name.as_deref(),
             not_ready: self.reports_not_ready(claim),
@@ -290,7 +279,7 @@ impl<A: ProviderAdapter> Reconciler for ClaimReconciler<A> {
                 Ok(Action::Requeue(CONFLICT_RETRY_DELAY))
             }
             Err(error) => {
-                self.backoff.record_failure(&claim, is_unanswered(&error));
+                self.backoff.record_failure(&claim, error.is_unanswered());
                 self.report_failure(&claim, attempt, &error).await;
                 Err(error)
             }
@@ -304,11 +293,6 @@ impl<A: ProviderAdapter> Reconciler for ClaimReconciler<A> {
     fn retry_policy(&self) -> RetryPolicy {
         self.backoff.retry_policy()
     }
-}
-
-/// Returns whether a finalizer belongs to another controller: it is neither ours nor one of the API server itself.
-pub(super) fn is_foreign(finalizer: &str) -> bool {
-    ![names::RELEASE_ADDRESS, names::FOREGROUND_DELETION, names::ORPHAN_DEPENDENTS].contains(&finalizer)
 }
 
 fn pool_state(pool: &Result<PoolView, HandlerError>) -> PoolState {
@@ -416,11 +400,5 @@ mod tests {
         claim.annotations_mut().insert("example.com/large".to_owned(), "x".repeat(1000));
         trim_claim(&mut claim);
         assert_eq!(claim, IPAddressClaim { is_trimmed: true, ..paused });
-    }
-
-    #[test]
-    fn deletion_propagation_finalizers_are_not_foreign() {
-        assert!(!is_foreign("foregroundDeletion") && !is_foreign("orphan") && !is_foreign(names::RELEASE_ADDRESS));
-        assert!(is_foreign("example.com/in-use"));
     }
 }

@@ -17,9 +17,10 @@ use crate::adapter::{ClaimHandler, ProviderAdapter, Released};
 use crate::address::is_for;
 use crate::api::{IPAddressClaim, names};
 use crate::claim_status::ClaimStatus;
+use crate::error::ReconcileError;
 use crate::index::owning_claim;
 use crate::message_debounce::MessageDebounce;
-use crate::reconciler::{CONFLICT_RETRY_DELAY, ClaimReconciler, ReconcileError};
+use crate::reconciler::{CONFLICT_RETRY_DELAY, ClaimReconciler};
 
 /// How often the clean-up of a deleted claim is attempted while its IPAddress keeps changing.
 const MAX_CLEAN_UP_ATTEMPTS: usize = 5;

@@ -29,8 +29,9 @@ use kube::api::ObjectMeta;
 use crate::adapter::ProviderAdapter;
 use crate::api::{IPAddressClaim, conditions, names};
 use crate::claim_status::ClaimStatus;
+use crate::error::ReconcileError;
 use crate::message_debounce::MessageDebounce;
-use crate::reconciler::{ClaimReconciler, ReconcileError};
+use crate::reconciler::ClaimReconciler;
 
 impl<A: ProviderAdapter> ClaimReconciler<A> {
     /// Returns the action of a claim that waits for its IPAddress to be restored, or `None` if the claim need not wait.

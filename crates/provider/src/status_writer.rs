@@ -12,8 +12,9 @@ use crate::adapter::{HandlerError, ProviderAdapter};
 use crate::api::IPAddressClaim;
 use crate::claim_status::ClaimStatus;
 use crate::decision::AddressState;
+use crate::error::ReconcileError;
 use crate::message_debounce::{MESSAGE_DEBOUNCE, MessageDebounce, StatusWrite};
-use crate::reconciler::{ClaimReconciler, ReconcileError};
+use crate::reconciler::ClaimReconciler;
 
 /// How many consecutive attempts fail before the claim reports it. Fewer are common and transient.
 const MAX_UNREPORTED_FAILURES: u32 = 2;
@@ -77,7 +78,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         attempt: &mut Attempt<MessageDebounce>,
         error: &ReconcileError,
     ) {
-        if attempt.failures < MAX_UNREPORTED_FAILURES || is_conflict(error) {
+        if attempt.failures < MAX_UNREPORTED_FAILURES || error.is_conflict() {
             return;
         }
         let status = ClaimStatus::repeated_failure(claim, error);
@@ -85,7 +86,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         let is_usable = claim.metadata.deletion_timestamp.is_none()
             && claim.bound_address().is_some()
             && self.addresses.state_for(claim) != AddressState::Absent;
-        if is_usable && !is_rejected(error) {
+        if is_usable && !error.is_rejected() {
             if attempt.failures == MAX_UNREPORTED_FAILURES {
                 self.events.warning(claim, &self.contract.ipam, status.reason, "Allocate", &status.message);
             }
@@ -144,33 +145,6 @@ fn unreported_deletion(claim: &IPAddressClaim, now: jiff::Timestamp) -> Option<D
     Some(MESSAGE_DEBOUNCE.saturating_sub(lasted)).filter(|left| !left.is_zero())
 }
 
-/// Returns the request that failed, of this crate or of the handler.
-fn failed_call(error: &ReconcileError) -> Option<&CallError> {
-    match error {
-        ReconcileError::Call(error) => Some(error),
-        ReconcileError::Handler(HandlerError::Transient { source, .. }) => source.downcast_ref(),
-        ReconcileError::Handler(_) => None,
-    }
-}
-
-fn is_conflict(error: &ReconcileError) -> bool {
-    failed_call(error).is_some_and(CallError::is_conflict)
-}
-
-/// Returns whether the API server did not respond: it is unreachable or overloaded.
-pub(super) fn is_unanswered(error: &ReconcileError) -> bool {
-    match failed_call(error) {
-        Some(CallError::TimedOut { .. }) => true,
-        Some(CallError::Failed { source, .. }) => !matches!(source.as_ref(), kube::Error::Api(_)),
-        _ => false,
-    }
-}
-
-/// Returns whether the API server rejected the request, which a retry alone does not solve.
-fn is_rejected(error: &ReconcileError) -> bool {
-    failed_call(error).is_some_and(|error| error.is_invalid() || error.is_forbidden())
-}
-
 #[cfg(test)]
 mod tests {
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -187,19 +161,5 @@ mod tests {
         assert_eq!(left("2026-01-01T00:00:05Z"), None);
         // The clock of the API server is ahead.
         assert_eq!(left("2025-12-31T23:00:00Z"), Some(5));
-    }
-
-    #[test]
-    fn conflict_in_a_handler_is_not_reported() {
-        let failed = |code, reason| {
-            let status = kube::core::Status::failure("text", reason).with_code(code);
-            let source = Box::new(kube::Error::Api(Box::new(status)));
-            let error = CallError::Failed { operation: "test".to_owned(), source };
-            ReconcileError::from(HandlerError::transient("it failed", error))
-        };
-        assert!(is_conflict(&failed(409, "Conflict")) && !is_conflict(&failed(422, "Invalid")));
-        assert!(!is_unanswered(&failed(500, "InternalError")));
-        assert!(is_unanswered(&CallError::TimedOut { operation: "test".to_owned() }.into()));
-        assert!(is_rejected(&failed(422, "Invalid")) && !is_rejected(&failed(500, "InternalError")));
     }
 }

@@ -34,3 +34,20 @@ pub const FOREGROUND_DELETION: &str = "foregroundDeletion";
 
 /// Finalizer of the API server for deletion that orphans dependents. It does not mean that an address is in use.
 pub const ORPHAN_DEPENDENTS: &str = "orphan";
+
+/// Returns whether a finalizer of a claim belongs to another controller: it is neither [`RELEASE_ADDRESS`] nor one of the
+/// API server itself.
+pub fn is_foreign_finalizer(finalizer: &str) -> bool {
+    ![RELEASE_ADDRESS, FOREGROUND_DELETION, ORPHAN_DEPENDENTS].contains(&finalizer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn deletion_propagation_finalizers_are_not_foreign() {
+        assert!(!["foregroundDeletion", "orphan", RELEASE_ADDRESS].into_iter().any(is_foreign_finalizer));
+        assert!(is_foreign_finalizer("example.com/in-use"));
+    }
+}
