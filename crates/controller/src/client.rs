@@ -218,11 +218,6 @@ where
         Self { api, api_version: K::api_version(version).into_owned(), kind: K::kind(version).into_owned() }
     }
 
-    /// The wrapped [`Api`], to watch.
-    pub fn api(&self) -> &Api<K> {
-        &self.api
-    }
-
     /// Reads the current state of an object from etcd, not from the API server's cache. `None` if it does not exist.
     pub async fn get(&self, name: &str) -> Result<Option<K>, CallError> {
         with_timeout(|| format!("read {} {name}", self.kind), self.api.get_opt(name)).await

@@ -39,14 +39,6 @@ impl FreeSet {
         self.spans.first_key_value().map(|(&first, _)| first)
     }
 
-    /// The lowest free number that is `number` or greater.
-    pub fn lowest_from(&self, number: u128) -> Option<u128> {
-        if self.contains(number) {
-            return Some(number);
-        }
-        self.spans.range(number..).next().map(|(&first, _)| first)
-    }
-
     /// Whether `number` is free.
     pub fn contains(&self, number: u128) -> bool {
         self.span_of(number).is_some()

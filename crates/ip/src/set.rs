@@ -86,12 +86,6 @@ impl SpanSet {
         self.spans.get(index).is_some_and(|span| span.contains(number))
     }
 
-    /// Returns the numbers that are in this set or in `other`.
-    #[must_use]
-    pub fn union(&self, other: &Self) -> Self {
-        self.spans.iter().chain(&other.spans).copied().collect()
-    }
-
     /// Returns the numbers that are in this set and in `other`. Linear in the spans of both.
     #[must_use]
     pub fn intersect(&self, other: &Self) -> Self {

@@ -54,11 +54,6 @@ impl FieldError {
         Self { reason: "FieldValueRequired", message: format!("Required value: {detail}"), field: field.into() }
     }
 
-    /// The field must not be set, or not be changed, in this situation.
-    pub fn forbidden(field: impl Into<String>, detail: impl fmt::Display) -> Self {
-        Self { reason: "FieldValueForbidden", message: format!("Forbidden: {detail}"), field: field.into() }
-    }
-
     /// The value occurs more than once in a list.
     pub fn duplicate(field: impl Into<String>, value: &Value) -> Self {
         let message = format!("Duplicate value: {}", quoted(value));
@@ -101,11 +96,6 @@ impl Denial {
     /// The request is wrong: 400.
     pub fn bad_request(message: impl Into<String>) -> Self {
         Self { code: 400, reason: "BadRequest", message: message.into(), ..Self::default() }
-    }
-
-    /// The request is valid and not allowed: 403.
-    pub fn forbidden(message: impl Into<String>) -> Self {
-        Self { code: 403, reason: "Forbidden", message: message.into(), ..Self::default() }
     }
 
     /// The validator cannot decide now, and the client should retry: 503.
@@ -155,7 +145,6 @@ mod tests {
     fn field_errors_quote_the_value() {
         let cause = FieldError::invalid("f", &json!("a\"b"), "no quotes");
         assert_eq!(cause.message, r#"Invalid value: "a\"b": no quotes"#);
-        assert_eq!(FieldError::forbidden("f", "cannot change").to_string(), "f: Forbidden: cannot change");
         assert_eq!(FieldError::duplicate("f[1]", &json!("x")).to_string(), "f[1]: Duplicate value: \"x\"");
         let long = FieldError::invalid("f", &json!("ä".repeat(1000)), "too long").message;
         assert!(long.chars().count() < 300 && long.ends_with("…: too long"), "{long}");

@@ -11,6 +11,12 @@ const SIZE: u128 = 40;
 /// The first and last numbers of spans.
 type Pairs<'a> = &'a [(u128, u128)];
 
+impl SpanSet {
+    fn union(&self, other: &Self) -> Self {
+        self.spans.iter().chain(&other.spans).copied().collect()
+    }
+}
+
 fn span(first: u128, last: u128) -> Span {
     Span::new(first, last).expect("first is not greater than last")
 }
