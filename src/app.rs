@@ -2,7 +2,6 @@
 
 mod api_reference;
 mod generate;
-mod installed;
 pub mod rbac;
 mod webhook_configuration;
 mod webhooks;

@@ -31,3 +31,5 @@ pub mod admission;
 pub mod api;
 pub mod app;
 pub mod in_cluster;
+
+mod installed;

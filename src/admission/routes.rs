@@ -11,9 +11,10 @@ use super::{conversion, pools, reservations};
 use crate::api::{
     GlobalInClusterIPPool, GlobalInClusterPrefixPool, InClusterIPPool, InClusterKind, InClusterPrefixPool, Pool,
 };
+use crate::installed::CONVERSION_PATH;
 
 /// The path of conversion webhooks.
-pub const CONVERT: &str = "/convert";
+pub const CONVERT: &str = CONVERSION_PATH;
 /// The path of the validating webhook of reservations.
 pub const VALIDATE_RESERVATION: &str = "/validate-ipam-cluster-x-k8s-io-v1alpha2-ipreservation";
 

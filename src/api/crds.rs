@@ -13,14 +13,8 @@ use serde_json::{Value, json};
 pub(super) use schema::date_time_schema;
 
 use super::{IPPoolSpec, IPPoolSpecV1Alpha1, IPReservationSpec, InClusterKind, PoolStatus, PrefixPoolSpec, names};
+use crate::installed::{CONVERSION_PATH, CONVERTED_DEFINITIONS, NAMESPACE, WEBHOOK_SERVICE};
 use schema::structural;
-
-/// Namespace of the provider, and of its conversion webhook.
-const NAMESPACE: &str = "capi-ipam-in-cluster-system";
-/// Name of the Service of the webhooks.
-const WEBHOOK_SERVICE: &str = "capi-ipam-in-cluster-webhook-service";
-/// Path of the conversion webhook.
-const CONVERSION_PATH: &str = "/convert";
 
 /// Why a definition cannot be generated. Each variant is a bug in the types.
 #[derive(Debug, thiserror::Error)]
@@ -47,8 +41,6 @@ struct Kind {
     name: &'static str,
     plural: &'static str,
     is_global: bool,
-    /// Whether the provider converts between the versions.
-    is_converted: bool,
     /// Whether `clusterctl move` moves objects of this kind and everything that they own.
     is_moved: bool,
 }
@@ -65,10 +57,7 @@ pub fn all() -> Result<Vec<CustomResourceDefinition>, CrdError> {
 }
 
 fn pool(kind: InClusterKind) -> Result<(Kind, Value), CrdError> {
-    let names = |is_converted| {
-        let is_global = kind.is_global();
-        Kind { name: kind.name(), plural: kind.plural(), is_global, is_converted, is_moved: true }
-    };
+    let names = Kind { name: kind.name(), plural: kind.plural(), is_global: kind.is_global(), is_moved: true };
     let consumers = if kind.is_global() { "the claims of all namespaces" } else { "the claims of its namespace" };
     let describe = |what: &str| format!("{} is a pool of {what} for {consumers}.", kind.name());
     let status = structural::<PoolStatus>();
@@ -83,12 +72,12 @@ fn pool(kind: InClusterKind) -> Result<(Kind, Value), CrdError> {
             let mut new = schema::object(&description, &structural::<IPPoolSpec>(), Some(status));
             rules::pools::addresses(&mut new)?;
             let old = version(names::OLD_POOL_VERSION, &columns::old_addresses(kind), &old);
-            definition(names(true), &[old, version(names::POOL_VERSION, &columns::addresses(), &new)])
+            definition(names, &[old, version(names::POOL_VERSION, &columns::addresses(), &new)])
         }
         InClusterKind::PrefixPool | InClusterKind::GlobalPrefixPool => {
             let mut schema = schema::object(&describe("prefixes"), &structural::<PrefixPoolSpec>(), Some(status));
             rules::pools::prefixes(&mut schema)?;
-            definition(names(false), &[version(names::POOL_VERSION, &columns::prefixes(), &schema)])
+            definition(names, &[version(names::POOL_VERSION, &columns::prefixes(), &schema)])
         }
     })
 }
@@ -98,7 +87,6 @@ fn reservation() -> Result<(Kind, Value), CrdError> {
         name: "IPReservation",
         plural: "ipreservations",
         is_global: true,
-        is_converted: false,
         // Reservations of claims are recreated from the moved IPAddresses; for the others see `names::MOVE_LABEL`.
         is_moved: false,
     };
@@ -132,15 +120,17 @@ fn version(name: &str, columns: &Value, schema: &Value) -> Value {
 }
 
 fn definition(kind: Kind, versions: &[Value]) -> (Kind, Value) {
-    let Kind { name, plural, is_global, is_converted, is_moved } = kind;
+    let Kind { name, plural, is_global, is_moved } = kind;
     let mut labels = names::CONTRACT_LABELS.map(|label| (label, names::POOL_VERSION)).to_vec();
     labels.extend(is_moved.then_some((names::MOVE_HIERARCHY_LABEL, "")));
     let labels: serde_json::Map<String, Value> =
         labels.into_iter().map(|(name, value)| (name.to_owned(), json!(value))).collect();
+    let full_name = format!("{plural}.{}", names::GROUP);
+    let is_converted = CONVERTED_DEFINITIONS.contains(&full_name.as_str());
     let definition = json!({
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": { "name": format!("{plural}.{}", names::GROUP), "labels": labels },
+        "metadata": { "name": full_name, "labels": labels },
         "spec": {
             "group": names::GROUP,
             "names": {
@@ -175,7 +165,16 @@ fn conversion() -> Value {
 
 #[cfg(test)]
 mod tests {
+    use kube::ResourceExt;
+
     use super::*;
+
+    #[test]
+    fn definitions_with_two_versions_are_converted() {
+        let has_two = |definition: &CustomResourceDefinition| definition.spec.versions.len() == 2;
+        let names: Vec<_> = all().unwrap().iter().filter(|it| has_two(it)).map(ResourceExt::name_any).collect();
+        assert_eq!(names, CONVERTED_DEFINITIONS);
+    }
 
     #[test]
     fn definitions_are_structural_without_null() {

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::installed::{CERTIFICATE_SECRET, CONVERTED_DEFINITIONS, NAMESPACE, WEBHOOK_CONFIGURATION};
 use crate::api::names;
+use crate::installed::{CERTIFICATE_SECRET, CONVERTED_DEFINITIONS, NAMESPACE, WEBHOOK_CONFIGURATION};
 
 /// A rule of a role.
 #[derive(Clone, Copy, Debug)]

@@ -6,9 +6,9 @@
 
 use serde_json::{Value, json};
 
-use super::installed::{NAMESPACE, WEBHOOK_CONFIGURATION, WEBHOOK_SERVICE};
 use crate::admission::routes::{self, Paths};
 use crate::api::{InClusterKind, names};
+use crate::installed::{NAMESPACE, WEBHOOK_CONFIGURATION, WEBHOOK_SERVICE};
 
 /// Matches creations, updates of the spec and deletions, except updates of objects that are being deleted, and
 /// deletions with an annotation that allows them.

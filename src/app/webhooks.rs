@@ -11,10 +11,10 @@ use capi_ipam_webhook::self_managed::{Names, SelfManaged};
 use capi_ipam_webhook::server::listen;
 use clap::Args;
 
-use super::installed::{CERTIFICATE_SECRET, CONVERTED_DEFINITIONS, WEBHOOK_CONFIGURATION, WEBHOOK_SERVICE};
 use crate::admission::{View, routes};
 use crate::api::{PoolKey, Scope, Slot};
 use crate::in_cluster::{LedgerHandle, run_standby};
+use crate::installed::{CERTIFICATE_SECRET, CONVERTED_DEFINITIONS, WEBHOOK_CONFIGURATION, WEBHOOK_SERVICE};
 
 /// The flags for the objects of the self-managed certificate.
 #[derive(Args, Clone, Debug)]
