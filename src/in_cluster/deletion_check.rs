@@ -5,11 +5,12 @@
 //! waiting pools, and no more than a page of it is in memory.
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use capi_ipam_controller::client::{CallError, ResourceClient};
 use capi_ipam_provider::ContractClient;
 use kube::ResourceExt;
+use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use crate::api::{IPReservation, PoolKey};
@@ -46,16 +47,12 @@ impl DeletionChecker {
         Self { reservations, contract, queue: Mutex::default() }
     }
 
-    fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Finds a reservation of a claim or an IPAddress of the pool; `None` if there was none at some time after the
     /// call. Waits for a list that is running already, and then for one that started after the call.
     pub(super) async fn find_blocker(self: &Arc<Self>, pool: &PoolKey) -> CheckResult {
         let (sender, result) = oneshot::channel();
         let is_first = {
-            let mut queue = self.queue();
+            let mut queue = self.queue.lock();
             queue.waiting.push((pool.clone(), sender));
             !std::mem::replace(&mut queue.is_listing, true)
         };
@@ -69,7 +66,7 @@ impl DeletionChecker {
     async fn run(self: Arc<Self>) {
         loop {
             let batch = {
-                let mut queue = self.queue();
+                let mut queue = self.queue.lock();
                 queue.is_listing = !queue.waiting.is_empty();
                 std::mem::take(&mut queue.waiting)
             };
@@ -201,7 +198,7 @@ mod tests {
         }
         // These are added while a list is running, which may not show what uses them.
         let others = ["b", "c", "d", "e"].map(find);
-        while checker.queue().waiting.len() < others.len() {
+        while checker.queue.lock().waiting.len() < others.len() {
             tokio::task::yield_now().await;
         }
         permits.add_permits(2);
@@ -210,7 +207,7 @@ mod tests {
             assert_eq!(other.await.unwrap(), None);
         }
         assert_eq!(lists.load(Ordering::Relaxed), 2);
-        let is_idle = || !checker.queue().is_listing;
+        let is_idle = || !checker.queue.lock().is_listing;
         while !is_idle() {
             tokio::task::yield_now().await;
         }

@@ -17,9 +17,9 @@ mod usage;
 mod wait_queue;
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 pub(super) use self::events::allocated_block;
@@ -105,10 +105,6 @@ impl Ledger {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn wake<'a>(&self, claims: impl IntoIterator<Item = &'a ClaimKey>) {
         claims.into_iter().for_each(|claim| (self.claims)(claim));
     }
@@ -117,7 +113,7 @@ impl Ledger {
     /// enqueued as well, unless their controller is already notified.
     fn change<R>(&self, change: impl FnOnce(&mut State) -> R) -> R {
         let (result, claims, pools, cooldowns_changed) = {
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             let result = change(&mut state);
             let cooldowns_changed = std::mem::take(&mut state.cooldowns_changed);
             let mut pools = std::mem::take(&mut state.dirty_pools);
@@ -158,7 +154,7 @@ impl Ledger {
 
     /// Looks up the pool of a claim. If the pool cannot allocate now, the claim is reconciled again when it changes.
     pub fn pool_for(&self, pool: &PoolKey, claim: &ClaimKey, priority: Priority) -> PoolLookup {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let entry = state.pools.entry(pool.clone()).or_default();
         let info = entry.info.clone();
         let can_allocate = info.as_ref().is_some_and(PoolInfo::can_allocate);
@@ -189,7 +185,7 @@ impl Ledger {
     /// Records an attempt to reserve an address for the claim with that uid whose outcome is unknown: the reservation
     /// may exist.
     pub fn remember_attempt(&self, claim: Uid, pool: &PoolKey, slot: &Slot) {
-        let attempts = &mut self.lock().attempts;
+        let attempts = &mut self.state.lock().attempts;
         // Only attempts of deleted claims accumulate.
         if attempts.len() >= MAX_ATTEMPTS {
             attempts.clear();
@@ -199,13 +195,13 @@ impl Ledger {
 
     /// Removes and returns the address of the claim's last attempt with an unknown outcome, if it is of that pool.
     pub fn take_attempt(&self, claim: Uid, pool: &PoolKey) -> Option<Slot> {
-        let (from, slot) = self.lock().attempts.remove(&claim)?;
+        let (from, slot) = self.state.lock().attempts.remove(&claim)?;
         (from == *pool).then_some(slot)
     }
 
     /// Records that a reconcile of the claim has started.
     pub fn mark_started(&self, pool: &PoolKey, claim: &ClaimKey) {
-        if let Some(entry) = self.lock().pools.get_mut(pool) {
+        if let Some(entry) = self.state.lock().pools.get_mut(pool) {
             entry.wait_queue.mark_started(claim);
         }
     }
@@ -214,7 +210,7 @@ impl Ledger {
     /// one.
     pub fn mark_finished(&self, pool: &PoolKey, claim: &ClaimKey) {
         let granted = {
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             let Some(entry) = state.pools.get_mut(pool) else { return };
             if !entry.wait_queue.end_unused_turn(claim) {
                 return;
@@ -227,7 +223,7 @@ impl Ledger {
     /// Removes the claim from the wait queue of the pool.
     fn stop_waiting(&self, pool: &PoolKey, claim: &ClaimKey) {
         let granted = {
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             let Some(entry) = state.pools.get_mut(pool) else { return };
             entry.wait_queue.forget(claim);
             let granted = entry.grant_turns(Instant::now());
@@ -243,7 +239,7 @@ impl Ledger {
     /// the next claims.
     pub fn prune_wait_queues(&self, exists: impl Fn(&ClaimKey) -> bool) {
         let granted: Vec<ClaimKey> = {
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             let entries = state.pools.values_mut();
             let now = Instant::now();
             entries
@@ -269,7 +265,7 @@ impl Ledger {
     }
 
     fn set_notified(&self, pool: &PoolKey, notified: bool) {
-        if let Some(entry) = self.lock().pools.get_mut(pool) {
+        if let Some(entry) = self.state.lock().pools.get_mut(pool) {
             entry.notified = notified;
         }
     }
@@ -306,7 +302,7 @@ impl Ledger {
 
     fn apply_pool<P: Pool>(&self, pool: &P) {
         let key = PoolKey::of(pool);
-        let known = self.lock().pools.get(&key).and_then(|entry| entry.declared.clone());
+        let known = self.state.lock().pools.get(&key).and_then(|entry| entry.declared.clone());
         let info = PoolInfo::updated(known.as_ref(), pool);
         let waiting = self.change(|state| {
             let listing = state.listings.of_kind(P::KIND).map_or(0, |listing| *listing);
@@ -335,7 +331,7 @@ impl Ledger {
 
     fn remove_unlisted_pools(&self, kind: InClusterKind) {
         let unlisted: Vec<PoolKey> = {
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             let newest = state.listings.of_kind(kind).map_or(0, |listing| *listing);
             let concerned = state.pools.iter().filter(|(key, entry)| key.kind == kind && entry.info.is_some());
             concerned.filter(|(_, entry)| entry.listing != newest).map(|(key, _)| key.clone()).collect()

@@ -2,12 +2,13 @@
 //! again in the target cluster.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use capi_ipam_controller::client::{CallError, ResourceClient, error_chain};
 use capi_ipam_controller::patch;
 use capi_ipam_controller::watch::EventHandler;
 use kube::ResourceExt;
+use parking_lot::Mutex;
 use tracing::{debug, info};
 
 use super::ledger::Ledger;
@@ -26,7 +27,7 @@ impl MoveLabeler {
 
     /// Labels the collected reservations. Failures are retried at the next call.
     pub(super) async fn label(&self, reservations: &ResourceClient<IPReservation>) {
-        let names = self.names.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let names = self.names.lock().clone();
         for name in names {
             match label(reservations, &name).await {
                 Ok(()) => info!(reservation = name, "added the label for clusterctl move"),
@@ -58,7 +59,7 @@ fn lacks_label(reservation: &IPReservation) -> bool {
 
 impl EventHandler<IPReservation> for MoveLabeler {
     fn init(&self) {
-        self.names.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.names.lock().clear();
         EventHandler::<IPReservation>::init(self.ledger.as_ref());
     }
 
@@ -68,7 +69,7 @@ impl EventHandler<IPReservation> for MoveLabeler {
 
     fn apply(&self, reservation: &IPReservation) {
         let name = reservation.name_any();
-        let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut names = self.names.lock();
         if lacks_label(reservation) {
             names.insert(name);
         } else if !names.is_empty() {
@@ -79,7 +80,7 @@ impl EventHandler<IPReservation> for MoveLabeler {
     }
 
     fn delete(&self, reservation: &IPReservation) {
-        self.names.lock().unwrap_or_else(PoisonError::into_inner).remove(&reservation.name_any());
+        self.names.lock().remove(&reservation.name_any());
         self.ledger.delete(reservation);
     }
 }

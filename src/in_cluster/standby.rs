@@ -4,7 +4,7 @@
 //! of addresses, reservations and pools. When the standby becomes the leader, the provider lists all objects again, and
 //! the standby ledger is dropped once the ledger of the provider is complete.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use capi_ipam_controller::health::{Health, ReadinessGate};
@@ -15,6 +15,7 @@ use futures::StreamExt as _;
 use futures::stream::SelectAll;
 use kube::Client;
 use kube::runtime::watcher;
+use parking_lot::RwLock;
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
@@ -51,18 +52,18 @@ impl Published {
 impl LedgerHandle {
     /// Publishes a ledger. It replaces earlier ones once all `gates` are ready.
     pub fn publish(&self, ledger: Arc<Ledger>, gates: Vec<ReadinessGate>) {
-        let mut published = self.published.write().unwrap_or_else(PoisonError::into_inner);
+        let mut published = self.published.write();
         published.push(Published { ledger, gates });
     }
 
     /// Whether a ledger is published, complete or not.
     fn has_ledger(&self) -> bool {
-        !self.published.read().unwrap_or_else(PoisonError::into_inner).is_empty()
+        !self.published.read().is_empty()
     }
 
     /// Returns the newest complete ledger; `None` while the first one is being listed.
     pub fn complete(&self) -> Option<Arc<Ledger>> {
-        let published = self.published.read().unwrap_or_else(PoisonError::into_inner);
+        let published = self.published.read();
         published.iter().rev().find(|entry| entry.is_complete()).map(|entry| Arc::clone(&entry.ledger))
     }
 
@@ -71,7 +72,7 @@ impl LedgerHandle {
         loop {
             tokio::time::sleep(POLL_INTERVAL).await;
             if self.complete().is_some_and(|complete| !Arc::ptr_eq(&complete, ledger)) {
-                let mut published = self.published.write().unwrap_or_else(PoisonError::into_inner);
+                let mut published = self.published.write();
                 published.retain(|entry| !Arc::ptr_eq(&entry.ledger, ledger));
                 return;
             }

@@ -1,10 +1,10 @@
 //! The writes of this process that its watches may not have shown yet.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use kube::Resource;
+use parking_lot::Mutex;
 
 /// Age at which an expectation expires: the controller then acts on the watched state even if it looks stale.
 pub const EXPECTATION_TTL: Duration = Duration::from_secs(10);
@@ -35,7 +35,7 @@ impl Expectations {
     }
 
     fn insert(&self, uid: &str, version: u64, now: Instant) {
-        let mut versions = self.lock();
+        let mut versions = self.versions.lock();
         // Expired entries are removed at powers of two, so the cost per write is constant on average.
         if versions.len() >= 1024 && versions.len().is_power_of_two() {
             versions.retain(|_, (_, at)| now.saturating_duration_since(*at) < EXPECTATION_TTL);
@@ -46,13 +46,10 @@ impl Expectations {
     /// Whether this process has written the object after the given state, so that the watch has not caught up yet.
     pub fn is_stale<K: Resource>(&self, object: &K, now: Instant) -> bool {
         let Some((uid, version)) = identify(object) else { return false };
-        self.lock()
+        self.versions
+            .lock()
             .get(uid)
             .is_some_and(|(written, at)| *written > version && now.saturating_duration_since(*at) < EXPECTATION_TTL)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, (u64, Instant)>> {
-        self.versions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

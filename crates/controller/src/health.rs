@@ -4,13 +4,14 @@
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::get;
+use parking_lot::Mutex;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
 use prometheus_client::metrics::MetricType;
@@ -114,7 +115,7 @@ impl Health {
 
     fn add(&self, name: String, is_required: bool) -> ReadinessGate {
         let (ready, is_ready) = watch::channel(false);
-        lock(&self.components).insert(name.clone(), Component { ready, problem: None, is_required });
+        self.components.lock().insert(name.clone(), Component { ready, problem: None, is_required });
         ReadinessGate { name, health: self.clone(), is_ready }
     }
 
@@ -128,7 +129,7 @@ impl Health {
     pub fn problems(&self) -> Vec<String> {
         let mut all = self.pending_where(|component| component.is_required);
         let now = Instant::now();
-        let refusals = lock(&self.process.refusals);
+        let refusals = self.process.refusals.lock();
         let lasting =
             refusals.iter().filter(|(_, refusal)| !refusal.is_over(now) && refusal.duration() >= REFUSAL_GRACE);
         all.extend(lasting.map(|(name, refusal)| format!("{name}: {}", refusal.reason)));
@@ -136,7 +137,7 @@ impl Health {
     }
 
     fn pending_where(&self, is_relevant: impl Fn(&Component) -> bool) -> Vec<String> {
-        let components = lock(&self.components);
+        let components = self.components.lock();
         let pending = components.iter().filter(|(_, component)| is_relevant(component) && !*component.ready.borrow());
         pending
             .map(|(name, component)| {
@@ -157,21 +158,17 @@ impl Health {
 
     /// The caches, and whether each is listed.
     fn caches(&self) -> Vec<(String, bool)> {
-        let components = lock(&self.components);
+        let components = self.components.lock();
         let caches = components.iter().filter(|(_, component)| !component.is_required);
         caches.map(|(name, component)| (name.clone(), *component.ready.borrow())).collect()
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl ReadinessGate {
     /// Reports that the component is ready: a cache is listed, or a requirement is met. It stays ready from then on.
     pub fn ready(&self) {
         self.accepted();
-        if let Some(component) = lock(&self.health.components).get_mut(&self.name) {
+        if let Some(component) = self.health.components.lock().get_mut(&self.name) {
             component.problem = None;
             component.ready.send_replace(true);
         }
@@ -179,7 +176,7 @@ impl ReadinessGate {
 
     /// Reports a problem. Probes show it as long as the component is not ready.
     pub fn failing(&self, problem: &str) {
-        if let Some(component) = lock(&self.health.components).get_mut(&self.name) {
+        if let Some(component) = self.health.components.lock().get_mut(&self.name) {
             component.problem = Some(problem.to_owned());
         }
     }
@@ -188,7 +185,7 @@ impl ReadinessGate {
     pub fn refused(&self, reason: &str) -> Duration {
         self.failing(reason);
         let now = Instant::now();
-        let mut refusals = lock(&self.health.process.refusals);
+        let mut refusals = self.health.process.refusals.lock();
         let first = refusals.get(&self.name).filter(|refusal| !refusal.is_over(now)).map_or(now, |known| known.first);
         let refusal = Refusal { reason: reason.to_owned(), first, last: now };
         let duration = refusal.duration();
@@ -198,7 +195,7 @@ impl ReadinessGate {
 
     /// Reports that the API server does not refuse the kind.
     pub fn accepted(&self) {
-        lock(&self.health.process.refusals).remove(&self.name);
+        self.health.process.refusals.lock().remove(&self.name);
     }
 
     /// Reports an error after which the component cannot recover, so that the process has to end.
@@ -315,7 +312,7 @@ mod tests {
         let ago = |seconds| Instant::now().checked_sub(Duration::from_secs(seconds)).unwrap();
         assert_eq!(detached.refused("forbidden"), Duration::ZERO);
         assert!(health.problems().is_empty(), "it has not lasted long enough");
-        lock(&health.process.refusals).get_mut("claims").unwrap().first = ago(12);
+        health.process.refusals.lock().get_mut("claims").unwrap().first = ago(12);
         assert!(detached.refused("forbidden") >= Duration::from_secs(12));
         assert_eq!(health.problems(), ["claims: forbidden"]);
         detached.accepted();
@@ -323,7 +320,7 @@ mod tests {
 
         detached.refused("forbidden");
         let set = |first, last| {
-            let mut refusals = lock(&health.process.refusals);
+            let mut refusals = health.process.refusals.lock();
             let refusal = refusals.get_mut("claims").unwrap();
             (refusal.first, refusal.last) = (ago(first), ago(last));
         };

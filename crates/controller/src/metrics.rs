@@ -4,8 +4,9 @@
 //! process.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::{Metric, Registry};
@@ -22,23 +23,19 @@ pub struct Metrics {
 impl Metrics {
     /// Registers a metric. `help` has no full stop at its end; the name of a counter has no `_total`.
     pub fn register(&self, name: &str, help: &str, metric: impl Metric) {
-        self.lock().register(name, help, metric);
+        self.registry.lock().register(name, help, metric);
     }
 
     /// Registers a collector, which computes its metrics on every scrape.
     pub fn register_collector(&self, collector: impl Collector) {
-        self.lock().register_collector(Box::new(collector));
+        self.registry.lock().register_collector(Box::new(collector));
     }
 
     /// Encodes all metrics in the text format of OpenMetrics.
     pub fn encode(&self) -> Result<String, fmt::Error> {
         let mut text = String::new();
-        encode(&mut text, &self.lock())?;
+        encode(&mut text, &self.registry.lock())?;
         Ok(text)
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Registry> {
-        self.registry.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -2,12 +2,12 @@
 //! until the claim is deleted.
 
 use std::collections::HashSet;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use capi_ipam_controller::events::EventPublisher;
 use capi_ipam_controller::finalizer;
 use capi_ipam_controller::watch::EventHandler;
 use kube::ResourceExt;
+use parking_lot::Mutex;
 
 use crate::adapter::PoolKind;
 use crate::api::{ContractVersion, IPAddress, Uid, conditions, names};
@@ -34,13 +34,9 @@ struct State {
 }
 
 impl DeletingAddresses {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Adds an IPAddress that is being deleted. Returns whether it is new and not part of the initial list.
     fn insert(&self, address: &IPAddress) -> bool {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         let is_new = uid(address).is_some_and(|uid| state.deleting.insert(uid));
         is_new && state.listed
     }
@@ -52,11 +48,11 @@ fn uid(address: &IPAddress) -> Option<Uid> {
 
 impl EventHandler<IPAddress> for AddressInUseEvents {
     fn init(&self) {
-        *self.deleting.lock() = State::default();
+        *self.deleting.0.lock() = State::default();
     }
 
     fn init_done(&self) {
-        self.deleting.lock().listed = true;
+        self.deleting.0.lock().listed = true;
     }
 
     fn apply(&self, address: &IPAddress) {
@@ -78,7 +74,7 @@ impl EventHandler<IPAddress> for AddressInUseEvents {
 
     fn delete(&self, address: &IPAddress) {
         if let Some(uid) = uid(address) {
-            self.deleting.lock().deleting.remove(&uid);
+            self.deleting.0.lock().deleting.remove(&uid);
         }
     }
 }
@@ -96,7 +92,7 @@ mod tests {
         };
         let (before, since) = ("6101ef08-5b98-40af-8a1f-bc85701b2e47", "0001ef08-5b98-00af-8a1f-0085701b2e47");
         assert!(!is_new_deletion(before));
-        deleting.lock().listed = true;
+        deleting.0.lock().listed = true;
         assert!(!is_new_deletion(before));
         assert!(is_new_deletion(since) && !is_new_deletion(since));
     }

@@ -7,12 +7,12 @@
 //! delivered all earlier writes before claims are retried.
 
 use std::collections::HashSet;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use capi_ipam_controller::retry::RetryPolicy;
 use capi_ipam_controller::watch::EventHandler;
 use kube::ResourceExt;
+use parking_lot::Mutex;
 
 use crate::api::IPAddressClaim;
 
@@ -42,20 +42,16 @@ struct State {
 }
 
 impl ClaimBackoff {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Records that an attempt failed; `unanswered` means that the API server did not respond.
     pub(super) fn record_failure(&self, claim: &IPAddressClaim, unanswered: bool) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.keys.insert(key(claim));
         state.unanswered = unanswered;
     }
 
     /// Forgets the claim, after a successful attempt or its deletion.
     pub(super) fn forget(&self, claim: &IPAddressClaim) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if !state.keys.is_empty() {
             state.keys.remove(&key(claim));
         }
@@ -63,7 +59,7 @@ impl ClaimBackoff {
 
     /// The retry policy for the current number of failing claims.
     pub(super) fn retry_policy(&self) -> RetryPolicy {
-        let state = self.lock();
+        let state = self.state.lock();
         RetryPolicy::Exponential { initial: INITIAL_BACKOFF, max: max_backoff(state.keys.len(), state.unanswered) }
     }
 }
@@ -106,8 +102,8 @@ mod tests {
         claim.metadata.name = Some("a".to_owned());
         backoff.record_failure(&claim, false);
         backoff.record_failure(&claim, false);
-        assert_eq!(backoff.lock().keys.len(), 1);
+        assert_eq!(backoff.state.lock().keys.len(), 1);
         backoff.delete(&claim);
-        assert!(backoff.lock().keys.is_empty());
+        assert!(backoff.state.lock().keys.is_empty());
     }
 }

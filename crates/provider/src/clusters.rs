@@ -1,13 +1,13 @@
 //! An index of Clusters: whether they exist and are paused, and which claims wait for them.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use capi_ipam_controller::controller::Trigger;
 use capi_ipam_controller::watch::EventHandler;
 use kube::ResourceExt;
 use kube::api::ObjectMeta;
+use parking_lot::Mutex;
 
 use crate::api::{Cluster, IPAddressClaim};
 use crate::decision::ClusterState;
@@ -70,16 +70,12 @@ impl Clusters {
         Self { state: Mutex::default(), trigger }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Returns the state of the Cluster of the claim. A claim whose Cluster is missing or paused is registered, and
     /// enqueued when this changes.
     pub(super) fn state_for(&self, claim: &IPAddressClaim) -> ClusterState {
         let Some(cluster) = claim.cluster_name() else { return ClusterState::None };
         let cluster = (claim.namespace().unwrap_or_default(), cluster.to_owned());
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let found = match state.clusters.get(&cluster) {
             Some(known) if !known.paused => return ClusterState::Running,
             Some(_) => ClusterState::Paused,
@@ -93,7 +89,7 @@ impl Clusters {
     /// or was created or unpaused shortly before.
     pub(super) fn may_have_moved_with(&self, claim: &IPAddressClaim, now: Instant) -> bool {
         let Some(cluster) = claim.cluster_name() else { return false };
-        let state = self.lock();
+        let state = self.state.lock();
         let Some(known) = state.clusters.get(&(claim.namespace().unwrap_or_default(), cluster.to_owned())) else {
             return false;
         };
@@ -104,7 +100,7 @@ impl Clusters {
 
     fn wake_waiting(&self, cluster: &Key) {
         let waiting = {
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             let names = state.waiting.remove(cluster).unwrap_or_default();
             for name in &names {
                 state.awaited.remove(&(cluster.0.clone(), name.clone()));
@@ -127,12 +123,12 @@ fn created(metadata: &ObjectMeta) -> i64 {
 
 impl EventHandler<Cluster> for Clusters {
     fn init(&self) {
-        self.lock().listed.clear();
+        self.state.lock().listed.clear();
     }
 
     fn init_done(&self) {
         let removed: Vec<Key> = {
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             let listed = std::mem::take(&mut state.listed);
             state.clusters.extract_if(|key, _| !listed.contains(key)).map(|(key, _)| key).collect()
         };
@@ -145,7 +141,7 @@ impl EventHandler<Cluster> for Clusters {
         let key = key(&cluster.metadata);
         let paused = cluster.is_paused();
         let is_changed = {
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             state.listed.insert(key.clone());
             let before = state.clusters.get(&key).map(|known| (known.paused, known.unpaused));
             let unpaused = match before {
@@ -162,7 +158,7 @@ impl EventHandler<Cluster> for Clusters {
 
     fn delete(&self, cluster: &Cluster) {
         let key = key(&cluster.metadata);
-        self.lock().clusters.remove(&key);
+        self.state.lock().clusters.remove(&key);
         self.wake_waiting(&key);
     }
 }
@@ -170,7 +166,7 @@ impl EventHandler<Cluster> for Clusters {
 impl EventHandler<IPAddressClaim> for Clusters {
     fn init_done(&self) {
         // Claims that were deleted while the watch was down have no event. The others register again.
-        let waiting: Vec<Key> = self.lock().waiting.keys().cloned().collect();
+        let waiting: Vec<Key> = self.state.lock().waiting.keys().cloned().collect();
         for cluster in &waiting {
             self.wake_waiting(cluster);
         }
@@ -179,7 +175,7 @@ impl EventHandler<IPAddressClaim> for Clusters {
     fn apply(&self, _: &IPAddressClaim) {}
 
     fn delete(&self, claim: &IPAddressClaim) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if !state.awaited.is_empty() {
             state.stop_waiting(&key(&claim.metadata));
         }
@@ -215,7 +211,7 @@ mod tests {
     fn deleted_claims_are_removed() {
         let clusters = clusters();
         let size = || {
-            let state = clusters.lock();
+            let state = clusters.state.lock();
             (state.waiting.values().map(HashSet::len).sum::<usize>(), state.awaited.len(), state.waiting.len())
         };
         let (a, b) = (claim("a", "missing"), claim("b", "missing"));

@@ -1,13 +1,14 @@
 //! A compact index of all IPAddress objects.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use capi_ipam_controller::controller::Trigger;
 use capi_ipam_controller::finalizer;
 use capi_ipam_controller::watch::EventHandler;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt;
+use parking_lot::Mutex;
 
 use crate::api::{IPAddress, IPAddressClaim, PoolReference, Uid, names};
 use crate::decision::AddressState;
@@ -80,18 +81,14 @@ impl AddressIndex {
         Self { state: Mutex::default(), trigger }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Returns the shared copy of a pool reference.
     pub(super) fn intern(&self, pool: &PoolReference) -> Arc<PoolReference> {
-        self.lock().intern(pool)
+        self.state.lock().intern(pool)
     }
 
     /// Returns the cached properties of an IPAddress; `None` if it is not known.
     pub fn get(&self, namespace: &str, name: &str) -> Option<AddressRecord> {
-        self.lock().addresses.get(namespace)?.get(name).cloned()
+        self.state.lock().addresses.get(namespace)?.get(name).cloned()
     }
 
     /// The state of the IPAddress with the name of the claim.
@@ -110,7 +107,7 @@ impl AddressIndex {
         claim: Option<Uid>,
         pool: &PoolReference,
     ) -> AddressState {
-        let state = self.lock();
+        let state = self.state.lock();
         let record = state.addresses.get(namespace).and_then(|names| names.get(name));
         let Some(record) = record else { return AddressState::Absent };
         match (record.is_for(claim, pool), record.deleting) {
@@ -138,7 +135,7 @@ impl AddressIndex {
     /// Stores the state of an IPAddress. Only a watch event may replace a newer state by an older one, as after a
     /// restore of etcd. Returns whether the record changed.
     fn upsert(&self, address: &IPAddress, is_from_watch: bool) -> bool {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let pool = state.intern(&address.spec.pool_ref);
         let record = AddressRecord {
             claim: owning_claim(address).map(Uid::of),
@@ -178,7 +175,7 @@ impl AddressIndex {
 
     /// Removes an IPAddress. Returns whether it was known.
     pub(super) fn remove(&self, namespace: &str, name: &str) -> bool {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let Some(names) = state.addresses.get_mut(namespace) else { return false };
         let known = names.remove(name).is_some();
         if names.is_empty() {
@@ -190,14 +187,14 @@ impl AddressIndex {
 
 impl EventHandler<IPAddress> for AddressIndex {
     fn init(&self) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.list_epoch = state.list_epoch.wrapping_add(1);
     }
 
     fn init_done(&self) {
         let mut removed = Vec::new();
         {
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             state.is_synced = true;
             let list_epoch = state.list_epoch;
             for (namespace, names) in &mut state.addresses {
@@ -219,7 +216,7 @@ impl EventHandler<IPAddress> for AddressIndex {
     fn apply(&self, address: &IPAddress) {
         let is_changed = self.upsert(address, true);
         // During the initial list every claim is reconciled anyway.
-        if is_changed && self.lock().is_synced {
+        if is_changed && self.state.lock().is_synced {
             self.trigger.enqueue(address.metadata.namespace.as_deref(), &address.name_any());
         }
     }
@@ -289,7 +286,7 @@ mod tests {
         for number in 1..10_000 {
             index.intern(&reference(number));
         }
-        assert!(index.lock().pools.len() <= 1024);
+        assert!(index.state.lock().pools.len() <= 1024);
         assert!(Arc::ptr_eq(&used, &index.intern(&reference(0))));
     }
 

@@ -5,10 +5,10 @@
 //! does.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use capi_ipam_controller::client::{CallError, REQUEST_TIMEOUT};
+use parking_lot::Mutex;
 
 use crate::api::{IPAddressClaim, Uid};
 
@@ -41,14 +41,14 @@ impl PendingCreates {
         let is_first = self.insert(claim, Instant::now());
         let created = creation.await;
         if is_first && !created.as_ref().is_err_and(CallError::outcome_is_unknown) {
-            self.lock().remove(&claim);
+            self.sent.lock().remove(&claim);
         }
         created
     }
 
     /// Records a request. Returns whether it is the first one of the claim.
     fn insert(&self, claim: Uid, now: Instant) -> bool {
-        let mut sent = self.lock();
+        let mut sent = self.sent.lock();
         // Expired entries are removed from time to time.
         if sent.len() >= 1024 && sent.len().is_power_of_two() {
             sent.retain(|_, at| now.saturating_duration_since(*at) < CREATE_EXPIRY);
@@ -59,11 +59,7 @@ impl PendingCreates {
     /// Returns whether an IPAddress of the claim may still be created.
     pub(super) fn may_still_apply(&self, claim: &IPAddressClaim, now: Instant) -> bool {
         let is_recent = |at: Instant| now.saturating_duration_since(at) < CREATE_EXPIRY;
-        is_recent(self.started) || self.lock().get(&uid(claim)).is_some_and(|at| is_recent(*at))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<Uid, Instant>> {
-        self.sent.lock().unwrap_or_else(PoisonError::into_inner)
+        is_recent(self.started) || self.sent.lock().get(&uid(claim)).is_some_and(|at| is_recent(*at))
     }
 }
 
@@ -121,6 +117,6 @@ mod tests {
             creates.insert(uid(&claim(&number.to_string())), start);
         }
         creates.insert(uid(&claim("new")), start + CREATE_EXPIRY);
-        assert_eq!(creates.lock().len(), 1);
+        assert_eq!(creates.sent.lock().len(), 1);
     }
 }

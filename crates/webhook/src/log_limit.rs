@@ -1,7 +1,8 @@
 //! A rate limit for log messages that any client can cause.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 /// Minimum time between two messages.
 const INTERVAL: Duration = Duration::from_secs(10);
@@ -19,7 +20,7 @@ struct State {
 impl LogLimit {
     /// The number of messages that were suppressed since the last one; `None` if this message is suppressed too.
     pub(super) fn allow(&self, now: Instant) -> Option<u64> {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.0.lock();
         if state.last.is_some_and(|last| now.saturating_duration_since(last) < INTERVAL) {
             state.suppressed = state.suppressed.saturating_add(1);
             return None;

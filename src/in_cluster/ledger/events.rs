@@ -32,7 +32,7 @@ pub(in crate::in_cluster) fn allocated_block(address: &IPAddress) -> Option<(Poo
 
 impl EventHandler<IPAddress> for Ledger {
     fn init(&self) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.listings.addresses = state.listings.addresses.wrapping_add(1);
     }
 
@@ -83,7 +83,7 @@ impl EventHandler<IPAddress> for Ledger {
 
 impl EventHandler<IPReservation> for Ledger {
     fn init(&self) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.listings.reservations = state.listings.reservations.wrapping_add(1);
     }
 
@@ -102,7 +102,7 @@ impl EventHandler<IPReservation> for Ledger {
 
 impl EventHandler<IPAddressClaim> for Ledger {
     fn init(&self) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let state = &mut *state;
         let waiting =
             state.pools.iter().flat_map(|(pool, entry)| entry.wait_queue.claims().map(move |claim| (pool, claim)));
@@ -111,12 +111,12 @@ impl EventHandler<IPAddressClaim> for Ledger {
 
     /// Removes claims that no longer exist from the wait queues: addresses would be held for them.
     fn init_done(&self) {
-        let gone = std::mem::take(&mut self.lock().unlisted);
+        let gone = std::mem::take(&mut self.state.lock().unlisted);
         gone.iter().for_each(|(pool, claim)| self.stop_waiting(pool, claim));
     }
 
     fn apply(&self, claim: &IPAddressClaim) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if !state.unlisted.is_empty()
             && let Some(pool) = PoolKey::of_claim(claim)
         {
@@ -135,7 +135,7 @@ macro_rules! impl_pool_observer {
     ($($kind:ty),*) => {
         $(impl EventHandler<$kind> for Ledger {
             fn init(&self) {
-                if let Some(listing) = self.lock().listings.of_kind(<$kind>::KIND) {
+                if let Some(listing) = self.state.lock().listings.of_kind(<$kind>::KIND) {
                     *listing = listing.wrapping_add(1);
                 }
             }

@@ -45,7 +45,7 @@ impl Ledger {
     /// As [`Ledger::overlapping`], for a pool that is not stored yet.
     pub fn overlapping_with(&self, pool: &PoolKey, scope: &Scope, usable: &Usable) -> Vec<PoolKey> {
         // Compared without holding the lock: the lists of many pools can be long.
-        let mut near = self.lock().nearby(pool, scope, usable);
+        let mut near = self.state.lock().nearby(pool, scope, usable);
         near.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
         let overlapping = near.into_iter().filter(|(_, theirs)| usable.overlaps(theirs));
         overlapping.map(|(other, _)| other).take(MAX_OVERLAPS).collect()

@@ -107,41 +107,41 @@ impl State {
 impl Ledger {
     /// The settings of a pool, `None` if it does not exist.
     pub fn pool_info(&self, pool: &PoolKey) -> Option<PoolInfo> {
-        self.lock().pools.get(pool)?.info.clone()
+        self.state.lock().pools.get(pool)?.info.clone()
     }
 
     /// Whether `usable` are still the blocks of the pool, as returned by [`Ledger::pool_info`].
     pub fn is_current(&self, pool: &PoolKey, usable: &Arc<Usable>) -> bool {
-        let state = self.lock();
+        let state = self.state.lock();
         let info = state.pools.get(pool).and_then(|entry| entry.info.as_ref());
         info.and_then(|info| info.usable.as_ref().ok()).is_some_and(|current| Arc::ptr_eq(current, usable))
     }
 
     /// The scope within which the addresses of a pool are unique.
     pub fn scope(&self, pool: &PoolKey) -> Scope {
-        self.lock().scope_of(pool)
+        self.state.lock().scope_of(pool)
     }
 
     /// The network, family and block length that have to be declared, by an IPReservation without a claim, before the
     /// pool can allocate; `None` if they are.
     pub fn missing_block_length(&self, pool: &PoolKey) -> Option<(Arc<str>, Family, u8)> {
-        self.lock().missing_block_length(pool)
+        self.state.lock().missing_block_length(pool)
     }
 
     /// The length of the blocks that the pools of a network allocate, once it is declared.
     pub fn network_length(&self, network: &str, family: Family) -> Option<u8> {
-        self.lock().network_length(network, family)
+        self.state.lock().network_length(network, family)
     }
 
     /// The pools of a network.
     pub fn members(&self, network: &str) -> Vec<PoolKey> {
         let scope = Scope::Network(network.into());
-        self.lock().scopes.get(&scope).map(|scope| scope.members.clone()).unwrap_or_default()
+        self.state.lock().scopes.get(&scope).map(|scope| scope.members.clone()).unwrap_or_default()
     }
 
     /// The addresses reserved for a claim, by its uid, and those promised to it, by its name; each with its pool.
     pub fn reservations_of(&self, claim: &ClaimKey, uid: Uid) -> Vec<(Slot, PoolKey)> {
-        let state = self.lock();
+        let state = self.state.lock();
         let held = state.held.get(&uid).into_iter().flatten();
         let slots = held.chain(state.promised.get(claim).into_iter().flatten());
         slots.filter_map(|slot| Some((slot.clone(), state.usage(slot)?.reservation.as_ref()?.pool.clone()))).collect()
@@ -149,14 +149,14 @@ impl Ledger {
 
     /// Whether the address is promised to a claim name.
     pub fn is_promise(&self, slot: &Slot) -> bool {
-        let state = self.lock();
+        let state = self.state.lock();
         let reservation = state.usage(slot).and_then(|usage| usage.reservation.as_ref());
         reservation.is_some_and(|reservation| reservation.claim.is_some() && reservation.is_manual())
     }
 
     /// An address of the pool that is reserved for a claim, if there is one.
     pub fn held_in(&self, pool: &PoolKey) -> Option<Slot> {
-        let state = self.lock();
+        let state = self.state.lock();
         let scope = state.scope_of(pool);
         let is_held = |usage: &AddressUsage| {
             let reservation = usage.reservation.as_ref();
@@ -168,19 +168,19 @@ impl Ledger {
 
     /// Whether an address of the pool is reserved for the claim with that uid.
     pub fn claim_holds(&self, claim: Uid, pool: &PoolKey) -> bool {
-        let state = self.lock();
+        let state = self.state.lock();
         let mut held = state.held.get(&claim).into_iter().flatten().filter_map(|slot| state.usage(slot));
         held.any(|usage| usage.reservation.as_ref().is_some_and(|reservation| reservation.pool == *pool))
     }
 
     /// Whether an address has a reservation of any kind.
     pub fn is_reserved(&self, slot: &Slot) -> bool {
-        self.lock().usage(slot).is_some_and(|usage| usage.reservation.is_some())
+        self.state.lock().usage(slot).is_some_and(|usage| usage.reservation.is_some())
     }
 
     /// The uid of the reservation of an address, if it is reserved for the claim with that uid.
     pub fn reservation_uid(&self, slot: &Slot, claim: Uid) -> Option<String> {
-        let state = self.lock();
+        let state = self.state.lock();
         let reservation =
             state.usage(slot)?.reservation.as_ref().filter(|reservation| reservation.claim_uid == Some(claim))?;
         Some(reservation.uid.to_string())
@@ -188,19 +188,19 @@ impl Ledger {
 
     /// The address counts of a pool.
     pub fn counts(&self, pool: &PoolKey) -> AddressCounts {
-        self.lock().pools.get(pool).map(PoolEntry::counts).unwrap_or_default()
+        self.state.lock().pools.get(pool).map(PoolEntry::counts).unwrap_or_default()
     }
 
     /// Whether an address of the pool is in use, or held for a claim whose reservation is being created.
     pub fn is_in_use(&self, pool: &PoolKey) -> bool {
-        let state = self.lock();
+        let state = self.state.lock();
         state.pools.get(pool).is_some_and(PoolEntry::has_addresses) || state.proposals.values().any(|from| from == pool)
     }
 
     /// The addresses of a pool that are in use and for which `filter` returns true, in ascending order. An address that
     /// is reserved for a claim is in use, also if this process does not watch the namespace of the claim.
     pub fn in_use(&self, pool: &PoolKey, filter: &dyn Fn(Block) -> bool) -> Vec<Block> {
-        let state = self.lock();
+        let state = self.state.lock();
         let is_in_use = |usage: &AddressUsage| {
             let reservation = usage.reservation.as_ref().is_some_and(|reservation| {
                 reservation.pool == *pool && !reservation.is_manual() && reservation.released_at.is_none()
@@ -217,14 +217,14 @@ impl Ledger {
 
     /// The namespaces and names of the IPAddress objects with that address.
     pub fn owners(&self, slot: &Slot) -> Vec<ClaimKey> {
-        let state = self.lock();
+        let state = self.state.lock();
         let owners = state.usage(slot).into_iter().flat_map(|usage| &usage.owners);
         owners.map(|owner| ClaimKey::clone(&owner.name)).collect()
     }
 
     /// Whether a block that overlaps with the slot is used by anything other than this claim.
     pub fn overlaps_other_claim(&self, slot: &Slot, claim: &ClaimKey) -> bool {
-        let (state, span) = (self.lock(), slot.block.span());
+        let (state, span) = (self.state.lock(), slot.block.span());
         let overlaps = |block: &Block| {
             let other = block.span();
             block.family() == slot.block.family() && span.first() <= other.last() && other.first() <= span.last()
@@ -240,13 +240,13 @@ impl Ledger {
 
     /// The number of addresses of a scope that are not free.
     pub fn usage_count(&self, scope: &Scope) -> usize {
-        self.lock().scopes.get(scope).map(|scope| scope.usage.len()).unwrap_or_default()
+        self.state.lock().scopes.get(scope).map(|scope| scope.usage.len()).unwrap_or_default()
     }
 
     /// The reservations whose cool-down has ended at `now`, in seconds since the Unix epoch, and those whose pool is
     /// deleted. For pools for which `is_served` returns false, the cool-down ends `delay` seconds later.
     pub fn cooled_down(&self, now: i64, is_served: impl Fn(&PoolKey) -> bool, delay: i64) -> Vec<CooledDown> {
-        let state = self.lock();
+        let state = self.state.lock();
         let ended = state
             .pools
             .iter()
@@ -265,7 +265,7 @@ impl Ledger {
     /// When the next cool-down ends, in seconds since the Unix epoch, with the delays of [`Self::cooled_down`]; `None`
     /// without a cool-down.
     pub fn next_cooldown_end(&self, is_served: impl Fn(&PoolKey) -> bool, delay: i64) -> Option<i64> {
-        let state = self.lock();
+        let state = self.state.lock();
         let ends = state.pools.iter().filter_map(|(pool, entry)| {
             let end = entry.next_cooldown_end()?;
             Some(if is_served(pool) { end } else { end.saturating_add(delay) })
@@ -275,13 +275,13 @@ impl Ledger {
 
     /// When the next cool-down of a pool ends, in seconds since the Unix epoch.
     pub fn cooldown_end(&self, pool: &PoolKey) -> Option<i64> {
-        self.lock().pools.get(pool)?.next_cooldown_end()
+        self.state.lock().pools.get(pool)?.next_cooldown_end()
     }
 
     /// The addresses that cool down although a claim has an IPAddress with them, and that claim. The uid is set if the
     /// reservation names this claim: the claim released the address unless it still exists with this uid.
     pub fn cooling_down_in_use(&self) -> Vec<(Slot, ClaimKey, Option<Uid>)> {
-        let state = self.lock();
+        let state = self.state.lock();
         let in_use = |slot: &Slot| {
             let usage = state.usage(slot)?;
             let reservation = usage.reservation.as_ref()?;
@@ -295,13 +295,13 @@ impl Ledger {
 
     /// Whether an address has no reservation and none is being created.
     pub fn is_unreserved(&self, slot: &Slot) -> bool {
-        self.lock().usage(slot).is_some_and(AddressUsage::is_unreserved)
+        self.state.lock().usage(slot).is_some_and(AddressUsage::is_unreserved)
     }
 
     /// At most `limit` addresses that are in use without a reservation, of pools that are not being deleted, and of
     /// claims for which `filter` returns true.
     pub fn unreserved(&self, limit: usize, filter: impl Fn(&ClaimKey) -> bool) -> Vec<Unreserved> {
-        let state = self.lock();
+        let state = self.state.lock();
         let is_kept = |pool: &PoolKey| {
             let info = state.pools.get(pool).and_then(|entry| entry.info.as_ref());
             info.is_some_and(|info| !info.deleting)
@@ -320,7 +320,7 @@ impl Ledger {
 
     /// The addresses that are in use by one claim and reserved for another one.
     pub fn conflicts(&self) -> Vec<Conflict> {
-        let state = self.lock();
+        let state = self.state.lock();
         let mut conflicts = Vec::new();
         for (scope, block, usage) in state.all_usage() {
             let reservation = usage.reservation.as_ref().filter(|reservation| reservation.released_at.is_none());
@@ -345,7 +345,7 @@ impl Ledger {
 
     /// The manually created IPAddress objects for which `has_claim` returns false.
     pub fn unclaimed(&self, has_claim: impl Fn(&ClaimKey) -> bool) -> Vec<Unclaimed> {
-        let state = self.lock();
+        let state = self.state.lock();
         let manual = state.all_usage().flat_map(|(scope, block, usage)| {
             let owners = usage.owners.iter().filter(|owner| owner.origin == Origin::Manual && !has_claim(&owner.name));
             owners.map(move |owner| (scope, block, owner))
@@ -361,7 +361,7 @@ impl Ledger {
     /// that a reservation names (`None` for an IPAddress), and whether the claim of that name has an IPAddress with
     /// this address. Manually created IPAddress objects are never returned.
     pub fn suspects(&self, is_entitled: impl Fn(&ClaimKey, Option<Uid>, bool) -> bool) -> Vec<Suspect> {
-        let state = self.lock();
+        let state = self.state.lock();
         let mut suspects = Vec::new();
         for (scope, block, usage) in state.all_usage() {
             let slot = || Slot { scope: scope.clone(), block };
@@ -383,7 +383,7 @@ impl Ledger {
     /// The manually created reservations that have no effect: they are not valid, name an address that their pool does
     /// not contain, or one that is in use by another claim.
     pub fn invalid_reservations(&self) -> Vec<InvalidReservation> {
-        let state = self.lock();
+        let state = self.state.lock();
         let invalid = state.ignored.iter().map(|(name, ignored)| InvalidReservation {
             name: name.clone(),
             uid: ignored.uid.to_string(),
@@ -401,7 +401,7 @@ impl Ledger {
     /// Why a manually created reservation has no effect: another scope, or an address that the pool does not contain.
     /// `None` also if the pool is not known.
     pub fn placement_problem(&self, slot: &Slot, pool: &PoolKey) -> Option<String> {
-        self.lock().placement_problem(slot, pool)
+        self.state.lock().placement_problem(slot, pool)
     }
 }
 

@@ -27,7 +27,7 @@ fn ledger() -> Ledger {
 
 /// The pools with an entry, also those that do not exist.
 fn known_pools(ledger: &Ledger) -> Vec<PoolKey> {
-    ledger.lock().pools.keys().cloned().collect()
+    ledger.state.lock().pools.keys().cloned().collect()
 }
 
 fn named(name: &str) -> PoolKey {

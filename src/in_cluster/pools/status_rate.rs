@@ -1,10 +1,10 @@
 //! Rate limit of status updates of pools.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use capi_ipam_provider::api::Uid;
+use parking_lot::Mutex;
 
 use crate::api::Pool;
 
@@ -59,7 +59,7 @@ impl StatusLimiter {
     /// between pools; none sooner than [`STATUS_INTERVAL`] after the last update of the pool.
     pub(super) fn delay<P: Pool>(&self, pool: &P, has_transition: bool, now: Instant) -> Option<Duration> {
         let uid = Uid::of(pool.meta().uid.as_deref().unwrap_or_default());
-        let mut schedule = self.schedule.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut schedule = self.schedule.lock();
         let Schedule { pools, next_count_update, latency } = &mut *schedule;
         let (mut due, earliest) = match pools.get(&uid) {
             Some(Scheduled::Due { at, earliest }) => (*at, *earliest),
@@ -93,7 +93,7 @@ impl StatusLimiter {
 
     /// Records the latency of a write, as a measure of the load of the API server.
     pub(super) fn record_latency(&self, latency: Duration) {
-        self.schedule.lock().unwrap_or_else(PoisonError::into_inner).latency = latency;
+        self.schedule.lock().latency = latency;
     }
 }
 

@@ -19,7 +19,7 @@
 
 use std::fmt::{Debug, Formatter};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
@@ -32,6 +32,7 @@ use hyper_util::client::legacy::connect::{Connect, HttpConnector};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::client::{Body, ClientBuilder, ConfigExt};
 use kube::{Client, Config};
+use parking_lot::Mutex;
 use tokio::time::{Sleep, sleep, timeout};
 use tower::util::MapRequestLayer;
 use tower::{BoxError, Service, ServiceBuilder};
@@ -124,22 +125,18 @@ impl<C: Connect + Clone + Send + Sync + 'static> Pool<C> {
     }
 
     fn http(&self) -> HttpClient<C, Body> {
-        self.lock().http.clone()
+        self.current.lock().http.clone()
     }
 
     /// Drops all idle connections, unless that was done after `sent`.
     fn reset(&self, sent: Instant) {
-        let mut current = self.lock();
+        let mut current = self.current.lock();
         if current.since > sent {
             return;
         }
         *current = Current { http: http_client(self.connector.clone()), since: Instant::now() };
         drop(current);
         warn!(waited = ?sent.elapsed(), "no answer from the API server, reconnecting");
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Current<C>> {
-        self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use kube::Resource;
+use parking_lot::Mutex;
 
 use super::Attempt;
 use super::store::{Key, key_of};
@@ -51,14 +51,10 @@ impl Fingerprint {
 }
 
 impl<S: Default> Backoffs<S> {
-    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Entry<S>>> {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Starts an attempt, unless the last one failed and its backoff is not over. A trigger ends the backoff, and so
     /// does a change of more than the status.
     pub(super) fn begin<K: Resource>(&self, object: &K, now: Instant) -> Start<S> {
-        let mut entries = self.lock();
+        let mut entries = self.entries.lock();
         let fingerprint = Fingerprint::of(object);
         let new = || Entry { object: fingerprint, attempt: Attempt::default(), not_before: None, triggered: false };
         let entry = entries.entry(key_of(object)).or_insert_with(new);
@@ -77,19 +73,19 @@ impl<S: Default> Backoffs<S> {
 
     /// Ends the backoff of the object. If it is being reconciled, it is reconciled again.
     pub(super) fn trigger(&self, key: &Key) {
-        if let Some(entry) = self.lock().get_mut(key) {
+        if let Some(entry) = self.entries.lock().get_mut(key) {
             entry.triggered = true;
         }
     }
 
     /// Removes the entry of an object, after a success or its deletion.
     pub(super) fn forget(&self, key: &Key) {
-        self.lock().remove(key);
+        self.entries.lock().remove(key);
     }
 
     /// Records an attempt that requeues its object. Keeps the state. Returns when to reconcile again.
     pub(super) fn requeued(&self, key: &Key, state: S, wait: Duration) -> Duration {
-        let mut entries = self.lock();
+        let mut entries = self.entries.lock();
         let Some(entry) = entries.get_mut(key) else { return wait };
         entry.attempt = Attempt { failures: 0, state };
         if entry.triggered { Duration::ZERO } else { wait }
@@ -97,7 +93,7 @@ impl<S: Default> Backoffs<S> {
 
     /// Records a failed attempt and its backoff. Returns when to reconcile again.
     pub(super) fn failed(&self, key: &Key, attempt: Attempt<S>, now: Instant, wait: Duration) -> Duration {
-        let mut entries = self.lock();
+        let mut entries = self.entries.lock();
         let Some(entry) = entries.get_mut(key) else { return wait };
         entry.attempt = attempt;
         entry.not_before = now.checked_add(wait);

@@ -1,9 +1,10 @@
 //! The cache of a controller: its objects as the watch last returned them.
 
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::Arc;
 
 use kube::Resource;
+use parking_lot::RwLock;
 
 /// Namespace and name of an object.
 pub(super) type Key = (Option<String>, String);
@@ -67,12 +68,12 @@ impl<K, S> Default for Store<K, S> {
 impl<K, S: Clone> Store<K, S> {
     /// The cached object of that name.
     pub fn get(&self, namespace: Option<&str>, name: &str) -> Option<Cached<K, S>> {
-        let state = self.read();
+        let state = self.state.read();
         Some(state.objects.get(namespace.unwrap_or_default())?.get(name)?.cached.clone())
     }
 
     pub(super) fn insert(&self, key: &Key, cached: Cached<K, S>) {
-        let mut state = self.write();
+        let mut state = self.state.write();
         let entry = Entry { cached, list: state.list };
         let namespace = key.0.as_deref().unwrap_or_default();
         if !state.objects.contains_key(namespace) {
@@ -86,7 +87,7 @@ impl<K, S: Clone> Store<K, S> {
     }
 
     pub(super) fn remove(&self, key: &Key) {
-        let mut state = self.write();
+        let mut state = self.state.write();
         let namespace = key.0.as_deref().unwrap_or_default();
         let Some(names) = state.objects.get_mut(namespace) else { return };
         names.remove(key.1.as_str());
@@ -97,13 +98,13 @@ impl<K, S: Clone> Store<K, S> {
 
     /// A list begins.
     pub(super) fn init(&self) {
-        let mut state = self.write();
+        let mut state = self.state.write();
         state.list = state.list.wrapping_add(1);
     }
 
     /// The list is complete. Removes and returns the objects that it did not contain.
     pub(super) fn init_done(&self) -> Vec<(Key, Cached<K, S>)> {
-        let mut state = self.write();
+        let mut state = self.state.write();
         let list = state.list;
         let mut gone = Vec::new();
         state.objects.retain(|namespace, names| {
@@ -115,14 +116,6 @@ impl<K, S: Clone> Store<K, S> {
             !names.is_empty()
         });
         gone
-    }
-
-    fn read(&self) -> RwLockReadGuard<'_, State<K, S>> {
-        self.state.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn write(&self) -> RwLockWriteGuard<'_, State<K, S>> {
-        self.state.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

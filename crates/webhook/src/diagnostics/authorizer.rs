@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::extract::{Request, State};
@@ -16,6 +16,7 @@ use futures::future::BoxFuture;
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec};
 use k8s_openapi::api::authorization::v1::{NonResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
 use kube::{Api, Client};
+use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 use tokio::sync::Semaphore;
 use tracing::warn;
@@ -91,7 +92,7 @@ impl Authorizer {
         }
         let access = (self.review)(token.to_owned(), path.to_owned()).await?;
         let ttl = if access == Access::Granted { GRANT_TTL } else { DENIAL_TTL };
-        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cache = self.cache.lock();
         if cache.len() >= MAX_CACHED {
             let now = Instant::now();
             cache.retain(|_, (expiry, _)| *expiry > now);
@@ -103,7 +104,7 @@ impl Authorizer {
     }
 
     fn cached(&self, key: &[u8; 32]) -> Option<Access> {
-        let cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        let cache = self.cache.lock();
         cache.get(key).filter(|(expiry, _)| *expiry > Instant::now()).map(|(_, access)| access.clone())
     }
 }
@@ -221,7 +222,7 @@ mod tests {
     async fn decisions_are_cached_for_a_time() {
         let (authorizer, reviews) = authorizer();
         let wait = |seconds| {
-            for (expiry, _) in authorizer.cache.lock().unwrap().values_mut() {
+            for (expiry, _) in authorizer.cache.lock().values_mut() {
                 *expiry -= Duration::from_secs(seconds);
             }
         };
@@ -249,6 +250,6 @@ mod tests {
         for index in 0..MAX_CACHED + 10 {
             status(&authorizer, Some(&format!("Bearer x{index}"))).await;
         }
-        assert_eq!(authorizer.cache.lock().unwrap().len(), MAX_CACHED);
+        assert_eq!(authorizer.cache.lock().len(), MAX_CACHED);
     }
 }

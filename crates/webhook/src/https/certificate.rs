@@ -6,13 +6,14 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use capi_ipam_controller::client::error_chain;
 use capi_ipam_controller::health::ReadinessGate;
 use capi_ipam_controller::metrics::Metrics;
 use jiff::Timestamp;
+use parking_lot::RwLock;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use rustls::crypto::ring;
@@ -106,14 +107,14 @@ impl Certificates {
 
     /// Whether there is a certificate.
     pub fn is_loaded(&self) -> bool {
-        self.current.read().unwrap_or_else(PoisonError::into_inner).is_some()
+        self.current.read().is_some()
     }
 
     /// Replaces the certificate, for all handshakes from now on. Returns its expiry.
     pub(crate) fn set(&self, certificate: CertifiedKey) -> Option<Timestamp> {
         let validity = certificate.cert.first().and_then(|certificate| Validity::of(certificate));
         let expiry = validity.map(|validity| validity.not_after);
-        *self.current.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(certificate));
+        *self.current.write() = Some(Arc::new(certificate));
         self.loaded.inc();
         self.expiry.set(expiry.map_or(0, Timestamp::as_second));
         expiry
@@ -140,7 +141,7 @@ impl Certificates {
 
 impl ResolvesServerCert for Certificates {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.current.read().clone()
     }
 }
 

@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -15,6 +15,7 @@ use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::service::TowerToHyperService;
+use parking_lot::Mutex;
 use rustls::ServerConfig;
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
@@ -138,14 +139,14 @@ impl Default for Activity {
 
 impl Activity {
     fn change(&self, change: impl FnOnce(usize) -> usize) {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.0.lock();
         *state = (change(state.0), Instant::now());
     }
 
     /// Waits until there has been no request for `limit`, which is evaluated repeatedly.
     async fn idle(&self, limit: impl Fn() -> Duration) {
         loop {
-            let (in_flight, since) = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let (in_flight, since) = *self.0.lock();
             let left = limit().saturating_sub(since.elapsed());
             if in_flight == 0 && left.is_zero() {
                 return;

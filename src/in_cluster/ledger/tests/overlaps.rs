@@ -49,7 +49,7 @@ fn spec_is_parsed_once_per_generation() {
 fn unused_pool_has_no_free_set() {
     let ledger = ledger();
     ledger.apply(&pool(json!({})));
-    let has_list = || ledger.lock().pools[&key()].has_free_list();
+    let has_list = || ledger.state.lock().pools[&key()].has_free_list();
     assert!(!has_list());
     ledger.apply(&address("a", 1));
     assert_eq!((has_list(), counts(&ledger)), (true, (8, 7, 1, 0)));
