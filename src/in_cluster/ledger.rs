@@ -33,7 +33,7 @@ pub use self::wait_queue::{ClaimKey, Priority, priority};
 use capi_ipam_controller::controller::Trigger;
 use capi_ipam_provider::api::{IPAddressClaim, Uid};
 
-use crate::api::{IPReservation, InClusterKind, Pool, PoolKey, Slot, names};
+use crate::api::{IPReservation, InClusterKind, Pool, PoolKey, Slot};
 
 /// The in-memory index of pools, addresses and waiting claims. Its methods hold a lock for a short time and never wait
 /// for anything else.
@@ -338,11 +338,6 @@ impl Ledger {
         };
         unlisted.iter().for_each(|key| self.remove_pool(key));
     }
-}
-
-/// Whether an object has the annotation that pauses it.
-fn is_paused<K: kube::Resource>(object: &K) -> bool {
-    object.meta().annotations.as_ref().is_some_and(|all| all.contains_key(names::PAUSED_ANNOTATION))
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use capi_ipam::api::{
     GlobalInClusterIPPool, IPReservation, InClusterIPPool, Pool as PoolApi, PoolKey, PoolSpec, conditions, names,
 };
-use capi_ipam_provider::api::{ContractVersion, IPAddress, IPAddressClaim};
+use capi_ipam_provider::api::{ContractVersion, IPAddress, IPAddressClaim, is_paused};
 use futures::TryStreamExt;
 use kube::api::{ListParams, WatchEvent, WatchParams};
 use kube::{Api, Client, Resource, ResourceExt};
@@ -183,7 +183,7 @@ fn pool<P: PoolApi>(pool: &P) -> Object {
         addresses,
         network: pool.spec().network().map(str::to_owned),
         deleting: pool.meta().deletion_timestamp.is_some(),
-        paused: pool.meta().annotations.iter().flatten().any(|(key, _)| key == names::PAUSED_ANNOTATION),
+        paused: is_paused(pool.meta()),
         counts: counts_of(pool),
     };
     Object::Pool(pool_name(Some(PoolKey::of(pool))), state)

@@ -11,7 +11,7 @@ use capi_ipam_controller::manager::{BoxError, Manager};
 use capi_ipam_controller::watch::EventHandler;
 use kube::Resource;
 
-use crate::api::{IPAddress, IPAddressClaim, PoolReference, names};
+use crate::api::{IPAddress, IPAddressClaim, PoolReference, is_paused};
 use crate::claim_cache::{ClaimCache, CompactClaim};
 use crate::contract::ContractClient;
 use crate::index::AddressIndex;
@@ -122,7 +122,7 @@ impl PoolView {
         Self {
             api_version: K::api_version(&()).into_owned(),
             uid: meta.uid.clone().unwrap_or_default(),
-            paused: meta.annotations.as_ref().is_some_and(|all| all.contains_key(names::PAUSED_ANNOTATION)),
+            paused: is_paused(meta),
             deleting: meta.deletion_timestamp.is_some(),
             holds_address: false,
         }

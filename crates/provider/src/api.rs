@@ -17,5 +17,5 @@ pub use address::{IPAddress, IPAddressSpec};
 pub use claim::{DeprecatedStatus, IPAddressClaim, IPAddressClaimSpec, IPAddressClaimStatus, NestedConditions};
 pub use cluster::{Cluster, ClusterSpec};
 pub use contract::{ContractVersion, LocalReference, PoolReference};
-pub use metadata::without_managed_fields;
+pub use metadata::{is_paused, without_managed_fields};
 pub use uid::Uid;

@@ -19,7 +19,7 @@ use tracing::debug;
 
 use crate::adapter::{ClaimHandler, HandlerError, PoolKind, PoolView, ProviderAdapter, ProviderSetup};
 use crate::address_in_use::{AddressInUseEvents, DeletingAddresses};
-use crate::api::{Cluster, IPAddress, IPAddressClaim, conditions, names};
+use crate::api::{Cluster, IPAddress, IPAddressClaim, conditions, is_paused, names};
 use crate::backoff::ClaimBackoff;
 use crate::claim_cache::{ClaimCache, CompactClaim};
 use crate::claim_status::ClaimStatus;
@@ -185,7 +185,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
             deleting: claim.metadata.deletion_timestamp.is_some(),
             has_finalizer: finalizer::is_set(claim.as_ref(), names::RELEASE_ADDRESS),
             has_foreign_finalizers: finalizer::all(claim.as_ref()).any(names::is_foreign_finalizer),
-            paused: claim.annotations().contains_key(names::PAUSED_ANNOTATION),
+            paused: is_paused(&claim.metadata),
             bound: claim.bound_address() == claim.metadata.name.as_deref(),
             not_ready: self.reports_not_ready(claim),
             cluster: self.clusters.state_for(claim),

@@ -2,9 +2,9 @@ use std::sync::Arc;
 
 use capi_ipam_controller::finalizer;
 use capi_ipam_ip::Usable;
+use capi_ipam_provider::api::is_paused;
 use kube::ResourceExt;
 
-use super::is_paused;
 use crate::api::{Pool, PoolKey, PoolSpec, Scope, names};
 
 /// What the ledger keeps of a pool object.
@@ -43,7 +43,7 @@ impl PoolInfo {
         let usable = known.map_or_else(|| read(spec), |known| known.usable.clone());
         Self {
             uid: pool.uid().unwrap_or_default(),
-            paused: is_paused(pool),
+            paused: is_paused(pool.meta()),
             deleting: meta.deletion_timestamp.is_some(),
             initialized: finalizer::is_set(pool, names::PROTECT_POOL),
             cooldown_seconds: spec.cooldown_seconds(),

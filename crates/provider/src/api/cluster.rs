@@ -2,6 +2,7 @@ use kube::api::ObjectMeta;
 use serde::{Deserialize, Serialize};
 
 use super::contract::{ContractVersion, impl_resource};
+use super::metadata::is_paused;
 use super::names;
 
 /// The fields of a Cluster that determine whether it is paused.
@@ -29,7 +30,6 @@ pub struct ClusterSpec {
 impl Cluster {
     /// Returns whether the Cluster is paused, by `spec.paused` or by the annotation `cluster.x-k8s.io/paused`.
     pub fn is_paused(&self) -> bool {
-        self.spec.paused.unwrap_or_default()
-            || self.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(names::PAUSED_ANNOTATION))
+        self.spec.paused.unwrap_or_default() || is_paused(&self.metadata)
     }
 }

@@ -4,6 +4,13 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
 use kube::api::ObjectMeta;
 use serde::{Deserialize, Deserializer};
 
+use super::names;
+
+/// Whether an object with this metadata has the annotation `cluster.x-k8s.io/paused`, with any value.
+pub fn is_paused(metadata: &ObjectMeta) -> bool {
+    metadata.annotations.as_ref().is_some_and(|all| all.contains_key(names::PAUSED_ANNOTATION))
+}
+
 /// Deserializes metadata without `managedFields`, which are more than half of most objects and expensive to parse. To
 /// read them, request the metadata only ([`kube::core::PartialObjectMeta`]).
 pub fn without_managed_fields<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
