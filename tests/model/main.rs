@@ -9,7 +9,7 @@
 //!
 //! | step of the model | implementation |
 //! |---|---|
-//! | [`tasks::decide`] | `decision::decide`, for claims that are not paused |
+//! | [`tasks::decide`] | calls `decision::decide`, for claims that are not paused |
 //! | `AddFinalizer` (A1), also concurrent with A2 | `ClaimReconciler::{bind, add_finalizer}` |
 //! | `ReadExisting`, `CheckBeforeAdoption` | `ClaimReconciler::bind`, before and in its loop |
 //! | `allocate`, `propose`, `CheckReservation` | `Allocator::{allocate, find_reserved, holds_reservation}` |
@@ -31,7 +31,7 @@
 //! | `learn`, `forget` | `Ledger::{insert_reservation, remove_reservation}` |
 //! | `hold_candidate`, `drop_candidate` | `Ledger::{hold_candidate, drop_candidate}` |
 //! | `List`, `InsertList` | the list in `Allocator::allocate`, and all other reads that the ledger takes in |
-//! | [`pool::admits`], [`pool::proposes`] | `decision::decide`, `PoolInfo::can_allocate` |
+//! | [`pool::holds_address`], [`pool::proposes`] | `PoolView::holds_address`, `PoolInfo::can_allocate` |
 //! | `work_on_pool`, `RemovePoolFinalizer` | `find_blocker` and its caller in `in_cluster/pools.rs` |
 //!
 //! A change there must be followed here. The mutations show that each precaution is needed: see

@@ -4,27 +4,30 @@
 //! A claim that holds a reservation or an IPAddress of a pool that is being deleted is bound; other claims wait. So
 //! pool and claim never wait for each other.
 
+use capi_ipam_provider::decision::PoolState;
+
 use crate::mutations::Mutation;
 use crate::scope::Scope;
 use crate::server::{Answer, Fate};
-use crate::state::{Claim, Manager, Pool, PoolStep, State, Write};
+use crate::state::{Address, Claim, Manager, Pool, PoolStep, State, Write};
 
-/// Whether an unreleased claim may be reconciled.
-pub(crate) fn admits(scope: &Scope, manager: &Manager, name: usize, claim: Claim) -> bool {
+/// The state of the pool, as a manager knows it.
+pub(crate) fn state(scope: &Scope, manager: &Manager) -> PoolState {
     match manager.pool {
-        Pool::Serving => true,
-        Pool::Deleting if scope.has_mutation(Mutation::AllocateFromDeletingPool) => true,
-        Pool::Deleting if scope.has_mutation(Mutation::WaitForDeletingPool) => false,
-        Pool::Deleting => {
-            // An IPAddress with its name counts regardless of the owner: only this claim can remove it.
-            let own = |found: &crate::state::Address| {
-                found.owner == claim.life || !scope.has_mutation(Mutation::WaitDespiteLeftover)
-            };
-            let reserved = manager.ledger.iter().flatten().any(|held| held.is_for(name, claim.life));
-            reserved || manager.addresses[name].as_ref().is_some_and(own)
-        }
-        Pool::Gone => false,
+        Pool::Serving => PoolState::Ready,
+        Pool::Deleting if scope.has_mutation(Mutation::AllocateFromDeletingPool) => PoolState::Ready,
+        Pool::Deleting => PoolState::Deleting,
+        Pool::Gone => PoolState::Unavailable,
     }
+}
+
+/// Whether a claim holds an address of the pool.
+pub(crate) fn holds_address(scope: &Scope, manager: &Manager, name: usize, claim: Claim) -> bool {
+    // An IPAddress with its name counts regardless of the owner: only this claim can remove it.
+    let own = |found: &Address| found.owner == claim.life || !scope.has_mutation(Mutation::WaitDespiteLeftover);
+    let reserved = manager.ledger.iter().flatten().any(|held| held.is_for(name, claim.life));
+    let holds = reserved || manager.addresses[name].as_ref().is_some_and(own);
+    holds && !scope.has_mutation(Mutation::WaitForDeletingPool)
 }
 
 /// Whether a free address may be proposed.

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Mutex;
 
+use capi_ipam_provider::decision::Decision;
 use stateright::{Model, Property};
 
 use crate::properties;
@@ -11,7 +12,7 @@ use crate::scope::Scope;
 use crate::server::Fate;
 use crate::state::{ADDRESSES, CLEAN_UP, Manager, NAMES, Pool, State, Step, Sweep};
 use crate::sweeper::{Suspect, all_suspects};
-use crate::tasks::{Decision, Worker, decide};
+use crate::tasks::{Worker, decide};
 
 /// An action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -6,6 +6,8 @@
 //! changes nothing. The final state must be correct. So a correct state is reachable from every reachable state; and
 //! since the number of states is finite, every fair sequence reaches one.
 
+use capi_ipam_provider::decision::Decision;
+
 use crate::protocol::{Action, Protocol};
 use crate::server::Fate;
 use crate::state::{
@@ -13,7 +15,7 @@ use crate::state::{
     Task,
 };
 use crate::sweeper::all_suspects;
-use crate::tasks::{Decision, decide};
+use crate::tasks::decide;
 
 /// More requests than this for one task mean that it does not end.
 const MAX_CALLS: usize = 100;

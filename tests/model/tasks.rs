@@ -6,6 +6,8 @@ mod allocating;
 mod memory;
 mod releasing;
 
+use capi_ipam_provider::decision::{self, AddressState, ClaimView, ClusterState, Decision};
+
 use crate::mutations::Mutation;
 use crate::pool;
 use crate::scope::Scope;
@@ -15,32 +17,33 @@ use crate::state::{Age, CLEAN_UP, Claim, Manager, Purpose, State, Step, Task, Wr
 /// How often the IPAddress of a claim may be another than expected in one attempt.
 const MAX_ROUNDS: u8 = 3;
 
-/// The decision for a claim.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Decision {
-    Nothing,
-    Bind,
-    Release,
-}
-
-/// The decision of a manager for a claim that it serves.
+/// The decision of a manager for a claim. `Nothing` if it does not serve the claim, or if the claim waits.
 pub(crate) fn decide(scope: &Scope, state: &State, manager: usize, name: usize) -> Decision {
     let known = &state.managers[manager];
-    match known.claims[name] {
-        Some(claim) if scope.serves(manager, name, claim) => decide_for(scope, known, name, claim),
+    let Some(claim) = known.claims[name].filter(|claim| scope.serves(manager, name, *claim)) else {
+        return Decision::Nothing;
+    };
+    let view = ClaimView {
+        deleting: claim.deleting,
+        has_finalizer: claim.finalizer,
+        has_foreign_finalizers: false,
+        paused: false,
+        bound: claim.bound.is_some(),
+        not_ready: false,
+        cluster: ClusterState::None,
+        address: match known.addresses[name] {
+            None => AddressState::Absent,
+            Some(found) if found.owner == claim.life && found.deleting => AddressState::Deleting,
+            Some(found) if found.owner == claim.life && found.finalizer => AddressState::Valid,
+            Some(_) => AddressState::Invalid,
+        },
+        holds_address: pool::holds_address(scope, known, name, claim),
+        pool: Some(pool::state(scope, known)),
+    };
+    match decision::decide(&view) {
+        decided @ (Decision::Bind | Decision::Release) => decided,
         _ => Decision::Nothing,
     }
-}
-
-/// The same as `decision::decide` of the provider crate, for claims that are not paused.
-fn decide_for(scope: &Scope, manager: &Manager, name: usize, claim: Claim) -> Decision {
-    if claim.deleting {
-        return if claim.finalizer { Decision::Release } else { Decision::Nothing };
-    }
-    let right = manager.addresses[name]
-        .is_some_and(|address| address.owner == claim.life && (address.deleting || address.finalizer));
-    let is_done = claim.bound.is_some() && right && claim.finalizer;
-    if is_done || !pool::admits(scope, manager, name, claim) { Decision::Nothing } else { Decision::Bind }
 }
 
 /// One step of one task.
@@ -127,7 +130,7 @@ impl Worker<'_> {
         let Some(claim) = self.memory().claims[self.name] else { return };
         self.task = Task { claim, ..Task::default() };
         match decision {
-            Decision::Nothing => {}
+            Decision::Nothing | Decision::FetchPool | Decision::Wait(_) => {}
             Decision::Bind if claim.finalizer || self.has_mutation(Mutation::CreateBeforeFinalizer) => {
                 self.look_up_address();
             }
