@@ -21,7 +21,7 @@
 //! | `Strip`, `Delete` (R1) | `ClaimReconciler::{remove_at_known_version, remove_address}` |
 //! | `unreserve_from`, `Unreserve` (R2) | `delete_reservation` in `in_cluster/release.rs` |
 //! | `ReadHeld`, `MarkReleased` (R2 with a cool-down) | `start_cooldown` in `in_cluster/release.rs` |
-//! | `ReadForRelease`, `CheckBeforeRelease`, `ConfirmRelease`, `RemoveFinalizer` (R3) | `ClaimReconciler::release` |
+//! | `ReadForRelease`, `CheckBeforeRelease`, `RemoveFinalizer` (R3) | `ClaimReconciler::release` |
 //! | `begin_clean_up`, `CheckBeforeCleanUp` | the events of deleted claims, and the live read before the clean-up |
 //! | `ReadForCleanUp`, `CheckCleanUp` | `ClaimReconciler::clean_up` |
 //! | [`scope::Scope::serves`] | `--namespace` and `--watch-filter` |

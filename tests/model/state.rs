@@ -142,7 +142,6 @@ pub(crate) enum Step {
     /// Reads the reservation before it is marked as released.
     ReadHeld,
     MarkReleased,
-    ConfirmRelease,
     RemoveFinalizer,
     /// Reads the claim that seems to have vanished.
     CheckBeforeCleanUp,
@@ -177,8 +176,6 @@ pub(crate) struct Task {
     pub(crate) attempts: u8,
     /// The IPAddress that is being removed was not read; it is the cached one.
     pub(crate) unread: bool,
-    /// The deletion of the IPAddress was observed.
-    pub(crate) is_removed: bool,
     /// A1 is concurrent with A2, which is first in the model: the result of A1 decides whether to continue.
     pub(crate) early: bool,
     /// A2 succeeded.

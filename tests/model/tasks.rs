@@ -315,7 +315,6 @@ impl Worker<'_> {
                 Some(found) if is_there => self.remove(found, Purpose::Releasing),
                 _ => self.go_to(Step::ReadForCleanUp),
             },
-            Step::ConfirmRelease if address.is_none() => self.go_to(Step::RemoveFinalizer),
             Step::ReadHeld => match reservation.filter(|found| found.is_for(self.name, self.life())) {
                 Some(found) => {
                     self.task.found = found.age;

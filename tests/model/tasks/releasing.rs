@@ -20,13 +20,7 @@ impl Worker<'_> {
                 self.task.rounds += 1;
                 if self.task.rounds < MAX_ROUNDS { self.allocate(0) } else { self.end() }
             }
-            Purpose::Releasing if self.has_mutation(Mutation::UnreserveBeforeRemoval) => {
-                self.go_to(Step::ConfirmRelease);
-            }
-            Purpose::Releasing | Purpose::CleaningUp => {
-                self.task.is_removed = true;
-                self.unreserve_from(0, self.task.purpose);
-            }
+            Purpose::Releasing | Purpose::CleaningUp => self.unreserve_from(0, self.task.purpose),
         }
     }
 
@@ -46,7 +40,6 @@ impl Worker<'_> {
                 self.go_to(if cools_down { Step::ReadHeld } else { Step::Unreserve });
             }
             None if purpose == Purpose::CleaningUp => self.end(),
-            None if self.has_mutation(Mutation::ReleaseByCache) => self.go_to(Step::RemoveFinalizer),
             None if self.has_mutation(Mutation::UnreserveBeforeRemoval) => {
                 match self.state.objects.addresses[self.name] {
                     Some(address) => self.remove(address, Purpose::Releasing),
@@ -54,8 +47,7 @@ impl Worker<'_> {
                 }
             }
             // The program also reads here if a late creation is possible. The model must hold without it.
-            None if self.task.is_removed => self.go_to(Step::RemoveFinalizer),
-            None => self.go_to(Step::ConfirmRelease),
+            None => self.go_to(Step::RemoveFinalizer),
         }
     }
 }
