@@ -43,6 +43,7 @@
 //! - statuses and conditions, and managers that write them alternately;
 //! - the queue of waiting claims (any claim may be the next), and time: there are no expectations of own writes (a manager
 //!   may act on a stale cache immediately), no grace period of the sweeper, and a cool-down ends at any time;
+//! - the address that the ledger remembers after an A2 with an unknown outcome: the next attempt proposes any address;
 //! - more than one clean-up of a manager at a time, more than one list, more than one pool, more than two managers.
 //!
 //! The index of addresses and the ledger share one cache. A cache skips the states between an old one and the current
