@@ -48,13 +48,16 @@ impl Allocator<'_> {
         if let Some(block) = self.find_reserved(&info).await? {
             return Ok(allocation(block, &usable));
         }
-        if let Some(slot) = self.ledger.take_attempt(self.uid(), self.pool)
-            && info.can_allocate()
-            && usable.contains(slot.block)
-            && self.ledger.owners(&slot).is_empty()
-            && let ReserveResult::Ours = self.reserve(&slot).await?
-        {
-            return Ok(allocation(slot.block, &usable));
+        if let Some(slot) = self.ledger.attempt(self.uid(), self.pool) {
+            // An error leaves the outcome of the first attempt unknown: the attempt stays remembered.
+            let is_ours = info.can_allocate()
+                && usable.contains(slot.block)
+                && self.ledger.owners(&slot).is_empty()
+                && matches!(self.reserve(&slot).await?, ReserveResult::Ours);
+            self.ledger.forget_attempt(self.uid());
+            if is_ours {
+                return Ok(allocation(slot.block, &usable));
+            }
         }
         for _ in 0..MAX_PROPOSALS {
             let info = self.ledger.pool_info(self.pool).filter(PoolInfo::can_allocate).ok_or_else(unavailable)?;

@@ -193,10 +193,16 @@ impl Ledger {
         attempts.insert(claim, (pool.clone(), slot.clone()));
     }
 
-    /// Removes and returns the address of the claim's last attempt with an unknown outcome, if it is of that pool.
-    pub fn take_attempt(&self, claim: Uid, pool: &PoolKey) -> Option<Slot> {
-        let (from, slot) = self.state.lock().attempts.remove(&claim)?;
-        (from == *pool).then_some(slot)
+    /// The slot whose reservation for the claim was requested from this pool with an unknown outcome.
+    pub fn attempt(&self, claim: Uid, pool: &PoolKey) -> Option<Slot> {
+        let state = self.state.lock();
+        let (from, slot) = state.attempts.get(&claim)?;
+        (from == pool).then(|| slot.clone())
+    }
+
+    /// Forgets the attempt of the claim: its outcome is known.
+    pub fn forget_attempt(&self, claim: Uid) {
+        self.state.lock().attempts.remove(&claim);
     }
 
     /// Records that a reconcile of the claim has started.

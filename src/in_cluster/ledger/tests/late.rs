@@ -97,9 +97,11 @@ fn attempt_with_unknown_outcome_is_returned_once() {
     let ledger = with_pool();
     let uid = Uid::of("uid-a");
     ledger.remember_attempt(uid, &key(), &value(1));
-    assert_eq!(ledger.take_attempt(Uid::of("uid-b"), &key()), None);
-    assert_eq!(ledger.take_attempt(uid, &key()), Some(value(1)));
-    assert_eq!(ledger.take_attempt(uid, &key()), None);
+    assert_eq!(ledger.attempt(Uid::of("uid-b"), &key()), None);
+    assert_eq!(ledger.attempt(uid, &key()), Some(value(1)));
+    assert_eq!(ledger.attempt(uid, &key()), Some(value(1)), "a retry without an outcome does not forget the attempt");
+    ledger.forget_attempt(uid);
+    assert_eq!(ledger.attempt(uid, &key()), None);
     ledger.remember_attempt(uid, &key(), &value(1));
-    assert_eq!(ledger.take_attempt(uid, &named("other")), None, "the attempt was for another pool");
+    assert_eq!(ledger.attempt(uid, &named("other")), None, "the attempt was for another pool");
 }
