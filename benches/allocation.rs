@@ -8,9 +8,8 @@
 use std::hint::black_box;
 use std::net::Ipv4Addr;
 
-use capi_ipam::api::{IPReservation, InClusterIPPool, InClusterKind, PoolKey};
+use capi_ipam::api::{IPReservation, InClusterKind, Pool, PoolKey};
 use capi_ipam::in_cluster::ledger::{ClaimKey, Ledger, Proposal};
-use capi_ipam_controller::watch::EventHandler;
 use capi_ipam_ip::{FreeSet, PoolAddresses, PoolPrefixes, Span, SpanSet, Usable};
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use serde_json::json;
@@ -73,7 +72,7 @@ fn ledger(criterion: &mut Criterion) {
         group.sample_size(50);
         for count in IN_USE {
             let ledger = Ledger::read_only();
-            ledger.apply(&pool_object());
+            ledger.apply_pool(&pool_object());
             layout.in_use(count).for_each(|address| ledger.insert_reservation(&reservation(address)));
             group.bench_function(BenchmarkId::new("propose and withdraw", count), |bencher| {
                 bencher.iter(|| {
@@ -146,8 +145,9 @@ fn addresses(ranges: &[String]) -> Usable {
     pool.usable().expect("the pool is right")
 }
 
-fn pool_object() -> InClusterIPPool {
+fn pool_object() -> Pool {
     serde_json::from_value(json!({
+        "kind": "InClusterIPPool",
         "metadata": {"namespace": "n", "name": "p", "uid": "pool", "finalizers": ["ipam.cluster.x-k8s.io/ProtectPool"]},
         "spec": {"addresses": ["10.0.0.0/8"], "prefix": 8},
     }))

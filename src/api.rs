@@ -1,8 +1,8 @@
 //! The kinds of the in-cluster provider, their CustomResourceDefinitions, and the types that identify pools and
 //! addresses. This module has no I/O. The kinds of the Cluster API contract are in [`capi_ipam_provider::api`].
 //!
-//! - [`InClusterIPPool`] and [`GlobalInClusterIPPool`]: pools of single addresses; [`InClusterPrefixPool`] and
-//!   [`GlobalInClusterPrefixPool`]: pools of prefixes. Their wire format is that of the Go in-cluster provider;
+//! - [`Pool`]: a pool of one of four kinds ([`InClusterKind`]): of single addresses or of prefixes, namespaced or
+//!   global. Their wire format is that of the Go in-cluster provider;
 //! - [`IPReservation`]: records which claim holds an address;
 //! - [`PoolKey`]: identifies a pool; [`Scope`]: the set within which an address is unique, a pool or a named network;
 //!   [`Slot`]: an address or prefix of a scope;
@@ -17,6 +17,7 @@ pub mod names;
 mod ip_pool;
 mod pool;
 mod pool_key;
+mod pool_kind;
 mod pool_spec;
 mod pool_v1alpha1;
 mod prefix_pool;
@@ -25,11 +26,9 @@ mod scope;
 mod visibility;
 
 pub use ip_pool::IPPoolSpec;
-pub use pool::{
-    AddressCounts, GlobalInClusterIPPool, GlobalInClusterPrefixPool, InClusterIPPool, InClusterKind,
-    InClusterPrefixPool, Pool, PoolStatus,
-};
+pub use pool::{AddressCounts, Pool, PoolStatus};
 pub use pool_key::PoolKey;
+pub use pool_kind::InClusterKind;
 pub use pool_spec::PoolSpec;
 pub use pool_v1alpha1::IPPoolSpecV1Alpha1;
 pub use prefix_pool::PrefixPoolSpec;

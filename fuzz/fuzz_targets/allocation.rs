@@ -11,9 +11,8 @@
 #[path = "allocation/pools.rs"]
 mod pools;
 
-use capi_ipam::api::{InClusterIPPool, InClusterPrefixPool, Pool, PoolKey, Scope, Slot, names};
+use capi_ipam::api::{InClusterKind, Pool, PoolKey, Scope, Slot, names};
 use capi_ipam::in_cluster::ledger::{Ledger, Proposal};
-use capi_ipam_controller::watch::EventHandler;
 use capi_ipam_ip::{Block, Family, Span};
 use ipnet::IpNet;
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
@@ -53,7 +52,7 @@ fuzz_target!(|input: Input| {
     if let Some(length) = input.length {
         let spec = json!({"prefixes": entries, "excludedPrefixes": excluded, "allocationPrefixLength": length,
                           "gateway": gateway});
-        check::<InClusterPrefixPool>(&input, subnet, &spec, &spans(&entries), not_usable, length);
+        check(&input, subnet, &spec, &spans(&entries), not_usable, length);
     } else {
         not_usable.extend(spans(gateway.as_slice()));
         if !input.allocate_reserved && whole.len() > 2 {
@@ -62,17 +61,16 @@ fuzz_target!(|input: Input| {
         }
         let spec = json!({"addresses": entries, "excludedAddresses": excluded, "prefix": subnet.prefix_len(),
                           "gateway": gateway, "allocateReservedIPAddresses": input.allocate_reserved});
-        check::<InClusterIPPool>(&input, subnet, &spec, &spans(&entries), not_usable, subnet.max_prefix_len());
+        check(&input, subnet, &spec, &spans(&entries), not_usable, subnet.max_prefix_len());
     }
 });
 
-fn check<P: Pool>(input: &Input, subnet: IpNet, spec: &Value, given: &[Span], mut not_usable: Vec<Span>, length: u8)
-where
-    Ledger: EventHandler<P>,
-{
-    let key = PoolKey { kind: P::KIND, namespace: Some("n".into()), name: "p".into() };
+fn check(input: &Input, subnet: IpNet, spec: &Value, given: &[Span], mut not_usable: Vec<Span>, length: u8) {
+    let kind = if input.length.is_some() { InClusterKind::PrefixPool } else { InClusterKind::IPPool };
+    let key = PoolKey { kind, namespace: Some("n".into()), name: "p".into() };
     let metadata = json!({"namespace": "n", "name": "p", "uid": "u", "finalizers": [names::PROTECT_POOL]});
-    let pool: P = serde_json::from_value(json!({"metadata": metadata, "spec": spec})).expect("a pool");
+    let pool: Pool =
+        serde_json::from_value(json!({"kind": kind.name(), "metadata": metadata, "spec": spec})).expect("a pool");
     let family = Family::of(subnet.addr());
     let in_use = input.used.iter().enumerate().map(|(index, (reserved, number, length))| {
         let address = family.address(number.within(subnet.into()));
@@ -81,13 +79,13 @@ where
     });
     let in_use: Vec<(usize, bool, Slot)> = in_use.collect();
     let (ledger, other) = (Ledger::read_only(), Ledger::read_only());
-    ledger.apply(&pool);
+    ledger.apply_pool(&pool);
     in_use.iter().for_each(|used| add_used(&ledger, &key, used));
     in_use.iter().rev().for_each(|used| add_used(&other, &key, used));
-    other.apply(&pool);
+    other.apply_pool(&pool);
     let before = ledger.counts(&key);
     assert_eq!(before, other.counts(&key));
-    if pool.spec().usable().is_err() {
+    if pool.spec.usable().is_err() {
         assert_eq!(ledger.propose(&key, &claim(0), 0), Proposal::Wait);
         return;
     }

@@ -11,13 +11,11 @@
 use std::sync::Arc;
 
 use capi_ipam::admission::{View, conversion, pools, reservations};
-use capi_ipam::api::{
-    GlobalInClusterIPPool, GlobalInClusterPrefixPool, InClusterIPPool, InClusterPrefixPool, Pool, PoolKey, Scope, Slot,
-};
+use capi_ipam::api::{InClusterKind, PoolKey, Scope, Slot};
 use capi_ipam_ip::{Block, Family, Usable};
 use capi_ipam_webhook::conversion::respond as respond_to_conversion;
 use capi_ipam_webhook::reply::{Outcome, Reply, ReplyError};
-use capi_ipam_webhook::review::{AdmissionRequest, Decision, respond};
+use capi_ipam_webhook::review::{AdmissionRequest, respond};
 use libfuzzer_sys::fuzz_target;
 use serde_json::{Value, json};
 
@@ -63,16 +61,22 @@ fn convert(object: Value, desired: &str) -> Result<Value, String> {
 
 /// Sends the body to every webhook.
 fn review_all(body: &[u8]) {
-    check(respond(body, &of::<InClusterIPPool>));
-    check(respond(body, &of::<GlobalInClusterIPPool>));
-    check(respond(body, &of::<InClusterPrefixPool>));
-    check(respond(body, &of::<GlobalInClusterPrefixPool>));
+    for kind in InClusterKind::ALL {
+        check(respond(body, &|request: &AdmissionRequest| pools::review(kind, &with_kind(request, kind), &Cluster)));
+    }
     check(respond(body, &|request: &AdmissionRequest| reservations::review(request, &Cluster)));
     check(respond_to_conversion(body, &convert));
 }
 
-fn of<P: Pool>(request: &AdmissionRequest) -> Decision {
-    pools::review::<P>(request, &Cluster)
+/// Sets the kind of the objects of a request if they have none, as an API server does.
+fn with_kind(request: &AdmissionRequest, kind: InClusterKind) -> AdmissionRequest {
+    let mut request = request.clone();
+    for object in [&mut request.object, &mut request.old_object].into_iter().flatten() {
+        if let Some(fields) = object.as_object_mut() {
+            fields.entry("kind").or_insert_with(|| json!(kind.name()));
+        }
+    }
+    request
 }
 
 /// Asserts that a reply is a valid review, with a message if it denies; and that other inputs are an error with a

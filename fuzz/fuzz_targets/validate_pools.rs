@@ -13,7 +13,7 @@
 mod inputs;
 
 use capi_ipam::admission::pools;
-use capi_ipam::api::{InClusterIPPool, InClusterPrefixPool, Pool, names};
+use capi_ipam::api::{InClusterKind, Pool, names};
 use capi_ipam_webhook::review::{AdmissionRequest, Decision, Operation};
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
@@ -32,32 +32,34 @@ struct Input<'a> {
 }
 
 fuzz_target!(|input: Input<'_>| {
-    if input.prefixes { check::<InClusterPrefixPool>(&input) } else { check::<InClusterIPPool>(&input) }
+    check(if input.prefixes { InClusterKind::PrefixPool } else { InClusterKind::IPPool }, &input);
 });
 
-fn check<P: Pool>(input: &Input<'_>) {
+fn check(kind: InClusterKind, input: &Input<'_>) {
     let cluster = &input.cluster;
-    let object =
-        |spec: &Spec<'_>| json!({"metadata": {"namespace": "n", "name": "p"}, "spec": spec.to_json(input.prefixes)});
+    let object = |spec: &Spec<'_>| {
+        let metadata = json!({"namespace": "n", "name": "p"});
+        json!({"kind": kind.name(), "metadata": metadata, "spec": spec.to_json(input.prefixes)})
+    };
     let (old, mut new) = (object(&input.old), object(&input.new));
-    let [before, after]: [P; 2] = [&old, &new].map(|object| serde_json::from_value(object.clone()).expect("a pool"));
-    let (usable_before, usable) = (before.spec().usable().ok(), after.spec().usable().ok());
+    let [before, after]: [Pool; 2] = [&old, &new].map(|object| serde_json::from_value(object.clone()).expect("a pool"));
+    let (usable_before, usable) = (before.spec.usable().ok(), after.spec.usable().ok());
 
     let is_valid = usable.as_ref().is_some_and(|usable| {
-        let network = after.spec().network();
+        let network = after.spec.network();
         let agrees = network.is_none() || cluster.declared_length.is_none_or(|length| length == usable.length);
         let has_valid_grace_period = input.prefixes || input.new.grace_period.is_none_or(|seconds| seconds >= 0);
         agrees && has_valid_grace_period && network.is_none_or(|network| ["lab", "other"].contains(&network))
     });
-    assert_eq!(is_allowed::<P>(Operation::Create, None, Some(&new), cluster), is_valid, "{new}");
+    assert_eq!(is_allowed(kind, Operation::Create, None, Some(&new), cluster), is_valid, "{new}");
 
     let same_length = !input.prefixes || input.old.length == input.new.length;
     let keeps = usable_before.zip(usable).is_none_or(|(before, after)| {
         let dropped = cluster.blocks().any(|block| before.contains(block) && !after.contains(block));
         before.set.subtract(&after.set).is_empty() || (cluster.complete && !dropped)
     });
-    let fits = is_valid && same_length && before.spec().network() == after.spec().network() && keeps;
-    let update = |old: &Value, new: &Value| is_allowed::<P>(Operation::Update, Some(old), Some(new), cluster);
+    let fits = is_valid && same_length && before.spec.network() == after.spec.network() && keeps;
+    let update = |old: &Value, new: &Value| is_allowed(kind, Operation::Update, Some(old), Some(new), cluster);
     assert_eq!(update(&old, &new), fits || old["spec"] == new["spec"], "{old} -> {new}");
     assert!(update(&old, &old) && update(&new, &new));
 
@@ -71,14 +73,20 @@ fn check<P: Pool>(input: &Input<'_>) {
     }
     let unused = cluster.complete && cluster.blocks().next().is_none();
     let can_be_deleted = input.deleting || input.annotation.is_some() || unused;
-    assert_eq!(is_allowed::<P>(Operation::Delete, Some(&new), None, cluster), can_be_deleted);
+    assert_eq!(is_allowed(kind, Operation::Delete, Some(&new), None, cluster), can_be_deleted);
 }
 
 /// Whether the request is allowed. A denial has a message.
-fn is_allowed<P: Pool>(operation: Operation, old: Option<&Value>, new: Option<&Value>, cluster: &Cluster) -> bool {
+fn is_allowed(
+    kind: InClusterKind,
+    operation: Operation,
+    old: Option<&Value>,
+    new: Option<&Value>,
+    cluster: &Cluster,
+) -> bool {
     let (object, old_object, namespace) = (new.cloned(), old.cloned(), "n".to_owned());
     let request = AdmissionRequest { operation, object, old_object, namespace, ..AdmissionRequest::default() };
-    match pools::review::<P>(&request, cluster) {
+    match pools::review(kind, &request, cluster) {
         Decision::Allowed { warnings, .. } => assert!(warnings.iter().all(|text| !text.is_empty())),
         Decision::Denied(denial) => {
             assert!((400..600).contains(&denial.code) && !denial.message.is_empty());

@@ -13,57 +13,61 @@ use serde_json::{Value, json};
 
 use super::view::View;
 use super::warnings;
-use crate::api::{Pool, PoolKey, PoolSpec, names};
+use crate::api::{InClusterKind, Pool, PoolKey, PoolSpec, names};
 
 /// The maximum number of addresses that are named in a denial.
 const MAX_NAMED: usize = 10;
 
-/// Decides on a request for a pool.
-pub fn review<P: Pool>(request: &AdmissionRequest, view: &dyn View) -> Decision {
+/// Decides on a request for a pool of a kind.
+pub fn review(kind: InClusterKind, request: &AdmissionRequest, view: &dyn View) -> Decision {
     if !request.sub_resource.is_empty() {
         return Decision::allowed();
     }
-    match decide::<P>(request, view) {
+    match decide(kind, request, view) {
         Ok(warnings) => Decision::Allowed { warnings, patch: None },
         Err(denial) => Decision::Denied(*denial),
     }
 }
 
-fn decide<P: Pool>(request: &AdmissionRequest, view: &dyn View) -> Result<Vec<String>, Box<Denial>> {
+fn decide(kind: InClusterKind, request: &AdmissionRequest, view: &dyn View) -> Result<Vec<String>, Box<Denial>> {
     match request.operation {
         Operation::Create => {
-            let new: P = decode(request.object.as_ref())?;
+            let new = decode(kind, request.object.as_ref())?;
             create(&new, &key(&new, request), view)
         }
         Operation::Update => {
-            let new: P = decode(request.object.as_ref())?;
-            if new.meta().deletion_timestamp.is_some() || same_spec(request) {
+            let new = decode(kind, request.object.as_ref())?;
+            if new.metadata.deletion_timestamp.is_some() || same_spec(request) {
                 return Ok(Vec::new());
             }
             // An old object that cannot be decoded had no valid addresses.
-            let old = decode::<P>(request.old_object.as_ref()).ok();
+            let old = decode(kind, request.old_object.as_ref()).ok();
             update(&new, old.as_ref(), &key(&new, request), view)
         }
         Operation::Delete => {
-            let old: P = decode(request.old_object.as_ref())?;
+            let old = decode(kind, request.old_object.as_ref())?;
             delete(&old, &key(&old, request), view).map(|()| Vec::new())
         }
         Operation::Connect => Ok(Vec::new()),
     }
 }
 
-fn decode<P: Pool>(object: Option<&Value>) -> Result<P, Box<Denial>> {
-    // serde would also decode an array, as the fields in their order.
+fn decode(kind: InClusterKind, object: Option<&Value>) -> Result<Pool, Box<Denial>> {
     let object =
         object.filter(|object| object.is_object()).ok_or_else(|| Denial::bad_request("the request has no object"))?;
-    P::deserialize(object)
-        .map_err(|error| Box::new(Denial::bad_request(format!("cannot decode the object as {}: {error}", P::KIND))))
+    let undecodable =
+        |reason: String| Box::new(Denial::bad_request(format!("cannot decode the object as {kind}: {reason}")));
+    let pool = Pool::deserialize(object).map_err(|error| undecodable(error.to_string()))?;
+    if pool.kind != kind {
+        return Err(undecodable(format!("its kind is {}", pool.kind)));
+    }
+    Ok(pool)
 }
 
 /// The key of the pool. An object that is being created may have no namespace in its metadata.
-fn key<P: Pool>(pool: &P, request: &AdmissionRequest) -> PoolKey {
+fn key(pool: &Pool, request: &AdmissionRequest) -> PoolKey {
     let mut key = PoolKey::of(pool);
-    if key.namespace.as_deref().is_none_or(str::is_empty) && !P::KIND.is_global() {
+    if key.namespace.as_deref().is_none_or(str::is_empty) && !pool.kind.is_global() {
         key.namespace = Some(request.namespace.as_str().into());
     }
     key
@@ -77,7 +81,7 @@ fn same_spec(request: &AdmissionRequest) -> bool {
 }
 
 /// Returns the blocks of the pool, or all problems of the spec that do not depend on other objects.
-fn check(spec: PoolSpec<'_>) -> Result<Usable, Vec<FieldError>> {
+fn check(spec: &PoolSpec) -> Result<Usable, Vec<FieldError>> {
     let more: Vec<FieldError> =
         negative_grace_period(spec).into_iter().chain(spec.network().and_then(network_name_problem)).collect();
     match spec.usable() {
@@ -87,7 +91,7 @@ fn check(spec: PoolSpec<'_>) -> Result<Usable, Vec<FieldError>> {
     }
 }
 
-fn negative_grace_period(spec: PoolSpec<'_>) -> Option<FieldError> {
+fn negative_grace_period(spec: &PoolSpec) -> Option<FieldError> {
     let PoolSpec::Addresses(spec) = spec else { return None };
     let seconds = spec.address_reuse_grace_period_seconds.filter(|seconds| *seconds < 0)?;
     Some(FieldError::invalid(
@@ -98,7 +102,7 @@ fn negative_grace_period(spec: PoolSpec<'_>) -> Option<FieldError> {
 }
 
 /// Why the pool cannot be in its network: the network has another block length.
-fn network_conflict(spec: PoolSpec<'_>, usable: &Usable, view: &dyn View) -> Option<FieldError> {
+fn network_conflict(spec: &PoolSpec, usable: &Usable, view: &dyn View) -> Option<FieldError> {
     let network = spec.network()?;
     let declared = view.network_length(network, usable.family).filter(|declared| *declared != usable.length)?;
     let text = format!(
@@ -109,8 +113,8 @@ fn network_conflict(spec: PoolSpec<'_>, usable: &Usable, view: &dyn View) -> Opt
     Some(FieldError::invalid("spec.network", &json!(network), text))
 }
 
-fn invalid<P: Pool>(key: &PoolKey, causes: Vec<FieldError>) -> Box<Denial> {
-    Box::new(Denial::invalid(names::GROUP, P::KIND.name(), key.name.as_ref(), causes))
+fn invalid(key: &PoolKey, causes: Vec<FieldError>) -> Box<Denial> {
+    Box::new(Denial::invalid(names::GROUP, key.kind.name(), key.name.as_ref(), causes))
 }
 
 /// The name of a network must be a DNS label (RFC 1123), because object names contain it.
@@ -134,34 +138,34 @@ fn cause(problem: &PoolProblem) -> FieldError {
     }
 }
 
-fn create<P: Pool>(new: &P, key: &PoolKey, view: &dyn View) -> Result<Vec<String>, Box<Denial>> {
-    let usable = check(new.spec()).map_err(|causes| invalid::<P>(key, causes))?;
-    match network_conflict(new.spec(), &usable, view) {
-        None => Ok(warnings::of(&new.spec(), key, &usable, view)),
-        Some(cause) => Err(invalid::<P>(key, vec![cause])),
+fn create(new: &Pool, key: &PoolKey, view: &dyn View) -> Result<Vec<String>, Box<Denial>> {
+    let usable = check(&new.spec).map_err(|causes| invalid(key, causes))?;
+    match network_conflict(&new.spec, &usable, view) {
+        None => Ok(warnings::of(&new.spec, key, &usable, view)),
+        Some(cause) => Err(invalid(key, vec![cause])),
     }
 }
 
-fn update<P: Pool>(new: &P, old: Option<&P>, key: &PoolKey, view: &dyn View) -> Result<Vec<String>, Box<Denial>> {
-    let checked = check(new.spec());
+fn update(new: &Pool, old: Option<&Pool>, key: &PoolKey, view: &dyn View) -> Result<Vec<String>, Box<Denial>> {
+    let checked = check(&new.spec);
     // Checked first: a conflict with the block length of the network is irrelevant if the length cannot be changed.
     let mut immutable_changes: Vec<FieldError> =
-        old.into_iter().flat_map(|old| changed_immutable_fields(old.spec(), new.spec())).collect();
+        old.into_iter().flat_map(|old| changed_immutable_fields(&old.spec, &new.spec)).collect();
     if !immutable_changes.is_empty() {
         immutable_changes.extend(checked.err().into_iter().flatten());
-        return Err(invalid::<P>(key, immutable_changes));
+        return Err(invalid(key, immutable_changes));
     }
-    let usable = checked.map_err(|causes| invalid::<P>(key, causes))?;
-    if let Some(cause) = network_conflict(new.spec(), &usable, view) {
-        return Err(invalid::<P>(key, vec![cause]));
+    let usable = checked.map_err(|causes| invalid(key, causes))?;
+    if let Some(cause) = network_conflict(&new.spec, &usable, view) {
+        return Err(invalid(key, vec![cause]));
     }
-    if let Some(before) = old.and_then(|old| old.spec().usable().ok()) {
+    if let Some(before) = old.and_then(|old| old.spec.usable().ok()) {
         check_in_use_addresses_kept(key, &before, &usable, view)?;
     }
-    Ok(warnings::of(&new.spec(), key, &usable, view))
+    Ok(warnings::of(&new.spec, key, &usable, view))
 }
 
-fn changed_immutable_fields(old: PoolSpec<'_>, new: PoolSpec<'_>) -> impl Iterator<Item = FieldError> {
+fn changed_immutable_fields(old: &PoolSpec, new: &PoolSpec) -> impl Iterator<Item = FieldError> {
     let message = "field is immutable; create another pool";
     let network =
         (old.network() != new.network()).then(|| FieldError::invalid("spec.network", &json!(new.network()), message));
@@ -196,10 +200,10 @@ fn check_in_use_addresses_kept(
     ))))
 }
 
-fn delete<P: Pool>(pool: &P, key: &PoolKey, view: &dyn View) -> Result<(), Box<Denial>> {
-    let annotated = |name: &str| pool.meta().annotations.as_ref().is_some_and(|all| all.contains_key(name));
+fn delete(pool: &Pool, key: &PoolKey, view: &dyn View) -> Result<(), Box<Denial>> {
+    let annotated = |name: &str| pool.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(name));
     let is_unchecked = annotated(names::SKIP_VALIDATE_DELETE) || annotated(names::DELETE_FOR_MOVE);
-    if is_unchecked || pool.meta().deletion_timestamp.is_some() {
+    if is_unchecked || pool.metadata.deletion_timestamp.is_some() {
         return Ok(());
     }
     require_complete(view)?;

@@ -8,9 +8,7 @@ use serde_json::Value;
 
 use super::view::View;
 use super::{conversion, pools, reservations};
-use crate::api::{
-    GlobalInClusterIPPool, GlobalInClusterPrefixPool, InClusterIPPool, InClusterKind, InClusterPrefixPool, Pool,
-};
+use crate::api::InClusterKind;
 use crate::installed::CONVERSION_PATH;
 
 /// The path of conversion webhooks.
@@ -29,10 +27,7 @@ macro_rules! paths {
 
 /// Adds all webhooks to the endpoints.
 pub fn all(endpoints: Endpoints, view: &Arc<dyn View>) -> Endpoints {
-    let endpoints = pool::<InClusterIPPool>(endpoints, view);
-    let endpoints = pool::<GlobalInClusterIPPool>(endpoints, view);
-    let endpoints = pool::<InClusterPrefixPool>(endpoints, view);
-    let endpoints = pool::<GlobalInClusterPrefixPool>(endpoints, view);
+    let endpoints = InClusterKind::ALL.into_iter().fold(endpoints, |endpoints, kind| pool(kind, endpoints, view));
     let of_reservations = Arc::clone(view);
     endpoints
         .review(VALIDATE_RESERVATION, move |request: &AdmissionRequest| {
@@ -43,10 +38,10 @@ pub fn all(endpoints: Endpoints, view: &Arc<dyn View>) -> Endpoints {
         })
 }
 
-fn pool<P: Pool>(endpoints: Endpoints, view: &Arc<dyn View>) -> Endpoints {
-    let (view, paths) = (Arc::clone(view), paths_of(P::KIND));
+fn pool(kind: InClusterKind, endpoints: Endpoints, view: &Arc<dyn View>) -> Endpoints {
+    let (view, paths) = (Arc::clone(view), paths_of(kind));
     endpoints
-        .review(paths.validate, move |request: &AdmissionRequest| pools::review::<P>(request, view.as_ref()))
+        .review(paths.validate, move |request: &AdmissionRequest| pools::review(kind, request, view.as_ref()))
         // The definitions have the defaults. The path is kept for configurations of the Go provider that still call it.
         .review(paths.mutate, |_: &AdmissionRequest| Decision::allowed())
 }

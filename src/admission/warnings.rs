@@ -9,7 +9,7 @@ use crate::api::{Audience, PoolKey, PoolSpec, Scope};
 const MAX_EXCLUSION_WARNINGS: usize = 5;
 
 /// Returns the warnings about a valid pool.
-pub(super) fn of(spec: &PoolSpec<'_>, key: &PoolKey, usable: &Usable, view: &dyn View) -> Vec<String> {
+pub(super) fn of(spec: &PoolSpec, key: &PoolKey, usable: &Usable, view: &dyn View) -> Vec<String> {
     let mut warnings = Vec::new();
     match spec {
         PoolSpec::Addresses(spec) => {

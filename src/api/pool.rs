@@ -1,68 +1,161 @@
+//! The pools: one type for all kinds. The kind of an object determines the type of its specification.
+
+use std::borrow::Cow;
 use std::fmt;
 
-use capi_ipam_provider::impl_resource;
+use kube::Resource;
 use kube::api::ObjectMeta;
+use kube::core::DynamicResourceScope;
 use schemars::JsonSchema;
-use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
+use serde::de::{DeserializeSeed, Error, IgnoredAny, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
 
 use super::conditions::{self, Condition};
-use super::ip_pool::IPPoolSpec;
 use super::names;
+use super::pool_kind::InClusterKind;
 use super::pool_spec::PoolSpec;
-use super::prefix_pool::PrefixPoolSpec;
 
-/// The kinds of pools of this provider.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum InClusterKind {
-    /// [`InClusterIPPool`](super::InClusterIPPool).
-    IPPool,
-    /// [`GlobalInClusterIPPool`](super::GlobalInClusterIPPool).
-    GlobalIPPool,
-    /// [`InClusterPrefixPool`](super::InClusterPrefixPool).
-    PrefixPool,
-    /// [`GlobalInClusterPrefixPool`](super::GlobalInClusterPrefixPool).
-    GlobalPrefixPool,
+/// A pool of any kind of this provider. Wire format of the Go in-cluster provider, `v1alpha2`.
+///
+/// The kind is the dynamic type: an [`Api`](kube::Api) is created for one kind.
+///
+/// ```
+/// use capi_ipam::api::{InClusterKind, Pool, PoolSpec};
+///
+/// let text = r#"{"kind": "InClusterPrefixPool", "metadata": {"name": "racks"}, "spec": {"prefixes": ["fd00::/48"]}}"#;
+/// let pool: Pool = serde_json::from_str(text).unwrap();
+/// assert_eq!(pool.kind, InClusterKind::PrefixPool);
+/// assert!(matches!(pool.spec, PoolSpec::Prefixes(spec) if spec.prefixes == ["fd00::/48"]));
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Pool {
+    /// API group and version; set only to create an object.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub api_version: Option<String>,
+    /// The kind. Every object that the API server returns has it.
+    pub kind: InClusterKind,
+    /// Standard object metadata.
+    pub metadata: ObjectMeta,
+    /// The desired state of the pool, in the variant for its kind.
+    pub spec: PoolSpec,
+    /// The observed state of the pool.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status: Option<PoolStatus>,
 }
 
-impl InClusterKind {
-    /// All kinds.
-    pub const ALL: [Self; 4] = [Self::IPPool, Self::GlobalIPPool, Self::PrefixPool, Self::GlobalPrefixPool];
-
-    /// Returns the kind with this name.
-    pub fn of(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.name() == name)
-    }
-
-    /// The name, as in `kind: InClusterIPPool`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::IPPool => "InClusterIPPool",
-            Self::GlobalIPPool => "GlobalInClusterIPPool",
-            Self::PrefixPool => "InClusterPrefixPool",
-            Self::GlobalPrefixPool => "GlobalInClusterPrefixPool",
-        }
-    }
-
-    /// The plural name, as in API paths.
-    pub const fn plural(self) -> &'static str {
-        match self {
-            Self::IPPool => "inclusterippools",
-            Self::GlobalIPPool => "globalinclusterippools",
-            Self::PrefixPool => "inclusterprefixpools",
-            Self::GlobalPrefixPool => "globalinclusterprefixpools",
-        }
-    }
-
-    /// Whether the kind is cluster-scoped.
-    pub const fn is_global(self) -> bool {
-        matches!(self, Self::GlobalIPPool | Self::GlobalPrefixPool)
+impl Pool {
+    /// Clears the specification, which may list thousands of addresses, before the object is cached.
+    pub fn clear_spec(&mut self) {
+        self.spec = PoolSpec::empty(self.kind);
     }
 }
 
-impl fmt::Display for InClusterKind {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.pad(self.name())
+impl Resource for Pool {
+    type DynamicType = InClusterKind;
+    type Scope = DynamicResourceScope;
+
+    fn kind(kind: &InClusterKind) -> Cow<'_, str> {
+        kind.name().into()
+    }
+
+    fn group(_: &InClusterKind) -> Cow<'_, str> {
+        names::GROUP.into()
+    }
+
+    fn version(_: &InClusterKind) -> Cow<'_, str> {
+        names::POOL_VERSION.into()
+    }
+
+    fn plural(kind: &InClusterKind) -> Cow<'_, str> {
+        kind.plural().into()
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}
+
+impl<'de> Deserialize<'de> for Pool {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(PoolVisitor)
+    }
+}
+
+/// The fields of a [`Pool`].
+#[derive(Deserialize)]
+#[serde(field_identifier, rename_all = "camelCase")]
+enum Field {
+    ApiVersion,
+    Kind,
+    Metadata,
+    Spec,
+    Status,
+    #[serde(other)]
+    Unknown,
+}
+
+struct PoolVisitor;
+
+impl<'de> Visitor<'de> for PoolVisitor {
+    type Value = Pool;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a pool")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Pool, A::Error> {
+        let (mut api_version, mut kind, mut metadata, mut status) = (None, None, None, None);
+        let (mut spec, mut early_spec) = (None, None);
+        while let Some(field) = map.next_key()? {
+            match field {
+                Field::ApiVersion => set(&mut api_version, "apiVersion", map.next_value::<Option<String>>()?)?,
+                Field::Kind => set(&mut kind, "kind", map.next_value::<Option<InClusterKind>>()?)?,
+                Field::Metadata => set(&mut metadata, "metadata", map.next_value()?)?,
+                Field::Status => set(&mut status, "status", map.next_value::<Option<PoolStatus>>()?)?,
+                Field::Spec => match kind.flatten() {
+                    Some(kind) => set(&mut spec, "spec", map.next_value_seed(SpecOf(kind))?)?,
+                    // API servers send the fields in alphabetical order. Other clients may not.
+                    None => set(&mut early_spec, "spec", map.next_value::<Value>()?)?,
+                },
+                Field::Unknown => drop(map.next_value::<IgnoredAny>()?),
+            }
+        }
+        let kind = kind.flatten().ok_or_else(|| A::Error::missing_field("kind"))?;
+        if let Some(value) = early_spec {
+            set(&mut spec, "spec", SpecOf(kind).deserialize(value).map_err(A::Error::custom)?)?;
+        }
+        Ok(Pool {
+            api_version: api_version.flatten(),
+            kind,
+            metadata: metadata.unwrap_or_default(),
+            spec: spec.unwrap_or_else(|| PoolSpec::empty(kind)),
+            status: status.flatten(),
+        })
+    }
+}
+
+fn set<T, E: Error>(field: &mut Option<T>, name: &'static str, value: T) -> Result<(), E> {
+    field.replace(value).map_or(Ok(()), |_| Err(E::duplicate_field(name)))
+}
+
+/// Deserializes the specification of a pool of this kind.
+struct SpecOf(InClusterKind);
+
+impl<'de> DeserializeSeed<'de> for SpecOf {
+    type Value = PoolSpec;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<PoolSpec, D::Error> {
+        if self.0.has_prefixes() {
+            Deserialize::deserialize(deserializer).map(PoolSpec::Prefixes)
+        } else {
+            Deserialize::deserialize(deserializer).map(PoolSpec::Addresses)
+        }
     }
 }
 
@@ -105,84 +198,5 @@ fn is_zero(count: &i64) -> bool {
     *count == 0
 }
 
-/// The common interface of the kinds of pools.
-pub trait Pool:
-    kube::Resource<DynamicType = ()> + Clone + std::fmt::Debug + Serialize + DeserializeOwned + Send + Sync + 'static
-{
-    /// The kind of the pool.
-    const KIND: InClusterKind;
-
-    /// The specification of the pool.
-    fn spec(&self) -> PoolSpec<'_>;
-    /// The status of the pool, if it has one.
-    fn status(&self) -> Option<&PoolStatus>;
-    /// Mutable access to the status, which is created if it is missing.
-    fn status_mut(&mut self) -> &mut PoolStatus;
-    /// Clears the specification, which may list thousands of addresses, before the object is cached.
-    fn clear_spec(&mut self);
-}
-
-/// Defines a kind of pool: the struct and its implementations of [`kube::Resource`] and [`Pool`].
-macro_rules! pool_kind {
-    ($(#[$documentation:meta])* $name:ident: $kind:ident, $plural:literal, $scope:ident, $variant:ident($spec:ty)) => {
-        $(#[$documentation])*
-        #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-        #[serde(rename_all = "camelCase")]
-        pub struct $name {
-            /// API group and version; set only to create an object.
-            #[serde(default, skip_serializing_if = "Option::is_none")]
-            pub api_version: Option<String>,
-            /// Kind; set only to create an object.
-            #[serde(default, skip_serializing_if = "Option::is_none")]
-            pub kind: Option<String>,
-            /// Standard object metadata.
-            #[serde(default)]
-            pub metadata: ObjectMeta,
-            /// The desired state of the pool.
-            #[serde(default)]
-            pub spec: $spec,
-            /// The observed state of the pool.
-            #[serde(default, skip_serializing_if = "Option::is_none")]
-            pub status: Option<PoolStatus>,
-        }
-
-        impl_resource!($name, names::GROUP, $plural, $scope, (), |_version| names::POOL_VERSION);
-
-        impl Pool for $name {
-            const KIND: InClusterKind = InClusterKind::$kind;
-
-            fn spec(&self) -> PoolSpec<'_> {
-                PoolSpec::$variant(&self.spec)
-            }
-            fn status(&self) -> Option<&PoolStatus> {
-                self.status.as_ref()
-            }
-            fn status_mut(&mut self) -> &mut PoolStatus {
-                self.status.get_or_insert_default()
-            }
-            fn clear_spec(&mut self) {
-                self.spec = <$spec>::default();
-            }
-        }
-    };
-}
-
-pool_kind! {
-    /// A pool of single addresses for the claims of its namespace.
-    InClusterIPPool: IPPool, "inclusterippools", NamespaceResourceScope, Addresses(IPPoolSpec)
-}
-
-pool_kind! {
-    /// A pool of single addresses for the claims of all namespaces.
-    GlobalInClusterIPPool: GlobalIPPool, "globalinclusterippools", ClusterResourceScope, Addresses(IPPoolSpec)
-}
-
-pool_kind! {
-    /// A pool of prefixes for the claims of its namespace.
-    InClusterPrefixPool: PrefixPool, "inclusterprefixpools", NamespaceResourceScope, Prefixes(PrefixPoolSpec)
-}
-
-pool_kind! {
-    /// A pool of prefixes for the claims of all namespaces.
-    GlobalInClusterPrefixPool: GlobalPrefixPool, "globalinclusterprefixpools", ClusterResourceScope, Prefixes(PrefixPoolSpec)
-}
+#[cfg(test)]
+mod tests;

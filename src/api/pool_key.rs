@@ -18,13 +18,13 @@ pub struct PoolKey {
 
 impl PoolKey {
     /// Returns the key of a pool object.
-    pub fn of<P: Pool>(pool: &P) -> Self {
-        let meta = pool.meta();
-        let namespace = meta.namespace.as_deref().filter(|_| !P::KIND.is_global());
+    pub fn of(pool: &Pool) -> Self {
+        let Pool { kind, metadata, .. } = pool;
+        let namespace = metadata.namespace.as_deref().filter(|_| !kind.is_global());
         Self {
-            kind: P::KIND,
+            kind: *kind,
             namespace: namespace.map(Arc::from),
-            name: meta.name.as_deref().unwrap_or_default().into(),
+            name: metadata.name.as_deref().unwrap_or_default().into(),
         }
     }
 

@@ -1,20 +1,32 @@
 use capi_ipam_ip::{PoolAddresses, PoolPrefixes, PoolProblem, Usable};
+use serde::Serialize;
 
 use super::ip_pool::IPPoolSpec;
+use super::pool_kind::InClusterKind;
 use super::prefix_pool::PrefixPoolSpec;
 
-/// The specification of a pool of either kind.
-#[derive(Clone, Copy, Debug)]
-pub enum PoolSpec<'a> {
+/// The specification of a pool of any kind.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
+pub enum PoolSpec {
     /// The specification of a pool of single addresses.
-    Addresses(&'a IPPoolSpec),
+    Addresses(IPPoolSpec),
     /// The specification of a pool of prefixes.
-    Prefixes(&'a PrefixPoolSpec),
+    Prefixes(PrefixPoolSpec),
 }
 
-impl<'a> PoolSpec<'a> {
+impl PoolSpec {
+    /// Returns a specification without addresses for a pool of this kind.
+    pub(super) fn empty(kind: InClusterKind) -> Self {
+        if kind.has_prefixes() {
+            Self::Prefixes(PrefixPoolSpec::default())
+        } else {
+            Self::Addresses(IPPoolSpec::default())
+        }
+    }
+
     /// Returns the addresses or prefixes that can be allocated, or all problems of the specification.
-    pub fn usable(self) -> Result<Usable, Vec<PoolProblem>> {
+    pub fn usable(&self) -> Result<Usable, Vec<PoolProblem>> {
         match self {
             Self::Addresses(spec) => PoolAddresses {
                 addresses: &spec.addresses,
@@ -35,7 +47,7 @@ impl<'a> PoolSpec<'a> {
     }
 
     /// The named network; `None` if it is missing or empty.
-    pub fn network(self) -> Option<&'a str> {
+    pub fn network(&self) -> Option<&str> {
         let network = match self {
             Self::Addresses(spec) => &spec.network,
             Self::Prefixes(spec) => &spec.network,
@@ -44,7 +56,7 @@ impl<'a> PoolSpec<'a> {
     }
 
     /// Seconds before a released address can be reused; 0 for prefixes.
-    pub fn cooldown_seconds(self) -> i64 {
+    pub fn cooldown_seconds(&self) -> i64 {
         match self {
             Self::Addresses(spec) => spec.address_reuse_grace_period_seconds.unwrap_or_default().max(0).into(),
             Self::Prefixes(_) => 0,

@@ -1,8 +1,10 @@
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use capi_ipam_ip::{Block, Family, ParseError, parse_address};
-use capi_ipam_provider::impl_resource;
+use k8s_openapi::ClusterResourceScope;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::Resource;
 use kube::api::ObjectMeta;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -29,9 +31,34 @@ pub struct IPReservation {
     pub spec: IPReservationSpec,
 }
 
-impl_resource!(IPReservation, names::GROUP, "ipreservations", ClusterResourceScope, (), |_version| {
-    names::POOL_VERSION
-});
+impl Resource for IPReservation {
+    type DynamicType = ();
+    type Scope = ClusterResourceScope;
+
+    fn kind((): &()) -> Cow<'_, str> {
+        "IPReservation".into()
+    }
+
+    fn group((): &()) -> Cow<'_, str> {
+        names::GROUP.into()
+    }
+
+    fn version((): &()) -> Cow<'_, str> {
+        names::POOL_VERSION.into()
+    }
+
+    fn plural((): &()) -> Cow<'_, str> {
+        "ipreservations".into()
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}
 
 /// The specification of an [`IPReservation`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

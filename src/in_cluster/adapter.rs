@@ -52,8 +52,7 @@ impl ProviderAdapter for InClusterAdapter {
         }
         let client = setup.manager.client.clone();
         let controllers = pools::Controllers::new();
-        let triggers = controllers.triggers();
-        let ledger = Arc::new(Ledger::new(setup.trigger(), move |pool| triggers.enqueue(pool)));
+        let ledger = Arc::new(Ledger::new(setup.trigger(), controllers.trigger()));
         setup.add_address_event_handler(Arc::clone(&ledger) as _);
         setup.add_claim_event_handler(Arc::clone(&ledger) as _);
         let move_labeler = Arc::new(MoveLabeler::new(Arc::clone(&ledger)));

@@ -22,7 +22,7 @@ use std::time::Instant;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-pub(super) use self::events::allocated_block;
+pub(super) use self::events::{PoolEventHandler, allocated_block};
 pub use self::overlaps::MAX_OVERLAPS;
 pub use self::pool_info::PoolInfo;
 pub use self::queries::{Conflict, CooledDown, InvalidReservation, Suspect, Unclaimed, Unreserved};
@@ -306,12 +306,13 @@ impl Ledger {
         self.wake(&self.owners(slot));
     }
 
-    fn apply_pool<P: Pool>(&self, pool: &P) {
+    /// Records a pool that a watch or a response has shown.
+    pub fn apply_pool(&self, pool: &Pool) {
         let key = PoolKey::of(pool);
         let known = self.state.lock().pools.get(&key).and_then(|entry| entry.declared.clone());
         let info = PoolInfo::updated(known.as_ref(), pool);
         let waiting = self.change(|state| {
-            let listing = state.listings.of_kind(P::KIND).map_or(0, |listing| *listing);
+            let listing = state.listings.of_kind(pool.kind).map_or(0, |listing| *listing);
             let key = state.shared_key(key);
             let entry = state.pools.entry(key.clone()).or_default();
             entry.listing = listing;
@@ -324,7 +325,8 @@ impl Ledger {
         self.wake(&waiting);
     }
 
-    fn remove_pool(&self, key: &PoolKey) {
+    /// Removes a pool. Its addresses in use are kept.
+    pub fn remove_pool(&self, key: &PoolKey) {
         let waiting = self.change(|state| {
             if !state.pools.contains_key(key) {
                 return Vec::new();
@@ -335,7 +337,15 @@ impl Ledger {
         self.wake(&waiting);
     }
 
-    fn remove_unlisted_pools(&self, kind: InClusterKind) {
+    /// Begins a list of the pools of a kind: [`Ledger::apply_pool`] is called for each of them.
+    pub fn begin_pool_list(&self, kind: InClusterKind) {
+        if let Some(listing) = self.state.lock().listings.of_kind(kind) {
+            *listing = listing.wrapping_add(1);
+        }
+    }
+
+    /// Removes the pools of a kind that the list, which is complete now, has not shown.
+    pub fn end_pool_list(&self, kind: InClusterKind) {
         let unlisted: Vec<PoolKey> = {
             let mut state = self.state.lock();
             let newest = state.listings.of_kind(kind).map_or(0, |listing| *listing);

@@ -3,8 +3,8 @@
 mod status;
 mod status_rate;
 
+use std::collections::HashMap;
 use std::convert::Infallible;
-use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ use capi_ipam_controller::expectations::{EXPECTATION_TTL, Expectations};
 use capi_ipam_controller::health::ReadinessGate;
 use capi_ipam_controller::manager::Manager;
 use capi_ipam_controller::retry::RetryPolicy;
-use capi_ipam_controller::watch::{EventHandler, trim};
+use capi_ipam_controller::watch::trim;
 use capi_ipam_controller::{clock, finalizer, patch};
 use kube::runtime::watcher;
 use kube::{Client, ResourceExt};
@@ -25,14 +25,11 @@ use self::status::PoolSnapshot;
 use self::status_rate::{STATUS_INTERVAL, StatusLimiter};
 use super::context::Context;
 use super::deletion_check::DeletionBlocker;
-use super::kinds::PoolApi;
-use super::ledger::{Ledger, PoolInfo};
+use super::kinds::{pool_client, watched_pools};
+use super::ledger::{PoolEventHandler, PoolInfo};
 use super::reservation::network_block_length;
 use crate::api::conditions::{self, Condition};
-use crate::api::{
-    GlobalInClusterIPPool, GlobalInClusterPrefixPool, InClusterIPPool, InClusterKind, InClusterPrefixPool, PoolKey,
-    PoolStatus, names,
-};
+use crate::api::{InClusterKind, Pool, PoolKey, PoolStatus, names};
 
 /// The delay before a pool that is being deleted and still has reservations is reconciled again.
 const DELETION_RETRY_DELAY: Duration = Duration::from_secs(5);
@@ -45,46 +42,22 @@ const FAILURES_BEFORE_REPORT: u32 = 2;
 /// The number of pools of a kind that are reconciled concurrently.
 const CONCURRENCY: u16 = 4;
 
-/// The controllers of the four pool kinds, before they are started.
-pub(super) struct Controllers {
-    ip: ControllerBuilder<InClusterIPPool, Infallible>,
-    global_ip: ControllerBuilder<GlobalInClusterIPPool, Infallible>,
-    prefix: ControllerBuilder<InClusterPrefixPool, Infallible>,
-    global_prefix: ControllerBuilder<GlobalInClusterPrefixPool, Infallible>,
-}
-
-/// Enqueues pools of all kinds.
-pub(super) struct PoolTriggers {
-    ip: Trigger<InClusterIPPool>,
-    global_ip: Trigger<GlobalInClusterIPPool>,
-    prefix: Trigger<InClusterPrefixPool>,
-    global_prefix: Trigger<GlobalInClusterPrefixPool>,
-}
-
-impl PoolTriggers {
-    /// Enqueues a pool, to update its status.
-    pub(super) fn enqueue(&self, pool: &PoolKey) {
-        let namespace = pool.namespace.as_deref();
-        match pool.kind {
-            InClusterKind::IPPool => self.ip.enqueue(namespace, &pool.name),
-            InClusterKind::GlobalIPPool => self.global_ip.enqueue(namespace, &pool.name),
-            InClusterKind::PrefixPool => self.prefix.enqueue(namespace, &pool.name),
-            InClusterKind::GlobalPrefixPool => self.global_prefix.enqueue(namespace, &pool.name),
-        }
-    }
-}
+/// The controllers of all pool kinds, before they are started.
+pub(super) struct Controllers([(InClusterKind, ControllerBuilder<Pool, Infallible>); InClusterKind::ALL.len()]);
 
 impl Controllers {
     pub(super) fn new() -> Self {
-        Self { ip: builder(), global_ip: builder(), prefix: builder(), global_prefix: builder() }
+        Self(InClusterKind::ALL.map(|kind| (kind, ControllerBuilder::new(kind.name(), kind))))
     }
 
-    pub(super) fn triggers(&self) -> PoolTriggers {
-        PoolTriggers {
-            ip: self.ip.trigger(),
-            global_ip: self.global_ip.trigger(),
-            prefix: self.prefix.trigger(),
-            global_prefix: self.global_prefix.trigger(),
+    /// Returns a function that enqueues a pool, to update its status.
+    pub(super) fn trigger(&self) -> impl Fn(&PoolKey) + Send + Sync + 'static {
+        let triggers: HashMap<InClusterKind, Trigger<Pool>> =
+            self.0.iter().map(|(kind, controller)| (*kind, controller.trigger())).collect();
+        move |pool| {
+            if let Some(trigger) = triggers.get(&pool.kind) {
+                trigger.enqueue(pool.namespace.as_deref(), &pool.name);
+            }
         }
     }
 
@@ -94,50 +67,38 @@ impl Controllers {
         manager: &mut Manager,
         context: &Arc<Context>,
         gates: &[ReadinessGate],
-    ) -> [ReadinessGate; 4] {
-        [
-            start(self.ip, manager, context, gates),
-            start(self.global_ip, manager, context, gates),
-            start(self.prefix, manager, context, gates),
-            start(self.global_prefix, manager, context, gates),
-        ]
+    ) -> [ReadinessGate; InClusterKind::ALL.len()] {
+        self.0.map(|(kind, controller)| start(kind, controller, manager, context, gates))
     }
 }
 
-fn builder<P: PoolApi>() -> ControllerBuilder<P, Infallible> {
-    ControllerBuilder::new(P::KIND.name(), ())
-}
-
-fn start<P: PoolApi>(
-    mut controller: ControllerBuilder<P, Infallible>,
+fn start(
+    kind: InClusterKind,
+    mut controller: ControllerBuilder<Pool, Infallible>,
     manager: &mut Manager,
     context: &Arc<Context>,
     gates: &[ReadinessGate],
-) -> ReadinessGate
-where
-    Ledger: EventHandler<P>,
-{
-    let gate = manager.health.register(P::KIND.name());
+) -> ReadinessGate {
+    let gate = manager.health.register(kind.name());
     gates.iter().for_each(|other| controller.wait_for(other.clone()));
     let main = MainWatch {
-        api: P::watched(&manager.client),
+        api: watched_pools(&manager.client, kind),
         config: watcher::Config::default(),
-        handler: Arc::clone(&context.ledger) as _,
-        trim: |pool: &mut P| trim(pool.meta_mut()),
-        trim_stored: P::clear_spec,
+        handler: Arc::new(PoolEventHandler { ledger: Arc::clone(&context.ledger), kind }),
+        trim: |pool: &mut Pool| trim(&mut pool.metadata),
+        trim_stored: Pool::clear_spec,
         synced: gate.clone(),
     };
-    let reconciler = PoolReconciler::<P> {
+    let reconciler = PoolReconciler {
         client: manager.client.clone(),
         events: manager.events.clone(),
         context: Arc::clone(context),
         expectations: Expectations::default(),
         status_limiter: StatusLimiter::default(),
-        kind: PhantomData,
     };
     let stop = manager.stop.clone();
     let task = controller.run(main, CONCURRENCY, stop, Arc::new(reconciler));
-    manager.add(format!("{} controller", P::KIND), task);
+    manager.add(format!("{kind} controller"), task);
     gate
 }
 
@@ -152,20 +113,17 @@ enum PoolError {
     DeletionCheck(#[from] Arc<CallError>),
 }
 
-struct PoolReconciler<P> {
+/// Reconciles the pools of one kind.
+struct PoolReconciler {
     client: Client,
     events: EventPublisher,
     context: Arc<Context>,
     expectations: Expectations,
     status_limiter: StatusLimiter,
-    kind: PhantomData<fn(P)>,
 }
 
-impl<P: PoolApi> Reconciler for PoolReconciler<P>
-where
-    Ledger: EventHandler<P>,
-{
-    type Object = P;
+impl Reconciler for PoolReconciler {
+    type Object = Pool;
     type Compact = Infallible;
     type State = ();
     type Error = PoolError;
@@ -175,7 +133,7 @@ where
         RetryPolicy::Exponential { initial: FIRST_RETRY_DELAY, max: MAX_RETRY_DELAY }
     }
 
-    async fn reconcile(&self, pool: Arc<P>, attempt: &mut Attempt<()>) -> Result<Action, PoolError> {
+    async fn reconcile(&self, pool: Arc<Pool>, attempt: &mut Attempt<()>) -> Result<Action, PoolError> {
         if !self.context.selection.includes(pool.as_ref()) {
             return Ok(Action::AwaitChange);
         }
@@ -193,17 +151,14 @@ where
     }
 }
 
-impl<P: PoolApi> PoolReconciler<P>
-where
-    Ledger: EventHandler<P>,
-{
-    async fn reconcile_pool(&self, pool: &Arc<P>, failures: u32) -> Result<Action, PoolError> {
+impl PoolReconciler {
+    async fn reconcile_pool(&self, pool: &Arc<Pool>, failures: u32) -> Result<Action, PoolError> {
         let key = PoolKey::of(pool.as_ref());
         self.context.ledger.clear_notified(&key);
         // A pool is added to the ledger before its controller is notified.
         let Some(info) = self.context.ledger.pool_info(&key) else { return Ok(Action::AwaitChange) };
         let has_finalizer = finalizer::is_set(pool.as_ref(), names::PROTECT_POOL);
-        let client = P::client(&self.client, &key);
+        let client = pool_client(&self.client, &key);
         let mut pool = Arc::clone(pool);
         if !info.deleting && !has_finalizer && !info.paused {
             match finalizer::add(&client, pool.as_ref(), names::PROTECT_POOL).await {
@@ -243,7 +198,7 @@ where
     /// expected; other repeated failures are reported in the conditions of the pool.
     async fn handle_finalizer_error(
         &self,
-        client: &ResourceClient<P>,
+        client: &ResourceClient<Pool>,
         key: &PoolKey,
         error: CallError,
         failures: u32,
@@ -252,7 +207,7 @@ where
             return Err(error);
         }
         let current = client.get(&key.name).await?;
-        let Some(current) = current.filter(|found| found.meta().deletion_timestamp.is_none()) else {
+        let Some(current) = current.filter(|found| found.metadata.deletion_timestamp.is_none()) else {
             return Ok(Action::AwaitChange);
         };
         if failures >= FAILURES_BEFORE_REPORT {
@@ -296,7 +251,7 @@ where
     fn status(
         &self,
         key: &PoolKey,
-        pool: &P,
+        pool: &Pool,
         blocker: Option<&DeletionBlocker>,
         finalizer_error: Option<&str>,
     ) -> PoolStatus {
@@ -311,9 +266,9 @@ where
             overlapping: ledger.overlapping(key),
             blocker,
         };
-        let mut list = pool.status().map(|status| status.conditions.clone()).unwrap_or_default();
+        let mut list = pool.status.as_ref().map(|status| status.conditions.clone()).unwrap_or_default();
         for condition in snapshot.conditions() {
-            conditions::set(&mut list, condition.with_observed_generation(pool.meta().generation), clock::now());
+            conditions::set(&mut list, condition.with_observed_generation(pool.metadata.generation), clock::now());
         }
         PoolStatus { ip_addresses: Some(snapshot.counts), conditions: list }
     }
@@ -321,14 +276,14 @@ where
     /// Writes the status if it has changed. Returns the remaining delay if the rate limit does not permit a write now.
     async fn write_status(
         &self,
-        client: &ResourceClient<P>,
-        pool: &P,
+        client: &ResourceClient<Pool>,
+        pool: &Pool,
         status: PoolStatus,
     ) -> Result<Option<Duration>, CallError> {
-        if pool.status() == Some(&status) {
+        if pool.status.as_ref() == Some(&status) {
             return Ok(None);
         }
-        let before = pool.status().map(|status| status.conditions.as_slice()).unwrap_or_default();
+        let before = pool.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
         let is_unchanged = |condition: &Condition| {
             let present = conditions::find(before, &condition.type_);
             present.is_some_and(|present| (&present.status, &present.reason) == (&condition.status, &condition.reason))
@@ -339,7 +294,7 @@ where
             return Ok(Some(wait));
         }
         let mut wanted = pool.clone();
-        *wanted.status_mut() = status;
+        wanted.status = Some(status);
         let started = Instant::now();
         let written = patch::write(client, pool, &wanted).await;
         self.status_limiter.record_latency(started.elapsed());
@@ -348,15 +303,15 @@ where
             for condition in transitions.iter().filter(|condition| status::is_warning(condition)) {
                 let reason = condition.reason.as_deref().unwrap_or_default();
                 let message = condition.message.as_deref().unwrap_or_default();
-                self.events.warning(&written, &(), reason, "Inspect", message);
+                self.events.warning(&written, &written.kind, reason, "Inspect", message);
             }
         }
         Ok(None)
     }
 
-    fn record_write(&self, written: P) -> P {
+    fn record_write(&self, written: Pool) -> Pool {
         self.expectations.expect(&written, Instant::now());
-        EventHandler::<P>::apply(self.context.ledger.as_ref(), &written);
+        self.context.ledger.apply_pool(&written);
         written
     }
 }

@@ -19,11 +19,9 @@ use parking_lot::RwLock;
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
-use super::kinds::{PoolApi, wait_for_kinds};
-use super::ledger::Ledger;
-use crate::api::{
-    GlobalInClusterIPPool, GlobalInClusterPrefixPool, IPReservation, InClusterIPPool, InClusterPrefixPool,
-};
+use super::kinds::{wait_for_kinds, watched_pools};
+use super::ledger::{Ledger, PoolEventHandler};
+use crate::api::{IPReservation, InClusterKind, Pool};
 
 /// How long to wait for the lease before the standby ledger is created. A process that acquires the lease in this time
 /// needs one ledger only, and so half of the memory.
@@ -91,16 +89,21 @@ pub async fn run_standby(client: Client, health: Health, handle: LedgerHandle, s
         wait_for_kinds(&client).await;
         let ledger = Arc::new(Ledger::read_only());
         let mut watches = Watches { health: health.detached(), gates: Vec::new(), streams: SelectAll::new() };
-        watches.add(contract.watched_addresses(), contract.ipam, &ledger, |address: &mut IPAddress| {
-            trim(&mut address.metadata);
-        });
-        watches.add(WatchApi::all(client.clone()), (), &ledger, |reservation: &mut IPReservation| {
+        watches.add(
+            contract.watched_addresses(),
+            contract.ipam,
+            Arc::clone(&ledger) as _,
+            |address: &mut IPAddress| {
+                trim(&mut address.metadata);
+            },
+        );
+        watches.add(WatchApi::all(client.clone()), (), Arc::clone(&ledger) as _, |reservation: &mut IPReservation| {
             trim(&mut reservation.metadata);
         });
-        watches.pools::<InClusterIPPool>(&client, &ledger);
-        watches.pools::<GlobalInClusterIPPool>(&client, &ledger);
-        watches.pools::<InClusterPrefixPool>(&client, &ledger);
-        watches.pools::<GlobalInClusterPrefixPool>(&client, &ledger);
+        for kind in InClusterKind::ALL {
+            let handler = Arc::new(PoolEventHandler { ledger: Arc::clone(&ledger), kind });
+            watches.add(watched_pools(&client, kind), kind, handler, |pool: &mut Pool| trim(&mut pool.metadata));
+        }
         handle.publish(Arc::clone(&ledger), watches.gates);
         tokio::select! {
             () = watches.streams.for_each(|()| std::future::ready(())) => {}
@@ -118,23 +121,14 @@ struct Watches {
 }
 
 impl Watches {
-    fn add<K>(&mut self, api: WatchApi<K>, version: K::DynamicType, ledger: &Arc<Ledger>, trim: fn(&mut K))
+    fn add<K>(&mut self, api: WatchApi<K>, version: K::DynamicType, handler: Arc<dyn EventHandler<K>>, trim: fn(&mut K))
     where
         K: kube::Resource + Clone + serde::de::DeserializeOwned + std::fmt::Debug + Send + Sync + 'static,
         K::DynamicType: Clone + std::fmt::Debug + Send + Sync,
-        Ledger: EventHandler<K>,
     {
         let gate = self.health.register(K::kind(&version));
-        let handler = Arc::clone(ledger) as _;
         let watch = watch_into(api, watcher::Config::default(), &version, handler, trim, gate.clone());
         self.streams.push(watch.boxed());
         self.gates.push(gate);
-    }
-
-    fn pools<P: PoolApi>(&mut self, client: &Client, ledger: &Arc<Ledger>)
-    where
-        Ledger: EventHandler<P>,
-    {
-        self.add(P::watched(client), (), ledger, |pool: &mut P| trim(pool.meta_mut()));
     }
 }

@@ -1,6 +1,6 @@
 //! CRDs that are deleted and installed again while the manager runs.
 
-use capi_ipam::api::InClusterPrefixPool;
+use capi_ipam::api::InClusterKind;
 use serde_json::{Value, json};
 
 use crate::support::consumer::Consumer;
@@ -87,13 +87,13 @@ async fn other_pool_kinds_are_served_while_one_crd_is_missing() {
     let other = Consumer::new(&control_plane).await;
     other.create_cluster("alpha", false).await;
     other
-        .create_pool_in(
-            &other.prefix_pools(),
+        .create_pool_of(
+            InClusterKind::PrefixPool,
             "blocks",
             json!({"prefixes": ["fd00::/56"], "allocationPrefixLength": 64}),
         )
         .await;
     other.create_claim_with("block", "InClusterPrefixPool", "blocks", json!({"clusterName": "alpha"})).await;
     assert_eq!(other.wait_for_address("block").await, "fd00::");
-    other.wait_for_counts_of::<InClusterPrefixPool>(&other.prefix_pools(), "blocks", (256, 255, 1, 0)).await;
+    other.wait_for_counts_of(InClusterKind::PrefixPool, "blocks", (256, 255, 1, 0)).await;
 }

@@ -1,6 +1,6 @@
 //! IPAddress objects that exist before their claim: from a restore, from a move, or created manually.
 
-use capi_ipam::api::{InClusterIPPool, Pool};
+use capi_ipam::api::InClusterKind;
 use kube::ResourceExt;
 use serde_json::json;
 
@@ -216,7 +216,7 @@ async fn lost_status_is_restored_from_the_address() {
     consumer.set_paused(&consumer.pools(), "web", true).await;
     consumer.wait_for_pool_condition("web", "False", "Paused").await;
     consumer.force_delete(&consumer.claims(), "b").await;
-    consumer.create_claim_with("b", InClusterIPPool::KIND.name(), "web", json!({})).await;
+    consumer.create_claim_with("b", InClusterKind::IPPool.name(), "web", json!({})).await;
     consumer.wait_for_reason("b", "PoolNotReady").await;
     consumer.set_paused(&consumer.pools(), "web", false).await;
     let after = consumer.wait_for_ip_address("b").await;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use capi_ipam::api::{InClusterIPPool, Pool};
+use capi_ipam::api::InClusterKind;
 use capi_ipam_provider::api::IPAddressClaim;
 use futures::future::join_all;
 use kube::ResourceExt;
@@ -214,8 +214,8 @@ async fn claims_of_other_providers_are_ignored() {
     let made = join_all(
         [
             ("metal", "ipam.metal3.io", "IPPool"),
-            ("same-kind", "ipam.example.com", InClusterIPPool::KIND.name()),
-            ("core-group", "cluster.x-k8s.io", InClusterIPPool::KIND.name()),
+            ("same-kind", "ipam.example.com", InClusterKind::IPPool.name()),
+            ("core-group", "cluster.x-k8s.io", InClusterKind::IPPool.name()),
             // Other providers use the same API group.
             ("unknown-kind", ours, "Foo"),
             ("other-case", ours, "InclusterIPPool"),

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use capi_ipam::api::{GlobalInClusterIPPool, InClusterIPPool, Pool};
+use capi_ipam::api::InClusterKind;
 use futures::StreamExt;
 use futures::future::join_all;
 use kube::ResourceExt;
@@ -16,26 +16,26 @@ use crate::support::wait::{eventually, eventually_within};
 /// Asserts that pools of either kind allocate exactly these addresses in this order.
 async fn assert_allocate_exactly<const N: usize>(cases: [(Value, &str); N]) {
     let consumer = consumer().await;
-    let kinds = [InClusterIPPool::KIND.name(), GlobalInClusterIPPool::KIND.name()];
+    let kinds = [InClusterKind::IPPool, InClusterKind::GlobalIPPool];
     let runs = cases.iter().flat_map(|case| kinds.map(|kind| (kind, case)));
     join_all(runs.map(|(kind, (spec, expected))| assert_allocates_exactly(&consumer, kind, spec, expected))).await;
 }
 
-async fn assert_allocates_exactly(consumer: &Consumer, kind: &str, spec: &Value, expected: &str) {
+async fn assert_allocates_exactly(consumer: &Consumer, kind: InClusterKind, spec: &Value, expected: &str) {
     let pool = unique("pool");
-    consumer.create_pool_of_kind(kind, &pool, spec.clone()).await;
+    consumer.create_pool_of(kind, &pool, spec.clone()).await;
     let mut given = Vec::new();
     for _ in expected.split(' ') {
         let name = unique("claim");
-        consumer.create_claim_with(&name, kind, &pool, json!({})).await;
+        consumer.create_claim_of(kind, &name, &pool).await;
         given.push(consumer.wait_for_address(&name).await);
     }
     assert_eq!(given.join(" "), expected, "{kind} {spec}");
     let one_more = unique("claim");
-    consumer.create_claim_with(&one_more, kind, &pool, json!({})).await;
+    consumer.create_claim_of(kind, &one_more, &pool).await;
     consumer.wait_for_reason(&one_more, "PoolExhausted").await;
     let count = i64::try_from(given.len()).expect("a small number");
-    consumer.wait_for_counts_in(kind, &pool, (count, 0, count, 0)).await;
+    consumer.wait_for_counts_of(kind, &pool, (count, 0, count, 0)).await;
 }
 
 #[tokio::test]
@@ -180,9 +180,9 @@ async fn five_hundred_concurrent_claims_get_unique_addresses() {
     two.create_pool("own", spec("1.0", 150)).await;
     one.create_global_pool(&shared, spec("2.0", 200)).await;
 
-    let own = (0..150).map(|number| (InClusterIPPool::KIND.name(), "own", format!("own-{number}")));
+    let own = (0..150).map(|number| (InClusterKind::IPPool.name(), "own", format!("own-{number}")));
     let global =
-        (0..100).map(|number| (GlobalInClusterIPPool::KIND.name(), shared.as_str(), format!("shared-{number}")));
+        (0..100).map(|number| (InClusterKind::GlobalIPPool.name(), shared.as_str(), format!("shared-{number}")));
     let wanted: Vec<_> = own
         .chain(global)
         .flat_map(|(kind, pool, name)| [&one, &two].map(|team| (team, kind, pool, name.clone())))
@@ -218,7 +218,7 @@ async fn five_hundred_concurrent_claims_get_unique_addresses() {
     }
     one.wait_for_counts("own", (150, 0, 150, 0)).await;
     two.wait_for_counts("own", (150, 0, 150, 0)).await;
-    one.wait_for_counts_in(GlobalInClusterIPPool::KIND.name(), &shared, (200, 0, 200, 0)).await;
+    one.wait_for_counts_of(InClusterKind::GlobalIPPool, &shared, (200, 0, 200, 0)).await;
 }
 
 #[tokio::test]
@@ -240,7 +240,7 @@ async fn only_contract_labels_are_copied_to_the_address() {
     ];
     for (metadata, expected) in cases {
         let name = unique("claim");
-        consumer.create_claim_with(&name, InClusterIPPool::KIND.name(), "web", metadata.clone()).await;
+        consumer.create_claim_with(&name, InClusterKind::IPPool.name(), "web", metadata.clone()).await;
         assert_eq!(json!(consumer.wait_for_ip_address(&name).await.labels()), expected, "{metadata}");
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use capi_ipam::api::{GlobalInClusterIPPool, InClusterIPPool, Pool};
+use capi_ipam::api::InClusterKind;
 use futures::future::join_all;
 use serde_json::{Value, json};
 
@@ -196,11 +196,11 @@ async fn global_pool_has_one_queue_for_all_namespaces() {
 async fn burst_beyond_capacity_binds_every_address_once() {
     let consumer = consumer().await;
     let shared = unique("shared");
-    let pools = [(InClusterIPPool::KIND.name(), "web"), (GlobalInClusterIPPool::KIND.name(), shared.as_str())];
+    let pools = [(InClusterKind::IPPool, "web"), (InClusterKind::GlobalIPPool, shared.as_str())];
     for (kind, pool) in pools {
-        consumer.create_pool_of_kind(kind, pool, json!({"addresses": addresses(5), "prefix": 24})).await;
+        consumer.create_pool_of(kind, pool, json!({"addresses": addresses(5), "prefix": 24})).await;
         let names: Vec<_> = (0..20).map(|_| unique("claim")).collect();
-        join_all(names.iter().map(|name| consumer.create_claim_with(name, kind, pool, json!({})))).await;
+        join_all(names.iter().map(|name| consumer.create_claim_of(kind, name, pool))).await;
         let states = eventually("every claim is bound or waits", || async {
             let claims = consumer.claims().list().await.expect("claims can be read");
             let reasons = claims.iter().map(|claim| ready(claim).reason.unwrap_or_default().into_owned());
@@ -217,6 +217,6 @@ async fn burst_beyond_capacity_binds_every_address_once() {
         assert_eq!(given, ["10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.5"]);
         join_all(names.iter().map(|name| consumer.delete(name))).await;
         join_all(names.iter().map(|name| consumer.wait_until_deleted(name))).await;
-        consumer.wait_for_counts_in(kind, pool, (5, 5, 0, 0)).await;
+        consumer.wait_for_counts_of(kind, pool, (5, 5, 0, 0)).await;
     }
 }

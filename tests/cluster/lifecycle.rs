@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use capi_ipam::api::{InClusterIPPool, Pool};
+use capi_ipam::api::InClusterKind;
 use capi_ipam_controller::client::ResourceClient;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::{Api, ResourceExt};
@@ -36,7 +36,7 @@ fn delete_in_foreground(consumer: &Consumer, kind: &str, name: &str) {
 /// Creates a claim as soon as the previous one of that name does not exist, and returns its uid.
 async fn recreate(consumer: &Consumer, name: &str) -> Option<String> {
     let made = eventually("the name is free again", || async {
-        consumer.try_create_claim(name, InClusterIPPool::KIND.name(), "web", json!({})).await.ok()
+        consumer.try_create_claim(name, InClusterKind::IPPool.name(), "web", json!({})).await.ok()
     });
     made.await.uid()
 }
@@ -86,7 +86,7 @@ async fn claim_deleted_immediately_leaves_nothing_behind() {
 async fn foreign_finalizer_on_a_claim_keeps_its_address() {
     let consumer = with_pool().await;
     let metadata = json!({"finalizers": ["example.com/in-use"]});
-    consumer.create_claim_with("a", InClusterIPPool::KIND.name(), "web", metadata).await;
+    consumer.create_claim_with("a", InClusterKind::IPPool.name(), "web", metadata).await;
     let address = consumer.wait_for_ip_address("a").await;
     consumer.delete("a").await;
     consistently("the address", || async {
@@ -117,7 +117,7 @@ async fn foreign_annotations_survive_writes_to_the_claim() {
     let consumer = with_pool().await;
     let annotation = json!({"example.com/note": "n"});
     let metadata = json!({"annotations": annotation, "finalizers": ["example.com/in-use"]});
-    consumer.create_claim_with("a", InClusterIPPool::KIND.name(), "web", metadata).await;
+    consumer.create_claim_with("a", InClusterKind::IPPool.name(), "web", metadata).await;
     consumer.wait_for_address("a").await;
     let annotations = || async {
         let claim = consumer.claims().get("a").await.expect("claims can be read").expect("the claim exists");
@@ -129,7 +129,7 @@ async fn foreign_annotations_survive_writes_to_the_claim() {
     assert_eq!(annotations().await, annotation);
     // With a finalizer of the API server the claim remains after the removal of ours.
     let orphan = json!(["ipam.cluster.x-k8s.io/ReleaseAddress", "orphan"]);
-    consumer.create_claim_with("b", InClusterIPPool::KIND.name(), "web", json!({"annotations": annotation})).await;
+    consumer.create_claim_with("b", InClusterKind::IPPool.name(), "web", json!({"annotations": annotation})).await;
     consumer.wait_for_address("b").await;
     consumer.modify(&consumer.claims(), "b", |claim| claim["metadata"]["finalizers"] = orphan.clone()).await;
     consumer.delete("b").await;
@@ -245,13 +245,13 @@ async fn recreated_pool_counts_addresses_in_use() {
 async fn claim_of_a_deleted_cluster_is_released() {
     let consumer = with_pool().await;
     consumer.create_cluster("alpha", false).await;
-    consumer.create_claim_with("a", InClusterIPPool::KIND.name(), "web", json!({"clusterName": "alpha"})).await;
+    consumer.create_claim_with("a", InClusterKind::IPPool.name(), "web", json!({"clusterName": "alpha"})).await;
     consumer.wait_for_address("a").await;
     consumer.delete_object(&consumer.clusters(), "alpha").await;
     let label = json!({"labels": {"cluster.x-k8s.io/cluster-name": "alpha"}});
     eventually("claims report that the Cluster does not exist", || async {
         let name = unique("claim");
-        let claim = consumer.create_claim_with(&name, InClusterIPPool::KIND.name(), "web", label.clone()).await;
+        let claim = consumer.create_claim_with(&name, InClusterKind::IPPool.name(), "web", label.clone()).await;
         let reason = eventually("the claim has a reason", || async {
             let claim = consumer.claims().get(&claim.name_any()).await.ok()??;
             ready(&claim).reason

@@ -1,6 +1,6 @@
 //! Pools with common addresses, in one network and in none.
 
-use capi_ipam::api::{InClusterIPPool, InClusterPrefixPool};
+use capi_ipam::api::InClusterKind;
 use serde_json::json;
 
 use crate::consumer;
@@ -9,7 +9,7 @@ use crate::support::wait::eventually;
 
 /// Creates a claim for a pool of the namespace, and returns its address.
 async fn claim_address(consumer: &Consumer, claim: &str, pool: &str) -> String {
-    consumer.create_claim_of::<InClusterIPPool>(claim, pool).await;
+    consumer.create_claim_of(InClusterKind::IPPool, claim, pool).await;
     consumer.wait_for_address(claim).await
 }
 
@@ -64,27 +64,29 @@ async fn pools_of_a_network_share_one_allocation_length() {
     let (consumer, network) = (consumer().await, unique("net"));
     consumer.create_pool("addresses", json!({"addresses": ["fd21::/64"], "prefix": 64, "network": network})).await;
     consumer.wait_for_pool_condition("addresses", "True", "PoolReady").await;
-    let prefixes = consumer.prefix_pools();
-    consumer.create_pool_in(&prefixes, "prefixes", json!({"prefixes": ["fd21::/48"], "network": network})).await;
+    let prefixes = consumer.pools_of(InClusterKind::PrefixPool);
+    consumer
+        .create_pool_of(InClusterKind::PrefixPool, "prefixes", json!({"prefixes": ["fd21::/48"], "network": network}))
+        .await;
     let text = consumer.wait_for_condition(&prefixes, "prefixes", "Ready", "False", "InvalidSpec").await;
     assert!(text.contains("spec.network") && text.contains("128"), "{text}");
-    consumer.create_claim_of::<InClusterPrefixPool>("a", "prefixes").await;
+    consumer.create_claim_of(InClusterKind::PrefixPool, "a", "prefixes").await;
     consumer.wait_for_reason("a", "PoolNotReady").await;
     // Another family, or the same length, is allowed.
     consumer
-        .create_pool_in(
-            &prefixes,
+        .create_pool_of(
+            InClusterKind::PrefixPool,
             "ipv4",
             json!({"prefixes": ["192.0.2.0/24"], "allocationPrefixLength": 28, "network": network}),
         )
         .await;
     consumer.wait_for_condition(&prefixes, "ipv4", "Ready", "True", "PoolReady").await;
     let single = json!({"prefixes": ["fd21::/126"], "allocationPrefixLength": 128, "network": network});
-    consumer.create_pool_in(&prefixes, "single", single).await;
+    consumer.create_pool_of(InClusterKind::PrefixPool, "single", single).await;
     assert_eq!(claim_address(&consumer, "b", "addresses").await, "fd21::1");
-    consumer.create_claim_of::<InClusterPrefixPool>("c", "single").await;
+    consumer.create_claim_of(InClusterKind::PrefixPool, "c", "single").await;
     assert_eq!(consumer.wait_for_address("c").await, "fd21::");
-    consumer.create_claim_of::<InClusterPrefixPool>("d", "single").await;
+    consumer.create_claim_of(InClusterKind::PrefixPool, "d", "single").await;
     assert_eq!(consumer.wait_for_address("d").await, "fd21::2");
 }
 

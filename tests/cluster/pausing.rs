@@ -1,7 +1,7 @@
 //! Pausing by Cluster, pool and claim, for allocation and release; and Clusters that do not exist.
 
 use capi_ipam::api::conditions::{self, Condition};
-use capi_ipam::api::{InClusterIPPool, Pool};
+use capi_ipam::api::{InClusterKind, Pool};
 use capi_ipam_provider::api::IPAddressClaim;
 use futures::future::join_all;
 use kube::ResourceExt;
@@ -53,7 +53,7 @@ impl Scene {
             By::ClusterSpec => json!({"clusterName": "alpha"}),
             _ => json!({"labels": {"cluster.x-k8s.io/cluster-name": "alpha"}}),
         };
-        self.consumer.create_claim_with("a", InClusterIPPool::KIND.name(), "web", cluster).await;
+        self.consumer.create_claim_with("a", InClusterKind::IPPool.name(), "web", cluster).await;
     }
 
     /// Pauses and waits until the manager has observed it, or unpauses.
@@ -102,7 +102,7 @@ fn condition(claim: &IPAddressClaim, type_: &str) -> Option<Condition> {
 /// all earlier changes of claims.
 async fn reason_of_a_new_claim(consumer: &Consumer, metadata: Value) -> String {
     let name = unique("probe");
-    consumer.create_claim_with(&name, InClusterIPPool::KIND.name(), "nowhere", metadata).await;
+    consumer.create_claim_with(&name, InClusterKind::IPPool.name(), "nowhere", metadata).await;
     let reason = eventually("the claim has a reason", || async {
         let claim = consumer.claims().get(&name).await.ok()??;
         ready(&claim).reason
@@ -130,7 +130,7 @@ async fn nothing_is_allocated_while_paused() {
             // A claim must be created paused to be paused from the beginning.
             By::Claim => {
                 let metadata = json!({"annotations": {"cluster.x-k8s.io/paused": "true"}});
-                consumer.create_claim_with("a", InClusterIPPool::KIND.name(), "web", metadata).await;
+                consumer.create_claim_with("a", InClusterKind::IPPool.name(), "web", metadata).await;
             }
             _ => {
                 scene.set_paused(true).await;
@@ -228,13 +228,13 @@ async fn claims_of_other_clusters_are_not_paused() {
     consumer.create_cluster("beta", false).await;
     wait_until_cluster_observed(&consumer, "alpha", true).await;
     let cluster = |name: &str| json!({"clusterName": name});
-    consumer.create_claim_with("a", InClusterIPPool::KIND.name(), "web", cluster("alpha")).await;
-    consumer.create_claim_with("b", InClusterIPPool::KIND.name(), "web", cluster("beta")).await;
+    consumer.create_claim_with("a", InClusterKind::IPPool.name(), "web", cluster("alpha")).await;
+    consumer.create_claim_with("b", InClusterKind::IPPool.name(), "web", cluster("beta")).await;
     consumer.create_claim("c", "web").await;
     // `spec.clusterName` takes precedence over the label.
     let mut both = cluster("beta");
     both["labels"] = json!({"cluster.x-k8s.io/cluster-name": "alpha"});
-    consumer.create_claim_with("d", InClusterIPPool::KIND.name(), "web", both).await;
+    consumer.create_claim_with("d", InClusterKind::IPPool.name(), "web", both).await;
     for name in ["b", "c", "d"] {
         consumer.wait_for_address(name).await;
     }
@@ -244,7 +244,7 @@ async fn claims_of_other_clusters_are_not_paused() {
     let other = crate::consumer().await;
     other.create_pool("web", json!({"addresses": ["10.0.0.0/24"], "prefix": 24})).await;
     other.create_cluster("alpha", false).await;
-    other.create_claim_with("a", InClusterIPPool::KIND.name(), "web", cluster("alpha")).await;
+    other.create_claim_with("a", InClusterKind::IPPool.name(), "web", cluster("alpha")).await;
     other.wait_for_address("a").await;
 }
 
@@ -267,7 +267,7 @@ async fn claim_waits_until_its_cluster_exists() {
     consumer.create_pool("web", json!({"addresses": ["10.0.0.1"], "prefix": 24})).await;
     let by_label = json!({"labels": {"cluster.x-k8s.io/cluster-name": "alpha"}});
     for (name, metadata) in [("a", json!({"clusterName": "alpha"})), ("b", by_label)] {
-        consumer.create_claim_with(name, InClusterIPPool::KIND.name(), "web", metadata).await;
+        consumer.create_claim_with(name, InClusterKind::IPPool.name(), "web", metadata).await;
         let text = consumer.wait_for_reason(name, "ClusterNotFound").await;
         assert!(text.contains("Cluster alpha does not exist") && text.contains("create it"), "{text}");
     }
@@ -282,7 +282,7 @@ async fn claim_waits_until_its_cluster_exists() {
 async fn claim_of_a_cluster_created_paused_keeps_waiting() {
     let consumer = consumer().await;
     consumer.create_pool("web", json!({"addresses": ["10.0.0.1"], "prefix": 24})).await;
-    consumer.create_claim_with("a", InClusterIPPool::KIND.name(), "web", json!({"clusterName": "alpha"})).await;
+    consumer.create_claim_with("a", InClusterKind::IPPool.name(), "web", json!({"clusterName": "alpha"})).await;
     consumer.wait_for_reason("a", "ClusterNotFound").await;
     consumer.create_cluster("alpha", true).await;
     consumer.wait_for_reason("a", "Paused").await;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use capi_ipam::api::{IPReservation, InClusterIPPool, Pool};
+use capi_ipam::api::{IPReservation, InClusterKind, Pool};
 use capi_ipam_controller::client::{CallError, ResourceClient};
 use capi_ipam_controller::{clock, patch};
 use futures::future::join_all;
@@ -35,10 +35,10 @@ async fn wait_until_pool_deleted(consumer: &Consumer, name: &str) {
 
 #[tokio::test]
 async fn new_pool_gets_finalizer_and_status() {
-    async fn check<P: Pool>(pools: &ResourceClient<P>, name: &str) {
+    async fn check(pools: &ResourceClient<Pool>, name: &str) {
         let ready = eventually("the pool has finalizer, counts and condition", || async {
             let pool = pools.get(name).await.ok()??;
-            let status = json!(pool.status()?);
+            let status = json!(pool.status.as_ref()?);
             let counts = json!({"total": 9, "free": 9, "used": 0, "outOfRange": 0});
             let done = pool.finalizers() == ["ipam.cluster.x-k8s.io/ProtectPool"] && status["ipAddresses"] == counts;
             done.then_some(status["conditions"].clone())
@@ -60,7 +60,7 @@ async fn new_pool_gets_finalizer_and_status() {
 #[tokio::test]
 async fn foreign_labels_and_annotations_stay_on_a_pool() {
     let consumer = consumer().await;
-    let pool = json!({"apiVersion": "ipam.cluster.x-k8s.io/v1alpha2", "kind": InClusterIPPool::KIND.name(),
+    let pool = json!({"apiVersion": "ipam.cluster.x-k8s.io/v1alpha2", "kind": InClusterKind::IPPool.name(),
         "metadata": {"name": "web", "namespace": consumer.namespace,
             "labels": {"zone": "a"}, "annotations": {"metric": "7"}, "finalizers": ["example.com/theirs"]},
         "spec": {"addresses": ["10.0.0.1"], "prefix": 24}});

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use capi_ipam::api::{InClusterIPPool, Pool};
+use capi_ipam::api::InClusterKind;
 use capi_ipam_controller::client::ResourceClient;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, ResourceExt};
@@ -205,7 +205,7 @@ async fn address_with_a_foreign_controller_is_reported() {
 async fn claim_with_a_protected_annotation_is_released() {
     let consumer = with_pool().await;
     let metadata = json!({"annotations": {"example.com/team": "a"}});
-    consumer.create_claim_with("a", InClusterIPPool::KIND.name(), "web", metadata).await;
+    consumer.create_claim_with("a", InClusterKind::IPPool.name(), "web", metadata).await;
     consumer.wait_for_address("a").await;
     let _policy = deny(&consumer, "UPDATE", "ipaddressclaims", "has(object.metadata.annotations)");
     consumer.create_claim("probe", "nowhere").await;

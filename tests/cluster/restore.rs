@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use capi_ipam::api::{InClusterIPPool, Pool};
+use capi_ipam::api::InClusterKind;
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
@@ -41,7 +41,7 @@ async fn restore_claim(consumer: &Consumer, name: &str) {
 /// Creates a claim with our finalizer, like a copy of another one.
 async fn copy_claim(consumer: &Consumer, name: &str, mut metadata: Value) {
     metadata["finalizers"] = with_finalizer()["finalizers"].take();
-    consumer.create_claim_with(name, InClusterIPPool::KIND.name(), "web", metadata).await;
+    consumer.create_claim_with(name, InClusterKind::IPPool.name(), "web", metadata).await;
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use capi_ipam::api::{GlobalInClusterIPPool, InClusterIPPool, Pool, names};
+use capi_ipam::api::{InClusterKind, names};
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 use serde_json::{Value, json};
@@ -54,14 +54,14 @@ async fn address_of_a_missing_claim_is_removed() {
     consumer.set_paused(&consumer.pools(), "web", true).await;
     consumer.wait_for_pool_condition("web", "False", "Paused").await;
     let pool = |kind: &str, name: &str| json!({"apiGroup": "ipam.cluster.x-k8s.io", "kind": kind, "name": name});
-    let web = pool(InClusterIPPool::KIND.name(), "web");
+    let web = pool(InClusterKind::IPPool.name(), "web");
     for (name, address) in
         [("left", "10.0.0.2"), ("twice", "10.0.0.1"), ("outside", "10.0.9.9"), ("in-use", "10.0.0.4")]
     {
         consumer.create_leftover_address(name, web.clone(), address).await;
     }
     consumer.create_address("by-hand", "web", "10.0.0.3").await;
-    let global = pool(GlobalInClusterIPPool::KIND.name(), &shared);
+    let global = pool(InClusterKind::GlobalIPPool.name(), &shared);
     consumer.create_leftover_address("global", global, "10.0.0.5").await;
     let addresses = consumer.addresses();
     let finalizers = json!([names::PROTECT_ADDRESS, "example.com/in-use"]);
@@ -71,7 +71,7 @@ async fn address_of_a_missing_claim_is_removed() {
 
     assert_only_these_stay(&["bound", "by-hand", "in-use"], || given(&consumer)).await;
     consumer.wait_for_counts("web", (20, 17, 3, 0)).await;
-    consumer.wait_for_counts_in(GlobalInClusterIPPool::KIND.name(), &shared, (5, 5, 0, 0)).await;
+    consumer.wait_for_counts_of(InClusterKind::GlobalIPPool, &shared, (5, 5, 0, 0)).await;
     consumer.modify(&addresses, "in-use", |made| made["metadata"]["finalizers"] = json!([])).await;
     consumer.wait_for_counts("web", (20, 18, 2, 0)).await;
 }
@@ -104,7 +104,7 @@ async fn foreign_and_paused_addresses_are_kept() {
     consumer.wait_for_pool_condition("held", "False", "Paused").await;
     consumer.create_cluster("alpha", true).await;
     for (name, group, kind) in [
-        ("other-group", "ipam.example.com", InClusterIPPool::KIND.name()),
+        ("other-group", "ipam.example.com", InClusterKind::IPPool.name()),
         ("other-kind", "ipam.cluster.x-k8s.io", "Foo"),
     ] {
         let pool = json!({"apiGroup": group, "kind": kind, "name": "web"});
@@ -135,7 +135,7 @@ async fn only_orphaned_reservations_are_freed() {
     consumer.create_claim("bound", "web").await;
     assert_eq!(consumer.wait_for_address("bound").await, "10.0.0.1");
     let metadata = json!({"annotations": {"cluster.x-k8s.io/paused": ""}});
-    let unbound = consumer.create_claim_with("unbound", InClusterIPPool::KIND.name(), "web", metadata).await;
+    let unbound = consumer.create_claim_with("unbound", InClusterKind::IPPool.name(), "web", metadata).await;
     consumer.wait_for_reason("unbound", "Paused").await;
     let bound = consumer.claims().get("bound").await.expect("claims can be read").expect("the claim exists");
     let of = |name: &str, uid: Option<String>| json!({"namespace": namespace, "name": name, "uid": uid});

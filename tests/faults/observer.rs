@@ -4,9 +4,7 @@ use std::fmt::Debug;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use capi_ipam::api::{
-    GlobalInClusterIPPool, IPReservation, InClusterIPPool, Pool as PoolApi, PoolKey, PoolSpec, conditions, names,
-};
+use capi_ipam::api::{self, IPReservation, InClusterKind, PoolKey, PoolSpec, conditions, names};
 use capi_ipam_provider::api::{ContractVersion, IPAddress, IPAddressClaim, is_paused};
 use futures::TryStreamExt;
 use kube::api::{ListParams, WatchEvent, WatchParams};
@@ -35,8 +33,9 @@ impl Observer {
         observer.watch(Api::<IPAddressClaim>::all_with(client.clone(), &version), claim).await;
         observer.watch(Api::<IPAddress>::all_with(client.clone(), &version), address).await;
         observer.watch(Api::<IPReservation>::all(client.clone()), reservation).await;
-        observer.watch(Api::<InClusterIPPool>::all(client.clone()), pool).await;
-        observer.watch(Api::<GlobalInClusterIPPool>::all(client.clone()), pool).await;
+        for kind in [InClusterKind::IPPool, InClusterKind::GlobalIPPool] {
+            observer.watch(Api::all_with(client.clone(), &kind), pool).await;
+        }
         observer
     }
 
@@ -173,17 +172,17 @@ fn reservation(reservation: &IPReservation) -> Object {
 }
 
 /// Pools whose ranges are completely allocatable, see the workloads.
-fn pool<P: PoolApi>(pool: &P) -> Object {
-    let addresses = match pool.spec() {
+fn pool(pool: &api::Pool) -> Object {
+    let addresses = match &pool.spec {
         PoolSpec::Addresses(spec) => spec.addresses.clone(),
         PoolSpec::Prefixes(_) => Vec::new(),
     };
     let state = Pool {
-        uid: pool.meta().uid.clone().unwrap_or_default(),
+        uid: pool.metadata.uid.clone().unwrap_or_default(),
         addresses,
-        network: pool.spec().network().map(str::to_owned),
-        deleting: pool.meta().deletion_timestamp.is_some(),
-        paused: is_paused(pool.meta()),
+        network: pool.spec.network().map(str::to_owned),
+        deleting: pool.metadata.deletion_timestamp.is_some(),
+        paused: is_paused(&pool.metadata),
         counts: counts_of(pool),
     };
     Object::Pool(pool_name(Some(PoolKey::of(pool))), state)

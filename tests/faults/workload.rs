@@ -143,7 +143,7 @@ pub async fn clean_up(consumer: &Consumer) {
     }
 }
 
-async fn delete_pools<P: Pool>(consumer: &Consumer, pools: &ResourceClient<P>) {
+async fn delete_pools(consumer: &Consumer, pools: &ResourceClient<Pool>) {
     for pool in pools.list().await.expect("pools can be listed") {
         let name = pool.name_any();
         consumer.delete_object(pools, &name).await;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use capi_ipam::api::{GlobalInClusterIPPool, InClusterIPPool, InClusterPrefixPool, Pool};
+use capi_ipam::api::InClusterKind;
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
@@ -72,13 +72,15 @@ async fn clusterctl_move_keeps_all_addresses() {
     let owners = provisioned(&source, "alpha").await;
     let spec = json!({"addresses": ["10.0.0.0/24"], "prefix": 24, "gateway": "10.0.0.1"});
     consumer.create_pool("web", spec.clone()).await;
-    consumer.create_pool_in(&consumer.global_pools(), "all", json!({"addresses": ["10.1.0.0/24"], "prefix": 24})).await;
-    consumer.create_pool_in(&consumer.prefix_pools(), "nets", json!({"prefixes": ["fd00::/48"]})).await;
+    consumer
+        .create_pool_of(InClusterKind::GlobalIPPool, "all", json!({"addresses": ["10.1.0.0/24"], "prefix": 24}))
+        .await;
+    consumer.create_pool_of(InClusterKind::PrefixPool, "nets", json!({"prefixes": ["fd00::/48"]})).await;
     // Later claims precede earlier ones in alphabetical order: a new allocation would yield other addresses.
     let kinds = [
-        (InClusterIPPool::KIND.name(), "web"),
-        (GlobalInClusterIPPool::KIND.name(), "all"),
-        (InClusterPrefixPool::KIND.name(), "nets"),
+        (InClusterKind::IPPool.name(), "web"),
+        (InClusterKind::GlobalIPPool.name(), "all"),
+        (InClusterKind::PrefixPool.name(), "nets"),
     ];
     let mut names = Vec::new();
     for (kind, pool) in kinds {
@@ -124,7 +126,7 @@ async fn clusterctl_move_keeps_all_addresses() {
         let pools = [
             arrived.pools().get("web").await.ok()?.is_some(),
             arrived.global_pools().get("all").await.ok()?.is_some(),
-            arrived.prefix_pools().get("nets").await.ok()?.is_some(),
+            arrived.pools_of(InClusterKind::PrefixPool).get("nets").await.ok()?.is_some(),
         ];
         (claims.len() >= 5 && pools == [true; 3]).then_some(())
     })

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use capi_ipam::api::{InClusterIPPool, Pool};
+use capi_ipam::api::InClusterKind;
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
@@ -252,7 +252,7 @@ async fn bind_with_the_go_provider(operator: &Operator, consumer: &Consumer) {
     let claim = consumer
         .create_claim_with(
             "a",
-            InClusterIPPool::KIND.name(),
+            InClusterKind::IPPool.name(),
             "web",
             json!({"finalizers": finalizers("ReleaseAddress")}),
         )

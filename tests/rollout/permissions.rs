@@ -67,8 +67,8 @@ impl Busy {
         consumer.create_pool("web", rest).await;
         consumer.create_global_pool(&all, json!({"addresses": ["fd00::/64"], "prefix": 64})).await;
         let prefixes = json!({"prefixes": ["fd01::/48"]});
-        consumer.create_pool_in(&consumer.prefix_pools(), "nets", prefixes.clone()).await;
-        consumer.create_pool_in(&consumer.global_prefix_pools(), &all, prefixes).await;
+        consumer.create_pool_of(InClusterKind::PrefixPool, "nets", prefixes.clone()).await;
+        consumer.create_pool_of(InClusterKind::GlobalPrefixPool, &all, prefixes).await;
         consumer.create_cluster("alpha", true).await;
         consumer.create_claim("a", "web").await;
         consumer.create_claim("b", "web").await;
@@ -121,9 +121,9 @@ impl Busy {
             consumer.delete(name).await;
         }
         consumer.delete_unused_pool(&pools, "web").await;
-        consumer.delete_unused_pool(&consumer.prefix_pools(), "nets").await;
+        consumer.delete_unused_pool(&consumer.pools_of(InClusterKind::PrefixPool), "nets").await;
         consumer.delete_unused_pool(&consumer.global_pools(), &all).await;
-        consumer.delete_unused_pool(&consumer.global_prefix_pools(), &all).await;
+        consumer.delete_unused_pool(&consumer.pools_of(InClusterKind::GlobalPrefixPool), &all).await;
         for name in ["b", "c", "g", "n", "m"] {
             consumer.wait_until_deleted(name).await;
         }

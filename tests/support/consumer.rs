@@ -7,9 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use capi_ipam::api::conditions::{self, Condition};
-use capi_ipam::api::{
-    GlobalInClusterIPPool, GlobalInClusterPrefixPool, IPReservation, InClusterIPPool, InClusterPrefixPool, Pool, names,
-};
+use capi_ipam::api::{IPReservation, InClusterKind, Pool, names};
 use capi_ipam_controller::client::{CallError, ResourceClient, connect};
 use capi_ipam_provider::api::{Cluster, ContractVersion, IPAddress, IPAddressClaim};
 use futures::StreamExt;
@@ -72,24 +70,25 @@ impl Consumer {
         ResourceClient::new(Api::namespaced_with(self.client.clone(), &self.namespace, &kind), &kind)
     }
 
-    /// The pools of the namespace.
-    pub fn pools(&self) -> ResourceClient<InClusterIPPool> {
-        ResourceClient::new(Api::namespaced(self.client.clone(), &self.namespace), &())
+    /// The pools of a kind: those of the namespace, or the global ones.
+    pub fn pools_of(&self, kind: InClusterKind) -> ResourceClient<Pool> {
+        let client = self.client.clone();
+        let api = if kind.is_global() {
+            Api::all_with(client, &kind)
+        } else {
+            Api::namespaced_with(client, &self.namespace, &kind)
+        };
+        ResourceClient::new(api, &kind)
     }
 
-    /// The global pools.
-    pub fn global_pools(&self) -> ResourceClient<GlobalInClusterIPPool> {
-        ResourceClient::new(Api::all(self.client.clone()), &())
+    /// The pools of single addresses of the namespace.
+    pub fn pools(&self) -> ResourceClient<Pool> {
+        self.pools_of(InClusterKind::IPPool)
     }
 
-    /// The pools of prefixes of the namespace.
-    pub fn prefix_pools(&self) -> ResourceClient<InClusterPrefixPool> {
-        ResourceClient::new(Api::namespaced(self.client.clone(), &self.namespace), &())
-    }
-
-    /// The global pools of prefixes.
-    pub fn global_prefix_pools(&self) -> ResourceClient<GlobalInClusterPrefixPool> {
-        ResourceClient::new(Api::all(self.client.clone()), &())
+    /// The global pools of single addresses.
+    pub fn global_pools(&self) -> ResourceClient<Pool> {
+        self.pools_of(InClusterKind::GlobalIPPool)
     }
 
     /// All reservations.
@@ -97,55 +96,38 @@ impl Consumer {
         ResourceClient::new(Api::all(self.client.clone()), &())
     }
 
-    /// Creates a pool in the namespace.
-    pub async fn create_pool(&self, name: &str, spec: Value) -> InClusterIPPool {
+    /// Creates a pool of single addresses in the namespace.
+    pub async fn create_pool(&self, name: &str, spec: Value) -> Pool {
+        self.create_pool_of(InClusterKind::IPPool, name, spec).await
+    }
+
+    /// Creates a global pool of single addresses.
+    pub async fn create_global_pool(&self, name: &str, spec: Value) -> Pool {
+        self.create_pool_of(InClusterKind::GlobalIPPool, name, spec).await
+    }
+
+    /// Creates a pool of a kind.
+    pub async fn create_pool_of(&self, kind: InClusterKind, name: &str, spec: Value) -> Pool {
         let pool = object(json!({
-            "apiVersion": "ipam.cluster.x-k8s.io/v1alpha2", "kind": InClusterIPPool::KIND.name(),
-            "metadata": { "name": name, "namespace": self.namespace }, "spec": spec,
+            "apiVersion": "ipam.cluster.x-k8s.io/v1alpha2", "kind": kind.name(),
+            "metadata": { "name": name, "namespace": (!kind.is_global()).then_some(&self.namespace) }, "spec": spec,
         }));
-        self.pools().create(&pool).await.expect("the pool can be created")
+        self.pools_of(kind).create(&pool).await.expect("the pool can be created")
     }
 
-    /// Creates a global pool.
-    pub async fn create_global_pool(&self, name: &str, spec: Value) -> GlobalInClusterIPPool {
-        let pool = object(json!({
-            "apiVersion": "ipam.cluster.x-k8s.io/v1alpha2", "kind": GlobalInClusterIPPool::KIND.name(),
-            "metadata": { "name": name }, "spec": spec,
-        }));
-        self.global_pools().create(&pool).await.expect("the pool can be created")
-    }
-
-    /// Creates a pool of any kind.
-    pub async fn create_pool_in<P: Pool>(&self, pools: &ResourceClient<P>, name: &str, spec: Value) -> P {
-        let pool = object(json!({
-            "apiVersion": "ipam.cluster.x-k8s.io/v1alpha2", "kind": P::KIND.name(),
-            "metadata": { "name": name, "namespace": (!P::KIND.is_global()).then_some(&self.namespace) }, "spec": spec,
-        }));
-        pools.create(&pool).await.expect("the pool can be created")
-    }
-
-    /// Creates a claim for a pool of any kind.
-    pub async fn create_claim_of<P: Pool>(&self, name: &str, pool: &str) -> IPAddressClaim {
-        self.create_claim_with(name, P::KIND.name(), pool, json!({})).await
-    }
-
-    /// Creates a pool of single addresses of `kind`.
-    pub async fn create_pool_of_kind(&self, kind: &str, name: &str, spec: Value) {
-        if kind == GlobalInClusterIPPool::KIND.name() {
-            self.create_global_pool(name, spec).await;
-        } else {
-            self.create_pool(name, spec).await;
-        }
+    /// Creates a claim for a pool of a kind.
+    pub async fn create_claim_of(&self, kind: InClusterKind, name: &str, pool: &str) -> IPAddressClaim {
+        self.create_claim_with(name, kind.name(), pool, json!({})).await
     }
 
     /// Creates a claim for a pool of the namespace.
     pub async fn create_claim(&self, name: &str, pool: &str) -> IPAddressClaim {
-        self.create_claim_with(name, InClusterIPPool::KIND.name(), pool, json!({})).await
+        self.create_claim_with(name, InClusterKind::IPPool.name(), pool, json!({})).await
     }
 
     /// Creates a claim for a global pool.
     pub async fn create_global_claim(&self, name: &str, pool: &str) -> IPAddressClaim {
-        self.create_claim_with(name, GlobalInClusterIPPool::KIND.name(), pool, json!({})).await
+        self.create_claim_with(name, InClusterKind::GlobalIPPool.name(), pool, json!({})).await
     }
 
     /// Creates a claim with more metadata. A field `clusterName` in it sets `spec.clusterName`.
@@ -193,7 +175,7 @@ impl Consumer {
 
     /// Creates an IPAddress without owners and finalizer, as a restore or an operator does.
     pub async fn create_address(&self, name: &str, pool: &str, address: &str) -> IPAddress {
-        let pool = json!({ "apiGroup": names::GROUP, "kind": InClusterIPPool::KIND.name(), "name": pool });
+        let pool = json!({ "apiGroup": names::GROUP, "kind": InClusterKind::IPPool.name(), "name": pool });
         self.create_address_for(name, pool, address).await
     }
 
@@ -226,7 +208,7 @@ impl Consumer {
             },
             "spec": {
                 "claimRef": { "name": name }, "address": address, "prefix": 24,
-                "poolRef": { "apiGroup": names::GROUP, "kind": InClusterIPPool::KIND.name(), "name": pool },
+                "poolRef": { "apiGroup": names::GROUP, "kind": InClusterKind::IPPool.name(), "name": pool },
             },
         });
         self.addresses().create(&object(address)).await.expect("the IPAddress can be created");
@@ -246,7 +228,7 @@ impl Consumer {
             "metadata": { "name": format!("{scope}.{address}") },
             "spec": {
                 "scope": scope, "address": address,
-                "poolRef": { "kind": InClusterIPPool::KIND.name(), "namespace": self.namespace, "name": pool },
+                "poolRef": { "kind": InClusterKind::IPPool.name(), "namespace": self.namespace, "name": pool },
             },
         });
         if !claim.is_null() {
@@ -299,8 +281,8 @@ pub fn ready(claim: &IPAddressClaim) -> Condition {
 }
 
 /// A pool's counts as (total, free, used, out of range).
-pub fn counts_of<P: Pool>(pool: &P) -> Option<(i64, i64, i64, i64)> {
-    let counts = pool.status()?.ip_addresses?;
+pub fn counts_of(pool: &Pool) -> Option<(i64, i64, i64, i64)> {
+    let counts = pool.status.as_ref()?.ip_addresses?;
     Some((counts.total, counts.free, counts.used, counts.out_of_range))
 }
 

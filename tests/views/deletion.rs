@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use capi_ipam::api::InClusterKind;
 use capi_ipam::api::conditions::DELETING;
 use capi_ipam::api::names::{GROUP, PROTECT_POOL};
-use capi_ipam::api::{InClusterIPPool, Pool};
 use kube::ResourceExt;
 use serde_json::json;
 
@@ -22,7 +22,7 @@ const DELETION_WAIT: Duration = Duration::from_secs(8);
 async fn with_deleted_pool(plane: &ControlPlane, prepare: impl AsyncFnOnce(&Consumer)) -> Consumer {
     let consumer = Consumer::new(plane).await;
     let pool = json!({
-        "apiVersion": format!("{GROUP}/v1alpha2"), "kind": InClusterIPPool::KIND.name(),
+        "apiVersion": format!("{GROUP}/v1alpha2"), "kind": InClusterKind::IPPool.name(),
         "metadata": {"name": "web", "namespace": consumer.namespace, "finalizers": [PROTECT_POOL]},
         "spec": {"addresses": ["10.0.0.1-10.0.0.9"], "prefix": 24},
     });

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use capi_ipam::api::InClusterKind;
 use capi_ipam::api::names::{RELEASE_ADDRESS, WATCH_FILTER_LABEL};
-use capi_ipam::api::{InClusterIPPool, Pool};
 use capi_ipam_provider::api::IPAddressClaim;
 use kube::ResourceExt;
 use serde_json::{Value, json};
@@ -32,7 +32,7 @@ fn labels(value: &str) -> Value {
 
 /// Creates a claim for the pool `web` with this value of the label.
 pub(crate) async fn labelled_claim(consumer: &Consumer, name: &str, value: &str) -> IPAddressClaim {
-    consumer.create_claim_with(name, InClusterIPPool::KIND.name(), "web", json!({"labels": labels(value)})).await
+    consumer.create_claim_with(name, InClusterKind::IPPool.name(), "web", json!({"labels": labels(value)})).await
 }
 
 /// Sets or removes the label of a claim; nothing else is written.

@@ -138,7 +138,7 @@ async fn assert_late_response_is_ignored(reads: Reads, taken: usize) {
     two.wait_for_address("first").await;
     two.release("first").await;
     let total = i64::try_from(total).expect("a small number");
-    one.wait_for_counts_in(GLOBAL, "shared", (total, total, 0, 0)).await;
+    one.wait_for_counts_of(GLOBAL, "shared", (total, total, 0, 0)).await;
 
     // The manager of namespace two does not know which addresses are in use, so it reads.
     lagging.hold_watches(true);

@@ -30,14 +30,14 @@ mod waiting;
 use std::fmt::Debug;
 use std::time::{Duration, Instant};
 
-use capi_ipam::api::{GlobalInClusterIPPool, Pool};
+use capi_ipam::api::InClusterKind;
 
 use support::consumer::Consumer;
 use support::control_plane::ControlPlane;
 use support::manager::Manager;
 
 /// The kind of the global pools in these tests.
-const GLOBAL: &str = GlobalInClusterIPPool::KIND.name();
+const GLOBAL: InClusterKind = InClusterKind::GlobalIPPool;
 
 /// Starts a manager that sweeps every second, with these flags.
 fn serving(plane: &ControlPlane, flags: &[&str]) -> Manager {

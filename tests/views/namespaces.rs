@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use capi_ipam::api::InClusterKind;
 use capi_ipam::api::conditions::{self, NO_OVERLAP, OVERLAPPING, POOLS_OVERLAP};
-use capi_ipam::api::{InClusterIPPool, Pool};
 use serde_json::{Value, json};
 
 use crate::support::consumer::{Consumer, counts_of, ready};
@@ -72,7 +72,7 @@ async fn global_pool_counts_claims_of_all_namespaces() {
         team.create_global_claim(name, "shared").await;
         team.wait_for_address(name).await;
     }
-    one.wait_for_counts_in(GLOBAL, "shared", (9, 6, 3, 0)).await;
+    one.wait_for_counts_of(GLOBAL, "shared", (9, 6, 3, 0)).await;
     at_rest(&one).await;
     let pool = one.global_pools().get("shared").await.expect("pools can be read").expect("the pool exists");
     assert_eq!(counts_of(&pool), Some((9, 6, 3, 0)));
@@ -82,7 +82,7 @@ async fn global_pool_counts_claims_of_all_namespaces() {
     };
     unchanged("the global pool at rest", Duration::from_secs(5), &(version(&pool), counts_of(&pool)), look).await;
     two.release("c").await;
-    one.wait_for_counts_in(GLOBAL, "shared", (9, 7, 2, 0)).await;
+    one.wait_for_counts_of(GLOBAL, "shared", (9, 7, 2, 0)).await;
     at_rest(&one).await;
 }
 
@@ -121,18 +121,22 @@ async fn three_managers_with_different_views_write_nothing_at_rest() {
     let in_network = json!({"addresses": ["10.2.0.1-10.2.0.14"], "prefix": 24, "network": "lab"});
     one.create_global_pool("large", in_network.clone()).await;
     one.create_pool("local", in_network).await;
-    let small =
-        [create_claims(&one, GLOBAL, "small", "s", 4).await, create_claims(&two, GLOBAL, "small", "s", 4).await];
-    let large =
-        [create_claims(&one, GLOBAL, "large", "l", 3).await, create_claims(&two, GLOBAL, "large", "l", 3).await];
-    let local = create_claims(&one, InClusterIPPool::KIND.name(), "local", "n", 4).await;
+    let small = [
+        create_claims(&one, GLOBAL.name(), "small", "s", 4).await,
+        create_claims(&two, GLOBAL.name(), "small", "s", 4).await,
+    ];
+    let large = [
+        create_claims(&one, GLOBAL.name(), "large", "l", 3).await,
+        create_claims(&two, GLOBAL.name(), "large", "l", 3).await,
+    ];
+    let local = create_claims(&one, InClusterKind::IPPool.name(), "local", "n", 4).await;
     wait_until_settled([(&one, &small[0]), (&two, &small[1])], 6).await;
     wait_until_settled([(&one, &large[0]), (&two, &large[1])], 6).await;
     wait_until_settled([(&one, &local), (&two, &[])], 4).await;
 
     let counts = async || {
-        one.wait_for_counts_in(GLOBAL, "small", (6, 0, 6, 0)).await;
-        one.wait_for_counts_in(GLOBAL, "large", (14, 4, 6, 0)).await;
+        one.wait_for_counts_of(GLOBAL, "small", (6, 0, 6, 0)).await;
+        one.wait_for_counts_of(GLOBAL, "large", (14, 4, 6, 0)).await;
         one.wait_for_counts("local", (14, 4, 4, 0)).await;
     };
     counts().await;

@@ -11,14 +11,14 @@ use crate::support::consumer::{Consumer, object};
 /// Creates a bound claim of a global pool and its IPAddress, without a reservation. No manager that serves the
 /// namespace of the claim may run.
 pub(crate) async fn create_bound_without_reservation(consumer: &Consumer, name: &str, pool: &str, address: &str) {
-    let claim = consumer.create_claim_with(name, GLOBAL, pool, json!({"finalizers": [RELEASE_ADDRESS]})).await;
+    let claim = consumer.create_claim_with(name, GLOBAL.name(), pool, json!({"finalizers": [RELEASE_ADDRESS]})).await;
     let pools = consumer.global_pools();
     let owner = pools.get(pool).await.expect("pools can be read").expect("the pool exists");
-    let reference = json!({"apiGroup": GROUP, "kind": GLOBAL, "name": pool});
+    let reference = json!({"apiGroup": GROUP, "kind": GLOBAL.name(), "name": pool});
     consumer.create_address_for(name, reference, address).await;
     let owners = json!([
         owner_reference("v1beta2", "IPAddressClaim", claim.meta(), true),
-        owner_reference("v1alpha2", GLOBAL, owner.meta(), false),
+        owner_reference("v1alpha2", GLOBAL.name(), owner.meta(), false),
     ]);
     let complete = |address: &mut Value| {
         address["metadata"]["finalizers"] = json!([PROTECT_ADDRESS]);
@@ -53,7 +53,7 @@ pub(crate) async fn reserve_global(consumer: &Consumer, pool: &str, address: &st
         "apiVersion": format!("{GROUP}/v1alpha2"), "kind": "IPReservation",
         "metadata": {"name": format!("g.{pool}.{address}")},
         "spec": {
-            "scope": format!("g.{pool}"), "address": address, "poolRef": {"kind": GLOBAL, "name": pool},
+            "scope": format!("g.{pool}"), "address": address, "poolRef": {"kind": GLOBAL.name(), "name": pool},
             "claimRef": {"namespace": consumer.namespace, "name": claim, "uid": uid},
         },
     }));

@@ -61,7 +61,7 @@ async fn restart_with_other_namespaces_writes_nothing() {
     let names: Vec<String> = (0..claim_count()).map(|number| format!("c{number}")).collect();
     tokio::join!(claim_all(&one, &names, "shared"), claim_all(&two, &names, "shared"));
     let bound = addresses(teams, &names).await;
-    one.wait_for_counts_in(GLOBAL, "shared", counts(2 * claim_count())).await;
+    one.wait_for_counts_of(GLOBAL, "shared", counts(2 * claim_count())).await;
     at_rest(&one).await;
     let before = holdings(&one).await;
     let reservations = before.keys().filter(|key| key.starts_with("reservation")).count();
@@ -83,7 +83,7 @@ async fn restart_with_other_namespaces_writes_nothing() {
     let _of_one = serving_namespace(&plane, &one);
     assert_wrote_nothing("after a move to other managers", &one, &before).await;
     assert_eq!(addresses(teams, &names).await, bound, "no address changes");
-    one.wait_for_counts_in(GLOBAL, "shared", counts(2 * claim_count())).await;
+    one.wait_for_counts_of(GLOBAL, "shared", counts(2 * claim_count())).await;
 
     // New claims are bound and released.
     let more: Vec<String> = (0..20).map(|number| format!("more{number}")).collect();
@@ -99,7 +99,7 @@ async fn restart_with_other_namespaces_writes_nothing() {
             team.wait_until_deleted(name).await;
         }
     }
-    one.wait_for_counts_in(GLOBAL, "shared", counts(2 * claim_count())).await;
+    one.wait_for_counts_of(GLOBAL, "shared", counts(2 * claim_count())).await;
 }
 
 /// Claims are created and released while managers are killed and started for other namespaces.
@@ -126,7 +126,7 @@ async fn moving_namespaces_under_load_duplicates_no_address() {
     }
     let _managers = [serving_namespace(&plane, &two), serving_namespace(&plane, &one)];
     addresses(teams, &names).await;
-    one.wait_for_counts_in(GLOBAL, "shared", counts(2 * claim_count())).await;
+    one.wait_for_counts_of(GLOBAL, "shared", counts(2 * claim_count())).await;
     let held = at_rest(&one).await;
     let reservations = held.keys().filter(|key| key.starts_with("reservation")).count();
     assert_eq!(reservations, 2 * claim_count(), "one reservation for each claim");

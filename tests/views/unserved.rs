@@ -33,7 +33,7 @@ async fn addresses_in_unserved_namespaces_are_not_allocated() {
     }
     served.create_global_claim("c", "shared").await;
     served.wait_for_reason("c", "PoolExhausted").await;
-    served.wait_for_counts_in(GLOBAL, "shared", (4, 0, 4, 0)).await;
+    served.wait_for_counts_of(GLOBAL, "shared", (4, 0, 4, 0)).await;
     served.assert_stays_unbound("c").await;
     // An address released by another provider is free.
     release_without_reservation(&unserved, "third").await;
@@ -51,7 +51,7 @@ async fn claims_in_unserved_namespaces_are_not_written() {
     let before = holdings(&served).await;
 
     let _manager = serving_namespace(&plane, &served);
-    served.wait_for_counts_in(GLOBAL, "shared", (9, 8, 1, 0)).await;
+    served.wait_for_counts_of(GLOBAL, "shared", (9, 8, 1, 0)).await;
     // A reservation for the bound claim may be created; no other write is allowed.
     let look = async || {
         let mut now = holdings(&served).await;
@@ -143,7 +143,7 @@ async fn reservation_of_a_dead_claim_is_freed_by_any_manager() {
         .await;
     }
     unchanged("the reservations of live claims", Duration::from_secs(5), &before, live).await;
-    served.wait_for_counts_in(GLOBAL, "shared", (4, 2, 1, 0)).await;
+    served.wait_for_counts_of(GLOBAL, "shared", (4, 2, 1, 0)).await;
     served.create_global_claim("a", "shared").await;
     assert_eq!(served.wait_for_address("a").await, "10.0.0.3");
 }

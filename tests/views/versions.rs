@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::time::{Duration, Instant};
 
+use capi_ipam::api::{InClusterKind, Pool};
 use capi_ipam_controller::client::ResourceClient;
 use kube::{Api, Resource, ResourceExt};
 use serde::Serialize;
@@ -48,8 +49,8 @@ pub(crate) async fn holdings(consumer: &Consumer) -> Versions {
 async fn everything(consumer: &Consumer) -> Versions {
     let mut all = holdings(consumer).await;
     add(&mut all, "global pool", consumer.global_pools()).await;
-    let pools: ResourceClient<capi_ipam::api::InClusterIPPool> =
-        ResourceClient::new(Api::all(consumer.client.clone()), &());
+    let kind = InClusterKind::IPPool;
+    let pools: ResourceClient<Pool> = ResourceClient::new(Api::all_with(consumer.client.clone(), &kind), &kind);
     add(&mut all, "pool", pools).await;
     all
 }

@@ -59,7 +59,7 @@ async fn two_managers_write_waiting_status_once() {
         consumer.create_global_claim(name, "shared").await;
         consumer.wait_for_address(name).await;
     }
-    consumer.wait_for_counts_in(GLOBAL, "shared", (4, 0, 4, 0)).await;
+    consumer.wait_for_counts_of(GLOBAL, "shared", (4, 0, 4, 0)).await;
     futures::future::join_all((0..12).map(async |number| {
         consumer.create_global_claim(&format!("waits{number}"), "shared").await;
     }))
@@ -74,7 +74,7 @@ async fn burst_of_waiting_claims_is_written_few_times() {
     let _managers = [serving(&plane, &[]), serving(&plane, &[])];
     let consumer = Consumer::new(&plane).await;
     consumer.create_global_pool("shared", json!({"addresses": ["10.0.0.1-10.0.0.20"], "prefix": 24})).await;
-    consumer.wait_for_counts_in(GLOBAL, "shared", (20, 20, 0, 0)).await;
+    consumer.wait_for_counts_of(GLOBAL, "shared", (20, 20, 0, 0)).await;
     futures::future::join_all((0..40).map(async |number| {
         consumer.create_global_claim(&format!("c{number}"), "shared").await;
     }))

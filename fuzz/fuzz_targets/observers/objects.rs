@@ -1,9 +1,6 @@
 //! The objects that watches report.
 
-use capi_ipam::api::{
-    GlobalInClusterIPPool, GlobalInClusterPrefixPool, IPReservation, InClusterIPPool, InClusterKind,
-    InClusterPrefixPool, PoolKey, Scope, Slot, names, network_block_length_name,
-};
+use capi_ipam::api::{IPReservation, InClusterKind, Pool, PoolKey, Scope, Slot, names, network_block_length_name};
 use capi_ipam::in_cluster::ledger::Ledger;
 use capi_ipam_controller::watch::EventHandler;
 use capi_ipam_ip::{Block, Family};
@@ -38,10 +35,7 @@ enum Kind {
 
 /// A decoded object.
 pub enum Object {
-    Pool(InClusterIPPool),
-    GlobalPool(GlobalInClusterIPPool),
-    PrefixPool(InClusterPrefixPool),
-    GlobalPrefixPool(GlobalInClusterPrefixPool),
+    Pool(Pool),
     Address(IPAddress),
     Reservation(IPReservation),
     Claim(IPAddressClaim),
@@ -52,10 +46,6 @@ pub fn pool_key(pool: u8) -> PoolKey {
     let kind = InClusterKind::ALL[usize::from(pool) % 4];
     let namespace = (!kind.is_global()).then(|| "n".into());
     PoolKey { kind, namespace, name: if pool & 4 == 0 { "p" } else { "q" }.into() }
-}
-
-fn holds_prefixes(kind: InClusterKind) -> bool {
-    matches!(kind, InClusterKind::PrefixPool | InClusterKind::GlobalPrefixPool)
 }
 
 impl Description<'_> {
@@ -81,16 +71,15 @@ impl Description<'_> {
         if is_cluster_wide && let Some(metadata) = object.pointer_mut("/metadata").and_then(Value::as_object_mut) {
             metadata.remove("namespace");
         }
-        let object = match (self.kind, key.kind) {
-            (Kind::Pool, InClusterKind::IPPool) => serde_json::from_value(object).map(Object::Pool),
-            (Kind::Pool, InClusterKind::GlobalIPPool) => serde_json::from_value(object).map(Object::GlobalPool),
-            (Kind::Pool, InClusterKind::PrefixPool) => serde_json::from_value(object).map(Object::PrefixPool),
-            (Kind::Pool, InClusterKind::GlobalPrefixPool) => {
-                serde_json::from_value(object).map(Object::GlobalPrefixPool)
-            }
-            (Kind::Address, _) => serde_json::from_value(object).map(Object::Address),
-            (Kind::Reservation | Kind::BlockLength, _) => serde_json::from_value(object).map(Object::Reservation),
-            (Kind::Claim, _) => serde_json::from_value(object).map(Object::Claim),
+        if matches!(self.kind, Kind::Pool) && object.is_object() {
+            // The API server sets the kind.
+            object["kind"] = json!(key.kind.name());
+        }
+        let object = match self.kind {
+            Kind::Pool => serde_json::from_value(object).map(Object::Pool),
+            Kind::Address => serde_json::from_value(object).map(Object::Address),
+            Kind::Reservation | Kind::BlockLength => serde_json::from_value(object).map(Object::Reservation),
+            Kind::Claim => serde_json::from_value(object).map(Object::Claim),
         };
         object.ok()
     }
@@ -101,7 +90,7 @@ impl Description<'_> {
 
     fn block(&self, key: &PoolKey) -> Block {
         let number = self.number % 10;
-        if holds_prefixes(key.kind) {
+        if key.kind.has_prefixes() {
             let length = 62 + number % 4;
             Block::new(format!("fd00:0:0:{number}::").parse().expect("an address"), length)
         } else {
@@ -112,7 +101,7 @@ impl Description<'_> {
     fn pool_object(&self, key: &PoolKey) -> Value {
         let network = self.in_network.then_some("lab");
         let number = self.number % 5;
-        let spec = if holds_prefixes(key.kind) {
+        let spec = if key.kind.has_prefixes() {
             json!({"prefixes": [format!("fd00:0:0:{}::/61", number / 4 * 8)], "allocationPrefixLength": 63 + number % 2,
                    "excludedPrefixes": [format!("fd00:0:0:{number}::/64")], "network": network})
         } else {
@@ -228,50 +217,45 @@ fn replace_field(object: &mut Value, field: u8, value: u8) {
     }
 }
 
-macro_rules! each {
-    ($object:expr, $inner:ident => $do:expr) => {
-        match $object {
-            Object::Pool($inner) => $do,
-            Object::GlobalPool($inner) => $do,
-            Object::PrefixPool($inner) => $do,
-            Object::GlobalPrefixPool($inner) => $do,
-            Object::Address($inner) => $do,
-            Object::Reservation($inner) => $do,
-            Object::Claim($inner) => $do,
-        }
-    };
-}
-
 impl Object {
     /// The kind, namespace and name of the object, which identify it.
     pub fn key(&self) -> (&'static str, String, String) {
         let kind = match self {
-            Object::Pool(_) => "InClusterIPPool",
-            Object::GlobalPool(_) => "GlobalInClusterIPPool",
-            Object::PrefixPool(_) => "InClusterPrefixPool",
-            Object::GlobalPrefixPool(_) => "GlobalInClusterPrefixPool",
+            Object::Pool(pool) => pool.kind.name(),
             Object::Address(_) => "IPAddress",
             Object::Reservation(_) => "IPReservation",
             Object::Claim(_) => "IPAddressClaim",
         };
-        let metadata = each!(self, object => &object.metadata);
+        let metadata = match self {
+            Object::Pool(pool) => &pool.metadata,
+            Object::Address(address) => &address.metadata,
+            Object::Reservation(reservation) => &reservation.metadata,
+            Object::Claim(claim) => &claim.metadata,
+        };
         (kind, metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default())
     }
 
     pub fn apply(&self, ledger: &Ledger) {
-        each!(self, object => ledger.apply(object));
+        match self {
+            Object::Pool(pool) => ledger.apply_pool(pool),
+            Object::Address(address) => ledger.apply(address),
+            Object::Reservation(reservation) => ledger.apply(reservation),
+            Object::Claim(claim) => ledger.apply(claim),
+        }
     }
 
     pub fn delete(&self, ledger: &Ledger) {
-        each!(self, object => ledger.delete(object));
+        match self {
+            Object::Pool(pool) => ledger.remove_pool(&PoolKey::of(pool)),
+            Object::Address(address) => ledger.delete(address),
+            Object::Reservation(reservation) => ledger.delete(reservation),
+            Object::Claim(claim) => ledger.delete(claim),
+        }
     }
 
     pub fn as_pool(&self) -> Option<PoolKey> {
         match self {
             Object::Pool(pool) => Some(PoolKey::of(pool)),
-            Object::GlobalPool(pool) => Some(PoolKey::of(pool)),
-            Object::PrefixPool(pool) => Some(PoolKey::of(pool)),
-            Object::GlobalPrefixPool(pool) => Some(PoolKey::of(pool)),
             Object::Address(_) | Object::Reservation(_) | Object::Claim(_) => None,
         }
     }
@@ -284,24 +268,18 @@ impl Object {
     }
 }
 
-macro_rules! for_each_kind {
-    ($ledger:ident, $method:ident) => {
-        EventHandler::<InClusterIPPool>::$method($ledger);
-        EventHandler::<GlobalInClusterIPPool>::$method($ledger);
-        EventHandler::<InClusterPrefixPool>::$method($ledger);
-        EventHandler::<GlobalInClusterPrefixPool>::$method($ledger);
-        EventHandler::<IPAddress>::$method($ledger);
-        EventHandler::<IPReservation>::$method($ledger);
-        EventHandler::<IPAddressClaim>::$method($ledger);
-    };
-}
-
 /// Starts full lists of all kinds.
 pub fn init(ledger: &Ledger) {
-    for_each_kind!(ledger, init);
+    InClusterKind::ALL.into_iter().for_each(|kind| ledger.begin_pool_list(kind));
+    EventHandler::<IPAddress>::init(ledger);
+    EventHandler::<IPReservation>::init(ledger);
+    EventHandler::<IPAddressClaim>::init(ledger);
 }
 
 /// Completes full lists of all kinds.
 pub fn init_done(ledger: &Ledger) {
-    for_each_kind!(ledger, init_done);
+    InClusterKind::ALL.into_iter().for_each(|kind| ledger.end_pool_list(kind));
+    EventHandler::<IPAddress>::init_done(ledger);
+    EventHandler::<IPReservation>::init_done(ledger);
+    EventHandler::<IPAddressClaim>::init_done(ledger);
 }

@@ -6,9 +6,7 @@ use capi_ipam_webhook::review::GroupVersionKind;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::api::{
-    GlobalInClusterIPPool, GlobalInClusterPrefixPool, InClusterIPPool, InClusterKind, InClusterPrefixPool, Scope, Slot,
-};
+use crate::api::{Scope, Slot};
 
 /// A cluster with some addresses in use.
 #[derive(Default)]
@@ -44,8 +42,8 @@ impl View for Cluster {
     }
 }
 
-fn object(spec: &Value) -> Value {
-    json!({"metadata": {"namespace": "n", "name": "p"}, "spec": spec})
+fn object(kind: InClusterKind, spec: &Value) -> Value {
+    json!({"kind": kind.name(), "metadata": {"namespace": "n", "name": "p"}, "spec": spec})
 }
 
 fn request_for(operation: Operation, old: Option<Value>, new: Option<Value>) -> AdmissionRequest {
@@ -61,12 +59,12 @@ fn request_for(operation: Operation, old: Option<Value>, new: Option<Value>) -> 
     }
 }
 
-fn creation<P: Pool>(spec: &Value, view: &Cluster) -> Decision {
-    review::<P>(&request_for(Operation::Create, None, Some(object(spec))), view)
+fn creation(kind: InClusterKind, spec: &Value, view: &Cluster) -> Decision {
+    review(kind, &request_for(Operation::Create, None, Some(object(kind, spec))), view)
 }
 
-fn change<P: Pool>(old: &Value, new: &Value, view: &Cluster) -> Decision {
-    review::<P>(&request_for(Operation::Update, Some(object(old)), Some(object(new))), view)
+fn change(kind: InClusterKind, old: &Value, new: &Value, view: &Cluster) -> Decision {
+    review(kind, &request_for(Operation::Update, Some(object(kind, old)), Some(object(kind, new))), view)
 }
 
 /// The code, fields and message of a denial.
@@ -103,10 +101,10 @@ fn address_pool_errors_name_their_field() {
     ];
     let view = Cluster { networks: [("prefixes", 24)].into(), ..Cluster::default() };
     for (spec, field) in cases {
-        let (code, fields, message) = denied(creation::<InClusterIPPool>(&spec, &view));
+        let (code, fields, message) = denied(creation(InClusterKind::IPPool, &spec, &view));
         assert_eq!((code, fields.first().map(String::as_str)), (422, Some(field)), "{spec}: {message}");
     }
-    let (_, _, message) = denied(creation::<InClusterIPPool>(&json!({"addresses": ["a"], "prefix": 24}), &view));
+    let (_, _, message) = denied(creation(InClusterKind::IPPool, &json!({"addresses": ["a"], "prefix": 24}), &view));
     let start = "InClusterIPPool.ipam.cluster.x-k8s.io \"p\" is invalid: spec.addresses: Invalid value: \"a\": ";
     assert!(message.starts_with(start), "{message}");
 }
@@ -124,11 +122,11 @@ fn prefix_pool_errors_name_their_field() {
         (json!({"prefixes": ["fd00::/48"], "gateway": "10.0.0.1"}), "spec.gateway"),
     ];
     for (spec, field) in cases {
-        let (code, fields, message) = denied(creation::<InClusterPrefixPool>(&spec, &Cluster::default()));
+        let (code, fields, message) = denied(creation(InClusterKind::PrefixPool, &spec, &Cluster::default()));
         assert_eq!((code, fields.first().map(String::as_str)), (422, Some(field)), "{spec}: {message}");
     }
     let spec = json!({"prefixes": ["10.0.0.0/16"], "allocationPrefixLength": 24});
-    assert!(warnings_of(creation::<GlobalInClusterPrefixPool>(&spec, &Cluster::default())).is_empty());
+    assert!(warnings_of(creation(InClusterKind::GlobalPrefixPool, &spec, &Cluster::default())).is_empty());
 }
 
 #[test]
@@ -139,7 +137,7 @@ fn probable_mistakes_cause_warnings() {
         "addresses": ["10.0.0.0/25"], "prefix": 24, "gateway": "10.0.9.1",
         "excludedAddresses": ["10.0.0.5", "10.0.0.200"],
     });
-    let warnings = warnings_of(creation::<InClusterIPPool>(&spec, &view));
+    let warnings = warnings_of(creation(InClusterKind::IPPool, &spec, &view));
     for (warning, part) in
         warnings.iter().zip(["spec.gateway: 10.0.9.1", "spec.excludedAddresses[1]", "GlobalInClusterIPPool other"])
     {
@@ -147,10 +145,10 @@ fn probable_mistakes_cause_warnings() {
     }
     assert_eq!(warnings.len(), 3);
     let spec = json!({"prefixes": ["fd00::/120"], "allocationPrefixLength": 128, "gateway": "fd00::1"});
-    let warnings = warnings_of(creation::<InClusterPrefixPool>(&spec, &Cluster::default()));
+    let warnings = warnings_of(creation(InClusterKind::PrefixPool, &spec, &Cluster::default()));
     assert!(warnings.len() == 2 && warnings[0].contains("128") && warnings[1].contains("fd00::1"), "{warnings:?}");
     let plain = json!({"addresses": ["10.0.0.0/25"], "prefix": 24, "gateway": "10.0.0.1"});
-    assert!(warnings_of(creation::<InClusterIPPool>(&plain, &Cluster::default())).is_empty());
+    assert!(warnings_of(creation(InClusterKind::IPPool, &plain, &Cluster::default())).is_empty());
 }
 
 #[test]
@@ -169,11 +167,11 @@ fn overlapping_pools_of_other_namespaces_are_counted() {
     let spec = json!({"addresses": ["10.0.0.0/25"], "prefix": 24});
     let expected = "the same addresses can be allocated by InClusterIPPool n/secret and 2 pools in other namespaces; \
                     pools with the same spec.network never share addresses";
-    assert_eq!(warnings_of(creation::<InClusterIPPool>(&spec, &view)), [expected]);
-    let mut global = object(&spec);
+    assert_eq!(warnings_of(creation(InClusterKind::IPPool, &spec, &view)), [expected]);
+    let mut global = object(InClusterKind::GlobalIPPool, &spec);
     global["metadata"] = json!({"name": "p"});
     let request = request_for(Operation::Create, None, Some(global));
-    let warnings = warnings_of(review::<GlobalInClusterIPPool>(&request, &view));
+    let warnings = warnings_of(review(InClusterKind::GlobalIPPool, &request, &view));
     assert!(warnings.len() == 1 && warnings[0].contains("3 namespaced pools"), "{warnings:?}");
     assert!(!warnings[0].contains("secret"), "{warnings:?}");
 }
@@ -183,19 +181,19 @@ fn addresses_in_use_cannot_be_removed() {
     let spec = |addresses: &str| json!({"addresses": [addresses], "prefix": 24});
     let view = Cluster { in_use: vec!["10.0.0.5", "10.0.0.200"], ..Cluster::default() };
     let whole = spec("10.0.0.1-10.0.0.9");
-    assert!(warnings_of(change::<InClusterIPPool>(&whole, &spec("10.0.0.2-10.0.0.20"), &view)).is_empty());
+    assert!(warnings_of(change(InClusterKind::IPPool, &whole, &spec("10.0.0.2-10.0.0.20"), &view)).is_empty());
     let mut excluding = whole.clone();
     excluding["excludedAddresses"] = json!(["10.0.0.4/30"]);
     let mut gateway = whole.clone();
     gateway["gateway"] = json!("10.0.0.5");
     for less in [spec("10.0.0.6-10.0.0.9"), excluding, gateway] {
-        let (code, fields, message) = denied(change::<InClusterIPPool>(&whole, &less, &view));
+        let (code, fields, message) = denied(change(InClusterKind::IPPool, &whole, &less, &view));
         assert_eq!((code, fields.len()), (400, 0));
         assert!(message.contains("10.0.0.5") && !message.contains("10.0.0.200"), "{message}");
     }
     let incomplete = Cluster { incomplete: true, ..Cluster::default() };
-    assert_eq!(denied(change::<InClusterIPPool>(&whole, &spec("10.0.0.6-10.0.0.9"), &incomplete)).0, 503);
-    assert!(warnings_of(change::<InClusterIPPool>(&whole, &spec("10.0.0.1-10.0.0.99"), &incomplete)).is_empty());
+    assert_eq!(denied(change(InClusterKind::IPPool, &whole, &spec("10.0.0.6-10.0.0.9"), &incomplete)).0, 503);
+    assert!(warnings_of(change(InClusterKind::IPPool, &whole, &spec("10.0.0.1-10.0.0.99"), &incomplete)).is_empty());
 }
 
 #[test]
@@ -203,16 +201,20 @@ fn updates_without_spec_change_are_allowed() {
     let bad = json!({"addresses": ["nonsense"], "prefix": 24});
     let good = json!({"addresses": ["10.0.0.1"], "prefix": 24});
     let view = Cluster { in_use: vec!["10.0.0.1"], ..Cluster::default() };
-    assert!(warnings_of(change::<InClusterIPPool>(&bad, &bad, &view)).is_empty());
-    assert!(warnings_of(change::<InClusterIPPool>(&bad, &good, &view)).is_empty());
-    assert_eq!(denied(change::<InClusterIPPool>(&good, &bad, &view)).0, 422);
-    let mut deleting = object(&bad);
+    assert!(warnings_of(change(InClusterKind::IPPool, &bad, &bad, &view)).is_empty());
+    assert!(warnings_of(change(InClusterKind::IPPool, &bad, &good, &view)).is_empty());
+    assert_eq!(denied(change(InClusterKind::IPPool, &good, &bad, &view)).0, 422);
+    let mut deleting = object(InClusterKind::IPPool, &bad);
     deleting["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-    let request = request_for(Operation::Update, Some(object(&good)), Some(deleting));
-    assert!(warnings_of(review::<InClusterIPPool>(&request, &view)).is_empty());
-    let mut status = request_for(Operation::Update, Some(object(&good)), Some(object(&bad)));
+    let request = request_for(Operation::Update, Some(object(InClusterKind::IPPool, &good)), Some(deleting));
+    assert!(warnings_of(review(InClusterKind::IPPool, &request, &view)).is_empty());
+    let mut status = request_for(
+        Operation::Update,
+        Some(object(InClusterKind::IPPool, &good)),
+        Some(object(InClusterKind::IPPool, &bad)),
+    );
     status.sub_resource = "status".to_owned();
-    assert!(warnings_of(review::<InClusterIPPool>(&status, &view)).is_empty());
+    assert!(warnings_of(review(InClusterKind::IPPool, &status, &view)).is_empty());
 }
 
 #[test]
@@ -220,13 +222,13 @@ fn immutable_fields_cannot_be_changed() {
     let with = |length: i64, network: &str| json!({"prefixes": ["fd00::/48"], "allocationPrefixLength": length, "network": network});
     let without = json!({"prefixes": ["fd00::/48"]});
     let view = Cluster::default();
-    let (code, fields, _) = denied(change::<InClusterPrefixPool>(&with(64, "a"), &with(65, "b"), &view));
+    let (code, fields, _) = denied(change(InClusterKind::PrefixPool, &with(64, "a"), &with(65, "b"), &view));
     assert_eq!((code, fields), (422, vec!["spec.allocationPrefixLength".to_owned(), "spec.network".to_owned()]));
-    assert_eq!(denied(change::<InClusterPrefixPool>(&without, &with(64, "a"), &view)).1, ["spec.network"]);
+    assert_eq!(denied(change(InClusterKind::PrefixPool, &without, &with(64, "a"), &view)).1, ["spec.network"]);
     let declared = Cluster { networks: [("a", 64)].into(), ..Cluster::default() };
-    let (_, fields, message) = denied(change::<InClusterPrefixPool>(&with(64, "a"), &with(65, "a"), &declared));
+    let (_, fields, message) = denied(change(InClusterKind::PrefixPool, &with(64, "a"), &with(65, "a"), &declared));
     assert_eq!(fields, ["spec.allocationPrefixLength"], "{message}");
-    assert!(warnings_of(change::<InClusterPrefixPool>(&without, &with(64, ""), &view)).is_empty());
+    assert!(warnings_of(change(InClusterKind::PrefixPool, &without, &with(64, ""), &view)).is_empty());
 }
 
 #[test]
@@ -234,10 +236,11 @@ fn pool_in_use_is_deleted_only_with_annotation() {
     let used = Cluster { in_use: vec!["10.0.0.1"], ..Cluster::default() };
     let delete = |annotations: Value, deleting: Value, view: &Cluster| {
         let old = json!({
+            "kind": "InClusterIPPool",
             "metadata": {"namespace": "n", "name": "p", "annotations": annotations, "deletionTimestamp": deleting},
             "spec": {"addresses": ["10.0.0.1"], "prefix": 24},
         });
-        review::<InClusterIPPool>(&request_for(Operation::Delete, Some(old), None), view)
+        review(InClusterKind::IPPool, &request_for(Operation::Delete, Some(old), None), view)
     };
     let (code, _, message) = denied(delete(Value::Null, Value::Null, &used));
     assert!(
@@ -256,11 +259,25 @@ fn pool_in_use_is_deleted_only_with_annotation() {
 fn undecodable_objects_are_denied() {
     let view = Cluster::default();
     for operation in [Operation::Create, Operation::Update, Operation::Delete] {
-        assert_eq!(denied(review::<InClusterIPPool>(&request_for(operation, None, None), &view)).0, 400);
-        let undecodable = Some(json!({"spec": 5}));
+        assert_eq!(denied(review(InClusterKind::IPPool, &request_for(operation, None, None), &view)).0, 400);
+        let undecodable = Some(json!({"kind": "InClusterIPPool", "spec": 5}));
         assert_eq!(
-            denied(review::<InClusterIPPool>(&request_for(operation, undecodable.clone(), Some(json!(7))), &view)).0,
+            denied(review(InClusterKind::IPPool, &request_for(operation, undecodable.clone(), Some(json!(7))), &view))
+                .0,
             400
         );
+    }
+}
+
+#[test]
+fn object_of_another_or_no_kind_is_denied() {
+    let (spec, view) = (json!({"addresses": ["10.0.0.1"], "prefix": 24}), Cluster::default());
+    let mut without = object(InClusterKind::IPPool, &spec);
+    without["kind"] = Value::Null;
+    for (object, reason) in [(without, "`kind`"), (object(InClusterKind::GlobalIPPool, &spec), "GlobalInClusterIPPool")]
+    {
+        let request = request_for(Operation::Create, None, Some(object));
+        let (code, _, message) = denied(review(InClusterKind::IPPool, &request, &view));
+        assert!(code == 400 && message.contains(reason), "{message}");
     }
 }

@@ -6,7 +6,7 @@ use capi_ipam_ip::{Block, Family, Usable};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::api::{InClusterIPPool, Pool, Scope};
+use crate::api::{InClusterKind, Pool, Scope};
 
 /// A cluster with one pool of ten addresses; one of them is in use.
 struct Cluster {
@@ -29,18 +29,19 @@ impl View for Cluster {
     fn members(&self, network: &str) -> Vec<PoolKey> {
         let is_member = self.network == Some(network);
         is_member
-            .then(|| PoolKey { kind: InClusterIPPool::KIND, namespace: Some("n".into()), name: "p".into() })
+            .then(|| PoolKey { kind: InClusterKind::IPPool, namespace: Some("n".into()), name: "p".into() })
             .into_iter()
             .collect()
     }
     fn pool(&self, pool: &PoolKey) -> Option<(Scope, Option<Arc<Usable>>)> {
-        let object: InClusterIPPool = serde_json::from_value(json!({
+        let object: Pool = serde_json::from_value(json!({
+            "kind": "InClusterIPPool",
             "metadata": {"namespace": "n", "name": "p"},
             "spec": {"addresses": ["10.0.0.1-10.0.0.10"], "prefix": 24},
         }))
         .unwrap();
         let is_known = *pool == PoolKey::of(&object);
-        is_known.then(|| (Scope::of(pool, self.network), object.spec().usable().ok().map(Arc::new)))
+        is_known.then(|| (Scope::of(pool, self.network), object.spec.usable().ok().map(Arc::new)))
     }
     fn owners(&self, slot: &Slot) -> Vec<(String, String)> {
         let is_used = slot.block.to_string() == "10.0.0.3";

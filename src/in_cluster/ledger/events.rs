@@ -9,10 +9,7 @@ use kube::ResourceExt;
 
 use super::usage::{AddressOwner, AddressUsage, Origin};
 use super::{ClaimKey, Ledger, PoolKey};
-use crate::api::{
-    GlobalInClusterIPPool, GlobalInClusterPrefixPool, IPReservation, InClusterIPPool, InClusterKind,
-    InClusterPrefixPool, Pool, Slot,
-};
+use crate::api::{IPReservation, InClusterKind, Pool, Slot};
 
 /// The pool, block and key of an IPAddress; `None` if it is not of one of our pools or its address is not valid.
 /// Cluster API accepts addresses that no pool can contain, such as IPv4-mapped ones: the address that they stand for is
@@ -131,24 +128,26 @@ impl EventHandler<IPAddressClaim> for Ledger {
     }
 }
 
-macro_rules! impl_pool_observer {
-    ($($kind:ty),*) => {
-        $(impl EventHandler<$kind> for Ledger {
-            fn init(&self) {
-                if let Some(listing) = self.state.lock().listings.of_kind(<$kind>::KIND) {
-                    *listing = listing.wrapping_add(1);
-                }
-            }
-            fn init_done(&self) {
-                self.remove_unlisted_pools(<$kind>::KIND);
-            }
-            fn apply(&self, pool: &$kind) {
-                self.apply_pool(pool);
-            }
-            fn delete(&self, pool: &$kind) {
-                self.remove_pool(&PoolKey::of(pool));
-            }
-        })*
-    };
+/// The event handler of the pools of one kind. It updates the ledger.
+pub(in crate::in_cluster) struct PoolEventHandler {
+    pub(in crate::in_cluster) ledger: Arc<Ledger>,
+    pub(in crate::in_cluster) kind: InClusterKind,
 }
-impl_pool_observer!(InClusterIPPool, GlobalInClusterIPPool, InClusterPrefixPool, GlobalInClusterPrefixPool);
+
+impl EventHandler<Pool> for PoolEventHandler {
+    fn init(&self) {
+        self.ledger.begin_pool_list(self.kind);
+    }
+
+    fn init_done(&self) {
+        self.ledger.end_pool_list(self.kind);
+    }
+
+    fn apply(&self, pool: &Pool) {
+        self.ledger.apply_pool(pool);
+    }
+
+    fn delete(&self, pool: &Pool) {
+        self.ledger.remove_pool(&PoolKey::of(pool));
+    }
+}

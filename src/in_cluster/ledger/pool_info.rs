@@ -30,20 +30,20 @@ pub struct PoolInfo {
 
 impl PoolInfo {
     /// Reads a pool object.
-    pub fn of<P: Pool>(pool: &P) -> Self {
+    pub fn of(pool: &Pool) -> Self {
         Self::updated(None, pool)
     }
 
     /// Reads a pool object. The blocks are those of `known`, the previous state of the pool, unless the generation has
     /// changed: a status update does not parse thousands of addresses again.
-    pub(super) fn updated<P: Pool>(known: Option<&Self>, pool: &P) -> Self {
-        let (spec, meta) = (pool.spec(), pool.meta());
+    pub(super) fn updated(known: Option<&Self>, pool: &Pool) -> Self {
+        let Pool { spec, metadata: meta, .. } = pool;
         let known = known.filter(|known| meta.generation.is_some() && known.generation == meta.generation);
         let known = known.filter(|known| meta.uid.as_ref() == Some(&known.uid));
         let usable = known.map_or_else(|| read(spec), |known| known.usable.clone());
         Self {
             uid: pool.uid().unwrap_or_default(),
-            paused: is_paused(pool.meta()),
+            paused: is_paused(meta),
             deleting: meta.deletion_timestamp.is_some(),
             initialized: finalizer::is_set(pool, names::PROTECT_POOL),
             cooldown_seconds: spec.cooldown_seconds(),
@@ -64,7 +64,7 @@ impl PoolInfo {
     }
 }
 
-fn read(spec: PoolSpec<'_>) -> Result<Arc<Usable>, Arc<str>> {
+fn read(spec: &PoolSpec) -> Result<Arc<Usable>, Arc<str>> {
     spec.usable().map(Arc::new).map_err(|problems| {
         let texts: Vec<String> = problems.iter().map(ToString::to_string).collect();
         texts.join("; ").into()

@@ -16,7 +16,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::api::{InClusterIPPool, InClusterPrefixPool, Scope, reservation_name};
+use crate::api::{Scope, reservation_name};
 
 /// The addresses of the pool in these tests are 10.0.0.1 to 10.0.0.8.
 const SIZE: u8 = 8;
@@ -42,8 +42,9 @@ fn claim(name: &str) -> ClaimKey {
     ("n".to_owned(), name.to_owned())
 }
 
-fn pool(change: serde_json::Value) -> InClusterIPPool {
+fn pool(change: serde_json::Value) -> Pool {
     let mut pool = json!({
+        "kind": "InClusterIPPool",
         "metadata": {"namespace": "n", "name": "p", "uid": "pool", "finalizers": ["ipam.cluster.x-k8s.io/ProtectPool"]},
         "spec": {"addresses": ["10.0.0.1-10.0.0.8"], "prefix": 24},
     });
@@ -89,9 +90,9 @@ fn counts(ledger: &Ledger) -> (i64, i64, i64, i64) {
 #[test]
 fn nothing_is_proposed_before_the_pool_is_initialized() {
     let ledger = ledger();
-    ledger.apply(&pool(json!({"metadata": {"finalizers": null}})));
+    ledger.apply_pool(&pool(json!({"metadata": {"finalizers": null}})));
     assert_eq!(ledger.propose(&key(), &claim("a"), 1), Proposal::Wait);
-    ledger.apply(&pool(json!({})));
+    ledger.apply_pool(&pool(json!({})));
     assert_eq!(ledger.propose(&key(), &claim("a"), 1), Proposal::Slot(value(1)));
 }
 
@@ -101,14 +102,14 @@ fn pool_is_missing_at_the_second_lookup() {
     assert_eq!(ledger.pool_for(&key(), &claim("a"), 1), PoolLookup::NotSeenYet);
     assert_eq!(ledger.pool_for(&key(), &claim("a"), 1), PoolLookup::Missing);
     assert_eq!(ledger.pool_for(&key(), &claim("b"), 1), PoolLookup::NotSeenYet);
-    ledger.apply(&pool(json!({})));
+    ledger.apply_pool(&pool(json!({})));
     assert!(matches!(ledger.pool_for(&key(), &claim("a"), 1), PoolLookup::Found(_)));
 }
 
 #[test]
 fn held_address_is_proposed_again_after_it_is_dropped() {
     let ledger = ledger();
-    ledger.apply(&pool(json!({})));
+    ledger.apply_pool(&pool(json!({})));
     assert_eq!(ledger.propose(&key(), &claim("a"), 1), Proposal::Slot(value(1)));
     assert_eq!(ledger.propose(&key(), &claim("b"), 1), Proposal::Slot(value(2)));
     ledger.drop_candidate(&value(1));
@@ -118,7 +119,7 @@ fn held_address_is_proposed_again_after_it_is_dropped() {
 #[test]
 fn reservation_survives_the_drop_of_its_candidate() {
     let ledger = ledger();
-    ledger.apply(&pool(json!({})));
+    ledger.apply_pool(&pool(json!({})));
     assert_eq!(ledger.propose(&key(), &claim("a"), 1), Proposal::Slot(value(1)));
     ledger.insert_reservation(&reservation(1, held_by("a"), None));
     ledger.drop_candidate(&value(1));
@@ -129,7 +130,7 @@ fn reservation_survives_the_drop_of_its_candidate() {
 #[test]
 fn address_is_free_without_reservation_and_ipaddress() {
     let ledger = ledger();
-    ledger.apply(&pool(json!({})));
+    ledger.apply_pool(&pool(json!({})));
     ledger.apply(&address("a", 1));
     ledger.insert_reservation(&reservation(1, held_by("a"), None));
     assert_eq!(counts(&ledger), (8, 7, 1, 0));
@@ -142,7 +143,7 @@ fn address_is_free_without_reservation_and_ipaddress() {
 #[test]
 fn deletion_of_an_old_reservation_keeps_the_new_one() {
     let ledger = ledger();
-    ledger.apply(&pool(json!({})));
+    ledger.apply_pool(&pool(json!({})));
     ledger.insert_reservation(&reservation(1, held_by("new"), None));
     ledger.remove_reservation(&reservation(1, held_by("old"), None));
     assert_eq!(counts(&ledger), (8, 7, 0, 0));
@@ -151,7 +152,7 @@ fn deletion_of_an_old_reservation_keeps_the_new_one() {
 #[test]
 fn promised_address_is_held_for_the_named_claim() {
     let ledger = ledger();
-    ledger.apply(&pool(json!({})));
+    ledger.apply_pool(&pool(json!({})));
     ledger.insert_reservation(&reservation(1, json!({"namespace": "n", "name": "vip"}), None));
     assert_eq!(ledger.propose(&key(), &claim("a"), 1), Proposal::Slot(value(2)));
     assert_eq!(ledger.reservations_of(&claim("vip"), Uid::of("any")), [(value(1), key())]);
@@ -167,7 +168,7 @@ fn controller_is_notified_once_until_it_reads() {
         count.fetch_add(1, Ordering::Relaxed);
     };
     let ledger = Ledger { pools: Box::new(notify), ..ledger() };
-    ledger.apply(&pool(json!({})));
+    ledger.apply_pool(&pool(json!({})));
     let taken = || notifications.swap(0, Ordering::Relaxed);
     assert_eq!(taken(), 1);
     ledger.apply(&address("a", 1));
@@ -186,15 +187,15 @@ fn controller_is_notified_once_until_it_reads() {
 #[test]
 fn shrunk_pool_counts_addresses_out_of_range() {
     let ledger = ledger();
-    ledger.apply(&pool(json!({})));
+    ledger.apply_pool(&pool(json!({})));
     for (name, last) in [("a", 1), ("b", 5)] {
         ledger.apply(&address(name, last));
     }
-    ledger.apply(&pool(json!({"spec": {"addresses": ["10.0.0.1-10.0.0.4"]}})));
+    ledger.apply_pool(&pool(json!({"spec": {"addresses": ["10.0.0.1-10.0.0.4"]}})));
     assert_eq!(counts(&ledger), (4, 3, 1, 1));
-    ledger.apply(&pool(json!({"spec": {"addresses": ["oops"]}})));
+    ledger.apply_pool(&pool(json!({"spec": {"addresses": ["oops"]}})));
     assert_eq!(counts(&ledger), (0, 0, 0, 2));
-    ledger.apply(&pool(json!({})));
+    ledger.apply_pool(&pool(json!({})));
     assert_eq!(counts(&ledger), (8, 6, 2, 0));
     ledger.delete(&address("b", 5));
     assert_eq!(counts(&ledger), (8, 7, 1, 0));
@@ -203,7 +204,7 @@ fn shrunk_pool_counts_addresses_out_of_range() {
 #[test]
 fn objects_missing_in_a_new_list_are_removed() {
     let ledger = ledger();
-    ledger.apply(&pool(json!({})));
+    ledger.apply_pool(&pool(json!({})));
     EventHandler::<IPAddress>::init(&ledger);
     ledger.apply(&address("a", 1));
     ledger.apply(&address("b", 2));
@@ -221,8 +222,8 @@ fn objects_missing_in_a_new_list_are_removed() {
     assert_eq!(counts(&ledger), (8, 7, 1, 0));
     assert!(ledger.reservations_of(&claim("c"), Uid::of("uid-c")).is_empty());
 
-    EventHandler::<InClusterIPPool>::init(&ledger);
-    EventHandler::<InClusterIPPool>::init_done(&ledger);
+    ledger.begin_pool_list(InClusterKind::IPPool);
+    ledger.end_pool_list(InClusterKind::IPPool);
     assert!(ledger.pool_info(&key()).is_none());
 }
 
@@ -230,7 +231,7 @@ fn objects_missing_in_a_new_list_are_removed() {
 /// turn.
 fn with_one_turn() -> Ledger {
     let ledger = ledger();
-    ledger.apply(&pool(json!({"spec": {"addresses": ["10.0.0.1"]}})));
+    ledger.apply_pool(&pool(json!({"spec": {"addresses": ["10.0.0.1"]}})));
     ledger.apply(&address("held", 1));
     for (priority, name) in [(1, "first"), (2, "second")] {
         assert_eq!(ledger.propose(&key(), &claim(name), priority), Proposal::Wait);
@@ -259,7 +260,7 @@ fn deleted_claim_is_pruned_from_the_queue() {
 #[test]
 fn waiting_claims_missing_in_a_new_list_are_removed() {
     let ledger = ledger();
-    ledger.apply(&pool(json!({"spec": {"addresses": ["10.0.0.1"]}})));
+    ledger.apply_pool(&pool(json!({"spec": {"addresses": ["10.0.0.1"]}})));
     ledger.apply(&address("held", 1));
     for (priority, name) in [(1, "gone"), (2, "stays")] {
         assert_eq!(ledger.propose(&key(), &claim(name), priority), Proposal::Wait);
@@ -279,7 +280,7 @@ fn waiting_claims_missing_in_a_new_list_are_removed() {
 #[test]
 fn address_reserved_for_another_claim_is_a_conflict() {
     let ledger = ledger();
-    ledger.apply(&pool(json!({})));
+    ledger.apply_pool(&pool(json!({})));
     for (name, last) in [("a", 1), ("b", 1), ("c", 2), ("d", 3)] {
         ledger.apply(&address(name, last));
     }
@@ -300,7 +301,7 @@ fn address_reserved_for_another_claim_is_a_conflict() {
 #[test]
 fn only_objects_without_entitled_claim_are_suspects() {
     let ledger = ledger();
-    ledger.apply(&pool(json!({})));
+    ledger.apply_pool(&pool(json!({})));
     ledger.apply(&address("a", 1));
     ledger.insert_reservation(&reservation(1, held_by("a"), None));
     ledger.insert_reservation(&reservation(2, held_by("a"), None));
@@ -342,7 +343,7 @@ proptest! {
     #[test]
     fn ledger_agrees_with_a_naive_model(steps in steps()) {
         let ledger = ledger();
-        ledger.apply(&pool(json!({})));
+        ledger.apply_pool(&pool(json!({})));
         let (mut proposed, mut reserved, mut held) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
         let mut size = SIZE;
         for step in steps {
@@ -387,7 +388,7 @@ proptest! {
                 }
                 Step::Resize(last) => {
                     size = last;
-                    ledger.apply(&pool(json!({"spec": {"addresses": [format!("10.0.0.1-10.0.0.{last}")]}})));
+                    ledger.apply_pool(&pool(json!({"spec": {"addresses": [format!("10.0.0.1-10.0.0.{last}")]}})));
                 }
             }
             let inside = held.range(1..=size).count();
@@ -405,7 +406,7 @@ proptest! {
 
 // === networks ===
 
-fn member(name: &str, addresses: &str) -> InClusterIPPool {
+fn member(name: &str, addresses: &str) -> Pool {
     pool(json!({"metadata": {"name": name, "uid": name}, "spec": {"addresses": [addresses], "network": "lab"}}))
 }
 
@@ -427,8 +428,8 @@ fn free(ledger: &Ledger, name: &str) -> i64 {
 fn pools_of_one_network_never_propose_the_same_address() {
     let ledger = ledger();
     ledger.insert_reservation(&block_length(Family::V4, 32));
-    ledger.apply(&member("p", "10.0.0.1-10.0.0.3"));
-    ledger.apply(&member("q", "10.0.0.2-10.0.0.4"));
+    ledger.apply_pool(&member("p", "10.0.0.1-10.0.0.3"));
+    ledger.apply_pool(&member("q", "10.0.0.2-10.0.0.4"));
     assert!(ledger.overlapping(&named("p")).is_empty(), "they are in one network");
     assert_eq!(ledger.propose(&named("q"), &claim("a"), 1), Proposal::Slot(in_lab(2)));
     assert_eq!(ledger.propose(&named("p"), &claim("b"), 1), Proposal::Slot(in_lab(1)));
@@ -443,12 +444,12 @@ fn address_observed_before_its_pool_joins_the_network() {
     let ledger = ledger();
     ledger.insert_reservation(&block_length(Family::V4, 32));
     ledger.apply(&address("a", 2));
-    ledger.apply(&member("q", "10.0.0.2-10.0.0.4"));
+    ledger.apply_pool(&member("q", "10.0.0.2-10.0.0.4"));
     assert_eq!(free(&ledger, "q"), 3, "the network of p is not known yet");
-    ledger.apply(&member("p", "10.0.0.1-10.0.0.3"));
+    ledger.apply_pool(&member("p", "10.0.0.1-10.0.0.3"));
     assert_eq!((free(&ledger, "p"), free(&ledger, "q")), (2, 2));
     assert_eq!((ledger.counts(&named("p")).used, ledger.counts(&named("q")).used), (1, 0));
-    EventHandler::<InClusterIPPool>::delete(&ledger, &member("p", ""));
+    ledger.remove_pool(&PoolKey::of(&member("p", "")));
     assert_eq!(free(&ledger, "q"), 2, "the pool is deleted, its address is still in use");
     ledger.delete(&address("a", 2));
     assert_eq!(free(&ledger, "q"), 3);
@@ -458,7 +459,7 @@ fn address_observed_before_its_pool_joins_the_network() {
 #[test]
 fn pool_needs_the_block_length_of_its_network() {
     let ledger = ledger();
-    ledger.apply(&member("p", "10.0.0.1-10.0.0.3"));
+    ledger.apply_pool(&member("p", "10.0.0.1-10.0.0.3"));
     assert_eq!(ledger.propose(&key(), &claim("a"), 1), Proposal::Wait);
     assert_eq!(ledger.missing_block_length(&key()), Some(("lab".into(), Family::V4, 32)));
     ledger.insert_reservation(&block_length(Family::V4, 24));
@@ -474,13 +475,13 @@ fn overlapping_pools_are_found_unless_in_one_network() {
     let ledger = ledger();
     let other =
         |name: &str, addresses: &str| pool(json!({"metadata": {"name": name}, "spec": {"addresses": [addresses]}}));
-    ledger.apply(&pool(json!({})));
-    ledger.apply(&other("q", "10.0.0.8-10.0.0.20"));
-    ledger.apply(&other("r", "10.0.0.9-10.0.0.20"));
-    ledger.apply(&member("s", "10.0.0.1-10.0.0.8"));
+    ledger.apply_pool(&pool(json!({})));
+    ledger.apply_pool(&other("q", "10.0.0.8-10.0.0.20"));
+    ledger.apply_pool(&other("r", "10.0.0.9-10.0.0.20"));
+    ledger.apply_pool(&member("s", "10.0.0.1-10.0.0.8"));
     assert_eq!(ledger.overlapping(&key()), [named("q"), named("s")]);
     assert_eq!(ledger.overlapping(&named("r")), [named("q")]);
-    ledger.apply(&other("q", "10.0.0.9-10.0.0.20"));
+    ledger.apply_pool(&other("q", "10.0.0.9-10.0.0.20"));
     assert_eq!(ledger.overlapping(&key()), [named("s")]);
 }
 
@@ -490,8 +491,9 @@ fn prefix_key() -> PoolKey {
     PoolKey { kind: InClusterKind::PrefixPool, namespace: Some("n".into()), name: "p".into() }
 }
 
-fn prefix_pool(length: u8) -> InClusterPrefixPool {
+fn prefix_pool(length: u8) -> Pool {
     serde_json::from_value(json!({
+        "kind": "InClusterPrefixPool",
         "metadata": {"namespace": "n", "name": "p", "uid": "pool", "finalizers": ["ipam.cluster.x-k8s.io/ProtectPool"]},
         "spec": {"prefixes": ["fd00::/61"], "allocationPrefixLength": length},
     }))
@@ -510,7 +512,7 @@ fn prefix_address(name: &str, base: &str, length: u8) -> IPAddress {
 #[test]
 fn prefixes_are_counted_and_proposed_like_addresses() {
     let ledger = ledger();
-    ledger.apply(&prefix_pool(64));
+    ledger.apply_pool(&prefix_pool(64));
     ledger.apply(&prefix_address("a", "fd00::", 64));
     let Proposal::Slot(slot) = ledger.propose(&prefix_key(), &claim("b"), 1) else { panic!("prefixes are free") };
     assert_eq!(reservation_name(&slot.scope, slot.block), "pp.n.p.fd00-0000-0000-0001-0000-0000-0000-0000-64");
@@ -521,7 +523,7 @@ fn prefixes_are_counted_and_proposed_like_addresses() {
 #[test]
 fn prefix_of_another_length_blocks_all_overlapping_ones() {
     let ledger = ledger();
-    ledger.apply(&prefix_pool(64));
+    ledger.apply_pool(&prefix_pool(64));
     ledger.apply(&prefix_address("wide", "fd00::", 62));
     ledger.apply(&prefix_address("inside", "fd00:0:0:1::", 64));
     ledger.apply(&prefix_address("narrow", "fd00:0:0:5:1::", 80));
@@ -543,7 +545,7 @@ fn prefix_of_another_length_blocks_all_overlapping_ones() {
 #[test]
 fn manual_reservations_without_effect_are_found() {
     let ledger = ledger();
-    ledger.apply(&pool(json!({})));
+    ledger.apply_pool(&pool(json!({})));
     ledger.insert_reservation(&reservation(3, json!(null), None));
     ledger.insert_reservation(&reservation(200, json!({"namespace": "n", "name": "vip"}), None));
     ledger.insert_reservation(&reservation(201, held_by("a"), None));

@@ -104,13 +104,15 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::api::{InClusterIPPool, InClusterKind};
+    use crate::api::{InClusterKind, Pool};
 
     fn conditions_of(change: &Value, counts: AddressCounts, overlapping: usize) -> Vec<(String, String, String)> {
-        let mut pool =
-            json!({"metadata": {"namespace": "n", "name": "p"}, "spec": {"addresses": ["10.0.0.0/24"], "prefix": 24}});
+        let mut pool = json!({
+            "kind": "InClusterIPPool", "metadata": {"namespace": "n", "name": "p"},
+            "spec": {"addresses": ["10.0.0.0/24"], "prefix": 24},
+        });
         json_patch::merge(&mut pool, change);
-        let pool = serde_json::from_value::<InClusterIPPool>(pool).unwrap();
+        let pool = serde_json::from_value::<Pool>(pool).unwrap();
         let (key, info) = (PoolKey::of(&pool), PoolInfo::of(&pool));
         let other =
             |index| PoolKey { kind: InClusterKind::GlobalIPPool, namespace: None, name: format!("o{index}").into() };

@@ -57,8 +57,8 @@ impl StatusLimiter {
     /// Returns the remaining delay of a status update; `None` if the status can be written now. Updates with a
     /// condition transition are written immediately, updates of counts alone after [`DEBOUNCE`] and the interval
     /// between pools; none sooner than [`STATUS_INTERVAL`] after the last update of the pool.
-    pub(super) fn delay<P: Pool>(&self, pool: &P, has_transition: bool, now: Instant) -> Option<Duration> {
-        let uid = Uid::of(pool.meta().uid.as_deref().unwrap_or_default());
+    pub(super) fn delay(&self, pool: &Pool, has_transition: bool, now: Instant) -> Option<Duration> {
+        let uid = Uid::of(pool.metadata.uid.as_deref().unwrap_or_default());
         let mut schedule = self.schedule.lock();
         let Schedule { pools, next_count_update, latency } = &mut *schedule;
         let (mut due, earliest) = match pools.get(&uid) {
@@ -99,12 +99,13 @@ impl StatusLimiter {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
-    use crate::api::InClusterIPPool;
 
     #[test]
     fn transitions_are_written_first_and_writes_keep_the_interval() {
-        let (limiter, pool, start) = (StatusLimiter::default(), InClusterIPPool::default(), Instant::now());
+        let (limiter, pool, start) = (StatusLimiter::default(), pool(0), Instant::now());
         assert_eq!(limiter.delay(&pool, false, start), Some(DEBOUNCE));
         assert_eq!(limiter.delay(&pool, false, start + DEBOUNCE), None);
         assert_eq!(limiter.delay(&pool, true, start + DEBOUNCE), Some(STATUS_INTERVAL));
@@ -131,15 +132,15 @@ mod tests {
     fn updates_per_second(latency: Duration) -> usize {
         let (limiter, start, half) = (StatusLimiter::default(), Instant::now(), Duration::from_secs(30));
         limiter.record_latency(latency);
-        let pools: Vec<InClusterIPPool> = (0..100).map(pool).collect();
+        let pools: Vec<Pool> = (0..100).map(pool).collect();
         let step = Duration::from_millis(10);
         let mut written = 0;
         for number in 0..6000 {
             let now = start + step * number;
-            let count = pools.iter().filter(|pool| limiter.delay(*pool, false, now).is_none()).count();
+            let count = pools.iter().filter(|pool| limiter.delay(pool, false, now).is_none()).count();
             written += if now >= start + half { count } else { 0 };
         }
-        let each = |pool: &InClusterIPPool| limiter.delay(pool, true, start + half * 2 + STATUS_INTERVAL).is_none();
+        let each = |pool: &Pool| limiter.delay(pool, true, start + half * 2 + STATUS_INTERVAL).is_none();
         assert!(pools.iter().all(each), "transitions do not wait");
         // A single pool is written as often as before.
         let late = start + half * 3;
@@ -149,9 +150,8 @@ mod tests {
         written / 30
     }
 
-    fn pool(number: u32) -> InClusterIPPool {
-        let mut pool = InClusterIPPool::default();
-        pool.metadata.uid = Some(format!("uid-{number}"));
-        pool
+    fn pool(number: u32) -> Pool {
+        let metadata = json!({"uid": format!("uid-{number}")});
+        serde_json::from_value(json!({"kind": "InClusterIPPool", "metadata": metadata})).unwrap()
     }
 }

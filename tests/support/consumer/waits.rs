@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::time::{Duration, Instant};
 
-use capi_ipam::api::{GlobalInClusterIPPool, IPReservation, Pool, conditions};
+use capi_ipam::api::{IPReservation, InClusterKind, Pool, conditions};
 use capi_ipam_controller::client::ResourceClient;
 use capi_ipam_provider::api::IPAddress;
 use kube::ResourceExt;
@@ -120,23 +120,9 @@ impl Consumer {
         wait_for_counts(&self.pools(), pool, expected).await;
     }
 
-    /// Waits until the counts of a pool of that kind are (total, free, used, out of range).
-    pub async fn wait_for_counts_in(&self, kind: &str, pool: &str, expected: (i64, i64, i64, i64)) {
-        if kind == GlobalInClusterIPPool::KIND.name() {
-            wait_for_counts(&self.global_pools(), pool, expected).await;
-        } else {
-            self.wait_for_counts(pool, expected).await;
-        }
-    }
-
-    /// Waits until the counts of a pool of any kind are (total, free, used, out of range).
-    pub async fn wait_for_counts_of<P: Pool>(
-        &self,
-        pools: &ResourceClient<P>,
-        pool: &str,
-        expected: (i64, i64, i64, i64),
-    ) {
-        wait_for_counts(pools, pool, expected).await;
+    /// Waits until the counts of a pool of a kind are (total, free, used, out of range).
+    pub async fn wait_for_counts_of(&self, kind: InClusterKind, pool: &str, expected: (i64, i64, i64, i64)) {
+        wait_for_counts(&self.pools_of(kind), pool, expected).await;
     }
 
     /// Waits until the condition `Ready` of a pool has a status and a reason, and returns the message.
@@ -145,9 +131,9 @@ impl Consumer {
     }
 
     /// Waits until a condition of a pool has a status and a reason, and returns the message.
-    pub async fn wait_for_condition<P: Pool>(
+    pub async fn wait_for_condition(
         &self,
-        pools: &ResourceClient<P>,
+        pools: &ResourceClient<Pool>,
         name: &str,
         condition: &str,
         status: &str,
@@ -155,15 +141,16 @@ impl Consumer {
     ) -> String {
         eventually(&format!("pool {}/{name} has {condition}={status} {reason}", self.namespace), || async {
             let pool = pools.get(name).await.expect("pools can be read").expect("the pool exists");
-            let found = conditions::find(&pool.status()?.conditions, condition)?.clone();
+            let found = conditions::find(&pool.status.as_ref()?.conditions, condition)?.clone();
             let matches = found.status == status && found.reason.as_deref() == Some(reason);
-            (matches && found.observed_generation == pool.meta().generation).then(|| found.message.unwrap_or_default())
+            (matches && found.observed_generation == pool.metadata.generation)
+                .then(|| found.message.unwrap_or_default())
         })
         .await
     }
 }
 
-async fn wait_for_counts<P: Pool>(pools: &ResourceClient<P>, name: &str, expected: (i64, i64, i64, i64)) {
+async fn wait_for_counts(pools: &ResourceClient<Pool>, name: &str, expected: (i64, i64, i64, i64)) {
     let deadline = Instant::now() + TIMEOUT;
     loop {
         let pool = pools.get(name).await.expect("pools can be read").expect("the pool exists");

@@ -51,8 +51,6 @@ pub struct LocalReference {
 }
 
 /// Implements [`kube::Resource`] for a struct with a `metadata` field.
-#[doc(hidden)]
-#[macro_export]
 macro_rules! impl_resource {
     ($name:ident, $group:expr, $plural:literal, $scope:ident, $dynamic:ty, |$version:ident| $version_text:expr) => {
         impl kube::Resource for $name {

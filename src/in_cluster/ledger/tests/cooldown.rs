@@ -11,7 +11,7 @@ pub(super) fn cooled_down_slots(ledger: &Ledger, now: i64) -> Vec<Slot> {
 #[test]
 fn cooldown_ends_after_the_grace_period_or_without_a_pool() {
     let ledger = ledger();
-    ledger.apply(&pool(json!({"spec": {"addressReuseGracePeriodSeconds": 60}})));
+    ledger.apply_pool(&pool(json!({"spec": {"addressReuseGracePeriodSeconds": 60}})));
     let released = reservation(1, held_by("a"), Some("1970-01-01T00:16:40Z"));
     ledger.insert_reservation(&released);
     assert_eq!(counts(&ledger), (8, 7, 0, 0));
@@ -21,7 +21,7 @@ fn cooldown_ends_after_the_grace_period_or_without_a_pool() {
     );
     assert_eq!((cooled_down_slots(&ledger, 1060), ledger.cooldown_end(&key())), (vec![], Some(1061)));
     assert_eq!(cooled_down_slots(&ledger, 1061), [value(1)]);
-    EventHandler::<InClusterIPPool>::delete(&ledger, &pool(json!({})));
+    ledger.remove_pool(&PoolKey::of(&pool(json!({}))));
     assert_eq!(cooled_down_slots(&ledger, 1000), [value(1)]);
     ledger.remove_reservation(&released);
     assert_eq!((ledger.next_cooldown_end(|_| true, 0), known_pools(&ledger)), (None, vec![]));
@@ -30,7 +30,7 @@ fn cooldown_ends_after_the_grace_period_or_without_a_pool() {
 #[test]
 fn cooldown_with_a_future_start_starts_now() {
     let ledger = ledger();
-    ledger.apply(&pool(json!({"spec": {"addressReuseGracePeriodSeconds": 60}})));
+    ledger.apply_pool(&pool(json!({"spec": {"addressReuseGracePeriodSeconds": 60}})));
     ledger.insert_reservation(&reservation(1, held_by("a"), Some("2999-01-01T00:00:00Z")));
     let now = capi_ipam_controller::clock::now().0.as_second();
     assert_eq!(cooled_down_slots(&ledger, now), []);
@@ -40,7 +40,7 @@ fn cooldown_with_a_future_start_starts_now() {
 #[test]
 fn cooling_address_in_use_is_found() {
     let ledger = ledger();
-    ledger.apply(&pool(json!({"spec": {"addressReuseGracePeriodSeconds": 60}})));
+    ledger.apply_pool(&pool(json!({"spec": {"addressReuseGracePeriodSeconds": 60}})));
     let released = Some("1970-01-01T00:16:40Z");
     for (name, last) in [("a", 1), ("another", 2)] {
         ledger.apply(&address(name, last));
@@ -70,7 +70,7 @@ fn counts_add_up_while_addresses_cool_down() {
     ledger.apply(&address("c", 3));
     let counts = ledger.counts(&key());
     assert_eq!((counts.cooling_down, counts.reserved, counts.used, counts.free), (1, 1, 1, 5));
-    ledger.apply(&pool(json!({"spec": {"addresses": ["10.0.0.2-10.0.0.8"]}})));
+    ledger.apply_pool(&pool(json!({"spec": {"addresses": ["10.0.0.2-10.0.0.8"]}})));
     assert_eq!((ledger.counts(&key()).cooling_down, ledger.counts(&key()).reserved), (0, 1));
 }
 

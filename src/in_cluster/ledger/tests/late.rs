@@ -12,7 +12,7 @@ pub(super) fn at_version(version: u32, holder: &str, released_at: Option<&str>) 
 
 pub(super) fn with_pool() -> Ledger {
     let ledger = ledger();
-    ledger.apply(&pool(json!({"spec": {"addressReuseGracePeriodSeconds": 60}})));
+    ledger.apply_pool(&pool(json!({"spec": {"addressReuseGracePeriodSeconds": 60}})));
     ledger
 }
 

@@ -32,7 +32,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(step, 0..100)
 }
 
-fn object(pool: usize) -> InClusterIPPool {
+fn object(pool: usize) -> Pool {
     let (name, first, last) = MEMBERS[pool];
     member(name, &format!("10.0.0.{first}-10.0.0.{last}"))
 }
@@ -61,7 +61,7 @@ proptest! {
         let (mut proposed, mut reserved, mut holders) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
         // The network of a deleted pool is known as long as the pool has addresses.
         let mut exists = [true; MEMBERS.len()];
-        (0..MEMBERS.len()).for_each(|pool| ledger.apply(&object(pool)));
+        (0..MEMBERS.len()).for_each(|pool| ledger.apply_pool(&object(pool)));
         for step in steps {
             match step {
                 Step::Propose(pool) => {
@@ -98,11 +98,11 @@ proptest! {
                     holders.remove(&(pool, last));
                 }
                 Step::CreatePool(pool) => {
-                    ledger.apply(&object(pool));
+                    ledger.apply_pool(&object(pool));
                     exists[pool] = true;
                 }
                 Step::DeletePool(pool) => {
-                    EventHandler::<InClusterIPPool>::delete(&ledger, &object(pool));
+                    ledger.remove_pool(&PoolKey::of(&object(pool)));
                     exists[pool] = false;
                 }
                 Step::InsertAddress(..) => {}
@@ -129,7 +129,7 @@ proptest! {
         steps in proptest::collection::vec((60..=67_u8, 0..64_u128, proptest::bool::ANY), 0..60),
     ) {
         let ledger = ledger();
-        ledger.apply(&prefix_pool(64));
+        ledger.apply_pool(&prefix_pool(64));
         let whole = capi_ipam_ip::parse_entry("fd00::/61").unwrap().span;
         let mut present = BTreeSet::new();
         for (length, number, is_added) in steps {

@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn numbered(number: usize, change: serde_json::Value) -> InClusterIPPool {
+fn numbered(number: usize, change: serde_json::Value) -> Pool {
     let mut pool = pool(change);
     pool.metadata.name = Some(format!("p{number:03}"));
     pool
@@ -12,7 +12,7 @@ fn numbered(number: usize, change: serde_json::Value) -> InClusterIPPool {
 fn search_for_overlaps_ends_after_twenty() {
     let ledger = ledger();
     for number in 0..50 {
-        ledger.apply(&numbered(number, json!({})));
+        ledger.apply_pool(&numbered(number, json!({})));
     }
     let found = ledger.overlapping(&named("p049"));
     assert_eq!(found.len(), MAX_OVERLAPS);
@@ -48,7 +48,7 @@ fn spec_is_parsed_once_per_generation() {
 #[test]
 fn unused_pool_has_no_free_set() {
     let ledger = ledger();
-    ledger.apply(&pool(json!({})));
+    ledger.apply_pool(&pool(json!({})));
     let has_list = || ledger.state.lock().pools[&key()].has_free_list();
     assert!(!has_list());
     ledger.apply(&address("a", 1));
