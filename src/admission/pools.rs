@@ -9,6 +9,7 @@ use std::fmt::Write as _;
 use capi_ipam_ip::{Block, PoolProblem, PoolProblemKind, Usable};
 use capi_ipam_webhook::denial::{Denial, FieldError};
 use capi_ipam_webhook::review::{AdmissionRequest, Decision, Operation};
+use serde::Deserialize as _;
 use serde_json::{Value, json};
 
 use super::view::View;

@@ -28,20 +28,20 @@ fn spec_is_parsed_once_per_generation() {
         pool.metadata.generation = Some(generation);
         pool
     };
-    ledger.apply(&at(1, "10.0.0.1-10.0.0.8"));
+    ledger.apply_pool(&at(1, "10.0.0.1-10.0.0.8"));
     let read = ledger.pool_info(&key()).unwrap().usable.unwrap();
     // An API server never sends this: it shows that the spec of a known generation is not parsed again.
-    ledger.apply(&at(1, "nothing"));
+    ledger.apply_pool(&at(1, "nothing"));
     assert!(ledger.is_current(&key(), &read));
     let mut paused = at(1, "nothing");
     paused.metadata.annotations = Some([("cluster.x-k8s.io/paused".to_owned(), String::new())].into());
-    ledger.apply(&paused);
+    ledger.apply_pool(&paused);
     assert!(ledger.is_current(&key(), &read) && ledger.pool_info(&key()).unwrap().paused);
-    ledger.apply(&at(2, "10.0.0.1-10.0.0.4"));
+    ledger.apply_pool(&at(2, "10.0.0.1-10.0.0.4"));
     assert_eq!(counts(&ledger), (4, 4, 0, 0));
     let mut another = at(2, "10.0.0.1-10.0.0.2");
     another.metadata.uid = Some("recreated".to_owned());
-    ledger.apply(&another);
+    ledger.apply_pool(&another);
     assert_eq!(counts(&ledger), (2, 2, 0, 0), "a recreated pool has another spec");
 }
 
