@@ -62,7 +62,9 @@ fn convert(object: Value, desired: &str) -> Result<Value, String> {
 /// Sends the body to every webhook.
 fn review_all(body: &[u8]) {
     for kind in InClusterKind::ALL {
-        check(respond(body, &|request: &AdmissionRequest| pools::review(kind, &with_kind(request, kind), &Cluster)));
+        check(respond(body, &move |request: &AdmissionRequest| {
+            pools::review(kind, &with_kind(request, kind), &Cluster)
+        }));
     }
     check(respond(body, &|request: &AdmissionRequest| reservations::review(request, &Cluster)));
     check(respond_to_conversion(body, &convert));
