@@ -62,7 +62,7 @@ impl ApiClient {
 
     async fn write(&self, method: &str, path: &str, content: &str, body: &Value) -> Identity {
         let answer: kube::Result<Answer> = self.send(method, path, content, body).await;
-        answer.unwrap_or_else(|error| panic!("{method} {path}: {error}\n{body}")).metadata
+        answer.unwrap_or_else(|error| panic!("{method} {path}: {error}\n{:.1000}", body.to_string())).metadata
     }
 
     /// Creates an object.

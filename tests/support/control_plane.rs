@@ -275,6 +275,8 @@ impl ControlPlane {
             format!("--initial-cluster=default={peer_url}"),
             // Durability is not needed in tests.
             "--unsafe-no-fsync".into(),
+            // 5,000 claims of 256 KiB, each written three times, exceed the default of 2 GiB.
+            "--quota-backend-bytes=8589934592".into(),
             "--log-level=warn".into(),
         ];
         let etcd = Supervised::spawn(&self.programs.join("etcd"), &arguments, &[], &self.folder().join("etcd.log"));
