@@ -12,7 +12,6 @@ mod pool;
 mod pool_info;
 mod queries;
 mod state;
-mod tombstones;
 mod usage;
 mod wait_queue;
 

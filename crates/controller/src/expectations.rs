@@ -1,10 +1,11 @@
 //! The writes of this process that its watches may not have shown yet.
 
-use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use kube::Resource;
 use parking_lot::Mutex;
+
+use crate::expiring_map::ExpiringMap;
 
 /// Age at which an expectation expires: the controller then acts on the watched state even if it looks stale.
 pub const EXPECTATION_TTL: Duration = Duration::from_secs(10);
@@ -15,7 +16,7 @@ pub const EXPECTATION_TTL: Duration = Duration::from_secs(10);
 /// are kept until they expire, also after the watch has shown the write, since a task may still hold an older state.
 #[derive(Debug, Default)]
 pub struct Expectations {
-    versions: Mutex<HashMap<String, (u64, Instant)>>,
+    versions: Mutex<ExpiringMap<String, u64>>,
 }
 
 impl Expectations {
@@ -35,21 +36,13 @@ impl Expectations {
     }
 
     fn insert(&self, uid: &str, version: u64, now: Instant) {
-        let mut versions = self.versions.lock();
-        // Expired entries are removed at powers of two, so the cost per write is constant on average.
-        if versions.len() >= 1024 && versions.len().is_power_of_two() {
-            versions.retain(|_, (_, at)| now.saturating_duration_since(*at) < EXPECTATION_TTL);
-        }
-        versions.insert(uid.to_owned(), (version, now));
+        self.versions.lock().insert(uid.to_owned(), version, EXPECTATION_TTL, now);
     }
 
     /// Whether this process has written the object after the given state, so that the watch has not caught up yet.
     pub fn is_stale<K: Resource>(&self, object: &K, now: Instant) -> bool {
         let Some((uid, version)) = identify(object) else { return false };
-        self.versions
-            .lock()
-            .get(uid)
-            .is_some_and(|(written, at)| *written > version && now.saturating_duration_since(*at) < EXPECTATION_TTL)
+        self.versions.lock().get(uid, now).is_some_and(|written| *written > version)
     }
 }
 

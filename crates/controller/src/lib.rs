@@ -8,6 +8,7 @@
 //! - [`expectations`]: the writes of this process that its watches have not shown yet;
 //! - [`events`]: Kubernetes events, published in the background and limited in rate;
 //! - [`health`], [`metrics`] and [`diagnostics`]: probes and metrics, and the servers of both;
+//! - [`expiring_map`]: a map whose entries expire;
 //! - [`discovery`], [`leader`], [`listener`], [`logging`], [`options`], [`retry`] and [`clock`]: smaller parts of
 //!   these.
 //!
@@ -78,6 +79,7 @@ pub mod diagnostics;
 pub mod discovery;
 pub mod events;
 pub mod expectations;
+pub mod expiring_map;
 pub mod finalizer;
 pub mod health;
 pub mod leader;

@@ -4,10 +4,10 @@
 //! claim was released. In this case the response to the deletion does not prove that no IPAddress exists; only a read
 //! does.
 
-use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use capi_ipam_controller::client::{CallError, REQUEST_TIMEOUT};
+use capi_ipam_controller::expiring_map::ExpiringMap;
 use parking_lot::Mutex;
 
 use crate::api::{IPAddressClaim, Uid};
@@ -21,7 +21,7 @@ const CREATE_EXPIRY: Duration = REQUEST_TIMEOUT.saturating_mul(3);
 pub(super) struct PendingCreates {
     /// The start of this process. The requests of earlier processes are unknown.
     started: Instant,
-    sent: Mutex<HashMap<Uid, Instant>>,
+    sent: Mutex<ExpiringMap<Uid, ()>>,
 }
 
 impl PendingCreates {
@@ -38,7 +38,7 @@ impl PendingCreates {
         creation: impl Future<Output = Result<T, CallError>>,
     ) -> Result<T, CallError> {
         let claim = uid(claim);
-        let is_first = self.insert(claim, Instant::now());
+        let is_first = self.sent.lock().insert(claim, (), CREATE_EXPIRY, Instant::now()).is_none();
         let created = creation.await;
         if is_first && !created.as_ref().is_err_and(CallError::outcome_is_unknown) {
             self.sent.lock().remove(&claim);
@@ -46,20 +46,10 @@ impl PendingCreates {
         created
     }
 
-    /// Records a request. Returns whether it is the first one of the claim.
-    fn insert(&self, claim: Uid, now: Instant) -> bool {
-        let mut sent = self.sent.lock();
-        // Expired entries are removed from time to time.
-        if sent.len() >= 1024 && sent.len().is_power_of_two() {
-            sent.retain(|_, at| now.saturating_duration_since(*at) < CREATE_EXPIRY);
-        }
-        sent.insert(claim, now).is_none()
-    }
-
     /// Returns whether an IPAddress of the claim may still be created.
     pub(super) fn may_still_apply(&self, claim: &IPAddressClaim, now: Instant) -> bool {
-        let is_recent = |at: Instant| now.saturating_duration_since(at) < CREATE_EXPIRY;
-        is_recent(self.started) || self.sent.lock().get(&uid(claim)).is_some_and(|at| is_recent(*at))
+        let is_new_process = now.saturating_duration_since(self.started) < CREATE_EXPIRY;
+        is_new_process || self.sent.lock().get(&uid(claim), now).is_some()
     }
 }
 
@@ -107,16 +97,5 @@ mod tests {
         let creates = PendingCreates::new(start);
         let may_still_apply = |after| creates.may_still_apply(&claim("a"), start + after);
         assert!(may_still_apply(CREATE_EXPIRY / 2) && !may_still_apply(CREATE_EXPIRY));
-    }
-
-    #[test]
-    fn expired_requests_are_removed() {
-        let start = Instant::now();
-        let creates = PendingCreates::new(start);
-        for number in 0..1024 {
-            creates.insert(uid(&claim(&number.to_string())), start);
-        }
-        creates.insert(uid(&claim("new")), start + CREATE_EXPIRY);
-        assert_eq!(creates.sent.lock().len(), 1);
     }
 }

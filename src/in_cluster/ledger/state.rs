@@ -2,16 +2,19 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use capi_ipam_controller::expiring_map::ExpiringMap;
 use capi_ipam_ip::Family;
 use capi_ipam_provider::api::Uid;
 
 use super::pool::{Effect, PoolEntry};
-use super::tombstones::Tombstones;
 use super::usage::{AddressOwner, AddressUsage, ReservationInfo, ScopeEntry};
 use super::{ClaimKey, PoolInfo, Priority, Proposal};
 use crate::api::{IPReservation, InClusterKind, PoolKey, Scope, Slot};
+
+/// How long a response that was read before a deletion can be delayed: longer than any request or list.
+pub(super) const TOMBSTONE_TTL: Duration = Duration::from_mins(2);
 
 #[derive(Default)]
 pub(super) struct State {
@@ -27,8 +30,9 @@ pub(super) struct State {
     pub(super) ignored: BTreeMap<String, Ignored>,
     /// Reservations whose creation has an unknown outcome, by the uid of the claim.
     pub(super) attempts: HashMap<Uid, (PoolKey, Slot)>,
-    /// Recently deleted reservations.
-    tombstones: Tombstones,
+    /// The uids of recently deleted reservations, so that a delayed response does not add one again. A uid is never
+    /// reused.
+    tombstones: ExpiringMap<Uid, ()>,
     /// Whether the end of a cool-down may have changed since this was last reset.
     pub(super) cooldowns_changed: bool,
     pub(super) listings: Listings,
@@ -289,8 +293,9 @@ impl State {
         let listing = self.listings.reservations;
         let uid = || reservation.metadata.uid.as_deref().unwrap_or_default().into();
         match source {
-            Source::Watch => self.tombstones.remove(uid_of(reservation)),
-            Source::Response if self.tombstones.contains(uid_of(reservation)) => return None,
+            // After a restore of etcd a deleted object can exist again.
+            Source::Watch => self.tombstones.remove(&uid_of(reservation)),
+            Source::Response if self.was_deleted(uid_of(reservation), Instant::now()) => return None,
             Source::Response => {}
         }
         match reservation.slot() {
@@ -343,7 +348,7 @@ impl State {
     /// Removes a reservation. Returns its address if it is a valid one.
     pub(super) fn remove(&mut self, reservation: &IPReservation) -> Option<Slot> {
         let uid = reservation.metadata.uid.as_deref().unwrap_or_default();
-        self.tombstones.insert(Uid::of(uid), Instant::now());
+        self.remember_deletion(Uid::of(uid), Instant::now());
         if let Ok((slot, _)) = reservation.slot() {
             self.remove_at(&slot, Some(Uid::of(uid)));
             return Some(slot);
@@ -367,7 +372,7 @@ impl State {
         if uid.is_some_and(|uid| known != uid) {
             return;
         }
-        self.tombstones.insert(known, Instant::now());
+        self.remember_deletion(known, Instant::now());
         self.unindex_holder(slot);
         self.update(slot, |usage| usage.reservation = None);
     }
@@ -386,6 +391,16 @@ impl State {
         let unlisted = self.block_lengths.iter().filter(|(_, known)| known.listing != newest);
         let unlisted: Vec<_> = unlisted.map(|(key, _)| key.clone()).collect();
         unlisted.iter().for_each(|(network, family)| self.set_block_length(network, *family, None));
+    }
+
+    /// Records that the reservation with this uid is deleted.
+    pub(super) fn remember_deletion(&mut self, uid: Uid, now: Instant) {
+        self.tombstones.insert(uid, (), TOMBSTONE_TTL, now);
+    }
+
+    /// Whether the reservation with this uid was deleted recently.
+    pub(super) fn was_deleted(&self, uid: Uid, now: Instant) -> bool {
+        self.tombstones.get(&uid, now).is_some()
     }
 
     fn unindex_holder(&mut self, slot: &Slot) {

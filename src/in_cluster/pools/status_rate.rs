@@ -1,8 +1,8 @@
 //! Rate limit of status updates of pools.
 
-use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
+use capi_ipam_controller::expiring_map::ExpiringMap;
 use capi_ipam_provider::api::Uid;
 use parking_lot::Mutex;
 
@@ -31,7 +31,7 @@ pub(super) struct StatusLimiter {
 
 #[derive(Default)]
 struct Schedule {
-    pools: HashMap<Uid, Scheduled>,
+    pools: ExpiringMap<Uid, Scheduled>,
     /// The earliest time of the next count update of any pool.
     next_count_update: Option<Instant>,
     /// The latency of the last write.
@@ -43,16 +43,6 @@ enum Scheduled {
     Due { at: Instant, earliest: Instant },
 }
 
-impl Scheduled {
-    fn is_expired(&self, now: Instant) -> bool {
-        let (at, ttl) = match self {
-            Self::Written { at } => (at, STATUS_INTERVAL),
-            Self::Due { at, .. } => (at, EXPIRY),
-        };
-        now.saturating_duration_since(*at) >= ttl
-    }
-}
-
 impl StatusLimiter {
     /// Returns the remaining delay of a status update; `None` if the status can be written now. Updates with a
     /// condition transition are written immediately, updates of counts alone after [`DEBOUNCE`] and the interval
@@ -61,7 +51,7 @@ impl StatusLimiter {
         let uid = Uid::of(pool.metadata.uid.as_deref().unwrap_or_default());
         let mut schedule = self.schedule.lock();
         let Schedule { pools, next_count_update, latency } = &mut *schedule;
-        let (mut due, earliest) = match pools.get(&uid) {
+        let (mut due, earliest) = match pools.get(&uid, now) {
             Some(Scheduled::Due { at, earliest }) => (*at, *earliest),
             other => {
                 let earliest = match other {
@@ -83,12 +73,13 @@ impl StatusLimiter {
         if has_transition {
             due = due.min(earliest).max(now);
         }
-        pools.retain(|_, scheduled| !scheduled.is_expired(now));
         let wait = due.saturating_duration_since(now);
-        let scheduled =
-            if wait.is_zero() { Scheduled::Written { at: now } } else { Scheduled::Due { at: due, earliest } };
-        pools.insert(uid, scheduled);
-        Some(wait).filter(|wait| !wait.is_zero())
+        if wait.is_zero() {
+            pools.insert(uid, Scheduled::Written { at: now }, STATUS_INTERVAL, now);
+            return None;
+        }
+        pools.insert(uid, Scheduled::Due { at: due, earliest }, wait + EXPIRY, now);
+        Some(wait)
     }
 
     /// Records the latency of a write, as a measure of the load of the API server.

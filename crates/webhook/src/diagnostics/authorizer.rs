@@ -1,6 +1,5 @@
 //! Delegated authorization: the API server authenticates and authorizes clients, and its decisions are cached.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,6 +10,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use capi_ipam_controller::client::{CallError, ResourceClient, error_chain};
+use capi_ipam_controller::expiring_map::ExpiringMap;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec};
@@ -48,8 +48,11 @@ pub enum Access {
 /// Decides whether the owner of a token may get a path.
 type Review = dyn Fn(String, String) -> BoxFuture<'static, Result<Access, CallError>> + Send + Sync;
 
-/// Decisions with their expiry, by the hash of path and token.
-type Cache = HashMap<[u8; 32], (Instant, Access)>;
+/// Returns the current time.
+type Clock = dyn Fn() -> Instant + Send + Sync;
+
+/// Decisions by the hash of path and token.
+type Cache = ExpiringMap<[u8; 32], Access>;
 
 /// Authorizes clients by bearer tokens. Clones share the cache.
 #[derive(Clone)]
@@ -57,6 +60,7 @@ pub struct Authorizer {
     review: Arc<Review>,
     reviewing: Arc<Semaphore>,
     cache: Arc<Mutex<Cache>>,
+    clock: Arc<Clock>,
 }
 
 impl fmt::Debug for Authorizer {
@@ -75,7 +79,7 @@ impl Authorizer {
         review: impl Fn(String, String) -> BoxFuture<'static, Result<Access, CallError>> + Send + Sync + 'static,
     ) -> Self {
         let reviewing = Arc::new(Semaphore::new(MAX_CONCURRENT_REVIEWS));
-        Self { review: Arc::new(review), reviewing, cache: Arc::default() }
+        Self { review: Arc::new(review), reviewing, cache: Arc::default(), clock: Arc::new(Instant::now) }
     }
 
     /// Whether the owner of the token may get the path.
@@ -92,20 +96,15 @@ impl Authorizer {
         }
         let access = (self.review)(token.to_owned(), path.to_owned()).await?;
         let ttl = if access == Access::Granted { GRANT_TTL } else { DENIAL_TTL };
-        let mut cache = self.cache.lock();
-        if cache.len() >= MAX_CACHED {
-            let now = Instant::now();
-            cache.retain(|_, (expiry, _)| *expiry > now);
-        }
-        if cache.len() < MAX_CACHED {
-            cache.insert(key, (Instant::now() + ttl, access.clone()));
+        let (mut cache, now) = (self.cache.lock(), (self.clock)());
+        if cache.purge(now) < MAX_CACHED {
+            cache.insert(key, access.clone(), ttl, now);
         }
         Ok(access)
     }
 
     fn cached(&self, key: &[u8; 32]) -> Option<Access> {
-        let cache = self.cache.lock();
-        cache.get(key).filter(|(expiry, _)| *expiry > Instant::now()).map(|(_, access)| access.clone())
+        self.cache.lock().get(key, (self.clock)()).cloned()
     }
 }
 
@@ -162,7 +161,7 @@ async fn review_token(client: Client, token: String, path: String) -> Result<Acc
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
     use axum::Router;
     use axum::body::Body;
@@ -173,11 +172,12 @@ mod tests {
     use super::*;
 
     /// Grants tokens that begin with "good", authenticates those that begin with "other", fails for "broken". Counts
-    /// the reviews.
-    fn authorizer() -> (Authorizer, Arc<AtomicUsize>) {
-        let reviews = Arc::new(AtomicUsize::new(0));
-        let counter = reviews.clone();
-        let authorizer = Authorizer::new(move |token, path| {
+    /// the reviews. Its clock is ahead by a number of seconds.
+    fn authorizer() -> (Authorizer, Arc<AtomicUsize>, Arc<AtomicU64>) {
+        let (reviews, ahead) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicU64::new(0)));
+        let (counter, seconds) = (Arc::clone(&reviews), Arc::clone(&ahead));
+        let clock = move || Instant::now() + Duration::from_secs(seconds.load(Ordering::Relaxed));
+        let review = move |token: String, path: String| {
             counter.fetch_add(1, Ordering::Relaxed);
             assert_eq!(path, "/metrics");
             let access = match token.get(..4) {
@@ -187,8 +187,8 @@ mod tests {
                 _ => Ok(Access::Unauthenticated),
             };
             std::future::ready(access).boxed()
-        });
-        (authorizer, reviews)
+        };
+        (Authorizer { clock: Arc::new(clock), ..Authorizer::new(review) }, reviews, ahead)
     }
 
     async fn status(authorizer: &Authorizer, authorization: Option<&str>) -> u16 {
@@ -203,7 +203,7 @@ mod tests {
 
     #[tokio::test]
     async fn only_authorized_clients_are_served() {
-        let (authorizer, _) = authorizer();
+        let (authorizer, ..) = authorizer();
         for (authorization, expected) in [
             (None, 401),
             (Some("Basic good"), 401),
@@ -220,12 +220,8 @@ mod tests {
 
     #[tokio::test]
     async fn decisions_are_cached_for_a_time() {
-        let (authorizer, reviews) = authorizer();
-        let wait = |seconds| {
-            for (expiry, _) in authorizer.cache.lock().values_mut() {
-                *expiry -= Duration::from_secs(seconds);
-            }
-        };
+        let (authorizer, reviews, ahead) = authorizer();
+        let wait = |seconds| ahead.fetch_add(seconds, Ordering::Relaxed);
         let request = async |token: &str, expected: usize| {
             status(&authorizer, Some(&format!("Bearer {token}"))).await;
             assert_eq!(reviews.load(Ordering::Relaxed), expected, "{token}");
@@ -246,10 +242,10 @@ mod tests {
 
     #[tokio::test]
     async fn token_cache_is_bounded() {
-        let (authorizer, _) = authorizer();
+        let (authorizer, ..) = authorizer();
         for index in 0..MAX_CACHED + 10 {
             status(&authorizer, Some(&format!("Bearer x{index}"))).await;
         }
-        assert_eq!(authorizer.cache.lock().len(), MAX_CACHED);
+        assert_eq!(authorizer.cache.lock().purge(Instant::now()), MAX_CACHED);
     }
 }

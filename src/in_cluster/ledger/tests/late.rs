@@ -1,5 +1,6 @@
 //! Responses that are older than what the watch has reported, and manually created IPAddress objects.
 
+use super::super::state::TOMBSTONE_TTL;
 use super::cooldown::cooled_down_slots;
 use super::*;
 
@@ -14,6 +15,17 @@ pub(super) fn with_pool() -> Ledger {
     let ledger = ledger();
     ledger.apply_pool(&pool(json!({"spec": {"addressReuseGracePeriodSeconds": 60}})));
     ledger
+}
+
+#[test]
+fn deletions_of_reservations_are_remembered_for_a_time() {
+    let (mut state, start) = (State::default(), Instant::now());
+    let [old, new] = ["old", "new"].map(Uid::of);
+    state.remember_deletion(old, start);
+    assert!(state.was_deleted(old, start) && !state.was_deleted(new, start));
+    let later = start + TOMBSTONE_TTL;
+    state.remember_deletion(new, later);
+    assert!(!state.was_deleted(old, later) && state.was_deleted(new, later));
 }
 
 #[test]
