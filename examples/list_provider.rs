@@ -11,11 +11,10 @@ use std::sync::Arc;
 
 use capi_ipam_provider::api::{IPAddress, IPAddressClaim};
 use capi_ipam_provider::controller::client::ResourceClient;
-use capi_ipam_provider::controller::manager::{self, BoxError, Identity};
+use capi_ipam_provider::controller::manager::{self, Identity};
 use capi_ipam_provider::controller::patch;
 use capi_ipam_provider::{
-    Allocation, ClaimHandler, ClaimReconciler, HandlerError, PoolKind, PoolView, ProviderAdapter, ProviderSetup,
-    Released,
+    Allocation, ClaimHandler, ClaimReconciler, Ensured, HandlerError, PoolKind, PoolView, ProviderAdapter, Released,
 };
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, Client, CustomResource, ResourceExt};
@@ -36,11 +35,6 @@ struct ListAdapter {
 
 impl ProviderAdapter for ListAdapter {
     type Handler = ListHandler;
-
-    fn setup(&self, setup: &mut ProviderSetup<'_>) -> Result<(), BoxError> {
-        setup.serve(PoolKind::new("example.com", "ListPool"));
-        Ok(())
-    }
 
     fn claim_handler(&self, claim: Arc<IPAddressClaim>) -> ListHandler {
         let namespace = claim.namespace().unwrap_or_default();
@@ -78,7 +72,7 @@ impl ClaimHandler for ListHandler {
         Ok(view)
     }
 
-    async fn ensure_address(&mut self, existing: Option<&IPAddress>) -> Result<Allocation, HandlerError> {
+    async fn ensure_address(&mut self, existing: Option<&IPAddress>) -> Result<Ensured, HandlerError> {
         let pool = self.pool.clone().ok_or_else(|| HandlerError::Permanent("the pool is missing".to_owned()))?;
         let config_map = match self.allocated().await? {
             Some(config_map) => config_map,
@@ -107,7 +101,7 @@ impl ClaimHandler for ListHandler {
         let mut updated = config_map.clone();
         updated.data.get_or_insert_default().insert(chosen.replace(':', "_"), self.uid());
         patch::write(&self.allocations, &config_map, &updated).await?;
-        Ok(Allocation { address, prefix: pool.spec.prefix, gateway: None })
+        Ok(Allocation { address, prefix: pool.spec.prefix, gateway: None }.into())
     }
 
     async fn release_address(&mut self) -> Result<Released, HandlerError> {
@@ -121,7 +115,9 @@ impl ClaimHandler for ListHandler {
 
 fn main() -> ExitCode {
     manager::main(Identity { name: "list-provider", lease: "list-provider.example.com" }, async |manager| {
-        let adapter = ListAdapter { client: manager.client.clone() };
-        ClaimReconciler::register(adapter, manager).await
+        ClaimReconciler::builder(manager)
+            .pools(PoolKind::new("example.com", "ListPool"))
+            .build(async |setup| Ok(ListAdapter { client: setup.manager.client.clone() }))
+            .await
     })
 }

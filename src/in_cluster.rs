@@ -6,8 +6,8 @@
 //! in-memory [`ledger`] makes this fast. It proposes the lowest address that seems free; a wrong proposal costs a
 //! retry, never a duplicate.
 //!
-//! - [`adapter`](InClusterAdapter): the watches, and the handler of one claim;
-//! - `allocate`, `release`: creation and deletion of reservations (steps A2 and R2);
+//! - [`register`]: the watches, controllers and background tasks;
+//! - [`handler`](InClusterHandler), `release`: the handler of one claim creates and deletes reservations (steps A2, R2);
 //! - [`ledger`]: index of addresses in use, free addresses and waiting claims;
 //! - `cooldown`: the end of cool-downs, during which a released address is not reused;
 //! - `pools`: finalizer, counts and conditions of pools; `deletion_check`: what blocks the deletion of a pool;
@@ -17,12 +17,11 @@
 
 pub mod ledger;
 
-mod adapter;
-mod allocate;
 mod context;
 mod cooldown;
 mod deletion_check;
 mod duplicates;
+mod handler;
 mod kinds;
 mod move_label;
 mod options;
@@ -32,6 +31,86 @@ mod reservation;
 mod standby;
 mod sweeper;
 
-pub use adapter::{InClusterAdapter, register};
-pub use options::InClusterOptions;
-pub use standby::{LedgerHandle, run_standby};
+use std::sync::Arc;
+use std::time::Duration;
+
+use capi_ipam_controller::client::ResourceClient;
+use capi_ipam_controller::manager::{BoxError, Manager};
+use capi_ipam_controller::watch::{WatchApi, trim};
+use capi_ipam_provider::{ClaimOptions, ClaimReconciler, PoolKind, ProviderSetup, Selection};
+use kube::Api;
+use kube::runtime::watcher;
+
+use self::context::Context;
+use self::deletion_check::DeletionChecker;
+pub use self::handler::{InClusterAdapter, InClusterHandler};
+use self::ledger::Ledger;
+use self::move_label::MoveLabeler;
+pub use self::options::InClusterOptions;
+pub use self::standby::{LedgerHandle, run_standby};
+use self::sweeper::Sweeper;
+use crate::api::{IPReservation, InClusterKind, names};
+
+/// How often a waiting claim is reconciled without a trigger: a safety net, since the ledger enqueues waiting claims.
+const RESYNC_INTERVAL: Duration = Duration::from_mins(10);
+
+/// Adds the in-cluster provider to a manager. Waits until the API server serves all kinds, and publishes the ledger of
+/// the provider with `ledger_handle`.
+pub async fn register(
+    manager: &mut Manager,
+    options: InClusterOptions,
+    ledger_handle: LedgerHandle,
+) -> Result<(), BoxError> {
+    kinds::wait_for_kinds(&manager.client).await;
+    let claim_options = ClaimOptions {
+        resync_interval: RESYNC_INTERVAL,
+        restored_claim_timeout: options.restored_claim_timeout,
+        // If the claim is deleted before it has the finalizer, the sweeper releases its reservation.
+        allocate_before_finalizer: true,
+    };
+    let mut builder = ClaimReconciler::builder(manager).options(claim_options);
+    for kind in InClusterKind::ALL {
+        builder = builder.pools(PoolKind::new(names::GROUP, kind.name()));
+    }
+    builder.build(async |setup| Ok(set_up(setup, &options, &ledger_handle))).await
+}
+
+/// Adds the watch of reservations, the controllers of pools and the background tasks, and creates the adapter.
+fn set_up(setup: &mut ProviderSetup<'_>, options: &InClusterOptions, ledger_handle: &LedgerHandle) -> InClusterAdapter {
+    let client = setup.manager.client.clone();
+    let reservations: ResourceClient<IPReservation> = ResourceClient::new(Api::all(client.clone()), &());
+    let reservations_synced = setup.manager.health.register("IPReservation");
+    let objects_synced = [setup.addresses_synced.clone(), reservations_synced.clone()];
+    let (claims, contract, selection) =
+        (setup.trigger(), setup.contract.clone(), Selection::of(&setup.manager.options));
+    let (context, pools_synced) = pools::register(setup.manager, &objects_synced, |pools| {
+        Arc::new(Context {
+            ledger: Arc::new(Ledger::new(claims, pools)),
+            deletion_checker: Arc::new(DeletionChecker::new(reservations.clone(), contract.clone())),
+            reservations,
+            contract,
+            selection,
+        })
+    });
+    pools_synced.iter().for_each(|gate| setup.controller.wait_for(gate.clone()));
+    setup.add_address_event_handler(Arc::clone(&context.ledger) as _);
+    setup.add_claim_event_handler(Arc::clone(&context.ledger) as _);
+    let move_labeler = Arc::new(MoveLabeler::new(Arc::clone(&context.ledger)));
+    setup.controller.watch::<IPReservation>(
+        reservations_synced,
+        WatchApi::all(client),
+        watcher::Config::default(),
+        &(),
+        |reservation| trim(&mut reservation.metadata),
+        Arc::clone(&move_labeler) as _,
+    );
+    let ledger_synced: Vec<_> = objects_synced.into_iter().chain(pools_synced).collect();
+    ledger_handle.publish(Arc::clone(&context.ledger), ledger_synced.clone());
+    let stop = setup.manager.stop.clone();
+    let cooldowns = cooldown::run(Arc::clone(&context), ledger_synced.clone(), stop.clone());
+    setup.manager.add("cool-downs", cooldowns);
+    let all_synced = ledger_synced.into_iter().chain([setup.claims_synced.clone()]).collect();
+    let sweeper = Sweeper::new(setup, options, Arc::clone(&context), move_labeler, all_synced);
+    setup.manager.add("sweeper", sweeper.run(stop));
+    InClusterAdapter { context }
+}

@@ -12,6 +12,7 @@
 mod objects;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Instant;
 
 use capi_ipam::api::{PoolKey, Scope, Slot};
 use capi_ipam::in_cluster::ledger::{Ledger, Proposal, Unreserved};
@@ -105,12 +106,11 @@ fn happen(event: &Event<'_>, ledger: &Ledger, truth: &mut Truth<'_>, proposed: &
         }
         Event::LookUp { pool, claim } => {
             let (pool, claim) = (pool_key(*pool), self::claim(*claim));
-            ledger.mark_started(&pool, &claim);
-            let _ = ledger.pool_for(&pool, &claim, 1);
+            let _ = ledger.pool_or_wait(&pool, &claim, 1);
             let counts = ledger.counts(&pool);
             assert!(counts.free >= 0 && counts.free <= counts.total && counts.used >= 0 && counts.out_of_range >= 0);
         }
-        Event::Finish { pool, claim } => ledger.mark_finished(&pool_key(*pool), &self::claim(*claim)),
+        Event::Finish { pool, claim } => ledger.end_unused_turn(&pool_key(*pool), &self::claim(*claim), Instant::now()),
     }
 }
 
@@ -164,6 +164,6 @@ fn compare(ledger: &Ledger, fresh: &Ledger, pools: &BTreeSet<PoolKey>) {
     }
     assert_eq!(ledger.next_cooldown_end(|_| true, 0), fresh.next_cooldown_end(|_| true, 0));
     for (claim, uid) in (0..4).map(|number| (claim(number), Uid::of(&format!("u{number}")))) {
-        assert_eq!(sorted(ledger.reservations_of(&claim, uid)), sorted(fresh.reservations_of(&claim, uid)));
+        assert_eq!(sorted(ledger.held_by(&claim, uid)), sorted(fresh.held_by(&claim, uid)));
     }
 }

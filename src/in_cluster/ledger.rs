@@ -24,7 +24,7 @@ use tokio::sync::Notify;
 pub(super) use self::events::{PoolEventHandler, allocated_block};
 pub use self::overlaps::MAX_OVERLAPS;
 pub use self::pool_info::PoolInfo;
-pub use self::queries::{Conflict, CooledDown, InvalidReservation, Suspect, Unclaimed, Unreserved};
+pub use self::queries::{Conflict, CooledDown, Held, InvalidReservation, Suspect, Unclaimed, Unreserved};
 use self::state::{Source, State};
 pub(super) use self::usage::Origin;
 use self::wait_queue::WaitQueue;
@@ -67,7 +67,7 @@ pub enum Proposal {
     Wait,
 }
 
-/// The result of [`Ledger::pool_for`].
+/// The result of [`Ledger::pool_or_wait`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum PoolLookup {
     /// The pool exists.
@@ -151,23 +151,26 @@ impl Ledger {
         self.cooldowns.notified().await;
     }
 
-    /// Looks up the pool of a claim. If the pool cannot allocate now, the claim is reconciled again when it changes.
-    pub fn pool_for(&self, pool: &PoolKey, claim: &ClaimKey, priority: Priority) -> PoolLookup {
+    /// Returns the pool of a claim if it can allocate. Otherwise the claim waits for a change of the pool: it is
+    /// reconciled again when the pool changes, and is enqueued for an address.
+    pub fn pool_or_wait(&self, pool: &PoolKey, claim: &ClaimKey, priority: Priority) -> PoolLookup {
         let mut state = self.state.lock();
         let entry = state.pools.entry(pool.clone()).or_default();
         let info = entry.info.clone();
-        let can_allocate = info.as_ref().is_some_and(PoolInfo::can_allocate);
-        let first_time = !can_allocate && entry.wait_queue.wait_for_pool(claim, priority);
+        if let Some(info) = info.as_ref().filter(|info| info.can_allocate()) {
+            return PoolLookup::Found(info.clone());
+        }
+        let is_first = entry.wait_queue.wait_for_pool(claim, priority);
         match info {
             Some(info) => PoolLookup::Found(info),
-            None if first_time => PoolLookup::NotSeenYet,
+            None if is_first => PoolLookup::NotSeenYet,
             None => PoolLookup::Missing,
         }
     }
 
     /// Proposes the lowest free address that is not due to an earlier claim, and holds it for the claim.
     pub fn propose(&self, pool: &PoolKey, claim: &ClaimKey, priority: Priority) -> Proposal {
-        self.change(|state| state.propose(pool, claim, priority, Instant::now()))
+        self.change(|state| state.propose(pool, claim, priority))
     }
 
     /// Holds an address for a claim whose reservation is being created, until [`Ledger::drop_candidate`] is called or a
@@ -204,20 +207,13 @@ impl Ledger {
         self.state.lock().attempts.remove(&claim);
     }
 
-    /// Records that a reconcile of the claim has started.
-    pub fn mark_started(&self, pool: &PoolKey, claim: &ClaimKey) {
-        if let Some(entry) = self.state.lock().pools.get_mut(pool) {
-            entry.wait_queue.mark_started(claim);
-        }
-    }
-
-    /// Records that a reconcile of the claim has ended. If the claim did not use its turn, the next claim is granted
-    /// one.
-    pub fn mark_finished(&self, pool: &PoolKey, claim: &ClaimKey) {
+    /// Ends the turn of a claim whose reconcile has ended, if the turn was granted before the reconcile started at
+    /// `started` and was not used: the next claim is granted one.
+    pub fn end_unused_turn(&self, pool: &PoolKey, claim: &ClaimKey, started: Instant) {
         let granted = {
             let mut state = self.state.lock();
             let Some(entry) = state.pools.get_mut(pool) else { return };
-            if !entry.wait_queue.end_unused_turn(claim) {
+            if !entry.wait_queue.end_turn(claim, started) {
                 return;
             }
             entry.grant_turns(Instant::now())
@@ -319,7 +315,7 @@ impl Ledger {
                 return Vec::new();
             }
             state.set_pool(&key, Some(info));
-            state.pools.get_mut(&key).map(|entry| entry.wait_queue.take_waiting_for_pool()).unwrap_or_default()
+            state.pools.get_mut(&key).map(|entry| entry.wait_queue.pool_changed()).unwrap_or_default()
         });
         self.wake(&waiting);
     }
@@ -331,7 +327,7 @@ impl Ledger {
                 return Vec::new();
             }
             state.set_pool(key, None);
-            state.pools.get_mut(key).map(|entry| entry.wait_queue.take_waiting_for_pool()).unwrap_or_default()
+            state.pools.get_mut(key).map(|entry| entry.wait_queue.pool_changed()).unwrap_or_default()
         });
         self.wake(&waiting);
     }

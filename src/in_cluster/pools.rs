@@ -22,6 +22,7 @@ use kube::{Client, ResourceExt};
 use tracing::{debug, info};
 
 use self::status::PoolSnapshot;
+pub(super) use self::status::describe_counts;
 use self::status_rate::{STATUS_INTERVAL, StatusLimiter};
 use super::context::Context;
 use super::deletion_check::DeletionBlocker;
@@ -42,34 +43,24 @@ const FAILURES_BEFORE_REPORT: u32 = 2;
 /// The number of pools of a kind that are reconciled concurrently.
 const CONCURRENCY: u16 = 4;
 
-/// The controllers of all pool kinds, before they are started.
-pub(super) struct Controllers([(InClusterKind, ControllerBuilder<Pool, Infallible>); InClusterKind::ALL.len()]);
-
-impl Controllers {
-    pub(super) fn new() -> Self {
-        Self(InClusterKind::ALL.map(|kind| (kind, ControllerBuilder::new(kind.name(), kind))))
-    }
-
-    /// Returns a function that enqueues a pool, to update its status.
-    pub(super) fn trigger(&self) -> impl Fn(&PoolKey) + Send + Sync + 'static {
-        let triggers: HashMap<InClusterKind, Trigger<Pool>> =
-            self.0.iter().map(|(kind, controller)| (*kind, controller.trigger())).collect();
-        move |pool| {
-            if let Some(trigger) = triggers.get(&pool.kind) {
-                trigger.enqueue(pool.namespace.as_deref(), &pool.name);
-            }
+/// Adds the controllers of all pool kinds to the manager. `context` creates what they share, with a function that
+/// enqueues a pool to update its status. The controllers reconcile nothing before all `gates` are ready. Returns the
+/// gates of the pools as well.
+pub(super) fn register(
+    manager: &mut Manager,
+    gates: &[ReadinessGate],
+    context: impl FnOnce(Box<dyn Fn(&PoolKey) + Send + Sync>) -> Arc<Context>,
+) -> (Arc<Context>, [ReadinessGate; InClusterKind::ALL.len()]) {
+    let controllers = InClusterKind::ALL.map(|kind| (kind, ControllerBuilder::new(kind.name(), kind)));
+    let triggers: HashMap<InClusterKind, Trigger<Pool>> =
+        controllers.iter().map(|(kind, controller)| (*kind, controller.trigger())).collect();
+    let context = context(Box::new(move |pool: &PoolKey| {
+        if let Some(trigger) = triggers.get(&pool.kind) {
+            trigger.enqueue(pool.namespace.as_deref(), &pool.name);
         }
-    }
-
-    /// Starts the controllers. They reconcile nothing before all `gates` are ready. Returns the gates of the pools.
-    pub(super) fn start(
-        self,
-        manager: &mut Manager,
-        context: &Arc<Context>,
-        gates: &[ReadinessGate],
-    ) -> [ReadinessGate; InClusterKind::ALL.len()] {
-        self.0.map(|(kind, controller)| start(kind, controller, manager, context, gates))
-    }
+    }));
+    let synced = controllers.map(|(kind, controller)| start(kind, controller, manager, &context, gates));
+    (context, synced)
 }
 
 fn start(

@@ -1,68 +1,57 @@
 //! Step R2: releases the address of a claim whose IPAddress is deleted.
 
-use std::sync::Arc;
-
-use capi_ipam_controller::client::{CallError, ResourceClient};
+use capi_ipam_controller::client::CallError;
 use capi_ipam_controller::{clock, patch};
+use capi_ipam_provider::HandlerError;
 use capi_ipam_provider::api::{IPAddressClaim, Uid};
-use capi_ipam_provider::{HandlerError, Released};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::json;
 
-use super::ledger::{ClaimKey, Ledger};
+use super::context::Context;
+use super::ledger::{ClaimKey, Held};
 use super::reservation::{Ownership, claim_reference, ownership};
-use crate::api::{IPReservation, PoolKey, Slot};
+use crate::api::PoolKey;
 
 /// Releases all addresses that are reserved for a claim. If the pool has a grace period, the reservation is kept until
-/// the cool-down ends; the claim does not wait for this.
+/// the cool-down ends; the claim does not wait for this. A promise is kept: the next claim of this name gets the
+/// address again.
 pub(super) async fn release(
-    ledger: &Arc<Ledger>,
-    reservations: &ResourceClient<IPReservation>,
+    context: &Context,
     claim: &IPAddressClaim,
     key: &ClaimKey,
-) -> Result<Released, HandlerError> {
-    let uid = Uid::of(claim.metadata.uid.as_deref().unwrap_or_default());
-    for (slot, pool) in ledger.reservations_of(key, uid) {
-        let name = slot.reservation_name();
-        let released = if has_cooldown(ledger, &pool) {
-            start_cooldown(ledger, reservations, claim, &name).await
+    uid: Uid,
+) -> Result<(), HandlerError> {
+    let held = context.ledger.held_by(key, uid);
+    for held in held.iter().filter(|held| !held.is_promise) {
+        let released = if has_cooldown(context, &held.pool) {
+            start_cooldown(context, claim, held).await
         } else {
-            delete_reservation(ledger, reservations, claim, &name, &slot).await
+            delete_reservation(context, claim, held).await
         };
-        released.map_err(|error| HandlerError::transient(format!("cannot release {}", slot.block), error))?;
+        released.map_err(|error| HandlerError::transient(format!("cannot release {}", held.slot.block), error))?;
     }
-    Ok(Released::Now)
+    Ok(())
 }
 
-fn has_cooldown(ledger: &Ledger, pool: &PoolKey) -> bool {
-    ledger.pool_info(pool).is_some_and(|info| info.cooldown_seconds > 0 && !info.deleting)
+fn has_cooldown(context: &Context, pool: &PoolKey) -> bool {
+    context.ledger.pool_info(pool).is_some_and(|info| info.cooldown_seconds > 0 && !info.deleting)
 }
 
-async fn delete_reservation(
-    ledger: &Ledger,
-    reservations: &ResourceClient<IPReservation>,
-    claim: &IPAddressClaim,
-    name: &str,
-    slot: &Slot,
-) -> Result<(), CallError> {
-    if ledger.is_promise(slot) {
-        // A promise is kept: the next claim of this name gets the address again.
+async fn delete_reservation(context: &Context, claim: &IPAddressClaim, held: &Held) -> Result<(), CallError> {
+    if held.uid.is_empty() {
         return Ok(());
     }
-    // Another claim may have reserved this address while the previous one was released.
-    let claim_uid = Uid::of(claim.metadata.uid.as_deref().unwrap_or_default());
-    let held = ledger.reservation_uid(slot, claim_uid).filter(|uid| !uid.is_empty());
-    let Some(reservation_uid) = held else { return Ok(()) };
-    match reservations.delete(name, &reservation_uid).await {
+    let name = held.slot.reservation_name();
+    match context.reservations.delete(&name, &held.uid).await {
         Ok(_) => {
-            ledger.remove_reservation_of(slot, &reservation_uid);
+            context.ledger.remove_reservation_of(&held.slot, &held.uid);
             Ok(())
         }
         // The uid differs: our reservation is deleted and another one has the name.
-        Err(error) if error.is_conflict() => match reservations.get(name).await? {
+        Err(error) if error.is_conflict() => match context.reservations.get(&name).await? {
             Some(found) if ownership(&found, &claim_reference(claim)) == Ownership::Ours => Err(error),
             Some(found) => {
-                ledger.insert_reservation(&found);
+                context.ledger.insert_reservation(&found);
                 Ok(())
             }
             None => Ok(()),
@@ -71,20 +60,16 @@ async fn delete_reservation(
     }
 }
 
-async fn start_cooldown(
-    ledger: &Ledger,
-    reservations: &ResourceClient<IPReservation>,
-    claim: &IPAddressClaim,
-    name: &str,
-) -> Result<(), CallError> {
-    let Some(found) = reservations.get(name).await? else { return Ok(()) };
+async fn start_cooldown(context: &Context, claim: &IPAddressClaim, held: &Held) -> Result<(), CallError> {
+    let name = held.slot.reservation_name();
+    let Some(found) = context.reservations.get(&name).await? else { return Ok(()) };
     let held_by_uid = found.spec.claim_ref.as_ref().is_some_and(|claim| claim.uid.is_some());
     if !held_by_uid || ownership(&found, &claim_reference(claim)) != Ownership::Ours {
         return Ok(());
     }
     let change = patch::set(&["spec", "releasedAt"], json!(Time(clock::now().0)));
-    match reservations.patch(name, patch::with_preconditions(&found, vec![change])).await {
-        Ok(written) => ledger.insert_reservation(&written),
+    match context.reservations.patch(&name, patch::with_preconditions(&found, vec![change])).await {
+        Ok(written) => context.ledger.insert_reservation(&written),
         Err(error) if error.is_not_found() => {}
         Err(error) => return Err(error),
     }

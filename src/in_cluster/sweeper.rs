@@ -202,10 +202,11 @@ impl Sweeper {
     async fn delete_reservation(&self, slot: &Slot, claim: &ClaimKey, uid: Uid) -> Result<bool, CallError> {
         let (namespace, claim_name) = claim;
         let name = &slot.reservation_name();
-        let known = self.context.ledger.reservation_uid(slot, uid);
+        let held = self.context.ledger.held_by(claim, uid);
         // Read before the claim: if the claim is missing in the later read, no existing claim holds this reservation.
         let Some(found) = self.context.reservations.get(name).await? else {
-            known.iter().for_each(|known| self.context.ledger.remove_reservation_of(slot, known));
+            let known = held.iter().find(|held| held.slot == *slot && !held.is_promise);
+            known.iter().for_each(|known| self.context.ledger.remove_reservation_of(slot, &known.uid));
             return Ok(false);
         };
         let held_by = found.spec.claim_ref.as_ref().and_then(|claim| claim.uid.as_deref()).map(Uid::of);
@@ -353,7 +354,7 @@ impl Sweeper {
         let (namespace, name) = key.clone();
         // A deleted claim may have released the address, and the watch of IPAddress objects may lag behind. A claim
         // with another reservation may have another address, and the watched IPAddress may be that of an earlier claim.
-        let needs_read = claim.deleted.is_some() || !self.context.ledger.reservations_of(key, claim.uid).is_empty();
+        let needs_read = claim.deleted.is_some() || !self.context.ledger.held_by(key, claim.uid).is_empty();
         if needs_read {
             let address = self.contract.addresses(&namespace).get(&name).await?;
             if !address.is_some_and(|address| has_address(&address, slot, pool)) {

@@ -5,17 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use capi_ipam_controller::client::CallError;
-use capi_ipam_controller::controller::{ControllerBuilder, Trigger};
-use capi_ipam_controller::health::ReadinessGate;
-use capi_ipam_controller::manager::{BoxError, Manager};
-use capi_ipam_controller::watch::EventHandler;
+use capi_ipam_controller::manager::BoxError;
 use kube::Resource;
 
 use crate::api::{IPAddress, IPAddressClaim, PoolReference, is_paused};
-use crate::claim_cache::{ClaimCache, CompactClaim};
-use crate::contract::ContractClient;
-use crate::index::AddressIndex;
-use crate::selection::Selection;
+#[cfg(doc)]
+use crate::setup::ClaimOptions;
 
 /// A kind of pool, in any version.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -38,41 +33,14 @@ impl PoolKind {
     }
 }
 
-/// A provider: declares the kinds of pools that it serves and creates a [`ClaimHandler`] for each reconcile of a claim.
+/// A provider: creates a [`ClaimHandler`] for each reconcile of a claim.
 pub trait ProviderAdapter: Send + Sync + 'static {
     /// The type that handles one claim during one reconcile.
     type Handler: ClaimHandler;
 
-    /// Declares the kinds of pools that the provider serves ([`ProviderSetup::serve`]) and adds its own watches and
-    /// services. Called once, before any controller runs. An error ends the program.
-    fn setup(&self, setup: &mut ProviderSetup<'_>) -> Result<(), BoxError>;
-
-    /// Creates the handler of a claim. Called once per reconcile; must not block.
+    /// Creates the handler of a claim. Called once per reconcile; must not block. The handler is dropped when the
+    /// reconcile ends, whatever its result.
     fn claim_handler(&self, claim: Arc<IPAddressClaim>) -> Self::Handler;
-
-    /// How often a claim that waits for its pool is reconciled without a trigger. A provider that enqueues its waiting
-    /// claims ([`ProviderSetup::trigger`]) can return a long interval.
-    fn resync_interval(&self) -> Duration {
-        Duration::from_secs(30)
-    }
-
-    /// How long a claim that was moved or restored to this cluster waits for its IPAddress to be restored too, counted
-    /// from the creation of the claim. After that it gets a new address.
-    fn restored_claim_timeout(&self) -> Duration {
-        Duration::from_hours(1)
-    }
-
-    /// Whether an address may be allocated at the same time as the finalizer is added to the claim, and not only
-    /// afterwards. This saves the latency of one write.
-    ///
-    /// Return `true` only if the provider itself finds and frees addresses of claims that no longer exist: if the
-    /// program ends between the two writes and the claim is deleted, [`ClaimHandler::release_address`] is not called.
-    fn allocates_before_finalizer(&self) -> bool {
-        false
-    }
-
-    /// Called after every reconcile of the claim, whether it succeeded or not. A provider with a wait queue needs it.
-    fn reconciled(&self, _claim: &IPAddressClaim) {}
 }
 
 /// Allocates and releases the address of one claim. Lives for one reconcile.
@@ -87,12 +55,12 @@ pub trait ClaimHandler: Send {
     /// Allocates an address for the claim. Repeated calls for the same claim return the same address.
     ///
     /// `existing` is the IPAddress with the claim's name, as just read, whose address must be kept. It comes from an
-    /// earlier attempt, an upgrade or a restore, or a user created it. Return [`HandlerError::Discard`] to have it
-    /// deleted.
+    /// earlier attempt, an upgrade or a restore, or a user created it. Return [`Ensured::DeleteExisting`] if it is a
+    /// leftover whose address cannot be kept.
     fn ensure_address(
         &mut self,
         existing: Option<&IPAddress>,
-    ) -> impl Future<Output = Result<Allocation, HandlerError>> + Send;
+    ) -> impl Future<Output = Result<Ensured, HandlerError>> + Send;
 
     /// Releases the address of the claim. Called once the IPAddress no longer exists, also if none ever existed, and
     /// possibly again after success.
@@ -140,6 +108,22 @@ pub struct Allocation {
     pub gateway: Option<IpAddr>,
 }
 
+/// The result of [`ClaimHandler::ensure_address`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ensured {
+    /// The claim has this address: the one of the existing IPAddress, if there is one.
+    Allocated(Allocation),
+    /// The existing IPAddress is a leftover whose address cannot be kept, for this reason. It is deleted, and
+    /// [`ClaimHandler::ensure_address`] is called without it.
+    DeleteExisting(String),
+}
+
+impl From<Allocation> for Ensured {
+    fn from(allocation: Allocation) -> Self {
+        Self::Allocated(allocation)
+    }
+}
+
 /// The result of [`ClaimHandler::release_address`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Released {
@@ -153,13 +137,13 @@ pub enum Released {
 /// shown to users: it says what is wrong, where, and what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum HandlerError {
-    /// The pool does not exist. Reported as `PoolNotReady`; retried after [`ProviderAdapter::resync_interval`].
+    /// The pool does not exist. Reported as `PoolNotReady`; retried after [`ClaimOptions::resync_interval`].
     #[error("{0}")]
     PoolNotFound(String),
-    /// The pool cannot serve claims. Reported as `PoolNotReady`; retried after [`ProviderAdapter::resync_interval`].
+    /// The pool cannot serve claims. Reported as `PoolNotReady`; retried after [`ClaimOptions::resync_interval`].
     #[error("{0}")]
     PoolNotReady(String),
-    /// The pool has no free address. Reported as `PoolExhausted`; retried after [`ProviderAdapter::resync_interval`].
+    /// The pool has no free address. Reported as `PoolExhausted`; retried after [`ClaimOptions::resync_interval`].
     #[error("{0}")]
     PoolExhausted(String),
     /// The provider is not ready to answer, for example because its caches are not filled yet. Not a failure; retried
@@ -174,9 +158,10 @@ pub enum HandlerError {
     /// The address of the existing IPAddress is allocated to another claim. Reported as `DuplicateAddress`.
     #[error("{0}")]
     DuplicateAddress(String),
-    /// The existing IPAddress is a leftover whose address cannot be kept. It is deleted, and allocation is tried again.
+    /// Another writer was faster, and the next attempt reads what it wrote. Not a failure; retried within a fraction of
+    /// a second and not reported.
     #[error("{0}")]
-    Discard(String),
+    Conflict(String),
     /// The attempt failed and may succeed later. Retried with exponential backoff; reported only if it keeps failing.
     #[error("{message}")]
     Transient {
@@ -192,8 +177,11 @@ pub enum HandlerError {
 }
 
 impl From<CallError> for HandlerError {
-    /// A failed request is [`HandlerError::Transient`].
+    /// A conflict is [`HandlerError::Conflict`]; any other failed request is [`HandlerError::Transient`].
     fn from(error: CallError) -> Self {
+        if error.is_conflict() {
+            return Self::Conflict(error.to_string());
+        }
         Self::transient("request to the API server failed", error)
     }
 }
@@ -202,52 +190,5 @@ impl HandlerError {
     /// Creates a [`HandlerError::Transient`] from the operation that failed and the cause.
     pub fn transient(message: impl Into<String>, source: impl Into<BoxError>) -> Self {
         Self::Transient { message: message.into(), source: source.into() }
-    }
-}
-
-/// What an adapter can configure before the controller of claims starts.
-pub struct ProviderSetup<'a> {
-    /// The manager of the program: client, options, events, metrics and services.
-    pub manager: &'a mut Manager,
-    /// The controller of claims, to add watches.
-    pub controller: &'a mut ControllerBuilder<IPAddressClaim, CompactClaim>,
-    /// Clients for the contract kinds, in the versions that the API server serves.
-    pub contract: ContractClient,
-    /// All IPAddress objects, as last seen by their watch.
-    pub addresses: Arc<AddressIndex>,
-    /// Becomes ready when the claims have been listed once.
-    pub claims_synced: ReadinessGate,
-    /// Becomes ready when the addresses have been listed once.
-    pub addresses_synced: ReadinessGate,
-    pub(super) pools: Vec<PoolKind>,
-    pub(super) address_event_handlers: Vec<Arc<dyn EventHandler<IPAddress>>>,
-    pub(super) claim_event_handlers: Vec<Arc<dyn EventHandler<IPAddressClaim>>>,
-}
-
-impl ProviderSetup<'_> {
-    /// Reconciles the claims for pools of this kind.
-    pub fn serve(&mut self, kind: PoolKind) {
-        self.pools.push(kind);
-    }
-
-    /// Passes the watch events of all IPAddresses to `handler`, including those of pools of other providers.
-    pub fn add_address_event_handler(&mut self, handler: Arc<dyn EventHandler<IPAddress>>) {
-        self.address_event_handlers.push(handler);
-    }
-
-    /// Passes the watch events of the claims that this process reconciles to `handler`. A claim that it stops
-    /// reconciling, because a label changed, is passed as deleted.
-    pub fn add_claim_event_handler(&mut self, handler: Arc<dyn EventHandler<IPAddressClaim>>) {
-        self.claim_event_handlers.push(handler);
-    }
-
-    /// Returns a handle that enqueues claims for reconciliation, for example when their pool changes.
-    pub fn trigger(&self) -> Trigger<IPAddressClaim> {
-        self.controller.trigger()
-    }
-
-    /// Returns a cache of all claims, as last seen by their watch.
-    pub fn claim_cache(&self) -> ClaimCache {
-        ClaimCache { store: self.controller.store(), selection: Selection::of(&self.manager.options) }
     }
 }

@@ -16,7 +16,7 @@ use capi_ipam_controller::{clock, finalizer, patch};
 use kube::ResourceExt;
 use tracing::{debug, info};
 
-use crate::adapter::{Allocation, ClaimHandler, HandlerError, PoolView, ProviderAdapter};
+use crate::adapter::{Allocation, ClaimHandler, Ensured, HandlerError, PoolView, ProviderAdapter};
 use crate::address::{build, is_for, repaired};
 use crate::api::{IPAddress, IPAddressClaim, names};
 use crate::claim_status::ClaimStatus;
@@ -39,7 +39,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         let (namespace, name) = (claim.namespace().unwrap_or_default(), claim.name_any());
         let had_finalizer = finalizer::is_set(claim, names::RELEASE_ADDRESS);
         let is_known = self.addresses.get(&namespace, &name).is_some();
-        let begun = if had_finalizer || is_known || !self.adapter.allocates_before_finalizer() {
+        let begun = if had_finalizer || is_known || !self.options.allocate_before_finalizer {
             self.add_finalizer(claim).await?.map(|claim| (claim, None))
         } else {
             self.add_finalizer_and_allocate(claim, handler).await?
@@ -71,19 +71,19 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
             {
                 return Ok(action);
             }
-            let allocated = match early_allocation.take() {
-                Some(allocated) => allocated,
-                None => handler.ensure_address(existing.as_ref()).await,
+            let ensured = match early_allocation.take() {
+                Some(allocated) => allocated?,
+                None => handler.ensure_address(existing.as_ref()).await?,
             };
-            let allocation = match allocated {
-                Err(HandlerError::Discard(why)) if existing.is_some() => {
+            let allocation = match ensured {
+                Ensured::Allocated(allocation) => allocation,
+                Ensured::DeleteExisting(why) => {
                     info!(namespace, name, why, "deleting the IPAddress of an earlier claim");
                     if let Some(address) = existing.take() {
                         self.remove_address(&address).await?;
                     }
                     continue;
                 }
-                allocated => allocated?,
             };
             let write = match existing.take() {
                 Some(address) => self.adopt(&address, &claim, pool, &allocation).await?,
@@ -239,7 +239,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
 }
 
 /// The result of A2.
-type AllocationResult = Result<Allocation, HandlerError>;
+type AllocationResult = Result<Ensured, HandlerError>;
 
 /// The result of A3.
 enum AddressWrite {

@@ -126,15 +126,15 @@ impl ClaimStatus {
     pub(super) fn failed(error: &HandlerError) -> Self {
         let message = explain(error);
         match error {
-            HandlerError::PoolNotFound(_) | HandlerError::PoolNotReady(_) => {
-                Self::info(conditions::POOL_NOT_READY, message)
-            }
+            HandlerError::PoolNotFound(_)
+            | HandlerError::PoolNotReady(_)
+            | HandlerError::RetryAfter { .. }
+            | HandlerError::Conflict(_) => Self::info(conditions::POOL_NOT_READY, message),
             HandlerError::PoolExhausted(_) => {
                 Self { severity: "Warning", ..Self::info(conditions::POOL_EXHAUSTED, message) }
             }
-            HandlerError::RetryAfter { .. } => Self::info(conditions::POOL_NOT_READY, message),
             HandlerError::DuplicateAddress(_) => Self::error(conditions::DUPLICATE_ADDRESS, message),
-            HandlerError::Discard(_) | HandlerError::Transient { .. } | HandlerError::Permanent(_) => {
+            HandlerError::Transient { .. } | HandlerError::Permanent(_) => {
                 Self::error(conditions::ALLOCATION_FAILED, message)
             }
         }

@@ -27,7 +27,8 @@ impl ReconcileError {
 
     /// Returns whether an object changed since it was read.
     pub(crate) fn is_conflict(&self) -> bool {
-        self.failed_call().is_some_and(CallError::is_conflict)
+        matches!(self, Self::Handler(HandlerError::Conflict(_)))
+            || self.failed_call().is_some_and(CallError::is_conflict)
     }
 
     /// Returns whether the API server did not respond: it is unreachable or overloaded.
@@ -57,6 +58,7 @@ mod tests {
             let error = CallError::Failed { operation: "test".to_owned(), source };
             ReconcileError::from(HandlerError::transient("it failed", error))
         };
+        assert!(ReconcileError::from(HandlerError::Conflict("another writer was faster".to_owned())).is_conflict());
         assert!(failed(409, "Conflict").is_conflict() && !failed(422, "Invalid").is_conflict());
         assert!(!failed(500, "InternalError").is_unanswered());
         assert!(ReconcileError::from(CallError::TimedOut { operation: "test".to_owned() }).is_unanswered());

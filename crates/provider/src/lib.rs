@@ -1,7 +1,8 @@
 //! SDK for IPAM providers of Kubernetes Cluster API.
 //!
-//! A provider implements two traits: [`ProviderAdapter`] declares which kinds of pools it serves, and [`ClaimHandler`]
-//! allocates and releases the address of one claim. [`ClaimReconciler`] does the rest, equally for every provider:
+//! A provider implements two traits: [`ProviderAdapter`] creates a handler for each reconcile of a claim, and this
+//! [`ClaimHandler`] allocates and releases the address of the claim. [`ClaimReconciler::builder`] declares which kinds of
+//! pools the provider serves and creates its adapter. [`ClaimReconciler`] does the rest, equally for every provider:
 //! pausing, finalizers, the IPAddress with its owner references and labels, binding and releasing in an order that
 //! survives crashes, waiting for restored IPAddresses, conditions and events.
 //!
@@ -37,10 +38,9 @@
 //!
 //! use capi_ipam_provider::api::{IPAddress, IPAddressClaim};
 //! use capi_ipam_provider::controller::client::ResourceClient;
-//! use capi_ipam_provider::controller::manager::{self, BoxError, Identity};
+//! use capi_ipam_provider::controller::manager::{self, Identity};
 //! use capi_ipam_provider::{
-//!     Allocation, ClaimHandler, ClaimReconciler, HandlerError, PoolKind, PoolView, ProviderAdapter, ProviderSetup,
-//!     Released,
+//!     Allocation, ClaimHandler, ClaimReconciler, Ensured, HandlerError, PoolKind, PoolView, ProviderAdapter, Released,
 //! };
 //! use kube::{Api, Client, CustomResource, ResourceExt};
 //! use schemars::JsonSchema;
@@ -69,11 +69,6 @@
 //! impl ProviderAdapter for Adapter {
 //!     type Handler = Handler;
 //!
-//!     fn setup(&self, setup: &mut ProviderSetup<'_>) -> Result<(), BoxError> {
-//!         setup.serve(PoolKind::new("example.com", "ExternalPool"));
-//!         Ok(())
-//!     }
-//!
 //!     fn claim_handler(&self, claim: Arc<IPAddressClaim>) -> Handler {
 //!         let namespace = claim.namespace().unwrap_or_default();
 //!         let pools = ResourceClient::new(Api::namespaced(self.client.clone(), &namespace), &());
@@ -95,7 +90,7 @@
 //!         Ok(PoolView::of(self.pool.insert(pool.ok_or_else(missing)?)))
 //!     }
 //!
-//!     async fn ensure_address(&mut self, existing: Option<&IPAddress>) -> Result<Allocation, HandlerError> {
+//!     async fn ensure_address(&mut self, existing: Option<&IPAddress>) -> Result<Ensured, HandlerError> {
 //!         let pool = self.pool.as_ref().ok_or_else(|| HandlerError::Permanent("the pool is missing".to_owned()))?;
 //!         let owner = self.claim.uid().unwrap_or_default();
 //!         let wanted = existing.map(|address| address.spec.address.as_str());
@@ -103,7 +98,7 @@
 //!         let address: IpAddr = ipam::reserve(&pool.spec.network, &owner, wanted)
 //!             .await
 //!             .map_err(|error| HandlerError::transient("cannot reserve an address", error))?;
-//!         Ok(Allocation { address, prefix: pool.spec.prefix, gateway: None })
+//!         Ok(Allocation { address, prefix: pool.spec.prefix, gateway: None }.into())
 //!     }
 //!
 //!     async fn release_address(&mut self) -> Result<Released, HandlerError> {
@@ -115,7 +110,10 @@
 //!
 //! fn main() -> ExitCode {
 //!     manager::main(Identity { name: "external-ipam", lease: "external-ipam.example.com" }, async |manager| {
-//!         ClaimReconciler::register(Adapter { client: manager.client.clone() }, manager).await
+//!         ClaimReconciler::builder(manager)
+//!             .pools(PoolKind::new("example.com", "ExternalPool"))
+//!             .build(async |setup| Ok(Adapter { client: setup.manager.client.clone() }))
+//!             .await
 //!     })
 //! }
 //! ```
@@ -131,6 +129,7 @@ mod address_in_use;
 mod backoff;
 mod bind;
 mod claim_cache;
+mod claim_filter;
 mod claim_status;
 mod clusters;
 mod contract;
@@ -143,11 +142,10 @@ mod reconciler;
 mod release;
 mod restore;
 mod selection;
+mod setup;
 mod status_writer;
 
-pub use adapter::{
-    Allocation, ClaimHandler, HandlerError, PoolKind, PoolView, ProviderAdapter, ProviderSetup, Released,
-};
+pub use adapter::{Allocation, ClaimHandler, Ensured, HandlerError, PoolKind, PoolView, ProviderAdapter, Released};
 pub use capi_ipam_controller as controller;
 pub use claim_cache::{ClaimCache, ClaimSnapshot, CompactClaim};
 pub use contract::ContractClient;
@@ -156,3 +154,4 @@ pub use error::ReconcileError;
 pub use index::{AddressIndex, AddressRecord};
 pub use reconciler::ClaimReconciler;
 pub use selection::Selection;
+pub use setup::{ClaimOptions, ClaimReconcilerBuilder, ProviderSetup};

@@ -4,24 +4,22 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use capi_ipam_controller::client::error_chain;
-use capi_ipam_controller::controller::{Action, Attempt, ControllerBuilder, MainWatch, Reconciler};
+use capi_ipam_controller::controller::{Action, Attempt, Reconciler};
 use capi_ipam_controller::events::EventPublisher;
 use capi_ipam_controller::expectations::{EXPECTATION_TTL, Expectations};
 use capi_ipam_controller::finalizer;
-use capi_ipam_controller::manager::{BoxError, Manager};
+use capi_ipam_controller::manager::Manager;
 use capi_ipam_controller::retry::RetryPolicy;
-use capi_ipam_controller::watch::{EventHandler, trim};
 use kube::ResourceExt;
-use kube::runtime::watcher;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
-use crate::adapter::{ClaimHandler, HandlerError, PoolKind, PoolView, ProviderAdapter, ProviderSetup};
-use crate::address_in_use::{AddressInUseEvents, DeletingAddresses};
-use crate::api::{Cluster, IPAddress, IPAddressClaim, conditions, is_paused, names};
+use crate::adapter::{ClaimHandler, HandlerError, PoolView, ProviderAdapter};
+use crate::api::{IPAddressClaim, conditions, is_paused, names};
 use crate::backoff::ClaimBackoff;
-use crate::claim_cache::{ClaimCache, CompactClaim};
+use crate::claim_cache::CompactClaim;
+use crate::claim_filter::ClaimFilter;
 use crate::claim_status::ClaimStatus;
 use crate::clusters::Clusters;
 use crate::contract::ContractClient;
@@ -30,7 +28,7 @@ use crate::error::ReconcileError;
 use crate::index::AddressIndex;
 use crate::message_debounce::MessageDebounce;
 use crate::pending_creates::PendingCreates;
-use crate::selection::Selection;
+use crate::setup::{ClaimOptions, ClaimReconcilerBuilder};
 
 /// Delay after a conflict. The watch event of the change usually triggers the reconcile earlier.
 pub(super) const CONFLICT_RETRY_DELAY: Duration = Duration::from_millis(500);
@@ -42,97 +40,21 @@ pub struct ClaimReconciler<A: ProviderAdapter> {
     pub(super) addresses: Arc<AddressIndex>,
     pub(super) events: EventPublisher,
     pub(super) clusters: Arc<Clusters>,
-    backoff: Arc<ClaimBackoff>,
-    filter: Arc<ClaimFilter>,
-    expectations: Expectations,
+    pub(super) options: ClaimOptions,
+    pub(super) backoff: Arc<ClaimBackoff>,
+    pub(super) filter: Arc<ClaimFilter>,
+    pub(super) expectations: Expectations,
     pub(super) pending_creates: PendingCreates,
 }
 
 impl<A: ProviderAdapter> ClaimReconciler<A> {
-    /// Adds the controller of claims to a manager. Waits until the API server serves the contract kinds. Fails if the
-    /// setup of the adapter fails.
-    pub async fn register(adapter: A, manager: &mut Manager) -> Result<(), BoxError> {
-        let contract = ContractClient::discover(&manager.client).await;
-        let mut controller = ControllerBuilder::new("claims", contract.ipam);
-        let addresses = Arc::new(AddressIndex::new(controller.trigger()));
-        let claims_synced = manager.health.register("IPAddressClaim");
-        let addresses_synced = manager.health.register("IPAddress");
-        let mut setup = ProviderSetup {
-            manager,
-            claims_synced: claims_synced.clone(),
-            addresses_synced: addresses_synced.clone(),
-            controller: &mut controller,
-            contract: contract.clone(),
-            addresses: Arc::clone(&addresses),
-            pools: Vec::new(),
-            address_event_handlers: vec![Arc::clone(&addresses) as _],
-            claim_event_handlers: Vec::new(),
-        };
-        adapter.setup(&mut setup)?;
-        let ProviderSetup { pools, mut address_event_handlers, mut claim_event_handlers, .. } = setup;
-        let selection = Selection::of(&manager.options);
-        address_event_handlers.push(Arc::new(AddressInUseEvents {
-            version: contract.ipam,
-            pools: pools.clone(),
-            claims: ClaimCache { store: controller.store(), selection: selection.clone() },
-            events: manager.events.clone(),
-            deleting: DeletingAddresses::default(),
-        }));
-        let filter = Arc::new(ClaimFilter { selection, pools });
-        let (deleted, deleted_claims) = mpsc::unbounded_channel();
-
-        let namespace = manager.options.namespace.clone();
-        let clusters = Arc::new(Clusters::new(controller.trigger()));
-        claim_event_handlers.push(Arc::clone(&clusters) as _);
-        let backoff = Arc::new(ClaimBackoff::default());
-        claim_event_handlers.push(Arc::clone(&backoff) as _);
-        let handler = FilteringHandler { filter: Arc::clone(&filter), deleted, handlers: FanOut(claim_event_handlers) };
-        let everything = watcher::Config::default();
-        controller.watch::<Cluster>(
-            manager.health.register("Cluster"),
-            contract.watched_clusters(&namespace),
-            everything.clone(),
-            &contract.cluster,
-            |cluster| trim(&mut cluster.metadata),
-            Arc::clone(&clusters) as _,
-        );
-        controller.watch::<IPAddress>(
-            addresses_synced,
-            contract.watched_addresses(),
-            everything.clone(),
-            &contract.ipam,
-            |address| trim(&mut address.metadata),
-            Arc::new(FanOut(address_event_handlers)),
-        );
-        // The watch includes claims that this process does not reconcile: their addresses are in use.
-        let main = MainWatch {
-            api: contract.watched_claims(),
-            config: everything,
-            handler: Arc::new(handler),
-            trim: trim_claim,
-            trim_stored: |_| {},
-            synced: claims_synced,
-        };
-        let reconciler = Arc::new(Self {
-            adapter,
-            contract,
-            addresses,
-            events: manager.events.clone(),
-            clusters,
-            backoff,
-            filter,
-            expectations: Expectations::default(),
-            pending_creates: PendingCreates::new(Instant::now()),
-        });
-        let (concurrency, stop) = (manager.options.concurrency, manager.stop.clone());
-        let clean_up = Arc::clone(&reconciler).clean_up_deleted(deleted_claims, stop.clone());
-        manager.add("the clean-up after deleted claims", clean_up);
-        manager.add("the controller of claims", controller.run(main, concurrency, stop, reconciler));
-        Ok(())
+    /// Starts to build the controller of claims.
+    pub fn builder(manager: &mut Manager) -> ClaimReconcilerBuilder<'_, A> {
+        ClaimReconcilerBuilder::new(manager)
     }
 
     /// Releases the addresses of claims that were deleted while our finalizer was being added.
-    async fn clean_up_deleted(
+    pub(super) async fn clean_up_deleted(
         self: Arc<Self>,
         mut deleted: mpsc::UnboundedReceiver<IPAddressClaim>,
         stop: CancellationToken,
@@ -210,11 +132,10 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
             }
             Decision::Wait(reason) => {
                 let error = pool.err();
-                if let Some(transient @ HandlerError::Transient { .. }) = error {
-                    return Err(transient.into());
+                if let Some(failed @ (HandlerError::Transient { .. } | HandlerError::Conflict(_))) = error {
+                    return Err(failed.into());
                 }
-                let mut wait =
-                    error.as_ref().map_or_else(|| self.adapter.resync_interval(), |error| self.retry_delay(error));
+                let mut wait = error.as_ref().map_or(self.options.resync_interval, |error| self.retry_delay(error));
                 // A bound claim stays ready: its address is in use, whatever the state of pool and Cluster.
                 let is_transient = matches!(error, Some(HandlerError::RetryAfter { .. }));
                 if !is_transient && (!view.bound || view.deleting) {
@@ -271,9 +192,7 @@ impl<A: ProviderAdapter> Reconciler for ClaimReconciler<A> {
         if self.is_stale(&claim) {
             return Ok(Action::Requeue(EXPECTATION_TTL));
         }
-        let result = self.sync(&claim, attempt).await;
-        self.adapter.reconciled(&claim);
-        match result {
+        match self.sync(&claim, attempt).await {
             Err(ReconcileError::Call(error)) if error.is_conflict() => {
                 debug!(claim = claim.name_any(), "conflict: the claim or its IPAddress changed, retrying");
                 Ok(Action::Requeue(CONFLICT_RETRY_DELAY))
@@ -301,104 +220,5 @@ fn pool_state(pool: &Result<PoolView, HandlerError>) -> PoolState {
         Ok(pool) if pool.paused => PoolState::Paused,
         Ok(pool) if pool.deleting => PoolState::Deleting,
         Ok(_) => PoolState::Ready,
-    }
-}
-
-/// Drops the fields of a claim that this crate does not read. Annotations can be a hundred times as large as the rest.
-fn trim_claim(claim: &mut IPAddressClaim) {
-    trim(&mut claim.metadata);
-    (claim.api_version, claim.kind) = (None, None);
-    if let Some(annotations) = &mut claim.metadata.annotations {
-        let count = annotations.len();
-        annotations.retain(|name, _| name == names::PAUSED_ANNOTATION);
-        claim.is_trimmed = annotations.len() < count;
-    }
-}
-
-/// Selects the claims that this process reconciles: those that the flags select and whose pool is of a kind of the
-/// provider.
-struct ClaimFilter {
-    selection: Selection,
-    pools: Vec<PoolKind>,
-}
-
-impl ClaimFilter {
-    fn matches(&self, claim: &IPAddressClaim) -> bool {
-        self.selection.includes(claim) && self.pools.iter().any(|kind| kind.matches(&claim.spec.pool_ref))
-    }
-}
-
-/// Passes on the watch events of the claims that this process reconciles. A claim that no longer matches the filter,
-/// because a label changed, is passed as deleted: it must not wait in a queue of this process.
-///
-/// Claims that were removed with our finalizer and without a deletion timestamp are sent to `deleted`. The API server
-/// can remove a claim this way if it is deleted at the moment at which its first finalizer is added.
-struct FilteringHandler {
-    filter: Arc<ClaimFilter>,
-    deleted: mpsc::UnboundedSender<IPAddressClaim>,
-    handlers: FanOut<IPAddressClaim>,
-}
-
-impl EventHandler<IPAddressClaim> for FilteringHandler {
-    fn init(&self) {
-        self.handlers.init();
-    }
-
-    fn init_done(&self) {
-        self.handlers.init_done();
-    }
-
-    fn apply(&self, claim: &IPAddressClaim) {
-        if self.filter.matches(claim) {
-            self.handlers.apply(claim);
-        } else {
-            self.handlers.delete(claim);
-        }
-    }
-
-    fn delete(&self, claim: &IPAddressClaim) {
-        self.handlers.delete(claim);
-        let is_marked = claim.metadata.deletion_timestamp.is_some();
-        if self.filter.matches(claim) && !is_marked && finalizer::is_set(claim, names::RELEASE_ADDRESS) {
-            // The receiver is dropped when the program ends.
-            let _ = self.deleted.send(claim.clone());
-        }
-    }
-}
-
-/// Passes watch events to several handlers.
-struct FanOut<K>(Vec<Arc<dyn EventHandler<K>>>);
-
-impl<K: 'static> EventHandler<K> for FanOut<K> {
-    fn init(&self) {
-        self.0.iter().for_each(|handler| handler.init());
-    }
-    fn init_done(&self) {
-        self.0.iter().for_each(|handler| handler.init_done());
-    }
-    fn apply(&self, object: &K) {
-        self.0.iter().for_each(|handler| handler.apply(object));
-    }
-    fn delete(&self, object: &K) {
-        self.0.iter().for_each(|handler| handler.delete(object));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn unread_annotations_are_dropped() {
-        let mut claim = IPAddressClaim::default();
-        trim_claim(&mut claim);
-        assert_eq!(claim, IPAddressClaim::default());
-        claim.annotations_mut().insert(names::PAUSED_ANNOTATION.to_owned(), String::new());
-        let paused = claim.clone();
-        trim_claim(&mut claim);
-        assert_eq!(claim, paused);
-        claim.annotations_mut().insert("example.com/large".to_owned(), "x".repeat(1000));
-        trim_claim(&mut claim);
-        assert_eq!(claim, IPAddressClaim { is_trimmed: true, ..paused });
     }
 }

@@ -45,7 +45,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         if !finalizer::is_set(claim, names::RELEASE_ADDRESS) || was_queued(claim) {
             return Ok(None);
         }
-        let timeout = self.adapter.restored_claim_timeout();
+        let timeout = self.options.restored_claim_timeout;
         let Some(left) = remaining(claim, timeout, &clock::now()) else { return Ok(None) };
         let claims = self.contract.claim_metadata(&claim.namespace().unwrap_or_default());
         let Some(found) = claims.get(&claim.name_any()).await? else { return Ok(Some(Action::AwaitChange)) };

@@ -60,7 +60,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         attempt: &mut Attempt<MessageDebounce>,
         error: HandlerError,
     ) -> Result<Action, ReconcileError> {
-        if matches!(error, HandlerError::Transient { .. }) {
+        if matches!(error, HandlerError::Transient { .. } | HandlerError::Conflict(_)) {
             return Err(error.into());
         }
         let mut wait = self.retry_delay(&error);
@@ -112,7 +112,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         if let Some(left) = unreported_deletion(claim, clock::now().0) {
             return Ok(Action::Requeue(left));
         }
-        let (retry, wait) = (self.update_status(claim, status, debounce).await?, self.adapter.resync_interval());
+        let (retry, wait) = (self.update_status(claim, status, debounce).await?, self.options.resync_interval);
         Ok(Action::Requeue(retry.map_or(wait, |retry| retry.min(wait))))
     }
 
@@ -133,7 +133,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
     pub(super) fn retry_delay(&self, error: &HandlerError) -> Duration {
         match error {
             HandlerError::RetryAfter { after, .. } => *after,
-            _ => self.adapter.resync_interval(),
+            _ => self.options.resync_interval,
         }
     }
 }

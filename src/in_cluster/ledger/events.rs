@@ -55,7 +55,7 @@ impl EventHandler<IPAddress> for Ledger {
             let (pool, listing) = (state.shared_key(pool), state.listings.addresses);
             let slot = Slot { scope: state.scope_of(&pool), block };
             // Another manager may have served a claim that has a turn here.
-            if state.pools.get_mut(&pool).is_some_and(|entry| entry.wait_queue.remove(&name)) {
+            if state.pools.get_mut(&pool).is_some_and(|entry| entry.wait_queue.leave(&name)) {
                 state.dirty_pools.push(PoolKey::clone(&pool));
             }
             state.update(&slot, |usage| {

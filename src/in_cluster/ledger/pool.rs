@@ -130,20 +130,18 @@ impl PoolEntry {
 
     pub(super) fn grant_turns(&mut self, now: Instant) -> Vec<ClaimKey> {
         let free = self.free_count();
-        self.wait_queue.grant_turns(free, now)
+        self.wait_queue.grant(free, now)
     }
 
     /// Returns the lowest free block if it is the claim's turn; otherwise enqueues the claim.
-    pub(super) fn propose(&mut self, claim: &ClaimKey, priority: Priority, now: Instant) -> Option<Block> {
+    pub(super) fn propose(&mut self, claim: &ClaimKey, priority: Priority) -> Option<Block> {
         let free = self.free_count();
-        if !self.wait_queue.try_admit(claim, priority, free, now) {
+        if !self.wait_queue.request(claim, priority, free) {
             return None;
         }
         let usable = self.usable()?;
         let lowest = self.free.as_ref().map_or_else(|| usable.set.lowest(), FreeSet::lowest)?;
-        let block = usable.block(lowest);
-        self.wait_queue.forget(claim);
-        Some(block)
+        Some(usable.block(lowest))
     }
 
     pub(super) fn counts(&self) -> AddressCounts {

@@ -11,6 +11,19 @@ use super::usage::{AddressOwner, AddressUsage, Origin};
 use super::{ClaimKey, Ledger, PoolInfo, PoolKey};
 use crate::api::{AddressCounts, Audience, Scope, Slot};
 
+/// An address that is reserved for a claim.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// The scope and address.
+    pub slot: Slot,
+    /// The pool of the reservation.
+    pub pool: PoolKey,
+    /// The uid of the reservation.
+    pub uid: String,
+    /// Whether a user promised the address to the name of the claim. A promise outlives the claim.
+    pub is_promise: bool,
+}
+
 /// An object that no claim is entitled to, as far as the ledger knows. To be verified with the API server.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Suspect {
@@ -139,19 +152,17 @@ impl Ledger {
         self.state.lock().scopes.get(&scope).map(|scope| scope.members.clone()).unwrap_or_default()
     }
 
-    /// The addresses reserved for a claim, by its uid, and those promised to it, by its name; each with its pool.
-    pub fn reservations_of(&self, claim: &ClaimKey, uid: Uid) -> Vec<(Slot, PoolKey)> {
+    /// What a claim holds: the addresses reserved for its uid, and those promised to its name.
+    pub fn held_by(&self, claim: &ClaimKey, uid: Uid) -> Vec<Held> {
         let state = self.state.lock();
-        let held = state.held.get(&uid).into_iter().flatten();
-        let slots = held.chain(state.promised.get(claim).into_iter().flatten());
-        slots.filter_map(|slot| Some((slot.clone(), state.usage(slot)?.reservation.as_ref()?.pool.clone()))).collect()
-    }
-
-    /// Whether the address is promised to a claim name.
-    pub fn is_promise(&self, slot: &Slot) -> bool {
-        let state = self.state.lock();
-        let reservation = state.usage(slot).and_then(|usage| usage.reservation.as_ref());
-        reservation.is_some_and(|reservation| reservation.claim.is_some() && reservation.is_manual())
+        let reserved = state.held.get(&uid).into_iter().flatten().map(|slot| (slot, false));
+        let promised = state.promised.get(claim).into_iter().flatten().map(|slot| (slot, true));
+        let describe = |(slot, is_promise): (&Slot, bool)| {
+            let reservation = state.usage(slot)?.reservation.as_ref()?;
+            let (pool, uid) = (reservation.pool.clone(), reservation.uid.to_string());
+            Some(Held { slot: slot.clone(), pool, uid, is_promise })
+        };
+        reserved.chain(promised).filter_map(describe).collect()
     }
 
     /// An address of the pool that is reserved for a claim, if there is one.
@@ -166,24 +177,9 @@ impl Ledger {
         Some(Slot { scope, block: *block })
     }
 
-    /// Whether an address of the pool is reserved for the claim with that uid.
-    pub fn claim_holds(&self, claim: Uid, pool: &PoolKey) -> bool {
-        let state = self.state.lock();
-        let mut held = state.held.get(&claim).into_iter().flatten().filter_map(|slot| state.usage(slot));
-        held.any(|usage| usage.reservation.as_ref().is_some_and(|reservation| reservation.pool == *pool))
-    }
-
     /// Whether an address has a reservation of any kind.
     pub fn is_reserved(&self, slot: &Slot) -> bool {
         self.state.lock().usage(slot).is_some_and(|usage| usage.reservation.is_some())
-    }
-
-    /// The uid of the reservation of an address, if it is reserved for the claim with that uid.
-    pub fn reservation_uid(&self, slot: &Slot, claim: Uid) -> Option<String> {
-        let state = self.state.lock();
-        let reservation =
-            state.usage(slot)?.reservation.as_ref().filter(|reservation| reservation.claim_uid == Some(claim))?;
-        Some(reservation.uid.to_string())
     }
 
     /// The address counts of a pool.

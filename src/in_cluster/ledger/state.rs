@@ -143,9 +143,9 @@ impl State {
         }
     }
 
-    pub(super) fn propose(&mut self, pool: &PoolKey, claim: &ClaimKey, priority: Priority, now: Instant) -> Proposal {
+    pub(super) fn propose(&mut self, pool: &PoolKey, claim: &ClaimKey, priority: Priority) -> Proposal {
         let Some(entry) = self.pools.get_mut(pool) else { return Proposal::Wait };
-        let Some(block) = entry.propose(claim, priority, now) else { return Proposal::Wait };
+        let Some(block) = entry.propose(claim, priority) else { return Proposal::Wait };
         let slot = Slot { scope: entry.scope(pool), block };
         self.hold_candidate(pool, &slot);
         Proposal::Slot(slot)
@@ -281,7 +281,7 @@ impl State {
         for member in members.unwrap_or_default() {
             let declared = self.pools.get(&member).and_then(|entry| entry.declared.clone());
             self.set_pool(&member, declared);
-            let waiting = self.pools.get_mut(&member).map(|entry| entry.wait_queue.take_waiting_for_pool());
+            let waiting = self.pools.get_mut(&member).map(|entry| entry.wait_queue.pool_changed());
             self.claims_to_wake.extend(waiting.unwrap_or_default());
         }
     }

@@ -82,6 +82,11 @@ fn held_by(name: &str) -> serde_json::Value {
     json!({"namespace": "n", "name": name, "uid": format!("uid-{name}")})
 }
 
+/// The addresses that a claim holds, and their pools.
+fn held_slots(ledger: &Ledger, name: &str, uid: &str) -> Vec<(Slot, PoolKey)> {
+    ledger.held_by(&claim(name), Uid::of(uid)).into_iter().map(|held| (held.slot, held.pool)).collect()
+}
+
 fn counts(ledger: &Ledger) -> (i64, i64, i64, i64) {
     let counts = ledger.counts(&key());
     (counts.total, counts.free, counts.used, counts.out_of_range)
@@ -99,11 +104,11 @@ fn nothing_is_proposed_before_the_pool_is_initialized() {
 #[test]
 fn pool_is_missing_at_the_second_lookup() {
     let ledger = ledger();
-    assert_eq!(ledger.pool_for(&key(), &claim("a"), 1), PoolLookup::NotSeenYet);
-    assert_eq!(ledger.pool_for(&key(), &claim("a"), 1), PoolLookup::Missing);
-    assert_eq!(ledger.pool_for(&key(), &claim("b"), 1), PoolLookup::NotSeenYet);
+    assert_eq!(ledger.pool_or_wait(&key(), &claim("a"), 1), PoolLookup::NotSeenYet);
+    assert_eq!(ledger.pool_or_wait(&key(), &claim("a"), 1), PoolLookup::Missing);
+    assert_eq!(ledger.pool_or_wait(&key(), &claim("b"), 1), PoolLookup::NotSeenYet);
     ledger.apply_pool(&pool(json!({})));
-    assert!(matches!(ledger.pool_for(&key(), &claim("a"), 1), PoolLookup::Found(_)));
+    assert!(matches!(ledger.pool_or_wait(&key(), &claim("a"), 1), PoolLookup::Found(_)));
 }
 
 #[test]
@@ -124,7 +129,7 @@ fn reservation_survives_the_drop_of_its_candidate() {
     ledger.insert_reservation(&reservation(1, held_by("a"), None));
     ledger.drop_candidate(&value(1));
     assert_eq!(ledger.propose(&key(), &claim("b"), 1), Proposal::Slot(value(2)));
-    assert_eq!(ledger.reservations_of(&claim("a"), Uid::of("uid-a")), [(value(1), key())]);
+    assert_eq!(held_slots(&ledger, "a", "uid-a"), [(value(1), key())]);
 }
 
 #[test]
@@ -155,8 +160,8 @@ fn promised_address_is_held_for_the_named_claim() {
     ledger.apply_pool(&pool(json!({})));
     ledger.insert_reservation(&reservation(1, json!({"namespace": "n", "name": "vip"}), None));
     assert_eq!(ledger.propose(&key(), &claim("a"), 1), Proposal::Slot(value(2)));
-    assert_eq!(ledger.reservations_of(&claim("vip"), Uid::of("any")), [(value(1), key())]);
-    assert!(ledger.is_promise(&value(1)));
+    assert_eq!(held_slots(&ledger, "vip", "any"), [(value(1), key())]);
+    assert!(ledger.held_by(&claim("vip"), Uid::of("any")).iter().all(|held| held.is_promise));
 }
 
 #[test]
@@ -220,7 +225,7 @@ fn objects_missing_in_a_new_list_are_removed() {
     EventHandler::<IPReservation>::init(&ledger);
     EventHandler::<IPReservation>::init_done(&ledger);
     assert_eq!(counts(&ledger), (8, 7, 1, 0));
-    assert!(ledger.reservations_of(&claim("c"), Uid::of("uid-c")).is_empty());
+    assert!(held_slots(&ledger, "c", "uid-c").is_empty());
 
     ledger.begin_pool_list(InClusterKind::IPPool);
     ledger.end_pool_list(InClusterKind::IPPool);
@@ -398,7 +403,7 @@ proptest! {
             let got = counts(&ledger);
             prop_assert_eq!([got.0, got.1, got.2, got.3], expected);
             let slots: BTreeSet<_> = reserved.iter().map(|last| (value(*last), key())).collect();
-            let known: BTreeSet<_> = ledger.reservations_of(&claim("x"), Uid::of("uid-x")).into_iter().collect();
+            let known: BTreeSet<_> = held_slots(&ledger, "x", "uid-x").into_iter().collect();
             prop_assert_eq!(known, slots);
         }
     }

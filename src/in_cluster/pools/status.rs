@@ -1,8 +1,9 @@
 //! The conditions of a pool.
 
+use std::fmt::Write as _;
+
 use crate::api::conditions::{self, Condition};
 use crate::api::{AddressCounts, Audience, PoolKey, Scope, names};
-use crate::in_cluster::allocate::describe_counts;
 use crate::in_cluster::deletion_check::DeletionBlocker;
 use crate::in_cluster::ledger::{MAX_OVERLAPS, PoolInfo};
 
@@ -97,6 +98,21 @@ impl PoolSnapshot<'_> {
             format!("{count} addresses in use are no longer in the pool; they stay in use until they are released");
         Condition::new(conditions::OUT_OF_RANGE, true, conditions::ADDRESSES_OUT_OF_RANGE, message)
     }
+}
+
+/// Describes the counts of a pool without free addresses. `cooldown_end` is in seconds since the Unix epoch.
+pub(in crate::in_cluster) fn describe_counts(counts: AddressCounts, cooldown_end: Option<i64>) -> String {
+    let mut text = format!("{} in total, {} in use", counts.total, counts.used);
+    if counts.reserved > 0 {
+        let _ = write!(text, ", {} reserved", counts.reserved);
+    }
+    if counts.cooling_down > 0 {
+        let _ = write!(text, ", {} cooling down", counts.cooling_down);
+        if let Some(end) = cooldown_end.and_then(|end| jiff::Timestamp::from_second(end).ok()) {
+            let _ = write!(text, " until {end}");
+        }
+    }
+    text
 }
 
 #[cfg(test)]

@@ -15,10 +15,7 @@ fn cooldown_ends_after_the_grace_period_or_without_a_pool() {
     let released = reservation(1, held_by("a"), Some("1970-01-01T00:16:40Z"));
     ledger.insert_reservation(&released);
     assert_eq!(counts(&ledger), (8, 7, 0, 0));
-    assert!(
-        ledger.reservations_of(&claim("a"), Uid::of("uid-a")).is_empty(),
-        "no claim holds an address that cools down"
-    );
+    assert!(held_slots(&ledger, "a", "uid-a").is_empty(), "no claim holds an address that cools down");
     assert_eq!((cooled_down_slots(&ledger, 1060), ledger.cooldown_end(&key())), (vec![], Some(1061)));
     assert_eq!(cooled_down_slots(&ledger, 1061), [value(1)]);
     ledger.remove_pool(&PoolKey::of(&pool(json!({}))));

@@ -63,7 +63,7 @@ fn watch_events_with_lower_versions_are_accepted() {
     ledger.apply(&at_version(50, "a", None));
     EventHandler::<IPReservation>::delete(&ledger, &at_version(51, "a", None));
     ledger.apply(&at_version(5, "a", None));
-    assert_eq!(ledger.reservations_of(&claim("a"), Uid::of("uid-a")), [(value(1), key())]);
+    assert_eq!(held_slots(&ledger, "a", "uid-a"), [(value(1), key())]);
     ledger.insert_reservation(&at_version(6, "a", Some("1970-01-01T00:16:40Z")));
     assert_eq!(cooled_down_slots(&ledger, 1061), [value(1)]);
 }

@@ -1,0 +1,207 @@
+//! Builds the controller of claims of one provider: its watches, its options and its adapter.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use capi_ipam_controller::controller::{ControllerBuilder, MainWatch, Trigger};
+use capi_ipam_controller::expectations::Expectations;
+use capi_ipam_controller::health::ReadinessGate;
+use capi_ipam_controller::manager::{BoxError, Manager};
+use capi_ipam_controller::watch::{EventHandler, trim};
+use kube::runtime::watcher;
+use tokio::sync::mpsc;
+
+use crate::adapter::{PoolKind, ProviderAdapter};
+use crate::address_in_use::{AddressInUseEvents, DeletingAddresses};
+use crate::api::{Cluster, IPAddress, IPAddressClaim};
+use crate::backoff::ClaimBackoff;
+use crate::claim_cache::{ClaimCache, CompactClaim};
+use crate::claim_filter::{ClaimFilter, FanOut, FilteringHandler, trim_claim};
+use crate::clusters::Clusters;
+use crate::contract::ContractClient;
+use crate::index::AddressIndex;
+use crate::pending_creates::PendingCreates;
+use crate::reconciler::ClaimReconciler;
+use crate::selection::Selection;
+
+/// How the claims of a provider are reconciled. The defaults suit a provider with a backend outside of the cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClaimOptions {
+    /// How often a claim that waits for its pool is reconciled without a trigger. A provider that enqueues its waiting
+    /// claims ([`ProviderSetup::trigger`]) can set a long interval. Default: 30 seconds.
+    pub resync_interval: Duration,
+    /// How long a claim that was moved or restored to this cluster waits for its IPAddress to be restored too, counted
+    /// from the creation of the claim. After that it gets a new address. Default: one hour.
+    pub restored_claim_timeout: Duration,
+    /// Whether an address may be allocated at the same time as the finalizer is added to the claim, and not only
+    /// afterwards. This saves the latency of one write. Default: `false`.
+    ///
+    /// Set it only if the provider itself finds and frees addresses of claims that no longer exist: if the program ends
+    /// between the two writes and the claim is deleted, [`release_address`] is not called.
+    ///
+    /// [`release_address`]: crate::ClaimHandler::release_address
+    pub allocate_before_finalizer: bool,
+}
+
+impl Default for ClaimOptions {
+    fn default() -> Self {
+        Self {
+            resync_interval: Duration::from_secs(30),
+            restored_claim_timeout: Duration::from_hours(1),
+            allocate_before_finalizer: false,
+        }
+    }
+}
+
+/// What is at hand when the adapter of a provider is created, before the controller of claims starts.
+pub struct ProviderSetup<'a> {
+    /// The manager of the program: client, options, events, metrics and services.
+    pub manager: &'a mut Manager,
+    /// The controller of claims, to add watches.
+    pub controller: &'a mut ControllerBuilder<IPAddressClaim, CompactClaim>,
+    /// Clients for the contract kinds, in the versions that the API server serves.
+    pub contract: ContractClient,
+    /// All IPAddress objects, as last seen by their watch.
+    pub addresses: Arc<AddressIndex>,
+    /// Becomes ready when the claims have been listed once.
+    pub claims_synced: ReadinessGate,
+    /// Becomes ready when the addresses have been listed once.
+    pub addresses_synced: ReadinessGate,
+    address_event_handlers: Vec<Arc<dyn EventHandler<IPAddress>>>,
+    claim_event_handlers: Vec<Arc<dyn EventHandler<IPAddressClaim>>>,
+}
+
+impl ProviderSetup<'_> {
+    /// Passes the watch events of all IPAddresses to `handler`, including those of pools of other providers.
+    pub fn add_address_event_handler(&mut self, handler: Arc<dyn EventHandler<IPAddress>>) {
+        self.address_event_handlers.push(handler);
+    }
+
+    /// Passes the watch events of the claims that this process reconciles to `handler`. A claim that it stops
+    /// reconciling, because a label changed, is passed as deleted.
+    pub fn add_claim_event_handler(&mut self, handler: Arc<dyn EventHandler<IPAddressClaim>>) {
+        self.claim_event_handlers.push(handler);
+    }
+
+    /// Returns a handle that enqueues claims for reconciliation, for example when their pool changes.
+    pub fn trigger(&self) -> Trigger<IPAddressClaim> {
+        self.controller.trigger()
+    }
+
+    /// Returns a cache of all claims, as last seen by their watch.
+    pub fn claim_cache(&self) -> ClaimCache {
+        ClaimCache { store: self.controller.store(), selection: Selection::of(&self.manager.options) }
+    }
+}
+
+/// Builds a [`ClaimReconciler`]; created by [`ClaimReconciler::builder`].
+#[must_use = "nothing is reconciled before `build` is called"]
+pub struct ClaimReconcilerBuilder<'a, A> {
+    manager: &'a mut Manager,
+    pools: Vec<PoolKind>,
+    options: ClaimOptions,
+    adapter: PhantomData<fn() -> A>,
+}
+
+impl<'a, A: ProviderAdapter> ClaimReconcilerBuilder<'a, A> {
+    pub(super) fn new(manager: &'a mut Manager) -> Self {
+        Self { manager, pools: Vec::new(), options: ClaimOptions::default(), adapter: PhantomData }
+    }
+
+    /// Reconciles the claims for pools of this kind. Call it once for each kind.
+    pub fn pools(mut self, kind: PoolKind) -> Self {
+        self.pools.push(kind);
+        self
+    }
+
+    /// Replaces the default options.
+    pub fn options(mut self, options: ClaimOptions) -> Self {
+        self.options = options;
+        self
+    }
+
+    /// Adds the controller of claims to the manager. Waits until the API server serves the contract kinds, then calls
+    /// `factory`, which creates the adapter and can add watches and services to the setup. Fails if `factory` fails.
+    pub async fn build(
+        self,
+        factory: impl AsyncFnOnce(&mut ProviderSetup<'_>) -> Result<A, BoxError>,
+    ) -> Result<(), BoxError> {
+        let Self { manager, pools, options, .. } = self;
+        let contract = ContractClient::discover(&manager.client).await;
+        let mut controller = ControllerBuilder::new("claims", contract.ipam);
+        let addresses = Arc::new(AddressIndex::new(controller.trigger()));
+        let claims_synced = manager.health.register("IPAddressClaim");
+        let addresses_synced = manager.health.register("IPAddress");
+        let mut setup = ProviderSetup {
+            manager,
+            claims_synced: claims_synced.clone(),
+            addresses_synced: addresses_synced.clone(),
+            controller: &mut controller,
+            contract: contract.clone(),
+            addresses: Arc::clone(&addresses),
+            address_event_handlers: vec![Arc::clone(&addresses) as _],
+            claim_event_handlers: Vec::new(),
+        };
+        let adapter = factory(&mut setup).await?;
+        let ProviderSetup { mut address_event_handlers, mut claim_event_handlers, .. } = setup;
+        let selection = Selection::of(&manager.options);
+        address_event_handlers.push(Arc::new(AddressInUseEvents {
+            version: contract.ipam,
+            pools: pools.clone(),
+            claims: ClaimCache { store: controller.store(), selection: selection.clone() },
+            events: manager.events.clone(),
+            deleting: DeletingAddresses::default(),
+        }));
+        let clusters = Arc::new(Clusters::new(controller.trigger()));
+        claim_event_handlers.push(Arc::clone(&clusters) as _);
+        let backoff = Arc::new(ClaimBackoff::default());
+        claim_event_handlers.push(Arc::clone(&backoff) as _);
+        let everything = watcher::Config::default();
+        controller.watch::<Cluster>(
+            manager.health.register("Cluster"),
+            contract.watched_clusters(&manager.options.namespace),
+            everything.clone(),
+            &contract.cluster,
+            |cluster| trim(&mut cluster.metadata),
+            Arc::clone(&clusters) as _,
+        );
+        controller.watch::<IPAddress>(
+            addresses_synced,
+            contract.watched_addresses(),
+            everything.clone(),
+            &contract.ipam,
+            |address| trim(&mut address.metadata),
+            Arc::new(FanOut(address_event_handlers)),
+        );
+        let filter = Arc::new(ClaimFilter { selection, pools });
+        let (deleted, deleted_claims) = mpsc::unbounded_channel();
+        let handlers = FanOut(claim_event_handlers);
+        // The watch includes claims that this process does not reconcile: their addresses are in use.
+        let main = MainWatch {
+            api: contract.watched_claims(),
+            config: everything,
+            handler: Arc::new(FilteringHandler { filter: Arc::clone(&filter), deleted, handlers }),
+            trim: trim_claim,
+            trim_stored: |_| {},
+            synced: claims_synced,
+        };
+        let reconciler = Arc::new(ClaimReconciler {
+            adapter,
+            options,
+            contract,
+            addresses,
+            events: manager.events.clone(),
+            clusters,
+            backoff,
+            filter,
+            expectations: Expectations::default(),
+            pending_creates: PendingCreates::new(Instant::now()),
+        });
+        let (concurrency, stop) = (manager.options.concurrency, manager.stop.clone());
+        let clean_up = Arc::clone(&reconciler).clean_up_deleted(deleted_claims, stop.clone());
+        manager.add("the clean-up after deleted claims", clean_up);
+        manager.add("the controller of claims", controller.run(main, concurrency, stop, reconciler));
+        Ok(())
+    }
+}

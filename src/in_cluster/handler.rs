@@ -1,0 +1,399 @@
+//! Handles one claim: looks up its pool, allocates an address by creating its reservation (step A2), and releases it.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use capi_ipam_controller::client::CallError;
+use capi_ipam_ip::{Block, Usable, parse_address};
+use capi_ipam_provider::api::{IPAddress, IPAddressClaim, Uid};
+use capi_ipam_provider::{Allocation, ClaimHandler, Ensured, HandlerError, PoolView, ProviderAdapter, Released};
+use kube::ResourceExt;
+use tracing::{debug, warn};
+
+use super::context::Context;
+use super::duplicates::duplicate_message;
+use super::ledger::{ClaimKey, Held, Ledger, PoolInfo, PoolLookup, Proposal, allocated_block, priority};
+use super::pools::describe_counts;
+use super::release;
+use super::reservation::{Ownership, build, claim_reference, ownership};
+use crate::api::{Audience, IPReservation, PoolKey, Slot, names};
+
+/// The maximum number of proposals that can fail in one attempt. If all fail, the ledger lags far behind.
+const MAX_PROPOSALS: usize = 16;
+
+/// Serves claims of the four pool kinds: pools of addresses and of prefixes, namespaced and global.
+pub struct InClusterAdapter {
+    pub(super) context: Arc<Context>,
+}
+
+impl ProviderAdapter for InClusterAdapter {
+    type Handler = InClusterHandler;
+
+    fn claim_handler(&self, claim: Arc<IPAddressClaim>) -> InClusterHandler {
+        InClusterHandler {
+            context: Arc::clone(&self.context),
+            started: Instant::now(),
+            key: (claim.namespace().unwrap_or_default(), claim.name_any()),
+            uid: Uid::of(claim.metadata.uid.as_deref().unwrap_or_default()),
+            pool: PoolKey::of_claim(&claim),
+            claim,
+        }
+    }
+}
+
+/// Handles one claim during one reconcile.
+pub struct InClusterHandler {
+    context: Arc<Context>,
+    /// When the reconcile started.
+    started: Instant,
+    claim: Arc<IPAddressClaim>,
+    key: ClaimKey,
+    uid: Uid,
+    pool: Option<PoolKey>,
+}
+
+impl Drop for InClusterHandler {
+    /// At the end of the reconcile, also after a panic or a timeout: an address that was held for the claim when the
+    /// reconcile started, and that the claim did not use, is for the next claim.
+    fn drop(&mut self) {
+        if let Some(pool) = &self.pool {
+            self.context.ledger.end_unused_turn(pool, &self.key, self.started);
+        }
+    }
+}
+
+impl ClaimHandler for InClusterHandler {
+    async fn fetch_pool(&mut self) -> Result<PoolView, HandlerError> {
+        let pool = self.pool()?;
+        let info = match self.ledger().pool_or_wait(pool, &self.key, priority(&self.claim)) {
+            PoolLookup::Found(info) => info,
+            PoolLookup::NotSeenYet => {
+                let message = format!("{pool} is not in the cache yet");
+                return Err(HandlerError::RetryAfter { message, after: Duration::from_secs(1) });
+            }
+            PoolLookup::Missing => {
+                let text = format!("{pool} does not exist; create it or correct the poolRef of the claim");
+                return Err(HandlerError::PoolNotFound(text));
+            }
+        };
+        let holds_address = || {
+            let held = self.ledger().held_by(&self.key, self.uid);
+            held.iter().any(|held| held.pool == *pool && !held.is_promise)
+        };
+        let view = PoolView {
+            api_version: format!("{}/{}", names::GROUP, names::POOL_VERSION),
+            uid: info.uid.clone(),
+            paused: info.paused,
+            deleting: info.deleting,
+            holds_address: info.deleting && holds_address(),
+        };
+        if view.paused || view.deleting {
+            return Ok(view);
+        }
+        if let Err(problems) = &info.usable {
+            return Err(HandlerError::PoolNotReady(format!("{pool} is not valid: {problems}; correct the pool")));
+        }
+        if !info.initialized {
+            let message = format!("{pool} is not initialized yet (finalizer missing)");
+            return Err(HandlerError::RetryAfter { message, after: Duration::from_secs(5) });
+        }
+        Ok(view)
+    }
+
+    async fn ensure_address(&mut self, existing: Option<&IPAddress>) -> Result<Ensured, HandlerError> {
+        self.allocate(self.pool()?, existing).await
+    }
+
+    async fn release_address(&mut self) -> Result<Released, HandlerError> {
+        release::release(&self.context, &self.claim, &self.key, self.uid).await?;
+        Ok(Released::Now)
+    }
+}
+
+/// The result of creating a reservation.
+enum ReserveResult {
+    /// The address is reserved for the claim.
+    Ours,
+    /// The address is reserved by another reservation.
+    Conflict,
+}
+
+impl InClusterHandler {
+    fn ledger(&self) -> &Ledger {
+        &self.context.ledger
+    }
+
+    fn pool(&self) -> Result<&PoolKey, HandlerError> {
+        let kind = &self.claim.spec.pool_ref.kind;
+        let unsupported =
+            || HandlerError::Permanent(format!("claims for pools of kind {kind} are not served by this provider"));
+        self.pool.as_ref().ok_or_else(unsupported)
+    }
+
+    /// Allocates an address: the one of the existing IPAddress, else one that is already reserved for the claim, else
+    /// the lowest free one.
+    async fn allocate(&self, pool: &PoolKey, existing: Option<&IPAddress>) -> Result<Ensured, HandlerError> {
+        let unavailable = || HandlerError::PoolNotReady(format!("{} cannot allocate addresses now", pool));
+        let info = self.ledger().pool_info(pool).filter(PoolInfo::can_bind).ok_or_else(unavailable)?;
+        let usable = info.usable.clone().map_err(|_| unavailable())?;
+        if let Some(existing) = existing {
+            return self.adopt(pool, existing, &info, &usable).await;
+        }
+        if let Some(block) = self.find_reserved(pool, &info).await? {
+            return Ok(allocation(block, &usable).into());
+        }
+        if let Some(slot) = self.ledger().attempt(self.uid, pool) {
+            // An error leaves the outcome of the first attempt unknown: the attempt stays remembered.
+            let is_ours = info.can_allocate()
+                && usable.contains(slot.block)
+                && self.ledger().owners(&slot).is_empty()
+                && matches!(self.reserve(pool, &slot).await?, ReserveResult::Ours);
+            self.ledger().forget_attempt(self.uid);
+            if is_ours {
+                return Ok(allocation(slot.block, &usable).into());
+            }
+        }
+        for _ in 0..MAX_PROPOSALS {
+            let info = self.ledger().pool_info(pool).filter(PoolInfo::can_allocate).ok_or_else(unavailable)?;
+            let usable = info.usable.map_err(|_| unavailable())?;
+            let Proposal::Slot(slot) = self.ledger().propose(pool, &self.key, priority(&self.claim)) else {
+                return Err(HandlerError::PoolExhausted(self.exhausted(pool)));
+            };
+            let candidate = Candidate { ledger: self.ledger(), slot };
+            // Prefix and gateway have to be those of the spec from which the address was allocated.
+            if !self.ledger().is_current(pool, &usable) {
+                continue;
+            }
+            match self.reserve(pool, &candidate.slot).await? {
+                ReserveResult::Ours => return Ok(allocation(candidate.slot.block, &usable).into()),
+                ReserveResult::Conflict => {
+                    debug!(pool = %pool, slot = %candidate.slot, "the proposed address is already reserved");
+                }
+            }
+        }
+        let catch_up = self.ledger().begin_catch_up();
+        if catch_up.is_some() {
+            let page = |page: Vec<IPReservation>| page.iter().for_each(|found| self.ledger().insert_reservation(found));
+            self.context
+                .reservations
+                .for_each_page(page)
+                .await
+                .map_err(|error| request_error("list reservations", error))?;
+        }
+        Err(HandlerError::Conflict(format!("{MAX_PROPOSALS} proposed addresses of {pool} were already reserved")))
+    }
+
+    fn exhausted(&self, pool: &PoolKey) -> String {
+        let counts = describe_counts(self.ledger().counts(pool), self.ledger().cooldown_end(pool));
+        format!("{} has no free address ({counts}); add addresses to it or release claims", pool)
+    }
+
+    /// Finds an address that an earlier attempt reserved, or that is promised to the claim. Verified by a live read,
+    /// since the reservation may have been released meanwhile.
+    async fn find_reserved(&self, pool: &PoolKey, info: &PoolInfo) -> Result<Option<Block>, HandlerError> {
+        for Held { slot, is_promise, pool: from, .. } in self.ledger().held_by(&self.key, self.uid) {
+            if from != *pool || slot.scope != info.scope {
+                continue;
+            }
+            // A promise of an address outside of the pool has no effect. An address in use by another claim is not
+            // allocated again: a provider without reservations may have allocated it.
+            let is_in_pool = info.usable.as_ref().is_ok_and(|usable| usable.contains(slot.block));
+            let in_use = self.ledger().owners(&slot).into_iter().find(|owner| *owner != self.key);
+            if let Some((namespace, name)) = in_use.as_ref().filter(|_| self.claim.bound_address().is_some()) {
+                let other = Audience::of(Some(&self.key.0)).object("IPAddress", namespace, name);
+                return Err(HandlerError::DuplicateAddress(format!(
+                    "the IPAddress of the claim was deleted, and its address {} is in use by {other}; delete that one \
+                     or recreate the claim",
+                    slot.block
+                )));
+            }
+            // An address that was removed from the pool would be combined with the gateway of another subnet. The
+            // sweeper releases it once the claim is bound.
+            let is_lost = !is_in_pool && (self.claim.bound_address().is_none() || is_promise);
+            if in_use.is_some() || is_lost {
+                continue;
+            }
+            if self.holds_reservation(&slot).await? {
+                return Ok(Some(slot.block));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether the reservation of an address belongs to the claim, according to a live read.
+    async fn holds_reservation(&self, slot: &Slot) -> Result<bool, HandlerError> {
+        let name = slot.reservation_name();
+        let read = self
+            .context
+            .reservations
+            .get(&name)
+            .await
+            .map_err(|error| request_error("read the IPReservation", error))?;
+        Ok(match read {
+            Some(reservation) if ownership(&reservation, &claim_reference(&self.claim)) == Ownership::Ours => true,
+            Some(reservation) => {
+                self.ledger().insert_reservation(&reservation);
+                false
+            }
+            None => false,
+        })
+    }
+
+    /// Creates the reservation of an address. If it exists already or the outcome is unknown, a live read determines to
+    /// whom it belongs.
+    async fn reserve(&self, pool: &PoolKey, slot: &Slot) -> Result<ReserveResult, HandlerError> {
+        let wanted = build(slot, pool, claim_reference(&self.claim));
+        let error = match self.context.reservations.create(&wanted).await {
+            Ok(created) => {
+                self.ledger().insert_reservation(&created);
+                return Ok(ReserveResult::Ours);
+            }
+            Err(error) => error,
+        };
+        if !error.is_already_exists() && !error.outcome_is_unknown() {
+            return Err(request_error("reserve an address", error));
+        }
+        let read = self.context.reservations.get(&wanted.name_any()).await;
+        if !matches!(read, Ok(Some(_))) {
+            // The reservation may exist, or be created later: the next attempt uses the same address.
+            self.ledger().remember_attempt(self.uid, pool, slot);
+        }
+        match read.map_err(|error| request_error("read the IPReservation", error))? {
+            Some(found) => {
+                self.ledger().insert_reservation(&found);
+                Ok(if ownership(&found, &claim_reference(&self.claim)) == Ownership::Ours {
+                    ReserveResult::Ours
+                } else {
+                    ReserveResult::Conflict
+                })
+            }
+            None => Err(request_error("reserve an address", error)),
+        }
+    }
+
+    /// Adopts the address of an existing IPAddress with the name of the claim.
+    async fn adopt(
+        &self,
+        pool: &PoolKey,
+        existing: &IPAddress,
+        info: &PoolInfo,
+        usable: &Usable,
+    ) -> Result<Ensured, HandlerError> {
+        let is_valid = parse_address(&existing.spec.address).is_ok();
+        let Some((_, block, _)) = allocated_block(existing).filter(|_| is_valid) else {
+            return Err(HandlerError::Permanent(format!(
+                "the IPAddress {} exists already and its address {} with prefix {} is not valid; delete it",
+                existing.name_any(),
+                existing.spec.address,
+                existing.spec.prefix
+            )));
+        };
+        let slot = Slot { scope: info.scope.clone(), block };
+        if block.length() != usable.length && self.ledger().overlaps_other_claim(&slot, &self.key) {
+            return self.conflict(pool, existing, block, None);
+        }
+        let held = self.ledger().held_by(&self.key, self.uid);
+        if held.iter().any(|held| held.slot == slot) && self.holds_reservation(&slot).await? {
+            return Ok(existing_allocation(existing, block, usable).into());
+        }
+        // Keeps the sweeper from reserving the address at the same time.
+        let _candidate =
+            self.ledger().hold_candidate(pool, &slot).then(|| Candidate { ledger: self.ledger(), slot: slot.clone() });
+        for _ in 0..2 {
+            match self.reserve(pool, &slot).await? {
+                ReserveResult::Ours => return Ok(existing_allocation(existing, block, usable).into()),
+                ReserveResult::Conflict => {}
+            }
+            let name = slot.reservation_name();
+            let found = self
+                .context
+                .reservations
+                .get(&name)
+                .await
+                .map_err(|error| request_error("read the IPReservation", error))?;
+            let Some(found) = found else { continue };
+            if ownership(&found, &claim_reference(&self.claim)) != Ownership::PreviousClaim {
+                return self.conflict(pool, existing, block, Some(&found));
+            }
+            // Read after the reservation: if this claim still exists, the other one of its name is an earlier claim.
+            if !self.claim_exists().await? {
+                return Err(HandlerError::Conflict("the claim was deleted and created again".to_owned()));
+            }
+            // With the version that was read: it may have been released since, which starts a cool-down.
+            let (uid, version) = (found.uid().unwrap_or_default(), found.resource_version().unwrap_or_default());
+            let deleted = self.context.reservations.delete_unchanged(&name, &uid, &version).await;
+            deleted.map_err(|error| request_error("delete the IPReservation of an earlier claim", error))?;
+            self.ledger().remove_reservation(&found);
+        }
+        Err(HandlerError::Conflict(format!("the reservation of {block} keeps changing")))
+    }
+
+    async fn claim_exists(&self) -> Result<bool, HandlerError> {
+        let claims = self.context.contract.claims(&self.key.0);
+        let read = claims.get(&self.key.1).await.map_err(|error| request_error("read the claim", error))?;
+        Ok(read.is_some_and(|read| read.metadata.uid == self.claim.metadata.uid))
+    }
+
+    /// Handles an IPAddress whose address is reserved for another claim: a leftover is deleted, any other is reported.
+    fn conflict(
+        &self,
+        pool: &PoolKey,
+        existing: &IPAddress,
+        block: Block,
+        found: Option<&IPReservation>,
+    ) -> Result<Ensured, HandlerError> {
+        let other_owner = existing
+            .owner_references()
+            .iter()
+            .any(|owner| owner.kind == "IPAddressClaim" && Some(&owner.uid) != self.claim.metadata.uid.as_ref());
+        // The address of a bound claim is in use, whatever the owner reference.
+        if other_owner && self.claim.bound_address().is_none() {
+            let why = "is reserved for another claim, and the owner of the IPAddress does not exist";
+            return Ok(Ensured::DeleteExisting(format!("{block} {why}")));
+        }
+        let by = found.and_then(|found| found.spec.claim_ref.as_ref());
+        let claim = &self.key.1;
+        warn!(pool = %pool, %block, claim, reserved_for = ?by, "the address of an IPAddress is reserved for another claim");
+        if let Some((found, by)) = found.zip(by).filter(|_| self.claim.bound_address().is_some()) {
+            let other = (by.namespace.clone(), by.name.clone());
+            let message = duplicate_message(block, &self.key.0, &other, &found.name_any());
+            return Err(HandlerError::DuplicateAddress(message));
+        }
+        let reservation = found.map(|found| format!(" (IPReservation {})", found.name_any())).unwrap_or_default();
+        Err(HandlerError::DuplicateAddress(format!(
+            "the IPAddress {} exists already with {block}, which is reserved for another claim{reservation}; delete \
+             the IPAddress to allocate another address",
+            existing.name_any(),
+        )))
+    }
+}
+
+/// A held address. Dropping it, also by cancelling the attempt, frees the address unless it was reserved.
+struct Candidate<'a> {
+    ledger: &'a Ledger,
+    slot: Slot,
+}
+
+impl Drop for Candidate<'_> {
+    fn drop(&mut self) {
+        self.ledger.drop_candidate(&self.slot);
+    }
+}
+
+fn allocation(block: Block, usable: &Usable) -> Allocation {
+    Allocation { address: block.base(), prefix: usable.prefix, gateway: usable.gateway }
+}
+
+/// The allocation of an existing IPAddress, which does not change with the pool.
+fn existing_allocation(existing: &IPAddress, block: Block, usable: &Usable) -> Allocation {
+    Allocation {
+        address: block.base(),
+        prefix: u8::try_from(existing.spec.prefix).unwrap_or(usable.prefix),
+        gateway: existing.spec.gateway.as_deref().and_then(|text| parse_address(text).ok()),
+    }
+}
+
+fn request_error(action: &str, error: CallError) -> HandlerError {
+    let message = format!("cannot {action}");
+    if error.is_conflict() { HandlerError::Conflict(message) } else { HandlerError::transient(message, error) }
+}
