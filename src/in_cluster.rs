@@ -45,7 +45,6 @@ use self::context::Context;
 use self::deletion_check::DeletionChecker;
 pub use self::handler::{InClusterAdapter, InClusterHandler};
 use self::ledger::Ledger;
-use self::move_label::MoveLabeler;
 pub use self::options::InClusterOptions;
 pub use self::standby::{LedgerHandle, run_standby};
 use self::sweeper::Sweeper;
@@ -95,14 +94,13 @@ fn set_up(setup: &mut ProviderSetup<'_>, options: &InClusterOptions, ledger_hand
     pools_synced.iter().for_each(|gate| setup.controller.wait_for(gate.clone()));
     setup.add_address_event_handler(Arc::clone(&context.ledger) as _);
     setup.add_claim_event_handler(Arc::clone(&context.ledger) as _);
-    let move_labeler = Arc::new(MoveLabeler::new(Arc::clone(&context.ledger)));
     setup.controller.watch::<IPReservation>(
         reservations_synced,
         WatchApi::all(client),
         watcher::Config::default(),
         &(),
         |reservation| trim(&mut reservation.metadata),
-        Arc::clone(&move_labeler) as _,
+        Arc::clone(&context.ledger) as _,
     );
     let ledger_synced: Vec<_> = objects_synced.into_iter().chain(pools_synced).collect();
     ledger_handle.publish(Arc::clone(&context.ledger), ledger_synced.clone());
@@ -110,7 +108,7 @@ fn set_up(setup: &mut ProviderSetup<'_>, options: &InClusterOptions, ledger_hand
     let cooldowns = cooldown::run(Arc::clone(&context), ledger_synced.clone(), stop.clone());
     setup.manager.add("cool-downs", cooldowns);
     let all_synced = ledger_synced.into_iter().chain([setup.claims_synced.clone()]).collect();
-    let sweeper = Sweeper::new(setup, options, Arc::clone(&context), move_labeler, all_synced);
+    let sweeper = Sweeper::new(setup, options, Arc::clone(&context), all_synced);
     setup.manager.add("sweeper", sweeper.run(stop));
     InClusterAdapter { context }
 }

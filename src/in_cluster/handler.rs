@@ -133,7 +133,7 @@ impl InClusterHandler {
     /// Allocates an address: the one of the existing IPAddress, else one that is already reserved for the claim, else
     /// the lowest free one.
     async fn allocate(&self, pool: &PoolKey, existing: Option<&IPAddress>) -> Result<Ensured, HandlerError> {
-        let unavailable = || HandlerError::PoolNotReady(format!("{} cannot allocate addresses now", pool));
+        let unavailable = || HandlerError::PoolNotReady(format!("{pool} cannot allocate addresses now"));
         let info = self.ledger().pool_info(pool).filter(PoolInfo::can_bind).ok_or_else(unavailable)?;
         let usable = info.usable.clone().map_err(|_| unavailable())?;
         if let Some(existing) = existing {
@@ -185,7 +185,7 @@ impl InClusterHandler {
 
     fn exhausted(&self, pool: &PoolKey) -> String {
         let counts = describe_counts(self.ledger().counts(pool), self.ledger().cooldown_end(pool));
-        format!("{} has no free address ({counts}); add addresses to it or release claims", pool)
+        format!("{pool} has no free address ({counts}); add addresses to it or release claims")
     }
 
     /// Finds an address that an earlier attempt reserved, or that is promised to the claim. Verified by a live read,

@@ -9,7 +9,6 @@
 mod events;
 mod overlaps;
 mod pool;
-mod pool_info;
 mod queries;
 mod state;
 mod usage;
@@ -23,7 +22,7 @@ use tokio::sync::Notify;
 
 pub(super) use self::events::{PoolEventHandler, allocated_block};
 pub use self::overlaps::MAX_OVERLAPS;
-pub use self::pool_info::PoolInfo;
+pub use self::pool::PoolInfo;
 pub use self::queries::{Conflict, CooledDown, Held, InvalidReservation, Suspect, Unclaimed, Unreserved};
 use self::state::{Source, State};
 pub(super) use self::usage::Origin;

@@ -27,7 +27,7 @@ use tracing::{debug, info, warn};
 use super::context::Context;
 use super::duplicates::Duplicates;
 use super::ledger::{ClaimKey, InvalidReservation, Origin, Suspect, Unclaimed, Unreserved, allocated_block};
-use super::move_label::MoveLabeler;
+use super::move_label;
 use super::options::InClusterOptions;
 use super::reservation::{Ownership, build, ownership};
 use crate::api::{IPReservation, PoolKey, ReservationClaim, Scope, Slot, conditions, names};
@@ -42,7 +42,6 @@ const MAX_RELEASED_PER_PASS: usize = 5;
 
 pub(super) struct Sweeper {
     context: Arc<Context>,
-    move_labeler: Arc<MoveLabeler>,
     duplicates: Duplicates,
     contract: ContractClient,
     claims: ClaimCache,
@@ -63,13 +62,11 @@ impl Sweeper {
         setup: &ProviderSetup<'_>,
         options: &InClusterOptions,
         context: Arc<Context>,
-        move_labeler: Arc<MoveLabeler>,
         gates: Vec<ReadinessGate>,
     ) -> Self {
         let duplicates = Duplicates::new(setup, Arc::clone(&context));
         Self {
             context,
-            move_labeler,
             duplicates,
             contract: setup.contract.clone(),
             claims: setup.claim_cache(),
@@ -109,7 +106,7 @@ impl Sweeper {
         self.duplicates.report().await;
         self.report_invalid_reservations();
         self.report_unclaimed();
-        self.move_labeler.label(&self.context.reservations).await;
+        move_label::add_missing(&self.context).await;
         let confirmed = self.confirmed(Instant::now());
         let mut released: HashMap<Scope, usize> = HashMap::new();
         let mut postponed: HashMap<Scope, usize> = HashMap::new();

@@ -13,13 +13,15 @@
 use capi_ipam_controller::client::CallError;
 use capi_ipam_controller::controller::Action;
 use capi_ipam_controller::{clock, finalizer, patch};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt;
+use kube::api::ObjectMeta;
 use tracing::{debug, info};
 
 use crate::adapter::{Allocation, ClaimHandler, Ensured, HandlerError, PoolView, ProviderAdapter};
-use crate::address::{build, is_for, repaired};
-use crate::api::{IPAddress, IPAddressClaim, names};
+use crate::api::{ContractVersion, IPAddress, IPAddressClaim, IPAddressSpec, LocalReference, names};
 use crate::claim_status::ClaimStatus;
+use crate::contract::api_version;
 use crate::error::ReconcileError;
 use crate::index::owning_claim;
 use crate::message_debounce::MessageDebounce;
@@ -223,19 +225,6 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         }
         Ok(Action::AwaitChange)
     }
-
-    /// R1: removes our finalizer from an IPAddress and deletes it. Returns whether it is removed; other finalizers keep
-    /// it.
-    pub(super) async fn remove_address(&self, address: &IPAddress) -> Result<bool, CallError> {
-        let (namespace, name) = (address.namespace().unwrap_or_default(), address.name_any());
-        // With the version that was read as precondition: another manager may adopt it for a newer claim.
-        let is_removed =
-            finalizer::delete(&self.contract.addresses(&namespace), address, names::PROTECT_ADDRESS).await?;
-        if is_removed {
-            self.addresses.remove(&namespace, &name);
-        }
-        Ok(is_removed)
-    }
 }
 
 /// The result of A2.
@@ -257,3 +246,110 @@ fn name_conflict(address: &IPAddress) -> String {
         pool.kind, pool.name
     )
 }
+
+/// Builds the complete IPAddress of a claim.
+pub(super) fn build(
+    version: ContractVersion,
+    claim: &IPAddressClaim,
+    pool: &PoolView,
+    allocation: &Allocation,
+) -> IPAddress {
+    let labels = [names::CLUSTER_NAME_LABEL, names::WATCH_FILTER_LABEL].into_iter().filter_map(|label| {
+        let value = match label {
+            names::CLUSTER_NAME_LABEL => claim.cluster_name().filter(|name| is_label_value(name)),
+            _ => claim.labels().get(label).map(String::as_str),
+        };
+        Some((label.to_owned(), value?.to_owned()))
+    });
+    IPAddress {
+        api_version: Some(api_version(version)),
+        kind: Some("IPAddress".to_owned()),
+        metadata: ObjectMeta {
+            name: claim.metadata.name.clone(),
+            namespace: claim.metadata.namespace.clone(),
+            finalizers: Some(vec![names::PROTECT_ADDRESS.to_owned()]),
+            labels: Some(labels.collect()),
+            owner_references: Some(vec![claim_owner(version, claim), pool_owner(claim, pool)]),
+            ..ObjectMeta::default()
+        },
+        spec: IPAddressSpec {
+            claim_ref: LocalReference { name: claim.name_any() },
+            pool_ref: claim.spec.pool_ref.clone(),
+            address: allocation.address.to_string(),
+            prefix: allocation.prefix.into(),
+            gateway: allocation.gateway.map(|gateway| gateway.to_string()),
+        },
+    }
+}
+
+/// Returns whether the API server accepts the text as the value of a label. The name of a Cluster may be longer.
+fn is_label_value(text: &str) -> bool {
+    let ends = [text.bytes().next(), text.bytes().next_back()];
+    text.len() <= 63
+        && ends.into_iter().flatten().all(|byte| byte.is_ascii_alphanumeric())
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
+}
+
+fn claim_owner(version: ContractVersion, claim: &IPAddressClaim) -> OwnerReference {
+    OwnerReference {
+        api_version: api_version(version),
+        kind: "IPAddressClaim".to_owned(),
+        name: claim.name_any(),
+        uid: claim.uid().unwrap_or_default(),
+        controller: Some(true),
+        block_owner_deletion: Some(true),
+    }
+}
+
+fn pool_owner(claim: &IPAddressClaim, pool: &PoolView) -> OwnerReference {
+    OwnerReference {
+        api_version: pool.api_version.clone(),
+        kind: claim.spec.pool_ref.kind.clone(),
+        name: claim.spec.pool_ref.name.clone(),
+        uid: pool.uid.clone(),
+        controller: Some(false),
+        block_owner_deletion: Some(true),
+    }
+}
+
+/// Returns whether an IPAddress is for a claim with this name and for the pool that the claim refers to.
+pub(super) fn is_for(address: &IPAddress, claim: &IPAddressClaim) -> bool {
+    address.spec.pool_ref == claim.spec.pool_ref && Some(&address.spec.claim_ref.name) == claim.metadata.name.as_ref()
+}
+
+/// Returns the IPAddress with our finalizer, the owner references of claim and pool, and the labels of the claim. Other
+/// owners, finalizers and labels are kept. Owner references to the right objects in an older API version are not
+/// changed.
+pub(super) fn repaired(
+    version: ContractVersion,
+    address: &IPAddress,
+    claim: &IPAddressClaim,
+    pool: &PoolView,
+    allocation: &Allocation,
+) -> IPAddress {
+    let desired = build(version, claim, pool, allocation).metadata;
+    let mut repaired = address.clone();
+    let finalizers = repaired.metadata.finalizers.get_or_insert_default();
+    if !finalizers.iter().any(|present| present == names::PROTECT_ADDRESS) {
+        finalizers.push(names::PROTECT_ADDRESS.to_owned());
+    }
+    let desired_labels = desired.labels.unwrap_or_default();
+    if !desired_labels.is_empty() {
+        repaired.metadata.labels.get_or_insert_default().extend(desired_labels);
+    }
+    let owners = repaired.metadata.owner_references.get_or_insert_default();
+    for owner in desired.owner_references.unwrap_or_default() {
+        let names_same = |present: &OwnerReference| present.kind == owner.kind && present.name == owner.name;
+        match owners.iter_mut().find(|present| names_same(present)) {
+            Some(present)
+                if present.uid == owner.uid
+                    && present.controller.unwrap_or_default() == owner.controller.unwrap_or_default() => {}
+            Some(present) => *present = owner,
+            None => owners.push(owner),
+        }
+    }
+    repaired
+}
+
+#[cfg(test)]
+mod tests;

@@ -124,12 +124,10 @@ pub mod api;
 pub mod decision;
 
 mod adapter;
-mod address;
 mod address_in_use;
 mod backoff;
 mod bind;
 mod claim_cache;
-mod claim_filter;
 mod claim_status;
 mod clusters;
 mod contract;

@@ -14,8 +14,8 @@ use kube::ResourceExt;
 use tracing::debug;
 
 use crate::adapter::{ClaimHandler, ProviderAdapter, Released};
-use crate::address::is_for;
-use crate::api::{IPAddressClaim, names};
+use crate::api::{IPAddress, IPAddressClaim, names};
+use crate::bind::is_for;
 use crate::claim_status::ClaimStatus;
 use crate::error::ReconcileError;
 use crate::index::owning_claim;
@@ -81,6 +81,19 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
             full = found.filter(|found| found.metadata.resource_version == claim.metadata.resource_version);
         }
         finalizer::remove(&claims, full.as_ref().unwrap_or(claim), names::RELEASE_ADDRESS).await
+    }
+
+    /// R1: removes our finalizer from an IPAddress and deletes it. Returns whether it is removed; other finalizers keep
+    /// it.
+    pub(super) async fn remove_address(&self, address: &IPAddress) -> Result<bool, CallError> {
+        let (namespace, name) = (address.namespace().unwrap_or_default(), address.name_any());
+        // With the version that was read as precondition: another manager may adopt it for a newer claim.
+        let is_removed =
+            finalizer::delete(&self.contract.addresses(&namespace), address, names::PROTECT_ADDRESS).await?;
+        if is_removed {
+            self.addresses.remove(&namespace, &name);
+        }
+        Ok(is_removed)
     }
 
     /// R1 without a read: deletes the IPAddress of the claim at the version in the cache. Returns `None` if no

@@ -1,13 +1,81 @@
-//! The ledger's entry of one pool: its settings, counts, free addresses and wait queue.
+//! The ledger's entry of one pool: what its object declares, its counts, free addresses and wait queue.
 
 use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 use std::time::Instant;
 
+use capi_ipam_controller::finalizer;
 use capi_ipam_ip::{Block, FreeSet, SpanSet, Usable};
+use capi_ipam_provider::api::is_paused;
+use kube::ResourceExt;
 
 use super::usage::AddressUsage;
-use super::{ClaimKey, PoolInfo, Priority, WaitQueue};
-use crate::api::{AddressCounts, PoolKey, Scope, Slot};
+use super::{ClaimKey, Priority, WaitQueue};
+use crate::api::{AddressCounts, Pool, PoolKey, PoolSpec, Scope, Slot, names};
+
+/// What the ledger keeps of a pool object.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PoolInfo {
+    /// The uid of the pool.
+    pub uid: String,
+    /// Whether the pool has the annotation that pauses it.
+    pub paused: bool,
+    /// Whether the pool is being deleted.
+    pub deleting: bool,
+    /// Whether the pool has our finalizer, and the block length of its network is set.
+    pub initialized: bool,
+    /// The seconds before a released address can be reused; 0 without a cool-down.
+    pub cooldown_seconds: i64,
+    /// The scope within which its addresses are unique.
+    pub scope: Scope,
+    /// The blocks that can be allocated, or the problems of the spec.
+    pub usable: Result<Arc<Usable>, Arc<str>>,
+    /// The `metadata.generation` of the spec.
+    pub generation: Option<i64>,
+}
+
+impl PoolInfo {
+    /// Reads a pool object.
+    pub fn of(pool: &Pool) -> Self {
+        Self::updated(None, pool)
+    }
+
+    /// Reads a pool object. The blocks are those of `known`, the previous state of the pool, unless the generation has
+    /// changed: a status update does not parse thousands of addresses again.
+    pub(super) fn updated(known: Option<&Self>, pool: &Pool) -> Self {
+        let Pool { spec, metadata: meta, .. } = pool;
+        let known = known.filter(|known| meta.generation.is_some() && known.generation == meta.generation);
+        let known = known.filter(|known| meta.uid.as_ref() == Some(&known.uid));
+        let usable = known.map_or_else(|| read(spec), |known| known.usable.clone());
+        Self {
+            uid: pool.uid().unwrap_or_default(),
+            paused: is_paused(meta),
+            deleting: meta.deletion_timestamp.is_some(),
+            initialized: finalizer::is_set(pool, names::PROTECT_POOL),
+            cooldown_seconds: spec.cooldown_seconds(),
+            scope: Scope::of(&PoolKey::of(pool), spec.network()),
+            usable,
+            generation: meta.generation,
+        }
+    }
+
+    /// Whether the pool can allocate addresses to claims.
+    pub fn can_allocate(&self) -> bool {
+        self.can_bind() && !self.deleting
+    }
+
+    /// Whether claims that already hold an address of the pool can be bound: also while the pool is being deleted.
+    pub fn can_bind(&self) -> bool {
+        self.usable.is_ok() && !self.paused && self.initialized
+    }
+}
+
+fn read(spec: &PoolSpec) -> Result<Arc<Usable>, Arc<str>> {
+    spec.usable().map(Arc::new).map_err(|problems| {
+        let texts: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        texts.join("; ").into()
+    })
+}
 
 /// One pool. Its object may be missing: addresses can be in use after the pool is deleted.
 #[derive(Default)]
@@ -30,6 +98,8 @@ pub(super) struct PoolEntry {
     used: usize,
     /// IPAddress objects of the pool with another address.
     out_of_range: usize,
+    /// Addresses that are held for claims of the pool whose reservation is being created.
+    candidates: usize,
     /// Addresses that cool down, ordered by the second in which they were released.
     cooldowns: BTreeSet<(i64, Slot)>,
     /// How many of these are in the pool's range.
@@ -81,6 +151,12 @@ impl PoolEntry {
         let in_range = self.usable().is_some_and(|usable| usable.contains(block));
         let count = if in_range { &mut self.used } else { &mut self.out_of_range };
         *count = if is_added { count.saturating_add(1) } else { count.saturating_sub(1) };
+    }
+
+    /// Counts a candidate of this pool that was added or removed.
+    pub(super) fn count_candidate(&mut self, is_added: bool) {
+        let count = self.candidates;
+        self.candidates = if is_added { count.saturating_add(1) } else { count.saturating_sub(1) };
     }
 
     /// Records that a cool-down of an address of this pool started or ended.
@@ -163,12 +239,13 @@ impl PoolEntry {
         self.free.is_some()
     }
 
-    pub(super) fn has_addresses(&self) -> bool {
-        self.used > 0 || self.out_of_range > 0
+    /// Whether an IPAddress is of this pool, or the reservation of an address of this pool is being created.
+    pub(super) fn is_in_use(&self) -> bool {
+        self.used > 0 || self.out_of_range > 0 || self.candidates > 0
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.info.is_none() && !self.has_addresses() && self.cooldowns.is_empty() && self.wait_queue.is_empty()
+        self.info.is_none() && !self.is_in_use() && self.cooldowns.is_empty() && self.wait_queue.is_empty()
     }
 
     pub(super) fn has_cooldowns(&self) -> bool {

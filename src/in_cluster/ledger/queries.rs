@@ -155,14 +155,16 @@ impl Ledger {
     /// What a claim holds: the addresses reserved for its uid, and those promised to its name.
     pub fn held_by(&self, claim: &ClaimKey, uid: Uid) -> Vec<Held> {
         let state = self.state.lock();
-        let reserved = state.held.get(&uid).into_iter().flatten().map(|slot| (slot, false));
-        let promised = state.promised.get(claim).into_iter().flatten().map(|slot| (slot, true));
-        let describe = |(slot, is_promise): (&Slot, bool)| {
+        let describe = |slot: &Slot| {
             let reservation = state.usage(slot)?.reservation.as_ref()?;
-            let (pool, uid) = (reservation.pool.clone(), reservation.uid.to_string());
-            Some(Held { slot: slot.clone(), pool, uid, is_promise })
+            Some(Held {
+                slot: slot.clone(),
+                pool: reservation.pool.clone(),
+                uid: reservation.uid.to_string(),
+                is_promise: reservation.is_manual(),
+            })
         };
-        reserved.chain(promised).filter_map(describe).collect()
+        state.holdings.of(claim, uid).filter_map(describe).collect()
     }
 
     /// An address of the pool that is reserved for a claim, if there is one.
@@ -190,7 +192,7 @@ impl Ledger {
     /// Whether an address of the pool is in use, or held for a claim whose reservation is being created.
     pub fn is_in_use(&self, pool: &PoolKey) -> bool {
         let state = self.state.lock();
-        state.pools.get(pool).is_some_and(PoolEntry::has_addresses) || state.proposals.values().any(|from| from == pool)
+        state.pools.get(pool).is_some_and(PoolEntry::is_in_use)
     }
 
     /// The addresses of a pool that are in use and for which `filter` returns true, in ascending order. An address that
@@ -228,7 +230,7 @@ impl Ledger {
         let is_of_another = |usage: &AddressUsage| {
             let reservation =
                 usage.reservation.as_ref().is_some_and(|reservation| reservation.claim.as_deref() != Some(claim));
-            reservation || usage.proposed || usage.owners.iter().any(|owner| *owner.name != *claim)
+            reservation || usage.candidate_of.is_some() || usage.owners.iter().any(|owner| *owner.name != *claim)
         };
         let scope = state.scopes.get(&slot.scope);
         scope.is_some_and(|scope| scope.usage.iter().any(|(block, usage)| overlaps(block) && is_of_another(usage)))
@@ -392,6 +394,15 @@ impl Ledger {
             Some(InvalidReservation { name: slot.reservation_name(), uid: reservation.uid.to_string(), problem })
         });
         invalid.chain(ineffective).collect()
+    }
+
+    /// The names of the manually created reservations that have to be labelled for `clusterctl move`.
+    pub fn unlabelled(&self) -> Vec<String> {
+        let state = self.state.lock();
+        let lacks_label = |usage: &AddressUsage| usage.reservation.as_ref().is_some_and(|known| known.lacks_label);
+        let valid = state.all_usage().filter(|(.., usage)| lacks_label(usage));
+        let valid = valid.map(|(scope, block, _)| Slot { scope: scope.clone(), block }.reservation_name());
+        valid.chain(state.unlabelled_others()).collect()
     }
 
     /// Why a manually created reservation has no effect: another scope, or an address that the pool does not contain.

@@ -9,9 +9,10 @@ use capi_ipam_ip::Family;
 use capi_ipam_provider::api::Uid;
 
 use super::pool::{Effect, PoolEntry};
-use super::usage::{AddressOwner, AddressUsage, ReservationInfo, ScopeEntry};
+use super::usage::{AddressOwner, AddressUsage, Holdings, ReservationInfo, ScopeEntry};
 use super::{ClaimKey, PoolInfo, Priority, Proposal};
-use crate::api::{IPReservation, InClusterKind, PoolKey, Scope, Slot};
+use crate::api::{IPReservation, InClusterKind, PoolKey, Scope, Slot, network_block_length_name};
+use crate::in_cluster::move_label::lacks_label;
 
 /// How long a response that was read before a deletion can be delayed: longer than any request or list.
 pub(super) const TOMBSTONE_TTL: Duration = Duration::from_mins(2);
@@ -20,12 +21,7 @@ pub(super) const TOMBSTONE_TTL: Duration = Duration::from_mins(2);
 pub(super) struct State {
     pub(super) pools: HashMap<PoolKey, PoolEntry>,
     pub(super) scopes: HashMap<Scope, ScopeEntry>,
-    /// Reservations by the uid of the claim for which they are held.
-    pub(super) held: HashMap<Uid, Vec<Slot>>,
-    /// Reservations by the name of the claim to which they are promised.
-    pub(super) promised: HashMap<ClaimKey, Vec<Slot>>,
-    /// Addresses held for a claim whose reservation is being created, and their pools.
-    pub(super) proposals: HashMap<Slot, PoolKey>,
+    pub(super) holdings: Holdings,
     /// Reservations that are not valid, by name.
     pub(super) ignored: BTreeMap<String, Ignored>,
     /// Reservations whose creation has an unknown outcome, by the uid of the claim.
@@ -73,6 +69,7 @@ pub(super) struct Ignored {
     pub(super) uid: Box<str>,
     pub(super) problem: String,
     listing: u32,
+    lacks_label: bool,
 }
 
 /// The length of the blocks that the pools of a network allocate, as an IPReservation declares it.
@@ -80,6 +77,7 @@ struct BlockLength {
     length: u8,
     uid: Box<str>,
     listing: u32,
+    lacks_label: bool,
 }
 
 impl State {
@@ -107,7 +105,9 @@ impl State {
         let scope = scopes.entry(slot.scope.clone()).or_default();
         let usage = scope.usage.entry(slot.block).or_default();
         let (pools_before, cooldown_before) = (usage.pools(), usage.cooldown());
+        let candidate_before = usage.candidate_of.clone();
         change(usage);
+        let candidate_after = usage.candidate_of.clone();
         let (pools_after, cooldown_after, is_free) = (usage.pools(), usage.cooldown(), usage.is_free());
         if pools_after.is_empty() && !pools_before.is_empty() {
             // Another claim had the promised address: the promise can be kept now.
@@ -119,6 +119,13 @@ impl State {
         for (pool, is_added) in differences(&pools_before, &pools_after) {
             pools.entry(pool.clone()).or_default().count_address(slot.block, is_added);
             dirty_pools.push(pool.clone());
+        }
+        if candidate_before != candidate_after {
+            let removed = candidate_before.map(|pool| (*pool, false));
+            for (pool, is_added) in removed.into_iter().chain(candidate_after.map(|pool| (*pool, true))) {
+                pools.entry(pool.clone()).or_default().count_candidate(is_added);
+                dirty_pools.push(pool);
+            }
         }
         if cooldown_before != cooldown_after {
             *cooldowns_changed = true;
@@ -152,18 +159,21 @@ impl State {
     }
 
     pub(super) fn hold_candidate(&mut self, pool: &PoolKey, slot: &Slot) -> bool {
-        if self.proposals.contains_key(slot) {
-            return false;
+        let is_free = !self.is_candidate(slot);
+        if is_free {
+            self.update(slot, |usage| usage.candidate_of = Some(Box::new(pool.clone())));
         }
-        self.proposals.insert(slot.clone(), pool.clone());
-        self.update(slot, |usage| usage.proposed = true);
-        true
+        is_free
     }
 
     pub(super) fn drop_candidate(&mut self, slot: &Slot) {
-        if self.proposals.remove(slot).is_some() {
-            self.update(slot, |usage| usage.proposed = false);
+        if self.is_candidate(slot) {
+            self.update(slot, |usage| usage.candidate_of = None);
         }
+    }
+
+    fn is_candidate(&self, slot: &Slot) -> bool {
+        self.usage(slot).is_some_and(|usage| usage.candidate_of.is_some())
     }
 }
 
@@ -290,7 +300,7 @@ impl State {
 /// Reservations.
 impl State {
     pub(super) fn insert(&mut self, reservation: &IPReservation, source: Source) -> Option<ClaimKey> {
-        let listing = self.listings.reservations;
+        let (listing, lacks_label) = (self.listings.reservations, lacks_label(reservation));
         let uid = || reservation.metadata.uid.as_deref().unwrap_or_default().into();
         match source {
             // After a restore of etcd a deleted object can exist again.
@@ -310,9 +320,13 @@ impl State {
             }
             Err(problem) => {
                 if let Some((network, family, length)) = reservation.network_block_length() {
-                    self.set_block_length(&network, family, Some(BlockLength { length, uid: uid(), listing }));
+                    self.set_block_length(
+                        &network,
+                        family,
+                        Some(BlockLength { length, uid: uid(), listing, lacks_label }),
+                    );
                 } else if let Some(name) = &reservation.metadata.name {
-                    let ignored = Ignored { uid: uid(), problem: problem.to_string(), listing };
+                    let ignored = Ignored { uid: uid(), problem: problem.to_string(), listing, lacks_label };
                     self.ignored.insert(name.clone(), ignored);
                 }
                 None
@@ -325,21 +339,11 @@ impl State {
         let known = self.usage(slot).and_then(|usage| usage.reservation.as_ref());
         let is_new = known.is_none_or(|known| known.uid != reservation.uid);
         self.unindex_holder(slot);
-        self.proposals.remove(slot);
-        let mut promised_to = None;
-        if let Some(claim) = reservation.claim.clone().filter(|_| reservation.released_at.is_none()) {
-            match reservation.claim_uid {
-                // A claim nearly always has one reservation.
-                Some(uid) => self.held.entry(uid).or_insert_with(|| Vec::with_capacity(1)).push(slot.clone()),
-                None => {
-                    let claim = ClaimKey::clone(&claim);
-                    self.promised.entry(claim.clone()).or_default().push(slot.clone());
-                    promised_to = Some(claim).filter(|_| is_new);
-                }
-            }
-        }
+        self.holdings.insert(&reservation, slot);
+        let is_promise = reservation.is_manual() && reservation.released_at.is_none();
+        let promised_to = reservation.claim.as_deref().filter(|_| is_new && is_promise).cloned();
         self.update(slot, |usage| {
-            usage.proposed = false;
+            usage.candidate_of = None;
             usage.set_reservation(reservation);
         });
         promised_to
@@ -403,26 +407,19 @@ impl State {
         self.tombstones.get(&uid, now).is_some()
     }
 
+    /// The names of the reservations that have to be labelled for `clusterctl move` and are not those of an address.
+    pub(super) fn unlabelled_others(&self) -> impl Iterator<Item = String> {
+        let block_lengths = self.block_lengths.iter().filter(|(_, known)| known.lacks_label);
+        let names = block_lengths.map(|((network, family), _)| network_block_length_name(network, *family));
+        let ignored = self.ignored.iter().filter(|(_, ignored)| ignored.lacks_label);
+        names.chain(ignored.map(|(name, _)| name.clone()))
+    }
+
     fn unindex_holder(&mut self, slot: &Slot) {
-        let Some(reservation) =
-            self.scopes.get(&slot.scope).and_then(|scope| scope.usage.get(&slot.block)?.reservation.as_ref())
-        else {
-            return;
-        };
-        if let Some(uid) = reservation.claim_uid
-            && let Some(slots) = self.held.get_mut(&uid)
-        {
-            slots.retain(|held| held != slot);
-            if slots.is_empty() {
-                self.held.remove(&uid);
-            }
-        } else if let Some(claim) = &reservation.claim
-            && let Some(slots) = self.promised.get_mut(claim)
-        {
-            slots.retain(|promised| promised != slot);
-            if slots.is_empty() {
-                self.promised.remove(claim);
-            }
+        let Self { scopes, holdings, .. } = self;
+        let usage = scopes.get(&slot.scope).and_then(|scope| scope.usage.get(&slot.block));
+        if let Some(known) = usage.and_then(|usage| usage.reservation.as_ref()) {
+            holdings.remove(known, slot);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What uses an address: its reservation, its IPAddress objects and the proposal of it.
 
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::sync::Arc;
 
 use capi_ipam_controller::{clock, finalizer};
@@ -9,7 +10,8 @@ use capi_ipam_provider::api::{IPAddress, Uid};
 use kube::ResourceExt;
 
 use super::{ClaimKey, PoolKey};
-use crate::api::{IPReservation, names};
+use crate::api::{IPReservation, Slot, names};
+use crate::in_cluster::move_label::lacks_label;
 
 /// The addresses of one scope that are not free, and the pools that allocate from the scope.
 #[derive(Debug, Default)]
@@ -31,8 +33,8 @@ pub(super) struct AddressUsage {
     pub(super) reservation: Option<ReservationInfo>,
     /// The IPAddress objects with this address: more than one if it is a duplicate.
     pub(super) owners: Vec<AddressOwner>,
-    /// Held for a claim whose reservation is being created.
-    pub(super) proposed: bool,
+    /// The pool that holds the address for a claim whose reservation is being created.
+    pub(super) candidate_of: Option<Box<PoolKey>>,
 }
 
 /// What the ledger keeps of an IPReservation.
@@ -48,6 +50,51 @@ pub(super) struct ReservationInfo {
     /// be ahead.
     pub(super) released_at: Option<i64>,
     pub(super) listing: u32,
+    /// Whether it has to be labelled for `clusterctl move`.
+    pub(super) lacks_label: bool,
+}
+
+/// The addresses that are reserved for each claim. The reverse of [`AddressUsage::reservation`], except that an address
+/// that cools down is not held.
+#[derive(Debug, Default)]
+pub(super) struct Holdings {
+    by_uid: HashMap<Uid, Vec<Slot>>,
+    /// Addresses that a user promised to the name of a claim.
+    by_name: HashMap<ClaimKey, Vec<Slot>>,
+}
+
+impl Holdings {
+    /// Records the reservation of an address.
+    pub(super) fn insert(&mut self, reservation: &ReservationInfo, slot: &Slot) {
+        let Some(claim) = reservation.claim.as_deref().filter(|_| reservation.released_at.is_none()) else { return };
+        let slots = match reservation.claim_uid {
+            // A claim nearly always has one reservation.
+            Some(uid) => self.by_uid.entry(uid).or_insert_with(|| Vec::with_capacity(1)),
+            None => self.by_name.entry(claim.clone()).or_default(),
+        };
+        slots.push(slot.clone());
+    }
+
+    /// Removes the reservation of an address.
+    pub(super) fn remove(&mut self, reservation: &ReservationInfo, slot: &Slot) {
+        fn remove_from<K: Eq + Hash>(index: &mut HashMap<K, Vec<Slot>>, key: &K, slot: &Slot) {
+            let Some(slots) = index.get_mut(key) else { return };
+            slots.retain(|held| held != slot);
+            if slots.is_empty() {
+                index.remove(key);
+            }
+        }
+        match (reservation.claim_uid, reservation.claim.as_deref()) {
+            (Some(uid), _) => remove_from(&mut self.by_uid, &uid, slot),
+            (None, Some(claim)) => remove_from(&mut self.by_name, claim, slot),
+            (None, None) => {}
+        }
+    }
+
+    /// The addresses reserved for the uid of a claim, and those promised to its name.
+    pub(super) fn of(&self, claim: &ClaimKey, uid: Uid) -> impl Iterator<Item = &Slot> {
+        self.by_uid.get(&uid).into_iter().chain(self.by_name.get(claim)).flatten()
+    }
 }
 
 /// Who created an IPAddress. Only those of a provider are deleted when they have no claim.
@@ -98,6 +145,7 @@ impl ReservationInfo {
             claim_uid: claim.and_then(|claim| claim.uid.as_deref()).map(Uid::of),
             released_at: reservation.spec.released_at.as_ref().map(|time| time.0.as_second().min(now)),
             listing,
+            lacks_label: lacks_label(reservation),
         }
     }
 
@@ -109,11 +157,11 @@ impl ReservationInfo {
 
 impl AddressUsage {
     pub(super) fn is_free(&self) -> bool {
-        self.reservation.is_none() && self.owners.is_empty() && !self.proposed
+        self.reservation.is_none() && self.owners.is_empty() && self.candidate_of.is_none()
     }
 
     pub(super) fn is_unreserved(&self) -> bool {
-        self.reservation.is_none() && !self.proposed
+        self.reservation.is_none() && self.candidate_of.is_none()
     }
 
     /// The pool and the start of the cool-down, if the address is cooling down.
