@@ -44,6 +44,14 @@ struct ClusterInfo {
 }
 
 impl State {
+    fn state_of(&self, cluster: &Key) -> ClusterState {
+        match self.clusters.get(cluster) {
+            Some(known) if known.paused => ClusterState::Paused,
+            Some(_) => ClusterState::Running,
+            None => ClusterState::Missing,
+        }
+    }
+
     /// Registers that the claim waits for this Cluster, and no longer for another one.
     fn add_waiting(&mut self, claim: Key, cluster: Key) {
         if self.awaited.get(&claim) != Some(&cluster.1) {
@@ -70,18 +78,20 @@ impl Clusters {
         Self { state: Mutex::default(), trigger }
     }
 
-    /// Returns the state of the Cluster of the claim. A claim whose Cluster is missing or paused is registered, and
-    /// enqueued when this changes.
+    /// Returns the state of the Cluster of the claim.
     pub(super) fn state_for(&self, claim: &IPAddressClaim) -> ClusterState {
-        let Some(cluster) = claim.cluster_name() else { return ClusterState::None };
-        let cluster = (claim.namespace().unwrap_or_default(), cluster.to_owned());
+        cluster_of(claim).map_or(ClusterState::None, |cluster| self.state.lock().state_of(&cluster))
+    }
+
+    /// As [`Self::state_for`]. If the Cluster is missing or paused, the claim waits for it, and is enqueued when this
+    /// changes.
+    pub(super) fn state_or_wait(&self, claim: &IPAddressClaim) -> ClusterState {
+        let Some(cluster) = cluster_of(claim) else { return ClusterState::None };
         let mut state = self.state.lock();
-        let found = match state.clusters.get(&cluster) {
-            Some(known) if !known.paused => return ClusterState::Running,
-            Some(_) => ClusterState::Paused,
-            None => ClusterState::Missing,
-        };
-        state.add_waiting(key(&claim.metadata), cluster);
+        let found = state.state_of(&cluster);
+        if found != ClusterState::Running {
+            state.add_waiting(key(&claim.metadata), cluster);
+        }
         found
     }
 
@@ -111,6 +121,10 @@ impl Clusters {
             self.trigger.enqueue(Some(&cluster.0), &name);
         }
     }
+}
+
+fn cluster_of(claim: &IPAddressClaim) -> Option<Key> {
+    Some((claim.namespace().unwrap_or_default(), claim.cluster_name()?.to_owned()))
 }
 
 fn key(metadata: &ObjectMeta) -> Key {
@@ -215,10 +229,10 @@ mod tests {
             (state.waiting.values().map(HashSet::len).sum::<usize>(), state.awaited.len(), state.waiting.len())
         };
         let (a, b) = (claim("a", "missing"), claim("b", "missing"));
-        assert_eq!([&a, &b].map(|claim| clusters.state_for(claim)), [ClusterState::Missing; 2]);
+        assert_eq!([&a, &b].map(|claim| clusters.state_or_wait(claim)), [ClusterState::Missing; 2]);
         assert_eq!(size(), (2, 2, 1));
         // Its label changed.
-        clusters.state_for(&claim("a", "other"));
+        clusters.state_or_wait(&claim("a", "other"));
         assert_eq!(size(), (2, 2, 2));
         clusters.delete(&a);
         assert_eq!(size(), (1, 1, 1));
@@ -226,7 +240,7 @@ mod tests {
         clusters.delete(&b);
         assert_eq!(size(), (0, 0, 0));
         // A claim deleted while the watch was down.
-        clusters.state_for(&a);
+        clusters.state_or_wait(&a);
         EventHandler::<IPAddressClaim>::init_done(&clusters);
         assert_eq!(size(), (0, 0, 0));
     }

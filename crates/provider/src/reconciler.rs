@@ -109,7 +109,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
             paused: is_paused(&claim.metadata),
             bound: claim.bound_address() == claim.metadata.name.as_deref(),
             not_ready: self.reports_not_ready(claim),
-            cluster: self.clusters.state_for(claim),
+            cluster: self.clusters.state_or_wait(claim),
             address: self.addresses.state_for(claim),
             holds_address: false,
             pool: None,
