@@ -1,24 +1,27 @@
 //! A real etcd and kube-apiserver for tests, the demo and benchmarks.
 //!
-//! [`ControlPlane::start`] starts a separate one for each caller and installs the CRDs of Cluster API and of this
-//! product. `hack/control-plane/ensure.sh` finds or builds the programs; the first build takes minutes. All functions
-//! block. They need no async runtime and can be called inside of one.
+//! [`ControlPlane::start`] starts a separate one for each caller, with the CRDs of Cluster API and of this product.
+//! `hack/control-plane/ensure.sh` finds or builds the programs; the first build takes minutes. All functions block. They
+//! need no async runtime and can be called inside of one.
 
 mod definitions;
+mod https;
 mod requests;
+mod template;
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::{Read, Write as _};
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
-use serde_json::json;
+use serde_json::{Value, json};
 
+use self::https::Endpoint;
 #[allow(unused_imports, reason = "not every binary counts requests")]
 pub use self::requests::{AccessRequest, ProviderRequest, RequestKey};
 use super::ports::free_port;
@@ -30,6 +33,9 @@ const TIMEOUT: Duration = Duration::from_secs(90);
 /// The soft memory limit of kube-apiserver, from which on it collects garbage more often. It needs 8 GiB for 300,000
 /// objects; without a limit its heap doubles, and a machine with 24 GiB runs out of memory.
 const MEMORY_LIMIT: (&str, &str) = ("GOMEMLIMIT", "13GiB");
+
+/// Fewer garbage collections of kube-apiserver: a test needs little of its memory, and shares the processor.
+const RARE_COLLECTIONS: (&str, &str) = ("GOGC", "400");
 
 /// Options of a control plane.
 #[derive(Clone, Copy, Debug, Default)]
@@ -44,8 +50,9 @@ pub struct Options {
     pub audit: bool,
     /// Install neither the CRDs nor the service account of the provider.
     pub bare: bool,
-    /// Disable the consistency check of the watch cache, which the API server runs every 5 minutes. With 100,000
-    /// objects it takes 10 s and would disturb measurements. This needs Kubernetes 1.34 or later.
+    /// Run the API server as in production, for measurements: with its default garbage collection, but without the
+    /// consistency check of the watch cache, which it runs every 5 minutes. With 100,000 objects the check takes 10 s
+    /// and would disturb measurements. This needs Kubernetes 1.34 or later.
     pub steady: bool,
     /// Disable streaming lists in the API server, as in Kubernetes 1.31 and 1.33.
     pub in_pages: bool,
@@ -67,6 +74,8 @@ pub struct ControlPlane {
     options: Options,
     programs: &'static Path,
     port: u16,
+    /// The token of the administrator.
+    token: String,
     server: String,
     kubeconfig: PathBuf,
     provider_kubeconfig: PathBuf,
@@ -74,8 +83,8 @@ pub struct ControlPlane {
 }
 
 impl ControlPlane {
-    /// Starts a control plane and installs the CRDs (those of Cluster API, and those in `config/crd`), and the service
-    /// account of the provider with the roles of `config/rbac`.
+    /// Starts a control plane with the CRDs (those of Cluster API, and those in `config/crd`), and the service account of
+    /// the provider with the roles of `config/rbac`.
     ///
     /// A client that sets `blockOwnerDeletion` needs the permission to update the finalizers of the owner, as in
     /// clusters with the admission plugin `OwnerReferencesPermissionEnforcement`.
@@ -83,8 +92,23 @@ impl ControlPlane {
     /// # Panics
     /// When a program does not start; the message contains the end of its log.
     pub fn start(options: Options) -> Self {
-        let programs = programs();
         let folder = TemporaryFolder::new("capi-ipam-control-plane-");
+        if !options.bare {
+            template::copy_template(folder.path());
+        }
+        let mut plane = Self::launch(options, folder);
+        if !options.bare {
+            plane.wait_for_kinds();
+            plane.provider_kubeconfig = plane.kubeconfig_of_account(NAMESPACE, ACCOUNT);
+        }
+        if options.controller_manager || options.endpoint_slices {
+            plane.controller_manager = Some(plane.launch_controller_manager());
+        }
+        plane
+    }
+
+    /// Starts etcd and the API server with the data in the folder.
+    fn launch(options: Options, folder: TemporaryFolder) -> Self {
         let token = random_token();
         let tokens = format!("{token},administrator,administrator,system:masters\n");
         write_file(&folder.path().join("tokens.csv"), tokens.as_bytes());
@@ -94,8 +118,9 @@ impl ControlPlane {
             etcd: None,
             etcd_ports: [0; 2],
             options,
-            programs,
+            programs: programs(),
             port: 0,
+            token,
             server: String::new(),
             kubeconfig: PathBuf::new(),
             provider_kubeconfig: PathBuf::new(),
@@ -109,17 +134,10 @@ impl ControlPlane {
         let api_server = with_retries("kube-apiserver", || {
             [plane.port] = free_ports();
             plane.server = format!("https://127.0.0.1:{}", plane.port);
-            plane.kubeconfig = plane.kubeconfig_in("default", "administrator", &token);
+            plane.kubeconfig = plane.kubeconfig_in("default", "administrator", &plane.token);
             plane.launch_api_server()
         });
         plane.api_server = Some(api_server);
-        if !options.bare {
-            plane.install_crds();
-            plane.install_account();
-        }
-        if options.controller_manager || options.endpoint_slices {
-            plane.controller_manager = Some(plane.launch_controller_manager());
-        }
         plane
     }
 
@@ -153,8 +171,12 @@ impl ControlPlane {
     /// # Panics
     /// When there is no such account.
     pub fn kubeconfig_of_account(&self, namespace: &str, account: &str) -> PathBuf {
-        let token = self.kubectl(&["--namespace", namespace, "create", "token", account]);
-        self.kubeconfig_in(namespace, &format!("{namespace}/{account}"), token.trim())
+        let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token");
+        let request = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {} });
+        let response = self.endpoint().create(&path, &request.to_string()).unwrap_or_else(|error| panic!("{error}"));
+        let response: Value = serde_json::from_str(&response).expect("the API server returns JSON");
+        let token = response["status"]["token"].as_str().expect("the response contains a token");
+        self.kubeconfig_in(namespace, &format!("{namespace}/{account}"), token)
     }
 
     /// Writes a kubeconfig; a second one for the same name replaces the first.
@@ -162,7 +184,7 @@ impl ControlPlane {
         let cluster = json!({
             "server": self.server,
             // The API server writes this file: its certificate, and the CA that signed it.
-            "certificate-authority": self.certificates().join("apiserver.crt"),
+            "certificate-authority": self.certificate(),
         });
         let context = json!({ "cluster": "test", "user": user_name, "namespace": namespace });
         let kubeconfig = json!({
@@ -262,6 +284,15 @@ impl ControlPlane {
         self.folder().join("certificates")
     }
 
+    fn certificate(&self) -> PathBuf {
+        self.certificates().join("apiserver.crt")
+    }
+
+    /// The API server, as the administrator uses it.
+    fn endpoint(&self) -> Endpoint<'_> {
+        Endpoint { port: self.port, certificate: self.certificate(), token: &self.token }
+    }
+
     fn launch_etcd(&self) -> Result<Supervised, PortTaken> {
         let [client, peer] = self.etcd_ports;
         let client_url = format!("http://127.0.0.1:{client}");
@@ -277,6 +308,9 @@ impl ControlPlane {
             "--unsafe-no-fsync".into(),
             // 5,000 claims of 256 KiB, each written three times, exceed the default of 2 GiB.
             "--quota-backend-bytes=8589934592".into(),
+            // The only member is elected after 0.1 s, not after 1 s.
+            "--heartbeat-interval=20".into(),
+            "--election-timeout=100".into(),
             "--log-level=warn".into(),
         ];
         let etcd = Supervised::spawn(&self.programs.join("etcd"), &arguments, &[], &self.folder().join("etcd.log"));
@@ -323,13 +357,13 @@ impl ControlPlane {
             arguments.push(format!("--audit-log-path={}", self.folder().join("audit.log").display()));
         }
         let log = self.folder().join("kube-apiserver.log");
-        let server = Supervised::spawn(&self.programs.join("kube-apiserver"), &arguments, &[MEMORY_LIMIT], &log);
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, self.port));
-        let succeeds = |path| self.try_kubectl(&["get", "--raw", path]).is_ok();
+        let steady = [MEMORY_LIMIT];
+        let shared = [MEMORY_LIMIT, RARE_COLLECTIONS];
+        let environment: &[_] = if self.options.steady { &steady } else { &shared };
+        let server = Supervised::spawn(&self.programs.join("kube-apiserver"), &arguments, environment, &log);
+        // It creates the namespace in the background, after it reports readiness.
         wait_until_ready("kube-apiserver", server, || {
-            // A connection attempt is cheap and leaves the processor to the starting server.
-            // It creates the namespace in the background, after it reports readiness.
-            TcpStream::connect(address).is_ok() && succeeds("/readyz") && succeeds("/api/v1/namespaces/default")
+            ["/readyz", "/api/v1/namespaces/default"].iter().all(|path| self.endpoint().get(path, "*/*").is_ok())
         })
     }
 
@@ -414,7 +448,7 @@ fn wait_until_ready(what: &str, mut program: Supervised, ready: impl Fn() -> boo
             "{what} is not ready after {TIMEOUT:?}; the end of its log:\n{}",
             program.output_tail()
         );
-        sleep(Duration::from_millis(100));
+        sleep(Duration::from_millis(50));
     }
 }
 

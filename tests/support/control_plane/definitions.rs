@@ -2,12 +2,14 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::{ACCOUNT, ControlPlane, NAMESPACE, ensure};
+use super::super::process::TemporaryFolder;
+use super::{ControlPlane, Options, ensure};
 
 /// The CRDs of Cluster API that the product uses.
 const CLUSTER_API_CRDS: [&str; 3] = [
@@ -16,16 +18,52 @@ const CLUSTER_API_CRDS: [&str; 3] = [
     "ipam.cluster.x-k8s.io_ipaddresses.yaml",
 ];
 
+/// The folders of `config` that are installed beside the CRDs.
+const INSTALLED: [&str; 2] = ["namespace", "rbac"];
+
+/// The media type of the list of all kinds that the API server serves.
+const ALL_KINDS: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+
+/// A served kind that has a CRD.
+struct ServedKind {
+    /// Such as `/apis/ipam.cluster.x-k8s.io/v1beta2/ipaddresses`.
+    path: String,
+    plural: String,
+}
+
 impl ControlPlane {
-    pub(super) fn install_crds(&self) {
-        let cluster_api = PathBuf::from(ensure(&["crds"]));
-        let crds = CLUSTER_API_CRDS.iter().map(|name| cluster_api.join(name)).chain(own_crds());
-        let files: Vec<_> = crds.map(|crd| format!("--filename={}", crd.display())).collect();
+    /// Starts a control plane and installs what [`ControlPlane::start`] promises.
+    pub(super) fn install(options: Options) -> Self {
+        let plane = Self::launch(options, TemporaryFolder::new("capi-ipam-control-plane-"));
+        let files: Vec<_> = crds().iter().map(|crd| format!("--filename={}", crd.display())).collect();
         let files = files.iter().map(String::as_str);
         let apply: Vec<_> = ["apply", "--server-side"].into_iter().chain(files.clone()).collect();
-        self.kubectl(&apply);
+        plane.kubectl(&apply);
         let wait: Vec<_> = ["wait", "--for=condition=Established", "--timeout=60s"].into_iter().chain(files).collect();
-        self.kubectl_until_done(&wait);
+        plane.kubectl_until_done(&wait);
+        for folder in INSTALLED.map(config) {
+            plane.kubectl(&["apply", "--server-side", "--kustomize", &folder.display().to_string()]);
+        }
+        plane
+    }
+
+    /// Waits until the API server serves all kinds of the installed CRDs. After a start it takes a moment.
+    pub(super) fn wait_for_kinds(&self) {
+        let is_served = || {
+            let listed = self.endpoint().get("/apis", ALL_KINDS)?;
+            for kind in installed_kinds() {
+                self.endpoint().get(&format!("{}?limit=1", kind.path), "application/json")?;
+                if !listed.contains(&format!("\"resource\":\"{}\"", kind.plural)) {
+                    return Err(format!("{} is not listed: {listed}", kind.plural));
+                }
+            }
+            Ok(())
+        };
+        let deadline = Instant::now() + Duration::from_mins(1);
+        while let Err(error) = is_served() {
+            assert!(Instant::now() < deadline, "{error}");
+            sleep(Duration::from_millis(20));
+        }
     }
 
     /// Waits until the API server serves the kind of a CRD, for example `machines.cluster.x-k8s.io`. It does so shortly
@@ -49,24 +87,13 @@ impl ControlPlane {
         }
     }
 
-    pub(super) fn install_account(&mut self) {
-        for part in ["namespace", "rbac"] {
-            let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("config").join(part);
-            self.kubectl(&["apply", "--server-side", "--kustomize", &folder.display().to_string()]);
-        }
-        self.provider_kubeconfig = self.kubeconfig_of_account(NAMESPACE, ACCOUNT);
-    }
-
     /// Removes the validation rules and limits from the CRDs of pools, as in releases without rules.
     ///
     /// # Panics
     /// When the CRDs cannot be read or applied.
     pub fn drop_rules(&self) {
         for file in own_crds() {
-            let text = fs::read_to_string(&file).expect("the definitions can be read");
-            for document in text.split("\n---\n").filter(|document| document.contains("kind: CustomResourceDefinition"))
-            {
-                let mut definition: Value = serde_saphyr::from_str(document).expect("the definitions are YAML");
+            for mut definition in definitions_in(&file) {
                 if definition["spec"]["names"]["kind"].as_str().is_some_and(|kind| kind.ends_with("Pool")) {
                     without_rules(&mut definition["spec"]["versions"]);
                     self.kubectl_with_input(&["replace", "--filename=-"], &definition.to_string())
@@ -77,9 +104,59 @@ impl ControlPlane {
     }
 }
 
+/// The files that [`ControlPlane::install`] applies.
+pub(super) fn installed_files() -> Vec<PathBuf> {
+    let entries = INSTALLED.iter().flat_map(|folder| fs::read_dir(config(folder)).expect("config can be read"));
+    let mut files: Vec<_> = entries.map(|entry| entry.expect("config can be read").path()).collect();
+    files.sort();
+    files.extend_from_slice(crds());
+    files
+}
+
+/// A folder of `config`.
+fn config(folder: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("config").join(folder)
+}
+
+/// The files with the installed CRDs.
+fn crds() -> &'static [PathBuf] {
+    static CRDS: OnceLock<Vec<PathBuf>> = OnceLock::new();
+    CRDS.get_or_init(|| {
+        let cluster_api = PathBuf::from(ensure(&["crds"]));
+        CLUSTER_API_CRDS.iter().map(|name| cluster_api.join(name)).chain(own_crds()).collect()
+    })
+}
+
+/// The kinds of the installed CRDs.
+fn installed_kinds() -> &'static [ServedKind] {
+    static KINDS: OnceLock<Vec<ServedKind>> = OnceLock::new();
+    KINDS.get_or_init(|| crds().iter().flat_map(|file| kinds_in(file)).collect())
+}
+
+/// The CRDs in a file.
+fn definitions_in(file: &Path) -> Vec<Value> {
+    let text = fs::read_to_string(file).expect("the definitions can be read");
+    let documents = text.split("\n---\n").filter(|document| document.contains("kind: CustomResourceDefinition"));
+    documents.map(|document| serde_saphyr::from_str(document).expect("the definitions are YAML")).collect()
+}
+
+/// The kinds that the API server serves for the CRDs in a file.
+fn kinds_in(file: &Path) -> Vec<ServedKind> {
+    let kinds = |definition: &Value| {
+        let text = |value: &Value| value.as_str().expect("the definition is valid").to_owned();
+        let (group, plural) = (text(&definition["spec"]["group"]), text(&definition["spec"]["names"]["plural"]));
+        let versions = definition["spec"]["versions"].as_array().expect("the definition has versions").iter();
+        let served = versions.filter(|version| version["served"] == true).map(|version| text(&version["name"]));
+        served
+            .map(|version| ServedKind { path: format!("/apis/{group}/{version}/{plural}"), plural: plural.clone() })
+            .collect::<Vec<_>>()
+    };
+    definitions_in(file).iter().flat_map(kinds).collect()
+}
+
 /// The files in `config/crd` and `config/crd/bases` that contain CRDs, without the kustomizations.
 fn own_crds() -> Vec<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/crd");
+    let folder = config("crd");
     let entries = [folder.join("bases"), folder].into_iter().filter_map(|folder| fs::read_dir(folder).ok()).flatten();
     let mut files: Vec<_> = entries.map(|entry| entry.expect("config/crd can be read").path()).collect();
     files.retain(|file| {
