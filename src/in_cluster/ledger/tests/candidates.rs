@@ -1,0 +1,71 @@
+//! Candidates, unused turns, what a claim holds, and missing labels.
+
+use super::*;
+
+#[test]
+fn unused_turn_is_for_the_next_claim() {
+    let before = Instant::now();
+    let ledger = with_one_turn();
+    ledger.end_unused_turn(&key(), &claim("first"), before);
+    assert_eq!(ledger.propose(&key(), &claim("second"), 2), Proposal::Wait, "it was granted during the reconcile");
+    ledger.end_unused_turn(&key(), &claim("first"), Instant::now());
+    assert_eq!(ledger.propose(&key(), &claim("second"), 2), Proposal::Slot(value(1)));
+}
+
+#[test]
+fn pool_with_a_candidate_is_in_use() {
+    let ledger = ledger();
+    ledger.apply_pool(&pool(json!({})));
+    assert!(!ledger.is_in_use(&key()));
+    assert_eq!(ledger.propose(&key(), &claim("a"), 1), Proposal::Slot(value(1)));
+    assert!(!ledger.hold_candidate(&key(), &value(1)), "it is held already");
+    assert!(ledger.is_in_use(&key()));
+    // The address of a candidate may be outside of the pool, and the pool may be deleted meanwhile.
+    ledger.remove_pool(&key());
+    assert!(ledger.hold_candidate(&key(), &value(200)));
+    ledger.drop_candidate(&value(1));
+    assert!(ledger.is_in_use(&key()));
+    ledger.drop_candidate(&value(200));
+    assert!(!ledger.is_in_use(&key()));
+    assert_eq!(known_pools(&ledger), []);
+}
+
+#[test]
+fn claim_holds_reservations_and_promises() {
+    let ledger = ledger();
+    ledger.apply_pool(&pool(json!({})));
+    let held = || -> Vec<_> {
+        let held = ledger.held_by(&claim("a"), Uid::of("uid-a")).into_iter();
+        held.map(|held| (held.slot, held.is_promise)).collect()
+    };
+    let (reserved, promised) =
+        (reservation(1, held_by("a"), None), reservation(2, json!({"namespace": "n", "name": "a"}), None));
+    ledger.insert_reservation(&reserved);
+    ledger.insert_reservation(&promised);
+    assert_eq!(held(), [(value(1), false), (value(2), true)]);
+    ledger.remove_reservation(&reserved);
+    assert_eq!(held(), [(value(2), true)]);
+    ledger.remove_reservation(&promised);
+    assert_eq!(held(), []);
+}
+
+#[test]
+fn manual_reservations_without_label_are_found() {
+    let ledger = ledger();
+    let label = |mut reservation: IPReservation| {
+        let labels = reservation.metadata.labels.get_or_insert_default();
+        labels.insert("clusterctl.cluster.x-k8s.io/move".to_owned(), String::new());
+        reservation
+    };
+    let mut invalid = reservation(3, json!(null), None);
+    invalid.spec.address = "oops".to_owned();
+    let mut length = block_length(Family::V4, 32);
+    length.metadata.labels = None;
+    let manual = [reservation(2, json!(null), None), invalid, length];
+    ledger.apply(&reservation(1, held_by("a"), None));
+    manual.iter().for_each(|reservation| ledger.apply(reservation));
+    let found = || ledger.unlabelled().into_iter().collect::<BTreeSet<_>>();
+    assert_eq!(found(), manual.iter().filter_map(|manual| manual.metadata.name.clone()).collect());
+    manual.into_iter().for_each(|reservation| ledger.apply(&label(reservation)));
+    assert_eq!(found(), BTreeSet::new());
+}
