@@ -12,9 +12,9 @@
 //! | [`tasks::decide`] | calls `decision::decide`, for claims that are not paused |
 //! | `AddFinalizer` (A1), also concurrent with A2 | `ClaimReconciler::{bind, add_finalizer}` |
 //! | `ReadExisting`, `CheckBeforeAdoption` | `ClaimReconciler::bind`, before and in its loop |
-//! | `allocate`, `propose`, `CheckReservation` | `Allocator::{allocate, find_reserved, holds_reservation}` |
-//! | `Reserve`, `ReadReservation` (A2) | `Allocator::reserve` |
-//! | `adopt`, `ReadHolder`, `CheckBeforeTakingOver`, `TakeOver` | `Allocator::adopt` |
+//! | `allocate`, `propose`, `CheckReservation` | `InClusterHandler::{allocate, find_reserved, holds_reservation}` |
+//! | `Reserve`, `ReadReservation` (A2) | `InClusterHandler::reserve` |
+//! | `adopt`, `ReadHolder`, `CheckBeforeTakingOver`, `TakeOver` | `InClusterHandler::adopt` |
 //! | `CreateAddress`, `ReadAddress` (A3) | `ClaimReconciler::create_address` |
 //! | `Repair` | `ClaimReconciler::adopt` |
 //! | `Bind`, `CheckAfterBind` (A4) | `ClaimReconciler::commit`, and the read after a failure |
@@ -30,7 +30,7 @@
 //! | `begin_to_end_for_use`, `CheckUse`, `CheckUser` | `Sweeper::end_stale_cooldowns` |
 //! | `learn`, `forget` | `Ledger::{insert_reservation, remove_reservation}` |
 //! | `hold_candidate`, `drop_candidate` | `Ledger::{hold_candidate, drop_candidate}` |
-//! | `List`, `InsertList` | the list in `Allocator::allocate`, and all other reads that the ledger takes in |
+//! | `List`, `InsertList` | the list in `InClusterHandler::allocate`, and all other reads that the ledger takes in |
 //! | [`pool::holds_address`], [`pool::proposes`] | `PoolView::holds_address`, `PoolInfo::can_allocate` |
 //! | `work_on_pool`, `RemovePoolFinalizer` | `find_blocker` and its caller in `in_cluster/pools.rs` |
 //!
