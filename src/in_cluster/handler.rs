@@ -167,7 +167,7 @@ impl InClusterHandler {
             match self.reserve(pool, &candidate.slot).await? {
                 ReserveResult::Ours => return Ok(allocation(candidate.slot.block, &usable).into()),
                 ReserveResult::Conflict => {
-                    debug!(pool = %pool, slot = %candidate.slot, "the proposed address is already reserved");
+                    debug!(%pool, slot = %candidate.slot, "the proposed address is already reserved");
                 }
             }
         }
@@ -353,7 +353,7 @@ impl InClusterHandler {
         }
         let by = found.and_then(|found| found.spec.claim_ref.as_ref());
         let claim = &self.key.1;
-        warn!(pool = %pool, %block, claim, reserved_for = ?by, "the address of an IPAddress is reserved for another claim");
+        warn!(%pool, %block, claim, reserved_for = ?by, "the address of an IPAddress is reserved for another claim");
         if let Some((found, by)) = found.zip(by).filter(|_| self.claim.bound_address().is_some()) {
             let other = (by.namespace.clone(), by.name.clone());
             let message = duplicate_message(block, &self.key.0, &other, &found.name_any());

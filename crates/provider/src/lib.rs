@@ -1,8 +1,8 @@
 //! SDK for IPAM providers of Kubernetes Cluster API.
 //!
 //! A provider implements two traits: [`ProviderAdapter`] creates a handler for each reconcile of a claim, and this
-//! [`ClaimHandler`] allocates and releases the address of the claim. [`ClaimReconciler::builder`] declares which kinds of
-//! pools the provider serves and creates its adapter. [`ClaimReconciler`] does the rest, equally for every provider:
+//! [`ClaimHandler`] allocates and releases the address of the claim. [`ClaimReconciler::builder`] declares which kinds
+//! of pools the provider serves and creates its adapter. [`ClaimReconciler`] does the rest, equally for every provider:
 //! pausing, finalizers, the IPAddress with its owner references and labels, binding and releasing in an order that
 //! survives crashes, waiting for restored IPAddresses, conditions and events.
 //!

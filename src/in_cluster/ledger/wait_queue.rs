@@ -4,13 +4,15 @@
 //! |---|---|---|
 //! | absent | [`request`](WaitQueue::request), an address is free for it | absent; it gets the address |
 //! | absent, lapsed | [`request`](WaitQueue::request), no address is free for it | waiting |
-//! | waiting | [`grant`](WaitQueue::grant), an address is free and no claim is before it | has a turn; it is reconciled |
+//! | waiting | [`grant`](WaitQueue::grant), an address is free for it | has a turn; it is reconciled |
+//! | waiting | [`request`](WaitQueue::request), an address is free for it | absent; it gets the address |
 //! | has a turn | [`request`](WaitQueue::request), an address is free | absent; it gets the address |
 //! | has a turn | [`request`](WaitQueue::request), no address is free | waiting, at the same position |
 //! | has a turn | [`end_turn`](WaitQueue::end_turn) after a reconcile without a request, or the turn expires | lapsed |
 //! | any | [`leave`](WaitQueue::leave), [`forget`](WaitQueue::forget) | absent |
 //!
-//! A lapsed claim is not served, and keeps its position for its next request. Independently of this, a claim can
+//! An address is free for a claim if there are more free addresses than claims before it. A lapsed claim is not served,
+//! and keeps its position for its next request. Independently of this, a claim can
 //! [wait for a change of the pool](WaitQueue::wait_for_pool), until [the pool changes](WaitQueue::pool_changed).
 
 use std::collections::{BTreeMap, HashMap, HashSet};
