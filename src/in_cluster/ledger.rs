@@ -306,10 +306,10 @@ impl Ledger {
         let known = self.state.lock().pools.get(&key).and_then(|entry| entry.declared.clone());
         let info = PoolInfo::updated(known.as_ref(), pool);
         let waiting = self.change(|state| {
-            let listing = state.listings.of_kind(pool.kind).map_or(0, |listing| *listing);
+            let list = state.pool_list(pool.kind);
             let key = state.shared_key(key);
             let entry = state.pools.entry(key.clone()).or_default();
-            entry.listing = listing;
+            entry.list = list;
             if entry.declared.as_ref() == Some(&info) {
                 return Vec::new();
             }
@@ -333,18 +333,16 @@ impl Ledger {
 
     /// Begins a list of the pools of a kind: [`Ledger::apply_pool`] is called for each of them.
     pub fn begin_pool_list(&self, kind: InClusterKind) {
-        if let Some(listing) = self.state.lock().listings.of_kind(kind) {
-            *listing = listing.wrapping_add(1);
-        }
+        self.state.lock().pool_lists.entry(kind).or_default().begin();
     }
 
     /// Removes the pools of a kind that the list, which is complete now, has not shown.
     pub fn end_pool_list(&self, kind: InClusterKind) {
         let unlisted: Vec<PoolKey> = {
-            let mut state = self.state.lock();
-            let newest = state.listings.of_kind(kind).map_or(0, |listing| *listing);
+            let state = self.state.lock();
+            let newest = state.pool_list(kind);
             let concerned = state.pools.iter().filter(|(key, entry)| key.kind == kind && entry.info.is_some());
-            concerned.filter(|(_, entry)| entry.listing != newest).map(|(key, _)| key.clone()).collect()
+            concerned.filter(|(_, entry)| entry.list != newest).map(|(key, _)| key.clone()).collect()
         };
         unlisted.iter().for_each(|key| self.remove_pool(key));
     }

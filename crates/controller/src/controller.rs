@@ -30,10 +30,10 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use self::store::Key;
 pub use self::store::{Cached, Store};
 use self::worker::{Worker, forward_events};
 use crate::health::ReadinessGate;
+use crate::object_map::ObjectKey;
 use crate::retry::RetryPolicy;
 use crate::watch::{EventHandler, WatchApi, watch_into, watch_stream};
 
@@ -65,6 +65,12 @@ pub trait Reconciler: Send + Sync + 'static {
     /// The compact form of an object that needs no reconcile according to its own fields; `None` to cache it in full
     /// and to reconcile it.
     fn compact(&self, _object: &Self::Object) -> Option<Self::Compact> {
+        None
+    }
+
+    /// Creates an object from its compact form, for [`EventHandler::delete`] when a new list does not contain the
+    /// object. `None` if the handler need not know.
+    fn expand(&self, _key: &ObjectKey, _compact: &Self::Compact) -> Option<Self::Object> {
         None
     }
 
@@ -104,7 +110,7 @@ pub enum Action {
 
 /// Enqueues objects of a controller because of something other than a change of the object. Cheap to clone.
 pub struct Trigger<K> {
-    queue: mpsc::UnboundedSender<Key>,
+    queue: mpsc::UnboundedSender<ObjectKey>,
     kind: PhantomData<fn(K)>,
 }
 
@@ -137,7 +143,7 @@ pub struct ControllerBuilder<K: Resource, S> {
     version: K::DynamicType,
     store: Store<K, S>,
     trigger: Trigger<K>,
-    triggered: mpsc::UnboundedReceiver<Key>,
+    triggered: mpsc::UnboundedReceiver<ObjectKey>,
     gates: Vec<ReadinessGate>,
     watches: Vec<BoxFuture<'static, ()>>,
 }

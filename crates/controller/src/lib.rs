@@ -8,7 +8,7 @@
 //! - [`expectations`]: the writes of this process that its watches have not shown yet;
 //! - [`events`]: Kubernetes events, published in the background and limited in rate;
 //! - [`health`], [`metrics`] and [`diagnostics`]: probes and metrics, and the servers of both;
-//! - [`expiring_map`]: a map whose entries expire;
+//! - [`expiring_map`] and [`object_map`]: maps whose entries expire, and maps of objects by name;
 //! - [`discovery`], [`leader`], [`listener`], [`logging`], [`options`], [`retry`] and [`clock`]: smaller parts of
 //!   these.
 //!
@@ -87,6 +87,7 @@ pub mod listener;
 pub mod logging;
 pub mod manager;
 pub mod metrics;
+pub mod object_map;
 pub mod options;
 pub mod patch;
 pub mod retry;

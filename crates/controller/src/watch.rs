@@ -32,7 +32,9 @@ use crate::health::ReadinessGate;
 /// [`Event`].
 ///
 /// A watch begins with a list, and lists again after an interruption. An object that a new list does not contain was
-/// deleted meanwhile: a handler that stores objects has to remove it in [`EventHandler::init_done`].
+/// deleted meanwhile. A controller reports these objects of its main kind with [`EventHandler::delete`], since it has
+/// them in its cache. For other kinds, a handler that stores objects has to remove them in [`EventHandler::init_done`],
+/// for which it has an [`ObjectMap`](crate::object_map::ObjectMap).
 pub trait EventHandler<K>: Send + Sync + 'static {
     /// A list begins. [`EventHandler::apply`] is called for each object in it.
     fn init(&self) {}

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use capi_ipam_controller::controller::{Cached, Store};
 use capi_ipam_controller::finalizer;
+use capi_ipam_controller::object_map::ObjectKey;
 use capi_ipam_controller::watch::{EventHandler, trim};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use tokio::sync::mpsc;
@@ -33,6 +34,15 @@ impl CompactClaim {
         let compact = claim.metadata.deletion_timestamp.is_none() && (is_complete || !is_managed);
         let uid = Uid::parse(claim.metadata.uid.as_deref()?)?;
         compact.then_some(Self { uid, pool, is_managed, created: created(claim), bound })
+    }
+
+    /// Creates a claim with the properties that identify it and its pool.
+    pub(super) fn expand(&self, (namespace, name): &ObjectKey) -> IPAddressClaim {
+        let mut claim = IPAddressClaim::default();
+        (claim.metadata.namespace, claim.metadata.name) = (namespace.clone(), Some(name.clone()));
+        claim.metadata.uid = Some(self.uid.to_string());
+        claim.spec.pool_ref = PoolReference::clone(&self.pool);
+        claim
     }
 }
 
@@ -125,14 +135,6 @@ pub(super) struct FilteringHandler {
 }
 
 impl EventHandler<IPAddressClaim> for FilteringHandler {
-    fn init(&self) {
-        self.handlers.init();
-    }
-
-    fn init_done(&self) {
-        self.handlers.init_done();
-    }
-
     fn apply(&self, claim: &IPAddressClaim) {
         if self.filter.matches(claim) {
             self.handlers.apply(claim);
@@ -199,6 +201,17 @@ mod tests {
         ] {
             assert!(!compact(&change, true), "{change}");
         }
+    }
+
+    #[test]
+    fn expanded_claim_identifies_claim_and_pool() {
+        let claim: IPAddressClaim = serde_json::from_value(json!({
+            "metadata": {"namespace": "n", "name": "c", "uid": "6101ef08-5b98-40af-8a1f-bc85701b2e47"},
+            "spec": {"poolRef": {"apiGroup": "example.com", "kind": "Pool", "name": "p"}},
+        }))
+        .unwrap();
+        let compact = CompactClaim::of(&claim, Arc::new(claim.spec.pool_ref.clone()), false).unwrap();
+        assert_eq!(compact.expand(&(Some("n".to_owned()), "c".to_owned())), claim);
     }
 
     #[test]

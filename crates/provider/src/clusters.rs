@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use capi_ipam_controller::controller::Trigger;
+use capi_ipam_controller::object_map::ObjectMap;
 use capi_ipam_controller::watch::EventHandler;
 use kube::ResourceExt;
 use kube::api::ObjectMeta;
@@ -26,12 +27,11 @@ pub(super) struct Clusters {
 
 #[derive(Default)]
 struct State {
-    clusters: HashMap<Key, ClusterInfo>,
+    clusters: ObjectMap<ClusterInfo>,
     /// The names of the waiting claims by Cluster, in the same namespace.
     waiting: HashMap<Key, HashSet<String>>,
     /// The name of the Cluster that each waiting claim waits for.
     awaited: HashMap<Key, String>,
-    listed: HashSet<Key>,
 }
 
 /// The cached properties of a Cluster.
@@ -45,7 +45,7 @@ struct ClusterInfo {
 
 impl State {
     fn state_of(&self, cluster: &Key) -> ClusterState {
-        match self.clusters.get(cluster) {
+        match self.clusters.get(&cluster.0, &cluster.1) {
             Some(known) if known.paused => ClusterState::Paused,
             Some(_) => ClusterState::Running,
             None => ClusterState::Missing,
@@ -100,9 +100,8 @@ impl Clusters {
     pub(super) fn may_have_moved_with(&self, claim: &IPAddressClaim, now: Instant) -> bool {
         let Some(cluster) = claim.cluster_name() else { return false };
         let state = self.state.lock();
-        let Some(known) = state.clusters.get(&(claim.namespace().unwrap_or_default(), cluster.to_owned())) else {
-            return false;
-        };
+        let namespace = claim.metadata.namespace.as_deref().unwrap_or_default();
+        let Some(known) = state.clusters.get(namespace, cluster) else { return false };
         let recently_created = known.created.saturating_add_unsigned(MOVE_WINDOW.as_secs()) >= created(&claim.metadata);
         let recently_unpaused = known.unpaused.is_some_and(|at| now.saturating_duration_since(at) < MOVE_WINDOW);
         known.paused || recently_created || recently_unpaused
@@ -137,17 +136,13 @@ fn created(metadata: &ObjectMeta) -> i64 {
 
 impl EventHandler<Cluster> for Clusters {
     fn init(&self) {
-        self.state.lock().listed.clear();
+        self.state.lock().clusters.init();
     }
 
     fn init_done(&self) {
-        let removed: Vec<Key> = {
-            let mut state = self.state.lock();
-            let listed = std::mem::take(&mut state.listed);
-            state.clusters.extract_if(|key, _| !listed.contains(key)).map(|(key, _)| key).collect()
-        };
-        for key in &removed {
-            self.wake_waiting(key);
+        let removed = self.state.lock().clusters.init_done();
+        for ((namespace, name), _) in removed {
+            self.wake_waiting(&(namespace.unwrap_or_default(), name));
         }
     }
 
@@ -156,13 +151,13 @@ impl EventHandler<Cluster> for Clusters {
         let paused = cluster.is_paused();
         let is_changed = {
             let mut state = self.state.lock();
-            state.listed.insert(key.clone());
-            let before = state.clusters.get(&key).map(|known| (known.paused, known.unpaused));
+            let before = state.clusters.get(&key.0, &key.1).map(|known| (known.paused, known.unpaused));
             let unpaused = match before {
                 Some((true, _)) if !paused => Some(Instant::now()),
                 before => before.and_then(|(_, unpaused)| unpaused),
             };
-            state.clusters.insert(key.clone(), ClusterInfo { paused, created: created(&cluster.metadata), unpaused });
+            let info = ClusterInfo { paused, created: created(&cluster.metadata), unpaused };
+            state.clusters.insert(&key.0, &key.1, info);
             before.map(|(paused, _)| paused) != Some(paused)
         };
         if is_changed {
@@ -172,20 +167,12 @@ impl EventHandler<Cluster> for Clusters {
 
     fn delete(&self, cluster: &Cluster) {
         let key = key(&cluster.metadata);
-        self.state.lock().clusters.remove(&key);
+        self.state.lock().clusters.remove(&key.0, &key.1);
         self.wake_waiting(&key);
     }
 }
 
 impl EventHandler<IPAddressClaim> for Clusters {
-    fn init_done(&self) {
-        // Claims that were deleted while the watch was down have no event. The others register again.
-        let waiting: Vec<Key> = self.state.lock().waiting.keys().cloned().collect();
-        for cluster in &waiting {
-            self.wake_waiting(cluster);
-        }
-    }
-
     fn apply(&self, _: &IPAddressClaim) {}
 
     fn delete(&self, claim: &IPAddressClaim) {
@@ -198,11 +185,14 @@ impl EventHandler<IPAddressClaim> for Clusters {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use capi_ipam_controller::controller::ControllerBuilder;
     use serde_json::json;
 
     use super::*;
     use crate::api::ContractVersion;
+    use crate::claim_cache::CompactClaim;
 
     fn clusters() -> Clusters {
         Clusters::new(ControllerBuilder::<_, ()>::new("claims", ContractVersion::V1Beta2).trigger())
@@ -219,6 +209,14 @@ mod tests {
         serde_json::from_value(json!({
             "metadata": {"namespace": "n", "name": name, "creationTimestamp": created}, "spec": {"paused": paused}}))
         .unwrap()
+    }
+
+    /// The claim after it was cached in compact form.
+    fn expanded(claim: &IPAddressClaim) -> IPAddressClaim {
+        let mut bound = claim.clone();
+        bound.metadata.uid = Some("6101ef08-5b98-40af-8a1f-bc85701b2e47".to_owned());
+        let compact = CompactClaim::of(&bound, Arc::new(claim.spec.pool_ref.clone()), false).unwrap();
+        compact.expand(&(claim.metadata.namespace.clone(), claim.name_any()))
     }
 
     #[test]
@@ -239,9 +237,9 @@ mod tests {
         clusters.delete(&b);
         clusters.delete(&b);
         assert_eq!(size(), (0, 0, 0));
-        // A claim deleted while the watch was down.
+        // A claim deleted while the watch was interrupted, which was cached in compact form.
         clusters.state_or_wait(&a);
-        EventHandler::<IPAddressClaim>::init_done(&clusters);
+        clusters.delete(&expanded(&a));
         assert_eq!(size(), (0, 0, 0));
     }
 

@@ -1,10 +1,11 @@
 //! A compact index of all IPAddress objects.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use capi_ipam_controller::controller::Trigger;
 use capi_ipam_controller::finalizer;
+use capi_ipam_controller::object_map::ObjectMap;
 use capi_ipam_controller::watch::EventHandler;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt;
@@ -22,11 +23,9 @@ pub struct AddressIndex {
 
 #[derive(Default)]
 struct State {
-    addresses: HashMap<Arc<str>, HashMap<Box<str>, AddressRecord>>,
+    addresses: ObjectMap<AddressRecord>,
     /// Interned pool references.
     pools: HashSet<Arc<PoolReference>>,
-    /// Number of the current list, to remove objects that only an older list contained.
-    list_epoch: u32,
     is_synced: bool,
 }
 
@@ -50,7 +49,6 @@ pub struct AddressRecord {
     /// The uid of the IPAddress, if it is a UUID.
     uid: Option<Uid>,
     version: u64,
-    list_epoch: u32,
 }
 
 impl AddressRecord {
@@ -88,7 +86,7 @@ impl AddressIndex {
 
     /// Returns the cached properties of an IPAddress; `None` if it is not known.
     pub fn get(&self, namespace: &str, name: &str) -> Option<AddressRecord> {
-        self.state.lock().addresses.get(namespace)?.get(name).cloned()
+        self.state.lock().addresses.get(namespace, name).cloned()
     }
 
     /// The state of the IPAddress with the name of the claim.
@@ -108,8 +106,7 @@ impl AddressIndex {
         pool: &PoolReference,
     ) -> AddressState {
         let state = self.state.lock();
-        let record = state.addresses.get(namespace).and_then(|names| names.get(name));
-        let Some(record) = record else { return AddressState::Absent };
+        let Some(record) = state.addresses.get(namespace, name) else { return AddressState::Absent };
         match (record.is_for(claim, pool), record.deleting) {
             (true, true) => AddressState::Deleting,
             (true, false) if record.protected && record.owned_by_pool => AddressState::Valid,
@@ -150,66 +147,38 @@ impl AddressIndex {
             named_after_claim: address.metadata.name.as_ref() == Some(&address.spec.claim_ref.name),
             uid: address.metadata.uid.as_deref().and_then(Uid::parse),
             version: version(address),
-            list_epoch: state.list_epoch,
         };
         let namespace = address.metadata.namespace.as_deref().unwrap_or_default();
         let name = address.metadata.name.as_deref().unwrap_or_default();
-        if !state.addresses.contains_key(namespace) {
-            state.addresses.insert(namespace.into(), HashMap::new());
+        let known = state.addresses.get(namespace, name);
+        if !is_from_watch && known.is_some_and(|known| known.version > record.version) {
+            return false;
         }
-        let Some(names) = state.addresses.get_mut(namespace) else { return false };
-        match names.get_mut(name) {
-            Some(known) if known.version > record.version && !is_from_watch => false,
-            Some(known) => {
-                let unchanged =
-                    AddressRecord { list_epoch: record.list_epoch, version: record.version, ..known.clone() } == record;
-                *known = record;
-                !unchanged
-            }
-            None => {
-                names.insert(name.into(), record);
-                true
-            }
-        }
+        let is_unchanged =
+            known.is_some_and(|known| AddressRecord { version: record.version, ..known.clone() } == record);
+        state.addresses.insert(namespace, name, record);
+        !is_unchanged
     }
 
     /// Removes an IPAddress. Returns whether it was known.
     pub(super) fn remove(&self, namespace: &str, name: &str) -> bool {
-        let mut state = self.state.lock();
-        let Some(names) = state.addresses.get_mut(namespace) else { return false };
-        let known = names.remove(name).is_some();
-        if names.is_empty() {
-            state.addresses.remove(namespace);
-        }
-        known
+        self.state.lock().addresses.remove(namespace, name).is_some()
     }
 }
 
 impl EventHandler<IPAddress> for AddressIndex {
     fn init(&self) {
-        let mut state = self.state.lock();
-        state.list_epoch = state.list_epoch.wrapping_add(1);
+        self.state.lock().addresses.init();
     }
 
     fn init_done(&self) {
-        let mut removed = Vec::new();
-        {
+        let removed = {
             let mut state = self.state.lock();
             state.is_synced = true;
-            let list_epoch = state.list_epoch;
-            for (namespace, names) in &mut state.addresses {
-                names.retain(|name, record| {
-                    let stays = record.list_epoch == list_epoch;
-                    if !stays {
-                        removed.push((Arc::clone(namespace), name.clone()));
-                    }
-                    stays
-                });
-            }
-            state.addresses.retain(|_, names| !names.is_empty());
-        }
-        for (namespace, name) in removed {
-            self.trigger.enqueue(Some(&namespace), &name);
+            state.addresses.init_done()
+        };
+        for ((namespace, name), _) in removed {
+            self.trigger.enqueue(namespace.as_deref(), &name);
         }
     }
 

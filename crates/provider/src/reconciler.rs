@@ -9,6 +9,7 @@ use capi_ipam_controller::events::EventPublisher;
 use capi_ipam_controller::expectations::{EXPECTATION_TTL, Expectations};
 use capi_ipam_controller::finalizer;
 use capi_ipam_controller::manager::Manager;
+use capi_ipam_controller::object_map::ObjectKey;
 use capi_ipam_controller::retry::RetryPolicy;
 use kube::ResourceExt;
 use tokio::sync::mpsc;
@@ -168,6 +169,10 @@ impl<A: ProviderAdapter> Reconciler for ClaimReconciler<A> {
             return None;
         }
         CompactClaim::of(claim, self.addresses.intern(&claim.spec.pool_ref), is_managed)
+    }
+
+    fn expand(&self, key: &ObjectKey, claim: &CompactClaim) -> Option<IPAddressClaim> {
+        claim.is_managed.then(|| claim.expand(key))
     }
 
     /// Consistent with [`decide`]: a bound claim with a valid IPAddress needs no action.

@@ -78,7 +78,8 @@ impl ProviderSetup<'_> {
     }
 
     /// Passes the watch events of the claims that this process reconciles to `handler`. A claim that it stops
-    /// reconciling, because a label changed, is passed as deleted.
+    /// reconciling, because a label changed, is passed as deleted, and so is one that a new list does not contain: then
+    /// possibly with its name, uid and pool only.
     pub fn add_claim_event_handler(&mut self, handler: Arc<dyn EventHandler<IPAddressClaim>>) {
         self.claim_event_handlers.push(handler);
     }

@@ -273,7 +273,6 @@ pub fn init(ledger: &Ledger) {
     InClusterKind::ALL.into_iter().for_each(|kind| ledger.begin_pool_list(kind));
     EventHandler::<IPAddress>::init(ledger);
     EventHandler::<IPReservation>::init(ledger);
-    EventHandler::<IPAddressClaim>::init(ledger);
 }
 
 /// Completes full lists of all kinds.
@@ -281,5 +280,4 @@ pub fn init_done(ledger: &Ledger) {
     InClusterKind::ALL.into_iter().for_each(|kind| ledger.end_pool_list(kind));
     EventHandler::<IPAddress>::init_done(ledger);
     EventHandler::<IPReservation>::init_done(ledger);
-    EventHandler::<IPAddressClaim>::init_done(ledger);
 }

@@ -7,7 +7,8 @@ use capi_ipam_ip::{Block, parse_lenient};
 use capi_ipam_provider::api::{IPAddress, IPAddressClaim};
 use kube::ResourceExt;
 
-use super::usage::{AddressOwner, AddressUsage, Origin};
+use super::state::State;
+use super::usage::{AddressOwner, Origin};
 use super::{ClaimKey, Ledger, PoolKey};
 use crate::api::{IPReservation, InClusterKind, Pool, Slot};
 
@@ -29,37 +30,25 @@ pub(in crate::in_cluster) fn allocated_block(address: &IPAddress) -> Option<(Poo
 
 impl EventHandler<IPAddress> for Ledger {
     fn init(&self) {
-        let mut state = self.state.lock();
-        state.listings.addresses = state.listings.addresses.wrapping_add(1);
+        self.state.lock().address_list.begin();
     }
 
     fn init_done(&self) {
-        self.change(|state| {
-            let newest = state.listings.addresses;
-            let is_old = |usage: &AddressUsage| usage.owners.iter().any(|owner| owner.listing != newest);
-            let mut old = Vec::new();
-            for (scope, entry) in &state.scopes {
-                let blocks = entry.usage.iter().filter(|(_, usage)| is_old(usage)).map(|(block, _)| *block);
-                old.extend(blocks.map(|block| Slot { scope: scope.clone(), block }));
-            }
-            for slot in old {
-                state.update(&slot, |usage| usage.owners.retain(|owner| owner.listing == newest));
-            }
-        });
+        self.change(State::remove_unlisted_addresses);
     }
 
     fn apply(&self, address: &IPAddress) {
         let Some((pool, block, name)) = allocated_block(address) else { return };
         let origin = Origin::of(address);
         self.change(|state| {
-            let (pool, listing) = (state.shared_key(pool), state.listings.addresses);
+            let (pool, list) = (state.shared_key(pool), state.address_list);
             let slot = Slot { scope: state.scope_of(&pool), block };
             // Another manager may have served a claim that has a turn here.
             if state.pools.get_mut(&pool).is_some_and(|entry| entry.wait_queue.leave(&name)) {
                 state.dirty_pools.push(PoolKey::clone(&pool));
             }
             state.update(&slot, |usage| {
-                usage.insert_address(AddressOwner { name: Arc::new(name), pool, origin, listing });
+                usage.insert_address(AddressOwner { name: Arc::new(name), pool, origin, list });
             });
         });
     }
@@ -80,12 +69,11 @@ impl EventHandler<IPAddress> for Ledger {
 
 impl EventHandler<IPReservation> for Ledger {
     fn init(&self) {
-        let mut state = self.state.lock();
-        state.listings.reservations = state.listings.reservations.wrapping_add(1);
+        self.state.lock().reservation_list.begin();
     }
 
     fn init_done(&self) {
-        self.change(super::state::State::remove_unlisted_reservations);
+        self.change(State::remove_unlisted_reservations);
     }
 
     fn apply(&self, reservation: &IPReservation) {
@@ -97,29 +85,9 @@ impl EventHandler<IPReservation> for Ledger {
     }
 }
 
+/// Claims that no longer exist leave the wait queues: addresses would be held for them.
 impl EventHandler<IPAddressClaim> for Ledger {
-    fn init(&self) {
-        let mut state = self.state.lock();
-        let state = &mut *state;
-        let waiting =
-            state.pools.iter().flat_map(|(pool, entry)| entry.wait_queue.claims().map(move |claim| (pool, claim)));
-        state.unlisted = waiting.map(|(pool, claim)| (pool.clone(), claim.clone())).collect();
-    }
-
-    /// Removes claims that no longer exist from the wait queues: addresses would be held for them.
-    fn init_done(&self) {
-        let gone = std::mem::take(&mut self.state.lock().unlisted);
-        gone.iter().for_each(|(pool, claim)| self.stop_waiting(pool, claim));
-    }
-
-    fn apply(&self, claim: &IPAddressClaim) {
-        let mut state = self.state.lock();
-        if !state.unlisted.is_empty()
-            && let Some(pool) = PoolKey::of_claim(claim)
-        {
-            state.unlisted.remove(&(pool, (claim.namespace().unwrap_or_default(), claim.name_any())));
-        }
-    }
+    fn apply(&self, _: &IPAddressClaim) {}
 
     fn delete(&self, claim: &IPAddressClaim) {
         if let Some(pool) = PoolKey::of_claim(claim) {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use capi_ipam_controller::finalizer;
+use capi_ipam_controller::object_map::ListEpoch;
 use capi_ipam_ip::{Block, FreeSet, SpanSet, Usable};
 use capi_ipam_provider::api::is_paused;
 use kube::ResourceExt;
@@ -85,7 +86,7 @@ pub(super) struct PoolEntry {
     /// The same, with the restrictions of its network.
     pub(super) info: Option<PoolInfo>,
     pub(super) wait_queue: WaitQueue,
-    pub(super) listing: u32,
+    pub(super) list: ListEpoch,
     /// Whether the pool's controller is already enqueued for the latest changes.
     pub(super) notified: bool,
     /// The scope of its addresses; kept while a deleted pool still has addresses in use.

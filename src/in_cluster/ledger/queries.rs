@@ -110,7 +110,7 @@ pub struct InvalidReservation {
 }
 
 impl State {
-    fn all_usage(&self) -> impl Iterator<Item = (&Scope, Block, &AddressUsage)> {
+    pub(super) fn all_usage(&self) -> impl Iterator<Item = (&Scope, Block, &AddressUsage)> {
         self.scopes
             .iter()
             .flat_map(|(scope, entry)| entry.usage.iter().map(move |(block, usage)| (scope, *block, usage)))

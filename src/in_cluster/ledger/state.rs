@@ -1,10 +1,11 @@
 //! The state of the ledger: a plain structure without locks and triggers.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use capi_ipam_controller::expiring_map::ExpiringMap;
+use capi_ipam_controller::object_map::ListEpoch;
 use capi_ipam_ip::Family;
 use capi_ipam_provider::api::Uid;
 
@@ -31,9 +32,9 @@ pub(super) struct State {
     tombstones: ExpiringMap<Uid, ()>,
     /// Whether the end of a cool-down may have changed since this was last reset.
     pub(super) cooldowns_changed: bool,
-    pub(super) listings: Listings,
-    /// Waiting claims that the current list has not shown yet.
-    pub(super) unlisted: HashSet<(PoolKey, ClaimKey)>,
+    pub(super) address_list: ListEpoch,
+    pub(super) reservation_list: ListEpoch,
+    pub(super) pool_lists: HashMap<InClusterKind, ListEpoch>,
     /// Pools whose counts or conditions may have changed since this was last taken.
     pub(super) dirty_pools: Vec<PoolKey>,
     /// Claims to reconcile again because what they wait for has changed since this was last taken.
@@ -50,25 +51,11 @@ pub(super) enum Source {
     Response,
 }
 
-/// The number of completed and current lists of each kind. An object that the newest list does not show is deleted.
-#[derive(Default)]
-pub(super) struct Listings {
-    pub(super) addresses: u32,
-    pub(super) reservations: u32,
-    pub(super) pools: [u32; InClusterKind::ALL.len()],
-}
-
-impl Listings {
-    pub(super) fn of_kind(&mut self, kind: InClusterKind) -> Option<&mut u32> {
-        self.pools.get_mut(kind as usize)
-    }
-}
-
 /// A reservation that is not valid.
 pub(super) struct Ignored {
     pub(super) uid: Box<str>,
     pub(super) problem: String,
-    listing: u32,
+    list: ListEpoch,
     lacks_label: bool,
 }
 
@@ -76,7 +63,7 @@ pub(super) struct Ignored {
 struct BlockLength {
     length: u8,
     uid: Box<str>,
-    listing: u32,
+    list: ListEpoch,
     lacks_label: bool,
 }
 
@@ -93,6 +80,10 @@ impl State {
     /// The scope of the addresses of a pool.
     pub(super) fn scope_of(&self, pool: &PoolKey) -> Scope {
         self.pools.get(pool).map_or_else(|| Scope::Pool(pool.clone()), |entry| entry.scope(pool))
+    }
+
+    pub(super) fn pool_list(&self, kind: InClusterKind) -> ListEpoch {
+        self.pool_lists.get(&kind).copied().unwrap_or_default()
     }
 
     pub(super) fn usage(&self, slot: &Slot) -> Option<&AddressUsage> {
@@ -234,13 +225,13 @@ impl State {
             let usage = self.scopes.get_mut(before).into_iter().flat_map(|scope| &scope.usage);
             let mine = |(block, usage): (&_, &AddressUsage)| {
                 let owners = usage.owners.iter().filter(|owner| owner.pool == *key);
-                owners.map(|owner| (*block, owner.name.clone(), owner.origin, owner.listing)).collect::<Vec<_>>()
+                owners.map(|owner| (*block, owner.name.clone(), owner.origin, owner.list)).collect::<Vec<_>>()
             };
             moved.extend(usage.flat_map(mine));
-            for (block, name, origin, listing) in moved {
+            for (block, name, origin, list) in moved {
                 self.update(&Slot { scope: before.clone(), block }, |usage| usage.remove_address(&name));
                 let pool = key.clone();
-                let owner = AddressOwner { name, pool, origin, listing };
+                let owner = AddressOwner { name, pool, origin, list };
                 self.update(&Slot { scope: after.clone(), block }, |usage| usage.insert_address(owner));
             }
         }
@@ -300,7 +291,7 @@ impl State {
 /// Reservations.
 impl State {
     pub(super) fn insert(&mut self, reservation: &IPReservation, source: Source) -> Option<ClaimKey> {
-        let (listing, lacks_label) = (self.listings.reservations, lacks_label(reservation));
+        let (list, lacks_label) = (self.reservation_list, lacks_label(reservation));
         let uid = || reservation.metadata.uid.as_deref().unwrap_or_default().into();
         match source {
             // After a restore of etcd a deleted object can exist again.
@@ -311,7 +302,7 @@ impl State {
         match reservation.slot() {
             Ok((slot, pool)) => {
                 let slot = Slot { scope: self.shared_scope(slot.scope), block: slot.block };
-                let info = ReservationInfo::of(reservation, self.shared_key(pool), listing);
+                let info = ReservationInfo::of(reservation, self.shared_key(pool), list);
                 let known = self.usage(&slot).and_then(|usage| usage.reservation.as_ref());
                 if source == Source::Response && known.is_some_and(|known| known.version > info.version) {
                     return None;
@@ -323,10 +314,10 @@ impl State {
                     self.set_block_length(
                         &network,
                         family,
-                        Some(BlockLength { length, uid: uid(), listing, lacks_label }),
+                        Some(BlockLength { length, uid: uid(), list, lacks_label }),
                     );
                 } else if let Some(name) = &reservation.metadata.name {
-                    let ignored = Ignored { uid: uid(), problem: problem.to_string(), listing, lacks_label };
+                    let ignored = Ignored { uid: uid(), problem: problem.to_string(), list, lacks_label };
                     self.ignored.insert(name.clone(), ignored);
                 }
                 None
@@ -381,18 +372,28 @@ impl State {
         self.update(slot, |usage| usage.reservation = None);
     }
 
+    /// Removes all IPAddress objects that the newest list does not show.
+    pub(super) fn remove_unlisted_addresses(&mut self) {
+        let newest = self.address_list;
+        for slot in self.slots(|usage| usage.owners.iter().any(|owner| owner.list != newest)) {
+            self.update(&slot, |usage| usage.owners.retain(|owner| owner.list == newest));
+        }
+    }
+
+    /// The addresses whose usage matches.
+    fn slots(&self, matches: impl Fn(&AddressUsage) -> bool) -> Vec<Slot> {
+        let matching = self.all_usage().filter(|(_, _, usage)| matches(usage));
+        matching.map(|(scope, block, _)| Slot { scope: scope.clone(), block }).collect()
+    }
+
     /// Removes all reservations that the newest list does not show.
     pub(super) fn remove_unlisted_reservations(&mut self) {
-        let newest = self.listings.reservations;
-        let mut old = Vec::new();
-        for (scope, entry) in &self.scopes {
-            let is_old = |usage: &AddressUsage| usage.reservation.as_ref().is_some_and(|known| known.listing != newest);
-            let blocks = entry.usage.iter().filter(|(_, usage)| is_old(usage)).map(|(block, _)| *block);
-            old.extend(blocks.map(|block| Slot { scope: scope.clone(), block }));
+        let newest = self.reservation_list;
+        for slot in self.slots(|usage| usage.reservation.as_ref().is_some_and(|known| known.list != newest)) {
+            self.remove_at(&slot, None);
         }
-        old.iter().for_each(|slot| self.remove_at(slot, None));
-        self.ignored.retain(|_, ignored| ignored.listing == newest);
-        let unlisted = self.block_lengths.iter().filter(|(_, known)| known.listing != newest);
+        self.ignored.retain(|_, ignored| ignored.list == newest);
+        let unlisted = self.block_lengths.iter().filter(|(_, known)| known.list != newest);
         let unlisted: Vec<_> = unlisted.map(|(key, _)| key.clone()).collect();
         unlisted.iter().for_each(|(network, family)| self.set_block_length(network, *family, None));
     }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::Arc;
 
+use capi_ipam_controller::object_map::ListEpoch;
 use capi_ipam_controller::{clock, finalizer};
 use capi_ipam_ip::Block;
 use capi_ipam_provider::api::{IPAddress, Uid};
@@ -49,7 +50,7 @@ pub(super) struct ReservationInfo {
     /// In seconds since the Unix epoch, and never after the time at which it was observed: the clock of the writer may
     /// be ahead.
     pub(super) released_at: Option<i64>,
-    pub(super) listing: u32,
+    pub(super) list: ListEpoch,
     /// Whether it has to be labelled for `clusterctl move`.
     pub(super) lacks_label: bool,
 }
@@ -129,11 +130,11 @@ pub(super) struct AddressOwner {
     pub(super) name: Arc<ClaimKey>,
     pub(super) pool: PoolKey,
     pub(super) origin: Origin,
-    pub(super) listing: u32,
+    pub(super) list: ListEpoch,
 }
 
 impl ReservationInfo {
-    pub(super) fn of(reservation: &IPReservation, pool: PoolKey, listing: u32) -> Self {
+    pub(super) fn of(reservation: &IPReservation, pool: PoolKey, list: ListEpoch) -> Self {
         let claim = reservation.spec.claim_ref.as_ref();
         let now = clock::now().0.as_second();
         let version = reservation.metadata.resource_version.as_deref();
@@ -144,7 +145,7 @@ impl ReservationInfo {
             claim: claim.map(|claim| Arc::new((claim.namespace.clone(), claim.name.clone()))),
             claim_uid: claim.and_then(|claim| claim.uid.as_deref()).map(Uid::of),
             released_at: reservation.spec.released_at.as_ref().map(|time| time.0.as_second().min(now)),
-            listing,
+            list,
             lacks_label: lacks_label(reservation),
         }
     }

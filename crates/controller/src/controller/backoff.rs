@@ -8,10 +8,11 @@ use kube::Resource;
 use parking_lot::Mutex;
 
 use super::Attempt;
-use super::store::{Key, key_of};
+use super::store::key_of;
+use crate::object_map::ObjectKey;
 
 pub(super) struct Backoffs<S> {
-    entries: Mutex<HashMap<Key, Entry<S>>>,
+    entries: Mutex<HashMap<ObjectKey, Entry<S>>>,
 }
 
 impl<S> Default for Backoffs<S> {
@@ -72,19 +73,19 @@ impl<S: Default> Backoffs<S> {
     }
 
     /// Ends the backoff of the object. If it is being reconciled, it is reconciled again.
-    pub(super) fn trigger(&self, key: &Key) {
+    pub(super) fn trigger(&self, key: &ObjectKey) {
         if let Some(entry) = self.entries.lock().get_mut(key) {
             entry.triggered = true;
         }
     }
 
     /// Removes the entry of an object, after a success or its deletion.
-    pub(super) fn forget(&self, key: &Key) {
+    pub(super) fn forget(&self, key: &ObjectKey) {
         self.entries.lock().remove(key);
     }
 
     /// Records an attempt that requeues its object. Keeps the state. Returns when to reconcile again.
-    pub(super) fn requeued(&self, key: &Key, state: S, wait: Duration) -> Duration {
+    pub(super) fn requeued(&self, key: &ObjectKey, state: S, wait: Duration) -> Duration {
         let mut entries = self.entries.lock();
         let Some(entry) = entries.get_mut(key) else { return wait };
         entry.attempt = Attempt { failures: 0, state };
@@ -92,7 +93,7 @@ impl<S: Default> Backoffs<S> {
     }
 
     /// Records a failed attempt and its backoff. Returns when to reconcile again.
-    pub(super) fn failed(&self, key: &Key, attempt: Attempt<S>, now: Instant, wait: Duration) -> Duration {
+    pub(super) fn failed(&self, key: &ObjectKey, attempt: Attempt<S>, now: Instant, wait: Duration) -> Duration {
         let mut entries = self.entries.lock();
         let Some(entry) = entries.get_mut(key) else { return wait };
         entry.attempt = attempt;

@@ -8,16 +8,16 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::time::Instant;
 
-use super::store::Key;
+use crate::object_map::ObjectKey;
 
 #[derive(Debug, Default)]
 pub(super) struct Queue {
-    states: HashMap<Key, State>,
+    states: HashMap<ObjectKey, State>,
     /// The names of due objects by namespace.
     due: HashMap<Option<String>, VecDeque<String>>,
     /// The namespaces with due objects, in the order in which they are served.
     turns: VecDeque<Option<String>>,
-    later: BTreeSet<(Instant, Key)>,
+    later: BTreeSet<(Instant, ObjectKey)>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -32,7 +32,7 @@ enum State {
 
 impl Queue {
     /// Enqueues an object for the given time. The earliest of several times counts.
-    pub(super) fn add(&mut self, key: Key, at: Instant, now: Instant) {
+    pub(super) fn add(&mut self, key: ObjectKey, at: Instant, now: Instant) {
         match self.states.get_mut(&key) {
             Some(State::Due) => return,
             Some(State::Running { requeue_at }) => {
@@ -55,7 +55,7 @@ impl Queue {
         }
     }
 
-    fn push_due(&mut self, (namespace, name): Key) {
+    fn push_due(&mut self, (namespace, name): ObjectKey) {
         match self.due.entry(namespace) {
             Entry::Occupied(mut names) => names.get_mut().push_back(name),
             Entry::Vacant(vacant) => {
@@ -66,7 +66,7 @@ impl Queue {
     }
 
     /// The next due object. The caller calls [`Queue::finished`] after its reconcile.
-    pub(super) fn next(&mut self, now: Instant) -> Option<Key> {
+    pub(super) fn next(&mut self, now: Instant) -> Option<ObjectKey> {
         while self.later.first().is_some_and(|(at, _)| *at <= now) {
             let Some((_, key)) = self.later.pop_first() else { break };
             self.states.insert(key.clone(), State::Due);
@@ -86,7 +86,7 @@ impl Queue {
     }
 
     /// Marks an object as reconciled, and enqueues it for `requeue_at` or for the time that was added meanwhile.
-    pub(super) fn finished(&mut self, key: Key, requeue_at: Option<Instant>, now: Instant) {
+    pub(super) fn finished(&mut self, key: ObjectKey, requeue_at: Option<Instant>, now: Instant) {
         let Some(State::Running { requeue_at: added }) = self.states.remove(&key) else { return };
         if let Some(at) = requeue_at.into_iter().chain(added).min() {
             self.add(key, at, now);
@@ -105,7 +105,7 @@ mod tests {
 
     use super::*;
 
-    fn key(namespace: &str, name: &str) -> Key {
+    fn key(namespace: &str, name: &str) -> ObjectKey {
         (Some(namespace.to_owned()), name.to_owned())
     }
 
@@ -117,7 +117,7 @@ mod tests {
         }
         queue.add(key("few", "1"), now, now);
         queue.add((None, "1".to_owned()), now, now);
-        let order: Vec<Key> = std::iter::from_fn(|| queue.next(now)).collect();
+        let order: Vec<ObjectKey> = std::iter::from_fn(|| queue.next(now)).collect();
         let expected = [key("many", "1"), key("few", "1"), (None, "1".to_owned()), key("many", "2"), key("many", "3")];
         assert_eq!(order, expected);
     }

@@ -15,10 +15,11 @@ use tracing::{debug, error, info, warn};
 
 use super::backoff::{Backoffs, Start};
 use super::queue::Queue;
-use super::store::{Cached, Key, Store, key_of};
+use super::store::{Cached, Store, key_of};
 use super::{Action, Attempt, Reconciler};
 use crate::client::error_chain;
 use crate::health::ReadinessGate;
+use crate::object_map::ObjectKey;
 use crate::watch::{EventHandler, display_name};
 
 /// Limit for one reconcile, after which it is cancelled and counts as a failure. Requests have shorter timeouts, so
@@ -72,7 +73,7 @@ impl<R: Reconciler> Worker<R> {
     pub(super) async fn run(
         mut self,
         mut events: mpsc::Receiver<Event<R::Object>>,
-        mut triggered: mpsc::UnboundedReceiver<Key>,
+        mut triggered: mpsc::UnboundedReceiver<ObjectKey>,
         stop: CancellationToken,
     ) {
         let controller = &self.context.name.clone();
@@ -113,7 +114,7 @@ impl<R: Reconciler> Worker<R> {
     }
 
     /// Starts reconciles of due objects, up to the concurrency.
-    fn start_due(&mut self, running: &mut JoinSet<(Key, Option<Duration>)>) {
+    fn start_due(&mut self, running: &mut JoinSet<(ObjectKey, Option<Duration>)>) {
         while running.len() < self.concurrency {
             let now = Instant::now();
             let Some(key) = self.queue.next(now) else { return };
@@ -137,7 +138,7 @@ impl<R: Reconciler> Worker<R> {
         }
     }
 
-    fn handle_trigger(&mut self, key: Key) {
+    fn handle_trigger(&mut self, key: ObjectKey) {
         // Before the initial list nothing is cached, and all listed objects are enqueued anyway.
         if self.started {
             self.context.backoffs.trigger(&key);
@@ -146,7 +147,7 @@ impl<R: Reconciler> Worker<R> {
         }
     }
 
-    fn handle_end(&mut self, ended: Result<(Key, Option<Duration>), JoinError>) {
+    fn handle_end(&mut self, ended: Result<(ObjectKey, Option<Duration>), JoinError>) {
         match ended {
             Ok((key, requeue_after)) => {
                 let now = Instant::now();
@@ -162,7 +163,7 @@ impl<R: Reconciler> Worker<R> {
     fn handle_event(&mut self, event: Event<R::Object>) {
         self.started = true;
         match event {
-            Event::Init => self.store.init(),
+            Event::Init => self.store.write().init(),
             Event::InitApply(mut object) | Event::Apply(mut object) => {
                 let key = key_of(&object);
                 let cached = match self.context.reconciler.compact(&object) {
@@ -172,8 +173,9 @@ impl<R: Reconciler> Worker<R> {
                         Cached::Full(Arc::new(object))
                     }
                 };
-                self.store.insert(&key, cached.clone());
-                if self.needs_reconcile(key.0.as_deref(), &key.1, &cached) {
+                let namespace = key.0.as_deref();
+                self.store.write().insert(namespace.unwrap_or_default(), &key.1, cached.clone());
+                if self.needs_reconcile(namespace, &key.1, &cached) {
                     let now = Instant::now();
                     self.queue.add(key, now, now);
                 } else {
@@ -181,9 +183,14 @@ impl<R: Reconciler> Worker<R> {
                 }
             }
             Event::InitDone => {
-                for (key, cached) in self.store.init_done() {
+                let removed = self.store.write().init_done();
+                for (key, cached) in removed {
                     self.context.backoffs.forget(&key);
-                    if let Cached::Full(object) = cached {
+                    let object = match cached {
+                        Cached::Full(object) => Some(object),
+                        Cached::Compact(compact) => self.context.reconciler.expand(&key, &compact).map(Arc::new),
+                    };
+                    if let Some(object) = object {
                         self.handler.delete(&object);
                     }
                 }
@@ -191,7 +198,7 @@ impl<R: Reconciler> Worker<R> {
             }
             Event::Delete(object) => {
                 let key = key_of(&object);
-                self.store.remove(&key);
+                self.store.write().remove(key.0.as_deref().unwrap_or_default(), &key.1);
                 self.context.backoffs.forget(&key);
             }
         }
@@ -216,9 +223,9 @@ pub(super) async fn forward_events<K>(
 /// Processes one object, and returns its key even after a panic: the queue never starts a key that is not returned.
 async fn catch_panic<R: Reconciler>(
     context: Arc<Context<R>>,
-    key: Key,
+    key: ObjectKey,
     cached: Cached<R::Object, R::Compact>,
-) -> (Key, Option<Duration>) {
+) -> (ObjectKey, Option<Duration>) {
     let requeue_after = AssertUnwindSafe(process(&context, &key, cached)).catch_unwind().await;
     let requeue_after = requeue_after.unwrap_or_else(|_| {
         error!(controller = context.name, object = key.1, "a reconcile panicked; this is a bug");
@@ -230,7 +237,7 @@ async fn catch_panic<R: Reconciler>(
 /// Fetches the object if necessary and reconciles it. Returns when to requeue it.
 async fn process<R: Reconciler>(
     context: &Context<R>,
-    key: &Key,
+    key: &ObjectKey,
     cached: Cached<R::Object, R::Compact>,
 ) -> Option<Duration> {
     let object = match cached {
@@ -248,7 +255,7 @@ async fn process<R: Reconciler>(
     reconcile(context, key, &object).await
 }
 
-async fn reconcile<R: Reconciler>(context: &Context<R>, key: &Key, object: &Arc<R::Object>) -> Option<Duration> {
+async fn reconcile<R: Reconciler>(context: &Context<R>, key: &ObjectKey, object: &Arc<R::Object>) -> Option<Duration> {
     let mut attempt = match context.backoffs.begin(object.as_ref(), Instant::now()) {
         Start::Now(attempt) => attempt,
         Start::Backoff(left) => return Some(left),
@@ -410,6 +417,47 @@ mod tests {
         worker.handle_event(Event::Init);
         worker.handle_event(Event::InitDone);
         assert_eq!(*handler.0.lock().unwrap(), [Some(1)]);
+    }
+
+    /// Caches all objects in compact form.
+    struct Compacts;
+
+    impl Reconciler for Compacts {
+        type Object = ConfigMap;
+        type Compact = ();
+        type State = ();
+        type Error = Infallible;
+
+        async fn reconcile(&self, _: Arc<ConfigMap>, _: &mut Attempt<()>) -> Result<Action, Infallible> {
+            Ok(Action::AwaitChange)
+        }
+
+        fn compact(&self, _: &ConfigMap) -> Option<()> {
+            Some(())
+        }
+
+        fn expand(&self, (_, name): &ObjectKey, (): &()) -> Option<ConfigMap> {
+            Some(named(name))
+        }
+    }
+
+    #[tokio::test]
+    async fn compact_object_missing_in_a_new_list_is_reported() {
+        let (store, handler) = (Store::default(), Arc::new(Deletions::default()));
+        let mut worker =
+            Worker::new("test".into(), Arc::new(Compacts), Arc::clone(&handler) as _, store, |_| {}, synced(), 1);
+        let list = |names: &[&str]| {
+            let listed = names.iter().map(|name| Event::InitApply(named(name)));
+            let mut events: Vec<_> = std::iter::once(Event::Init).chain(listed).collect();
+            events.push(Event::InitDone);
+            events
+        };
+        list(&["a", "b"]).into_iter().for_each(|event| worker.handle_event(event));
+        worker.handle_event(Event::Init);
+        assert!(handler.0.lock().unwrap().is_empty(), "the list is not complete");
+        list(&["b"]).into_iter().for_each(|event| worker.handle_event(event));
+        assert_eq!(handler.0.lock().unwrap().len(), 1);
+        assert!(worker.store.get(None, "a").is_none() && worker.store.get(None, "b").is_some());
     }
 
     /// Panics when an object is fetched.
