@@ -36,10 +36,9 @@ use std::time::Duration;
 
 use capi_ipam_controller::client::ResourceClient;
 use capi_ipam_controller::manager::{BoxError, Manager};
-use capi_ipam_controller::watch::{WatchApi, trim};
+use capi_ipam_controller::watch::{WatchApi, WatchSpec};
 use capi_ipam_provider::{ClaimOptions, ClaimReconciler, PoolKind, ProviderSetup, Selection};
 use kube::Api;
-use kube::runtime::watcher;
 
 use self::context::Context;
 use self::deletion_check::DeletionChecker;
@@ -94,14 +93,8 @@ fn set_up(setup: &mut ProviderSetup<'_>, options: &InClusterOptions, ledger_hand
     pools_synced.iter().for_each(|gate| setup.controller.wait_for(gate.clone()));
     setup.add_address_event_handler(Arc::clone(&context.ledger) as _);
     setup.add_claim_event_handler(Arc::clone(&context.ledger) as _);
-    setup.controller.watch::<IPReservation>(
-        reservations_synced,
-        WatchApi::all(client),
-        watcher::Config::default(),
-        &(),
-        |reservation| trim(&mut reservation.metadata),
-        Arc::clone(&context.ledger) as _,
-    );
+    let handler = Arc::clone(&context.ledger) as _;
+    setup.controller.watch::<IPReservation>(WatchSpec::new(WatchApi::all(client), (), handler, reservations_synced));
     let ledger_synced: Vec<_> = objects_synced.into_iter().chain(pools_synced).collect();
     ledger_handle.publish(Arc::clone(&context.ledger), ledger_synced.clone());
     let stop = setup.manager.stop.clone();

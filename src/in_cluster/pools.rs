@@ -9,15 +9,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use capi_ipam_controller::client::{CallError, ResourceClient, error_chain};
-use capi_ipam_controller::controller::{Action, Attempt, ControllerBuilder, MainWatch, Reconciler, Trigger};
+use capi_ipam_controller::controller::{Action, Attempt, ControllerBuilder, Reconciler, Trigger};
 use capi_ipam_controller::events::EventPublisher;
 use capi_ipam_controller::expectations::{EXPECTATION_TTL, Expectations};
 use capi_ipam_controller::health::ReadinessGate;
 use capi_ipam_controller::manager::Manager;
 use capi_ipam_controller::retry::RetryPolicy;
-use capi_ipam_controller::watch::trim;
+use capi_ipam_controller::watch::WatchSpec;
 use capi_ipam_controller::{clock, finalizer, patch};
-use kube::runtime::watcher;
 use kube::{Client, ResourceExt};
 use tracing::{debug, info};
 
@@ -51,7 +50,7 @@ pub(super) fn register(
     gates: &[ReadinessGate],
     context: impl FnOnce(Box<dyn Fn(&PoolKey) + Send + Sync>) -> Arc<Context>,
 ) -> (Arc<Context>, [ReadinessGate; InClusterKind::ALL.len()]) {
-    let controllers = InClusterKind::ALL.map(|kind| (kind, ControllerBuilder::new(kind.name(), kind)));
+    let controllers = InClusterKind::ALL.map(|kind| (kind, ControllerBuilder::new(kind.name())));
     let triggers: HashMap<InClusterKind, Trigger<Pool>> =
         controllers.iter().map(|(kind, controller)| (*kind, controller.trigger())).collect();
     let context = context(Box::new(move |pool: &PoolKey| {
@@ -72,14 +71,8 @@ fn start(
 ) -> ReadinessGate {
     let gate = manager.health.register(kind.name());
     gates.iter().for_each(|other| controller.wait_for(other.clone()));
-    let main = MainWatch {
-        api: watched_pools(&manager.client, kind),
-        config: watcher::Config::default(),
-        handler: Arc::new(PoolEventHandler { ledger: Arc::clone(&context.ledger), kind }),
-        trim: |pool: &mut Pool| trim(&mut pool.metadata),
-        trim_stored: Pool::clear_spec,
-        synced: gate.clone(),
-    };
+    let handler = Arc::new(PoolEventHandler { ledger: Arc::clone(&context.ledger), kind });
+    let main = WatchSpec::new(watched_pools(&manager.client, kind), kind, handler, gate.clone());
     let reconciler = PoolReconciler {
         client: manager.client.clone(),
         events: manager.events.clone(),
@@ -118,6 +111,10 @@ impl Reconciler for PoolReconciler {
     type Compact = Infallible;
     type State = ();
     type Error = PoolError;
+
+    fn trim_stored(pool: &mut Pool) {
+        pool.clear_spec();
+    }
 
     /// A pool recovers within seconds once the cause of its failure is gone.
     fn retry_policy(&self) -> RetryPolicy {

@@ -8,13 +8,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use capi_ipam_controller::health::{Health, ReadinessGate};
-use capi_ipam_controller::watch::{EventHandler, WatchApi, trim, watch_into};
+use capi_ipam_controller::watch::{EventHandler, WatchApi, WatchSpec, watch_into};
 use capi_ipam_provider::ContractClient;
 use capi_ipam_provider::api::IPAddress;
 use futures::StreamExt as _;
 use futures::stream::SelectAll;
 use kube::Client;
-use kube::runtime::watcher;
 use parking_lot::RwLock;
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
@@ -89,20 +88,11 @@ pub async fn run_standby(client: Client, health: Health, handle: LedgerHandle, s
         wait_for_kinds(&client).await;
         let ledger = Arc::new(Ledger::read_only());
         let mut watches = Watches { health: health.detached(), gates: Vec::new(), streams: SelectAll::new() };
-        watches.add(
-            contract.watched_addresses(),
-            contract.ipam,
-            Arc::clone(&ledger) as _,
-            |address: &mut IPAddress| {
-                trim(&mut address.metadata);
-            },
-        );
-        watches.add(WatchApi::all(client.clone()), (), Arc::clone(&ledger) as _, |reservation: &mut IPReservation| {
-            trim(&mut reservation.metadata);
-        });
+        watches.add::<IPAddress>(contract.watched_addresses(), contract.ipam, Arc::clone(&ledger) as _);
+        watches.add::<IPReservation>(WatchApi::all(client.clone()), (), Arc::clone(&ledger) as _);
         for kind in InClusterKind::ALL {
             let handler = Arc::new(PoolEventHandler { ledger: Arc::clone(&ledger), kind });
-            watches.add(watched_pools(&client, kind), kind, handler, |pool: &mut Pool| trim(&mut pool.metadata));
+            watches.add::<Pool>(watched_pools(&client, kind), kind, handler);
         }
         handle.publish(Arc::clone(&ledger), watches.gates);
         tokio::select! {
@@ -121,14 +111,13 @@ struct Watches {
 }
 
 impl Watches {
-    fn add<K>(&mut self, api: WatchApi<K>, version: K::DynamicType, handler: Arc<dyn EventHandler<K>>, trim: fn(&mut K))
+    fn add<K>(&mut self, api: WatchApi<K>, version: K::DynamicType, handler: Arc<dyn EventHandler<K>>)
     where
         K: kube::Resource + Clone + serde::de::DeserializeOwned + std::fmt::Debug + Send + Sync + 'static,
         K::DynamicType: Clone + std::fmt::Debug + Send + Sync,
     {
         let gate = self.health.register(K::kind(&version));
-        let watch = watch_into(api, watcher::Config::default(), &version, handler, trim, gate.clone());
-        self.streams.push(watch.boxed());
+        self.streams.push(watch_into(WatchSpec::new(api, version, handler, gate.clone())).boxed());
         self.gates.push(gate);
     }
 }

@@ -16,7 +16,6 @@ mod store;
 mod worker;
 
 use std::fmt::Debug;
-use std::hash::Hash;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +23,6 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
 use kube::Resource;
-use kube::runtime::watcher;
 use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -35,7 +33,7 @@ use self::worker::{Worker, forward_events};
 use crate::health::ReadinessGate;
 use crate::object_map::ObjectKey;
 use crate::retry::RetryPolicy;
-use crate::watch::{EventHandler, WatchApi, watch_into, watch_stream};
+use crate::watch::{WatchSpec, watch_into, watch_stream};
 
 /// Reconciles the objects of one kind.
 pub trait Reconciler: Send + Sync + 'static {
@@ -68,8 +66,13 @@ pub trait Reconciler: Send + Sync + 'static {
         None
     }
 
-    /// Creates an object from its compact form, for [`EventHandler::delete`] when a new list does not contain the
-    /// object. `None` if the handler need not know.
+    /// Removes fields of an object that is cached in full, after the handler of the watch and [`Reconciler::compact`]
+    /// have seen it. The result is what [`Store`] returns, what is reconciled, and what the handler gets as deleted when
+    /// a new list does not contain the object. It must keep the metadata that identifies the object.
+    fn trim_stored(_object: &mut Self::Object) {}
+
+    /// Creates an object from its compact form, which the handler of the watch gets as deleted when a new list does not
+    /// contain the object. `None` if the handler need not know.
     fn expand(&self, _key: &ObjectKey, _compact: &Self::Compact) -> Option<Self::Object> {
         None
     }
@@ -138,9 +141,8 @@ impl<K> Trigger<K> {
 const EVENT_BUFFER: usize = 64;
 
 /// Builds a controller from its watches and runs it.
-pub struct ControllerBuilder<K: Resource, S> {
+pub struct ControllerBuilder<K, S> {
     name: String,
-    version: K::DynamicType,
     store: Store<K, S>,
     trigger: Trigger<K>,
     triggered: mpsc::UnboundedReceiver<ObjectKey>,
@@ -151,15 +153,14 @@ pub struct ControllerBuilder<K: Resource, S> {
 impl<K, S> ControllerBuilder<K, S>
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
-    K::DynamicType: Debug + Eq + Hash + Clone + Unpin + Send + Sync,
+    K::DynamicType: Clone + Debug + Send + Sync,
     S: Clone + Debug + Send + Sync + 'static,
 {
-    /// A controller with a name for logs. `version` is the dynamic type of the kind, `()` for static types.
-    pub fn new(name: &str, version: K::DynamicType) -> Self {
+    /// A controller with a name for logs.
+    pub fn new(name: &str) -> Self {
         let (queue, triggered) = mpsc::unbounded_channel();
         Self {
             name: name.to_owned(),
-            version,
             store: Store::default(),
             trigger: Trigger { queue, kind: PhantomData },
             triggered,
@@ -178,23 +179,15 @@ where
         self.store.clone()
     }
 
-    /// Watches another kind. Nothing is reconciled before the initial list is complete and `handler` has seen every
-    /// object; `synced` becomes ready then. `trim` removes unneeded fields of each object.
-    pub fn watch<O>(
-        &mut self,
-        synced: ReadinessGate,
-        api: WatchApi<O>,
-        config: watcher::Config,
-        version: &O::DynamicType,
-        trim: fn(&mut O),
-        handler: Arc<dyn EventHandler<O>>,
-    ) where
+    /// Watches another kind. Nothing is reconciled before the initial list is complete and the handler has seen every
+    /// object; the gate becomes ready then.
+    pub fn watch<O>(&mut self, spec: WatchSpec<O>)
+    where
         O: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
         O::DynamicType: Clone + Debug + Send + Sync,
     {
-        self.gates.push(synced.clone());
-        let events = watch_into(api, config, version, handler, trim, synced);
-        self.watches.push(events.for_each(|()| std::future::ready(())).boxed());
+        self.gates.push(spec.synced.clone());
+        self.watches.push(watch_into(spec).for_each(|()| std::future::ready(())).boxed());
     }
 
     /// Reconciles nothing before `synced` is ready, for example the watch of another controller.
@@ -202,16 +195,15 @@ where
         self.gates.push(synced);
     }
 
-    /// Runs until `stop` is cancelled. Then starts no reconcile, and returns when those in progress are done.
-    pub async fn run<R>(self, main: MainWatch<K>, concurrency: u16, stop: CancellationToken, reconciler: Arc<R>)
+    /// Reconciles the objects of `main` until `stop` is cancelled. Then starts no reconcile, and returns when those in
+    /// progress are done. The gate of `main` becomes ready when the initial list is in the [`Store`].
+    pub async fn run<R>(self, main: WatchSpec<K>, concurrency: u16, stop: CancellationToken, reconciler: Arc<R>)
     where
         R: Reconciler<Object = K, Compact = S>,
     {
-        let handler = Arc::clone(&main.handler);
-        let events = watch_stream(main.api, main.config, &self.version, main.handler, main.trim, main.synced.clone());
-        let concurrency = usize::from(concurrency);
-        let worker =
-            Worker::new(self.name, reconciler, handler, self.store, main.trim_stored, main.synced, concurrency);
+        let (handler, synced) = (Arc::clone(&main.handler), main.synced.clone());
+        let events = watch_stream(main);
+        let worker = Worker::new(self.name, reconciler, handler, self.store, synced, usize::from(concurrency));
         // One task for each watch: a single future would poll all watches whenever one of them wakes up.
         let mut watches: JoinSet<()> = self.watches.into_iter().collect();
         let (sender, receiver) = mpsc::channel(EVENT_BUFFER);
@@ -226,23 +218,4 @@ where
             }
         }
     }
-}
-
-/// The watch of the kind that a controller reconciles.
-pub struct MainWatch<K: Resource> {
-    /// The objects to watch: all, or those of one namespace.
-    pub api: WatchApi<K>,
-    /// Selectors and page size.
-    pub config: watcher::Config,
-    /// Sees every change before the reconciler does.
-    pub handler: Arc<dyn EventHandler<K>>,
-    /// Removes unneeded fields of each object before the handler sees it.
-    pub trim: fn(&mut K),
-    /// Removes more fields of an object that is cached in full, after the handler and [`Reconciler::compact`] have seen
-    /// it. The result is what [`Store`] returns, what is reconciled, and what [`EventHandler::delete`] gets when a new
-    /// list does not contain the object. It must keep the metadata that identifies the object. `|_| {}` removes
-    /// nothing.
-    pub trim_stored: fn(&mut K),
-    /// Becomes ready when the initial list is complete and in the [`Store`].
-    pub synced: ReadinessGate,
 }

@@ -33,11 +33,10 @@
 //! use std::convert::Infallible;
 //! use std::sync::Arc;
 //!
-//! use capi_ipam_controller::controller::{Action, Attempt, ControllerBuilder, MainWatch, Reconciler};
+//! use capi_ipam_controller::controller::{Action, Attempt, ControllerBuilder, Reconciler};
 //! use capi_ipam_controller::manager::{self, Identity};
-//! use capi_ipam_controller::watch::{display_name, trim};
+//! use capi_ipam_controller::watch::{WatchSpec, display_name};
 //! use k8s_openapi::api::core::v1::ConfigMap;
-//! use kube::runtime::watcher;
 //!
 //! struct Sizes;
 //!
@@ -56,15 +55,9 @@
 //!
 //! fn main() -> std::process::ExitCode {
 //!     manager::main(Identity { name: "sizes", lease: "sizes.example.com" }, async |manager| {
-//!         let controller = ControllerBuilder::new("configmaps", ());
-//!         let main = MainWatch {
-//!             api: manager.watch_api(&()),
-//!             config: watcher::Config::default(),
-//!             handler: Arc::new(()),
-//!             trim: |object: &mut ConfigMap| trim(&mut object.metadata),
-//!             trim_stored: |_| {},
-//!             synced: manager.health.register("ConfigMap"),
-//!         };
+//!         let controller = ControllerBuilder::new("configmaps");
+//!         let synced = manager.health.register("ConfigMap");
+//!         let main = WatchSpec::new(manager.watch_api(&()), (), Arc::new(()), synced);
 //!         let task = controller.run(main, manager.options.concurrency, manager.stop.clone(), Arc::new(Sizes));
 //!         manager.add("the controller of ConfigMaps", task);
 //!         Ok(())

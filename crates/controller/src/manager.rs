@@ -23,14 +23,14 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use kube::Client;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
 use crate::client::{ClientError, connect, connect_with, error_chain};
 use crate::diagnostics::{self, DiagnosticsError};
 use crate::events::EventPublisher;
-use crate::health::{Health, HealthError, listen};
+use crate::health::{Health, HealthError, ReadinessGate, listen};
 use crate::leader::{self, holder_identity};
 use crate::logging::{self, LoggingError};
 use crate::metrics::Metrics;
@@ -211,81 +211,120 @@ where
 {
     let stop = CancellationToken::new();
     stop_on_signals(&stop)?;
-    let health = Health::default();
-    let connected = health.require("connection to the API server");
-    let started = health.register("start of the manager");
-    let kubeconfig = options.kubeconfig.as_deref();
-    let client = connect(kubeconfig, identity.name).await?;
-    if let Some(probes) = listen(&options.health_probe_bind_address, health.clone()).await? {
-        info!(address = ?probes.address(), "serving probes");
-        tokio::spawn(probes.serve(CancellationToken::new()));
-    }
-    let holder = holder_identity();
-    let (events, publisher) = EventPublisher::new(client.clone(), identity.name, &holder);
-    tokio::spawn(publisher);
-    let metrics = Metrics::default();
-    metrics.register_collector(health.clone());
-    let manager = |stop: &CancellationToken| Manager {
-        client: client.clone(),
-        options: options.clone(),
-        health: health.clone(),
-        metrics: metrics.clone(),
-        events: events.clone(),
-        stop: stop.clone(),
-        tasks: Vec::new(),
-    };
-
+    let process = Process::start(identity, options).await?;
     // Services stop last: the API server calls the webhooks for the last writes of the controllers.
     let services_stop = CancellationToken::new();
-    let mut services_manager = manager(&services_stop);
-    services(&mut services_manager).await.map_err(ManagerError::Setup)?;
-    if let Some(diagnostics) = diagnostics::listen_insecure(&options.diagnostics, metrics.clone()).await? {
-        info!(address = ?diagnostics.address(), "serving metrics over plain HTTP");
-        services_manager.add("diagnostics", diagnostics.serve(services_stop.clone()));
+    let mut services = process.start_services(services, &services_stop).await?;
+    tokio::select! {
+        result = process.run_controllers(setup, &stop) => {
+            services_stop.cancel();
+            let _ = services.await;
+            info!("stopped");
+            result
+        }
+        result = &mut services => result.unwrap_or_else(|_| Err(ManagerError::Ended("a service".to_owned()))),
+        error = fatal_error(&process.health) => Err(ManagerError::Fatal(error)),
     }
-    let mut running_services =
-        tokio::spawn(supervise(services_manager.tasks, Health::default(), services_stop.clone()));
+}
 
-    let work = async {
+/// What all tasks of a process share.
+struct Process {
+    identity: Identity,
+    options: Options,
+    /// Name of this process in the lease and in events.
+    holder: String,
+    client: Client,
+    health: Health,
+    /// Becomes ready when the API server responds.
+    connected: ReadinessGate,
+    /// Becomes ready when the controllers are set up, or when the process waits for the lease.
+    started: ReadinessGate,
+    metrics: Metrics,
+    events: EventPublisher,
+}
+
+impl Process {
+    /// Creates the client, and starts the probes and the publisher of events.
+    async fn start(identity: Identity, options: Options) -> Result<Self, ManagerError> {
+        let health = Health::default();
+        let connected = health.require("connection to the API server");
+        let started = health.register("start of the manager");
+        let client = connect(options.kubeconfig.as_deref(), identity.name).await?;
+        if let Some(probes) = listen(&options.health_probe_bind_address, health.clone()).await? {
+            info!(address = ?probes.address(), "serving probes");
+            tokio::spawn(probes.serve(CancellationToken::new()));
+        }
+        let holder = holder_identity();
+        let (events, publisher) = EventPublisher::new(client.clone(), identity.name, &holder);
+        tokio::spawn(publisher);
+        let metrics = Metrics::default();
+        metrics.register_collector(health.clone());
+        Ok(Self { identity, options, holder, client, health, connected, started, metrics, events })
+    }
+
+    /// Creates the argument of a setup function, whose tasks stop at `stop`.
+    fn manager(&self, stop: &CancellationToken) -> Manager {
+        Manager {
+            client: self.client.clone(),
+            options: self.options.clone(),
+            health: self.health.clone(),
+            metrics: self.metrics.clone(),
+            events: self.events.clone(),
+            stop: stop.clone(),
+            tasks: Vec::new(),
+        }
+    }
+
+    /// Sets up the services, and runs them in a task until `stop` is cancelled.
+    async fn start_services<S>(
+        &self,
+        services: S,
+        stop: &CancellationToken,
+    ) -> Result<JoinHandle<Result<(), ManagerError>>, ManagerError>
+    where
+        S: AsyncFnOnce(&mut Manager) -> Result<(), BoxError>,
+    {
+        let mut manager = self.manager(stop);
+        services(&mut manager).await.map_err(ManagerError::Setup)?;
+        if let Some(diagnostics) = diagnostics::listen_insecure(&self.options.diagnostics, self.metrics.clone()).await?
+        {
+            info!(address = ?diagnostics.address(), "serving metrics over plain HTTP");
+            manager.add("diagnostics", diagnostics.serve(stop.clone()));
+        }
+        Ok(tokio::spawn(supervise(manager.tasks, Health::default(), stop.clone())))
+    }
+
+    /// Sets up the controllers and runs them until `stop` is cancelled; with leader election only as the leader.
+    async fn run_controllers<F>(&self, setup: F, stop: &CancellationToken) -> Result<(), ManagerError>
+    where
+        F: AsyncFnOnce(&mut Manager) -> Result<(), BoxError>,
+    {
         tokio::select! {
-            () = discovery::wait_for_server(&client) => {}
+            () = discovery::wait_for_server(&self.client) => {}
             () = stop.cancelled() => return Ok(()),
         }
-        connected.ready();
-        if options.leader_elect {
-            // A standby is ready: it can take over.
-            started.ready();
-        }
-        let mut manager = manager(&stop);
+        self.connected.ready();
         let work = async {
+            let mut manager = self.manager(stop);
             tokio::select! {
                 result = setup(&mut manager) => result.map_err(ManagerError::Setup)?,
                 () = stop.cancelled() => return Ok(()),
             }
-            started.ready();
-            supervise(manager.tasks, health.clone(), stop.clone()).await
+            self.started.ready();
+            supervise(manager.tasks, self.health.clone(), stop.clone()).await
         };
-        if !options.leader_elect {
+        if !self.options.leader_elect {
             return work.await;
         }
-        let lease_client = connect_with(kubeconfig, identity.name, leader::request_policy(&options)).await?;
-        match leader::run(lease_client, &options, identity.lease, &holder, stop.clone(), work).await {
+        // A standby is ready: it can take over.
+        self.started.ready();
+        let policy = leader::request_policy(&self.options);
+        let client = connect_with(self.options.kubeconfig.as_deref(), self.identity.name, policy).await?;
+        match leader::run(client, &self.options, self.identity.lease, &self.holder, stop.clone(), work).await {
             leader::Outcome::Finished(result) => result,
             leader::Outcome::Lost => Err(ManagerError::LeaseLost),
             leader::Outcome::NeverLed => Ok(()),
         }
-    };
-    tokio::select! {
-        result = work => {
-            services_stop.cancel();
-            let _ = running_services.await;
-            info!("stopped");
-            result
-        }
-        result = &mut running_services => {
-            result.unwrap_or_else(|_| Err(ManagerError::Ended("a service".to_owned())))
-        }
-        error = fatal_error(&health) => Err(ManagerError::Fatal(error)),
     }
 }
 

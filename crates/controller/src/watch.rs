@@ -82,50 +82,67 @@ const TRANSIENT_FAILURE_GRACE: Duration = Duration::from_secs(10);
 /// Interval of the check whether the resourceVersion of the server has decreased.
 const VERSION_CHECK_INTERVAL: Duration = Duration::from_secs(30);
 
-/// Like [`watch_stream`], for a kind that only `handler` needs. `synced` becomes ready when the initial list is
+/// What to watch, and what sees the events.
+pub struct WatchSpec<K: Resource> {
+    /// The objects to watch: all, or those of one namespace.
+    pub api: WatchApi<K>,
+    /// Selectors and page size.
+    pub config: watcher::Config,
+    /// The dynamic type of the kind, `()` for static types.
+    pub version: K::DynamicType,
+    /// Removes unneeded fields of each object before `handler` sees it.
+    pub trim: fn(&mut K),
+    /// Sees every change before any reconciler does.
+    pub handler: Arc<dyn EventHandler<K>>,
+    /// Gets the failures of the watch, and becomes ready when the initial list is complete.
+    pub synced: ReadinessGate,
+}
+
+impl<K: Resource> WatchSpec<K> {
+    /// Watches all objects of `api`, of which [`trim`] removes metadata.
+    pub fn new(
+        api: WatchApi<K>,
+        version: K::DynamicType,
+        handler: Arc<dyn EventHandler<K>>,
+        synced: ReadinessGate,
+    ) -> Self {
+        let trim = |object: &mut K| trim(object.meta_mut());
+        Self { api, config: watcher::Config::default(), version, trim, handler, synced }
+    }
+}
+
+/// Like [`watch_stream`], for a kind that only the handler needs. The gate becomes ready when the initial list is
 /// complete.
-pub fn watch_into<K>(
-    api: WatchApi<K>,
-    config: watcher::Config,
-    version: &K::DynamicType,
-    handler: Arc<dyn EventHandler<K>>,
-    trim: fn(&mut K),
-    synced: ReadinessGate,
-) -> impl Stream<Item = ()> + Send + 'static
+pub fn watch_into<K>(spec: WatchSpec<K>) -> impl Stream<Item = ()> + Send + 'static
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
     K::DynamicType: Clone + Debug + Send + Sync,
 {
-    watch_stream(api, config, version, handler, trim, synced.clone()).map(move |event| {
+    let synced = spec.synced.clone();
+    watch_stream(spec).map(move |event| {
         if matches!(event, Event::InitDone) {
             synced.ready();
         }
     })
 }
 
-/// Watches a kind. `trim` removes unneeded fields of each object. Failures are reported to `synced`; the caller calls
-/// [`ReadinessGate::ready`] after it has processed the initial list.
+/// Watches a kind. Failures are reported to the gate; the caller calls [`ReadinessGate::ready`] after it has processed
+/// the initial list.
 ///
-/// The stream ends only if the API server no longer serves a kind that was listed; `synced` has reported a fatal error
+/// The stream ends only if the API server no longer serves a kind that was listed; the gate has reported a fatal error
 /// then.
 ///
 /// If etcd is restored from a snapshot, resourceVersions decrease. A watch at a version from before the restore then
 /// gets no events and no error until the server reaches that version, and it misses all changes up to there. So the
 /// version is read periodically, and the watch lists everything again if it is lower than before.
-pub fn watch_stream<K>(
-    api: WatchApi<K>,
-    config: watcher::Config,
-    version: &K::DynamicType,
-    handler: Arc<dyn EventHandler<K>>,
-    trim: fn(&mut K),
-    synced: ReadinessGate,
-) -> impl Stream<Item = Event<K>> + Send + 'static
+pub fn watch_stream<K>(spec: WatchSpec<K>) -> impl Stream<Item = Event<K>> + Send + 'static
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
     K::DynamicType: Clone + Debug + Send + Sync,
 {
-    let kind: Arc<str> = K::kind(version).into();
-    let served_as: Arc<str> = K::api_version(version).into();
+    let WatchSpec { api, config, version, trim, handler, synced } = spec;
+    let kind: Arc<str> = K::kind(&version).into();
+    let served_as: Arc<str> = K::api_version(&version).into();
     let config = watcher::Config { timeout: config.timeout.or(Some(WATCH_TIMEOUT)), ..config };
     let in_pages = Arc::new(AtomicBool::new(false));
     let unserved = CancellationToken::new();
@@ -435,8 +452,8 @@ mod tests {
         let (release, recorder) = (Arc::new(Notify::new()), Arc::new(Recorder::default()));
         let synced = Health::default().register("ConfigMap");
         let api = WatchApi::all(two_pages(Arc::clone(&release)));
-        let config = watcher::Config::default().page_size(1);
-        let watch = watch_into(api, config, &(), Arc::clone(&recorder) as _, |_| {}, synced.clone());
+        let spec = WatchSpec::new(api, (), Arc::clone(&recorder) as _, synced.clone());
+        let watch = watch_into(WatchSpec { config: watcher::Config::default().page_size(1), ..spec });
         let watch = tokio::spawn(watch.for_each(|()| std::future::ready(())));
         while recorder.calls() != ["init", "a"] {
             tokio::task::yield_now().await;

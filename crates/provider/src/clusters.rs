@@ -191,11 +191,10 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::api::ContractVersion;
     use crate::claim_cache::CompactClaim;
 
     fn clusters() -> Clusters {
-        Clusters::new(ControllerBuilder::<_, ()>::new("claims", ContractVersion::V1Beta2).trigger())
+        Clusters::new(ControllerBuilder::<_, ()>::new("claims").trigger())
     }
 
     fn claim(name: &str, cluster: &str) -> IPAddressClaim {

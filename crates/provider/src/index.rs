@@ -220,7 +220,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::api::ContractVersion;
 
     fn address(version: &str, finalizers: &[&str]) -> IPAddress {
         serde_json::from_value(json!({
@@ -233,7 +232,7 @@ mod tests {
 
     #[test]
     fn late_response_does_not_replace_a_newer_state() {
-        let index = AddressIndex::new(ControllerBuilder::<_, ()>::new("claims", ContractVersion::V1Beta2).trigger());
+        let index = AddressIndex::new(ControllerBuilder::<_, ()>::new("claims").trigger());
         let protected = || index.get("n", "a").unwrap().protected;
         index.insert(&address("12", &[names::PROTECT_ADDRESS]));
         assert!(protected());
@@ -249,7 +248,7 @@ mod tests {
 
     #[test]
     fn unused_pool_references_are_removed() {
-        let index = AddressIndex::new(ControllerBuilder::<_, ()>::new("claims", ContractVersion::V1Beta2).trigger());
+        let index = AddressIndex::new(ControllerBuilder::<_, ()>::new("claims").trigger());
         let reference = |number: u32| PoolReference { name: number.to_string(), ..PoolReference::default() };
         let used = index.intern(&reference(0));
         for number in 1..10_000 {
@@ -272,7 +271,7 @@ mod tests {
         claim.metadata.uid = Some(owner.to_owned());
         claim.spec.pool_ref = address.spec.pool_ref.clone();
 
-        let index = AddressIndex::new(ControllerBuilder::<_, ()>::new("claims", ContractVersion::V1Beta2).trigger());
+        let index = AddressIndex::new(ControllerBuilder::<_, ()>::new("claims").trigger());
         index.apply(&address);
         assert_eq!(index.delete_preconditions(&claim), Some((uid.to_owned(), "12".to_owned())));
         for finalizers in [vec![], vec![names::PROTECT_ADDRESS, "example.com/held"], vec!["example.com/held"]] {

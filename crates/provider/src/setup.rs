@@ -4,12 +4,11 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use capi_ipam_controller::controller::{ControllerBuilder, MainWatch, Trigger};
+use capi_ipam_controller::controller::{ControllerBuilder, Trigger};
 use capi_ipam_controller::expectations::Expectations;
 use capi_ipam_controller::health::ReadinessGate;
 use capi_ipam_controller::manager::{BoxError, Manager};
-use capi_ipam_controller::watch::{EventHandler, trim};
-use kube::runtime::watcher;
+use capi_ipam_controller::watch::{EventHandler, WatchSpec};
 use tokio::sync::mpsc;
 
 use crate::adapter::{PoolKind, ProviderAdapter};
@@ -129,7 +128,7 @@ impl<'a, A: ProviderAdapter> ClaimReconcilerBuilder<'a, A> {
     ) -> Result<(), BoxError> {
         let Self { manager, pools, options, .. } = self;
         let contract = ContractClient::discover(&manager.client).await;
-        let mut controller = ControllerBuilder::new("claims", contract.ipam);
+        let mut controller = ControllerBuilder::new("claims");
         let addresses = Arc::new(AddressIndex::new(controller.trigger()));
         let claims_synced = manager.health.register("IPAddressClaim");
         let addresses_synced = manager.health.register("IPAddress");
@@ -157,35 +156,25 @@ impl<'a, A: ProviderAdapter> ClaimReconcilerBuilder<'a, A> {
         claim_event_handlers.push(Arc::clone(&clusters) as _);
         let backoff = Arc::new(ClaimBackoff::default());
         claim_event_handlers.push(Arc::clone(&backoff) as _);
-        let everything = watcher::Config::default();
-        controller.watch::<Cluster>(
-            manager.health.register("Cluster"),
+        controller.watch::<Cluster>(WatchSpec::new(
             contract.watched_clusters(&manager.options.namespace),
-            everything.clone(),
-            &contract.cluster,
-            |cluster| trim(&mut cluster.metadata),
+            contract.cluster,
             Arc::clone(&clusters) as _,
-        );
-        controller.watch::<IPAddress>(
-            addresses_synced,
+            manager.health.register("Cluster"),
+        ));
+        controller.watch::<IPAddress>(WatchSpec::new(
             contract.watched_addresses(),
-            everything.clone(),
-            &contract.ipam,
-            |address| trim(&mut address.metadata),
+            contract.ipam,
             Arc::new(FanOut(address_event_handlers)),
-        );
+            addresses_synced,
+        ));
         let filter = Arc::new(ClaimFilter { selection, pools });
         let (deleted, deleted_claims) = mpsc::unbounded_channel();
         let handlers = FanOut(claim_event_handlers);
+        let handler = Arc::new(FilteringHandler { filter: Arc::clone(&filter), deleted, handlers });
         // The watch includes claims that this process does not reconcile: their addresses are in use.
-        let main = MainWatch {
-            api: contract.watched_claims(),
-            config: everything,
-            handler: Arc::new(FilteringHandler { filter: Arc::clone(&filter), deleted, handlers }),
-            trim: trim_claim,
-            trim_stored: |_| {},
-            synced: claims_synced,
-        };
+        let main = WatchSpec::new(contract.watched_claims(), contract.ipam, handler, claims_synced);
+        let main = WatchSpec { trim: trim_claim, ..main };
         let reconciler = Arc::new(ClaimReconciler {
             adapter,
             options,

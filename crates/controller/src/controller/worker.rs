@@ -43,8 +43,6 @@ pub(super) struct Worker<R: Reconciler> {
     context: Arc<Context<R>>,
     handler: Arc<dyn EventHandler<R::Object>>,
     store: Store<R::Object, R::Compact>,
-    /// Removes fields of an object before it is cached in full.
-    trim_stored: fn(&mut R::Object),
     /// Becomes ready when the initial list is in the store.
     synced: ReadinessGate,
     queue: Queue,
@@ -60,13 +58,12 @@ impl<R: Reconciler> Worker<R> {
         reconciler: Arc<R>,
         handler: Arc<dyn EventHandler<R::Object>>,
         store: Store<R::Object, R::Compact>,
-        trim_stored: fn(&mut R::Object),
         synced: ReadinessGate,
         concurrency: usize,
     ) -> Self {
         let context = Arc::new(Context { name, reconciler, backoffs: Backoffs::default() });
         let queue = Queue::default();
-        Self { context, handler, store, trim_stored, synced, queue, started: false, concurrency: concurrency.max(1) }
+        Self { context, handler, store, synced, queue, started: false, concurrency: concurrency.max(1) }
     }
 
     /// Runs until `stop` is cancelled, then waits for the reconciles in progress.
@@ -169,7 +166,7 @@ impl<R: Reconciler> Worker<R> {
                 let cached = match self.context.reconciler.compact(&object) {
                     Some(compact) => Cached::Compact(compact),
                     None => {
-                        (self.trim_stored)(&mut object);
+                        R::trim_stored(&mut object);
                         Cached::Full(Arc::new(object))
                     }
                 };
@@ -307,6 +304,10 @@ mod tests {
         type State = ();
         type Error = Infallible;
 
+        fn trim_stored(object: &mut ConfigMap) {
+            object.data = None;
+        }
+
         async fn reconcile(&self, object: Arc<ConfigMap>, _: &mut Attempt<()>) -> Result<Action, Infallible> {
             self.names.lock().unwrap().push(object.metadata.name.clone().unwrap_or_default());
             Ok(Action::AwaitChange)
@@ -341,8 +342,7 @@ mod tests {
         sender.send(Event::InitApply(named("a"))).unwrap();
         let (other, stop) = (Health::default().register("another kind"), CancellationToken::new());
         let (_trigger, triggered) = mpsc::unbounded_channel();
-        let worker =
-            Worker::new("test".into(), Arc::clone(&reconciler), Arc::new(()), Store::default(), |_| {}, synced(), 2);
+        let worker = Worker::new("test".into(), Arc::clone(&reconciler), Arc::new(()), Store::default(), synced(), 2);
         let (sender, receiver) = mpsc::channel(1);
         tokio::spawn(forward_events(events.boxed(), vec![other.clone()], sender));
         let worker = tokio::spawn(worker.run(receiver, triggered, stop.clone()));
@@ -369,7 +369,7 @@ mod tests {
         let (_trigger, triggered) = mpsc::unbounded_channel();
         let reconciler = Arc::new(Recorder::default());
         let worker =
-            Worker::new("test".into(), Arc::clone(&reconciler), Arc::new(()), store.clone(), |_| {}, synced.clone(), 2);
+            Worker::new("test".into(), Arc::clone(&reconciler), Arc::new(()), store.clone(), synced.clone(), 2);
         let worker = tokio::spawn(worker.run(events, triggered, stop.clone()));
         while reconciler.names.lock().unwrap().len() < 2 {
             tokio::task::yield_now().await;
@@ -399,10 +399,8 @@ mod tests {
     #[tokio::test]
     async fn stored_object_is_trimmed() {
         let (store, handler) = (Store::default(), Arc::new(Deletions::default()));
-        let trim_stored = |object: &mut ConfigMap| object.data = None;
         let recorder = Arc::new(Recorder::default());
-        let mut worker =
-            Worker::new("test".into(), recorder, Arc::clone(&handler) as _, store.clone(), trim_stored, synced(), 1);
+        let mut worker = Worker::new("test".into(), recorder, Arc::clone(&handler) as _, store.clone(), synced(), 1);
         let mut full = named("a");
         full.data = Some([("k".to_owned(), "long".to_owned())].into());
         full.metadata.labels = Some([("l".to_owned(), "v".to_owned())].into());
@@ -444,8 +442,7 @@ mod tests {
     #[tokio::test]
     async fn compact_object_missing_in_a_new_list_is_reported() {
         let (store, handler) = (Store::default(), Arc::new(Deletions::default()));
-        let mut worker =
-            Worker::new("test".into(), Arc::new(Compacts), Arc::clone(&handler) as _, store, |_| {}, synced(), 1);
+        let mut worker = Worker::new("test".into(), Arc::new(Compacts), Arc::clone(&handler) as _, store, synced(), 1);
         let list = |names: &[&str]| {
             let listed = names.iter().map(|name| Event::InitApply(named(name)));
             let mut events: Vec<_> = std::iter::once(Event::Init).chain(listed).collect();
@@ -489,7 +486,7 @@ mod tests {
     #[tokio::test]
     async fn object_whose_fetch_panicked_is_retried() {
         let (store, events) = (Store::default(), [Event::Init, Event::InitApply(named("a")), Event::InitDone]);
-        let mut worker = Worker::new("test".into(), Arc::new(Panics), Arc::new(()), store, |_| {}, synced(), 1);
+        let mut worker = Worker::new("test".into(), Arc::new(Panics), Arc::new(()), store, synced(), 1);
         events.into_iter().for_each(|event| worker.handle_event(event));
         let mut running = JoinSet::new();
         worker.start_due(&mut running);
@@ -527,7 +524,7 @@ mod tests {
             sender.send(event).await.unwrap();
         }
         let (_trigger, triggered) = mpsc::unbounded_channel();
-        let worker = Worker::new("test".into(), Arc::new(Slow), Arc::new(()), Store::default(), |_| {}, synced(), 1);
+        let worker = Worker::new("test".into(), Arc::new(Slow), Arc::new(()), Store::default(), synced(), 1);
         tokio::spawn(worker.run(events, triggered, CancellationToken::new()));
         tokio::time::sleep(DELAY).await;
         // The object that is due and has to wait must not keep the loop busy.
