@@ -4,12 +4,17 @@
 //! limit for `Normal` than for `Warning`; an event that cannot be published is logged at debug level. Conditions, not
 //! events, are the complete record.
 //!
+//! An event that repeats the last one of its object, reason and action within 10 minutes only increases its count
+//! (`series`). An event with another note is a new one.
+//!
 //! Needs `create` and `patch` on `events` in `events.k8s.io`.
 
+use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
+use k8s_controller::events::{Event, EventRecorder, EventType, Reporter};
 use k8s_openapi::api::core::v1::ObjectReference;
-use kube::runtime::events::{Event, EventType, Recorder, Reporter};
+use kube::core::{DynamicResourceScope, ObjectMeta};
 use kube::{Client, Resource};
 use tokio::sync::mpsc;
 use tracing::debug;
@@ -18,13 +23,11 @@ use crate::client::{REQUEST_TIMEOUT, error_chain};
 
 /// Length of the queue. Events are dropped when it is full.
 const QUEUE_LENGTH: usize = 1_000;
-/// Length of the longest note that the API server accepts, in bytes.
-const MAX_NOTE_LENGTH: usize = 1_000;
 
 /// Publishes events. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct EventPublisher {
-    queue: mpsc::Sender<(Event, ObjectReference)>,
+    queue: mpsc::Sender<(Event, Regarding)>,
 }
 
 impl EventPublisher {
@@ -32,7 +35,7 @@ impl EventPublisher {
     pub fn new(client: Client, controller: &str, instance: &str) -> (Self, impl Future<Output = ()> + Send + 'static) {
         let (queue, waiting) = mpsc::channel(QUEUE_LENGTH);
         let reporter = Reporter { controller: controller.to_owned(), instance: Some(instance.to_owned()) };
-        (Self { queue }, publish(Recorder::new(client, reporter), waiting))
+        (Self { queue }, publish(EventRecorder::new(client, reporter).with_timeout(REQUEST_TIMEOUT), waiting))
     }
 
     /// Publishes an event of type `Normal`.
@@ -46,33 +49,74 @@ impl EventPublisher {
     }
 
     fn send(&self, type_: EventType, object: ObjectReference, reason: &str, action: &str, note: &str) {
-        let end = note.floor_char_boundary(MAX_NOTE_LENGTH);
         let event = Event {
             type_,
             reason: reason.to_owned(),
-            note: note.get(..end).map(str::to_owned),
+            note: Some(note.to_owned()),
             action: action.to_owned(),
-            secondary: None,
+            related: None,
         };
-        if self.queue.try_send((event, object)).is_err() {
+        if self.queue.try_send((event, Regarding { object, metadata: ObjectMeta::default() })).is_err() {
             debug!(reason, "the queue of events is full, dropping one");
         }
     }
 }
 
-async fn publish(recorder: Recorder, mut waiting: mpsc::Receiver<(Event, ObjectReference)>) {
+/// The object of an event. The recorder publishes events of a [`Resource`], and uses only its reference.
+#[derive(Debug)]
+struct Regarding {
+    object: ObjectReference,
+    metadata: ObjectMeta,
+}
+
+impl Resource for Regarding {
+    type DynamicType = ();
+    type Scope = DynamicResourceScope;
+
+    fn kind((): &()) -> Cow<'_, str> {
+        Cow::Borrowed("")
+    }
+
+    fn group((): &()) -> Cow<'_, str> {
+        Cow::Borrowed("")
+    }
+
+    fn version((): &()) -> Cow<'_, str> {
+        Cow::Borrowed("")
+    }
+
+    fn plural((): &()) -> Cow<'_, str> {
+        Cow::Borrowed("")
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+
+    fn object_ref(&self, (): &()) -> ObjectReference {
+        self.object.clone()
+    }
+}
+
+async fn publish(recorder: EventRecorder, mut waiting: mpsc::Receiver<(Event, Regarding)>) {
     let mut normal = TokenBucket::new(10.0, 2.0);
     let mut warnings = TokenBucket::new(100.0, 20.0);
-    while let Some((event, object)) = waiting.recv().await {
+    while let Some((event, regarding)) = waiting.recv().await {
         let bucket = if matches!(event.type_, EventType::Normal) { &mut normal } else { &mut warnings };
         if !bucket.take(Instant::now()) {
-            debug!(reason = event.reason, object = object.name, "the rate limit of events is exceeded, dropping one");
+            debug!(
+                reason = event.reason,
+                object = regarding.object.name,
+                "the rate limit of events is exceeded, dropping one"
+            );
             continue;
         }
-        match tokio::time::timeout(REQUEST_TIMEOUT, recorder.publish(&event, &object)).await {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => debug!(reason = event.reason, error = error_chain(&error), "cannot publish an event"),
-            Err(_) => debug!(reason = event.reason, "cannot publish an event: timed out"),
+        if let Err(error) = recorder.publish(&regarding, &event).await {
+            debug!(reason = event.reason, error = error_chain(&error), "cannot publish an event");
         }
     }
 }
@@ -106,7 +150,47 @@ impl TokenBucket {
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+
+    use http::{Method, Request, Response};
+    use http_body_util::BodyExt;
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use kube::client::Body;
+    use serde_json::Value;
+    use tower::service_fn;
+
     use super::*;
+
+    #[tokio::test]
+    async fn another_note_is_a_new_event() {
+        let (requests, mut received) = mpsc::unbounded_channel();
+        let answer = move |request: Request<Body>| {
+            let requests = requests.clone();
+            async move {
+                let (head, body) = request.into_parts();
+                let body = body.collect().await.unwrap().to_bytes();
+                requests.send((head.method, serde_json::from_slice::<Value>(&body).unwrap())).unwrap();
+                Ok::<_, Infallible>(Response::new(Body::from(body)))
+            }
+        };
+        let client = Client::new(service_fn(answer), "default");
+        let (publisher, task) = EventPublisher::new(client, "example.com/test", "pod");
+        let mut object = ConfigMap::default();
+        object.metadata.name = Some("a".to_owned());
+        object.metadata.uid = Some("u".to_owned());
+        for note in ["first", "first", "second"] {
+            publisher.warning(&object, &(), "Broken", "Test", note);
+        }
+        drop(publisher);
+        task.await;
+        let (method, first) = received.recv().await.unwrap();
+        assert_eq!((method, first["note"].as_str()), (Method::POST, Some("first")));
+        assert_eq!((&first["regarding"]["kind"], &first["regarding"]["name"]), (&"ConfigMap".into(), &"a".into()));
+        let (method, repeated) = received.recv().await.unwrap();
+        assert_eq!((method, repeated["series"]["count"].as_u64()), (Method::PATCH, Some(2)));
+        let (method, second) = received.recv().await.unwrap();
+        assert_eq!((method, second["note"].as_str()), (Method::POST, Some("second")));
+    }
 
     #[test]
     fn burst_is_limited_and_tokens_refill() {
