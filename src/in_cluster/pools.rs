@@ -118,7 +118,7 @@ impl Reconciler for PoolReconciler {
 
     /// A pool recovers within seconds once the cause of its failure is gone.
     fn retry_policy(&self) -> RetryPolicy {
-        RetryPolicy::Exponential { initial: FIRST_RETRY_DELAY, max: MAX_RETRY_DELAY }
+        RetryPolicy { initial: FIRST_RETRY_DELAY, max: MAX_RETRY_DELAY }
     }
 
     async fn reconcile(&self, pool: Arc<Pool>, attempt: &mut Attempt<()>) -> Result<Action, PoolError> {

@@ -15,9 +15,8 @@ use std::time::{Duration, Instant};
 use futures::{FutureExt, Stream, StreamExt};
 use kube::api::ListParams;
 use kube::core::{ObjectMeta, Status};
-use kube::runtime::utils::Backoff;
+use kube::runtime::watcher as start_watch;
 use kube::runtime::watcher::{self, Event};
-use kube::runtime::{WatchStreamExt, watcher as start_watch};
 use kube::{Api, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
@@ -27,6 +26,7 @@ pub use self::maybe_invalid::{Invalid, MaybeInvalid};
 use self::streaming_list::streaming_list;
 use crate::client::{error_chain, status_message, with_timeout};
 use crate::health::ReadinessGate;
+use crate::retry::RetryPolicy;
 
 /// Sees every change of the objects of one kind, in order, before any reconciler runs. The methods correspond to kube's
 /// [`Event`].
@@ -75,6 +75,9 @@ const WATCH_TIMEOUT: u32 = 30;
 /// How long the API server may not serve a kind that was listed before the process ends. The API server may serve
 /// another version of it now, which a new process discovers.
 const MAX_ABSENCE: Duration = Duration::from_mins(1);
+
+/// The delays after failures.
+const RETRY_POLICY: RetryPolicy = RetryPolicy { initial: Duration::from_millis(200), max: Duration::from_secs(10) };
 
 /// How long a watch fails with transient errors before they are logged as warnings.
 const TRANSIENT_FAILURE_GRACE: Duration = Duration::from_secs(10);
@@ -156,11 +159,11 @@ where
         } else {
             streaming_list(api.clone(), config.clone(), Arc::clone(&in_pages), synced.clone()).right_stream()
         };
-        let events = events.backoff(WatchBackoff::default());
         let (kind, handler, synced) = (Arc::clone(&kind), Arc::clone(&handler), synced.clone());
         let (served_as, unserved) = (Arc::clone(&served_as), unserved.clone());
         let mut failures = FailureStreak::default();
         events.take_until(restored.boxed()).filter_map(move |item| {
+            let mut delay = None;
             let seen = match item {
                 Ok(event) => {
                     // kube sends `Init` before its request.
@@ -173,6 +176,7 @@ where
                 Err(error) => {
                     let failure = Failure::of(&error);
                     log_failure(&kind, &failure, failures.record(Instant::now()));
+                    delay = Some(RETRY_POLICY.delay(failures.count));
                     if failure.is_refusal() {
                         let duration = synced.refused(&failure.text);
                         if failure.is_permanent(synced.is_ready(), duration) {
@@ -193,7 +197,12 @@ where
                     Event::InitDone => handler.init_done(),
                 }
             }
-            std::future::ready(seen)
+            async move {
+                if let Some(delay) = delay {
+                    tokio::time::sleep(delay).await;
+                }
+                seen
+            }
         })
     };
     futures::stream::repeat_with(watch).flatten().take_until(no_longer_served)
@@ -296,11 +305,13 @@ impl Failure {
     }
 }
 
-/// How long a watch has been failing.
+/// How long and how often a watch has been failing.
 #[derive(Default)]
 struct FailureStreak {
     /// The times of the first and the last failure.
     times: Option<(Instant, Instant)>,
+    /// Number of failures.
+    count: u32,
 }
 
 impl FailureStreak {
@@ -308,8 +319,9 @@ impl FailureStreak {
     fn record(&mut self, now: Instant) -> Duration {
         let is_recent =
             |(_, last): &(Instant, Instant)| now.saturating_duration_since(*last) < TRANSIENT_FAILURE_GRACE * 3;
-        let first = self.times.filter(is_recent).map_or(now, |(first, _)| first);
+        let (first, count) = self.times.filter(is_recent).map_or((now, 0), |(first, _)| (first, self.count));
         self.times = Some((first, now));
+        self.count = count.saturating_add(1);
         now.saturating_duration_since(first)
     }
 
@@ -336,35 +348,6 @@ fn log_failure(kind: &str, Failure { code, text }: &Failure, duration: Duration)
 /// For example, the API server interrupts watches when it applies a new CustomResourceDefinition.
 fn is_transient(code: Option<u16>, duration: Duration) -> bool {
     !matches!(code, Some(403 | 404)) && duration < TRANSIENT_FAILURE_GRACE
-}
-
-/// A delay from 0.2 s to 10 s that doubles with each failure. Each is shortened at random by up to a half.
-///
-/// The backoff is reset after two events: kube sends `Init` before its request, so one event is no success.
-#[derive(Default)]
-struct WatchBackoff {
-    failures: u32,
-    events: u32,
-}
-
-impl Iterator for WatchBackoff {
-    type Item = Duration;
-
-    fn next(&mut self) -> Option<Duration> {
-        let wait = Duration::from_millis(200).saturating_mul(2_u32.saturating_pow(self.failures));
-        self.failures = self.failures.saturating_add(1);
-        self.events = 0;
-        Some(wait.min(Duration::from_secs(10)).mul_f64(rand::random_range(0.5..=1.0)))
-    }
-}
-
-impl Backoff for WatchBackoff {
-    fn reset(&mut self) {
-        self.events = self.events.saturating_add(1);
-        if self.events > 1 {
-            self.failures = 0;
-        }
-    }
 }
 
 /// Namespace and name of an object for logs: `namespace/name`, or the name only.
@@ -495,18 +478,43 @@ mod tests {
         assert!(!failure(403).is_permanent(true, MAX_ABSENCE), "it may be allowed later");
     }
 
-    #[test]
-    fn backoff_grows_with_failed_lists_and_resets_after_one() {
-        let mut backoff = WatchBackoff::default();
-        let mut fails = |events: u32| {
-            (0..events).for_each(|_| backoff.reset());
-            backoff.next().unwrap()
+    /// A server that does not support streaming lists, and fails lists in pages.
+    fn failing_lists(lists: Arc<AtomicU64>) -> Client {
+        let answer = move |request: Request<Body>| {
+            let is_streaming = request.uri().query().unwrap_or_default().contains("sendInitialEvents");
+            lists.fetch_add(u64::from(!is_streaming), Ordering::Relaxed);
+            let code = if is_streaming { 422 } else { 500 };
+            let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code});
+            let response = Response::builder().status(code).body(Body::from(status.to_string().into_bytes())).unwrap();
+            std::future::ready(Ok::<_, Infallible>(response))
         };
-        // A list that fails has sent `Init`.
-        let last = (0..10).map(|_| fails(1)).last().unwrap();
+        Client::new(service_fn(answer), "default")
+    }
+
+    #[tokio::test]
+    async fn delay_grows_with_failed_lists() {
+        let (lists, synced) = (Arc::new(AtomicU64::new(0)), Health::default().register("ConfigMap"));
+        let api: WatchApi<ConfigMap> = WatchApi::all(failing_lists(Arc::clone(&lists)));
+        let watch = watch_into(WatchSpec::new(api, (), Arc::new(()), synced));
+        let _ = tokio::time::timeout(Duration::from_secs(2), watch.for_each(|()| std::future::ready(()))).await;
+        // A list that fails has sent `Init`, which is no success. The delays are 0.2, 0.4, 0.8 and 1.6 s at most.
+        let lists = lists.load(Ordering::Relaxed);
+        assert!((2..=6).contains(&lists), "{lists} lists");
+    }
+
+    #[test]
+    fn delay_is_reset_by_a_success() {
+        let (mut streak, now) = (FailureStreak::default(), Instant::now());
+        let mut fails = || {
+            streak.record(now);
+            RETRY_POLICY.delay(streak.count)
+        };
+        let last = (0..10).map(|_| fails()).last().unwrap();
         assert!(last >= Duration::from_secs(5), "{last:?}");
-        // An empty list has sent `Init` and `InitDone`.
-        assert!(fails(2) <= Duration::from_millis(200));
-        assert!(fails(0) >= Duration::from_millis(200));
+        streak.end();
+        streak.record(now);
+        assert!(RETRY_POLICY.delay(streak.count) <= Duration::from_millis(200));
+        streak.record(now);
+        assert!(RETRY_POLICY.delay(streak.count) >= Duration::from_millis(200));
     }
 }

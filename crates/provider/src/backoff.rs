@@ -60,7 +60,7 @@ impl ClaimBackoff {
     /// The retry policy for the current number of failing claims.
     pub(super) fn retry_policy(&self) -> RetryPolicy {
         let state = self.state.lock();
-        RetryPolicy::Exponential { initial: INITIAL_BACKOFF, max: max_backoff(state.keys.len(), state.unanswered) }
+        RetryPolicy { initial: INITIAL_BACKOFF, max: max_backoff(state.keys.len(), state.unanswered) }
     }
 }
 
