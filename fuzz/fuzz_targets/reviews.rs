@@ -49,7 +49,7 @@ fn review(operation: &str, old: Option<&[u8]>, new: &[u8]) -> Vec<u8> {
     }
     let review = json!({
         "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
-        "request": {"uid": "u", "operation": operation, "kind": {"kind": "Pool"}, "namespace": "n", "name": "p",
+        "request": {"uid": "u", "operation": operation, "kind": {"group": "", "version": "", "kind": "Pool"}, "namespace": "n", "name": "p",
                     "oldObject": old, "object": new},
     });
     review.to_string().into_bytes()

@@ -14,7 +14,7 @@ mod inputs;
 
 use capi_ipam::admission::pools;
 use capi_ipam::api::{InClusterKind, Pool, names};
-use capi_ipam_webhook::review::{AdmissionRequest, Decision, Operation};
+use capi_ipam_webhook::review::{AdmissionRequest, GroupVersionKind, Operation};
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
 use serde_json::{Value, json};
@@ -84,13 +84,22 @@ fn is_allowed(
     new: Option<&Value>,
     cluster: &Cluster,
 ) -> bool {
-    let (object, old_object, namespace) = (new.cloned(), old.cloned(), "n".to_owned());
-    let request = AdmissionRequest { operation, object, old_object, namespace, ..AdmissionRequest::default() };
+    let request = AdmissionRequest {
+        uid: "u".to_owned(),
+        kind: GroupVersionKind::gvk("", "", kind.name()),
+        operation,
+        sub_resource: String::new(),
+        namespace: "n".to_owned(),
+        name: String::new(),
+        object: new.cloned(),
+        old_object: old.cloned(),
+    };
     match pools::review(kind, &request, cluster) {
-        Decision::Allowed { warnings, .. } => assert!(warnings.iter().all(|text| !text.is_empty())),
-        Decision::Denied(denial) => {
-            assert!((400..600).contains(&denial.code) && !denial.message.is_empty());
-            assert!(denial.causes.iter().all(|cause| cause.field.starts_with("spec.") && !cause.message.is_empty()));
+        Ok(warnings) => assert!(warnings.iter().all(|text| !text.is_empty())),
+        Err(status) => {
+            assert!((400..600).contains(&status.code) && !status.message.is_empty());
+            let mut causes = status.details.iter().flat_map(|details| &details.causes);
+            assert!(causes.all(|cause| cause.field.starts_with("spec.") && !cause.message.is_empty()));
             return false;
         }
     }

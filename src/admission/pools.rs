@@ -4,11 +4,13 @@
 //! update of an object that is being deleted; and an update is denied only if it removes addresses in use from the
 //! pool, not because of addresses that were out of range before.
 
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 
 use capi_ipam_ip::{Block, PoolProblem, PoolProblemKind, Usable};
-use capi_ipam_webhook::denial::{Denial, FieldError};
+use capi_ipam_webhook::denial;
 use capi_ipam_webhook::review::{AdmissionRequest, Decision, Operation};
+use kube::core::Status;
+use kube::core::response::StatusCause;
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 
@@ -22,15 +24,8 @@ const MAX_NAMED: usize = 10;
 /// Decides on a request for a pool of a kind.
 pub fn review(kind: InClusterKind, request: &AdmissionRequest, view: &dyn View) -> Decision {
     if !request.sub_resource.is_empty() {
-        return Decision::allowed();
+        return Ok(Vec::new());
     }
-    match decide(kind, request, view) {
-        Ok(warnings) => Decision::Allowed { warnings, patch: None },
-        Err(denial) => Decision::Denied(*denial),
-    }
-}
-
-fn decide(kind: InClusterKind, request: &AdmissionRequest, view: &dyn View) -> Result<Vec<String>, Box<Denial>> {
     match request.operation {
         Operation::Create => {
             let new = decode(kind, request.object.as_ref())?;
@@ -53,14 +48,14 @@ fn decide(kind: InClusterKind, request: &AdmissionRequest, view: &dyn View) -> R
     }
 }
 
-fn decode(kind: InClusterKind, object: Option<&Value>) -> Result<Pool, Box<Denial>> {
+fn decode(kind: InClusterKind, object: Option<&Value>) -> Result<Pool, Box<Status>> {
     let object =
-        object.filter(|object| object.is_object()).ok_or_else(|| Denial::bad_request("the request has no object"))?;
+        object.filter(|object| object.is_object()).ok_or_else(|| denial::bad_request("the request has no object"))?;
     let undecodable =
-        |reason: String| Box::new(Denial::bad_request(format!("cannot decode the object as {kind}: {reason}")));
-    let pool = Pool::deserialize(object).map_err(|error| undecodable(error.to_string()))?;
+        |reason: &dyn Display| denial::bad_request(&format!("cannot decode the object as {kind}: {reason}"));
+    let pool = Pool::deserialize(object).map_err(|error| undecodable(&error))?;
     if pool.kind != kind {
-        return Err(undecodable(format!("its kind is {}", pool.kind)));
+        return Err(undecodable(&format_args!("its kind is {}", pool.kind)));
     }
     Ok(pool)
 }
@@ -82,8 +77,8 @@ fn same_spec(request: &AdmissionRequest) -> bool {
 }
 
 /// Returns the blocks of the pool, or all problems of the spec that do not depend on other objects.
-fn check(spec: &PoolSpec) -> Result<Usable, Vec<FieldError>> {
-    let more: Vec<FieldError> =
+fn check(spec: &PoolSpec) -> Result<Usable, Vec<StatusCause>> {
+    let more: Vec<StatusCause> =
         negative_grace_period(spec).into_iter().chain(spec.network().and_then(network_name_problem)).collect();
     match spec.usable() {
         Ok(usable) if more.is_empty() => Ok(usable),
@@ -92,10 +87,10 @@ fn check(spec: &PoolSpec) -> Result<Usable, Vec<FieldError>> {
     }
 }
 
-fn negative_grace_period(spec: &PoolSpec) -> Option<FieldError> {
+fn negative_grace_period(spec: &PoolSpec) -> Option<StatusCause> {
     let PoolSpec::Addresses(spec) = spec else { return None };
     let seconds = spec.address_reuse_grace_period_seconds.filter(|seconds| *seconds < 0)?;
-    Some(FieldError::invalid(
+    Some(denial::invalid_value(
         "spec.addressReuseGracePeriodSeconds",
         &json!(seconds),
         "must be greater than or equal to 0",
@@ -103,7 +98,7 @@ fn negative_grace_period(spec: &PoolSpec) -> Option<FieldError> {
 }
 
 /// Why the pool cannot be in its network: the network has another block length.
-fn network_conflict(spec: &PoolSpec, usable: &Usable, view: &dyn View) -> Option<FieldError> {
+fn network_conflict(spec: &PoolSpec, usable: &Usable, view: &dyn View) -> Option<StatusCause> {
     let network = spec.network()?;
     let declared = view.network_length(network, usable.family).filter(|declared| *declared != usable.length)?;
     let text = format!(
@@ -111,35 +106,35 @@ fn network_conflict(spec: &PoolSpec, usable: &Usable, view: &dyn View) -> Option
          network for it",
         usable.family, usable.length
     );
-    Some(FieldError::invalid("spec.network", &json!(network), text))
+    Some(denial::invalid_value("spec.network", &json!(network), text))
 }
 
-fn invalid(key: &PoolKey, causes: Vec<FieldError>) -> Box<Denial> {
-    Box::new(Denial::invalid(names::GROUP, key.kind.name(), key.name.as_ref(), causes))
+fn invalid(key: &PoolKey, causes: Vec<StatusCause>) -> Box<Status> {
+    denial::invalid(names::GROUP, key.kind.name(), &key.name, causes)
 }
 
 /// The name of a network must be a DNS label (RFC 1123), because object names contain it.
-fn network_name_problem(network: &str) -> Option<FieldError> {
+fn network_name_problem(network: &str) -> Option<StatusCause> {
     let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     let is_valid =
         network.len() <= 63 && network.bytes().all(inner) && !network.starts_with('-') && !network.ends_with('-');
     let text = "must be a DNS label: at most 63 lower case letters, digits and dashes, without a dash at either end";
-    (!is_valid).then(|| FieldError::invalid("spec.network", &json!(network), text))
+    (!is_valid).then(|| denial::invalid_value("spec.network", &json!(network), text))
 }
 
-fn cause(problem: &PoolProblem) -> FieldError {
+fn cause(problem: &PoolProblem) -> StatusCause {
     let field = problem.field.path();
     match &problem.kind {
         PoolProblemKind::Required => {
             let list = field.rsplit('.').next().unwrap_or(field);
-            FieldError::required(field, format!("{list} is required"))
+            denial::required_value(field, format!("{list} is required"))
         }
-        PoolProblemKind::Prefix { prefix, .. } => FieldError::invalid(field, &json!(prefix), &problem.kind),
-        kind => FieldError::invalid(field, &json!(problem.value), kind),
+        PoolProblemKind::Prefix { prefix, .. } => denial::invalid_value(field, &json!(prefix), &problem.kind),
+        kind => denial::invalid_value(field, &json!(problem.value), kind),
     }
 }
 
-fn create(new: &Pool, key: &PoolKey, view: &dyn View) -> Result<Vec<String>, Box<Denial>> {
+fn create(new: &Pool, key: &PoolKey, view: &dyn View) -> Decision {
     let usable = check(&new.spec).map_err(|causes| invalid(key, causes))?;
     match network_conflict(&new.spec, &usable, view) {
         None => Ok(warnings::of(&new.spec, key, &usable, view)),
@@ -147,10 +142,10 @@ fn create(new: &Pool, key: &PoolKey, view: &dyn View) -> Result<Vec<String>, Box
     }
 }
 
-fn update(new: &Pool, old: Option<&Pool>, key: &PoolKey, view: &dyn View) -> Result<Vec<String>, Box<Denial>> {
+fn update(new: &Pool, old: Option<&Pool>, key: &PoolKey, view: &dyn View) -> Decision {
     let checked = check(&new.spec);
     // Checked first: a conflict with the block length of the network is irrelevant if the length cannot be changed.
-    let mut immutable_changes: Vec<FieldError> =
+    let mut immutable_changes: Vec<StatusCause> =
         old.into_iter().flat_map(|old| changed_immutable_fields(&old.spec, &new.spec)).collect();
     if !immutable_changes.is_empty() {
         immutable_changes.extend(checked.err().into_iter().flatten());
@@ -166,14 +161,14 @@ fn update(new: &Pool, old: Option<&Pool>, key: &PoolKey, view: &dyn View) -> Res
     Ok(warnings::of(&new.spec, key, &usable, view))
 }
 
-fn changed_immutable_fields(old: &PoolSpec, new: &PoolSpec) -> impl Iterator<Item = FieldError> {
+fn changed_immutable_fields(old: &PoolSpec, new: &PoolSpec) -> impl Iterator<Item = StatusCause> {
     let message = "field is immutable; create another pool";
     let network =
-        (old.network() != new.network()).then(|| FieldError::invalid("spec.network", &json!(new.network()), message));
+        (old.network() != new.network()).then(|| denial::invalid_value("spec.network", &json!(new.network()), message));
     let length = match (old, new) {
         (PoolSpec::Prefixes(old), PoolSpec::Prefixes(new)) => {
             let (old, new) = (old.allocation_prefix_length, new.allocation_prefix_length);
-            (old != new).then(|| FieldError::invalid("spec.allocationPrefixLength", &json!(new), message))
+            (old != new).then(|| denial::invalid_value("spec.allocationPrefixLength", &json!(new), message))
         }
         _ => None,
     };
@@ -185,7 +180,7 @@ fn check_in_use_addresses_kept(
     before: &Usable,
     after: &Usable,
     view: &dyn View,
-) -> Result<(), Box<Denial>> {
+) -> Result<(), Box<Status>> {
     if before.set.subtract(&after.set).is_empty() {
         return Ok(());
     }
@@ -194,14 +189,14 @@ fn check_in_use_addresses_kept(
     if dropped.is_empty() {
         return Ok(());
     }
-    Err(Box::new(Denial::bad_request(format!(
+    Err(denial::bad_request(&format!(
         "pool addresses do not contain allocated addresses: {}; delete their claims first, or keep the addresses in \
          the pool",
         named(&dropped)
-    ))))
+    )))
 }
 
-fn delete(pool: &Pool, key: &PoolKey, view: &dyn View) -> Result<(), Box<Denial>> {
+fn delete(pool: &Pool, key: &PoolKey, view: &dyn View) -> Result<(), Box<Status>> {
     let annotated = |name: &str| pool.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(name));
     let is_unchecked = annotated(names::SKIP_VALIDATE_DELETE) || annotated(names::DELETE_FOR_MOVE);
     if is_unchecked || pool.metadata.deletion_timestamp.is_some() {
@@ -212,17 +207,17 @@ fn delete(pool: &Pool, key: &PoolKey, view: &dyn View) -> Result<(), Box<Denial>
     if in_use.is_empty() {
         return Ok(());
     }
-    Err(Box::new(Denial::bad_request(format!(
+    Err(denial::bad_request(&format!(
         "Pool has IPAddresses allocated. Cannot delete Pool until all IPAddresses have been removed. In use: {}",
         named(&in_use)
-    ))))
+    )))
 }
 
-fn require_complete(view: &dyn View) -> Result<(), Box<Denial>> {
+fn require_complete(view: &dyn View) -> Result<(), Box<Status>> {
     if view.is_complete() {
         return Ok(());
     }
-    Err(Box::new(Denial::unavailable("the addresses in use are still being listed; retry in a few seconds")))
+    Err(denial::unavailable("the addresses in use are still being listed; retry in a few seconds"))
 }
 
 fn named(blocks: &[Block]) -> String {

@@ -3,9 +3,11 @@
 //! Reservations of the provider name the uid of a claim. The webhook configuration excludes them from admission, and
 //! they are allowed here as well.
 
-use capi_ipam_webhook::denial::{Denial, FieldError};
+use capi_ipam_webhook::denial;
 use capi_ipam_webhook::review::{AdmissionRequest, Decision, Operation};
 use kube::ResourceExt;
+use kube::core::Status;
+use kube::core::response::StatusCause;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -17,33 +19,28 @@ const AUDIENCE: Audience<'static> = Audience::of(None);
 
 /// Decides on a request for a reservation.
 pub fn review(request: &AdmissionRequest, view: &dyn View) -> Decision {
-    let decided = match request.operation {
+    match request.operation {
         Operation::Create => decode(request.object.as_ref()).and_then(|new| create(&new, view)),
         Operation::Delete => decode(request.old_object.as_ref()).and_then(|old| delete(&old, view)),
         // Only releasedAt can change.
         Operation::Update | Operation::Connect => Ok(Vec::new()),
-    };
-    match decided {
-        Ok(warnings) => Decision::Allowed { warnings, patch: None },
-        Err(denial) => Decision::Denied(*denial),
     }
 }
 
-fn decode(object: Option<&Value>) -> Result<IPReservation, Box<Denial>> {
-    let object = object.ok_or_else(|| Denial::bad_request("the request has no object"))?;
-    IPReservation::deserialize(object).map_err(|error| {
-        Box::new(Denial::bad_request(format!("cannot decode the object as an IPReservation: {error}")))
-    })
+fn decode(object: Option<&Value>) -> Result<IPReservation, Box<Status>> {
+    let object = object.ok_or_else(|| denial::bad_request("the request has no object"))?;
+    IPReservation::deserialize(object)
+        .map_err(|error| denial::bad_request(&format!("cannot decode the object as an IPReservation: {error}")))
 }
 
-fn create(new: &IPReservation, view: &dyn View) -> Result<Vec<String>, Box<Denial>> {
+fn create(new: &IPReservation, view: &dyn View) -> Decision {
     let by_provider = new.spec.claim_ref.as_ref().is_some_and(|claim| claim.uid.is_some());
     if by_provider || new.network_block_length().is_some() {
         return Ok(Vec::new());
     }
     let invalid = |cause| {
         let name = new.metadata.name.as_deref().unwrap_or_default();
-        Box::new(Denial::invalid(names::GROUP, "IPReservation", name, vec![cause]))
+        denial::invalid(names::GROUP, "IPReservation", name, vec![cause])
     };
     let (slot, pool) = new.slot().map_err(|problem| invalid(problem_cause(new, &problem)))?;
     let problem = placement_problem(&slot, &pool, view).or_else(|| in_use(new, &slot, view));
@@ -59,7 +56,7 @@ fn create(new: &IPReservation, view: &dyn View) -> Result<Vec<String>, Box<Denia
     Ok(is_missing.then(|| format!("spec.poolRef: {pool} does not exist")).into_iter().collect())
 }
 
-fn problem_cause(new: &IPReservation, problem: &ReservationProblem) -> FieldError {
+fn problem_cause(new: &IPReservation, problem: &ReservationProblem) -> StatusCause {
     let value = match problem {
         ReservationProblem::Pool { kind } => json!(kind),
         ReservationProblem::Scope { scope, .. } => json!(scope),
@@ -69,42 +66,42 @@ fn problem_cause(new: &IPReservation, problem: &ReservationProblem) -> FieldErro
     };
     let text = problem.to_string();
     let detail = text.strip_prefix(problem.field()).and_then(|rest| rest.strip_prefix(": ")).unwrap_or(&text);
-    FieldError::invalid(problem.field(), &value, detail)
+    denial::invalid_value(problem.field(), &value, detail)
 }
 
 /// Why the pool cannot allocate the address: another scope, or an address that the pool does not contain.
-fn placement_problem(slot: &Slot, pool: &PoolKey, view: &dyn View) -> Option<FieldError> {
+fn placement_problem(slot: &Slot, pool: &PoolKey, view: &dyn View) -> Option<StatusCause> {
     let (scope, usable) = view.pool(pool)?;
     if scope != slot.scope {
         let text = format!("the scope of {pool} is {}", scope.name());
-        return Some(FieldError::invalid("spec.scope", &json!(slot.scope.name()), text));
+        return Some(denial::invalid_value("spec.scope", &json!(slot.scope.name()), text));
     }
     let is_outside = !usable?.contains(slot.block);
     let text = format!("{pool} does not contain this address");
-    is_outside.then(|| FieldError::invalid("spec.address", &json!(slot.block.to_string()), text))
+    is_outside.then(|| denial::invalid_value("spec.address", &json!(slot.block.to_string()), text))
 }
 
 /// Why the address cannot be reserved: an IPAddress of another claim uses it.
-fn in_use(new: &IPReservation, slot: &Slot, view: &dyn View) -> Option<FieldError> {
+fn in_use(new: &IPReservation, slot: &Slot, view: &dyn View) -> Option<StatusCause> {
     let promised_to = new.spec.claim_ref.as_ref().map(|claim| (claim.namespace.clone(), claim.name.clone()));
     let owners = view.owners(slot);
     let (namespace, name) = owners.iter().find(|owner| Some(*owner) != promised_to.as_ref())?;
     let owner = AUDIENCE.object("IPAddress", namespace, name);
     let text = format!("in use by {owner} (see kubectl get ipaddresses --all-namespaces); delete its claim first");
-    Some(FieldError::invalid("spec.address", &json!(slot.block.to_string()), text))
+    Some(denial::invalid_value("spec.address", &json!(slot.block.to_string()), text))
 }
 
 /// The reservation that declares the block length of a network can be deleted only if the network has no pools.
-fn delete(old: &IPReservation, view: &dyn View) -> Result<Vec<String>, Box<Denial>> {
+fn delete(old: &IPReservation, view: &dyn View) -> Decision {
     let Some((network, _, _)) = old.network_block_length() else { return Ok(Vec::new()) };
     let members = view.members(&network);
     if members.is_empty() {
         return Ok(Vec::new());
     }
     let pools = AUDIENCE.pools(&members);
-    Err(Box::new(Denial::bad_request(format!(
+    Err(denial::bad_request(&format!(
         "network {network} still has {pools}; this reservation declares their block length, delete them first"
-    ))))
+    )))
 }
 
 #[cfg(test)]

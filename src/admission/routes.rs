@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use capi_ipam_webhook::endpoints::Endpoints;
-use capi_ipam_webhook::review::{AdmissionRequest, Decision};
+use capi_ipam_webhook::review::AdmissionRequest;
 use serde_json::Value;
 
 use super::view::View;
@@ -43,7 +43,7 @@ fn pool(kind: InClusterKind, endpoints: Endpoints, view: &Arc<dyn View>) -> Endp
     endpoints
         .review(paths.validate, move |request: &AdmissionRequest| pools::review(kind, request, view.as_ref()))
         // The definitions have the defaults. The path is kept for configurations of the Go provider that still call it.
-        .review(paths.mutate, |_: &AdmissionRequest| Decision::allowed())
+        .review(paths.mutate, |_: &AdmissionRequest| Ok(Vec::new()))
 }
 
 /// The webhook paths of one pool kind.

@@ -1,13 +1,13 @@
 //! Conversion review (`apiextensions.k8s.io`): converts objects between versions of their API.
 //!
-//! v1 and v1beta1 differ only in their name; a reply has the version of its request.
-//!
 //! Objects are parsed, converted and serialized one by one, so a review takes little more memory than its text and its
-//! reply. The API server sends one object in most reviews, and the objects of a list otherwise.
+//! reply. kube's `ConversionReview` holds all parsed objects at once, which for hostile requests is a hundred times their
+//! text. The API server sends one object in most reviews, and the objects of a list otherwise.
 
 use std::cell::RefCell;
 use std::{fmt, io};
 
+use kube::core::Status;
 use serde::de::{Error as _, SeqAccess, Visitor};
 use serde::ser::{Error as _, SerializeSeq};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -16,10 +16,14 @@ use serde_json::value::RawValue;
 use tracing::error;
 
 use crate::memory::exceeds;
-use crate::reply::{Outcome, Reply, ReplyError, catch_panic, truncated};
+use crate::reply::{Answered, Outcome, Reply, ReplyError, ReviewKind, catch_panic, truncated};
 
-const KIND: &str = "ConversionReview";
-const VERSIONS: [&str; 2] = ["apiextensions.k8s.io/v1", "apiextensions.k8s.io/v1beta1"];
+const KIND: ReviewKind = ReviewKind {
+    name: "ConversionReview",
+    with_article: "a ConversionReview",
+    versions: ["apiextensions.k8s.io/v1", "apiextensions.k8s.io/v1beta1"],
+    supported: "ConversionReview of apiextensions.k8s.io/v1 and v1beta1",
+};
 
 /// Limit for the number of objects in one review. API servers return lists in pages of at most 10,000 objects.
 pub const MAX_OBJECTS: usize = 10_000;
@@ -50,37 +54,29 @@ where
 /// Responds to a `ConversionReview`: with all objects in the order of the request, or, as the API requires, with none
 /// if one of them cannot be converted. A panic of the converter is a failed conversion.
 pub fn respond(body: &[u8], converter: &dyn Converter) -> Result<Reply, ReplyError> {
-    let review: Review<'_> = serde_json::from_slice(body)
-        .map_err(|source| ReplyError::Malformed { expected: "a ConversionReview", source })?;
-    if review.kind != KIND || !VERSIONS.contains(&review.api_version.as_str()) {
-        let expected = "ConversionReview of apiextensions.k8s.io/v1 and v1beta1";
-        return Err(ReplyError::Unexpected { kind: review.kind, version: review.api_version, expected });
-    }
-    let Request { uid, desired_api_version: desired, objects } =
-        review.request.ok_or(ReplyError::Missing { field: "request" })?;
+    let (version, Request { uid, desired_api_version: desired, objects }) = KIND.parse(body)?;
     if uid.is_empty() {
         return Err(ReplyError::Missing { field: "request.uid" });
     }
     if desired.is_empty() {
         return Err(ReplyError::Missing { field: "request.desiredAPIVersion" });
     }
-    let write = |objects: &Converting<'_>, result: Status<'_>| {
+    let write = |objects: &Converting<'_>, result: Status| {
         let response = Response { uid: &uid, converted_objects: objects, result };
-        let review = Converted { api_version: &review.api_version, kind: KIND, response };
+        let review = Answered { api_version: &version, kind: KIND.name, response };
         let mut output = Limited { bytes: Vec::new(), left: MAX_REPLY_SIZE };
         serde_json::to_writer(&mut output, &review).map(|()| output.bytes)
     };
     let objects = objects.unwrap_or_default().0;
     let all = Converting { objects: &objects, desired: &desired, converter, failure: RefCell::default() };
-    let source = match write(&all, Status { status: "Success", message: None }) {
+    let source = match write(&all, Status::success()) {
         Ok(body) => return Ok(Reply { body, outcome: Outcome::Converted, failure: None }),
         Err(source) => source,
     };
     let (message, outcome) = all.failure.take().unwrap_or_else(|| (source.to_string(), Outcome::Failed));
     let message = truncated(message);
     let none = Converting { objects: &[], ..all };
-    let body = write(&none, Status { status: "Failure", message: Some(&message) })
-        .map_err(|source| ReplyError::Serialize { source })?;
+    let body = write(&none, Status::failure(&message, "")).map_err(|source| ReplyError::Serialize { source })?;
     Ok(Reply { body, outcome, failure: Some(message) })
 }
 
@@ -152,17 +148,6 @@ fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
 }
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Review<'a> {
-    #[serde(default)]
-    api_version: String,
-    #[serde(default)]
-    kind: String,
-    #[serde(borrow)]
-    request: Option<Request<'a>>,
-}
-
-#[derive(Deserialize)]
 struct Request<'a> {
     #[serde(default)]
     uid: String,
@@ -225,25 +210,10 @@ impl io::Write for Limited {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Converted<'a> {
-    api_version: &'a str,
-    kind: &'static str,
-    response: Response<'a>,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
 struct Response<'a> {
     uid: &'a str,
     converted_objects: &'a Converting<'a>,
-    result: Status<'a>,
-}
-
-#[derive(Serialize)]
-struct Status<'a> {
-    status: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    message: Option<&'a str>,
+    result: Status,
 }
 
 #[cfg(test)]
@@ -259,7 +229,7 @@ mod tests {
 
     fn review(objects: &Value) -> Value {
         let request = json!({"uid": "u-2", "desiredAPIVersion": "example.com/v2", "objects": objects});
-        json!({"apiVersion": VERSIONS[0], "kind": KIND, "request": request})
+        json!({"apiVersion": KIND.versions[0], "kind": KIND.name, "request": request})
     }
 
     fn rename(mut object: Value, desired: &str) -> Result<Value, String> {
@@ -275,7 +245,7 @@ mod tests {
     fn response_to(objects: &Value) -> (Value, Outcome) {
         let reply = respond(review(objects).to_string().as_bytes(), &rename).unwrap();
         let mut body: Value = serde_json::from_slice(&reply.body).unwrap();
-        assert_eq!((&body["apiVersion"], &body["kind"]), (&json!(VERSIONS[0]), &json!(KIND)));
+        assert_eq!((&body["apiVersion"], &body["kind"]), (&json!(KIND.versions[0]), &json!(KIND.name)));
         assert_eq!(body["response"]["uid"], "u-2");
         (body["response"].take(), reply.outcome)
     }

@@ -2,111 +2,72 @@
 
 use std::fmt;
 
-use serde::Serialize;
+use kube::core::Status;
+use kube::core::response::{StatusCause, StatusDetails, reason};
 use serde_json::Value;
 
 /// Length to which quoted values are truncated, in characters.
 const MAX_QUOTED_LENGTH: usize = 256;
 
-/// A denied admission request, in the form of a Kubernetes `Status`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Denial {
-    /// HTTP status code, 400 or greater.
-    pub code: u16,
-    /// The reason in CamelCase, such as `Invalid`.
-    pub reason: &'static str,
-    /// The message for users.
-    pub message: String,
-    /// API group of the object; may be empty.
-    pub group: String,
-    /// Kind of the object; may be empty.
-    pub kind: String,
-    /// Name of the object; may be empty.
-    pub name: String,
-    /// The errors of single fields.
-    pub causes: Vec<FieldError>,
-    /// Seconds after which a retry may succeed. Clients such as kubectl then retry automatically.
-    pub retry_after: Option<u32>,
-    /// Warnings that clients show in addition to the error.
-    pub warnings: Vec<String>,
-}
-
-/// The error of one field.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct FieldError {
-    /// The reason in CamelCase, such as `FieldValueInvalid`.
-    pub reason: &'static str,
-    /// The message, without the path of the field.
-    pub message: String,
-    /// The path of the field, such as `spec.ranges[2]`.
-    pub field: String,
-}
-
-impl FieldError {
-    /// The value of the field is invalid.
-    pub fn invalid(field: impl Into<String>, value: &Value, detail: impl fmt::Display) -> Self {
-        let message = format!("Invalid value: {}: {detail}", quoted(value));
-        Self { reason: "FieldValueInvalid", message, field: field.into() }
-    }
-
-    /// The field is required and has no value.
-    pub fn required(field: impl Into<String>, detail: impl fmt::Display) -> Self {
-        Self { reason: "FieldValueRequired", message: format!("Required value: {detail}"), field: field.into() }
-    }
-
-    /// The value occurs more than once in a list.
-    pub fn duplicate(field: impl Into<String>, value: &Value) -> Self {
-        let message = format!("Duplicate value: {}", quoted(value));
-        Self { reason: "FieldValueDuplicate", message, field: field.into() }
-    }
-}
-
-impl fmt::Display for FieldError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.field, self.message)
-    }
-}
-
-impl Denial {
-    /// The object is invalid: 422.
-    pub fn invalid(
-        group: impl Into<String>,
-        kind: impl Into<String>,
-        name: impl Into<String>,
-        causes: Vec<FieldError>,
-    ) -> Self {
-        let (group, kind, name) = (group.into(), kind.into(), name.into());
-        let mut texts: Vec<String> = Vec::new();
-        for text in causes.iter().map(ToString::to_string) {
-            // As in Go, a repeated message occurs once.
-            if !texts.contains(&text) {
-                texts.push(text);
-            }
+/// The object is invalid: 422. `causes` are the errors of its fields.
+pub fn invalid(group: &str, kind: &str, name: &str, causes: Vec<StatusCause>) -> Box<Status> {
+    let mut texts: Vec<String> = Vec::new();
+    for text in causes.iter().map(|cause| format!("{}: {}", cause.field, cause.message)) {
+        // As in Go, a repeated message occurs once.
+        if !texts.contains(&text) {
+            texts.push(text);
         }
-        let dot = if group.is_empty() { "" } else { "." };
-        let mut message = format!("{kind}{dot}{group} {name:?} is invalid");
-        match texts.as_slice() {
-            [] => {}
-            [one] => message = format!("{message}: {one}"),
-            several => message = format!("{message}: [{}]", several.join(", ")),
-        }
-        Self { code: 422, reason: "Invalid", message, group, kind, name, causes, ..Self::default() }
     }
-
-    /// The request is wrong: 400.
-    pub fn bad_request(message: impl Into<String>) -> Self {
-        Self { code: 400, reason: "BadRequest", message: message.into(), ..Self::default() }
+    let dot = if group.is_empty() { "" } else { "." };
+    let mut message = format!("{kind}{dot}{group} {name:?} is invalid");
+    match texts.as_slice() {
+        [] => {}
+        [one] => message = format!("{message}: {one}"),
+        several => message = format!("{message}: [{}]", several.join(", ")),
     }
+    let details = StatusDetails { group: group.into(), kind: kind.into(), name: name.into(), causes, ..no_details() };
+    denied(422, reason::INVALID, &message, details)
+}
 
-    /// The validator cannot decide now, and the client should retry: 503.
-    pub fn unavailable(message: impl Into<String>) -> Self {
-        let (code, reason) = (503, "ServiceUnavailable");
-        Self { code, reason, message: message.into(), retry_after: Some(1), ..Self::default() }
-    }
+/// The request is wrong: 400.
+pub fn bad_request(message: &str) -> Box<Status> {
+    denied(400, reason::BAD_REQUEST, message, no_details())
+}
 
-    /// The validator has a bug: 500.
-    pub fn internal(message: impl Into<String>) -> Self {
-        Self { code: 500, reason: "InternalError", message: message.into(), ..Self::default() }
+/// The validator cannot decide now: 503. Clients such as kubectl retry automatically after a second.
+pub fn unavailable(message: &str) -> Box<Status> {
+    denied(503, reason::SERVICE_UNAVAILABLE, message, StatusDetails { retry_after_seconds: 1, ..no_details() })
+}
+
+/// The validator has a bug: 500.
+pub fn internal(message: &str) -> Box<Status> {
+    denied(500, reason::INTERNAL_ERROR, message, no_details())
+}
+
+/// The value of a field is invalid. `field` is its path, such as `spec.ranges[2]`.
+pub fn invalid_value(field: &str, value: &Value, detail: impl fmt::Display) -> StatusCause {
+    let message = format!("Invalid value: {}: {detail}", quoted(value));
+    StatusCause { reason: "FieldValueInvalid".to_owned(), message, field: field.to_owned() }
+}
+
+/// A field is required and has no value.
+pub fn required_value(field: &str, detail: impl fmt::Display) -> StatusCause {
+    let message = format!("Required value: {detail}");
+    StatusCause { reason: "FieldValueRequired".to_owned(), message, field: field.to_owned() }
+}
+
+fn denied(code: u16, reason: &str, message: &str, details: StatusDetails) -> Box<Status> {
+    Status::failure(message, reason).with_code(code).with_details(details).boxed()
+}
+
+fn no_details() -> StatusDetails {
+    StatusDetails {
+        name: String::new(),
+        group: String::new(),
+        kind: String::new(),
+        uid: String::new(),
+        causes: Vec::new(),
+        retry_after_seconds: 0,
     }
 }
 
@@ -126,9 +87,9 @@ mod tests {
 
     #[test]
     fn message_has_the_format_of_kubernetes() {
-        let message = |group, causes| Denial::invalid(group, "Thing", "a", causes).message;
-        let size = FieldError::invalid("spec.size", &json!(-1), "must not be negative");
-        let name = FieldError::required("spec.name", "it identifies the object");
+        let message = |group, causes| invalid(group, "Thing", "a", causes).message;
+        let size = invalid_value("spec.size", &json!(-1), "must not be negative");
+        let name = required_value("spec.name", "it identifies the object");
         assert_eq!(
             message("example.com", vec![size.clone()]),
             "Thing.example.com \"a\" is invalid: spec.size: Invalid value: -1: must not be negative"
@@ -143,10 +104,9 @@ mod tests {
 
     #[test]
     fn field_errors_quote_the_value() {
-        let cause = FieldError::invalid("f", &json!("a\"b"), "no quotes");
+        let cause = invalid_value("f", &json!("a\"b"), "no quotes");
         assert_eq!(cause.message, r#"Invalid value: "a\"b": no quotes"#);
-        assert_eq!(FieldError::duplicate("f[1]", &json!("x")).to_string(), "f[1]: Duplicate value: \"x\"");
-        let long = FieldError::invalid("f", &json!("ä".repeat(1000)), "too long").message;
+        let long = invalid_value("f", &json!("ä".repeat(1000)), "too long").message;
         assert!(long.chars().count() < 300 && long.ends_with("…: too long"), "{long}");
     }
 }

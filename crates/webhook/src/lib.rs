@@ -25,7 +25,7 @@
 //! ```
 //! use capi_ipam_controller::health::Health;
 //! use capi_ipam_controller::metrics::Metrics;
-//! use capi_ipam_webhook::denial::Denial;
+//! use capi_ipam_webhook::denial::bad_request;
 //! use capi_ipam_webhook::endpoints::Endpoints;
 //! use capi_ipam_webhook::options::WebhookOptions;
 //! use capi_ipam_webhook::review::{AdmissionRequest, Decision};
@@ -35,8 +35,8 @@
 //! fn validate_size(request: &AdmissionRequest) -> Decision {
 //!     let size = request.object.as_ref().and_then(|object| object.pointer("/spec/size")?.as_u64());
 //!     match size {
-//!         Some(0..10) => Decision::allowed(),
-//!         _ => Denial::bad_request("spec.size must be a number less than 10").into(),
+//!         Some(0..10) => Ok(Vec::new()),
+//!         _ => Err(bad_request("spec.size must be a number less than 10")),
 //!     }
 //! }
 //!

@@ -1,8 +1,11 @@
-//! Replies to reviews and conversions, and the errors of requests without one.
+//! What `AdmissionReview` and `ConversionReview` have in common: the parts around request and response, the replies, and
+//! the errors of requests without one.
+//!
+//! v1 and v1beta1 of both differ only in their name; a reply has the version of its request.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Length of the longest message about a request, in characters.
 const MAX_MESSAGE_LENGTH: usize = 2048;
@@ -87,6 +90,47 @@ pub enum ReplyError {
     },
 }
 
+/// The kind of a review and its versions.
+pub(super) struct ReviewKind {
+    pub(super) name: &'static str,
+    pub(super) versions: [&'static str; 2],
+    /// The kind with its article, for errors.
+    pub(super) with_article: &'static str,
+    /// The kind and its versions, for errors.
+    pub(super) supported: &'static str,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Received<R> {
+    #[serde(default)]
+    api_version: String,
+    #[serde(default)]
+    kind: String,
+    request: Option<R>,
+}
+
+/// A review with its response.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Answered<'a, R> {
+    pub(super) api_version: &'a str,
+    pub(super) kind: &'static str,
+    pub(super) response: R,
+}
+
+impl ReviewKind {
+    /// Parses a review. Returns its version and its request.
+    pub(super) fn parse<'a, R: Deserialize<'a>>(&self, body: &'a [u8]) -> Result<(String, R), ReplyError> {
+        let Received { api_version: version, kind, request } = serde_json::from_slice(body)
+            .map_err(|source| ReplyError::Malformed { expected: self.with_article, source })?;
+        if kind != self.name || !self.versions.contains(&version.as_str()) {
+            return Err(ReplyError::Unexpected { kind, version, expected: self.supported });
+        }
+        Ok((version, request.ok_or(ReplyError::Missing { field: "request" })?))
+    }
+}
+
 /// Calls a function. A panic becomes an error with its message.
 pub(super) fn catch_panic<T>(function: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(function)).map_err(|payload| {
@@ -102,9 +146,4 @@ pub(super) fn truncated(mut text: String) -> String {
         text.push('…');
     }
     text
-}
-
-pub(super) fn serialize(review: &impl Serialize, outcome: Outcome) -> Result<Reply, ReplyError> {
-    let body = serde_json::to_vec(review).map_err(|source| ReplyError::Serialize { source })?;
-    Ok(Reply { body, outcome, failure: None })
 }

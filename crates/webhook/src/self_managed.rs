@@ -42,8 +42,7 @@ use crate::https::certificate::Certificates;
 pub use self::inject::Service;
 
 /// The delay after a failure, and after a change.
-const RETRY_POLICY: RetryPolicy =
-    RetryPolicy { initial: Duration::from_millis(50), max: Duration::from_secs(30) };
+const RETRY_POLICY: RetryPolicy = RetryPolicy { initial: Duration::from_millis(50), max: Duration::from_secs(30) };
 
 /// Number of consecutive changes after which a conflict with another writer is reported.
 const MAX_CHANGES: u32 = 8;

@@ -49,13 +49,13 @@ fn object(kind: InClusterKind, spec: &Value) -> Value {
 fn request_for(operation: Operation, old: Option<Value>, new: Option<Value>) -> AdmissionRequest {
     AdmissionRequest {
         uid: "u".to_owned(),
-        kind: GroupVersionKind::default(),
+        kind: GroupVersionKind::gvk("", "", ""),
         operation,
+        sub_resource: String::new(),
         namespace: "n".to_owned(),
         name: "p".to_owned(),
         object: new,
         old_object: old,
-        ..AdmissionRequest::default()
     }
 }
 
@@ -69,13 +69,13 @@ fn change(kind: InClusterKind, old: &Value, new: &Value, view: &Cluster) -> Deci
 
 /// The code, fields and message of a denial.
 fn denied(decision: Decision) -> (u16, Vec<String>, String) {
-    let Decision::Denied(denial) = decision else { panic!("allowed: {decision:?}") };
-    (denial.code, denial.causes.into_iter().map(|cause| cause.field).collect(), denial.message)
+    let status = decision.expect_err("the request is denied");
+    let causes = status.details.into_iter().flat_map(|details| details.causes);
+    (status.code, causes.map(|cause| cause.field).collect(), status.message)
 }
 
 fn warnings_of(decision: Decision) -> Vec<String> {
-    let Decision::Allowed { warnings, patch: None } = decision else { panic!("denied: {decision:?}") };
-    warnings
+    decision.expect("the request is allowed")
 }
 
 #[test]
@@ -259,7 +259,7 @@ fn pool_in_use_is_deleted_only_with_annotation() {
 fn undecodable_objects_are_denied() {
     let view = Cluster::default();
     for operation in [Operation::Create, Operation::Update, Operation::Delete] {
-        assert_eq!(denied(review(InClusterKind::IPPool, &request_for(operation, None, None), &view)).0, 400);
+        assert_eq!(denied(review(InClusterKind::IPPool, &request_for(operation.clone(), None, None), &view)).0, 400);
         let undecodable = Some(json!({"kind": "InClusterIPPool", "spec": 5}));
         assert_eq!(
             denied(review(InClusterKind::IPPool, &request_for(operation, undecodable.clone(), Some(json!(7))), &view))

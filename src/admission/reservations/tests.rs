@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use capi_ipam_ip::{Block, Family, Usable};
+use capi_ipam_webhook::review::GroupVersionKind;
 use serde_json::{Value, json};
 
 use super::*;
@@ -59,20 +60,32 @@ fn reservation(last: u8, change: Value) -> Value {
     object
 }
 
-fn review_of(operation: Operation, object: Value) -> Decision {
+fn request_for(operation: Operation, object: Value) -> AdmissionRequest {
     let (new, old) = if operation == Operation::Delete { (None, Some(object)) } else { (Some(object), None) };
-    let request = AdmissionRequest { operation, object: new, old_object: old, ..AdmissionRequest::default() };
-    review(&request, &Cluster { network: None })
+    AdmissionRequest {
+        uid: "u".to_owned(),
+        kind: GroupVersionKind::gvk("", "", ""),
+        operation,
+        sub_resource: String::new(),
+        namespace: String::new(),
+        name: "r".to_owned(),
+        object: new,
+        old_object: old,
+    }
+}
+
+fn review_of(operation: Operation, object: Value) -> Decision {
+    review(&request_for(operation, object), &Cluster { network: None })
 }
 
 fn denied(decision: Decision) -> (u16, Vec<String>, String) {
-    let Decision::Denied(denial) = decision else { panic!("allowed: {decision:?}") };
-    (denial.code, denial.causes.into_iter().map(|cause| cause.field).collect(), denial.message)
+    let status = decision.expect_err("the request is denied");
+    let causes = status.details.into_iter().flat_map(|details| details.causes);
+    (status.code, causes.map(|cause| cause.field).collect(), status.message)
 }
 
 fn warnings_of(decision: Decision) -> Vec<String> {
-    let Decision::Allowed { warnings, .. } = decision else { panic!("denied: {decision:?}") };
-    warnings
+    decision.expect("the request is allowed")
 }
 
 #[test]
@@ -129,11 +142,7 @@ fn block_length_cannot_be_deleted_while_network_has_pools() {
     assert!(warnings_of(review_of(Operation::Create, block_length.clone())).is_empty());
     assert!(warnings_of(review_of(Operation::Delete, block_length.clone())).is_empty());
     assert!(warnings_of(review_of(Operation::Delete, reservation(2, json!({})))).is_empty());
-    let request = AdmissionRequest {
-        operation: Operation::Delete,
-        old_object: Some(block_length),
-        ..AdmissionRequest::default()
-    };
+    let request = request_for(Operation::Delete, block_length);
     let (code, _, message) = denied(review(&request, &Cluster { network: Some("lab") }));
     assert!(code == 400 && message.contains("network lab still has 1 namespaced pool;"), "{message}");
 }

@@ -25,13 +25,13 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_util::sync::CancellationToken;
 
-use crate::denial::{Denial, FieldError};
+use crate::denial;
 use crate::endpoints::Endpoints;
 use crate::https::Limits;
 use crate::https::certificate::Certificates;
 use crate::https::tls::TlsOptions;
 use crate::options::WebhookOptions;
-use crate::review::{AdmissionRequest, Decision};
+use crate::review::AdmissionRequest;
 use crate::server::listen_at;
 
 const ALL: &[&SupportedProtocolVersion] = &[&rustls::version::TLS12, &rustls::version::TLS13];
@@ -44,12 +44,12 @@ pub(crate) fn things(endpoints: Endpoints) -> Endpoints {
             666 => panic!("666"),
             time @ 1000.. => std::thread::sleep(Duration::from_millis(time)),
             11.. => {
-                let causes = vec![FieldError::invalid("spec.size", &size, "too big")];
-                return Denial::invalid("example.com", "Thing", "a", causes).into();
+                let causes = vec![denial::invalid_value("spec.size", &size, "too big")];
+                return Err(denial::invalid("example.com", "Thing", "a", causes));
             }
             _ => {}
         }
-        Decision::allowed()
+        Ok(Vec::new())
     };
     let convert = |mut object: Value, desired: &str| {
         object["apiVersion"] = desired.into();
