@@ -1,7 +1,6 @@
 //! Fuzzes the parser of the validity of a certificate with arbitrary bytes.
 //!
-//! Invariant: if a full X.509 parser also finds a validity, both are equal. Neither accepts all inputs of the other:
-//! ours skips most of a certificate, the other one ignores some bits of tags.
+//! Invariant: if another X.509 parser also finds a validity, both are equal. Neither accepts all inputs of the other.
 //!
 //! Run with `cargo +nightly fuzz run certificate`.
 

@@ -9,8 +9,8 @@
 //! - [`diagnostics`]: serves `/metrics` over TLS to authorized callers.
 //!
 //! # Dependencies
-//! `capi-ipam-controller` (readiness, metrics, requests to the API server), axum, hyper, rustls and rcgen. The crate
-//! has no types of Cluster API or of a provider.
+//! `capi-ipam-controller` (readiness, metrics, requests to the API server), axum, hyper, rustls, rcgen and x509-cert. The
+//! crate has no types of Cluster API or of a provider.
 //!
 //! # Invariants
 //! - A response depends on the request and on the given validator only, so all replicas serve webhooks, standbys too.

@@ -1,13 +1,9 @@
-//! The validity period of an X.509 certificate. Nothing else is parsed.
+//! The validity period of an X.509 certificate.
 
 use jiff::Timestamp;
-use jiff::civil::DateTime;
-use jiff::tz::TimeZone;
-
-const UTC_TIME: u8 = 0x17;
-const GENERALIZED_TIME: u8 = 0x18;
-/// Tag of the version, which is optional.
-const VERSION: u8 = 0xa0;
+use x509_cert::Certificate;
+use x509_cert::der::Decode;
+use x509_cert::time::Time;
 
 /// The validity period of a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,49 +17,14 @@ pub struct Validity {
 impl Validity {
     /// Parses the validity of an X.509 certificate in DER (RFC 5280). `None` if it is malformed.
     pub fn of(certificate: &[u8]) -> Option<Self> {
-        let (_, certificate, _) = element(certificate)?;
-        let (_, signed, _) = element(certificate)?;
-        let rest = match element(signed)? {
-            (VERSION, _, rest) => rest,
-            _ => signed,
-        };
-        // Serial number, signature algorithm, issuer.
-        let (_, _, rest) = element(rest)?;
-        let (_, _, rest) = element(rest)?;
-        let (_, _, rest) = element(rest)?;
-        let (_, validity, _) = element(rest)?;
-        let (kind, not_before, rest) = element(validity)?;
-        let (other_kind, not_after, _) = element(rest)?;
-        Some(Self { not_before: time(kind, not_before)?, not_after: time(other_kind, not_after)? })
+        let certificate = Certificate::from_der(certificate).ok()?;
+        let validity = certificate.tbs_certificate().validity();
+        Some(Self { not_before: timestamp(validity.not_before)?, not_after: timestamp(validity.not_after)? })
     }
 }
 
-fn time(kind: u8, text: &[u8]) -> Option<Timestamp> {
-    let text = std::str::from_utf8(text).ok()?;
-    let text = match kind {
-        GENERALIZED_TIME => text.to_owned(),
-        UTC_TIME if text.get(..2)?.parse::<u8>().ok()? < 50 => format!("20{text}"),
-        UTC_TIME => format!("19{text}"),
-        _ => return None,
-    };
-    let time = DateTime::strptime("%Y%m%d%H%M%SZ", text).ok()?;
-    Some(time.to_zoned(TimeZone::UTC).ok()?.timestamp())
-}
-
-/// The first DER element: its tag, its contents, and the rest of the input.
-fn element(input: &[u8]) -> Option<(u8, &[u8], &[u8])> {
-    let (tag, rest) = input.split_first()?;
-    let (first, rest) = rest.split_first()?;
-    let (length, rest) = match *first {
-        0..=0x7f => (usize::from(*first), rest),
-        0x81..=0x84 => {
-            let (bytes, rest) = rest.split_at_checked(usize::from(first - 0x80))?;
-            (bytes.iter().try_fold(0_usize, |sum, byte| Some(sum.checked_mul(256)? + usize::from(*byte)))?, rest)
-        }
-        _ => return None,
-    };
-    let (content, rest) = rest.split_at_checked(length)?;
-    Some((*tag, content, rest))
+fn timestamp(time: Time) -> Option<Timestamp> {
+    Timestamp::from_second(time.to_unix_duration().as_secs().try_into().ok()?).ok()
 }
 
 #[cfg(test)]
