@@ -26,7 +26,7 @@ const KIND: ReviewKind = ReviewKind {
 };
 
 /// Limit for the number of objects in one review. API servers return lists in pages of at most 10,000 objects.
-pub const MAX_OBJECTS: usize = 10_000;
+const MAX_OBJECTS: usize = 10_000;
 
 /// Limit for the memory of one parsed object, as [`exceeds`] estimates it. The API server stores objects of up to 3
 /// MiB; the largest pool that the CustomResourceDefinitions allow takes 4 MiB.

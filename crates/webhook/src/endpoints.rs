@@ -1,10 +1,9 @@
 //! The endpoints of webhooks: read requests, respond, and count.
 //!
 //! Any client in the cluster can send requests, so their total cost is limited. Small requests, which are nearly all,
-//! share [`SMALL_REQUEST_MEMORY`], and eight of them are processed concurrently. Of large requests, and of small ones
-//! that become large when they are parsed, [`LARGE_CONCURRENCY`] are read and processed concurrently. Further requests
-//! wait in order, with their body unread; beyond the length of the queue they are rejected with 429, and the API server
-//! retries. Validators and converters run on blocking threads, so a slow one delays neither other requests nor TLS
+//! share 16 MiB, and eight of them are processed concurrently. Of large requests, and of small ones that become large
+//! when they are parsed, two are read and processed concurrently. Further requests wait in order, with their body unread;
+//! beyond the length of the queue they are rejected with 429, and the API server retries. Validators and converters run on blocking threads, so a slow one delays neither other requests nor TLS
 //! handshakes.
 
 use std::sync::Arc;
@@ -37,25 +36,25 @@ use crate::review::{self, Validator};
 
 /// Limit for the body of an admission review. The API server accepts objects of up to 3 MiB, and a review may contain
 /// two.
-pub const MAX_REVIEW_SIZE: usize = 8 * 1024 * 1024;
+pub(crate) const MAX_REVIEW_SIZE: usize = 8 * 1024 * 1024;
 
 /// Limit for the body of a conversion review. The API server converts stored objects one by one; lists are larger.
-pub const MAX_CONVERSION_SIZE: usize = 16 * 1024 * 1024;
+const MAX_CONVERSION_SIZE: usize = 16 * 1024 * 1024;
 
 /// Limit for the body of a small request. The review of a pool with a few addresses has 3 KiB.
-pub const MAX_SMALL_BODY: usize = 64 * 1024;
+pub(crate) const MAX_SMALL_BODY: usize = 64 * 1024;
 
 /// Memory for the bodies of all small requests together.
-pub const SMALL_REQUEST_MEMORY: usize = 16 * 1024 * 1024;
+const SMALL_REQUEST_MEMORY: usize = 16 * 1024 * 1024;
 
 /// Number of large requests that are read and processed concurrently.
-pub const LARGE_CONCURRENCY: usize = 2;
+pub(crate) const LARGE_CONCURRENCY: usize = 2;
 
 /// Number of small requests that may wait for memory.
-pub const MAX_SMALL_WAITING: usize = 256;
+const MAX_SMALL_WAITING: usize = 256;
 
 /// Number of large requests that may wait.
-pub const MAX_LARGE_WAITING: usize = 16;
+pub(crate) const MAX_LARGE_WAITING: usize = 16;
 
 /// Limit for the parsed size of a small request. A larger one is processed like a large request.
 const MAX_SMALL_MEMORY: usize = 1024 * 1024;

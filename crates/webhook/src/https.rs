@@ -2,7 +2,8 @@
 //!
 //! It supports HTTP/1.1 and HTTP/2 over TLS 1.2 and 1.3. Everything has a timeout: the handshake, a request with its
 //! body and response, an idle connection. At the maximum number of connections, new ones wait in the backlog of the
-//! operating system, and idle ones are closed earlier.
+//! operating system, and idle ones are closed earlier. axum-server limits neither the number of connections nor the time
+//! that an HTTP/2 connection is idle.
 //!
 //! - [`tls`]: the flags for TLS, and their meaning for rustls;
 //! - [`certificate`]: the certificate, which can change at any time: reloaded from files, or set by another component.
@@ -33,22 +34,22 @@ const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(200);
 
 /// Limits for clients.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub(crate) struct Limits {
     /// Number of open connections. Further ones wait.
-    pub connections: usize,
+    pub(crate) connections: usize,
     /// Number of concurrent requests on all connections. Further ones get 503.
-    pub requests: usize,
+    pub(crate) requests: usize,
     /// Limit for the TLS handshake.
-    pub handshake: Duration,
+    pub(crate) handshake: Duration,
     /// Limit for a request, from its last header to its response. Then it gets 504.
-    pub request: Duration,
+    pub(crate) request: Duration,
     /// Time after which an idle connection is closed. Longer than the 90 s of Go's clients, so that they close it and
     /// no request arrives at a closing connection.
-    pub idle: Duration,
+    pub(crate) idle: Duration,
     /// The same at the maximum number of connections.
-    pub idle_when_full: Duration,
+    pub(crate) idle_when_full: Duration,
     /// Time for requests in flight when a connection is closed.
-    pub linger: Duration,
+    pub(crate) linger: Duration,
 }
 
 impl Default for Limits {
@@ -67,7 +68,7 @@ impl Default for Limits {
 
 /// A server that listens but answers no requests before [`HttpsServer::serve`].
 #[derive(Debug)]
-pub struct HttpsServer {
+pub(crate) struct HttpsServer {
     listener: TcpListener,
     tls: Arc<ServerConfig>,
     limits: Limits,
@@ -75,17 +76,17 @@ pub struct HttpsServer {
 
 impl HttpsServer {
     /// Creates a server for a listener.
-    pub fn new(listener: TcpListener, tls: Arc<ServerConfig>, limits: Limits) -> Self {
+    pub(crate) fn new(listener: TcpListener, tls: Arc<ServerConfig>, limits: Limits) -> Self {
         Self { listener, tls, limits }
     }
 
     /// The address on which the server listens.
-    pub fn address(&self) -> Option<SocketAddr> {
+    pub(crate) fn address(&self) -> Option<SocketAddr> {
         self.listener.local_addr().ok()
     }
 
     /// Answers requests until the token is cancelled. Requests in flight then have [`Limits::linger`] to complete.
-    pub async fn serve(self, router: Router, stop: CancellationToken) {
+    pub(crate) async fn serve(self, router: Router, stop: CancellationToken) {
         let shared = Arc::new(Shared::new(self.tls, router, self.limits, stop.clone()));
         let slots = Arc::new(Semaphore::new(self.limits.connections));
         let tasks = TaskTracker::new();

@@ -52,7 +52,7 @@ pub enum WebhookCerts {
 
 impl WebhookOptions {
     /// The paths of the certificate and its key.
-    pub fn files(&self) -> CertificateFiles {
+    pub(crate) fn files(&self) -> CertificateFiles {
         CertificateFiles {
             certificate: self.webhook_cert_dir.join(&self.webhook_cert_name),
             key: self.webhook_cert_dir.join(&self.webhook_key_name),

@@ -38,7 +38,7 @@ pub enum Outcome {
 
 impl Outcome {
     /// The value of the metric label `outcome`.
-    pub fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Allowed => "allowed",
             Self::Denied => "denied",

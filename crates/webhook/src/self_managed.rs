@@ -33,13 +33,11 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use self::decision::{Action, ActiveCert, Reason, Switch, decide, plan_switch};
-use self::inject::{InjectError, Target, Targets};
+use self::inject::{InjectError, Service, Target, Targets};
 use self::options::SelfManagedOptions;
 use self::secret::{CertBundle, CertSpec, ServingCert};
 use self::store::Store;
 use crate::https::certificate::Certificates;
-
-pub use self::inject::Service;
 
 /// The delay after a failure, and after a change.
 const RETRY_POLICY: RetryPolicy = RetryPolicy { initial: Duration::from_millis(50), max: Duration::from_secs(30) };

@@ -59,7 +59,7 @@ pub async fn listen(
 }
 
 /// Like [`listen`], with another address and other limits.
-pub async fn listen_at(
+pub(crate) async fn listen_at(
     address: &str,
     options: &WebhookOptions,
     health: &Health,

@@ -27,14 +27,14 @@ use tracing::{info, warn};
 use super::Validity;
 
 /// Interval at which the files are read.
-pub const POLL_INTERVAL: Duration = Duration::from_secs(1);
+pub(crate) const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Time before its expiry at which a certificate causes a warning. It should be renewed long before.
 const EXPIRY_WARNING: Duration = Duration::from_hours(24);
 
 /// Why the certificate cannot be loaded.
 #[derive(Debug, thiserror::Error)]
-pub enum CertificateError {
+pub(crate) enum CertificateError {
     /// A file is missing or cannot be read.
     #[error("cannot read {path}")]
     Read {
@@ -71,11 +71,11 @@ pub enum CertificateError {
 /// The paths of a certificate and its key, in PEM format. The file of the certificate may contain its issuers too; the
 /// format of the key is PKCS #8, PKCS #1 or SEC 1.
 #[derive(Clone, Debug)]
-pub struct CertificateFiles {
+pub(crate) struct CertificateFiles {
     /// Path of the certificate.
-    pub certificate: PathBuf,
+    pub(crate) certificate: PathBuf,
     /// Path of the private key.
-    pub key: PathBuf,
+    pub(crate) key: PathBuf,
 }
 
 /// The current certificate of a server. Clones share it.
@@ -96,7 +96,7 @@ struct Contents {
 
 impl Certificates {
     /// Registers metrics of the certificate, whose names begin with `prefix`.
-    pub fn register(&self, metrics: &Metrics, prefix: &str) {
+    pub(crate) fn register(&self, metrics: &Metrics, prefix: &str) {
         let loads = "Number of times that a certificate was loaded, including the first";
         metrics.register(&format!("{prefix}_certificate_loads"), loads, self.loaded.clone());
         let refusals = "Number of times that the files of the certificate changed to unusable contents";
@@ -106,7 +106,7 @@ impl Certificates {
     }
 
     /// Whether there is a certificate.
-    pub fn is_loaded(&self) -> bool {
+    fn is_loaded(&self) -> bool {
         self.current.read().is_some()
     }
 
@@ -122,7 +122,7 @@ impl Certificates {
 
     /// Reloads the files periodically until the token is cancelled. `health` becomes ready when there is a certificate,
     /// and shows the problem until then.
-    pub async fn watch(
+    pub(crate) async fn watch(
         self,
         files: CertificateFiles,
         interval: Duration,

@@ -22,11 +22,9 @@ const CERT_MANAGER_PREFIX: &str = "cert-manager.io/inject-";
 
 /// The Service of the webhooks.
 #[derive(Clone, Debug)]
-pub struct Service {
-    /// Namespace of the Service.
-    pub namespace: String,
-    /// Name of the Service.
-    pub name: String,
+pub(super) struct Service {
+    pub(super) namespace: String,
+    pub(super) name: String,
 }
 
 /// The objects that refer to the webhooks.
