@@ -49,8 +49,8 @@ fn review(operation: &str, old: Option<&[u8]>, new: &[u8]) -> Vec<u8> {
     }
     let review = json!({
         "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
-        "request": {"uid": "u", "operation": operation, "kind": {"group": "", "version": "", "kind": "Pool"}, "namespace": "n", "name": "p",
-                    "oldObject": old, "object": new},
+        "request": {"uid": "u", "operation": operation, "kind": {"group": "", "version": "", "kind": "Pool"},
+                    "namespace": "n", "name": "p", "oldObject": old, "object": new},
     });
     review.to_string().into_bytes()
 }
@@ -62,11 +62,11 @@ fn convert(object: Value, desired: &str) -> Result<Value, String> {
 /// Sends the body to every webhook.
 fn review_all(body: &[u8]) {
     for kind in InClusterKind::ALL {
-        check(respond(body, &move |request: &AdmissionRequest| {
+        check(respond(body, move |request: &AdmissionRequest| {
             pools::review(kind, &with_kind(request, kind), &Cluster)
         }));
     }
-    check(respond(body, &|request: &AdmissionRequest| reservations::review(request, &Cluster)));
+    check(respond(body, |request: &AdmissionRequest| reservations::review(request, &Cluster)));
     check(respond_to_conversion(body, &convert));
 }
 

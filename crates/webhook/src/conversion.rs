@@ -35,25 +35,12 @@ const MAX_OBJECT_MEMORY: usize = 16 * 1024 * 1024;
 /// Limit for the size of a reply. A conversion adds an annotation of at most 256 KiB to an object.
 const MAX_REPLY_SIZE: usize = 32 * 1024 * 1024;
 
-/// Converts objects. Functions implement it.
-pub trait Converter: Send + Sync + 'static {
-    /// Converts an object to a version, for example `example.com/v2`, or returns an error message. Must not block. The
-    /// result depends on the arguments only.
-    fn convert(&self, object: Value, desired_api_version: &str) -> Result<Value, String>;
-}
-
-impl<F> Converter for F
-where
-    F: Fn(Value, &str) -> Result<Value, String> + Send + Sync + 'static,
-{
-    fn convert(&self, object: Value, desired_api_version: &str) -> Result<Value, String> {
-        self(object, desired_api_version)
-    }
-}
+type Converter<'a> = dyn Fn(Value, &str) -> Result<Value, String> + 'a;
 
 /// Responds to a `ConversionReview`: with all objects in the order of the request, or, as the API requires, with none
-/// if one of them cannot be converted. A panic of the converter is a failed conversion.
-pub fn respond(body: &[u8], converter: &dyn Converter) -> Result<Reply, ReplyError> {
+/// if one of them cannot be converted. `converter` converts one object to a version, for example `example.com/v2`, or
+/// returns an error message; a panic of it is a failed conversion.
+pub fn respond(body: &[u8], converter: &dyn Fn(Value, &str) -> Result<Value, String>) -> Result<Reply, ReplyError> {
     let (version, Request { uid, desired_api_version: desired, objects }) = KIND.parse(body)?;
     if uid.is_empty() {
         return Err(ReplyError::Missing { field: "request.uid" });
@@ -84,7 +71,7 @@ pub fn respond(body: &[u8], converter: &dyn Converter) -> Result<Reply, ReplyErr
 struct Converting<'a> {
     objects: &'a [&'a RawValue],
     desired: &'a str,
-    converter: &'a dyn Converter,
+    converter: &'a Converter<'a>,
     /// The failure of the first object that cannot be converted.
     failure: RefCell<Option<Failure>>,
 }
@@ -116,9 +103,9 @@ fn read(index: usize, object: &RawValue) -> Result<Value, Failure> {
     serde_json::from_str(text).map_err(|error| (format!("object {index} cannot be parsed: {error}"), Outcome::Failed))
 }
 
-fn convert(object: Value, desired: &str, converter: &dyn Converter) -> Result<Value, Failure> {
+fn convert(object: Value, desired: &str, converter: &Converter<'_>) -> Result<Value, Failure> {
     let name = describe(&object);
-    match catch_panic(|| converter.convert(object, desired)) {
+    match catch_panic(|| converter(object, desired)) {
         Ok(Ok(object)) if text(&object, "/apiVersion") == desired => Ok(object),
         Ok(Ok(object)) => {
             let found = text(&object, "/apiVersion");

@@ -3,8 +3,8 @@
 //! Any client in the cluster can send requests, so their total cost is limited. Small requests, which are nearly all,
 //! share 16 MiB, and eight of them are processed concurrently. Of large requests, and of small ones that become large
 //! when they are parsed, two are read and processed concurrently. Further requests wait in order, with their body unread;
-//! beyond the length of the queue they are rejected with 429, and the API server retries. Validators and converters run on blocking threads, so a slow one delays neither other requests nor TLS
-//! handshakes.
+//! beyond the length of the queue they are rejected with 429, and the API server retries. Validators and converters run
+//! on blocking threads, so a slow one delays neither other requests nor TLS handshakes.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -23,16 +23,17 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
+use serde_json::Value;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tracing::{debug, error, warn};
 
 use crate::capacity::{Capacity, Full};
-use crate::conversion::{self, Converter};
+use crate::conversion;
 use crate::log_limit::LogLimit;
 use crate::memory::exceeds;
 use crate::reply::{Reply, ReplyError, truncated};
-use crate::review::{self, Validator};
+use crate::review::{self, AdmissionRequest, Decision};
 
 /// Limit for the body of an admission review. The API server accepts objects of up to 3 MiB, and a review may contain
 /// two.
@@ -135,16 +136,25 @@ impl Endpoints {
         Self { router: Router::new(), shared: Arc::new(shared) }
     }
 
-    /// Adds an endpoint for admission reviews.
+    /// Adds an endpoint for admission reviews. `validate` decides on one request. It must not block.
     #[must_use]
-    pub fn review(self, path: &'static str, validator: impl Validator) -> Self {
-        self.add(path, MAX_REVIEW_SIZE, Arc::new(move |body: &[u8]| review::respond(body, &validator)))
+    pub fn review(
+        self,
+        path: &'static str,
+        validate: impl Fn(&AdmissionRequest) -> Decision + Send + Sync + 'static,
+    ) -> Self {
+        self.add(path, MAX_REVIEW_SIZE, Arc::new(move |body: &[u8]| review::respond(body, &validate)))
     }
 
-    /// Adds an endpoint for conversion reviews.
+    /// Adds an endpoint for conversion reviews. `convert` converts one object to a version, for example
+    /// `example.com/v2`, or returns an error message. It must not block, and its result depends on its arguments only.
     #[must_use]
-    pub fn convert(self, path: &'static str, converter: impl Converter) -> Self {
-        self.add(path, MAX_CONVERSION_SIZE, Arc::new(move |body: &[u8]| conversion::respond(body, &converter)))
+    pub fn convert(
+        self,
+        path: &'static str,
+        convert: impl Fn(Value, &str) -> Result<Value, String> + Send + Sync + 'static,
+    ) -> Self {
+        self.add(path, MAX_CONVERSION_SIZE, Arc::new(move |body: &[u8]| conversion::respond(body, &convert)))
     }
 
     /// The router of all endpoints.

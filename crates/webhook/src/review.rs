@@ -61,23 +61,8 @@ pub struct AdmissionRequest {
 /// the module [`denial`].
 pub type Decision = Result<Vec<String>, Box<Status>>;
 
-/// Decides on admission requests. Functions implement it.
-pub trait Validator: Send + Sync + 'static {
-    /// Decides on one request. Must not block.
-    fn validate(&self, request: &AdmissionRequest) -> Decision;
-}
-
-impl<F> Validator for F
-where
-    F: Fn(&AdmissionRequest) -> Decision + Send + Sync + 'static,
-{
-    fn validate(&self, request: &AdmissionRequest) -> Decision {
-        self(request)
-    }
-}
-
-/// Responds to an `AdmissionReview`. A panic of the validator denies the request.
-pub fn respond(body: &[u8], validator: &dyn Validator) -> Result<Reply, ReplyError> {
+/// Responds to an `AdmissionReview`. `validate` decides on its request; a panic of it denies the request.
+pub fn respond(body: &[u8], validate: impl Fn(&AdmissionRequest) -> Decision) -> Result<Reply, ReplyError> {
     if exceeds(body, MAX_MEMORY) {
         return Err(ReplyError::TooManyValues { limit: MAX_MEMORY });
     }
@@ -85,7 +70,7 @@ pub fn respond(body: &[u8], validator: &dyn Validator) -> Result<Reply, ReplyErr
     if request.uid.is_empty() {
         return Err(ReplyError::Missing { field: "request.uid" });
     }
-    let (warnings, status, outcome) = match catch_panic(|| validator.validate(&request)) {
+    let (warnings, status, outcome) = match catch_panic(|| validate(&request)) {
         Ok(Ok(warnings)) => (header_safe(&warnings), None, Outcome::Allowed),
         Ok(Err(status)) => (Vec::new(), Some(status), Outcome::Denied),
         Err(panic) => {
@@ -155,7 +140,7 @@ mod tests {
             "object": {"spec": {"size": 3}}, "oldObject": null, "options": {"kind": "CreateOptions"}}})
     }
 
-    fn response_to(review: &Value, validator: &dyn Validator) -> (Value, Outcome) {
+    fn response_to(review: &Value, validator: impl Fn(&AdmissionRequest) -> Decision) -> (Value, Outcome) {
         let reply = respond(review.to_string().as_bytes(), validator).unwrap();
         let mut body: Value = serde_json::from_slice(&reply.body).unwrap();
         assert_eq!(body["response"]["uid"], "u-1");
@@ -173,7 +158,7 @@ mod tests {
                 assert_eq!(request.object.as_ref().unwrap()["spec"]["size"], 3);
                 Ok(Vec::new())
             };
-            let reply = respond(review(version).to_string().as_bytes(), &read).unwrap();
+            let reply = respond(review(version).to_string().as_bytes(), read).unwrap();
             let body: Value = serde_json::from_slice(&reply.body).unwrap();
             let expected =
                 json!({"apiVersion": version, "kind": KIND.name, "response": {"uid": "u-1", "allowed": true}});
@@ -191,7 +176,7 @@ mod tests {
                 vec![denial::invalid_value("spec.size", &json!(3), "too big")],
             ))
         };
-        let (response, outcome) = response_to(&review(KIND.versions[0]), &deny);
+        let (response, outcome) = response_to(&review(KIND.versions[0]), deny);
         assert_eq!(outcome, Outcome::Denied);
         let message = "Thing.example.com \"a\" is invalid: spec.size: Invalid value: 3: too big";
         let cause =
@@ -205,7 +190,7 @@ mod tests {
     #[test]
     fn denial_has_the_retry_delay() {
         let (response, _) =
-            response_to(&review(KIND.versions[0]), &|_: &AdmissionRequest| Err(denial::unavailable("wait")));
+            response_to(&review(KIND.versions[0]), |_: &AdmissionRequest| Err(denial::unavailable("wait")));
         assert_eq!(response["status"]["details"], json!({"retryAfterSeconds": 1}));
         assert_eq!(response["status"]["code"], 503);
     }
@@ -222,7 +207,7 @@ mod tests {
 
     #[test]
     fn panic_denies_the_request() {
-        let (response, outcome) = response_to(&review(KIND.versions[1]), &|_: &AdmissionRequest| panic!("oh"));
+        let (response, outcome) = response_to(&review(KIND.versions[1]), |_: &AdmissionRequest| panic!("oh"));
         assert_eq!((outcome, &response["allowed"]), (Outcome::Panicked, &json!(false)));
         assert_eq!(
             (&response["status"]["code"], &response["status"]["reason"]),
@@ -232,7 +217,7 @@ mod tests {
 
     #[test]
     fn malformed_review_is_an_error() {
-        let error = |body: &str| respond(body.as_bytes(), &|_: &AdmissionRequest| panic!("validated")).unwrap_err();
+        let error = |body: &str| respond(body.as_bytes(), |_: &AdmissionRequest| panic!("validated")).unwrap_err();
         let with = |path: &str, value: Value| {
             let mut review = review(KIND.versions[0]);
             *review.pointer_mut(path).unwrap() = value;
@@ -255,7 +240,7 @@ mod tests {
         let validator = |_: &AdmissionRequest| panic!("it was parsed");
         for junk in ["0,", "{\"\":0},", "[0],", "\"\","] {
             let body = format!("{{\"request\": {{\"object\": [{}", junk.repeat(400_000));
-            let error = respond(body.as_bytes(), &validator).unwrap_err();
+            let error = respond(body.as_bytes(), validator).unwrap_err();
             assert!(matches!(error, ReplyError::TooManyValues { limit: MAX_MEMORY }), "{error}");
         }
     }
