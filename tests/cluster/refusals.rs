@@ -223,10 +223,8 @@ async fn claim_with_a_protected_annotation_is_released() {
 const SAME_FINALIZERS: &str = "(has(object.metadata.finalizers) ? object.metadata.finalizers : []) == \
      (has(oldObject.metadata.finalizers) ? oldObject.metadata.finalizers : [])";
 
-/// Waits until the API server rejects finalizers on pools of the namespace.
+/// Waits until the API server rejects new finalizers on the pool `probe`, which has that of the manager.
 async fn wait_until_finalizers_rejected(consumer: &Consumer) {
-    consumer.create_pool("probe", json!({"addresses": ["10.9.9.9"], "prefix": 24})).await;
-    consumer.wait_for_pool_condition("probe", "True", "PoolReady").await;
     eventually("a finalizer is rejected", || async {
         let before = consumer.pools().get("probe").await.expect("pools can be read").expect("it exists");
         let mut after = before.clone();
@@ -241,6 +239,9 @@ async fn wait_until_finalizers_rejected(consumer: &Consumer) {
 #[tokio::test]
 async fn pool_reports_why_its_finalizer_is_rejected() {
     let consumer = consumer().await;
+    // Before the policy: the API server enforces it at any time after its creation.
+    consumer.create_pool("probe", json!({"addresses": ["10.9.9.9"], "prefix": 24})).await;
+    consumer.wait_for_pool_condition("probe", "True", "PoolReady").await;
     let policy = deny(&consumer, "UPDATE", "inclusterippools", SAME_FINALIZERS);
     wait_until_finalizers_rejected(&consumer).await;
     consumer.create_pool("web", json!({"addresses": ["10.0.0.1"], "prefix": 24})).await;
