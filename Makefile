@@ -10,6 +10,8 @@ ARGS ?=
 TARGET ?= parse_entry
 # The platforms of `make image`: linux/amd64, linux/arm64, or both separated by a comma. Default: this machine
 PLATFORMS ?=
+# The command that prints a generated file
+GENERATE ?= $(CARGO) run --locked --quiet --bin manager -- generate
 # The name of the image, without a tag
 IMAGE ?= localhost/capi-ipam
 
@@ -56,6 +58,10 @@ unit-test: rust ## Run the unit tests of all crates
 .PHONY: test
 test: rust control-plane cluster-api ## Run all tests, or a selection (ARGS='--test cluster')
 	@CARGO='$(CARGO)' hack/test.sh $(ARGS)
+
+.PHONY: test-build
+test-build: rust ## Build all tests, and the manager that they use
+	$(CARGO) test --locked --workspace --no-run
 
 .PHONY: faults
 faults: rust control-plane ## Inject faults at every write and watch of the manager (ARGS=all: every plan)
@@ -145,10 +151,10 @@ deny: rust ## Check versions, licences and sources of the dependencies (deny.tom
 
 # === generate ===
 
-# $(1): the argument of `manager generate`; $(2): the file.
+# $(1): the argument of $(GENERATE); $(2): the file.
 define write
 @mkdir -p $(dir $(2))
-@$(CARGO) run --locked --quiet --bin manager -- generate $(1) >$(2).new || { rm -f $(2).new; exit 1; }
+@$(GENERATE) $(1) >$(2).new || { rm -f $(2).new; exit 1; }
 @mv $(2).new $(2)
 @echo 'written: $(2)'
 endef
