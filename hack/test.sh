@@ -1,15 +1,17 @@
 #!/usr/bin/env bash
-# Runs all tests, and several test programs at the same time: most of them wait for an API server most of the time.
+# Runs all tests, and several test programs at the same time: each of them often waits.
 #
 #   hack/test.sh             all tests
 #   hack/test.sh ARGUMENTS   the tests that these arguments of `cargo test` select
 #
-# TEST_JOBS says how many test programs run at the same time. Their output is kept in target/test-logs.
+# TEST_JOBS is the number of test programs that run at the same time (default 3), and RUST_TEST_THREADS the number of
+# tests that run at the same time in each of them (default: 2 per processor). Their output is kept in target/test-logs.
 set -euo pipefail
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
 cargo=${CARGO:-cargo}
-jobs=${TEST_JOBS:-2}
+jobs=${TEST_JOBS:-3}
 logs=target/test-logs
+export RUST_TEST_THREADS=${RUST_TEST_THREADS:-$((2 * $(getconf _NPROCESSORS_ONLN)))}
 
 if [ $# -gt 0 ]; then
   exec "$cargo" test --locked --workspace --no-fail-fast "$@"
