@@ -84,12 +84,24 @@ pub enum WriteFault {
     Refused(u16),
     /// All writes of the kind are rejected with 503 for 2 s.
     RefusedForLong,
+    /// Two faults: the write is applied, and the connection breaks before the response. Then the retry, the next write of
+    /// this kind to this object, is rejected with this code. Until then the manager learns nothing about the object:
+    /// reads of it fail, and the watch is delayed.
+    LostThenRefused(u16),
+    /// Two faults: the response is 504, and the write is applied a second later. Then the retry, the next write of this
+    /// kind to this object, is rejected with this code.
+    LateThenRefused(u16),
 }
 
 impl WriteFault {
     /// Whether the write may reach the API server after its timeout.
     pub fn is_late(self) -> bool {
-        matches!(self, Self::Late | Self::LateAfter(_))
+        matches!(self, Self::Late | Self::LateAfter(_) | Self::LateThenRefused(_))
+    }
+
+    /// The code with which the retry is rejected.
+    pub fn refused_retry(self) -> Option<u16> {
+        if let Self::LostThenRefused(code) | Self::LateThenRefused(code) = self { Some(code) } else { None }
     }
 }
 
@@ -123,7 +135,8 @@ impl Plan {
     /// Whether a write may happen between a live read and the decision on it: a write of another manager, or a late
     /// one. Then a claim may be released while its second, unbound IPAddress is created.
     pub fn may_be_overtaken(&self) -> bool {
-        let by_chance = matches!(self.fault, Some(Fault::Write { how: WriteFault::Late, .. }));
+        let is_timed = |how| matches!(how, WriteFault::Late | WriteFault::LateThenRefused(_));
+        let by_chance = matches!(self.fault, Some(Fault::Write { how, .. }) if is_timed(how));
         by_chance || self.managers > 1
     }
 
@@ -144,11 +157,12 @@ mod tests {
             None,
             Some(Fault::Write { write: Write::AddressCreated, nth: 2, how: late }),
             Some(Fault::Write { write: Write::Event, nth: 1, how: WriteFault::Refused(429) }),
+            Some(Fault::Write { write: Write::AddressCreated, nth: 1, how: WriteFault::LostThenRefused(403) }),
             Some(Fault::Watch { resource: "ipaddresses".into(), nth: 1, how: WatchFault::Expired }),
             Some(Fault::Watch { resource: "ipaddresses".into(), nth: 1, how: WatchFault::BlackHole }),
             Some(Fault::Read { resource: "ipreservations".into(), nth: 1 }),
         ];
-        for (fault, managers) in faults.into_iter().zip([2, 1, 2, 1, 2, 1]) {
+        for (fault, managers) in faults.into_iter().zip([2, 1, 2, 1, 2, 1, 2]) {
             let plan = Plan { workload: Workload::Scale, managers, aged: managers == 1, fault };
             assert_eq!(serde_json::from_str::<Plan>(&plan.line()).expect("it is one"), plan);
         }

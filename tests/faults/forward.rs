@@ -59,6 +59,7 @@ impl Forward {
 /// An error response of the API server.
 pub fn error_response(code: u16) -> ProxyResponse {
     let (reason, message) = match code {
+        403 => ("Forbidden", "forbidden: the API server has not read the roles yet"),
         409 => ("Conflict", "the object has been modified; please apply your changes to the latest version"),
         429 => ("TooManyRequests", "the server has received too many requests"),
         500 => ("InternalError", "an internal error occurred"),

@@ -1,5 +1,5 @@
-//! Fault injection: each plan injects one fault between the manager and a real API server. The invariants are checked
-//! at every revision, at rest, and over the whole run.
+//! Fault injection: each plan injects one fault, or two in a row at one object, between the manager and a real API
+//! server. The invariants are checked at every revision, at rest, and over the whole run.
 //!
 //! By default a few plans run that cover every write and every fault once. The variable `CAPI_IPAM_FAULTS` selects
 //! `many` (every fault at every kind of write) or `all` of them. `CAPI_IPAM_FAULT_PLAN` is one plan, or several lines
@@ -67,7 +67,7 @@ async fn single_faults_are_tolerated() {
         Ok("many") => plans::many(&all),
         _ => plans::few(&all),
     };
-    println!("{} of {} plans", wanted.len(), all.len());
+    println!("{} plans; `many` are {}, all are {}", wanted.len(), plans::many(&all).len(), all.len());
     assert_passed(&run_plans(&planes, wanted, MAX_FAILURES).await);
 }
 

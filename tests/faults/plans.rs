@@ -19,7 +19,8 @@ pub struct Recording {
 }
 
 /// One plan for each kind of write (its first, a middle and its last occurrence) and each fault, one for each kind of
-/// watch and each fault, and the worst of these with a second manager.
+/// watch and each fault, and the worst of these with a second manager. Two faults in a row are injected at the first
+/// occurrence of a write, and at several creations.
 pub fn all(recordings: &[Recording]) -> Vec<Plan> {
     recordings.iter().flat_map(of_workload).collect()
 }
@@ -33,7 +34,8 @@ fn of_workload(recording: &Recording) -> Vec<Plan> {
     let mut plans = Vec::new();
     for (&write, &count) in recording.writes.iter().filter(|(write, _)| **write != Write::Other) {
         for how in faults_at(write) {
-            plans.extend(ordinals(write, count).into_iter().map(|nth| plan(1, Fault::Write { write, nth, how })));
+            let most = if how.refused_retry().is_some() && !is_creation(write) { 1 } else { count };
+            plans.extend(ordinals(write, most).into_iter().map(|nth| plan(1, Fault::Write { write, nth, how })));
             if least == 1 && is_for_two(how) && write != Write::Event {
                 plans.push(plan(2, Fault::Write { write, nth: 1, how }));
             }
@@ -96,7 +98,20 @@ fn faults_at(write: Write) -> Vec<WriteFault> {
         WriteFault::RefusedForLong,
     ];
     faults.extend(undone_by(write).iter().copied().map(WriteFault::LateAfter));
+    // Nothing depends on an event, and the next status of a pool is another one.
+    if !matches!(write, Write::Event | Write::PoolStatus) {
+        faults.extend(RETRIES);
+    }
     faults
+}
+
+/// Two faults in a row at one object.
+const RETRIES: [WriteFault; 3] =
+    [WriteFault::LostThenRefused(403), WriteFault::LostThenRefused(500), WriteFault::LateThenRefused(403)];
+
+/// Whether a lost response leaves an object that the manager may not know.
+fn is_creation(write: Write) -> bool {
+    matches!(write, Write::ReservationCreated | Write::AddressCreated)
 }
 
 /// The writes after which a late write does the most harm: they undo it or invalidate it. Many of them affect a later
@@ -152,7 +167,16 @@ pub fn few(plans: &[Plan]) -> Vec<Plan> {
         let mut aspects =
             vec![Aspect::Workload(plan.workload), Aspect::Managers(plan.managers), Aspect::Aged(plan.aged)];
         match &plan.fault {
-            Some(Fault::Write { write, how, .. }) => aspects.extend([Aspect::Write(*write), Aspect::How(*how)]),
+            Some(Fault::Write { write, nth, how }) => {
+                aspects.extend([Aspect::Write(*write), Aspect::How(*how)]);
+                if how.refused_retry().is_some() && is_creation(*write) {
+                    aspects.push(Aspect::Pair(*write, *how, plan.aged));
+                }
+                // Addresses are released during the retries, so that the next proposal is another address.
+                if is_forgotten_reservation(plan.workload, *write, *nth, *how) {
+                    aspects.push(Aspect::Part(plan.workload, *write));
+                }
+            }
             Some(Fault::Watch { resource, how, .. }) => {
                 aspects.extend([Aspect::Watch(resource.clone()), Aspect::WatchHow(*how)]);
             }
@@ -161,6 +185,14 @@ pub fn few(plans: &[Plan]) -> Vec<Plan> {
         }
         aspects
     })
+}
+
+/// Whether the plan leaves two reservations for a claim if the manager forgets the first one.
+fn is_forgotten_reservation(workload: Workload, write: Write, nth: usize, how: WriteFault) -> bool {
+    workload == Workload::Recreate
+        && write == Write::ReservationCreated
+        && nth > 1
+        && how == WriteFault::LostThenRefused(403)
 }
 
 /// Many plans that cover every fault at every kind of write and in every workload.
@@ -219,10 +251,10 @@ mod tests {
     #[test]
     fn every_fault_is_planned_at_every_write_and_watch() {
         let plans = all(&recordings());
-        // 13 faults at 3 occurrences of one write, 11 at the other; 3 at 2 events; with a second manager 6, 4 and 1; 3
+        // 16 faults at 3 occurrences of one write, 14 at the other; 3 at 2 events; with a second manager 7, 5 and 1; 4
         // with an older manager; one watch that is a black hole; late responses to 2 reads, and to one with a second
         // manager.
-        assert_eq!(plans.len(), 2 * (13 * 3 + 11 + 3 * 2 + 6 + 4 + 1 + 2 + 1) + 3 + 1);
+        assert_eq!(plans.len(), 2 * (16 * 3 + 14 + 3 * 2 + 7 + 5 + 1 + 2 + 1) + 4 + 1);
         assert_eq!(plans.iter().map(Plan::line).collect::<BTreeSet<_>>().len(), plans.len());
     }
 

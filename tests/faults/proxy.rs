@@ -1,4 +1,4 @@
-//! A proxy between a manager and the API server that injects one fault.
+//! A proxy between a manager and the API server that injects one fault, or two in a row at one object.
 //!
 //! The manager uses plain HTTP. The proxy forwards requests with the service account of the provider, so that the
 //! permissions are those of the provider.
@@ -77,6 +77,22 @@ struct Book {
     /// The number of watches, by plural.
     watches: HashMap<String, usize>,
     holes: Holes,
+    silence: Option<Silence>,
+}
+
+/// An object about which the manager learns nothing, until its retry is rejected.
+struct Silence {
+    since: Instant,
+    resource: String,
+    name: String,
+    /// The watch is delayed already, with all later events.
+    is_delayed: bool,
+}
+
+impl Silence {
+    fn lasts(&self) -> bool {
+        self.since.elapsed() < LATEST
+    }
 }
 
 /// Connections and watches that stay open and deliver nothing.
@@ -169,7 +185,8 @@ impl Proxy {
             Some(Fault::Watch { how: WatchFault::BlackHole, .. }) => UNNOTICED,
             _ => Duration::ZERO,
         };
-        book.dead || book.late > 0 || book.happened.is_some_and(|at| at.elapsed() < lasts)
+        let is_silent = book.silence.as_ref().is_some_and(Silence::lasts);
+        book.dead || book.late > 0 || is_silent || book.happened.is_some_and(|at| at.elapsed() < lasts)
     }
 }
 
@@ -257,12 +274,21 @@ impl Shared {
 
     /// Forwards a read, and delays its response if that is the fault.
     async fn read(&self, asked: &Request, forward: &Forward) -> Result<ProxyResponse, Broken> {
+        if self.is_silent(asked) {
+            return Ok(error_response(503));
+        }
         let is_late = !asked.name.is_empty() && self.is_late_read(&asked.resource);
         let response = forward.send().await;
         if is_late {
             tokio::time::sleep(frames::HELD_BACK).await;
         }
         response
+    }
+
+    /// Whether a read of an object must fail.
+    fn is_silent(&self, asked: &Request) -> bool {
+        let is_of = |silence: &Silence| silence.resource == asked.resource && silence.name == asked.name;
+        self.book().silence.as_ref().is_some_and(|silence| is_of(silence) && silence.lasts())
     }
 
     /// Counts a read of one object. Returns whether its response must be late.
@@ -293,8 +319,14 @@ impl Shared {
         }
         let count = book.changes.entry(resource.to_owned()).or_default();
         *count += 1;
+        let count = *count;
+        if let Some(silence) = book.silence.as_mut().filter(|silence| silence.resource == resource && silence.lasts()) {
+            // Later events wait for this one.
+            let is_first = !std::mem::replace(&mut silence.is_delayed, true);
+            return if is_first { Disturbance::HoldBack } else { Disturbance::None };
+        }
         match &self.fault {
-            Some(Fault::Watch { resource: hit, nth, how }) if hit == resource && nth == count => {
+            Some(Fault::Watch { resource: hit, nth, how }) if hit == resource && *nth == count => {
                 book.happened = Some(Instant::now());
                 match how {
                     WatchFault::HeldBack => Disturbance::HoldBack,
@@ -311,7 +343,7 @@ impl Shared {
     }
 
     /// Records a write, and returns its index in the journal and its fault.
-    fn record(&self, write: Write, name: String) -> Result<(usize, Option<WriteFault>), Broken> {
+    fn record(&self, write: Write, resource: &str, name: String) -> Result<(usize, Option<WriteFault>), Broken> {
         let mut book = self.book();
         // Checked with the same lock: no write of a dead manager is forwarded.
         if book.dead {
@@ -322,11 +354,15 @@ impl Shared {
             Some(Fault::Write { write: kind, nth: wanted, how }) if *kind == write => {
                 let is_active =
                     *how == WriteFault::RefusedForLong && book.happened.is_some_and(|since| since.elapsed() < LONG);
-                (nth == *wanted || is_active).then_some(*how)
+                let retry = how.refused_retry().filter(|_| is_retry(&book.journal, &name)).map(WriteFault::Refused);
+                retry.or((nth == *wanted || is_active).then_some(*how))
             }
             _ => None,
         };
         if let Some(how) = hit {
+            let starts = matches!(how, WriteFault::LostThenRefused(_));
+            let (since, resource, name) = (Instant::now(), resource.to_owned(), name.clone());
+            book.silence = starts.then_some(Silence { since, resource, name, is_delayed: false });
             book.happened.get_or_insert_with(Instant::now);
             book.dead = matches!(how, WriteFault::CrashBefore);
             book.late += usize::from(how.is_late());
@@ -339,7 +375,7 @@ impl Shared {
         let body = String::from_utf8_lossy(&forward.body);
         let write = asked.write(&body).unwrap_or(Write::Other);
         let name = if asked.name.is_empty() { name_in(&body) } else { asked.name.clone() };
-        let (index, hit) = self.record(write, name)?;
+        let (index, hit) = self.record(write, &asked.resource, name)?;
         match hit {
             None => {
                 let response = self.apply(index, &forward).await;
@@ -356,7 +392,7 @@ impl Shared {
                 self.crashed.notify_one();
                 Err(Broken)
             }
-            Some(WriteFault::ReplyLost) => {
+            Some(WriteFault::ReplyLost | WriteFault::LostThenRefused(_)) => {
                 let _ = self.apply(index, &forward).await;
                 Err(Broken)
             }
@@ -367,7 +403,7 @@ impl Shared {
             Some(WriteFault::Conflict) => Ok(error_response(409)),
             Some(WriteFault::Refused(code)) => Ok(error_response(code)),
             Some(WriteFault::RefusedForLong) => Ok(error_response(503)),
-            Some(WriteFault::Late) => {
+            Some(WriteFault::Late | WriteFault::LateThenRefused(_)) => {
                 tokio::spawn(self.apply_late(index, forward, None));
                 Ok(error_response(504))
             }
@@ -426,6 +462,12 @@ impl Shared {
     }
 }
 
+/// Whether the journal contains one fault, at an object of this name.
+fn is_retry(journal: &[Entry], name: &str) -> bool {
+    let mut faults = journal.iter().filter(|entry| entry.fault.is_some());
+    faults.next().is_some_and(|first| first.name == name) && faults.next().is_none()
+}
+
 /// Whether a write of this kind to an object of the same name has succeeded since.
 fn has_followed(journal: &[Entry], index: usize, write: Write) -> bool {
     let mut since = journal.iter().skip(index);
@@ -444,6 +486,23 @@ fn name_in(body: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_the_first_retry_of_the_object_is_rejected() {
+        let entry = |name: &str, fault| Entry {
+            at: Instant::now(),
+            write: Write::ReservationCreated,
+            name: name.to_owned(),
+            code: None,
+            fault,
+        };
+        let mut journal = vec![entry("b", None)];
+        assert!(!is_retry(&journal, "b"));
+        journal.push(entry("a", Some(WriteFault::LostThenRefused(403))));
+        assert!(is_retry(&journal, "a") && !is_retry(&journal, "b"));
+        journal.push(entry("a", Some(WriteFault::Refused(403))));
+        assert!(!is_retry(&journal, "a"));
+    }
 
     #[test]
     fn write_is_followed_by_a_successful_one_of_its_object() {
