@@ -308,9 +308,6 @@ impl ControlPlane {
             "--unsafe-no-fsync".into(),
             // 5,000 claims of 256 KiB, each written three times, exceed the default of 2 GiB.
             "--quota-backend-bytes=8589934592".into(),
-            // The only member is elected after 0.1 s, not after 1 s.
-            "--heartbeat-interval=20".into(),
-            "--election-timeout=100".into(),
             "--log-level=warn".into(),
         ];
         let etcd = Supervised::spawn(&self.programs.join("etcd"), &arguments, &[], &self.folder().join("etcd.log"));
