@@ -227,6 +227,20 @@ impl ControlPlane {
         self.kubectl_with_input(&["apply", "-f", "-"], yaml).unwrap_or_else(|error| panic!("{error}\n{yaml}"))
     }
 
+    /// Creates an object without storing it, as the administrator. Much faster than kubectl.
+    ///
+    /// # Errors
+    /// The causes of a rejection, each in a line with its field, or the whole response.
+    pub fn dry_create(&self, object: &Value) -> Result<(), String> {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let (version, kind) = (text(&object["apiVersion"]), text(&object["kind"]).to_lowercase());
+        let namespace = object["metadata"]["namespace"].as_str();
+        let folder = namespace.map(|namespace| format!("namespaces/{namespace}/")).unwrap_or_default();
+        let path = format!("/apis/{version}/{folder}{kind}s?dryRun=All&fieldValidation=Strict");
+        let response = self.endpoint().create(&path, &object.to_string()).map(drop);
+        response.map_err(|response| https::causes(&response).unwrap_or(response))
+    }
+
     /// `kubectl replace` of one or more objects.
     ///
     /// # Panics

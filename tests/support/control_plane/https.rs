@@ -12,6 +12,7 @@ use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use serde_json::Value;
 
 /// How long a request may wait for its response.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -70,4 +71,14 @@ impl Endpoint<'_> {
         stream.read_to_string(&mut response)?;
         Ok(response)
     }
+}
+
+/// The causes in the response to a rejected request, each in a line with its field. None if the response has no causes.
+pub fn causes(response: &str) -> Option<String> {
+    let (_, body) = response.split_once("\r\n\r\n")?;
+    let status: Value = serde_json::from_str(body).ok()?;
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let causes = status["details"]["causes"].as_array()?.iter();
+    let lines: Vec<_> = causes.map(|cause| format!("{}: {}", text(&cause["field"]), text(&cause["message"]))).collect();
+    Some(lines.join("\n"))
 }
