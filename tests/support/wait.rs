@@ -6,7 +6,11 @@ use std::time::{Duration, Instant};
 /// How long a test waits for something that takes milliseconds on a free machine.
 pub const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Calls `poll` every 20 ms until it returns a value.
+/// The shortest and the longest time between two calls of a poll. Each call costs the API server processor time that
+/// other tests need.
+const INTERVAL: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(100));
+
+/// Calls `poll` until it returns a value: every 20 ms at first, and every 100 ms after a second.
 ///
 /// # Panics
 /// When it returns none within [`TIMEOUT`].
@@ -20,14 +24,19 @@ pub async fn eventually_within<T, F: Future<Output = Option<T>>>(
     what: &str,
     mut poll: impl FnMut() -> F,
 ) -> T {
-    let deadline = Instant::now() + timeout;
+    let start = Instant::now();
     loop {
         if let Some(found) = poll().await {
             return found;
         }
-        assert!(Instant::now() < deadline, "did not happen within {timeout:?}: {what}");
-        tokio::time::sleep(Duration::from_millis(20)).await;
+        assert!(start.elapsed() < timeout, "did not happen within {timeout:?}: {what}");
+        pause(start).await;
     }
+}
+
+/// Waits until the next call of a poll that has been called since `start`.
+pub async fn pause(start: Instant) {
+    tokio::time::sleep((start.elapsed() / 10).clamp(INTERVAL.0, INTERVAL.1)).await;
 }
 
 /// Asserts for half a second that a condition keeps holding.

@@ -8,7 +8,7 @@ use capi_ipam_controller::client::ResourceClient;
 use capi_ipam_provider::api::IPAddress;
 use kube::ResourceExt;
 
-use super::super::wait::{TIMEOUT, consistently, eventually, eventually_within};
+use super::super::wait::{TIMEOUT, consistently, eventually, eventually_within, pause};
 use super::{Consumer, counts_of, ready};
 
 impl Consumer {
@@ -151,14 +151,14 @@ impl Consumer {
 }
 
 async fn wait_for_counts(pools: &ResourceClient<Pool>, name: &str, expected: (i64, i64, i64, i64)) {
-    let deadline = Instant::now() + TIMEOUT;
+    let start = Instant::now();
     loop {
         let pool = pools.get(name).await.expect("pools can be read").expect("the pool exists");
         let counts = counts_of(&pool);
         if counts == Some(expected) {
             return;
         }
-        assert!(Instant::now() < deadline, "pool {name} counts {counts:?} instead of {expected:?}");
-        tokio::time::sleep(Duration::from_millis(20)).await;
+        assert!(start.elapsed() < TIMEOUT, "pool {name} counts {counts:?} instead of {expected:?}");
+        pause(start).await;
     }
 }
