@@ -1,7 +1,7 @@
 //! The in-cluster provider: allocates addresses from pools that are objects of the management cluster.
 //!
 //! Uniqueness depends on the API server alone. An address is allocated by creating an
-//! [`IPReservation`](crate::api::IPReservation) whose name is derived from the scope and the address
+//! [`IPReservation`] whose name is derived from the scope and the address
 //! ([`reservation_name`](crate::api::reservation_name)): if two clients create it, one of them gets a conflict. The
 //! in-memory [`ledger`] makes this fast. It proposes the lowest address that seems free; a wrong proposal costs a
 //! retry, never a duplicate.
