@@ -114,7 +114,7 @@ impl ClaimHandler for ListHandler {
 }
 
 fn main() -> ExitCode {
-    manager::main(Identity { name: "list-provider", lease: "list-provider.example.com" }, async |manager| {
+    manager::main(Identity::new("list-provider", env!("CARGO_PKG_VERSION")), async |manager| {
         ClaimReconciler::builder(manager)
             .pools(PoolKind::new("example.com", "ListPool"))
             .build(async |setup| Ok(ListAdapter { client: setup.manager.client.clone() }))

@@ -8,7 +8,7 @@ mod webhooks;
 
 use std::process::ExitCode;
 
-use capi_ipam_controller::manager::{Identity, print_usage, run_with_services};
+use capi_ipam_controller::manager::{Identity, print_usage, run_with_options};
 use capi_ipam_controller::options::Options;
 use capi_ipam_webhook::options::WebhookOptions;
 use clap::{Parser, Subcommand, ValueEnum};
@@ -69,9 +69,9 @@ pub fn main() -> ExitCode {
     if let Some(Command::Generate { file }) = command {
         return generate::print(file);
     }
-    let identity = Identity { name: "capi-ipam-in-cluster", lease: names::IN_CLUSTER_LEASE };
+    let identity = Identity::new("capi-ipam-in-cluster", env!("CARGO_PKG_VERSION")).with_lease(names::IN_CLUSTER_LEASE);
     let ledger = LedgerHandle::default();
-    run_with_services(
+    run_with_options(
         identity,
         options,
         async |manager| webhooks::register(manager, &webhook_options, &certificate, &ledger).await,

@@ -13,7 +13,8 @@
 //! - `pools`: finalizer, counts and conditions of pools; `deletion_check`: what blocks the deletion of a pool;
 //! - `move_label`: the label with which `clusterctl move` moves reservations;
 //! - [`LedgerHandle`]: read access to the ledger for admission, in every replica;
-//! - `sweeper`: releases abandoned addresses and creates missing reservations.
+//! - `sweeper`: releases abandoned addresses and creates missing reservations;
+//! - `upgrade`: stores pools of an old version in the current one.
 
 pub mod ledger;
 
@@ -30,6 +31,7 @@ mod release;
 mod reservation;
 mod standby;
 mod sweeper;
+mod upgrade;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -60,6 +62,7 @@ pub async fn register(
     ledger_handle: LedgerHandle,
 ) -> Result<(), BoxError> {
     kinds::wait_for_kinds(&manager.client).await;
+    upgrade::run(manager).await;
     let claim_options = ClaimOptions {
         resync_interval: RESYNC_INTERVAL,
         restored_claim_timeout: options.restored_claim_timeout,
@@ -77,7 +80,7 @@ pub async fn register(
 fn set_up(setup: &mut ProviderSetup<'_>, options: &InClusterOptions, ledger_handle: &LedgerHandle) -> InClusterAdapter {
     let client = setup.manager.client.clone();
     let reservations: ResourceClient<IPReservation> = ResourceClient::new(Api::all(client.clone()), &());
-    let reservations_synced = setup.manager.health.register("IPReservation");
+    let reservations_synced = setup.manager.health.register_watch("IPReservation");
     let objects_synced = [setup.addresses_synced.clone(), reservations_synced.clone()];
     let (claims, contract, selection) =
         (setup.trigger(), setup.contract.clone(), Selection::of(&setup.manager.options));

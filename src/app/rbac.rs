@@ -115,6 +115,20 @@ pub const CLUSTER_RULES: &[Rule] = &[
         verbs: &["create", "patch"],
         reason: "publish events",
     },
+    Rule {
+        group: "apiextensions.k8s.io",
+        resources: &["customresourcedefinitions"],
+        names: CONVERTED_DEFINITIONS,
+        verbs: &["get"],
+        reason: "check whether pools are stored in an old version",
+    },
+    Rule {
+        group: "apiextensions.k8s.io",
+        resources: &["customresourcedefinitions/status"],
+        names: CONVERTED_DEFINITIONS,
+        verbs: &["patch"],
+        reason: "record that no pool is stored in an old version",
+    },
 ];
 
 /// The rules for the manager's own namespace.
@@ -149,7 +163,7 @@ pub const SELF_MANAGED_CERTS_CLUSTER_RULES: &[Rule] = &[
         group: "apiextensions.k8s.io",
         resources: &["customresourcedefinitions"],
         names: CONVERTED_DEFINITIONS,
-        verbs: &["get", "patch"],
+        verbs: &["patch"],
         reason: "inject the CA bundle of the conversion webhook",
     },
 ];

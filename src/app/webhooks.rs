@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use capi_ipam_controller::manager::{BoxError, Manager};
 use capi_ipam_ip::{Block, Family, Usable};
-use capi_ipam_webhook::diagnostics::{self, Security};
+use capi_ipam_webhook::diagnostics;
 use capi_ipam_webhook::endpoints::Endpoints;
 use capi_ipam_webhook::options::{WebhookCerts, WebhookOptions};
 use capi_ipam_webhook::self_managed::{Names, SelfManaged};
@@ -48,13 +48,7 @@ pub(super) async fn register(
         return Ok(());
     };
     let view: Arc<dyn View> = Arc::new(LedgerView(ledger.clone()));
-    let (tls, client) = (options.tls.clone(), manager.client.clone());
-    let security = Security::new(server.certificates(), tls, client);
-    let metrics = manager.metrics.clone();
-    if let Some(diagnostics) = diagnostics::listen(&manager.options.diagnostics, metrics, security).await? {
-        tracing::info!(address = ?diagnostics.address(), "serving metrics over TLS");
-        manager.add("diagnostics", diagnostics.serve(manager.stop.clone()));
-    }
+    diagnostics::register(manager, server.certificates(), options.tls.clone()).await?;
     if options.webhook_certs == WebhookCerts::SelfManaged {
         let (client, certificates) = (manager.client.clone(), server.certificates());
         let health = server.certificate_health();

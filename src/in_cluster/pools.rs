@@ -69,7 +69,7 @@ fn start(
     context: &Arc<Context>,
     gates: &[ReadinessGate],
 ) -> ReadinessGate {
-    let gate = manager.health.register(kind.name());
+    let gate = manager.health.register_watch(kind.name());
     gates.iter().for_each(|other| controller.wait_for(other.clone()));
     let handler = Arc::new(PoolEventHandler { ledger: Arc::clone(&context.ledger), kind });
     let main = WatchSpec::new(watched_pools(&manager.client, kind), kind, handler, gate.clone());
@@ -278,15 +278,19 @@ impl PoolReconciler {
         };
         let transitions: Vec<Condition> =
             status.conditions.iter().filter(|condition| !is_unchanged(condition)).cloned().collect();
-        if let Some(wait) = self.status_limiter.delay(pool, !transitions.is_empty(), Instant::now()) {
-            return Ok(Some(wait));
-        }
-        let mut wanted = pool.clone();
-        wanted.status = Some(status);
         let started = Instant::now();
-        let written = patch::write(client, pool, &wanted).await;
-        self.status_limiter.record_latency(started.elapsed());
-        if let Some(written) = written? {
+        let (wait, written) = patch::with_patch(client, pool, async |wanted: &mut Pool| {
+            let wait = self.status_limiter.delay(pool, !transitions.is_empty(), started);
+            if wait.is_none() {
+                wanted.status = Some(status);
+            }
+            Ok::<_, CallError>(wait)
+        })
+        .await;
+        if !matches!(wait, Ok(Some(_))) {
+            self.status_limiter.record_latency(started.elapsed());
+        }
+        if let Some(written) = written {
             let written = self.record_write(written);
             for condition in transitions.iter().filter(|condition| status::is_warning(condition)) {
                 let reason = condition.reason.as_deref().unwrap_or_default();
@@ -294,7 +298,7 @@ impl PoolReconciler {
                 self.events.warning(&written, &written.kind, reason, "Inspect", message);
             }
         }
-        Ok(None)
+        wait
     }
 
     fn record_write(&self, written: Pool) -> Pool {

@@ -116,7 +116,7 @@ impl Watches {
         K: kube::Resource + Clone + serde::de::DeserializeOwned + std::fmt::Debug + Send + Sync + 'static,
         K::DynamicType: Clone + std::fmt::Debug + Send + Sync,
     {
-        let gate = self.health.register(K::kind(&version));
+        let gate = self.health.register_watch(K::kind(&version));
         self.streams.push(watch_into(WatchSpec::new(api, version, handler, gate.clone())).boxed());
         self.gates.push(gate);
     }

@@ -14,3 +14,4 @@ mod releases;
 mod restart;
 mod scope;
 mod several;
+mod stored_versions;

@@ -44,6 +44,10 @@ struct Busy {
 impl Busy {
     fn start(plane: &ControlPlane, self_managed: bool) -> Self {
         let (webhooks, metrics) = (Webhooks::new(plane), free_port());
+        // Pools may be stored as v1alpha1.
+        let old = r#"{"status": {"storedVersions": ["v1alpha1", "v1alpha2"]}}"#;
+        let definition = "inclusterippools.ipam.cluster.x-k8s.io";
+        plane.kubectl(&["patch", "crd", definition, "--subresource=status", "--type=merge", "--patch", old]);
         let mut flags = webhooks.flags().to_vec();
         if self_managed {
             webhooks.register_with_ca(plane, "");

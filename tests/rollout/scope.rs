@@ -1,4 +1,4 @@
-//! The scope of a manager: `--namespace` and `--watch-filter`.
+//! The scope of a manager: `--namespace`, `--watch-filter` and `--selector`.
 
 use serde_json::json;
 
@@ -49,4 +49,48 @@ async fn watch_filter_selects_claims_and_pools() {
     assert_eq!(address.metadata.labels.unwrap_or_default()["cluster.x-k8s.io/watch-filter"], "blue");
     consumer.assert_stays_unbound("red").await;
     consumer.assert_stays_unbound("none").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn several_namespaces_can_be_served() {
+    let control_plane = ControlPlane::start(Options::default());
+    let (one, two, other) =
+        (Consumer::new(&control_plane).await, Consumer::new(&control_plane).await, Consumer::new(&control_plane).await);
+    let flags = [&one, &two].map(|team| format!("--namespace={}", team.namespace));
+    let _manager = Manager::start(&control_plane, &[&flags[0], &flags[1]]);
+    for team in [&one, &two, &other] {
+        team.create_pool("web", json!({"addresses": ["10.0.0.10"], "prefix": 24})).await;
+        team.create_cluster("paused", true).await;
+        team.create_claim_with("p", "InClusterIPPool", "web", json!({"clusterName": "paused"})).await;
+    }
+    for team in [&one, &two] {
+        // The Clusters of all selected namespaces are watched.
+        team.wait_for_reason("p", "Paused").await;
+        team.create_claim("c", "web").await;
+        assert_eq!(team.wait_for_address("c").await, "10.0.0.10");
+    }
+    other.create_claim("c", "web").await;
+    other.assert_stays_unbound("c").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn selector_selects_claims_and_pools() {
+    let control_plane = ControlPlane::start(Options::default());
+    let _manager = Manager::start(&control_plane, &["--selector=tier in (web,db),!legacy"]);
+    let consumer = Consumer::new(&control_plane).await;
+    let label = |value: &str| json!({"labels": {"tier": value}});
+    consumer.create_pool("web", json!({"addresses": ["10.0.0.10-10.0.0.12"], "prefix": 24})).await;
+    consumer.create_claim_with("web", "InClusterIPPool", "web", label("web")).await;
+    // This manager does not serve the pool, so it has no finalizer and the claim waits for it.
+    consumer.assert_stays_unbound("web").await;
+    let pools = consumer.pools();
+    consumer.modify(&pools, "web", |pool| pool["metadata"]["labels"] = label("db")["labels"].clone()).await;
+    consumer.wait_for_address("web").await;
+    let legacy = json!({"labels": {"tier": "web", "legacy": ""}});
+    for (name, labels) in [("cache", label("cache")), ("none", json!({})), ("legacy", legacy)] {
+        consumer.create_claim_with(name, "InClusterIPPool", "web", labels).await;
+    }
+    consumer.assert_stays_unbound("cache").await;
+    consumer.assert_stays_unbound("none").await;
+    consumer.assert_stays_unbound("legacy").await;
 }

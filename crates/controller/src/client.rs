@@ -57,13 +57,18 @@ pub enum ClientError {
 /// Creates a client for the API server that `kubeconfig` names; without one, for that of the environment: `KUBECONFIG`,
 /// `~/.kube/config`, or the pod's service account. Sends no request.
 ///
-/// `name` is the user agent: audit logs and the managed fields of written objects show it.
-pub async fn connect(kubeconfig: Option<&Path>, name: &str) -> Result<Client, ClientError> {
-    connect_with(kubeconfig, name, RequestPolicy::default()).await
+/// `user_agent` has the form `name/version`. Audit logs show it, and the managed fields of written objects show its
+/// name.
+pub async fn connect(kubeconfig: Option<&Path>, user_agent: &str) -> Result<Client, ClientError> {
+    connect_with(kubeconfig, user_agent, RequestPolicy::default()).await
 }
 
 /// Like [`connect`], with another policy. The client has its own connections.
-pub async fn connect_with(kubeconfig: Option<&Path>, name: &str, policy: RequestPolicy) -> Result<Client, ClientError> {
+pub async fn connect_with(
+    kubeconfig: Option<&Path>,
+    user_agent: &str,
+    policy: RequestPolicy,
+) -> Result<Client, ClientError> {
     let mut config = match kubeconfig {
         None => Config::infer().await.map_err(ClientError::NotConfigured)?,
         Some(path) => {
@@ -72,7 +77,7 @@ pub async fn connect_with(kubeconfig: Option<&Path>, name: &str, policy: Request
             Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.map_err(failed)?
         }
     };
-    if let Ok(agent) = HeaderValue::from_str(&format!("{name}/{}", env!("CARGO_PKG_VERSION"))) {
+    if let Ok(agent) = HeaderValue::from_str(user_agent) {
         config.headers.push((USER_AGENT, agent));
     }
     let server = config.cluster_url.to_string();

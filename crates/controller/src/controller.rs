@@ -11,6 +11,7 @@
 //!   State is passed between the attempts of one object. A panic or a hang fails one reconcile only.
 
 mod backoff;
+mod closure;
 mod queue;
 mod store;
 mod worker;
@@ -28,6 +29,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+pub use self::closure::{ReconcileFn, reconcile_fn};
 pub use self::store::{Cached, Store};
 use self::worker::{Worker, forward_events};
 use crate::health::ReadinessGate;

@@ -36,6 +36,11 @@ pub enum HealthError {
     },
 }
 
+/// Two components of one process have the same name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is registered twice in this process; give each component its own name")]
+pub struct NameTaken(pub String);
+
 /// How long the API server refuses a kind (403, 404) before the process is not ready. It also does so for a moment
 /// while it starts, and while a CustomResourceDefinition is replaced.
 const REFUSAL_GRACE: Duration = Duration::from_secs(10);
@@ -46,8 +51,23 @@ const REFUSAL_EXPIRY: Duration = Duration::from_secs(30);
 /// The readiness of the process, by component. Clones share it.
 ///
 /// A *requirement* ([`Health::require`]) is needed to answer requests, for example a certificate: the process is not
-/// ready without it. A *cache* ([`Health::register`]) is a kind that has to be listed before the process acts on it. A
-/// process without its caches is ready: listing them may need its own webhooks.
+/// ready without it. A *cache* ([`Health::register`], [`Health::register_watch`]) is a kind that has to be listed
+/// before the process acts on it. A process without its caches is ready: listing them may need its own webhooks.
+///
+/// ```
+/// use capi_ipam_controller::health::{Health, NameTaken};
+///
+/// let health = Health::default();
+/// let inventory = health.register("inventory")?;
+/// assert_eq!(health.register("inventory").unwrap_err(), NameTaken("inventory".to_owned()));
+/// // Several controllers can watch the same kind.
+/// let (nodes, nodes_again) = (health.register_watch("Node"), health.register_watch("Node"));
+/// inventory.ready();
+/// nodes.ready();
+/// assert_eq!(health.pending(), ["Node (2): being listed"]);
+/// # drop(nodes_again);
+/// # Ok::<(), NameTaken>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Health {
     components: Arc<Mutex<BTreeMap<String, Component>>>,
@@ -96,13 +116,30 @@ pub struct ReadinessGate {
 }
 
 impl Health {
-    /// Adds a cache: a kind that has to be listed.
-    pub fn register(&self, name: impl Into<String>) -> ReadinessGate {
+    /// Adds a cache with a unique name.
+    ///
+    /// # Errors
+    /// If a component has this name already. That component stays registered.
+    pub fn register(&self, name: impl Into<String>) -> Result<ReadinessGate, NameTaken> {
         self.add(name.into(), false)
     }
 
-    /// Adds a requirement: the process is not ready without it.
-    pub fn require(&self, name: impl Into<String>) -> ReadinessGate {
+    /// Adds a cache for a watch of a kind. If another controller watches the kind too, the name gets a number:
+    /// `Node (2)`.
+    pub fn register_watch(&self, kind: impl AsRef<str>) -> ReadinessGate {
+        let kind = kind.as_ref();
+        let mut components = self.components.lock();
+        let numbered = (2_u64..).map(|number| format!("{kind} ({number})"));
+        let mut names = std::iter::once(kind.to_owned()).chain(numbered);
+        let name = names.find(|name| !components.contains_key(name)).unwrap_or_default();
+        self.insert(&mut components, name, false)
+    }
+
+    /// Adds a requirement with a unique name: the process is not ready without it.
+    ///
+    /// # Errors
+    /// If a component has this name already. That component stays registered.
+    pub fn require(&self, name: impl Into<String>) -> Result<ReadinessGate, NameTaken> {
         self.add(name.into(), true)
     }
 
@@ -113,9 +150,17 @@ impl Health {
         Self { components: Arc::default(), process: Arc::clone(&self.process) }
     }
 
-    fn add(&self, name: String, is_required: bool) -> ReadinessGate {
+    fn add(&self, name: String, is_required: bool) -> Result<ReadinessGate, NameTaken> {
+        let mut components = self.components.lock();
+        if components.contains_key(&name) {
+            return Err(NameTaken(name));
+        }
+        Ok(self.insert(&mut components, name, is_required))
+    }
+
+    fn insert(&self, components: &mut BTreeMap<String, Component>, name: String, is_required: bool) -> ReadinessGate {
         let (ready, is_ready) = watch::channel(false);
-        self.components.lock().insert(name.clone(), Component { ready, problem: None, is_required });
+        components.insert(name.clone(), Component { ready, problem: None, is_required });
         ReadinessGate { name, health: self.clone(), is_ready }
     }
 
@@ -286,7 +331,7 @@ mod tests {
     async fn cache_is_pending_until_it_is_listed() {
         let health = Health::default();
         assert!(health.pending().is_empty());
-        let claims = health.register("claims");
+        let claims = health.register("claims").unwrap();
         claims.failing("forbidden");
         assert_eq!(health.pending(), ["claims: forbidden"]);
         claims.ready();
@@ -295,9 +340,24 @@ mod tests {
     }
 
     #[test]
+    fn second_component_with_a_name_does_not_displace_the_first() {
+        let health = Health::default();
+        let first = health.register("claims").unwrap();
+        assert_eq!(health.register("claims").unwrap_err(), NameTaken("claims".to_owned()));
+        assert!(health.require("claims").is_err());
+        let second = health.register_watch("claims");
+        second.ready();
+        assert_eq!(health.pending(), ["claims: being listed"]);
+        first.ready();
+        assert!(first.is_ready() && second.is_ready() && health.pending().is_empty());
+        assert!(health.register("claims (2)").is_err());
+        assert!(!health.detached().register("claims").unwrap().is_ready(), "other processes have other components");
+    }
+
+    #[test]
     fn process_is_ready_without_its_caches() {
         let health = Health::default();
-        let (_claims, certificate) = (health.register("claims"), health.require("certificate"));
+        let (_claims, certificate) = (health.register("claims").unwrap(), health.require("certificate").unwrap());
         assert_eq!(health.problems(), ["certificate: not ready yet"]);
         assert_eq!(health.pending().len(), 2);
         certificate.ready();
@@ -308,7 +368,7 @@ mod tests {
     #[test]
     fn lasting_refusal_makes_the_process_not_ready() {
         let health = Health::default();
-        let detached = health.detached().register("claims");
+        let detached = health.detached().register("claims").unwrap();
         let ago = |seconds| Instant::now().checked_sub(Duration::from_secs(seconds)).unwrap();
         assert_eq!(detached.refused("forbidden"), Duration::ZERO);
         assert!(health.problems().is_empty(), "it has not lasted long enough");
@@ -333,7 +393,7 @@ mod tests {
     #[tokio::test]
     async fn fatal_error_is_returned() {
         let health = Health::default();
-        health.detached().register("claims").fatal("no longer served");
+        health.detached().register("claims").unwrap().fatal("no longer served");
         assert_eq!(health.fatal_error().await, "claims: no longer served");
     }
 
@@ -341,7 +401,8 @@ mod tests {
     fn metric_shows_listed_caches() {
         let (health, metrics) = (Health::default(), crate::metrics::Metrics::default());
         metrics.register_collector(health.clone());
-        let (claims, _pools, _gate) = (health.register("claims"), health.register("pools"), health.require("gate"));
+        let (claims, _pools, _gate) =
+            (health.register("claims").unwrap(), health.register("pools").unwrap(), health.require("gate").unwrap());
         claims.ready();
         let text = metrics.encode().unwrap();
         assert!(text.contains("cache_synced{cache=\"claims\"} 1\ncache_synced{cache=\"pools\"} 0\n# EOF"), "{text}");

@@ -7,6 +7,7 @@
 //! - [`patch`] and [`finalizer`]: writes with uid and resourceVersion as preconditions;
 //! - [`expectations`]: the writes of this process that its watches have not shown yet;
 //! - [`events`]: Kubernetes events, published in the background and limited in rate;
+//! - [`upgrade`]: steps that a new version of a program runs once in each cluster;
 //! - [`health`], [`metrics`] and [`diagnostics`]: probes and metrics, and the servers of both;
 //! - [`expiring_map`] and [`object_map`]: maps whose entries expire, and maps of objects by name;
 //! - [`discovery`], [`leader`], [`listener`], [`logging`], [`options`], [`retry`] and [`clock`]: smaller parts of
@@ -33,32 +34,23 @@
 //! use std::convert::Infallible;
 //! use std::sync::Arc;
 //!
-//! use capi_ipam_controller::controller::{Action, Attempt, ControllerBuilder, Reconciler};
+//! use capi_ipam_controller::controller::{Action, ControllerBuilder, reconcile_fn};
 //! use capi_ipam_controller::manager::{self, Identity};
 //! use capi_ipam_controller::watch::{WatchSpec, display_name};
 //! use k8s_openapi::api::core::v1::ConfigMap;
 //!
-//! struct Sizes;
-//!
-//! impl Reconciler for Sizes {
-//!     type Object = ConfigMap;
-//!     type Compact = Infallible;
-//!     type State = ();
-//!     type Error = Infallible;
-//!
-//!     async fn reconcile(&self, object: Arc<ConfigMap>, _: &mut Attempt<()>) -> Result<Action, Infallible> {
-//!         let size: usize = object.data.iter().flatten().map(|(key, value)| key.len() + value.len()).sum();
-//!         tracing::info!(object = display_name(object.as_ref()), size, "reconciled");
-//!         Ok(Action::AwaitChange)
-//!     }
-//! }
-//!
 //! fn main() -> std::process::ExitCode {
-//!     manager::main(Identity { name: "sizes", lease: "sizes.example.com" }, async |manager| {
+//!     manager::main(Identity::new("sizes", env!("CARGO_PKG_VERSION")), async |manager| {
 //!         let controller = ControllerBuilder::new("configmaps");
-//!         let synced = manager.health.register("ConfigMap");
+//!         let synced = manager.health.register_watch("ConfigMap");
 //!         let main = WatchSpec::new(manager.watch_api(&()), (), Arc::new(()), synced);
-//!         let task = controller.run(main, manager.options.concurrency, manager.stop.clone(), Arc::new(Sizes));
+//!         let reconciler = reconcile_fn(async |object: Arc<ConfigMap>| {
+//!             let size: usize = object.data.iter().flatten().map(|(key, value)| key.len() + value.len()).sum();
+//!             tracing::info!(object = display_name(object.as_ref()), size, "reconciled");
+//!             Ok::<_, Infallible>(Action::AwaitChange)
+//!         });
+//!         let (concurrency, stop) = (manager.options.concurrency, manager.stop.clone());
+//!         let task = controller.run(main, concurrency, stop, Arc::new(reconciler));
 //!         manager.add("the controller of ConfigMaps", task);
 //!         Ok(())
 //!     })
@@ -84,4 +76,5 @@ pub mod object_map;
 pub mod options;
 pub mod patch;
 pub mod retry;
+pub mod upgrade;
 pub mod watch;

@@ -4,7 +4,7 @@
 //! use capi_ipam_controller::manager::{Identity, main};
 //!
 //! fn run() -> std::process::ExitCode {
-//!     main(Identity { name: "my-provider", lease: "my-provider.example.com" }, async |manager| {
+//!     main(Identity::new("my-provider", env!("CARGO_PKG_VERSION")), async |manager| {
 //!         manager.add("a background task", std::future::pending());
 //!         Ok(())
 //!     })
@@ -14,11 +14,11 @@
 //! The setup function is called when the process becomes the leader, at most once in its life. A process that loses the
 //! lease ends, so controllers always start with empty caches and list everything before they act.
 
-use std::io::Write as _;
-use std::process::ExitCode;
+mod program;
+
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use clap::{CommandFactory, FromArgMatches, Parser};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use kube::Client;
@@ -27,14 +27,16 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
-use crate::client::{ClientError, connect, connect_with, error_chain};
+pub use self::program::{Identity, main, print_usage, run, run_with_options, run_with_services};
+use crate::client::{ClientError, connect, connect_with};
 use crate::diagnostics::{self, DiagnosticsError};
 use crate::events::EventPublisher;
-use crate::health::{Health, HealthError, ReadinessGate, listen};
+use crate::health::{Health, HealthError, NameTaken, ReadinessGate, listen};
 use crate::leader::{self, holder_identity};
 use crate::logging::{self, LoggingError};
 use crate::metrics::Metrics;
 use crate::options::{Options, OptionsError};
+use crate::upgrade::{self, Step, UpgradeError};
 use crate::{discovery, watch};
 
 /// Limit for tasks to stop after a signal.
@@ -45,15 +47,6 @@ const LEASE_RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The error type of setup functions.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
-
-/// The names of a program.
-#[derive(Clone, Copy, Debug)]
-pub struct Identity {
-    /// Name of the program, in its help, its user agent, and as the reporter of events.
-    pub name: &'static str,
-    /// Name of the Lease that its replicas compete for.
-    pub lease: &'static str,
-}
 
 /// Why a manager ended without a signal.
 #[derive(Debug, thiserror::Error)]
@@ -70,6 +63,9 @@ pub enum ManagerError {
     /// Probes cannot be served.
     #[error(transparent)]
     Health(#[from] HealthError),
+    /// Two components have the same name.
+    #[error(transparent)]
+    NameTaken(#[from] NameTaken),
     /// Metrics cannot be served.
     #[error(transparent)]
     Diagnostics(#[from] DiagnosticsError),
@@ -96,6 +92,11 @@ pub enum ManagerError {
     LeaseLost,
 }
 
+/// Two components of a manager declare the same role.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there are two components of the role {0:?}; a manager can have one")]
+pub struct RoleTaken(pub String);
+
 /// The argument of setup functions: the shared client, flags and registries, and the list of tasks to run.
 pub struct Manager {
     /// The client for all requests.
@@ -111,6 +112,7 @@ pub struct Manager {
     /// Cancelled when the tasks have to stop.
     pub stop: CancellationToken,
     tasks: Vec<(String, BoxFuture<'static, ()>)>,
+    roles: BTreeSet<String>,
 }
 
 impl Manager {
@@ -119,69 +121,37 @@ impl Manager {
         self.tasks.push((name.into(), task.boxed()));
     }
 
+    /// Declares that a component has a role which only one component of a manager can have, such as "controller of
+    /// nodes".
+    ///
+    /// # Errors
+    /// If another component has the role.
+    pub fn declare(&mut self, role: impl Into<String>) -> Result<(), RoleTaken> {
+        let role = role.into();
+        if self.roles.insert(role.clone()) { Ok(()) } else { Err(RoleTaken(role)) }
+    }
+
+    /// Runs a step of an upgrade if the cluster needs it. Call it in the setup function, before controllers are added:
+    /// the process is the leader then, and no controller acts on objects that are not upgraded.
+    ///
+    /// # Errors
+    /// If the step fails, or if a task was added before. The next start runs the rest of the step.
+    pub async fn upgrade<S: Step>(&self, step: &S) -> Result<(), UpgradeError> {
+        if let Some((task, _)) = self.tasks.first() {
+            return Err(UpgradeError::Late { step: step.id(), task: task.clone() });
+        }
+        upgrade::run(step).await
+    }
+
     /// An [`Api`](kube::Api) to watch a namespaced kind in the namespace of the flag `--namespace`, or in all
-    /// namespaces.
+    /// namespaces if the flag has no value or several: see [`Options::watched_namespace`].
     pub fn watch_api<K>(&self, version: &K::DynamicType) -> watch::WatchApi<K>
     where
         K: kube::Resource,
         K::Scope: kube::core::NamespaceScope,
     {
         // An empty namespace means all.
-        watch::WatchApi::all_with(self.client.clone(), version).constrain(&self.options.namespace)
-    }
-}
-
-#[derive(Parser)]
-#[command(version, about = None, args_override_self = true)]
-struct Flags {
-    #[command(flatten)]
-    options: Options,
-}
-
-/// Parses the flags and runs a manager until a signal. Prints an error in one line. `setup` adds the controllers; it is
-/// called when the process becomes the leader.
-pub fn main<F>(identity: Identity, setup: F) -> ExitCode
-where
-    F: AsyncFnOnce(&mut Manager) -> Result<(), BoxError>,
-{
-    let matches = Flags::command().name(identity.name).try_get_matches();
-    match matches.and_then(|matches| Flags::from_arg_matches(&matches)) {
-        Ok(flags) => {
-            let services = async |manager: &mut Manager| {
-                manager.options.diagnostics.warn_without_certificate();
-                Ok(())
-            };
-            run_with_services(identity, flags.options, services, setup)
-        }
-        Err(error) => print_usage(&error),
-    }
-}
-
-/// Prints in one line what is wrong with the flags; or the help, if it was requested. Returns the exit code.
-pub fn print_usage(error: &clap::Error) -> ExitCode {
-    if error.use_stderr() {
-        let text = error.to_string();
-        let line = text.lines().next().unwrap_or_default();
-        let _ = writeln!(std::io::stderr(), "{line} (see --help)");
-        return ExitCode::from(2);
-    }
-    let _ = error.print();
-    ExitCode::SUCCESS
-}
-
-/// Runs a manager until a signal. Prints an error in one line. `services` adds tasks that run from the start to the end
-/// of the process, on standbys too; `setup` adds tasks that run while the process is the leader.
-pub fn run_with_services<S, F>(identity: Identity, options: Options, services: S, setup: F) -> ExitCode
-where
-    S: AsyncFnOnce(&mut Manager) -> Result<(), BoxError>,
-    F: AsyncFnOnce(&mut Manager) -> Result<(), BoxError>,
-{
-    match try_run(identity, options, services, setup) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            let _ = writeln!(std::io::stderr(), "error: {}", error_chain(&error));
-            ExitCode::FAILURE
-        }
+        watch::WatchApi::all_with(self.client.clone(), version).constrain(self.options.watched_namespace())
     }
 }
 
@@ -192,6 +162,7 @@ where
 {
     options.validate()?;
     logging::init(options.log_format, &options.log_level)?;
+    info!(name = identity.name(), version = identity.version(), "the program starts");
     // An error means that a provider is installed already.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let system = |operation| move |source| ManagerError::System { operation, source };
@@ -247,15 +218,15 @@ impl Process {
     /// Creates the client, and starts the probes and the publisher of events.
     async fn start(identity: Identity, options: Options) -> Result<Self, ManagerError> {
         let health = Health::default();
-        let connected = health.require("connection to the API server");
-        let started = health.register("start of the manager");
-        let client = connect(options.kubeconfig.as_deref(), identity.name).await?;
+        let connected = health.require("connection to the API server")?;
+        let started = health.register("start of the manager")?;
+        let client = connect(options.kubeconfig.as_deref(), &identity.user_agent()).await?;
         if let Some(probes) = listen(&options.health_probe_bind_address, health.clone()).await? {
             info!(address = ?probes.address(), "serving probes");
             tokio::spawn(probes.serve(CancellationToken::new()));
         }
         let holder = holder_identity();
-        let (events, publisher) = EventPublisher::new(client.clone(), identity.name, &holder);
+        let (events, publisher) = EventPublisher::new(client.clone(), identity.name(), &holder);
         tokio::spawn(publisher);
         let metrics = Metrics::default();
         metrics.register_collector(health.clone());
@@ -272,6 +243,7 @@ impl Process {
             events: self.events.clone(),
             stop: stop.clone(),
             tasks: Vec::new(),
+            roles: BTreeSet::new(),
         }
     }
 
@@ -319,8 +291,8 @@ impl Process {
         // A standby is ready: it can take over.
         self.started.ready();
         let policy = leader::request_policy(&self.options);
-        let client = connect_with(self.options.kubeconfig.as_deref(), self.identity.name, policy).await?;
-        match leader::run(client, &self.options, self.identity.lease, &self.holder, stop.clone(), work).await {
+        let client = connect_with(self.options.kubeconfig.as_deref(), &self.identity.user_agent(), policy).await?;
+        match leader::run(client, &self.options, self.identity.lease(), &self.holder, stop.clone(), work).await {
             leader::Outcome::Finished(result) => result,
             leader::Outcome::Lost => Err(ManagerError::LeaseLost),
             leader::Outcome::NeverLed => Ok(()),

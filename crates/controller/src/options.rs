@@ -1,10 +1,14 @@
 //! The flags of every manager. They have the names of the flags of Cluster API's managers where these exist.
 
+mod selector;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use kube::core::Selector;
 
+pub use self::selector::parse_selector;
 use crate::diagnostics::DiagnosticsOptions;
 use crate::logging::LogFormat;
 
@@ -15,13 +19,17 @@ pub struct Options {
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
 
-    /// Serve only claims and pools of this namespace, and global pools; by default those of all namespaces.
-    #[arg(long, value_name = "NAME", default_value = "")]
-    pub namespace: String,
+    /// Serve only claims and pools of this namespace, and global pools; by default those of all namespaces. Repeatable.
+    #[arg(long = "namespace", value_name = "NAME")]
+    pub namespaces: Vec<String>,
 
     /// Serve only claims and pools whose label cluster.x-k8s.io/watch-filter has this value.
     #[arg(long, value_name = "VALUE", default_value = "")]
     pub watch_filter: String,
+
+    /// Serve only claims and pools whose labels match this selector, such as team=a,stage!=test.
+    #[arg(long, value_name = "SELECTOR", default_value = "", value_parser = parse_selector)]
+    pub selector: Selector,
 
     /// Number of claims that are reconciled concurrently.
     #[arg(long, value_name = "NUMBER", default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=1000))]
@@ -84,6 +92,19 @@ pub enum OptionsError {
 }
 
 impl Options {
+    /// The namespaces of the flag `--namespace`; empty for all. An empty value of the flag has no effect.
+    pub fn selected_namespaces(&self) -> impl Iterator<Item = &str> {
+        self.namespaces.iter().map(String::as_str).filter(|namespace| !namespace.is_empty())
+    }
+
+    /// The namespace to watch: the selected one, or an empty text for all namespaces. With several namespaces there is
+    /// one watch of all of them, whose objects have to be filtered.
+    pub fn watched_namespace(&self) -> &str {
+        let mut selected = self.selected_namespaces();
+        let first = selected.next().unwrap_or_default();
+        if selected.all(|other| other == first) { first } else { "" }
+    }
+
     /// Checks the flags that depend on each other.
     pub fn validate(&self) -> Result<(), OptionsError> {
         let (retry, renew, lease) =
@@ -121,7 +142,37 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
+
+    #[derive(Parser)]
+    #[command(args_override_self = true)]
+    struct Flags {
+        #[command(flatten)]
+        options: Options,
+    }
+
+    fn options(arguments: &[&str]) -> Options {
+        Flags::try_parse_from(["test"].iter().chain(arguments)).unwrap().options
+    }
+
+    #[test]
+    fn namespace_is_repeatable() {
+        for (arguments, selected, watched) in [
+            (&[][..], &[][..], ""),
+            (&["--namespace="], &[], ""),
+            (&["--namespace=a"], &["a"], "a"),
+            (&["--namespace=", "--namespace", "a", "--namespace=a"], &["a", "a"], "a"),
+            (&["--namespace=a", "--namespace=b"], &["a", "b"], ""),
+        ] {
+            let options = options(arguments);
+            assert_eq!(options.selected_namespaces().collect::<Vec<_>>(), selected);
+            assert_eq!(options.watched_namespace(), watched);
+        }
+        assert_eq!(options(&["--watch-filter=a", "--watch-filter=b"]).watch_filter, "b");
+        assert!(options(&[]).selector.selects_all() && !options(&["--selector=a in (b,c)"]).selector.selects_all());
+    }
 
     #[test]
     fn durations_have_the_format_of_go() {

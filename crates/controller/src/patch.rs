@@ -8,8 +8,9 @@ use kube::{Resource, ResourceExt};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use tracing::debug;
 
-use crate::client::{CallError, ResourceClient};
+use crate::client::{CallError, ResourceClient, error_chain};
 
 /// The patch operations between two states of an object.
 #[derive(Debug, Default, PartialEq)]
@@ -57,6 +58,56 @@ where
         latest = Some(calls.patch_status(&name, patch).await?);
     }
     Ok(latest)
+}
+
+/// Calls `change` with a copy of `object`, and writes what it changed on every way out, also if it fails. Sends at most
+/// one write of the main resource and one of the status, and none if nothing changed.
+///
+/// Returns the result of `change`, and the object after the last write. If `change` succeeds and a write fails, the
+/// result is the error of the write. If both fail, the result is the error of `change`, and the other one is logged.
+///
+/// ```
+/// use capi_ipam_controller::client::{CallError, ResourceClient};
+/// use capi_ipam_controller::patch::with_patch;
+/// use k8s_openapi::api::core::v1::{Node, NodeStatus};
+///
+/// async fn start(node: &mut Node) -> Result<(), CallError> {
+///     // Requests to other systems, which can fail.
+///     # let _ = node;
+///     Ok(())
+/// }
+///
+/// async fn reconcile(nodes: &ResourceClient<Node>, node: &Node) -> Result<(), CallError> {
+///     let (result, _written) = with_patch(nodes, node, async |node: &mut Node| {
+///         node.status.get_or_insert_with(NodeStatus::default).phase = Some("Pending".to_owned());
+///         // The phase is written, whether this succeeds or not.
+///         start(node).await?;
+///         node.status.get_or_insert_with(NodeStatus::default).phase = Some("Running".to_owned());
+///         Ok(())
+///     })
+///     .await;
+///     result
+/// }
+/// ```
+pub async fn with_patch<K, T, E>(
+    calls: &ResourceClient<K>,
+    object: &K,
+    change: impl AsyncFnOnce(&mut K) -> Result<T, E>,
+) -> (Result<T, E>, Option<K>)
+where
+    K: Resource + Clone + std::fmt::Debug + Serialize + DeserializeOwned,
+    E: From<CallError>,
+{
+    let mut wanted = object.clone();
+    let result = change(&mut wanted).await;
+    match (result, write(calls, object, &wanted).await) {
+        (result, Ok(written)) => (result, written),
+        (Ok(_), Err(error)) => (Err(error.into()), None),
+        (Err(error), Err(write)) => {
+            debug!(object = object.name_any(), error = error_chain(&write), "cannot write what a failed change left");
+            (Err(error), None)
+        }
+    }
 }
 
 /// A patch that fails with a conflict unless the stored object has the uid and the resourceVersion of `object`.

@@ -4,6 +4,7 @@
 //! and skipped. An [`EventHandler`] sees every change before a reconciler does, and can detect objects that were
 //! deleted while the watch was interrupted.
 
+mod fan_out;
 mod maybe_invalid;
 mod streaming_list;
 
@@ -22,6 +23,7 @@ use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
+pub use self::fan_out::FanOut;
 pub use self::maybe_invalid::{Invalid, MaybeInvalid};
 use self::streaming_list::streaming_list;
 use crate::client::{error_chain, status_message, with_timeout};
@@ -433,7 +435,7 @@ mod tests {
     #[tokio::test]
     async fn gate_is_ready_after_the_whole_initial_list() {
         let (release, recorder) = (Arc::new(Notify::new()), Arc::new(Recorder::default()));
-        let synced = Health::default().register("ConfigMap");
+        let synced = Health::default().register_watch("ConfigMap");
         let api = WatchApi::all(two_pages(Arc::clone(&release)));
         let spec = WatchSpec::new(api, (), Arc::clone(&recorder) as _, synced.clone());
         let watch = watch_into(WatchSpec { config: watcher::Config::default().page_size(1), ..spec });

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use capi_ipam_controller::controller::{Cached, Store};
 use capi_ipam_controller::finalizer;
 use capi_ipam_controller::object_map::ObjectKey;
-use capi_ipam_controller::watch::{EventHandler, trim};
+use capi_ipam_controller::watch::{EventHandler, FanOut, trim};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use tokio::sync::mpsc;
 
@@ -150,24 +150,6 @@ impl EventHandler<IPAddressClaim> for FilteringHandler {
             // The receiver is dropped when the program ends.
             let _ = self.deleted.send(claim.clone());
         }
-    }
-}
-
-/// Passes watch events to several handlers.
-pub(super) struct FanOut<K>(pub(super) Vec<Arc<dyn EventHandler<K>>>);
-
-impl<K: 'static> EventHandler<K> for FanOut<K> {
-    fn init(&self) {
-        self.0.iter().for_each(|handler| handler.init());
-    }
-    fn init_done(&self) {
-        self.0.iter().for_each(|handler| handler.init_done());
-    }
-    fn apply(&self, object: &K) {
-        self.0.iter().for_each(|handler| handler.apply(object));
-    }
-    fn delete(&self, object: &K) {
-        self.0.iter().for_each(|handler| handler.delete(object));
     }
 }
 

@@ -109,7 +109,7 @@
 //! }
 //!
 //! fn main() -> ExitCode {
-//!     manager::main(Identity { name: "external-ipam", lease: "external-ipam.example.com" }, async |manager| {
+//!     manager::main(Identity::new("external-ipam", env!("CARGO_PKG_VERSION")), async |manager| {
 //!         ClaimReconciler::builder(manager)
 //!             .pools(PoolKind::new("example.com", "ExternalPool"))
 //!             .build(async |setup| Ok(Adapter { client: setup.manager.client.clone() }))

@@ -8,14 +8,14 @@ use capi_ipam_controller::controller::{ControllerBuilder, Trigger};
 use capi_ipam_controller::expectations::Expectations;
 use capi_ipam_controller::health::ReadinessGate;
 use capi_ipam_controller::manager::{BoxError, Manager};
-use capi_ipam_controller::watch::{EventHandler, WatchSpec};
+use capi_ipam_controller::watch::{EventHandler, FanOut, WatchSpec};
 use tokio::sync::mpsc;
 
 use crate::adapter::{PoolKind, ProviderAdapter};
 use crate::address_in_use::{AddressInUseEvents, DeletingAddresses};
 use crate::api::{Cluster, IPAddress, IPAddressClaim};
 use crate::backoff::ClaimBackoff;
-use crate::claim_cache::{ClaimCache, ClaimFilter, CompactClaim, FanOut, FilteringHandler, trim_claim};
+use crate::claim_cache::{ClaimCache, ClaimFilter, CompactClaim, FilteringHandler, trim_claim};
 use crate::clusters::Clusters;
 use crate::contract::ContractClient;
 use crate::index::AddressIndex;
@@ -127,11 +127,14 @@ impl<'a, A: ProviderAdapter> ClaimReconcilerBuilder<'a, A> {
         factory: impl AsyncFnOnce(&mut ProviderSetup<'_>) -> Result<A, BoxError>,
     ) -> Result<(), BoxError> {
         let Self { manager, pools, options, .. } = self;
+        for PoolKind { group, kind } in &pools {
+            manager.declare(format!("controller of claims for pools of kind {kind}.{group}"))?;
+        }
         let contract = ContractClient::discover(&manager.client).await;
         let mut controller = ControllerBuilder::new("claims");
         let addresses = Arc::new(AddressIndex::new(controller.trigger()));
-        let claims_synced = manager.health.register("IPAddressClaim");
-        let addresses_synced = manager.health.register("IPAddress");
+        let claims_synced = manager.health.register_watch("IPAddressClaim");
+        let addresses_synced = manager.health.register_watch("IPAddress");
         let mut setup = ProviderSetup {
             manager,
             claims_synced: claims_synced.clone(),
@@ -157,10 +160,10 @@ impl<'a, A: ProviderAdapter> ClaimReconcilerBuilder<'a, A> {
         let backoff = Arc::new(ClaimBackoff::default());
         claim_event_handlers.push(Arc::clone(&backoff) as _);
         controller.watch::<Cluster>(WatchSpec::new(
-            contract.watched_clusters(&manager.options.namespace),
+            contract.watched_clusters(manager.options.watched_namespace()),
             contract.cluster,
             Arc::clone(&clusters) as _,
-            manager.health.register("Cluster"),
+            manager.health.register_watch("Cluster"),
         ));
         controller.watch::<IPAddress>(WatchSpec::new(
             contract.watched_addresses(),

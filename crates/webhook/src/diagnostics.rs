@@ -9,17 +9,21 @@
 pub mod authorizer;
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use axum::Router;
 use axum::middleware::from_fn_with_state;
 use capi_ipam_controller::diagnostics::{DiagnosticsError, DiagnosticsOptions, routes};
 use capi_ipam_controller::listener::bind;
+use capi_ipam_controller::manager::{BoxError, Manager};
 use capi_ipam_controller::metrics::Metrics;
+use clap::Args;
 use kube::Client;
 use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
 
-use crate::https::certificate::Certificates;
+use crate::https::certificate::{CertificateFiles, Certificates, POLL_INTERVAL};
 use crate::https::tls::{TlsError, TlsOptions};
 use crate::https::{HttpsServer, Limits};
 use authorizer::Authorizer;
@@ -51,6 +55,87 @@ impl Security {
     pub fn new(certificates: Certificates, tls: TlsOptions, client: Client) -> Self {
         Self { certificates, tls, authorizer: Authorizer::delegated(client) }
     }
+}
+
+/// The flags of a program that serves metrics over TLS and has no webhooks. With webhooks, [`register`] shares their
+/// certificate.
+///
+/// ```no_run
+/// use std::process::ExitCode;
+///
+/// use capi_ipam_controller::manager::{Identity, run_with_services};
+/// use capi_ipam_webhook::diagnostics::MetricsOptions;
+///
+/// #[derive(clap::Args)]
+/// struct Flags {
+///     #[command(flatten)]
+///     metrics: MetricsOptions,
+/// }
+///
+/// fn main() -> ExitCode {
+///     run_with_services::<Flags>(
+///         Identity::new("my-provider", env!("CARGO_PKG_VERSION")),
+///         async |manager, flags| flags.metrics.register(manager).await,
+///         async |manager, _| {
+///             manager.add("a background task", std::future::pending());
+///             Ok(())
+///         },
+///     )
+/// }
+/// ```
+#[derive(Args, Clone, Debug)]
+pub struct MetricsOptions {
+    /// Directory with the certificate for /metrics (tls.crt) and its private key (tls.key). Changes are reloaded.
+    #[arg(long, value_name = "DIRECTORY")]
+    pub diagnostics_cert_dir: Option<PathBuf>,
+
+    /// The flags for TLS.
+    #[command(flatten)]
+    pub tls: TlsOptions,
+}
+
+impl MetricsOptions {
+    /// Adds a server of metrics over TLS to a manager, with the certificate of the flags. Without one it logs a warning
+    /// instead.
+    ///
+    /// # Errors
+    /// If the address cannot be bound, or the flags for TLS are invalid.
+    pub async fn register(&self, manager: &mut Manager) -> Result<(), BoxError> {
+        let diagnostics = &manager.options.diagnostics;
+        if diagnostics.address().is_none() || diagnostics.insecure_diagnostics {
+            return Ok(());
+        }
+        let Some(directory) = &self.diagnostics_cert_dir else {
+            warn!("metrics are not served: set --diagnostics-cert-dir, or --insecure-diagnostics for plain HTTP");
+            return Ok(());
+        };
+        let files = CertificateFiles { certificate: directory.join("tls.crt"), key: directory.join("tls.key") };
+        let (certificates, stop) = (Certificates::default(), manager.stop.clone());
+        certificates.register(&manager.metrics, "diagnostics");
+        register(manager, certificates.clone(), self.tls.clone()).await?;
+        // The process works without metrics, so their certificate is no requirement of its readiness.
+        let health = manager.health.detached().require("certificate for metrics")?;
+        manager.add("the certificate for metrics", certificates.watch(files, POLL_INTERVAL, health, stop));
+        Ok(())
+    }
+}
+
+/// Adds a server of metrics over TLS to a manager, unless its flags disable it or select plain HTTP. It shares
+/// `certificates` with another server.
+///
+/// # Errors
+/// If the address cannot be bound, or the flags for TLS are invalid.
+pub async fn register(
+    manager: &mut Manager,
+    certificates: Certificates,
+    tls: TlsOptions,
+) -> Result<(), SecureDiagnosticsError> {
+    let security = Security::new(certificates, tls, manager.client.clone());
+    if let Some(server) = listen(&manager.options.diagnostics, manager.metrics.clone(), security).await? {
+        info!(address = ?server.address(), "serving metrics over TLS");
+        manager.add("diagnostics", server.serve(manager.stop.clone()));
+    }
+    Ok(())
 }
 
 /// A server of metrics over TLS that listens but answers no requests before [`SecureDiagnostics::serve`].

@@ -6,7 +6,7 @@
 //! - [`server`]: serves the endpoints over [`https`], with the flags of [`options`];
 //! - [`self_managed`]: creates and renews the certificate, and writes the CA bundle into the webhook configuration and
 //!   the CustomResourceDefinitions (`--webhook-certs=self-managed`);
-//! - [`diagnostics`]: serves `/metrics` over TLS to authorized callers.
+//! - [`diagnostics`]: serves `/metrics` over TLS to authorized callers, also in programs without webhooks.
 //!
 //! # Dependencies
 //! `capi-ipam-controller` (readiness, metrics, requests to the API server), axum, hyper, rustls, rcgen and x509-cert. The

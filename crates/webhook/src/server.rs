@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use axum::Router;
-use capi_ipam_controller::health::{Health, ReadinessGate};
+use capi_ipam_controller::health::{Health, NameTaken, ReadinessGate};
 use capi_ipam_controller::listener::bind;
 use capi_ipam_controller::metrics::Metrics;
 use tokio_util::sync::CancellationToken;
@@ -23,6 +23,9 @@ pub enum WebhookError {
     /// The flags for self-managed certificates are wrong.
     #[error(transparent)]
     SelfManaged(#[from] SelfManagedOptionsError),
+    /// The process has a server of webhooks already.
+    #[error(transparent)]
+    NameTaken(#[from] NameTaken),
     /// The port cannot be bound: it is in use, or needs privileges.
     #[error("cannot serve webhooks at port {port} (--webhook-port)")]
     Bind {
@@ -78,7 +81,7 @@ pub(crate) async fn listen_at(
     let failed = |source| WebhookError::Bind { port: options.webhook_port, source };
     let listener = bind(address).await.map_err(failed)?;
     certificates.register(metrics, "webhook");
-    let certificate_health = health.require("certificate for webhooks");
+    let certificate_health = health.require("certificate for webhooks")?;
     Ok(WebhookServer { server: HttpsServer::new(listener, tls, limits), certificates, files, certificate_health })
 }
 

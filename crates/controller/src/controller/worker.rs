@@ -321,7 +321,7 @@ mod tests {
     }
 
     fn synced() -> ReadinessGate {
-        Health::default().register("the kind")
+        Health::default().register_watch("the kind")
     }
 
     #[tokio::test]
@@ -340,7 +340,7 @@ mod tests {
         });
         sender.send(Event::Init).unwrap();
         sender.send(Event::InitApply(named("a"))).unwrap();
-        let (other, stop) = (Health::default().register("another kind"), CancellationToken::new());
+        let (other, stop) = (Health::default().register_watch("another kind"), CancellationToken::new());
         let (_trigger, triggered) = mpsc::unbounded_channel();
         let worker = Worker::new("test".into(), Arc::clone(&reconciler), Arc::new(()), Store::default(), synced(), 2);
         let (sender, receiver) = mpsc::channel(1);

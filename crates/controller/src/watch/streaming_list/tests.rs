@@ -42,7 +42,7 @@ impl Server {
             "default",
         );
         let refused = Arc::new(AtomicBool::new(false));
-        let synced = Health::default().register("ConfigMap");
+        let synced = Health::default().register_watch("ConfigMap");
         let events = streaming_list(Api::<ConfigMap>::all(client), Config::default(), Arc::clone(&refused), synced);
         let mut events = Box::pin(events);
         let mut items = Vec::new();
@@ -187,7 +187,7 @@ async fn endless_list_is_given_up() {
             }
         };
         let client = Client::new(service_fn(answer), "default");
-        let (refused, synced) = (Arc::new(AtomicBool::new(false)), Health::default().register("ConfigMap"));
+        let (refused, synced) = (Arc::new(AtomicBool::new(false)), Health::default().register_watch("ConfigMap"));
         let limits = Limits { silence: Duration::from_millis(50), total: Duration::from_millis(100) };
         let api = Api::<ConfigMap>::all(client);
         let events = streaming_list_with(limits, api, Config::default(), Arc::clone(&refused), synced);

@@ -1,0 +1,203 @@
+//! The entry points of a program: its names, its flags, and its exit code.
+
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use clap::{Args, CommandFactory, FromArgMatches, Parser};
+
+use super::{BoxError, Manager, try_run};
+use crate::client::error_chain;
+use crate::options::Options;
+
+/// The names of a program.
+///
+/// ```
+/// use capi_ipam_controller::manager::Identity;
+///
+/// let identity = Identity::new("my-provider", env!("CARGO_PKG_VERSION")).with_lease("my-provider.example.com");
+/// assert_eq!(identity.lease(), "my-provider.example.com");
+/// assert!(identity.user_agent().starts_with("my-provider/"));
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Identity {
+    name: &'static str,
+    version: &'static str,
+    lease: &'static str,
+}
+
+impl Identity {
+    /// The identity of a program. `name` appears in its help and its user agent, and as the reporter of events; it is
+    /// also the name of its Lease. `version` is the version of the program, usually `env!("CARGO_PKG_VERSION")`.
+    pub const fn new(name: &'static str, version: &'static str) -> Self {
+        Self { name, version, lease: name }
+    }
+
+    /// Changes the name of the Lease that the replicas of the program compete for.
+    #[must_use]
+    pub const fn with_lease(self, lease: &'static str) -> Self {
+        Self { lease, ..self }
+    }
+
+    /// The name of the program.
+    pub const fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// The version of the program.
+    pub const fn version(&self) -> &'static str {
+        self.version
+    }
+
+    /// The name of the Lease.
+    pub const fn lease(&self) -> &'static str {
+        self.lease
+    }
+
+    /// The user agent of the program's requests: `name/version`.
+    pub fn user_agent(&self) -> String {
+        format!("{}/{}", self.name, self.version)
+    }
+}
+
+#[derive(Parser)]
+#[command(args_override_self = true)]
+struct Flags<O: Args> {
+    #[command(flatten)]
+    options: Options,
+    #[command(flatten)]
+    own: O,
+}
+
+/// The flags of a program without own flags.
+#[derive(Args)]
+struct NoFlags {}
+
+fn parse<O: Args>(identity: &Identity, arguments: impl Iterator<Item = String>) -> Result<Flags<O>, clap::Error> {
+    // A flattened struct sets the description of the command to its own.
+    let command = Flags::<O>::command().name(identity.name).version(identity.version).about(None::<&str>);
+    let matches = command.long_about(None::<&str>).try_get_matches_from(arguments)?;
+    Flags::from_arg_matches(&matches)
+}
+
+/// Parses the flags and runs a manager until a signal. Prints an error in one line. `setup` adds the controllers; it is
+/// called when the process becomes the leader.
+pub fn main(identity: Identity, setup: impl AsyncFnOnce(&mut Manager) -> Result<(), BoxError>) -> ExitCode {
+    run::<NoFlags>(identity, async |manager, _| setup(manager).await)
+}
+
+/// Like [`main`], for a program with own flags, beside those of every manager ([`Options`]).
+///
+/// ```no_run
+/// use std::process::ExitCode;
+///
+/// use capi_ipam_controller::manager::{self, Identity};
+///
+/// #[derive(clap::Args)]
+/// struct Flags {
+///     /// URL of the server that allocates addresses.
+///     #[arg(long)]
+///     backend_url: String,
+/// }
+///
+/// fn main() -> ExitCode {
+///     manager::run::<Flags>(Identity::new("my-provider", env!("CARGO_PKG_VERSION")), async |manager, flags| {
+///         tracing::info!(url = flags.backend_url, "allocating addresses");
+///         manager.add("a background task", std::future::pending());
+///         Ok(())
+///     })
+/// }
+/// ```
+pub fn run<O: Args>(identity: Identity, setup: impl AsyncFnOnce(&mut Manager, &O) -> Result<(), BoxError>) -> ExitCode {
+    let services = async |manager: &mut Manager, _: &O| {
+        manager.options.diagnostics.warn_without_certificate();
+        Ok(())
+    };
+    run_with_services(identity, services, setup)
+}
+
+/// Like [`run`]. `services` adds tasks that run from the start to the end of the process, on standbys too, such as a
+/// server of metrics over TLS.
+pub fn run_with_services<O: Args>(
+    identity: Identity,
+    services: impl AsyncFnOnce(&mut Manager, &O) -> Result<(), BoxError>,
+    setup: impl AsyncFnOnce(&mut Manager, &O) -> Result<(), BoxError>,
+) -> ExitCode {
+    match parse::<O>(&identity, std::env::args()) {
+        Ok(Flags { options, own }) => run_with_options(
+            identity,
+            options,
+            async |manager| services(manager, &own).await,
+            async |manager| setup(manager, &own).await,
+        ),
+        Err(error) => print_usage(&error),
+    }
+}
+
+/// Like [`run_with_services`], for a program that parses its flags itself.
+pub fn run_with_options(
+    identity: Identity,
+    options: Options,
+    services: impl AsyncFnOnce(&mut Manager) -> Result<(), BoxError>,
+    setup: impl AsyncFnOnce(&mut Manager) -> Result<(), BoxError>,
+) -> ExitCode {
+    match try_run(identity, options, services, setup) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let _ = writeln!(std::io::stderr(), "error: {}", error_chain(&error));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Prints in one line what is wrong with the flags; or the help, if it was requested. Returns the exit code.
+pub fn print_usage(error: &clap::Error) -> ExitCode {
+    if error.use_stderr() {
+        let text = error.to_string();
+        let line = text.lines().next().unwrap_or_default();
+        let _ = writeln!(std::io::stderr(), "{line} (see --help)");
+        return ExitCode::from(2);
+    }
+    let _ = error.print();
+    ExitCode::SUCCESS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const IDENTITY: Identity = Identity::new("my-provider", "7.1.2");
+
+    /// Flags of the test.
+    #[derive(Args)]
+    struct OwnFlags {
+        /// A flag.
+        #[arg(long, default_value_t = 1)]
+        size: u8,
+    }
+
+    fn parse_own(arguments: &[&str]) -> Result<Flags<OwnFlags>, clap::Error> {
+        parse(&IDENTITY, ["program"].iter().chain(arguments).map(ToString::to_string))
+    }
+
+    #[test]
+    fn lease_has_the_name_of_the_program() {
+        assert_eq!((IDENTITY.lease(), IDENTITY.with_lease("other").lease()), ("my-provider", "other"));
+        assert_eq!(IDENTITY.user_agent(), "my-provider/7.1.2");
+    }
+
+    #[test]
+    fn version_is_that_of_the_program() {
+        let text = parse_own(&["--version"]).err().unwrap().to_string();
+        assert_eq!(text, "my-provider 7.1.2\n");
+    }
+
+    #[test]
+    fn own_flags_are_beside_the_common_ones() {
+        let flags = parse_own(&["--size=3", "--concurrency=4", "--size=5"]).unwrap();
+        assert_eq!((flags.own.size, flags.options.concurrency), (5, 4));
+        assert!(parse_own(&["--colour=red"]).is_err());
+        let help = parse_own(&["--help"]).err().unwrap().to_string();
+        assert!(help.starts_with("Usage: program [OPTIONS]"), "{help}");
+        assert!(help.contains("--size") && help.contains("--leader-elect"), "{help}");
+    }
+}

@@ -1,0 +1,64 @@
+//! Pools that an older version of the provider stored as v1alpha1.
+
+use serde_json::{Value, json};
+
+use crate::support::consumer::Consumer;
+use crate::support::control_plane::{ControlPlane, Options};
+use crate::support::manager::Manager;
+use crate::support::wait::eventually;
+
+const DEFINITION: &str = "inclusterippools.ipam.cluster.x-k8s.io";
+
+/// Changes the definition of pools.
+fn change_definition(plane: &ControlPlane, change: impl Fn(&mut Value)) {
+    let text = plane.kubectl(&["get", "crd", DEFINITION, "--output=json"]);
+    let mut definition: Value = serde_json::from_str(&text).expect("kubectl writes JSON");
+    definition["spec"]["conversion"] = json!({"strategy": "None"});
+    change(&mut definition["spec"]["versions"]);
+    plane.kubectl_replace(&definition.to_string());
+    plane.wait_until_served(DEFINITION);
+}
+
+fn store_in(plane: &ControlPlane, version: &str) {
+    change_definition(plane, |versions| {
+        for item in versions.as_array_mut().expect("there are versions") {
+            item["storage"] = json!(item["name"] == version);
+        }
+    });
+}
+
+fn stored_versions(plane: &ControlPlane) -> String {
+    plane.kubectl(&["get", "crd", DEFINITION, "--output=jsonpath={.status.storedVersions}"])
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pools_of_an_old_version_are_stored_again() {
+    let plane = ControlPlane::start(Options::default());
+    store_in(&plane, "v1alpha1");
+    let consumer = Consumer::new(&plane).await;
+    let names: Vec<String> = (0..5).map(|number| format!("pool-{number}")).collect();
+    for name in &names {
+        consumer.create_pool(name, json!({"addresses": ["10.0.0.10-10.0.0.12"], "prefix": 24})).await;
+    }
+    store_in(&plane, "v1alpha2");
+    let versions = stored_versions(&plane);
+    assert!(versions.contains("v1alpha1") && versions.contains("v1alpha2"), "{versions}");
+    let manager = Manager::start(&plane, &["--leader-elect"]);
+    eventually("the old version is not stored", || async {
+        (stored_versions(&plane) == r#"["v1alpha2"]"#).then_some(())
+    })
+    .await;
+    manager.wait_for_log("the upgrade step is done");
+    consumer.create_claim("a", "pool-0").await;
+    assert_eq!(consumer.wait_for_address("a").await, "10.0.0.10");
+
+    // The API server accepts a definition without the old version, and all pools can be read with it.
+    change_definition(&plane, |versions| {
+        versions.as_array_mut().expect("there are versions").retain(|version| version["name"] != "v1alpha1");
+    });
+    for name in &names {
+        let pool = consumer.pools().get(name).await.expect("pools can be read").expect("the pool exists");
+        let spec = serde_json::to_value(&pool.spec).expect("a spec is JSON");
+        assert_eq!((&spec["addresses"], pool.metadata.generation), (&json!(["10.0.0.10-10.0.0.12"]), Some(1)));
+    }
+}

@@ -1,0 +1,120 @@
+//! Several providers in one program.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use capi_ipam_controller::manager::{BoxError, Manager};
+use capi_ipam_provider::api::{IPAddress, IPAddressClaim};
+use capi_ipam_provider::{
+    Allocation, ClaimHandler, ClaimReconciler, Ensured, HandlerError, PoolKind, PoolView, ProviderAdapter, Released,
+};
+use serde_json::json;
+
+use crate::program::Program;
+use crate::support::consumer::{Consumer, object};
+use crate::upgrade::define;
+use crate::{control_plane, patching};
+
+/// How long the release of an address takes.
+const RELEASE_TIME: Duration = Duration::from_millis(600);
+
+/// A provider whose pools have one address, which is not recorded anywhere. Its release takes two calls.
+#[derive(Clone)]
+struct Fixed {
+    address: IpAddr,
+    releases: Arc<AtomicU32>,
+}
+
+impl ProviderAdapter for Fixed {
+    type Handler = Self;
+
+    fn claim_handler(&self, _: Arc<IPAddressClaim>) -> Self {
+        self.clone()
+    }
+}
+
+impl ClaimHandler for Fixed {
+    async fn fetch_pool(&mut self) -> Result<PoolView, HandlerError> {
+        Ok(PoolView { api_version: "example.com/v1".to_owned(), uid: "uid-of-pool".to_owned(), ..PoolView::default() })
+    }
+
+    async fn ensure_address(&mut self, _: Option<&IPAddress>) -> Result<Ensured, HandlerError> {
+        Ok(Allocation { address: self.address, prefix: 24, gateway: None }.into())
+    }
+
+    async fn release_address(&mut self) -> Result<Released, HandlerError> {
+        match self.releases.fetch_add(1, Ordering::Relaxed) {
+            0 => Ok(Released::After(RELEASE_TIME)),
+            _ => Ok(Released::Now),
+        }
+    }
+}
+
+async fn register(manager: &mut Manager, kind: &str, provider: Fixed) -> Result<(), BoxError> {
+    let builder = ClaimReconciler::builder(manager).pools(PoolKind::new("example.com", kind));
+    builder.build(async |_| Ok(provider)).await
+}
+
+fn provider(address: [u8; 4]) -> Fixed {
+    Fixed { address: address.into(), releases: Arc::default() }
+}
+
+async fn create_claim(consumer: &Consumer, name: &str, kind: &str) {
+    let claim = json!({
+        "apiVersion": "ipam.cluster.x-k8s.io/v1beta2", "kind": "IPAddressClaim",
+        "metadata": {"name": name, "namespace": consumer.namespace},
+        "spec": {"poolRef": {"apiGroup": "example.com", "kind": kind, "name": "pool"}},
+    });
+    consumer.claims().create(&object(claim)).await.expect("the claim can be created");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_providers_in_one_program_bind_and_release_claims() {
+    for plural in ["reds", "blues"] {
+        define(plural, &["v1"], "v1").expect("it can be applied");
+        control_plane().wait_until_served(&format!("{plural}.example.com"));
+    }
+    let (red, blue) = (provider([10, 9, 0, 1]), provider([10, 9, 0, 2]));
+    let program = Program::start({
+        let (red, blue) = (red.clone(), blue.clone());
+        async move |manager| {
+            register(manager, "reds", red).await?;
+            register(manager, "blues", blue).await
+        }
+    });
+    let consumer = Consumer::with_client(patching::client().await).await;
+    create_claim(&consumer, "r", "reds").await;
+    create_claim(&consumer, "b", "blues").await;
+    assert_eq!(consumer.wait_for_address("r").await, "10.9.0.1");
+    assert_eq!(consumer.wait_for_address("b").await, "10.9.0.2");
+
+    // A release that is in progress keeps the claim.
+    let started = Instant::now();
+    consumer.delete("r").await;
+    while red.releases.load(Ordering::Relaxed) == 0 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert!(consumer.claims().get("r").await.expect("claims can be read").is_some());
+    assert!(consumer.addresses().get("r").await.expect("addresses can be read").is_none());
+    consumer.wait_until_deleted("r").await;
+    assert!(started.elapsed() >= RELEASE_TIME, "{:?}", started.elapsed());
+    assert_eq!((red.releases.load(Ordering::Relaxed), blue.releases.load(Ordering::Relaxed)), (2, 0));
+    consumer.delete("b").await;
+    consumer.wait_until_deleted("b").await;
+    assert!(program.stop());
+}
+
+#[tokio::test]
+async fn two_providers_for_one_kind_of_pools_end_the_setup() {
+    let program = Program::start(async |manager| {
+        register(manager, "greens", provider([10, 9, 0, 3])).await?;
+        let error = register(manager, "greens", provider([10, 9, 0, 4])).await.expect_err("there is one already");
+        let text = "there are two components of the role \"controller of claims for pools of kind greens.example.com\"; \
+                    a manager can have one";
+        assert_eq!(error.to_string(), text);
+        Err(error)
+    });
+    assert!(!program.ends_well());
+}

@@ -1,0 +1,30 @@
+//! The SDK against a real API server, with small programs that run in this process. All tests share one control plane,
+//! and use separate namespaces or kinds.
+
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "test code: a failure ends the test with a message"
+)]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod claims;
+mod controllers;
+mod interrupt;
+mod metrics;
+mod patching;
+mod program;
+mod upgrade;
+
+use std::sync::OnceLock;
+
+use support::control_plane::{ControlPlane, Options};
+
+/// The control plane that all tests share. Never dropped: its processes end with the test process.
+fn control_plane() -> &'static ControlPlane {
+    static SHARED: OnceLock<ControlPlane> = OnceLock::new();
+    SHARED.get_or_init(|| ControlPlane::start(Options::default()))
+}

@@ -1,0 +1,81 @@
+//! A program with a manager, in a thread of the test process.
+
+use std::process::ExitCode;
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use capi_ipam_controller::manager::{BoxError, Identity, Manager, run_with_options};
+use capi_ipam_controller::options::Options;
+use clap::Parser;
+use tokio_util::sync::CancellationToken;
+
+use crate::control_plane;
+
+/// How long a program may take to end.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+#[derive(Parser)]
+struct Flags {
+    #[command(flatten)]
+    options: Options,
+}
+
+/// A running program. It is stopped when this value is dropped.
+pub(crate) struct Program {
+    stop: CancellationToken,
+    thread: Option<JoinHandle<ExitCode>>,
+}
+
+impl Program {
+    /// Starts a program as the administrator. Returns after its setup function.
+    pub(crate) fn start(setup: impl AsyncFnOnce(&mut Manager) -> Result<(), BoxError> + Send + 'static) -> Self {
+        Self::launch(&["--diagnostics-address=0"], async |_| Ok(()), setup)
+    }
+
+    /// Like [`Self::start`], with flags and services.
+    pub(crate) fn launch(
+        flags: &[&str],
+        services: impl AsyncFnOnce(&mut Manager) -> Result<(), BoxError> + Send + 'static,
+        setup: impl AsyncFnOnce(&mut Manager) -> Result<(), BoxError> + Send + 'static,
+    ) -> Self {
+        let kubeconfig = format!("--kubeconfig={}", control_plane().kubeconfig().display());
+        let own = ["program", &kubeconfig, "--health-probe-bind-address=0", "--log-level=debug"];
+        let Flags { options } = Flags::parse_from(own.iter().chain(flags));
+        let (sender, started) = mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            let identity = Identity::new("sdk-test", "0.0.1");
+            run_with_options(identity, options, services, async |manager| {
+                let stop = manager.stop.clone();
+                let result = setup(manager).await;
+                sender.send(stop).expect("the test waits");
+                result
+            })
+        });
+        let stop = started.recv_timeout(TIMEOUT).expect("the setup ends");
+        Self { stop, thread: Some(thread) }
+    }
+
+    /// Whether the program ended without an error. It must end by itself.
+    pub(crate) fn ends_well(mut self) -> bool {
+        let thread = self.thread.take().expect("it is taken once");
+        let deadline = Instant::now() + TIMEOUT;
+        while !thread.is_finished() {
+            assert!(Instant::now() < deadline, "the program does not end");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        thread.join().expect("it does not panic") == ExitCode::SUCCESS
+    }
+
+    /// Stops the program. Returns whether it ended without an error.
+    pub(crate) fn stop(self) -> bool {
+        self.stop.cancel();
+        self.ends_well()
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
