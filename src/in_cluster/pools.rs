@@ -14,7 +14,7 @@ use capi_ipam_controller::events::EventPublisher;
 use capi_ipam_controller::expectations::{EXPECTATION_TTL, Expectations};
 use capi_ipam_controller::health::ReadinessGate;
 use capi_ipam_controller::manager::Manager;
-use capi_ipam_controller::retry::RetryPolicy;
+use capi_ipam_controller::retry::{Retry, RetryPolicy};
 use capi_ipam_controller::watch::WatchSpec;
 use capi_ipam_controller::{clock, finalizer, patch};
 use kube::{Client, ResourceExt};
@@ -117,8 +117,14 @@ impl Reconciler for PoolReconciler {
     }
 
     /// A pool recovers within seconds once the cause of its failure is gone.
-    fn retry_policy(&self) -> RetryPolicy {
-        RetryPolicy { initial: FIRST_RETRY_DELAY, max: MAX_RETRY_DELAY }
+    fn retry(&self, error: &PoolError, failures: u32) -> Retry {
+        match error {
+            PoolError::Call(error) if error.is_unserializable() => Retry::GiveUp,
+            _ => {
+                let policy = RetryPolicy { initial: FIRST_RETRY_DELAY, max: MAX_RETRY_DELAY };
+                Retry::After(policy.delay(failures))
+            }
+        }
     }
 
     async fn reconcile(&self, pool: Arc<Pool>, attempt: &mut Attempt<()>) -> Result<Action, PoolError> {

@@ -187,6 +187,11 @@ impl CallError {
         self.is_forbidden() && details.is_some_and(|details| details.causes.iter().any(|entry| entry.reason == cause))
     }
 
+    /// The object cannot be serialized, so the request fails until the object changes.
+    pub fn is_unserializable(&self) -> bool {
+        matches!(self, Self::Serialize { .. })
+    }
+
     /// The request may have been applied, or may be applied later. Read the object to find out.
     pub fn outcome_is_unknown(&self) -> bool {
         match self {

@@ -6,9 +6,9 @@
 //! - An object that needs no reconcile is cached in a compact form ([`Cached`]), so memory and start-up time depend on
 //!   the pending work more than on the number of objects. This and the fair queue are what kube-runtime's controller
 //!   lacks.
-//! - Failures are retried with the backoff of a [`RetryPolicy`] for each object. The watch event of the controller's
-//!   own write does not end a backoff. A reconciler can requeue an object after a fixed time, which is no failure.
-//!   State is passed between the attempts of one object. A panic or a hang fails one reconcile only.
+//! - Failures are retried with a backoff for each object, or given up ([`Reconciler::retry`]). The watch event of the
+//!   controller's own write does not end a backoff. A reconciler can requeue an object after a fixed time, which is no
+//!   failure. State is passed between the attempts of one object. A panic or a hang fails one reconcile only.
 
 mod backoff;
 mod closure;
@@ -34,7 +34,7 @@ pub use self::store::{Cached, Store};
 use self::worker::{Worker, forward_events};
 use crate::health::ReadinessGate;
 use crate::object_map::ObjectKey;
-use crate::retry::RetryPolicy;
+use crate::retry::{Retry, RetryPolicy};
 use crate::watch::{WatchSpec, watch_into, watch_stream};
 
 /// Reconciles the objects of one kind.
@@ -57,9 +57,28 @@ pub trait Reconciler: Send + Sync + 'static {
         attempt: &mut Attempt<Self::State>,
     ) -> impl Future<Output = Result<Action, Self::Error>> + Send;
 
-    /// The backoff after failures.
-    fn retry_policy(&self) -> RetryPolicy {
-        RetryPolicy::default()
+    /// Decides what happens after a failed attempt. `failures` is the number of consecutive failed attempts, one or
+    /// more. By default the delay doubles with each failure, from 50 ms to 5 minutes.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use capi_ipam_controller::client::CallError;
+    /// use capi_ipam_controller::retry::{Retry, RetryPolicy};
+    ///
+    /// fn retry(error: &CallError, failures: u32) -> Retry {
+    ///     match error {
+    ///         // Only a change of the object can help.
+    ///         error if error.is_invalid() && failures >= 3 => Retry::GiveUp,
+    ///         error if error.is_forbidden() => Retry::After(Duration::from_secs(60)),
+    ///         _ => Retry::After(RetryPolicy::default().delay(failures)),
+    ///     }
+    /// }
+    /// # let bug = CallError::TimedOut { operation: String::new() };
+    /// # assert!(matches!(retry(&bug, 1), Retry::After(_)));
+    /// ```
+    fn retry(&self, _error: &Self::Error, failures: u32) -> Retry {
+        Retry::After(RetryPolicy::default().delay(failures))
     }
 
     /// The compact form of an object that needs no reconcile according to its own fields; `None` to cache it in full
@@ -69,8 +88,8 @@ pub trait Reconciler: Send + Sync + 'static {
     }
 
     /// Removes fields of an object that is cached in full, after the handler of the watch and [`Reconciler::compact`]
-    /// have seen it. The result is what [`Store`] returns, what is reconciled, and what the handler gets as deleted when
-    /// a new list does not contain the object. It must keep the metadata that identifies the object.
+    /// have seen it. The result is what [`Store`] returns, what is reconciled, and what the handler gets as deleted
+    /// when a new list does not contain the object. It must keep the metadata that identifies the object.
     fn trim_stored(_object: &mut Self::Object) {}
 
     /// Creates an object from its compact form, which the handler of the watch gets as deleted when a new list does not
@@ -98,10 +117,30 @@ pub trait Reconciler: Send + Sync + 'static {
 /// One attempt to reconcile an object.
 #[derive(Debug, Default)]
 pub struct Attempt<S> {
+    /// Why the object is reconciled.
+    pub cause: Cause,
     /// Number of consecutive failed attempts before this one.
     pub failures: u32,
     /// State of the previous attempt. Changes are passed to the next one.
     pub state: S,
+}
+
+/// Why an object is reconciled. If there are several causes, the greatest one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Cause {
+    /// The delay of a retry or of [`Action::Requeue`] is over.
+    #[default]
+    Requeued,
+    /// A [`Trigger`] enqueued the object.
+    Triggered,
+    /// The object has changed.
+    Changed,
+    /// The first list of this process contains the object: it is probably known to earlier processes.
+    Resumed,
+    /// The object was created while this process runs.
+    Created,
+    /// The object is being deleted, and waits for its finalizers.
+    Deleting,
 }
 
 /// What the controller does with an object after a successful reconcile.

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-/// The delay before the next attempt, as a function of the number of failed attempts. It doubles with each failure, from
-/// `initial` up to `max`. Each delay is shortened at random by up to a half, so that objects which fail together are not
-/// retried together.
+/// The delay before the next attempt, as a function of the number of failed attempts. It doubles with each failure,
+/// from `initial` up to `max`. Each delay is shortened at random by up to a half, so that objects which fail together
+/// are not retried together.
 ///
 /// Backoff iterators of other crates keep their state in themselves. The number of failures is a part of the
 /// [`Attempt`](crate::controller::Attempt) here, and the longest delay can change between two attempts.
@@ -29,6 +29,17 @@ impl RetryPolicy {
         let doubled = self.initial.saturating_mul(2_u32.saturating_pow(failures.saturating_sub(1)));
         doubled.min(self.max).mul_f64(rand::random_range(0.5..=1.0))
     }
+}
+
+/// What happens after a failed attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Retry {
+    /// The object is reconciled again after this delay, or earlier if more than its status changes or if it is
+    /// triggered.
+    After(Duration),
+    /// The object is not reconciled again before more than its status changes, or before it is triggered. Conditions
+    /// that the reconciler has written stay.
+    GiveUp,
 }
 
 #[cfg(test)]

@@ -30,37 +30,29 @@ const MAX_RETRIES_PER_SECOND: u32 = 100;
 /// Tracks the claims whose last attempt failed, and computes their backoff.
 #[derive(Debug, Default)]
 pub(super) struct ClaimBackoff {
-    state: Mutex<State>,
-}
-
-#[derive(Debug, Default)]
-struct State {
     /// Namespaces and names of the failing claims.
-    keys: HashSet<(String, String)>,
-    /// The API server did not respond to the last failed attempt.
-    unanswered: bool,
+    failing: Mutex<HashSet<(String, String)>>,
 }
 
 impl ClaimBackoff {
-    /// Records that an attempt failed; `unanswered` means that the API server did not respond.
-    pub(super) fn record_failure(&self, claim: &IPAddressClaim, unanswered: bool) {
-        let mut state = self.state.lock();
-        state.keys.insert(key(claim));
-        state.unanswered = unanswered;
+    /// Records that an attempt failed.
+    pub(super) fn record_failure(&self, claim: &IPAddressClaim) {
+        self.failing.lock().insert(key(claim));
     }
 
     /// Forgets the claim, after a successful attempt or its deletion.
     pub(super) fn forget(&self, claim: &IPAddressClaim) {
-        let mut state = self.state.lock();
-        if !state.keys.is_empty() {
-            state.keys.remove(&key(claim));
+        let mut failing = self.failing.lock();
+        if !failing.is_empty() {
+            failing.remove(&key(claim));
         }
     }
 
-    /// The retry policy for the current number of failing claims.
-    pub(super) fn retry_policy(&self) -> RetryPolicy {
-        let state = self.state.lock();
-        RetryPolicy { initial: INITIAL_BACKOFF, max: max_backoff(state.keys.len(), state.unanswered) }
+    /// The delay of the next attempt at a claim, for the current number of failing claims. `unanswered` means that the
+    /// API server did not respond.
+    pub(super) fn delay(&self, failures: u32, unanswered: bool) -> Duration {
+        let max = max_backoff(self.failing.lock().len(), unanswered);
+        RetryPolicy { initial: INITIAL_BACKOFF, max }.delay(failures)
     }
 }
 
@@ -100,10 +92,10 @@ mod tests {
     fn deleted_claim_is_forgotten() {
         let (backoff, mut claim) = (ClaimBackoff::default(), IPAddressClaim::default());
         claim.metadata.name = Some("a".to_owned());
-        backoff.record_failure(&claim, false);
-        backoff.record_failure(&claim, false);
-        assert_eq!(backoff.state.lock().keys.len(), 1);
+        backoff.record_failure(&claim);
+        backoff.record_failure(&claim);
+        assert_eq!(backoff.failing.lock().len(), 1);
         backoff.delete(&claim);
-        assert!(backoff.state.lock().keys.is_empty());
+        assert!(backoff.failing.lock().is_empty());
     }
 }

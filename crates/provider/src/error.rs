@@ -40,6 +40,11 @@ impl ReconcileError {
         }
     }
 
+    /// Returns whether an object cannot be serialized: the attempt fails until the object changes.
+    pub(crate) fn is_unserializable(&self) -> bool {
+        self.failed_call().is_some_and(CallError::is_unserializable)
+    }
+
     /// Returns whether the API server rejected the request, which a retry alone does not solve.
     pub(crate) fn is_rejected(&self) -> bool {
         self.failed_call().is_some_and(|error| error.is_invalid() || error.is_forbidden())

@@ -10,7 +10,7 @@ use capi_ipam_controller::expectations::{EXPECTATION_TTL, Expectations};
 use capi_ipam_controller::finalizer;
 use capi_ipam_controller::manager::Manager;
 use capi_ipam_controller::object_map::ObjectKey;
-use capi_ipam_controller::retry::RetryPolicy;
+use capi_ipam_controller::retry::Retry;
 use kube::ResourceExt;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -202,7 +202,7 @@ impl<A: ProviderAdapter> Reconciler for ClaimReconciler<A> {
                 Ok(Action::Requeue(CONFLICT_RETRY_DELAY))
             }
             Err(error) => {
-                self.backoff.record_failure(&claim, error.is_unanswered());
+                self.backoff.record_failure(&claim);
                 self.report_failure(&claim, attempt, &error).await;
                 Err(error)
             }
@@ -213,8 +213,11 @@ impl<A: ProviderAdapter> Reconciler for ClaimReconciler<A> {
         }
     }
 
-    fn retry_policy(&self) -> RetryPolicy {
-        self.backoff.retry_policy()
+    fn retry(&self, error: &ReconcileError, failures: u32) -> Retry {
+        if error.is_unserializable() {
+            return Retry::GiveUp;
+        }
+        Retry::After(self.backoff.delay(failures, error.is_unanswered()))
     }
 }
 

@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 use kube::Resource;
 use parking_lot::Mutex;
 
-use super::Attempt;
 use super::store::key_of;
+use super::{Attempt, Cause};
 use crate::object_map::ObjectKey;
+use crate::retry::Retry;
 
 pub(super) struct Backoffs<S> {
     entries: Mutex<HashMap<ObjectKey, Entry<S>>>,
@@ -25,15 +26,23 @@ struct Entry<S> {
     /// The state of the object at the last attempt.
     object: Fingerprint,
     attempt: Attempt<S>,
-    not_before: Option<Instant>,
+    pause: Pause,
     /// Triggered during the reconcile or the backoff.
     triggered: bool,
+}
+
+/// Until when no attempt starts.
+enum Pause {
+    Over,
+    Until(Instant),
+    UntilChanged,
 }
 
 /// Whether an attempt may start.
 pub(super) enum Start<S> {
     Now(Attempt<S>),
     Backoff(Duration),
+    GivenUp,
 }
 
 /// A hash of the fields whose change ends a backoff: the uid and everything that others write. The status is left out,
@@ -54,22 +63,23 @@ impl Fingerprint {
 impl<S: Default> Backoffs<S> {
     /// Starts an attempt, unless the last one failed and its backoff is not over. A trigger ends the backoff, and so
     /// does a change of more than the status.
-    pub(super) fn begin<K: Resource>(&self, object: &K, now: Instant) -> Start<S> {
+    pub(super) fn begin<K: Resource>(&self, object: &K, cause: Cause, now: Instant) -> Start<S> {
         let mut entries = self.entries.lock();
         let fingerprint = Fingerprint::of(object);
-        let new = || Entry { object: fingerprint, attempt: Attempt::default(), not_before: None, triggered: false };
+        let new = || Entry { object: fingerprint, attempt: Attempt::default(), pause: Pause::Over, triggered: false };
         let entry = entries.entry(key_of(object)).or_insert_with(new);
         if entry.object != fingerprint {
             *entry = new();
         }
-        if let Some(not_before) = entry.not_before
-            && now < not_before
-            && !entry.triggered
-        {
-            return Start::Backoff(not_before.saturating_duration_since(now));
+        match entry.pause {
+            _ if entry.triggered => {}
+            Pause::Over => {}
+            Pause::Until(end) if end <= now => {}
+            Pause::Until(end) => return Start::Backoff(end.saturating_duration_since(now)),
+            Pause::UntilChanged => return Start::GivenUp,
         }
-        (entry.not_before, entry.triggered) = (None, false);
-        Start::Now(std::mem::take(&mut entry.attempt))
+        (entry.pause, entry.triggered) = (Pause::Over, false);
+        Start::Now(Attempt { cause, ..std::mem::take(&mut entry.attempt) })
     }
 
     /// Ends the backoff of the object. If it is being reconciled, it is reconciled again.
@@ -88,17 +98,20 @@ impl<S: Default> Backoffs<S> {
     pub(super) fn requeued(&self, key: &ObjectKey, state: S, wait: Duration) -> Duration {
         let mut entries = self.entries.lock();
         let Some(entry) = entries.get_mut(key) else { return wait };
-        entry.attempt = Attempt { failures: 0, state };
+        entry.attempt = Attempt { cause: Cause::Requeued, failures: 0, state };
         if entry.triggered { Duration::ZERO } else { wait }
     }
 
-    /// Records a failed attempt and its backoff. Returns when to reconcile again.
-    pub(super) fn failed(&self, key: &ObjectKey, attempt: Attempt<S>, now: Instant, wait: Duration) -> Duration {
+    /// Records a failed attempt. Returns when to reconcile again; `None` if a change or a trigger has to end the pause.
+    pub(super) fn failed(&self, key: &ObjectKey, attempt: Attempt<S>, now: Instant, retry: Retry) -> Option<Duration> {
+        let (pause, wait) = match retry {
+            Retry::After(wait) => (now.checked_add(wait).map_or(Pause::UntilChanged, Pause::Until), Some(wait)),
+            Retry::GiveUp => (Pause::UntilChanged, None),
+        };
         let mut entries = self.entries.lock();
         let Some(entry) = entries.get_mut(key) else { return wait };
-        entry.attempt = attempt;
-        entry.not_before = now.checked_add(wait);
-        if entry.triggered { Duration::ZERO } else { wait }
+        (entry.attempt, entry.pause) = (attempt, pause);
+        if entry.triggered { Some(Duration::ZERO) } else { wait }
     }
 }
 
@@ -120,21 +133,27 @@ mod tests {
     fn failures<S: Default>(start: Start<S>) -> Option<u32> {
         match start {
             Start::Now(attempt) => Some(attempt.failures),
-            Start::Backoff(_) => None,
+            Start::Backoff(_) | Start::GivenUp => None,
         }
     }
 
+    fn failed_attempt(state: u8) -> Attempt<u8> {
+        Attempt { cause: Cause::Changed, failures: 1, state }
+    }
+
     fn failed_once(backoffs: &Backoffs<u8>, now: Instant) {
-        assert_eq!(failures(backoffs.begin(&object("1", "x"), now)), Some(0));
-        backoffs.failed(&key_of(&object("1", "x")), Attempt { failures: 1, state: 7 }, now, WAIT);
+        assert_eq!(failures(backoffs.begin(&object("1", "x"), Cause::Changed, now)), Some(0));
+        backoffs.failed(&key_of(&object("1", "x")), failed_attempt(7), now, Retry::After(WAIT));
     }
 
     #[test]
     fn status_write_does_not_end_the_backoff() {
         let (backoffs, now) = (Backoffs::default(), Instant::now());
         failed_once(&backoffs, now);
-        assert_eq!(failures(backoffs.begin(&object("2", "x"), now)), None);
-        let Start::Now(attempt) = backoffs.begin(&object("2", "x"), now + WAIT) else { panic!("the backoff is over") };
+        assert_eq!(failures(backoffs.begin(&object("2", "x"), Cause::Changed, now)), None);
+        let Start::Now(attempt) = backoffs.begin(&object("2", "x"), Cause::Changed, now + WAIT) else {
+            panic!("the backoff is over")
+        };
         assert_eq!((attempt.failures, attempt.state), (1, 7));
     }
 
@@ -142,7 +161,7 @@ mod tests {
     fn change_of_labels_ends_the_backoff() {
         let (backoffs, now) = (Backoffs::default(), Instant::now());
         failed_once(&backoffs, now);
-        assert_eq!(failures(backoffs.begin(&object("2", "y"), now)), Some(0));
+        assert_eq!(failures(backoffs.begin(&object("2", "y"), Cause::Changed, now)), Some(0));
     }
 
     #[test]
@@ -150,16 +169,43 @@ mod tests {
         let (backoffs, now) = (Backoffs::default(), Instant::now());
         failed_once(&backoffs, now);
         backoffs.trigger(&key_of(&object("1", "x")));
-        assert_eq!(failures(backoffs.begin(&object("1", "x"), now)), Some(1));
+        assert_eq!(failures(backoffs.begin(&object("1", "x"), Cause::Changed, now)), Some(1));
     }
 
     #[test]
     fn trigger_during_a_reconcile_is_not_lost() {
         let (backoffs, now) = (Backoffs::<u8>::default(), Instant::now());
-        assert_eq!(failures(backoffs.begin(&object("1", "x"), now)), Some(0));
+        assert_eq!(failures(backoffs.begin(&object("1", "x"), Cause::Changed, now)), Some(0));
         backoffs.trigger(&key_of(&object("1", "x")));
-        let wait = backoffs.failed(&key_of(&object("1", "x")), Attempt { failures: 1, state: 0 }, now, WAIT);
-        assert_eq!(wait, Duration::ZERO);
-        assert_eq!(failures(backoffs.begin(&object("1", "x"), now)), Some(1));
+        let wait = backoffs.failed(&key_of(&object("1", "x")), failed_attempt(0), now, Retry::After(WAIT));
+        assert_eq!(wait, Some(Duration::ZERO));
+        assert_eq!(failures(backoffs.begin(&object("1", "x"), Cause::Changed, now)), Some(1));
+    }
+
+    #[test]
+    fn object_is_given_up_until_it_changes_or_is_triggered() {
+        let (backoffs, now) = (Backoffs::<u8>::default(), Instant::now());
+        let give_up = |version: &str, label: &str| {
+            let key = key_of(&object(version, label));
+            assert_eq!(backoffs.failed(&key, failed_attempt(0), now, Retry::GiveUp), None);
+        };
+        assert_eq!(failures(backoffs.begin(&object("1", "x"), Cause::Created, now)), Some(0));
+        give_up("1", "x");
+        // The watch event of its own write of the status.
+        let later = now + WAIT * 1000;
+        assert_eq!(failures(backoffs.begin(&object("2", "x"), Cause::Changed, later)), None);
+        backoffs.trigger(&key_of(&object("2", "x")));
+        assert_eq!(failures(backoffs.begin(&object("2", "x"), Cause::Triggered, later)), Some(1));
+        give_up("2", "x");
+        assert_eq!(failures(backoffs.begin(&object("3", "y"), Cause::Changed, later)), Some(0));
+    }
+
+    #[test]
+    fn attempt_has_the_cause_of_its_start() {
+        let (backoffs, now) = (Backoffs::<u8>::default(), Instant::now());
+        for cause in [Cause::Created, Cause::Triggered] {
+            let Start::Now(attempt) = backoffs.begin(&object("1", "x"), cause, now) else { panic!("it may start") };
+            assert_eq!(attempt.cause, cause);
+        }
     }
 }

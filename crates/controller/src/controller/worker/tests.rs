@@ -1,0 +1,366 @@
+use std::convert::Infallible;
+use std::sync::Mutex;
+use std::task::Poll;
+
+use futures::stream::poll_fn;
+use k8s_openapi::api::core::v1::ConfigMap;
+
+use super::*;
+use crate::health::Health;
+
+/// Records the names of the reconciled objects.
+#[derive(Default)]
+struct Recorder {
+    names: Mutex<Vec<String>>,
+}
+
+impl Reconciler for Recorder {
+    type Object = ConfigMap;
+    type Compact = Infallible;
+    type State = ();
+    type Error = Infallible;
+
+    fn trim_stored(object: &mut ConfigMap) {
+        object.data = None;
+    }
+
+    async fn reconcile(&self, object: Arc<ConfigMap>, _: &mut Attempt<()>) -> Result<Action, Infallible> {
+        self.names.lock().unwrap().push(object.metadata.name.clone().unwrap_or_default());
+        Ok(Action::AwaitChange)
+    }
+}
+
+fn named(name: &str) -> ConfigMap {
+    let mut object = ConfigMap::default();
+    object.metadata.name = Some(name.to_owned());
+    object
+}
+
+fn synced() -> ReadinessGate {
+    Health::default().register_watch("the kind")
+}
+
+#[tokio::test]
+async fn main_kind_is_listed_last_and_reconciled_while_listed() {
+    let (reconciler, polled) = (Arc::new(Recorder::default()), Arc::new(Mutex::new(false)));
+    let (sender, mut list) = mpsc::unbounded_channel();
+    let events = poll_fn({
+        let polled = Arc::clone(&polled);
+        move |context| {
+            *polled.lock().unwrap() = true;
+            match list.poll_recv(context) {
+                Poll::Ready(None) => Poll::Pending,
+                event => event,
+            }
+        }
+    });
+    sender.send(Event::Init).unwrap();
+    sender.send(Event::InitApply(named("a"))).unwrap();
+    let (other, stop) = (Health::default().register_watch("another kind"), CancellationToken::new());
+    let (_trigger, triggered) = mpsc::unbounded_channel();
+    let worker = Worker::new("test".into(), Arc::clone(&reconciler), Arc::new(()), Store::default(), synced(), 2);
+    let (sender, receiver) = mpsc::channel(1);
+    tokio::spawn(forward_events(events.boxed(), vec![other.clone()], sender));
+    let worker = tokio::spawn(worker.run(receiver, triggered, stop.clone()));
+    tokio::task::yield_now().await;
+    assert!(!*polled.lock().unwrap(), "it is listed before another kind is synced");
+
+    other.ready();
+    // The list never completes.
+    while reconciler.names.lock().unwrap().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(*reconciler.names.lock().unwrap(), ["a"]);
+    stop.cancel();
+    worker.await.unwrap();
+}
+
+#[tokio::test]
+async fn gate_is_ready_when_the_store_has_the_list() {
+    let (synced, store, stop) = (synced(), Store::default(), CancellationToken::new());
+    let (sender, events) = mpsc::channel(8);
+    for event in [Event::Init, Event::InitApply(named("a")), Event::InitApply(named("b"))] {
+        sender.send(event).await.unwrap();
+    }
+    let (_trigger, triggered) = mpsc::unbounded_channel();
+    let reconciler = Arc::new(Recorder::default());
+    let worker = Worker::new("test".into(), Arc::clone(&reconciler), Arc::new(()), store.clone(), synced.clone(), 2);
+    let worker = tokio::spawn(worker.run(events, triggered, stop.clone()));
+    while reconciler.names.lock().unwrap().len() < 2 {
+        tokio::task::yield_now().await;
+    }
+    assert!(!synced.is_ready(), "the list is not complete");
+
+    sender.send(Event::InitApply(named("c"))).await.unwrap();
+    sender.send(Event::InitDone).await.unwrap();
+    assert!(!synced.is_ready(), "the event is not handled yet");
+    synced.wait().await;
+    assert!(store.get(None, "c").is_some());
+    stop.cancel();
+    worker.await.unwrap();
+}
+
+/// Records the number of labels of each deleted object.
+#[derive(Default)]
+struct Deletions(Mutex<Vec<Option<usize>>>);
+
+impl EventHandler<ConfigMap> for Deletions {
+    fn apply(&self, _: &ConfigMap) {}
+    fn delete(&self, object: &ConfigMap) {
+        self.0.lock().unwrap().push(object.metadata.labels.as_ref().map(std::collections::BTreeMap::len));
+    }
+}
+
+#[tokio::test]
+async fn stored_object_is_trimmed() {
+    let (store, handler) = (Store::default(), Arc::new(Deletions::default()));
+    let recorder = Arc::new(Recorder::default());
+    let mut worker = Worker::new("test".into(), recorder, Arc::clone(&handler) as _, store.clone(), synced(), 1);
+    let mut full = named("a");
+    full.data = Some([("k".to_owned(), "long".to_owned())].into());
+    full.metadata.labels = Some([("l".to_owned(), "v".to_owned())].into());
+    for event in [Event::Init, Event::InitApply(full.clone()), Event::InitDone, Event::Apply(full)] {
+        worker.handle_event(event);
+        if let Some(cached) = store.get(None, "a") {
+            let Cached::Full(object) = cached;
+            assert_eq!((object.data.as_ref(), object.metadata.labels.is_some()), (None, true));
+        }
+    }
+    assert!(store.get(None, "a").is_some());
+    worker.handle_event(Event::Init);
+    worker.handle_event(Event::InitDone);
+    assert_eq!(*handler.0.lock().unwrap(), [Some(1)]);
+}
+
+/// Caches all objects in compact form.
+struct Compacts;
+
+impl Reconciler for Compacts {
+    type Object = ConfigMap;
+    type Compact = ();
+    type State = ();
+    type Error = Infallible;
+
+    async fn reconcile(&self, _: Arc<ConfigMap>, _: &mut Attempt<()>) -> Result<Action, Infallible> {
+        Ok(Action::AwaitChange)
+    }
+
+    fn compact(&self, _: &ConfigMap) -> Option<()> {
+        Some(())
+    }
+
+    fn expand(&self, (_, name): &ObjectKey, (): &()) -> Option<ConfigMap> {
+        Some(named(name))
+    }
+}
+
+#[tokio::test]
+async fn compact_object_missing_in_a_new_list_is_reported() {
+    let (store, handler) = (Store::default(), Arc::new(Deletions::default()));
+    let mut worker = Worker::new("test".into(), Arc::new(Compacts), Arc::clone(&handler) as _, store, synced(), 1);
+    let list = |names: &[&str]| {
+        let listed = names.iter().map(|name| Event::InitApply(named(name)));
+        let mut events: Vec<_> = std::iter::once(Event::Init).chain(listed).collect();
+        events.push(Event::InitDone);
+        events
+    };
+    list(&["a", "b"]).into_iter().for_each(|event| worker.handle_event(event));
+    worker.handle_event(Event::Init);
+    assert!(handler.0.lock().unwrap().is_empty(), "the list is not complete");
+    list(&["b"]).into_iter().for_each(|event| worker.handle_event(event));
+    assert_eq!(handler.0.lock().unwrap().len(), 1);
+    assert!(worker.store.get(None, "a").is_none() && worker.store.get(None, "b").is_some());
+}
+
+/// Panics when an object is fetched.
+struct Panics;
+
+impl Reconciler for Panics {
+    type Object = ConfigMap;
+    type Compact = ();
+    type State = ();
+    type Error = Infallible;
+
+    async fn reconcile(&self, _: Arc<ConfigMap>, _: &mut Attempt<()>) -> Result<Action, Infallible> {
+        Ok(Action::AwaitChange)
+    }
+
+    fn compact(&self, _: &ConfigMap) -> Option<()> {
+        Some(())
+    }
+
+    fn needs_reconcile(&self, _: Option<&str>, _: &str, (): &()) -> bool {
+        true
+    }
+
+    async fn fetch(&self, _: Option<&str>, _: &str) -> Result<Option<ConfigMap>, Infallible> {
+        panic!("a bug")
+    }
+}
+
+#[tokio::test]
+async fn object_whose_fetch_panicked_is_retried() {
+    let (store, events) = (Store::default(), [Event::Init, Event::InitApply(named("a")), Event::InitDone]);
+    let mut worker = Worker::new("test".into(), Arc::new(Panics), Arc::new(()), store, synced(), 1);
+    events.into_iter().for_each(|event| worker.handle_event(event));
+    let mut running = JoinSet::new();
+    worker.start_due(&mut running);
+    let ended = running.join_next().await.unwrap();
+    worker.handle_end(ended);
+    let due = worker.queue.next_due().expect("it is in the queue");
+    assert!(due.saturating_duration_since(Instant::now()) <= PANIC_RETRY_DELAY);
+    assert_eq!(worker.queue.next(due), Some(((None, "a".to_owned()), Cause::Requeued)));
+}
+
+/// Takes [`DELAY`] for "slow", and requeues all other objects soon.
+struct Slow;
+
+const DELAY: Duration = Duration::from_millis(300);
+
+impl Reconciler for Slow {
+    type Object = ConfigMap;
+    type Compact = Infallible;
+    type State = ();
+    type Error = Infallible;
+
+    async fn reconcile(&self, object: Arc<ConfigMap>, _: &mut Attempt<()>) -> Result<Action, Infallible> {
+        if object.metadata.name.as_deref() != Some("slow") {
+            return Ok(Action::Requeue(DELAY / 30));
+        }
+        tokio::time::sleep(DELAY).await;
+        Ok(Action::AwaitChange)
+    }
+}
+
+#[tokio::test]
+async fn loop_sleeps_at_full_concurrency() {
+    let (sender, events) = mpsc::channel(8);
+    for event in [Event::Init, Event::InitApply(named("soon")), Event::InitApply(named("slow"))] {
+        sender.send(event).await.unwrap();
+    }
+    let (_trigger, triggered) = mpsc::unbounded_channel();
+    let worker = Worker::new("test".into(), Arc::new(Slow), Arc::new(()), Store::default(), synced(), 1);
+    tokio::spawn(worker.run(events, triggered, CancellationToken::new()));
+    tokio::time::sleep(DELAY).await;
+    // The object that is due and has to wait must not keep the loop busy.
+    let busy = tokio::runtime::Handle::current().metrics().worker_total_busy_duration(0);
+    assert!(busy < DELAY / 2, "{busy:?}");
+}
+
+/// Hangs for the object "hangs", panics for "panics", and fails for "fails".
+#[derive(Default)]
+struct Faulty {
+    attempts: Mutex<Vec<(String, Cause, u32)>>,
+}
+
+impl Reconciler for Faulty {
+    type Object = ConfigMap;
+    type Compact = Infallible;
+    type State = ();
+    type Error = std::fmt::Error;
+
+    async fn reconcile(&self, object: Arc<ConfigMap>, attempt: &mut Attempt<()>) -> Result<Action, std::fmt::Error> {
+        let name = object.metadata.name.clone().unwrap_or_default();
+        self.attempts.lock().unwrap().push((name.clone(), attempt.cause, attempt.failures));
+        match name.as_str() {
+            "hangs" => std::future::pending().await,
+            "panics" => panic!("a bug"),
+            "fails" => Err(std::fmt::Error),
+            _ => Ok(Action::AwaitChange),
+        }
+    }
+
+    fn retry(&self, _: &std::fmt::Error, failures: u32) -> Retry {
+        if failures < 3 { Retry::After(Duration::from_millis(1)) } else { Retry::GiveUp }
+    }
+}
+
+impl Faulty {
+    fn of(&self, name: &str) -> Vec<(Cause, u32)> {
+        let attempts = self.attempts.lock().unwrap();
+        attempts.iter().filter(|(other, ..)| other == name).map(|(_, cause, failures)| (*cause, *failures)).collect()
+    }
+}
+
+/// Runs a worker with a short timeout until `events` are handled and all reconciles have ended or wait.
+async fn run_faulty(reconciler: &Arc<Faulty>, events: Vec<Event<ConfigMap>>) -> Worker<Faulty> {
+    let mut worker = Worker::new("test".into(), Arc::clone(reconciler), Arc::new(()), Store::default(), synced(), 8);
+    Arc::get_mut(&mut worker.context).unwrap().timeout = Duration::from_millis(20);
+    let mut running = JoinSet::new();
+    for event in events {
+        worker.handle_event(event);
+        settle(&mut worker, &mut running).await;
+    }
+    worker
+}
+
+async fn settle(worker: &mut Worker<Faulty>, running: &mut JoinSet<(ObjectKey, Option<Duration>)>) {
+    worker.start_due(running);
+    while let Some(ended) = running.join_next().await {
+        worker.handle_end(ended);
+        worker.start_due(running);
+    }
+}
+
+#[tokio::test]
+async fn panic_or_hang_fails_one_reconcile_only() {
+    let reconciler = Arc::new(Faulty::default());
+    let events = ["panics", "hangs", "good"].map(|name| Event::InitApply(named(name)));
+    let mut worker = run_faulty(&reconciler, [Event::Init].into_iter().chain(events).collect()).await;
+    assert_eq!(reconciler.of("good"), [(Cause::Resumed, 0)]);
+    // Both are retried after the default delay.
+    tokio::time::sleep(Duration::from_millis(60)).await;
+    settle(&mut worker, &mut JoinSet::new()).await;
+    for name in ["panics", "hangs"] {
+        assert_eq!(reconciler.of(name).get(..2), Some(&[(Cause::Resumed, 0), (Cause::Requeued, 1)][..]), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn object_is_given_up_until_it_changes() {
+    let reconciler = Arc::new(Faulty::default());
+    let mut worker = run_faulty(&reconciler, vec![Event::Init, Event::InitDone, Event::Apply(named("fails"))]).await;
+    let mut running = JoinSet::new();
+    for _ in 0..5 {
+        tokio::time::sleep(Duration::from_millis(3)).await;
+        settle(&mut worker, &mut running).await;
+    }
+    let attempts = [(Cause::Created, 0), (Cause::Requeued, 1), (Cause::Requeued, 2)];
+    assert_eq!(reconciler.of("fails"), attempts);
+    assert_eq!(worker.queue.next_due(), None);
+    let mut changed = named("fails");
+    changed.metadata.resource_version = Some("2".to_owned());
+    worker.handle_event(Event::Apply(changed.clone()));
+    settle(&mut worker, &mut running).await;
+    assert_eq!(reconciler.of("fails"), attempts, "it has not changed apart from its status");
+    changed.metadata.labels = Some([("a".to_owned(), "b".to_owned())].into());
+    worker.handle_event(Event::Apply(changed));
+    settle(&mut worker, &mut running).await;
+    assert_eq!(reconciler.of("fails")[3..4], [(Cause::Changed, 0)]);
+}
+
+#[tokio::test]
+async fn attempt_has_the_cause_of_the_event() {
+    let reconciler = Arc::new(Faulty::default());
+    let mut deleting = named("old");
+    deleting.metadata.deletion_timestamp = Some(crate::clock::now());
+    let events = vec![
+        Event::Init,
+        Event::InitApply(named("old")),
+        Event::InitDone,
+        Event::Apply(named("old")),
+        Event::Apply(named("new")),
+        Event::Apply(deleting),
+        Event::Init,
+        Event::InitApply(named("new")),
+        Event::InitApply(named("newest")),
+        Event::InitDone,
+    ];
+    let mut worker = run_faulty(&reconciler, events).await;
+    worker.handle_trigger((None, "new".to_owned()));
+    settle(&mut worker, &mut JoinSet::new()).await;
+    let causes = |name: &str| reconciler.of(name).into_iter().map(|(cause, _)| cause).collect::<Vec<_>>();
+    assert_eq!(causes("old"), [Cause::Resumed, Cause::Changed, Cause::Deleting]);
+    assert_eq!(causes("new"), [Cause::Created, Cause::Changed, Cause::Triggered]);
+    assert_eq!(causes("newest"), [Cause::Created]);
+}
