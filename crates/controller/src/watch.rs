@@ -495,7 +495,7 @@ mod tests {
 
     #[tokio::test]
     async fn delay_grows_with_failed_lists() {
-        let (lists, synced) = (Arc::new(AtomicU64::new(0)), Health::default().register("ConfigMap"));
+        let (lists, synced) = (Arc::new(AtomicU64::new(0)), Health::default().register("ConfigMap").unwrap());
         let api: WatchApi<ConfigMap> = WatchApi::all(failing_lists(Arc::clone(&lists)));
         let watch = watch_into(WatchSpec::new(api, (), Arc::new(()), synced));
         let _ = tokio::time::timeout(Duration::from_secs(2), watch.for_each(|()| std::future::ready(()))).await;
