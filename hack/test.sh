@@ -4,12 +4,12 @@
 #   hack/test.sh             all tests
 #   hack/test.sh ARGUMENTS   the tests that these arguments of `cargo test` select
 #
-# TEST_JOBS is the number of test programs that run at the same time (default 3), and RUST_TEST_THREADS the number of
+# TEST_JOBS is the number of test programs that run at the same time (default 2), and RUST_TEST_THREADS the number of
 # tests that run at the same time in each of them (default: 2 per processor). Their output is kept in target/test-logs.
 set -euo pipefail
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
 cargo=${CARGO:-cargo}
-jobs=${TEST_JOBS:-3}
+jobs=${TEST_JOBS:-2}
 logs=target/test-logs
 export RUST_TEST_THREADS=${RUST_TEST_THREADS:-$((2 * $(getconf _NPROCESSORS_ONLN)))}
 

@@ -10,6 +10,8 @@
 //! namespaces, and live reads decide. What a read shows is recorded in the ledger. Reservations are created only for
 //! claims that this process manages.
 
+mod lasting;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -24,6 +26,7 @@ use kube::ResourceExt;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
+use self::lasting::Lasting;
 use super::context::Context;
 use super::duplicates::Duplicates;
 use super::ledger::{ClaimKey, InvalidReservation, Origin, Suspect, Unclaimed, Unreserved, allocated_block};
@@ -51,8 +54,8 @@ pub(super) struct Sweeper {
     events: EventPublisher,
     /// Reservations without effect that are reported already.
     reported_invalid: Vec<InvalidReservation>,
-    /// IPAddress objects without a claim that are reported already.
-    reported_unclaimed: Vec<Unclaimed>,
+    /// IPAddress objects without a claim.
+    unclaimed: Lasting<Unclaimed>,
     /// Abandoned objects, with the time at which they were first found so.
     suspects: HashMap<Suspect, Instant>,
 }
@@ -75,7 +78,7 @@ impl Sweeper {
             grace: options.sweep_grace,
             events: setup.manager.events.clone(),
             reported_invalid: Vec::new(),
-            reported_unclaimed: Vec::new(),
+            unclaimed: Lasting::default(),
             suspects: HashMap::new(),
         }
     }
@@ -160,10 +163,10 @@ impl Sweeper {
     fn report_unclaimed(&mut self) {
         let claims = &self.claims;
         let unclaimed = self.context.ledger.unclaimed(|(namespace, name)| claims.get(namespace, name).is_some());
-        self.reported_unclaimed.retain(|known| unclaimed.contains(known));
-        for found in unclaimed {
+        // One that was created by the provider has no finalizer for a moment before it is deleted.
+        for found in self.unclaimed.update(unclaimed) {
             let (namespace, name) = &found.name;
-            if self.reported_unclaimed.contains(&found) || !self.context.selection.includes_namespace(Some(namespace)) {
+            if !self.context.selection.includes_namespace(Some(namespace)) {
                 continue;
             }
             let message = format!(
@@ -175,7 +178,6 @@ impl Sweeper {
             let mut object = IPAddress::default();
             (object.metadata.namespace, object.metadata.name) = (Some(namespace.clone()), Some(name.clone()));
             self.events.warning(&object, &self.contract.ipam, conditions::NO_CLAIM, "Inspect", &message);
-            self.reported_unclaimed.push(found);
         }
     }
 

@@ -153,6 +153,7 @@ async fn kubectl_installs_upgrades_and_uninstalls() {
     let [install] = &commands(INSTALL, "kubectl");
     let [_, upgrade] = &commands(UPGRADE, "Upgrade");
     let [_, uninstall] = &commands(UPGRADE, "Uninstallation");
+    let [stored_versions] = &commands(UPGRADE, "Stored versions");
     let operator = Operator::start(None);
     operator.run(install);
     // GitOps tools apply the files repeatedly.
@@ -163,6 +164,7 @@ async fn kubectl_installs_upgrades_and_uninstalls() {
     assert_eq!(version(), before);
     let (running, _webhooks) = installed::start(&operator.plane, &[]);
     let _running = running.may_lack_permissions();
+    operator.run(stored_versions);
     let consumer = Consumer::new(&operator.plane).await;
     assert_pool_allocates(&consumer, "web", "a").await;
     consumer.release("a").await;
