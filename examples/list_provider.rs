@@ -84,6 +84,11 @@ impl ClaimHandler for ListHandler {
         };
         let owners = config_map.data.clone().unwrap_or_default();
         let wanted = existing.map(|address| address.spec.address.clone());
+        if let Some(taken) = &wanted
+            && owners.get(&taken.replace(':', "_")).is_some_and(|owner| *owner != self.uid())
+        {
+            return Err(HandlerError::DuplicateAddress(format!("{taken} is allocated to another claim")));
+        }
         let own = |text: &&String| owners.get(text.replace(':', "_").as_str()) == Some(&self.uid());
         let free = |text: &&String| !owners.contains_key(text.replace(':', "_").as_str());
         let exhausted = || {

@@ -64,6 +64,19 @@ async fn example_provider_binds_and_releases_claims() {
     claim(&consumer, "c", "list").await;
     let text = consumer.wait_for_reason("c", "PoolExhausted").await;
     assert_eq!(text, "ListPool list has no free address; add addresses or release claims");
+    // The address of another claim is not allocated again, whatever an existing IPAddress says.
+    let taken = consumer.wait_for_address("a").await;
+    let address = json!({
+        "apiVersion": "ipam.cluster.x-k8s.io/v1beta2", "kind": "IPAddress",
+        "metadata": { "name": "e", "namespace": consumer.namespace },
+        "spec": { "poolRef": { "apiGroup": "example.com", "kind": "ListPool", "name": "list" },
+            "claimRef": { "name": "e" }, "address": taken, "prefix": 24 },
+    });
+    consumer.addresses().create(&support::consumer::object(address)).await.expect("the address can be created");
+    claim(&consumer, "e", "list").await;
+    let text = consumer.wait_for_reason("e", "DuplicateAddress").await;
+    assert_eq!(text, format!("{taken} is allocated to another claim"));
+    consumer.release("e").await;
     consumer.release("a").await;
     consumer.release("c").await;
     claim(&consumer, "d", "list").await;
