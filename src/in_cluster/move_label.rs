@@ -7,7 +7,8 @@ use kube::ResourceExt;
 use tracing::{debug, info};
 
 use super::context::Context;
-use crate::api::{IPReservation, names};
+use super::reservation::lacks_label;
+use crate::api::names;
 
 /// Adds the missing labels. Failures are retried at the next call.
 pub(super) async fn add_missing(context: &Context) {
@@ -29,12 +30,4 @@ async fn label(context: &Context, name: &str) -> Result<(), CallError> {
     wanted.labels_mut().insert(names::MOVE_LABEL.to_owned(), String::new());
     patch::write(&context.reservations, &found, &wanted).await?;
     Ok(())
-}
-
-/// Whether the label is missing on a reservation that no claim holds: `clusterctl move` would not move it.
-pub(super) fn lacks_label(reservation: &IPReservation) -> bool {
-    let of_a_claim = reservation.spec.claim_ref.as_ref().is_some_and(|claim| claim.uid.is_some());
-    !of_a_claim
-        && reservation.metadata.deletion_timestamp.is_none()
-        && !reservation.labels().contains_key(names::MOVE_LABEL)
 }

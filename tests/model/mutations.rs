@@ -35,7 +35,7 @@ pub(crate) enum Mutation {
     DeleteAddressWithoutVersion,
     /// R2 without uid.
     UnreserveWithoutUid,
-    /// R2 deletes the reservation that the ledger shows at that time, whoever holds it.
+    /// R2 deletes the reservation that the ledger shows at that time, also if another claim holds it.
     UnreserveByLedger,
     /// A2 with an unknown outcome counts as done.
     TreatUnknownAsDone,

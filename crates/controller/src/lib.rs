@@ -78,3 +78,5 @@ pub mod patch;
 pub mod retry;
 pub mod upgrade;
 pub mod watch;
+
+mod error;

@@ -30,6 +30,7 @@ use tracing::{debug, error, info, warn};
 pub use self::program::{Identity, main, print_usage, run, run_with_options, run_with_services};
 use crate::client::{ClientError, connect, connect_with};
 use crate::diagnostics::{self, DiagnosticsError};
+pub use crate::error::BoxError;
 use crate::events::EventPublisher;
 use crate::health::{Health, HealthError, NameTaken, ReadinessGate, listen};
 use crate::leader::{self, holder_identity};
@@ -44,9 +45,6 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Limit for the leader to release its lease after a fatal error.
 const LEASE_RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// The error type of setup functions.
-pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Why a manager ended without a signal.
 #[derive(Debug, thiserror::Error)]

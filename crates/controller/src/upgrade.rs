@@ -16,7 +16,7 @@ use tracing::info;
 
 pub use self::stored_versions::StoredVersions;
 use crate::client::CallError;
-use crate::manager::BoxError;
+use crate::error::BoxError;
 
 /// Interval at which the progress of a step is logged.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);

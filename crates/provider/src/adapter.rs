@@ -10,7 +10,7 @@ use kube::Resource;
 
 use crate::api::{IPAddress, IPAddressClaim, PoolReference, is_paused};
 #[cfg(doc)]
-use crate::setup::ClaimOptions;
+use crate::options::ClaimOptions;
 
 /// A kind of pool, in any version.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

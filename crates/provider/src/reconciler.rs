@@ -8,7 +8,6 @@ use capi_ipam_controller::controller::{Action, Attempt, Reconciler};
 use capi_ipam_controller::events::EventPublisher;
 use capi_ipam_controller::expectations::{EXPECTATION_TTL, Expectations};
 use capi_ipam_controller::finalizer;
-use capi_ipam_controller::manager::Manager;
 use capi_ipam_controller::object_map::ObjectKey;
 use capi_ipam_controller::retry::Retry;
 use kube::ResourceExt;
@@ -27,8 +26,8 @@ use crate::decision::{AddressState, ClaimView, ClusterState, Decision, PoolState
 use crate::error::ReconcileError;
 use crate::index::AddressIndex;
 use crate::message_debounce::MessageDebounce;
+use crate::options::ClaimOptions;
 use crate::pending_creates::PendingCreates;
-use crate::setup::{ClaimOptions, ClaimReconcilerBuilder};
 
 /// Delay after a conflict. The watch event of the change usually triggers the reconcile earlier.
 pub(super) const CONFLICT_RETRY_DELAY: Duration = Duration::from_millis(500);
@@ -48,11 +47,6 @@ pub struct ClaimReconciler<A: ProviderAdapter> {
 }
 
 impl<A: ProviderAdapter> ClaimReconciler<A> {
-    /// Starts to build the controller of claims.
-    pub fn builder(manager: &mut Manager) -> ClaimReconcilerBuilder<'_, A> {
-        ClaimReconcilerBuilder::new(manager)
-    }
-
     /// Releases the addresses of claims that were deleted while our finalizer was being added.
     pub(super) async fn clean_up_deleted(
         self: Arc<Self>,

@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use capi_ipam_controller::controller::{ControllerBuilder, Trigger};
 use capi_ipam_controller::expectations::Expectations;
@@ -19,38 +19,10 @@ use crate::claim_cache::{ClaimCache, ClaimFilter, CompactClaim, FilteringHandler
 use crate::clusters::Clusters;
 use crate::contract::ContractClient;
 use crate::index::AddressIndex;
+use crate::options::ClaimOptions;
 use crate::pending_creates::PendingCreates;
 use crate::reconciler::ClaimReconciler;
 use crate::selection::Selection;
-
-/// How the claims of a provider are reconciled. The defaults suit a provider with a backend outside of the cluster.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ClaimOptions {
-    /// How often a claim that waits for its pool is reconciled without a trigger. A provider that enqueues its waiting
-    /// claims ([`ProviderSetup::trigger`]) can set a long interval. Default: 30 seconds.
-    pub resync_interval: Duration,
-    /// How long a claim that was moved or restored to this cluster waits for its IPAddress to be restored too, counted
-    /// from the creation of the claim. After that it gets a new address. Default: one hour.
-    pub restored_claim_timeout: Duration,
-    /// Whether an address may be allocated at the same time as the finalizer is added to the claim, and not only
-    /// afterwards. This saves the latency of one write. Default: `false`.
-    ///
-    /// Set it only if the provider itself finds and frees addresses of claims that no longer exist: if the program ends
-    /// between the two writes and the claim is deleted, [`release_address`] is not called.
-    ///
-    /// [`release_address`]: crate::ClaimHandler::release_address
-    pub allocate_before_finalizer: bool,
-}
-
-impl Default for ClaimOptions {
-    fn default() -> Self {
-        Self {
-            resync_interval: Duration::from_secs(30),
-            restored_claim_timeout: Duration::from_hours(1),
-            allocate_before_finalizer: false,
-        }
-    }
-}
 
 /// What is at hand when the adapter of a provider is created, before the controller of claims starts.
 pub struct ProviderSetup<'a> {
@@ -94,6 +66,13 @@ impl ProviderSetup<'_> {
     }
 }
 
+impl<A: ProviderAdapter> ClaimReconciler<A> {
+    /// Starts to build the controller of claims.
+    pub fn builder(manager: &mut Manager) -> ClaimReconcilerBuilder<'_, A> {
+        ClaimReconcilerBuilder { manager, pools: Vec::new(), options: ClaimOptions::default(), adapter: PhantomData }
+    }
+}
+
 /// Builds a [`ClaimReconciler`]; created by [`ClaimReconciler::builder`].
 #[must_use = "nothing is reconciled before `build` is called"]
 pub struct ClaimReconcilerBuilder<'a, A> {
@@ -103,11 +82,7 @@ pub struct ClaimReconcilerBuilder<'a, A> {
     adapter: PhantomData<fn() -> A>,
 }
 
-impl<'a, A: ProviderAdapter> ClaimReconcilerBuilder<'a, A> {
-    pub(super) fn new(manager: &'a mut Manager) -> Self {
-        Self { manager, pools: Vec::new(), options: ClaimOptions::default(), adapter: PhantomData }
-    }
-
+impl<A: ProviderAdapter> ClaimReconcilerBuilder<'_, A> {
     /// Reconciles the claims for pools of this kind. Call it once for each kind.
     pub fn pools(mut self, kind: PoolKind) -> Self {
         self.pools.push(kind);

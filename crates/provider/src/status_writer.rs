@@ -116,7 +116,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         Ok(Action::Requeue(retry.map_or(wait, |retry| retry.min(wait))))
     }
 
-    /// Returns the claim, read retry if this process wrote it since; `None` if it was deleted or recreated.
+    /// Returns the claim, read again if this process wrote it since; `None` if it was deleted or recreated.
     async fn latest(&self, claim: &IPAddressClaim) -> Result<Option<IPAddressClaim>, CallError> {
         if !self.is_stale(claim) {
             return Ok(Some(claim.clone()));
@@ -129,7 +129,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         Ok(claims.get(&claim.name_any()).await?.filter(is_same))
     }
 
-    /// The delay before the handler is called retry after this error.
+    /// The delay before the handler is called again after this error.
     pub(super) fn retry_delay(&self, error: &HandlerError) -> Duration {
         match error {
             HandlerError::RetryAfter { after, .. } => *after,

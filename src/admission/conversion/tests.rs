@@ -242,7 +242,7 @@ fn v1alpha2_fields_survive_changes_in_v1alpha1() {
         })
     );
     assert_eq!(back["status"], json!({ "ipAddresses": { "total": 2 }, "conditions": [{ "type": "Ready" }] }));
-    // The v1alpha1 spec has no fields of its own.
+    // Every field of the v1alpha1 spec is also in v1alpha2, so no annotation keeps one.
     assert_eq!(
         back["metadata"],
         json!({ "name": "p", "namespace": "n", "labels": { "a": "b" }, "annotations": { "c": "d" } })

@@ -13,7 +13,7 @@ use super::pool::{Effect, PoolEntry};
 use super::usage::{AddressOwner, AddressUsage, Holdings, ReservationInfo, ScopeEntry};
 use super::{ClaimKey, PoolInfo, Priority, Proposal};
 use crate::api::{IPReservation, InClusterKind, PoolKey, Scope, Slot, network_block_length_name};
-use crate::in_cluster::move_label::lacks_label;
+use crate::in_cluster::reservation::lacks_label;
 
 /// How long a response that was read before a deletion can be delayed: longer than any request or list.
 pub(super) const TOMBSTONE_TTL: Duration = Duration::from_mins(2);

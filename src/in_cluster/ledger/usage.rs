@@ -12,7 +12,7 @@ use kube::ResourceExt;
 
 use super::{ClaimKey, PoolKey};
 use crate::api::{IPReservation, Slot, names};
-use crate::in_cluster::move_label::lacks_label;
+use crate::in_cluster::reservation::lacks_label;
 
 /// The addresses of one scope that are not free, and the pools that allocate from the scope.
 #[derive(Debug, Default)]

@@ -191,7 +191,7 @@ mod tests {
         };
         assert_eq!(failures(backoffs.begin(&object("1", "x"), Cause::Created, now)), Some(0));
         give_up("1", "x");
-        // The watch event of its own write of the status.
+        // The watch event of the status that the controller wrote.
         let later = now + WAIT * 1000;
         assert_eq!(failures(backoffs.begin(&object("2", "x"), Cause::Changed, later)), None);
         backoffs.trigger(&key_of(&object("2", "x")));

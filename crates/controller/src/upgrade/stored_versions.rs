@@ -11,7 +11,7 @@ use tracing::info;
 use super::{Progress, Step};
 use crate::client::{CallError, ResourceClient};
 use crate::clock;
-use crate::manager::BoxError;
+use crate::error::BoxError;
 use crate::patch;
 
 /// Number of objects that are written concurrently.
