@@ -122,6 +122,11 @@ fuzz-replay: rust ## Run the fuzz targets once on the committed corpus, with sta
 fuzz-check: rust ## Check that the fuzz targets build
 	$(CARGO) clippy --locked --manifest-path fuzz/Cargo.toml --target-dir target -- -D warnings
 
+.PHONY: etcd-provider-check
+etcd-provider-check: rust ## Check that the etcd provider in examples/ builds
+	PROTOC=$$(hack/ensure-tool.sh protoc) $(CARGO) clippy --locked --manifest-path examples/etcd-provider/Cargo.toml \
+	  --target-dir target --all-targets -- -D warnings
+
 # === check ===
 
 .PHONY: lint
@@ -131,11 +136,13 @@ lint: fmt-check clippy docs ## Check format, clippy and docs; warnings are error
 fmt: rust ## Format the sources
 	$(CARGO) fmt --all
 	$(CARGO) fmt --manifest-path fuzz/Cargo.toml
+	$(CARGO) fmt --manifest-path examples/etcd-provider/Cargo.toml
 
 .PHONY: fmt-check
 fmt-check: rust ## Check that the sources are formatted
 	$(CARGO) fmt --all --check
 	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
+	$(CARGO) fmt --manifest-path examples/etcd-provider/Cargo.toml --check
 
 .PHONY: clippy
 clippy: rust ## Check the sources with clippy

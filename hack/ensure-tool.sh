@@ -2,6 +2,7 @@
 # Installs a development tool in its pinned version and prints its path to stdout. Progress is written to stderr.
 #
 #   ensure-tool.sh cargo-deny    the program cargo-deny
+#   ensure-tool.sh protoc        the program protoc, from the crate that holds it
 #   ensure-tool.sh zig           the program zig: a C compiler for all architectures, from the wheel that holds it
 #
 # The tools are installed outside of the repository, in ${XDG_CACHE_HOME:-$HOME/.cache}/capi-ipam/tools, one folder per
@@ -12,9 +13,10 @@ here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd -P)
 
 case ${1:-} in
   cargo-deny) version=0.20.2 doing='building, 3 to 6 minutes on 2 cores' ;;
+  protoc) version=3.3.0 doing='downloading 5 MB' ;;
   zig) version=0.17.1 doing='downloading 100 MB' ;;
   *)
-    echo "unknown tool: '${1:-}' (cargo-deny or zig)" >&2
+    echo "unknown tool: '${1:-}' (cargo-deny, protoc or zig)" >&2
     exit 1
     ;;
 esac
@@ -31,6 +33,32 @@ esac
 build() {
   cd -- "$here"
   env -u CARGO_TARGET_DIR cargo install --locked --quiet --root "$folder" --version "$version" "$1" >&2
+}
+
+# A program that depends on the crate prints the path of protoc in the sources of the crate.
+fetch_protoc() {
+  local work path
+  work=$(mktemp -d "$folder/.fetching.XXXXXX")
+  # shellcheck disable=SC2064 # expanded now on purpose
+  trap "rm -rf -- '$work'" EXIT
+  mkdir -p -- "$work/src" "$folder/bin"
+  cat >"$work/Cargo.toml" <<EOF
+[package]
+name = "find-protoc"
+edition = "2024"
+[dependencies]
+protoc-bin-vendored = "=$version"
+[workspace]
+EOF
+  cat >"$work/src/main.rs" <<'EOF'
+fn main() {
+    println!("{}", protoc_bin_vendored::protoc_bin_path().expect("this platform has a protoc").display());
+}
+EOF
+  path=$(cd -- "$here" && cargo run --quiet --manifest-path "$work/Cargo.toml" --target-dir "$work/target")
+  # The well-known types are in a folder beside it.
+  cp -R -- "$(dirname -- "$path")/../include" "$folder/include"
+  cp -- "$path" "$folder/bin/protoc"
 }
 
 # The hashes of the wheels for Linux, x86_64 and aarch64.
@@ -63,6 +91,7 @@ fi
 if [[ ! -x $program ]]; then
   echo "tools: $1 $version: $doing, once on this machine" >&2
   case $1 in
+    protoc) fetch_protoc ;;
     zig) fetch_zig ;;
     *) build "$1" ;;
   esac

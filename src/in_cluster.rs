@@ -68,6 +68,7 @@ pub async fn register(
         restored_claim_timeout: options.restored_claim_timeout,
         // If the claim is deleted before it has the finalizer, the sweeper releases its reservation.
         allocate_before_finalizer: true,
+        ..ClaimOptions::default()
     };
     let mut builder = ClaimReconciler::builder(manager).options(claim_options);
     for kind in InClusterKind::ALL {

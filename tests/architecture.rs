@@ -15,6 +15,7 @@ const FORBIDDEN_NAMES: &[(&str, &[&str])] = &[
     ("crates/controller", &["ipam.", "ipaddress", "ippool", "prefixpool", "ipreservation", "poolref"]),
     ("crates/webhook", &["ipam.", "ipaddress", "ippool", "prefixpool", "ipreservation", "poolref"]),
     ("crates/provider", &["inclusterippool", "inclusterprefixpool", "ipreservation"]),
+    ("crates/testing", &["inclusterippool", "inclusterprefixpool", "ipreservation"]),
 ];
 
 #[test]
@@ -52,6 +53,14 @@ fn provider_sdk_depends_on_no_webhook_crate() {
         let is_absent = dependencies.iter().all(|name| name != unwanted);
         assert!(is_absent, "capi-ipam-provider depends on {unwanted}");
     }
+}
+
+#[test]
+fn test_kit_depends_on_the_sdk_only() {
+    let dependencies = dependencies("capi-ipam-testing");
+    let own: Vec<_> = dependencies.iter().filter(|name| name.starts_with("capi-ipam")).collect();
+    let allowed = |name: &str| ["capi-ipam-provider", "capi-ipam-controller"].contains(&name);
+    assert!(own.iter().all(|name| allowed(name)), "the test kit works for every provider: {own:?}");
 }
 
 #[test]

@@ -106,6 +106,47 @@ fn dropped_control_plane_leaves_no_process() {
     assert!(!folder.exists());
 }
 
+/// Starts control planes until one has the address of a dropped one; other tests use dropped ones too.
+fn reused(prepare: impl Fn(&ControlPlane)) -> Option<ControlPlane> {
+    (0..5).find_map(|_| {
+        let plane = ControlPlane::start(Options::default());
+        prepare(&plane);
+        let server = plane.server().to_owned();
+        drop(plane);
+        Some(ControlPlane::start(Options::default())).filter(|next| next.server() == server)
+    })
+}
+
+#[test]
+fn reused_control_plane_has_no_objects_of_its_last_test() {
+    let reservation = "apiVersion: ipam.cluster.x-k8s.io/v1alpha2\nkind: IPReservation\nmetadata:\n  name: p.team.web.10.0.0.1\n\
+        spec:\n  scope: p.team.web\n  address: 10.0.0.1\n  poolRef: {kind: InClusterIPPool, namespace: team, name: web}\n";
+    let objects =
+        |plane: &ControlPlane| plane.kubectl(&["get", "namespaces,ipreservations,leases", "-A", "-o", "name"]);
+    let first = ControlPlane::start(Options::default());
+    let plane = reused(|plane| {
+        plane.kubectl(&["create", "namespace", "team"]);
+        plane.kubectl_apply(reservation);
+        assert!(objects(plane).contains("ipreservation"), "{}", objects(plane));
+    });
+    let plane = plane.expect("a control plane is used again");
+    let names =
+        |plane| objects(plane).lines().filter(|name| !name.contains("/apiserver-")).map(str::to_owned).collect();
+    let (found, expected): (Vec<String>, Vec<String>) = (names(&plane), names(&first));
+    assert_eq!(found, expected);
+    plane.kubectl(&["create", "namespace", "team"]);
+    plane.kubectl(&["--kubeconfig", &plane.provider_kubeconfig().display().to_string(), "get", "ipreservations"]);
+}
+
+#[test]
+fn control_plane_with_a_changed_role_is_not_reused() {
+    let plane = ControlPlane::start(Options::default());
+    plane.kubectl(&["create", "clusterrole", "extra", "--verb=get", "--resource=secrets"]);
+    let server = plane.server().to_owned();
+    drop(plane);
+    assert_ne!(ControlPlane::start(Options::default()).server(), server);
+}
+
 /// Set for a test process that is started only to be killed.
 const VICTIM: &str = "CONTROL_PLANE_TEST_VICTIM";
 

@@ -81,7 +81,7 @@ impl<'a> Cluster<'a> {
     /// Waits until neither the manager nor the control plane is busy, for at most a minute.
     pub(crate) async fn quiet(&self, manager: Option<&Manager>) {
         let busy = || {
-            let all = self.plane.pids().into_iter().chain(manager.map(Manager::pid));
+            let all = self.plane.pids().into_iter().chain(manager.map(|manager| manager.pid()));
             all.map(|pid| seconds_of(&pid.to_string())).sum::<f64>()
         };
         let (mut before, mut quiet) = (busy(), 0);

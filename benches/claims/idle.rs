@@ -62,7 +62,7 @@ async fn one_by_one(
     manager: Option<&Manager>,
 ) -> (Phase, Phase) {
     let (mut bind, mut release) = (Timed::default(), Timed::default());
-    let meter = Meter::start(&cluster.plane, manager.map(Manager::pid));
+    let meter = Meter::start(&cluster.plane, manager.map(|manager| manager.pid()));
     for number in 0..count {
         tokio::time::sleep(PAUSE).await;
         let (bound, made) = consumer.bind(&[format!("idle-{number}")], baseline).await;

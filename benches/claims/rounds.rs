@@ -158,7 +158,7 @@ async fn cycle(
     prepare(cluster, count, manager).await;
     let prefix = unique("claim");
     let names: Vec<String> = (0..count).map(|number| format!("{prefix}-{number}")).collect();
-    let meter = Meter::start(&cluster.plane, manager.map(Manager::pid));
+    let meter = Meter::start(&cluster.plane, manager.map(|manager| manager.pid()));
     let (timed, made): (_, Vec<Identity>) = consumer.bind(&names, baseline).await;
     let bind = Phase::new(&timed, meter.read_later().await);
     consumer.check_addresses(present + count).await;
@@ -166,7 +166,7 @@ async fn cycle(
         tokio::time::sleep(NEW.saturating_sub(began.elapsed())).await;
     }
     prepare(cluster, count, manager).await;
-    let meter = Meter::start(&cluster.plane, manager.map(Manager::pid));
+    let meter = Meter::start(&cluster.plane, manager.map(|manager| manager.pid()));
     let timed = consumer.release(&made, baseline).await;
     let release = Phase::new(&timed, meter.read_later().await);
     consumer.check_addresses(present).await;

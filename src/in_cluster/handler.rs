@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use capi_ipam_controller::client::CallError;
+use capi_ipam_controller::client::{CallError, error_chain};
 use capi_ipam_ip::{Block, Usable, parse_address};
 use capi_ipam_provider::api::{IPAddress, IPAddressClaim, Uid};
 use capi_ipam_provider::{Allocation, ClaimHandler, Ensured, HandlerError, PoolView, ProviderAdapter, Released};
@@ -381,19 +381,19 @@ impl Drop for Candidate<'_> {
 }
 
 fn allocation(block: Block, usable: &Usable) -> Allocation {
-    Allocation { address: block.base(), prefix: usable.prefix, gateway: usable.gateway }
+    Allocation { gateway: usable.gateway, ..Allocation::new(block.base(), usable.prefix) }
 }
 
 /// The allocation of an existing IPAddress, which does not change with the pool.
 fn existing_allocation(existing: &IPAddress, block: Block, usable: &Usable) -> Allocation {
-    Allocation {
-        address: block.base(),
-        prefix: u8::try_from(existing.spec.prefix).unwrap_or(usable.prefix),
-        gateway: existing.spec.gateway.as_deref().and_then(|text| parse_address(text).ok()),
-    }
+    let gateway = existing.spec.gateway.as_deref().and_then(|text| parse_address(text).ok());
+    let prefix = u8::try_from(existing.spec.prefix).unwrap_or(usable.prefix);
+    Allocation { gateway, ..Allocation::new(block.base(), prefix) }
 }
 
 fn request_error(action: &str, error: CallError) -> HandlerError {
-    let message = format!("cannot {action}");
-    if error.is_conflict() { HandlerError::Conflict(message) } else { HandlerError::transient(message, error) }
+    if error.is_conflict() {
+        return HandlerError::Conflict(error_chain(&error));
+    }
+    HandlerError::transient(format!("cannot {action}"), error)
 }

@@ -39,6 +39,9 @@ const FIRST_RETRY_DELAY: Duration = Duration::from_millis(50);
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(10);
 /// The number of failures after which a rejected finalizer is reported on the pool.
 const FAILURES_BEFORE_REPORT: u32 = 2;
+/// The number of conflicts after which a rejected finalizer is reported on the pool: a webhook can reject it with the
+/// code of a conflict, each time.
+const CONFLICTS_BEFORE_REPORT: u32 = 10;
 /// The number of pools of a kind that are reconciled concurrently.
 const CONCURRENCY: u16 = 4;
 
@@ -58,7 +61,10 @@ pub(super) fn register(
             trigger.enqueue(pool.namespace.as_deref(), &pool.name);
         }
     }));
-    let synced = controllers.map(|(kind, controller)| start(kind, controller, manager, &context, gates));
+    let synced = InClusterKind::ALL.map(|kind| manager.health.register_watch(kind.name()));
+    for ((kind, controller), gate) in controllers.into_iter().zip(&synced) {
+        start(kind, controller, manager, &context, gates, gate, &synced);
+    }
     (context, synced)
 }
 
@@ -68,8 +74,9 @@ fn start(
     manager: &mut Manager,
     context: &Arc<Context>,
     gates: &[ReadinessGate],
-) -> ReadinessGate {
-    let gate = manager.health.register_watch(kind.name());
+    gate: &ReadinessGate,
+    pools_synced: &[ReadinessGate],
+) {
     gates.iter().for_each(|other| controller.wait_for(other.clone()));
     let handler = Arc::new(PoolEventHandler { ledger: Arc::clone(&context.ledger), kind });
     let main = WatchSpec::new(watched_pools(&manager.client, kind), kind, handler, gate.clone());
@@ -79,11 +86,11 @@ fn start(
         context: Arc::clone(context),
         expectations: Expectations::default(),
         status_limiter: StatusLimiter::default(),
+        pools_synced: pools_synced.to_vec(),
     };
     let stop = manager.stop.clone();
     let task = controller.run(main, CONCURRENCY, stop, Arc::new(reconciler));
     manager.add(format!("{kind} controller"), task);
-    gate
 }
 
 /// Why a pool could not be reconciled.
@@ -104,12 +111,15 @@ struct PoolReconciler {
     context: Arc<Context>,
     expectations: Expectations,
     status_limiter: StatusLimiter,
+    /// The gates of all kinds of pools.
+    pools_synced: Vec<ReadinessGate>,
 }
 
 impl Reconciler for PoolReconciler {
     type Object = Pool;
     type Compact = Infallible;
-    type State = ();
+    /// Number of consecutive attempts that ended with a conflict.
+    type State = u32;
     type Error = PoolError;
 
     fn trim_stored(pool: &mut Pool) {
@@ -127,26 +137,34 @@ impl Reconciler for PoolReconciler {
         }
     }
 
-    async fn reconcile(&self, pool: Arc<Pool>, attempt: &mut Attempt<()>) -> Result<Action, PoolError> {
+    async fn reconcile(&self, pool: Arc<Pool>, attempt: &mut Attempt<u32>) -> Result<Action, PoolError> {
         if !self.context.selection.includes(pool.as_ref()) {
             return Ok(Action::AwaitChange);
         }
         if self.expectations.is_stale(pool.as_ref(), Instant::now()) {
             return Ok(Action::Requeue(EXPECTATION_TTL));
         }
-        match self.reconcile_pool(&pool, attempt.failures).await {
+        // Which pools overlap is known when all are listed. Otherwise the conditions would change at every start.
+        if !self.pools_synced.iter().all(ReadinessGate::is_ready) {
+            return Ok(Action::Requeue(STATUS_INTERVAL));
+        }
+        match self.reconcile_pool(&pool, attempt).await {
             Err(PoolError::Call(error)) if error.is_not_found() => Ok(Action::AwaitChange),
             Err(PoolError::Call(error)) if error.is_conflict() => {
+                attempt.state = attempt.state.saturating_add(1);
                 debug!(pool = %PoolKey::of(pool.as_ref()), "conflict, will retry");
                 Ok(Action::Requeue(STATUS_INTERVAL))
             }
-            outcome => outcome,
+            outcome => {
+                attempt.state = 0;
+                outcome
+            }
         }
     }
 }
 
 impl PoolReconciler {
-    async fn reconcile_pool(&self, pool: &Arc<Pool>, failures: u32) -> Result<Action, PoolError> {
+    async fn reconcile_pool(&self, pool: &Arc<Pool>, attempt: &Attempt<u32>) -> Result<Action, PoolError> {
         let key = PoolKey::of(pool.as_ref());
         self.context.ledger.clear_notified(&key);
         // A pool is added to the ledger before its controller is notified.
@@ -157,7 +175,7 @@ impl PoolReconciler {
         if !info.deleting && !has_finalizer && !info.paused {
             match finalizer::add(&client, pool.as_ref(), names::PROTECT_POOL).await {
                 Ok(written) => pool = Arc::new(self.record_write(written)),
-                Err(error) => return Ok(self.handle_finalizer_error(&client, &key, error, failures).await?),
+                Err(error) => return Ok(self.handle_finalizer_error(&client, &key, error, attempt).await?),
             }
         }
         if !info.deleting && !info.paused {
@@ -195,16 +213,18 @@ impl PoolReconciler {
         client: &ResourceClient<Pool>,
         key: &PoolKey,
         error: CallError,
-        failures: u32,
+        attempt: &Attempt<u32>,
     ) -> Result<Action, CallError> {
-        if error.is_conflict() || error.is_not_found() {
+        let is_conflict = error.is_conflict();
+        let is_reported = attempt.failures >= FAILURES_BEFORE_REPORT || attempt.state >= CONFLICTS_BEFORE_REPORT;
+        if error.is_not_found() || (is_conflict && !is_reported) {
             return Err(error);
         }
         let current = client.get(&key.name).await?;
         let Some(current) = current.filter(|found| found.metadata.deletion_timestamp.is_none()) else {
             return Ok(Action::AwaitChange);
         };
-        if failures >= FAILURES_BEFORE_REPORT {
+        if is_reported {
             let status = self.status(key, &current, None, Some(&error_chain(&error)));
             self.write_status(client, &current, status).await?;
         }

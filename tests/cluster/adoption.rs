@@ -249,7 +249,7 @@ async fn reservation_of_an_address_in_use_is_reported_as_invalid() {
     assert_eq!(consumer.wait_for_address("vip").await, "10.0.0.2", "the address in use is not allocated");
     let text = consumer.wait_for_reason("a", "DuplicateAddress").await;
     assert!(text.contains(&promise.name_any()), "{text}");
-    let everywhere = Consumer { namespace: "default".to_owned(), ..consumer.clone() };
+    let everywhere = consumer.in_namespace("default");
     eventually("an event reports the invalid reservation", || async {
         let reported = everywhere.events(&promise.name_any()).await;
         reported

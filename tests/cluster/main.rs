@@ -14,6 +14,7 @@ mod support;
 mod adoption;
 mod bad_input;
 mod bind;
+mod conflicts;
 mod exhaustion;
 mod finalizers;
 mod lifecycle;

@@ -123,7 +123,7 @@ async fn invalid_reservation_is_reported_by_an_event() {
     consumer.wait_for_counts("web", (3, 3, 0, 0)).await;
     consumer.reserve("web", "10.23.0.200", json!({"namespace": consumer.namespace, "name": "vip"})).await;
     let name = format!("p.{}.web.10.23.0.200", consumer.namespace);
-    let everywhere = Consumer { namespace: "default".to_owned(), ..consumer.clone() };
+    let everywhere = consumer.in_namespace("default");
     eventually("an event reports that the reservation has no effect", || async {
         let reported = everywhere.events(&name).await;
         reported

@@ -16,7 +16,6 @@
 
 mod black_holes;
 mod fault;
-mod forward;
 mod frames;
 mod mutants;
 mod observer;

@@ -8,19 +8,17 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use http_body_util::BodyExt;
 use hyper::Response;
 use hyper::body::Incoming;
-use hyper::header::{ACCEPT, CONTENT_TYPE};
+use hyper::header::CONTENT_TYPE;
 use kube::Client;
 use tokio::sync::Notify;
 
 use crate::fault::{Fault, WatchFault, WriteFault};
-use crate::forward::{Broken, Forward, error_response};
 use crate::frames::{self, Disturbance};
-use crate::request::{Request, Verb, Write};
+use crate::request::Write;
 use crate::support::control_plane::ControlPlane;
-use crate::support::proxy::{ProxyResponse, ProxyServer};
+use crate::support::proxy::{ApiRequest, Broken, Forward, ProxyResponse, ProxyServer, Verb, error_response};
 
 /// How long a write is delayed when it waits for no other write.
 const LATE: Duration = Duration::from_secs(1);
@@ -207,13 +205,8 @@ async fn respond(
     connection: usize,
     request: hyper::Request<Incoming>,
 ) -> Result<ProxyResponse, Broken> {
-    let (head, body) = request.into_parts();
-    let body = body.collect().await.map_err(|_| Broken)?.to_bytes();
-    let path = head.uri.path_and_query().map(ToString::to_string).unwrap_or_default();
-    let asked = Request::of(&head.method, &path);
-    let header = |name| head.headers.get(name).cloned();
-    let (accept, content) = (header(ACCEPT), header(CONTENT_TYPE));
-    let forward = Forward { upstream: shared.upstream.clone(), method: head.method, path, accept, content, body };
+    let forward = Forward::receive(shared.upstream.clone(), request).await?;
+    let asked = ApiRequest::of(&forward.method, &forward.path);
     if shared.is_swallowed(connection) {
         std::future::pending::<()>().await;
     }
@@ -255,7 +248,7 @@ impl Shared {
     async fn watch(
         self: &Arc<Self>,
         connection: usize,
-        asked: &Request,
+        asked: &ApiRequest,
         forward: &Forward,
     ) -> Result<ProxyResponse, Broken> {
         *self.book().watches.entry(asked.resource.clone()).or_default() += 1;
@@ -273,7 +266,7 @@ impl Shared {
     }
 
     /// Forwards a read, and delays its response if that is the fault.
-    async fn read(&self, asked: &Request, forward: &Forward) -> Result<ProxyResponse, Broken> {
+    async fn read(&self, asked: &ApiRequest, forward: &Forward) -> Result<ProxyResponse, Broken> {
         if self.is_silent(asked) {
             return Ok(error_response(503));
         }
@@ -286,7 +279,7 @@ impl Shared {
     }
 
     /// Whether a read of an object must fail.
-    fn is_silent(&self, asked: &Request) -> bool {
+    fn is_silent(&self, asked: &ApiRequest) -> bool {
         let is_of = |silence: &Silence| silence.resource == asked.resource && silence.name == asked.name;
         self.book().silence.as_ref().is_some_and(|silence| is_of(silence) && silence.lasts())
     }
@@ -371,9 +364,9 @@ impl Shared {
         Ok((book.journal.len() - 1, hit))
     }
 
-    async fn write(self: Arc<Self>, asked: Request, forward: Forward) -> Result<ProxyResponse, Broken> {
+    async fn write(self: Arc<Self>, asked: ApiRequest, forward: Forward) -> Result<ProxyResponse, Broken> {
         let body = String::from_utf8_lossy(&forward.body);
-        let write = asked.write(&body).unwrap_or(Write::Other);
+        let write = Write::of(&asked, &body).unwrap_or(Write::Other);
         let name = if asked.name.is_empty() { name_in(&body) } else { asked.name.clone() };
         let (index, hit) = self.record(write, &asked.resource, name)?;
         match hit {

@@ -117,7 +117,7 @@ async fn clusterctl_move_keeps_all_addresses() {
     tokio::time::sleep(Duration::from_secs(4)).await;
     let to = format!("--to-kubeconfig={}", target.plane.kubeconfig().display());
     let arguments = ["move", "--namespace", &consumer.namespace, &to];
-    let arrived = Consumer { namespace: consumer.namespace.clone(), ..target.consumer.clone() };
+    let arrived = target.consumer.in_namespace(&consumer.namespace);
     // Killed when claims have been restored, before their addresses.
     let mut killed =
         releases.command(&arguments).env("KUBECONFIG", source.plane.kubeconfig()).spawn().expect("it starts");

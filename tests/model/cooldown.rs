@@ -5,7 +5,7 @@
 
 use crate::mutations::Mutation;
 use crate::scope::Scope;
-use crate::server::{Answer, Fate};
+use crate::server::{Answer, Outcome};
 use crate::state::{Age, Manager, Pool, State, Sweep, Write};
 
 impl Scope {
@@ -111,7 +111,7 @@ impl State {
     }
 
     /// The next call of a sweep that ends a cool-down.
-    pub(crate) fn end_cooldown(&mut self, scope: &Scope, manager: usize, sweep: Sweep, fate: Fate) -> Sweep {
+    pub(crate) fn end_cooldown(&mut self, scope: &Scope, manager: usize, sweep: Sweep, outcome: Outcome) -> Sweep {
         match sweep {
             Sweep::CheckUse { address, name, age } => match self.user_of(name, address) {
                 Some(_) if scope.has_mutation(Mutation::EndCooldownForLeftover) => Sweep::EndCooldown { address, age },
@@ -131,7 +131,7 @@ impl State {
                 None => Sweep::Idle,
             },
             Sweep::EndCooldown { address, age } => {
-                let answer = self.send(scope, Write::Unreserve { address, age, exact: true }, fate);
+                let answer = self.send(scope, Write::Unreserve { address, age, exact: true }, outcome);
                 if matches!(answer, Answer::Done | Answer::NotFound) {
                     self.managers[manager].forget(address.into());
                 }

@@ -8,7 +8,7 @@ use capi_ipam_provider::decision::PoolState;
 
 use crate::mutations::Mutation;
 use crate::scope::Scope;
-use crate::server::{Answer, Fate};
+use crate::server::{Answer, Outcome};
 use crate::state::{Address, Claim, Manager, Pool, PoolStep, State, Write};
 
 /// The state of the pool, as a manager knows it.
@@ -55,9 +55,9 @@ impl State {
     }
 
     /// The next request of a manager that waits until the pool can be removed. `false` when it has to wait.
-    pub(crate) fn work_on_pool(&mut self, scope: &Scope, manager: usize, fate: Fate) -> bool {
+    pub(crate) fn work_on_pool(&mut self, scope: &Scope, manager: usize, outcome: Outcome) -> bool {
         let step = self.managers[manager].pool_step;
-        if fate != Fate::Answered && step != PoolStep::RemoveFinalizer {
+        if outcome != Outcome::Answered && step != PoolStep::RemoveFinalizer {
             return false;
         }
         let next = match step {
@@ -68,7 +68,7 @@ impl State {
             PoolStep::ListAddresses if self.objects.addresses.iter().any(Option::is_some) => PoolStep::Idle,
             PoolStep::ListAddresses => PoolStep::RemoveFinalizer,
             PoolStep::RemoveFinalizer => {
-                self.send(scope, Write::RemovePoolFinalizer, fate);
+                self.send(scope, Write::RemovePoolFinalizer, outcome);
                 PoolStep::Idle
             }
         };

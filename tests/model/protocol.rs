@@ -9,7 +9,7 @@ use stateright::{Model, Property};
 use crate::properties;
 use crate::recovery::Settled;
 use crate::scope::Scope;
-use crate::server::Fate;
+use crate::server::Outcome;
 use crate::state::{ADDRESSES, CLEAN_UP, Manager, NAMES, Pool, State, Step, Sweep};
 use crate::sweeper::{Suspect, all_suspects};
 use crate::tasks::{Worker, decide};
@@ -39,24 +39,24 @@ pub(crate) enum Action {
     Work {
         manager: usize,
         name: usize,
-        fate: Fate,
+        outcome: Outcome,
     },
     CleanUp {
         manager: usize,
-        fate: Fate,
+        outcome: Outcome,
     },
     WorkOnPool {
         manager: usize,
-        fate: Fate,
+        outcome: Outcome,
     },
     BeginSweep {
         manager: usize,
         suspect: Suspect,
-        fate: Fate,
+        outcome: Outcome,
     },
     Sweep {
         manager: usize,
-        fate: Fate,
+        outcome: Outcome,
     },
     /// The manager restarts.
     Crash(usize),
@@ -120,11 +120,11 @@ impl State {
             Action::DeletePool => self.delete_pool(),
             Action::List(manager) => self.list(manager),
             Action::InsertList(manager) => self.insert_list(scope, manager),
-            Action::Work { manager, name, fate } => Worker::new(scope, self, manager, name).run(fate),
-            Action::CleanUp { manager, fate } => Worker::new(scope, self, manager, CLEAN_UP).run(fate),
-            Action::WorkOnPool { manager, fate } => self.work_on_pool(scope, manager, fate),
-            Action::BeginSweep { manager, suspect, fate } => self.begin_sweep(scope, manager, suspect, fate),
-            Action::Sweep { manager, fate } => self.sweep_on(scope, manager, fate),
+            Action::Work { manager, name, outcome } => Worker::new(scope, self, manager, name).run(outcome),
+            Action::CleanUp { manager, outcome } => Worker::new(scope, self, manager, CLEAN_UP).run(outcome),
+            Action::WorkOnPool { manager, outcome } => self.work_on_pool(scope, manager, outcome),
+            Action::BeginSweep { manager, suspect, outcome } => self.begin_sweep(scope, manager, suspect, outcome),
+            Action::Sweep { manager, outcome } => self.sweep_on(scope, manager, outcome),
             Action::Crash(manager) => {
                 self.crashes_left -= 1;
                 self.managers[manager] = Manager::default();
@@ -141,9 +141,11 @@ impl State {
     }
 
     /// The fates that the next write of a manager may have.
-    fn fates(&self) -> impl Iterator<Item = Fate> + use<> {
+    fn fates(&self) -> impl Iterator<Item = Outcome> + use<> {
         let (lost, late) = (self.lost_replies_left > 0, self.late_writes_left > 0);
-        [Some(Fate::Answered), lost.then_some(Fate::ReplyLost), late.then_some(Fate::Late)].into_iter().flatten()
+        [Some(Outcome::Answered), lost.then_some(Outcome::ReplyLost), late.then_some(Outcome::Late)]
+            .into_iter()
+            .flatten()
     }
 
     fn watches_of_manager(&self, scope: &Scope, manager: usize, actions: &mut Vec<Action>) {
@@ -169,14 +171,14 @@ impl State {
         }
         for name in 0..NAMES {
             if known.tasks[name].step != Step::Idle || decide(scope, self, manager, name) != Decision::Nothing {
-                actions.extend(self.fates().map(|fate| Action::Work { manager, name, fate }));
+                actions.extend(self.fates().map(|outcome| Action::Work { manager, name, outcome }));
             }
         }
         if known.tasks[CLEAN_UP].step != Step::Idle {
-            actions.extend(self.fates().map(|fate| Action::CleanUp { manager, fate }));
+            actions.extend(self.fates().map(|outcome| Action::CleanUp { manager, outcome }));
         }
         if known.may_work_on_pool(scope) {
-            actions.extend(self.fates().map(|fate| Action::WorkOnPool { manager, fate }));
+            actions.extend(self.fates().map(|outcome| Action::WorkOnPool { manager, outcome }));
         }
         if known.listed.is_some() {
             actions.push(Action::InsertList(manager));
@@ -184,10 +186,10 @@ impl State {
             actions.push(Action::List(manager));
         }
         if known.sweep != Sweep::Idle {
-            actions.extend(self.fates().map(|fate| Action::Sweep { manager, fate }));
+            actions.extend(self.fates().map(|outcome| Action::Sweep { manager, outcome }));
         } else if scope.sweepers {
             for suspect in all_suspects(scope).filter(|suspect| self.suspects(scope, manager, *suspect)) {
-                actions.extend(self.fates().map(|fate| Action::BeginSweep { manager, suspect, fate }));
+                actions.extend(self.fates().map(|outcome| Action::BeginSweep { manager, suspect, outcome }));
             }
         }
         if self.crashes_left > 0 && !known.is_idle() {

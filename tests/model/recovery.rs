@@ -9,7 +9,7 @@
 use capi_ipam_provider::decision::Decision;
 
 use crate::protocol::{Action, Protocol};
-use crate::server::Fate;
+use crate::server::Outcome;
 use crate::state::{
     ADDRESSES, CLEAN_UP, Claim, MANAGERS, Manager, NAMES, Objects, Pool, PoolStep, Reservation, State, Step, Sweep,
     Task,
@@ -74,9 +74,9 @@ impl Protocol {
 
     /// Finishes the pending steps of a manager.
     fn finish(&self, state: &mut State, manager: usize) -> bool {
-        let fate = Fate::Answered;
-        let tasks = (0..NAMES).map(|name| (name, Action::Work { manager, name, fate }));
-        for (slot, action) in tasks.chain([(CLEAN_UP, Action::CleanUp { manager, fate })]) {
+        let outcome = Outcome::Answered;
+        let tasks = (0..NAMES).map(|name| (name, Action::Work { manager, name, outcome }));
+        for (slot, action) in tasks.chain([(CLEAN_UP, Action::CleanUp { manager, outcome })]) {
             let mut calls = 0;
             while state.managers[manager].tasks[slot].step != Step::Idle {
                 state.apply_action(&self.scope, action);
@@ -87,10 +87,10 @@ impl Protocol {
             }
         }
         while state.managers[manager].sweep != Sweep::Idle {
-            state.apply_action(&self.scope, Action::Sweep { manager, fate });
+            state.apply_action(&self.scope, Action::Sweep { manager, outcome });
         }
         while state.managers[manager].pool_step != PoolStep::Idle {
-            state.apply_action(&self.scope, Action::WorkOnPool { manager, fate });
+            state.apply_action(&self.scope, Action::WorkOnPool { manager, outcome });
         }
         if state.managers[manager].listed.is_some() {
             state.apply_action(&self.scope, Action::InsertList(manager));
@@ -123,11 +123,11 @@ impl Protocol {
 
     /// A manager does all pending work.
     fn work(&self, state: &mut State, manager: usize) -> bool {
-        let fate = Fate::Answered;
+        let outcome = Outcome::Answered;
         for name in 0..NAMES {
             state.see_everything(&self.scope, manager);
             if decide(&self.scope, state, manager, name) != Decision::Nothing {
-                state.apply_action(&self.scope, Action::Work { manager, name, fate });
+                state.apply_action(&self.scope, Action::Work { manager, name, outcome });
             }
             if !self.finish(state, manager) {
                 return false;
@@ -135,11 +135,11 @@ impl Protocol {
         }
         for suspect in all_suspects(&self.scope) {
             state.see_everything(&self.scope, manager);
-            state.apply_action(&self.scope, Action::BeginSweep { manager, suspect, fate });
+            state.apply_action(&self.scope, Action::BeginSweep { manager, suspect, outcome });
             self.finish(state, manager);
         }
         state.see_everything(&self.scope, manager);
-        state.apply_action(&self.scope, Action::WorkOnPool { manager, fate });
+        state.apply_action(&self.scope, Action::WorkOnPool { manager, outcome });
         self.finish(state, manager)
     }
 

@@ -17,9 +17,9 @@ pub(crate) enum Answer {
     Unknown,
 }
 
-/// The fate of a write.
+/// The outcome of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Fate {
+pub(crate) enum Outcome {
     Answered,
     /// Applied, and the reply is lost.
     ReplyLost,
@@ -29,15 +29,15 @@ pub(crate) enum Fate {
 
 impl State {
     /// Sends a write.
-    pub(crate) fn send(&mut self, scope: &Scope, write: Write, fate: Fate) -> Answer {
-        match fate {
-            Fate::Answered => self.apply(scope, write),
-            Fate::ReplyLost => {
+    pub(crate) fn send(&mut self, scope: &Scope, write: Write, outcome: Outcome) -> Answer {
+        match outcome {
+            Outcome::Answered => self.apply(scope, write),
+            Outcome::ReplyLost => {
                 self.lost_replies_left -= 1;
                 self.apply(scope, write);
                 Answer::Unknown
             }
-            Fate::Late => {
+            Outcome::Late => {
                 self.late_writes_left -= 1;
                 let free = self.late.iter_mut().find(|slot| slot.is_none());
                 *free.expect("there is room for as many late writes as there may be") = Some(write);

@@ -5,7 +5,7 @@
 
 use crate::mutations::Mutation;
 use crate::scope::Scope;
-use crate::server::{Answer, Fate};
+use crate::server::{Answer, Outcome};
 use crate::state::{Claim, State, Sweep, Write};
 
 /// The subject of a sweep.
@@ -62,13 +62,13 @@ impl State {
 
 impl State {
     /// Begins a sweep with its first request.
-    pub(crate) fn begin_sweep(&mut self, scope: &Scope, manager: usize, suspect: Suspect, fate: Fate) -> bool {
+    pub(crate) fn begin_sweep(&mut self, scope: &Scope, manager: usize, suspect: Suspect, outcome: Outcome) -> bool {
         if self.managers[manager].sweep != Sweep::Idle || !self.suspects(scope, manager, suspect) {
             return false;
         }
         match suspect {
-            Suspect::Unreserved(name) => self.reserve_missing(scope, manager, name, fate),
-            _ if fate != Fate::Answered => false,
+            Suspect::Unreserved(name) => self.reserve_missing(scope, manager, name, outcome),
+            _ if outcome != Outcome::Answered => false,
             Suspect::CooledDown(address) => self.begin_to_end_cooldown(scope, manager, address),
             Suspect::Used(address) => match self.name_that_uses(manager, address.into()) {
                 Some(name) => self.begin_to_end_for_use(scope, manager, address, name),
@@ -106,12 +106,12 @@ impl State {
         }
     }
 
-    fn reserve_missing(&mut self, scope: &Scope, manager: usize, name: u8, fate: Fate) -> bool {
+    fn reserve_missing(&mut self, scope: &Scope, manager: usize, name: u8, outcome: Outcome) -> bool {
         let known = &self.managers[manager];
         let (claim, found) = (known.claims[usize::from(name)], known.addresses[usize::from(name)]);
         let Some((claim, found)) = claim.zip(found) else { return false };
         let address = found.address;
-        let answer = self.send(scope, Write::Reserve { address, name, life: claim.life }, fate);
+        let answer = self.send(scope, Write::Reserve { address, name, life: claim.life }, outcome);
         if matches!(answer, Answer::Done | Answer::Exists) {
             let found = self.objects.reservations[usize::from(address)];
             self.managers[manager].learn(address.into(), found);
@@ -120,12 +120,12 @@ impl State {
     }
 
     /// The next request of a sweep.
-    pub(crate) fn sweep_on(&mut self, scope: &Scope, manager: usize, fate: Fate) -> bool {
+    pub(crate) fn sweep_on(&mut self, scope: &Scope, manager: usize, outcome: Outcome) -> bool {
         let is_write = matches!(
             self.managers[manager].sweep,
             Sweep::Unreserve { .. } | Sweep::Strip { .. } | Sweep::Delete { .. } | Sweep::EndCooldown { .. }
         );
-        if fate != Fate::Answered && !is_write {
+        if outcome != Outcome::Answered && !is_write {
             return false;
         }
         let next = match self.managers[manager].sweep {
@@ -142,7 +142,7 @@ impl State {
             Sweep::Unreserve { address, age } => {
                 // As it was read: it may have been released since, and cool down.
                 let exact = !scope.has_mutation(Mutation::SweepByUid);
-                let answer = self.send(scope, Write::Unreserve { address, age, exact }, fate);
+                let answer = self.send(scope, Write::Unreserve { address, age, exact }, outcome);
                 if matches!(answer, Answer::Done | Answer::NotFound) {
                     self.managers[manager].forget(address.into());
                 }
@@ -153,7 +153,7 @@ impl State {
                 Some(_) => Sweep::Idle,
             },
             Sweep::Strip { name, found } => {
-                match self.send(scope, Write::StripAddress { name, age: found.age }, fate) {
+                match self.send(scope, Write::StripAddress { name, age: found.age }, outcome) {
                     Answer::Done => match self.objects.addresses[usize::from(name)] {
                         Some(stripped) => Sweep::Delete { name, age: stripped.age },
                         None => Sweep::Idle,
@@ -162,10 +162,10 @@ impl State {
                 }
             }
             Sweep::Delete { name, age } => {
-                self.send(scope, Write::DeleteAddress { name, age }, fate);
+                self.send(scope, Write::DeleteAddress { name, age }, outcome);
                 Sweep::Idle
             }
-            sweep => self.end_cooldown(scope, manager, sweep, fate),
+            sweep => self.end_cooldown(scope, manager, sweep, outcome),
         };
         self.managers[manager].sweep = next;
         true

@@ -11,7 +11,7 @@ use capi_ipam_provider::decision::{self, AddressState, ClaimView, ClusterState, 
 use crate::mutations::Mutation;
 use crate::pool;
 use crate::scope::Scope;
-use crate::server::{Answer, Fate};
+use crate::server::{Answer, Outcome};
 use crate::state::{Age, CLEAN_UP, Claim, Manager, Purpose, State, Step, Task, Write};
 
 /// How often the IPAddress of a claim may be another than expected in one attempt.
@@ -67,13 +67,13 @@ impl<'a> Worker<'a> {
 }
 
 impl Worker<'_> {
-    /// Sends the next request. `false` when there is none, or when it cannot have this fate.
-    pub(crate) fn run(&mut self, fate: Fate) -> bool {
+    /// Sends the next request. `false` when there is none, or when it cannot have this outcome.
+    pub(crate) fn run(&mut self, outcome: Outcome) -> bool {
         if self.task.step == Step::Idle {
             self.begin();
         }
         let Some(write) = self.write() else {
-            if fate != Fate::Answered || self.task.step == Step::Idle {
+            if outcome != Outcome::Answered || self.task.step == Step::Idle {
                 return false;
             }
             self.read();
@@ -82,7 +82,7 @@ impl Worker<'_> {
         };
         // A write also affects the copies of this task.
         self.state.managers[self.manager].tasks[self.slot] = self.task;
-        let answer = self.state.send(self.scope, write, fate);
+        let answer = self.state.send(self.scope, write, outcome);
         self.task = self.state.managers[self.manager].tasks[self.slot];
         self.answered(answer);
         self.state.managers[self.manager].tasks[self.slot] = self.task;

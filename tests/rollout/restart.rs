@@ -47,6 +47,30 @@ async fn restart_with_1000_bound_claims_sends_no_request() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn restart_with_overlapping_pools_sends_no_request() {
+    let control_plane = ControlPlane::start(Options::default());
+    let mut manager = Manager::start(&control_plane, &[]);
+    let teams = [Consumer::new(&control_plane).await, Consumer::new(&control_plane).await];
+    let spec = json!({"addresses": ["10.0.0.1-10.0.0.9"], "prefix": 24});
+    for (team, name) in teams.iter().flat_map(|team| ["a", "b", "c", "d"].map(|name| (team, name))) {
+        team.create_pool(name, spec.clone()).await;
+    }
+    teams[0].create_global_pool(&teams[0].namespace, spec).await;
+    for (team, name) in teams.iter().flat_map(|team| ["a", "b", "c", "d"].map(|name| (team, name))) {
+        team.wait_for_condition(&team.pools(), name, "Overlapping", "True", "PoolsOverlap").await;
+    }
+    for _ in 0..3 {
+        // Time for delayed requests.
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        manager.stop();
+        let calls_before = calls(&control_plane);
+        manager = Manager::start(&control_plane, &[]);
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        assert_eq!(calls(&control_plane), calls_before, "{}", manager.log());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn manager_recovers_from_an_api_server_restart() {
     let mut control_plane = ControlPlane::start(Options::default());
     // The API server does not know all roles immediately after its start.

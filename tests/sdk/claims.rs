@@ -8,7 +8,8 @@ use std::time::Duration;
 use capi_ipam_controller::manager::{BoxError, Manager};
 use capi_ipam_provider::api::{IPAddress, IPAddressClaim};
 use capi_ipam_provider::{
-    Allocation, ClaimHandler, ClaimReconciler, Ensured, HandlerError, PoolKind, PoolView, ProviderAdapter, Released,
+    Allocation, ClaimHandler, ClaimOptions, ClaimReconciler, Ensured, HandlerError, PoolKind, PoolView,
+    ProviderAdapter, Released,
 };
 use serde_json::json;
 
@@ -19,7 +20,7 @@ use crate::{control_plane, patching};
 
 /// A provider whose pools have one address, which is not recorded anywhere.
 #[derive(Clone)]
-struct Fixed {
+pub(crate) struct Fixed {
     address: IpAddr,
     /// Counts the calls that release the address.
     releases: Arc<AtomicU32>,
@@ -41,7 +42,7 @@ impl ClaimHandler for Fixed {
     }
 
     async fn ensure_address(&mut self, _: Option<&IPAddress>) -> Result<Ensured, HandlerError> {
-        Ok(Allocation { address: self.address, prefix: 24, gateway: None }.into())
+        Ok(Allocation::new(self.address, 24).into())
     }
 
     async fn release_address(&mut self) -> Result<Released, HandlerError> {
@@ -56,7 +57,7 @@ async fn register(manager: &mut Manager, kind: &str, provider: Fixed) -> Result<
     builder.build(async |_| Ok(provider)).await
 }
 
-fn provider(address: [u8; 4]) -> Fixed {
+pub(crate) fn provider(address: [u8; 4]) -> Fixed {
     Fixed { address: address.into(), releases: Arc::default(), is_finished: Arc::default() }
 }
 
@@ -116,4 +117,97 @@ async fn two_providers_for_one_kind_of_pools_end_the_setup() {
         Err(error)
     });
     assert!(!program.ends_well());
+}
+
+/// A provider whose backend does not start.
+struct NotReady;
+
+impl ProviderAdapter for NotReady {
+    type Handler = Self;
+
+    fn claim_handler(&self, _: Arc<IPAddressClaim>) -> Self {
+        Self
+    }
+}
+
+impl ClaimHandler for NotReady {
+    async fn fetch_pool(&mut self) -> Result<PoolView, HandlerError> {
+        let message = "the backend has not started yet".to_owned();
+        Err(HandlerError::RetryAfter { message, after: Duration::from_millis(500) })
+    }
+
+    async fn ensure_address(&mut self, _: Option<&IPAddress>) -> Result<Ensured, HandlerError> {
+        Err(HandlerError::Permanent("there is no pool".to_owned()))
+    }
+
+    async fn release_address(&mut self) -> Result<Released, HandlerError> {
+        Ok(Released::Now)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn provider_that_stays_not_ready_is_reported() {
+    let program = Program::start(async |manager| {
+        let builder = ClaimReconciler::builder(manager).pools(PoolKind::new("example.com", "yellows"));
+        builder.build(async |_| Ok(NotReady)).await
+    });
+    let consumer = Consumer::with_client(patching::client().await).await;
+    create_claim(&consumer, "y", "yellows").await;
+    assert_eq!(consumer.wait_for_reason("y", "PoolNotReady").await, "the backend has not started yet");
+    assert!(program.stop());
+}
+
+/// A provider that loses the address of a bound claim, and takes its IPAddress for a leftover.
+#[derive(Clone)]
+struct Forgetful(Arc<AtomicBool>);
+
+impl ProviderAdapter for Forgetful {
+    type Handler = Self;
+
+    fn claim_handler(&self, _: Arc<IPAddressClaim>) -> Self {
+        self.clone()
+    }
+}
+
+impl ClaimHandler for Forgetful {
+    async fn fetch_pool(&mut self) -> Result<PoolView, HandlerError> {
+        Ok(PoolView { api_version: "example.com/v1".to_owned(), uid: "uid-of-pool".to_owned(), ..PoolView::default() })
+    }
+
+    async fn ensure_address(&mut self, existing: Option<&IPAddress>) -> Result<Ensured, HandlerError> {
+        if existing.is_some() && self.0.load(Ordering::Relaxed) {
+            return Ok(Ensured::DeleteExisting("no claim has its address".to_owned()));
+        }
+        Ok(Allocation::new([10, 9, 0, 6], 24).into())
+    }
+
+    async fn release_address(&mut self) -> Result<Released, HandlerError> {
+        Ok(Released::Now)
+    }
+
+    async fn verify(&mut self, _: &IPAddress) -> Result<bool, HandlerError> {
+        Ok(!self.0.load(Ordering::Relaxed))
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn provider_cannot_delete_the_address_of_a_bound_claim() {
+    let is_lost = Arc::new(AtomicBool::default());
+    let program = Program::start({
+        let provider = Forgetful(Arc::clone(&is_lost));
+        async move |manager| {
+            let options = ClaimOptions { verify_interval: Some(Duration::from_millis(500)), ..ClaimOptions::default() };
+            let builder = ClaimReconciler::builder(manager).pools(PoolKind::new("example.com", "whites"));
+            builder.options(options).build(async |_| Ok(provider)).await
+        }
+    });
+    let consumer = Consumer::with_client(patching::client().await).await;
+    create_claim(&consumer, "w", "whites").await;
+    let before = consumer.wait_for_ip_address("w").await;
+    is_lost.store(true, Ordering::Relaxed);
+    let text = consumer.wait_until_unready("w", "AllocationFailed").await;
+    assert!(text.contains("IPAddress w of a bound claim: no claim has its address"), "{text}");
+    let after = consumer.addresses().get("w").await.expect("addresses can be read").expect("it exists");
+    assert_eq!((after.metadata.uid, after.metadata.deletion_timestamp), (before.metadata.uid, None));
+    assert!(program.stop());
 }

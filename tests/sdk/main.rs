@@ -16,6 +16,7 @@ mod controllers;
 mod interrupt;
 mod metrics;
 mod patching;
+mod pools;
 mod program;
 mod upgrade;
 

@@ -22,6 +22,11 @@ const WRITES: usize = OBJECTS + 1;
 
 /// Applies the definition `<plural>.example.com` with these versions, of which `storage` is the storage version.
 pub(crate) fn define(plural: &str, versions: &[&str], storage: &str) -> Result<String, String> {
+    define_kind(plural, plural, versions, storage)
+}
+
+/// Like [`define`], with another name of the kind.
+pub(crate) fn define_kind(kind: &str, plural: &str, versions: &[&str], storage: &str) -> Result<String, String> {
     let version = |name: &&str| {
         json!({"name": name, "served": true, "storage": *name == storage, "schema": {"openAPIV3Schema": {
             "type": "object", "properties": {"spec": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}}})
@@ -29,7 +34,7 @@ pub(crate) fn define(plural: &str, versions: &[&str], storage: &str) -> Result<S
     let definition = json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
         "metadata": {"name": format!("{plural}.example.com")},
-        "spec": {"group": "example.com", "scope": "Namespaced", "names": {"kind": plural, "plural": plural},
+        "spec": {"group": "example.com", "scope": "Namespaced", "names": {"kind": kind, "plural": plural},
             "versions": versions.iter().map(version).collect::<Vec<_>>()},
     });
     let file = control_plane().folder().join(format!("{plural}.json"));

@@ -1,42 +1,39 @@
-//! The manager under test, as a separate process.
+//! The manager of this product, as a separate process.
 
-use std::io::{Read, Write};
-use std::net::{Ipv4Addr, TcpStream};
+use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+
+use capi_ipam_testing::manager as generic;
+pub use capi_ipam_testing::process::built;
 
 use super::control_plane::ControlPlane;
-use super::ports::free_port;
-use super::process::Supervised;
 
-/// The text of the API server for a missing permission; status code 403 has other reasons too.
-const FORBIDDEN: &str = "is forbidden: User";
-
-static STARTED: AtomicU32 = AtomicU32::new(0);
-
-/// The path of a program of this package. The current executable is in a folder beside it.
-pub fn built(program: &str) -> PathBuf {
-    let own = std::env::current_exe().expect("a program knows its path");
-    own.parent().and_then(Path::parent).expect("the executable is in a folder of the build folder").join(program)
-}
+/// The flags of all managers: no webhooks unless other flags enable them, and more log messages.
+const FLAGS: [&str; 2] = ["--webhook-port=0", LOG_LEVEL];
+const LOG_LEVEL: &str = "--log-level=info,capi_ipam=debug";
 
 /// The manager under test: the program in the variable `CAPI_IPAM_MANAGER`, for example that of an image, or else the
 /// one that was built with the tests.
-fn manager() -> PathBuf {
+pub fn manager() -> PathBuf {
     std::env::var_os("CAPI_IPAM_MANAGER").map_or_else(|| built("manager"), PathBuf::from)
 }
 
-/// A running manager. It is killed when this value is dropped and when this process exits for any reason.
+/// A running manager, see [`generic::Manager`].
 #[derive(Debug)]
-pub struct Manager {
-    process: Supervised,
-    port: u16,
-    log: PathBuf,
-    may_lack_permissions: bool,
-    /// The probe that succeeds when all caches are synced.
-    listed: &'static str,
+pub struct Manager(generic::Manager);
+
+impl Deref for Manager {
+    type Target = generic::Manager;
+
+    fn deref(&self) -> &generic::Manager {
+        &self.0
+    }
+}
+
+impl DerefMut for Manager {
+    fn deref_mut(&mut self) -> &mut generic::Manager {
+        &mut self.0
+    }
 }
 
 impl Manager {
@@ -50,126 +47,31 @@ impl Manager {
     /// Starts a manager with the permissions of `kubeconfig` and does not wait. It serves no webhooks unless `flags`
     /// enable them.
     pub fn launch(control_plane: &ControlPlane, kubeconfig: &Path, flags: &[&str]) -> Self {
-        let flags: Vec<&str> = ["--webhook-port=0"].iter().chain(flags).copied().collect();
-        Self::start_program(control_plane, &manager(), kubeconfig, &flags)
+        Self::start_with(control_plane, &manager(), kubeconfig, &[&FLAGS[..], flags].concat())
     }
 
     /// Starts a program that accepts the flags of a manager, and does not wait.
     pub fn start_program(control_plane: &ControlPlane, program: &Path, kubeconfig: &Path, flags: &[&str]) -> Self {
-        let port = free_port();
-        let own = [
-            format!("--kubeconfig={}", kubeconfig.display()),
-            format!("--health-probe-bind-address=127.0.0.1:{port}"),
-            "--diagnostics-address=0".to_owned(),
-            "--log-level=info,capi_ipam=debug".to_owned(),
-        ];
-        let arguments: Vec<String> = own.into_iter().chain(flags.iter().map(ToString::to_string)).collect();
-        let mut manager = Self::other(control_plane, program, &arguments, port);
-        manager.may_lack_permissions = false;
-        manager.with_cache_probe()
+        Self::start_with(control_plane, program, kubeconfig, &[&[LOG_LEVEL], flags].concat())
+    }
+
+    fn start_with(control_plane: &ControlPlane, program: &Path, kubeconfig: &Path, flags: &[&str]) -> Self {
+        let manager = generic::Manager::start_program(control_plane, program, kubeconfig, flags);
+        Self(manager.must_have_permissions().with_cache_probe())
     }
 
     /// Starts a manager of another package, with its probes on `port`.
     pub fn other(control_plane: &ControlPlane, program: &Path, arguments: &[String], port: u16) -> Self {
-        let number = STARTED.fetch_add(1, Ordering::Relaxed);
-        let log = control_plane.folder().join(format!("manager-{number}.log"));
-        let process = Supervised::spawn(program, arguments, &[], &log);
-        Self { process, port, log, may_lack_permissions: true, listed: "/readyz" }
+        Self(generic::Manager::other(control_plane, program, arguments, port))
     }
 
     /// Uses the probe `/readyz/caches`, which only managers of this package serve.
-    pub fn with_cache_probe(mut self) -> Self {
-        self.listed = "/readyz/caches";
-        self
-    }
-
-    /// Waits until all caches of the manager are synced. A standby is ready too.
-    pub fn wait_until_ready(&self) {
-        let deadline = Instant::now() + Duration::from_mins(1);
-        while !self.is_ready() {
-            assert!(
-                Instant::now() < deadline,
-                "the manager is not ready; its log ends:\n{}",
-                self.process.output_tail()
-            );
-            sleep(Duration::from_millis(20));
-        }
-    }
-
-    /// Whether all caches are synced.
-    pub fn is_ready(&self) -> bool {
-        self.probe(self.listed).is_some_and(|answer| answer.starts_with("HTTP/1.1 200"))
-    }
-
-    /// The whole HTTP response to a probe.
-    pub fn probe(&self, path: &str) -> Option<String> {
-        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).ok()?;
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").ok()?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).ok()?;
-        Some(answer)
-    }
-
-    /// The log of the manager so far.
-    pub fn log(&self) -> String {
-        std::fs::read_to_string(&self.log).unwrap_or_default()
-    }
-
-    /// Waits until the log contains a text.
-    pub fn wait_for_log(&self, text: &str) {
-        let deadline = Instant::now() + Duration::from_mins(1);
-        while !self.log().contains(text) {
-            assert!(Instant::now() < deadline, "no {text:?} in the log, which ends:\n{}", self.process.output_tail());
-            sleep(Duration::from_millis(20));
-        }
-    }
-
-    /// The process id.
-    pub fn pid(&self) -> u32 {
-        self.process.pid()
-    }
-
-    /// Whether the process runs.
-    pub fn is_running(&mut self) -> bool {
-        self.process.is_running()
-    }
-
-    /// Kills the process at once (SIGKILL).
-    pub fn kill(&mut self) {
-        self.process.kill();
-    }
-
-    /// Sends the process a signal, such as `STOP` or `CONT`.
-    pub fn signal(&mut self, signal: &str) {
-        self.process.signal(signal);
-    }
-
-    /// Stops the process with SIGTERM and waits for its exit.
-    pub fn stop(&mut self) {
-        self.process.stop();
+    pub fn with_cache_probe(self) -> Self {
+        Self(self.0.with_cache_probe())
     }
 
     /// Disables the check for missing permissions when this value is dropped.
-    pub fn may_lack_permissions(mut self) -> Self {
-        self.may_lack_permissions = true;
-        self
-    }
-
-    /// Whether the API server denied a request because of a missing permission.
-    pub fn was_forbidden(&self) -> bool {
-        self.log().contains(FORBIDDEN)
-    }
-
-    /// The exit status of the process, if it has exited.
-    pub fn exit_status(&mut self) -> Option<std::process::ExitStatus> {
-        self.process.exit_status()
-    }
-}
-
-impl Drop for Manager {
-    fn drop(&mut self) {
-        if !std::thread::panicking() && !self.may_lack_permissions {
-            assert!(!self.was_forbidden(), "the manager lacks a permission:\n{}", self.log());
-        }
+    pub fn may_lack_permissions(self) -> Self {
+        Self(self.0.may_lack_permissions())
     }
 }

@@ -184,7 +184,7 @@ async fn overlap_events_are_published_once() {
     one.wait_for_condition(&one.global_pools(), "shared", OVERLAPPING, "True", POOLS_OVERLAP).await;
     at_rest(&one).await;
     // Events about global objects are in the namespace `default`.
-    let default = Consumer { namespace: "default".to_owned(), ..one.clone() };
+    let default = one.in_namespace("default");
     let overlaps = eventually("an event reports the overlap", || async {
         let events = default.events("shared").await;
         let count = events.iter().filter(|(_, reason, _)| reason == POOLS_OVERLAP).count();

@@ -9,7 +9,6 @@ use serde_json::json;
 
 use crate::support::consumer::Consumer;
 use crate::support::control_plane::{ControlPlane, Options};
-use crate::support::manager::Manager;
 use crate::versions::{Versions, assert_same, at_rest, holdings};
 use crate::{GLOBAL, serving, serving_namespace};
 
@@ -119,7 +118,7 @@ async fn moving_namespaces_under_load_duplicates_no_address() {
         let [first, second] = if round % 2 == 0 { [&one, &two] } else { [&two, &one] };
         let mut managers = [serving_namespace(&plane, first), serving_namespace(&plane, second)];
         tokio::time::sleep(Duration::from_millis(300)).await;
-        managers.iter_mut().for_each(Manager::kill);
+        managers.iter_mut().for_each(|manager| manager.kill());
     }
     for done in work {
         done.await.expect("the claims are made");

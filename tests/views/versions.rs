@@ -37,7 +37,7 @@ where
 
 /// All claims, IPAddresses and reservations of the cluster.
 pub(crate) async fn holdings(consumer: &Consumer) -> Versions {
-    let everywhere = Consumer { namespace: String::new(), ..consumer.clone() };
+    let everywhere = consumer.in_namespace("");
     let mut all = Versions::new();
     add(&mut all, "claim", everywhere.claims()).await;
     add(&mut all, "IPAddress", everywhere.addresses()).await;

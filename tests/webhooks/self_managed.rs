@@ -202,7 +202,7 @@ async fn managers_that_start_together_share_one_certificate() {
     let cluster = Cluster::permitted().await;
     let ports: Vec<Webhooks> = (0..4).map(|_| Webhooks::without_certificate(&cluster.plane)).collect();
     let managers: Vec<Manager> = ports.iter().map(|webhooks| cluster.manager_at(webhooks, &[])).collect();
-    managers.iter().for_each(Manager::wait_until_ready);
+    managers.iter().for_each(|manager| manager.wait_until_ready());
     let bundle = cluster.injected().await;
     assert_eq!(certificates(&bundle), 1);
     for (webhooks, manager) in ports.iter().zip(&managers) {
@@ -226,7 +226,7 @@ async fn certificate_and_ca_rotation_fails_no_request() {
     let flags = [interval.as_str(), "--webhook-cert-lifetime=20s", "--webhook-ca-lifetime=32s"];
     let second = Webhooks::without_certificate(&cluster.plane);
     let managers = [cluster.manager(&flags), cluster.manager_at(&second, &flags)];
-    managers.iter().for_each(Manager::wait_until_ready);
+    managers.iter().for_each(|manager| manager.wait_until_ready());
     cluster.wait_until_working().await;
     let (done, requests) = (AtomicBool::new(false), AtomicUsize::new(0));
     let is_done = || done.load(Ordering::Relaxed);
@@ -281,7 +281,7 @@ async fn certificate_and_ca_rotation_fails_no_request() {
                 if let Err(error) = connect_trusting(&bundle, port, "h2").await
                     && read.elapsed() < SETTLE
                 {
-                    panic!("{error}\n{bundle}\n{}", managers.each_ref().map(Manager::log).join("\n"));
+                    panic!("{error}\n{bundle}\n{}", managers.each_ref().map(|manager| manager.log()).join("\n"));
                 }
             }
             tokio::time::sleep(Duration::from_millis(20)).await;

@@ -15,7 +15,7 @@ use http::{HeaderValue, Request, Uri};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::client::Body;
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Api, Client, Config, Resource};
+use kube::{Api, Client, Config, Resource, ResourceExt};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -187,9 +187,24 @@ impl CallError {
         self.is_forbidden() && details.is_some_and(|details| details.causes.iter().any(|entry| entry.reason == cause))
     }
 
+    /// The API server does not know the kind of a blocking owner reference. Its admission plugin
+    /// `OwnerReferencesPermissionEnforcement` reads the kinds every 30 s, so the request can fail for that long after the
+    /// start of the API server.
+    pub fn is_owner_kind_unknown(&self) -> bool {
+        let is_reason = |text: &str| text.contains("cannot find RESTMapping");
+        self.is_forbidden() && self.status().is_some_and(|status| is_reason(&status.message))
+    }
+
     /// The object cannot be serialized, so the request fails until the object changes.
     pub fn is_unserializable(&self) -> bool {
         matches!(self, Self::Serialize { .. })
+    }
+
+    /// Why the response is no valid object of the kind, in the words of the parser. `None` if the request failed for
+    /// another reason.
+    pub fn invalid_response(&self) -> Option<String> {
+        let Self::Failed { source, .. } = self else { return None };
+        if let kube::Error::SerdeError(error) = source.as_ref() { Some(error.to_string()) } else { None }
     }
 
     /// The request may have been applied, or may be applied later. Read the object to find out.
@@ -231,6 +246,19 @@ where
     /// Reads the current state of an object from etcd, not from the API server's cache. `None` if it does not exist.
     pub async fn get(&self, name: &str) -> Result<Option<K>, CallError> {
         with_timeout(|| format!("read {} {name}", self.kind), self.api.get_opt(name)).await
+    }
+
+    /// Reads the object of this name, or creates it if it does not exist. Returns the object that the API server has.
+    pub async fn get_or_create(&self, object: &K) -> Result<K, CallError> {
+        let name = object.name_any();
+        if let Some(found) = self.get(&name).await? {
+            return Ok(found);
+        }
+        match self.create(object).await {
+            // Another client was faster.
+            Err(error) if error.is_already_exists() => self.get(&name).await?.ok_or(error),
+            created => created,
+        }
     }
 
     /// Reads the current state of all objects from etcd, in pages.

@@ -21,6 +21,7 @@ use crate::metrics::{CONTENT_TYPE as METRICS, Metrics};
 
 /// Flags for diagnostics. Their names are those of Cluster API's managers.
 #[derive(Args, Clone, Debug)]
+#[group(skip)]
 pub struct DiagnosticsOptions {
     /// Address for /metrics, which is served over TLS to authorized callers; 0 disables.
     #[arg(long, value_name = "ADDRESS", default_value = ":8443")]
@@ -76,7 +77,7 @@ pub fn routes(metrics: Metrics) -> Router {
 ///
 /// # Errors
 /// If the address cannot be bound.
-pub async fn listen_insecure(
+pub(crate) async fn listen_insecure(
     options: &DiagnosticsOptions,
     metrics: Metrics,
 ) -> Result<Option<DiagnosticsServer>, DiagnosticsError> {

@@ -11,7 +11,7 @@ use crate::client::{CallError, error_chain, with_timeout};
 const RETRY_INTERVAL: Duration = Duration::from_secs(3);
 
 /// The first of `versions` in which the API server serves the resource `plural`; `None` if it serves none of them.
-pub async fn served_version<'a>(
+pub(crate) async fn served_version<'a>(
     client: &Client,
     group: &str,
     plural: &str,
@@ -61,7 +61,7 @@ pub async fn wait_for_kind<'a>(client: &Client, group: &str, plural: &str, versi
 }
 
 /// Waits until the API server answers, and logs every few seconds that it does not.
-pub async fn wait_for_server(client: &Client) {
+pub(crate) async fn wait_for_server(client: &Client) {
     loop {
         match with_timeout(|| "reach the API server".to_owned(), client.apiserver_version()).await {
             Ok(version) => {

@@ -193,7 +193,7 @@ impl Health {
     }
 
     /// Waits for a fatal error, and returns it. The process has to end then.
-    pub async fn fatal_error(&self) -> String {
+    pub(crate) async fn fatal_error(&self) -> String {
         let mut fatal = self.process.fatal.subscribe();
         match fatal.wait_for(Option::is_some).await.map(|error| error.clone()) {
             Ok(Some(error)) => error,

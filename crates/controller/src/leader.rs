@@ -31,7 +31,7 @@ pub enum Outcome<T> {
 /// That client sends one request at a time over one connection. If the connection is dead, a read is answered over
 /// another one after a quarter of the renew deadline, so the leader keeps the lease, and a standby takes over slightly
 /// later. A read and a write together take no longer than the renew deadline.
-pub fn request_policy(options: &Options) -> RequestPolicy {
+pub(crate) fn request_policy(options: &Options) -> RequestPolicy {
     RequestPolicy { timeout: REQUEST_TIMEOUT.min(options.leader_elect_renew_deadline / 2), retry_reads: true }
 }
 
@@ -75,7 +75,7 @@ pub async fn run<T>(
 }
 
 /// A unique holder identity for this process: the host name, in a pod the name of the pod, and a random number.
-pub fn holder_identity() -> String {
+pub(crate) fn holder_identity() -> String {
     let host = std::env::var("HOSTNAME").ok().filter(|name| !name.is_empty());
     let host = host.or_else(|| Some(std::fs::read_to_string("/proc/sys/kernel/hostname").ok()?.trim().to_owned()));
     format!("{}_{:016x}", host.as_deref().unwrap_or("manager"), rand::random::<u64>())

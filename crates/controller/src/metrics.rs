@@ -27,7 +27,7 @@ impl Metrics {
     }
 
     /// Registers a collector, which computes its metrics on every scrape.
-    pub fn register_collector(&self, collector: impl Collector) {
+    pub(crate) fn register_collector(&self, collector: impl Collector) {
         self.registry.lock().register_collector(Box::new(collector));
     }
 

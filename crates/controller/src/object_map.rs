@@ -47,6 +47,13 @@ impl<V> ObjectMap<V> {
         self.namespaces.get(namespace)?.get(name).map(|entry| &entry.value)
     }
 
+    /// Returns all objects: namespace, name and value. In no particular order.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str, &V)> {
+        self.namespaces.iter().flat_map(|(namespace, names)| {
+            names.iter().map(move |(name, entry)| (namespace.as_ref(), name.as_ref(), &entry.value))
+        })
+    }
+
     /// Sets the value of an object, which exists in the current list. Returns the previous value.
     pub fn insert(&mut self, namespace: &str, name: &str, value: V) -> Option<V> {
         let entry = Entry { value, epoch: self.epoch };
@@ -108,6 +115,9 @@ mod tests {
         map.init();
         assert_eq!(map.insert("n", "b", 4), Some(2));
         assert_eq!(map.get("n", "a"), Some(&1), "nothing is removed before the list is complete");
+        let mut all: Vec<_> = map.iter().collect();
+        all.sort_unstable();
+        assert_eq!(all, [("", "c", &3), ("n", "a", &1), ("n", "b", &4)]);
         let mut removed = map.init_done();
         removed.sort_unstable();
         assert_eq!(removed, [((None, "c".to_owned()), 3), ((Some("n".to_owned()), "a".to_owned()), 1)]);

@@ -14,6 +14,7 @@ use crate::logging::LogFormat;
 
 /// The flags of a manager.
 #[derive(Args, Clone, Debug)]
+#[group(skip)]
 pub struct Options {
     /// Kubeconfig of the API server; by default KUBECONFIG, ~/.kube/config or the pod's service account.
     #[arg(long, value_name = "FILE")]

@@ -107,8 +107,8 @@ impl<K: Resource> WatchSpec<K> {
     }
 }
 
-/// Like [`watch_stream`], for a kind that only the handler needs. The gate becomes ready when the initial list is
-/// complete.
+/// Watches a kind that only the handler needs. Failures are reported to the gate, which becomes ready when the initial
+/// list is complete. The stream ends only if the API server no longer serves a kind that was listed.
 pub fn watch_into<K>(spec: WatchSpec<K>) -> impl Stream<Item = ()> + Send + 'static
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
@@ -131,7 +131,7 @@ where
 /// If etcd is restored from a snapshot, resourceVersions decrease. A watch at a version from before the restore then
 /// gets no events and no error until the server reaches that version, and it misses all changes up to there. So the
 /// version is read periodically, and the watch lists everything again if it is lower than before.
-pub fn watch_stream<K>(spec: WatchSpec<K>) -> impl Stream<Item = Event<K>> + Send + 'static
+pub(crate) fn watch_stream<K>(spec: WatchSpec<K>) -> impl Stream<Item = Event<K>> + Send + 'static
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
     K::DynamicType: Clone + Debug + Send + Sync,

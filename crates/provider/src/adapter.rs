@@ -1,12 +1,13 @@
 //! The traits that a provider implements, and the types that they exchange with the framework.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use capi_ipam_controller::client::CallError;
+use capi_ipam_controller::client::{CallError, error_chain};
 use capi_ipam_controller::manager::BoxError;
-use kube::Resource;
+use kube::{Resource, ResourceExt};
 
 use crate::api::{IPAddress, IPAddressClaim, PoolReference, is_paused};
 #[cfg(doc)]
@@ -22,6 +23,18 @@ pub struct PoolKind {
 }
 
 impl PoolKind {
+    /// Returns the kind of a type.
+    ///
+    /// ```
+    /// use capi_ipam_provider::PoolKind;
+    /// use k8s_openapi::api::core::v1::Node;
+    ///
+    /// assert_eq!(PoolKind::of::<Node>(), PoolKind::new("", "Node"));
+    /// ```
+    pub fn of<K: Resource<DynamicType = ()>>() -> Self {
+        Self::new(K::group(&()), K::kind(&()))
+    }
+
     /// Creates the kind from its API group and its name.
     pub fn new(group: impl Into<String>, kind: impl Into<String>) -> Self {
         Self { group: group.into(), kind: kind.into() }
@@ -34,6 +47,93 @@ impl PoolKind {
 }
 
 /// A provider: creates a [`ClaimHandler`] for each reconcile of a claim.
+///
+/// ```no_run
+/// use std::net::IpAddr;
+/// use std::process::ExitCode;
+/// use std::sync::Arc;
+///
+/// use capi_ipam_provider::api::{IPAddress, IPAddressClaim};
+/// use capi_ipam_provider::controller::client::ResourceClient;
+/// use capi_ipam_provider::controller::manager::{self, Identity};
+/// use capi_ipam_provider::{
+///     Allocation, ClaimHandler, ClaimReconciler, Ensured, HandlerError, PoolKind, PoolView, ProviderAdapter, Released,
+/// };
+/// use kube::{Api, Client, CustomResource, ResourceExt};
+/// use schemars::JsonSchema;
+/// use serde::{Deserialize, Serialize};
+///
+/// # mod ipam {
+/// #     pub async fn reserve(_: &str, _: &str, _: Option<&str>) -> Result<std::net::IpAddr, std::io::Error> {
+/// #         Ok([10, 0, 0, 5].into())
+/// #     }
+/// #     pub async fn release(_: &str) -> Result<(), std::io::Error> {
+/// #         Ok(())
+/// #     }
+/// # }
+/// /// A pool of the IPAM system.
+/// #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
+/// #[kube(group = "example.com", version = "v1", kind = "ExternalPool", namespaced)]
+/// struct ExternalPoolSpec {
+///     network: String,
+///     prefix: u8,
+/// }
+///
+/// struct Adapter {
+///     client: Client,
+/// }
+///
+/// impl ProviderAdapter for Adapter {
+///     type Handler = Handler;
+///
+///     fn claim_handler(&self, claim: Arc<IPAddressClaim>) -> Handler {
+///         let namespace = claim.namespace().unwrap_or_default();
+///         let pools = ResourceClient::new(Api::namespaced(self.client.clone(), &namespace), &());
+///         Handler { pools, claim, pool: None }
+///     }
+/// }
+///
+/// struct Handler {
+///     pools: ResourceClient<ExternalPool>,
+///     claim: Arc<IPAddressClaim>,
+///     pool: Option<ExternalPool>,
+/// }
+///
+/// impl ClaimHandler for Handler {
+///     async fn fetch_pool(&mut self) -> Result<PoolView, HandlerError> {
+///         let name = &self.claim.spec.pool_ref.name;
+///         let pool = self.pools.get(name).await?;
+///         let missing = || HandlerError::PoolNotFound(format!("ExternalPool {name} does not exist; create it"));
+///         Ok(PoolView::of(self.pool.insert(pool.ok_or_else(missing)?)))
+///     }
+///
+///     async fn ensure_address(&mut self, existing: Option<&IPAddress>) -> Result<Ensured, HandlerError> {
+///         let pool = self.pool.as_ref().ok_or_else(|| HandlerError::Permanent("the pool is missing".to_owned()))?;
+///         let owner = self.claim.uid().unwrap_or_default();
+///         let wanted = existing.map(|address| address.spec.address.as_str());
+///         // Idempotent: returns the same address for the same owner.
+///         let address: IpAddr = ipam::reserve(&pool.spec.network, &owner, wanted)
+///             .await
+///             .map_err(|error| HandlerError::transient("cannot reserve an address", error))?;
+///         Ok(Allocation::new(address, pool.spec.prefix).into())
+///     }
+///
+///     async fn release_address(&mut self) -> Result<Released, HandlerError> {
+///         let owner = self.claim.uid().unwrap_or_default();
+///         ipam::release(&owner).await.map_err(|error| HandlerError::transient("cannot release the address", error))?;
+///         Ok(Released::Now)
+///     }
+/// }
+///
+/// fn main() -> ExitCode {
+///     manager::main(Identity::new("external-ipam", env!("CARGO_PKG_VERSION")), async |manager| {
+///         ClaimReconciler::builder(manager)
+///             .pools(PoolKind::new("example.com", "ExternalPool"))
+///             .build(async |setup| Ok(Adapter { client: setup.manager.client.clone() }))
+///             .await
+///     })
+/// }
+/// ```
 pub trait ProviderAdapter: Send + Sync + 'static {
     /// The type that handles one claim during one reconcile.
     type Handler: ClaimHandler;
@@ -65,6 +165,15 @@ pub trait ClaimHandler: Send {
     /// Releases the address of the claim. Called once the IPAddress no longer exists, also if none ever existed, and
     /// possibly again after success.
     fn release_address(&mut self) -> impl Future<Output = Result<Released, HandlerError>> + Send;
+
+    /// Returns whether the address of a bound claim is still allocated to the claim. Changes nothing.
+    ///
+    /// Called for each bound claim once in [`ClaimOptions::verify_interval`], if that is set, after
+    /// [`ClaimHandler::fetch_pool`]. If it returns `false`, an event reports it, and [`ClaimHandler::ensure_address`] is
+    /// called, which allocates the address again or reports why that is impossible.
+    fn verify(&mut self, _address: &IPAddress) -> impl Future<Output = Result<bool, HandlerError>> + Send {
+        std::future::ready(Ok(true))
+    }
 }
 
 /// The properties of a pool that decide what happens to its claims.
@@ -97,8 +206,19 @@ impl PoolView {
     }
 }
 
-/// An address that is allocated to a claim; becomes the spec of the IPAddress.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// An address that is allocated to a claim; becomes the IPAddress of the claim.
+///
+/// ```
+/// use capi_ipam_provider::Allocation;
+///
+/// let allocation = Allocation {
+///     gateway: Some([10, 0, 0, 1].into()),
+///     labels: [("example.com/vlan".to_owned(), "120".to_owned())].into(),
+///     ..Allocation::new([10, 0, 0, 5], 24)
+/// };
+/// assert_eq!((allocation.address.to_string(), allocation.prefix), ("10.0.0.5".to_owned(), 24));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Allocation {
     /// The allocated address.
     pub address: IpAddr,
@@ -106,6 +226,45 @@ pub struct Allocation {
     pub prefix: u8,
     /// Gateway of the subnet of the address, if it has one.
     pub gateway: Option<IpAddr>,
+    /// Labels of the IPAddress, such as the id of the address in the backend. The labels of the Cluster API contract
+    /// have precedence. Other labels of an existing IPAddress are kept.
+    pub labels: BTreeMap<String, String>,
+    /// Annotations of the IPAddress. Other annotations of an existing IPAddress are kept.
+    pub annotations: BTreeMap<String, String>,
+}
+
+impl Allocation {
+    /// Creates an allocation without gateway, labels and annotations.
+    pub fn new(address: impl Into<IpAddr>, prefix: u8) -> Self {
+        let (labels, annotations) = (BTreeMap::new(), BTreeMap::new());
+        Self { address: address.into(), prefix, gateway: None, labels, annotations }
+    }
+
+    /// Checks that the address is the one of the existing IPAddress, or that prefix and gateway of a new one belong to
+    /// its family.
+    pub(crate) fn validate(&self, existing: Option<&IPAddress>) -> Result<(), HandlerError> {
+        let Self { address, prefix, gateway, .. } = self;
+        let problem = if let Some(existing) = existing {
+            let present = existing.spec.address.parse::<IpAddr>();
+            if !present.is_ok_and(|present| present.to_canonical() != address.to_canonical()) {
+                return Ok(());
+            }
+            format!(", but IPAddress {} has {} already", existing.name_any(), existing.spec.address)
+        } else if *prefix > max_prefix(*address) {
+            format!(" with prefix length {prefix}, which is longer than {}", max_prefix(*address))
+        } else if let Some(gateway) = gateway.filter(|gateway| gateway.is_ipv4() != address.is_ipv4()) {
+            format!(" with gateway {gateway}, which is of another family")
+        } else {
+            return Ok(());
+        };
+        Err(HandlerError::Permanent(format!(
+            "the provider allocated {address}{problem}; this is a bug of the provider"
+        )))
+    }
+}
+
+fn max_prefix(address: IpAddr) -> u8 {
+    if address.is_ipv4() { 32 } else { 128 }
 }
 
 /// The result of [`ClaimHandler::ensure_address`].
@@ -114,7 +273,8 @@ pub enum Ensured {
     /// The claim has this address: the one of the existing IPAddress, if there is one.
     Allocated(Allocation),
     /// The existing IPAddress is a leftover whose address cannot be kept, for this reason. It is deleted, and
-    /// [`ClaimHandler::ensure_address`] is called without it.
+    /// [`ClaimHandler::ensure_address`] is called without it. The IPAddress of a bound claim is never deleted: that is
+    /// reported as `AllocationFailed`.
     DeleteExisting(String),
 }
 
@@ -147,7 +307,7 @@ pub enum HandlerError {
     #[error("{0}")]
     PoolExhausted(String),
     /// The provider is not ready to answer, for example because its caches are not filled yet. Not a failure; retried
-    /// after a delay.
+    /// after a delay. Reported as `PoolNotReady` if it lasts for more than 5 seconds.
     #[error("{message}")]
     RetryAfter {
         /// What the provider waits for.
@@ -159,7 +319,7 @@ pub enum HandlerError {
     #[error("{0}")]
     DuplicateAddress(String),
     /// Another writer was faster, and the next attempt reads what it wrote. Not a failure; retried within a fraction of
-    /// a second and not reported.
+    /// a second, and reported only after ten attempts.
     #[error("{0}")]
     Conflict(String),
     /// The attempt failed and may succeed later. Retried with exponential backoff; reported only if it keeps failing.
@@ -180,7 +340,7 @@ impl From<CallError> for HandlerError {
     /// A conflict is [`HandlerError::Conflict`]; any other failed request is [`HandlerError::Transient`].
     fn from(error: CallError) -> Self {
         if error.is_conflict() {
-            return Self::Conflict(error.to_string());
+            return Self::Conflict(error_chain(&error));
         }
         Self::transient("request to the API server failed", error)
     }
@@ -190,5 +350,31 @@ impl HandlerError {
     /// Creates a [`HandlerError::Transient`] from the operation that failed and the cause.
     pub fn transient(message: impl Into<String>, source: impl Into<BoxError>) -> Self {
         Self::Transient { message: message.into(), source: source.into() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn invalid_allocations_are_rejected() {
+        let problem = |allocation: Allocation, existing: Option<&str>| {
+            let existing = existing.map(|address| {
+                let mut existing = IPAddress::default();
+                existing.metadata.name = Some("a".to_owned());
+                existing.spec.address = address.to_owned();
+                existing
+            });
+            allocation.validate(existing.as_ref()).err().map(|error| error.to_string()).unwrap_or_default()
+        };
+        let (old, new) = (Allocation::new([10, 0, 0, 5], 24), Allocation::new([10, 0, 0, 5], 64));
+        assert_eq!(problem(old.clone(), None) + &problem(old.clone(), Some("10.0.0.5")), "");
+        let text =
+            "the provider allocated 10.0.0.5, but IPAddress a has 10.0.0.6 already; this is a bug of the provider";
+        assert_eq!(problem(old.clone(), Some("10.0.0.6")), text);
+        assert!(problem(new, None).contains("with prefix length 64, which is longer than 32"));
+        let gateway = Some("fd00::1".parse().unwrap());
+        assert!(problem(Allocation { gateway, ..old }, None).contains("gateway fd00::1, which is of another family"));
     }
 }

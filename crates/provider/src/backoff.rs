@@ -15,6 +15,7 @@ use kube::ResourceExt;
 use parking_lot::Mutex;
 
 use crate::api::IPAddressClaim;
+use crate::error::ReconcileError;
 
 /// Backoff after the first failure.
 const INITIAL_BACKOFF: Duration = Duration::from_millis(50);
@@ -22,6 +23,8 @@ const INITIAL_BACKOFF: Duration = Duration::from_millis(50);
 const MAX_BACKOFF_FEW_CLAIMS: Duration = Duration::from_secs(10);
 /// Maximum backoff if few claims fail and the API server does not respond.
 const MAX_BACKOFF_UNANSWERED: Duration = Duration::from_secs(30);
+/// Maximum backoff if few claims fail and the API server does not know the kind of the claims yet. It takes up to 30 s.
+const MAX_BACKOFF_KIND_UNKNOWN: Duration = Duration::from_secs(2);
 /// Maximum backoff, however many claims fail.
 const MAX_BACKOFF: Duration = Duration::from_mins(5);
 /// Approximate limit of the total retry rate, however many claims fail.
@@ -48,10 +51,9 @@ impl ClaimBackoff {
         }
     }
 
-    /// The delay of the next attempt at a claim, for the current number of failing claims. `unanswered` means that the
-    /// API server did not respond.
-    pub(super) fn delay(&self, failures: u32, unanswered: bool) -> Duration {
-        let max = max_backoff(self.failing.lock().len(), unanswered);
+    /// The delay of the next attempt at a claim, for the current number of failing claims.
+    pub(super) fn delay(&self, failures: u32, error: &ReconcileError) -> Duration {
+        let max = max_backoff(self.failing.lock().len(), max_backoff_of_few(error));
         RetryPolicy { initial: INITIAL_BACKOFF, max }.delay(failures)
     }
 }
@@ -60,11 +62,21 @@ fn key(claim: &IPAddressClaim) -> (String, String) {
     (claim.namespace().unwrap_or_default(), claim.name_any())
 }
 
+/// The maximum backoff while few claims fail.
+fn max_backoff_of_few(error: &ReconcileError) -> Duration {
+    if error.is_unanswered() {
+        MAX_BACKOFF_UNANSWERED
+    } else if error.is_claim_kind_unknown() {
+        MAX_BACKOFF_KIND_UNKNOWN
+    } else {
+        MAX_BACKOFF_FEW_CLAIMS
+    }
+}
+
 /// The maximum backoff of a claim while `failing` claims fail.
-fn max_backoff(failing: usize, unanswered: bool) -> Duration {
+fn max_backoff(failing: usize, of_few: Duration) -> Duration {
     let count = u32::try_from(failing).unwrap_or(u32::MAX);
-    let floor = if unanswered { MAX_BACKOFF_UNANSWERED } else { MAX_BACKOFF_FEW_CLAIMS };
-    (Duration::from_secs(1).saturating_mul(count) / MAX_RETRIES_PER_SECOND).clamp(floor, MAX_BACKOFF)
+    (Duration::from_secs(1).saturating_mul(count) / MAX_RETRIES_PER_SECOND).clamp(of_few, MAX_BACKOFF)
 }
 
 impl EventHandler<IPAddressClaim> for ClaimBackoff {
@@ -77,15 +89,33 @@ impl EventHandler<IPAddressClaim> for ClaimBackoff {
 
 #[cfg(test)]
 mod tests {
+    use capi_ipam_controller::client::CallError;
+
     use super::*;
+    use crate::adapter::HandlerError;
 
     #[test]
     fn total_retry_rate_is_bounded() {
         for (failing, seconds) in [(0, 10), (1, 10), (1_000, 10), (5_000, 50), (30_000, 300), (usize::MAX, 300)] {
-            assert_eq!(max_backoff(failing, false), Duration::from_secs(seconds), "{failing}");
+            assert_eq!(max_backoff(failing, MAX_BACKOFF_FEW_CLAIMS), Duration::from_secs(seconds), "{failing}");
         }
-        assert_eq!(max_backoff(1, true), Duration::from_secs(30));
-        assert_eq!(max_backoff(5_000, true), Duration::from_secs(50));
+        assert_eq!(max_backoff(1, MAX_BACKOFF_UNANSWERED), Duration::from_secs(30));
+        assert_eq!(max_backoff(5_000, MAX_BACKOFF_UNANSWERED), Duration::from_secs(50));
+    }
+
+    #[test]
+    fn few_claims_are_retried_soon_after_an_api_server_start() {
+        let delay_of = |message: &str| {
+            let status = kube::core::Status::failure(message, "Forbidden").with_code(403);
+            let source = Box::new(kube::Error::Api(Box::new(status)));
+            let error = CallError::Failed { operation: "create IPAddress a".to_owned(), source };
+            let error = HandlerError::transient("the API server rejected the IPAddress", error);
+            ClaimBackoff::default().delay(20, &error.into())
+        };
+        let unknown = "ipaddresses.ipam.cluster.x-k8s.io \"a\" is forbidden: cannot set blockOwnerDeletion in this case \
+                       because cannot find RESTMapping for APIVersion ipam.cluster.x-k8s.io/v1beta2 Kind IPAddressClaim";
+        assert!(delay_of(unknown) <= Duration::from_secs(2));
+        assert!(delay_of("exceeded quota") > Duration::from_secs(2));
     }
 
     #[test]

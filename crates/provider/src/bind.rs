@@ -13,17 +13,16 @@
 use capi_ipam_controller::client::CallError;
 use capi_ipam_controller::controller::Action;
 use capi_ipam_controller::{clock, finalizer, patch};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt;
-use kube::api::ObjectMeta;
 use tracing::{debug, info};
 
 use crate::adapter::{Allocation, ClaimHandler, Ensured, HandlerError, PoolView, ProviderAdapter};
-use crate::api::{ContractVersion, IPAddress, IPAddressClaim, IPAddressSpec, LocalReference, names};
-use crate::claim_status::ClaimStatus;
-use crate::contract::api_version;
+use crate::api::{IPAddress, IPAddressClaim, names};
+use crate::claim_conditions::ClaimConditions;
 use crate::error::ReconcileError;
+use crate::guarded::Guarded;
 use crate::index::owning_claim;
+use crate::ip_address::{is_for, new_ip_address, repaired};
 use crate::message_debounce::MessageDebounce;
 use crate::reconciler::{CONFLICT_RETRY_DELAY, ClaimReconciler};
 
@@ -35,7 +34,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         &self,
         claim: &IPAddressClaim,
         pool: &PoolView,
-        handler: &mut A::Handler,
+        handler: &mut Guarded<A::Handler>,
         debounce: &mut MessageDebounce,
     ) -> Result<Action, ReconcileError> {
         let (namespace, name) = (claim.namespace().unwrap_or_default(), claim.name_any());
@@ -79,6 +78,14 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
             };
             let allocation = match ensured {
                 Ensured::Allocated(allocation) => allocation,
+                // Whatever the provider knows, a machine may use the address.
+                Ensured::DeleteExisting(why) if claim.bound_address().is_some() => {
+                    return Err(HandlerError::Permanent(format!(
+                        "the provider wants to delete IPAddress {name} of a bound claim: {why}; this is a bug of the \
+                         provider"
+                    ))
+                    .into());
+                }
                 Ensured::DeleteExisting(why) => {
                     info!(namespace, name, why, "deleting the IPAddress of an earlier claim");
                     if let Some(address) = existing.take() {
@@ -144,7 +151,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
     async fn add_finalizer_and_allocate(
         &self,
         claim: &IPAddressClaim,
-        handler: &mut A::Handler,
+        handler: &mut Guarded<A::Handler>,
     ) -> Result<Option<(IPAddressClaim, Option<AllocationResult>)>, ReconcileError> {
         let (finalized, allocated) = tokio::join!(self.add_finalizer(claim), handler.ensure_address(None));
         // Without our finalizer, no event may report that the claim was deleted meanwhile.
@@ -162,7 +169,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         allocation: &Allocation,
     ) -> Result<AddressWrite, ReconcileError> {
         let addresses = self.contract.addresses(&claim.namespace().unwrap_or_default());
-        let desired = build(self.contract.ipam, claim, pool, allocation);
+        let desired = new_ip_address(self.contract.ipam, claim, pool, allocation);
         match self.pending_creates.track(claim, addresses.create(&desired)).await {
             Ok(created) => {
                 self.addresses.insert(&created);
@@ -179,7 +186,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
                 Err(HandlerError::PoolNotReady("the claim's namespace is being deleted".to_owned()).into())
             }
             Err(error) if error.is_invalid() || error.is_forbidden() => {
-                Err(HandlerError::transient("the API server rejected the IPAddress", error).into())
+                Err(rejected("the API server rejected the IPAddress", error).into())
             }
             Err(error) => Err(error.into()),
         }
@@ -197,9 +204,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         let desired = repaired(self.contract.ipam, address, claim, pool, allocation);
         let written = match patch::write(&addresses, address, &desired).await {
             Err(error) if error.is_invalid() || error.is_forbidden() => {
-                return Err(
-                    HandlerError::transient("the API server rejected the change of the IPAddress", error).into()
-                );
+                return Err(rejected("the API server rejected the change of the IPAddress", error).into());
             }
             written => written?,
         };
@@ -215,7 +220,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
     /// A4. Commits the binding.
     async fn commit(&self, claim: &IPAddressClaim, allocation: &Allocation) -> Result<Action, CallError> {
         let version = self.contract.ipam;
-        let status = ClaimStatus::bound(claim, allocation);
+        let status = ClaimConditions::bound(claim, allocation);
         let desired = status.bind(version, claim, clock::now());
         let namespace = claim.namespace().unwrap_or_default();
         if let Some(written) = patch::write(&self.contract.claims(&namespace), claim, &desired).await? {
@@ -238,6 +243,12 @@ enum AddressWrite {
     NameTaken(Box<IPAddress>),
 }
 
+fn rejected(message: &str, error: CallError) -> HandlerError {
+    let hint =
+        if error.is_owner_kind_unknown() { ", which lasts up to 30 s after the start of the API server" } else { "" };
+    HandlerError::transient(format!("{message}{hint}"), error)
+}
+
 fn name_conflict(address: &IPAddress) -> String {
     let (pool, claim) = (&address.spec.pool_ref, &address.spec.claim_ref.name);
     format!(
@@ -246,110 +257,3 @@ fn name_conflict(address: &IPAddress) -> String {
         pool.kind, pool.name
     )
 }
-
-/// Builds the complete IPAddress of a claim.
-pub(super) fn build(
-    version: ContractVersion,
-    claim: &IPAddressClaim,
-    pool: &PoolView,
-    allocation: &Allocation,
-) -> IPAddress {
-    let labels = [names::CLUSTER_NAME_LABEL, names::WATCH_FILTER_LABEL].into_iter().filter_map(|label| {
-        let value = match label {
-            names::CLUSTER_NAME_LABEL => claim.cluster_name().filter(|name| is_label_value(name)),
-            _ => claim.labels().get(label).map(String::as_str),
-        };
-        Some((label.to_owned(), value?.to_owned()))
-    });
-    IPAddress {
-        api_version: Some(api_version(version)),
-        kind: Some("IPAddress".to_owned()),
-        metadata: ObjectMeta {
-            name: claim.metadata.name.clone(),
-            namespace: claim.metadata.namespace.clone(),
-            finalizers: Some(vec![names::PROTECT_ADDRESS.to_owned()]),
-            labels: Some(labels.collect()),
-            owner_references: Some(vec![claim_owner(version, claim), pool_owner(claim, pool)]),
-            ..ObjectMeta::default()
-        },
-        spec: IPAddressSpec {
-            claim_ref: LocalReference { name: claim.name_any() },
-            pool_ref: claim.spec.pool_ref.clone(),
-            address: allocation.address.to_string(),
-            prefix: allocation.prefix.into(),
-            gateway: allocation.gateway.map(|gateway| gateway.to_string()),
-        },
-    }
-}
-
-/// Returns whether the API server accepts the text as the value of a label. The name of a Cluster may be longer.
-fn is_label_value(text: &str) -> bool {
-    let ends = [text.bytes().next(), text.bytes().next_back()];
-    text.len() <= 63
-        && ends.into_iter().flatten().all(|byte| byte.is_ascii_alphanumeric())
-        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
-}
-
-fn claim_owner(version: ContractVersion, claim: &IPAddressClaim) -> OwnerReference {
-    OwnerReference {
-        api_version: api_version(version),
-        kind: "IPAddressClaim".to_owned(),
-        name: claim.name_any(),
-        uid: claim.uid().unwrap_or_default(),
-        controller: Some(true),
-        block_owner_deletion: Some(true),
-    }
-}
-
-fn pool_owner(claim: &IPAddressClaim, pool: &PoolView) -> OwnerReference {
-    OwnerReference {
-        api_version: pool.api_version.clone(),
-        kind: claim.spec.pool_ref.kind.clone(),
-        name: claim.spec.pool_ref.name.clone(),
-        uid: pool.uid.clone(),
-        controller: Some(false),
-        block_owner_deletion: Some(true),
-    }
-}
-
-/// Returns whether an IPAddress is for a claim with this name and for the pool that the claim refers to.
-pub(super) fn is_for(address: &IPAddress, claim: &IPAddressClaim) -> bool {
-    address.spec.pool_ref == claim.spec.pool_ref && Some(&address.spec.claim_ref.name) == claim.metadata.name.as_ref()
-}
-
-/// Returns the IPAddress with our finalizer, the owner references of claim and pool, and the labels of the claim. Other
-/// owners, finalizers and labels are kept. Owner references to the right objects in an older API version are not
-/// changed.
-pub(super) fn repaired(
-    version: ContractVersion,
-    address: &IPAddress,
-    claim: &IPAddressClaim,
-    pool: &PoolView,
-    allocation: &Allocation,
-) -> IPAddress {
-    let desired = build(version, claim, pool, allocation).metadata;
-    let mut repaired = address.clone();
-    let finalizers = repaired.metadata.finalizers.get_or_insert_default();
-    if !finalizers.iter().any(|present| present == names::PROTECT_ADDRESS) {
-        finalizers.push(names::PROTECT_ADDRESS.to_owned());
-    }
-    let desired_labels = desired.labels.unwrap_or_default();
-    if !desired_labels.is_empty() {
-        repaired.metadata.labels.get_or_insert_default().extend(desired_labels);
-    }
-    let owners = repaired.metadata.owner_references.get_or_insert_default();
-    for owner in desired.owner_references.unwrap_or_default() {
-        let names_same = |present: &OwnerReference| present.kind == owner.kind && present.name == owner.name;
-        match owners.iter_mut().find(|present| names_same(present)) {
-            Some(present)
-                if present.uid == owner.uid
-                    && present.controller.unwrap_or_default() == owner.controller.unwrap_or_default() => {}
-            Some(present) => *present = owner,
-            None => owners.push(owner),
-        }
-    }
-    repaired
-}
-
-#[cfg(test)]
-mod tests;

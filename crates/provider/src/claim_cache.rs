@@ -99,6 +99,22 @@ impl ClaimCache {
     }
 }
 
+impl ClaimCache {
+    /// The uids and names of the bound claims that this process reconciles.
+    pub(super) fn bound(&self) -> Vec<(Uid, ObjectKey)> {
+        self.store.filter_map(|namespace, name, cached| {
+            let uid = match cached {
+                Cached::Compact(claim) if claim.is_managed && claim.bound => Some(claim.uid),
+                Cached::Full(claim) if is_bound(claim) && self.selection.includes(claim.as_ref()) => {
+                    Uid::parse(claim.metadata.uid.as_deref()?)
+                }
+                _ => None,
+            };
+            Some((uid?, (Some(namespace.to_owned()), name.to_owned())))
+        })
+    }
+}
+
 /// Drops the fields of a claim that this crate does not read. Annotations can be a hundred times as large as the rest.
 pub(super) fn trim_claim(claim: &mut IPAddressClaim) {
     trim(&mut claim.metadata);

@@ -1,20 +1,16 @@
 //! An index of Clusters: whether they exist and are paused, and which claims wait for them.
 
-use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use capi_ipam_controller::controller::Trigger;
 use capi_ipam_controller::object_map::ObjectMap;
 use capi_ipam_controller::watch::EventHandler;
 use kube::ResourceExt;
-use kube::api::ObjectMeta;
 use parking_lot::Mutex;
 
 use crate::api::{Cluster, IPAddressClaim};
 use crate::decision::ClusterState;
-
-/// Namespace and name of a Cluster or of a claim.
-type Key = (String, String);
+use crate::waiting_claims::{Key, WaitingClaims, created, key};
 
 /// Maximum time between the creation or unpausing of a moved or restored Cluster and the creation of its claims.
 const MOVE_WINDOW: Duration = Duration::from_mins(10);
@@ -28,10 +24,7 @@ pub(super) struct Clusters {
 #[derive(Default)]
 struct State {
     clusters: ObjectMap<ClusterInfo>,
-    /// The names of the waiting claims by Cluster, in the same namespace.
-    waiting: HashMap<Key, HashSet<String>>,
-    /// The name of the Cluster that each waiting claim waits for.
-    awaited: HashMap<Key, String>,
+    waiting: WaitingClaims,
 }
 
 /// The cached properties of a Cluster.
@@ -49,26 +42,6 @@ impl State {
             Some(known) if known.paused => ClusterState::Paused,
             Some(_) => ClusterState::Running,
             None => ClusterState::Missing,
-        }
-    }
-
-    /// Registers that the claim waits for this Cluster, and no longer for another one.
-    fn add_waiting(&mut self, claim: Key, cluster: Key) {
-        if self.awaited.get(&claim) != Some(&cluster.1) {
-            self.stop_waiting(&claim);
-            self.awaited.insert(claim.clone(), cluster.1.clone());
-        }
-        self.waiting.entry(cluster).or_default().insert(claim.1);
-    }
-
-    /// Removes the claim from the waiting claims.
-    fn stop_waiting(&mut self, claim: &Key) {
-        let Some(cluster) = self.awaited.remove(claim) else { return };
-        let cluster = (claim.0.clone(), cluster);
-        let Some(names) = self.waiting.get_mut(&cluster) else { return };
-        names.remove(&claim.1);
-        if names.is_empty() {
-            self.waiting.remove(&cluster);
         }
     }
 }
@@ -90,7 +63,7 @@ impl Clusters {
         let mut state = self.state.lock();
         let found = state.state_of(&cluster);
         if found != ClusterState::Running {
-            state.add_waiting(key(&claim.metadata), cluster);
+            state.waiting.add(&claim.metadata, &cluster.1);
         }
         found
     }
@@ -108,14 +81,7 @@ impl Clusters {
     }
 
     fn wake_waiting(&self, cluster: &Key) {
-        let waiting = {
-            let mut state = self.state.lock();
-            let names = state.waiting.remove(cluster).unwrap_or_default();
-            for name in &names {
-                state.awaited.remove(&(cluster.0.clone(), name.clone()));
-            }
-            names
-        };
+        let waiting = self.state.lock().waiting.take(cluster);
         for name in waiting {
             self.trigger.enqueue(Some(&cluster.0), &name);
         }
@@ -124,14 +90,6 @@ impl Clusters {
 
 fn cluster_of(claim: &IPAddressClaim) -> Option<Key> {
     Some((claim.namespace().unwrap_or_default(), claim.cluster_name()?.to_owned()))
-}
-
-fn key(metadata: &ObjectMeta) -> Key {
-    (metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default())
-}
-
-fn created(metadata: &ObjectMeta) -> i64 {
-    metadata.creation_timestamp.as_ref().map_or(0, |time| time.0.as_second())
 }
 
 impl EventHandler<Cluster> for Clusters {
@@ -177,8 +135,8 @@ impl EventHandler<IPAddressClaim> for Clusters {
 
     fn delete(&self, claim: &IPAddressClaim) {
         let mut state = self.state.lock();
-        if !state.awaited.is_empty() {
-            state.stop_waiting(&key(&claim.metadata));
+        if !state.waiting.is_empty() {
+            state.waiting.remove(&key(&claim.metadata));
         }
     }
 }
@@ -221,25 +179,18 @@ mod tests {
     #[test]
     fn deleted_claims_are_removed() {
         let clusters = clusters();
-        let size = || {
-            let state = clusters.state.lock();
-            (state.waiting.values().map(HashSet::len).sum::<usize>(), state.awaited.len(), state.waiting.len())
-        };
+        let take = |cluster: &str| clusters.state.lock().waiting.take(&("n".to_owned(), cluster.to_owned()));
         let (a, b) = (claim("a", "missing"), claim("b", "missing"));
         assert_eq!([&a, &b].map(|claim| clusters.state_or_wait(claim)), [ClusterState::Missing; 2]);
-        assert_eq!(size(), (2, 2, 1));
         // Its label changed.
         clusters.state_or_wait(&claim("a", "other"));
-        assert_eq!(size(), (2, 2, 2));
-        clusters.delete(&a);
-        assert_eq!(size(), (1, 1, 1));
         clusters.delete(&b);
         clusters.delete(&b);
-        assert_eq!(size(), (0, 0, 0));
+        assert_eq!((take("missing"), take("other")), (vec![], vec!["a".to_owned()]));
         // A claim deleted while the watch was interrupted, which was cached in compact form.
         clusters.state_or_wait(&a);
         clusters.delete(&expanded(&a));
-        assert_eq!(size(), (0, 0, 0));
+        assert!(clusters.state.lock().waiting.is_empty());
     }
 
     #[test]

@@ -7,7 +7,7 @@ use kube::ResourceExt;
 
 use crate::adapter::HandlerError;
 use crate::api::{IPAddressClaim, conditions};
-use crate::claim_status::ClaimStatus;
+use crate::claim_conditions::ClaimConditions;
 use crate::contract::ContractClient;
 
 /// Reports on bound claims that another claim has the same address.
@@ -36,7 +36,7 @@ impl DuplicateReporter {
     /// Call it only if [`Self::reports_duplicate`] is false. The reconciler resets the condition once the address is
     /// reserved for the claim. A claim that changed in the meantime is not written.
     pub async fn report(&self, claim: &IPAddressClaim, message: String) -> Result<(), CallError> {
-        let status = ClaimStatus::failed(&HandlerError::DuplicateAddress(message));
+        let status = ClaimConditions::failed(&HandlerError::DuplicateAddress(message));
         let desired = status.apply_to(self.contract.ipam, claim, clock::now());
         let claims = self.contract.claims(&claim.namespace().unwrap_or_default());
         match patch::write(&claims, claim, &desired).await {

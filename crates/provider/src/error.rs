@@ -40,6 +40,11 @@ impl ReconcileError {
         }
     }
 
+    /// Returns whether the API server does not know the kind of the claim yet: it has just started.
+    pub(crate) fn is_claim_kind_unknown(&self) -> bool {
+        self.failed_call().is_some_and(CallError::is_owner_kind_unknown)
+    }
+
     /// Returns whether an object cannot be serialized: the attempt fails until the object changes.
     pub(crate) fn is_unserializable(&self) -> bool {
         self.failed_call().is_some_and(CallError::is_unserializable)

@@ -1,11 +1,12 @@
 //! SDK for IPAM providers of Kubernetes Cluster API.
 //!
-//! A provider implements two traits: [`ProviderAdapter`] creates a handler for each reconcile of a claim, and this
-//! [`ClaimHandler`] allocates and releases the address of the claim. [`ClaimReconciler::builder`] declares which kinds
-//! of pools the provider serves and creates its adapter. [`ClaimReconciler`] does the rest, equally for every provider:
-//! pausing, finalizers, the IPAddress with its owner references and labels, binding and releasing in an order that
-//! survives crashes, waiting for restored IPAddresses, conditions and events.
+//! A provider allocates and releases addresses. [`ClaimReconciler`] does the rest, equally for every provider: pausing,
+//! finalizers, the IPAddress with its owner references and labels, binding and releasing in an order that survives
+//! crashes, waiting for restored IPAddresses, conditions and events.
 //!
+//! - [`PoolProvider`]: a provider whose pools are objects of one kind, which [`WatchedPools`] watches;
+//! - [`ProviderAdapter`] and [`ClaimHandler`]: any other provider, with several kinds of pools or its own watches;
+//! - [`ClaimReconciler::builder`]: adds the controller of claims of a provider to a program;
 //! - [`api`]: the kinds of the Cluster API IPAM contract, in the versions `v1beta1` and `v1beta2`;
 //! - [`decision`]: what to do for a claim, as a pure function of the observed state;
 //! - [`controller`]: the crate `capi-ipam-controller` with manager, client, watches and patches.
@@ -29,25 +30,21 @@
 //! - Every step can be repeated. After a crash, reconciliation continues with the first step that is not done.
 //!
 //! # Example
-//! A provider for an existing IPAM system. `examples/list_provider.rs` is a complete provider without one.
+//! A provider for an existing IPAM system. `examples/list-provider` is a complete provider without one.
 //!
 //! ```no_run
 //! use std::net::IpAddr;
 //! use std::process::ExitCode;
-//! use std::sync::Arc;
 //!
-//! use capi_ipam_provider::api::{IPAddress, IPAddressClaim};
-//! use capi_ipam_provider::controller::client::ResourceClient;
+//! use capi_ipam_provider::api::IPAddressClaim;
 //! use capi_ipam_provider::controller::manager::{self, Identity};
-//! use capi_ipam_provider::{
-//!     Allocation, ClaimHandler, ClaimReconciler, Ensured, HandlerError, PoolKind, PoolView, ProviderAdapter, Released,
-//! };
-//! use kube::{Api, Client, CustomResource, ResourceExt};
+//! use capi_ipam_provider::{Allocation, ClaimReconciler, HandlerError, PoolProvider, Released, WatchedPools};
+//! use kube::{CustomResource, ResourceExt};
 //! use schemars::JsonSchema;
 //! use serde::{Deserialize, Serialize};
 //!
 //! # mod ipam {
-//! #     pub async fn reserve(_: &str, _: &str, _: Option<&str>) -> Result<std::net::IpAddr, std::io::Error> {
+//! #     pub async fn reserve(_: &str, _: &str, _: Option<std::net::IpAddr>) -> Result<std::net::IpAddr, std::io::Error> {
 //! #         Ok([10, 0, 0, 5].into())
 //! #     }
 //! #     pub async fn release(_: &str) -> Result<(), std::io::Error> {
@@ -62,58 +59,35 @@
 //!     prefix: u8,
 //! }
 //!
-//! struct Adapter {
-//!     client: Client,
-//! }
+//! struct ExternalIpam;
 //!
-//! impl ProviderAdapter for Adapter {
-//!     type Handler = Handler;
+//! impl PoolProvider for ExternalIpam {
+//!     type Pool = ExternalPool;
 //!
-//!     fn claim_handler(&self, claim: Arc<IPAddressClaim>) -> Handler {
-//!         let namespace = claim.namespace().unwrap_or_default();
-//!         let pools = ResourceClient::new(Api::namespaced(self.client.clone(), &namespace), &());
-//!         Handler { pools, claim, pool: None }
-//!     }
-//! }
-//!
-//! struct Handler {
-//!     pools: ResourceClient<ExternalPool>,
-//!     claim: Arc<IPAddressClaim>,
-//!     pool: Option<ExternalPool>,
-//! }
-//!
-//! impl ClaimHandler for Handler {
-//!     async fn fetch_pool(&mut self) -> Result<PoolView, HandlerError> {
-//!         let name = &self.claim.spec.pool_ref.name;
-//!         let pool = self.pools.get(name).await?;
-//!         let missing = || HandlerError::PoolNotFound(format!("ExternalPool {name} does not exist; create it"));
-//!         Ok(PoolView::of(self.pool.insert(pool.ok_or_else(missing)?)))
-//!     }
-//!
-//!     async fn ensure_address(&mut self, existing: Option<&IPAddress>) -> Result<Ensured, HandlerError> {
-//!         let pool = self.pool.as_ref().ok_or_else(|| HandlerError::Permanent("the pool is missing".to_owned()))?;
-//!         let owner = self.claim.uid().unwrap_or_default();
-//!         let wanted = existing.map(|address| address.spec.address.as_str());
+//!     async fn allocate(
+//!         &self,
+//!         claim: &IPAddressClaim,
+//!         pool: &ExternalPool,
+//!         existing: Option<IpAddr>,
+//!     ) -> Result<Allocation, HandlerError> {
 //!         // Idempotent: returns the same address for the same owner.
-//!         let address: IpAddr = ipam::reserve(&pool.spec.network, &owner, wanted)
+//!         let address = ipam::reserve(&pool.spec.network, &claim.uid().unwrap_or_default(), existing)
 //!             .await
 //!             .map_err(|error| HandlerError::transient("cannot reserve an address", error))?;
-//!         Ok(Allocation { address, prefix: pool.spec.prefix, gateway: None }.into())
+//!         Ok(Allocation::new(address, pool.spec.prefix))
 //!     }
 //!
-//!     async fn release_address(&mut self) -> Result<Released, HandlerError> {
-//!         let owner = self.claim.uid().unwrap_or_default();
-//!         ipam::release(&owner).await.map_err(|error| HandlerError::transient("cannot release the address", error))?;
+//!     async fn release(&self, claim: &IPAddressClaim) -> Result<Released, HandlerError> {
+//!         ipam::release(&claim.uid().unwrap_or_default())
+//!             .await
+//!             .map_err(|error| HandlerError::transient("cannot release the address", error))?;
 //!         Ok(Released::Now)
 //!     }
 //! }
 //!
 //! fn main() -> ExitCode {
 //!     manager::main(Identity::new("external-ipam", env!("CARGO_PKG_VERSION")), async |manager| {
-//!         ClaimReconciler::builder(manager)
-//!             .pools(PoolKind::new("example.com", "ExternalPool"))
-//!             .build(async |setup| Ok(Adapter { client: setup.manager.client.clone() }))
-//!             .await
+//!         ClaimReconciler::builder(manager).build(async |setup| Ok(WatchedPools::new(setup, ExternalIpam).await)).await
 //!     })
 //! }
 //! ```
@@ -125,24 +99,31 @@ pub mod decision;
 
 mod adapter;
 mod address_in_use;
+mod attempt_state;
 mod backoff;
 mod bind;
 mod claim_cache;
-mod claim_status;
+mod claim_conditions;
 mod clusters;
 mod contract;
 mod duplicate;
 mod error;
+mod guarded;
 mod index;
+mod ip_address;
 mod message_debounce;
 mod options;
 mod pending_creates;
+mod pools;
 mod reconciler;
 mod release;
 mod restore;
 mod selection;
 mod setup;
 mod status_writer;
+mod verification;
+mod verify;
+mod waiting_claims;
 
 pub use adapter::{Allocation, ClaimHandler, Ensured, HandlerError, PoolKind, PoolView, ProviderAdapter, Released};
 pub use capi_ipam_controller as controller;
@@ -151,7 +132,9 @@ pub use contract::ContractClient;
 pub use duplicate::DuplicateReporter;
 pub use error::ReconcileError;
 pub use index::{AddressIndex, AddressRecord};
+pub use ip_address::new_ip_address;
 pub use options::ClaimOptions;
+pub use pools::{PoolHandler, PoolProvider, WatchedPools};
 pub use reconciler::ClaimReconciler;
 pub use selection::Selection;
 pub use setup::{ClaimReconcilerBuilder, ProviderSetup};

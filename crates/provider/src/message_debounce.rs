@@ -33,7 +33,7 @@ pub(super) enum StatusWrite {
 
 /// Tracks since when the message of a claim differs from the desired one. Kept across the reconciles of the claim.
 #[derive(Debug, Default)]
-pub struct MessageDebounce {
+pub(super) struct MessageDebounce {
     differs_since: Option<Instant>,
 }
 

@@ -11,6 +11,14 @@ pub struct ClaimOptions {
     /// How long a claim that was moved or restored to this cluster waits for its IPAddress to be restored too, counted
     /// from the creation of the claim. After that it gets a new address. Default: one hour.
     pub restored_claim_timeout: Duration,
+    /// How long one call of a [`ClaimHandler`](crate::ClaimHandler) may take. A call that takes longer is cancelled, and
+    /// the attempt fails. Default: one minute.
+    pub handler_timeout: Duration,
+    /// In which time every bound claim is verified once ([`verify`]), spread evenly. `None`: a bound claim causes no
+    /// call. Default: `None`.
+    ///
+    /// [`verify`]: crate::ClaimHandler::verify
+    pub verify_interval: Option<Duration>,
     /// Whether an address may be allocated at the same time as the finalizer is added to the claim, and not only
     /// afterwards. This saves the latency of one write. Default: `false`.
     ///
@@ -26,6 +34,8 @@ impl Default for ClaimOptions {
         Self {
             resync_interval: Duration::from_secs(30),
             restored_claim_timeout: Duration::from_hours(1),
+            handler_timeout: Duration::from_mins(1),
+            verify_interval: None,
             allocate_before_finalizer: false,
         }
     }

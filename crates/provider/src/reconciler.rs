@@ -17,17 +17,19 @@ use tracing::debug;
 
 use crate::adapter::{ClaimHandler, HandlerError, PoolView, ProviderAdapter};
 use crate::api::{IPAddressClaim, conditions, is_paused, names};
+use crate::attempt_state::{AttemptState, MAX_UNREPORTED_CONFLICTS, MAX_UNREPORTED_FAILURES};
 use crate::backoff::ClaimBackoff;
 use crate::claim_cache::{ClaimFilter, CompactClaim};
-use crate::claim_status::ClaimStatus;
+use crate::claim_conditions::ClaimConditions;
 use crate::clusters::Clusters;
 use crate::contract::ContractClient;
 use crate::decision::{AddressState, ClaimView, ClusterState, Decision, PoolState, WaitReason, decide};
 use crate::error::ReconcileError;
+use crate::guarded::Guarded;
 use crate::index::AddressIndex;
-use crate::message_debounce::MessageDebounce;
 use crate::options::ClaimOptions;
 use crate::pending_creates::PendingCreates;
+use crate::verification::Verification;
 
 /// Delay after a conflict. The watch event of the change usually triggers the reconcile earlier.
 pub(super) const CONFLICT_RETRY_DELAY: Duration = Duration::from_millis(500);
@@ -44,6 +46,8 @@ pub struct ClaimReconciler<A: ProviderAdapter> {
     pub(super) filter: Arc<ClaimFilter>,
     pub(super) expectations: Expectations,
     pub(super) pending_creates: PendingCreates,
+    /// `None` if bound claims are not verified.
+    pub(super) verification: Option<Arc<Verification>>,
 }
 
 impl<A: ProviderAdapter> ClaimReconciler<A> {
@@ -58,7 +62,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
                 continue;
             }
             let claim = Arc::new(claim);
-            let mut handler = self.adapter.claim_handler(Arc::clone(&claim));
+            let mut handler = self.handler_of(&claim);
             if let Err(error) = self.clean_up_if_gone(&claim, &mut handler).await {
                 // A provider that allocates before the finalizer is set finds the leftover itself.
                 debug!(
@@ -68,6 +72,10 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
                 );
             }
         }
+    }
+
+    fn handler_of(&self, claim: &Arc<IPAddressClaim>) -> Guarded<A::Handler> {
+        Guarded { handler: self.adapter.claim_handler(Arc::clone(claim)), timeout: self.options.handler_timeout }
     }
 
     /// Records a write, so that the claim is not reconciled in the state before it.
@@ -94,9 +102,9 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
     async fn sync(
         &self,
         claim: &Arc<IPAddressClaim>,
-        attempt: &mut Attempt<MessageDebounce>,
+        attempt: &mut Attempt<AttemptState>,
     ) -> Result<Action, ReconcileError> {
-        let mut handler = self.adapter.claim_handler(Arc::clone(claim));
+        let mut handler = self.handler_of(claim);
         let mut view = ClaimView {
             deleting: claim.metadata.deletion_timestamp.is_some(),
             has_finalizer: finalizer::is_set(claim.as_ref(), names::RELEASE_ADDRESS),
@@ -116,13 +124,16 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
             pool = handler.fetch_pool().await;
             view.pool = Some(pool_state(&pool));
             view.holds_address |= pool.as_ref().is_ok_and(|pool| pool.holds_address);
+            if !matches!(pool, Err(HandlerError::RetryAfter { .. })) {
+                attempt.state.record_ready();
+            }
             decision = decide(&view);
         }
         match decision {
-            Decision::Nothing | Decision::FetchPool => Ok(Action::AwaitChange),
+            Decision::Nothing | Decision::FetchPool => self.verify_if_due(claim, &view, &mut handler, attempt).await,
             Decision::Wait(WaitReason::ForeignFinalizers) => {
-                let status = ClaimStatus::waiting(claim, WaitReason::ForeignFinalizers, None);
-                self.report_blocked_deletion(claim, &status, &mut attempt.state).await
+                let status = ClaimConditions::waiting(claim, WaitReason::ForeignFinalizers, None);
+                self.report_blocked_deletion(claim, &status, &mut attempt.state.messages).await
             }
             Decision::Wait(reason) => {
                 let error = pool.err();
@@ -131,22 +142,27 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
                 }
                 let mut wait = error.as_ref().map_or(self.options.resync_interval, |error| self.retry_delay(error));
                 // A bound claim stays ready: its address is in use, whatever the state of pool and Cluster.
-                let is_transient = matches!(error, Some(HandlerError::RetryAfter { .. }));
-                if !is_transient && (!view.bound || view.deleting) {
-                    let status = ClaimStatus::waiting(claim, reason, error.as_ref());
-                    let retry = self.update_status(claim, &status, &mut attempt.state).await?;
+                let is_reported = match error {
+                    Some(HandlerError::RetryAfter { after, .. }) => {
+                        attempt.state.record_not_ready(after, Instant::now())
+                    }
+                    _ => true,
+                };
+                if is_reported && (!view.bound || view.deleting) {
+                    let status = ClaimConditions::waiting(claim, reason, error.as_ref());
+                    let retry = self.update_status(claim, &status, &mut attempt.state.messages).await?;
                     wait = retry.map_or(wait, |retry| retry.min(wait));
                 }
                 Ok(Action::Requeue(wait))
             }
             Decision::Bind => {
                 let pool = pool.unwrap_or_default();
-                match self.bind(claim, &pool, &mut handler, &mut attempt.state).await {
+                match self.bind(claim, &pool, &mut handler, &mut attempt.state.messages).await {
                     Err(ReconcileError::Handler(error)) => self.handle_error(claim, attempt, error).await,
                     ended => ended,
                 }
             }
-            Decision::Release => self.release(claim, &mut handler, &mut attempt.state).await,
+            Decision::Release => self.release(claim, &mut handler, &mut attempt.state.messages).await,
         }
     }
 }
@@ -154,7 +170,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
 impl<A: ProviderAdapter> Reconciler for ClaimReconciler<A> {
     type Object = IPAddressClaim;
     type Compact = CompactClaim;
-    type State = MessageDebounce;
+    type State = AttemptState;
     type Error = ReconcileError;
 
     fn compact(&self, claim: &IPAddressClaim) -> Option<CompactClaim> {
@@ -172,7 +188,8 @@ impl<A: ProviderAdapter> Reconciler for ClaimReconciler<A> {
     /// Consistent with [`decide`]: a bound claim with a valid IPAddress needs no action.
     fn needs_reconcile(&self, namespace: Option<&str>, name: &str, claim: &CompactClaim) -> bool {
         let address = || self.addresses.state_of(namespace.unwrap_or_default(), name, Some(claim.uid), &claim.pool);
-        claim.is_managed && !matches!(address(), AddressState::Valid | AddressState::Deleting)
+        let is_due = || self.verification.as_ref().is_some_and(|verification| verification.is_due(claim.uid));
+        claim.is_managed && (!matches!(address(), AddressState::Valid | AddressState::Deleting) || is_due())
     }
 
     async fn fetch(&self, namespace: Option<&str>, name: &str) -> Result<Option<IPAddressClaim>, ReconcileError> {
@@ -182,7 +199,7 @@ impl<A: ProviderAdapter> Reconciler for ClaimReconciler<A> {
     async fn reconcile(
         &self,
         claim: Arc<IPAddressClaim>,
-        attempt: &mut Attempt<MessageDebounce>,
+        attempt: &mut Attempt<AttemptState>,
     ) -> Result<Action, ReconcileError> {
         if !self.filter.matches(&claim) {
             return Ok(Action::AwaitChange);
@@ -190,28 +207,39 @@ impl<A: ProviderAdapter> Reconciler for ClaimReconciler<A> {
         if self.is_stale(&claim) {
             return Ok(Action::Requeue(EXPECTATION_TTL));
         }
-        match self.sync(&claim, attempt).await {
-            Err(ReconcileError::Call(error)) if error.is_conflict() => {
-                debug!(claim = claim.name_any(), "conflict: the claim or its IPAddress changed, retrying");
-                Ok(Action::Requeue(CONFLICT_RETRY_DELAY))
-            }
-            Err(error) => {
-                self.backoff.record_failure(&claim);
-                self.report_failure(&claim, attempt, &error).await;
-                Err(error)
-            }
+        let error = match self.sync(&claim, attempt).await {
+            Err(error) => error,
             ended => {
+                attempt.state.record_no_conflict();
                 self.backoff.forget(&claim);
-                ended
+                return ended;
             }
+        };
+        let is_reported = if error.is_conflict() {
+            let lasts = attempt.state.record_conflict();
+            if !lasts && matches!(error, ReconcileError::Call(_)) {
+                debug!(claim = claim.name_any(), "conflict: the claim or its IPAddress changed, retrying");
+                return Ok(Action::Requeue(CONFLICT_RETRY_DELAY));
+            }
+            lasts
+        } else {
+            attempt.state.record_no_conflict();
+            attempt.failures >= MAX_UNREPORTED_FAILURES
+        };
+        self.backoff.record_failure(&claim);
+        if is_reported {
+            self.report_failure(&claim, attempt, &error).await;
         }
+        Err(error)
     }
 
     fn retry(&self, error: &ReconcileError, failures: u32) -> Retry {
         if error.is_unserializable() {
             return Retry::GiveUp;
         }
-        Retry::After(self.backoff.delay(failures, error.is_unanswered()))
+        let delay = self.backoff.delay(failures, error);
+        let is_contention = error.is_conflict() && failures <= MAX_UNREPORTED_CONFLICTS;
+        Retry::After(if is_contention { delay.min(CONFLICT_RETRY_DELAY) } else { delay })
     }
 }
 

@@ -15,10 +15,11 @@ use tracing::debug;
 
 use crate::adapter::{ClaimHandler, ProviderAdapter, Released};
 use crate::api::{IPAddress, IPAddressClaim, names};
-use crate::bind::is_for;
-use crate::claim_status::ClaimStatus;
+use crate::claim_conditions::ClaimConditions;
 use crate::error::ReconcileError;
+use crate::guarded::Guarded;
 use crate::index::owning_claim;
+use crate::ip_address::is_for;
 use crate::message_debounce::MessageDebounce;
 use crate::reconciler::{CONFLICT_RETRY_DELAY, ClaimReconciler};
 
@@ -29,7 +30,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
     pub(super) async fn release(
         &self,
         claim: &IPAddressClaim,
-        handler: &mut A::Handler,
+        handler: &mut Guarded<A::Handler>,
         debounce: &mut MessageDebounce,
     ) -> Result<Action, ReconcileError> {
         let (namespace, name) = (claim.namespace().unwrap_or_default(), claim.name_any());
@@ -50,7 +51,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         if removed == Some(false) {
             debug!(namespace, name, "IPAddress still has finalizers of other controllers");
             return self
-                .report_blocked_deletion(claim, &ClaimStatus::blocked_by_address_finalizers(claim), debounce)
+                .report_blocked_deletion(claim, &ClaimConditions::blocked_by_address_finalizers(claim), debounce)
                 .await;
         }
         if let Released::After(wait) = handler.release_address().await? {
@@ -122,7 +123,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
     pub(super) async fn clean_up_if_gone(
         &self,
         claim: &IPAddressClaim,
-        handler: &mut A::Handler,
+        handler: &mut Guarded<A::Handler>,
     ) -> Result<Option<Action>, ReconcileError> {
         let found = self.contract.claims(&claim.namespace().unwrap_or_default()).get(&claim.name_any()).await?;
         if found.is_some_and(|found| found.metadata.uid == claim.metadata.uid) {
@@ -139,7 +140,11 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
     }
 
     /// The part of [`Self::clean_up_if_gone`] after the live read. Do not call it elsewhere.
-    async fn clean_up(&self, claim: &IPAddressClaim, handler: &mut A::Handler) -> Result<Action, ReconcileError> {
+    async fn clean_up(
+        &self,
+        claim: &IPAddressClaim,
+        handler: &mut Guarded<A::Handler>,
+    ) -> Result<Action, ReconcileError> {
         let (namespace, name) = (claim.namespace().unwrap_or_default(), claim.name_any());
         if let Some(address) =
             self.contract.addresses(&namespace).get(&name).await?.filter(|found| is_for(found, claim))

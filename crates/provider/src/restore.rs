@@ -28,7 +28,7 @@ use kube::api::ObjectMeta;
 
 use crate::adapter::ProviderAdapter;
 use crate::api::{IPAddressClaim, conditions, names};
-use crate::claim_status::ClaimStatus;
+use crate::claim_conditions::ClaimConditions;
 use crate::error::ReconcileError;
 use crate::message_debounce::MessageDebounce;
 use crate::reconciler::ClaimReconciler;
@@ -63,7 +63,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         }
         let created = claim.metadata.creation_timestamp.as_ref().map_or(jiff::Timestamp::MAX, |time| time.0);
         let until = created.saturating_add(SignedDuration::try_from(timeout).unwrap_or(SignedDuration::MAX));
-        let status = ClaimStatus::awaiting_address(until.unwrap_or(jiff::Timestamp::MAX));
+        let status = ClaimConditions::awaiting_address(until.unwrap_or(jiff::Timestamp::MAX));
         let retry = self.update_status(claim, &status, debounce).await?;
         Ok(Some(Action::Requeue(retry.map_or(left, |retry| retry.min(left)))))
     }

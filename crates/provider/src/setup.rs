@@ -23,6 +23,7 @@ use crate::options::ClaimOptions;
 use crate::pending_creates::PendingCreates;
 use crate::reconciler::ClaimReconciler;
 use crate::selection::Selection;
+use crate::verification::Verification;
 
 /// What is at hand when the adapter of a provider is created, before the controller of claims starts.
 pub struct ProviderSetup<'a> {
@@ -38,11 +39,17 @@ pub struct ProviderSetup<'a> {
     pub claims_synced: ReadinessGate,
     /// Becomes ready when the addresses have been listed once.
     pub addresses_synced: ReadinessGate,
+    pools: Vec<PoolKind>,
     address_event_handlers: Vec<Arc<dyn EventHandler<IPAddress>>>,
     claim_event_handlers: Vec<Arc<dyn EventHandler<IPAddressClaim>>>,
 }
 
 impl ProviderSetup<'_> {
+    /// Reconciles the claims for pools of this kind, too.
+    pub fn add_pools(&mut self, kind: PoolKind) {
+        self.pools.push(kind);
+    }
+
     /// Passes the watch events of all IPAddresses to `handler`, including those of pools of other providers.
     pub fn add_address_event_handler(&mut self, handler: Arc<dyn EventHandler<IPAddress>>) {
         self.address_event_handlers.push(handler);
@@ -83,7 +90,8 @@ pub struct ClaimReconcilerBuilder<'a, A> {
 }
 
 impl<A: ProviderAdapter> ClaimReconcilerBuilder<'_, A> {
-    /// Reconciles the claims for pools of this kind. Call it once for each kind.
+    /// Reconciles the claims for pools of this kind. Call it once for each kind, apart from that of
+    /// [`WatchedPools`](crate::WatchedPools).
     pub fn pools(mut self, kind: PoolKind) -> Self {
         self.pools.push(kind);
         self
@@ -96,15 +104,23 @@ impl<A: ProviderAdapter> ClaimReconcilerBuilder<'_, A> {
     }
 
     /// Adds the controller of claims to the manager. Waits until the API server serves the contract kinds, then calls
-    /// `factory`, which creates the adapter and can add watches and services to the setup. Fails if `factory` fails.
+    /// `factory`, which creates the adapter and can add watches and services to the setup.
+    ///
+    /// # Errors
+    /// If `factory` fails, if no kind of pools is declared, or if another controller serves one of the kinds.
     pub async fn build(
         self,
         factory: impl AsyncFnOnce(&mut ProviderSetup<'_>) -> Result<A, BoxError>,
     ) -> Result<(), BoxError> {
+        // Its size depends on the factory, and it is a part of the caller's future.
+        Box::pin(self.build_unboxed(factory)).await
+    }
+
+    async fn build_unboxed(
+        self,
+        factory: impl AsyncFnOnce(&mut ProviderSetup<'_>) -> Result<A, BoxError>,
+    ) -> Result<(), BoxError> {
         let Self { manager, pools, options, .. } = self;
-        for PoolKind { group, kind } in &pools {
-            manager.declare(format!("controller of claims for pools of kind {kind}.{group}"))?;
-        }
         let contract = ContractClient::discover(&manager.client).await;
         let mut controller = ControllerBuilder::new("claims");
         let addresses = Arc::new(AddressIndex::new(controller.trigger()));
@@ -117,11 +133,18 @@ impl<A: ProviderAdapter> ClaimReconcilerBuilder<'_, A> {
             controller: &mut controller,
             contract: contract.clone(),
             addresses: Arc::clone(&addresses),
+            pools,
             address_event_handlers: vec![Arc::clone(&addresses) as _],
             claim_event_handlers: Vec::new(),
         };
         let adapter = factory(&mut setup).await?;
-        let ProviderSetup { mut address_event_handlers, mut claim_event_handlers, .. } = setup;
+        let ProviderSetup { pools, mut address_event_handlers, mut claim_event_handlers, .. } = setup;
+        if pools.is_empty() {
+            return Err("a controller of claims needs a kind of pools: call `pools` of its builder".into());
+        }
+        for PoolKind { group, kind } in &pools {
+            manager.declare(format!("controller of claims for pools of kind {kind}.{group}"))?;
+        }
         let selection = Selection::of(&manager.options);
         address_event_handlers.push(Arc::new(AddressInUseEvents {
             version: contract.ipam,
@@ -146,13 +169,14 @@ impl<A: ProviderAdapter> ClaimReconcilerBuilder<'_, A> {
             Arc::new(FanOut(address_event_handlers)),
             addresses_synced,
         ));
-        let filter = Arc::new(ClaimFilter { selection, pools });
+        let filter = Arc::new(ClaimFilter { selection: selection.clone(), pools });
         let (deleted, deleted_claims) = mpsc::unbounded_channel();
         let handlers = FanOut(claim_event_handlers);
         let handler = Arc::new(FilteringHandler { filter: Arc::clone(&filter), deleted, handlers });
         // The watch includes claims that this process does not reconcile: their addresses are in use.
-        let main = WatchSpec::new(contract.watched_claims(), contract.ipam, handler, claims_synced);
+        let main = WatchSpec::new(contract.watched_claims(), contract.ipam, handler, claims_synced.clone());
         let main = WatchSpec { trim: trim_claim, ..main };
+        let verification = options.verify_interval.map(|interval| (Arc::new(Verification::default()), interval));
         let reconciler = Arc::new(ClaimReconciler {
             adapter,
             options,
@@ -164,10 +188,19 @@ impl<A: ProviderAdapter> ClaimReconcilerBuilder<'_, A> {
             filter,
             expectations: Expectations::default(),
             pending_creates: PendingCreates::new(Instant::now()),
+            verification: verification.clone().map(|(verification, _)| verification),
         });
         let (concurrency, stop) = (manager.options.concurrency, manager.stop.clone());
         let clean_up = Arc::clone(&reconciler).clean_up_deleted(deleted_claims, stop.clone());
         manager.add("the clean-up after deleted claims", clean_up);
+        if let Some((verification, interval)) = verification {
+            let claims = ClaimCache { store: controller.store(), selection };
+            let work = verification.run(interval, claims, claims_synced.clone(), controller.trigger());
+            let stop = stop.clone();
+            manager.add("the verification of bound claims", async move {
+                stop.run_until_cancelled(work).await;
+            });
+        }
         manager.add("the controller of claims", controller.run(main, concurrency, stop, reconciler));
         Ok(())
     }

@@ -10,14 +10,12 @@ use tracing::debug;
 
 use crate::adapter::{HandlerError, ProviderAdapter};
 use crate::api::IPAddressClaim;
-use crate::claim_status::ClaimStatus;
+use crate::attempt_state::{AttemptState, MAX_UNREPORTED_FAILURES};
+use crate::claim_conditions::ClaimConditions;
 use crate::decision::AddressState;
 use crate::error::ReconcileError;
 use crate::message_debounce::{MESSAGE_DEBOUNCE, MessageDebounce, StatusWrite};
 use crate::reconciler::ClaimReconciler;
-
-/// How many consecutive attempts fail before the claim reports it. Fewer are common and transient.
-const MAX_UNREPORTED_FAILURES: u32 = 2;
 
 impl<A: ProviderAdapter> ClaimReconciler<A> {
     /// Writes the conditions of the claim and publishes an event, unless the conditions are up to date. Returns after
@@ -25,7 +23,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
     pub(super) async fn update_status(
         &self,
         claim: &IPAddressClaim,
-        status: &ClaimStatus,
+        status: &ClaimConditions,
         debounce: &mut MessageDebounce,
     ) -> Result<Option<Duration>, CallError> {
         let version = self.contract.ipam;
@@ -57,7 +55,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
     pub(super) async fn handle_error(
         &self,
         claim: &IPAddressClaim,
-        attempt: &mut Attempt<MessageDebounce>,
+        attempt: &mut Attempt<AttemptState>,
         error: HandlerError,
     ) -> Result<Action, ReconcileError> {
         if matches!(error, HandlerError::Transient { .. } | HandlerError::Conflict(_)) {
@@ -65,23 +63,21 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         }
         let mut wait = self.retry_delay(&error);
         if let Some(current) = self.latest(claim).await? {
-            let retry = self.update_status(&current, &ClaimStatus::failed(&error), &mut attempt.state).await?;
+            let retry =
+                self.update_status(&current, &ClaimConditions::failed(&error), &mut attempt.state.messages).await?;
             wait = retry.map_or(wait, |retry| retry.min(wait));
         }
         Ok(Action::Requeue(wait))
     }
 
-    /// Reports a failed attempt on the claim if several consecutive attempts failed.
+    /// Reports on the claim that attempts keep failing, the last one with `error`.
     pub(super) async fn report_failure(
         &self,
         claim: &IPAddressClaim,
-        attempt: &mut Attempt<MessageDebounce>,
+        attempt: &mut Attempt<AttemptState>,
         error: &ReconcileError,
     ) {
-        if attempt.failures < MAX_UNREPORTED_FAILURES || error.is_conflict() {
-            return;
-        }
-        let status = ClaimStatus::repeated_failure(claim, error);
+        let status = ClaimConditions::repeated_failure(claim, error);
         // A bound claim stays ready if its IPAddress exists and only its repair fails.
         let is_usable = claim.metadata.deletion_timestamp.is_none()
             && claim.bound_address().is_some()
@@ -93,7 +89,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
             return;
         }
         let reported = match self.latest(claim).await {
-            Ok(Some(current)) => self.update_status(&current, &status, &mut attempt.state).await.map(drop),
+            Ok(Some(current)) => self.update_status(&current, &status, &mut attempt.state.messages).await.map(drop),
             Ok(None) => Ok(()),
             Err(error) => Err(error),
         };
@@ -106,7 +102,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
     pub(super) async fn report_blocked_deletion(
         &self,
         claim: &IPAddressClaim,
-        status: &ClaimStatus,
+        status: &ClaimConditions,
         debounce: &mut MessageDebounce,
     ) -> Result<Action, ReconcileError> {
         if let Some(left) = unreported_deletion(claim, clock::now().0) {

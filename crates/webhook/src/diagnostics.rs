@@ -84,6 +84,7 @@ impl Security {
 /// }
 /// ```
 #[derive(Args, Clone, Debug)]
+#[group(skip)]
 pub struct MetricsOptions {
     /// Directory with the certificate for /metrics (tls.crt) and its private key (tls.key). Changes are reloaded.
     #[arg(long, value_name = "DIRECTORY")]

@@ -10,6 +10,7 @@ use crate::self_managed::options::SelfManagedOptions;
 
 /// The flags for webhooks.
 #[derive(Args, Clone, Debug)]
+#[group(skip)]
 pub struct WebhookOptions {
     /// Port for webhooks, on all addresses; 0 disables.
     #[arg(long, value_name = "PORT", default_value_t = 9443)]

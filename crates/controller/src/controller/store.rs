@@ -53,6 +53,13 @@ impl<K, S: Clone> Store<K, S> {
         self.objects.read().get(namespace.unwrap_or_default(), name).cloned()
     }
 
+    /// The results of a function for all cached objects, in no particular order. The function gets namespace, name and
+    /// object, and must be fast: the cache is locked meanwhile.
+    pub fn filter_map<T>(&self, mut function: impl FnMut(&str, &str, &Cached<K, S>) -> Option<T>) -> Vec<T> {
+        let objects = self.objects.read();
+        objects.iter().filter_map(|(namespace, name, cached)| function(namespace, name, cached)).collect()
+    }
+
     pub(super) fn write(&self) -> RwLockWriteGuard<'_, ObjectMap<Cached<K, S>>> {
         self.objects.write()
     }

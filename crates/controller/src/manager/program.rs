@@ -61,6 +61,8 @@ impl Identity {
 
 #[derive(Parser)]
 #[command(args_override_self = true)]
+// The name of the struct would be that of a group of flags, and could be that of the own flags as well.
+#[group(skip)]
 struct Flags<O: Args> {
     #[command(flatten)]
     options: Options,
@@ -165,6 +167,25 @@ pub fn print_usage(error: &clap::Error) -> ExitCode {
 mod tests {
     use super::*;
 
+    mod own {
+        /// The program may use the names of this crate.
+        #[derive(clap::Args)]
+        pub(super) struct Options {
+            /// A flag.
+            #[arg(long)]
+            pub(super) colour: String,
+            #[command(flatten)]
+            pub(super) more: Flags,
+        }
+
+        #[derive(clap::Args)]
+        pub(super) struct Flags {
+            /// Another flag.
+            #[arg(long)]
+            pub(super) size: u8,
+        }
+    }
+
     const IDENTITY: Identity = Identity::new("my-provider", "7.1.2");
 
     /// Flags of the test.
@@ -189,6 +210,13 @@ mod tests {
     fn version_is_that_of_the_program() {
         let text = parse_own(&["--version"]).err().unwrap().to_string();
         assert_eq!(text, "my-provider 7.1.2\n");
+    }
+
+    #[test]
+    fn own_flags_can_have_any_name() {
+        let arguments = ["program", "--colour=red", "--size=3"].map(str::to_owned);
+        let flags: Flags<own::Options> = parse(&IDENTITY, arguments.into_iter()).unwrap();
+        assert_eq!((flags.own.colour.as_str(), flags.own.more.size), ("red", 3));
     }
 
     #[test]

@@ -31,6 +31,8 @@ pub const DUPLICATE_ADDRESS: &str = "DuplicateAddress";
 pub const CLUSTER_NOT_FOUND: &str = "ClusterNotFound";
 /// Reason of a claim that was moved or restored to this cluster and whose IPAddress is not restored yet.
 pub const AWAITING_ADDRESS: &str = "AwaitingAddress";
+/// Reason of the event on a bound claim whose address is no longer allocated to it.
+pub const ADDRESS_LOST: &str = "AddressLost";
 /// Reason of an object that is paused.
 pub const PAUSED_REASON: &str = "Paused";
 /// Reason of an object that is being deleted.

@@ -11,6 +11,7 @@ use tracing::warn;
 
 /// The flags for servers with TLS.
 #[derive(Args, Clone, Debug, Default)]
+#[group(skip)]
 pub struct TlsOptions {
     /// Minimum TLS version. VersionTLS10 and VersionTLS11 mean VersionTLS12.
     #[arg(long, value_enum, value_name = "VERSION", default_value_t = TlsVersion::Tls12)]

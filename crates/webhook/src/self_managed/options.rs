@@ -14,6 +14,7 @@ const MIN_INTERVALS: u32 = 10;
 
 /// The flags for self-managed certificates (`--webhook-certs=self-managed`).
 #[derive(Args, Clone, Debug)]
+#[group(skip)]
 pub struct SelfManagedOptions {
     /// Namespace of the Secret with the self-managed certificate, and of the service in front of the webhooks; by
     /// default that of the pod or of the kubeconfig's context.

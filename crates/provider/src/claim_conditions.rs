@@ -1,0 +1,322 @@
+//! The conditions of a claim: what they status in each state, and how they are applied.
+
+use std::error::Error;
+
+use capi_ipam_controller::{clock, finalizer};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::ResourceExt;
+
+use crate::adapter::{Allocation, HandlerError};
+use crate::api::conditions::{self, Condition};
+use crate::api::{ContractVersion, IPAddressClaim, IPAddressClaimStatus, LocalReference, names};
+use crate::decision::WaitReason;
+use crate::message_debounce::StatusDiff;
+
+/// The desired conditions of a claim: status, reason and message of `Ready`, and whether `Paused` is True.
+///
+/// The message of a bound claim is used for the event only, and its condition has no message: other controllers copy
+/// messages of conditions to their own objects.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ClaimConditions {
+    pub(super) ready: bool,
+    pub(super) reason: &'static str,
+    pub(super) message: String,
+    pub(super) paused: bool,
+    severity: &'static str,
+}
+
+impl ClaimConditions {
+    fn info(reason: &'static str, message: impl Into<String>) -> Self {
+        Self { ready: false, reason, message: message.into(), paused: false, severity: "Info" }
+    }
+
+    fn error(reason: &'static str, message: impl Into<String>) -> Self {
+        Self { severity: "Error", ..Self::info(reason, message) }
+    }
+
+    fn paused(message: impl Into<String>) -> Self {
+        Self { paused: true, ..Self::info(conditions::PAUSED_REASON, message) }
+    }
+
+    /// The claim is bound to its address.
+    pub(super) fn bound(claim: &IPAddressClaim, allocation: &Allocation) -> Self {
+        let message = format!("{}/{} from {}", allocation.address, allocation.prefix, pool_name(claim));
+        Self { ready: true, ..Self::info(conditions::ADDRESS_ALLOCATED, message) }
+    }
+
+    /// The claim waits. `error` is the error of the handler if the pool is unavailable.
+    pub(super) fn waiting(claim: &IPAddressClaim, reason: WaitReason, error: Option<&HandlerError>) -> Self {
+        let cluster = claim.cluster_name().unwrap_or_default();
+        match reason {
+            WaitReason::ClusterPaused => Self::paused(format!("Cluster {cluster} is paused; unpause it to continue")),
+            WaitReason::ClusterMissing => Self::info(
+                conditions::CLUSTER_NOT_FOUND,
+                format!("Cluster {cluster} does not exist; create it or correct the cluster name of the claim"),
+            ),
+            WaitReason::ClaimPaused => Self::paused(format!(
+                "the claim is paused; remove its annotation {} to continue",
+                names::PAUSED_ANNOTATION
+            )),
+            WaitReason::PoolPaused => Self {
+                paused: true,
+                ..Self::info(
+                    conditions::POOL_NOT_READY,
+                    format!(
+                        "{} is paused; remove its annotation {} to continue",
+                        pool_name(claim),
+                        names::PAUSED_ANNOTATION
+                    ),
+                )
+            },
+            WaitReason::PoolDeleting => Self::info(
+                conditions::POOL_NOT_READY,
+                format!("{} is being deleted and does not allocate addresses", pool_name(claim)),
+            ),
+            WaitReason::ForeignFinalizers => {
+                let mut others: Vec<&str> =
+                    finalizer::all(claim).filter(|name| names::is_foreign_finalizer(name)).collect();
+                others.sort_unstable();
+                Self::info(
+                    conditions::DELETING,
+                    format!(
+                        "the claim is being deleted; its address is released after these finalizers are removed: {}",
+                        others.join(", ")
+                    ),
+                )
+            }
+            WaitReason::PoolUnavailable => Self::info(
+                conditions::POOL_NOT_READY,
+                error.map_or_else(|| format!("{} cannot serve claims", pool_name(claim)), ToString::to_string),
+            ),
+        }
+    }
+
+    /// The claim is being deleted, and its IPAddress has finalizers of other controllers.
+    pub(super) fn blocked_by_address_finalizers(claim: &IPAddressClaim) -> Self {
+        let name = claim.name_any();
+        let message = format!(
+            "the claim is being deleted; its address is released after all other finalizers are removed from IPAddress \
+             {name}"
+        );
+        Self::info(conditions::DELETING, message)
+    }
+
+    /// The claim was moved or restored, and its IPAddress is expected to be restored until `until`.
+    pub(super) fn awaiting_address(until: jiff::Timestamp) -> Self {
+        Self::info(
+            conditions::AWAITING_ADDRESS,
+            format!(
+                "the claim was moved or restored to this cluster and had an address; waiting until {until} for its \
+                 IPAddress to be restored; to allocate a new address now, remove the finalizer {} from the claim",
+                names::RELEASE_ADDRESS
+            ),
+        )
+    }
+
+    /// Several consecutive attempts to allocate or release the address failed, the last one with `error`.
+    pub(super) fn repeated_failure(claim: &IPAddressClaim, error: &(dyn Error + 'static)) -> Self {
+        let message = explain(error);
+        if claim.metadata.deletion_timestamp.is_some() {
+            return Self::error(conditions::RELEASE_FAILED, format!("cannot release the address: {message}"));
+        }
+        Self::error(conditions::ALLOCATION_FAILED, message)
+    }
+
+    /// The handler returned an error instead of an address.
+    pub(super) fn failed(error: &HandlerError) -> Self {
+        let message = explain(error);
+        match error {
+            HandlerError::PoolNotFound(_)
+            | HandlerError::PoolNotReady(_)
+            | HandlerError::RetryAfter { .. }
+            | HandlerError::Conflict(_) => Self::info(conditions::POOL_NOT_READY, message),
+            HandlerError::PoolExhausted(_) => {
+                Self { severity: "Warning", ..Self::info(conditions::POOL_EXHAUSTED, message) }
+            }
+            HandlerError::DuplicateAddress(_) => Self::error(conditions::DUPLICATE_ADDRESS, message),
+            HandlerError::Transient { .. } | HandlerError::Permanent(_) => {
+                Self::error(conditions::ALLOCATION_FAILED, message)
+            }
+        }
+    }
+
+    /// Compares the conditions of the claim with this status.
+    pub(super) fn diff(&self, version: ContractVersion, claim: &IPAddressClaim) -> StatusDiff {
+        let desired = self.apply_to(version, claim, clock::now());
+        if desired.status == claim.status {
+            StatusDiff::None
+        } else if without_messages(desired.status) == without_messages(claim.status.clone()) {
+            StatusDiff::Message
+        } else {
+            StatusDiff::State
+        }
+    }
+
+    /// Returns the claim with these conditions, in the lists of both versions of the contract: controllers that read
+    /// the `v1beta1` list treat a claim without `Ready` as not ready.
+    pub(super) fn apply_to(&self, version: ContractVersion, claim: &IPAddressClaim, now: Time) -> IPAddressClaim {
+        let mut written = claim.clone();
+        let generation = claim.metadata.generation;
+        let status = written.status.get_or_insert_default();
+        let message = if self.ready { "" } else { self.message.as_str() };
+        let ready =
+            Condition::new(conditions::READY, self.ready, self.reason, message).with_observed_generation(generation);
+        conditions::set(status.v1beta1_conditions_mut(version), ready.to_v1beta1(self.severity), now.clone());
+        let list = status.conditions_mut(version);
+        conditions::set(list, ready, now.clone());
+        if self.paused {
+            let paused = Condition::new(conditions::PAUSED, true, conditions::PAUSED_REASON, self.message.clone());
+            conditions::set(list, paused.with_observed_generation(generation), now);
+        } else {
+            conditions::remove(list, conditions::PAUSED);
+        }
+        written
+    }
+
+    /// Returns the claim with these conditions and the reference to its IPAddress. Writing it binds the claim.
+    pub(super) fn bind(&self, version: ContractVersion, claim: &IPAddressClaim, now: Time) -> IPAddressClaim {
+        let mut written = self.apply_to(version, claim, now);
+        written.status.get_or_insert_default().address_ref = Some(LocalReference { name: claim.name_any() });
+        written
+    }
+}
+
+/// Formats the error and its sources in one line. For an API error, only the message of the API server is used.
+fn explain(error: &(dyn Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(source) = next {
+        let answer = answer(source);
+        let part = answer.map_or_else(|| source.to_string(), str::to_owned);
+        if !text.contains(&part) {
+            text.push_str(": ");
+            text.push_str(&part);
+        }
+        next = if answer.is_some() { None } else { source.source() };
+    }
+    text.replace('\n', " ")
+}
+
+/// Returns the message of the API server if the error is an API error.
+fn answer<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a str> {
+    let boxed = || error.downcast_ref::<Box<kube::Error>>().map(Box::as_ref);
+    match error.downcast_ref::<kube::Error>().or_else(boxed) {
+        Some(kube::Error::Api(status)) if !status.message.is_empty() => Some(&status.message),
+        _ => None,
+    }
+}
+
+fn without_messages(status: Option<IPAddressClaimStatus>) -> Option<IPAddressClaimStatus> {
+    let mut status = status?;
+    for version in ContractVersion::ALL {
+        for condition in status.conditions_mut(version) {
+            condition.message = None;
+        }
+        for condition in status.v1beta1_conditions_mut(version) {
+            condition.message = None;
+        }
+    }
+    Some(status)
+}
+
+fn pool_name(claim: &IPAddressClaim) -> String {
+    format!("{} {}", claim.spec.pool_ref.kind, claim.spec.pool_ref.name)
+}
+
+#[cfg(test)]
+mod tests {
+    use capi_ipam_controller::client::CallError;
+    use capi_ipam_controller::clock::now;
+    use serde_json::json;
+
+    use super::*;
+
+    fn claim() -> IPAddressClaim {
+        serde_json::from_value(json!({"metadata": {"name": "c"},
+            "spec": {"clusterName": "alpha", "poolRef": {"kind": "InClusterIPPool", "name": "p"}}}))
+        .unwrap()
+    }
+
+    #[test]
+    fn both_contract_versions_get_both_condition_lists() {
+        let status = ClaimConditions::failed(&HandlerError::PoolExhausted("none left".into()));
+        let new = serde_json::to_value(status.apply_to(ContractVersion::V1Beta2, &claim(), now())).unwrap();
+        assert_eq!(new["status"]["conditions"][0]["reason"], "PoolExhausted");
+        assert_eq!(new["status"]["deprecated"]["v1beta1"]["conditions"][0]["severity"], "Warning");
+        let old = serde_json::to_value(status.apply_to(ContractVersion::V1Beta1, &claim(), now())).unwrap();
+        assert_eq!(old["status"]["conditions"][0]["severity"], "Warning");
+        assert_eq!(old["status"]["v1beta2"]["conditions"][0]["reason"], "PoolExhausted");
+    }
+
+    #[test]
+    fn bound_claim_is_ready_without_message_in_both_lists() {
+        let allocation = Allocation::new([10, 0, 0, 5], 24);
+        for version in ContractVersion::ALL {
+            let failed = ClaimConditions::failed(&HandlerError::PoolExhausted("none left".into()));
+            for claim in [claim(), failed.apply_to(version, &claim(), now())] {
+                let mut status =
+                    ClaimConditions::bound(&claim, &allocation).bind(version, &claim, now()).status.unwrap();
+                let time = status.conditions[0].last_transition_time.clone();
+                assert!(time.is_some());
+                let ready = json!({"type": "Ready", "status": "True", "reason": "AddressAllocated", "message": "",
+                                   "lastTransitionTime": time});
+                assert_eq!(json!(status.conditions_mut(version)), json!([ready]), "{version:?}");
+                let legacy = json!({"type": "Ready", "status": "True", "lastTransitionTime": time});
+                assert_eq!(json!(status.v1beta1_conditions_mut(version)), json!([legacy]), "{version:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn message_only_difference_is_detected() {
+        let exhausted = |text: &str| ClaimConditions::failed(&HandlerError::PoolExhausted(text.into()));
+        for version in ContractVersion::ALL {
+            assert_eq!(exhausted("1 in use").diff(version, &claim()), StatusDiff::State);
+            let written = exhausted("1 in use").apply_to(version, &claim(), now());
+            assert_eq!(exhausted("1 in use").diff(version, &written), StatusDiff::None);
+            assert_eq!(exhausted("2 in use").diff(version, &written), StatusDiff::Message);
+            let failed = ClaimConditions::failed(&HandlerError::Permanent("1 in use".into()));
+            assert_eq!(failed.diff(version, &written), StatusDiff::State);
+            let paused = ClaimConditions::waiting(&claim(), WaitReason::ClusterPaused, None);
+            assert_eq!(paused.diff(version, &written), StatusDiff::State);
+        }
+    }
+
+    #[test]
+    fn failure_message_is_that_of_the_api_server() {
+        let status = kube::core::Status::failure("exceeded quota: few", "Forbidden").with_code(403);
+        let source = Box::new(kube::Error::Api(Box::new(status)));
+        let failed = CallError::Failed { operation: "create IPAddress c".to_owned(), source };
+        let refused = HandlerError::transient("the API server rejected the IPAddress", failed);
+        let status = ClaimConditions::repeated_failure(&claim(), &refused);
+        assert_eq!(status.reason, "AllocationFailed");
+        assert_eq!(
+            status.message,
+            "the API server rejected the IPAddress: cannot create IPAddress c: exceeded quota: few"
+        );
+        let mut deleted = claim();
+        deleted.metadata.deletion_timestamp = Some(now());
+        assert_eq!(ClaimConditions::repeated_failure(&deleted, &refused).reason, "ReleaseFailed");
+    }
+
+    #[test]
+    fn deleting_claim_lists_foreign_finalizers() {
+        let mut claim = claim();
+        let all = ["example.com/b", "foregroundDeletion", names::RELEASE_ADDRESS, "example.com/a"];
+        claim.metadata.finalizers = Some(all.map(str::to_owned).into());
+        let status = ClaimConditions::waiting(&claim, WaitReason::ForeignFinalizers, None);
+        assert!(status.message.ends_with(": example.com/a, example.com/b"), "{}", status.message);
+    }
+
+    #[test]
+    fn paused_condition_is_removed_on_bind() {
+        let paused = ClaimConditions::waiting(&claim(), WaitReason::ClusterPaused, None);
+        let written = paused.apply_to(ContractVersion::V1Beta2, &claim(), now());
+        let allocation = Allocation::new([10, 0, 0, 5], 24);
+        let bound = ClaimConditions::bound(&claim(), &allocation).bind(ContractVersion::V1Beta2, &written, now());
+        let status = bound.status.unwrap();
+        assert_eq!(status.conditions.len(), 1);
+        assert_eq!(status.conditions[0].status, "True");
+        assert_eq!(status.address_ref.unwrap().name, "c");
+    }
+}

@@ -1,0 +1,79 @@
+//! A handler of a provider whose panics and hangs become errors, which the claim reports.
+
+use std::panic::AssertUnwindSafe;
+use std::time::Duration;
+
+use futures::FutureExt;
+
+use crate::adapter::{ClaimHandler, Ensured, HandlerError, PoolView, Released};
+use crate::api::IPAddress;
+
+/// Calls a handler with a deadline, and catches its panics.
+pub(super) struct Guarded<H> {
+    pub(super) handler: H,
+    pub(super) timeout: Duration,
+}
+
+/// Why a call of a handler has no result.
+#[derive(Debug, thiserror::Error)]
+enum CallFailure {
+    #[error("the provider panicked; this is a bug of the provider, see its log")]
+    Panic,
+    #[error("the provider did not answer within {0:?}")]
+    Timeout(Duration),
+}
+
+/// Waits for a call of a handler. `operation` says what it does.
+async fn guard<T>(
+    timeout: Duration,
+    operation: &'static str,
+    call: impl Future<Output = Result<T, HandlerError>>,
+) -> Result<T, HandlerError> {
+    let failed = |failure: CallFailure| HandlerError::transient(format!("cannot {operation}"), failure);
+    match tokio::time::timeout(timeout, AssertUnwindSafe(call).catch_unwind()).await {
+        Ok(Ok(result)) => result,
+        Ok(Err(_)) => Err(failed(CallFailure::Panic)),
+        Err(_) => Err(failed(CallFailure::Timeout(timeout))),
+    }
+}
+
+impl<H: ClaimHandler> ClaimHandler for Guarded<H> {
+    async fn fetch_pool(&mut self) -> Result<PoolView, HandlerError> {
+        guard(self.timeout, "look up the pool", self.handler.fetch_pool()).await
+    }
+
+    async fn ensure_address(&mut self, existing: Option<&IPAddress>) -> Result<Ensured, HandlerError> {
+        let ensured = guard(self.timeout, "allocate an address", self.handler.ensure_address(existing)).await?;
+        if let Ensured::Allocated(allocation) = &ensured {
+            allocation.validate(existing)?;
+        }
+        Ok(ensured)
+    }
+
+    async fn release_address(&mut self) -> Result<Released, HandlerError> {
+        guard(self.timeout, "release the address", self.handler.release_address()).await
+    }
+
+    async fn verify(&mut self, address: &IPAddress) -> Result<bool, HandlerError> {
+        guard(self.timeout, "verify the address", self.handler.verify(address)).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn panic_and_hang_are_errors() {
+        let timeout = Duration::from_millis(10);
+        let text = |error: HandlerError| capi_ipam_controller::client::error_chain(&error);
+        let panicked = guard::<()>(timeout, "allocate an address", async { panic!("index out of bounds") }).await;
+        assert_eq!(
+            text(panicked.unwrap_err()),
+            "cannot allocate an address: the provider panicked; this is a bug of the provider, see its log"
+        );
+        let hung = guard::<()>(timeout, "release the address", std::future::pending()).await;
+        assert_eq!(text(hung.unwrap_err()), "cannot release the address: the provider did not answer within 10ms");
+        assert_eq!(guard(timeout, "look up the pool", async { Ok(7) }).await.unwrap(), 7);
+    }
+}

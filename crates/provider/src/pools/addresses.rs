@@ -1,0 +1,136 @@
+//! Which address of a pool each IPAddress has, to detect a provider that allocates an address twice.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use capi_ipam_controller::object_map::ObjectMap;
+use capi_ipam_controller::watch::EventHandler;
+use parking_lot::Mutex;
+
+use crate::adapter::PoolKind;
+use crate::api::{IPAddress, IPAddressClaim};
+use crate::waiting_claims::key;
+
+/// The addresses of the pools of one kind, as last seen by the watch of IPAddresses.
+pub(super) struct PoolAddresses {
+    kind: PoolKind,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// The slots of the IPAddresses.
+    slots: ObjectMap<Slot>,
+    /// The names of the IPAddresses with an address. More than one name is a duplicate.
+    names: HashMap<Slot, Vec<Arc<str>>>,
+}
+
+/// An address of a pool: namespace and name of the pool, and the address.
+type Slot = (Arc<str>, Arc<str>, IpAddr);
+
+impl State {
+    fn remove(&mut self, slot: &Slot, name: &str) {
+        if let Some(names) = self.names.get_mut(slot) {
+            names.retain(|known| **known != *name);
+            if names.is_empty() {
+                self.names.remove(slot);
+            }
+        }
+    }
+}
+
+impl PoolAddresses {
+    pub(super) fn new(kind: PoolKind) -> Self {
+        Self { kind, state: Mutex::default() }
+    }
+
+    /// Returns the name of another IPAddress of the claim's pool that has this address.
+    pub(super) fn other_owner(&self, claim: &IPAddressClaim, address: IpAddr) -> Option<String> {
+        let (namespace, name) = key(&claim.metadata);
+        let slot = (namespace.into(), claim.spec.pool_ref.name.as_str().into(), address.to_canonical());
+        let state = self.state.lock();
+        state.names.get(&slot)?.iter().find(|owner| ***owner != *name).map(ToString::to_string)
+    }
+}
+
+impl EventHandler<IPAddress> for PoolAddresses {
+    fn init(&self) {
+        self.state.lock().slots.init();
+    }
+
+    fn init_done(&self) {
+        let mut state = self.state.lock();
+        for ((_, name), slot) in state.slots.init_done() {
+            state.remove(&slot, &name);
+        }
+    }
+
+    fn apply(&self, address: &IPAddress) {
+        let pool = &address.spec.pool_ref;
+        let (namespace, name) = key(&address.metadata);
+        let Some(value) = address.spec.address.parse::<IpAddr>().ok().filter(|_| self.kind.matches(pool)) else {
+            return self.delete(address);
+        };
+        let slot: Slot = (namespace.as_str().into(), pool.name.as_str().into(), value.to_canonical());
+        let mut state = self.state.lock();
+        if let Some(before) = state.slots.insert(&namespace, &name, slot.clone()) {
+            if before == slot {
+                return;
+            }
+            state.remove(&before, &name);
+        }
+        state.names.entry(slot).or_default().push(name.into());
+    }
+
+    fn delete(&self, address: &IPAddress) {
+        let (namespace, name) = key(&address.metadata);
+        let mut state = self.state.lock();
+        if let Some(slot) = state.slots.remove(&namespace, &name) {
+            state.remove(&slot, &name);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn address(name: &str, pool: &str, value: &str) -> IPAddress {
+        serde_json::from_value(json!({
+            "metadata": {"namespace": "n", "name": name},
+            "spec": {"claimRef": {"name": name}, "address": value, "prefix": 24,
+                     "poolRef": {"apiGroup": "example.com", "kind": "ListPool", "name": pool}},
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn other_owner_of_an_address_is_found() {
+        let addresses = PoolAddresses::new(PoolKind::new("example.com", "ListPool"));
+        let owner = |name: &str, value: [u8; 4]| {
+            let metadata = address(name, "p", "10.0.0.1").metadata;
+            let mut claim = IPAddressClaim { metadata, ..IPAddressClaim::default() };
+            claim.spec.pool_ref.name = "p".to_owned();
+            addresses.other_owner(&claim, value.into())
+        };
+        addresses.init();
+        addresses.apply(&address("a", "p", "10.0.0.1"));
+        addresses.apply(&address("b", "other", "10.0.0.2"));
+        addresses.init_done();
+        assert_eq!((owner("c", [10, 0, 0, 1]).as_deref(), owner("a", [10, 0, 0, 1])), (Some("a"), None));
+        assert_eq!(owner("c", [10, 0, 0, 2]), None, "it is of another pool");
+        addresses.apply(&address("b", "p", "10.0.0.1"));
+        assert_eq!(owner("a", [10, 0, 0, 1]).as_deref(), Some("b"));
+        addresses.delete(&address("b", "p", "10.0.0.1"));
+        addresses.apply(&address("a", "p", "no address"));
+        assert_eq!(owner("c", [10, 0, 0, 1]), None);
+        addresses.apply(&address("a", "p", "10.0.0.1"));
+        addresses.init();
+        addresses.init_done();
+        assert_eq!(owner("c", [10, 0, 0, 1]), None);
+        assert!(addresses.state.lock().names.is_empty());
+    }
+}

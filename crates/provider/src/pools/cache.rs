@@ -1,0 +1,215 @@
+//! The pools as last seen by their watch, the claims that wait for a change of their pool, and the claims that wait for
+//! an address.
+
+use std::sync::Arc;
+
+use capi_ipam_controller::controller::Trigger;
+use capi_ipam_controller::object_map::ObjectMap;
+use capi_ipam_controller::watch::EventHandler;
+use kube::Resource;
+use kube::api::ObjectMeta;
+use parking_lot::Mutex;
+
+use crate::api::IPAddressClaim;
+use crate::waiting_claims::{Key, WaitingClaims, key};
+
+/// The last seen pools, and the claims that wait.
+pub(super) struct PoolCache<K> {
+    state: Mutex<State<K>>,
+    trigger: Trigger<IPAddressClaim>,
+}
+
+struct State<K> {
+    pools: ObjectMap<Arc<K>>,
+    /// The claims that wait for a change of their pool.
+    waiting: WaitingClaims,
+    /// The claims that request an address, and those that got none because their pool is exhausted. A claim that is being
+    /// deleted is not among them, however long its release takes.
+    requesting: WaitingClaims,
+}
+
+fn pool_of(claim: &IPAddressClaim) -> Key {
+    (claim.metadata.namespace.clone().unwrap_or_default(), claim.spec.pool_ref.name.clone())
+}
+
+impl<K> PoolCache<K> {
+    pub(super) fn new(trigger: Trigger<IPAddressClaim>) -> Self {
+        let (pools, waiting, requesting) = <(ObjectMap<_>, WaitingClaims, WaitingClaims)>::default();
+        Self { state: Mutex::new(State { pools, waiting, requesting }), trigger }
+    }
+
+    /// Returns the pool of a claim. From now on the claim is enqueued when its pool changes, until
+    /// [`Self::stop_waiting`] is called.
+    pub(super) fn get_or_wait(&self, claim: &IPAddressClaim) -> Option<Arc<K>> {
+        let (namespace, name) = pool_of(claim);
+        let mut state = self.state.lock();
+        state.waiting.add(&claim.metadata, &name);
+        state.pools.get(&namespace, &name).cloned()
+    }
+
+    /// The claim has its address, or is released.
+    pub(super) fn stop_waiting(&self, claim: &IPAddressClaim) {
+        let (mut state, key) = (self.state.lock(), key(&claim.metadata));
+        state.waiting.remove(&key);
+        state.requesting.remove(&key);
+    }
+
+    /// The claim requests an address now. An address that is released from now on wakes the claim.
+    pub(super) fn request<'a>(&'a self, claim: &'a IPAddressClaim) -> AddressRequest<'a, K> {
+        self.state.lock().requesting.add(&claim.metadata, &claim.spec.pool_ref.name);
+        AddressRequest { cache: self, claim, is_exhausted: false }
+    }
+
+    /// Enqueues the oldest claim that waits for an address of the pool of `released`, which has released its address.
+    pub(super) fn wake_oldest(&self, released: &IPAddressClaim) {
+        let pool = pool_of(released);
+        let oldest = self.state.lock().requesting.take_oldest(&pool);
+        if let Some(claim) = oldest {
+            self.trigger.enqueue(Some(&pool.0), &claim);
+        }
+    }
+
+    fn wake_all(&self, pool: &Key) {
+        let waiting = self.state.lock().waiting.take(pool);
+        for claim in waiting {
+            self.trigger.enqueue(Some(&pool.0), &claim);
+        }
+    }
+}
+
+/// A claim that requests an address. Dropped at the end of the request, also by a panic or a timeout.
+pub(super) struct AddressRequest<'a, K> {
+    cache: &'a PoolCache<K>,
+    claim: &'a IPAddressClaim,
+    /// The pool has no free address: the claim waits for one.
+    pub(super) is_exhausted: bool,
+}
+
+impl<K> Drop for AddressRequest<'_, K> {
+    fn drop(&mut self) {
+        // A claim that was woken, and does not need or cannot use the released address, wakes the next one.
+        if !self.is_exhausted && !self.cache.state.lock().requesting.remove(&key(&self.claim.metadata)) {
+            self.cache.wake_oldest(self.claim);
+        }
+    }
+}
+
+/// Whether more than the status of a pool may differ.
+fn is_changed(before: &ObjectMeta, after: &ObjectMeta) -> bool {
+    let properties = |meta: &ObjectMeta| (meta.uid.clone(), meta.generation, meta.deletion_timestamp.is_some());
+    properties(before) != properties(after) || before.annotations != after.annotations || before.labels != after.labels
+}
+
+impl<K: Resource<DynamicType = ()> + Clone + Send + Sync + 'static> EventHandler<K> for PoolCache<K> {
+    fn init(&self) {
+        self.state.lock().pools.init();
+    }
+
+    fn init_done(&self) {
+        let removed = self.state.lock().pools.init_done();
+        for ((namespace, name), _) in removed {
+            self.wake_all(&(namespace.unwrap_or_default(), name));
+        }
+    }
+
+    fn apply(&self, pool: &K) {
+        let key = key(pool.meta());
+        let before = self.state.lock().pools.insert(&key.0, &key.1, Arc::new(pool.clone()));
+        if before.is_none_or(|before| is_changed(before.meta(), pool.meta())) {
+            self.wake_all(&key);
+        }
+    }
+
+    fn delete(&self, pool: &K) {
+        let key = key(pool.meta());
+        self.state.lock().pools.remove(&key.0, &key.1);
+        self.wake_all(&key);
+    }
+}
+
+impl<K: Send + Sync + 'static> EventHandler<IPAddressClaim> for PoolCache<K> {
+    fn apply(&self, _: &IPAddressClaim) {}
+
+    fn delete(&self, claim: &IPAddressClaim) {
+        self.stop_waiting(claim);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use capi_ipam_controller::controller::ControllerBuilder;
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use serde_json::json;
+
+    use super::*;
+
+    fn claim(name: &str, second: u8) -> IPAddressClaim {
+        serde_json::from_value(json!({
+            "metadata": {"namespace": "n", "name": name, "creationTimestamp": format!("2026-01-01T12:00:{second:02}Z")},
+            "spec": {"poolRef": {"kind": "ConfigMap", "name": "p"}}}))
+        .unwrap()
+    }
+
+    fn pool(generation: i64) -> ConfigMap {
+        let metadata = json!({"namespace": "n", "name": "p", "generation": generation, "resourceVersion": "7"});
+        serde_json::from_value(json!({"metadata": metadata})).unwrap()
+    }
+
+    fn waiting(cache: &PoolCache<ConfigMap>) -> Vec<String> {
+        cache.state.lock().waiting.take(&("n".to_owned(), "p".to_owned()))
+    }
+
+    #[test]
+    fn claims_wait_until_their_pool_changes() {
+        let cache = PoolCache::new(ControllerBuilder::<_, ()>::new("claims").trigger());
+        assert!(cache.get_or_wait(&claim("a", 1)).is_none());
+        cache.apply(&pool(1));
+        assert_eq!(waiting(&cache), Vec::<String>::new());
+        assert_eq!(cache.get_or_wait(&claim("a", 1)).unwrap().metadata.generation, Some(1));
+        // Its status changed.
+        cache.apply(&ConfigMap { data: Some([("a".to_owned(), "b".to_owned())].into()), ..pool(1) });
+        assert_eq!(waiting(&cache), ["a"]);
+        for change in [pool(2), pool(3)] {
+            cache.get_or_wait(&claim("a", 1));
+            cache.apply(&change);
+            assert_eq!(waiting(&cache), Vec::<String>::new());
+        }
+        cache.get_or_wait(&claim("a", 1));
+        cache.delete(&pool(3));
+        assert_eq!(waiting(&cache), Vec::<String>::new());
+        assert!(cache.get_or_wait(&claim("a", 1)).is_none());
+    }
+
+    fn requesting(cache: &PoolCache<ConfigMap>) -> Vec<String> {
+        cache.state.lock().requesting.take(&("n".to_owned(), "p".to_owned()))
+    }
+
+    #[test]
+    fn release_wakes_the_oldest_claim_without_an_address() {
+        let cache = PoolCache::<ConfigMap>::new(ControllerBuilder::<_, ()>::new("claims").trigger());
+        let exhausted = |name, second| cache.request(&claim(name, second)).is_exhausted = true;
+        // A claim that is being deleted.
+        cache.get_or_wait(&claim("d", 1));
+        exhausted("c", 4);
+        exhausted("a", 3);
+        exhausted("b", 2);
+        cache.wake_oldest(&claim("x", 0));
+        cache.stop_waiting(&claim("c", 4));
+        assert_eq!(requesting(&cache), ["a"]);
+    }
+
+    #[test]
+    fn unused_address_wakes_the_next_claim() {
+        let cache = PoolCache::<ConfigMap>::new(ControllerBuilder::<_, ()>::new("claims").trigger());
+        let (a, b, c) = (claim("a", 1), claim("b", 2), claim("c", 3));
+        for waiting in [&b, &c] {
+            cache.request(waiting).is_exhausted = true;
+        }
+        drop(cache.request(&a));
+        assert_eq!(cache.state.lock().requesting.take_oldest(&pool_of(&b)).as_deref(), Some("b"));
+        let request = cache.request(&a);
+        cache.wake_oldest(&b);
+        drop(request);
+        assert_eq!(requesting(&cache), Vec::<String>::new(), "a was woken, and then c");
+    }
+}

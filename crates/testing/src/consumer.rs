@@ -1,0 +1,167 @@
+//! Creates claims, addresses and Clusters as a machine controller and an operator do, and waits for results.
+
+mod changes;
+mod waits;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use capi_ipam_provider::api::conditions::{self, Condition};
+use capi_ipam_provider::api::{Cluster, ContractVersion, IPAddress, IPAddressClaim, names};
+use capi_ipam_provider::controller::client::{CallError, ResourceClient, connect};
+use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::api::events::v1::Event;
+use kube::api::DynamicObject;
+use kube::core::ApiResource;
+use kube::{Api, Client, ResourceExt};
+use serde_json::{Value, json};
+
+use crate::control_plane::ControlPlane;
+
+static NAMES: AtomicU32 = AtomicU32::new(0);
+
+/// A name that no other test in this process uses.
+pub fn unique(prefix: &str) -> String {
+    format!("{prefix}-{}", NAMES.fetch_add(1, Ordering::Relaxed))
+}
+
+/// A user of the provider in one namespace.
+#[derive(Clone)]
+pub struct Consumer {
+    /// The client of all requests.
+    pub client: Client,
+    /// The namespace of all objects.
+    pub namespace: String,
+}
+
+impl Consumer {
+    /// A consumer with a new namespace, as the administrator.
+    pub async fn new(control_plane: &ControlPlane) -> Self {
+        let client = connect(Some(control_plane.kubeconfig()), "consumer").await.expect("the kubeconfig is valid");
+        Self::with_client(client).await
+    }
+
+    /// A consumer with a new namespace.
+    pub async fn with_client(client: Client) -> Self {
+        let consumer = Self { client, namespace: unique("team") };
+        let namespace: Namespace = object(json!({ "metadata": { "name": consumer.namespace } }));
+        ResourceClient::new(Api::all(consumer.client.clone()), &())
+            .create(&namespace)
+            .await
+            .expect("a namespace can be created");
+        consumer
+    }
+
+    /// A consumer in another namespace, with the same client. An empty namespace selects the whole cluster.
+    #[must_use]
+    pub fn in_namespace(&self, namespace: &str) -> Self {
+        Self { client: self.client.clone(), namespace: namespace.to_owned() }
+    }
+
+    /// The claims of the namespace.
+    pub fn claims(&self) -> ResourceClient<IPAddressClaim> {
+        let version = ContractVersion::V1Beta2;
+        ResourceClient::new(Api::all_with(self.client.clone(), &version).constrain(&self.namespace), &version)
+    }
+
+    /// The addresses of the namespace.
+    pub fn addresses(&self) -> ResourceClient<IPAddress> {
+        let version = ContractVersion::V1Beta2;
+        ResourceClient::new(Api::all_with(self.client.clone(), &version).constrain(&self.namespace), &version)
+    }
+
+    /// The Clusters of the namespace.
+    pub fn clusters(&self) -> ResourceClient<DynamicObject> {
+        let kind = ApiResource::erase::<Cluster>(&ContractVersion::V1Beta2);
+        ResourceClient::new(Api::namespaced_with(self.client.clone(), &self.namespace, &kind), &kind)
+    }
+
+    /// Creates a claim for a pool. `metadata` has labels, annotations, finalizers or owner references, and in the field
+    /// `clusterName` the value of `spec.clusterName`.
+    ///
+    /// # Panics
+    /// When the API server rejects it.
+    pub async fn create_claim_for(&self, name: &str, pool: Value, metadata: Value) -> IPAddressClaim {
+        self.try_create_claim_for(name, pool, metadata).await.expect("the claim can be created")
+    }
+
+    /// Like [`Self::create_claim_for`], and returns an error.
+    pub async fn try_create_claim_for(
+        &self,
+        name: &str,
+        pool: Value,
+        mut metadata: Value,
+    ) -> Result<IPAddressClaim, CallError> {
+        let cluster = metadata.as_object_mut().and_then(|fields| fields.remove("clusterName"));
+        metadata["name"] = json!(name);
+        metadata["namespace"] = json!(self.namespace);
+        let mut claim = json!({
+            "apiVersion": "ipam.cluster.x-k8s.io/v1beta2", "kind": "IPAddressClaim", "metadata": metadata,
+            "spec": { "poolRef": pool },
+        });
+        if let Some(cluster) = cluster {
+            claim["spec"]["clusterName"] = cluster;
+        }
+        self.claims().create(&object(claim)).await
+    }
+
+    /// Creates an IPAddress without owners and finalizer, as a restore or an operator does.
+    pub async fn create_address_for(&self, name: &str, pool: Value, address: &str) -> IPAddress {
+        let address = json!({
+            "apiVersion": "ipam.cluster.x-k8s.io/v1beta2", "kind": "IPAddress",
+            "metadata": { "name": name, "namespace": self.namespace },
+            "spec": { "claimRef": { "name": name }, "address": address, "prefix": 24, "poolRef": pool },
+        });
+        self.addresses().create(&object(address)).await.expect("the IPAddress can be created")
+    }
+
+    /// Creates an IPAddress with the finalizer of the provider, as it remains when its claim is force-deleted.
+    pub async fn create_leftover_address(&self, name: &str, pool: Value, address: &str) {
+        self.create_address_for(name, pool, address).await;
+        self.modify(&self.addresses(), name, |object| {
+            object["metadata"]["finalizers"] = json!([names::PROTECT_ADDRESS]);
+        })
+        .await;
+    }
+
+    /// The IPAddress objects of the namespace: name and address.
+    pub async fn allocated_addresses(&self) -> BTreeMap<String, String> {
+        let all = self.addresses().list().await.expect("addresses can be read");
+        all.into_iter().map(|address| (address.name_any(), address.spec.address)).collect()
+    }
+
+    /// The events about objects of that name in the namespace: type, reason and note.
+    pub async fn events(&self, name: &str) -> Vec<(String, String, String)> {
+        let events: ResourceClient<Event> =
+            ResourceClient::new(Api::namespaced(self.client.clone(), &self.namespace), &());
+        let all = events.list().await.expect("events can be read").into_iter();
+        let about =
+            all.filter(|event| event.regarding.as_ref().and_then(|object| object.name.as_deref()) == Some(name));
+        let or_empty = Option::unwrap_or_default;
+        about.map(|event| (or_empty(event.type_), or_empty(event.reason), or_empty(event.note))).collect()
+    }
+
+    /// Creates a Cluster.
+    pub async fn create_cluster(&self, name: &str, paused: bool) {
+        let cluster = json!({
+            "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster",
+            "metadata": { "name": name, "namespace": self.namespace },
+            "spec": {
+                "paused": paused,
+                "infrastructureRef": { "apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "Any", "name": name },
+            },
+        });
+        self.clusters().create(&object(cluster)).await.expect("the Cluster can be created");
+    }
+}
+
+/// The condition `Ready` of a claim, empty when there is none.
+pub fn ready(claim: &IPAddressClaim) -> Condition {
+    let status = claim.status.as_ref();
+    status.and_then(|status| conditions::find(&status.conditions, conditions::READY)).cloned().unwrap_or_default()
+}
+
+/// An object from its JSON.
+pub fn object<K: serde::de::DeserializeOwned>(value: Value) -> K {
+    serde_json::from_value(value).expect("the test writes valid objects")
+}

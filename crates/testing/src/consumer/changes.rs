@@ -1,0 +1,94 @@
+//! Changes and deletes objects.
+
+use std::fmt::Debug;
+
+use capi_ipam_provider::api::names;
+use capi_ipam_provider::controller::client::{ResourceClient, error_chain};
+use capi_ipam_provider::controller::patch;
+use kube::{Resource, ResourceExt};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::Consumer;
+use crate::wait::eventually;
+
+impl Consumer {
+    /// Deletes a claim and does not wait.
+    pub async fn delete(&self, name: &str) {
+        self.delete_object(&self.claims(), name).await;
+    }
+
+    /// Deletes any object and does not wait.
+    pub async fn delete_object<K>(&self, client: &ResourceClient<K>, name: &str)
+    where
+        K: Resource + Clone + Debug + Serialize + DeserializeOwned,
+    {
+        let object = client.get(name).await.expect("objects can be read").expect("the object exists");
+        client.delete(name, &object.uid().unwrap_or_default()).await.expect("the object can be deleted");
+    }
+
+    /// Deletes a pool as soon as admission allows it, and waits until it does not exist. Admission denies the deletion
+    /// until the manager has observed the deletion of the last address.
+    pub async fn delete_unused_pool<K>(&self, pools: &ResourceClient<K>, name: &str)
+    where
+        K: Resource + Clone + Debug + Serialize + DeserializeOwned,
+    {
+        eventually(&format!("the pool {name} is deleted"), || async {
+            let Some(pool) = pools.get(name).await.expect("pools can be read") else { return Some(()) };
+            let _ = pools.delete(name, &pool.uid().unwrap_or_default()).await;
+            None
+        })
+        .await;
+    }
+
+    /// Deletes an object and removes its finalizers.
+    pub async fn force_delete<K>(&self, client: &ResourceClient<K>, name: &str)
+    where
+        K: Resource + Clone + Debug + Serialize + DeserializeOwned,
+    {
+        self.delete_object(client, name).await;
+        self.modify(client, name, |object| object["metadata"]["finalizers"] = json!([])).await;
+    }
+
+    /// Sets or removes the annotation that pauses an object.
+    pub async fn set_paused<K>(&self, client: &ResourceClient<K>, name: &str, paused: bool)
+    where
+        K: Resource + Clone + Debug + Serialize + DeserializeOwned,
+    {
+        self.modify(client, name, |object| {
+            let annotations = &mut object["metadata"]["annotations"];
+            if paused {
+                annotations[names::PAUSED_ANNOTATION] = json!("");
+            } else if let Some(all) = annotations.as_object_mut() {
+                all.remove(names::PAUSED_ANNOTATION);
+            }
+        })
+        .await;
+    }
+
+    /// Deletes a claim and waits until claim and IPAddress do not exist.
+    pub async fn release(&self, name: &str) {
+        self.delete(name).await;
+        self.wait_until_deleted(name).await;
+    }
+
+    /// Changes an object by merge patch through a closure over its JSON.
+    pub async fn modify<K>(&self, client: &ResourceClient<K>, name: &str, change: impl Fn(&mut Value)) -> K
+    where
+        K: Resource + Clone + Debug + Serialize + DeserializeOwned,
+    {
+        for _ in 0..20 {
+            let before = client.get(name).await.expect("objects can be read").expect("the object exists");
+            let mut after = serde_json::to_value(&before).expect("objects are JSON");
+            change(&mut after);
+            let after: K = serde_json::from_value(after).expect("the changed object is valid");
+            match patch::write(client, &before, &after).await {
+                Ok(written) => return written.unwrap_or(before),
+                Err(error) if error.is_conflict() => {}
+                Err(error) => panic!("{name} cannot be changed: {}", error_chain(&error)),
+            }
+        }
+        panic!("{name} changes concurrently on every attempt");
+    }
+}

@@ -1,0 +1,95 @@
+//! Waits for the results of a provider: bound and deleted claims, and reasons.
+
+use std::collections::{BTreeMap, HashSet};
+use std::time::Duration;
+
+use capi_ipam_provider::api::IPAddress;
+use kube::ResourceExt;
+
+use super::{Consumer, ready};
+use crate::wait::{consistently, eventually, eventually_within};
+
+impl Consumer {
+    /// Waits until all these claims are bound, and returns the address of each.
+    pub async fn wait_for_addresses(&self, names: &[String]) -> BTreeMap<String, String> {
+        eventually_within(Duration::from_mins(2), &format!("{} claims are bound", names.len()), || async {
+            let claims = self.claims().list().await.ok()?;
+            let bound = claims.iter().filter(|claim| claim.bound_address().is_some()).map(ResourceExt::name_any);
+            let bound: HashSet<String> = bound.collect();
+            names.iter().all(|name| bound.contains(name)).then_some(())
+        })
+        .await;
+        let addresses = self.addresses().list().await.expect("addresses can be listed");
+        let of_name = |address: &IPAddress| (address.name_any(), address.spec.address.clone());
+        let all: BTreeMap<_, _> = addresses.iter().map(of_name).collect();
+        names.iter().map(|name| (name.clone(), all[name].clone())).collect()
+    }
+
+    /// Waits until a claim is bound, asserts that claim and IPAddress are consistent, and returns the address.
+    pub async fn wait_for_address(&self, name: &str) -> String {
+        self.wait_for_ip_address(name).await.spec.address
+    }
+
+    /// Like [`Consumer::wait_for_address`], and returns the IPAddress.
+    pub async fn wait_for_ip_address(&self, name: &str) -> IPAddress {
+        let claim = eventually(&format!("claim {}/{name} is bound", self.namespace), || async {
+            let claim = self.claims().get(name).await.ok().flatten()?;
+            claim.bound_address().is_some().then_some(claim)
+        })
+        .await;
+        assert_eq!(claim.bound_address(), Some(name), "the IPAddress has the claim's name");
+        assert!(claim.finalizers().iter().any(|all| all == "ipam.cluster.x-k8s.io/ReleaseAddress"), "{claim:?}");
+        let ready = ready(&claim);
+        assert_eq!((ready.status.as_ref(), ready.reason.as_deref()), ("True", Some("AddressAllocated")), "{claim:?}");
+        let address = self.addresses().get(name).await.expect("addresses can be read").expect("the IPAddress exists");
+        assert_eq!(address.spec.claim_ref.name, name);
+        assert_eq!(address.spec.pool_ref, claim.spec.pool_ref);
+        let owners = address.owner_references();
+        assert!(owners.iter().any(|owner| Some(&owner.uid) == claim.metadata.uid.as_ref()
+            && owner.controller == Some(true)
+            && owner.block_owner_deletion == Some(true)));
+        assert!(owners.iter().any(|owner| owner.name == claim.spec.pool_ref.name && owner.controller == Some(false)));
+        assert!(address.finalizers().iter().any(|all| all == "ipam.cluster.x-k8s.io/ProtectAddress"));
+        address
+    }
+
+    /// Waits until an unbound claim reports a reason, and returns the message.
+    pub async fn wait_for_reason(&self, name: &str, reason: &str) -> String {
+        eventually(&format!("claim {}/{name} reports {reason}", self.namespace), || async {
+            let claim = self.claims().get(name).await.ok().flatten()?;
+            let ready = ready(&claim);
+            assert_ne!(ready.status, "True", "claim {name} is bound, though {reason} was expected");
+            (ready.reason.as_deref() == Some(reason)).then(|| ready.message.unwrap_or_default())
+        })
+        .await
+    }
+
+    /// Waits until a bound claim reports `Ready=False` with a reason, and returns the message.
+    pub async fn wait_until_unready(&self, name: &str, reason: &str) -> String {
+        eventually(&format!("claim {}/{name} reports {reason}", self.namespace), || async {
+            let ready = ready(&self.claims().get(name).await.ok().flatten()?);
+            (ready.status == "False" && ready.reason.as_deref() == Some(reason))
+                .then(|| ready.message.unwrap_or_default())
+        })
+        .await
+    }
+
+    /// Asserts that a claim stays unbound for half a second.
+    pub async fn assert_stays_unbound(&self, name: &str) {
+        consistently(&format!("claim {}/{name} is unbound", self.namespace), || async {
+            let claim = self.claims().get(name).await.expect("claims can be read").expect("the claim exists");
+            claim.bound_address().is_none()
+        })
+        .await;
+    }
+
+    /// Waits until claim and IPAddress do not exist.
+    pub async fn wait_until_deleted(&self, name: &str) {
+        eventually(&format!("claim {}/{name} and its address are gone", self.namespace), || async {
+            let claim = self.claims().get(name).await.expect("claims can be read");
+            let address = self.addresses().get(name).await.expect("addresses can be read");
+            (claim.is_none() && address.is_none()).then_some(())
+        })
+        .await;
+    }
+}

@@ -1,0 +1,162 @@
+//! The program of a provider, as a separate process.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use crate::control_plane::ControlPlane;
+use crate::ports::free_port;
+use crate::process::Supervised;
+
+/// The text of the API server for a missing permission; status code 403 has other reasons too.
+const FORBIDDEN: &str = "is forbidden: User";
+
+static STARTED: AtomicU32 = AtomicU32::new(0);
+
+/// A running manager. It is killed when this value is dropped and when this process exits for any reason.
+#[derive(Debug)]
+pub struct Manager {
+    process: Supervised,
+    port: u16,
+    log: PathBuf,
+    may_lack_permissions: bool,
+    /// The probe that succeeds when all caches are synced.
+    listed: &'static str,
+}
+
+impl Manager {
+    /// Starts a program that accepts the flags of a manager of the SDK, and does not wait: `--kubeconfig`,
+    /// `--health-probe-bind-address` and `--diagnostics-address`, and those in `flags`.
+    pub fn start_program(control_plane: &ControlPlane, program: &Path, kubeconfig: &Path, flags: &[&str]) -> Self {
+        let port = free_port();
+        let own = [
+            format!("--kubeconfig={}", kubeconfig.display()),
+            format!("--health-probe-bind-address=127.0.0.1:{port}"),
+            "--diagnostics-address=0".to_owned(),
+        ];
+        let arguments: Vec<String> = own.into_iter().chain(flags.iter().map(ToString::to_string)).collect();
+        Self::other(control_plane, program, &arguments, port)
+    }
+
+    /// Starts a program with its own flags, and with its probes on `port`. It is ready when `/readyz` succeeds.
+    pub fn other(control_plane: &ControlPlane, program: &Path, arguments: &[String], port: u16) -> Self {
+        let number = STARTED.fetch_add(1, Ordering::Relaxed);
+        let log = control_plane.folder().join(format!("manager-{number}.log"));
+        let process = Supervised::spawn(program, arguments, &[], &log);
+        Self { process, port, log, may_lack_permissions: true, listed: "/readyz" }
+    }
+
+    /// Uses the probe `/readyz/caches`, which only managers of the SDK serve: a standby is ready, too.
+    #[must_use]
+    pub fn with_cache_probe(mut self) -> Self {
+        self.listed = "/readyz/caches";
+        self
+    }
+
+    /// Waits until the program is ready.
+    ///
+    /// # Panics
+    /// When it is not ready within a minute.
+    pub fn wait_until_ready(&self) {
+        let deadline = Instant::now() + Duration::from_mins(1);
+        while !self.is_ready() {
+            assert!(
+                Instant::now() < deadline,
+                "the manager is not ready; its log ends:\n{}",
+                self.process.output_tail()
+            );
+            sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Whether the program is ready, see [`Self::with_cache_probe`].
+    pub fn is_ready(&self) -> bool {
+        self.probe(self.listed).is_some_and(|answer| answer.starts_with("HTTP/1.1 200"))
+    }
+
+    /// The whole HTTP response to a probe.
+    pub fn probe(&self, path: &str) -> Option<String> {
+        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).ok()?;
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").ok()?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).ok()?;
+        Some(answer)
+    }
+
+    /// The log of the manager so far.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// Waits until the log contains a text.
+    ///
+    /// # Panics
+    /// When it does not within a minute.
+    pub fn wait_for_log(&self, text: &str) {
+        let deadline = Instant::now() + Duration::from_mins(1);
+        while !self.log().contains(text) {
+            assert!(Instant::now() < deadline, "no {text:?} in the log, which ends:\n{}", self.process.output_tail());
+            sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// The process id.
+    pub fn pid(&self) -> u32 {
+        self.process.pid()
+    }
+
+    /// Whether the process runs.
+    pub fn is_running(&mut self) -> bool {
+        self.process.is_running()
+    }
+
+    /// Kills the process at once (SIGKILL).
+    pub fn kill(&mut self) {
+        self.process.kill();
+    }
+
+    /// Sends the process a signal, such as `STOP` or `CONT`.
+    pub fn signal(&mut self, signal: &str) {
+        self.process.signal(signal);
+    }
+
+    /// Stops the process with SIGTERM and waits for its exit.
+    pub fn stop(&mut self) {
+        self.process.stop();
+    }
+
+    /// Panics when this value is dropped, if the API server denied a request because of a missing permission.
+    #[must_use]
+    pub fn must_have_permissions(mut self) -> Self {
+        self.may_lack_permissions = false;
+        self
+    }
+
+    /// Disables the check for missing permissions when this value is dropped.
+    #[must_use]
+    pub fn may_lack_permissions(mut self) -> Self {
+        self.may_lack_permissions = true;
+        self
+    }
+
+    /// Whether the API server denied a request because of a missing permission.
+    pub fn was_forbidden(&self) -> bool {
+        self.log().contains(FORBIDDEN)
+    }
+
+    /// The exit status of the process, if it has exited.
+    pub fn exit_status(&mut self) -> Option<std::process::ExitStatus> {
+        self.process.exit_status()
+    }
+}
+
+impl Drop for Manager {
+    fn drop(&mut self) {
+        if !std::thread::panicking() && !self.may_lack_permissions {
+            assert!(!self.was_forbidden(), "the manager lacks a permission:\n{}", self.log());
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! A webhook of another product rejects writes with the code 409, which usually means that an object changed since it
+//! was read. Claims and pools report it if it lasts.
+
+use capi_ipam_controller::health::Health;
+use capi_ipam_controller::metrics::Metrics;
+use capi_ipam_webhook::denial::bad_request;
+use capi_ipam_webhook::endpoints::Endpoints;
+use capi_ipam_webhook::options::WebhookOptions;
+use capi_ipam_webhook::review::{AdmissionRequest, Decision};
+use capi_ipam_webhook::server::listen;
+use clap::Parser;
+use k8s_openapi::ByteString;
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use crate::support::consumer::Consumer;
+use crate::support::wait::eventually;
+use crate::support::webhooks::Webhooks;
+use crate::{consumer, environment};
+
+const MESSAGE: &str = "the inventory is being rebuilt";
+
+#[derive(Parser)]
+struct Flags {
+    #[command(flatten)]
+    webhooks: WebhookOptions,
+}
+
+fn reject(_: &AdmissionRequest) -> Decision {
+    let mut status = bad_request(MESSAGE);
+    (status.code, status.reason) = (409, "Conflict".to_owned());
+    Err(status)
+}
+
+/// Rejects an operation on a kind in the namespace of the consumer with the code 409.
+async fn reject_with_conflict(consumer: &Consumer, operation: &str, kind: &str) -> Rejection {
+    let plane = &environment().control_plane;
+    let (name, webhooks) = (format!("conflict-{}", consumer.namespace), Webhooks::new(plane));
+    let flags = Flags::parse_from(["test".to_owned()].into_iter().chain(webhooks.flags()));
+    let (health, metrics) = (Health::default(), Metrics::default());
+    let server = listen(&flags.webhooks, &health, &metrics).await.expect("the port is free").expect("it is enabled");
+    let router = Endpoints::new(&metrics).review("/reject", reject).router();
+    let stop = CancellationToken::new();
+    tokio::spawn(server.serve(router, stop.clone()));
+    let url = format!("https://127.0.0.1:{}/reject", webhooks.port());
+    plane.kubectl_apply(
+        &json!({
+            "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
+            "metadata": {"name": name},
+            "webhooks": [{
+                "name": "reject.example.com", "failurePolicy": "Fail", "sideEffects": "None",
+                "admissionReviewVersions": ["v1"],
+                "clientConfig": {"url": url, "caBundle": ByteString(webhooks.authority().into_bytes())},
+                "rules": [{"apiGroups": ["ipam.cluster.x-k8s.io"], "apiVersions": ["*"], "operations": [operation],
+                           "resources": [kind]}],
+                "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": consumer.namespace}},
+            }],
+        })
+        .to_string(),
+    );
+    Rejection { name, stop }
+}
+
+struct Rejection {
+    name: String,
+    stop: CancellationToken,
+}
+
+impl Rejection {
+    fn end(self) {
+        environment().control_plane.kubectl(&["delete", "validatingwebhookconfiguration", &self.name]);
+        self.stop.cancel();
+    }
+}
+
+/// Waits until a write to the object `probe` of a kind is rejected.
+async fn wait_until_rejected(consumer: &Consumer, kind: &str) {
+    eventually("a write is rejected", || async {
+        let namespace = ["--namespace", &consumer.namespace];
+        let label = ["label", "--overwrite", kind, "probe", "probe=x", "--dry-run=server"];
+        let result = environment().control_plane.try_kubectl(&[&namespace[..], &label[..]].concat());
+        result.is_err_and(|text| text.contains(MESSAGE)).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lasting_conflict_is_reported_on_the_claim() {
+    let consumer = consumer().await;
+    consumer.create_pool("web", json!({"addresses": ["10.0.0.1"], "prefix": 24})).await;
+    consumer.create_claim("probe", "nowhere").await;
+    consumer.wait_for_reason("probe", "PoolNotReady").await;
+    // The finalizer is rejected, and the status is not.
+    let rejection = reject_with_conflict(&consumer, "UPDATE", "ipaddressclaims").await;
+    wait_until_rejected(&consumer, "ipaddressclaim").await;
+    consumer.create_claim("a", "web").await;
+    let text = consumer.wait_until_unready("a", "AllocationFailed").await;
+    assert!(text.contains(MESSAGE), "{text}");
+    rejection.end();
+    assert_eq!(consumer.wait_for_address("a").await, "10.0.0.1");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lasting_conflict_is_reported_on_the_pool() {
+    let consumer = consumer().await;
+    consumer.create_pool("probe", json!({"addresses": ["10.9.9.9"], "prefix": 24})).await;
+    consumer.wait_for_pool_condition("probe", "True", "PoolReady").await;
+    let rejection = reject_with_conflict(&consumer, "UPDATE", "inclusterippools").await;
+    wait_until_rejected(&consumer, "inclusterippool").await;
+    consumer.create_pool("web", json!({"addresses": ["10.0.0.1"], "prefix": 24})).await;
+    let text = consumer.wait_for_pool_condition("web", "False", "InitializationFailed").await;
+    assert!(text.contains(MESSAGE), "{text}");
+    rejection.end();
+    consumer.wait_for_pool_condition("web", "True", "PoolReady").await;
+}
