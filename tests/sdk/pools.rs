@@ -97,7 +97,7 @@ impl PoolProvider for Memory {
     }
 }
 
-/// A provider and a consumer in a namespace of its own.
+/// A provider and a consumer in its own namespace.
 struct Environment {
     consumer: Consumer,
     provider: Memory,

@@ -35,6 +35,11 @@ use crate::setup::ProviderSetup;
 /// The methods may wait for a backend, for [`ClaimOptions::handler_timeout`] at most. They must be idempotent: each may
 /// be called again after any failure, also by another process. `metadata.uid` of the claim identifies the caller.
 ///
+/// A request to the backend that timed out, or whose program was killed, can still be applied later, even after
+/// [`Self::release`]. The backend has to reject an allocation that arrives after the release of its claim: otherwise the
+/// address stays allocated to a claim that no longer exists. Two ways: `release` changes what every allocation has as a
+/// precondition, or it records that the claim is released.
+///
 /// The page of this crate has an example.
 pub trait PoolProvider: Send + Sync + 'static {
     /// The kind of the pools: a namespaced custom resource.

@@ -1,7 +1,7 @@
 //! Checks that the program of a provider fulfills the IPAM provider contract.
 //!
 //! [`run`] starts a control plane with the objects of a [`Provider`], runs its program, and executes the checks one after
-//! the other, each in a namespace of its own. A [`Report`] lists every check with its time; for a failed check what was
+//! the other, each in its own namespace. A [`Report`] lists every check with its time; for a failed check what was
 //! expected, the violated [`Rule`], what was seen, and the end of the log of the program. The checks are [`Check::ALL`].
 //!
 //! A provider of a real IPAM system needs a system for tests: the checks allocate all addresses of the pool several

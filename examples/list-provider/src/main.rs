@@ -5,9 +5,7 @@ use std::net::IpAddr;
 use std::process::ExitCode;
 
 use capi_ipam_provider::api::IPAddressClaim;
-use capi_ipam_provider::controller::client::ResourceClient;
-use capi_ipam_provider::controller::manager::{self, Identity};
-use capi_ipam_provider::controller::patch;
+use capi_ipam_provider::controller::{client, manager, patch};
 use capi_ipam_provider::{Allocation, ClaimReconciler, HandlerError, PoolProvider, Released, WatchedPools};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, Client, CustomResource, ResourceExt};
@@ -40,9 +38,9 @@ impl ListProvider {
         change: impl FnOnce(&mut BTreeMap<String, String>) -> Result<T, HandlerError>,
     ) -> Result<T, HandlerError> {
         let api = Api::namespaced(self.client.clone(), &claim.namespace().unwrap_or_default());
+        let maps = client::ResourceClient::new(api, &());
         let mut empty = ConfigMap::default();
         empty.metadata.name = Some(self.flags.config_map_prefix.clone() + &claim.spec.pool_ref.name);
-        let maps = ResourceClient::new(api, &());
         let before = maps.get_or_create(&empty).await?;
         let mut after = before.clone();
         let result = change(after.data.get_or_insert_default())?;
@@ -77,13 +75,15 @@ impl PoolProvider for ListProvider {
     }
 
     async fn release(&self, claim: &IPAddressClaim) -> Result<Released, HandlerError> {
-        self.update(claim, |record| Ok(record.remove(&claim.uid().unwrap_or_default()))).await?;
+        let uid = claim.uid().unwrap_or_default();
+        // This changes the ConfigMap in any case, so a late write of `allocate` fails.
+        self.update(claim, |record| Ok((record.remove(&uid), record.insert("released".to_owned(), uid)))).await?;
         Ok(Released::Now)
     }
 }
 
 fn main() -> ExitCode {
-    manager::run(Identity::new("list-provider", env!("CARGO_PKG_VERSION")), async |manager, flags: &Flags| {
+    manager::run(manager::Identity::new("list-provider", env!("CARGO_PKG_VERSION")), async |manager, flags: &Flags| {
         let provider = ListProvider { client: manager.client.clone(), flags: flags.clone() };
         ClaimReconciler::builder(manager).build(async |setup| Ok(WatchedPools::new(setup, provider).await)).await
     })

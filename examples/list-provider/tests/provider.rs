@@ -67,8 +67,9 @@ async fn example_provider_binds_and_releases_claims() {
     claim(&consumer, "d", "list").await;
     consumer.wait_for_address("d").await;
     release(&consumer, "b").await;
-    release(&consumer, "d").await;
-    assert_eq!(control_plane.kubectl(&["-n", namespace, "get", "configmap", "own-list", "-o=jsonpath={.data}"]), "");
+    let uid = release(&consumer, "d").await;
+    let record = control_plane.kubectl(&["-n", namespace, "get", "configmap", "own-list", "-o=jsonpath={.data}"]);
+    assert_eq!(record, json!({ "released": uid }).to_string());
 }
 
 async fn claim(consumer: &Consumer, name: &str, pool: &str) {
@@ -76,9 +77,11 @@ async fn claim(consumer: &Consumer, name: &str, pool: &str) {
     consumer.create_claim_for(name, pool, json!({})).await;
 }
 
-async fn release(consumer: &Consumer, name: &str) {
+/// Returns the uid of the claim.
+async fn release(consumer: &Consumer, name: &str) -> String {
     let claim = consumer.claims().get(name).await.expect("claims can be read").expect("the claim exists");
     let uid = claim.metadata.uid.expect("a claim has a uid");
     consumer.claims().delete(name, &uid).await.expect("the claim can be deleted");
     consumer.wait_until_deleted(name).await;
+    uid
 }

@@ -89,7 +89,7 @@ fn owner_references_in_an_older_version_are_kept() {
 }
 
 #[test]
-fn labels_of_the_allocation_do_not_replace_those_of_the_contract() {
+fn allocation_labels_do_not_replace_contract_labels() {
     let labels = [(names::CLUSTER_NAME_LABEL, "beta"), ("example.com/id", "7")];
     let labels = labels.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
     let annotations = [("example.com/dns".to_owned(), "c.example.com".to_owned())].into();

@@ -1,6 +1,6 @@
 //! The checks.
 
-/// A check, which runs in a namespace of its own.
+/// A check, which runs in its own namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Check {
     /// Claims are bound: names, finalizers, owner references, labels, conditions, different addresses.

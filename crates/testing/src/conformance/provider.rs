@@ -15,7 +15,7 @@ const MIN_ADDRESSES: usize = 4;
 /// The default number of claims of [`Check::Restart`].
 const CLAIMS: usize = 1000;
 
-/// A pool that the checks create, each in a namespace of its own.
+/// A pool that the checks create, each in its own namespace.
 #[derive(Clone, Debug)]
 pub struct Pool {
     pub(super) manifest: Value,
