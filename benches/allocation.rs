@@ -10,7 +10,7 @@ use std::net::Ipv4Addr;
 
 use capi_ipam::api::{IPReservation, InClusterKind, Pool, PoolKey};
 use capi_ipam::in_cluster::ledger::{ClaimKey, Ledger, Proposal};
-use capi_ipam_ip::{FreeSet, PoolAddresses, PoolPrefixes, Span, SpanSet, Usable};
+use capi_ipam_ip::{FreeSet, PoolAddresses, PoolPrefixes, Span, SpanSet, UsableBlocks};
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use serde_json::json;
 
@@ -140,7 +140,7 @@ fn range(number: u32) -> String {
     format!("{}-{}", Ipv4Addr::from(first), Ipv4Addr::from(first + 9))
 }
 
-fn addresses(ranges: &[String]) -> Usable {
+fn addresses(ranges: &[String]) -> UsableBlocks {
     let pool = PoolAddresses { addresses: ranges, excluded: &[], prefix: 8, gateway: None, allocate_reserved: false };
     pool.usable().expect("the pool is right")
 }

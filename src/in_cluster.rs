@@ -13,7 +13,7 @@
 //! - `pools`: finalizer, counts and conditions of pools; `deletion_check`: what blocks the deletion of a pool;
 //! - `move_label`: the label with which `clusterctl move` moves reservations;
 //! - [`LedgerHandle`]: read access to the ledger for admission, in every replica;
-//! - `sweeper`: releases abandoned addresses and creates missing reservations;
+//! - `sweeper`: deletes abandoned reservations and creates missing ones;
 //! - `upgrade`: stores pools of an old version in the current one.
 
 pub mod ledger;
@@ -39,7 +39,7 @@ use std::time::Duration;
 use capi_ipam_controller::client::ResourceClient;
 use capi_ipam_controller::manager::{BoxError, Manager};
 use capi_ipam_controller::watch::{WatchApi, WatchSpec};
-use capi_ipam_provider::{ClaimOptions, ClaimReconciler, PoolKind, ProviderSetup, Selection};
+use capi_ipam_provider::{ClaimOptions, ClaimReconciler, PoolKind, ProviderSetup, Selection, SweepOptions};
 use kube::Api;
 
 use self::context::Context;
@@ -70,7 +70,12 @@ pub async fn register(
         allocate_before_finalizer: true,
         ..ClaimOptions::default()
     };
-    let mut builder = ClaimReconciler::builder(manager).options(claim_options);
+    let sweep = SweepOptions {
+        interval: options.sweep_interval,
+        grace: options.sweep_grace,
+        report_only: options.sweep_report_only,
+    };
+    let mut builder = ClaimReconciler::builder(manager).options(claim_options).sweep(sweep);
     for kind in InClusterKind::ALL {
         builder = builder.pools(PoolKind::new(names::GROUP, kind.name()));
     }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use capi_ipam::admission::{View, conversion, pools, reservations};
 use capi_ipam::api::{InClusterKind, PoolKey, Scope, Slot};
-use capi_ipam_ip::{Block, Family, Usable};
+use capi_ipam_ip::{Block, Family, UsableBlocks};
 use capi_ipam_webhook::conversion::respond as respond_to_conversion;
 use capi_ipam_webhook::reply::{Outcome, Reply, ReplyError};
 use capi_ipam_webhook::review::{AdmissionRequest, respond};
@@ -118,7 +118,7 @@ impl View for Cluster {
         let blocks = addresses.chain("fd00::".parse().ok().map(|base| Block::new(base, 64)));
         blocks.filter(|block| filter(*block)).collect()
     }
-    fn overlapping(&self, pool: &PoolKey, _: &Scope, _: &Usable) -> Vec<PoolKey> {
+    fn overlapping(&self, pool: &PoolKey, _: &Scope, _: &UsableBlocks) -> Vec<PoolKey> {
         vec![pool.clone()]
     }
     fn network_length(&self, network: &str, family: Family) -> Option<u8> {
@@ -127,7 +127,7 @@ impl View for Cluster {
     fn members(&self, _: &str) -> Vec<PoolKey> {
         Vec::new()
     }
-    fn pool(&self, pool: &PoolKey) -> Option<(Scope, Option<Arc<Usable>>)> {
+    fn pool(&self, pool: &PoolKey) -> Option<(Scope, Option<Arc<UsableBlocks>>)> {
         Some((Scope::of(pool, None), None))
     }
     fn owners(&self, _: &Slot) -> Vec<(String, String)> {

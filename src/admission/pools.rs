@@ -6,7 +6,7 @@
 
 use std::fmt::{Display, Write as _};
 
-use capi_ipam_ip::{Block, PoolProblem, PoolProblemKind, Usable};
+use capi_ipam_ip::{Block, PoolProblem, PoolProblemKind, UsableBlocks};
 use capi_ipam_webhook::denial;
 use capi_ipam_webhook::review::{AdmissionRequest, Decision, Operation};
 use kube::core::Status;
@@ -77,7 +77,7 @@ fn same_spec(request: &AdmissionRequest) -> bool {
 }
 
 /// Returns the blocks of the pool, or all problems of the spec that do not depend on other objects.
-fn check(spec: &PoolSpec) -> Result<Usable, Vec<StatusCause>> {
+fn check(spec: &PoolSpec) -> Result<UsableBlocks, Vec<StatusCause>> {
     let more: Vec<StatusCause> =
         negative_grace_period(spec).into_iter().chain(spec.network().and_then(network_name_problem)).collect();
     match spec.usable() {
@@ -98,7 +98,7 @@ fn negative_grace_period(spec: &PoolSpec) -> Option<StatusCause> {
 }
 
 /// Why the pool cannot be in its network: the network has another block length.
-fn network_conflict(spec: &PoolSpec, usable: &Usable, view: &dyn View) -> Option<StatusCause> {
+fn network_conflict(spec: &PoolSpec, usable: &UsableBlocks, view: &dyn View) -> Option<StatusCause> {
     let network = spec.network()?;
     let declared = view.network_length(network, usable.family).filter(|declared| *declared != usable.length)?;
     let text = format!(
@@ -177,8 +177,8 @@ fn changed_immutable_fields(old: &PoolSpec, new: &PoolSpec) -> impl Iterator<Ite
 
 fn check_in_use_addresses_kept(
     key: &PoolKey,
-    before: &Usable,
-    after: &Usable,
+    before: &UsableBlocks,
+    after: &UsableBlocks,
     view: &dyn View,
 ) -> Result<(), Box<Status>> {
     if before.set.subtract(&after.set).is_empty() {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use capi_ipam_ip::{Block, Family, Usable};
+use capi_ipam_ip::{Block, Family, UsableBlocks};
 
 use crate::api::{PoolKey, Scope, Slot};
 
@@ -16,7 +16,7 @@ pub trait View: Send + Sync + 'static {
     fn in_use(&self, pool: &PoolKey, filter: &dyn Fn(Block) -> bool) -> Vec<Block>;
 
     /// The pools of other scopes that can allocate the same addresses as this pool.
-    fn overlapping(&self, pool: &PoolKey, scope: &Scope, usable: &Usable) -> Vec<PoolKey>;
+    fn overlapping(&self, pool: &PoolKey, scope: &Scope, usable: &UsableBlocks) -> Vec<PoolKey>;
 
     /// The length of the blocks that the pools of a network allocate, once it is declared.
     fn network_length(&self, network: &str, family: Family) -> Option<u8>;
@@ -25,7 +25,7 @@ pub trait View: Send + Sync + 'static {
     fn members(&self, network: &str) -> Vec<PoolKey>;
 
     /// The scope of a pool, and its blocks if its spec is valid. `None` if the pool does not exist.
-    fn pool(&self, pool: &PoolKey) -> Option<(Scope, Option<Arc<Usable>>)>;
+    fn pool(&self, pool: &PoolKey) -> Option<(Scope, Option<Arc<UsableBlocks>>)>;
 
     /// The namespaces and names of the IPAddress objects with that address.
     fn owners(&self, slot: &Slot) -> Vec<(String, String)>;

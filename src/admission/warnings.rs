@@ -1,6 +1,6 @@
 //! Warnings about valid pools that are probably not what the user intended.
 
-use capi_ipam_ip::{Family, SpanSet, Usable, parse_entry};
+use capi_ipam_ip::{Family, SpanSet, UsableBlocks, parse_entry};
 
 use super::view::View;
 use crate::api::{Audience, PoolKey, PoolSpec, Scope};
@@ -9,7 +9,7 @@ use crate::api::{Audience, PoolKey, PoolSpec, Scope};
 const MAX_EXCLUSION_WARNINGS: usize = 5;
 
 /// Returns the warnings about a valid pool.
-pub(super) fn of(spec: &PoolSpec, key: &PoolKey, usable: &Usable, view: &dyn View) -> Vec<String> {
+pub(super) fn of(spec: &PoolSpec, key: &PoolKey, usable: &UsableBlocks, view: &dyn View) -> Vec<String> {
     let mut warnings = Vec::new();
     match spec {
         PoolSpec::Addresses(spec) => {

@@ -38,8 +38,5 @@ pub const INVALID_SPEC: &str = "InvalidSpec";
 /// Reason of the event on a reservation that has no effect.
 pub const INVALID_RESERVATION: &str = "InvalidReservation";
 
-/// Reason of the event on an IPAddress without a claim, created by a user.
-pub const NO_CLAIM: &str = "NoClaim";
-
 /// Reason of a pool whose finalizer cannot be added, because the API server rejects it.
 pub const INITIALIZATION_FAILED: &str = "InitializationFailed";

@@ -1,4 +1,4 @@
-use capi_ipam_ip::{PoolAddresses, PoolPrefixes, PoolProblem, Usable};
+use capi_ipam_ip::{PoolAddresses, PoolPrefixes, PoolProblem, UsableBlocks};
 use serde::Serialize;
 
 use super::ip_pool::IPPoolSpec;
@@ -26,7 +26,7 @@ impl PoolSpec {
     }
 
     /// Returns the addresses or prefixes that can be allocated, or all problems of the specification.
-    pub fn usable(&self) -> Result<Usable, Vec<PoolProblem>> {
+    pub fn usable(&self) -> Result<UsableBlocks, Vec<PoolProblem>> {
         match self {
             Self::Addresses(spec) => PoolAddresses {
                 addresses: &spec.addresses,

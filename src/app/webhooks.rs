@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use capi_ipam_controller::manager::{BoxError, Manager};
-use capi_ipam_ip::{Block, Family, Usable};
+use capi_ipam_ip::{Block, Family, UsableBlocks};
 use capi_ipam_webhook::diagnostics;
 use capi_ipam_webhook::endpoints::Endpoints;
 use capi_ipam_webhook::options::{WebhookCerts, WebhookOptions};
@@ -78,7 +78,7 @@ impl View for LedgerView {
         self.0.complete().map(|ledger| ledger.in_use(pool, filter)).unwrap_or_default()
     }
 
-    fn overlapping(&self, pool: &PoolKey, scope: &Scope, usable: &Usable) -> Vec<PoolKey> {
+    fn overlapping(&self, pool: &PoolKey, scope: &Scope, usable: &UsableBlocks) -> Vec<PoolKey> {
         self.0.complete().map(|ledger| ledger.overlapping_with(pool, scope, usable)).unwrap_or_default()
     }
 
@@ -90,7 +90,7 @@ impl View for LedgerView {
         self.0.complete().map(|ledger| ledger.members(network)).unwrap_or_default()
     }
 
-    fn pool(&self, pool: &PoolKey) -> Option<(Scope, Option<Arc<Usable>>)> {
+    fn pool(&self, pool: &PoolKey) -> Option<(Scope, Option<Arc<UsableBlocks>>)> {
         let info = self.0.complete()?.pool_info(pool)?;
         Some((info.scope, info.usable.ok()))
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use capi_ipam_controller::client::{CallError, error_chain};
-use capi_ipam_ip::{Block, Usable, parse_address};
+use capi_ipam_ip::{Block, UsableBlocks, parse_address};
 use capi_ipam_provider::api::{IPAddress, IPAddressClaim, Uid};
 use capi_ipam_provider::{Allocation, ClaimHandler, Ensured, HandlerError, PoolView, ProviderAdapter, Released};
 use kube::ResourceExt;
@@ -277,7 +277,7 @@ impl InClusterHandler {
         pool: &PoolKey,
         existing: &IPAddress,
         info: &PoolInfo,
-        usable: &Usable,
+        usable: &UsableBlocks,
     ) -> Result<Ensured, HandlerError> {
         let is_valid = parse_address(&existing.spec.address).is_ok();
         let Some((_, block, _)) = allocated_block(existing).filter(|_| is_valid) else {
@@ -380,12 +380,12 @@ impl Drop for Candidate<'_> {
     }
 }
 
-fn allocation(block: Block, usable: &Usable) -> Allocation {
+fn allocation(block: Block, usable: &UsableBlocks) -> Allocation {
     Allocation { gateway: usable.gateway, ..Allocation::new(block.base(), usable.prefix) }
 }
 
 /// The allocation of an existing IPAddress, which does not change with the pool.
-fn existing_allocation(existing: &IPAddress, block: Block, usable: &Usable) -> Allocation {
+fn existing_allocation(existing: &IPAddress, block: Block, usable: &UsableBlocks) -> Allocation {
     let gateway = existing.spec.gateway.as_deref().and_then(|text| parse_address(text).ok());
     let prefix = u8::try_from(existing.spec.prefix).unwrap_or(usable.prefix);
     Allocation { gateway, ..Allocation::new(block.base(), prefix) }

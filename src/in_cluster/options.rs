@@ -16,6 +16,10 @@ pub struct InClusterOptions {
     #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = parse_duration)]
     pub sweep_grace: Duration,
 
+    /// Only report abandoned addresses, and release none.
+    #[arg(long)]
+    pub sweep_report_only: bool,
+
     /// How long a moved or restored claim waits for its IPAddress to be restored.
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = parse_duration)]
     pub restored_claim_timeout: Duration,

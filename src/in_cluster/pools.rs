@@ -122,7 +122,7 @@ impl Reconciler for PoolReconciler {
     type State = u32;
     type Error = PoolError;
 
-    fn trim_stored(pool: &mut Pool) {
+    fn transform(pool: &mut Pool) {
         pool.clear_spec();
     }
 

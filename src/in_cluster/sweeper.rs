@@ -1,39 +1,37 @@
-//! The sweeper: a periodic garbage collector that releases abandoned addresses, creates missing reservations, and
-//! passes on turns that are not used.
+//! The sweeper: a periodic garbage collector that deletes abandoned reservations, creates missing ones, and passes on
+//! turns that are not used. IPAddresses without a claim are deleted by the sweep of the claim controller.
 //!
-//! It repairs what crashes leave behind, and is deliberately slow. An object must be abandoned in the ledger in two
+//! It repairs what crashes leave behind, and is deliberately slow. A reservation must be abandoned in the ledger in two
 //! passes and for the grace period, and then according to live reads; every deletion has the uid that was read as
 //! precondition; and only a small part of a pool is released in one pass. The reservation of an existing unbound claim
 //! is never deleted.
 //!
-//! Every process releases abandoned addresses, also in namespaces that it does not manage: it watches the claims of all
-//! namespaces, and live reads decide. What a read shows is recorded in the ledger. Reservations are created only for
-//! claims that this process manages.
-
-mod lasting;
+//! Every process deletes abandoned reservations, also in namespaces that it does not manage: it watches the claims of
+//! all namespaces, and live reads decide. What a read shows is recorded in the ledger. Reservations are created only
+//! for claims that this process manages.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use capi_ipam_controller::client::{CallError, error_chain};
+use capi_ipam_controller::clock;
 use capi_ipam_controller::events::EventPublisher;
 use capi_ipam_controller::health::ReadinessGate;
-use capi_ipam_controller::{clock, finalizer};
+use capi_ipam_provider::api::conditions::NO_CLAIM;
 use capi_ipam_provider::api::{IPAddress, IPAddressClaim, Uid};
-use capi_ipam_provider::{ClaimCache, ClaimSnapshot, ContractClient, ProviderSetup};
+use capi_ipam_provider::{ClaimCache, ClaimSnapshot, ContractClient, Lasting, ProviderSetup, Suspects};
 use kube::ResourceExt;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
-use self::lasting::Lasting;
 use super::context::Context;
 use super::duplicates::Duplicates;
-use super::ledger::{ClaimKey, InvalidReservation, Origin, Suspect, Unclaimed, Unreserved, allocated_block};
+use super::ledger::{AbandonedReservation, ClaimKey, InvalidReservation, Unreserved, allocated_block};
 use super::move_label;
 use super::options::InClusterOptions;
 use super::reservation::{Ownership, build, ownership};
-use crate::api::{IPReservation, PoolKey, ReservationClaim, Scope, Slot, conditions, names};
+use crate::api::{IPReservation, PoolKey, ReservationClaim, Scope, Slot, conditions};
 
 /// The maximum number of missing reservations that are created in one pass.
 const MAX_RESERVED_PER_PASS: usize = 20_000;
@@ -54,10 +52,11 @@ pub(super) struct Sweeper {
     events: EventPublisher,
     /// Reservations without effect that are reported already.
     reported_invalid: Vec<InvalidReservation>,
-    /// IPAddress objects without a claim.
-    unclaimed: Lasting<Unclaimed>,
-    /// Abandoned objects, with the time at which they were first found so.
-    suspects: HashMap<Suspect, Instant>,
+    /// Reservations that seem abandoned.
+    suspects: Suspects<AbandonedReservation>,
+    /// Abandoned reservations that are reported and kept.
+    reported_abandoned: Lasting<AbandonedReservation>,
+    report_only: bool,
 }
 
 impl Sweeper {
@@ -76,10 +75,11 @@ impl Sweeper {
             gates,
             interval: options.sweep_interval,
             grace: options.sweep_grace,
+            report_only: options.sweep_report_only,
             events: setup.manager.events.clone(),
             reported_invalid: Vec::new(),
-            unclaimed: Lasting::default(),
-            suspects: HashMap::new(),
+            suspects: Suspects::default(),
+            reported_abandoned: Lasting::default(),
         }
     }
 
@@ -108,24 +108,37 @@ impl Sweeper {
         self.reserve_missing().await;
         self.duplicates.report().await;
         self.report_invalid_reservations();
-        self.report_unclaimed();
         move_label::add_missing(&self.context).await;
-        let confirmed = self.confirmed(Instant::now());
+        if self.delete_abandoned().await {
+            // A deleted reservation may have been that of an earlier claim for an address in use.
+            self.reserve_missing().await;
+        }
+    }
+
+    /// Deletes abandoned reservations, and returns whether there were any.
+    async fn delete_abandoned(&mut self) -> bool {
+        let claims = &self.claims;
+        let seen = self.context.ledger.abandoned_reservations(|(namespace, name), uid, has_address| {
+            let claim = claims.get(namespace, name);
+            claim.is_some_and(|claim| claim.uid == uid && (has_address || !claim.bound))
+        });
         let mut released: HashMap<Scope, usize> = HashMap::new();
         let mut postponed: HashMap<Scope, usize> = HashMap::new();
+        let confirmed = self.suspects.update(seen, self.grace, Instant::now());
+        if self.report_only {
+            let new = self.reported_abandoned.update(confirmed);
+            new.iter().for_each(|abandoned| self.report_abandoned(abandoned));
+            return false;
+        }
         for suspect in confirmed {
-            let scope = &suspect.slot().scope;
+            let scope = &suspect.slot.scope;
             let max = MAX_RELEASED_PER_PASS.max(self.context.ledger.usage_count(scope) / 20);
             let count = released.entry(scope.clone()).or_default();
             if *count >= max {
                 *postponed.entry(scope.clone()).or_default() += 1;
                 continue;
             }
-            let done = match &suspect {
-                Suspect::Reservation { slot, claim, uid } => self.delete_reservation(slot, claim, *uid).await,
-                Suspect::Address { claim, .. } => self.delete_address(claim).await,
-            };
-            match done {
+            match self.delete_reservation(&suspect).await {
                 Ok(true) => *count = count.saturating_add(1),
                 Ok(false) => {}
                 Err(error) => {
@@ -137,10 +150,7 @@ impl Sweeper {
         for (scope, count) in postponed {
             warn!(%scope, count, "too many abandoned addresses for one pass; the others are released later");
         }
-        if released.values().any(|count| *count > 0) {
-            // A deleted reservation may have been that of an earlier claim for an address in use.
-            self.reserve_missing().await;
-        }
+        released.values().any(|count| *count > 0)
     }
 
     /// Reports manually created reservations that have no effect. Admission rejects most of them.
@@ -159,47 +169,25 @@ impl Sweeper {
         }
     }
 
-    /// Reports manually created IPAddress objects without a claim: their addresses count as in use.
-    fn report_unclaimed(&mut self) {
-        let claims = &self.claims;
-        let unclaimed = self.context.ledger.unclaimed(|(namespace, name)| claims.get(namespace, name).is_some());
-        // One that was created by the provider has no finalizer for a moment before it is deleted.
-        for found in self.unclaimed.update(unclaimed) {
-            let (namespace, name) = &found.name;
-            if !self.context.selection.includes_namespace(Some(namespace)) {
-                continue;
-            }
-            let message = format!(
-                "no IPAddressClaim {name} exists: {} counts as in use and is not allocated; delete this IPAddress to \
-                 release it",
-                found.slot.block
-            );
-            warn!(namespace, address = name, value = %found.slot.block, "IPAddress has no claim and is kept");
-            let mut object = IPAddress::default();
-            (object.metadata.namespace, object.metadata.name) = (Some(namespace.clone()), Some(name.clone()));
-            self.events.warning(&object, &self.contract.ipam, conditions::NO_CLAIM, "Inspect", &message);
-        }
-    }
-
-    /// Returns the objects that were abandoned in an earlier pass too, and for the grace period.
-    fn confirmed(&mut self, now: Instant) -> Vec<Suspect> {
-        let claims = &self.claims;
-        let seen = self.context.ledger.suspects(|(namespace, name), uid, has_address| {
-            let Some(claim) = claims.get(namespace, name) else { return false };
-            uid.is_none_or(|uid| claim.uid == uid && (has_address || !claim.bound))
-        });
-        let suspects = &self.suspects;
-        self.suspects =
-            seen.into_iter().map(|suspect| (suspect.clone(), suspects.get(&suspect).copied().unwrap_or(now))).collect();
-        let old = |(suspect, since): (&Suspect, &Instant)| {
-            (*since < now && now.saturating_duration_since(*since) >= self.grace).then(|| suspect.clone())
-        };
-        self.suspects.iter().filter_map(old).collect()
+    /// Reports a reservation that seems abandoned and is kept.
+    fn report_abandoned(&self, AbandonedReservation { slot, claim: (namespace, claim), uid }: &AbandonedReservation) {
+        let name = slot.reservation_name();
+        warn!(reservation = name, namespace, claim, "reservation seems abandoned and is kept");
+        let mut object = IPReservation::default();
+        let message = format!(
+            "the claim in spec.claimRef does not exist or does not use {}; delete this IPReservation to release it",
+            slot.block
+        );
+        let held = self.context.ledger.held_by(&(namespace.clone(), claim.clone()), *uid);
+        object.metadata.uid = held.into_iter().find(|held| held.slot == *slot).map(|held| held.uid);
+        object.metadata.name = Some(name);
+        self.events.warning(&object, &(), NO_CLAIM, "Inspect", &message);
     }
 
     /// Deletes a reservation if its claim does not exist, or is bound to another address.
-    async fn delete_reservation(&self, slot: &Slot, claim: &ClaimKey, uid: Uid) -> Result<bool, CallError> {
-        let (namespace, claim_name) = claim;
+    async fn delete_reservation(&self, abandoned: &AbandonedReservation) -> Result<bool, CallError> {
+        let AbandonedReservation { slot, claim, uid } = abandoned;
+        let ((namespace, claim_name), uid) = (claim, *uid);
         let name = &slot.reservation_name();
         let held = self.context.ledger.held_by(claim, uid);
         // Read before the claim: if the claim is missing in the later read, no existing claim holds this reservation.
@@ -229,29 +217,6 @@ impl Sweeper {
         self.context.reservations.delete_unchanged(name, &uid, &version).await?;
         self.context.ledger.remove_reservation(&found);
         info!(reservation = name, claim = claim_name, namespace, "deleted an abandoned reservation");
-        Ok(true)
-    }
-
-    /// Deletes an IPAddress if no claim of its name exists.
-    async fn delete_address(&self, (namespace, name): &ClaimKey) -> Result<bool, CallError> {
-        let addresses = self.contract.addresses(namespace);
-        let found = addresses.get(name).await?;
-        let Some(address) = found.filter(|found| Origin::of(found) == Origin::Provider) else { return Ok(false) };
-        let pool = PoolKey::of_address(&address);
-        if pool.and_then(|pool| self.context.ledger.pool_info(&pool)).is_some_and(|info| info.paused) {
-            return Ok(false);
-        }
-        if let Some(cluster) = address.labels().get(names::CLUSTER_NAME_LABEL)
-            && self.contract.clusters(namespace).get(cluster).await?.is_some_and(|cluster| cluster.is_paused())
-        {
-            return Ok(false);
-        }
-        if self.contract.claims(namespace).get(name).await?.is_some() {
-            return Ok(false);
-        }
-        // With the version that was read: a claim may have been created since, and have adopted the IPAddress.
-        finalizer::delete(&addresses, &address, names::PROTECT_ADDRESS).await?;
-        info!(namespace, address = name, value = address.spec.address, "deleted an IPAddress without a claim");
         Ok(true)
     }
 

@@ -4,6 +4,8 @@ use kube::ResourceExt;
 use serde_json::json;
 
 use crate::support::consumer::Consumer;
+use crate::support::control_plane::{ControlPlane, Options};
+use crate::support::manager::Manager;
 use crate::support::wait::eventually;
 use crate::with_claims;
 
@@ -113,4 +115,33 @@ async fn leftovers_of_a_previous_claim_are_cleaned_up() {
     })
     .await;
     consumer.wait_for_reservations("web", &[("10.0.0.1", "a"), ("10.0.0.2", "again")]).await;
+}
+
+#[tokio::test]
+async fn report_only_sweep_frees_nothing() {
+    let control_plane = ControlPlane::start(Options::default());
+    let flags = ["--sweep-interval=200ms", "--sweep-grace=1s", "--sweep-report-only"];
+    let manager = Manager::start(&control_plane, &flags);
+    let consumer = Consumer::new(&control_plane).await;
+    consumer.create_pool("web", json!({"addresses": ["10.0.0.1-10.0.0.4"], "prefix": 24})).await;
+    let pool = json!({"apiGroup": "ipam.cluster.x-k8s.io", "kind": "InClusterIPPool", "name": "web"});
+    consumer.create_leftover_address("left", pool, "10.0.0.2").await;
+    let holder = json!({"namespace": consumer.namespace, "name": "never", "uid": "dead"});
+    consumer.reserve("web", "10.0.0.1", holder).await;
+    let reservation = consumer.reservation("web", "10.0.0.1").await.expect("it exists").name_any();
+    let everywhere = consumer.in_namespace("default");
+    for (scene, object, words) in
+        [(&consumer, "left", "no IPAddressClaim left exists"), (&everywhere, &reservation, "does not use 10.0.0.1")]
+    {
+        eventually(&format!("an event reports {object}"), || async {
+            let events = scene.events(object).await;
+            events.iter().any(|(_, reason, text)| reason == "NoClaim" && text.contains(words)).then_some(())
+        })
+        .await;
+    }
+    consumer.create_claim("a", "web").await;
+    assert_eq!(consumer.wait_for_address("a").await, "10.0.0.3");
+    assert!(consumer.reservation("web", "10.0.0.1").await.is_some());
+    assert!(consumer.addresses().get("left").await.expect("addresses can be read").is_some());
+    assert!(!manager.was_forbidden(), "{}", manager.log());
 }

@@ -18,6 +18,7 @@ mod metrics;
 mod patching;
 mod pools;
 mod program;
+mod sweep;
 mod upgrade;
 
 use std::sync::OnceLock;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use capi_ipam_controller::manager::{BoxError, Manager};
 use capi_ipam_provider::api::IPAddressClaim;
 use capi_ipam_provider::{
-    Allocation, ClaimOptions, ClaimReconciler, HandlerError, PoolProvider, Released, WatchedPools,
+    Allocation, ClaimOptions, ClaimReconciler, HandlerError, PoolProvider, Released, SweepOptions, WatchedPools,
 };
 use kube::{CustomResource, ResourceExt};
 use parking_lot::Mutex;
@@ -32,7 +32,7 @@ const VERIFY_INTERVAL: Duration = Duration::from_millis(500);
 
 #[derive(CustomResource, Clone, Debug, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 #[kube(group = "example.com", version = "v1", kind = "MemoryPool", namespaced)]
-struct MemoryPoolSpec {
+pub(crate) struct MemoryPoolSpec {
     addresses: Vec<IpAddr>,
     /// The fault of the provider in this pool.
     #[serde(default)]
@@ -41,10 +41,12 @@ struct MemoryPoolSpec {
 
 /// A provider that records the allocated addresses in memory.
 #[derive(Clone, Default)]
-struct Memory {
+pub(crate) struct Memory {
     /// The uids of the claims by address.
-    owners: Arc<Mutex<BTreeMap<IpAddr, String>>>,
+    pub(crate) owners: Arc<Mutex<BTreeMap<IpAddr, String>>>,
     verifications: Arc<AtomicU32>,
+    /// The number of releases that fail from now on.
+    pub(crate) failing_releases: Arc<AtomicU32>,
 }
 
 impl PoolProvider for Memory {
@@ -80,7 +82,8 @@ impl PoolProvider for Memory {
     }
 
     async fn release(&self, claim: &IPAddressClaim) -> Result<Released, HandlerError> {
-        if claim.name_any() == STUCK {
+        let fails = self.failing_releases.try_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
+        if claim.name_any() == STUCK || fails.is_ok() {
             return Err(HandlerError::transient("cannot release the address", "the backend is down"));
         }
         self.owners.lock().retain(|_, owner| Some(&*owner) != claim.metadata.uid.as_ref());
@@ -98,14 +101,18 @@ impl PoolProvider for Memory {
 }
 
 /// A provider and a consumer in its own namespace.
-struct Environment {
-    consumer: Consumer,
-    provider: Memory,
-    program: Program,
+pub(crate) struct Environment {
+    pub(crate) consumer: Consumer,
+    pub(crate) provider: Memory,
+    pub(crate) program: Program,
 }
 
 impl Environment {
-    async fn start(options: ClaimOptions) -> Self {
+    pub(crate) async fn start(options: ClaimOptions) -> Self {
+        Self::start_with(options, None).await
+    }
+
+    pub(crate) async fn start_with(options: ClaimOptions, sweep: Option<SweepOptions>) -> Self {
         static DEFINED: Once = Once::new();
         DEFINED.call_once(|| {
             define_kind("MemoryPool", "memorypools", &["v1"], "v1").expect("it can be applied");
@@ -115,7 +122,10 @@ impl Environment {
         let (provider, namespace) = (Memory::default(), format!("--namespace={}", consumer.namespace));
         let memory = provider.clone();
         let setup = async move |manager: &mut Manager| -> Result<(), BoxError> {
-            let builder = ClaimReconciler::builder(manager).options(options);
+            let mut builder = ClaimReconciler::builder(manager).options(options);
+            if let Some(sweep) = sweep {
+                builder = builder.sweep(sweep);
+            }
             builder.build(async |setup| Ok(WatchedPools::new(setup, memory).await)).await
         };
         let flags = ["--diagnostics-address=0", &namespace];
@@ -123,19 +133,19 @@ impl Environment {
         Self { consumer, provider, program }
     }
 
-    fn apply_pool(&self, name: &str, spec: &Value) {
+    pub(crate) fn apply_pool(&self, name: &str, spec: &Value) {
         let metadata = json!({"name": name, "namespace": self.consumer.namespace});
         let pool = json!({"apiVersion": "example.com/v1", "kind": "MemoryPool", "metadata": metadata, "spec": spec});
         control_plane().kubectl_apply(&pool.to_string());
     }
 
-    async fn create_claim(&self, name: &str, pool: &str) {
+    pub(crate) async fn create_claim(&self, name: &str, pool: &str) {
         let pool = json!({"apiGroup": "example.com", "kind": "MemoryPool", "name": pool});
         self.consumer.try_create_claim_for(name, pool, json!({})).await.expect("the claim can be created");
     }
 
     /// Waits until an event on a claim has this reason, and returns its message.
-    async fn event(&self, claim: &str, reason: &str) -> String {
+    pub(crate) async fn event(&self, claim: &str, reason: &str) -> String {
         eventually(&format!("an event on {claim} has the reason {reason}"), || async {
             let events = self.consumer.events(claim).await;
             events.into_iter().find(|(_, why, _)| why == reason).map(|(_, _, message)| message)

@@ -90,7 +90,7 @@ pub trait Reconciler: Send + Sync + 'static {
     /// Removes fields of an object that is cached in full, after the handler of the watch and [`Reconciler::compact`]
     /// have seen it. The result is what [`Store`] returns, what is reconciled, and what the handler gets as deleted
     /// when a new list does not contain the object. It must keep the metadata that identifies the object.
-    fn trim_stored(_object: &mut Self::Object) {}
+    fn transform(_object: &mut Self::Object) {}
 
     /// Creates an object from its compact form, which the handler of the watch gets as deleted when a new list does not
     /// contain the object. `None` if the handler need not know.

@@ -2,7 +2,7 @@
 //!
 //! - [`parse_entry`] and [`parse_address`]: strict parsers of the texts of a pool;
 //! - [`PoolAddresses`] and [`PoolPrefixes`]: validation of the spec of a pool. The result is either a list of
-//!   [`PoolProblem`]s or the [`Usable`] blocks: single addresses, or prefixes of one length;
+//!   [`PoolProblem`]s or the [`UsableBlocks`] blocks: single addresses, or prefixes of one length;
 //! - [`FreeSet`]: the free blocks of a pool, to allocate the lowest one;
 //! - [`Family`], [`Block`], [`Span`] and [`SpanSet`]: addresses, prefixes, ranges and sets as numbers.
 //!
@@ -14,7 +14,7 @@
 //! - An address is a number (`u128`) with a [`Family`]; sets are sorted spans of numbers. Memory and time depend on the
 //!   number of spans, never on the number of addresses: `::/0` costs as little as a single address.
 //! - An accepted text has one meaning: a text that two programs could read differently is an error.
-//! - [`Usable`] contains only addresses of the entries of the pool, and none that is excluded, reserved by the subnet,
+//! - [`UsableBlocks`] contains only addresses of the entries of the pool, and none that is excluded, reserved by the subnet,
 //!   the gateway of a pool of addresses, or IPv4-mapped.
 //! - No function panics or overflows, whatever the input.
 //!
@@ -60,4 +60,4 @@ pub use free::FreeSet;
 pub use parse::{Entry, MAX_ENTRY_LENGTH, ParseError, parse_address, parse_entry, parse_lenient};
 pub use pool::{Field, MAX_PROBLEMS, PoolAddresses, PoolPrefixes, PoolProblem, PoolProblemKind};
 pub use set::{Span, SpanSet};
-pub use usable::Usable;
+pub use usable::UsableBlocks;

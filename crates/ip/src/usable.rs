@@ -12,7 +12,7 @@ use crate::{Block, Family, Span, SpanSet};
 /// A block is identified by its number: that of its first address, shifted right by the number of host bits. For single
 /// addresses this is the number of the address.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Usable {
+pub struct UsableBlocks {
     /// The family of all addresses of the pool.
     pub family: Family,
     /// The length of each block in bits: that of an address, or the allocation prefix length.
@@ -27,7 +27,7 @@ pub struct Usable {
     pub set: SpanSet,
 }
 
-impl Usable {
+impl UsableBlocks {
     /// Returns the block with this number.
     pub fn block(&self, number: u128) -> Block {
         let first = number.checked_shl(self.shift()).unwrap_or_default();
@@ -116,14 +116,14 @@ mod tests {
     use super::*;
 
     /// Blocks of this length, from pairs of first number and number of further ones.
-    fn usable(length: u8, numbers: Vec<(u8, u8)>) -> Usable {
+    fn usable(length: u8, numbers: Vec<(u8, u8)>) -> UsableBlocks {
         let spans = numbers
             .into_iter()
             .filter_map(|(first, more)| Span::new(first.into(), u128::from(first).saturating_add(more.into())));
-        Usable { family: Family::V4, length, prefix: 24, gateway: None, subnet: None, set: spans.collect() }
+        UsableBlocks { family: Family::V4, length, prefix: 24, gateway: None, subnet: None, set: spans.collect() }
     }
 
-    fn any_usable() -> impl Strategy<Value = Usable> {
+    fn any_usable() -> impl Strategy<Value = UsableBlocks> {
         let numbers = proptest::collection::vec((any::<u8>(), 0..4_u8), 0..6);
         (28..=32_u8, numbers).prop_map(|(length, numbers)| usable(length, numbers))
     }
@@ -141,7 +141,7 @@ mod tests {
     #[test]
     fn pools_of_different_families_never_overlap() {
         let one = usable(32, vec![(1, 3)]);
-        let other = Usable { family: Family::V6, length: 128, ..one.clone() };
+        let other = UsableBlocks { family: Family::V6, length: 128, ..one.clone() };
         assert!(!one.overlaps(&other) && !one.bounds_overlap(&other) && one.overlaps(&one));
     }
 }

@@ -89,6 +89,18 @@ impl AddressIndex {
         self.state.lock().addresses.get(namespace, name).cloned()
     }
 
+    /// Calls `function` with namespace, name and properties of all known IPAddresses, and returns its results. The index
+    /// is locked meanwhile.
+    pub(super) fn filter_map<T>(&self, function: impl FnMut((&str, &str, &AddressRecord)) -> Option<T>) -> Vec<T> {
+        self.state.lock().addresses.iter().filter_map(function).collect()
+    }
+
+    /// The number of known IPAddresses of a pool.
+    pub(super) fn count(&self, namespace: &str, pool: &PoolReference) -> usize {
+        let state = self.state.lock();
+        state.addresses.iter().filter(|(known, _, record)| *known == namespace && *record.pool == *pool).count()
+    }
+
     /// The state of the IPAddress with the name of the claim.
     pub(super) fn state_for(&self, claim: &IPAddressClaim) -> AddressState {
         let (namespace, name) = (claim.metadata.namespace.as_deref(), claim.metadata.name.as_deref());

@@ -74,7 +74,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         }
     }
 
-    fn handler_of(&self, claim: &Arc<IPAddressClaim>) -> Guarded<A::Handler> {
+    pub(super) fn handler_of(&self, claim: &Arc<IPAddressClaim>) -> Guarded<A::Handler> {
         Guarded { handler: self.adapter.claim_handler(Arc::clone(claim)), timeout: self.options.handler_timeout }
     }
 

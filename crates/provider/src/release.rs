@@ -159,7 +159,9 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
                 self.remove_address(&address).await?;
             }
         }
-        handler.release_address().await?;
+        if let Released::After(wait) = handler.release_address().await? {
+            return Ok(Action::Requeue(wait));
+        }
         self.expect_deleted(claim);
         debug!(namespace, claim = name, "claim no longer exists; released its address");
         Ok(Action::AwaitChange)

@@ -23,6 +23,7 @@ use crate::options::ClaimOptions;
 use crate::pending_creates::PendingCreates;
 use crate::reconciler::ClaimReconciler;
 use crate::selection::Selection;
+use crate::sweep::{Sweep, SweepOptions};
 use crate::verification::Verification;
 
 /// What is at hand when the adapter of a provider is created, before the controller of claims starts.
@@ -76,7 +77,13 @@ impl ProviderSetup<'_> {
 impl<A: ProviderAdapter> ClaimReconciler<A> {
     /// Starts to build the controller of claims.
     pub fn builder(manager: &mut Manager) -> ClaimReconcilerBuilder<'_, A> {
-        ClaimReconcilerBuilder { manager, pools: Vec::new(), options: ClaimOptions::default(), adapter: PhantomData }
+        ClaimReconcilerBuilder {
+            manager,
+            pools: Vec::new(),
+            options: ClaimOptions::default(),
+            sweep: None,
+            adapter: PhantomData,
+        }
     }
 }
 
@@ -86,6 +93,7 @@ pub struct ClaimReconcilerBuilder<'a, A> {
     manager: &'a mut Manager,
     pools: Vec<PoolKind>,
     options: ClaimOptions,
+    sweep: Option<SweepOptions>,
     adapter: PhantomData<fn() -> A>,
 }
 
@@ -100,6 +108,16 @@ impl<A: ProviderAdapter> ClaimReconcilerBuilder<'_, A> {
     /// Replaces the default options.
     pub fn options(mut self, options: ClaimOptions) -> Self {
         self.options = options;
+        self
+    }
+
+    /// Deletes IPAddresses of the pools whose claim no longer exists, and releases their addresses with
+    /// [`ClaimHandler::release_address`]: they remain when somebody removes the finalizer of a claim, or after a restore.
+    /// IPAddresses that users created without a claim are kept, and reported by an event. Nothing is swept by default.
+    ///
+    /// [`ClaimHandler::release_address`]: crate::ClaimHandler::release_address
+    pub fn sweep(mut self, options: SweepOptions) -> Self {
+        self.sweep = Some(options);
         self
     }
 
@@ -120,7 +138,7 @@ impl<A: ProviderAdapter> ClaimReconcilerBuilder<'_, A> {
         self,
         factory: impl AsyncFnOnce(&mut ProviderSetup<'_>) -> Result<A, BoxError>,
     ) -> Result<(), BoxError> {
-        let Self { manager, pools, options, .. } = self;
+        let Self { manager, pools, options, sweep, .. } = self;
         let contract = ContractClient::discover(&manager.client).await;
         let mut controller = ControllerBuilder::new("claims");
         let addresses = Arc::new(AddressIndex::new(controller.trigger()));
@@ -167,7 +185,7 @@ impl<A: ProviderAdapter> ClaimReconcilerBuilder<'_, A> {
             contract.watched_addresses(),
             contract.ipam,
             Arc::new(FanOut(address_event_handlers)),
-            addresses_synced,
+            addresses_synced.clone(),
         ));
         let filter = Arc::new(ClaimFilter { selection: selection.clone(), pools });
         let (deleted, deleted_claims) = mpsc::unbounded_channel();
@@ -191,6 +209,14 @@ impl<A: ProviderAdapter> ClaimReconcilerBuilder<'_, A> {
             verification: verification.clone().map(|(verification, _)| verification),
         });
         let (concurrency, stop) = (manager.options.concurrency, manager.stop.clone());
+        if let Some(options) = sweep {
+            let claims = ClaimCache { store: controller.store(), selection: selection.clone() };
+            let sweep = Sweep::new(Arc::clone(&reconciler), claims, options);
+            let (stop, gates) = (stop.clone(), vec![claims_synced.clone(), addresses_synced]);
+            manager.add("the sweep of IPAddresses without a claim", async move {
+                stop.run_until_cancelled(sweep.run(gates)).await;
+            });
+        }
         let clean_up = Arc::clone(&reconciler).clean_up_deleted(deleted_claims, stop.clone());
         manager.add("the clean-up after deleted claims", clean_up);
         if let Some((verification, interval)) = verification {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use capi_ipam::admission::View;
 use capi_ipam::api::{PoolKey, Scope, Slot};
-use capi_ipam_ip::{Block, Family, Usable};
+use capi_ipam_ip::{Block, Family, UsableBlocks};
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use serde_json::{Value, json};
 
@@ -104,7 +104,7 @@ impl View for Cluster {
     fn in_use(&self, _: &PoolKey, filter: &dyn Fn(Block) -> bool) -> Vec<Block> {
         self.blocks().filter(|block| filter(*block)).collect()
     }
-    fn overlapping(&self, pool: &PoolKey, _: &Scope, _: &Usable) -> Vec<PoolKey> {
+    fn overlapping(&self, pool: &PoolKey, _: &Scope, _: &UsableBlocks) -> Vec<PoolKey> {
         vec![pool.clone(); self.in_use.len()]
     }
     fn network_length(&self, _: &str, _: Family) -> Option<u8> {
@@ -113,7 +113,7 @@ impl View for Cluster {
     fn members(&self, _: &str) -> Vec<PoolKey> {
         Vec::new()
     }
-    fn pool(&self, _: &PoolKey) -> Option<(Scope, Option<Arc<Usable>>)> {
+    fn pool(&self, _: &PoolKey) -> Option<(Scope, Option<Arc<UsableBlocks>>)> {
         None
     }
     fn owners(&self, _: &Slot) -> Vec<(String, String)> {

@@ -25,7 +25,7 @@ impl View for Cluster {
         let blocks = self.in_use.iter().map(|text| Block::address(text.parse().unwrap()));
         blocks.filter(|block| filter(*block)).collect()
     }
-    fn overlapping(&self, _: &PoolKey, _: &Scope, _: &Usable) -> Vec<PoolKey> {
+    fn overlapping(&self, _: &PoolKey, _: &Scope, _: &UsableBlocks) -> Vec<PoolKey> {
         self.overlapping.clone()
     }
     fn network_length(&self, network: &str, _: Family) -> Option<u8> {
@@ -34,7 +34,7 @@ impl View for Cluster {
     fn members(&self, _: &str) -> Vec<PoolKey> {
         Vec::new()
     }
-    fn pool(&self, _: &PoolKey) -> Option<(Scope, Option<Arc<Usable>>)> {
+    fn pool(&self, _: &PoolKey) -> Option<(Scope, Option<Arc<UsableBlocks>>)> {
         None
     }
     fn owners(&self, _: &Slot) -> Vec<(String, String)> {

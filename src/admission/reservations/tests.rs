@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use capi_ipam_ip::{Block, Family, Usable};
+use capi_ipam_ip::{Block, Family, UsableBlocks};
 use capi_ipam_webhook::review::GroupVersionKind;
 use serde_json::{Value, json};
 
@@ -21,7 +21,7 @@ impl View for Cluster {
     fn in_use(&self, _: &PoolKey, _: &dyn Fn(Block) -> bool) -> Vec<Block> {
         Vec::new()
     }
-    fn overlapping(&self, _: &PoolKey, _: &Scope, _: &Usable) -> Vec<PoolKey> {
+    fn overlapping(&self, _: &PoolKey, _: &Scope, _: &UsableBlocks) -> Vec<PoolKey> {
         Vec::new()
     }
     fn network_length(&self, _: &str, _: Family) -> Option<u8> {
@@ -34,7 +34,7 @@ impl View for Cluster {
             .into_iter()
             .collect()
     }
-    fn pool(&self, pool: &PoolKey) -> Option<(Scope, Option<Arc<Usable>>)> {
+    fn pool(&self, pool: &PoolKey) -> Option<(Scope, Option<Arc<UsableBlocks>>)> {
         let object: Pool = serde_json::from_value(json!({
             "kind": "InClusterIPPool",
             "metadata": {"namespace": "n", "name": "p"},

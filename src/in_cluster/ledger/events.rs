@@ -8,7 +8,7 @@ use capi_ipam_provider::api::{IPAddress, IPAddressClaim};
 use kube::ResourceExt;
 
 use super::state::State;
-use super::usage::{AddressOwner, Origin};
+use super::usage::AddressOwner;
 use super::{ClaimKey, Ledger, PoolKey};
 use crate::api::{IPReservation, InClusterKind, Pool, Slot};
 
@@ -39,7 +39,6 @@ impl EventHandler<IPAddress> for Ledger {
 
     fn apply(&self, address: &IPAddress) {
         let Some((pool, block, name)) = allocated_block(address) else { return };
-        let origin = Origin::of(address);
         self.change(|state| {
             let (pool, list) = (state.shared_key(pool), state.address_list);
             let slot = Slot { scope: state.scope_of(&pool), block };
@@ -48,7 +47,7 @@ impl EventHandler<IPAddress> for Ledger {
                 state.dirty_pools.push(PoolKey::clone(&pool));
             }
             state.update(&slot, |usage| {
-                usage.insert_address(AddressOwner { name: Arc::new(name), pool, origin, list });
+                usage.insert_address(AddressOwner { name: Arc::new(name), pool, list });
             });
         });
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use capi_ipam_ip::Usable;
+use capi_ipam_ip::UsableBlocks;
 
 use super::state::State;
 use super::{Ledger, PoolKey};
@@ -13,7 +13,7 @@ pub const MAX_OVERLAPS: usize = 20;
 
 impl State {
     /// The pools of other scopes whose address ranges intersect with the bounds of this one, and their blocks.
-    fn nearby(&self, pool: &PoolKey, scope: &Scope, usable: &Usable) -> Vec<(PoolKey, Arc<Usable>)> {
+    fn nearby(&self, pool: &PoolKey, scope: &Scope, usable: &UsableBlocks) -> Vec<(PoolKey, Arc<UsableBlocks>)> {
         let is_near = |other: &PoolKey| {
             let info = self.pools.get(other)?.info.as_ref().filter(|info| info.scope != *scope)?;
             let theirs = info.usable.as_ref().ok()?;
@@ -43,7 +43,7 @@ impl Ledger {
     }
 
     /// As [`Ledger::overlapping`], for a pool that is not stored yet.
-    pub fn overlapping_with(&self, pool: &PoolKey, scope: &Scope, usable: &Usable) -> Vec<PoolKey> {
+    pub fn overlapping_with(&self, pool: &PoolKey, scope: &Scope, usable: &UsableBlocks) -> Vec<PoolKey> {
         // Compared without holding the lock: the lists of many pools can be long.
         let mut near = self.state.lock().nearby(pool, scope, usable);
         near.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));

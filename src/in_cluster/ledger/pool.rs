@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use capi_ipam_controller::finalizer;
 use capi_ipam_controller::object_map::ListEpoch;
-use capi_ipam_ip::{Block, FreeSet, SpanSet, Usable};
+use capi_ipam_ip::{Block, FreeSet, SpanSet, UsableBlocks};
 use capi_ipam_provider::api::is_paused;
 use kube::ResourceExt;
 
@@ -30,7 +30,7 @@ pub struct PoolInfo {
     /// The scope within which its addresses are unique.
     pub scope: Scope,
     /// The blocks that can be allocated, or the problems of the spec.
-    pub usable: Result<Arc<Usable>, Arc<str>>,
+    pub usable: Result<Arc<UsableBlocks>, Arc<str>>,
     /// The `metadata.generation` of the spec.
     pub generation: Option<i64>,
 }
@@ -71,7 +71,7 @@ impl PoolInfo {
     }
 }
 
-fn read(spec: &PoolSpec) -> Result<Arc<Usable>, Arc<str>> {
+fn read(spec: &PoolSpec) -> Result<Arc<UsableBlocks>, Arc<str>> {
     spec.usable().map(Arc::new).map_err(|problems| {
         let texts: Vec<String> = problems.iter().map(ToString::to_string).collect();
         texts.join("; ").into()
@@ -118,7 +118,7 @@ pub(super) enum Effect {
 }
 
 impl PoolEntry {
-    fn usable(&self) -> Option<&Usable> {
+    fn usable(&self) -> Option<&UsableBlocks> {
         self.info.as_ref()?.usable.as_deref().ok()
     }
 

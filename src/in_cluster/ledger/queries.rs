@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use capi_ipam_ip::{Block, Family, Usable};
+use capi_ipam_ip::{Block, Family, UsableBlocks};
 use capi_ipam_provider::api::Uid;
 
 use super::pool::PoolEntry;
 use super::state::State;
-use super::usage::{AddressOwner, AddressUsage, Origin};
+use super::usage::AddressUsage;
 use super::{ClaimKey, Ledger, PoolInfo, PoolKey};
 use crate::api::{AddressCounts, Audience, Scope, Slot};
 
@@ -24,34 +24,15 @@ pub struct Held {
     pub is_promise: bool,
 }
 
-/// An object that no claim is entitled to, as far as the ledger knows. To be verified with the API server.
+/// A reservation to which its claim is not entitled, as far as the ledger knows. To be verified with the API server.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Suspect {
-    /// A reservation of a claim.
-    Reservation {
-        /// The scope and address.
-        slot: Slot,
-        /// The claim that the reservation names.
-        claim: ClaimKey,
-        /// The uid of the claim.
-        uid: Uid,
-    },
-    /// An IPAddress.
-    Address {
-        /// The scope and address.
-        slot: Slot,
-        /// The namespace and name of the IPAddress, which are those of its claim.
-        claim: ClaimKey,
-    },
-}
-
-impl Suspect {
+pub struct AbandonedReservation {
     /// The scope and address.
-    pub fn slot(&self) -> &Slot {
-        match self {
-            Self::Reservation { slot, .. } | Self::Address { slot, .. } => slot,
-        }
-    }
+    pub slot: Slot,
+    /// The claim that the reservation names.
+    pub claim: ClaimKey,
+    /// The uid of the claim.
+    pub uid: Uid,
 }
 
 /// An address in use without a reservation.
@@ -89,15 +70,6 @@ pub struct CooledDown {
     pub version: String,
 }
 
-/// A manually created IPAddress without a claim.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Unclaimed {
-    /// The scope and address.
-    pub slot: Slot,
-    /// The namespace and name of the IPAddress.
-    pub name: ClaimKey,
-}
-
 /// A manually created IPReservation that has no effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidReservation {
@@ -124,7 +96,7 @@ impl Ledger {
     }
 
     /// Whether `usable` are still the blocks of the pool, as returned by [`Ledger::pool_info`].
-    pub fn is_current(&self, pool: &PoolKey, usable: &Arc<Usable>) -> bool {
+    pub fn is_current(&self, pool: &PoolKey, usable: &Arc<UsableBlocks>) -> bool {
         let state = self.state.lock();
         let info = state.pools.get(pool).and_then(|entry| entry.info.as_ref());
         info.and_then(|info| info.usable.as_ref().ok()).is_some_and(|current| Arc::ptr_eq(current, usable))
@@ -341,41 +313,22 @@ impl Ledger {
         conflicts
     }
 
-    /// The manually created IPAddress objects for which `has_claim` returns false.
-    pub fn unclaimed(&self, has_claim: impl Fn(&ClaimKey) -> bool) -> Vec<Unclaimed> {
+    /// The reservations of claims for which `is_entitled` returns false. It is called with the name and the uid of the
+    /// claim, and whether the claim of that name has an IPAddress with this address.
+    pub fn abandoned_reservations(
+        &self,
+        is_entitled: impl Fn(&ClaimKey, Uid, bool) -> bool,
+    ) -> Vec<AbandonedReservation> {
         let state = self.state.lock();
-        let manual = state.all_usage().flat_map(|(scope, block, usage)| {
-            let owners = usage.owners.iter().filter(|owner| owner.origin == Origin::Manual && !has_claim(&owner.name));
-            owners.map(move |owner| (scope, block, owner))
-        });
-        let describe = |(scope, block, owner): (&Scope, Block, &AddressOwner)| Unclaimed {
-            slot: Slot { scope: Scope::clone(scope), block },
-            name: ClaimKey::clone(&owner.name),
-        };
-        manual.map(describe).collect()
-    }
-
-    /// The objects for which `is_entitled` returns false. It is called with the name of the claim, the uid of the claim
-    /// that a reservation names (`None` for an IPAddress), and whether the claim of that name has an IPAddress with
-    /// this address. Manually created IPAddress objects are never returned.
-    pub fn suspects(&self, is_entitled: impl Fn(&ClaimKey, Option<Uid>, bool) -> bool) -> Vec<Suspect> {
-        let state = self.state.lock();
-        let mut suspects = Vec::new();
-        for (scope, block, usage) in state.all_usage() {
+        let abandoned = state.all_usage().filter_map(|(scope, block, usage)| {
+            let reservation = usage.reservation.as_ref().filter(|reservation| reservation.released_at.is_none())?;
+            let (claim, uid) = reservation.claim.as_ref().zip(reservation.claim_uid)?;
+            let has_address = usage.owners.iter().any(|owner| owner.name == *claim);
             let slot = || Slot { scope: scope.clone(), block };
-            if let Some(reservation) = &usage.reservation
-                && let Some((claim, uid)) = reservation.claim.as_ref().zip(reservation.claim_uid)
-                && reservation.released_at.is_none()
-                && !is_entitled(claim, Some(uid), usage.owners.iter().any(|owner| owner.name == *claim))
-            {
-                suspects.push(Suspect::Reservation { slot: slot(), claim: ClaimKey::clone(claim), uid });
-            }
-            let by_provider = usage.owners.iter().filter(|owner| owner.origin == Origin::Provider);
-            for owner in by_provider.filter(|owner| !is_entitled(&owner.name, None, true)) {
-                suspects.push(Suspect::Address { slot: slot(), claim: ClaimKey::clone(&owner.name) });
-            }
-        }
-        suspects
+            let is_abandoned = !is_entitled(claim, uid, has_address);
+            is_abandoned.then(|| AbandonedReservation { slot: slot(), claim: ClaimKey::clone(claim), uid })
+        });
+        abandoned.collect()
     }
 
     /// The manually created reservations that have no effect: they are not valid, name an address that their pool does

@@ -225,13 +225,13 @@ impl State {
             let usage = self.scopes.get_mut(before).into_iter().flat_map(|scope| &scope.usage);
             let mine = |(block, usage): (&_, &AddressUsage)| {
                 let owners = usage.owners.iter().filter(|owner| owner.pool == *key);
-                owners.map(|owner| (*block, owner.name.clone(), owner.origin, owner.list)).collect::<Vec<_>>()
+                owners.map(|owner| (*block, owner.name.clone(), owner.list)).collect::<Vec<_>>()
             };
             moved.extend(usage.flat_map(mine));
-            for (block, name, origin, list) in moved {
+            for (block, name, list) in moved {
                 self.update(&Slot { scope: before.clone(), block }, |usage| usage.remove_address(&name));
                 let pool = key.clone();
-                let owner = AddressOwner { name, pool, origin, list };
+                let owner = AddressOwner { name, pool, list };
                 self.update(&Slot { scope: after.clone(), block }, |usage| usage.insert_address(owner));
             }
         }

@@ -303,7 +303,7 @@ fn address_reserved_for_another_claim_is_a_conflict() {
 }
 
 #[test]
-fn only_objects_without_entitled_claim_are_suspects() {
+fn reservations_without_entitled_claim_are_abandoned() {
     let ledger = ledger();
     ledger.apply_pool(&pool(json!({})));
     ledger.apply(&address("a", 1));
@@ -311,9 +311,9 @@ fn only_objects_without_entitled_claim_are_suspects() {
     ledger.insert_reservation(&reservation(2, held_by("a"), None));
     ledger.insert_reservation(&reservation(3, json!(null), None));
     ledger.insert_reservation(&reservation(4, json!({"namespace": "n", "name": "vip"}), None));
-    let suspects = ledger.suspects(|_, uid, has_address| uid.is_none() || has_address);
-    assert_eq!(suspects.len(), 1, "the second reservation of the claim: {suspects:?}");
-    assert_eq!(ledger.suspects(|_, _, _| false).len(), 3);
+    let abandoned = ledger.abandoned_reservations(|_, _, has_address| has_address);
+    assert_eq!(abandoned.len(), 1, "the second reservation of the claim: {abandoned:?}");
+    assert_eq!(ledger.abandoned_reservations(|_, _, _| false).len(), 2);
 }
 
 #[derive(Clone, Debug)]

@@ -4,14 +4,13 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::Arc;
 
+use capi_ipam_controller::clock;
 use capi_ipam_controller::object_map::ListEpoch;
-use capi_ipam_controller::{clock, finalizer};
 use capi_ipam_ip::Block;
-use capi_ipam_provider::api::{IPAddress, Uid};
-use kube::ResourceExt;
+use capi_ipam_provider::api::Uid;
 
 use super::{ClaimKey, PoolKey};
-use crate::api::{IPReservation, Slot, names};
+use crate::api::{IPReservation, Slot};
 use crate::in_cluster::reservation::lacks_label;
 
 /// The addresses of one scope that are not free, and the pools that allocate from the scope.
@@ -98,38 +97,11 @@ impl Holdings {
     }
 }
 
-/// Who created an IPAddress. Only those of a provider are deleted when they have no claim.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::in_cluster) enum Origin {
-    /// A provider, for a claim: the object has the provider's finalizer, or a claim as owner.
-    Provider,
-    /// A user: the object has neither.
-    Manual,
-    /// Unknown: the object is being deleted and no longer has the provider's finalizer.
-    Deleted,
-}
-
-impl Origin {
-    pub(in crate::in_cluster) fn of(address: &IPAddress) -> Self {
-        let is_owned = address.owner_references().iter().any(|owner| owner.kind == "IPAddressClaim");
-        if finalizer::is_set(address, names::PROTECT_ADDRESS) {
-            Self::Provider
-        } else if address.metadata.deletion_timestamp.is_some() {
-            Self::Deleted
-        } else if is_owned {
-            Self::Provider
-        } else {
-            Self::Manual
-        }
-    }
-}
-
 /// What the ledger keeps of an IPAddress. It has the name of its claim.
 #[derive(Debug)]
 pub(super) struct AddressOwner {
     pub(super) name: Arc<ClaimKey>,
     pub(super) pool: PoolKey,
-    pub(super) origin: Origin,
     pub(super) list: ListEpoch,
 }
 

@@ -173,7 +173,7 @@ impl<R: Reconciler> Worker<R> {
                 let cached = match self.context.reconciler.compact(&object) {
                     Some(compact) => Cached::Compact(compact),
                     None => {
-                        R::trim_stored(&mut object);
+                        R::transform(&mut object);
                         Cached::Full(Arc::new(object))
                     }
                 };

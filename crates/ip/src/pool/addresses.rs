@@ -3,7 +3,7 @@
 use ipnet::IpNet;
 
 use crate::pool::{Field, Item, PoolProblem, PoolProblemKind, Problems, ipv4_mapped};
-use crate::{Entry, Family, Span, SpanSet, Usable, parse_address};
+use crate::{Entry, Family, Span, SpanSet, UsableBlocks, parse_address};
 
 /// The addresses in the spec of a pool.
 #[derive(Debug, Clone, Copy)]
@@ -32,7 +32,7 @@ impl PoolAddresses<'_> {
     ///
     /// The subnet has the length `prefix` and contains the first address of the first entry. The gateway and excluded
     /// entries can be outside of it.
-    pub fn usable(&self) -> Result<Usable, Vec<PoolProblem>> {
+    pub fn usable(&self) -> Result<UsableBlocks, Vec<PoolProblem>> {
         let mut problems = Problems::default();
         if self.addresses.is_empty() {
             problems.add(Field::Addresses, "", PoolProblemKind::Required);
@@ -65,7 +65,7 @@ impl PoolAddresses<'_> {
             .chain(gateway_span)
             .chain(reserved(subnet).filter(|_| !self.allocate_reserved))
             .chain(ipv4_mapped(family));
-        Ok(Usable {
+        Ok(UsableBlocks {
             family,
             length: family.bits(),
             prefix: subnet.prefix_len(),

@@ -3,7 +3,7 @@
 use ipnet::IpNet;
 
 use crate::pool::{Field, Item, PoolProblemKind, Problems, ipv4_mapped};
-use crate::{Entry, Family, PoolProblem, Span, SpanSet, Usable, parse_address, parse_entry};
+use crate::{Entry, Family, PoolProblem, Span, SpanSet, UsableBlocks, parse_address, parse_entry};
 
 /// The prefixes in the spec of a pool.
 #[derive(Debug, Clone, Copy)]
@@ -24,7 +24,7 @@ impl PoolPrefixes<'_> {
     ///
     /// The usable prefixes are those of the allocation length within the prefixes of the pool, except those that
     /// overlap with an excluded entry or with the IPv4-mapped addresses.
-    pub fn usable(&self) -> Result<Usable, Vec<PoolProblem>> {
+    pub fn usable(&self) -> Result<UsableBlocks, Vec<PoolProblem>> {
         let mut problems = Problems::default();
         if self.prefixes.is_empty() {
             problems.add(Field::Prefixes, "", PoolProblemKind::Required);
@@ -50,7 +50,7 @@ impl PoolPrefixes<'_> {
         }
 
         let (family, length) = problems.into_result(family.zip(length))?;
-        let empty = Usable {
+        let empty = UsableBlocks {
             family,
             length,
             prefix: length,
@@ -62,7 +62,7 @@ impl PoolPrefixes<'_> {
         let prefixes: SpanSet = prefixes.iter().filter_map(|item| numbers(item.entry.span)).collect();
         let excluded = excluded.iter().map(|item| item.entry.span).chain(ipv4_mapped(family)).filter_map(numbers);
         let set = prefixes.subtract(&excluded.collect());
-        Ok(Usable { set, ..empty })
+        Ok(UsableBlocks { set, ..empty })
     }
 }
 
@@ -114,13 +114,13 @@ mod tests {
         texts.iter().map(|text| (*text).to_owned()).collect()
     }
 
-    fn usable(prefixes: &[&str], excluded: &[&str], length: i64) -> Result<Usable, Vec<String>> {
+    fn usable(prefixes: &[&str], excluded: &[&str], length: i64) -> Result<UsableBlocks, Vec<String>> {
         let (prefixes, excluded) = (strings(prefixes), strings(excluded));
         let pool = PoolPrefixes { prefixes: &prefixes, excluded: &excluded, length, gateway: None };
         pool.usable().map_err(|problems| problems.iter().map(ToString::to_string).collect())
     }
 
-    fn blocks(usable: &Usable) -> Vec<String> {
+    fn blocks(usable: &UsableBlocks) -> Vec<String> {
         let numbers = usable.set.spans().iter().flat_map(|span| span.first()..=span.last());
         numbers.map(|number| usable.block(number).to_string()).collect()
     }

@@ -33,6 +33,10 @@ pub const CLUSTER_NOT_FOUND: &str = "ClusterNotFound";
 pub const AWAITING_ADDRESS: &str = "AwaitingAddress";
 /// Reason of the event on a bound claim whose address is no longer allocated to it.
 pub const ADDRESS_LOST: &str = "AddressLost";
+/// Reason of the event on an IPAddress without a claim that is kept: a user created it, or nothing is swept.
+pub const NO_CLAIM: &str = "NoClaim";
+/// Reason of the event on an IPAddress without a claim that is deleted.
+pub const ORPHAN_FREED: &str = "OrphanFreed";
 /// Reason of an object that is paused.
 pub const PAUSED_REASON: &str = "Paused";
 /// Reason of an object that is being deleted.

@@ -20,7 +20,7 @@ impl Reconciler for Recorder {
     type State = ();
     type Error = Infallible;
 
-    fn trim_stored(object: &mut ConfigMap) {
+    fn transform(object: &mut ConfigMap) {
         object.data = None;
     }
 

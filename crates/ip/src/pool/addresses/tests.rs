@@ -41,7 +41,7 @@ impl Pool {
         self
     }
 
-    fn usable(&self) -> Result<Usable, Vec<PoolProblem>> {
+    fn usable(&self) -> Result<UsableBlocks, Vec<PoolProblem>> {
         PoolAddresses {
             addresses: &self.addresses,
             excluded: &self.excluded,
