@@ -9,6 +9,7 @@ mod https;
 mod kubectl;
 mod launch;
 mod options;
+mod processes;
 mod programs;
 mod requests;
 mod reuse;
@@ -352,102 +353,6 @@ impl ControlPlane {
         path
     }
 
-    /// The path of kubectl.
-    pub fn kubectl_program(&self) -> PathBuf {
-        self.kubectl.program.clone()
-    }
-
-    /// Runs kubectl as the administrator, or with another `--kubeconfig` among the arguments, and returns its output.
-    ///
-    /// # Panics
-    /// When kubectl fails.
-    pub fn kubectl(&self, arguments: &[&str]) -> String {
-        self.kubectl_with_input(arguments, "").unwrap_or_else(|error| panic!("{error}"))
-    }
-
-    /// Like [`Self::kubectl`], and returns the error output of kubectl when it fails.
-    pub fn try_kubectl(&self, arguments: &[&str]) -> Result<String, String> {
-        self.kubectl_with_input(arguments, "")
-    }
-
-    /// `kubectl apply` of one or more objects.
-    ///
-    /// # Panics
-    /// When kubectl fails.
-    pub fn kubectl_apply(&self, yaml: &str) -> String {
-        self.kubectl_with_input(&["apply", "-f", "-"], yaml).unwrap_or_else(|error| panic!("{error}\n{yaml}"))
-    }
-
-    /// Creates an object without storing it, as the administrator. Much faster than kubectl.
-    ///
-    /// # Errors
-    /// The causes of a rejection, each in a line with its field, or the whole response.
-    pub fn dry_create(&self, object: &Value) -> Result<(), String> {
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let (version, kind) = (text(&object["apiVersion"]), text(&object["kind"]).to_lowercase());
-        let namespace = object["metadata"]["namespace"].as_str();
-        let folder = namespace.map(|namespace| format!("namespaces/{namespace}/")).unwrap_or_default();
-        let path = format!("/apis/{version}/{folder}{kind}s?dryRun=All&fieldValidation=Strict");
-        let response = self.endpoint().create(&path, &object.to_string()).map(drop);
-        response.map_err(|response| https::causes(&response).unwrap_or(response))
-    }
-
-    /// `kubectl replace` of one or more objects.
-    ///
-    /// # Panics
-    /// When kubectl fails.
-    pub fn kubectl_replace(&self, json: &str) -> String {
-        self.kubectl_with_input(&["replace", "-f", "-"], json).unwrap_or_else(|error| panic!("{error}"))
-    }
-
-    /// Kills the API server, as a crash. The other programs keep running.
-    pub fn stop_api_server(&mut self) {
-        self.first_state = None;
-        self.api_server = None;
-    }
-
-    /// Starts the API server again at its old address and waits until it is ready; does nothing when it runs.
-    ///
-    /// # Panics
-    /// When it does not start; the message contains the end of its log.
-    pub fn start_api_server(&mut self) {
-        if !self.api_server.as_mut().is_some_and(Supervised::is_running) {
-            self.api_server = Some(with_retries("kube-apiserver", || self.launch_api_server()));
-        }
-    }
-
-    /// Kills etcd, as a crash. The other programs keep running.
-    pub fn stop_etcd(&mut self) {
-        self.first_state = None;
-        self.etcd = None;
-    }
-
-    /// Starts etcd again with its data at its old address, and waits until it is healthy; does nothing when it runs.
-    ///
-    /// # Panics
-    /// When it does not start; the message contains the end of its log.
-    pub fn start_etcd(&mut self) {
-        if !self.etcd.as_mut().is_some_and(Supervised::is_running) {
-            self.etcd = Some(with_retries("etcd", || launch::etcd(self.folder(), self.etcd_ports)));
-        }
-    }
-
-    /// Sends etcd a signal, such as `STOP` or `CONT`.
-    pub fn signal_etcd(&mut self, signal: &str) {
-        self.first_state = None;
-        self.etcd.as_mut().expect("etcd runs").signal(signal);
-    }
-
-    /// The data folder of etcd. Copy or replace it only while etcd is stopped.
-    pub fn etcd_data(&self) -> PathBuf {
-        launch::etcd_data(self.folder())
-    }
-
-    /// The process ids of all programs of this control plane.
-    pub fn pids(&self) -> Vec<u32> {
-        [&self.api_server, &self.controller_manager, &self.etcd].into_iter().flatten().map(Supervised::pid).collect()
-    }
-
     fn certificate(&self) -> PathBuf {
         launch::certificates(self.folder()).join("apiserver.crt")
     }
@@ -495,10 +400,6 @@ impl ControlPlane {
         launch::api_server(&server, || {
             ["/readyz", "/api/v1/namespaces/default"].iter().all(|path| self.endpoint().get(path, "*/*").is_ok())
         })
-    }
-
-    fn kubectl_with_input(&self, arguments: &[&str], input: &str) -> Result<String, String> {
-        self.kubectl.run(arguments, input)
     }
 }
 

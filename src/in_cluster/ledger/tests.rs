@@ -4,7 +4,9 @@ mod candidates;
 mod cooldown;
 mod late;
 mod laws;
+mod networks;
 mod overlaps;
+mod prefixes;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -91,6 +93,46 @@ fn held_slots(ledger: &Ledger, name: &str, uid: &str) -> Vec<(Slot, PoolKey)> {
 fn counts(ledger: &Ledger) -> (i64, i64, i64, i64) {
     let counts = ledger.counts(&key());
     (counts.total, counts.free, counts.used, counts.out_of_range)
+}
+
+fn member(name: &str, addresses: &str) -> Pool {
+    pool(json!({"metadata": {"name": name, "uid": name}, "spec": {"addresses": [addresses], "network": "lab"}}))
+}
+
+fn block_length(family: Family, length: u8) -> IPReservation {
+    let mut reservation = crate::in_cluster::reservation::network_block_length("lab", family, length, &key());
+    reservation.metadata.uid = Some(format!("block-length-{length}"));
+    reservation
+}
+
+fn in_lab(last: u8) -> Slot {
+    Slot { scope: Scope::Network("lab".into()), block: block(last) }
+}
+
+fn free(ledger: &Ledger, name: &str) -> i64 {
+    ledger.counts(&named(name)).free
+}
+
+fn prefix_key() -> PoolKey {
+    PoolKey { kind: InClusterKind::PrefixPool, namespace: Some("n".into()), name: "p".into() }
+}
+
+fn prefix_pool(length: u8) -> Pool {
+    serde_json::from_value(json!({
+        "kind": "InClusterPrefixPool",
+        "metadata": {"namespace": "n", "name": "p", "uid": "pool", "finalizers": ["ipam.cluster.x-k8s.io/ProtectPool"]},
+        "spec": {"prefixes": ["fd00::/61"], "allocationPrefixLength": length},
+    }))
+    .unwrap()
+}
+
+fn prefix_address(name: &str, base: &str, length: u8) -> IPAddress {
+    serde_json::from_value(json!({
+        "metadata": {"namespace": "n", "name": name},
+        "spec": {"claimRef": {"name": name}, "address": base, "prefix": length,
+                 "poolRef": {"apiGroup": "ipam.cluster.x-k8s.io", "kind": "InClusterPrefixPool", "name": "p"}},
+    }))
+    .unwrap()
 }
 
 #[test]
@@ -406,144 +448,6 @@ proptest! {
             prop_assert_eq!(known, slots);
         }
     }
-}
-
-// === networks ===
-
-fn member(name: &str, addresses: &str) -> Pool {
-    pool(json!({"metadata": {"name": name, "uid": name}, "spec": {"addresses": [addresses], "network": "lab"}}))
-}
-
-fn block_length(family: Family, length: u8) -> IPReservation {
-    let mut reservation = crate::in_cluster::reservation::network_block_length("lab", family, length, &key());
-    reservation.metadata.uid = Some(format!("block-length-{length}"));
-    reservation
-}
-
-fn in_lab(last: u8) -> Slot {
-    Slot { scope: Scope::Network("lab".into()), block: block(last) }
-}
-
-fn free(ledger: &Ledger, name: &str) -> i64 {
-    ledger.counts(&named(name)).free
-}
-
-#[test]
-fn pools_of_one_network_never_propose_the_same_address() {
-    let ledger = ledger();
-    ledger.insert_reservation(&block_length(Family::V4, 32));
-    ledger.apply_pool(&member("p", "10.0.0.1-10.0.0.3"));
-    ledger.apply_pool(&member("q", "10.0.0.2-10.0.0.4"));
-    assert!(ledger.overlapping(&named("p")).is_empty(), "they are in one network");
-    assert_eq!(ledger.propose(&named("q"), &claim("a"), 1), Proposal::Slot(in_lab(2)));
-    assert_eq!(ledger.propose(&named("p"), &claim("b"), 1), Proposal::Slot(in_lab(1)));
-    assert_eq!(ledger.propose(&named("p"), &claim("c"), 1), Proposal::Slot(in_lab(3)));
-    assert_eq!((free(&ledger, "p"), free(&ledger, "q")), (0, 1));
-    ledger.drop_candidate(&in_lab(2));
-    assert_eq!((free(&ledger, "p"), free(&ledger, "q")), (1, 2));
-}
-
-#[test]
-fn address_observed_before_its_pool_joins_the_network() {
-    let ledger = ledger();
-    ledger.insert_reservation(&block_length(Family::V4, 32));
-    ledger.apply(&address("a", 2));
-    ledger.apply_pool(&member("q", "10.0.0.2-10.0.0.4"));
-    assert_eq!(free(&ledger, "q"), 3, "the network of p is not known yet");
-    ledger.apply_pool(&member("p", "10.0.0.1-10.0.0.3"));
-    assert_eq!((free(&ledger, "p"), free(&ledger, "q")), (2, 2));
-    assert_eq!((ledger.counts(&named("p")).used, ledger.counts(&named("q")).used), (1, 0));
-    ledger.remove_pool(&PoolKey::of(&member("p", "")));
-    assert_eq!(free(&ledger, "q"), 2, "the pool is deleted, its address is still in use");
-    ledger.delete(&address("a", 2));
-    assert_eq!(free(&ledger, "q"), 3);
-    assert!(ledger.pool_info(&named("p")).is_none() && !known_pools(&ledger).contains(&named("p")));
-}
-
-#[test]
-fn pool_needs_the_block_length_of_its_network() {
-    let ledger = ledger();
-    ledger.apply_pool(&member("p", "10.0.0.1-10.0.0.3"));
-    assert_eq!(ledger.propose(&key(), &claim("a"), 1), Proposal::Wait);
-    assert_eq!(ledger.missing_block_length(&key()), Some(("lab".into(), Family::V4, 32)));
-    ledger.insert_reservation(&block_length(Family::V4, 24));
-    let problem = ledger.pool_info(&key()).unwrap().usable.unwrap_err();
-    assert!(problem.contains("spec.network") && problem.contains("length 24"), "{problem}");
-    ledger.remove_reservation(&block_length(Family::V4, 24));
-    ledger.insert_reservation(&block_length(Family::V4, 32));
-    assert_eq!(ledger.propose(&key(), &claim("a"), 1), Proposal::Slot(in_lab(1)));
-}
-
-#[test]
-fn overlapping_pools_are_found_unless_in_one_network() {
-    let ledger = ledger();
-    let other =
-        |name: &str, addresses: &str| pool(json!({"metadata": {"name": name}, "spec": {"addresses": [addresses]}}));
-    ledger.apply_pool(&pool(json!({})));
-    ledger.apply_pool(&other("q", "10.0.0.8-10.0.0.20"));
-    ledger.apply_pool(&other("r", "10.0.0.9-10.0.0.20"));
-    ledger.apply_pool(&member("s", "10.0.0.1-10.0.0.8"));
-    assert_eq!(ledger.overlapping(&key()), [named("q"), named("s")]);
-    assert_eq!(ledger.overlapping(&named("r")), [named("q")]);
-    ledger.apply_pool(&other("q", "10.0.0.9-10.0.0.20"));
-    assert_eq!(ledger.overlapping(&key()), [named("s")]);
-}
-
-// === prefixes ===
-
-fn prefix_key() -> PoolKey {
-    PoolKey { kind: InClusterKind::PrefixPool, namespace: Some("n".into()), name: "p".into() }
-}
-
-fn prefix_pool(length: u8) -> Pool {
-    serde_json::from_value(json!({
-        "kind": "InClusterPrefixPool",
-        "metadata": {"namespace": "n", "name": "p", "uid": "pool", "finalizers": ["ipam.cluster.x-k8s.io/ProtectPool"]},
-        "spec": {"prefixes": ["fd00::/61"], "allocationPrefixLength": length},
-    }))
-    .unwrap()
-}
-
-fn prefix_address(name: &str, base: &str, length: u8) -> IPAddress {
-    serde_json::from_value(json!({
-        "metadata": {"namespace": "n", "name": name},
-        "spec": {"claimRef": {"name": name}, "address": base, "prefix": length,
-                 "poolRef": {"apiGroup": "ipam.cluster.x-k8s.io", "kind": "InClusterPrefixPool", "name": "p"}},
-    }))
-    .unwrap()
-}
-
-#[test]
-fn prefixes_are_counted_and_proposed_like_addresses() {
-    let ledger = ledger();
-    ledger.apply_pool(&prefix_pool(64));
-    ledger.apply(&prefix_address("a", "fd00::", 64));
-    let Proposal::Slot(slot) = ledger.propose(&prefix_key(), &claim("b"), 1) else { panic!("prefixes are free") };
-    assert_eq!(reservation_name(&slot.scope, slot.block), "pp.n.p.fd00-0000-0000-0001-0000-0000-0000-0000-64");
-    let counts = ledger.counts(&prefix_key());
-    assert_eq!((counts.total, counts.free, counts.used, counts.out_of_range), (8, 6, 1, 0));
-}
-
-#[test]
-fn prefix_of_another_length_blocks_all_overlapping_ones() {
-    let ledger = ledger();
-    ledger.apply_pool(&prefix_pool(64));
-    ledger.apply(&prefix_address("wide", "fd00::", 62));
-    ledger.apply(&prefix_address("inside", "fd00:0:0:1::", 64));
-    ledger.apply(&prefix_address("narrow", "fd00:0:0:5:1::", 80));
-    let counts = |ledger: &Ledger| {
-        let counts = ledger.counts(&prefix_key());
-        (counts.total, counts.free, counts.used, counts.out_of_range)
-    };
-    assert_eq!(counts(&ledger), (8, 3, 1, 2));
-    ledger.delete(&prefix_address("inside", "fd00:0:0:1::", 64));
-    assert_eq!(counts(&ledger), (8, 3, 0, 2), "it is within the wide one");
-    ledger.apply(&prefix_address("inside", "fd00:0:0:1::", 64));
-    ledger.delete(&prefix_address("wide", "fd00::", 62));
-    assert_eq!(counts(&ledger), (8, 6, 1, 1));
-    let wide = Slot { scope: Scope::Pool(prefix_key()), block: Block::new("fd00::".parse().unwrap(), 62) };
-    assert!(ledger.overlaps_other_claim(&wide, &claim("wide")));
-    assert!(!ledger.overlaps_other_claim(&wide, &claim("inside")));
 }
 
 #[test]
