@@ -155,9 +155,8 @@ fn compare(ledger: &Ledger, fresh: &Ledger, pools: &BTreeSet<PoolKey>) {
     let cooling_down =
         |ledger: &Ledger| -> Vec<Slot> { ledger.cooling_down_in_use().into_iter().map(|(slot, ..)| slot).collect() };
     assert_eq!(sorted(cooling_down(ledger)), sorted(cooling_down(fresh)));
-    assert_eq!(sorted(ledger.suspects(|_, _, _| false)), sorted(fresh.suspects(|_, _, _| false)));
-    let unclaimed = |ledger: &Ledger| sorted(ledger.unclaimed(|_| false).into_iter().map(|found| found.name).collect());
-    assert_eq!(unclaimed(ledger), unclaimed(fresh));
+    let abandoned = |ledger: &Ledger| sorted(ledger.abandoned_reservations(|_, _, _| false));
+    assert_eq!(abandoned(ledger), abandoned(fresh));
     for now in [0, i64::MAX] {
         let cooled_down = |ledger: &Ledger| sorted(ledger.cooled_down(now, |_| true, 0));
         assert_eq!(cooled_down(ledger), cooled_down(fresh));

@@ -115,6 +115,9 @@ impl<A: ProviderAdapter> ClaimReconcilerBuilder<'_, A> {
     /// [`ClaimHandler::release_address`]: they remain when somebody removes the finalizer of a claim, or after a restore.
     /// IPAddresses that users created without a claim are kept, and reported by an event. Nothing is swept by default.
     ///
+    /// A failed release is repeated until it succeeds. If the program ends before, the address stays allocated: a
+    /// provider that must not lose it compares its allocations with the claims by itself.
+    ///
     /// [`ClaimHandler::release_address`]: crate::ClaimHandler::release_address
     pub fn sweep(mut self, options: SweepOptions) -> Self {
         self.sweep = Some(options);
