@@ -16,8 +16,8 @@ GENERATE ?= $(CARGO) run --locked --quiet --bin manager -- generate
 IMAGE ?= localhost/capi-ipam
 
 generated := config/crd/ipam.cluster.x-k8s.io.yaml config/rbac/role.yaml config/self-managed-certs/role.yaml \
-  config/webhook/manifests.yaml docs/api.md docs/flags.md manifests/ipam-components.yaml manifests/install.yaml \
-  manifests/install-without-cert-manager.yaml
+  config/webhook/manifests.yaml docs/api.md docs/flags.md docs/metrics.md manifests/ipam-components.yaml \
+  manifests/install.yaml manifests/install-without-cert-manager.yaml
 
 .PHONY: help
 help: ## List the targets
@@ -176,12 +176,13 @@ define render
 endef
 
 .PHONY: generate
-generate: rust ## Generate CRDs, roles, webhooks, docs/api.md, docs/flags.md and manifests/
+generate: rust ## Generate CRDs, roles, webhooks, the reference pages in docs/ and manifests/
 	$(call write,crds,config/crd/ipam.cluster.x-k8s.io.yaml)
 	$(call write,rbac,config/rbac/role.yaml)
 	$(call write,rbac-self-managed-certs,config/self-managed-certs/role.yaml)
 	$(call write,webhooks,config/webhook/manifests.yaml)
 	$(call write,flags,docs/flags.md)
+	$(call write,metrics,docs/metrics.md)
 	$(call write,api,docs/api.md)
 	$(call render,config/clusterctl,manifests/ipam-components.yaml)
 	$(call render,config/default,manifests/install.yaml)

@@ -55,6 +55,8 @@ enum Generated {
     Webhooks,
     /// A table of all flags, in Markdown.
     Flags,
+    /// Tables of all metrics, in Markdown.
+    Metrics,
     /// Tables of all fields of all kinds, in Markdown.
     Api,
 }

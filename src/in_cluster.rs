@@ -11,6 +11,7 @@
 //! - [`ledger`]: index of addresses in use, free addresses and waiting claims;
 //! - `cooldown`: the end of cool-downs, during which a released address is not reused;
 //! - `pools`: finalizer, counts and conditions of pools; `deletion_check`: what blocks the deletion of a pool;
+//! - `metrics`: the counts of pools for Prometheus;
 //! - `move_label`: the label with which `clusterctl move` moves reservations;
 //! - [`LedgerHandle`]: read access to the ledger for admission, in every replica;
 //! - `sweeper`: deletes abandoned reservations and creates missing ones;
@@ -24,6 +25,7 @@ mod deletion_check;
 mod duplicates;
 mod handler;
 mod kinds;
+mod metrics;
 mod move_label;
 mod options;
 mod pools;
@@ -46,6 +48,8 @@ use self::context::Context;
 use self::deletion_check::DeletionChecker;
 pub use self::handler::{InClusterAdapter, InClusterHandler};
 use self::ledger::Ledger;
+use self::metrics::PoolMetrics;
+pub use self::metrics::{METRICS, PoolMetricsMode};
 pub use self::options::InClusterOptions;
 pub use self::standby::{LedgerHandle, run_standby};
 use self::sweeper::Sweeper;
@@ -109,6 +113,14 @@ fn set_up(setup: &mut ProviderSetup<'_>, options: &InClusterOptions, ledger_hand
     let stop = setup.manager.stop.clone();
     let cooldowns = cooldown::run(Arc::clone(&context), ledger_synced.clone(), stop.clone());
     setup.manager.add("cool-downs", cooldowns);
+    if options.pool_metrics == PoolMetricsMode::All {
+        let pools = PoolMetrics::default();
+        pools.register(&setup.manager.metrics);
+        let (ledger, gates, stop) = (Arc::clone(&context.ledger), ledger_synced.clone(), stop.clone());
+        setup.manager.add("metrics of pools", async move {
+            stop.run_until_cancelled(pools.run(ledger, gates)).await;
+        });
+    }
     let all_synced = ledger_synced.into_iter().chain([setup.claims_synced.clone()]).collect();
     let sweeper = Sweeper::new(setup, options, Arc::clone(&context), all_synced);
     setup.manager.add("sweeper", sweeper.run(stop));

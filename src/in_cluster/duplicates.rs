@@ -15,6 +15,7 @@ use tracing::debug;
 
 use super::context::Context;
 use super::ledger::{ClaimKey, Conflict, allocated_block};
+use super::metrics::DUPLICATE_ADDRESSES;
 use crate::api::Audience;
 
 /// Counts and reports duplicate addresses.
@@ -29,8 +30,7 @@ pub(super) struct Duplicates {
 impl Duplicates {
     pub(super) fn new(setup: &ProviderSetup<'_>, context: Arc<Context>) -> Self {
         let found = Gauge::default();
-        let help = "Number of addresses in use by more than one bound claim, as of the last sweep";
-        setup.manager.metrics.register("capi_ipam_duplicate_addresses", help, found.clone());
+        setup.manager.metrics.add(&DUPLICATE_ADDRESSES, found.clone());
         Self {
             context,
             contract: setup.contract.clone(),

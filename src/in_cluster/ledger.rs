@@ -23,7 +23,7 @@ use tokio::sync::Notify;
 pub(super) use self::events::{PoolEventHandler, allocated_block};
 pub use self::overlaps::MAX_OVERLAPS;
 pub use self::pool::PoolInfo;
-pub use self::queries::{AbandonedReservation, Conflict, CooledDown, Held, InvalidReservation, Unreserved};
+pub use self::queries::{AbandonedReservation, Conflict, CooledDown, Held, InvalidReservation, PoolCounts, Unreserved};
 use self::state::{Source, State};
 use self::wait_queue::WaitQueue;
 pub use self::wait_queue::{ClaimKey, Priority, priority};

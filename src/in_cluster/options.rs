@@ -5,6 +5,8 @@ use std::time::Duration;
 use capi_ipam_controller::options::parse_duration;
 use clap::Args;
 
+use super::metrics::PoolMetricsMode;
+
 /// Flags of the in-cluster provider.
 #[derive(Args, Clone, Debug)]
 pub struct InClusterOptions {
@@ -19,6 +21,10 @@ pub struct InClusterOptions {
     /// Only report abandoned addresses, and release none.
     #[arg(long)]
     pub sweep_report_only: bool,
+
+    /// Which pools have metrics: all or none.
+    #[arg(long, value_name = "POOLS", default_value = "all", value_enum)]
+    pub pool_metrics: PoolMetricsMode,
 
     /// How long a moved or restored claim waits for its IPAddress to be restored.
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = parse_duration)]

@@ -53,7 +53,7 @@ pub(super) fn register(
     gates: &[ReadinessGate],
     context: impl FnOnce(Box<dyn Fn(&PoolKey) + Send + Sync>) -> Arc<Context>,
 ) -> (Arc<Context>, [ReadinessGate; InClusterKind::ALL.len()]) {
-    let controllers = InClusterKind::ALL.map(|kind| (kind, ControllerBuilder::new(kind.name())));
+    let controllers = InClusterKind::ALL.map(|kind| (kind, manager.controller(kind.name())));
     let triggers: HashMap<InClusterKind, Trigger<Pool>> =
         controllers.iter().map(|(kind, controller)| (*kind, controller.trigger())).collect();
     let context = context(Box::new(move |pool: &PoolKey| {

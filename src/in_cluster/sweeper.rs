@@ -22,6 +22,7 @@ use capi_ipam_provider::api::conditions::NO_CLAIM;
 use capi_ipam_provider::api::{IPAddress, IPAddressClaim, Uid};
 use capi_ipam_provider::{ClaimCache, ClaimSnapshot, ContractClient, Lasting, ProviderSetup, Suspects};
 use kube::ResourceExt;
+use prometheus_client::metrics::counter::Counter;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
@@ -50,6 +51,8 @@ pub(super) struct Sweeper {
     interval: Duration,
     grace: Duration,
     events: EventPublisher,
+    /// The number of deleted reservations.
+    freed: Counter,
     /// Reservations without effect that are reported already.
     reported_invalid: Vec<InvalidReservation>,
     /// Reservations that seem abandoned.
@@ -77,6 +80,7 @@ impl Sweeper {
             grace: options.sweep_grace,
             report_only: options.sweep_report_only,
             events: setup.manager.events.clone(),
+            freed: setup.orphans_freed("ipreservations"),
             reported_invalid: Vec::new(),
             suspects: Suspects::default(),
             reported_abandoned: Lasting::default(),
@@ -216,6 +220,7 @@ impl Sweeper {
         let (uid, version) = (found.uid().unwrap_or_default(), found.resource_version().unwrap_or_default());
         self.context.reservations.delete_unchanged(name, &uid, &version).await?;
         self.context.ledger.remove_reservation(&found);
+        self.freed.inc();
         info!(reservation = name, claim = claim_name, namespace, "deleted an abandoned reservation");
         Ok(true)
     }

@@ -14,6 +14,7 @@ mod support;
 mod addresses;
 mod claims;
 mod duplicates;
+mod metrics;
 mod pools;
 mod pressure;
 mod reservations;
@@ -79,9 +80,14 @@ async fn wait_until_ready(consumer: &Consumer, name: &str) {
 
 /// The value of a metric of the shared manager.
 fn metric(name: &str) -> Option<f64> {
+    scrape()?.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
+}
+
+/// All metrics of the shared manager.
+fn scrape() -> Option<String> {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, environment().metrics)).ok()?;
     write!(stream, "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").ok()?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer).ok()?;
-    answer.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
+    Some(answer)
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use capi_ipam_controller::client::ResourceClient;
-use capi_ipam_controller::controller::{Action, ControllerBuilder, reconcile_fn};
+use capi_ipam_controller::controller::{Action, reconcile_fn};
 use capi_ipam_controller::manager::Manager;
 use capi_ipam_controller::watch::WatchSpec;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -34,7 +34,7 @@ fn add_controller(manager: &mut Manager, namespace: &str) -> Names {
     });
     let synced = manager.health.register_watch("ConfigMap");
     let main = WatchSpec::new(manager.watch_api(&()), (), Arc::new(()), synced);
-    let controller = ControllerBuilder::new("configmaps");
+    let controller = manager.controller("configmaps");
     let task = controller.run(main, 2, manager.stop.clone(), Arc::new(reconciler));
     manager.add("the controller of ConfigMaps", task);
     names

@@ -20,6 +20,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 pub use self::connection::RequestPolicy;
+use crate::metrics::RequestMetrics;
 
 /// How long one request may take. The API server gets the same limit (`timeout=`), so both give up at about the same
 /// time.
@@ -60,14 +61,15 @@ pub enum ClientError {
 /// `user_agent` has the form `name/version`. Audit logs show it, and the managed fields of written objects show its
 /// name.
 pub async fn connect(kubeconfig: Option<&Path>, user_agent: &str) -> Result<Client, ClientError> {
-    connect_with(kubeconfig, user_agent, RequestPolicy::default()).await
+    connect_with(kubeconfig, user_agent, RequestPolicy::default(), RequestMetrics::default()).await
 }
 
-/// Like [`connect`], with another policy. The client has its own connections.
-pub async fn connect_with(
+/// Like [`connect`], with another policy, and with the metrics of its requests. The client has its own connections.
+pub(crate) async fn connect_with(
     kubeconfig: Option<&Path>,
     user_agent: &str,
     policy: RequestPolicy,
+    metrics: RequestMetrics,
 ) -> Result<Client, ClientError> {
     let mut config = match kubeconfig {
         None => Config::infer().await.map_err(ClientError::NotConfigured)?,
@@ -81,7 +83,7 @@ pub async fn connect_with(
         config.headers.push((USER_AGENT, agent));
     }
     let server = config.cluster_url.to_string();
-    connection::client(&config, policy).map_err(|source| ClientError::Build { server, source })
+    connection::client(&config, policy, metrics).map_err(|source| ClientError::Build { server, source })
 }
 
 /// The value of a namespace flag; if it is empty, the namespace of the pod or of the kubeconfig's context.

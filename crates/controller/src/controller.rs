@@ -33,6 +33,7 @@ pub use self::closure::{ReconcileFn, reconcile_fn};
 pub use self::store::{Cached, Store};
 use self::worker::{Worker, forward_events};
 use crate::health::ReadinessGate;
+use crate::metrics::{ControllerMetrics, Metrics};
 use crate::object_map::ObjectKey;
 use crate::retry::{Retry, RetryPolicy};
 use crate::watch::{WatchSpec, watch_into, watch_stream};
@@ -79,6 +80,15 @@ pub trait Reconciler: Send + Sync + 'static {
     /// ```
     fn retry(&self, _error: &Self::Error, failures: u32) -> Retry {
         Retry::After(RetryPolicy::default().delay(failures))
+    }
+
+    /// Called when an object is cached, changes or is removed, with the cached states before and after: for metrics. It
+    /// must be fast.
+    fn cached(
+        &self,
+        _before: Option<&Cached<Self::Object, Self::Compact>>,
+        _after: Option<&Cached<Self::Object, Self::Compact>>,
+    ) {
     }
 
     /// The compact form of an object that needs no reconcile according to its own fields; `None` to cache it in full
@@ -189,6 +199,7 @@ pub struct ControllerBuilder<K, S> {
     triggered: mpsc::UnboundedReceiver<ObjectKey>,
     gates: Vec<ReadinessGate>,
     watches: Vec<BoxFuture<'static, ()>>,
+    metrics: ControllerMetrics,
 }
 
 impl<K, S> ControllerBuilder<K, S>
@@ -207,7 +218,15 @@ where
             triggered,
             gates: Vec::new(),
             watches: Vec::new(),
+            metrics: ControllerMetrics::default(),
         }
+    }
+
+    /// Records the metrics of the controller. [`Manager::controller`](crate::manager::Manager::controller) calls it.
+    #[must_use]
+    pub fn metrics(mut self, metrics: &Metrics) -> Self {
+        self.metrics = metrics.controllers.clone();
+        self
     }
 
     /// Enqueues objects of this controller.
@@ -244,7 +263,8 @@ where
     {
         let (handler, synced) = (Arc::clone(&main.handler), main.synced.clone());
         let events = watch_stream(main);
-        let worker = Worker::new(self.name, reconciler, handler, self.store, synced, usize::from(concurrency));
+        let metrics = self.metrics.of(&self.name);
+        let worker = Worker::new(self.name, reconciler, handler, self.store, synced, usize::from(concurrency), metrics);
         // One task for each watch: a single future would poll all watches whenever one of them wakes up.
         let mut watches: JoinSet<()> = self.watches.into_iter().collect();
         let (sender, receiver) = mpsc::channel(EVENT_BUFFER);

@@ -15,12 +15,15 @@ use parking_lot::Mutex;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
 use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::ConstGauge;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::listener::bind;
+use crate::metrics::{CACHE_SYNCED, Description, Metrics, WATCH_RESTARTS};
 
 /// Why probes cannot be served.
 #[derive(Debug, thiserror::Error)]
@@ -87,6 +90,7 @@ struct ProcessState {
     refusals: Mutex<BTreeMap<String, Refusal>>,
     /// Why the process has to end.
     fatal: watch::Sender<Option<String>>,
+    watch_restarts: Family<RestartLabels, Counter>,
 }
 
 /// A kind that the API server refuses.
@@ -219,6 +223,12 @@ impl ReadinessGate {
         }
     }
 
+    /// Counts a failure of the watch, after which it is opened again.
+    pub(crate) fn count_restart(&self, reason: &'static str) {
+        let labels = RestartLabels { kind: self.name.clone(), reason };
+        self.health.process.watch_restarts.get_or_create(&labels).inc();
+    }
+
     /// Reports a problem. Probes show it as long as the component is not ready.
     pub fn failing(&self, problem: &str) {
         if let Some(component) = self.health.components.lock().get_mut(&self.name) {
@@ -267,10 +277,24 @@ struct CacheLabels {
     cache: String,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RestartLabels {
+    kind: String,
+    reason: &'static str,
+}
+
+impl Health {
+    /// Registers the metrics of the watches of the process.
+    pub(crate) fn register_metrics(&self, metrics: &Metrics) {
+        metrics.register_collector(self.clone());
+        metrics.add(&WATCH_RESTARTS, self.process.watch_restarts.clone());
+    }
+}
+
 impl Collector for Health {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        let help = "Whether the initial list of a watched kind is complete (1) or not (0)";
-        let mut encoder = encoder.encode_descriptor("cache_synced", help, None, MetricType::Gauge)?;
+        let Description { name, help, .. } = CACHE_SYNCED;
+        let mut encoder = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
         for (cache, is_listed) in self.caches() {
             let gauge = ConstGauge::new(i64::from(is_listed));
             gauge.encode(encoder.encode_family(&CacheLabels { cache })?)?;
@@ -400,11 +424,14 @@ mod tests {
     #[test]
     fn metric_shows_listed_caches() {
         let (health, metrics) = (Health::default(), crate::metrics::Metrics::default());
-        metrics.register_collector(health.clone());
+        health.register_metrics(&metrics);
         let (claims, _pools, _gate) =
             (health.register("claims").unwrap(), health.register("pools").unwrap(), health.require("gate").unwrap());
         claims.ready();
         let text = metrics.encode().unwrap();
-        assert!(text.contains("cache_synced{cache=\"claims\"} 1\ncache_synced{cache=\"pools\"} 0\n# EOF"), "{text}");
+        assert!(text.contains("cache_synced{cache=\"claims\"} 1\ncache_synced{cache=\"pools\"} 0\n"), "{text}");
+        claims.count_restart("expired");
+        let text = metrics.encode().unwrap();
+        assert!(text.contains("watch_restarts_total{kind=\"claims\",reason=\"expired\"} 1\n"), "{text}");
     }
 }

@@ -34,14 +34,14 @@
 //! use std::convert::Infallible;
 //! use std::sync::Arc;
 //!
-//! use capi_ipam_controller::controller::{Action, ControllerBuilder, reconcile_fn};
+//! use capi_ipam_controller::controller::{Action, reconcile_fn};
 //! use capi_ipam_controller::manager::{self, Identity};
 //! use capi_ipam_controller::watch::{WatchSpec, display_name};
 //! use k8s_openapi::api::core::v1::ConfigMap;
 //!
 //! fn main() -> std::process::ExitCode {
 //!     manager::main(Identity::new("sizes", env!("CARGO_PKG_VERSION")), async |manager| {
-//!         let controller = ControllerBuilder::new("configmaps");
+//!         let controller = manager.controller("configmaps");
 //!         let synced = manager.health.register_watch("ConfigMap");
 //!         let main = WatchSpec::new(manager.watch_api(&()), (), Arc::new(()), synced);
 //!         let reconciler = reconcile_fn(async |object: Arc<ConfigMap>| {

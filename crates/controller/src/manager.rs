@@ -28,7 +28,8 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
 pub use self::program::{Identity, main, print_usage, run, run_with_options, run_with_services};
-use crate::client::{ClientError, connect, connect_with};
+use crate::client::{ClientError, RequestPolicy, connect_with};
+use crate::controller::ControllerBuilder;
 use crate::diagnostics::{self, DiagnosticsError};
 pub use crate::error::BoxError;
 use crate::events::EventPublisher;
@@ -141,6 +142,16 @@ impl Manager {
         upgrade::run(step).await
     }
 
+    /// Starts to build a controller, with the metrics of this process.
+    pub fn controller<K, S>(&self, name: &str) -> ControllerBuilder<K, S>
+    where
+        K: kube::Resource + Clone + serde::de::DeserializeOwned + std::fmt::Debug + Send + Sync + 'static,
+        K::DynamicType: Clone + std::fmt::Debug + Send + Sync,
+        S: Clone + std::fmt::Debug + Send + Sync + 'static,
+    {
+        ControllerBuilder::new(name).metrics(&self.metrics)
+    }
+
     /// An [`Api`](kube::Api) to watch a namespaced kind in the namespace of the flag `--namespace`, or in all
     /// namespaces if the flag has no value or several: see [`Options::watched_namespace`].
     pub fn watch_api<K>(&self, version: &K::DynamicType) -> watch::WatchApi<K>
@@ -218,7 +229,10 @@ impl Process {
         let health = Health::default();
         let connected = health.require("connection to the API server")?;
         let started = health.register("start of the manager")?;
-        let client = connect(options.kubeconfig.as_deref(), &identity.user_agent()).await?;
+        let metrics = Metrics::default();
+        metrics.add_build_info(identity.name(), identity.version());
+        let (kubeconfig, policy) = (options.kubeconfig.as_deref(), RequestPolicy::default());
+        let client = connect_with(kubeconfig, &identity.user_agent(), policy, metrics.requests.clone()).await?;
         if let Some(probes) = listen(&options.health_probe_bind_address, health.clone()).await? {
             info!(address = ?probes.address(), "serving probes");
             tokio::spawn(probes.serve(CancellationToken::new()));
@@ -226,8 +240,7 @@ impl Process {
         let holder = holder_identity();
         let (events, publisher) = EventPublisher::new(client.clone(), identity.name(), &holder);
         tokio::spawn(publisher);
-        let metrics = Metrics::default();
-        metrics.register_collector(health.clone());
+        health.register_metrics(&metrics);
         Ok(Self { identity, options, holder, client, health, connected, started, metrics, events })
     }
 
@@ -289,8 +302,15 @@ impl Process {
         // A standby is ready: it can take over.
         self.started.ready();
         let policy = leader::request_policy(&self.options);
-        let client = connect_with(self.options.kubeconfig.as_deref(), &self.identity.user_agent(), policy).await?;
-        match leader::run(client, &self.options, self.identity.lease(), &self.holder, stop.clone(), work).await {
+        let (kubeconfig, agent) = (self.options.kubeconfig.as_deref(), self.identity.user_agent());
+        let client = connect_with(kubeconfig, &agent, policy, self.metrics.requests.clone()).await?;
+        let lease = self.identity.lease();
+        self.metrics.set_leader(lease, false);
+        let work = async {
+            self.metrics.set_leader(lease, true);
+            work.await
+        };
+        match leader::run(client, &self.options, lease, &self.holder, stop.clone(), work).await {
             leader::Outcome::Finished(result) => result,
             leader::Outcome::Lost => Err(ManagerError::LeaseLost),
             leader::Outcome::NeverLed => Ok(()),

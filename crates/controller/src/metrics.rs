@@ -1,23 +1,111 @@
 //! The metrics of a process, in the format of Prometheus.
 //!
 //! There is no global registry: each component creates its metrics and registers them with the [`Metrics`] of the
-//! process.
+//! process. A [`Description`] is used for the registration and for the documentation.
 
+mod controllers;
+mod description;
+mod requests;
+
+use std::any::{Any, TypeId};
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use prometheus_client::collector::Collector;
+use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Metric, Registry};
+
+pub(crate) use self::controllers::{ControllerMetrics, Outcome, WorkerMetrics};
+pub use self::description::Description;
+pub(crate) use self::requests::{RequestMetrics, parse};
 
 /// The content type of [`Metrics::encode`].
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
+/// Whether the initial list of a watched kind is complete.
+pub(crate) const CACHE_SYNCED: Description = Description {
+    name: "cache_synced",
+    kind: "gauge",
+    labels: &["cache"],
+    help: "Whether the initial list of a watched kind is complete (1) or not (0)",
+};
+
+/// The failures of watches.
+pub(crate) const WATCH_RESTARTS: Description = Description {
+    name: "watch_restarts_total",
+    kind: "counter",
+    labels: &["kind", "reason: expired, forbidden, not_found, throttled, server_error, connection"],
+    help: "Failures of a watch, after each of which it is opened again",
+};
+
+const LEADER: Description = Description {
+    name: "leader",
+    kind: "gauge",
+    labels: &["lease"],
+    help: "Whether this process is the leader (1) or a standby (0); without leader election there is no value",
+};
+
+const BUILD_INFO: Description = Description {
+    name: "capi_ipam_build_info",
+    kind: "gauge",
+    labels: &["name", "version"],
+    help: "Name and version of the program; always 1",
+};
+
+/// The metrics of every program of this crate.
+pub const DESCRIPTIONS: &[Description] = &[
+    controllers::RECONCILE_SECONDS,
+    controllers::QUEUE_OBJECTS,
+    controllers::RETRIES,
+    requests::REQUEST_SECONDS,
+    WATCH_RESTARTS,
+    CACHE_SYNCED,
+    LEADER,
+    BUILD_INFO,
+];
+
 /// The metrics registry of a process. Clones share it.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Metrics {
     registry: Arc<Mutex<Registry>>,
+    pub(crate) controllers: ControllerMetrics,
+    pub(crate) requests: RequestMetrics,
+    leader: Family<LeaseLabels, Gauge>,
+    shared: Arc<Mutex<HashMap<TypeId, Box<dyn Any + Send>>>>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct LeaseLabels {
+    lease: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct BuildLabels {
+    name: String,
+    version: String,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let metrics = Self {
+            registry: Arc::default(),
+            controllers: ControllerMetrics::default(),
+            requests: RequestMetrics::default(),
+            leader: Family::default(),
+            shared: Arc::default(),
+        };
+        metrics.add(&controllers::RECONCILE_SECONDS, metrics.controllers.durations.clone());
+        metrics.add(&controllers::QUEUE_OBJECTS, metrics.controllers.objects.clone());
+        metrics.add(&controllers::RETRIES, metrics.controllers.retries.clone());
+        metrics.add(&requests::REQUEST_SECONDS, metrics.requests.durations.clone());
+        metrics.add(&LEADER, metrics.leader.clone());
+        metrics
+    }
 }
 
 impl Metrics {
@@ -26,9 +114,41 @@ impl Metrics {
         self.registry.lock().register(name, help, metric);
     }
 
+    /// Registers a metric by its description.
+    pub fn add(&self, description: &Description, metric: impl Metric) {
+        let name = description.name;
+        self.register(name.strip_suffix("_total").unwrap_or(name), description.help, metric);
+    }
+
+    /// Returns the metrics of this type, which all components of the process share. The first call registers them with
+    /// `register`.
+    pub fn get_or_register<T: Clone + Default + Send + 'static>(&self, register: impl FnOnce(&Self, &T)) -> T {
+        let mut shared = self.shared.lock();
+        if let Some(known) = shared.get(&TypeId::of::<T>()).and_then(|known| known.downcast_ref::<T>()) {
+            return known.clone();
+        }
+        let created = T::default();
+        register(self, &created);
+        shared.insert(TypeId::of::<T>(), Box::new(created.clone()));
+        created
+    }
+
     /// Registers a collector, which computes its metrics on every scrape.
-    pub(crate) fn register_collector(&self, collector: impl Collector) {
+    pub fn register_collector(&self, collector: impl Collector) {
         self.registry.lock().register_collector(Box::new(collector));
+    }
+
+    /// Reports whether this process has the lease.
+    pub(crate) fn set_leader(&self, lease: &str, is_leader: bool) {
+        let labels = LeaseLabels { lease: lease.to_owned() };
+        self.leader.get_or_create(&labels).set(i64::from(is_leader));
+    }
+
+    /// Reports name and version of the program.
+    pub(crate) fn add_build_info(&self, name: &str, version: &str) {
+        let info = Family::<BuildLabels, Gauge>::default();
+        info.get_or_create(&BuildLabels { name: name.to_owned(), version: version.to_owned() }).set(1);
+        self.add(&BUILD_INFO, info);
     }
 
     /// Encodes all metrics in the text format of OpenMetrics.
@@ -52,7 +172,32 @@ mod tests {
         metrics.register("things", "How many things there were", things.clone());
         things.inc();
         let text = metrics.clone().encode().unwrap();
-        let expected = "# HELP things How many things there were.\n# TYPE things counter\nthings_total 1\n# EOF\n";
-        assert_eq!(text, expected);
+        let expected = "# HELP things How many things there were.\n# TYPE things counter\nthings_total 1\n";
+        assert!(text.contains(expected) && text.ends_with("# EOF\n"), "{text}");
+    }
+
+    #[test]
+    fn components_share_metrics_of_a_type() {
+        #[derive(Clone, Default)]
+        struct Things(Counter);
+        let metrics = Metrics::default();
+        let things = || {
+            metrics.get_or_register(|metrics, things: &Things| metrics.register("things", "Things", things.0.clone()))
+        };
+        things().0.inc();
+        things().0.inc();
+        assert_eq!(metrics.encode().unwrap().matches("things_total 2").count(), 1);
+    }
+
+    #[test]
+    fn leader_and_version_are_encoded() {
+        let metrics = Metrics::default();
+        metrics.add_build_info("my-provider", "1.2.3");
+        metrics.set_leader("my-lease", false);
+        metrics.set_leader("my-lease", true);
+        let text = metrics.encode().unwrap();
+        for line in ["capi_ipam_build_info{name=\"my-provider\",version=\"1.2.3\"} 1", "leader{lease=\"my-lease\"} 1"] {
+            assert!(text.contains(&format!("\n{line}\n")), "{text}");
+        }
     }
 }

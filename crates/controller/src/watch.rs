@@ -169,6 +169,7 @@ where
                 Err(error) => {
                     let failure = Failure::of(&error);
                     log_failure(&kind, &failure, failures.record(Instant::now()));
+                    synced.count_restart(failure.reason());
                     delay = Some(RETRY_POLICY.delay(failures.count));
                     if failure.is_refusal() {
                         let duration = synced.refused(&failure.text);

@@ -226,6 +226,9 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         if let Some(written) = patch::write(&self.contract.claims(&namespace), claim, &desired).await? {
             self.expect_write(&written);
             debug!(namespace, claim = claim.name_any(), address = %allocation.address, "claim is bound");
+            if claim.bound_address().is_none() {
+                self.metrics.record_bind(claim);
+            }
             self.events.normal(claim, &version, status.reason, "Allocate", &status.message);
         }
         Ok(Action::AwaitChange)

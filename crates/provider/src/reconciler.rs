@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use capi_ipam_controller::client::error_chain;
-use capi_ipam_controller::controller::{Action, Attempt, Reconciler};
+use capi_ipam_controller::controller::{Action, Attempt, Cached, Reconciler};
 use capi_ipam_controller::events::EventPublisher;
 use capi_ipam_controller::expectations::{EXPECTATION_TTL, Expectations};
 use capi_ipam_controller::finalizer;
@@ -27,6 +27,7 @@ use crate::decision::{AddressState, ClaimView, ClusterState, Decision, PoolState
 use crate::error::ReconcileError;
 use crate::guarded::Guarded;
 use crate::index::AddressIndex;
+use crate::metrics::{ClaimMetrics, state_of};
 use crate::options::ClaimOptions;
 use crate::pending_creates::PendingCreates;
 use crate::verification::Verification;
@@ -48,6 +49,7 @@ pub struct ClaimReconciler<A: ProviderAdapter> {
     pub(super) pending_creates: PendingCreates,
     /// `None` if bound claims are not verified.
     pub(super) verification: Option<Arc<Verification>>,
+    pub(super) metrics: ClaimMetrics,
 }
 
 impl<A: ProviderAdapter> ClaimReconciler<A> {
@@ -183,6 +185,15 @@ impl<A: ProviderAdapter> Reconciler for ClaimReconciler<A> {
 
     fn expand(&self, key: &ObjectKey, claim: &CompactClaim) -> Option<IPAddressClaim> {
         claim.is_managed.then(|| claim.expand(key))
+    }
+
+    fn cached(
+        &self,
+        before: Option<&Cached<IPAddressClaim, CompactClaim>>,
+        after: Option<&Cached<IPAddressClaim, CompactClaim>>,
+    ) {
+        let state = |cached: Option<&_>| cached.and_then(|cached| state_of(&self.filter, cached));
+        self.metrics.count(state(before), state(after));
     }
 
     /// Consistent with [`decide`]: a bound claim with a valid IPAddress needs no action.

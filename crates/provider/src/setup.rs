@@ -9,6 +9,7 @@ use capi_ipam_controller::expectations::Expectations;
 use capi_ipam_controller::health::ReadinessGate;
 use capi_ipam_controller::manager::{BoxError, Manager};
 use capi_ipam_controller::watch::{EventHandler, FanOut, WatchSpec};
+use prometheus_client::metrics::counter::Counter;
 use tokio::sync::mpsc;
 
 use crate::adapter::{PoolKind, ProviderAdapter};
@@ -19,6 +20,7 @@ use crate::claim_cache::{ClaimCache, ClaimFilter, CompactClaim, FilteringHandler
 use crate::clusters::Clusters;
 use crate::contract::ContractClient;
 use crate::index::AddressIndex;
+use crate::metrics::ClaimMetrics;
 use crate::options::ClaimOptions;
 use crate::pending_creates::PendingCreates;
 use crate::reconciler::ClaimReconciler;
@@ -66,6 +68,12 @@ impl ProviderSetup<'_> {
     /// Returns a handle that enqueues claims for reconciliation, for example when their pool changes.
     pub fn trigger(&self) -> Trigger<IPAddressClaim> {
         self.controller.trigger()
+    }
+
+    /// The number of objects of a resource that were deleted because no claim is entitled to them: a part of the metric
+    /// `capi_ipam_orphans_freed_total`.
+    pub fn orphans_freed(&self, resource: &'static str) -> Counter {
+        ClaimMetrics::of(&self.manager.metrics).orphans_freed(resource)
     }
 
     /// Returns a cache of all claims, as last seen by their watch.
@@ -143,7 +151,7 @@ impl<A: ProviderAdapter> ClaimReconcilerBuilder<'_, A> {
     ) -> Result<(), BoxError> {
         let Self { manager, pools, options, sweep, .. } = self;
         let contract = ContractClient::discover(&manager.client).await;
-        let mut controller = ControllerBuilder::new("claims");
+        let mut controller = manager.controller("claims");
         let addresses = Arc::new(AddressIndex::new(controller.trigger()));
         let claims_synced = manager.health.register_watch("IPAddressClaim");
         let addresses_synced = manager.health.register_watch("IPAddress");
@@ -210,6 +218,7 @@ impl<A: ProviderAdapter> ClaimReconcilerBuilder<'_, A> {
             expectations: Expectations::default(),
             pending_creates: PendingCreates::new(Instant::now()),
             verification: verification.clone().map(|(verification, _)| verification),
+            metrics: ClaimMetrics::of(&manager.metrics),
         });
         let (concurrency, stop) = (manager.options.concurrency, manager.stop.clone());
         if let Some(options) = sweep {

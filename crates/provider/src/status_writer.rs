@@ -47,6 +47,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
             message = status.message,
             "claim is waiting"
         );
+        self.metrics.record_failure(status.reason);
         self.events.warning(claim, &version, status.reason, "Allocate", &status.message);
         Ok(None)
     }

@@ -203,6 +203,7 @@ impl<A: ProviderAdapter> Sweep<A> {
             *count = count.saturating_add(1);
             let value = &address.spec.address;
             info!(namespace, address = name, value, "deleted an IPAddress without a claim");
+            reconciler.metrics.orphans_freed("ipaddresses").inc();
             let message = format!("no IPAddressClaim {name} exists: deleted the IPAddress and released {value}");
             reconciler.events.normal(&address, &reconciler.contract.ipam, conditions::ORPHAN_FREED, "Sweep", &message);
             self.unreleased.extend(claim.metadata.uid.is_some().then_some(claim));

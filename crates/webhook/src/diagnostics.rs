@@ -23,7 +23,7 @@ use kube::Client;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use crate::https::certificate::{CertificateFiles, Certificates, POLL_INTERVAL};
+use crate::https::certificate::{CertificateFiles, Certificates, DIAGNOSTICS_METRICS, POLL_INTERVAL};
 use crate::https::tls::{TlsError, TlsOptions};
 use crate::https::{HttpsServer, Limits};
 use authorizer::Authorizer;
@@ -112,7 +112,7 @@ impl MetricsOptions {
         };
         let files = CertificateFiles { certificate: directory.join("tls.crt"), key: directory.join("tls.key") };
         let (certificates, stop) = (Certificates::default(), manager.stop.clone());
-        certificates.register(&manager.metrics, "diagnostics");
+        certificates.register(&manager.metrics, &DIAGNOSTICS_METRICS);
         register(manager, certificates.clone(), self.tls.clone()).await?;
         // The process works without metrics, so their certificate is no requirement of its readiness.
         let health = manager.health.detached().require("certificate for metrics")?;

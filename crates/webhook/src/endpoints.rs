@@ -16,7 +16,7 @@ use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
 use axum::http::{Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
-use capi_ipam_controller::metrics::Metrics;
+use capi_ipam_controller::metrics::{Description, Metrics};
 use futures::StreamExt;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -30,6 +30,7 @@ use tracing::{debug, error, warn};
 
 use crate::capacity::{Capacity, Full};
 use crate::conversion;
+use crate::https::certificate::WEBHOOK_METRICS;
 use crate::log_limit::LogLimit;
 use crate::memory::exceeds;
 use crate::reply::{Reply, ReplyError, truncated};
@@ -68,6 +69,31 @@ const WORKERS: usize = 8;
 
 /// Unit of the memory of small requests, in bytes. Every request takes at least one.
 const MEMORY_UNIT: usize = 4096;
+
+/// The metrics of webhooks and of their certificate.
+pub const METRICS: &[Description] =
+    &[REVIEWS, REVIEW_SECONDS, REVIEWS_IN_FLIGHT, WEBHOOK_METRICS[0], WEBHOOK_METRICS[1], WEBHOOK_METRICS[2]];
+
+const REVIEWS: Description = Description {
+    name: "webhook_reviews_total",
+    kind: "counter",
+    labels: &["path", "outcome"],
+    help: "Requests to webhooks by path and outcome",
+};
+
+const REVIEW_SECONDS: Description = Description {
+    name: "webhook_review_duration_seconds",
+    kind: "histogram",
+    labels: &["path"],
+    help: "Duration of requests to webhooks, including waiting and reading",
+};
+
+const REVIEWS_IN_FLIGHT: Description = Description {
+    name: "webhook_reviews_in_flight",
+    kind: "gauge",
+    labels: &[],
+    help: "Requests to webhooks in flight",
+};
 
 /// Computes the reply to a body.
 type Respond = dyn Fn(&[u8]) -> Result<Reply, ReplyError> + Send + Sync;
@@ -127,12 +153,9 @@ impl Endpoints {
             seconds: Family::new_with_constructor(buckets),
             in_flight: Gauge::default(),
         };
-        let reviews = "Requests to webhooks by path and outcome";
-        metrics.register("webhook_reviews", reviews, shared.reviews.clone());
-        let seconds = "Duration of requests to webhooks, including waiting and reading";
-        metrics.register("webhook_review_duration_seconds", seconds, shared.seconds.clone());
-        let in_flight = "Requests to webhooks in flight";
-        metrics.register("webhook_reviews_in_flight", in_flight, shared.in_flight.clone());
+        metrics.add(&REVIEWS, shared.reviews.clone());
+        metrics.add(&REVIEW_SECONDS, shared.seconds.clone());
+        metrics.add(&REVIEWS_IN_FLIGHT, shared.in_flight.clone());
         Self { router: Router::new(), shared: Arc::new(shared) }
     }
 

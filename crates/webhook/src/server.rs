@@ -8,7 +8,7 @@ use capi_ipam_controller::listener::bind;
 use capi_ipam_controller::metrics::Metrics;
 use tokio_util::sync::CancellationToken;
 
-use crate::https::certificate::{CertificateFiles, Certificates, POLL_INTERVAL};
+use crate::https::certificate::{CertificateFiles, Certificates, POLL_INTERVAL, WEBHOOK_METRICS};
 use crate::https::tls::TlsError;
 use crate::https::{HttpsServer, Limits};
 use crate::options::{WebhookCerts, WebhookOptions};
@@ -80,7 +80,7 @@ pub(crate) async fn listen_at(
     let tls = options.tls.server_config(std::sync::Arc::new(certificates.clone()))?;
     let failed = |source| WebhookError::Bind { port: options.webhook_port, source };
     let listener = bind(address).await.map_err(failed)?;
-    certificates.register(metrics, "webhook");
+    certificates.register(metrics, &WEBHOOK_METRICS);
     let certificate_health = health.require("certificate for webhooks")?;
     Ok(WebhookServer { server: HttpsServer::new(listener, tls, limits), certificates, files, certificate_health })
 }

@@ -35,6 +35,17 @@ pub struct AbandonedReservation {
     pub uid: Uid,
 }
 
+/// The counts of a pool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PoolCounts {
+    /// The pool.
+    pub key: PoolKey,
+    /// The counts of its addresses.
+    pub counts: AddressCounts,
+    /// The number of claims that wait for one of its addresses.
+    pub waiting: usize,
+}
+
 /// An address in use without a reservation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unreserved {
@@ -183,6 +194,18 @@ impl Ledger {
         let mut blocks: Vec<Block> = in_use.map(|(block, _)| *block).collect();
         blocks.sort_unstable();
         blocks
+    }
+
+    /// The counts of all existing pools.
+    pub fn pool_counts(&self) -> Vec<PoolCounts> {
+        let state = self.state.lock();
+        let existing = state.pools.iter().filter(|(_, entry)| entry.info.is_some());
+        let counts = existing.map(|(key, entry)| PoolCounts {
+            key: key.clone(),
+            counts: entry.counts(),
+            waiting: entry.wait_queue.waiting(),
+        });
+        counts.collect()
     }
 
     /// The namespaces and names of the IPAddress objects with that address.

@@ -134,6 +134,11 @@ impl WaitQueue {
         self.positions.keys()
     }
 
+    /// The number of claims that wait for an address.
+    pub(super) fn waiting(&self) -> usize {
+        self.positions.len()
+    }
+
     /// Whether no claim is in the queue or waits for the pool.
     pub(super) fn is_empty(&self) -> bool {
         self.positions.is_empty() && self.waiting_for_pool.is_empty()

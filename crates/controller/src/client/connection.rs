@@ -39,6 +39,7 @@ use tower::{BoxError, Service, ServiceBuilder};
 use tracing::{trace, warn};
 
 use super::{REQUEST_TIMEOUT, add_timeout_param};
+use crate::metrics::{RequestMetrics, parse};
 
 /// Limit for opening a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -82,7 +83,7 @@ impl Default for RequestPolicy {
 struct NoAnswer(Duration);
 
 /// Creates a client for the API server of `config`.
-pub(super) fn client(config: &Config, policy: RequestPolicy) -> kube::Result<Client> {
+pub(super) fn client(config: &Config, policy: RequestPolicy, metrics: RequestMetrics) -> kube::Result<Client> {
     if let Some(proxy) = &config.proxy_url {
         let socks = proxy.scheme_str() == Some("socks5");
         let protocol_feature = if socks { "kube/socks5" } else { "kube/http-proxy" };
@@ -103,7 +104,7 @@ pub(super) fn client(config: &Config, policy: RequestPolicy) -> kube::Result<Cli
         .layer(config.base_uri_layer())
         .option_layer(config.auth_layer()?)
         .layer(config.extra_headers_layer()?)
-        .service(Transport { pool: Arc::new(Pool::new(connector)), policy });
+        .service(Transport { pool: Arc::new(Pool::new(connector)), policy, metrics });
     Ok(ClientBuilder::new(service, config.default_namespace.clone()).build())
 }
 
@@ -148,11 +149,12 @@ fn http_client<C: Connect + Clone>(connector: C) -> HttpClient<C, Body> {
 struct Transport<C> {
     pool: Arc<Pool<C>>,
     policy: RequestPolicy,
+    metrics: RequestMetrics,
 }
 
 impl<C> Clone for Transport<C> {
     fn clone(&self) -> Self {
-        Self { pool: Arc::clone(&self.pool), policy: self.policy }
+        Self { pool: Arc::clone(&self.pool), policy: self.policy, metrics: self.metrics.clone() }
     }
 }
 
@@ -169,9 +171,15 @@ impl<C: Connect + Clone + Send + Sync + 'static> Service<Request<Body>> for Tran
         let pool = Arc::clone(&self.pool);
         let RequestPolicy { timeout: limit, retry_reads } = self.policy;
         let retry = if retry_reads { clone_read(&request) } else { None };
-        let Some(retry) = retry else { return send(pool, limit, request).boxed() };
+        let (metrics, labels, sent) = (self.metrics.clone(), parse(request.method(), request.uri()), Instant::now());
+        let measured = move |response: Result<Self::Response, BoxError>| {
+            let code = response.as_ref().ok().map(|response| response.status().as_u16());
+            metrics.record(labels, code, sent.elapsed());
+            response
+        };
+        let Some(retry) = retry else { return send(pool, limit, request).map(measured).boxed() };
         async move {
-            let (sent, half) = (Instant::now(), limit / 2);
+            let half = limit / 2;
             let mut first = send(Arc::clone(&pool), limit, request).boxed();
             if let Ok(response) = timeout(half, &mut first).await {
                 return response;
@@ -180,6 +188,7 @@ impl<C: Connect + Clone + Send + Sync + 'static> Service<Request<Body>> for Tran
             let second = send(pool, half, retry).boxed();
             select_ok([first, second]).await.map(|(response, _)| response)
         }
+        .map(measured)
         .boxed()
     }
 }

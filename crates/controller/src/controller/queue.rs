@@ -111,6 +111,16 @@ impl Queue {
         }
     }
 
+    /// The number of due objects, while `running` objects are being reconciled.
+    pub(super) fn due(&self, running: usize) -> usize {
+        self.states.len().saturating_sub(self.later.len()).saturating_sub(running)
+    }
+
+    /// The number of objects that become due later.
+    pub(super) fn delayed(&self) -> usize {
+        self.later.len()
+    }
+
     /// When the next object becomes due.
     pub(super) fn next_due(&self) -> Option<Instant> {
         self.later.first().map(|(at, _)| *at)

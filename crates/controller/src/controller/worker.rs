@@ -20,6 +20,7 @@ use super::store::{Cached, Store, key_of};
 use super::{Action, Attempt, Cause, Reconciler};
 use crate::client::error_chain;
 use crate::health::ReadinessGate;
+use crate::metrics::{Outcome, WorkerMetrics};
 use crate::object_map::ObjectKey;
 use crate::retry::{Retry, RetryPolicy};
 use crate::watch::{EventHandler, display_name};
@@ -39,6 +40,7 @@ struct Context<R: Reconciler> {
     reconciler: Arc<R>,
     backoffs: Backoffs<R::State>,
     timeout: Duration,
+    metrics: WorkerMetrics,
 }
 
 /// A running controller.
@@ -65,8 +67,10 @@ impl<R: Reconciler> Worker<R> {
         store: Store<R::Object, R::Compact>,
         synced: ReadinessGate,
         concurrency: usize,
+        metrics: WorkerMetrics,
     ) -> Self {
-        let context = Arc::new(Context { name, reconciler, backoffs: Backoffs::default(), timeout: RECONCILE_TIMEOUT });
+        let (backoffs, timeout) = (Backoffs::default(), RECONCILE_TIMEOUT);
+        let context = Arc::new(Context { name, reconciler, backoffs, timeout, metrics });
         let queue = Queue::default();
         let concurrency = concurrency.max(1);
         Self { context, handler, store, synced, queue, started: false, listed: false, concurrency }
@@ -88,6 +92,8 @@ impl<R: Reconciler> Worker<R> {
         let mut running = JoinSet::new();
         loop {
             self.start_due(&mut running);
+            let due = self.queue.due(running.len());
+            self.context.metrics.set_objects(due, self.queue.delayed(), running.len());
             // At full concurrency only the end of a reconcile matters: objects that are already due would make the loop
             // spin.
             let next_due = self.queue.next_due().filter(|_| running.len() < self.concurrency);
@@ -178,7 +184,8 @@ impl<R: Reconciler> Worker<R> {
                     }
                 };
                 let namespace = key.0.as_deref();
-                self.store.write().insert(namespace.unwrap_or_default(), &key.1, cached.clone());
+                let before = self.store.write().insert(namespace.unwrap_or_default(), &key.1, cached.clone());
+                self.context.reconciler.cached(before.as_ref(), Some(&cached));
                 if self.needs_reconcile(namespace, &key.1, &cached) {
                     let now = Instant::now();
                     self.queue.add(key, now, now, cause);
@@ -190,6 +197,7 @@ impl<R: Reconciler> Worker<R> {
                 let removed = self.store.write().init_done();
                 for (key, cached) in removed {
                     self.context.backoffs.forget(&key);
+                    self.context.reconciler.cached(Some(&cached), None);
                     let object = match cached {
                         Cached::Full(object) => Some(object),
                         Cached::Compact(compact) => self.context.reconciler.expand(&key, &compact).map(Arc::new),
@@ -203,7 +211,8 @@ impl<R: Reconciler> Worker<R> {
             }
             Event::Delete(object) => {
                 let key = key_of(&object);
-                self.store.write().remove(key.0.as_deref().unwrap_or_default(), &key.1);
+                let before = self.store.write().remove(key.0.as_deref().unwrap_or_default(), &key.1);
+                self.context.reconciler.cached(before.as_ref(), None);
                 self.context.backoffs.forget(&key);
             }
         }
@@ -292,9 +301,12 @@ async fn reconcile<R: Reconciler>(
     let controller = &context.name;
     let failures = attempt.failures.saturating_add(1);
     debug!(controller, object = key.1, namespace = key.0, ?cause, attempt = failures, "reconciling");
+    let begin = Instant::now();
     let run = AssertUnwindSafe(context.reconciler.reconcile(Arc::clone(object), &mut attempt)).catch_unwind();
     let default = || Retry::After(RetryPolicy::default().delay(failures));
-    let (failed, retry) = match tokio::time::timeout(context.timeout, run).await {
+    let ended = tokio::time::timeout(context.timeout, run).await;
+    context.metrics.record(outcome(&ended), begin.elapsed());
+    let (failed, retry) = match ended {
         Ok(Ok(Ok(Action::AwaitChange))) => {
             context.backoffs.forget(key);
             return None;
@@ -305,6 +317,9 @@ async fn reconcile<R: Reconciler>(
         Err(_) => (format!("the reconcile took longer than {} s", context.timeout.as_secs()), default()),
     };
     let object_name = display_name(object.as_ref());
+    if matches!(retry, Retry::After(_)) {
+        context.metrics.record_retry();
+    }
     if retry == Retry::GiveUp {
         warn!(controller, object = object_name, failures, error = failed, "reconcile failed; waiting for a change");
     } else if failures <= 3 || !failures.is_power_of_two() {
@@ -314,6 +329,17 @@ async fn reconcile<R: Reconciler>(
     }
     let attempt = Attempt { cause, failures, state: attempt.state };
     context.backoffs.failed(key, attempt, Instant::now(), retry)
+}
+
+/// How a reconcile ended: by a timeout, a panic, an error, or well.
+fn outcome<E, T, P>(ended: &Result<Result<Result<Action, E>, P>, T>) -> Outcome {
+    match ended {
+        Ok(Ok(Ok(Action::AwaitChange))) => Outcome::Success,
+        Ok(Ok(Ok(Action::Requeue(_)))) => Outcome::Requeue,
+        Ok(Ok(Err(_))) => Outcome::Error,
+        Ok(Err(_)) => Outcome::Panic,
+        Err(_) => Outcome::Timeout,
+    }
 }
 
 #[cfg(test)]

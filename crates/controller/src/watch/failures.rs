@@ -42,6 +42,18 @@ impl Failure {
         }
     }
 
+    /// The kind of failure, for metrics.
+    pub(super) fn reason(&self) -> &'static str {
+        match self.code {
+            Some(410) => "expired",
+            Some(403) => "forbidden",
+            Some(404) => "not_found",
+            Some(429) => "throttled",
+            Some(_) => "server_error",
+            None => "connection",
+        }
+    }
+
     /// Whether the API server refuses the kind, so that an administrator has to act.
     pub(super) fn is_refusal(&self) -> bool {
         matches!(self.code, Some(403 | 404))

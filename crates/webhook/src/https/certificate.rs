@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use capi_ipam_controller::client::error_chain;
 use capi_ipam_controller::health::ReadinessGate;
-use capi_ipam_controller::metrics::Metrics;
+use capi_ipam_controller::metrics::{Description, Metrics};
 use jiff::Timestamp;
 use parking_lot::RwLock;
 use prometheus_client::metrics::counter::Counter;
@@ -68,6 +68,31 @@ pub(crate) enum CertificateError {
     },
 }
 
+const fn descriptions([loads, refusals, expiry]: [&'static str; 3]) -> [Description; 3] {
+    let loads_help = "Number of times that a certificate was loaded, including the first";
+    let refusals_help = "Number of times that the files of the certificate changed to unusable contents";
+    let expiry_help = "Expiry of the certificate in seconds since 1970; 0 if there is none";
+    [
+        Description { name: loads, kind: "counter", labels: &[], help: loads_help },
+        Description { name: refusals, kind: "counter", labels: &[], help: refusals_help },
+        Description { name: expiry, kind: "gauge", labels: &[], help: expiry_help },
+    ]
+}
+
+/// The metrics of the certificate of webhooks.
+pub(crate) const WEBHOOK_METRICS: [Description; 3] = descriptions([
+    "webhook_certificate_loads_total",
+    "webhook_certificate_refusals_total",
+    "webhook_certificate_expiry_timestamp_seconds",
+]);
+
+/// The metrics of the certificate of a server that serves metrics only.
+pub(crate) const DIAGNOSTICS_METRICS: [Description; 3] = descriptions([
+    "diagnostics_certificate_loads_total",
+    "diagnostics_certificate_refusals_total",
+    "diagnostics_certificate_expiry_timestamp_seconds",
+]);
+
 /// The paths of a certificate and its key, in PEM format. The file of the certificate may contain its issuers too; the
 /// format of the key is PKCS #8, PKCS #1 or SEC 1.
 #[derive(Clone, Debug)]
@@ -95,14 +120,11 @@ struct Contents {
 }
 
 impl Certificates {
-    /// Registers metrics of the certificate, whose names begin with `prefix`.
-    pub(crate) fn register(&self, metrics: &Metrics, prefix: &str) {
-        let loads = "Number of times that a certificate was loaded, including the first";
-        metrics.register(&format!("{prefix}_certificate_loads"), loads, self.loaded.clone());
-        let refusals = "Number of times that the files of the certificate changed to unusable contents";
-        metrics.register(&format!("{prefix}_certificate_refusals"), refusals, self.refused.clone());
-        let expiry = "Expiry of the certificate in seconds since 1970; 0 if there is none";
-        metrics.register(&format!("{prefix}_certificate_expiry_timestamp_seconds"), expiry, self.expiry.clone());
+    /// Registers the metrics of the certificate of webhooks, or of another server.
+    pub(crate) fn register(&self, metrics: &Metrics, [loads, refusals, expiry]: &[Description; 3]) {
+        metrics.add(loads, self.loaded.clone());
+        metrics.add(refusals, self.refused.clone());
+        metrics.add(expiry, self.expiry.clone());
     }
 
     /// Whether there is a certificate.

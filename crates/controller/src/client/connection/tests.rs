@@ -30,7 +30,7 @@ impl Server {
         });
         let _ = rustls::crypto::ring::default_provider().install_default();
         let config = Config::new(format!("http://{address}").parse().unwrap());
-        client(&config, RequestPolicy { timeout: REQUEST_TIMEOUT, retry_reads }).unwrap()
+        client(&config, RequestPolicy { timeout: REQUEST_TIMEOUT, retry_reads }, RequestMetrics::default()).unwrap()
     }
 
     async fn serve(self, mut stream: TcpStream, number: usize) {

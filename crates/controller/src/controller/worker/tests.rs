@@ -7,6 +7,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 
 use super::*;
 use crate::health::Health;
+use crate::metrics::Metrics;
 
 /// Records the names of the reconciled objects.
 #[derive(Default)]
@@ -36,6 +37,10 @@ fn named(name: &str) -> ConfigMap {
     object
 }
 
+fn metrics() -> WorkerMetrics {
+    Metrics::default().controllers.of("test")
+}
+
 fn synced() -> ReadinessGate {
     Health::default().register_watch("the kind")
 }
@@ -58,7 +63,8 @@ async fn main_kind_is_listed_last_and_reconciled_while_listed() {
     sender.send(Event::InitApply(named("a"))).unwrap();
     let (other, stop) = (Health::default().register_watch("another kind"), CancellationToken::new());
     let (_trigger, triggered) = mpsc::unbounded_channel();
-    let worker = Worker::new("test".into(), Arc::clone(&reconciler), Arc::new(()), Store::default(), synced(), 2);
+    let worker =
+        Worker::new("test".into(), Arc::clone(&reconciler), Arc::new(()), Store::default(), synced(), 2, metrics());
     let (sender, receiver) = mpsc::channel(1);
     tokio::spawn(forward_events(events.boxed(), vec![other.clone()], sender));
     let worker = tokio::spawn(worker.run(receiver, triggered, stop.clone()));
@@ -84,7 +90,8 @@ async fn gate_is_ready_when_the_store_has_the_list() {
     }
     let (_trigger, triggered) = mpsc::unbounded_channel();
     let reconciler = Arc::new(Recorder::default());
-    let worker = Worker::new("test".into(), Arc::clone(&reconciler), Arc::new(()), store.clone(), synced.clone(), 2);
+    let worker =
+        Worker::new("test".into(), Arc::clone(&reconciler), Arc::new(()), store.clone(), synced.clone(), 2, metrics());
     let worker = tokio::spawn(worker.run(events, triggered, stop.clone()));
     while reconciler.names.lock().unwrap().len() < 2 {
         tokio::task::yield_now().await;
@@ -115,7 +122,8 @@ impl EventHandler<ConfigMap> for Deletions {
 async fn stored_object_is_trimmed() {
     let (store, handler) = (Store::default(), Arc::new(Deletions::default()));
     let recorder = Arc::new(Recorder::default());
-    let mut worker = Worker::new("test".into(), recorder, Arc::clone(&handler) as _, store.clone(), synced(), 1);
+    let mut worker =
+        Worker::new("test".into(), recorder, Arc::clone(&handler) as _, store.clone(), synced(), 1, metrics());
     let mut full = named("a");
     full.data = Some([("k".to_owned(), "long".to_owned())].into());
     full.metadata.labels = Some([("l".to_owned(), "v".to_owned())].into());
@@ -157,7 +165,8 @@ impl Reconciler for Compacts {
 #[tokio::test]
 async fn compact_object_missing_in_a_new_list_is_reported() {
     let (store, handler) = (Store::default(), Arc::new(Deletions::default()));
-    let mut worker = Worker::new("test".into(), Arc::new(Compacts), Arc::clone(&handler) as _, store, synced(), 1);
+    let mut worker =
+        Worker::new("test".into(), Arc::new(Compacts), Arc::clone(&handler) as _, store, synced(), 1, metrics());
     let list = |names: &[&str]| {
         let listed = names.iter().map(|name| Event::InitApply(named(name)));
         let mut events: Vec<_> = std::iter::once(Event::Init).chain(listed).collect();
@@ -201,7 +210,7 @@ impl Reconciler for Panics {
 #[tokio::test]
 async fn object_whose_fetch_panicked_is_retried() {
     let (store, events) = (Store::default(), [Event::Init, Event::InitApply(named("a")), Event::InitDone]);
-    let mut worker = Worker::new("test".into(), Arc::new(Panics), Arc::new(()), store, synced(), 1);
+    let mut worker = Worker::new("test".into(), Arc::new(Panics), Arc::new(()), store, synced(), 1, metrics());
     events.into_iter().for_each(|event| worker.handle_event(event));
     let mut running = JoinSet::new();
     worker.start_due(&mut running);
@@ -239,7 +248,7 @@ async fn loop_sleeps_at_full_concurrency() {
         sender.send(event).await.unwrap();
     }
     let (_trigger, triggered) = mpsc::unbounded_channel();
-    let worker = Worker::new("test".into(), Arc::new(Slow), Arc::new(()), Store::default(), synced(), 1);
+    let worker = Worker::new("test".into(), Arc::new(Slow), Arc::new(()), Store::default(), synced(), 1, metrics());
     tokio::spawn(worker.run(events, triggered, CancellationToken::new()));
     tokio::time::sleep(DELAY).await;
     // The object that is due and has to wait must not keep the loop busy.
@@ -284,7 +293,8 @@ impl Faulty {
 
 /// Runs a worker with a short timeout until `events` are handled and all reconciles have ended or wait.
 async fn run_faulty(reconciler: &Arc<Faulty>, events: Vec<Event<ConfigMap>>) -> Worker<Faulty> {
-    let mut worker = Worker::new("test".into(), Arc::clone(reconciler), Arc::new(()), Store::default(), synced(), 8);
+    let mut worker =
+        Worker::new("test".into(), Arc::clone(reconciler), Arc::new(()), Store::default(), synced(), 8, metrics());
     Arc::get_mut(&mut worker.context).unwrap().timeout = Duration::from_millis(20);
     let mut running = JoinSet::new();
     for event in events {

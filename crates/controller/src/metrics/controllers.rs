@@ -1,0 +1,160 @@
+//! The metrics of controllers.
+
+use std::time::Duration;
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+
+use super::description::Description;
+
+pub(super) const RECONCILE_SECONDS: Description = Description {
+    name: "controller_reconcile_seconds",
+    kind: "histogram",
+    labels: &["controller", "outcome: success, requeue, error, panic, timeout"],
+    help: "Duration of reconciles",
+};
+
+pub(super) const QUEUE_OBJECTS: Description = Description {
+    name: "controller_queue_objects",
+    kind: "gauge",
+    labels: &["controller", "state: due, delayed, running"],
+    help: "Objects that wait for a reconcile, that wait for a retry or a requeue, or that are being reconciled",
+};
+
+pub(super) const RETRIES: Description = Description {
+    name: "controller_retries_total",
+    kind: "counter",
+    labels: &["controller"],
+    help: "Failed reconciles that are retried",
+};
+
+/// Upper bounds of the durations of reconciles, in seconds: most take a few requests.
+const BUCKETS: [f64; 11] = [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0];
+
+/// How a reconcile ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Success,
+    Requeue,
+    Error,
+    Panic,
+    Timeout,
+}
+
+impl Outcome {
+    fn label(self) -> &'static str {
+        match self {
+            Self::Success => "success",
+            Self::Requeue => "requeue",
+            Self::Error => "error",
+            Self::Panic => "panic",
+            Self::Timeout => "timeout",
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct ReconcileLabels {
+    controller: String,
+    outcome: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct QueueLabels {
+    controller: String,
+    state: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct RetryLabels {
+    controller: String,
+}
+
+/// The metrics of all controllers of a process. Clones share them.
+#[derive(Clone, Debug)]
+pub(crate) struct ControllerMetrics {
+    pub(super) durations: Family<ReconcileLabels, Histogram>,
+    pub(super) objects: Family<QueueLabels, Gauge>,
+    pub(super) retries: Family<RetryLabels, Counter>,
+}
+
+impl Default for ControllerMetrics {
+    fn default() -> Self {
+        let durations = Family::new_with_constructor(new_histogram as fn() -> Histogram);
+        Self { durations, objects: Family::default(), retries: Family::default() }
+    }
+}
+
+fn new_histogram() -> Histogram {
+    Histogram::new(BUCKETS)
+}
+
+impl ControllerMetrics {
+    /// Creates the metrics of one controller.
+    pub(crate) fn of(&self, controller: &str) -> WorkerMetrics {
+        let controller = controller.to_owned();
+        let state = |state| self.objects.get_or_create_owned(&QueueLabels { controller: controller.clone(), state });
+        let (due, delayed, running) = (state("due"), state("delayed"), state("running"));
+        let retries = self.retries.get_or_create_owned(&RetryLabels { controller: controller.clone() });
+        WorkerMetrics { controller, durations: self.durations.clone(), due, delayed, running, retries }
+    }
+}
+
+/// The metrics of one controller.
+#[derive(Clone, Debug)]
+pub(crate) struct WorkerMetrics {
+    controller: String,
+    durations: Family<ReconcileLabels, Histogram>,
+    due: Gauge,
+    delayed: Gauge,
+    running: Gauge,
+    retries: Counter,
+}
+
+impl WorkerMetrics {
+    /// Records a reconcile.
+    pub(crate) fn record(&self, outcome: Outcome, took: Duration) {
+        let labels = ReconcileLabels { controller: self.controller.clone(), outcome: outcome.label() };
+        self.durations.get_or_create(&labels).observe(took.as_secs_f64());
+    }
+
+    /// Records that a failed reconcile is retried.
+    pub(crate) fn record_retry(&self) {
+        self.retries.inc();
+    }
+
+    /// Reports the number of objects in the queue.
+    pub(crate) fn set_objects(&self, due: usize, delayed: usize, running: usize) {
+        for (gauge, count) in [(&self.due, due), (&self.delayed, delayed), (&self.running, running)] {
+            gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::Metrics;
+
+    #[test]
+    fn metrics_of_a_controller_have_its_name() {
+        let metrics = Metrics::default();
+        let nodes = metrics.controllers.of("nodes");
+        nodes.record(Outcome::Success, Duration::from_millis(7));
+        nodes.record_retry();
+        nodes.set_objects(3, 2, 1);
+        let text = metrics.encode().unwrap();
+        for line in [
+            "controller_reconcile_seconds_bucket{le=\"0.01\",controller=\"nodes\",outcome=\"success\"} 1",
+            "controller_queue_objects{controller=\"nodes\",state=\"due\"} 3",
+            "controller_queue_objects{controller=\"nodes\",state=\"delayed\"} 2",
+            "controller_queue_objects{controller=\"nodes\",state=\"running\"} 1",
+            "controller_retries_total{controller=\"nodes\"} 1",
+        ] {
+            assert!(text.contains(line), "{line} in\n{text}");
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! The metrics of pools: a snapshot of their counts, which a task takes every few seconds. A scrape reads the snapshot,
+//! so it does not lock the ledger.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use capi_ipam_controller::health::ReadinessGate;
+use capi_ipam_controller::metrics::{Description, Metrics};
+use parking_lot::Mutex;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::gauge::ConstGauge;
+
+use super::ledger::{Ledger, PoolCounts};
+use crate::api::PoolKey;
+
+/// The time between two snapshots.
+const INTERVAL: Duration = Duration::from_secs(5);
+
+pub(super) const DUPLICATE_ADDRESSES: Description = Description {
+    name: "capi_ipam_duplicate_addresses",
+    kind: "gauge",
+    labels: &[],
+    help: "Addresses in use by more than one bound claim, as of the last sweep",
+};
+
+const POOL_ADDRESSES: Description = Description {
+    name: "capi_ipam_pool_addresses",
+    kind: "gauge",
+    labels: &["kind", "namespace", "pool", "state: total, free, used, reserved, cooling_down, out_of_range"],
+    help: "Addresses of a pool, or prefixes of a prefix pool; at most 5 seconds old",
+};
+
+const WAITING_CLAIMS: Description = Description {
+    name: "capi_ipam_pool_waiting_claims",
+    kind: "gauge",
+    labels: &["kind", "namespace", "pool"],
+    help: "Claims that wait for an address of a pool; at most 5 seconds old",
+};
+
+/// The metrics of the in-cluster provider.
+pub const METRICS: &[Description] = &[POOL_ADDRESSES, WAITING_CLAIMS, DUPLICATE_ADDRESSES];
+
+/// Which pools have metrics.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum PoolMetricsMode {
+    /// All pools.
+    #[default]
+    All,
+    /// No pool: with thousands of pools, the number of series can be too large for a monitoring system.
+    None,
+}
+
+/// The last snapshot of the counts of all pools. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct PoolMetrics {
+    snapshot: Arc<Mutex<Arc<Vec<PoolCounts>>>>,
+}
+
+/// The labels of a pool.
+fn labels(key: &PoolKey) -> [(&'static str, &str); 3] {
+    let namespace = key.namespace.as_deref().unwrap_or_default();
+    [("kind", key.kind.name()), ("namespace", namespace), ("pool", &key.name)]
+}
+
+impl PoolMetrics {
+    /// Registers the metrics of all pools.
+    pub(super) fn register(&self, metrics: &Metrics) {
+        metrics.register_collector(self.clone());
+    }
+
+    /// Takes a snapshot every few seconds, once the gates are ready. Never returns.
+    pub(super) async fn run(self, ledger: Arc<Ledger>, gates: Vec<ReadinessGate>) {
+        for gate in &gates {
+            gate.wait().await;
+        }
+        loop {
+            let snapshot = Arc::new(ledger.pool_counts());
+            *self.snapshot.lock() = snapshot;
+            tokio::time::sleep(INTERVAL).await;
+        }
+    }
+}
+
+impl Collector for PoolMetrics {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let pools = Arc::clone(&self.snapshot.lock());
+        let Description { name, help, .. } = POOL_ADDRESSES;
+        let mut addresses = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        for PoolCounts { key, counts, .. } in pools.iter() {
+            let states = [
+                ("total", counts.total),
+                ("free", counts.free),
+                ("used", counts.used),
+                ("reserved", counts.reserved),
+                ("cooling_down", counts.cooling_down),
+                ("out_of_range", counts.out_of_range),
+            ];
+            let [kind, namespace, pool] = labels(key);
+            for (state, count) in states {
+                let labels = [kind, namespace, pool, ("state", state)];
+                ConstGauge::new(count).encode(addresses.encode_family(&labels)?)?;
+            }
+        }
+        let Description { name, help, .. } = WAITING_CLAIMS;
+        let mut waiting = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        for PoolCounts { key, waiting: count, .. } in pools.iter() {
+            let count = i64::try_from(*count).unwrap_or(i64::MAX);
+            ConstGauge::new(count).encode(waiting.encode_family(&labels(key))?)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::{AddressCounts, InClusterKind};
+
+    #[test]
+    fn counts_of_pools_are_encoded() {
+        let (pools, metrics) = (PoolMetrics::default(), Metrics::default());
+        pools.register(&metrics);
+        let local = PoolKey { kind: InClusterKind::IPPool, namespace: Some("n".into()), name: "web".into() };
+        let global = PoolKey { kind: InClusterKind::GlobalIPPool, namespace: None, name: "shared".into() };
+        let counts = AddressCounts { total: 9, free: 2, used: 4, reserved: 1, cooling_down: 2, out_of_range: 3 };
+        *pools.snapshot.lock() = Arc::new(vec![
+            PoolCounts { key: local, counts, waiting: 7 },
+            PoolCounts { key: global, counts: AddressCounts::default(), waiting: 0 },
+        ]);
+        let text = metrics.encode().unwrap();
+        let local = r#"kind="InClusterIPPool",namespace="n",pool="web""#;
+        for (state, count) in
+            [("total", 9), ("free", 2), ("used", 4), ("reserved", 1), ("cooling_down", 2), ("out_of_range", 3)]
+        {
+            let line = format!("capi_ipam_pool_addresses{{{local},state=\"{state}\"}} {count}\n");
+            assert!(text.contains(&line), "{text}");
+        }
+        assert!(text.contains(&format!("capi_ipam_pool_waiting_claims{{{local}}} 7\n")), "{text}");
+        let global = r#"capi_ipam_pool_waiting_claims{kind="GlobalInClusterIPPool",namespace="",pool="shared"} 0"#;
+        assert!(text.contains(global), "{text}");
+    }
+}
