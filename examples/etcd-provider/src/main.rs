@@ -2,7 +2,8 @@
 //!
 //! Two keys record an allocation: the address with the uid of the claim, and the uid with the address. A transaction
 //! writes both, if neither exists. So an address is allocated once, by any number of providers, and a repeated call for
-//! a claim returns its address, also after an answer was lost. Run `etcd-provider --help` for the flags.
+//! a claim returns its address, also after an answer was lost. A release leaves a tombstone, which rejects an allocation
+//! that arrives later. Run `etcd-provider --help` for the flags.
 
 mod provider;
 mod store;

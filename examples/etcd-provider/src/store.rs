@@ -1,16 +1,31 @@
 //! The record of allocated addresses in etcd.
 //!
 //! - `/capi-ipam/<pool>/addresses/<address>`: the uid of the claim;
-//! - `/capi-ipam/<pool>/claims/<uid>`: the address.
+//! - `/capi-ipam/<pool>/claims/<uid>`: the address of the claim, or its tombstone, the text `released`.
+//!
+//! A request that timed out, or whose program was killed, may still be on its way to etcd. An allocation requires that
+//! the claim has no key. So the tombstone rejects one that arrives after the release of the claim, whose address would
+//! stay allocated to a claim that no longer exists. etcd deletes the tombstone after an hour, with its lease.
 
 use std::net::IpAddr;
 use std::time::Duration;
 
 use capi_ipam_provider::HandlerError;
-use etcd_client::{Client, Compare, CompareOp, ConnectOptions, Error, GetOptions, Txn, TxnOp, TxnOpResponse};
+use etcd_client::{
+    Client, Compare, CompareOp, ConnectOptions, Error, GetOptions, PutOptions, Txn, TxnOp, TxnOpResponse,
+};
 
 /// The longest time for one request. A request that takes longer may still be applied.
 const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The tombstone of a claim.
+const RELEASED: &str = "released";
+
+/// The lifetime of a tombstone in seconds: no request is on its way for that long.
+const TOMBSTONE_LIFETIME: i64 = 60 * 60;
+
+/// How often the key of a claim is read in one release. It changes twice at most: it gets an address, then a tombstone.
+const MAX_ROUNDS: usize = 3;
 
 /// A client of etcd.
 pub struct Store {
@@ -79,7 +94,7 @@ impl Store {
         Ok(found.kvs().iter().filter_map(|found| address(found.key())).collect())
     }
 
-    /// Allocates an address to a claim, unless it is allocated to another one.
+    /// Allocates an address to a claim, unless it is allocated to another one, or the claim was released.
     pub async fn allocate(&self, pool: &str, address: IpAddr, uid: &str) -> Result<Record, HandlerError> {
         let (address_key, claim_key) = (address_key(pool, address), claim_key(pool, uid));
         let is_free = Compare::version(address_key.as_str(), CompareOp::Equal, 0);
@@ -100,6 +115,9 @@ impl Store {
             _ => None,
         });
         match (found.next().flatten(), found.next().flatten()) {
+            (_, Some((value, _))) if value == RELEASED => {
+                Err(HandlerError::Conflict("the claim was released in etcd".to_owned()))
+            }
             (Some((owner, revision)), _) if owner == uid => Ok(Record::Allocated { revision }),
             (Some((owner, _)), _) => Ok(Record::Taken { owner }),
             // The claim has another address. One of the keys was changed by hand, or belongs to an attempt whose answer
@@ -125,15 +143,40 @@ impl Store {
         Ok(Record::Allocated { revision })
     }
 
-    /// Releases the address of a claim, if it has one.
+    /// Releases the address of a claim, if it has one, and leaves a tombstone.
     pub async fn release(&self, pool: &str, uid: &str) -> Result<(), HandlerError> {
-        let Some(address) = self.address_of(pool, uid).await? else { return Ok(()) };
-        let (address_key, claim_key) = (address_key(pool, address), claim_key(pool, uid));
-        let is_owner = Compare::value(address_key.as_str(), CompareOp::Equal, uid);
-        let delete = [TxnOp::delete(address_key, None), TxnOp::delete(claim_key.as_str(), None)];
-        // Somebody else has the address: only the key of the claim is deleted.
-        let transaction = Txn::new().when([is_owner]).and_then(delete).or_else([TxnOp::delete(claim_key, None)]);
-        self.client.kv_client().txn(transaction).await.map_err(failed("release an address"))?;
-        Ok(())
+        let claim_key = claim_key(pool, uid);
+        let mut lease = None;
+        for _ in 0..MAX_ROUNDS {
+            let found = self.client.kv_client().get(claim_key.as_str(), None).await.map_err(failed("read a key"))?;
+            // A key that does not exist has the revision 0.
+            let (value, revision) =
+                found.kvs().first().map(|found| (text(found.value()), found.mod_revision())).unwrap_or_default();
+            if value == RELEASED {
+                return Ok(());
+            }
+            let lease = if let Some(lease) = lease { lease } else { *lease.insert(self.grant_lease().await?) };
+            let tombstone = PutOptions::new().with_lease(lease);
+            let mut changes = vec![TxnOp::put(claim_key.as_str(), RELEASED, Some(tombstone))];
+            if let Ok(address) = value.parse() {
+                let address_key = address_key(pool, address);
+                let is_owner = Compare::value(address_key.as_str(), CompareOp::Equal, uid);
+                changes.push(TxnOp::txn(Txn::new().when([is_owner]).and_then([TxnOp::delete(address_key, None)])));
+            }
+            // A late allocation may be applied after the read.
+            let is_unchanged = Compare::mod_revision(claim_key.as_str(), CompareOp::Equal, revision);
+            let transaction = Txn::new().when([is_unchanged]).and_then(changes);
+            let response = self.client.kv_client().txn(transaction).await.map_err(failed("release an address"))?;
+            if response.succeeded() {
+                return Ok(());
+            }
+        }
+        Err(HandlerError::Conflict("the key of the claim keeps changing in etcd".to_owned()))
+    }
+
+    /// Creates the lease of a tombstone.
+    async fn grant_lease(&self) -> Result<i64, HandlerError> {
+        let granted = self.client.lease_client().grant(TOMBSTONE_LIFETIME, None).await;
+        Ok(granted.map_err(failed("create a lease"))?.id())
     }
 }
