@@ -100,6 +100,10 @@ control-plane: ## Find or build etcd, kube-apiserver and the other programs of t
 cluster-api: ## Build clusterctl and the core manager of Cluster API for the tests
 	@hack/control-plane/ensure.sh cluster-api >/dev/null
 
+.PHONY: otel-collector
+otel-collector: ## Build the OpenTelemetry collector for the tests
+	@hack/control-plane/ensure.sh otel-collector >/dev/null
+
 .PHONY: fuzz
 fuzz: rust ## Fuzz TARGET until interrupted (ARGS: libFuzzer flags)
 	@$(CARGO) +nightly fuzz --version >/dev/null 2>&1 || { \

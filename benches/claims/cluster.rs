@@ -36,6 +36,11 @@ impl<'a> Cluster<'a> {
 
     /// Starts the measured manager and does not wait.
     pub(crate) fn launch(&self) -> Manager {
+        self.launch_with(&[])
+    }
+
+    /// Like [`Self::launch`], with more flags.
+    pub(crate) fn launch_with(&self, more: &[String]) -> Manager {
         let flags: Vec<String> = self.options.manager_flags.split_whitespace().map(str::to_owned).collect();
         let port = free_port();
         let mut arguments = vec![
@@ -46,7 +51,7 @@ impl<'a> Cluster<'a> {
             arguments.extend(["--webhook-port=0", "--diagnostics-address=0", "--log-level=warn"].map(str::to_owned));
             std::env::var_os("CAPI_IPAM_MANAGER").map_or_else(|| built("manager"), PathBuf::from)
         });
-        arguments.extend(flags);
+        arguments.extend(flags.into_iter().chain(more.iter().cloned()));
         let manager = Manager::other(&self.plane, &program, &arguments, port);
         if self.options.manager.is_some() { manager } else { manager.with_cache_probe() }
     }

@@ -34,6 +34,7 @@ mod plot;
 mod pool;
 mod restart;
 mod rounds;
+mod scrape;
 mod seed;
 mod table;
 mod throughput;
@@ -116,6 +117,9 @@ async fn run_with_bound_claims(
     }
     if series == Series::DeletedPools100000 {
         return memory::deleted_pools(cluster, &series.name(), present).await;
+    }
+    if series == Series::Scrape100000 {
+        return scrape::run(cluster, series.name(), present).await;
     }
     let count = options.count(series);
     Rounds { series: series.name(), count, pools: 1, present: Some((consumer, present)) }.run(cluster).await

@@ -92,6 +92,9 @@ pub(crate) enum Series {
     /// 20 pools are deleted together beside 100,000 bound claims.
     #[value(name = "deleted-pools-100000")]
     DeletedPools100000,
+    /// Scrapes of the metrics with 5,000 pools and 100,000 bound claims.
+    #[value(name = "scrape-100000")]
+    Scrape100000,
 }
 
 impl Series {
@@ -103,7 +106,7 @@ impl Series {
     pub(crate) fn present(self) -> usize {
         match self {
             Self::More10000 | Self::Restart10000 => 10_000,
-            Self::More100000 | Self::Restart100000 | Self::DeletedPools100000 => 100_000,
+            Self::More100000 | Self::Restart100000 | Self::DeletedPools100000 | Self::Scrape100000 => 100_000,
             _ => 0,
         }
     }
@@ -115,7 +118,7 @@ impl Series {
             Self::Empty3000 | Self::Pools50 => 3_000,
             Self::Empty10000 | Self::Churn => 10_000,
             Self::More10000 | Self::More100000 | Self::Idle => 200,
-            Self::Restart10000 | Self::Restart100000 | Self::DeletedPools100000 => 1,
+            Self::Restart10000 | Self::Restart100000 | Self::DeletedPools100000 | Self::Scrape100000 => 1,
             Self::LargePools => 1_000,
             Self::Exhausted | Self::LargeClaims => 5_000,
         }

@@ -2,9 +2,10 @@
 # Finds or builds the programs of the test control plane, and prints their folder to stdout. Progress is written to
 # stderr.
 #
-#   ensure.sh              the folder with etcd, kube-apiserver, kube-controller-manager and kubectl
-#   ensure.sh crds         the folder with the core CRDs of Cluster API
-#   ensure.sh cluster-api  the folder with clusterctl, and the core manager of Cluster API under the name core
+#   ensure.sh                 the folder with etcd, kube-apiserver, kube-controller-manager and kubectl
+#   ensure.sh crds            the folder with the core CRDs of Cluster API
+#   ensure.sh cluster-api     the folder with clusterctl, and the core manager of Cluster API under the name core
+#   ensure.sh otel-collector  the folder with an OpenTelemetry collector
 #
 # The programs are those in the folder KUBEBUILDER_ASSETS if it contains etcd and kube-apiserver (missing programs are
 # built and linked beside them), or those in the cache ${XDG_CACHE_HOME:-$HOME/.cache}/capi-ipam. Otherwise they are
@@ -57,6 +58,7 @@ check_versions() {
   replaces kubernetes "$STAGING_VERSION"
   requires cluster-api sigs.k8s.io/cluster-api "$CLUSTER_API_VERSION"
   replaces cluster-api "$CLUSTER_API_VERSION"
+  requires otel-collector go.opentelemetry.io/collector/otelcol "$OTEL_COLLECTOR_VERSION"
 }
 
 # === Go ===
@@ -234,6 +236,20 @@ cluster_api() {
   printf '%s\n' "$folder"
 }
 
+otel_collector() {
+  local folder=$cache/otel-collector-$OTEL_COLLECTOR_VERSION
+  if ! complete "$folder" otel-collector; then
+    take_lock
+    if ! complete "$folder" otel-collector; then
+      begin otel-collector "the OpenTelemetry collector $OTEL_COLLECTOR_VERSION:" \
+        'once on this machine, about a minute on 2 cores'
+      go_build otel-collector "$work" .
+      finish "$folder"
+    fi
+  fi
+  printf '%s\n' "$folder"
+}
+
 # The CRDs are read from the Go module cache. The path is cached, since the query takes long.
 crds() {
   local memory=$cache/cluster-api-$CLUSTER_API_VERSION.crds folder=""
@@ -255,5 +271,6 @@ case ${1:-programs} in
   programs) programs ;;
   crds) crds ;;
   cluster-api) cluster_api ;;
-  *) die "unknown argument '$1' (expected none, 'crds' or 'cluster-api')" ;;
+  otel-collector) otel_collector ;;
+  *) die "unknown argument '$1' (expected none, 'crds', 'cluster-api' or 'otel-collector')" ;;
 esac

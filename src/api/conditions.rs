@@ -11,6 +11,12 @@ pub const OVERLAPPING: &str = "Overlapping";
 /// Condition type of pools: addresses in use are no longer in the pool.
 pub const OUT_OF_RANGE: &str = "OutOfRange";
 
+/// Condition type of pools, as in kstatus: the pool is not ready, and the provider retries. Absent otherwise.
+pub const RECONCILING: &str = "Reconciling";
+
+/// Condition type of pools, as in kstatus: the pool is not ready before somebody corrects it. Absent otherwise.
+pub const STALLED: &str = "Stalled";
+
 /// Reason of a pool without a free address.
 pub const NO_FREE_ADDRESS: &str = "NoFreeAddress";
 

@@ -163,6 +163,10 @@ impl<'de> DeserializeSeed<'de> for SpecOf {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PoolStatus {
+    /// Generation of the pool that counts and conditions describe. While it is less than metadata.generation, a change
+    /// of the specification is not processed yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
     /// Counts of the addresses of the pool. Pools of prefixes count prefixes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ip_addresses: Option<AddressCounts>,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use capi_ipam_controller::client::{CallError, error_chain};
+use capi_ipam_controller::{trace_span, traces};
 use capi_ipam_ip::{Block, UsableBlocks, parse_address};
 use capi_ipam_provider::api::{IPAddress, IPAddressClaim, Uid};
 use capi_ipam_provider::{Allocation, ClaimHandler, Ensured, HandlerError, PoolView, ProviderAdapter, Released};
@@ -153,7 +154,7 @@ impl InClusterHandler {
                 return Ok(allocation(slot.block, &usable).into());
             }
         }
-        for _ in 0..MAX_PROPOSALS {
+        for number in 1..=MAX_PROPOSALS {
             let info = self.ledger().pool_info(pool).filter(PoolInfo::can_allocate).ok_or_else(unavailable)?;
             let usable = info.usable.map_err(|_| unavailable())?;
             let Proposal::Slot(slot) = self.ledger().propose(pool, &self.key, priority(&self.claim)) else {
@@ -164,7 +165,8 @@ impl InClusterHandler {
             if !self.ledger().is_current(pool, &usable) {
                 continue;
             }
-            match self.reserve(pool, &candidate.slot).await? {
+            let reserve = self.reserve(pool, &candidate.slot);
+            match traces::in_span(trace_span!("reserve", slot = %candidate.slot, candidate = number), reserve).await? {
                 ReserveResult::Ours => return Ok(allocation(candidate.slot.block, &usable).into()),
                 ReserveResult::Conflict => {
                     debug!(%pool, slot = %candidate.slot, "the proposed address is already reserved");

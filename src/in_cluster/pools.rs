@@ -16,9 +16,9 @@ use capi_ipam_controller::health::ReadinessGate;
 use capi_ipam_controller::manager::Manager;
 use capi_ipam_controller::retry::{Retry, RetryPolicy};
 use capi_ipam_controller::watch::WatchSpec;
-use capi_ipam_controller::{clock, finalizer, patch};
+use capi_ipam_controller::{clock, finalizer, patch, trace_span, traces};
 use kube::{Client, ResourceExt};
-use tracing::{debug, info};
+use tracing::{debug, field, info};
 
 use self::status::PoolSnapshot;
 pub(super) use self::status::describe_counts;
@@ -148,7 +148,16 @@ impl Reconciler for PoolReconciler {
         if !self.pools_synced.iter().all(ReadinessGate::is_ready) {
             return Ok(Action::Requeue(STATUS_INTERVAL));
         }
-        match self.reconcile_pool(&pool, attempt).await {
+        let span = trace_span!(
+            "pool.reconcile",
+            kind = %PoolKey::of(pool.as_ref()).kind,
+            namespace = pool.namespace(),
+            pool = pool.name_any(),
+            outcome = field::Empty,
+        );
+        let result = traces::in_span(span.clone(), self.reconcile_pool(&pool, attempt)).await;
+        span.record("outcome", traces::outcome(&result));
+        match result {
             Err(PoolError::Call(error)) if error.is_not_found() => Ok(Action::AwaitChange),
             Err(PoolError::Call(error)) if error.is_conflict() => {
                 attempt.state = attempt.state.saturating_add(1);
@@ -284,7 +293,14 @@ impl PoolReconciler {
         for condition in snapshot.conditions() {
             conditions::set(&mut list, condition.with_observed_generation(pool.metadata.generation), clock::now());
         }
-        PoolStatus { ip_addresses: Some(snapshot.counts), conditions: list }
+        for absent in snapshot.absent_conditions() {
+            conditions::remove(&mut list, absent);
+        }
+        PoolStatus {
+            observed_generation: pool.metadata.generation,
+            ip_addresses: Some(snapshot.counts),
+            conditions: list,
+        }
     }
 
     /// Writes the status if it has changed. Returns the remaining delay if the rate limit does not permit a write now.

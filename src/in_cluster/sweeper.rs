@@ -18,13 +18,14 @@ use capi_ipam_controller::client::{CallError, error_chain};
 use capi_ipam_controller::clock;
 use capi_ipam_controller::events::EventPublisher;
 use capi_ipam_controller::health::ReadinessGate;
+use capi_ipam_controller::trace_span;
 use capi_ipam_provider::api::conditions::NO_CLAIM;
 use capi_ipam_provider::api::{IPAddress, IPAddressClaim, Uid};
 use capi_ipam_provider::{ClaimCache, ClaimSnapshot, ContractClient, Lasting, ProviderSetup, Suspects};
 use kube::ResourceExt;
 use prometheus_client::metrics::counter::Counter;
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, info, warn};
+use tracing::{Instrument, debug, info, warn};
 
 use super::context::Context;
 use super::duplicates::Duplicates;
@@ -93,7 +94,7 @@ impl Sweeper {
                 gate.wait().await;
             }
             loop {
-                self.pass().await;
+                self.pass().instrument(trace_span!("sweep", what = "ipreservations")).await;
                 tokio::time::sleep(self.interval).await;
             }
         };

@@ -17,6 +17,7 @@ mod bind;
 mod conflicts;
 mod exhaustion;
 mod finalizers;
+mod kstatus;
 mod lifecycle;
 mod networks;
 mod pausing;

@@ -3,12 +3,13 @@
 
 use std::time::{Duration, Instant};
 
-use capi_ipam::api::InClusterKind;
+use capi_ipam::api::{InClusterKind, conditions};
 use capi_ipam_controller::client::ResourceClient;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 
+use crate::kstatus::kstatus;
 use crate::support::consumer::{Consumer, object};
 use crate::support::wait::eventually;
 use crate::{consumer, environment};
@@ -248,6 +249,10 @@ async fn pool_reports_why_its_finalizer_is_rejected() {
     consumer.create_claim("a", "web").await;
     let text = consumer.wait_for_pool_condition("web", "False", "InitializationFailed").await;
     assert!(text.contains("not before the review") && !text.contains("Status {"), "{text}");
+    let pool = consumer.pools().get("web").await.expect("pools can be read").expect("the pool exists");
+    let reconciling = conditions::find(&pool.status.as_ref().expect("it has a status").conditions, "Reconciling");
+    assert!(reconciling.is_some_and(|condition| condition.status == "True"), "{pool:?}");
+    assert_eq!(kstatus(&pool), "InProgress");
     eventually("an event reports it", || async {
         let events = consumer.events("web").await;
         events.iter().any(|(kind, why, _)| kind == "Warning" && why == "InitializationFailed").then_some(())

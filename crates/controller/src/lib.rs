@@ -9,8 +9,9 @@
 //! - [`events`]: Kubernetes events, published in the background and limited in rate;
 //! - [`upgrade`]: steps that a new version of a program runs once in each cluster;
 //! - [`health`], [`metrics`] and [`diagnostics`]: probes and metrics, and the servers of both;
+//! - [`traces`]: spans that are exported to an OpenTelemetry collector;
 //! - [`expiring_map`] and [`object_map`]: maps whose entries expire, and maps of objects by name;
-//! - [`discovery`], [`leader`], [`listener`], [`logging`], [`options`], [`retry`] and [`clock`]: smaller parts of
+//! - [`discovery`], [`leader`], [`listener`], [`logging`], [`log_limit`], [`options`], [`retry`] and [`clock`]: smaller parts of
 //!   these.
 //!
 //! # Dependencies
@@ -69,6 +70,7 @@ pub mod finalizer;
 pub mod health;
 pub mod leader;
 pub mod listener;
+pub mod log_limit;
 pub mod logging;
 pub mod manager;
 pub mod metrics;
@@ -76,6 +78,7 @@ pub mod object_map;
 pub mod options;
 pub mod patch;
 pub mod retry;
+pub mod traces;
 pub mod upgrade;
 pub mod watch;
 

@@ -1,9 +1,19 @@
-//! Logs on standard error, as text for people or JSON for machines.
+//! Logs on standard error, as text for people or JSON for machines. A line that is written in a span of a trace has the
+//! ids of both.
+
+mod trace_ids;
 
 use std::io::IsTerminal;
 
 use clap::ValueEnum;
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::{FilterExt, filter_fn};
+use tracing_subscriber::fmt::format::{self, JsonFields};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, Layer, Registry, fmt};
+
+use self::trace_ids::WithTraceIds;
+use crate::traces;
 
 /// Format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -30,17 +40,30 @@ pub enum LoggingError {
 }
 
 /// Installs the global log subscriber. `filter` is a level (`info`) or a list of targets with levels
-/// (`info,capi_ipam=debug`). A second call in the same process has no effect.
-pub fn init(format: LogFormat, filter: &str) -> Result<(), LoggingError> {
+/// (`info,capi_ipam=debug`). `spans` receives the spans of traces. A second call in the same process has no effect.
+pub fn init(
+    format: LogFormat,
+    filter: &str,
+    spans: Option<impl Layer<Registry> + Send + Sync>,
+) -> Result<(), LoggingError> {
     // `watch` reports a failed watch with advice, so kube's own warning is left out.
     let own = if filter.contains("kube_runtime") { "" } else { "kube_runtime::watcher=error," };
     let filter = EnvFilter::builder()
         .parse(format!("{own}{filter}"))
         .map_err(|source| LoggingError::Filter { filter: filter.to_owned(), source })?;
-    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    let _ = match format {
-        LogFormat::Text => lines.with_ansi(std::io::stderr().is_terminal()).try_init(),
-        LogFormat::Json => lines.json().flatten_event(true).try_init(),
+    let is_coloured = format == LogFormat::Text && std::io::stderr().is_terminal();
+    let lines = fmt::layer().with_ansi(is_coloured).with_writer(std::io::stderr);
+    let inner = format::format().with_ansi(is_coloured);
+    let lines = match format {
+        LogFormat::Text => lines.event_format(WithTraceIds { format, inner }).boxed(),
+        LogFormat::Json => {
+            let inner = inner.json().flatten_event(true);
+            lines.fmt_fields(JsonFields::new()).event_format(WithTraceIds { format, inner }).boxed()
+        }
     };
+    let filter = filter.and(filter_fn(|metadata| metadata.target() != traces::TARGET));
+    let mut layers = vec![lines.with_filter(filter).boxed()];
+    layers.extend(spans.map(Layer::boxed));
+    let _ = tracing_subscriber::registry().with(layers).try_init();
     Ok(())
 }

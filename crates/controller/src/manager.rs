@@ -38,6 +38,7 @@ use crate::leader::{self, holder_identity};
 use crate::logging::{self, LoggingError};
 use crate::metrics::Metrics;
 use crate::options::{Options, OptionsError};
+use crate::traces::{TraceError, Traces};
 use crate::upgrade::{self, Step, UpgradeError};
 use crate::{discovery, watch};
 
@@ -56,6 +57,9 @@ pub enum ManagerError {
     /// Logging cannot be started.
     #[error(transparent)]
     Logging(#[from] LoggingError),
+    /// Traces cannot be exported.
+    #[error(transparent)]
+    Traces(#[from] TraceError),
     /// The client cannot be created.
     #[error(transparent)]
     Client(#[from] ClientError),
@@ -170,16 +174,20 @@ where
     F: AsyncFnOnce(&mut Manager) -> Result<(), BoxError>,
 {
     options.validate()?;
-    logging::init(options.log_format, &options.log_level)?;
-    info!(name = identity.name(), version = identity.version(), "the program starts");
-    // An error means that a provider is installed already.
-    let _ = rustls::crypto::ring::default_provider().install_default();
     let system = |operation| move |source| ManagerError::System { operation, source };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .map_err(system("start the threads of the runtime"))?;
+    let traces = Traces::start(&options.traces, &identity, runtime.handle())?;
+    logging::init(options.log_format, &options.log_level, traces.as_ref().map(Traces::layer))?;
+    info!(name = identity.name(), version = identity.version(), "the program starts");
+    // An error means that a provider is installed already.
+    let _ = rustls::crypto::ring::default_provider().install_default();
     let result = runtime.block_on(run_async(identity, options, services, setup));
+    if let Some(traces) = traces {
+        traces.shut_down();
+    }
     runtime.shutdown_timeout(Duration::from_secs(1));
     result
 }

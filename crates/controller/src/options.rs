@@ -11,6 +11,7 @@ use kube::core::Selector;
 pub use self::selector::parse_selector;
 use crate::diagnostics::DiagnosticsOptions;
 use crate::logging::LogFormat;
+use crate::traces::TraceOptions;
 
 /// The flags of a manager.
 #[derive(Args, Clone, Debug)]
@@ -72,6 +73,10 @@ pub struct Options {
     /// Log level: error, warn, info, debug or trace; or levels by module, such as info,capi_ipam=debug.
     #[arg(long, value_name = "LEVEL", default_value = "info")]
     pub log_level: String,
+
+    /// The flags for traces.
+    #[command(flatten)]
+    pub traces: TraceOptions,
 }
 
 /// Why the flags contradict each other.

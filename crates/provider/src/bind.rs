@@ -12,9 +12,9 @@
 
 use capi_ipam_controller::client::CallError;
 use capi_ipam_controller::controller::Action;
-use capi_ipam_controller::{clock, finalizer, patch};
+use capi_ipam_controller::{clock, finalizer, patch, trace_span, traces};
 use kube::ResourceExt;
-use tracing::{debug, info};
+use tracing::{Span, debug, field, info};
 
 use crate::adapter::{Allocation, ClaimHandler, Ensured, HandlerError, PoolView, ProviderAdapter};
 use crate::api::{IPAddress, IPAddressClaim, names};
@@ -41,7 +41,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         let had_finalizer = finalizer::is_set(claim, names::RELEASE_ADDRESS);
         let is_known = self.addresses.get(&namespace, &name).is_some();
         let begun = if had_finalizer || is_known || !self.options.allocate_before_finalizer {
-            self.add_finalizer(claim).await?.map(|claim| (claim, None))
+            traces::in_span(trace_span!("finalizer"), self.add_finalizer(claim)).await?.map(|claim| (claim, None))
         } else {
             self.add_finalizer_and_allocate(claim, handler).await?
         };
@@ -94,13 +94,20 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
                     continue;
                 }
             };
+            Span::current().record("address", field::display(allocation.address));
             let write = match existing.take() {
-                Some(address) => self.adopt(&address, &claim, pool, &allocation).await?,
-                None => self.create_address(&claim, pool, &allocation).await?,
+                Some(address) => {
+                    let adopt = self.adopt(&address, &claim, pool, &allocation);
+                    traces::in_span(trace_span!("adopt_address"), adopt).await?
+                }
+                None => {
+                    let create = self.create_address(&claim, pool, &allocation);
+                    traces::in_span(trace_span!("create_address"), create).await?
+                }
             };
             match write {
                 AddressWrite::Owned => {
-                    let committed = self.commit(&claim, &allocation).await;
+                    let committed = traces::in_span(trace_span!("commit"), self.commit(&claim, &allocation)).await;
                     return match committed {
                         // A patch of a claim that was just deleted can also fail with a conflict.
                         Err(error) if error.is_not_found() || error.is_conflict() => {
@@ -153,7 +160,8 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         claim: &IPAddressClaim,
         handler: &mut Guarded<A::Handler>,
     ) -> Result<Option<(IPAddressClaim, Option<AllocationResult>)>, ReconcileError> {
-        let (finalized, allocated) = tokio::join!(self.add_finalizer(claim), handler.ensure_address(None));
+        let add = traces::in_span(trace_span!("finalizer"), self.add_finalizer(claim));
+        let (finalized, allocated) = tokio::join!(add, handler.ensure_address(None));
         // Without our finalizer, no event may report that the claim was deleted meanwhile.
         if !matches!(finalized, Ok(Some(_))) && self.clean_up_if_gone(claim, handler).await?.is_some() {
             return Ok(None);

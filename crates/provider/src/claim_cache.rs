@@ -6,6 +6,7 @@ use std::sync::Arc;
 use capi_ipam_controller::controller::{Cached, Store};
 use capi_ipam_controller::finalizer;
 use capi_ipam_controller::object_map::ObjectKey;
+use capi_ipam_controller::traces;
 use capi_ipam_controller::watch::{EventHandler, FanOut, trim};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use tokio::sync::mpsc;
@@ -121,7 +122,12 @@ pub(super) fn trim_claim(claim: &mut IPAddressClaim) {
     (claim.api_version, claim.kind) = (None, None);
     if let Some(annotations) = &mut claim.metadata.annotations {
         let count = annotations.len();
-        annotations.retain(|name, _| name == names::PAUSED_ANNOTATION);
+        annotations.retain(|name, value| match name.as_str() {
+            names::PAUSED_ANNOTATION => true,
+            // A value of any other length is not valid.
+            traces::PARENT_ANNOTATION => value.len() == traces::PARENT_LENGTH,
+            _ => false,
+        });
         claim.is_trimmed = annotations.len() < count;
     }
 }

@@ -3,6 +3,7 @@
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
+use capi_ipam_controller::{trace_span, traces};
 use futures::FutureExt;
 
 use crate::adapter::{ClaimHandler, Ensured, HandlerError, PoolView, Released};
@@ -43,7 +44,8 @@ impl<H: ClaimHandler> ClaimHandler for Guarded<H> {
     }
 
     async fn ensure_address(&mut self, existing: Option<&IPAddress>) -> Result<Ensured, HandlerError> {
-        let ensured = guard(self.timeout, "allocate an address", self.handler.ensure_address(existing)).await?;
+        let allocate = guard(self.timeout, "allocate an address", self.handler.ensure_address(existing));
+        let ensured = traces::in_span(trace_span!("allocate"), allocate).await?;
         if let Ensured::Allocated(allocation) = &ensured {
             allocation.validate(existing)?;
         }
@@ -51,7 +53,8 @@ impl<H: ClaimHandler> ClaimHandler for Guarded<H> {
     }
 
     async fn release_address(&mut self) -> Result<Released, HandlerError> {
-        guard(self.timeout, "release the address", self.handler.release_address()).await
+        let release = guard(self.timeout, "release the address", self.handler.release_address());
+        traces::in_span(trace_span!("release_address"), release).await
     }
 
     async fn verify(&mut self, address: &IPAddress) -> Result<bool, HandlerError> {

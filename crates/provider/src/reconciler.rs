@@ -7,13 +7,13 @@ use capi_ipam_controller::client::error_chain;
 use capi_ipam_controller::controller::{Action, Attempt, Cached, Reconciler};
 use capi_ipam_controller::events::EventPublisher;
 use capi_ipam_controller::expectations::{EXPECTATION_TTL, Expectations};
-use capi_ipam_controller::finalizer;
 use capi_ipam_controller::object_map::ObjectKey;
 use capi_ipam_controller::retry::Retry;
+use capi_ipam_controller::{finalizer, trace_span, traces};
 use kube::ResourceExt;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
-use tracing::debug;
+use tracing::{debug, field};
 
 use crate::adapter::{ClaimHandler, HandlerError, PoolView, ProviderAdapter};
 use crate::api::{IPAddressClaim, conditions, is_paused, names};
@@ -159,12 +159,39 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
             }
             Decision::Bind => {
                 let pool = pool.unwrap_or_default();
-                match self.bind(claim, &pool, &mut handler, &mut attempt.state.messages).await {
+                let span = trace_span!(
+                    "claim.bind",
+                    namespace = claim.namespace(),
+                    claim = claim.name_any(),
+                    pool = claim.spec.pool_ref.name,
+                    attempt = attempt.failures.saturating_add(1),
+                    address = field::Empty,
+                    outcome = field::Empty,
+                );
+                traces::set_parent(&span, claim.metadata.annotations.as_ref());
+                let bind = self.bind(claim, &pool, &mut handler, &mut attempt.state.messages);
+                let bound = traces::in_span(span.clone(), bind).await;
+                span.record("outcome", traces::outcome(&bound));
+                match bound {
                     Err(ReconcileError::Handler(error)) => self.handle_error(claim, attempt, error).await,
                     ended => ended,
                 }
             }
-            Decision::Release => self.release(claim, &mut handler, &mut attempt.state.messages).await,
+            Decision::Release => {
+                let span = trace_span!(
+                    "claim.release",
+                    namespace = claim.namespace(),
+                    claim = claim.name_any(),
+                    pool = claim.spec.pool_ref.name,
+                    attempt = attempt.failures.saturating_add(1),
+                    outcome = field::Empty,
+                );
+                traces::set_parent(&span, claim.metadata.annotations.as_ref());
+                let release = self.release(claim, &mut handler, &mut attempt.state.messages);
+                let released = traces::in_span(span.clone(), release).await;
+                span.record("outcome", traces::outcome(&released));
+                released
+            }
         }
     }
 }

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use capi_ipam_controller::client::CallError;
 use capi_ipam_controller::controller::Action;
-use capi_ipam_controller::finalizer;
+use capi_ipam_controller::{finalizer, trace_span, traces};
 use kube::ResourceExt;
 use tracing::debug;
 
@@ -35,7 +35,8 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
     ) -> Result<Action, ReconcileError> {
         let (namespace, name) = (claim.namespace().unwrap_or_default(), claim.name_any());
         let addresses = self.contract.addresses(&namespace);
-        let mut removed = self.remove_at_known_version(claim).await?;
+        let delete = self.remove_at_known_version(claim);
+        let mut removed = traces::in_span(trace_span!("delete_address"), delete).await?;
         if removed.is_none()
             && let Some(address) = addresses.get(&name).await?.filter(|address| is_for(address, claim))
         {
@@ -46,7 +47,8 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
             {
                 return Ok(action);
             }
-            removed = Some(self.remove_address(&address).await?);
+            let delete = self.remove_address(&address);
+            removed = Some(traces::in_span(trace_span!("delete_address"), delete).await?);
         }
         if removed == Some(false) {
             debug!(namespace, name, "IPAddress still has finalizers of other controllers");
@@ -62,7 +64,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         {
             return Ok(Action::Requeue(CONFLICT_RETRY_DELAY));
         }
-        match self.remove_finalizer(claim).await {
+        match traces::in_span(trace_span!("finalizer"), self.remove_finalizer(claim)).await {
             Ok(_) => self.expect_deleted(claim),
             Err(error) if error.is_not_found() => self.expect_deleted(claim),
             Err(error) => return Err(error.into()),

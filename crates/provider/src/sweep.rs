@@ -20,8 +20,9 @@ use capi_ipam_controller::controller::Action;
 use capi_ipam_controller::finalizer;
 use capi_ipam_controller::health::ReadinessGate;
 use capi_ipam_controller::object_map::ObjectKey;
+use capi_ipam_controller::trace_span;
 use kube::ResourceExt;
-use tracing::{debug, info, warn};
+use tracing::{Instrument, debug, info, warn};
 
 pub use self::lasting::Lasting;
 pub use self::suspects::Suspects;
@@ -105,7 +106,7 @@ impl<A: ProviderAdapter> Sweep<A> {
             gate.wait().await;
         }
         loop {
-            self.pass().await;
+            self.pass().instrument(trace_span!("sweep", what = "ipaddresses")).await;
             tokio::time::sleep(self.options.interval).await;
         }
     }

@@ -16,7 +16,9 @@ use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
 use axum::http::{Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
+use capi_ipam_controller::log_limit::LogLimit;
 use capi_ipam_controller::metrics::{Description, Metrics};
+use capi_ipam_controller::trace_span;
 use futures::StreamExt;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -26,12 +28,11 @@ use prometheus_client::metrics::histogram::Histogram;
 use serde_json::Value;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
-use tracing::{debug, error, warn};
+use tracing::{Instrument, debug, error, field, warn};
 
 use crate::capacity::{Capacity, Full};
 use crate::conversion;
 use crate::https::certificate::WEBHOOK_METRICS;
-use crate::log_limit::LogLimit;
 use crate::memory::exceeds;
 use crate::reply::{Reply, ReplyError, truncated};
 use crate::review::{self, AdmissionRequest, Decision};
@@ -202,7 +203,10 @@ async fn method_not_allowed(method: Method) -> (StatusCode, String) {
 
 async fn handle(State(endpoint): State<Arc<Endpoint>>, request: Request) -> Response {
     let mut measurement = Measurement::start(&endpoint);
-    match endpoint.respond(request).await {
+    let span = trace_span!("webhook.review", path = endpoint.path, outcome = field::Empty);
+    let answered = endpoint.respond(request).instrument(span.clone()).await;
+    span.record("outcome", answered.as_ref().map_or("error", |reply| reply.outcome.as_str()));
+    match answered {
         Ok(reply) => {
             measurement.outcome = reply.outcome.as_str();
             ([(CONTENT_TYPE, "application/json")], reply.body).into_response()

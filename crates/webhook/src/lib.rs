@@ -62,7 +62,6 @@ pub mod self_managed;
 pub mod server;
 
 mod capacity;
-mod log_limit;
 mod memory;
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! The conditions of a pool.
+//! The conditions of a pool. `Reconciling` and `Stalled` are those of kstatus, by which Flux, Argo CD and other tools
+//! tell an object in progress from one that failed: <https://github.com/kubernetes-sigs/cli-utils/tree/master/pkg/kstatus>.
 
 use std::fmt::Write as _;
 
@@ -14,6 +15,8 @@ pub(super) fn is_warning(condition: &Condition) -> bool {
             let problems = [conditions::INVALID_SPEC, conditions::INITIALIZATION_FAILED];
             problems.contains(&condition.reason.as_deref().unwrap_or_default())
         }
+        // They repeat what Ready reports.
+        conditions::RECONCILING | conditions::STALLED => false,
         _ => condition.status == "True",
     }
 }
@@ -32,9 +35,19 @@ pub(super) struct PoolSnapshot<'a> {
 }
 
 impl PoolSnapshot<'_> {
-    /// Returns all conditions of the pool.
-    pub(super) fn conditions(&self) -> [Condition; 4] {
-        [self.ready(), self.exhausted(), self.overlaps(), self.out_of_range()]
+    /// Returns the conditions that the pool has.
+    pub(super) fn conditions(&self) -> impl Iterator<Item = Condition> {
+        let ready = self.ready();
+        let progress = progress(&ready);
+        [ready, self.exhausted(), self.overlaps(), self.out_of_range()].into_iter().chain(progress)
+    }
+
+    /// Returns the types of the conditions that the pool must not have.
+    pub(super) fn absent_conditions(&self) -> impl Iterator<Item = &'static str> {
+        let present = progress(&self.ready());
+        [conditions::RECONCILING, conditions::STALLED]
+            .into_iter()
+            .filter(move |absent| present.as_ref().is_none_or(|present| present.type_ != *absent))
     }
 
     fn ready(&self) -> Condition {
@@ -100,6 +113,16 @@ impl PoolSnapshot<'_> {
     }
 }
 
+/// Returns `Reconciling` or `Stalled` for a pool that is not ready.
+fn progress(ready: &Condition) -> Option<Condition> {
+    let (type_, reason) = match ready.reason.as_deref()? {
+        conditions::INVALID_SPEC => (conditions::STALLED, conditions::INVALID_SPEC),
+        conditions::INITIALIZATION_FAILED => (conditions::RECONCILING, conditions::INITIALIZATION_FAILED),
+        _ => return None,
+    };
+    Some(Condition::new(type_, true, reason, ready.message.clone().unwrap_or_default()))
+}
+
 /// Describes the counts of a pool without free addresses. `cooldown_end` is in seconds since the Unix epoch.
 pub(in crate::in_cluster) fn describe_counts(counts: AddressCounts, cooldown_end: Option<i64>) -> String {
     let mut text = format!("{} in total, {} in use", counts.total, counts.used);
@@ -148,7 +171,7 @@ mod tests {
             let text = condition.message.unwrap_or_default();
             (format!("{}={}", condition.type_, condition.status), condition.reason.unwrap().into_owned(), text)
         };
-        snapshot.conditions().map(describe).into()
+        snapshot.conditions().map(describe).collect()
     }
 
     #[test]
@@ -177,7 +200,11 @@ mod tests {
             (json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}), conditions::DELETING),
         ];
         for (change, reason) in reasons {
-            assert_eq!(conditions_of(&change, some_free, 0)[0].1, reason);
+            let all = conditions_of(&change, some_free, 0);
+            assert_eq!(all[0].1, reason);
+            let progress: Vec<_> = all.iter().skip(4).map(|(state, reason, _)| (&**state, &**reason)).collect();
+            let is_stalled = reason == conditions::INVALID_SPEC;
+            assert_eq!(progress, is_stalled.then_some(("Stalled=True", reason)).into_iter().collect::<Vec<_>>());
         }
         let empty_and_invalid = conditions_of(&json!({"spec": {"prefix": 99}}), AddressCounts::default(), 0);
         assert_eq!(empty_and_invalid[1].0, "Exhausted=False");

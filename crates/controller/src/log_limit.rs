@@ -1,4 +1,4 @@
-//! A rate limit for log messages that any client can cause.
+//! A rate limit for log messages that a client or a server can cause many times.
 
 use std::time::{Duration, Instant};
 
@@ -7,9 +7,9 @@ use parking_lot::Mutex;
 /// Minimum time between two messages.
 const INTERVAL: Duration = Duration::from_secs(10);
 
-/// Allows one message per interval, and counts the suppressed ones.
+/// Allows one message in 10 s, and counts the suppressed ones.
 #[derive(Debug, Default)]
-pub(super) struct LogLimit(Mutex<State>);
+pub struct LogLimit(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -19,7 +19,7 @@ struct State {
 
 impl LogLimit {
     /// The number of messages that were suppressed since the last one; `None` if this message is suppressed too.
-    pub(super) fn allow(&self, now: Instant) -> Option<u64> {
+    pub fn allow(&self, now: Instant) -> Option<u64> {
         let mut state = self.0.lock();
         if state.last.is_some_and(|last| now.saturating_duration_since(last) < INTERVAL) {
             state.suppressed = state.suppressed.saturating_add(1);
