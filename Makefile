@@ -56,7 +56,7 @@ unit-test: rust ## Run the unit tests of all crates
 	$(CARGO) test --locked --workspace --lib
 
 .PHONY: test
-test: rust control-plane cluster-api ## Run all tests, or a selection (ARGS='--test cluster')
+test: rust control-plane cluster-api test-tools ## Run all tests, or a selection (ARGS='--test cluster')
 	@CARGO='$(CARGO)' hack/test.sh $(ARGS)
 
 .PHONY: test-build
@@ -100,9 +100,9 @@ control-plane: ## Find or build etcd, kube-apiserver and the other programs of t
 cluster-api: ## Build clusterctl and the core manager of Cluster API for the tests
 	@hack/control-plane/ensure.sh cluster-api >/dev/null
 
-.PHONY: otel-collector
-otel-collector: ## Build the OpenTelemetry collector for the tests
-	@hack/control-plane/ensure.sh otel-collector >/dev/null
+.PHONY: test-tools
+test-tools: ## Build helm, Prometheus and the OpenTelemetry collector for the tests
+	@for set in helm otel-collector prometheus; do hack/control-plane/ensure.sh $$set >/dev/null || exit 1; done
 
 .PHONY: fuzz
 fuzz: rust ## Fuzz TARGET until interrupted (ARGS: libFuzzer flags)

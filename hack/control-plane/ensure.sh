@@ -5,7 +5,9 @@
 #   ensure.sh                 the folder with etcd, kube-apiserver, kube-controller-manager and kubectl
 #   ensure.sh crds            the folder with the core CRDs of Cluster API
 #   ensure.sh cluster-api     the folder with clusterctl, and the core manager of Cluster API under the name core
+#   ensure.sh helm            the folder with helm
 #   ensure.sh otel-collector  the folder with an OpenTelemetry collector
+#   ensure.sh prometheus      the folder with prometheus and promtool
 #
 # The programs are those in the folder KUBEBUILDER_ASSETS if it contains etcd and kube-apiserver (missing programs are
 # built and linked beside them), or those in the cache ${XDG_CACHE_HOME:-$HOME/.cache}/capi-ipam. Otherwise they are
@@ -59,6 +61,8 @@ check_versions() {
   requires cluster-api sigs.k8s.io/cluster-api "$CLUSTER_API_VERSION"
   replaces cluster-api "$CLUSTER_API_VERSION"
   requires otel-collector go.opentelemetry.io/collector/otelcol "$OTEL_COLLECTOR_VERSION"
+  requires helm helm.sh/helm/v4 "$HELM_VERSION"
+  requires prometheus github.com/prometheus/prometheus "$PROMETHEUS_VERSION"
 }
 
 # === Go ===
@@ -94,7 +98,7 @@ stamp_flags() {
 
 # go_build SET FOLDER PACKAGE...: builds packages of a set in one run.
 go_build() {
-  local module=$1 folder=$2 flags='-s -w '
+  local module=$1 folder=$2 flags='-s -w ' tags=''
   shift 2
   case $module in
     kubernetes)
@@ -102,8 +106,9 @@ go_build() {
       flags+=" $(stamp_flags k8s.io/client-go/pkg/version "$KUBERNETES_VERSION")"
       ;;
     cluster-api) flags+=$(stamp_flags sigs.k8s.io/cluster-api/version "$CLUSTER_API_VERSION") ;;
+    prometheus) tags=remove_all_sd ;; # The tests name their targets.
   esac
-  go_in "$module" build -trimpath -ldflags "$flags" -o "$folder/" "$@" >&2
+  go_in "$module" build -trimpath -tags "$tags" -ldflags "$flags" -o "$folder/" "$@" >&2
 }
 
 # === the cache ===
@@ -236,14 +241,17 @@ cluster_api() {
   printf '%s\n' "$folder"
 }
 
-otel_collector() {
-  local folder=$cache/otel-collector-$OTEL_COLLECTOR_VERSION
-  if ! complete "$folder" otel-collector; then
+# programs_of SET VERSION WHAT PACKAGE...: the folder with the programs of a set, named after their packages, or after the
+# set if the package is its own.
+programs_of() {
+  local module=$1 version=$2 what=$3 folder=$cache/$1-$2 names=() package
+  shift 3
+  for package; do names+=("$(basename -- "${package/#./$module}")"); done
+  if ! complete "$folder" "${names[@]}"; then
     take_lock
-    if ! complete "$folder" otel-collector; then
-      begin otel-collector "the OpenTelemetry collector $OTEL_COLLECTOR_VERSION:" \
-        'once on this machine, about a minute on 2 cores'
-      go_build otel-collector "$work" .
+    if ! complete "$folder" "${names[@]}"; then
+      begin "$module" "$what $version: once on this machine, 1 to 4 minutes on 2 cores"
+      go_build "$module" "$work" "$@"
       finish "$folder"
     fi
   fi
@@ -271,6 +279,11 @@ case ${1:-programs} in
   programs) programs ;;
   crds) crds ;;
   cluster-api) cluster_api ;;
-  otel-collector) otel_collector ;;
-  *) die "unknown argument '$1' (expected none, 'crds', 'cluster-api' or 'otel-collector')" ;;
+  otel-collector) programs_of otel-collector "$OTEL_COLLECTOR_VERSION" 'the OpenTelemetry collector' . ;;
+  helm) programs_of helm "$HELM_VERSION" helm helm.sh/helm/v4/cmd/helm ;;
+  prometheus)
+    programs_of prometheus "$PROMETHEUS_VERSION" 'Prometheus and promtool' \
+      github.com/prometheus/prometheus/cmd/{prometheus,promtool}
+    ;;
+  *) die "unknown argument '$1' (expected none, 'crds', 'cluster-api', 'helm', 'otel-collector' or 'prometheus')" ;;
 esac

@@ -12,7 +12,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 
-use crate::api::IPAddressClaim;
+use crate::api::{IPAddressClaim, conditions};
 use crate::claim_cache::{ClaimFilter, CompactClaim};
 
 const BIND_SECONDS: Description = Description {
@@ -49,6 +49,19 @@ pub const METRICS: &[Description] = &[CLAIMS, BIND_SECONDS, FAILURES, ORPHANS];
 /// Upper bounds of the times until claims are bound, in seconds. Those of claims that wait for an address are long.
 const BUCKETS: [f64; 10] = [1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0, 7200.0, 86400.0];
 
+/// The reasons of claims that are not ready.
+const REASONS: [&str; 9] = [
+    conditions::ALLOCATION_FAILED,
+    conditions::AWAITING_ADDRESS,
+    conditions::CLUSTER_NOT_FOUND,
+    conditions::DELETING,
+    conditions::DUPLICATE_ADDRESS,
+    conditions::PAUSED_REASON,
+    conditions::POOL_EXHAUSTED,
+    conditions::POOL_NOT_READY,
+    conditions::RELEASE_FAILED,
+];
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct StateLabels {
     state: &'static str,
@@ -77,9 +90,13 @@ impl Default for ClaimMetrics {
     fn default() -> Self {
         let bind_seconds = Histogram::new(BUCKETS);
         let (claims, failures, orphans) =
-            (Family::<StateLabels, Gauge>::default(), Family::default(), Family::default());
+            (Family::<StateLabels, Gauge>::default(), Family::<ReasonLabels, Counter>::default(), Family::default());
         for state in ["bound", "waiting", "releasing"] {
             drop(claims.get_or_create(&StateLabels { state }));
+        }
+        // They exist before the first failure: an alert does not see an increase from nothing to one.
+        for reason in REASONS {
+            drop(failures.get_or_create(&ReasonLabels { reason: reason.to_owned() }));
         }
         Self { bind_seconds, claims, failures, orphans }
     }

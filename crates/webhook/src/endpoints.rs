@@ -37,6 +37,9 @@ use crate::memory::exceeds;
 use crate::reply::{Reply, ReplyError, truncated};
 use crate::review::{self, AdmissionRequest, Decision};
 
+/// The outcomes of requests that are not answered as the API server expects.
+const FAILURES: [&str; 4] = ["error", "failed", "overloaded", "panic"];
+
 /// Limit for the body of an admission review. The API server accepts objects of up to 3 MiB, and a review may contain
 /// two.
 pub(crate) const MAX_REVIEW_SIZE: usize = 8 * 1024 * 1024;
@@ -187,6 +190,10 @@ impl Endpoints {
     }
 
     fn add(self, path: &'static str, max_size: usize, respond: Arc<Respond>) -> Self {
+        // They exist before the first failure: an alert does not see an increase from nothing to one.
+        for outcome in FAILURES {
+            drop(self.shared.reviews.get_or_create(&Labels { path, outcome }));
+        }
         let endpoint = Arc::new(Endpoint { path, max_size, respond, shared: self.shared.clone() });
         let route = post(handle).with_state(endpoint);
         Self { router: self.router.route(path, route), shared: self.shared }

@@ -45,6 +45,8 @@ pub(crate) enum Outcome {
 }
 
 impl Outcome {
+    const ALL: [Self; 5] = [Self::Success, Self::Requeue, Self::Error, Self::Panic, Self::Timeout];
+
     fn label(self) -> &'static str {
         match self {
             Self::Success => "success",
@@ -99,15 +101,19 @@ impl ControllerMetrics {
         let state = |state| self.objects.get_or_create_owned(&QueueLabels { controller: controller.clone(), state });
         let (due, delayed, running) = (state("due"), state("delayed"), state("running"));
         let retries = self.retries.get_or_create_owned(&RetryLabels { controller: controller.clone() });
-        WorkerMetrics { controller, durations: self.durations.clone(), due, delayed, running, retries }
+        // They exist before the first reconcile: an alert does not see an increase from nothing to one.
+        let durations = Outcome::ALL.map(|outcome| {
+            let labels = ReconcileLabels { controller: controller.clone(), outcome: outcome.label() };
+            (outcome, self.durations.get_or_create_owned(&labels))
+        });
+        WorkerMetrics { durations, due, delayed, running, retries }
     }
 }
 
 /// The metrics of one controller.
 #[derive(Clone, Debug)]
 pub(crate) struct WorkerMetrics {
-    controller: String,
-    durations: Family<ReconcileLabels, Histogram>,
+    durations: [(Outcome, Histogram); 5],
     due: Gauge,
     delayed: Gauge,
     running: Gauge,
@@ -117,8 +123,9 @@ pub(crate) struct WorkerMetrics {
 impl WorkerMetrics {
     /// Records a reconcile.
     pub(crate) fn record(&self, outcome: Outcome, took: Duration) {
-        let labels = ReconcileLabels { controller: self.controller.clone(), outcome: outcome.label() };
-        self.durations.get_or_create(&labels).observe(took.as_secs_f64());
+        if let Some((_, durations)) = self.durations.iter().find(|(recorded, _)| *recorded == outcome) {
+            durations.observe(took.as_secs_f64());
+        }
     }
 
     /// Records that a failed reconcile is retried.

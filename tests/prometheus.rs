@@ -1,0 +1,231 @@
+//! The alerts and the dashboard, with promtool and with a real Prometheus that scrapes a real manager.
+
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "test code: a failure ends the test with a message"
+)]
+
+mod support;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::{Value, json};
+use support::consumer::Consumer;
+use support::control_plane::{ControlPlane, NAMESPACE, Options, ensure};
+use support::manager::Manager;
+use support::ports::free_port;
+use support::process::{Supervised, TemporaryFolder};
+use support::wait::eventually;
+use support::webhooks::Webhooks;
+
+/// Panels that have no data in the first minutes, or without a failure.
+const WITHOUT_DATA: [&str; 2] = ["Free addresses in 24 hours", "Failures of watches"];
+
+fn read(path: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// The groups of rules.
+fn rules() -> Value {
+    let rule: Value = serde_saphyr::from_str(&read("config/prometheus/rules.yaml")).expect("the rules are YAML");
+    rule["spec"].clone()
+}
+
+/// All alerts.
+fn alerts(rules: &Value) -> Vec<Value> {
+    let groups = rules["groups"].as_array().into_iter().flatten();
+    groups.flat_map(|group| group["rules"].as_array().cloned().unwrap_or_default()).collect()
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_else(|| panic!("{value} is no text"))
+}
+
+/// The titles and queries of the panels of the dashboard, with values for its variables.
+fn queries() -> Vec<(String, String)> {
+    let dashboard: Value = serde_json::from_str(&read("config/grafana/dashboard.json")).expect("it is JSON");
+    let mut queries = Vec::new();
+    for panel in dashboard["panels"].as_array().into_iter().flatten() {
+        for target in panel["targets"].as_array().into_iter().flatten() {
+            let query = text(&target["expr"]).replace("$__rate_interval", "30s");
+            let query = ["$kind", "$namespace", "$pool"].iter().fold(query, |query, name| query.replace(name, ".*"));
+            queries.push((text(&panel["title"]).to_owned(), query));
+        }
+    }
+    queries
+}
+
+fn program(name: &str) -> PathBuf {
+    Path::new(&ensure(&["prometheus"])).join(name)
+}
+
+fn promtool(folder: &Path, arguments: &[&str]) {
+    let output = Command::new(program("promtool")).args(arguments).current_dir(folder).output();
+    let output = output.expect("promtool can be started");
+    let printed = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    assert!(output.status.success(), "promtool {arguments:?}:\n{}", printed.join("\n"));
+}
+
+#[test]
+fn each_alert_fires_and_stays_silent_as_intended() {
+    let folder = TemporaryFolder::new("capi-ipam-alerts-");
+    fs::write(folder.path().join("rules.yaml"), rules().to_string()).expect("a file can be written");
+    let mut tests = vec!["test", "rules"];
+    let names = ["claims.yaml", "manager.yaml", "pools.yaml", "webhooks.yaml"];
+    let mut expected = String::new();
+    for name in names {
+        let cases = read(&format!("tests/alerts/{name}"));
+        fs::write(folder.path().join(name), &cases).expect("a file can be written");
+        expected += &cases;
+        tests.push(name);
+    }
+    promtool(folder.path(), &["check", "rules", "--lint=all", "--lint-fatal", "rules.yaml"]);
+    promtool(folder.path(), &tests);
+    for alert in alerts(&rules()) {
+        let name = text(&alert["alert"]);
+        assert!(expected.contains(&format!("{{alertname=\"{name}\"}}")), "no test expects {name} to fire");
+    }
+}
+
+#[test]
+fn each_alert_has_a_section_of_the_runbook() {
+    let runbook = read("docs/runbook.md");
+    let sections: BTreeSet<&str> = runbook.lines().filter_map(|line| line.strip_prefix("## ")).collect();
+    let (rules, mut named) = (rules(), BTreeSet::new());
+    let alerts = alerts(&rules);
+    for alert in &alerts {
+        let name = text(&alert["alert"]);
+        let link = format!("docs/runbook.md#{}", name.to_lowercase());
+        assert_eq!(alert["annotations"]["runbook_url"], link);
+        assert!(["critical", "warning", "info"].contains(&text(&alert["labels"]["severity"])), "{alert}");
+        named.insert(name);
+    }
+    assert_eq!(named, sections);
+}
+
+#[test]
+fn metrics_of_alerts_and_dashboard_exist() {
+    let documentation = read("docs/metrics.md");
+    let expressions = alerts(&rules()).iter().map(|alert| text(&alert["expr"]).to_owned()).collect::<Vec<_>>();
+    let prefixes = ["capi_ipam_", "controller_", "apiserver_", "watch_", "webhook_", "cache_synced"];
+    for expression in expressions.into_iter().chain(queries().into_iter().map(|(_, query)| query)) {
+        let words = expression.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
+        let metrics: Vec<_> = words.filter(|word| prefixes.iter().any(|prefix| word.starts_with(prefix))).collect();
+        assert!(!metrics.is_empty() || expression.contains("leader"), "{expression}");
+        for metric in metrics {
+            let base = ["_bucket", "_count", "_sum"].iter().find_map(|suffix| metric.strip_suffix(suffix));
+            let is_known = |name: &str| documentation.contains(&format!("| `{name}` |"));
+            assert!(is_known(metric) || base.is_some_and(is_known), "{metric} in {expression}");
+        }
+    }
+}
+
+/// A running Prometheus.
+struct Prometheus {
+    _process: Supervised,
+    port: u16,
+}
+
+impl Prometheus {
+    /// Starts a Prometheus that scrapes a target each second, with these rules.
+    fn start(folder: &Path, target: u16, rules: &Value) -> Self {
+        let port = free_port();
+        let configuration = json!({
+            "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
+            "rule_files": ["rules.yaml"],
+            "scrape_configs": [{
+                "job_name": "ipam", "honor_labels": true,
+                "static_configs": [{"targets": [format!("127.0.0.1:{target}")]}],
+            }],
+        });
+        fs::write(folder.join("rules.yaml"), rules.to_string()).expect("the folder is writable");
+        let file = folder.join("prometheus.yaml");
+        fs::write(&file, configuration.to_string()).expect("the folder is writable");
+        let arguments = [
+            format!("--config.file={}", file.display()),
+            format!("--storage.tsdb.path={}", folder.join("prometheus").display()),
+            format!("--web.listen-address=127.0.0.1:{port}"),
+        ];
+        let process = Supervised::spawn(&program("prometheus"), &arguments, &[], &folder.join("prometheus.log"));
+        Self { _process: process, port }
+    }
+
+    /// The result of a query; `None` while Prometheus starts.
+    fn query(&self, query: &str) -> Option<Result<Vec<Value>, Value>> {
+        let encoded = query.bytes().map(|byte| format!("%{byte:02X}")).collect::<Vec<_>>().concat();
+        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).ok()?;
+        write!(stream, "GET /api/v1/query?query={encoded} HTTP/1.0\r\nHost: localhost\r\n\r\n").ok()?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).ok()?;
+        let answer: Value = serde_json::from_str(answer.split_once("\r\n\r\n")?.1).ok()?;
+        let is_success = answer["status"] == "success";
+        Some(if is_success { Ok(answer["data"]["result"].as_array().cloned()?) } else { Err(answer) })
+    }
+
+    /// Waits until a query has a result.
+    async fn wait_for(&self, query: &str) -> Vec<Value> {
+        eventually(&format!("{query} has a result"), || async {
+            match self.query(query)? {
+                Ok(result) => (!result.is_empty()).then_some(result),
+                Err(error) => panic!("{query}: {error}"),
+            }
+        })
+        .await
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn queries_have_results_for_a_real_manager() {
+    let plane = ControlPlane::start(Options::default());
+    let (metrics, webhooks) = (free_port(), Webhooks::new(&plane));
+    let [port, certificates] = webhooks.flags();
+    let flags = [
+        &*format!("--diagnostics-address=127.0.0.1:{metrics}"),
+        "--insecure-diagnostics",
+        "--leader-elect",
+        &*format!("--leader-election-namespace={NAMESPACE}"),
+        &*port,
+        &*certificates,
+    ];
+    let _manager = Manager::start(&plane, &flags);
+    webhooks.register(&plane);
+    let consumer = Consumer::new(&plane).await;
+    consumer.create_pool("web", json!({"addresses": ["10.0.0.1"], "prefix": 24})).await;
+    consumer.create_claim("a", "web").await;
+    consumer.wait_for_address("a").await;
+    consumer.create_claim("b", "web").await;
+    consumer.wait_for_reason("b", "PoolExhausted").await;
+
+    let mut rules = rules();
+    for group in rules["groups"].as_array_mut().into_iter().flatten() {
+        for rule in group["rules"].as_array_mut().into_iter().flatten() {
+            rule["for"] = json!("0s");
+        }
+    }
+    let prometheus = Prometheus::start(plane.folder(), metrics, &rules);
+    let firing = prometheus.wait_for("ALERTS{alertname=\"CapiIpamPoolExhausted\",alertstate=\"firing\"}").await;
+    let labels = &firing[0]["metric"];
+    assert_eq!([&labels["pool"], &labels["namespace"]], ["web", consumer.namespace.as_str()], "{labels}");
+
+    for (title, query) in queries() {
+        if WITHOUT_DATA.contains(&title.as_str()) {
+            let result = eventually("Prometheus answers", || async { prometheus.query(&query) }).await;
+            result.unwrap_or_else(|error| panic!("{title}: {query}: {error}"));
+        } else {
+            prometheus.wait_for(&query).await;
+        }
+    }
+    for alert in alerts(&rules) {
+        let query = text(&alert["expr"]);
+        let result = eventually("Prometheus answers", || async { prometheus.query(query) }).await;
+        result.unwrap_or_else(|error| panic!("{}: {error}", alert["alert"]));
+    }
+}
