@@ -39,8 +39,9 @@ build: rust ## Build the release binaries into target/release
 	$(CARGO) build --locked --release --bins
 
 .PHONY: image
-image: rust ## Build the container image into target/image (PLATFORMS=linux/amd64,linux/arm64)
+image: rust ## Build the container image and its software bill of materials into target/image (PLATFORMS=linux/amd64,linux/arm64)
 	@CARGO='$(CARGO)' IMAGE='$(IMAGE)' hack/image/build.sh $(PLATFORMS)
+	@hack/image/sbom.sh $(PLATFORMS)
 
 .PHONY: release
 release: ## Create a clusterctl release of manifests/ in target/release-files

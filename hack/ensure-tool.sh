@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Installs a development tool in its pinned version and prints its path to stdout. Progress is written to stderr.
 #
-#   ensure-tool.sh cargo-deny    the program cargo-deny
-#   ensure-tool.sh protoc        the program protoc, from the crate that holds it
-#   ensure-tool.sh zig           the program zig: a C compiler for all architectures, from the wheel that holds it
+#   ensure-tool.sh cargo-cyclonedx  the program cargo-cyclonedx
+#   ensure-tool.sh cargo-deny       the program cargo-deny
+#   ensure-tool.sh protoc           the program protoc, from the crate that holds it
+#   ensure-tool.sh zig              the program zig: a C compiler for all architectures, from the wheel that holds it
 #
 # The tools are installed outside of the repository, in ${XDG_CACHE_HOME:-$HOME/.cache}/capi-ipam/tools, one folder per
 # version.
@@ -12,11 +13,12 @@ set -euo pipefail
 here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd -P)
 
 case ${1:-} in
+  cargo-cyclonedx) version=0.5.9 doing='building, about 2 minutes on 2 cores' ;;
   cargo-deny) version=0.20.2 doing='building, 3 to 6 minutes on 2 cores' ;;
   protoc) version=3.3.0 doing='downloading 5 MB' ;;
   zig) version=0.17.1 doing='downloading 100 MB' ;;
   *)
-    echo "unknown tool: '${1:-}' (cargo-deny, protoc or zig)" >&2
+    echo "unknown tool: '${1:-}' (cargo-cyclonedx, cargo-deny, protoc or zig)" >&2
     exit 1
     ;;
 esac

@@ -9,7 +9,7 @@
     reason = "test code: a failure ends the test with a message"
 )]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::Write;
 use std::path::Path;
@@ -17,6 +17,9 @@ use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
+
+/// The architecture of an image without a platform.
+const OWN_ARCHITECTURE: &str = if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" };
 
 const USER: &str = "65532:65532";
 const ENTRYPOINT: &str = "/manager";
@@ -52,6 +55,39 @@ fn archive_contains_only_referenced_blobs() {
     let found: Vec<_> = archive.files.keys().cloned().collect();
     assert_eq!(found, expected);
     assert_eq!(archive.file("oci-layout"), json!({"imageLayoutVersion": "1.0.0"}));
+}
+
+#[test]
+#[ignore = "needs the archive of `make image`: run `make image-test`"]
+fn bill_of_materials_lists_all_crates() {
+    for image in Archive::open().images() {
+        let architecture = image["platform"]["architecture"].as_str().unwrap_or(OWN_ARCHITECTURE);
+        let cpu = if architecture == "arm64" { "aarch64" } else { "x86_64" };
+        let archive = std::env::var("CAPI_IPAM_IMAGE").expect("CAPI_IPAM_IMAGE is the path of the archive");
+        let file = archive.replace(".tar", &format!("-{architecture}.cdx.json"));
+        let text = fs::read_to_string(&file).unwrap_or_else(|error| panic!("{file}: {error}"));
+        let bill: Value = serde_json::from_str(&text).expect("it is JSON");
+        assert_eq!(
+            (&bill["bomFormat"], &bill["metadata"]["component"]["name"]),
+            (&json!("CycloneDX"), &json!("capi-ipam"))
+        );
+        let part = |component: &Value, name: &str| component[name].as_str().unwrap_or_default().to_owned();
+        let components = bill["components"].as_array().expect("it lists components");
+        let listed: BTreeSet<_> = components.iter().map(|one| (part(one, "name"), part(one, "version"))).collect();
+        let target = format!("{cpu}-unknown-linux-musl");
+        let arguments =
+            ["tree", "--package=capi-ipam", "--edges=normal,no-proc-macro", "--prefix=none", "--target", &target];
+        let output = Command::new(env!("CARGO")).args(arguments).output().expect("cargo can be started");
+        let tree = String::from_utf8(output.stdout).expect("cargo writes UTF-8");
+        let crates = tree.lines().filter_map(|line| line.split_once(' '));
+        let crates =
+            crates.map(|(name, rest)| (name, rest.split(' ').next().unwrap_or_default().trim_start_matches('v')));
+        let missing: Vec<_> = crates
+            .filter(|(name, version)| *name != "capi-ipam" && !listed.contains(&((*name).into(), (*version).into())))
+            .collect();
+        assert!(missing.is_empty(), "not in {file}: {missing:?}");
+        assert!(components.iter().all(|one| one["licenses"].is_array()), "each component has a licence");
+    }
 }
 
 #[test]

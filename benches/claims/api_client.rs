@@ -117,9 +117,15 @@ impl ApiClient {
 
     /// Runs the Go garbage collector of the API server.
     pub(crate) async fn collect_garbage(&self) {
-        let request = http::Request::get("/debug/pprof/heap?gc=1&debug=1").body(Vec::new());
-        let request = request.expect("the request is valid");
-        self.client.request_text(request).await.expect("the API server serves heap profiles");
+        // With 300,000 objects a collection can take longer than a request may.
+        for _ in 0..10 {
+            let request = http::Request::get("/debug/pprof/heap?gc=1&debug=1").body(Vec::new());
+            let request = request.expect("the request is valid");
+            if self.client.request_text(request).await.is_ok() {
+                return;
+            }
+        }
+        panic!("the API server serves no heap profiles")
     }
 
     /// The size of a collection, after a restart of the API server.
