@@ -64,6 +64,17 @@ fn test_kit_depends_on_the_sdk_only() {
 }
 
 #[test]
+fn manager_does_not_depend_on_the_kubectl_plugin() {
+    for package in ["capi-ipam", "capi-ipam-provider", "capi-ipam-controller", "capi-ipam-webhook"] {
+        for unwanted in ["kubectl-ipam", "clap_complete", "clap_mangen"] {
+            let is_absent = dependencies(package).iter().all(|name| name != unwanted);
+            assert!(is_absent, "{package} depends on {unwanted}");
+        }
+    }
+    assert!(dependencies("kubectl-ipam").iter().any(|name| name == "capi-ipam"), "it uses the ledger of the manager");
+}
+
+#[test]
 fn address_crate_does_no_io() {
     let dependencies = dependencies("capi-ipam-ip");
     for unwanted in ["kube", "k8s-openapi", "tokio", "serde_json"] {

@@ -20,7 +20,8 @@ use std::time::Instant;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-pub(super) use self::events::{PoolEventHandler, allocated_block};
+pub(super) use self::events::PoolEventHandler;
+pub use self::events::allocated_block;
 pub use self::overlaps::MAX_OVERLAPS;
 pub use self::pool::PoolInfo;
 pub use self::queries::{AbandonedReservation, Conflict, CooledDown, Held, InvalidReservation, PoolCounts, Unreserved};

@@ -15,7 +15,7 @@ use crate::api::{IPReservation, InClusterKind, Pool, Slot};
 /// The pool, block and key of an IPAddress; `None` if it is not of one of our pools or its address is not valid.
 /// Cluster API accepts addresses that no pool can contain, such as IPv4-mapped ones: the address that they stand for is
 /// in use.
-pub(in crate::in_cluster) fn allocated_block(address: &IPAddress) -> Option<(PoolKey, Block, ClaimKey)> {
+pub fn allocated_block(address: &IPAddress) -> Option<(PoolKey, Block, ClaimKey)> {
     let pool = PoolKey::of_address(address)?;
     let value = parse_lenient(&address.spec.address)?;
     let block = match pool.kind {

@@ -1,0 +1,126 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+
+/// Shows IP address pools of Cluster API, their addresses, and who holds them.
+#[derive(Debug, Parser)]
+#[command(
+    name = "kubectl-ipam",
+    bin_name = "kubectl ipam",
+    version,
+    after_help = "Exit codes: 0 success, 2 invalid command line, 3 cluster unreachable, 4 missing permission (the \
+                  output may be incomplete), 5 missing definition, 6 pool or address not found, 7 other failure."
+)]
+pub struct Cli {
+    /// Flags of all commands.
+    #[command(flatten)]
+    pub global: Global,
+    /// The command.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// Flags of all commands.
+#[derive(Args, Clone, Debug)]
+pub struct Global {
+    /// Context of the kubeconfig.
+    #[arg(long, global = true, value_name = "NAME")]
+    pub context: Option<String>,
+    /// Path of the kubeconfig.
+    #[arg(long, global = true, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Namespace; by default that of the context.
+    #[arg(short, long, global = true, value_name = "NAME")]
+    pub namespace: Option<String>,
+    /// All namespaces.
+    #[arg(short = 'A', long, global = true, conflicts_with = "namespace")]
+    pub all_namespaces: bool,
+    /// Output format.
+    #[arg(short, long, global = true, value_enum, default_value_t, value_name = "FORMAT")]
+    pub output: Format,
+    /// Disable colors. They are also disabled by NO_COLOR and without a terminal.
+    #[arg(long, global = true)]
+    pub no_color: bool,
+}
+
+/// An output format.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// Text for 80 columns.
+    #[default]
+    Table,
+    /// Text with all columns.
+    Wide,
+    /// JSON, one document.
+    Json,
+    /// YAML.
+    Yaml,
+    /// Comma-separated values with a header (RFC 4180).
+    Csv,
+    /// One resource name per line.
+    Name,
+}
+
+/// A command.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// List the pools of all kinds, with their occupancy.
+    Pools {
+        /// Print changes until interrupted.
+        #[arg(short, long)]
+        watch: bool,
+    },
+    /// Show who holds an address or a prefix.
+    Who {
+        /// An address such as 10.0.0.7, or a prefix such as fd00::/64.
+        address: String,
+    },
+    /// List claims.
+    Claims {
+        /// Only claims without an address.
+        #[arg(long)]
+        waiting: bool,
+        /// Only claims of this pool: NAME or KIND/NAME.
+        #[arg(long, value_name = "POOL")]
+        pool: Option<String>,
+    },
+    /// Show the next addresses that a pool allocates.
+    Free {
+        /// The pool: NAME or KIND/NAME.
+        pool: String,
+        /// Number of addresses.
+        #[arg(short, long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=1000))]
+        count: u16,
+    },
+    /// Show a pool: ranges, counts, a map of its addresses, holders, and waiting claims.
+    Show {
+        /// The pool: NAME or KIND/NAME.
+        pool: String,
+    },
+    /// Print the completion script of a shell.
+    Completion {
+        /// The shell.
+        shell: Shell,
+    },
+    /// Write the completions, the manual pages and the JSON schema to a folder.
+    #[command(hide = true)]
+    Generate {
+        /// The folder.
+        folder: PathBuf,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+}

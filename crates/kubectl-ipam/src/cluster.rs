@@ -1,0 +1,308 @@
+//! Requests to the API server: the kubeconfig, the served versions, and lists in pages.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use capi_ipam::api::{InClusterKind, names};
+use capi_ipam_controller::client::{CallError, REQUEST_TIMEOUT, error_chain, with_timeout};
+use kube::api::ListParams;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::core::Request;
+use kube::{Client, Config};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+
+use crate::cli::Global;
+use crate::error::{Error, MissingRight};
+
+/// Number of objects in one page of a list.
+const PAGE_SIZE: u32 = 500;
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Number of skipped objects that a warning names.
+const MAX_NAMED: usize = 5;
+
+/// A kind that the program reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Pool(InClusterKind),
+    Address,
+    Claim,
+    Reservation,
+}
+
+impl Kind {
+    pub(crate) fn plural(self) -> &'static str {
+        match self {
+            Self::Pool(kind) => kind.plural(),
+            Self::Address => "ipaddresses",
+            Self::Claim => "ipaddressclaims",
+            Self::Reservation => "ipreservations",
+        }
+    }
+
+    /// The supported versions, the preferred first.
+    fn versions(self) -> &'static [&'static str] {
+        match self {
+            Self::Pool(_) | Self::Reservation => &[names::POOL_VERSION],
+            Self::Address | Self::Claim => &["v1beta2", "v1beta1"],
+        }
+    }
+
+    /// Whether a cluster without the kind is usual: the Go provider has neither prefix pools nor reservations.
+    fn is_optional(self) -> bool {
+        matches!(self, Self::Reservation) || matches!(self, Self::Pool(kind) if kind.has_prefixes())
+    }
+
+    pub(crate) fn is_global(self) -> bool {
+        matches!(self, Self::Reservation) || matches!(self, Self::Pool(kind) if kind.is_global())
+    }
+}
+
+/// Why the objects of a kind cannot be listed.
+pub(crate) enum ListError {
+    Forbidden(MissingRight),
+    Other(Error),
+}
+
+impl From<ListError> for Error {
+    fn from(error: ListError) -> Self {
+        match error {
+            ListError::Forbidden(right) => Self::Forbidden(right),
+            ListError::Other(error) => error,
+        }
+    }
+}
+
+/// The API server of the caller.
+pub(crate) struct Cluster {
+    client: Client,
+    server: String,
+    /// Namespace of the flag, or else of the context.
+    pub(crate) namespace: String,
+    /// Served versions by plural.
+    served: BTreeMap<String, Vec<String>>,
+}
+
+/// Objects that could not be decoded.
+#[derive(Debug, Default)]
+pub(crate) struct Skipped {
+    count: usize,
+    names: Vec<String>,
+    reason: String,
+}
+
+impl Skipped {
+    fn add(&mut self, name: String, reason: &impl ToString) {
+        if self.count == 0 {
+            self.reason = reason.to_string();
+        }
+        self.count = self.count.saturating_add(1);
+        if self.names.len() < MAX_NAMED {
+            self.names.push(name);
+        }
+    }
+
+    /// The warning; `None` if no object was skipped.
+    pub(crate) fn warning(&self, kind: Kind) -> Option<String> {
+        if self.count == 0 {
+            return None;
+        }
+        let more = self.count.saturating_sub(self.names.len());
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        let names = self.names.join(", ");
+        Some(format!(
+            "skipped {} {} that cannot be decoded: {names}{more} ({})",
+            self.count,
+            kind.plural(),
+            self.reason
+        ))
+    }
+}
+
+#[derive(Deserialize)]
+struct Page<'a> {
+    #[serde(default)]
+    metadata: PageMetadata,
+    #[serde(borrow, default)]
+    items: Vec<&'a RawValue>,
+}
+
+#[derive(Default, Deserialize)]
+struct PageMetadata {
+    #[serde(default, rename = "continue")]
+    token: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+struct Named {
+    #[serde(default)]
+    metadata: Names,
+}
+
+#[derive(Default, Deserialize)]
+struct Names {
+    namespace: Option<String>,
+    name: Option<String>,
+}
+
+impl Cluster {
+    /// Reads the kubeconfig and the served versions.
+    pub(crate) async fn connect(flags: &Global) -> Result<Self, Error> {
+        let config = config(flags).await?;
+        let server = config.cluster_url.to_string().trim_end_matches('/').to_owned();
+        let namespace = flags.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
+        let client = Client::try_from(config)
+            .map_err(|error| Error::NotConfigured { reason: format!("{server}: {}", error_chain(&error)) })?;
+        let mut cluster = Self { client, server, namespace, served: BTreeMap::new() };
+        cluster.discover().await?;
+        Ok(cluster)
+    }
+
+    async fn discover(&mut self) -> Result<(), Error> {
+        let groups = with_timeout(|| "list the API groups".to_owned(), self.client.list_api_groups()).await;
+        let groups = groups.map_err(|error| self.error(&error))?;
+        let Some(group) = groups.groups.into_iter().find(|group| group.name == names::GROUP) else { return Ok(()) };
+        for version in group.versions {
+            let operation = || format!("list the resources of {}", version.group_version);
+            let list = with_timeout(operation, self.client.list_api_group_resources(&version.group_version)).await;
+            for resource in list.map_err(|error| self.error(&error))?.resources {
+                self.served.entry(resource.name).or_default().push(version.version.clone());
+            }
+        }
+        Ok(())
+    }
+
+    /// The version in which a kind is read; `None` if it is optional and missing.
+    fn version(&self, kind: Kind) -> Result<Option<&'static str>, Error> {
+        let (plural, group) = (kind.plural().to_owned(), names::GROUP.to_owned());
+        let Some(served) = self.served.get(kind.plural()) else {
+            return if kind.is_optional() { Ok(None) } else { Err(Error::NotInstalled { plural, group }) };
+        };
+        let found = kind.versions().iter().find(|version| served.iter().any(|served| served == *version));
+        let other = || {
+            let (served, supported) = (served.join(", "), kind.versions().join(" and "));
+            Error::OtherVersion { plural, group, served, supported }
+        };
+        found.copied().map(Some).ok_or_else(other)
+    }
+
+    /// Calls `each` for all objects of a kind, in a namespace or in the whole cluster.
+    pub(crate) async fn list<T: DeserializeOwned>(
+        &self,
+        kind: Kind,
+        namespace: Option<&str>,
+        mut each: impl FnMut(T),
+    ) -> Result<Skipped, ListError> {
+        let mut skipped = Skipped::default();
+        let Some(version) = self.version(kind).map_err(ListError::Other)? else { return Ok(skipped) };
+        let folder = namespace.map(|name| format!("namespaces/{name}/")).unwrap_or_default();
+        let path = format!("/apis/{}/{version}/{folder}{}", names::GROUP, kind.plural());
+        let mut parameters = ListParams::default().limit(PAGE_SIZE);
+        loop {
+            let operation = || format!("list {}", kind.plural());
+            let request = Request::new(&path).list(&parameters).map_err(|error| self.rejected(operation(), &error))?;
+            let text = with_timeout(operation, self.client.request_text(request)).await;
+            let text = text.map_err(|error| self.list_error(kind, namespace, &error))?;
+            let page: Page<'_> = serde_json::from_str(&text).map_err(|error| self.rejected(operation(), &error))?;
+            for item in page.items {
+                match serde_json::from_str(item.get()) {
+                    Ok(object) => each(object),
+                    Err(error) => skipped.add(name_of(item), &error),
+                }
+            }
+            let Some(token) = page.metadata.token.filter(|token| !token.is_empty()) else { return Ok(skipped) };
+            parameters = parameters.continue_token(&token);
+        }
+    }
+
+    #[expect(clippy::unused_self, reason = "it is an error of this cluster")]
+    fn rejected(&self, operation: String, error: &(dyn std::error::Error + 'static)) -> ListError {
+        ListError::Other(Error::Request { operation, reason: error_chain(error) })
+    }
+
+    fn list_error(&self, kind: Kind, namespace: Option<&str>, error: &CallError) -> ListError {
+        if error.is_forbidden() {
+            let resource = format!("{}.{}", kind.plural(), names::GROUP);
+            return ListError::Forbidden(MissingRight {
+                verb: "list",
+                resource,
+                namespace: namespace.map(str::to_owned),
+            });
+        }
+        ListError::Other(self.error(error))
+    }
+
+    fn error(&self, error: &CallError) -> Error {
+        let server = self.server.clone();
+        match error {
+            CallError::Failed { operation, source } => match source.as_ref() {
+                kube::Error::Api(status) if status.code == 401 => Error::Unauthenticated { server },
+                kube::Error::Api(status) => {
+                    Error::Request { operation: operation.clone(), reason: one_line(&status.message) }
+                }
+                kube::Error::SerdeError(_) => {
+                    Error::Request { operation: operation.clone(), reason: error_chain(source.as_ref()) }
+                }
+                _ => Error::Unreachable { server, reason: one_line(&error_chain(source.as_ref())) },
+            },
+            CallError::TimedOut { .. } | CallError::Serialize { .. } => {
+                Error::Unreachable { server, reason: error_chain(error) }
+            }
+        }
+    }
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn name_of(item: &RawValue) -> String {
+    let Named { metadata } = serde_json::from_str(item.get()).unwrap_or_default();
+    let name = metadata.name.unwrap_or_else(|| "(without name)".to_owned());
+    metadata.namespace.map_or_else(|| name.clone(), |namespace| format!("{namespace}/{name}"))
+}
+
+async fn config(flags: &Global) -> Result<Config, Error> {
+    let failed = |error: &(dyn std::error::Error + 'static)| Error::NotConfigured { reason: error_chain(error) };
+    let options = KubeConfigOptions { context: flags.context.clone(), ..KubeConfigOptions::default() };
+    let mut config = match (&flags.kubeconfig, &flags.context) {
+        (Some(path), _) => {
+            let file = Kubeconfig::read_from(path).map_err(|error| failed(&error))?;
+            Config::from_custom_kubeconfig(file, &options).await.map_err(|error| failed(&error))?
+        }
+        (None, Some(_)) => Config::from_kubeconfig(&options).await.map_err(|error| failed(&error))?,
+        (None, None) => Config::infer().await.map_err(|error| failed(&error))?,
+    };
+    config.connect_timeout = Some(CONNECT_TIMEOUT);
+    config.read_timeout = Some(REQUEST_TIMEOUT);
+    config.headers.push((
+        http::header::USER_AGENT,
+        http::HeaderValue::from_static(concat!("kubectl-ipam/", env!("CARGO_PKG_VERSION"))),
+    ));
+    Ok(config)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn skipped_objects_are_counted_and_named() {
+        let mut skipped = Skipped::default();
+        assert_eq!(skipped.warning(Kind::Address), None);
+        (0..7).for_each(|number| skipped.add(format!("a/{number}"), &"invalid type"));
+        assert_eq!(
+            skipped.warning(Kind::Address).unwrap(),
+            "skipped 7 ipaddresses that cannot be decoded: a/0, a/1, a/2, a/3, a/4 and 2 more (invalid type)"
+        );
+    }
+
+    #[test]
+    fn page_keeps_objects_as_text() {
+        let page: Page<'_> = serde_json::from_str(r#"{"metadata":{"continue":"x"},"items":[{"a":1},7]}"#).unwrap();
+        assert_eq!(page.metadata.token.as_deref(), Some("x"));
+        assert_eq!(page.items.iter().map(|item| item.get()).collect::<Vec<_>>(), ["{\"a\":1}", "7"]);
+        assert_eq!(name_of(page.items[1]), "(without name)");
+    }
+}

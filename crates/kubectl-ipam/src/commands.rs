@@ -1,0 +1,198 @@
+//! The commands: read objects, compute the report, print it.
+
+use std::time::Duration;
+
+use capi_ipam::api::Scope;
+use capi_ipam_ip::{Block, parse_address};
+
+use crate::cli::{Cli, Command, Format};
+use crate::cluster::Cluster;
+use crate::error::{Code, Error};
+use crate::load::{Loader, matches};
+use crate::model::{Report, claims, holders, matches_of, pools, show};
+use crate::objects::{ClaimRow, PoolRow};
+use crate::{generate, output, render};
+
+/// Time between two reads of `pools --watch`.
+const WATCH_INTERVAL: Duration = Duration::from_secs(2);
+
+/// Runs a command, and returns the exit code.
+pub(crate) async fn run(cli: &Cli) -> Result<Code, Error> {
+    match &cli.command {
+        Command::Completion { shell } => {
+            output::print(&String::from_utf8_lossy(&generate::completion(*shell)))?;
+            return Ok(Code::Ok);
+        }
+        Command::Generate { folder } => return generate::write(folder).map(|()| Code::Ok),
+        Command::Who { address } => drop(parse_block(address)?),
+        Command::Pools { .. } | Command::Claims { .. } | Command::Free { .. } | Command::Show { .. } => {}
+    }
+    let cluster = Cluster::connect(&cli.global).await?;
+    let namespace = (!cli.global.all_namespaces).then(|| cluster.namespace.clone());
+    if let Command::Pools { watch: true } = &cli.command {
+        return watch(cli, &cluster, namespace.as_deref()).await;
+    }
+    let mut loader = Loader::new(&cluster);
+    let report = report(cli, &mut loader, namespace.as_deref()).await?;
+    let style = output::style(&cli.global, cli.global.all_namespaces);
+    output::print(&output::format(&report, cli.global.output, style)?)?;
+    Ok(finish(&loader))
+}
+
+/// Prints the warnings. Output that lacks objects because of a missing permission has its own exit code.
+fn finish(loader: &Loader<'_>) -> Code {
+    loader.warnings.iter().for_each(|text| output::warn(text));
+    loader.missing.iter().for_each(|right| output::warn(&format!("the output is incomplete: {right}")));
+    if loader.missing.is_empty() { Code::Ok } else { Code::Forbidden }
+}
+
+async fn report(cli: &Cli, loader: &mut Loader<'_>, namespace: Option<&str>) -> Result<Report, Error> {
+    match &cli.command {
+        Command::Who { address } => who(loader, address).await,
+        Command::Claims { waiting, pool } => {
+            let wanted = |claim: &ClaimRow| {
+                (!waiting || claim.is_waiting()) && pool.as_deref().is_none_or(|pool| matches(&claim.pool, pool))
+            };
+            let rows = loader.claims(namespace, wanted).await?;
+            let addresses = if *waiting { Vec::new() } else { loader.addresses_in(namespace, |_| true).await? };
+            Ok(Report::ClaimList { claims: claims(rows, &addresses) })
+        }
+        Command::Free { pool, count } => free(loader, pool, *count).await,
+        Command::Show { pool } => details(loader, pool).await,
+        Command::Pools { .. } | Command::Completion { .. } | Command::Generate { .. } => {
+            pool_list(loader, namespace).await
+        }
+    }
+}
+
+async fn pool_list(loader: &mut Loader<'_>, namespace: Option<&str>) -> Result<Report, Error> {
+    let rows = loader.pools(namespace).await?;
+    // Claims of all namespaces wait for global pools.
+    let waiting = loader.claims(None, ClaimRow::is_waiting).await?;
+    Ok(Report::PoolList { pools: pools(&rows, &waiting) })
+}
+
+/// Prints the table, and then each line that changes.
+async fn watch(cli: &Cli, cluster: &Cluster, namespace: Option<&str>) -> Result<Code, Error> {
+    let mut printed: Vec<String> = Vec::new();
+    loop {
+        let mut loader = Loader::new(cluster);
+        let report = pool_list(&mut loader, namespace).await?;
+        let style = output::style(&cli.global, cli.global.all_namespaces);
+        let text = output::format(&report, cli.global.output, style)?;
+        if matches!(cli.global.output, Format::Json | Format::Yaml) {
+            if printed.first() != Some(&text) {
+                output::print(&text)?;
+                printed = vec![text];
+            }
+        } else {
+            let lines: Vec<String> = text.lines().map(str::to_owned).collect();
+            let new: Vec<&String> = lines.iter().filter(|line| !printed.contains(line)).collect();
+            output::print(&render::lines(&new))?;
+            printed = lines;
+        }
+        tokio::select! {
+            () = tokio::time::sleep(WATCH_INTERVAL) => {}
+            _ = tokio::signal::ctrl_c() => return Ok(finish(&loader)),
+        }
+    }
+}
+
+/// Parses an address or a prefix.
+fn parse_block(text: &str) -> Result<Block, Error> {
+    let invalid = |reason: String| Error::Argument(format!("invalid address {text}: {reason}"));
+    let (address, length) = text.split_once('/').map_or((text, None), |(address, length)| (address, Some(length)));
+    let address = parse_address(address).map_err(|error| invalid(error.to_string()))?;
+    let Some(length) = length else { return Ok(Block::address(address)) };
+    let wrong = || invalid("the prefix length must be a number up to 32 (IPv4) or 128 (IPv6)".to_owned());
+    let length = length.parse().map_err(|_| wrong())?;
+    let block = Block::new(address, length);
+    if block.length() == length { Ok(block) } else { Err(wrong()) }
+}
+
+fn overlap(one: Block, other: Block) -> bool {
+    let (a, b) = (one.span(), other.span());
+    one.family() == other.family() && a.first() <= b.last() && b.first() <= a.last()
+}
+
+async fn who(loader: &mut Loader<'_>, address: &str) -> Result<Report, Error> {
+    let block = parse_block(address)?;
+    let rows = loader.pools(None).await?;
+    let addresses = loader.addresses(|row| overlap(row.block, block)).await?;
+    let reservations = loader.reservations(|row| overlap(row.slot.block, block)).await?;
+    let found = matches_of(&rows, block);
+    if found.is_empty() && addresses.is_empty() && reservations.is_empty() && loader.missing.is_empty() {
+        return Err(Error::NoHolder { address: address.to_owned() });
+    }
+    let wanted = |claim: &ClaimRow| {
+        addresses.iter().any(|row| row.key.0 == claim.key.0 && row.claim == claim.key.1)
+            || reservations.iter().any(|row| row.claim.as_ref() == Some(&claim.key))
+    };
+    let claims =
+        if addresses.is_empty() && reservations.is_empty() { Vec::new() } else { loader.claims(None, wanted).await? };
+    let holders = holders(&rows, &addresses, &reservations, &claims);
+    Ok(Report::HolderList { address: block.to_string(), pools: found, holders })
+}
+
+/// Asks the ledger of the manager for the next addresses.
+async fn free(loader: &mut Loader<'_>, name: &str, count: u16) -> Result<Report, Error> {
+    use capi_ipam::in_cluster::ledger::Proposal;
+
+    let pool = loader.find_pool(name).await?;
+    let ledger = loader.ledger().await?;
+    // Without all reservations the answer would be wrong.
+    if let Some(right) = loader.missing.iter().find(|right| right.resource.starts_with("ipreservations")) {
+        return Err(Error::Forbidden(right.clone()));
+    }
+    let mut addresses = Vec::new();
+    for number in 0..count {
+        // Each proposal holds its address for a claim that does not exist.
+        match ledger.propose(&pool.key, &(String::new(), number.to_string()), i64::from(number)) {
+            Proposal::Slot(slot) => addresses.push(slot.block.to_string()),
+            Proposal::Wait => break,
+        }
+    }
+    let note = (addresses.len() < usize::from(count)).then(|| shortage(&pool, addresses.len()));
+    Ok(Report::FreeList { pool: (&pool.key).into(), addresses, note })
+}
+
+/// Why a pool has fewer free addresses than requested.
+fn shortage(pool: &PoolRow, found: usize) -> String {
+    match &pool.usable {
+        Err(problem) => format!("The specification of {} is invalid: {problem}", pool.key),
+        Ok(_) if pool.deleting => format!("{} is being deleted and allocates no addresses.", pool.key),
+        Ok(_) if pool.paused => format!("{} is paused and allocates no addresses.", pool.key),
+        Ok(_) if !pool.initialized => format!("{} is not initialized yet: its finalizer is missing.", pool.key),
+        Ok(_) if found == 0 => format!("{} has no free address.", pool.key),
+        Ok(_) => format!("{} has no other free address.", pool.key),
+    }
+}
+
+async fn details(loader: &mut Loader<'_>, name: &str) -> Result<Report, Error> {
+    let pool = loader.find_pool(name).await?;
+    // Pools of other namespaces matter only for a network.
+    let all = if pool.network.is_some() { loader.pools(None).await? } else { vec![pool.clone()] };
+    let scope = |key: &capi_ipam::api::PoolKey| {
+        let found = all.iter().find(|pool| pool.key == *key);
+        found.map_or_else(|| Scope::Pool(key.clone()), |pool| pool.scope.clone())
+    };
+    let namespace = if pool.network.is_none() { pool.key.namespace.as_deref() } else { None };
+    let addresses = loader.addresses_in(namespace, |row| scope(&row.pool) == pool.scope).await?;
+    let reservations = loader.reservations(|row| row.slot.scope == pool.scope).await?;
+    let claims = loader.claims(namespace, |row| scope(&row.pool) == pool.scope).await?;
+    Ok(Report::PoolDetails(Box::new(show(&pool, &all, &addresses, &reservations, claims))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn address_and_prefix_are_parsed() {
+        assert_eq!(parse_block("10.0.0.7").unwrap().to_string(), "10.0.0.7");
+        assert_eq!(parse_block("fd00::1/64").unwrap().to_string(), "fd00::/64");
+        for wrong in ["10.0.0", "10.0.0.0/33", "10.0.0.0/x", ""] {
+            assert_eq!(parse_block(wrong).unwrap_err().code(), Code::Usage, "{wrong}");
+        }
+    }
+}

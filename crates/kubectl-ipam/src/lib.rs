@@ -1,0 +1,59 @@
+//! `kubectl ipam`: shows pools, addresses, claims and their holders, with the permissions of the caller.
+//!
+//! - [`cli`]: the command line; [`error`]: errors and exit codes;
+//! - `cluster`: requests to the API server; `objects`: the fields of an object that are kept;
+//! - [`model`]: reports, computed by pure functions from the objects;
+//! - `render`: a report as text; `output`: formats and terminal;
+//! - `generate`: completions, manual pages and the JSON schema of `-o json`.
+//!
+//! # Invariants
+//! - Only reads. Each request has a deadline.
+//! - Lists are read in pages. An object that cannot be decoded is skipped and reported.
+//! - The allocation order and the parsing of pools are those of the manager: the crates `capi-ipam` and
+//!   `capi-ipam-ip`.
+
+pub mod cli;
+pub mod error;
+pub mod model;
+
+mod cluster;
+mod commands;
+mod generate;
+mod load;
+mod objects;
+mod output;
+mod render;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::cli::Cli;
+use crate::error::Code;
+
+/// Runs the program with the command line of the process.
+pub fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            let code = if error.use_stderr() { Code::Usage } else { Code::Ok };
+            let _ = error.print();
+            return code.into();
+        }
+    };
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            let _ = writeln!(std::io::stderr(), "error: cannot start: {error}");
+            return Code::Failed.into();
+        }
+    };
+    match runtime.block_on(commands::run(&cli)) {
+        Ok(code) => code.into(),
+        Err(error) => {
+            let _ = writeln!(std::io::stderr(), "error: {error}");
+            error.code().into()
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! Reads the objects that a command needs.
+
+use capi_ipam::api::{IPReservation, InClusterKind, Pool, PoolKey};
+use capi_ipam::in_cluster::ledger::Ledger;
+use capi_ipam_controller::watch::EventHandler;
+use capi_ipam_provider::api::{IPAddress, IPAddressClaim};
+use serde::de::DeserializeOwned;
+
+use crate::cluster::{Cluster, Kind, ListError};
+use crate::error::{Error, MissingRight};
+use crate::objects::{AddressRow, ClaimRow, PoolRow, ReservationRow};
+
+/// Reads objects, and collects warnings.
+pub(crate) struct Loader<'a> {
+    pub(crate) cluster: &'a Cluster,
+    /// Warnings for the caller.
+    pub(crate) warnings: Vec<String>,
+    /// Permissions without which the output is incomplete.
+    pub(crate) missing: Vec<MissingRight>,
+}
+
+impl<'a> Loader<'a> {
+    pub(crate) fn new(cluster: &'a Cluster) -> Self {
+        Self { cluster, warnings: Vec::new(), missing: Vec::new() }
+    }
+
+    /// Lists a kind in the whole cluster. Without the permission, lists the namespace of the caller.
+    async fn list<T: DeserializeOwned>(
+        &mut self,
+        kind: Kind,
+        namespace: Option<&str>,
+        mut each: impl FnMut(T),
+    ) -> Result<(), Error> {
+        let mut result = self.cluster.list(kind, namespace, &mut each).await;
+        if namespace.is_none()
+            && !kind.is_global()
+            && let Err(ListError::Forbidden(right)) = &result
+        {
+            self.missing.push(right.clone());
+            result = self.cluster.list(kind, Some(&self.cluster.namespace), &mut each).await;
+        }
+        match result {
+            Ok(skipped) => self.warnings.extend(skipped.warning(kind)),
+            Err(ListError::Forbidden(right)) => self.missing.push(right),
+            Err(error) => return Err(error.into()),
+        }
+        Ok(())
+    }
+
+    async fn each_pool(&mut self, namespace: Option<&str>, mut each: impl FnMut(&Pool)) -> Result<(), Error> {
+        for kind in InClusterKind::ALL {
+            let namespace = namespace.filter(|_| !kind.is_global());
+            self.list(Kind::Pool(kind), namespace, |pool: Pool| each(&pool)).await?;
+        }
+        Ok(())
+    }
+
+    /// The pools of a namespace, or of all, and the global pools.
+    pub(crate) async fn pools(&mut self, namespace: Option<&str>) -> Result<Vec<PoolRow>, Error> {
+        let mut rows = Vec::new();
+        self.each_pool(namespace, |pool| rows.push(PoolRow::from(pool))).await?;
+        rows.sort_by(|a, b| a.key.cmp(&b.key));
+        Ok(rows)
+    }
+
+    pub(crate) async fn addresses(&mut self, keep: impl Fn(&AddressRow) -> bool) -> Result<Vec<AddressRow>, Error> {
+        self.addresses_in(None, keep).await
+    }
+
+    pub(crate) async fn addresses_in(
+        &mut self,
+        namespace: Option<&str>,
+        keep: impl Fn(&AddressRow) -> bool,
+    ) -> Result<Vec<AddressRow>, Error> {
+        let mut rows = Vec::new();
+        let each = |address: IPAddress| rows.extend(AddressRow::of(&address).filter(&keep));
+        self.list(Kind::Address, namespace, each).await?;
+        Ok(rows)
+    }
+
+    pub(crate) async fn claims(
+        &mut self,
+        namespace: Option<&str>,
+        keep: impl Fn(&ClaimRow) -> bool,
+    ) -> Result<Vec<ClaimRow>, Error> {
+        let mut rows = Vec::new();
+        let each = |claim: IPAddressClaim| rows.extend(ClaimRow::of(&claim).filter(&keep));
+        self.list(Kind::Claim, namespace, each).await?;
+        Ok(rows)
+    }
+
+    pub(crate) async fn reservations(
+        &mut self,
+        keep: impl Fn(&ReservationRow) -> bool,
+    ) -> Result<Vec<ReservationRow>, Error> {
+        let mut rows = Vec::new();
+        let each = |reservation: IPReservation| rows.extend(ReservationRow::of(&reservation).filter(&keep));
+        self.list(Kind::Reservation, None, each).await?;
+        Ok(rows)
+    }
+
+    /// The ledger of the manager, filled with everything that the caller can read.
+    pub(crate) async fn ledger(&mut self) -> Result<Ledger, Error> {
+        let ledger = Ledger::read_only();
+        self.each_pool(None, |pool| ledger.apply_pool(pool)).await?;
+        self.list(Kind::Reservation, None, |object: IPReservation| ledger.apply(&object)).await?;
+        self.list(Kind::Address, None, |object: IPAddress| ledger.apply(&object)).await?;
+        Ok(ledger)
+    }
+
+    /// Finds a pool by `NAME` or `KIND/NAME` in the namespace of the caller, or among the global pools.
+    pub(crate) async fn find_pool(&mut self, name: &str) -> Result<PoolRow, Error> {
+        let namespace = self.cluster.namespace.clone();
+        let pools = self.pools(Some(&namespace)).await?;
+        let found = find(&pools, name)?;
+        let place = format!("the namespace {namespace} or among the global pools");
+        found.cloned().ok_or_else(|| Error::NoPool { name: name.to_owned(), place })
+    }
+}
+
+/// Whether a pool has the name `NAME` or `KIND/NAME`. The kind is a name, a plural, or the short form of the tables.
+pub(crate) fn matches(key: &PoolKey, text: &str) -> bool {
+    let (kind, name) = text.split_once('/').map_or((None, text), |(kind, name)| (Some(kind), name));
+    let is_kind = |text: &str| {
+        [key.kind.name(), key.kind.plural(), short(key.kind)].iter().any(|name| name.eq_ignore_ascii_case(text))
+    };
+    key.name.as_ref() == name && kind.is_none_or(is_kind)
+}
+
+fn find<'a>(pools: &'a [PoolRow], name: &str) -> Result<Option<&'a PoolRow>, Error> {
+    let found: Vec<_> = pools.iter().filter(|pool| matches(&pool.key, name)).collect();
+    if found.len() > 1 {
+        let choices: Vec<_> = found.iter().map(|pool| format!("{}/{}", short(pool.key.kind), pool.key.name)).collect();
+        return Err(Error::AmbiguousPool { name: name.to_owned(), choices: choices.join(" or ") });
+    }
+    Ok(found.first().copied())
+}
+
+/// The short form of a kind in tables.
+pub(crate) const fn short(kind: InClusterKind) -> &'static str {
+    match kind {
+        InClusterKind::IPPool => "IP",
+        InClusterKind::GlobalIPPool => "GlobalIP",
+        InClusterKind::PrefixPool => "Prefix",
+        InClusterKind::GlobalPrefixPool => "GlobalPrefix",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pool_is_found_by_name_or_kind_and_name() {
+        let key = |kind| PoolKey { kind, namespace: None, name: "web".into() };
+        let global = key(InClusterKind::GlobalIPPool);
+        for text in ["web", "globalip/web", "GlobalInClusterIPPool/web", "globalinclusterippools/web"] {
+            assert!(matches(&global, text), "{text}");
+        }
+        assert!(!matches(&global, "ip/web") && !matches(&global, "other"));
+    }
+}

@@ -1,0 +1,79 @@
+//! Reports: what a command shows. They are computed by pure functions from the objects, and are the output of
+//! `-o json` and `-o yaml`.
+
+mod claims;
+mod holders;
+mod map;
+mod pools;
+mod show;
+
+use capi_ipam::api::PoolKey;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+pub(crate) use self::claims::claims;
+pub use self::claims::{ClaimLine, ClaimState};
+pub use self::holders::{Holder, HolderState, Membership, PoolMatch};
+pub(crate) use self::holders::{holders, matches_of};
+pub(crate) use self::map::ROW;
+pub use self::map::{Cell, OccupancyMap};
+pub(crate) use self::pools::pools;
+pub use self::pools::{Counts, PoolLine};
+pub use self::show::PoolDetails;
+pub(crate) use self::show::show;
+
+/// The output of a command. The field `kind` names the command's type of output.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(tag = "kind")]
+pub enum Report {
+    /// The output of `pools`.
+    PoolList {
+        /// The pools, by kind, namespace and name.
+        pools: Vec<PoolLine>,
+    },
+    /// The output of `who`.
+    HolderList {
+        /// The address or prefix that was searched.
+        address: String,
+        /// The pools and networks that contain it.
+        pools: Vec<PoolMatch>,
+        /// What holds it, or a part of it.
+        holders: Vec<Holder>,
+    },
+    /// The output of `claims`.
+    ClaimList {
+        /// The claims, by namespace and name.
+        claims: Vec<ClaimLine>,
+    },
+    /// The output of `free`.
+    FreeList {
+        /// The pool.
+        pool: PoolName,
+        /// The addresses or prefixes, the next one first.
+        addresses: Vec<String>,
+        /// Why there are fewer addresses than requested.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        note: Option<String>,
+    },
+    /// The output of `show`.
+    PoolDetails(Box<PoolDetails>),
+}
+
+/// A reference to a pool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct PoolName {
+    /// Kind of the pool.
+    pub kind: String,
+    /// Namespace of the pool; omitted for a global pool.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    /// Name of the pool.
+    pub name: String,
+}
+
+impl From<&PoolKey> for PoolName {
+    fn from(key: &PoolKey) -> Self {
+        let namespace = key.namespace.as_deref().map(str::to_owned);
+        Self { kind: key.kind.name().to_owned(), namespace, name: key.name.to_string() }
+    }
+}

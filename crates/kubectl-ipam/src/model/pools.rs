@@ -1,0 +1,96 @@
+use std::collections::HashMap;
+
+use capi_ipam::api::{AddressCounts, PoolKey};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::PoolName;
+use crate::objects::{ClaimRow, PoolRow};
+
+/// One pool in a list.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PoolLine {
+    /// The pool.
+    pub pool: PoolName,
+    /// The network of the pool.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub network: Option<String>,
+    /// Counts of the status; omitted until a provider has written them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub counts: Option<Counts>,
+    /// Number of claims without an address.
+    pub waiting: u64,
+    /// Status of the condition Ready: `True`, `False` or `Unknown`. A provider that writes no conditions has `Unknown`.
+    pub ready: String,
+    /// Why the pool is not ready.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// Counts of the addresses of a pool. Pools of prefixes count prefixes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Counts {
+    /// Addresses that claims can get, in use or not.
+    pub total: u64,
+    /// Addresses with an IPAddress.
+    pub used: u64,
+    /// Addresses that can be allocated.
+    pub free: u64,
+    /// Released addresses that cannot be reused yet.
+    pub cooling_down: u64,
+    /// Addresses that are excluded by a reservation, being allocated, or in use by another pool of the network.
+    pub reserved: u64,
+    /// Addresses in use that the pool does not contain.
+    pub out_of_range: u64,
+}
+
+impl From<AddressCounts> for Counts {
+    fn from(counts: AddressCounts) -> Self {
+        let number = |count: i64| u64::try_from(count).unwrap_or_default();
+        Self {
+            total: number(counts.total),
+            used: number(counts.used),
+            free: number(counts.free),
+            cooling_down: number(counts.cooling_down),
+            reserved: number(counts.reserved),
+            out_of_range: number(counts.out_of_range),
+        }
+    }
+}
+
+/// Returns the lines of all pools.
+pub(crate) fn pools(pools: &[PoolRow], claims: &[ClaimRow]) -> Vec<PoolLine> {
+    let mut waiting: HashMap<&PoolKey, u64> = HashMap::new();
+    for claim in claims.iter().filter(|claim| claim.is_waiting()) {
+        let count = waiting.entry(&claim.pool).or_default();
+        *count = count.saturating_add(1);
+    }
+    pools.iter().map(|pool| line(pool, waiting.get(&pool.key).copied().unwrap_or_default())).collect()
+}
+
+fn line(pool: &PoolRow, waiting: u64) -> PoolLine {
+    let (ready, reason) = readiness(pool);
+    PoolLine {
+        pool: (&pool.key).into(),
+        network: pool.network.clone(),
+        counts: pool.counts.map(Counts::from),
+        waiting,
+        ready,
+        reason,
+    }
+}
+
+/// The status of Ready, and the reason if it is not True. The object itself decides if no condition does: the Go
+/// provider writes none.
+pub(super) fn readiness(pool: &PoolRow) -> (String, Option<String>) {
+    let (status, reason) = pool.ready().unwrap_or(("Unknown", None));
+    let own = || {
+        let cases = [(pool.deleting, "Deleting"), (pool.paused, "Paused"), (pool.usable.is_err(), "InvalidSpec")];
+        let case = cases.into_iter().find(|(applies, _)| *applies)?;
+        Some(case.1.to_owned())
+    };
+    let reason = if status == "True" { None } else { reason.map(str::to_owned).or_else(own) };
+    (status.to_owned(), reason)
+}

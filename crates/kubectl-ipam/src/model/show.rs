@@ -1,0 +1,132 @@
+use std::collections::HashSet;
+
+use capi_ipam::api::PoolSpec;
+use capi_ipam_ip::Block;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::holders::state;
+use super::map::map;
+use super::{ClaimLine, Counts, Holder, HolderState, OccupancyMap, PoolName, claims, holders, pools};
+use crate::objects::{AddressRow, ClaimRow, PoolRow, ReservationRow};
+
+/// A pool with everything that it contains.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PoolDetails {
+    /// The pool.
+    pub pool: PoolName,
+    /// The network of the pool.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub network: Option<String>,
+    /// Status of the condition Ready.
+    pub ready: String,
+    /// Why the pool is not ready.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// The problems of the specification.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+    /// Messages of other conditions that report a problem.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
+    /// The entries of the pool.
+    pub ranges: Vec<String>,
+    /// The excluded entries.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub excluded: Vec<String>,
+    /// The gateway.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gateway: Option<String>,
+    /// Prefix length of the subnet, or the length of allocated prefixes.
+    pub prefix_length: i64,
+    /// Seconds before a released address can be reused.
+    pub cooldown_seconds: i64,
+    /// Counts of the listed objects.
+    pub counts: Counts,
+    /// The map; omitted if the specification is invalid or has no addresses.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub map: Option<OccupancyMap>,
+    /// What holds addresses of the pool.
+    pub holders: Vec<Holder>,
+    /// What holds addresses that the pool does not contain.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub out_of_range: Vec<Holder>,
+    /// Claims that wait for an address, the first one first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub waiting: Vec<ClaimLine>,
+}
+
+/// Describes a pool. `all` are all known pools, for the networks; addresses and reservations may be of any pool.
+pub(crate) fn show(
+    pool: &PoolRow,
+    all: &[PoolRow],
+    addresses: &[AddressRow],
+    reservations: &[ReservationRow],
+    rows: Vec<ClaimRow>,
+) -> PoolDetails {
+    let usable = pool.usable.as_ref().ok();
+    let contains = |block: Block| usable.is_some_and(|usable| usable.contains(block));
+    let (ready, reason) = pools::readiness(pool);
+    let inside: Vec<_> = addresses.iter().filter(|row| contains(row.block)).cloned().collect();
+    let outside: Vec<_> =
+        addresses.iter().filter(|row| row.pool == pool.key && !contains(row.block)).cloned().collect();
+    let reserved: Vec<_> = reservations.iter().filter(|row| contains(row.slot.block)).cloned().collect();
+    let mut held: Vec<(Block, HolderState)> = inside.iter().map(|row| (row.block, HolderState::Allocated)).collect();
+    let allocated: HashSet<Block> = inside.iter().map(|row| row.block).collect();
+    held.extend(
+        reserved.iter().filter(|row| !allocated.contains(&row.slot.block)).map(|row| (row.slot.block, state(row))),
+    );
+    held.sort_by_key(|(block, _)| block.span().first());
+    held.dedup_by_key(|(block, _)| *block);
+    let total = usable.map(|usable| usable.set.len()).unwrap_or_default();
+    let own: HashSet<Block> = inside.iter().filter(|row| row.pool == pool.key).map(|row| row.block).collect();
+    let cooling = held.iter().filter(|(_, state)| *state == HolderState::CoolingDown).count();
+    let other = held.len().saturating_sub(own.len()).saturating_sub(cooling);
+    let number = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
+    let capped = |count: u128| u64::try_from(count).unwrap_or(u64::MAX).min(i64::MAX.unsigned_abs());
+    let counts = Counts {
+        total: capped(total),
+        used: number(own.len()),
+        free: capped(total.saturating_sub(held.len() as u128)),
+        cooling_down: number(cooling),
+        reserved: number(other),
+        out_of_range: number(outside.len()),
+    };
+    let (ranges, excluded, gateway, prefix_length) = match &pool.spec {
+        PoolSpec::Addresses(spec) => (&spec.addresses, &spec.excluded_addresses, &spec.gateway, spec.prefix),
+        PoolSpec::Prefixes(spec) => {
+            (&spec.prefixes, &spec.excluded_prefixes, &spec.gateway, spec.allocation_prefix_length)
+        }
+    };
+    let inside = holders(all, &inside, &reserved, &rows);
+    let outside = holders(all, &outside, &[], &rows);
+    let mut waiting: Vec<ClaimRow> = rows;
+    waiting.retain(|claim| claim.is_waiting() && claim.pool == pool.key);
+    let mut waiting = claims(waiting, &[]);
+    waiting.sort_by_key(|claim| claim.created);
+    PoolDetails {
+        pool: (&pool.key).into(),
+        network: pool.network.clone(),
+        ready,
+        reason,
+        problem: pool.usable.as_ref().err().cloned(),
+        warnings: warnings(pool),
+        ranges: ranges.clone(),
+        excluded: excluded.clone(),
+        gateway: gateway.clone().filter(|gateway| !gateway.is_empty()),
+        prefix_length,
+        cooldown_seconds: pool.spec.cooldown_seconds(),
+        counts,
+        map: usable.filter(|usable| !usable.set.is_empty()).map(|usable| map(usable, &held)),
+        holders: inside,
+        out_of_range: outside,
+        waiting,
+    }
+}
+
+/// The messages of the conditions other than Ready that are True: they report problems.
+fn warnings(pool: &PoolRow) -> Vec<String> {
+    let others = pool.conditions.iter().filter(|condition| condition.type_ != "Ready" && condition.status == "True");
+    others.map(|it| format!("{}: {}", it.type_, it.message.as_deref().unwrap_or_default())).collect()
+}

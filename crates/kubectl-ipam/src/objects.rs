@@ -1,0 +1,184 @@
+//! What the program keeps of each object: only what it shows.
+
+use capi_ipam::api::{IPReservation, Pool, PoolKey, PoolSpec, Scope, Slot, conditions, names};
+use capi_ipam::in_cluster::ledger::allocated_block;
+use capi_ipam_controller::finalizer;
+use capi_ipam_ip::{Block, UsableBlocks};
+use capi_ipam_provider::api::conditions::Condition;
+use capi_ipam_provider::api::{IPAddress, IPAddressClaim, is_paused};
+use jiff::Timestamp;
+use kube::api::ObjectMeta;
+
+/// Namespace and name of an object.
+pub(crate) type Key = (Box<str>, Box<str>);
+
+/// A pool.
+#[derive(Clone, Debug)]
+pub(crate) struct PoolRow {
+    pub(crate) key: PoolKey,
+    pub(crate) scope: Scope,
+    pub(crate) network: Option<String>,
+    pub(crate) spec: PoolSpec,
+    pub(crate) usable: Result<UsableBlocks, String>,
+    pub(crate) counts: Option<capi_ipam::api::AddressCounts>,
+    pub(crate) conditions: Vec<Condition>,
+    pub(crate) paused: bool,
+    pub(crate) deleting: bool,
+    pub(crate) initialized: bool,
+}
+
+impl From<&Pool> for PoolRow {
+    fn from(pool: &Pool) -> Self {
+        let key = PoolKey::of(pool);
+        let usable = pool.spec.usable().map_err(|problems| {
+            let texts: Vec<String> = problems.iter().map(ToString::to_string).collect();
+            texts.join("; ")
+        });
+        Self {
+            scope: Scope::of(&key, pool.spec.network()),
+            network: pool.spec.network().map(str::to_owned),
+            key,
+            spec: pool.spec.clone(),
+            usable,
+            counts: pool.status.as_ref().and_then(|status| status.ip_addresses),
+            conditions: pool.status.as_ref().map(|status| status.conditions.clone()).unwrap_or_default(),
+            paused: is_paused(&pool.metadata),
+            deleting: pool.metadata.deletion_timestamp.is_some(),
+            initialized: finalizer::is_set(pool, names::PROTECT_POOL),
+        }
+    }
+}
+
+impl PoolRow {
+    /// The status and the reason of `Ready`; `None` if no provider has reported it.
+    pub(crate) fn ready(&self) -> Option<(&str, Option<&str>)> {
+        let ready = self.conditions.iter().find(|condition| condition.type_ == conditions::READY)?;
+        Some((ready.status.as_ref(), ready.reason.as_deref()))
+    }
+}
+
+/// An IPAddress of a pool of this provider.
+#[derive(Clone, Debug)]
+pub(crate) struct AddressRow {
+    pub(crate) pool: PoolKey,
+    pub(crate) block: Block,
+    pub(crate) key: Key,
+    pub(crate) claim: Box<str>,
+    pub(crate) created: Option<Timestamp>,
+    pub(crate) cluster: Option<Box<str>>,
+}
+
+impl AddressRow {
+    /// `None` if the IPAddress is of another provider, or its address is invalid.
+    pub(crate) fn of(address: &IPAddress) -> Option<Self> {
+        let (pool, block, (namespace, name)) = allocated_block(address)?;
+        let claim = &address.spec.claim_ref.name;
+        Some(Self {
+            pool,
+            block,
+            claim: if claim.is_empty() { name.as_str().into() } else { claim.as_str().into() },
+            key: (namespace.into(), name.into()),
+            created: created(&address.metadata),
+            cluster: label(&address.metadata, names::CLUSTER_NAME_LABEL),
+        })
+    }
+}
+
+/// A reservation of an address.
+#[derive(Clone, Debug)]
+pub(crate) struct ReservationRow {
+    pub(crate) slot: Slot,
+    pub(crate) pool: PoolKey,
+    pub(crate) claim: Option<Key>,
+    /// Whether a claim holds it, not only its name.
+    pub(crate) has_uid: bool,
+    pub(crate) created: Option<Timestamp>,
+    pub(crate) released: Option<Timestamp>,
+}
+
+impl ReservationRow {
+    /// `None` if the reservation has no effect, or records the block length of a network.
+    pub(crate) fn of(reservation: &IPReservation) -> Option<Self> {
+        let (slot, pool) = reservation.slot().ok()?;
+        let claim = reservation.spec.claim_ref.as_ref();
+        Some(Self {
+            slot,
+            pool,
+            claim: claim.map(|claim| (claim.namespace.as_str().into(), claim.name.as_str().into())),
+            has_uid: claim.is_some_and(|claim| claim.uid.is_some()),
+            created: created(&reservation.metadata),
+            released: reservation.spec.released_at.as_ref().map(|time| time.0),
+        })
+    }
+}
+
+/// A claim for a pool of this provider.
+#[derive(Clone, Debug)]
+pub(crate) struct ClaimRow {
+    pub(crate) key: Key,
+    pub(crate) pool: PoolKey,
+    /// Name of the IPAddress.
+    pub(crate) bound: Option<Box<str>>,
+    pub(crate) created: Option<Timestamp>,
+    pub(crate) deleting: bool,
+    /// Reason and message of `Ready`, if it is not True.
+    pub(crate) reason: Option<Box<str>>,
+    pub(crate) message: Option<Box<str>>,
+    pub(crate) cluster: Option<Box<str>>,
+    /// Kind and name of the object that uses the address, such as `VSphereVM/web-1`.
+    pub(crate) machine: Option<Box<str>>,
+}
+
+impl ClaimRow {
+    /// `None` if the claim is for a pool of another provider.
+    pub(crate) fn of(claim: &IPAddressClaim) -> Option<Self> {
+        let pool = PoolKey::of_claim(claim)?;
+        let problem = problem(claim);
+        let part = |text: Option<&str>| text.filter(|text| !text.is_empty()).map(Box::from);
+        Some(Self {
+            key: (text(claim.metadata.namespace.as_deref()), text(claim.metadata.name.as_deref())),
+            pool,
+            bound: claim.bound_address().map(Box::from),
+            created: created(&claim.metadata),
+            deleting: claim.metadata.deletion_timestamp.is_some(),
+            reason: part(problem.and_then(|condition| condition.reason.as_deref())),
+            message: part(problem.and_then(|condition| condition.message.as_deref())),
+            cluster: claim.cluster_name().map(Box::from),
+            machine: machine(&claim.metadata),
+        })
+    }
+
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.bound.is_none() && !self.deleting
+    }
+}
+
+/// The condition that is not True, in any of the lists of the versions of the contract.
+fn problem(claim: &IPAddressClaim) -> Option<&Condition> {
+    let status = claim.status.as_ref()?;
+    let nested = [status.v1beta2.as_ref(), status.deprecated.as_ref().and_then(|old| old.v1beta1.as_ref())];
+    let lists = std::iter::once(&status.conditions).chain(nested.into_iter().flatten().map(|list| &list.conditions));
+    let mut all = lists.flatten().filter(|condition| condition.status != "True");
+    all.find(|condition| condition.type_ == conditions::READY)
+}
+
+/// The owner that is not the Cluster: the machine of the infrastructure provider, or what created the claim for it.
+fn machine(metadata: &ObjectMeta) -> Option<Box<str>> {
+    let owners = metadata.owner_references.as_deref().unwrap_or_default();
+    let mut others = owners.iter().filter(|owner| owner.kind != "Cluster");
+    let controller = others.clone().find(|owner| owner.controller == Some(true));
+    let owner = controller.or_else(|| others.next())?;
+    Some(format!("{}/{}", owner.kind, owner.name).into())
+}
+
+fn created(metadata: &ObjectMeta) -> Option<Timestamp> {
+    metadata.creation_timestamp.as_ref().map(|time| time.0)
+}
+
+fn label(metadata: &ObjectMeta, name: &str) -> Option<Box<str>> {
+    metadata.labels.as_ref()?.get(name).filter(|value| !value.is_empty()).map(|value| value.as_str().into())
+}
+
+fn text(value: Option<&str>) -> Box<str> {
+    value.unwrap_or_default().into()
+}

@@ -1,0 +1,50 @@
+//! The formats of the output, and the terminal.
+
+use std::io::{ErrorKind, IsTerminal, Write};
+
+use jiff::Timestamp;
+
+use crate::cli::{Format, Global};
+use crate::error::Error;
+use crate::model::Report;
+use crate::render::{Style, grid, lines, names, text};
+
+/// The text of a report.
+pub(crate) fn format(report: &Report, format: Format, style: Style) -> Result<String, Error> {
+    let failed = |error: &dyn std::error::Error| Error::Output(error.to_string());
+    let plain = Style { color: false, wide: true, ..style };
+    Ok(match format {
+        Format::Table => text(report, style),
+        Format::Wide => text(report, Style { wide: true, ..style }),
+        Format::Json => serde_json::to_string_pretty(report).map_err(|error| failed(&error))? + "\n",
+        Format::Yaml => {
+            // By way of JSON: the tag of the enumeration becomes a field.
+            let value = serde_json::to_value(report).map_err(|error| failed(&error))?;
+            serde_saphyr::to_string(&value).map_err(|error| failed(&error))?
+        }
+        Format::Csv => grid(report, plain).csv(),
+        Format::Name => lines(&names(report)),
+    })
+}
+
+/// The style for the standard output.
+pub(crate) fn style(flags: &Global, namespaces: bool) -> Style {
+    let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    let is_dumb = variable("TERM").is_some_and(|term| term == "dumb");
+    let color = !flags.no_color && variable("NO_COLOR").is_none() && !is_dumb && std::io::stdout().is_terminal();
+    Style { color, wide: false, namespaces, now: Timestamp::now() }
+}
+
+/// Writes to the standard output. A closed pipe is no error.
+pub(crate) fn print(text: &str) -> Result<(), Error> {
+    let mut output = std::io::stdout().lock();
+    match output.write_all(text.as_bytes()).and_then(|()| output.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(Error::Output(error.to_string())),
+        _ => Ok(()),
+    }
+}
+
+/// Writes a warning to the standard error.
+pub(crate) fn warn(text: &str) {
+    let _ = writeln!(std::io::stderr(), "warning: {text}");
+}

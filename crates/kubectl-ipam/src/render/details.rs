@@ -1,0 +1,117 @@
+//! A pool, and a holder, in full.
+
+use std::fmt::Write;
+
+use super::{Color, Style, age, clean, full, grid};
+use crate::model::{Cell, Holder, HolderState, OccupancyMap, PoolDetails, Report};
+
+/// Cells in one row of the map.
+const ROW: u64 = crate::model::ROW;
+
+/// The text of `show`.
+pub(crate) fn details(pool: &PoolDetails, style: Style) -> String {
+    let mut text = format!("{}\n", full(&pool.pool));
+    let mut field = |name: &str, value: &str| {
+        if !value.is_empty() {
+            let _ = writeln!(text, "  {name:<12} {}", clean(value));
+        }
+    };
+    field("Ready", &pool.reason.as_ref().map_or_else(|| pool.ready.clone(), |why| format!("{} ({why})", pool.ready)));
+    field("Problem", pool.problem.as_deref().unwrap_or_default());
+    pool.warnings.iter().for_each(|warning| field("Warning", warning));
+    field("Network", pool.network.as_deref().unwrap_or_default());
+    field("Ranges", &pool.ranges.join(", "));
+    field("Excluded", &pool.excluded.join(", "));
+    field("Gateway", pool.gateway.as_deref().unwrap_or_default());
+    field("Prefix", &format!("/{}", pool.prefix_length));
+    if pool.cooldown_seconds > 0 {
+        field("Cool-down", &format!("{}s", pool.cooldown_seconds));
+    }
+    let counts = &pool.counts;
+    let counts = format!(
+        "{} total, {} used, {} free, {} reserved, {} cooling down, {} out of range",
+        counts.total, counts.used, counts.free, counts.reserved, counts.cooling_down, counts.out_of_range
+    );
+    field("Addresses", &counts);
+    if let Some(map) = &pool.map {
+        text.push('\n');
+        text.push_str(&draw(map, style));
+    }
+    let holders = |title: &str, holders: &[Holder], text: &mut String| {
+        if !holders.is_empty() {
+            let report = Report::HolderList { address: String::new(), pools: Vec::new(), holders: holders.to_vec() };
+            let _ = write!(text, "\n{title}\n{}", grid(&report, style).text());
+        }
+    };
+    holders("Holders", &pool.holders, &mut text);
+    holders("Out of range", &pool.out_of_range, &mut text);
+    if !pool.waiting.is_empty() {
+        let report = Report::ClaimList { claims: pool.waiting.clone() };
+        let _ = write!(text, "\nWaiting claims\n{}", grid(&report, Style { namespaces: true, ..style }).text());
+    }
+    text
+}
+
+/// One character per cell, 32 cells per row, each row with its first address.
+fn draw(map: &OccupancyMap, style: Style) -> String {
+    let unit = if map.cell_size == "1" { "1 address".to_owned() } else { format!("{} addresses", map.cell_size) };
+    let mut text = format!("Map, {unit} per cell: # allocated, + partly, r reserved, c cooling down, . free\n");
+    let width = map.rows.iter().map(String::len).max().unwrap_or_default();
+    let mut cells = map.used.iter().peekable();
+    for (row, start) in (0_u64..).zip(&map.rows) {
+        let _ = write!(text, "  {start:<width$}  ");
+        let first = row.saturating_mul(ROW);
+        for index in first..first.saturating_add(ROW).min(map.cells) {
+            let cell = cells.next_if(|cell| cell.index == index);
+            let (letter, color) = cell.map_or((".", Color::Green), symbol);
+            text.push_str(&style.paint(letter, color));
+        }
+        text.push('\n');
+    }
+    text
+}
+
+fn symbol(cell: &Cell) -> (&'static str, Color) {
+    if !cell.full {
+        return ("+", Color::Yellow);
+    }
+    match (cell.allocated, cell.reserved) {
+        (0, 0) => ("c", Color::Blue),
+        (0, _) => ("r", Color::Yellow),
+        _ => ("#", Color::Red),
+    }
+}
+
+/// The text of one holder of `who`.
+pub(super) fn holder(holder: &Holder, style: Style) -> String {
+    let mut text = String::new();
+    let state = match holder.state {
+        HolderState::Allocated => "allocated",
+        HolderState::Allocating => "being allocated",
+        HolderState::Promised => "reserved for a claim",
+        HolderState::Excluded => "excluded by a reservation",
+        HolderState::CoolingDown => "cooling down",
+    };
+    let _ = writeln!(text, "\n{} of {}: {state}", holder.address, full(&holder.pool));
+    let claim = if holder.state == HolderState::CoolingDown { "Last claim" } else { "Claim" };
+    let fields = [
+        ("Network", &holder.network),
+        (claim, &holder.claim),
+        ("Machine", &holder.machine),
+        ("Cluster", &holder.cluster),
+        ("IPAddress", &holder.ip_address),
+        ("Reservation", &holder.reservation),
+    ];
+    for (name, value) in fields {
+        if let Some(value) = value {
+            let _ = writeln!(text, "  {name:<12} {}", clean(value));
+        }
+    }
+    if let Some(since) = holder.since {
+        let _ = writeln!(text, "  {:<12} {since} ({})", "Since", age(holder.since, style.now));
+    }
+    if let Some(until) = holder.until {
+        let _ = writeln!(text, "  {:<12} {until}", "Until");
+    }
+    text
+}

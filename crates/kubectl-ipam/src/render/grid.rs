@@ -1,0 +1,110 @@
+//! A table as text and as CSV.
+
+/// Rows of cells. Colors in cells do not count for the width.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Grid {
+    header: Vec<&'static str>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Grid {
+    pub(crate) fn new(header: &[&'static str]) -> Self {
+        Self { header: header.to_vec(), rows: Vec::new() }
+    }
+
+    pub(crate) fn row(&mut self, cells: Vec<String>) {
+        self.rows.push(cells);
+    }
+
+    /// Aligned columns with two spaces between them.
+    pub(crate) fn text(&self) -> String {
+        if self.rows.is_empty() {
+            return "Nothing found.\n".to_owned();
+        }
+        let mut widths: Vec<usize> = self.header.iter().map(|title| title.len()).collect();
+        for row in &self.rows {
+            for (width, cell) in widths.iter_mut().zip(row) {
+                *width = (*width).max(visible(cell));
+            }
+        }
+        let mut text = String::new();
+        let header: Vec<String> = self.header.iter().map(|title| (*title).to_owned()).collect();
+        for row in std::iter::once(&header).chain(&self.rows) {
+            let mut line = String::new();
+            for (cell, width) in row.iter().zip(&widths) {
+                let cell = clean(cell);
+                let spaces = width.saturating_sub(visible(&cell)).saturating_add(2);
+                line.push_str(&cell);
+                line.push_str(&" ".repeat(spaces));
+            }
+            text.push_str(line.trim_end());
+            text.push('\n');
+        }
+        text
+    }
+
+    /// CSV as in RFC 4180, with lines that end with a line feed.
+    pub(crate) fn csv(&self) -> String {
+        let header: Vec<String> = self.header.iter().map(|title| title.to_lowercase()).collect();
+        let mut text = String::new();
+        for row in std::iter::once(&header).chain(&self.rows) {
+            let cells: Vec<String> = row.iter().map(|cell| quote(cell)).collect();
+            text.push_str(&cells.join(","));
+            text.push('\n');
+        }
+        text
+    }
+}
+
+fn quote(cell: &str) -> String {
+    let is_plain = !cell.contains([',', '"', '\n', '\r']);
+    if is_plain { cell.to_owned() } else { format!("\"{}\"", cell.replace('"', "\"\"")) }
+}
+
+/// Replaces control characters, except in the color codes of this program: a message must not control the terminal.
+pub(crate) fn clean(text: &str) -> String {
+    let is_code = |rest: &str| {
+        let end = rest.strip_prefix("\u{1b}[").and_then(|rest| rest.find('m').map(|end| (rest, end)));
+        end.is_some_and(|(rest, end)| rest.get(..end).is_some_and(|code| code.chars().all(|c| c.is_ascii_digit())))
+    };
+    let mut clean = String::with_capacity(text.len());
+    for (index, letter) in text.char_indices() {
+        let keeps = !letter.is_control() || text.get(index..).is_some_and(is_code);
+        clean.push(if keeps { letter } else { ' ' });
+    }
+    clean
+}
+
+/// The number of visible characters.
+fn visible(text: &str) -> usize {
+    let mut in_code = false;
+    let mut count = 0_usize;
+    for letter in text.chars() {
+        match (in_code, letter) {
+            (false, '\u{1b}') => in_code = true,
+            (true, 'm') => in_code = false,
+            (true, _) => {}
+            (false, _) => count = count.saturating_add(1),
+        }
+    }
+    count
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn csv_quotes_separators_and_quotation_marks() {
+        let mut grid = Grid::new(&["NAME", "MESSAGE"]);
+        grid.row(vec!["a".to_owned(), "no \"free\", full".to_owned()]);
+        assert_eq!(grid.csv(), "name,message\na,\"no \"\"free\"\", full\"\n");
+    }
+
+    #[test]
+    fn control_characters_do_not_reach_the_terminal() {
+        assert_eq!(clean("a\u{1b}[2Jb\nc"), "a [2Jb c");
+        assert_eq!(clean("\u{1b}[31mx\u{1b}[0m"), "\u{1b}[31mx\u{1b}[0m");
+        assert_eq!(visible("\u{1b}[31mx\u{1b}[0m"), 1);
+    }
+}
