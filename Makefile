@@ -26,9 +26,13 @@ help: ## List the targets
 # === use ===
 
 .PHONY: demo
-demo: rust control-plane ## Run a demo against a temporary API server
-	@$(CARGO) build --locked --bin manager --example demo
+demo: rust control-plane ## Run a demo against a temporary API server; with ARGS=--stay it keeps running
+	@$(CARGO) build --locked --package capi-ipam --package kubectl-ipam --bin manager --bin kubectl-ipam --example demo
 	@$(CARGO) run --locked --quiet --example demo -- $(ARGS)
+
+.PHONY: install-tools
+install-tools: rust ## Install kubectl-ipam, the plugin of kubectl, with cargo
+	$(CARGO) install --locked --path crates/kubectl-ipam
 
 .PHONY: run
 run: rust ## Run the manager against the current kubeconfig without webhooks (ARGS: flags)

@@ -1,15 +1,17 @@
 //! `make demo`: a demonstration in a minute. Starts a real etcd and kube-apiserver and the provider, creates a pool and
-//! claims as a machine controller does, shows the addresses, and releases some.
+//! claims as a machine controller does, shows the addresses, and releases some. With `--stay` all programs keep running
+//! until Ctrl-C.
 
 #![allow(clippy::print_stdout, clippy::expect_used, reason = "it prints its results")]
 
 #[path = "../tests/support/mod.rs"]
 mod support;
 
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use support::control_plane::{ControlPlane, Options};
-use support::manager::Manager;
+use support::manager::{Manager, built};
 use support::webhooks::Webhooks;
 
 const POOL: &str = "\
@@ -107,6 +109,12 @@ fn main() {
     let conditions = "-o=jsonpath={.status.conditions[0].type}: {.status.conditions[0].reason}{\"\\n\"}";
     show(&control_plane, &["-n", "demo", "get", "ipaddressclaim", "machine-5", conditions]);
 
+    say("`kubectl ipam` shows the pool with a map of its addresses:");
+    show_plugin(&control_plane, &["show", "rack-1", "--namespace", "demo"]);
+
+    if std::env::args().any(|argument| argument == "--stay") {
+        stay(&control_plane);
+    }
     manager.stop();
     say("Done. All programs have been stopped.");
 }
@@ -135,6 +143,35 @@ fn show(control_plane: &ControlPlane, arguments: &[&str]) {
     println!("$ kubectl {}", shown.join(" "));
     for line in control_plane.kubectl(arguments).lines() {
         println!("  {line}");
+    }
+}
+
+/// Runs the plugin of kubectl.
+fn show_plugin(control_plane: &ControlPlane, arguments: &[&str]) {
+    println!("$ kubectl ipam {}", arguments.join(" "));
+    let output = Command::new(built("kubectl-ipam"))
+        .arg("--kubeconfig")
+        .arg(control_plane.kubeconfig())
+        .args(arguments)
+        .output()
+        .expect("kubectl-ipam can be started");
+    for line in String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).lines() {
+        println!("  {line}");
+    }
+}
+
+/// Keeps the programs running until this one is interrupted.
+fn stay(control_plane: &ControlPlane) {
+    say("The programs keep running until Ctrl-C. Try, in another terminal:");
+    let (kubectl, plugin) = (control_plane.kubectl_program(), built("kubectl-ipam"));
+    let folders = [kubectl, plugin].map(|program| program.parent().map(|folder| folder.display().to_string()));
+    println!("  export KUBECONFIG={}", control_plane.kubeconfig().display());
+    println!("  export PATH={}:$PATH", folders.into_iter().flatten().collect::<Vec<_>>().join(":"));
+    println!("  kubectl ipam pools --all-namespaces");
+    println!("  kubectl ipam who 10.0.0.10");
+    println!("  kubectl delete ipaddressclaim machine-0 --namespace demo");
+    loop {
+        std::thread::park();
     }
 }
 

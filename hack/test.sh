@@ -23,6 +23,7 @@ run_one() {
   local arguments=(--test "$1")
   case $name in
     unit) arguments=(--workspace --lib --bins) ;;
+    kubectl-ipam) arguments=(--package kubectl-ipam --tests) ;;
     list-provider) arguments=(--package list-provider) ;;
     etcd-provider) arguments=(--manifest-path examples/etcd-provider/Cargo.toml --target-dir target) ;;
     documentation) arguments=(--workspace --doc) ;;
@@ -53,7 +54,7 @@ for file in tests/*.rs tests/*/main.rs; do
   name=$(basename "${file%/main.rs}" .rs)
   [[ " ${names[*]} " == *" $name "* ]] || names+=("$name")
 done
-names+=(list-provider etcd-provider unit documentation)
+names+=(kubectl-ipam list-provider etcd-provider unit documentation)
 
 printf '%s\n' "${names[@]}" | xargs -P "$jobs" -I '{}' bash -c 'run_one {}' ||
   { echo 'some tests failed: see above' >&2; exit 1; }

@@ -32,12 +32,15 @@ fn json_of(kubeconfig: &Path, arguments: &[&str]) -> Value {
     serde_json::from_str(&output).expect("the output is JSON")
 }
 
-/// Builds the manager, if it is not up to date, and returns its path.
+/// The manager. `make test` builds it before; otherwise it is built here, with the features of all packages together.
 fn manager() -> PathBuf {
-    let build = ["build", "--locked", "--offline", "--package", "capi-ipam", "--bin", "manager"];
-    let status = Command::new(env!("CARGO")).args(build).current_dir(env!("CARGO_MANIFEST_DIR")).status();
-    assert!(status.expect("cargo can be started").success(), "the manager cannot be built");
-    built("manager")
+    let path = built("manager");
+    if !path.exists() {
+        let build = ["test", "--locked", "--workspace", "--no-run"];
+        let status = Command::new(env!("CARGO")).args(build).current_dir(env!("CARGO_MANIFEST_DIR")).status();
+        assert!(status.expect("cargo can be started").success(), "the manager cannot be built");
+    }
+    path
 }
 
 fn definitions() -> String {
@@ -56,7 +59,7 @@ fn reference(kind: &str, name: &str) -> Value {
     json!({ "apiGroup": "ipam.cluster.x-k8s.io", "kind": kind, "name": name })
 }
 
-fn create(control_plane: &ControlPlane, kind: &str, namespace: Option<&str>, name: &str, spec: Value) {
+fn create(control_plane: &ControlPlane, kind: &str, namespace: Option<&str>, name: &str, spec: &Value) {
     let object = json!({
         "apiVersion": "ipam.cluster.x-k8s.io/v1alpha2", "kind": kind,
         "metadata": { "name": name, "namespace": namespace }, "spec": spec,
@@ -75,9 +78,9 @@ async fn every_command_shows_the_objects_of_the_cluster() {
     let namespace = consumer.namespace.as_str();
     let spec = json!({ "addresses": ["10.0.0.10-10.0.0.12"], "prefix": 24, "gateway": "10.0.0.1",
                        "addressReuseGracePeriodSeconds": 600 });
-    create(&control_plane, "InClusterIPPool", Some(namespace), "web", spec);
+    create(&control_plane, "InClusterIPPool", Some(namespace), "web", &spec);
     let prefixes = json!({ "prefixes": ["fd00::/62"], "allocationPrefixLength": 64, "network": "backbone" });
-    create(&control_plane, "GlobalInClusterPrefixPool", None, "pods", prefixes);
+    create(&control_plane, "GlobalInClusterPrefixPool", None, "pods", &prefixes);
     let web = || reference("InClusterIPPool", "web");
     let labels = json!({ "labels": { "cluster.x-k8s.io/cluster-name": "prod" } });
     consumer.create_cluster("prod", false).await;
@@ -196,13 +199,8 @@ async fn cluster_without_definitions_and_go_provider_are_supported() {
     let control_plane = ControlPlane::start(Options::default(), &Installation::of(documents.join("\n---\n")));
     let consumer = Consumer::new(&control_plane).await;
     let namespace = consumer.namespace.as_str();
-    create(
-        &control_plane,
-        "InClusterIPPool",
-        Some(namespace),
-        "web",
-        json!({ "addresses": ["10.0.0.10"], "prefix": 24 }),
-    );
+    let spec = json!({ "addresses": ["10.0.0.10"], "prefix": 24 });
+    create(&control_plane, "InClusterIPPool", Some(namespace), "web", &spec);
     consumer.create_address_for("vm", reference("InClusterIPPool", "web"), "10.0.0.10").await;
     let admin = control_plane.kubeconfig();
     let pools = json_of(admin, &["pools", "-n", namespace]);
