@@ -22,6 +22,9 @@ const ADDITIONS: &[(&str, &str)] = &[
     ("", "v1alpha2 .status.ipAddresses.coolingDown type"),
     ("ippools", "v1alpha1 .status.ipAddresses.reserved type"),
     ("ippools", "v1alpha1 .status.ipAddresses.coolingDown type"),
+    // What kstatus reads.
+    ("", "v1alpha2 .status.observedGeneration type"),
+    ("ippools", "v1alpha1 .status.observedGeneration type"),
     // Networks.
     ("", "v1alpha2 .spec.network type"),
     ("", "v1alpha2 .spec.network maxLength"),

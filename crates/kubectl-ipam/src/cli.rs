@@ -11,7 +11,7 @@ use clap_complete::Shell;
     name = "kubectl-ipam",
     bin_name = "kubectl ipam",
     version,
-    after_help = "Exit codes: 0 success, 2 invalid command line, 3 cluster unreachable, 4 missing permission (the \
+    after_help = "Exit codes: 0 success, 1 doctor has findings, 2 invalid command line, 3 cluster unreachable, 4 missing permission (the \
                   output may be incomplete), 5 missing definition, 6 pool or address not found, 7 other failure."
 )]
 pub struct Cli {
@@ -100,6 +100,8 @@ pub enum Command {
         /// The pool: NAME or KIND/NAME.
         pool: String,
     },
+    /// Find duplicate addresses, orphans, dangling references and other problems, with their repair.
+    Doctor,
     /// Print the completion script of a shell.
     Completion {
         /// The shell.

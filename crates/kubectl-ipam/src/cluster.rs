@@ -59,6 +59,25 @@ impl Kind {
     }
 }
 
+/// A kind of another API group, which `doctor` reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OtherKind {
+    Lease,
+    Webhook,
+    EndpointSlice,
+}
+
+impl OtherKind {
+    /// API group, version and plural.
+    fn parts(self) -> (&'static str, &'static str, &'static str) {
+        match self {
+            Self::Lease => ("coordination.k8s.io", "v1", "leases"),
+            Self::Webhook => ("admissionregistration.k8s.io", "v1", "validatingwebhookconfigurations"),
+            Self::EndpointSlice => ("discovery.k8s.io", "v1", "endpointslices"),
+        }
+    }
+}
+
 /// Why the objects of a kind cannot be listed.
 pub(crate) enum ListError {
     Forbidden(MissingRight),
@@ -126,6 +145,11 @@ struct Page<'a> {
     metadata: PageMetadata,
     #[serde(borrow, default)]
     items: Vec<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Items<T> {
+    items: Vec<T>,
 }
 
 #[derive(Default, Deserialize)]
@@ -216,19 +240,38 @@ impl Cluster {
         }
     }
 
+    /// Returns the selected objects of another API group.
+    pub(crate) async fn list_other<T: DeserializeOwned>(
+        &self,
+        kind: OtherKind,
+        namespace: Option<&str>,
+        parameters: &ListParams,
+    ) -> Result<Vec<T>, ListError> {
+        let (group, version, plural) = kind.parts();
+        let folder = namespace.map(|name| format!("namespaces/{name}/")).unwrap_or_default();
+        let operation = || format!("list {plural}");
+        let request = Request::new(format!("/apis/{group}/{version}/{folder}{plural}")).list(parameters);
+        let request = request.map_err(|error| self.rejected(operation(), &error))?;
+        let text = with_timeout(operation, self.client.request_text(request)).await;
+        let resource = || format!("{plural}.{group}");
+        let text = text.map_err(|error| self.denied(resource(), namespace, &error))?;
+        let list: Items<T> = serde_json::from_str(&text).map_err(|error| self.rejected(operation(), &error))?;
+        Ok(list.items)
+    }
+
     #[expect(clippy::unused_self, reason = "it is an error of this cluster")]
     fn rejected(&self, operation: String, error: &(dyn std::error::Error + 'static)) -> ListError {
         ListError::Other(Error::Request { operation, reason: error_chain(error) })
     }
 
     fn list_error(&self, kind: Kind, namespace: Option<&str>, error: &CallError) -> ListError {
+        self.denied(format!("{}.{}", kind.plural(), names::GROUP), namespace, error)
+    }
+
+    fn denied(&self, resource: String, namespace: Option<&str>, error: &CallError) -> ListError {
         if error.is_forbidden() {
-            let resource = format!("{}.{}", kind.plural(), names::GROUP);
-            return ListError::Forbidden(MissingRight {
-                verb: "list",
-                resource,
-                namespace: namespace.map(str::to_owned),
-            });
+            let namespace = namespace.map(str::to_owned);
+            return ListError::Forbidden(MissingRight { verb: "list", resource, namespace });
         }
         ListError::Other(self.error(error))
     }

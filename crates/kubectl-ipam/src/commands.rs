@@ -7,6 +7,7 @@ use capi_ipam_ip::{Block, parse_address};
 
 use crate::cli::{Cli, Command, Format};
 use crate::cluster::Cluster;
+use crate::diagnose::diagnose;
 use crate::error::{Code, Error};
 use crate::load::{Loader, matches};
 use crate::model::{Report, claims, holders, matches_of, pools, show};
@@ -25,18 +26,38 @@ pub(crate) async fn run(cli: &Cli) -> Result<Code, Error> {
         }
         Command::Generate { folder } => return generate::write(folder).map(|()| Code::Ok),
         Command::Who { address } => drop(parse_block(address)?),
-        Command::Pools { .. } | Command::Claims { .. } | Command::Free { .. } | Command::Show { .. } => {}
+        Command::Pools { .. }
+        | Command::Claims { .. }
+        | Command::Free { .. }
+        | Command::Show { .. }
+        | Command::Doctor => {}
     }
     let cluster = Cluster::connect(&cli.global).await?;
     let namespace = (!cli.global.all_namespaces).then(|| cluster.namespace.clone());
     if let Command::Pools { watch: true } = &cli.command {
         return watch(cli, &cluster, namespace.as_deref()).await;
     }
+    if let Command::Doctor = &cli.command {
+        return doctor(cli, &cluster).await;
+    }
     let mut loader = Loader::new(&cluster);
     let report = report(cli, &mut loader, namespace.as_deref()).await?;
     let style = output::style(&cli.global, cli.global.all_namespaces);
     output::print(&output::format(&report, cli.global.output, style)?)?;
     Ok(finish(&loader))
+}
+
+async fn doctor(cli: &Cli, cluster: &Cluster) -> Result<Code, Error> {
+    let (findings, loader) = diagnose(cluster).await?;
+    let code = if findings.is_empty() { Code::Ok } else { Code::Findings };
+    let report = Report::FindingList { findings };
+    output::print(&output::format(&report, cli.global.output, output::style(&cli.global, true))?)?;
+    // A finding is more important than a check that was not possible.
+    Ok(match finish(&loader) {
+        Code::Ok => code,
+        incomplete if code == Code::Ok => incomplete,
+        _ => code,
+    })
 }
 
 /// Prints the warnings. Output that lacks objects because of a missing permission has its own exit code.
@@ -59,7 +80,7 @@ async fn report(cli: &Cli, loader: &mut Loader<'_>, namespace: Option<&str>) -> 
         }
         Command::Free { pool, count } => free(loader, pool, *count).await,
         Command::Show { pool } => details(loader, pool).await,
-        Command::Pools { .. } | Command::Completion { .. } | Command::Generate { .. } => {
+        Command::Pools { .. } | Command::Doctor | Command::Completion { .. } | Command::Generate { .. } => {
             pool_list(loader, namespace).await
         }
     }

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 pub enum Code {
     /// The command succeeded.
     Ok = 0,
-    /// A check has findings. Reserved for `doctor`.
+    /// `doctor` has findings.
     Findings = 1,
     /// The command line is invalid.
     Usage = 2,

@@ -1,6 +1,7 @@
 //! `kubectl ipam`: shows pools, addresses, claims and their holders, with the permissions of the caller.
 //!
 //! - [`cli`]: the command line; [`error`]: errors and exit codes;
+//! - `diagnose`: what `doctor` reads;
 //! - `cluster`: requests to the API server; `objects`: the fields of an object that are kept;
 //! - [`model`]: reports, computed by pure functions from the objects;
 //! - `render`: a report as text; `output`: formats and terminal;
@@ -18,6 +19,7 @@ pub mod model;
 
 mod cluster;
 mod commands;
+mod diagnose;
 mod generate;
 mod load;
 mod objects;

@@ -4,9 +4,10 @@ use capi_ipam::api::{IPReservation, InClusterKind, Pool, PoolKey};
 use capi_ipam::in_cluster::ledger::Ledger;
 use capi_ipam_controller::watch::EventHandler;
 use capi_ipam_provider::api::{IPAddress, IPAddressClaim};
+use kube::api::ListParams;
 use serde::de::DeserializeOwned;
 
-use crate::cluster::{Cluster, Kind, ListError};
+use crate::cluster::{Cluster, Kind, ListError, OtherKind};
 use crate::error::{Error, MissingRight};
 use crate::objects::{AddressRow, ClaimRow, PoolRow, ReservationRow};
 
@@ -97,6 +98,26 @@ impl<'a> Loader<'a> {
         let each = |reservation: IPReservation| rows.extend(ReservationRow::of(&reservation).filter(&keep));
         self.list(Kind::Reservation, None, each).await?;
         Ok(rows)
+    }
+
+    /// The objects of another API group that match a field selector and a label selector. `None` without the
+    /// permission.
+    pub(crate) async fn others<T: DeserializeOwned>(
+        &mut self,
+        kind: OtherKind,
+        namespace: Option<&str>,
+        fields: &str,
+        labels: &str,
+    ) -> Result<Option<Vec<T>>, Error> {
+        let parameters = ListParams::default().fields(fields).labels(labels);
+        match self.cluster.list_other(kind, namespace, &parameters).await {
+            Ok(found) => Ok(Some(found)),
+            Err(ListError::Forbidden(right)) => {
+                self.missing.push(right);
+                Ok(None)
+            }
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// The ledger of the manager, filled with everything that the caller can read.

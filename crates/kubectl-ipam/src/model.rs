@@ -2,6 +2,7 @@
 //! `-o json` and `-o yaml`.
 
 mod claims;
+mod doctor;
 mod holders;
 mod map;
 mod pools;
@@ -13,6 +14,8 @@ use serde::Serialize;
 
 pub(crate) use self::claims::claims;
 pub use self::claims::{ClaimLine, ClaimState};
+pub use self::doctor::{Check, Finding, Severity};
+pub(crate) use self::doctor::{Inventory, LeaseRow, WebhookRow, findings};
 pub use self::holders::{Holder, HolderState, Membership, PoolMatch};
 pub(crate) use self::holders::{holders, matches_of};
 pub(crate) use self::map::ROW;
@@ -54,6 +57,11 @@ pub enum Report {
         /// Why there are fewer addresses than requested.
         #[serde(skip_serializing_if = "Option::is_none")]
         note: Option<String>,
+    },
+    /// The output of `doctor`.
+    FindingList {
+        /// What is wrong, the most urgent first.
+        findings: Vec<Finding>,
     },
     /// The output of `show`.
     PoolDetails(Box<PoolDetails>),

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 
 pub(crate) use self::details::details;
 pub(crate) use self::grid::{Grid, clean};
-use crate::model::{ClaimLine, Holder, PoolLine, PoolName, Report};
+use crate::model::{ClaimLine, Finding, Holder, PoolLine, PoolName, Report, Severity};
 
 /// How text is rendered.
 #[derive(Clone, Copy, Debug)]
@@ -71,8 +71,24 @@ pub(crate) fn text(report: &Report, style: Style) -> String {
             text.extend(note.as_ref().map(|note| format!("{}\n", clean(note))));
             text
         }
+        Report::FindingList { findings } => finding_text(findings, style),
         Report::PoolList { .. } | Report::ClaimList { .. } => grid(report, style).text(),
     }
+}
+
+/// One paragraph for each finding: its lines are too long for a table.
+fn finding_text(findings: &[Finding], style: Style) -> String {
+    if findings.is_empty() {
+        return "No problems found.\n".to_owned();
+    }
+    let mut text = String::new();
+    for finding in findings {
+        let color = if finding.severity == Severity::Error { Color::Red } else { Color::Yellow };
+        let check = style.paint(&format!("{:?}", finding.check), color);
+        let _ = writeln!(text, "{check}: {}\n  {}", clean(&finding.object), clean(&finding.problem));
+        let _ = writeln!(text, "  Repair: {}", clean(&finding.repair));
+    }
+    text
 }
 
 /// Each text in a line.
@@ -89,6 +105,15 @@ pub(crate) fn grid(report: &Report, style: Style) -> Grid {
         Report::FreeList { addresses, .. } => {
             let mut grid = Grid::new(&["ADDRESS"]);
             addresses.iter().for_each(|address| grid.row(vec![address.clone()]));
+            grid
+        }
+        Report::FindingList { findings } => {
+            let mut grid = Grid::new(&["SEVERITY", "CHECK", "OBJECT", "PROBLEM", "REPAIR"]);
+            for Finding { severity, check, object, problem, repair } in findings {
+                let cells =
+                    [format!("{severity:?}"), format!("{check:?}"), object.clone(), problem.clone(), repair.clone()];
+                grid.row(cells.into());
+            }
             grid
         }
         Report::PoolDetails(pool) => holder_grid(&pool.holders, style),
@@ -111,6 +136,7 @@ pub(crate) fn names(report: &Report) -> Vec<String> {
         }
         Report::HolderList { holders, .. } => holders.iter().filter_map(address).collect(),
         Report::FreeList { addresses, .. } => addresses.clone(),
+        Report::FindingList { findings } => findings.iter().map(|finding| finding.object.clone()).collect(),
         Report::PoolDetails(details) => vec![pool(&details.pool)],
     }
 }

@@ -22,6 +22,9 @@ _kubectl__ipam() {
             kubectl__ipam,completion)
                 cmd="kubectl__ipam__subcmd__completion"
                 ;;
+            kubectl__ipam,doctor)
+                cmd="kubectl__ipam__subcmd__doctor"
+                ;;
             kubectl__ipam,free)
                 cmd="kubectl__ipam__subcmd__free"
                 ;;
@@ -45,6 +48,9 @@ _kubectl__ipam() {
                 ;;
             kubectl__ipam__subcmd__help,completion)
                 cmd="kubectl__ipam__subcmd__help__subcmd__completion"
+                ;;
+            kubectl__ipam__subcmd__help,doctor)
+                cmd="kubectl__ipam__subcmd__help__subcmd__doctor"
                 ;;
             kubectl__ipam__subcmd__help,free)
                 cmd="kubectl__ipam__subcmd__help__subcmd__free"
@@ -71,7 +77,7 @@ _kubectl__ipam() {
 
     case "${cmd}" in
         kubectl__ipam)
-            opts="-n -A -o -h -V --context --kubeconfig --namespace --all-namespaces --output --no-color --help --version pools who claims free show completion generate help"
+            opts="-n -A -o -h -V --context --kubeconfig --namespace --all-namespaces --output --no-color --help --version pools who claims free show doctor completion generate help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -152,6 +158,44 @@ _kubectl__ipam() {
             ;;
         kubectl__subcmd__ipam__subcmd__completion)
             opts="-n -A -o -h --context --kubeconfig --namespace --all-namespaces --output --no-color --help bash elvish fish powershell zsh"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --context)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --kubeconfig)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --namespace)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -n)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --output)
+                    COMPREPLY=($(compgen -W "table wide json yaml csv name" -- "${cur}"))
+                    return 0
+                    ;;
+                -o)
+                    COMPREPLY=($(compgen -W "table wide json yaml csv name" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        kubectl__subcmd__ipam__subcmd__doctor)
+            opts="-n -A -o -h --context --kubeconfig --namespace --all-namespaces --output --no-color --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -273,7 +317,7 @@ _kubectl__ipam() {
             return 0
             ;;
         kubectl__subcmd__ipam__subcmd__help)
-            opts="pools who claims free show completion generate help"
+            opts="pools who claims free show doctor completion generate help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -301,6 +345,20 @@ _kubectl__ipam() {
             return 0
             ;;
         kubectl__subcmd__ipam__subcmd__help__subcmd__completion)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        kubectl__subcmd__ipam__subcmd__help__subcmd__doctor)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )

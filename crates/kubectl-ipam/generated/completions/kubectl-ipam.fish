@@ -42,6 +42,7 @@ complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -f -a "who" -d '
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -f -a "claims" -d 'List claims'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -f -a "free" -d 'Show the next addresses that a pool allocates'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -f -a "show" -d 'Show a pool: ranges, counts, a map of its addresses, holders, and waiting claims'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -f -a "doctor" -d 'Find duplicate addresses, orphans, dangling references and other problems, with their repair'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -f -a "completion" -d 'Print the completion script of a shell'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -f -a "generate" -d 'Write the completions, the manual pages and the JSON schema to a folder'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
@@ -109,6 +110,18 @@ name\t'One resource name per line'"
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand show" -s A -l all-namespaces -d 'All namespaces'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand show" -l no-color -d 'Disable colors. They are also disabled by NO_COLOR and without a terminal'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand show" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand doctor" -l context -d 'Context of the kubeconfig' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand doctor" -l kubeconfig -d 'Path of the kubeconfig' -r -F
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand doctor" -s n -l namespace -d 'Namespace; by default that of the context' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand doctor" -s o -l output -d 'Output format' -r -f -a "table\t'Text for 80 columns'
+wide\t'Text with all columns'
+json\t'JSON, one document'
+yaml\t'YAML'
+csv\t'Comma-separated values with a header (RFC 4180)'
+name\t'One resource name per line'"
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand doctor" -s A -l all-namespaces -d 'All namespaces'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand doctor" -l no-color -d 'Disable colors. They are also disabled by NO_COLOR and without a terminal'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand doctor" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand completion" -l context -d 'Context of the kubeconfig' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand completion" -l kubeconfig -d 'Path of the kubeconfig' -r -F
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand completion" -s n -l namespace -d 'Namespace; by default that of the context' -r
@@ -133,11 +146,12 @@ name\t'One resource name per line'"
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand generate" -s A -l all-namespaces -d 'All namespaces'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand generate" -l no-color -d 'Disable colors. They are also disabled by NO_COLOR and without a terminal'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand generate" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools who claims free show completion generate help" -f -a "pools" -d 'List the pools of all kinds, with their occupancy'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools who claims free show completion generate help" -f -a "who" -d 'Show who holds an address or a prefix'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools who claims free show completion generate help" -f -a "claims" -d 'List claims'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools who claims free show completion generate help" -f -a "free" -d 'Show the next addresses that a pool allocates'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools who claims free show completion generate help" -f -a "show" -d 'Show a pool: ranges, counts, a map of its addresses, holders, and waiting claims'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools who claims free show completion generate help" -f -a "completion" -d 'Print the completion script of a shell'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools who claims free show completion generate help" -f -a "generate" -d 'Write the completions, the manual pages and the JSON schema to a folder'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools who claims free show completion generate help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools who claims free show doctor completion generate help" -f -a "pools" -d 'List the pools of all kinds, with their occupancy'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools who claims free show doctor completion generate help" -f -a "who" -d 'Show who holds an address or a prefix'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools who claims free show doctor completion generate help" -f -a "claims" -d 'List claims'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools who claims free show doctor completion generate help" -f -a "free" -d 'Show the next addresses that a pool allocates'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools who claims free show doctor completion generate help" -f -a "show" -d 'Show a pool: ranges, counts, a map of its addresses, holders, and waiting claims'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools who claims free show doctor completion generate help" -f -a "doctor" -d 'Find duplicate addresses, orphans, dangling references and other problems, with their repair'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools who claims free show doctor completion generate help" -f -a "completion" -d 'Print the completion script of a shell'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools who claims free show doctor completion generate help" -f -a "generate" -d 'Write the completions, the manual pages and the JSON schema to a folder'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools who claims free show doctor completion generate help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'

@@ -181,6 +181,31 @@ name\:"One resource name per line"))' \
 ':pool -- The pool\: NAME or KIND/NAME:_default' \
 && ret=0
 ;;
+(doctor)
+_arguments "${_arguments_options[@]}" : \
+'--context=[Context of the kubeconfig]:NAME:_default' \
+'--kubeconfig=[Path of the kubeconfig]:FILE:_files' \
+'-n+[Namespace; by default that of the context]:NAME:_default' \
+'--namespace=[Namespace; by default that of the context]:NAME:_default' \
+'-o+[Output format]:FORMAT:((table\:"Text for 80 columns"
+wide\:"Text with all columns"
+json\:"JSON, one document"
+yaml\:"YAML"
+csv\:"Comma-separated values with a header (RFC 4180)"
+name\:"One resource name per line"))' \
+'--output=[Output format]:FORMAT:((table\:"Text for 80 columns"
+wide\:"Text with all columns"
+json\:"JSON, one document"
+yaml\:"YAML"
+csv\:"Comma-separated values with a header (RFC 4180)"
+name\:"One resource name per line"))' \
+'(-n --namespace)-A[All namespaces]' \
+'(-n --namespace)--all-namespaces[All namespaces]' \
+'--no-color[Disable colors. They are also disabled by NO_COLOR and without a terminal]' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
+&& ret=0
+;;
 (completion)
 _arguments "${_arguments_options[@]}" : \
 '--context=[Context of the kubeconfig]:NAME:_default' \
@@ -265,6 +290,10 @@ _arguments "${_arguments_options[@]}" : \
 _arguments "${_arguments_options[@]}" : \
 && ret=0
 ;;
+(doctor)
+_arguments "${_arguments_options[@]}" : \
+&& ret=0
+;;
 (completion)
 _arguments "${_arguments_options[@]}" : \
 && ret=0
@@ -294,6 +323,7 @@ _kubectl-ipam_commands() {
 'claims:List claims' \
 'free:Show the next addresses that a pool allocates' \
 'show:Show a pool\: ranges, counts, a map of its addresses, holders, and waiting claims' \
+'doctor:Find duplicate addresses, orphans, dangling references and other problems, with their repair' \
 'completion:Print the completion script of a shell' \
 'generate:Write the completions, the manual pages and the JSON schema to a folder' \
 'help:Print this message or the help of the given subcommand(s)' \
@@ -309,6 +339,11 @@ _kubectl-ipam__subcmd__claims_commands() {
 _kubectl-ipam__subcmd__completion_commands() {
     local commands; commands=()
     _describe -t commands 'kubectl-ipam completion commands' commands "$@"
+}
+(( $+functions[_kubectl-ipam__subcmd__doctor_commands] )) ||
+_kubectl-ipam__subcmd__doctor_commands() {
+    local commands; commands=()
+    _describe -t commands 'kubectl-ipam doctor commands' commands "$@"
 }
 (( $+functions[_kubectl-ipam__subcmd__free_commands] )) ||
 _kubectl-ipam__subcmd__free_commands() {
@@ -328,6 +363,7 @@ _kubectl-ipam__subcmd__help_commands() {
 'claims:List claims' \
 'free:Show the next addresses that a pool allocates' \
 'show:Show a pool\: ranges, counts, a map of its addresses, holders, and waiting claims' \
+'doctor:Find duplicate addresses, orphans, dangling references and other problems, with their repair' \
 'completion:Print the completion script of a shell' \
 'generate:Write the completions, the manual pages and the JSON schema to a folder' \
 'help:Print this message or the help of the given subcommand(s)' \
@@ -343,6 +379,11 @@ _kubectl-ipam__subcmd__help__subcmd__claims_commands() {
 _kubectl-ipam__subcmd__help__subcmd__completion_commands() {
     local commands; commands=()
     _describe -t commands 'kubectl-ipam help completion commands' commands "$@"
+}
+(( $+functions[_kubectl-ipam__subcmd__help__subcmd__doctor_commands] )) ||
+_kubectl-ipam__subcmd__help__subcmd__doctor_commands() {
+    local commands; commands=()
+    _describe -t commands 'kubectl-ipam help doctor commands' commands "$@"
 }
 (( $+functions[_kubectl-ipam__subcmd__help__subcmd__free_commands] )) ||
 _kubectl-ipam__subcmd__help__subcmd__free_commands() {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::cli::Format;
-use crate::model::{claims, holders, matches_of, pools, show};
+use crate::model::{Inventory, LeaseRow, WebhookRow, claims, findings, holders, matches_of, pools, show};
 use crate::objects::{AddressRow, ClaimRow, PoolRow, ReservationRow};
 use crate::output;
 
@@ -205,4 +205,64 @@ fn bar_is_full_only_without_a_free_address() {
     assert_eq!(bar(1000, 1, style()), "#########.");
     assert_eq!(bar(1000, 0, style()), "##########");
     assert_eq!(bar(0, 0, style()), "..........");
+}
+
+#[test]
+fn each_fault_has_a_finding_with_its_repair() {
+    let overlap =
+        json!([{ "type": "Overlapping", "status": "True", "reason": "PoolsOverlap", "message": "also in x" }]);
+    let spec = json!({ "addresses": ["10.0.0.2-10.0.0.41"], "prefix": 24 });
+    let mut pools = all_pools();
+    pools.push(pool("InClusterIPPool", "copy", &spec, &json!({ "conditions": overlap })));
+    let mut addresses = addresses();
+    addresses.push(address("vm-9", "10.0.0.4"));
+    let mut claims = claim_rows();
+    claims.push(claim("vm-9", &json!({ "addressRef": { "name": "vm-9" } })));
+    claims.push(claim("vm-5", &json!({ "addressRef": { "name": "vm-5" } })));
+    let mut reservations = reservations();
+    reservations.extend(reservations.first().cloned().map(|mut row| {
+        row.claim = Some(("team-a".into(), "gone".into()));
+        row
+    }));
+    let lease = LeaseRow {
+        namespace: "system".to_owned(),
+        holder: Some("pod-1".to_owned()),
+        renewed: Some("2026-01-05T02:04:05Z".parse().unwrap()),
+        seconds: 15,
+    };
+    let webhook = WebhookRow {
+        name: "hooks".to_owned(),
+        has_authority: false,
+        service: Some(("system".to_owned(), "webhook".to_owned())),
+        ready: Some(0),
+    };
+    let mut inventory = Inventory {
+        pools,
+        addresses,
+        reservations,
+        claims,
+        unreadable: vec!["skipped 1 ipaddresses that cannot be decoded: team-a/x (no spec)".to_owned()],
+        leases: Some(vec![lease]),
+        webhooks: vec![webhook],
+    };
+    let now = style().now;
+    let report = Report::FindingList { findings: findings(&inventory, now) };
+    golden("doctor.txt", &text(&report, style()));
+    golden("doctor.csv", &output::format(&report, Format::Csv, style()).unwrap());
+
+    inventory.pools.retain(|pool| pool.key.name.as_ref() == "missing");
+    let missing: Vec<_> = findings(&inventory, now).into_iter().map(|finding| finding.object).collect();
+    assert!(missing.contains(&"ipaddressclaim team-a/vm-1".to_owned()), "{missing:?}");
+    let healthy = Inventory {
+        pools: vec![web()],
+        leases: Some(vec![LeaseRow {
+            namespace: "system".to_owned(),
+            holder: Some("pod-1".to_owned()),
+            renewed: Some(now),
+            seconds: 15,
+        }]),
+        ..Inventory::default()
+    };
+    let report = Report::FindingList { findings: findings(&healthy, now) };
+    assert_eq!(text(&report, style()), "No problems found.\n");
 }

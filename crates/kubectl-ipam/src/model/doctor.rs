@@ -1,0 +1,293 @@
+use std::collections::{HashMap, HashSet};
+
+use capi_ipam::api::{PoolKey, Scope, conditions, names};
+use jiff::{SignedDuration, Timestamp};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::PoolName;
+use crate::objects::{AddressRow, ClaimRow, Key, PoolRow, ReservationRow};
+
+/// How long after its duration a lease may be without a renewal.
+const LEASE_TOLERANCE: SignedDuration = SignedDuration::from_secs(30);
+
+/// Something that is wrong, and how to repair it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Finding {
+    /// How urgent it is.
+    pub severity: Severity,
+    /// The check that found it.
+    pub check: Check,
+    /// The object, such as `ipaddress team-a/web-1`.
+    pub object: String,
+    /// What is wrong.
+    pub problem: String,
+    /// How to repair it, with the command.
+    pub repair: String,
+}
+
+/// How urgent a finding is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+pub enum Severity {
+    /// Claims are not served, or two machines can have one address.
+    Error,
+    /// Addresses are wasted, or something else will fail.
+    Warning,
+}
+
+/// A check of `doctor`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, JsonSchema)]
+pub enum Check {
+    /// Several IPAddresses of a pool or network have one address.
+    DuplicateAddress,
+    /// A bound claim has no IPAddress.
+    LostAddress,
+    /// The pool of a claim or of an IPAddress does not exist.
+    MissingPool,
+    /// A pool is not ready.
+    PoolNotReady,
+    /// An object cannot be decoded.
+    UnreadableObject,
+    /// No process holds the lease of the provider.
+    NoLeader,
+    /// No replica answers the webhooks.
+    WebhookUnavailable,
+    /// The API server has no authority for the certificate of the webhooks.
+    WebhookUntrusted,
+    /// An IPAddress has no claim.
+    OrphanAddress,
+    /// A reservation is held for a claim that does not exist.
+    AbandonedReservation,
+    /// Pools of different networks contain the same addresses.
+    PoolsOverlap,
+    /// A pool does not contain all its addresses in use.
+    AddressesOutOfRange,
+}
+
+impl Check {
+    fn severity(self) -> Severity {
+        match self {
+            Self::OrphanAddress | Self::AbandonedReservation | Self::PoolsOverlap | Self::AddressesOutOfRange => {
+                Severity::Warning
+            }
+            _ => Severity::Error,
+        }
+    }
+
+    /// Whether lists that are read one after the other can show it for a moment.
+    pub(crate) fn is_transient(self) -> bool {
+        let lasting = [Self::UnreadableObject, Self::WebhookUntrusted, Self::PoolsOverlap, Self::AddressesOutOfRange];
+        !lasting.contains(&self)
+    }
+
+    fn finding(self, object: String, problem: String, repair: String) -> Finding {
+        Finding { severity: self.severity(), check: self, object, problem, repair }
+    }
+}
+
+/// A lease of the provider.
+#[derive(Clone, Debug)]
+pub(crate) struct LeaseRow {
+    pub(crate) namespace: String,
+    pub(crate) holder: Option<String>,
+    pub(crate) renewed: Option<Timestamp>,
+    pub(crate) seconds: i64,
+}
+
+/// A service that the API server calls for webhooks.
+#[derive(Clone, Debug)]
+pub(crate) struct WebhookRow {
+    /// The webhook configuration.
+    pub(crate) name: String,
+    pub(crate) has_authority: bool,
+    /// Namespace and name of the service; `None` for a URL.
+    pub(crate) service: Option<(String, String)>,
+    /// The number of ready replicas; `None` if it cannot be read.
+    pub(crate) ready: Option<usize>,
+}
+
+/// Everything that is checked.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Inventory {
+    pub(crate) pools: Vec<PoolRow>,
+    pub(crate) addresses: Vec<AddressRow>,
+    pub(crate) reservations: Vec<ReservationRow>,
+    pub(crate) claims: Vec<ClaimRow>,
+    /// What cannot be decoded.
+    pub(crate) unreadable: Vec<String>,
+    /// `None` if they cannot be read.
+    pub(crate) leases: Option<Vec<LeaseRow>>,
+    pub(crate) webhooks: Vec<WebhookRow>,
+}
+
+/// Returns what is wrong, the most urgent first.
+pub(crate) fn findings(inventory: &Inventory, now: Timestamp) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    findings.extend(duplicates(inventory));
+    findings.extend(dangling(inventory));
+    findings.extend(abandoned(inventory));
+    inventory.pools.iter().for_each(|pool| findings.extend(problems(pool)));
+    let unreadable = |text: &String| {
+        let repair = "correct or delete the objects: kubectl edit".to_owned();
+        Check::UnreadableObject.finding("objects".to_owned(), text.clone(), repair)
+    };
+    findings.extend(inventory.unreadable.iter().map(unreadable));
+    findings.extend(inventory.leases.as_deref().and_then(|leases| leaderless(leases, now)));
+    inventory.webhooks.iter().for_each(|webhook| findings.extend(unavailable(webhook)));
+    findings.sort_by(|a, b| (a.severity, a.check, &a.object).cmp(&(b.severity, b.check, &b.object)));
+    findings
+}
+
+fn duplicates(inventory: &Inventory) -> Vec<Finding> {
+    let scopes: HashMap<&PoolKey, &Scope> = inventory.pools.iter().map(|pool| (&pool.key, &pool.scope)).collect();
+    let mut users: HashMap<_, Vec<&AddressRow>> = HashMap::new();
+    for address in &inventory.addresses {
+        let scope = scopes.get(&address.pool).map_or_else(|| Scope::Pool(address.pool.clone()), |&scope| scope.clone());
+        users.entry((scope, address.block)).or_default().push(address);
+    }
+    let several = users.into_iter().filter(|(_, users)| users.len() > 1);
+    several
+        .map(|((_, block), users)| {
+            let mut names: Vec<String> = users.iter().map(|address| join(&address.key)).collect();
+            names.sort();
+            let problem = format!("{} IPAddresses have this address: {}", users.len(), names.join(", "));
+            let repair = format!("delete the machine of all but one claim; kubectl ipam who {block} shows them");
+            Check::DuplicateAddress.finding(format!("address {block}"), problem, repair)
+        })
+        .collect()
+}
+
+/// Objects that refer to something that does not exist.
+fn dangling(inventory: &Inventory) -> Vec<Finding> {
+    let pools: HashSet<&PoolKey> = inventory.pools.iter().map(|pool| &pool.key).collect();
+    let claims: HashSet<&Key> = inventory.claims.iter().map(|claim| &claim.key).collect();
+    let addresses: HashSet<&Key> = inventory.addresses.iter().map(|address| &address.key).collect();
+    let missing_pool = |object: String, pool: &PoolKey| {
+        let repair = format!("create {}, or delete the object", full(pool));
+        Check::MissingPool.finding(object, format!("{} does not exist", full(pool)), repair)
+    };
+    let mut findings = Vec::new();
+    for address in &inventory.addresses {
+        let (namespace, name) = &address.key;
+        let object = format!("ipaddress {}", join(&address.key));
+        if !claims.contains(&(namespace.clone(), address.claim.clone())) {
+            let problem = format!("its claim {} does not exist; {} counts as in use", address.claim, address.block);
+            let repair = format!(
+                "if no machine uses it: kubectl delete ipaddresses.{} {name} --namespace {namespace}",
+                names::GROUP
+            );
+            findings.push(Check::OrphanAddress.finding(object.clone(), problem, repair));
+        }
+        if !pools.contains(&address.pool) {
+            findings.push(missing_pool(object, &address.pool));
+        }
+    }
+    for claim in &inventory.claims {
+        let (namespace, name) = &claim.key;
+        let object = format!("ipaddressclaim {}", join(&claim.key));
+        let bound = claim.bound.as_ref().filter(|_| !claim.deleting);
+        if let Some(address) = bound.filter(|address| !addresses.contains(&(namespace.clone(), (*address).clone()))) {
+            let problem = format!("it is bound to IPAddress {address}, which does not exist");
+            let repair = format!(
+                "the provider creates it again; if not: kubectl describe ipaddressclaims.{} {name} --namespace \
+                 {namespace}",
+                names::GROUP
+            );
+            findings.push(Check::LostAddress.finding(object.clone(), problem, repair));
+        }
+        if !pools.contains(&claim.pool) {
+            findings.push(missing_pool(object, &claim.pool));
+        }
+    }
+    findings
+}
+
+/// Reservations for claims that do not exist. Those that cool down end by themselves, and those of users stay.
+fn abandoned(inventory: &Inventory) -> Vec<Finding> {
+    let claims: HashSet<&Key> = inventory.claims.iter().map(|claim| &claim.key).collect();
+    let held =
+        inventory.reservations.iter().filter(|reservation| reservation.has_uid && reservation.released.is_none());
+    held.filter_map(|reservation| {
+        let claim = reservation.claim.as_ref().filter(|claim| !claims.contains(claim))?;
+        let name = reservation.slot.reservation_name();
+        let problem = format!("its claim {} does not exist; {} is not allocated", join(claim), reservation.slot.block);
+        let repair = format!("the sweep deletes it after a minute; if not: kubectl delete ipreservation {name}");
+        Some(Check::AbandonedReservation.finding(format!("ipreservation {name}"), problem, repair))
+    })
+    .collect()
+}
+
+/// What a pool reports.
+fn problems(pool: &PoolRow) -> Vec<Finding> {
+    let (object, name) = (full(&pool.key), &pool.key.name);
+    let namespace = pool.key.namespace.as_deref().map(|name| format!(" --namespace {name}")).unwrap_or_default();
+    let edit = format!("kubectl edit {} {name}{namespace}", pool.key.kind.plural());
+    let mut findings = Vec::new();
+    if let Err(problem) = &pool.usable {
+        findings.push(Check::PoolNotReady.finding(object.clone(), problem.clone(), format!("correct it: {edit}")));
+    }
+    for condition in &pool.conditions {
+        let message = condition.message.clone().unwrap_or_default();
+        let is = |status: &str| condition.status == status;
+        let (check, repair) = match (condition.type_.as_ref(), condition.reason.as_deref()) {
+            (conditions::READY, Some(conditions::INITIALIZATION_FAILED)) if is("False") => {
+                (Check::PoolNotReady, "correct the webhook or policy that the message names".to_owned())
+            }
+            (conditions::OVERLAPPING, _) if is("True") => {
+                (Check::PoolsOverlap, format!("set the same spec.network on them: {edit}"))
+            }
+            (conditions::OUT_OF_RANGE, _) if is("True") => {
+                (Check::AddressesOutOfRange, format!("add the addresses again, or replace the machines: {edit}"))
+            }
+            _ => continue,
+        };
+        findings.push(check.finding(object.clone(), message, repair));
+    }
+    findings
+}
+
+fn leaderless(leases: &[LeaseRow], now: Timestamp) -> Option<Finding> {
+    let is_held = |lease: &LeaseRow| {
+        let end = SignedDuration::from_secs(lease.seconds).saturating_add(LEASE_TOLERANCE);
+        let renewed = lease.renewed.is_some_and(|renewed| now.duration_since(renewed) <= end);
+        renewed && lease.holder.as_deref().is_some_and(|holder| !holder.is_empty())
+    };
+    if leases.iter().any(is_held) {
+        return None;
+    }
+    let (object, problem) = match leases.first() {
+        Some(lease) => {
+            let since = lease.renewed.map(|renewed| format!(" since {renewed}")).unwrap_or_default();
+            (format!("lease {}/{}", lease.namespace, names::IN_CLUSTER_LEASE), format!("nobody renews it{since}"))
+        }
+        None => (format!("lease {}", names::IN_CLUSTER_LEASE), "it does not exist: no provider has started".to_owned()),
+    };
+    let namespace = leases.first().map_or("capi-ipam-in-cluster-system", |lease| lease.namespace.as_str());
+    let repair = format!("start the provider: kubectl describe pods --namespace {namespace}");
+    Some(Check::NoLeader.finding(object, problem, repair))
+}
+
+fn unavailable(webhook: &WebhookRow) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    if !webhook.has_authority {
+        let problem = "it has no caBundle, so pools cannot be written".to_owned();
+        let repair = "see the log of cert-manager's CA injector, or of the provider".to_owned();
+        findings.push(Check::WebhookUntrusted.finding(webhook.name.clone(), problem, repair));
+    }
+    if let (Some((namespace, service)), Some(0)) = (&webhook.service, webhook.ready) {
+        let problem = format!("no replica of service {namespace}/{service} is ready, so pools cannot be written");
+        let repair = format!("kubectl describe pods --namespace {namespace}");
+        findings.push(Check::WebhookUnavailable.finding(webhook.name.clone(), problem, repair));
+    }
+    findings
+}
+
+fn full(key: &PoolKey) -> String {
+    let PoolName { kind, namespace, name } = key.into();
+    namespace.map_or_else(|| format!("{kind} {name}"), |namespace| format!("{kind} {namespace}/{name}"))
+}
+
+fn join((namespace, name): &Key) -> String {
+    format!("{namespace}/{name}")
+}
