@@ -12,7 +12,7 @@ use crate::error::{Code, Error};
 use crate::load::{Loader, matches};
 use crate::model::{Report, claims, holders, matches_of, pools, show};
 use crate::objects::{ClaimRow, PoolRow};
-use crate::{generate, output, render};
+use crate::{generate, output, render, web};
 
 /// Time between two reads of `pools --watch`.
 const WATCH_INTERVAL: Duration = Duration::from_secs(2);
@@ -30,7 +30,8 @@ pub(crate) async fn run(cli: &Cli) -> Result<Code, Error> {
         | Command::Claims { .. }
         | Command::Free { .. }
         | Command::Show { .. }
-        | Command::Doctor => {}
+        | Command::Doctor
+        | Command::Web { .. } => {}
     }
     let cluster = Cluster::connect(&cli.global).await?;
     let namespace = (!cli.global.all_namespaces).then(|| cluster.namespace.clone());
@@ -39,6 +40,9 @@ pub(crate) async fn run(cli: &Cli) -> Result<Code, Error> {
     }
     if let Command::Doctor = &cli.command {
         return doctor(cli, &cluster).await;
+    }
+    if let Command::Web { port, no_open } = &cli.command {
+        return web::serve(&cluster, *port, !no_open).await.map(|()| Code::Ok);
     }
     let mut loader = Loader::new(&cluster);
     let report = report(cli, &mut loader, namespace.as_deref()).await?;
@@ -80,9 +84,11 @@ async fn report(cli: &Cli, loader: &mut Loader<'_>, namespace: Option<&str>) -> 
         }
         Command::Free { pool, count } => free(loader, pool, *count).await,
         Command::Show { pool } => details(loader, pool).await,
-        Command::Pools { .. } | Command::Doctor | Command::Completion { .. } | Command::Generate { .. } => {
-            pool_list(loader, namespace).await
-        }
+        Command::Pools { .. }
+        | Command::Doctor
+        | Command::Web { .. }
+        | Command::Completion { .. }
+        | Command::Generate { .. } => pool_list(loader, namespace).await,
     }
 }
 
@@ -120,7 +126,7 @@ async fn watch(cli: &Cli, cluster: &Cluster, namespace: Option<&str>) -> Result<
 }
 
 /// Parses an address or a prefix.
-fn parse_block(text: &str) -> Result<Block, Error> {
+pub(crate) fn parse_block(text: &str) -> Result<Block, Error> {
     let invalid = |reason: String| Error::Argument(format!("invalid address {text}: {reason}"));
     let (address, length) = text.split_once('/').map_or((text, None), |(address, length)| (address, Some(length)));
     let address = parse_address(address).map_err(|error| invalid(error.to_string()))?;

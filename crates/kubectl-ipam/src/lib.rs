@@ -5,6 +5,7 @@
 //! - `cluster`: requests to the API server; `objects`: the fields of an object that are kept;
 //! - [`model`]: reports, computed by pure functions from the objects;
 //! - `render`: a report as text; `output`: formats and terminal;
+//! - `web`: the web page of `web`, with its server and its watches;
 //! - `generate`: completions, manual pages and the JSON schema of `-o json`.
 //!
 //! # Invariants
@@ -25,6 +26,7 @@ mod load;
 mod objects;
 mod output;
 mod render;
+mod web;
 
 use std::io::Write;
 use std::process::ExitCode;
