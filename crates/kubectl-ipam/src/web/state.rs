@@ -49,6 +49,10 @@ impl<V> Table<V> {
         event: Event<MaybeInvalid<K>>,
         row: impl Fn(&K) -> Option<V>,
     ) {
+        // kube sends `Init` before its request.
+        if !matches!(event, Event::Init) {
+            self.problem = None;
+        }
         match event {
             Event::Init => {
                 self.rows.init();
@@ -81,10 +85,9 @@ impl<V> Table<V> {
                 self.is_listed = true;
             }
         }
-        // kube sends `Init` before its request.
-        self.problem = None;
     }
 
+    #[cfg(test)]
     pub(super) fn insert(&mut self, namespace: &str, name: &str, row: V) {
         self.rows.insert(namespace, name, row);
     }
@@ -189,6 +192,24 @@ impl State {
             }
             samples.push_back(u64::try_from(counts.used).unwrap_or_default());
         }
+    }
+
+    #[cfg(test)]
+    pub(super) fn sample_of(&self, pool: &str, used: u64) {
+        let tables = &mut *self.tables.lock();
+        let keys = tables.pools.values().flat_map(Table::iter).map(|pool| pool.key.clone());
+        let Some(key) = keys.into_iter().find(|key| key.name.as_ref() == pool) else { return };
+        tables.samples.entry(key).or_default().push_back(used);
+    }
+
+    #[cfg(test)]
+    pub(super) fn finish_lists(&self) {
+        self.update(|tables| {
+            tables.pools.values_mut().for_each(|table| table.is_listed = true);
+            tables.addresses.is_listed = true;
+            tables.reservations.is_listed = true;
+            tables.claims.is_listed = true;
+        });
     }
 
     pub(super) fn overview(&self) -> Overview {
