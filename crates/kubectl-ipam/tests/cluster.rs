@@ -252,7 +252,6 @@ async fn doctor_finds_each_fault_made_by_hand() {
     eventually("the cluster is healthy", async || (run(admin, &["doctor"]).0 == 0).then_some(())).await;
 
     create(&plane, "InClusterIPPool", Some(namespace), "copy", &spec);
-    plane.kubectl(&["wait", "inclusterippool/copy", "-n", namespace, "--for=condition=Overlapping", "--timeout=30s"]);
     manager.stop();
     let remove = |resource: &str| {
         let without = r#"{"metadata":{"finalizers":null}}"#;
