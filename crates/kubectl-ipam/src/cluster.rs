@@ -1,5 +1,7 @@
 //! Requests to the API server: the kubeconfig, the served versions, and lists in pages.
 
+mod write;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -13,6 +15,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
+pub(crate) use self::write::{Created, Identity};
 use crate::cli::Global;
 use crate::error::{Error, MissingRight};
 

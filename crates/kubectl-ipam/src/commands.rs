@@ -5,13 +5,15 @@ use std::time::Duration;
 use capi_ipam::api::Scope;
 use capi_ipam_ip::{Block, parse_address};
 
-use crate::cli::{Cli, Command, Format};
+use crate::cli::{Cli, Command, DryRun, Format};
 use crate::cluster::Cluster;
 use crate::diagnose::diagnose;
 use crate::error::{Code, Error};
 use crate::load::{Loader, matches};
 use crate::model::{Report, claims, holders, matches_of, pools, show};
 use crate::objects::{ClaimRow, PoolRow};
+use crate::reserve::{reserve, unreserve};
+use crate::transfer::{export, import};
 use crate::{generate, output, render};
 
 /// Time between two reads of `pools --watch`.
@@ -26,11 +28,7 @@ pub(crate) async fn run(cli: &Cli) -> Result<Code, Error> {
         }
         Command::Generate { folder } => return generate::write(folder).map(|()| Code::Ok),
         Command::Who { address } => drop(parse_block(address)?),
-        Command::Pools { .. }
-        | Command::Claims { .. }
-        | Command::Free { .. }
-        | Command::Show { .. }
-        | Command::Doctor => {}
+        _ => {}
     }
     let cluster = Cluster::connect(&cli.global).await?;
     let namespace = (!cli.global.all_namespaces).then(|| cluster.namespace.clone());
@@ -41,10 +39,17 @@ pub(crate) async fn run(cli: &Cli) -> Result<Code, Error> {
         return doctor(cli, &cluster).await;
     }
     let mut loader = Loader::new(&cluster);
+    if let Command::Export = &cli.command {
+        output::print(&export(&mut loader, namespace.as_deref(), cli.global.output).await?)?;
+        return Ok(finish(&loader));
+    }
     let report = report(cli, &mut loader, namespace.as_deref()).await?;
     let style = output::style(&cli.global, cli.global.all_namespaces);
     output::print(&output::format(&report, cli.global.output, style)?)?;
-    Ok(finish(&loader))
+    match (finish(&loader), &report) {
+        (_, Report::ImportSummary(summary)) if !summary.problems.is_empty() => Ok(Code::Findings),
+        (code, _) => Ok(code),
+    }
 }
 
 async fn doctor(cli: &Cli, cluster: &Cluster) -> Result<Code, Error> {
@@ -78,11 +83,21 @@ async fn report(cli: &Cli, loader: &mut Loader<'_>, namespace: Option<&str>) -> 
             let addresses = if *waiting { Vec::new() } else { loader.addresses_in(namespace, |_| true).await? };
             Ok(Report::ClaimList { claims: claims(rows, &addresses) })
         }
+        Command::Reserve { pool, address, claim, flags } => {
+            reserve(loader, pool, address.as_deref(), claim.as_deref(), flags).await
+        }
+        Command::Unreserve { pool, address, flags } => unreserve(loader, pool, address, flags).await,
+        Command::Import { file, name, prune, dry_run } => {
+            let is_dry_run = *dry_run == DryRun::Server;
+            import(loader, file, name, *prune, is_dry_run).await.map(Report::ImportSummary)
+        }
         Command::Free { pool, count } => free(loader, pool, *count).await,
         Command::Show { pool } => details(loader, pool).await,
-        Command::Pools { .. } | Command::Doctor | Command::Completion { .. } | Command::Generate { .. } => {
-            pool_list(loader, namespace).await
-        }
+        Command::Pools { .. }
+        | Command::Doctor
+        | Command::Export
+        | Command::Completion { .. }
+        | Command::Generate { .. } => pool_list(loader, namespace).await,
     }
 }
 
@@ -120,7 +135,7 @@ async fn watch(cli: &Cli, cluster: &Cluster, namespace: Option<&str>) -> Result<
 }
 
 /// Parses an address or a prefix.
-fn parse_block(text: &str) -> Result<Block, Error> {
+pub(crate) fn parse_block(text: &str) -> Result<Block, Error> {
     let invalid = |reason: String| Error::Argument(format!("invalid address {text}: {reason}"));
     let (address, length) = text.split_once('/').map_or((text, None), |(address, length)| (address, Some(length)));
     let address = parse_address(address).map_err(|error| invalid(error.to_string()))?;
@@ -161,10 +176,7 @@ async fn free(loader: &mut Loader<'_>, name: &str, count: u16) -> Result<Report,
 
     let pool = loader.find_pool(name).await?;
     let ledger = loader.ledger().await?;
-    // Without all reservations the answer would be wrong.
-    if let Some(right) = loader.missing.iter().find(|right| right.resource.starts_with("ipreservations")) {
-        return Err(Error::Forbidden(right.clone()));
-    }
+    loader.require_all_reservations()?;
     let mut addresses = Vec::new();
     for number in 0..count {
         // Each proposal holds its address for a claim that does not exist.
