@@ -34,6 +34,11 @@ demo: rust control-plane ## Run a demo against a temporary API server; with ARGS
 install-tools: rust ## Install kubectl-ipam, the plugin of kubectl, with cargo
 	$(CARGO) install --locked --path crates/kubectl-ipam
 
+.PHONY: krew
+krew: rust ## Pack kubectl-ipam and its manifest for krew (URL: the folder of releases)
+	$(CARGO) build --locked --release --package kubectl-ipam
+	@hack/krew.sh target/release/kubectl-ipam $(URL)
+
 .PHONY: run
 run: rust ## Run the manager against the current kubeconfig without webhooks (ARGS: flags)
 	$(CARGO) run --locked --bin manager -- --webhook-port=0 --insecure-diagnostics --diagnostics-address=127.0.0.1:8443 $(ARGS)

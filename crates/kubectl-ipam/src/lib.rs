@@ -5,7 +5,7 @@
 //! - `diagnose`: what `doctor` reads;
 //! - `cluster`: requests to the API server; `objects`: the fields of an object that are kept;
 //! - [`model`]: reports, computed by pure functions from the objects;
-//! - `reserve`: reservations of users; `transfer`: `import` and `export`;
+//! - `search`: `who` and `show`; `reserve`: reservations of users; `transfer`: `import` and `export`;
 //! - `render`: a report as text; `output`: formats and terminal;
 //! - `generate`: completions, manual pages and the JSON schema of `-o json`.
 //!
@@ -28,6 +28,7 @@ mod objects;
 mod output;
 mod render;
 mod reserve;
+mod search;
 mod transfer;
 
 use std::io::Write;

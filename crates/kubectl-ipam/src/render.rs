@@ -7,10 +7,10 @@ use std::fmt::Write;
 
 use jiff::Timestamp;
 
-pub(crate) use self::details::details;
+pub(crate) use self::details::{body, details, head};
 pub(crate) use self::grid::{Grid, clean};
 use crate::model::{
-    ClaimLine, Finding, Holder, ImportProblem, ImportSummary, PoolLine, PoolName, Report, ReservationAction,
+    ClaimLine, Finding, Holder, ImportProblem, ImportSummary, PoolLine, PoolMatch, PoolName, Report, ReservationAction,
     ReservationChange, Severity,
 };
 
@@ -55,21 +55,8 @@ pub(crate) fn text(report: &Report, style: Style) -> String {
         Report::ReservationChange(change) => change_text(change),
         Report::ImportSummary(summary) => import_text(summary, style),
         Report::HolderList { pools, holders, address } => {
-            let mut text = String::new();
-            if pools.is_empty() {
-                text.push_str("No pool contains the address.\n");
-            }
-            for entry in pools {
-                let network = entry.network.as_deref().map(|name| format!(", network {name}")).unwrap_or_default();
-                let _ = writeln!(text, "{}{network}: {:?}", full(&entry.pool), entry.membership);
-            }
-            if holders.is_empty() {
-                let _ = writeln!(text, "\nNothing holds {}.", clean(address));
-            }
-            for holder in holders {
-                text.push_str(&details::holder(holder, style));
-            }
-            text
+            let holders = if holders.is_empty() { nothing_holds(address) } else { holder_texts(holders, style) };
+            memberships(pools) + &holders
         }
         Report::FreeList { addresses, note, .. } => {
             let mut text = lines(addresses);
@@ -79,6 +66,26 @@ pub(crate) fn text(report: &Report, style: Style) -> String {
         Report::FindingList { findings } => finding_text(findings, style),
         Report::PoolList { .. } | Report::ClaimList { .. } => grid(report, style).text(),
     }
+}
+
+/// The pools that contain an address.
+pub(crate) fn memberships(pools: &[PoolMatch]) -> String {
+    if pools.is_empty() {
+        return "No pool contains the address.\n".to_owned();
+    }
+    let text = |entry: &PoolMatch| {
+        let network = entry.network.as_deref().map(|name| format!(", network {name}")).unwrap_or_default();
+        format!("{}{network}: {:?}\n", full(&entry.pool), entry.membership)
+    };
+    pools.iter().map(text).collect()
+}
+
+pub(crate) fn nothing_holds(address: &str) -> String {
+    format!("\nNothing holds {}.\n", clean(address))
+}
+
+pub(crate) fn holder_texts<'a>(holders: impl IntoIterator<Item = &'a Holder>, style: Style) -> String {
+    holders.into_iter().map(|holder| details::holder(holder, style)).collect()
 }
 
 /// One paragraph for each finding: its lines are too long for a table.

@@ -8,7 +8,7 @@ use capi_ipam_ip::Block;
 use kube::api::ObjectMeta;
 
 use crate::cli::WriteFlags;
-use crate::cluster::{Created, Identity};
+use crate::cluster::{Created, Identity, Kind};
 use crate::commands::parse_block;
 use crate::error::Error;
 use crate::load::Loader;
@@ -139,8 +139,10 @@ pub(crate) async fn unreserve(
 
 /// Reads one reservation.
 async fn find(loader: &Loader<'_>, slot: &Slot) -> Result<Option<(ReservationRow, Identity)>, Error> {
-    let found = loader.cluster.reservation(&slot.reservation_name()).await?;
-    Ok(found.and_then(|it| Some((ReservationRow::of(&it)?, Identity::of(&it.metadata)))))
+    let mut found = None;
+    let each = |it: IPReservation| found = ReservationRow::of(&it).map(|row| (row, Identity::of(&it.metadata)));
+    loader.cluster.list_named(Kind::Reservation, None, &slot.reservation_name(), each).await?;
+    Ok(found)
 }
 
 /// Why an address cannot be reserved.

@@ -1,4 +1,4 @@
-//! Requests for one object. A write has a precondition where another writer can exist.
+//! Writes. Each has a precondition where another writer can exist.
 
 use std::fmt::Debug;
 
@@ -62,13 +62,6 @@ impl Cluster {
     pub(crate) fn require_reservations(&self) -> Result<(), Error> {
         let (plural, group) = (Kind::Reservation.plural().to_owned(), names::GROUP.to_owned());
         if self.has_reservations() { Ok(()) } else { Err(Error::NotInstalled { plural, group }) }
-    }
-
-    /// Reads a reservation.
-    pub(crate) async fn reservation(&self, name: &str) -> Result<Option<IPReservation>, Error> {
-        let api: Api<IPReservation> = Api::all(self.client.clone());
-        let found = with_timeout(|| format!("get ipreservations {name}"), api.get_opt(name)).await;
-        found.map_err(|error| self.call_error("get", Kind::Reservation, None, &error))
     }
 
     pub(crate) async fn create_reservation(&self, new: &IPReservation, dry_run: bool) -> Result<Created, Error> {

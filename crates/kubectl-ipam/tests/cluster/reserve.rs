@@ -72,7 +72,7 @@ async fn addresses_are_reserved_for_nobody_or_for_a_claim() {
     let rules = ["ipreservations", "inclusterippools", "globalinclusterippools", "ipaddresses"]
         .map(|name| format!("{name}.ipam.cluster.x-k8s.io"))
         .join(",");
-    plane.kubectl(&["create", "clusterrole", "viewer", "--verb=get,list", &format!("--resource={rules}")]);
+    plane.kubectl(&["create", "clusterrole", "viewer", "--verb=list", &format!("--resource={rules}")]);
     plane.kubectl(&["create", "clusterrolebinding", "viewer", "--clusterrole=viewer", &account]);
     create(&plane, "InClusterIPPool", Some(namespace), "db", &json!({ "addresses": ["10.0.1.10"], "prefix": 24 }));
     let viewer = plane.kubeconfig_of_account(namespace, "viewer");
