@@ -17,7 +17,7 @@ IMAGE ?= localhost/capi-ipam
 
 generated := config/crd/ipam.cluster.x-k8s.io.yaml config/rbac/role.yaml config/self-managed-certs/role.yaml \
   config/webhook/manifests.yaml docs/api.md docs/flags.md docs/metrics.md manifests/ipam-components.yaml \
-  manifests/install.yaml manifests/install-without-cert-manager.yaml
+  manifests/install.yaml manifests/install-without-cert-manager.yaml crates/kubectl-ipam/generated
 
 .PHONY: help
 help: ## List the targets
@@ -33,6 +33,11 @@ demo: rust control-plane ## Run a demo against a temporary API server; with ARGS
 .PHONY: install-tools
 install-tools: rust ## Install kubectl-ipam, the plugin of kubectl, with cargo
 	$(CARGO) install --locked --path crates/kubectl-ipam
+
+.PHONY: krew
+krew: rust ## Pack kubectl-ipam and its manifest for krew (URL: the folder of releases)
+	$(CARGO) build --locked --release --package kubectl-ipam
+	@hack/krew.sh target/release/kubectl-ipam $(URL)
 
 .PHONY: run
 run: rust ## Run the manager against the current kubeconfig without webhooks (ARGS: flags)
@@ -193,6 +198,8 @@ generate: rust ## Generate CRDs, roles, webhooks, the reference pages in docs/ a
 	$(call write,flags,docs/flags.md)
 	$(call write,metrics,docs/metrics.md)
 	$(call write,api,docs/api.md)
+	@$(CARGO) run --quiet --locked --package kubectl-ipam -- generate crates/kubectl-ipam/generated
+	@echo 'written: crates/kubectl-ipam/generated'
 	$(call render,config/clusterctl,manifests/ipam-components.yaml)
 	$(call render,config/default,manifests/install.yaml)
 	$(call render,config/without-cert-manager,manifests/install-without-cert-manager.yaml)

@@ -23,6 +23,7 @@ mod api_client;
 mod baseline;
 mod claim_watch;
 mod cluster;
+mod commands;
 mod consumer;
 mod exhausted;
 mod idle;
@@ -120,6 +121,9 @@ async fn run_with_bound_claims(
     }
     if series == Series::Scrape100000 {
         return scrape::run(cluster, series.name(), present).await;
+    }
+    if series == Series::Commands100000 {
+        return commands::run(cluster, &options.kubectl_ipam, series.name(), consumer, present);
     }
     let count = options.count(series);
     Rounds { series: series.name(), count, pools: 1, present: Some((consumer, present)) }.run(cluster).await

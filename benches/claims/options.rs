@@ -24,6 +24,9 @@ pub(crate) struct Options {
     /// Run the default series with a tenth of the claims.
     #[arg(long, conflicts_with_all = ["series", "all"])]
     quick: bool,
+    /// The program kubectl-ipam of the series commands-100000: cargo build --release --package kubectl-ipam.
+    #[arg(long, default_value = "target/release/kubectl-ipam", value_name = "FILE")]
+    pub(crate) kubectl_ipam: PathBuf,
     /// The number of concurrent requests of the consumer and of the baseline.
     #[arg(long, default_value_t = 32, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=1000))]
     pub(crate) at_once: usize,
@@ -95,6 +98,9 @@ pub(crate) enum Series {
     /// Scrapes of the metrics with 5,000 pools and 100,000 bound claims.
     #[value(name = "scrape-100000")]
     Scrape100000,
+    /// The commands of kubectl-ipam with 100,000 bound claims.
+    #[value(name = "commands-100000")]
+    Commands100000,
 }
 
 impl Series {
@@ -106,7 +112,11 @@ impl Series {
     pub(crate) fn present(self) -> usize {
         match self {
             Self::More10000 | Self::Restart10000 => 10_000,
-            Self::More100000 | Self::Restart100000 | Self::DeletedPools100000 | Self::Scrape100000 => 100_000,
+            Self::More100000
+            | Self::Restart100000
+            | Self::DeletedPools100000
+            | Self::Scrape100000
+            | Self::Commands100000 => 100_000,
             _ => 0,
         }
     }
@@ -118,7 +128,11 @@ impl Series {
             Self::Empty3000 | Self::Pools50 => 3_000,
             Self::Empty10000 | Self::Churn => 10_000,
             Self::More10000 | Self::More100000 | Self::Idle => 200,
-            Self::Restart10000 | Self::Restart100000 | Self::DeletedPools100000 | Self::Scrape100000 => 1,
+            Self::Restart10000
+            | Self::Restart100000
+            | Self::DeletedPools100000
+            | Self::Scrape100000
+            | Self::Commands100000 => 1,
             Self::LargePools => 1_000,
             Self::Exhausted | Self::LargeClaims => 5_000,
         }

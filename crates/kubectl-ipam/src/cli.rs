@@ -11,8 +11,9 @@ use clap_complete::Shell;
     name = "kubectl-ipam",
     bin_name = "kubectl ipam",
     version,
-    after_help = "Exit codes: 0 success, 1 doctor has findings, 2 invalid command line, 3 cluster unreachable, 4 missing permission (the \
-                  output may be incomplete), 5 missing definition, 6 pool or address not found, 7 other failure."
+    after_help = "Exit codes: 0 success, 1 doctor has findings or import has problems, 2 invalid command line, \
+                  3 cluster unreachable, 4 missing permission (the output may be incomplete), 5 missing definition, \
+                  6 pool or address not found, 7 other failure."
 )]
 pub struct Cli {
     /// Flags of all commands.
@@ -64,6 +65,34 @@ pub enum Format {
     Name,
 }
 
+/// Flags of `reserve` and `unreserve`.
+#[derive(Args, Clone, Debug)]
+pub struct WriteFlags {
+    /// `server` lets the API server check the change, without making it.
+    #[arg(long, value_enum, default_value_t, value_name = "MODE")]
+    pub dry_run: DryRun,
+    /// Do not ask before a change that affects an address in use.
+    #[arg(short, long)]
+    pub yes: bool,
+}
+
+impl WriteFlags {
+    /// Whether nothing is changed.
+    pub fn is_dry_run(&self) -> bool {
+        self.dry_run == DryRun::Server
+    }
+}
+
+/// Whether a command changes objects.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum DryRun {
+    /// Objects are changed.
+    #[default]
+    None,
+    /// The API server checks the change, but does not make it.
+    Server,
+}
+
 /// A command.
 #[derive(Debug, Subcommand)]
 pub enum Command {
@@ -110,6 +139,46 @@ pub enum Command {
         /// Do not open the browser.
         #[arg(long)]
         no_open: bool,
+    },
+    /// Reserve an address: exclude it from a pool, or keep it for a claim.
+    Reserve {
+        /// The pool: NAME or KIND/NAME.
+        pool: String,
+        /// An address or a prefix; by default the next one that the pool allocates.
+        address: Option<String>,
+        /// The claim that gets the address: NAMESPACE/NAME, or NAME in the namespace of the pool. Without it, no claim
+        /// gets the address.
+        #[arg(long = "for", value_name = "CLAIM")]
+        claim: Option<String>,
+        /// Flags of commands that write.
+        #[command(flatten)]
+        flags: WriteFlags,
+    },
+    /// Delete the reservation of an address.
+    Unreserve {
+        /// The pool: NAME or KIND/NAME.
+        pool: String,
+        /// An address or a prefix.
+        address: String,
+        /// Flags of commands that write.
+        #[command(flatten)]
+        flags: WriteFlags,
+    },
+    /// Write pools and reservations in a form that import reads: CSV, JSON or YAML.
+    Export,
+    /// Create and update pools and reservations from a file.
+    Import {
+        /// A file in CSV, JSON or YAML; `-` is the standard input.
+        file: PathBuf,
+        /// Name of this import, which is stored as a label of the objects that it creates.
+        #[arg(long, default_value = "default", value_name = "NAME")]
+        name: String,
+        /// Delete objects of the import with this name that the file does not contain.
+        #[arg(long, requires = "name")]
+        prune: bool,
+        /// `server` checks the file and lets the API server check each object, without changes.
+        #[arg(long, value_enum, default_value_t, value_name = "MODE")]
+        dry_run: DryRun,
     },
     /// Print the completion script of a shell.
     Completion {

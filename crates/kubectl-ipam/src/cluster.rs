@@ -1,5 +1,7 @@
 //! Requests to the API server: the kubeconfig, the served versions, and lists in pages.
 
+mod write;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -13,6 +15,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
+pub(crate) use self::write::{Created, Identity};
 use crate::cli::Global;
 use crate::error::{Error, MissingRight};
 
@@ -221,13 +224,35 @@ impl Cluster {
         &self,
         kind: Kind,
         namespace: Option<&str>,
+        each: impl FnMut(T),
+    ) -> Result<Skipped, ListError> {
+        self.list_selected(kind, namespace, ListParams::default(), each).await
+    }
+
+    /// Calls `each` for the object with this name, if it exists.
+    pub(crate) async fn list_named<T: DeserializeOwned>(
+        &self,
+        kind: Kind,
+        namespace: Option<&str>,
+        name: &str,
+        each: impl FnMut(T),
+    ) -> Result<Skipped, ListError> {
+        let parameters = ListParams::default().fields(&format!("metadata.name={name}"));
+        self.list_selected(kind, namespace, parameters, each).await
+    }
+
+    async fn list_selected<T: DeserializeOwned>(
+        &self,
+        kind: Kind,
+        namespace: Option<&str>,
+        parameters: ListParams,
         mut each: impl FnMut(T),
     ) -> Result<Skipped, ListError> {
         let mut skipped = Skipped::default();
         let Some(version) = self.version(kind).map_err(ListError::Other)? else { return Ok(skipped) };
         let folder = namespace.map(|name| format!("namespaces/{name}/")).unwrap_or_default();
         let path = format!("/apis/{}/{version}/{folder}{}", names::GROUP, kind.plural());
-        let mut parameters = ListParams::default().limit(PAGE_SIZE);
+        let mut parameters = parameters.limit(PAGE_SIZE);
         loop {
             let operation = || format!("list {}", kind.plural());
             let request = Request::new(&path).list(&parameters).map_err(|error| self.rejected(operation(), &error))?;

@@ -2,16 +2,19 @@
 
 use std::time::Duration;
 
-use capi_ipam::api::Scope;
 use capi_ipam_ip::{Block, parse_address};
 
-use crate::cli::{Cli, Command, Format};
+use crate::cli::{Cli, Command, DryRun, Format};
 use crate::cluster::Cluster;
 use crate::diagnose::diagnose;
 use crate::error::{Code, Error};
 use crate::load::{Loader, matches};
-use crate::model::{Report, claims, holders, matches_of, pools, show};
+use crate::model::{Report, claims, pools};
 use crate::objects::{ClaimRow, PoolRow};
+use crate::render::Style;
+use crate::reserve::{reserve, unreserve};
+use crate::search::{details, print_details, print_who, who};
+use crate::transfer::{export, import};
 use crate::{generate, output, render, web};
 
 /// Time between two reads of `pools --watch`.
@@ -26,12 +29,7 @@ pub(crate) async fn run(cli: &Cli) -> Result<Code, Error> {
         }
         Command::Generate { folder } => return generate::write(folder).map(|()| Code::Ok),
         Command::Who { address } => drop(parse_block(address)?),
-        Command::Pools { .. }
-        | Command::Claims { .. }
-        | Command::Free { .. }
-        | Command::Show { .. }
-        | Command::Doctor
-        | Command::Web { .. } => {}
+        _ => {}
     }
     let cluster = Cluster::connect(&cli.global).await?;
     let namespace = (!cli.global.all_namespaces).then(|| cluster.namespace.clone());
@@ -45,17 +43,33 @@ pub(crate) async fn run(cli: &Cli) -> Result<Code, Error> {
         return web::serve(&cluster, *port, !no_open).await.map(|()| Code::Ok);
     }
     let mut loader = Loader::new(&cluster);
+    if let Command::Export = &cli.command {
+        output::print(&export(&mut loader, namespace.as_deref(), cli.global.output).await?)?;
+        return Ok(finish(&loader));
+    }
+    if matches!(cli.global.output, Format::Table | Format::Wide) {
+        let style = output::style(&cli.global, cli.global.all_namespaces);
+        let style = Style { wide: cli.global.output == Format::Wide, ..style };
+        match &cli.command {
+            Command::Who { address } => return print_who(&mut loader, parse_block(address)?, style).await,
+            Command::Show { pool } => return print_details(&mut loader, pool, style).await,
+            _ => {}
+        }
+    }
     let report = report(cli, &mut loader, namespace.as_deref()).await?;
     let style = output::style(&cli.global, cli.global.all_namespaces);
-    output::print(&output::format(&report, cli.global.output, style)?)?;
-    Ok(finish(&loader))
+    output::print_report(&report, cli.global.output, style)?;
+    match (finish(&loader), &report) {
+        (_, Report::ImportSummary(summary)) if !summary.problems.is_empty() => Ok(Code::Findings),
+        (code, _) => Ok(code),
+    }
 }
 
 async fn doctor(cli: &Cli, cluster: &Cluster) -> Result<Code, Error> {
     let (findings, loader) = diagnose(cluster).await?;
     let code = if findings.is_empty() { Code::Ok } else { Code::Findings };
     let report = Report::FindingList { findings };
-    output::print(&output::format(&report, cli.global.output, output::style(&cli.global, true))?)?;
+    output::print_report(&report, cli.global.output, output::style(&cli.global, true))?;
     // A finding is more important than a check that was not possible.
     Ok(match finish(&loader) {
         Code::Ok => code,
@@ -65,7 +79,7 @@ async fn doctor(cli: &Cli, cluster: &Cluster) -> Result<Code, Error> {
 }
 
 /// Prints the warnings. Output that lacks objects because of a missing permission has its own exit code.
-fn finish(loader: &Loader<'_>) -> Code {
+pub(crate) fn finish(loader: &Loader<'_>) -> Code {
     loader.warnings.iter().for_each(|text| output::warn(text));
     loader.missing.iter().for_each(|right| output::warn(&format!("the output is incomplete: {right}")));
     if loader.missing.is_empty() { Code::Ok } else { Code::Forbidden }
@@ -73,7 +87,7 @@ fn finish(loader: &Loader<'_>) -> Code {
 
 async fn report(cli: &Cli, loader: &mut Loader<'_>, namespace: Option<&str>) -> Result<Report, Error> {
     match &cli.command {
-        Command::Who { address } => who(loader, address).await,
+        Command::Who { address } => who(loader, parse_block(address)?).await,
         Command::Claims { waiting, pool } => {
             let wanted = |claim: &ClaimRow| {
                 (!waiting || claim.is_waiting()) && pool.as_deref().is_none_or(|pool| matches(&claim.pool, pool))
@@ -82,11 +96,23 @@ async fn report(cli: &Cli, loader: &mut Loader<'_>, namespace: Option<&str>) -> 
             let addresses = if *waiting { Vec::new() } else { loader.addresses_in(namespace, |_| true).await? };
             Ok(Report::ClaimList { claims: claims(rows, &addresses) })
         }
+        Command::Reserve { pool, address, claim, flags } => {
+            reserve(loader, pool, address.as_deref(), claim.as_deref(), flags).await
+        }
+        Command::Unreserve { pool, address, flags } => unreserve(loader, pool, address, flags).await,
+        Command::Import { file, name, prune, dry_run } => {
+            let is_dry_run = *dry_run == DryRun::Server;
+            import(loader, file, name, *prune, is_dry_run).await.map(Report::ImportSummary)
+        }
         Command::Free { pool, count } => free(loader, pool, *count).await,
-        Command::Show { pool } => details(loader, pool).await,
+        Command::Show { pool } => {
+            let pool = loader.find_pool(pool).await?;
+            details(loader, &pool).await.map(|details| Report::PoolDetails(Box::new(details)))
+        }
         Command::Pools { .. }
         | Command::Doctor
         | Command::Web { .. }
+        | Command::Export
         | Command::Completion { .. }
         | Command::Generate { .. } => pool_list(loader, namespace).await,
     }
@@ -137,40 +163,13 @@ pub(crate) fn parse_block(text: &str) -> Result<Block, Error> {
     if block.length() == length { Ok(block) } else { Err(wrong()) }
 }
 
-fn overlap(one: Block, other: Block) -> bool {
-    let (a, b) = (one.span(), other.span());
-    one.family() == other.family() && a.first() <= b.last() && b.first() <= a.last()
-}
-
-async fn who(loader: &mut Loader<'_>, address: &str) -> Result<Report, Error> {
-    let block = parse_block(address)?;
-    let rows = loader.pools(None).await?;
-    let addresses = loader.addresses(|row| overlap(row.block, block)).await?;
-    let reservations = loader.reservations(|row| overlap(row.slot.block, block)).await?;
-    let found = matches_of(&rows, block);
-    if found.is_empty() && addresses.is_empty() && reservations.is_empty() && loader.missing.is_empty() {
-        return Err(Error::NoHolder { address: address.to_owned() });
-    }
-    let wanted = |claim: &ClaimRow| {
-        addresses.iter().any(|row| row.key.0 == claim.key.0 && row.claim == claim.key.1)
-            || reservations.iter().any(|row| row.claim.as_ref() == Some(&claim.key))
-    };
-    let claims =
-        if addresses.is_empty() && reservations.is_empty() { Vec::new() } else { loader.claims(None, wanted).await? };
-    let holders = holders(&rows, &addresses, &reservations, &claims);
-    Ok(Report::HolderList { address: block.to_string(), pools: found, holders })
-}
-
 /// Asks the ledger of the manager for the next addresses.
 async fn free(loader: &mut Loader<'_>, name: &str, count: u16) -> Result<Report, Error> {
     use capi_ipam::in_cluster::ledger::Proposal;
 
     let pool = loader.find_pool(name).await?;
     let ledger = loader.ledger().await?;
-    // Without all reservations the answer would be wrong.
-    if let Some(right) = loader.missing.iter().find(|right| right.resource.starts_with("ipreservations")) {
-        return Err(Error::Forbidden(right.clone()));
-    }
+    loader.require_all_reservations()?;
     let mut addresses = Vec::new();
     for number in 0..count {
         // Each proposal holds its address for a claim that does not exist.
@@ -193,21 +192,6 @@ fn shortage(pool: &PoolRow, found: usize) -> String {
         Ok(_) if found == 0 => format!("{} has no free address.", pool.key),
         Ok(_) => format!("{} has no other free address.", pool.key),
     }
-}
-
-async fn details(loader: &mut Loader<'_>, name: &str) -> Result<Report, Error> {
-    let pool = loader.find_pool(name).await?;
-    // Pools of other namespaces matter only for a network.
-    let all = if pool.network.is_some() { loader.pools(None).await? } else { vec![pool.clone()] };
-    let scope = |key: &capi_ipam::api::PoolKey| {
-        let found = all.iter().find(|pool| pool.key == *key);
-        found.map_or_else(|| Scope::Pool(key.clone()), |pool| pool.scope.clone())
-    };
-    let namespace = if pool.network.is_none() { pool.key.namespace.as_deref() } else { None };
-    let addresses = loader.addresses_in(namespace, |row| scope(&row.pool) == pool.scope).await?;
-    let reservations = loader.reservations(|row| row.slot.scope == pool.scope).await?;
-    let claims = loader.claims(namespace, |row| scope(&row.pool) == pool.scope).await?;
-    Ok(Report::PoolDetails(Box::new(show(&pool, &all, &addresses, &reservations, claims))))
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 pub enum Code {
     /// The command succeeded.
     Ok = 0,
-    /// `doctor` has findings.
+    /// `doctor` has findings, or `import` has problems.
     Findings = 1,
     /// The command line is invalid.
     Usage = 2,
@@ -108,6 +108,46 @@ pub enum Error {
         /// The address as written.
         address: String,
     },
+    /// An address is held.
+    #[error("{slot} is {holder}")]
+    Held {
+        /// The address and its pool or network.
+        slot: String,
+        /// Who holds it.
+        holder: String,
+    },
+    /// Somebody else created an object at the same time.
+    #[error("{object} was created by somebody else in the meantime; try again")]
+    Changed {
+        /// Kind and name.
+        object: String,
+    },
+    /// A pool has no address to reserve.
+    #[error("{pool} has no free address")]
+    NoFree {
+        /// Kind, namespace and name.
+        pool: String,
+    },
+    /// An address has no reservation.
+    #[error("{slot} is not reserved")]
+    NotReserved {
+        /// The address and its pool or network.
+        slot: String,
+    },
+    /// A change was not confirmed.
+    #[error("{warning}; confirm it with --yes")]
+    NotConfirmed {
+        /// What the change affects.
+        warning: String,
+    },
+    /// A file cannot be read.
+    #[error("cannot read {path}: {reason}")]
+    File {
+        /// The path.
+        path: String,
+        /// What is wrong.
+        reason: String,
+    },
     /// An argument is invalid.
     #[error("{0}")]
     Argument(String),
@@ -144,9 +184,14 @@ impl Error {
             Self::NotConfigured { .. } | Self::Unreachable { .. } => Code::Unreachable,
             Self::Unauthenticated { .. } | Self::Forbidden(_) => Code::Forbidden,
             Self::NotInstalled { .. } | Self::OtherVersion { .. } => Code::NoDefinition,
-            Self::NoPool { .. } | Self::NoHolder { .. } => Code::NotFound,
-            Self::AmbiguousPool { .. } | Self::Argument(_) => Code::Usage,
-            Self::Request { .. } | Self::Output(_) => Code::Failed,
+            Self::NoPool { .. } | Self::NoHolder { .. } | Self::NotReserved { .. } => Code::NotFound,
+            Self::AmbiguousPool { .. } | Self::Argument(_) | Self::NotConfirmed { .. } => Code::Usage,
+            Self::Held { .. }
+            | Self::Changed { .. }
+            | Self::NoFree { .. }
+            | Self::File { .. }
+            | Self::Request { .. }
+            | Self::Output(_) => Code::Failed,
         }
     }
 }

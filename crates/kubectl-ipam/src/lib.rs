@@ -1,15 +1,17 @@
-//! `kubectl ipam`: shows pools, addresses, claims and their holders, with the permissions of the caller.
+//! `kubectl ipam`: shows pools, addresses, claims and their holders, and writes reservations, with the permissions of
+//! the caller.
 //!
 //! - [`cli`]: the command line; [`error`]: errors and exit codes;
 //! - `diagnose`: what `doctor` reads;
 //! - `cluster`: requests to the API server; `objects`: the fields of an object that are kept;
 //! - [`model`]: reports, computed by pure functions from the objects;
+//! - `search`: `who` and `show`; `reserve`: reservations of users; `transfer`: `import` and `export`;
 //! - `render`: a report as text; `output`: formats and terminal;
 //! - `web`: the web page of `web`, with its server and its watches;
 //! - `generate`: completions, manual pages and the JSON schema of `-o json`.
 //!
 //! # Invariants
-//! - Only reads. Each request has a deadline.
+//! - Only `reserve`, `unreserve` and `import` write: pools, and reservations of users. Each request has a deadline.
 //! - Lists are read in pages. An object that cannot be decoded is skipped and reported.
 //! - The allocation order and the parsing of pools are those of the manager: the crates `capi-ipam` and
 //!   `capi-ipam-ip`.
@@ -26,6 +28,9 @@ mod load;
 mod objects;
 mod output;
 mod render;
+mod reserve;
+mod search;
+mod transfer;
 mod web;
 
 use std::io::Write;

@@ -26,7 +26,7 @@ impl<'a> Loader<'a> {
     }
 
     /// Lists a kind in the whole cluster. Without the permission, lists the namespace of the caller.
-    async fn list<T: DeserializeOwned>(
+    pub(crate) async fn list<T: DeserializeOwned>(
         &mut self,
         kind: Kind,
         namespace: Option<&str>,
@@ -48,7 +48,11 @@ impl<'a> Loader<'a> {
         Ok(())
     }
 
-    async fn each_pool(&mut self, namespace: Option<&str>, mut each: impl FnMut(&Pool)) -> Result<(), Error> {
+    pub(crate) async fn each_pool(
+        &mut self,
+        namespace: Option<&str>,
+        mut each: impl FnMut(&Pool),
+    ) -> Result<(), Error> {
         for kind in InClusterKind::ALL {
             let namespace = namespace.filter(|_| !kind.is_global());
             self.list(Kind::Pool(kind), namespace, |pool: Pool| each(&pool)).await?;
@@ -129,6 +133,12 @@ impl<'a> Loader<'a> {
         Ok(ledger)
     }
 
+    /// Fails if reservations could not be listed: without all of them, the next address is unknown.
+    pub(crate) fn require_all_reservations(&self) -> Result<(), Error> {
+        let missing = self.missing.iter().find(|right| right.resource.starts_with("ipreservations"));
+        missing.map_or(Ok(()), |right| Err(Error::Forbidden(right.clone())))
+    }
+
     /// Finds a pool by `NAME` or `KIND/NAME` in the namespace of the caller, or among the global pools.
     pub(crate) async fn find_pool(&mut self, name: &str) -> Result<PoolRow, Error> {
         let namespace = self.cluster.namespace.clone();
@@ -142,10 +152,17 @@ impl<'a> Loader<'a> {
 /// Whether a pool has the name `NAME` or `KIND/NAME`. The kind is a name, a plural, or the short form of the tables.
 pub(crate) fn matches(key: &PoolKey, text: &str) -> bool {
     let (kind, name) = text.split_once('/').map_or((None, text), |(kind, name)| (Some(kind), name));
-    let is_kind = |text: &str| {
-        [key.kind.name(), key.kind.plural(), short(key.kind)].iter().any(|name| name.eq_ignore_ascii_case(text))
-    };
-    key.name.as_ref() == name && kind.is_none_or(is_kind)
+    key.name.as_ref() == name && kind.is_none_or(|text| is_kind(key.kind, text))
+}
+
+/// Whether a text is the name, the plural or the short form of a kind.
+fn is_kind(kind: InClusterKind, text: &str) -> bool {
+    [kind.name(), kind.plural(), short(kind)].iter().any(|name| name.eq_ignore_ascii_case(text))
+}
+
+/// The kind with this name, plural or short form.
+pub(crate) fn kind_of(text: &str) -> Option<InClusterKind> {
+    InClusterKind::ALL.into_iter().find(|kind| is_kind(*kind, text))
 }
 
 fn find<'a>(pools: &'a [PoolRow], name: &str) -> Result<Option<&'a PoolRow>, Error> {

@@ -1,6 +1,7 @@
 //! Reports: what a command shows. They are computed by pure functions from the objects, and are the output of
 //! `-o json` and `-o yaml`.
 
+mod changes;
 mod claims;
 mod doctor;
 mod holders;
@@ -15,6 +16,7 @@ use capi_ipam::api::PoolKey;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+pub use self::changes::{ImportProblem, ImportSummary, ReservationAction, ReservationChange};
 pub(crate) use self::claims::claims;
 pub use self::claims::{ClaimLine, ClaimState};
 pub use self::doctor::{Check, Finding, Severity};
@@ -71,6 +73,10 @@ pub enum Report {
     },
     /// The output of `show`.
     PoolDetails(Box<PoolDetails>),
+    /// The output of `reserve` and `unreserve`.
+    ReservationChange(ReservationChange),
+    /// The output of `import`.
+    ImportSummary(ImportSummary),
 }
 
 /// A reference to a pool.

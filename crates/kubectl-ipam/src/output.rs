@@ -9,6 +9,17 @@ use crate::error::Error;
 use crate::model::Report;
 use crate::render::{Style, grid, lines, names, text};
 
+/// Prints a report.
+pub(crate) fn print_report(report: &Report, format: Format, style: Style) -> Result<(), Error> {
+    if format != Format::Json {
+        return print(&self::format(report, format, style)?);
+    }
+    // Without the whole text in memory.
+    let mut output = std::io::BufWriter::new(std::io::stdout().lock());
+    let written = serde_json::to_writer_pretty(&mut output, report).map_err(std::io::Error::from);
+    end(written.and_then(|()| output.write_all(b"\n")).and_then(|()| output.flush()))
+}
+
 /// The text of a report.
 pub(crate) fn format(report: &Report, format: Format, style: Style) -> Result<String, Error> {
     let failed = |error: &dyn std::error::Error| Error::Output(error.to_string());
@@ -38,7 +49,11 @@ pub(crate) fn style(flags: &Global, namespaces: bool) -> Style {
 /// Writes to the standard output. A closed pipe is no error.
 pub(crate) fn print(text: &str) -> Result<(), Error> {
     let mut output = std::io::stdout().lock();
-    match output.write_all(text.as_bytes()).and_then(|()| output.flush()) {
+    end(output.write_all(text.as_bytes()).and_then(|()| output.flush()))
+}
+
+fn end(result: std::io::Result<()>) -> Result<(), Error> {
+    match result {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(Error::Output(error.to_string())),
         _ => Ok(()),
     }

@@ -7,9 +7,12 @@ use std::fmt::Write;
 
 use jiff::Timestamp;
 
-pub(crate) use self::details::details;
+pub(crate) use self::details::{body, details, head};
 pub(crate) use self::grid::{Grid, clean};
-use crate::model::{ClaimLine, Finding, Holder, PoolLine, PoolName, Report, Severity};
+use crate::model::{
+    ClaimLine, Finding, Holder, ImportProblem, ImportSummary, PoolLine, PoolMatch, PoolName, Report, ReservationAction,
+    ReservationChange, Severity,
+};
 
 /// How text is rendered.
 #[derive(Clone, Copy, Debug)]
@@ -49,22 +52,11 @@ impl Style {
 pub(crate) fn text(report: &Report, style: Style) -> String {
     match report {
         Report::PoolDetails(pool) => details(pool, style),
+        Report::ReservationChange(change) => change_text(change),
+        Report::ImportSummary(summary) => import_text(summary, style),
         Report::HolderList { pools, holders, address } => {
-            let mut text = String::new();
-            if pools.is_empty() {
-                text.push_str("No pool contains the address.\n");
-            }
-            for entry in pools {
-                let network = entry.network.as_deref().map(|name| format!(", network {name}")).unwrap_or_default();
-                let _ = writeln!(text, "{}{network}: {:?}", full(&entry.pool), entry.membership);
-            }
-            if holders.is_empty() {
-                let _ = writeln!(text, "\nNothing holds {}.", clean(address));
-            }
-            for holder in holders {
-                text.push_str(&details::holder(holder, style));
-            }
-            text
+            let holders = if holders.is_empty() { nothing_holds(address) } else { holder_texts(holders, style) };
+            memberships(pools) + &holders
         }
         Report::FreeList { addresses, note, .. } => {
             let mut text = lines(addresses);
@@ -74,6 +66,26 @@ pub(crate) fn text(report: &Report, style: Style) -> String {
         Report::FindingList { findings } => finding_text(findings, style),
         Report::PoolList { .. } | Report::ClaimList { .. } => grid(report, style).text(),
     }
+}
+
+/// The pools that contain an address.
+pub(crate) fn memberships(pools: &[PoolMatch]) -> String {
+    if pools.is_empty() {
+        return "No pool contains the address.\n".to_owned();
+    }
+    let text = |entry: &PoolMatch| {
+        let network = entry.network.as_deref().map(|name| format!(", network {name}")).unwrap_or_default();
+        format!("{}{network}: {:?}\n", full(&entry.pool), entry.membership)
+    };
+    pools.iter().map(text).collect()
+}
+
+pub(crate) fn nothing_holds(address: &str) -> String {
+    format!("\nNothing holds {}.\n", clean(address))
+}
+
+pub(crate) fn holder_texts<'a>(holders: impl IntoIterator<Item = &'a Holder>, style: Style) -> String {
+    holders.into_iter().map(|holder| details::holder(holder, style)).collect()
 }
 
 /// One paragraph for each finding: its lines are too long for a table.
@@ -88,6 +100,35 @@ fn finding_text(findings: &[Finding], style: Style) -> String {
         let _ = writeln!(text, "{check}: {}\n  {}", clean(&finding.object), clean(&finding.problem));
         let _ = writeln!(text, "  Repair: {}", clean(&finding.repair));
     }
+    text
+}
+
+/// Written as kubectl writes changes.
+fn change_text(change: &ReservationChange) -> String {
+    let action = format!("{:?}", change.action).to_lowercase();
+    let dry_run = if change.dry_run { " (server dry run)" } else { "" };
+    let purpose = change.claim.as_deref().map_or_else(
+        || format!("{} is excluded from allocation", change.address),
+        |claim| format!("{} is reserved for the claim {claim}", change.address),
+    );
+    let purpose = if change.action == ReservationAction::Created { format!(": {purpose}") } else { String::new() };
+    format!("ipreservation {} {action}{dry_run}{purpose}\n", change.name)
+}
+
+/// The problems by line, then the counts.
+fn import_text(summary: &ImportSummary, style: Style) -> String {
+    let mut text = String::new();
+    for ImportProblem { line, problem } in &summary.problems {
+        let place = line.map_or_else(|| "not in the file".to_owned(), |line| format!("line {line}"));
+        let _ = writeln!(text, "{}: {}", style.paint(&place, Color::Red), clean(problem));
+    }
+    let ImportSummary { dry_run, created, updated, deleted, unchanged, .. } = summary;
+    let dry_run = if *dry_run { " (server dry run)" } else { "" };
+    let problems = summary.problems.len();
+    let _ = writeln!(
+        text,
+        "{created} created, {updated} updated, {deleted} deleted, {unchanged} unchanged, {problems} problems{dry_run}"
+    );
     text
 }
 
@@ -117,6 +158,19 @@ pub(crate) fn grid(report: &Report, style: Style) -> Grid {
             grid
         }
         Report::PoolDetails(pool) => holder_grid(&pool.holders, style),
+        Report::ReservationChange(change) => {
+            let mut grid = Grid::new(&["ACTION", "NAME", "ADDRESS", "CLAIM"]);
+            let claim = change.claim.clone().unwrap_or_default();
+            grid.row(vec![format!("{:?}", change.action), change.name.clone(), change.address.clone(), claim]);
+            grid
+        }
+        Report::ImportSummary(summary) => {
+            let mut grid = Grid::new(&["LINE", "PROBLEM"]);
+            for ImportProblem { line, problem } in &summary.problems {
+                grid.row(vec![line.map(|line| line.to_string()).unwrap_or_default(), problem.clone()]);
+            }
+            grid
+        }
     }
 }
 
@@ -138,6 +192,8 @@ pub(crate) fn names(report: &Report) -> Vec<String> {
         Report::FreeList { addresses, .. } => addresses.clone(),
         Report::FindingList { findings } => findings.iter().map(|finding| finding.object.clone()).collect(),
         Report::PoolDetails(details) => vec![pool(&details.pool)],
+        Report::ReservationChange(change) => vec![format!("ipreservation.ipam.cluster.x-k8s.io/{}", change.name)],
+        Report::ImportSummary(summary) => summary.problems.iter().map(|problem| problem.problem.clone()).collect(),
     }
 }
 

@@ -206,6 +206,124 @@ name\:"One resource name per line"))' \
 '--help[Print help (see more with '\''--help'\'')]' \
 && ret=0
 ;;
+(reserve)
+_arguments "${_arguments_options[@]}" : \
+'--for=[The claim that gets the address\: NAMESPACE/NAME, or NAME in the namespace of the pool. Without it, no claim gets the address]:CLAIM:_default' \
+'--dry-run=[\`server\` lets the API server check the change, without making it]:MODE:((none\:"Objects are changed"
+server\:"The API server checks the change, but does not make it"))' \
+'--context=[Context of the kubeconfig]:NAME:_default' \
+'--kubeconfig=[Path of the kubeconfig]:FILE:_files' \
+'-n+[Namespace; by default that of the context]:NAME:_default' \
+'--namespace=[Namespace; by default that of the context]:NAME:_default' \
+'-o+[Output format]:FORMAT:((table\:"Text for 80 columns"
+wide\:"Text with all columns"
+json\:"JSON, one document"
+yaml\:"YAML"
+csv\:"Comma-separated values with a header (RFC 4180)"
+name\:"One resource name per line"))' \
+'--output=[Output format]:FORMAT:((table\:"Text for 80 columns"
+wide\:"Text with all columns"
+json\:"JSON, one document"
+yaml\:"YAML"
+csv\:"Comma-separated values with a header (RFC 4180)"
+name\:"One resource name per line"))' \
+'-y[Do not ask before a change that affects an address in use]' \
+'--yes[Do not ask before a change that affects an address in use]' \
+'(-n --namespace)-A[All namespaces]' \
+'(-n --namespace)--all-namespaces[All namespaces]' \
+'--no-color[Disable colors. They are also disabled by NO_COLOR and without a terminal]' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
+':pool -- The pool\: NAME or KIND/NAME:_default' \
+'::address -- An address or a prefix; by default the next one that the pool allocates:_default' \
+&& ret=0
+;;
+(unreserve)
+_arguments "${_arguments_options[@]}" : \
+'--dry-run=[\`server\` lets the API server check the change, without making it]:MODE:((none\:"Objects are changed"
+server\:"The API server checks the change, but does not make it"))' \
+'--context=[Context of the kubeconfig]:NAME:_default' \
+'--kubeconfig=[Path of the kubeconfig]:FILE:_files' \
+'-n+[Namespace; by default that of the context]:NAME:_default' \
+'--namespace=[Namespace; by default that of the context]:NAME:_default' \
+'-o+[Output format]:FORMAT:((table\:"Text for 80 columns"
+wide\:"Text with all columns"
+json\:"JSON, one document"
+yaml\:"YAML"
+csv\:"Comma-separated values with a header (RFC 4180)"
+name\:"One resource name per line"))' \
+'--output=[Output format]:FORMAT:((table\:"Text for 80 columns"
+wide\:"Text with all columns"
+json\:"JSON, one document"
+yaml\:"YAML"
+csv\:"Comma-separated values with a header (RFC 4180)"
+name\:"One resource name per line"))' \
+'-y[Do not ask before a change that affects an address in use]' \
+'--yes[Do not ask before a change that affects an address in use]' \
+'(-n --namespace)-A[All namespaces]' \
+'(-n --namespace)--all-namespaces[All namespaces]' \
+'--no-color[Disable colors. They are also disabled by NO_COLOR and without a terminal]' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
+':pool -- The pool\: NAME or KIND/NAME:_default' \
+':address -- An address or a prefix:_default' \
+&& ret=0
+;;
+(export)
+_arguments "${_arguments_options[@]}" : \
+'--context=[Context of the kubeconfig]:NAME:_default' \
+'--kubeconfig=[Path of the kubeconfig]:FILE:_files' \
+'-n+[Namespace; by default that of the context]:NAME:_default' \
+'--namespace=[Namespace; by default that of the context]:NAME:_default' \
+'-o+[Output format]:FORMAT:((table\:"Text for 80 columns"
+wide\:"Text with all columns"
+json\:"JSON, one document"
+yaml\:"YAML"
+csv\:"Comma-separated values with a header (RFC 4180)"
+name\:"One resource name per line"))' \
+'--output=[Output format]:FORMAT:((table\:"Text for 80 columns"
+wide\:"Text with all columns"
+json\:"JSON, one document"
+yaml\:"YAML"
+csv\:"Comma-separated values with a header (RFC 4180)"
+name\:"One resource name per line"))' \
+'(-n --namespace)-A[All namespaces]' \
+'(-n --namespace)--all-namespaces[All namespaces]' \
+'--no-color[Disable colors. They are also disabled by NO_COLOR and without a terminal]' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
+&& ret=0
+;;
+(import)
+_arguments "${_arguments_options[@]}" : \
+'--name=[Name of this import, which is stored as a label of the objects that it creates]:NAME:_default' \
+'--dry-run=[\`server\` checks the file and lets the API server check each object, without changes]:MODE:((none\:"Objects are changed"
+server\:"The API server checks the change, but does not make it"))' \
+'--context=[Context of the kubeconfig]:NAME:_default' \
+'--kubeconfig=[Path of the kubeconfig]:FILE:_files' \
+'-n+[Namespace; by default that of the context]:NAME:_default' \
+'--namespace=[Namespace; by default that of the context]:NAME:_default' \
+'-o+[Output format]:FORMAT:((table\:"Text for 80 columns"
+wide\:"Text with all columns"
+json\:"JSON, one document"
+yaml\:"YAML"
+csv\:"Comma-separated values with a header (RFC 4180)"
+name\:"One resource name per line"))' \
+'--output=[Output format]:FORMAT:((table\:"Text for 80 columns"
+wide\:"Text with all columns"
+json\:"JSON, one document"
+yaml\:"YAML"
+csv\:"Comma-separated values with a header (RFC 4180)"
+name\:"One resource name per line"))' \
+'--prune[Delete objects of the import with this name that the file does not contain]' \
+'(-n --namespace)-A[All namespaces]' \
+'(-n --namespace)--all-namespaces[All namespaces]' \
+'--no-color[Disable colors. They are also disabled by NO_COLOR and without a terminal]' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
+':file -- A file in CSV, JSON or YAML; `-` is the standard input:_files' \
+&& ret=0
+;;
 (completion)
 _arguments "${_arguments_options[@]}" : \
 '--context=[Context of the kubeconfig]:NAME:_default' \
@@ -294,6 +412,22 @@ _arguments "${_arguments_options[@]}" : \
 _arguments "${_arguments_options[@]}" : \
 && ret=0
 ;;
+(reserve)
+_arguments "${_arguments_options[@]}" : \
+&& ret=0
+;;
+(unreserve)
+_arguments "${_arguments_options[@]}" : \
+&& ret=0
+;;
+(export)
+_arguments "${_arguments_options[@]}" : \
+&& ret=0
+;;
+(import)
+_arguments "${_arguments_options[@]}" : \
+&& ret=0
+;;
 (completion)
 _arguments "${_arguments_options[@]}" : \
 && ret=0
@@ -324,6 +458,10 @@ _kubectl-ipam_commands() {
 'free:Show the next addresses that a pool allocates' \
 'show:Show a pool\: ranges, counts, a map of its addresses, holders, and waiting claims' \
 'doctor:Find duplicate addresses, orphans, dangling references and other problems, with their repair' \
+'reserve:Reserve an address\: exclude it from a pool, or keep it for a claim' \
+'unreserve:Delete the reservation of an address' \
+'export:Write pools and reservations in a form that import reads\: CSV, JSON or YAML' \
+'import:Create and update pools and reservations from a file' \
 'completion:Print the completion script of a shell' \
 'generate:Write the completions, the manual pages and the JSON schema to a folder' \
 'help:Print this message or the help of the given subcommand(s)' \
@@ -345,6 +483,11 @@ _kubectl-ipam__subcmd__doctor_commands() {
     local commands; commands=()
     _describe -t commands 'kubectl-ipam doctor commands' commands "$@"
 }
+(( $+functions[_kubectl-ipam__subcmd__export_commands] )) ||
+_kubectl-ipam__subcmd__export_commands() {
+    local commands; commands=()
+    _describe -t commands 'kubectl-ipam export commands' commands "$@"
+}
 (( $+functions[_kubectl-ipam__subcmd__free_commands] )) ||
 _kubectl-ipam__subcmd__free_commands() {
     local commands; commands=()
@@ -364,6 +507,10 @@ _kubectl-ipam__subcmd__help_commands() {
 'free:Show the next addresses that a pool allocates' \
 'show:Show a pool\: ranges, counts, a map of its addresses, holders, and waiting claims' \
 'doctor:Find duplicate addresses, orphans, dangling references and other problems, with their repair' \
+'reserve:Reserve an address\: exclude it from a pool, or keep it for a claim' \
+'unreserve:Delete the reservation of an address' \
+'export:Write pools and reservations in a form that import reads\: CSV, JSON or YAML' \
+'import:Create and update pools and reservations from a file' \
 'completion:Print the completion script of a shell' \
 'generate:Write the completions, the manual pages and the JSON schema to a folder' \
 'help:Print this message or the help of the given subcommand(s)' \
@@ -385,6 +532,11 @@ _kubectl-ipam__subcmd__help__subcmd__doctor_commands() {
     local commands; commands=()
     _describe -t commands 'kubectl-ipam help doctor commands' commands "$@"
 }
+(( $+functions[_kubectl-ipam__subcmd__help__subcmd__export_commands] )) ||
+_kubectl-ipam__subcmd__help__subcmd__export_commands() {
+    local commands; commands=()
+    _describe -t commands 'kubectl-ipam help export commands' commands "$@"
+}
 (( $+functions[_kubectl-ipam__subcmd__help__subcmd__free_commands] )) ||
 _kubectl-ipam__subcmd__help__subcmd__free_commands() {
     local commands; commands=()
@@ -400,30 +552,60 @@ _kubectl-ipam__subcmd__help__subcmd__help_commands() {
     local commands; commands=()
     _describe -t commands 'kubectl-ipam help help commands' commands "$@"
 }
+(( $+functions[_kubectl-ipam__subcmd__help__subcmd__import_commands] )) ||
+_kubectl-ipam__subcmd__help__subcmd__import_commands() {
+    local commands; commands=()
+    _describe -t commands 'kubectl-ipam help import commands' commands "$@"
+}
 (( $+functions[_kubectl-ipam__subcmd__help__subcmd__pools_commands] )) ||
 _kubectl-ipam__subcmd__help__subcmd__pools_commands() {
     local commands; commands=()
     _describe -t commands 'kubectl-ipam help pools commands' commands "$@"
+}
+(( $+functions[_kubectl-ipam__subcmd__help__subcmd__reserve_commands] )) ||
+_kubectl-ipam__subcmd__help__subcmd__reserve_commands() {
+    local commands; commands=()
+    _describe -t commands 'kubectl-ipam help reserve commands' commands "$@"
 }
 (( $+functions[_kubectl-ipam__subcmd__help__subcmd__show_commands] )) ||
 _kubectl-ipam__subcmd__help__subcmd__show_commands() {
     local commands; commands=()
     _describe -t commands 'kubectl-ipam help show commands' commands "$@"
 }
+(( $+functions[_kubectl-ipam__subcmd__help__subcmd__unreserve_commands] )) ||
+_kubectl-ipam__subcmd__help__subcmd__unreserve_commands() {
+    local commands; commands=()
+    _describe -t commands 'kubectl-ipam help unreserve commands' commands "$@"
+}
 (( $+functions[_kubectl-ipam__subcmd__help__subcmd__who_commands] )) ||
 _kubectl-ipam__subcmd__help__subcmd__who_commands() {
     local commands; commands=()
     _describe -t commands 'kubectl-ipam help who commands' commands "$@"
+}
+(( $+functions[_kubectl-ipam__subcmd__import_commands] )) ||
+_kubectl-ipam__subcmd__import_commands() {
+    local commands; commands=()
+    _describe -t commands 'kubectl-ipam import commands' commands "$@"
 }
 (( $+functions[_kubectl-ipam__subcmd__pools_commands] )) ||
 _kubectl-ipam__subcmd__pools_commands() {
     local commands; commands=()
     _describe -t commands 'kubectl-ipam pools commands' commands "$@"
 }
+(( $+functions[_kubectl-ipam__subcmd__reserve_commands] )) ||
+_kubectl-ipam__subcmd__reserve_commands() {
+    local commands; commands=()
+    _describe -t commands 'kubectl-ipam reserve commands' commands "$@"
+}
 (( $+functions[_kubectl-ipam__subcmd__show_commands] )) ||
 _kubectl-ipam__subcmd__show_commands() {
     local commands; commands=()
     _describe -t commands 'kubectl-ipam show commands' commands "$@"
+}
+(( $+functions[_kubectl-ipam__subcmd__unreserve_commands] )) ||
+_kubectl-ipam__subcmd__unreserve_commands() {
+    local commands; commands=()
+    _describe -t commands 'kubectl-ipam unreserve commands' commands "$@"
 }
 (( $+functions[_kubectl-ipam__subcmd__who_commands] )) ||
 _kubectl-ipam__subcmd__who_commands() {

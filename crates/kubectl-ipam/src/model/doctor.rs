@@ -1,12 +1,16 @@
 use std::collections::{HashMap, HashSet};
 
 use capi_ipam::api::{PoolKey, Scope, conditions, names};
+use capi_ipam_ip::UsableBlocks;
 use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::PoolName;
 use crate::objects::{AddressRow, ClaimRow, Key, PoolRow, ReservationRow};
+
+/// Number of overlapping pools that a finding names.
+const MAX_NAMED: usize = 5;
 
 /// How long after its duration a lease may be without a renewal.
 const LEASE_TOLERANCE: SignedDuration = SignedDuration::from_secs(30);
@@ -128,6 +132,7 @@ pub(crate) fn findings(inventory: &Inventory, now: Timestamp) -> Vec<Finding> {
     findings.extend(dangling(inventory));
     findings.extend(abandoned(inventory));
     inventory.pools.iter().for_each(|pool| findings.extend(problems(pool)));
+    findings.extend(overlaps(&inventory.pools));
     let unreadable = |text: &String| {
         let repair = "correct or delete the objects: kubectl edit".to_owned();
         Check::UnreadableObject.finding("objects".to_owned(), text.clone(), repair)
@@ -220,9 +225,7 @@ fn abandoned(inventory: &Inventory) -> Vec<Finding> {
 
 /// What a pool reports.
 fn problems(pool: &PoolRow) -> Vec<Finding> {
-    let (object, name) = (full(&pool.key), &pool.key.name);
-    let namespace = pool.key.namespace.as_deref().map(|name| format!(" --namespace {name}")).unwrap_or_default();
-    let edit = format!("kubectl edit {} {name}{namespace}", pool.key.kind.plural());
+    let (object, edit) = (full(&pool.key), edit(&pool.key));
     let mut findings = Vec::new();
     if let Err(problem) = &pool.usable {
         findings.push(Check::PoolNotReady.finding(object.clone(), problem.clone(), format!("correct it: {edit}")));
@@ -234,9 +237,6 @@ fn problems(pool: &PoolRow) -> Vec<Finding> {
             (conditions::READY, Some(conditions::INITIALIZATION_FAILED)) if is("False") => {
                 (Check::PoolNotReady, "correct the webhook or policy that the message names".to_owned())
             }
-            (conditions::OVERLAPPING, _) if is("True") => {
-                (Check::PoolsOverlap, format!("set the same spec.network on them: {edit}"))
-            }
             (conditions::OUT_OF_RANGE, _) if is("True") => {
                 (Check::AddressesOutOfRange, format!("add the addresses again, or replace the machines: {edit}"))
             }
@@ -245,6 +245,33 @@ fn problems(pool: &PoolRow) -> Vec<Finding> {
         findings.push(check.finding(object.clone(), message, repair));
     }
     findings
+}
+
+/// Pools of different scopes that can allocate the same address. From the specifications: the Go provider writes no
+/// conditions.
+fn overlaps(pools: &[PoolRow]) -> Vec<Finding> {
+    let known: Vec<_> = pools.iter().filter_map(|pool| Some((pool, pool.usable.as_ref().ok()?))).collect();
+    let of_pool = |(pool, usable): &(&PoolRow, &UsableBlocks)| {
+        let others = known.iter().filter(|(other, theirs)| {
+            other.scope != pool.scope && usable.bounds_overlap(theirs) && usable.overlaps(theirs)
+        });
+        let names: Vec<String> = others.map(|(other, _)| full(&other.key)).collect();
+        let more = names.len().saturating_sub(MAX_NAMED);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        let first: Vec<String> = names.into_iter().take(MAX_NAMED).collect();
+        if first.is_empty() {
+            return None;
+        }
+        let problem = format!("the same addresses can be allocated by {}{more}", first.join(", "));
+        let repair = format!("if they are in one network, set the same spec.network on them: {}", edit(&pool.key));
+        Some(Check::PoolsOverlap.finding(full(&pool.key), problem, repair))
+    };
+    known.iter().filter_map(of_pool).collect()
+}
+
+fn edit(pool: &PoolKey) -> String {
+    let namespace = pool.namespace.as_deref().map(|name| format!(" --namespace {name}")).unwrap_or_default();
+    format!("kubectl edit {} {}{namespace}", pool.kind.plural(), pool.name)
 }
 
 fn leaderless(leases: &[LeaseRow], now: Timestamp) -> Option<Finding> {

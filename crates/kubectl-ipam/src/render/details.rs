@@ -2,20 +2,26 @@
 
 use std::fmt::Write;
 
-use super::{Color, Style, age, clean, full, grid};
-use crate::model::{Cell, Holder, HolderState, OccupancyMap, PoolDetails, Report};
+use super::{Color, Style, age, claim_grid, clean, full, holder_grid};
+use crate::model::{Cell, Holder, HolderState, OccupancyMap, PoolDetails};
 
 /// Cells in one row of the map.
 const ROW: u64 = crate::model::ROW;
 
 /// The text of `show`.
 pub(crate) fn details(pool: &PoolDetails, style: Style) -> String {
+    head(pool) + &body(pool, style)
+}
+
+/// A line of a field; nothing for an empty value.
+fn line(name: &str, value: &str) -> String {
+    if value.is_empty() { String::new() } else { format!("  {name:<12} {}\n", clean(value)) }
+}
+
+/// What the pool itself tells.
+pub(crate) fn head(pool: &PoolDetails) -> String {
     let mut text = format!("{}\n", full(&pool.pool));
-    let mut field = |name: &str, value: &str| {
-        if !value.is_empty() {
-            let _ = writeln!(text, "  {name:<12} {}", clean(value));
-        }
-    };
+    let mut field = |name: &str, value: &str| text.push_str(&line(name, value));
     field("Ready", &pool.reason.as_ref().map_or_else(|| pool.ready.clone(), |why| format!("{} ({why})", pool.ready)));
     field("Problem", pool.problem.as_deref().unwrap_or_default());
     pool.warnings.iter().for_each(|warning| field("Warning", warning));
@@ -27,27 +33,31 @@ pub(crate) fn details(pool: &PoolDetails, style: Style) -> String {
     if pool.cooldown_seconds > 0 {
         field("Cool-down", &format!("{}s", pool.cooldown_seconds));
     }
+    text
+}
+
+/// What addresses, reservations and claims tell.
+pub(crate) fn body(pool: &PoolDetails, style: Style) -> String {
     let counts = &pool.counts;
     let counts = format!(
         "{} total, {} used, {} free, {} reserved, {} cooling down, {} out of range",
         counts.total, counts.used, counts.free, counts.reserved, counts.cooling_down, counts.out_of_range
     );
-    field("Addresses", &counts);
+    let mut text = line("Addresses", &counts);
     if let Some(map) = &pool.map {
         text.push('\n');
         text.push_str(&draw(map, style));
     }
     let holders = |title: &str, holders: &[Holder], text: &mut String| {
         if !holders.is_empty() {
-            let report = Report::HolderList { address: String::new(), pools: Vec::new(), holders: holders.to_vec() };
-            let _ = write!(text, "\n{title}\n{}", grid(&report, style).text());
+            let _ = write!(text, "\n{title}\n{}", holder_grid(holders, style).text());
         }
     };
     holders("Holders", &pool.holders, &mut text);
     holders("Out of range", &pool.out_of_range, &mut text);
     if !pool.waiting.is_empty() {
-        let report = Report::ClaimList { claims: pool.waiting.clone() };
-        let _ = write!(text, "\nWaiting claims\n{}", grid(&report, Style { namespaces: true, ..style }).text());
+        let style = Style { namespaces: true, ..style };
+        let _ = write!(text, "\nWaiting claims\n{}", claim_grid(&pool.waiting, style).text());
     }
     text
 }

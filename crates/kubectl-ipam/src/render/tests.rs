@@ -209,11 +209,9 @@ fn bar_is_full_only_without_a_free_address() {
 
 #[test]
 fn each_fault_has_a_finding_with_its_repair() {
-    let overlap =
-        json!([{ "type": "Overlapping", "status": "True", "reason": "PoolsOverlap", "message": "also in x" }]);
     let spec = json!({ "addresses": ["10.0.0.2-10.0.0.41"], "prefix": 24 });
     let mut pools = all_pools();
-    pools.push(pool("InClusterIPPool", "copy", &spec, &json!({ "conditions": overlap })));
+    pools.push(pool("InClusterIPPool", "copy", &spec, &Value::Null));
     let mut addresses = addresses();
     addresses.push(address("vm-9", "10.0.0.4"));
     let mut claims = claim_rows();

@@ -1,71 +1,12 @@
-//! The program against a real API server with a running manager.
+//! Commands that read.
 
-#![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "test code: a failure ends the test")]
-
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
-
-use capi_ipam::api::crds;
 use capi_ipam_testing::consumer::Consumer;
 use capi_ipam_testing::control_plane::{ControlPlane, Installation, Options};
 use capi_ipam_testing::manager::Manager;
-use capi_ipam_testing::process::built;
 use capi_ipam_testing::wait::eventually;
 use serde_json::{Value, json};
 
-/// Runs the program and returns its exit code, its output and its error output.
-fn run(kubeconfig: &Path, arguments: &[&str]) -> (i32, String, String) {
-    let output: Output = Command::new(env!("CARGO_BIN_EXE_kubectl-ipam"))
-        .arg("--kubeconfig")
-        .arg(kubeconfig)
-        .args(arguments)
-        .output()
-        .expect("the program can be started");
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    (output.status.code().expect("no signal"), text(&output.stdout), text(&output.stderr))
-}
-
-/// Runs the program with `-o json`; it must succeed.
-fn json_of(kubeconfig: &Path, arguments: &[&str]) -> Value {
-    let (code, output, errors) = run(kubeconfig, &[arguments, &["-o", "json"]].concat());
-    assert_eq!((code, errors.as_str()), (0, ""), "{arguments:?}: {output}");
-    serde_json::from_str(&output).expect("the output is JSON")
-}
-
-/// The manager. `make test` builds it before; otherwise it is built here, with the features of all packages together.
-fn manager() -> PathBuf {
-    let path = built("manager");
-    if !path.exists() {
-        let build = ["test", "--locked", "--workspace", "--no-run"];
-        let status = Command::new(env!("CARGO")).args(build).current_dir(env!("CARGO_MANIFEST_DIR")).status();
-        assert!(status.expect("cargo can be started").success(), "the manager cannot be built");
-    }
-    path
-}
-
-fn definitions() -> String {
-    let all = crds::all().expect("the definitions can be generated");
-    let mut documents = Vec::new();
-    for definition in all {
-        let mut value = serde_json::to_value(definition).expect("a definition is JSON");
-        // No webhook converts here.
-        value["spec"]["conversion"] = Value::Null;
-        documents.push(value.to_string());
-    }
-    documents.join("\n---\n")
-}
-
-fn reference(kind: &str, name: &str) -> Value {
-    json!({ "apiGroup": "ipam.cluster.x-k8s.io", "kind": kind, "name": name })
-}
-
-fn create(control_plane: &ControlPlane, kind: &str, namespace: Option<&str>, name: &str, spec: &Value) {
-    let object = json!({
-        "apiVersion": "ipam.cluster.x-k8s.io/v1alpha2", "kind": kind,
-        "metadata": { "name": name, "namespace": namespace }, "spec": spec,
-    });
-    control_plane.kubectl_apply(&object.to_string());
-}
+use super::{create, definitions, json_of, manager, reference, run};
 
 #[tokio::test]
 async fn every_command_shows_the_objects_of_the_cluster() {
@@ -231,75 +172,4 @@ fn unreachable_cluster_has_its_own_exit_code() {
     let (code, _, errors) = run(&path, &["pools", "--context", "none"]);
     assert_eq!((code, errors.lines().count()), (3, 1), "{errors}");
     std::fs::remove_dir_all(&folder).expect("the folder can be removed");
-}
-
-#[tokio::test]
-async fn doctor_finds_each_fault_made_by_hand() {
-    let program = manager();
-    let plane = ControlPlane::start(Options::default(), &Installation::of(definitions()));
-    let admin = plane.kubeconfig();
-    let flags = ["--webhook-port=0", "--leader-elect", "--leader-election-namespace=default"];
-    let mut manager = Manager::start_program(&plane, &program, admin, &flags);
-    manager.wait_until_ready();
-    let consumer = Consumer::new(&plane).await;
-    let namespace = consumer.namespace.as_str();
-    let spec = json!({ "addresses": ["10.0.0.10-10.0.0.99"], "prefix": 24 });
-    create(&plane, "InClusterIPPool", Some(namespace), "web", &spec);
-    for name in ["one", "two", "three"] {
-        consumer.create_claim_for(name, reference("InClusterIPPool", "web"), json!({})).await;
-        consumer.wait_for_address(name).await;
-    }
-    eventually("the cluster is healthy", async || (run(admin, &["doctor"]).0 == 0).then_some(())).await;
-
-    create(&plane, "InClusterIPPool", Some(namespace), "copy", &spec);
-    plane.kubectl(&["wait", "inclusterippool/copy", "-n", namespace, "--for=condition=Overlapping", "--timeout=30s"]);
-    manager.stop();
-    let remove = |resource: &str| {
-        let without = r#"{"metadata":{"finalizers":null}}"#;
-        plane.kubectl(&["delete", resource, "-n", namespace, "--wait=false"]);
-        plane.kubectl(&["patch", resource, "-n", namespace, "--type=merge", "-p", without]);
-    };
-    remove("ipaddresses.ipam.cluster.x-k8s.io/two");
-    remove("ipaddressclaims.ipam.cluster.x-k8s.io/three");
-    consumer.create_address_for("twin", reference("InClusterIPPool", "web"), "10.0.0.10").await;
-    consumer.create_claim_for("lost", reference("InClusterIPPool", "none"), json!({})).await;
-    let webhook = json!({
-        "name": "inclusterippool.example.com", "failurePolicy": "Ignore", "sideEffects": "None",
-        "admissionReviewVersions": ["v1"],
-        "clientConfig": { "service": { "namespace": "default", "name": "hooks" } },
-        "rules": [{ "apiGroups": ["example.com"], "apiVersions": ["v1"], "resources": ["none"], "operations": ["CREATE"] }],
-    });
-    let configuration = json!({
-        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
-        "metadata": { "name": "capi-ipam-in-cluster-validating-webhook-configuration" }, "webhooks": [webhook],
-    });
-    plane.kubectl_apply(&configuration.to_string());
-
-    let (code, output, errors) = run(admin, &["doctor", "-o", "json"]);
-    assert_eq!((code, errors.as_str()), (1, ""), "{output}");
-    let report: Value = serde_json::from_str(&output).expect("the output is JSON");
-    let found: Vec<(String, String)> = report["findings"]
-        .as_array()
-        .expect("a list")
-        .iter()
-        .map(|finding| {
-            let part = |name: &str| finding[name].as_str().expect("text").to_owned();
-            assert!(!part("repair").is_empty(), "{finding}");
-            (part("check"), part("object").replace(namespace, "NS"))
-        })
-        .collect();
-    let expected = [
-        ("DuplicateAddress", "address 10.0.0.10"),
-        ("LostAddress", "ipaddressclaim NS/two"),
-        ("MissingPool", "ipaddressclaim NS/lost"),
-        ("NoLeader", "lease default/7bb7acb4.ipam.cluster.x-k8s.io"),
-        ("WebhookUnavailable", "capi-ipam-in-cluster-validating-webhook-configuration"),
-        ("WebhookUntrusted", "capi-ipam-in-cluster-validating-webhook-configuration"),
-        ("OrphanAddress", "ipaddress NS/three"),
-        ("OrphanAddress", "ipaddress NS/twin"),
-        ("AbandonedReservation", "ipreservation p.NS.web.10.0.0.12"),
-        ("PoolsOverlap", "InClusterIPPool NS/copy"),
-        ("PoolsOverlap", "InClusterIPPool NS/web"),
-    ];
-    assert_eq!(found, expected.map(|(check, object)| (check.to_owned(), object.to_owned())), "{output}");
 }

@@ -1,0 +1,64 @@
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::PoolName;
+
+/// A change of a reservation by `reserve` or `unreserve`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ReservationChange {
+    /// What was done.
+    pub action: ReservationAction,
+    /// Whether the API server only checked the change.
+    pub dry_run: bool,
+    /// Name of the IPReservation.
+    pub name: String,
+    /// The address or prefix.
+    pub address: String,
+    /// The pool.
+    pub pool: PoolName,
+    /// The network of the pool.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub network: Option<String>,
+    /// Namespace and name of the claim that gets the address.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub claim: Option<String>,
+}
+
+/// What was done to a reservation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub enum ReservationAction {
+    /// It was created.
+    Created,
+    /// It was deleted.
+    Deleted,
+}
+
+/// The output of `import`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ImportSummary {
+    /// Whether the API server only checked the changes.
+    pub dry_run: bool,
+    /// Number of objects that were created.
+    pub created: u64,
+    /// Number of objects that were updated.
+    pub updated: u64,
+    /// Number of objects that were deleted.
+    pub deleted: u64,
+    /// Number of objects that were as in the file.
+    pub unchanged: u64,
+    /// What is wrong, by line.
+    pub problems: Vec<ImportProblem>,
+}
+
+/// Something that is wrong in a file, or that the API server refuses.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ImportProblem {
+    /// Line of the file, starting at 1; omitted for an object that the file does not contain.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub line: Option<u64>,
+    /// What is wrong.
+    pub problem: String,
+}

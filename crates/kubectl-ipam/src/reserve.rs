@@ -1,0 +1,248 @@
+//! `reserve` and `unreserve`: reservations of users.
+
+use std::io::{BufRead, IsTerminal, Write};
+
+use capi_ipam::api::{IPReservation, IPReservationSpec, PoolKey, ReservationClaim, Scope, Slot, names};
+use capi_ipam::in_cluster::ledger::Proposal;
+use capi_ipam_ip::Block;
+use kube::api::ObjectMeta;
+
+use crate::cli::WriteFlags;
+use crate::cluster::{Created, Identity, Kind};
+use crate::commands::parse_block;
+use crate::error::Error;
+use crate::load::Loader;
+use crate::model::{Report, ReservationAction, ReservationChange};
+use crate::objects::{Key, PoolRow, ReservationRow};
+
+/// How often another address is tried if somebody else reserves the next one first.
+const ATTEMPTS: u32 = 10;
+
+/// Reserves an address, or the next one of the pool.
+pub(crate) async fn reserve(
+    loader: &mut Loader<'_>,
+    name: &str,
+    address: Option<&str>,
+    claim: Option<&str>,
+    flags: &WriteFlags,
+) -> Result<Report, Error> {
+    loader.cluster.require_reservations()?;
+    let pool = loader.find_pool(name).await?;
+    let usable = pool
+        .usable
+        .as_ref()
+        .map_err(|problem| Error::Argument(format!("the specification of {} is invalid: {problem}", pool.key)))?;
+    let own_namespace = pool.key.namespace.as_deref().unwrap_or(&loader.cluster.namespace);
+    let claim = claim.map(|claim| parse_claim(claim, own_namespace)).transpose()?;
+    let block = address.map(parse_block).transpose()?;
+    if let Some(block) = block {
+        if !usable.contains(block) {
+            return Err(Error::Argument(format!("{} does not contain {block}", pool.key)));
+        }
+        let slot = Slot { scope: pool.scope.clone(), block };
+        if let Some((row, _)) = find(loader, &slot).await? {
+            return Err(held_by(&row));
+        }
+        check_use(loader, &pool, block, claim.as_ref(), flags).await?;
+        let report = create(loader, &pool, block, claim.as_ref(), flags).await?;
+        return report.ok_or_else(|| Error::Changed { object: format!("the reservation of {slot}") });
+    }
+    let ledger = loader.ledger().await?;
+    loader.require_all_reservations()?;
+    for attempt in 0..ATTEMPTS {
+        let Proposal::Slot(slot) = ledger.propose(&pool.key, &(String::new(), attempt.to_string()), attempt.into())
+        else {
+            break;
+        };
+        if let Some(report) = create(loader, &pool, slot.block, claim.as_ref(), flags).await? {
+            return Ok(report);
+        }
+    }
+    Err(Error::NoFree { pool: pool.key.to_string() })
+}
+
+/// Asks before a reservation for an address that another claim uses: it takes effect only after the release.
+async fn check_use(
+    loader: &mut Loader<'_>,
+    pool: &PoolRow,
+    block: Block,
+    claim: Option<&Key>,
+    flags: &WriteFlags,
+) -> Result<(), Error> {
+    let rows = loader.addresses(|row| row.block == block).await?;
+    let pools = if pool.network.is_some() { loader.pools(None).await? } else { vec![pool.clone()] };
+    let is_here = |key: &PoolKey| pools.iter().any(|row| row.key == *key && row.scope == pool.scope);
+    let owner = rows.iter().find(|row| is_here(&row.pool)).map(|row| (row.key.0.clone(), row.claim.clone()));
+    match owner.filter(|owner| Some(owner) != claim) {
+        Some(owner) => {
+            let question = format!(
+                "{block} is in use by the claim {}; the reservation takes effect when it is released",
+                join(&owner)
+            );
+            confirm(&question, flags.yes)
+        }
+        None => Ok(()),
+    }
+}
+
+/// Creates a reservation. `None` if one exists.
+async fn create(
+    loader: &Loader<'_>,
+    pool: &PoolRow,
+    block: Block,
+    claim: Option<&Key>,
+    flags: &WriteFlags,
+) -> Result<Option<Report>, Error> {
+    let slot = Slot { scope: pool.scope.clone(), block };
+    let new = reservation(&slot, &pool.key, claim);
+    match loader.cluster.create_reservation(&new, flags.is_dry_run()).await? {
+        Created::New => Ok(Some(report(ReservationAction::Created, &slot, &pool.key, claim, flags))),
+        Created::Exists => Ok(None),
+    }
+}
+
+/// Deletes a reservation of a user.
+pub(crate) async fn unreserve(
+    loader: &mut Loader<'_>,
+    name: &str,
+    address: &str,
+    flags: &WriteFlags,
+) -> Result<Report, Error> {
+    let block = parse_block(address)?;
+    loader.cluster.require_reservations()?;
+    let pool = loader.find_pool(name).await?;
+    let slot = Slot { scope: pool.scope.clone(), block };
+    let Some((row, version)) = find(loader, &slot).await? else {
+        return Err(Error::NotReserved { slot: slot.to_string() });
+    };
+    if row.has_uid {
+        return Err(held_by(&row));
+    }
+    let users = loader.addresses(|address| address.block == block).await?;
+    let user = row
+        .claim
+        .as_ref()
+        .filter(|claim| users.iter().any(|address| address.key.0 == claim.0 && address.claim == claim.1));
+    if let Some(claim) = user {
+        let question = format!(
+            "{block} is in use by the claim {}; the next claim of that name can get another address",
+            join(claim)
+        );
+        confirm(&question, flags.yes)?;
+    }
+    if row.released.is_some() {
+        confirm(&format!("{block} cools down; it can be allocated at once"), flags.yes)?;
+    }
+    loader.cluster.delete_reservation(&slot.reservation_name(), &version, flags.is_dry_run()).await?;
+    Ok(report(ReservationAction::Deleted, &slot, &pool.key, row.claim.as_ref(), flags))
+}
+
+/// Reads one reservation.
+async fn find(loader: &Loader<'_>, slot: &Slot) -> Result<Option<(ReservationRow, Identity)>, Error> {
+    let mut found = None;
+    let each = |it: IPReservation| found = ReservationRow::of(&it).map(|row| (row, Identity::of(&it.metadata)));
+    loader.cluster.list_named(Kind::Reservation, None, &slot.reservation_name(), each).await?;
+    Ok(found)
+}
+
+/// Why an address cannot be reserved.
+fn held_by(row: &ReservationRow) -> Error {
+    let holder = match (&row.claim, row.released.is_some()) {
+        (Some(claim), true) => format!("cooling down after the release by the claim {}", join(claim)),
+        (Some(claim), false) if row.has_uid => {
+            format!("held by the claim {}; delete the claim to release it", join(claim))
+        }
+        (Some(claim), false) => format!("reserved for the claim {}", join(claim)),
+        (None, _) => "reserved already".to_owned(),
+    };
+    Error::Held { slot: row.slot.to_string(), holder }
+}
+
+/// A reservation of a user.
+pub(crate) fn reservation(slot: &Slot, pool: &PoolKey, claim: Option<&Key>) -> IPReservation {
+    let block = slot.block;
+    IPReservation {
+        api_version: Some(format!("{}/{}", names::GROUP, names::POOL_VERSION)),
+        kind: Some("IPReservation".to_owned()),
+        metadata: ObjectMeta { name: Some(slot.reservation_name()), ..ObjectMeta::default() },
+        spec: IPReservationSpec {
+            scope: slot.scope.name(),
+            address: block.base().to_string(),
+            prefix_length: (!block.is_address()).then(|| block.length().into()),
+            pool_ref: pool.to_reference(),
+            claim_ref: claim.map(|(namespace, name)| ReservationClaim {
+                namespace: namespace.to_string(),
+                name: name.to_string(),
+                uid: None,
+            }),
+            released_at: None,
+        },
+    }
+}
+
+fn report(action: ReservationAction, slot: &Slot, pool: &PoolKey, claim: Option<&Key>, flags: &WriteFlags) -> Report {
+    let network = if let Scope::Network(name) = &slot.scope { Some(name.to_string()) } else { None };
+    Report::ReservationChange(ReservationChange {
+        action,
+        dry_run: flags.is_dry_run(),
+        name: slot.reservation_name(),
+        address: slot.block.to_string(),
+        pool: pool.into(),
+        network,
+        claim: claim.map(join),
+    })
+}
+
+/// Parses `NAMESPACE/NAME` or `NAME`.
+pub(crate) fn parse_claim(text: &str, namespace: &str) -> Result<Key, Error> {
+    let (namespace, name) = text.split_once('/').unwrap_or((namespace, text));
+    if namespace.is_empty() || name.is_empty() || name.contains('/') {
+        return Err(Error::Argument(format!("invalid claim {text}: write NAMESPACE/NAME or NAME")));
+    }
+    Ok((namespace.into(), name.into()))
+}
+
+/// Asks on the terminal. Without one, `--yes` is necessary.
+fn confirm(warning: &str, yes: bool) -> Result<(), Error> {
+    if yes {
+        return Ok(());
+    }
+    let refused = || Error::NotConfirmed { warning: warning.to_owned() };
+    if !std::io::stdin().is_terminal() {
+        return Err(refused());
+    }
+    let _ = write!(std::io::stderr(), "{warning}. Continue? [y/N] ");
+    let _ = std::io::stderr().flush();
+    let mut answer = String::new();
+    let is_read = std::io::stdin().lock().read_line(&mut answer).is_ok();
+    if is_read && ["y", "yes"].contains(&answer.trim().to_lowercase().as_str()) { Ok(()) } else { Err(refused()) }
+}
+
+fn join((namespace, name): &Key) -> String {
+    format!("{namespace}/{name}")
+}
+
+#[cfg(test)]
+mod tests {
+    use capi_ipam::api::InClusterKind;
+
+    use super::*;
+
+    #[test]
+    fn reservation_of_a_user_is_valid() {
+        let key = PoolKey { kind: InClusterKind::PrefixPool, namespace: Some("a".into()), name: "p".into() };
+        let slot = Slot { scope: Scope::Pool(key.clone()), block: Block::new("fd00::".parse().unwrap(), 64) };
+        let claim = parse_claim("vm", "a").unwrap();
+        let new = reservation(&slot, &key, Some(&claim));
+        assert_eq!(new.slot().unwrap(), (slot, key));
+        assert_eq!(new.spec.claim_ref.unwrap().namespace, "a");
+    }
+
+    #[test]
+    fn claim_has_a_namespace_and_a_name() {
+        assert_eq!(join(&parse_claim("b/vm", "a").unwrap()), "b/vm");
+        for wrong in ["", "/vm", "a/", "a/b/c"] {
+            assert!(parse_claim(wrong, "a").is_err(), "{wrong}");
+        }
+    }
+}
