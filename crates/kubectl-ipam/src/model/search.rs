@@ -60,7 +60,9 @@ where
         let has = |name: &str| contains(name, text);
         let has_key = |(namespace, name): &Key| contains_joined(namespace, name, text);
         let is_found = |claim: &&ClaimRow| {
-            has_key(&claim.key) || claim.machine.as_deref().is_some_and(has) || claim.cluster.as_deref().is_some_and(has)
+            has_key(&claim.key)
+                || claim.machine.as_deref().is_some_and(has)
+                || claim.cluster.as_deref().is_some_and(has)
         };
         let (found, more) = take(self.claims.filter(is_found));
         let bound = found.iter().filter_map(|claim| address_of(&(claim.key.0.clone(), claim.bound.clone()?)));

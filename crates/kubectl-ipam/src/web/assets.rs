@@ -36,7 +36,8 @@ mod tests {
         assert_eq!(html.matches("<script").count(), html.matches("<script type=\"module\" src=").count());
         for file in ["/app.js", "/dom.js", "/map.js", "/overview.js", "/pool.js", "/lists.js"] {
             let (_, script) = find(file).unwrap();
-            for forbidden in ["innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "new Function"] {
+            for forbidden in ["innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "new Function"]
+            {
                 assert!(!script.contains(forbidden), "{file} contains {forbidden}");
             }
         }

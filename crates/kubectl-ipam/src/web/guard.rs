@@ -133,8 +133,8 @@ fn is_equal(a: &str, b: &str) -> bool {
 
 /// 192 random bits as hexadecimal digits.
 fn secret() -> String {
-    let bytes: [u8; 24] = rand::random();
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    let (high, low): (u128, u64) = rand::random();
+    format!("{high:032x}{low:016x}")
 }
 
 #[cfg(test)]
@@ -163,12 +163,15 @@ mod tests {
         let own = ("origin", "http://127.0.0.1:4711");
         assert_eq!(check(&guard, "/", &[host, session, own]), Ok(Access::Session));
 
-        for name in ["evil.example", "evil.example:4711", "127.0.0.1", "127.0.0.1:80", "127.0.0.1:4711.evil.example", ""] {
+        for name in
+            ["evil.example", "evil.example:4711", "127.0.0.1", "127.0.0.1:80", "127.0.0.1:4711.evil.example", ""]
+        {
             assert_eq!(check(&guard, &entry, &[("host", name), session]), Err(Refusal::Host), "{name}");
         }
         assert_eq!(check(&guard, "/", &[session]), Err(Refusal::Host));
         assert_eq!(check(&guard, "/", &[host, ("host", "evil.example"), session]), Err(Refusal::Host));
-        for name in ["http://evil.example", "null", "https://127.0.0.1:4711", "http://127.0.0.1:80", "http://127.0.0.1"] {
+        for name in ["http://evil.example", "null", "https://127.0.0.1:4711", "http://127.0.0.1:80", "http://127.0.0.1"]
+        {
             assert_eq!(check(&guard, &entry, &[host, session, ("origin", name)]), Err(Refusal::Origin), "{name}");
         }
         for site in ["cross-site", "same-site", ""] {

@@ -15,7 +15,8 @@ use crate::cluster::Kind;
 use crate::commands::parse_block;
 use crate::error::MissingRight;
 use crate::model::{
-    ClaimLine, Overview, OverviewPool, PoolWindow, SearchResult, Searched, View, claims, networks, pools, ranges, window,
+    ClaimLine, Overview, OverviewPool, PoolWindow, SearchResult, Searched, View, claims, networks, pools, ranges,
+    window,
 };
 use crate::objects::{AddressRow, ClaimRow, Key, PoolRow, ReservationRow};
 
@@ -44,11 +45,7 @@ impl<V> Default for Table<V> {
 
 impl<V> Table<V> {
     /// Applies an event of a watch. `row` returns `None` for an object of another provider.
-    pub(super) fn apply<K: kube::Resource>(
-        &mut self,
-        event: Event<MaybeInvalid<K>>,
-        row: impl Fn(&K) -> Option<V>,
-    ) {
+    pub(super) fn apply<K: kube::Resource>(&mut self, event: Event<MaybeInvalid<K>>, row: impl Fn(&K) -> Option<V>) {
         // kube sends `Init` before its request.
         if !matches!(event, Event::Init) {
             self.problem = None;
@@ -122,7 +119,8 @@ impl<V> Table<V> {
         let count = self.invalid.iter().count();
         if let Some((namespace, name, error)) = self.invalid.iter().next() {
             let place = if namespace.is_empty() { name.to_owned() } else { format!("{namespace}/{name}") };
-            let text = format!("{count} {} cannot be decoded and are missing here, such as {place}: {error}", kind.plural());
+            let text =
+                format!("{count} {} cannot be decoded and are missing here, such as {place}: {error}", kind.plural());
             overview.problems.push(text);
         }
     }

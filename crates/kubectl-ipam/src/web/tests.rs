@@ -8,6 +8,7 @@ use capi_ipam::api::{IPReservation, InClusterKind, Pool};
 use capi_ipam_provider::api::{IPAddress, IPAddressClaim};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
+use thirtyfour::Key;
 use tokio::net::TcpListener;
 
 use super::guard::Guard;
@@ -18,7 +19,7 @@ use crate::objects::{AddressRow, ClaimRow, PoolRow, ReservationRow};
 #[path = "../../tests/browser/mod.rs"]
 mod browser;
 
-use browser::{Browser, keys};
+use browser::Browser;
 
 fn ago(seconds: i64) -> String {
     Timestamp::now().checked_sub(SignedDuration::from_secs(seconds)).unwrap().to_string()
@@ -80,7 +81,8 @@ fn reserve(state: &State, scope: &str, pool: &Value, address: &str, spec: Value)
     let mut all = json!({ "scope": scope, "address": address, "poolRef": pool });
     all.as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
     let object: IPReservation =
-        serde_json::from_value(json!({ "metadata": { "name": name, "creationTimestamp": ago(600) }, "spec": all })).unwrap();
+        serde_json::from_value(json!({ "metadata": { "name": name, "creationTimestamp": ago(600) }, "spec": all }))
+            .unwrap();
     let row = ReservationRow::of(&object).unwrap_or_else(|| panic!("{name} has no effect"));
     state.update(|tables| tables.reservations.insert("", &name, row));
 }
@@ -110,15 +112,27 @@ fn sample() -> Arc<State> {
         bind(&state, "team-a", &format!("web-{number}"), &web, &format!("10.0.0.{last}"), 24);
     }
     for last in 150..157 {
-        reserve(&state, "p.team-a.web", &json!({ "kind": "InClusterIPPool", "namespace": "team-a", "name": "web" }), &format!("10.0.0.{last}"),
-                json!({ "releasedAt": ago(900), "claimRef": { "namespace": "team-a", "name": format!("old-{last}"), "uid": "u" } }));
+        reserve(
+            &state,
+            "p.team-a.web",
+            &json!({ "kind": "InClusterIPPool", "namespace": "team-a", "name": "web" }),
+            &format!("10.0.0.{last}"),
+            json!({ "releasedAt": ago(900), "claimRef": { "namespace": "team-a", "name": format!("old-{last}"), "uid": "u" } }),
+        );
     }
     for last in 200..205 {
-        reserve(&state, "p.team-a.web", &json!({ "kind": "InClusterIPPool", "namespace": "team-a", "name": "web" }), &format!("10.0.0.{last}"), json!({}));
+        reserve(
+            &state,
+            "p.team-a.web",
+            &json!({ "kind": "InClusterIPPool", "namespace": "team-a", "name": "web" }),
+            &format!("10.0.0.{last}"),
+            json!({}),
+        );
     }
     pool(&state, InClusterKind::IPPool, "team-a", "web", spec, ready(counts));
     let spec = json!({ "addresses": ["172.16.0.0/16"], "prefix": 16, "gateway": "172.16.0.1", "network": "backbone" });
-    let counts = json!({ "total": 65_533, "used": 6_000, "free": 59_533, "outOfRange": 0, "reserved": 0, "coolingDown": 0 });
+    let counts =
+        json!({ "total": 65_533, "used": 6_000, "free": 59_533, "outOfRange": 0, "reserved": 0, "coolingDown": 0 });
     pool(&state, InClusterKind::GlobalIPPool, "", "data-center", spec, ready(counts));
     for number in 2_u32..6_002 {
         let number = number + (number / 700) * 3_000;
@@ -141,9 +155,18 @@ fn sample() -> Arc<State> {
     wait(&state, "team-b", "edge-8", &edge, 7_300, "PoolExhausted", message);
     wait(&state, "team-b", "edge-9", &edge, 610, "PoolExhausted", message);
     let none = reference("InClusterIPPool", "storage");
-    wait(&state, "team-c", "disk-0", &none, 95, "PoolNotFound", "The pool InClusterIPPool team-c/storage does not exist.");
+    wait(
+        &state,
+        "team-c",
+        "disk-0",
+        &none,
+        95,
+        "PoolNotFound",
+        "The pool InClusterIPPool team-c/storage does not exist.",
+    );
     let spec = json!({ "prefixes": ["fd00:10::/40"], "allocationPrefixLength": 64, "network": "backbone" });
-    let counts = json!({ "total": 16_777_216, "used": 3, "free": 16_777_213, "outOfRange": 0, "reserved": 0, "coolingDown": 0 });
+    let counts =
+        json!({ "total": 16_777_216, "used": 3, "free": 16_777_213, "outOfRange": 0, "reserved": 0, "coolingDown": 0 });
     pool(&state, InClusterKind::GlobalPrefixPool, "", "pods", spec, ready(counts));
     let pods = reference("GlobalInClusterPrefixPool", "pods");
     for number in 0..3 {
@@ -164,6 +187,16 @@ fn picture(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../target/screenshots").join(format!("{name}.png"))
 }
 
+/// Writes a picture of the page, of its first 3,000 pixels if it is longer.
+async fn take_picture(browser: &Browser, width: u32, name: &str) {
+    let height = browser.run("return document.documentElement.scrollHeight").await.as_u64().unwrap_or_default();
+    browser.resize(width, u32::try_from(height).unwrap_or(u32::MAX).clamp(600, 3_000)).await;
+    let path = picture(name);
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    browser.driver.screenshot(&path).await.unwrap();
+    browser.resize(width, 900).await;
+}
+
 /// Writes pictures of all views to `target/screenshots`.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "writes files; run it to look at the page"]
@@ -182,7 +215,7 @@ async fn screenshots() {
             let shot = async |name: &str| {
                 let scroll = browser.run("return document.documentElement.scrollWidth").await;
                 assert!(scroll.as_u64().unwrap() <= u64::from(width), "{name} {size} scrolls: {scroll}");
-                browser.screenshot(&picture(&format!("{name}-{size}-{scheme}"))).await;
+                take_picture(&browser, width, &format!("{name}-{size}-{scheme}")).await;
             };
             browser.open(&format!("{base}/#/")).await;
             browser.wait_for("document.querySelectorAll('.pools tbody tr').length === 5").await;
@@ -194,7 +227,7 @@ async fn screenshots() {
             browser.wait_for("document.querySelectorAll('.map .cell').length === 1024").await;
             shot("map").await;
             browser.run("document.querySelector('.map .cell').focus()").await;
-            browser.press(&[keys::RIGHT, keys::RIGHT, keys::ENTER]).await;
+            browser.press(Key::Right + Key::Right + Key::Enter).await;
             browser.wait_for("document.querySelector('.trail:not([hidden])')").await;
             shot("zoomed").await;
             browser.open(&format!("{base}/#/pool/InClusterIPPool/team-b/edge")).await;
@@ -212,6 +245,7 @@ async fn screenshots() {
         }
     }
     assert_eq!(browser.log().await, "", "no violation of the policy, no error");
+    browser.close().await;
 }
 
 /// Measures the script of an update in a pool with 100,000 addresses in use.
@@ -233,7 +267,9 @@ async fn update_of_100000_addresses_is_fast() {
     let browser = Browser::start().await;
     browser.open(&entry).await;
     browser.wait_for("document.querySelectorAll('.pools tbody tr').length === 1").await;
-    for (name, hash, cells) in [("overview", "", 0), ("whole map", "?", 1024), ("1024 single addresses", "?start=98304&length=1024", 1024)] {
+    for (name, hash, cells) in
+        [("overview", "", 0), ("whole map", "?", 1024), ("1024 single addresses", "?start=98304&length=1024", 1024)]
+    {
         let path = if name == "overview" { String::new() } else { format!("pool/GlobalInClusterIPPool/-/large{hash}") };
         browser.open(&format!("{base}/#/{path}")).await;
         if cells > 0 {
@@ -255,10 +291,14 @@ async fn update_of_100000_addresses_is_fast() {
             let mut times: Vec<f64> = measures[index].as_array().unwrap().iter().filter_map(Value::as_f64).collect();
             times.sort_by(f64::total_cmp);
             let Some(longest) = times.last() else { continue };
-            println!("{name}, {part}: {} updates, median {:.1} ms, longest {longest:.1} ms", times.len(), times[times.len() / 2]);
+            println!(
+                "{name}, {part}: {} updates, median {:.1} ms, longest {longest:.1} ms",
+                times.len(),
+                times[times.len() / 2]
+            );
             assert!(*longest <= 100.0, "{name}: an update takes {longest} ms");
         }
     }
-    let long_tasks = browser.log().await;
-    assert_eq!(long_tasks, "");
+    assert_eq!(browser.log().await, "");
+    browser.close().await;
 }

@@ -50,7 +50,8 @@ export function pool(route) {
   const outside = el("section", { hidden: true }, el("h2", { text: "Out of range" }),
     el("p", { class: "hint", text: "These addresses are in use, and are no longer part of the pool." }), outsideList.element);
   const holderList = holderTable();
-  const held = el("section", { hidden: true }, el("h2", { text: "Holders in this part of the map" }), holderList.element);
+  const held = el("section", { hidden: true }, el("h2", { text: "Holders in this part of the map" }),
+    el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Holders" }, holderList.element));
   const gone = el("p", { class: "empty", text: "The pool does not exist.", hidden: true });
   const content = el("div", { hidden: true },
     el("div", { class: "summary" }, bar.element, counts), warnings, mapSection, waiting, held, outside,
