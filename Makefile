@@ -69,6 +69,10 @@ unit-test: rust ## Run the unit tests of all crates
 test: rust control-plane cluster-api test-tools ## Run all tests, or a selection (ARGS='--test cluster')
 	@CARGO='$(CARGO)' hack/test.sh $(ARGS)
 
+.PHONY: pictures
+pictures: rust ## Take pictures of the web page: all views in target/screenshots, and those of docs/images
+	$(CARGO) test --locked --package kubectl-ipam --lib -- --ignored screenshots documentation_pictures
+
 .PHONY: test-build
 test-build: rust ## Build all tests, and the manager that they use
 	$(CARGO) test --locked --workspace --no-run

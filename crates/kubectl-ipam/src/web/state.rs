@@ -102,7 +102,7 @@ impl<V> Table<V> {
         self.problem = problem;
     }
 
-    fn iter(&self) -> impl Iterator<Item = &V> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &V> {
         self.rows.iter().map(|(_, _, row)| row)
     }
 

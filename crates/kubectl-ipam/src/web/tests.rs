@@ -13,8 +13,10 @@ use tokio::net::TcpListener;
 
 use super::guard::Guard;
 use super::server::Page;
-use super::state::State;
+use super::state::{State, Table};
+use crate::model::{Report, show};
 use crate::objects::{AddressRow, ClaimRow, PoolRow, ReservationRow};
+use crate::render::{self, Style};
 
 #[path = "../../tests/browser/mod.rs"]
 mod browser;
@@ -25,7 +27,7 @@ fn ago(seconds: i64) -> String {
     Timestamp::now().checked_sub(SignedDuration::from_secs(seconds)).unwrap().to_string()
 }
 
-fn pool(state: &State, kind: InClusterKind, namespace: &str, name: &str, spec: Value, status: Value) {
+fn pool(state: &State, kind: InClusterKind, namespace: &str, name: &str, spec: &Value, status: &Value) {
     let object: Pool = serde_json::from_value(json!({
         "apiVersion": "ipam.cluster.x-k8s.io/v1alpha2", "kind": kind.name(), "spec": spec, "status": status,
         "metadata": {
@@ -37,12 +39,12 @@ fn pool(state: &State, kind: InClusterKind, namespace: &str, name: &str, spec: V
     state.update(|tables| tables.pools.entry(kind).or_default().insert(namespace, name, PoolRow::from(&object)));
 }
 
-fn ready(counts: Value) -> Value {
+fn ready(counts: &Value) -> Value {
     json!({ "ipAddresses": counts, "conditions": [{ "type": "Ready", "status": "True", "reason": "Ready",
             "message": "", "lastTransitionTime": ago(9000) }] })
 }
 
-fn claim(namespace: &str, name: &str, pool: &Value, seconds: i64, status: Value) -> IPAddressClaim {
+fn claim(namespace: &str, name: &str, pool: &Value, seconds: i64, status: &Value) -> IPAddressClaim {
     serde_json::from_value(json!({
         "metadata": {
             "name": name, "namespace": namespace, "creationTimestamp": ago(seconds),
@@ -57,7 +59,7 @@ fn claim(namespace: &str, name: &str, pool: &Value, seconds: i64, status: Value)
 
 /// A claim with its address.
 fn bind(state: &State, namespace: &str, name: &str, pool: &Value, address: &str, prefix: u8) {
-    let claim = claim(namespace, name, pool, 86_400 * 3, json!({ "addressRef": { "name": name } }));
+    let claim = claim(namespace, name, pool, 86_400 * 3, &json!({ "addressRef": { "name": name } }));
     let object: IPAddress = serde_json::from_value(json!({
         "metadata": { "name": name, "namespace": namespace, "creationTimestamp": ago(86_400 * 3) },
         "spec": { "poolRef": pool, "claimRef": { "name": name }, "address": address, "prefix": prefix },
@@ -72,11 +74,11 @@ fn bind(state: &State, namespace: &str, name: &str, pool: &Value, address: &str,
 fn wait(state: &State, namespace: &str, name: &str, pool: &Value, seconds: i64, reason: &str, message: &str) {
     let condition = json!({ "type": "Ready", "status": "False", "reason": reason, "message": message,
                             "lastTransitionTime": ago(seconds) });
-    let claim = claim(namespace, name, pool, seconds, json!({ "conditions": [condition] }));
+    let claim = claim(namespace, name, pool, seconds, &json!({ "conditions": [condition] }));
     state.update(|tables| tables.claims.insert(namespace, name, ClaimRow::of(&claim).unwrap()));
 }
 
-fn reserve(state: &State, scope: &str, pool: &Value, address: &str, spec: Value) {
+fn reserve(state: &State, scope: &str, pool: &Value, address: &str, spec: &Value) {
     let name = format!("{scope}.{address}");
     let mut all = json!({ "scope": scope, "address": address, "poolRef": pool });
     all.as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
@@ -117,7 +119,7 @@ fn sample() -> Arc<State> {
             "p.team-a.web",
             &json!({ "kind": "InClusterIPPool", "namespace": "team-a", "name": "web" }),
             &format!("10.0.0.{last}"),
-            json!({ "releasedAt": ago(900), "claimRef": { "namespace": "team-a", "name": format!("old-{last}"), "uid": "u" } }),
+            &json!({ "releasedAt": ago(900), "claimRef": { "namespace": "team-a", "name": format!("old-{last}"), "uid": "u" } }),
         );
     }
     for last in 200..205 {
@@ -126,14 +128,14 @@ fn sample() -> Arc<State> {
             "p.team-a.web",
             &json!({ "kind": "InClusterIPPool", "namespace": "team-a", "name": "web" }),
             &format!("10.0.0.{last}"),
-            json!({}),
+            &json!({}),
         );
     }
-    pool(&state, InClusterKind::IPPool, "team-a", "web", spec, ready(counts));
+    pool(&state, InClusterKind::IPPool, "team-a", "web", &spec, &ready(&counts));
     let spec = json!({ "addresses": ["172.16.0.0/16"], "prefix": 16, "gateway": "172.16.0.1", "network": "backbone" });
     let counts =
         json!({ "total": 65_533, "used": 6_000, "free": 59_533, "outOfRange": 0, "reserved": 0, "coolingDown": 0 });
-    pool(&state, InClusterKind::GlobalIPPool, "", "data-center", spec, ready(counts));
+    pool(&state, InClusterKind::GlobalIPPool, "", "data-center", &spec, &ready(&counts));
     for number in 2_u32..6_002 {
         let number = number + (number / 700) * 3_000;
         let address = format!("172.16.{}.{}", number / 256, number % 256);
@@ -141,11 +143,11 @@ fn sample() -> Arc<State> {
     }
     let spec = json!({ "addresses": ["192.168.7.20-192.168.7.27"], "prefix": 24, "gateway": "192.168.7.1" });
     let counts = json!({ "total": 8, "used": 8, "free": 0, "outOfRange": 1, "reserved": 0, "coolingDown": 0 });
-    let mut status = ready(counts);
+    let mut status = ready(&counts);
     let exhausted = json!({ "type": "Exhausted", "status": "True", "reason": "Exhausted", "lastTransitionTime": ago(60),
                             "message": "All 8 addresses are in use." });
     status["conditions"].as_array_mut().unwrap().push(exhausted);
-    pool(&state, InClusterKind::IPPool, "team-b", "edge", spec, status);
+    pool(&state, InClusterKind::IPPool, "team-b", "edge", &spec, &status);
     let edge = reference("InClusterIPPool", "edge");
     for number in 0..8 {
         bind(&state, "team-b", &format!("edge-{number}"), &edge, &format!("192.168.7.{}", 20 + number), 24);
@@ -167,7 +169,7 @@ fn sample() -> Arc<State> {
     let spec = json!({ "prefixes": ["fd00:10::/40"], "allocationPrefixLength": 64, "network": "backbone" });
     let counts =
         json!({ "total": 16_777_216, "used": 3, "free": 16_777_213, "outOfRange": 0, "reserved": 0, "coolingDown": 0 });
-    pool(&state, InClusterKind::GlobalPrefixPool, "", "pods", spec, ready(counts));
+    pool(&state, InClusterKind::GlobalPrefixPool, "", "pods", &spec, &ready(&counts));
     let pods = reference("GlobalInClusterPrefixPool", "pods");
     for number in 0..3 {
         bind(&state, "team-b", &format!("pods-{number}"), &pods, &format!("fd00:10:0:{number}::"), 64);
@@ -175,7 +177,7 @@ fn sample() -> Arc<State> {
     let spec = json!({ "addresses": ["10.9.0.0/33"], "prefix": 24 });
     let status = json!({ "conditions": [{ "type": "Ready", "status": "False", "reason": "InvalidSpec",
                          "message": "", "lastTransitionTime": ago(60) }] });
-    pool(&state, InClusterKind::IPPool, "team-c", "broken", spec, status);
+    pool(&state, InClusterKind::IPPool, "team-c", "broken", &spec, &status);
     state.finish_lists();
     for used in [104, 108, 107, 112, 112, 113, 115, 114, 118, 119, 120] {
         state.sample_of("web", used);
@@ -248,6 +250,50 @@ async fn screenshots() {
     browser.close().await;
 }
 
+/// Writes the pictures of the documentation: the page, and a command in a terminal.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "writes files of the documentation"]
+async fn documentation_pictures() {
+    let state = sample();
+    let address = serve(&state).await;
+    let base = address.split("/?").next().unwrap().to_owned();
+    let images = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/images");
+    let browser = Browser::start().await;
+    browser.open(&address).await;
+    for (name, view, cells) in [
+        ("web-overview", "", ".pools tbody tr:nth-child(5)"),
+        ("web-pool", "pool/InClusterIPPool/team-a/web?at=10.0.0.12", ".cell.allocated"),
+    ] {
+        browser.resize(1180, 780).await;
+        browser.open(&format!("{base}/#/{view}")).await;
+        browser.wait_for(&format!("document.querySelector('{cells}')")).await;
+        browser.driver.screenshot(&images.join(format!("{name}.png"))).await.unwrap();
+    }
+    browser.resize(860, 560).await;
+    browser.open("about:blank").await;
+    let lines = [["$ kubectl ipam show web -n team-a".to_owned()].as_slice(), &shown(&state)].concat();
+    let script = format!("({})({})", include_str!("tests/terminal.js"), json!(lines));
+    browser.run(&script).await;
+    browser.driver.screenshot(&images.join("kubectl-ipam-show.png")).await.unwrap();
+    browser.close().await;
+}
+
+/// The first lines of `show` with colors.
+fn shown(state: &State) -> Vec<String> {
+    let mut lines = Vec::new();
+    state.update(|tables| {
+        let pools: Vec<PoolRow> = tables.pools.values().flat_map(Table::iter).cloned().collect();
+        let pool = pools.iter().find(|pool| pool.key.name.as_ref() == "web").unwrap();
+        let addresses: Vec<_> = tables.addresses.iter().filter(|row| row.pool == pool.key).cloned().collect();
+        let reservations: Vec<_> = tables.reservations.iter().cloned().collect();
+        let details = show(pool, &pools, &addresses, &reservations, tables.claims.iter().cloned().collect());
+        let style = Style { color: true, wide: false, namespaces: false, now: Timestamp::now() };
+        lines =
+            render::text(&Report::PoolDetails(Box::new(details)), style).lines().take(24).map(str::to_owned).collect();
+    });
+    lines
+}
+
 /// Measures the script of an update in a pool with 100,000 addresses in use.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "a measurement; run it in a release build"]
@@ -256,7 +302,7 @@ async fn update_of_100000_addresses_is_fast() {
     let large = reference("GlobalInClusterIPPool", "large");
     let spec = json!({ "addresses": ["10.0.0.0/15"], "prefix": 15, "gateway": "10.0.0.1" });
     let counts = |used: u32| json!({ "total": 131_069, "used": used, "free": 131_069 - used, "outOfRange": 0, "reserved": 0, "coolingDown": 0 });
-    pool(&state, InClusterKind::GlobalIPPool, "", "large", spec.clone(), ready(counts(100_000)));
+    pool(&state, InClusterKind::GlobalIPPool, "", "large", &spec, &ready(&counts(100_000)));
     let address = |number: u32| std::net::Ipv4Addr::from(0x0a00_0002 + number).to_string();
     for number in 0..100_000 {
         bind(&state, "team", &format!("node-{number}"), &large, &address(number), 15);
@@ -281,7 +327,7 @@ async fn update_of_100000_addresses_is_fast() {
                 let number = 99_000 + round * 50 + number;
                 bind(&state, "team", &format!("later-{number}"), &large, &address(number + 1_000), 15);
             }
-            pool(&state, InClusterKind::GlobalIPPool, "", "large", spec.clone(), ready(counts(100_000 + round * 50)));
+            pool(&state, InClusterKind::GlobalIPPool, "", "large", &spec, &ready(&counts(100_000 + round * 50)));
             tokio::time::sleep(Duration::from_millis(400)).await;
         }
         let measures = browser
