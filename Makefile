@@ -69,6 +69,10 @@ unit-test: rust ## Run the unit tests of all crates
 test: rust control-plane cluster-api test-tools ## Run all tests, or a selection (ARGS='--test cluster')
 	@CARGO='$(CARGO)' hack/test.sh $(ARGS)
 
+.PHONY: pictures
+pictures: rust ## Take pictures of the web page: all views in target/screenshots, and those of docs/images
+	$(CARGO) test --locked --package kubectl-ipam --lib -- --ignored screenshots documentation_pictures
+
 .PHONY: test-build
 test-build: rust ## Build all tests, and the manager that they use
 	$(CARGO) test --locked --workspace --no-run
@@ -111,8 +115,8 @@ cluster-api: ## Build clusterctl and the core manager of Cluster API for the tes
 	@hack/control-plane/ensure.sh cluster-api >/dev/null
 
 .PHONY: test-tools
-test-tools: ## Build helm, Prometheus and the OpenTelemetry collector for the tests
-	@for set in helm otel-collector prometheus; do hack/control-plane/ensure.sh $$set >/dev/null || exit 1; done
+test-tools: ## Build helm, Prometheus and the OpenTelemetry collector for the tests, and install Chromium
+	@for set in chromium helm otel-collector prometheus; do hack/control-plane/ensure.sh $$set >/dev/null || exit 1; done
 
 .PHONY: fuzz
 fuzz: rust ## Fuzz TARGET until interrupted (ARGS: libFuzzer flags)

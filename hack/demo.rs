@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use support::control_plane::{ControlPlane, Options};
 use support::manager::{Manager, built};
+use support::process::Supervised;
 use support::webhooks::Webhooks;
 
 const POOL: &str = "\
@@ -160,14 +161,25 @@ fn show_plugin(control_plane: &ControlPlane, arguments: &[&str]) {
     }
 }
 
-/// Keeps the programs running until this one is interrupted.
+/// Keeps the programs and the page of `kubectl ipam` running until this one is interrupted.
 fn stay(control_plane: &ControlPlane) {
-    say("The programs keep running until Ctrl-C. Try, in another terminal:");
     let (kubectl, plugin) = (control_plane.kubectl_program(), built("kubectl-ipam"));
+    say("`kubectl ipam web` serves a page with the pool. Open it in a browser:");
+    println!("$ kubectl ipam web");
+    let kubeconfig = control_plane.kubeconfig().display().to_string();
+    let (arguments, log) = (["--kubeconfig", &kubeconfig, "web"], control_plane.folder().join("page.log"));
+    let page = Supervised::spawn(&plugin, &arguments, &[], &log);
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while !page.output().contains("Ctrl-C") && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    page.output().lines().for_each(|line| println!("  {line}"));
+
+    say("The programs keep running until Ctrl-C. Try, in another terminal:");
     let folders = [kubectl, plugin].map(|program| program.parent().map(|folder| folder.display().to_string()));
-    println!("  export KUBECONFIG={}", control_plane.kubeconfig().display());
+    println!("  export KUBECONFIG={kubeconfig}");
     println!("  export PATH={}:$PATH", folders.into_iter().flatten().collect::<Vec<_>>().join(":"));
-    println!("  kubectl ipam pools --all-namespaces");
+    println!("  kubectl ipam show rack-1 --namespace demo");
     println!("  kubectl ipam who 10.0.0.10");
     println!("  kubectl delete ipaddressclaim machine-0 --namespace demo");
     loop {

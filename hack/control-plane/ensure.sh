@@ -8,6 +8,7 @@
 #   ensure.sh helm            the folder with helm
 #   ensure.sh otel-collector  the folder with an OpenTelemetry collector
 #   ensure.sh prometheus      the folder with prometheus and promtool
+#   ensure.sh chromium        the folder with chromium and chromedriver, which Debian's packages install
 #
 # The programs are those in the folder KUBEBUILDER_ASSETS if it contains etcd and kube-apiserver (missing programs are
 # built and linked beside them), or those in the cache ${XDG_CACHE_HOME:-$HOME/.cache}/capi-ipam. Otherwise they are
@@ -258,6 +259,32 @@ programs_of() {
   printf '%s\n' "$folder"
 }
 
+# chromium and chromedriver of one version: those in PATH, or else those of Debian.
+chromium() {
+  local driver
+  if ! command -v chromedriver >/dev/null || ! command -v chromium >/dev/null; then
+    command -v apt-get >/dev/null ||
+      die 'chromium and chromedriver are missing: install them (on Debian the packages chromium and chromium-driver)'
+    take_lock
+    if ! command -v chromedriver >/dev/null || ! command -v chromium >/dev/null; then
+      install_chromium
+    fi
+  fi
+  driver=$(command -v chromedriver)
+  dirname -- "$driver"
+}
+
+# The fonts are those of the pictures; without any font the page has no text.
+install_chromium() {
+  local packages=(chromium chromium-driver fonts-dejavu-core) as_root=()
+  if [[ $(id -u) != 0 ]]; then as_root=(sudo -n); fi
+  say "installing ${packages[*]} with apt-get: once on this machine, about a minute"
+  "${as_root[@]}" apt-get update -qq >&2 && "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
+    apt-get install -qq -y --no-install-recommends "${packages[@]}" >&2 ||
+    die "apt-get fails: install ${packages[*]} by hand"
+  say "done after $SECONDS s"
+}
+
 # The CRDs are read from the Go module cache. The path is cached, since the query takes long.
 crds() {
   local memory=$cache/cluster-api-$CLUSTER_API_VERSION.crds folder=""
@@ -280,10 +307,11 @@ case ${1:-programs} in
   crds) crds ;;
   cluster-api) cluster_api ;;
   otel-collector) programs_of otel-collector "$OTEL_COLLECTOR_VERSION" 'the OpenTelemetry collector' . ;;
+  chromium) chromium ;;
   helm) programs_of helm "$HELM_VERSION" helm helm.sh/helm/v4/cmd/helm ;;
   prometheus)
     programs_of prometheus "$PROMETHEUS_VERSION" 'Prometheus and promtool' \
       github.com/prometheus/prometheus/cmd/{prometheus,promtool}
     ;;
-  *) die "unknown argument '$1' (expected none, 'crds', 'cluster-api', 'helm', 'otel-collector' or 'prometheus')" ;;
+  *) die "unknown argument '$1' (expected none, 'chromium', 'crds', 'cluster-api', 'helm', 'otel-collector' or 'prometheus')" ;;
 esac

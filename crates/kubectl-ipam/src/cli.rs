@@ -131,6 +131,15 @@ pub enum Command {
     },
     /// Find duplicate addresses, orphans, dangling references and other problems, with their repair.
     Doctor,
+    /// Serve a web page on this machine: pools, a map of their addresses, search, and waiting claims.
+    Web {
+        /// Port on 127.0.0.1; 0 selects a free one.
+        #[arg(long, default_value_t, value_name = "PORT")]
+        port: u16,
+        /// Do not open the browser.
+        #[arg(long)]
+        no_open: bool,
+    },
     /// Reserve an address: exclude it from a pool, or keep it for a claim.
     Reserve {
         /// The pool: NAME or KIND/NAME.

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use capi_ipam::api::{InClusterKind, names};
-use capi_ipam_controller::client::{CallError, REQUEST_TIMEOUT, error_chain, with_timeout};
+use capi_ipam_controller::client::{CallError, error_chain, with_timeout};
 use kube::api::ListParams;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::Request;
@@ -20,8 +20,12 @@ use crate::cli::Global;
 use crate::error::{Error, MissingRight};
 
 /// Number of objects in one page of a list.
-const PAGE_SIZE: u32 = 500;
+pub(crate) const PAGE_SIZE: u32 = 500;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Duration of a watch in seconds, after which it is opened again.
+pub(crate) const WATCH_TIMEOUT: u32 = 30;
+/// Silence after which a connection is dead. Requests have their own deadline, so this is longer than a watch.
+const READ_TIMEOUT: Duration = Duration::from_secs(WATCH_TIMEOUT as u64 + 5);
 /// Number of skipped objects that a warning names.
 const MAX_NAMED: usize = 5;
 
@@ -98,8 +102,9 @@ impl From<ListError> for Error {
 
 /// The API server of the caller.
 pub(crate) struct Cluster {
-    client: Client,
-    server: String,
+    pub(crate) client: Client,
+    /// URL of the API server.
+    pub(crate) server: String,
     /// Namespace of the flag, or else of the context.
     pub(crate) namespace: String,
     /// Served versions by plural.
@@ -201,7 +206,7 @@ impl Cluster {
     }
 
     /// The version in which a kind is read; `None` if it is optional and missing.
-    fn version(&self, kind: Kind) -> Result<Option<&'static str>, Error> {
+    pub(crate) fn version(&self, kind: Kind) -> Result<Option<&'static str>, Error> {
         let (plural, group) = (kind.plural().to_owned(), names::GROUP.to_owned());
         let Some(served) = self.served.get(kind.plural()) else {
             return if kind.is_optional() { Ok(None) } else { Err(Error::NotInstalled { plural, group }) };
@@ -343,7 +348,7 @@ async fn config(flags: &Global) -> Result<Config, Error> {
         (None, None) => Config::infer().await.map_err(|error| failed(&error))?,
     };
     config.connect_timeout = Some(CONNECT_TIMEOUT);
-    config.read_timeout = Some(REQUEST_TIMEOUT);
+    config.read_timeout = Some(READ_TIMEOUT);
     config.headers.push((
         http::header::USER_AGENT,
         http::HeaderValue::from_static(concat!("kubectl-ipam/", env!("CARGO_PKG_VERSION"))),

@@ -15,7 +15,7 @@ use crate::render::Style;
 use crate::reserve::{reserve, unreserve};
 use crate::search::{details, print_details, print_who, who};
 use crate::transfer::{export, import};
-use crate::{generate, output, render};
+use crate::{generate, output, render, web};
 
 /// Time between two reads of `pools --watch`.
 const WATCH_INTERVAL: Duration = Duration::from_secs(2);
@@ -38,6 +38,9 @@ pub(crate) async fn run(cli: &Cli) -> Result<Code, Error> {
     }
     if let Command::Doctor = &cli.command {
         return doctor(cli, &cluster).await;
+    }
+    if let Command::Web { port, no_open } = &cli.command {
+        return web::serve(&cluster, *port, !no_open).await.map(|()| Code::Ok);
     }
     let mut loader = Loader::new(&cluster);
     if let Command::Export = &cli.command {
@@ -108,6 +111,7 @@ async fn report(cli: &Cli, loader: &mut Loader<'_>, namespace: Option<&str>) -> 
         }
         Command::Pools { .. }
         | Command::Doctor
+        | Command::Web { .. }
         | Command::Export
         | Command::Completion { .. }
         | Command::Generate { .. } => pool_list(loader, namespace).await,

@@ -7,6 +7,7 @@
 //! - [`model`]: reports, computed by pure functions from the objects;
 //! - `search`: `who` and `show`; `reserve`: reservations of users; `transfer`: `import` and `export`;
 //! - `render`: a report as text; `output`: formats and terminal;
+//! - `web`: the web page of `web`, with its server and its watches;
 //! - `generate`: completions, manual pages and the JSON schema of `-o json`.
 //!
 //! # Invariants
@@ -30,6 +31,7 @@ mod render;
 mod reserve;
 mod search;
 mod transfer;
+mod web;
 
 use std::io::Write;
 use std::process::ExitCode;

@@ -6,8 +6,11 @@ mod claims;
 mod doctor;
 mod holders;
 mod map;
+mod overview;
 mod pools;
+mod search;
 mod show;
+mod window;
 
 use capi_ipam::api::PoolKey;
 use schemars::JsonSchema;
@@ -22,10 +25,13 @@ pub use self::holders::{Holder, HolderState, Membership, PoolMatch};
 pub(crate) use self::holders::{holders, matches_of};
 pub(crate) use self::map::ROW;
 pub use self::map::{Cell, OccupancyMap};
+pub(crate) use self::overview::{Overview, OverviewPool, networks, ranges};
 pub(crate) use self::pools::pools;
 pub use self::pools::{Counts, PoolLine};
+pub(crate) use self::search::{SearchResult, Searched};
 pub use self::show::PoolDetails;
 pub(crate) use self::show::show;
+pub(crate) use self::window::{PoolWindow, View, window};
 
 /// The output of a command. The field `kind` names the command's type of output.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]

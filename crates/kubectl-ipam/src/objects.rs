@@ -50,6 +50,14 @@ impl From<&Pool> for PoolRow {
 }
 
 impl PoolRow {
+    /// The addresses or prefixes of the specification.
+    pub(crate) fn entries(&self) -> &[String] {
+        match &self.spec {
+            PoolSpec::Addresses(spec) => &spec.addresses,
+            PoolSpec::Prefixes(spec) => &spec.prefixes,
+        }
+    }
+
     /// The status and the reason of `Ready`; `None` if no provider has reported it.
     pub(crate) fn ready(&self) -> Option<(&str, Option<&str>)> {
         let ready = self.conditions.iter().find(|condition| condition.type_ == conditions::READY)?;

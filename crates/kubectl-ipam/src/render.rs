@@ -56,7 +56,7 @@ pub(crate) fn text(report: &Report, style: Style) -> String {
         Report::ImportSummary(summary) => import_text(summary, style),
         Report::HolderList { pools, holders, address } => {
             let holders = if holders.is_empty() { nothing_holds(address) } else { holder_texts(holders, style) };
-            memberships(pools) + &holders
+            format!("{}{holders}", memberships(pools))
         }
         Report::FreeList { addresses, note, .. } => {
             let mut text = lines(addresses);

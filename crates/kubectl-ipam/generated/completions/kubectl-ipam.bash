@@ -52,6 +52,9 @@ _kubectl__ipam() {
             kubectl__ipam,unreserve)
                 cmd="kubectl__ipam__subcmd__unreserve"
                 ;;
+            kubectl__ipam,web)
+                cmd="kubectl__ipam__subcmd__web"
+                ;;
             kubectl__ipam,who)
                 cmd="kubectl__ipam__subcmd__who"
                 ;;
@@ -91,6 +94,9 @@ _kubectl__ipam() {
             kubectl__ipam__subcmd__help,unreserve)
                 cmd="kubectl__ipam__subcmd__help__subcmd__unreserve"
                 ;;
+            kubectl__ipam__subcmd__help,web)
+                cmd="kubectl__ipam__subcmd__help__subcmd__web"
+                ;;
             kubectl__ipam__subcmd__help,who)
                 cmd="kubectl__ipam__subcmd__help__subcmd__who"
                 ;;
@@ -101,7 +107,7 @@ _kubectl__ipam() {
 
     case "${cmd}" in
         kubectl__ipam)
-            opts="-n -A -o -h -V --context --kubeconfig --namespace --all-namespaces --output --no-color --help --version pools who claims free show doctor reserve unreserve export import completion generate help"
+            opts="-n -A -o -h -V --context --kubeconfig --namespace --all-namespaces --output --no-color --help --version pools who claims free show doctor web reserve unreserve export import completion generate help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -379,7 +385,7 @@ _kubectl__ipam() {
             return 0
             ;;
         kubectl__subcmd__ipam__subcmd__help)
-            opts="pools who claims free show doctor reserve unreserve export import completion generate help"
+            opts="pools who claims free show doctor web reserve unreserve export import completion generate help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -547,6 +553,20 @@ _kubectl__ipam() {
             return 0
             ;;
         kubectl__subcmd__ipam__subcmd__help__subcmd__unreserve)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        kubectl__subcmd__ipam__subcmd__help__subcmd__web)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -751,6 +771,48 @@ _kubectl__ipam() {
             case "${prev}" in
                 --dry-run)
                     COMPREPLY=($(compgen -W "none server" -- "${cur}"))
+                    return 0
+                    ;;
+                --context)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --kubeconfig)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --namespace)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -n)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --output)
+                    COMPREPLY=($(compgen -W "table wide json yaml csv name" -- "${cur}"))
+                    return 0
+                    ;;
+                -o)
+                    COMPREPLY=($(compgen -W "table wide json yaml csv name" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        kubectl__subcmd__ipam__subcmd__web)
+            opts="-n -A -o -h --port --no-open --context --kubeconfig --namespace --all-namespaces --output --no-color --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --port)
+                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 --context)

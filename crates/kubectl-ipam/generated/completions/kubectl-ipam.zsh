@@ -206,6 +206,33 @@ name\:"One resource name per line"))' \
 '--help[Print help (see more with '\''--help'\'')]' \
 && ret=0
 ;;
+(web)
+_arguments "${_arguments_options[@]}" : \
+'--port=[Port on 127.0.0.1; 0 selects a free one]:PORT:_default' \
+'--context=[Context of the kubeconfig]:NAME:_default' \
+'--kubeconfig=[Path of the kubeconfig]:FILE:_files' \
+'-n+[Namespace; by default that of the context]:NAME:_default' \
+'--namespace=[Namespace; by default that of the context]:NAME:_default' \
+'-o+[Output format]:FORMAT:((table\:"Text for 80 columns"
+wide\:"Text with all columns"
+json\:"JSON, one document"
+yaml\:"YAML"
+csv\:"Comma-separated values with a header (RFC 4180)"
+name\:"One resource name per line"))' \
+'--output=[Output format]:FORMAT:((table\:"Text for 80 columns"
+wide\:"Text with all columns"
+json\:"JSON, one document"
+yaml\:"YAML"
+csv\:"Comma-separated values with a header (RFC 4180)"
+name\:"One resource name per line"))' \
+'--no-open[Do not open the browser]' \
+'(-n --namespace)-A[All namespaces]' \
+'(-n --namespace)--all-namespaces[All namespaces]' \
+'--no-color[Disable colors. They are also disabled by NO_COLOR and without a terminal]' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
+&& ret=0
+;;
 (reserve)
 _arguments "${_arguments_options[@]}" : \
 '--for=[The claim that gets the address\: NAMESPACE/NAME, or NAME in the namespace of the pool. Without it, no claim gets the address]:CLAIM:_default' \
@@ -412,6 +439,10 @@ _arguments "${_arguments_options[@]}" : \
 _arguments "${_arguments_options[@]}" : \
 && ret=0
 ;;
+(web)
+_arguments "${_arguments_options[@]}" : \
+&& ret=0
+;;
 (reserve)
 _arguments "${_arguments_options[@]}" : \
 && ret=0
@@ -458,6 +489,7 @@ _kubectl-ipam_commands() {
 'free:Show the next addresses that a pool allocates' \
 'show:Show a pool\: ranges, counts, a map of its addresses, holders, and waiting claims' \
 'doctor:Find duplicate addresses, orphans, dangling references and other problems, with their repair' \
+'web:Serve a web page on this machine\: pools, a map of their addresses, search, and waiting claims' \
 'reserve:Reserve an address\: exclude it from a pool, or keep it for a claim' \
 'unreserve:Delete the reservation of an address' \
 'export:Write pools and reservations in a form that import reads\: CSV, JSON or YAML' \
@@ -507,6 +539,7 @@ _kubectl-ipam__subcmd__help_commands() {
 'free:Show the next addresses that a pool allocates' \
 'show:Show a pool\: ranges, counts, a map of its addresses, holders, and waiting claims' \
 'doctor:Find duplicate addresses, orphans, dangling references and other problems, with their repair' \
+'web:Serve a web page on this machine\: pools, a map of their addresses, search, and waiting claims' \
 'reserve:Reserve an address\: exclude it from a pool, or keep it for a claim' \
 'unreserve:Delete the reservation of an address' \
 'export:Write pools and reservations in a form that import reads\: CSV, JSON or YAML' \
@@ -577,6 +610,11 @@ _kubectl-ipam__subcmd__help__subcmd__unreserve_commands() {
     local commands; commands=()
     _describe -t commands 'kubectl-ipam help unreserve commands' commands "$@"
 }
+(( $+functions[_kubectl-ipam__subcmd__help__subcmd__web_commands] )) ||
+_kubectl-ipam__subcmd__help__subcmd__web_commands() {
+    local commands; commands=()
+    _describe -t commands 'kubectl-ipam help web commands' commands "$@"
+}
 (( $+functions[_kubectl-ipam__subcmd__help__subcmd__who_commands] )) ||
 _kubectl-ipam__subcmd__help__subcmd__who_commands() {
     local commands; commands=()
@@ -606,6 +644,11 @@ _kubectl-ipam__subcmd__show_commands() {
 _kubectl-ipam__subcmd__unreserve_commands() {
     local commands; commands=()
     _describe -t commands 'kubectl-ipam unreserve commands' commands "$@"
+}
+(( $+functions[_kubectl-ipam__subcmd__web_commands] )) ||
+_kubectl-ipam__subcmd__web_commands() {
+    local commands; commands=()
+    _describe -t commands 'kubectl-ipam web commands' commands "$@"
 }
 (( $+functions[_kubectl-ipam__subcmd__who_commands] )) ||
 _kubectl-ipam__subcmd__who_commands() {

@@ -133,14 +133,14 @@ struct Entry<'a> {
 }
 
 /// Joins addresses, reservations and claims: one holder per IPAddress, and one per reservation without one.
-pub(crate) fn holders(
+pub(crate) fn holders<'a>(
     pools: &[PoolRow],
-    addresses: &[AddressRow],
-    reservations: &[ReservationRow],
-    claims: &[ClaimRow],
+    addresses: impl IntoIterator<Item = &'a AddressRow>,
+    reservations: impl IntoIterator<Item = &'a ReservationRow>,
+    claims: impl IntoIterator<Item = &'a ClaimRow>,
 ) -> Vec<Holder> {
     let pools: HashMap<&PoolKey, &PoolRow> = pools.iter().map(|pool| (&pool.key, pool)).collect();
-    let claims: HashMap<&Key, &ClaimRow> = claims.iter().map(|claim| (&claim.key, claim)).collect();
+    let claims: HashMap<&Key, &ClaimRow> = claims.into_iter().map(|claim| (&claim.key, claim)).collect();
     let mut entries: BTreeMap<(u128, u8, Scope), Entry<'_>> = BTreeMap::new();
     let place = |block: Block, scope: Scope| (block.span().first(), block.length(), scope);
     for address in addresses {

@@ -42,13 +42,30 @@ pub struct Cell {
 /// Cells in one row of the map.
 pub(crate) const ROW: u64 = 32;
 
-pub(super) fn map(usable: &UsableBlocks, held: &[(Block, HolderState)]) -> OccupancyMap {
-    let total = usable.set.len();
-    let size = total.div_ceil(MAX_CELLS).max(1).checked_next_power_of_two().unwrap_or(1 << 127);
+/// A part of the addresses of a pool, divided into cells.
+pub(super) struct Cells {
+    /// Number of addresses in one cell; the last cell can have fewer.
+    pub(super) size: u128,
+    pub(super) count: u64,
+    /// The cells with addresses that are not free.
+    pub(super) used: Vec<Cell>,
+}
+
+/// Divides the positions from `start` to `start + length` into at most `max` cells. `start` is a multiple of the size
+/// of a cell.
+pub(super) fn cells(
+    usable: &UsableBlocks,
+    held: &[(Block, HolderState)],
+    start: u128,
+    length: u128,
+    max: u128,
+) -> Cells {
+    let size = length.div_ceil(max).max(1).checked_next_power_of_two().unwrap_or(1 << 127);
     let mut cells: BTreeMap<u64, Cell> = BTreeMap::new();
     for (block, state) in held {
         let Some(position) = usable.number(*block).and_then(|number| position(usable, number)) else { continue };
-        let index = u64::try_from(position / size).unwrap_or_default();
+        let Some(offset) = position.checked_sub(start).filter(|offset| *offset < length) else { continue };
+        let index = u64::try_from(offset / size).unwrap_or_default();
         let cell =
             cells.entry(index).or_insert(Cell { index, allocated: 0, reserved: 0, cooling_down: 0, full: false });
         let count = match state {
@@ -61,21 +78,20 @@ pub(super) fn map(usable: &UsableBlocks, held: &[(Block, HolderState)]) -> Occup
     for cell in cells.values_mut() {
         let start = u128::from(cell.index).saturating_mul(size);
         let taken = u128::from(cell.allocated.saturating_add(cell.reserved).saturating_add(cell.cooling_down));
-        cell.full = taken >= size.min(total.saturating_sub(start));
+        cell.full = taken >= size.min(length.saturating_sub(start));
     }
-    let count = u64::try_from(total.div_ceil(size)).unwrap_or_default();
+    Cells { size, count: u64::try_from(length.div_ceil(size)).unwrap_or_default(), used: cells.into_values().collect() }
+}
+
+pub(super) fn map(usable: &UsableBlocks, held: &[(Block, HolderState)]) -> OccupancyMap {
+    let Cells { size, count, used } = cells(usable, held, 0, usable.set.len(), MAX_CELLS);
     let starts = (0..count.div_ceil(ROW)).map(|row| u128::from(row.saturating_mul(ROW)).saturating_mul(size));
     let rows = starts.filter_map(|start| number_at(usable, start)).map(|number| usable.block(number).to_string());
-    OccupancyMap {
-        cell_size: size.to_string(),
-        cells: count,
-        rows: rows.collect(),
-        used: cells.into_values().collect(),
-    }
+    OccupancyMap { cell_size: size.to_string(), cells: count, rows: rows.collect(), used }
 }
 
 /// The position of a number among the usable ones.
-fn position(usable: &UsableBlocks, number: u128) -> Option<u128> {
+pub(super) fn position(usable: &UsableBlocks, number: u128) -> Option<u128> {
     let mut before = 0_u128;
     for span in usable.set.spans() {
         if span.contains(number) {
@@ -87,7 +103,7 @@ fn position(usable: &UsableBlocks, number: u128) -> Option<u128> {
 }
 
 /// The usable number at a position.
-fn number_at(usable: &UsableBlocks, mut position: u128) -> Option<u128> {
+pub(super) fn number_at(usable: &UsableBlocks, mut position: u128) -> Option<u128> {
     for span in usable.set.spans() {
         if position < span.len() {
             return span.first().checked_add(position);

@@ -57,21 +57,28 @@ pub struct PoolDetails {
     pub waiting: Vec<ClaimLine>,
 }
 
-/// Describes a pool. `all` are all known pools, for the networks; addresses and reservations may be of any pool.
-pub(crate) fn show(
+/// What a pool contains, and what it counts.
+pub(super) struct Contents<'a> {
+    pub(super) inside: Vec<&'a AddressRow>,
+    /// Addresses of the pool that it does not contain.
+    pub(super) outside: Vec<&'a AddressRow>,
+    pub(super) reserved: Vec<&'a ReservationRow>,
+    /// The addresses that are not free, in their order.
+    pub(super) held: Vec<(Block, HolderState)>,
+    counts: Counts,
+}
+
+/// Selects what a pool contains. Addresses and reservations may be of any pool.
+pub(super) fn contents<'a>(
     pool: &PoolRow,
-    all: &[PoolRow],
-    addresses: &[AddressRow],
-    reservations: &[ReservationRow],
-    rows: Vec<ClaimRow>,
-) -> PoolDetails {
+    addresses: impl IntoIterator<Item = &'a AddressRow>,
+    reservations: impl IntoIterator<Item = &'a ReservationRow>,
+) -> Contents<'a> {
     let usable = pool.usable.as_ref().ok();
     let contains = |block: Block| usable.is_some_and(|usable| usable.contains(block));
-    let (ready, reason) = pools::readiness(pool);
-    let inside: Vec<_> = addresses.iter().filter(|row| contains(row.block)).cloned().collect();
-    let outside: Vec<_> =
-        addresses.iter().filter(|row| row.pool == pool.key && !contains(row.block)).cloned().collect();
-    let reserved: Vec<_> = reservations.iter().filter(|row| contains(row.slot.block)).cloned().collect();
+    let (inside, outside): (Vec<_>, Vec<_>) = addresses.into_iter().partition(|row| contains(row.block));
+    let outside: Vec<_> = outside.into_iter().filter(|row| row.pool == pool.key).collect();
+    let reserved: Vec<_> = reservations.into_iter().filter(|row| contains(row.slot.block)).collect();
     let mut held: Vec<(Block, HolderState)> = inside.iter().map(|row| (row.block, HolderState::Allocated)).collect();
     let allocated: HashSet<Block> = inside.iter().map(|row| row.block).collect();
     held.extend(
@@ -93,16 +100,36 @@ pub(crate) fn show(
         reserved: number(other),
         out_of_range: number(outside.len()),
     };
+    Contents { inside, outside, reserved, held, counts }
+}
+
+/// Describes a pool. `all` are all known pools, for the networks; addresses and reservations may be of any pool.
+pub(crate) fn show(
+    pool: &PoolRow,
+    all: &[PoolRow],
+    addresses: &[AddressRow],
+    reservations: &[ReservationRow],
+    rows: Vec<ClaimRow>,
+) -> PoolDetails {
+    let contents = contents(pool, addresses, reservations);
+    let usable = pool.usable.as_ref().ok().filter(|usable| !usable.set.is_empty());
+    let map = usable.map(|usable| map(usable, &contents.held));
+    let reserved = contents.reserved.iter().copied();
+    let inside = holders(all, contents.inside.iter().copied(), reserved, &rows);
+    let outside = holders(all, contents.outside.iter().copied(), [], &rows);
+    let waiting = rows.into_iter().filter(|claim| claim.is_waiting() && claim.pool == pool.key).collect();
+    PoolDetails { map, holders: inside, out_of_range: outside, ..describe(pool, &contents, waiting) }
+}
+
+/// Describes a pool without its map and holders.
+pub(super) fn describe(pool: &PoolRow, contents: &Contents<'_>, waiting: Vec<ClaimRow>) -> PoolDetails {
+    let (ready, reason) = pools::readiness(pool);
     let (ranges, excluded, gateway, prefix_length) = match &pool.spec {
         PoolSpec::Addresses(spec) => (&spec.addresses, &spec.excluded_addresses, &spec.gateway, spec.prefix),
         PoolSpec::Prefixes(spec) => {
             (&spec.prefixes, &spec.excluded_prefixes, &spec.gateway, spec.allocation_prefix_length)
         }
     };
-    let inside = holders(all, &inside, &reserved, &rows);
-    let outside = holders(all, &outside, &[], &rows);
-    let mut waiting: Vec<ClaimRow> = rows;
-    waiting.retain(|claim| claim.is_waiting() && claim.pool == pool.key);
     let mut waiting = claims(waiting, &[]);
     waiting.sort_by_key(|claim| claim.created);
     PoolDetails {
@@ -117,10 +144,10 @@ pub(crate) fn show(
         gateway: gateway.clone().filter(|gateway| !gateway.is_empty()),
         prefix_length,
         cooldown_seconds: pool.spec.cooldown_seconds(),
-        counts,
-        map: usable.filter(|usable| !usable.set.is_empty()).map(|usable| map(usable, &held)),
-        holders: inside,
-        out_of_range: outside,
+        counts: contents.counts,
+        map: None,
+        holders: Vec::new(),
+        out_of_range: Vec::new(),
         waiting,
     }
 }

@@ -10,7 +10,7 @@ const ROW: u64 = crate::model::ROW;
 
 /// The text of `show`.
 pub(crate) fn details(pool: &PoolDetails, style: Style) -> String {
-    head(pool) + &body(pool, style)
+    format!("{}{}", head(pool), body(pool, style))
 }
 
 /// A line of a field; nothing for an empty value.

@@ -27,6 +27,20 @@ async fn doctor_finds_each_fault_made_by_hand() {
     eventually("the cluster is healthy", async || (run(admin, &["doctor"]).0 == 0).then_some(())).await;
 
     create(&plane, "InClusterIPPool", Some(namespace), "copy", &spec);
+    remove_schema(&plane);
+    let invalid = json!({ "addresses": ["10.1.0.300"], "prefix": 24 });
+    create_without_schema(&plane, &format!("{namespace}-invalid"), &invalid).await;
+    let small = json!({ "addresses": ["10.2.0.10-10.2.0.11"], "prefix": 24 });
+    create(&plane, "InClusterIPPool", Some(namespace), "small", &small);
+    consumer.create_claim_for("outside", reference("InClusterIPPool", "small"), json!({})).await;
+    consumer.wait_for_address("outside").await;
+    let fewer = json!({ "spec": { "addresses": ["10.2.0.11"] } }).to_string();
+    plane.kubectl(&["patch", "inclusterippool", "small", "-n", namespace, "--type=merge", "-p", &fewer]);
+    eventually("both pools have conditions", async || {
+        let (_, output, _) = run(admin, &["doctor"]);
+        (output.contains("PoolNotReady") && output.contains("AddressesOutOfRange")).then_some(())
+    })
+    .await;
     manager.stop();
     let remove = |resource: &str| {
         let without = r#"{"metadata":{"finalizers":null}}"#;
@@ -37,6 +51,9 @@ async fn doctor_finds_each_fault_made_by_hand() {
     remove("ipaddressclaims.ipam.cluster.x-k8s.io/three");
     consumer.create_address_for("twin", reference("InClusterIPPool", "web"), "10.0.0.10").await;
     consumer.create_claim_for("lost", reference("InClusterIPPool", "none"), json!({})).await;
+    consumer.create_address_for("stray", reference("InClusterIPPool", "gone"), "10.3.0.1").await;
+    let unreadable = json!({ "addresses": "10.4.0.1", "prefix": 24 });
+    create_without_schema(&plane, &format!("{namespace}-unreadable"), &unreadable).await;
     let webhook = json!({
         "name": "inclusterippool.example.com", "failurePolicy": "Ignore", "sideEffects": "None",
         "admissionReviewVersions": ["v1"],
@@ -65,15 +82,41 @@ async fn doctor_finds_each_fault_made_by_hand() {
     let expected = [
         ("DuplicateAddress", "address 10.0.0.10"),
         ("LostAddress", "ipaddressclaim NS/two"),
+        ("MissingPool", "ipaddress NS/stray"),
         ("MissingPool", "ipaddressclaim NS/lost"),
+        ("PoolNotReady", "GlobalInClusterIPPool NS-invalid"),
+        ("UnreadableObject", "objects"),
         ("NoLeader", "lease default/7bb7acb4.ipam.cluster.x-k8s.io"),
         ("WebhookUnavailable", "capi-ipam-in-cluster-validating-webhook-configuration"),
         ("WebhookUntrusted", "capi-ipam-in-cluster-validating-webhook-configuration"),
+        ("OrphanAddress", "ipaddress NS/stray"),
         ("OrphanAddress", "ipaddress NS/three"),
         ("OrphanAddress", "ipaddress NS/twin"),
         ("AbandonedReservation", "ipreservation p.NS.web.10.0.0.12"),
         ("PoolsOverlap", "InClusterIPPool NS/copy"),
         ("PoolsOverlap", "InClusterIPPool NS/web"),
+        ("AddressesOutOfRange", "InClusterIPPool NS/small"),
     ];
     assert_eq!(found, expected.map(|(check, object)| (check.to_owned(), object.to_owned())), "{output}");
+}
+
+/// Removes the schema of global pools: an older one did not check everything either.
+fn remove_schema(plane: &ControlPlane) {
+    let definition = "customresourcedefinition/globalinclusterippools.ipam.cluster.x-k8s.io";
+    let schema = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
+    let paths = [0, 1].map(|version| format!("/spec/versions/{version}/schema/openAPIV3Schema"));
+    let patch = paths.map(|path| json!({ "op": "replace", "path": path, "value": schema }));
+    plane.kubectl(&["patch", definition, "--type=json", "-p", &json!(patch).to_string()]);
+}
+
+/// Creates a global pool as soon as the API server does not use the schema any more.
+async fn create_without_schema(plane: &ControlPlane, name: &str, spec: &Value) {
+    let pool = json!({
+        "apiVersion": "ipam.cluster.x-k8s.io/v1alpha2", "kind": "GlobalInClusterIPPool",
+        "metadata": { "name": name }, "spec": spec,
+    });
+    let path = plane.folder().join("pool.json");
+    std::fs::write(&path, pool.to_string()).expect("the folder is writable");
+    let path = path.display().to_string();
+    eventually("the pool can be created", async || plane.try_kubectl(&["create", "-f", &path]).ok()).await;
 }

@@ -2,10 +2,13 @@
 
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "test code: a failure ends the test")]
 
+#[path = "../browser/mod.rs"]
+mod browser;
 mod doctor;
 mod import;
 mod reads;
 mod reserve;
+mod web;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

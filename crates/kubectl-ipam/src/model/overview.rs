@@ -1,0 +1,78 @@
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::{Counts, PoolLine};
+
+/// What the start page shows, and what every update sends.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Overview {
+    /// Grows with every change.
+    pub(crate) version: u64,
+    /// Time of this version.
+    pub(crate) time: Timestamp,
+    /// The API server.
+    pub(crate) server: String,
+    /// The pools, by kind, namespace and name.
+    pub(crate) pools: Vec<OverviewPool>,
+    /// The networks, by name.
+    pub(crate) networks: Vec<NetworkLine>,
+    /// Number of claims with an address.
+    pub(crate) bound: u64,
+    /// Number of claims without an address.
+    pub(crate) waiting: u64,
+    /// The kinds that are being listed.
+    pub(crate) listing: Vec<&'static str>,
+    /// Permissions without which the page is incomplete.
+    pub(crate) missing: Vec<String>,
+    /// Failures of watches, and objects that cannot be decoded.
+    pub(crate) problems: Vec<String>,
+}
+
+/// A pool, with its history.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct OverviewPool {
+    #[serde(flatten)]
+    pub(crate) line: PoolLine,
+    /// The entries of the pool, shortened.
+    pub(crate) ranges: String,
+    /// Addresses in use, once a minute since the start of the program, at most an hour.
+    pub(crate) trend: Vec<u64>,
+}
+
+/// A network: pools that never allocate the same address.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct NetworkLine {
+    /// Name of the network.
+    pub(crate) name: String,
+    /// Number of its pools.
+    pub(crate) pools: u64,
+    /// Sum of the addresses in use in its pools.
+    pub(crate) used: u64,
+    /// Number of waiting claims.
+    pub(crate) waiting: u64,
+}
+
+/// The networks of pools. Pools of a network can share addresses, so their totals are not added.
+pub(crate) fn networks(pools: &[PoolLine]) -> Vec<NetworkLine> {
+    let mut found: BTreeMap<&str, NetworkLine> = BTreeMap::new();
+    for pool in pools {
+        let Some(name) = pool.network.as_deref() else { continue };
+        let new = || NetworkLine { name: name.to_owned(), pools: 0, used: 0, waiting: 0 };
+        let line = found.entry(name).or_insert_with(new);
+        line.pools = line.pools.saturating_add(1);
+        line.used = line.used.saturating_add(pool.counts.map_or(0, |counts: Counts| counts.used));
+        line.waiting = line.waiting.saturating_add(pool.waiting);
+    }
+    found.into_values().collect()
+}
+
+/// The entries of a pool in one line.
+pub(crate) fn ranges(entries: &[String]) -> String {
+    const MAX: usize = 3;
+    let shown: Vec<&str> = entries.iter().take(MAX).map(String::as_str).collect();
+    let more = entries.len().saturating_sub(MAX);
+    if more > 0 { format!("{}, {more} more", shown.join(", ")) } else { shown.join(", ") }
+}

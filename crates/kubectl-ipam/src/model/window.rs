@@ -1,0 +1,138 @@
+use capi_ipam_ip::{Block, UsableBlocks};
+use serde::Serialize;
+
+use super::map::{Cells, cells, number_at, position};
+use super::show::{Contents, contents, describe};
+use super::{Cell, PoolDetails, holders};
+use crate::objects::{AddressRow, ClaimRow, Key, PoolRow, ReservationRow};
+
+/// Maximum number of cells of a window.
+const MAX_CELLS: u128 = 1024;
+/// Maximum number of waiting claims and of addresses out of range in a window.
+const MAX_LISTED: usize = 100;
+
+/// A pool, and a window of its map.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct PoolWindow {
+    /// The pool. Its holders are those of the window if a cell is a single address.
+    #[serde(flatten)]
+    pub(crate) details: PoolDetails,
+    /// Number of all waiting claims of the pool.
+    pub(crate) waiting_count: usize,
+    /// Omitted if the specification is invalid or has no addresses.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) window: Option<Window>,
+}
+
+/// A part of the map of a pool. Large numbers are decimal texts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Window {
+    /// Number of addresses in the pool.
+    pub(crate) total: String,
+    /// Position of the first address.
+    pub(crate) start: String,
+    /// Number of addresses.
+    pub(crate) length: String,
+    /// Number of addresses in one cell.
+    pub(crate) cell_size: String,
+    /// Length of the window that shows one cell in detail; omitted if a cell is a single address.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) zoom: Option<String>,
+    /// The first address of each cell.
+    pub(crate) labels: Vec<String>,
+    /// The cells with addresses that are not free.
+    pub(crate) used: Vec<Cell>,
+    /// The cell with the requested address.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) focus: Option<u64>,
+}
+
+/// Which part of a map is requested.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum View {
+    /// The whole pool.
+    #[default]
+    All,
+    /// A number of addresses at a position.
+    Range(u128, u128),
+    /// The surroundings of an address, with one cell for each address.
+    Around(Block),
+}
+
+/// Describes a pool and a part of its map. `all` are all known pools; addresses and reservations may be of any pool.
+pub(crate) fn window<'a>(
+    pool: &PoolRow,
+    all: &[PoolRow],
+    addresses: impl IntoIterator<Item = &'a AddressRow>,
+    reservations: impl IntoIterator<Item = &'a ReservationRow>,
+    waiting: Vec<ClaimRow>,
+    claim_of: impl Fn(&Key) -> Option<&'a ClaimRow>,
+    view: View,
+) -> PoolWindow {
+    let contents = contents(pool, addresses, reservations);
+    let waiting_count = waiting.len();
+    let mut details = describe(pool, &contents, waiting);
+    details.waiting.truncate(MAX_LISTED);
+    let owners = |rows: &[&'a AddressRow]| {
+        let keys = rows.iter().map(|row| (row.key.0.clone(), row.claim.clone()));
+        keys.filter_map(|key| claim_of(&key)).collect::<Vec<_>>()
+    };
+    let outside: Vec<_> = contents.outside.iter().copied().take(MAX_LISTED).collect();
+    details.out_of_range = holders(all, outside.iter().copied(), [], owners(&outside));
+    let usable = pool.usable.as_ref().ok().filter(|usable| !usable.set.is_empty());
+    let window = usable.map(|usable| part(usable, &contents, view));
+    if let Some((usable, window)) = usable.zip(window.as_ref()).filter(|(_, window)| window.zoom.is_none()) {
+        let is_shown = |block: Block| {
+            let position = usable.number(block).and_then(|number| position(usable, number));
+            position.is_some_and(|position| in_window(window, position))
+        };
+        let shown: Vec<_> = contents.inside.iter().copied().filter(|row| is_shown(row.block)).collect();
+        let reserved: Vec<_> = contents.reserved.iter().copied().filter(|row| is_shown(row.slot.block)).collect();
+        let mut claims = owners(&shown);
+        claims.extend(reserved.iter().filter_map(|row| claim_of(row.claim.as_ref()?)));
+        details.holders = holders(all, shown, reserved, claims);
+    }
+    PoolWindow { details, waiting_count, window }
+}
+
+fn in_window(window: &Window, position: u128) -> bool {
+    let number = |text: &str| text.parse::<u128>().unwrap_or_default();
+    position.checked_sub(number(&window.start)).is_some_and(|offset| offset < number(&window.length))
+}
+
+fn part(usable: &UsableBlocks, contents: &Contents<'_>, view: View) -> Window {
+    let total = usable.set.len();
+    let found = |block: Block| {
+        // An address is part of the prefix that contains it.
+        let number = usable.numbers_overlapping(block)?.first();
+        position(usable, number)
+    };
+    let (start, length, focus) = match view {
+        View::All => (0, total, None),
+        View::Range(start, length) => (start, length.max(1), None),
+        View::Around(block) => match found(block) {
+            Some(position) => (position, MAX_CELLS, Some(position)),
+            None => (0, total, None),
+        },
+    };
+    // A window begins at a multiple of its length, so that every window has the same neighbors.
+    let length = if length >= total { total } else { length.checked_next_power_of_two().unwrap_or(total) };
+    let start = if length >= total { 0 } else { start.min(total.saturating_sub(1)) / length * length };
+    let length = length.min(total.saturating_sub(start));
+    let Cells { size, count, used } = cells(usable, &contents.held, start, length, MAX_CELLS);
+    let starts = (0..count).map(|index| u128::from(index).saturating_mul(size).saturating_add(start));
+    let labels = starts.filter_map(|start| number_at(usable, start)).map(|number| usable.block(number).to_string());
+    let focus = focus.and_then(|position| u64::try_from(position.checked_sub(start)? / size).ok());
+    Window {
+        total: total.to_string(),
+        start: start.to_string(),
+        length: length.to_string(),
+        cell_size: size.to_string(),
+        zoom: (size > 1).then(|| size.max(MAX_CELLS).to_string()),
+        labels: labels.collect(),
+        used,
+        focus,
+    }
+}

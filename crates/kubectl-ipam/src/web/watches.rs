@@ -1,0 +1,160 @@
+//! Watches of all kinds that the page shows.
+
+use std::fmt::Debug;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use capi_ipam::api::{IPReservation, InClusterKind, Pool, names};
+use capi_ipam_controller::client::error_chain;
+use capi_ipam_controller::watch::WatchApi;
+use capi_ipam_provider::api::{ContractVersion, IPAddress, IPAddressClaim};
+use futures::StreamExt;
+use kube::runtime::watcher::{self, Config, watcher as start_watch};
+use kube::{Client, Resource};
+use serde::de::DeserializeOwned;
+use tokio::task::JoinSet;
+
+use super::state::{State, Table, Tables};
+use crate::cluster::{Cluster, Kind, PAGE_SIZE, WATCH_TIMEOUT};
+use crate::error::{Error, MissingRight};
+use crate::objects::{AddressRow, ClaimRow, PoolRow, ReservationRow};
+
+/// Time before a failed watch is opened again.
+const RETRY_DELAY: Duration = Duration::from_secs(2);
+/// Time before a list or a watch that the permissions do not allow is tried again.
+const REFUSED_DELAY: Duration = Duration::from_secs(15);
+
+/// Starts the watches. They end when the set is dropped.
+pub(super) fn start(cluster: &Cluster, state: &Arc<State>) -> Result<JoinSet<()>, Error> {
+    let mut watches = JoinSet::new();
+    for pool in InClusterKind::ALL {
+        if let Some((watch, _)) = Watch::new(cluster, state, Kind::Pool(pool))? {
+            let client = watch.client.clone();
+            let api = move |namespace: Option<&str>| match namespace {
+                Some(name) => WatchApi::<Pool>::namespaced_with(client.clone(), name, &pool),
+                None => WatchApi::<Pool>::all_with(client.clone(), &pool),
+            };
+            let row = |pool: &Pool| Some(PoolRow::from(pool));
+            watches.spawn(watch.run(api, row, move |tables| tables.pools.entry(pool).or_default()));
+        }
+    }
+    if let Some((watch, _)) = Watch::new(cluster, state, Kind::Reservation)? {
+        let client = watch.client.clone();
+        let api = move |_: Option<&str>| WatchApi::<IPReservation>::all(client.clone());
+        watches.spawn(watch.run(api, ReservationRow::of, |tables| &mut tables.reservations));
+    } else {
+        state.update(|tables| tables.reservations.failed(None));
+    }
+    if let Some((watch, version)) = Watch::new(cluster, state, Kind::Address)? {
+        let (client, version) = (watch.client.clone(), contract(version));
+        let api = move |namespace: Option<&str>| {
+            let api = WatchApi::<IPAddress>::all_with(client.clone(), &version);
+            api.constrain(namespace.unwrap_or_default())
+        };
+        watches.spawn(watch.run(api, AddressRow::of, |tables| &mut tables.addresses));
+    }
+    if let Some((watch, version)) = Watch::new(cluster, state, Kind::Claim)? {
+        let (client, version) = (watch.client.clone(), contract(version));
+        let api = move |namespace: Option<&str>| {
+            let api = WatchApi::<IPAddressClaim>::all_with(client.clone(), &version);
+            api.constrain(namespace.unwrap_or_default())
+        };
+        watches.spawn(watch.run(api, ClaimRow::of, |tables| &mut tables.claims));
+    }
+    Ok(watches)
+}
+
+fn contract(version: &str) -> ContractVersion {
+    ContractVersion::ALL.into_iter().find(|known| known.as_str() == version).unwrap_or_default()
+}
+
+/// The watch of one kind.
+struct Watch {
+    client: Client,
+    kind: Kind,
+    /// The namespace that is watched if the permissions do not allow the whole cluster.
+    own_namespace: String,
+    state: Arc<State>,
+}
+
+/// What the permissions do not allow.
+enum Refused {
+    List,
+    Watch,
+}
+
+impl Watch {
+    /// The watch and the version of a kind; `None` if the cluster does not have it.
+    fn new(cluster: &Cluster, state: &Arc<State>, kind: Kind) -> Result<Option<(Self, &'static str)>, Error> {
+        let Some(version) = cluster.version(kind)? else { return Ok(None) };
+        let (client, own_namespace) = (cluster.client.clone(), cluster.namespace.clone());
+        Ok(Some((Self { client, kind, own_namespace, state: Arc::clone(state) }, version)))
+    }
+
+    /// Watches the whole cluster. Without the permission, watches the namespace of the caller.
+    async fn run<K, V>(
+        self,
+        api: impl Fn(Option<&str>) -> WatchApi<K> + Send,
+        row: impl Fn(&K) -> Option<V> + Send + Sync,
+        table: impl Fn(&mut Tables) -> &mut Table<V> + Send + Sync,
+    ) where
+        K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+    {
+        let mut namespace: Option<&str> = None;
+        self.state.update(|tables| {
+            table(tables);
+        });
+        loop {
+            let config = Config::default().page_size(PAGE_SIZE).timeout(WATCH_TIMEOUT);
+            let mut events = pin!(start_watch(api(namespace), config));
+            while let Some(event) = events.next().await {
+                let error = match event {
+                    Ok(event) => {
+                        self.state.update(|tables| table(tables).apply(event, &row));
+                        continue;
+                    }
+                    Err(error) => error,
+                };
+                let Some(refused) = refused(&error) else {
+                    let problem = format!("cannot watch {}: {}", self.kind.plural(), error_chain(&error));
+                    self.state.update(|tables| table(tables).failed(Some(problem)));
+                    tokio::time::sleep(RETRY_DELAY).await;
+                    continue;
+                };
+                let right = self.right(&refused, namespace);
+                self.state.update(|tables| table(tables).missing(right));
+                if matches!(refused, Refused::List) && namespace.is_none() && !self.kind.is_global() {
+                    namespace = Some(&self.own_namespace);
+                } else {
+                    // The rows of a list stay; it is read again, since there is no watch.
+                    self.state.update(|tables| table(tables).failed(None));
+                    tokio::time::sleep(REFUSED_DELAY).await;
+                }
+                break;
+            }
+        }
+    }
+
+    fn right(&self, refused: &Refused, namespace: Option<&str>) -> MissingRight {
+        let verb = match refused {
+            Refused::List => "list",
+            Refused::Watch => "watch",
+        };
+        let resource = format!("{}.{}", self.kind.plural(), names::GROUP);
+        MissingRight { verb, resource, namespace: namespace.map(str::to_owned) }
+    }
+}
+
+/// Whether the permissions do not allow a request.
+fn refused(error: &watcher::Error) -> Option<Refused> {
+    let is_forbidden = |error: &kube::Error| matches!(error, kube::Error::Api(status) if status.code == 403);
+    match error {
+        watcher::Error::InitialListFailed(error) if is_forbidden(error) => Some(Refused::List),
+        watcher::Error::WatchStartFailed(error) | watcher::Error::WatchFailed(error) if is_forbidden(error) => {
+            Some(Refused::Watch)
+        }
+        watcher::Error::WatchError(status) if status.code == 403 => Some(Refused::Watch),
+        _ => None,
+    }
+}

@@ -1,0 +1,128 @@
+//! A headless Chromium for the tests of the page.
+
+#![allow(clippy::expect_used, clippy::panic, reason = "test code: a failure ends the test")]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use capi_ipam_testing::ports::free_port;
+use capi_ipam_testing::process::{Supervised, TemporaryFolder};
+use serde_json::{Value, json};
+use thirtyfour::{ChromeCapabilities, ChromiumLikeCapabilities as _, LoggingPrefsLogLevel, TypingData, WebDriver};
+
+/// How long a condition of the page may take.
+const TIMEOUT: Duration = Duration::from_secs(20);
+
+/// A browser with one window and an empty profile.
+pub(crate) struct Browser {
+    // Dropped in this order: the session before its server.
+    pub(crate) driver: WebDriver,
+    _process: Supervised,
+    _folder: TemporaryFolder,
+}
+
+impl Browser {
+    /// Starts chromedriver and a browser.
+    pub(crate) async fn start() -> Self {
+        let (folder, port) = (TemporaryFolder::new("kubectl-ipam-browser-"), free_port());
+        let log = folder.path().join("chromedriver.log");
+        let process = Supervised::spawn(&chromedriver(), &[format!("--port={port}")], &[], &log);
+        let profile = format!("--user-data-dir={}", folder.path().join("profile").display());
+        let mut capabilities = ChromeCapabilities::new();
+        let flags = [
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-dev-shm-usage",
+            "--disable-background-networking",
+            "--disable-component-update",
+            "--no-first-run",
+            "--hide-scrollbars",
+            // A page of another site, in the tests of the page's own checks.
+            "--host-resolver-rules=MAP evil.example 127.0.0.1",
+            "--window-size=1280,900",
+            &profile,
+        ];
+        for flag in flags {
+            capabilities.add_arg(flag).expect("a flag is a text");
+        }
+        capabilities.set_browser_log_level(LoggingPrefsLogLevel::All).expect("a level is a text");
+        let (server, start) = (format!("http://127.0.0.1:{port}"), Instant::now());
+        let driver = loop {
+            match WebDriver::new(&server, capabilities.clone()).await {
+                Ok(driver) => break driver,
+                Err(error) if start.elapsed() > TIMEOUT => panic!("no browser: {error}\n{}", process.output_tail()),
+                Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
+            }
+        };
+        Self { driver, _process: process, _folder: folder }
+    }
+
+    /// Closes the browser.
+    pub(crate) async fn close(self) {
+        self.driver.quit().await.expect("the browser can be closed");
+    }
+
+    /// Opens an address.
+    pub(crate) async fn open(&self, address: &str) {
+        self.driver.goto(address).await.unwrap_or_else(|error| panic!("{address}: {error}"));
+    }
+
+    /// Runs the body of a function in the page, and returns its result.
+    pub(crate) async fn run(&self, script: &str) -> Value {
+        let result = self.driver.execute(script, Vec::new()).await;
+        result.unwrap_or_else(|error| panic!("{script}: {error}")).json().clone()
+    }
+
+    /// Waits until an expression is true.
+    pub(crate) async fn wait_for(&self, expression: &str) {
+        let script = format!("try {{ return Boolean({expression}) }} catch (error) {{ return false }}");
+        let start = Instant::now();
+        while self.run(&script).await != json!(true) {
+            if start.elapsed() > TIMEOUT {
+                let text = self.run("return document.body.innerText").await;
+                let text = text.as_str().unwrap_or_default();
+                panic!("not true: {expression}; the page is:\n{text}\n{}", self.log().await);
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// Presses keys, one after the other.
+    pub(crate) async fn press(&self, keys: impl Into<TypingData>) {
+        self.driver.action_chain().send_keys(keys).perform().await.expect("the keys can be pressed");
+    }
+
+    /// Sets the size of the page, also below the smallest size of a window.
+    pub(crate) async fn resize(&self, width: u32, height: u32) {
+        let size = json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600 });
+        self.devtools("Emulation.setDeviceMetricsOverride", size).await;
+    }
+
+    /// Sets the color scheme of the system: `light` or `dark`.
+    pub(crate) async fn set_color_scheme(&self, name: &str) {
+        let features = json!({ "features": [{ "name": "prefers-color-scheme", "value": name }] });
+        self.devtools("Emulation.setEmulatedMedia", features).await;
+    }
+
+    async fn devtools(&self, command: &str, parameters: Value) {
+        let result = self.driver.cdp().send_raw(command, parameters).await;
+        result.unwrap_or_else(|error| panic!("{command}: {error}"));
+    }
+
+    /// The messages of the console since the last call, with violations of the Content-Security-Policy.
+    pub(crate) async fn log(&self) -> String {
+        let entries = self.driver.browser_log().await.expect("the browser has a log");
+        let lines: Vec<_> = entries.iter().map(|entry| format!("{}: {}", entry.level, entry.message)).collect();
+        lines.join("\n")
+    }
+}
+
+/// The driver of Debian's Chromium, which `ensure.sh` installs if it is missing.
+fn chromedriver() -> PathBuf {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../hack/control-plane/ensure.sh");
+    let output = Command::new(script).arg("chromium").output().expect("the script can be started");
+    assert!(output.status.success(), "no Chromium: {}", String::from_utf8_lossy(&output.stderr));
+    PathBuf::from(String::from_utf8_lossy(&output.stdout).trim()).join("chromedriver")
+}
