@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use capi_ipam::api::{IPReservation, InClusterKind, Pool};
 use capi_ipam_provider::api::{IPAddress, IPAddressClaim};
+use fantoccini::key::Key;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
-use thirtyfour::Key;
 use tokio::net::TcpListener;
 
 use super::guard::Guard;
@@ -195,7 +195,7 @@ async fn take_picture(browser: &Browser, width: u32, name: &str) {
     browser.resize(width, u32::try_from(height).unwrap_or(u32::MAX).clamp(600, 3_000)).await;
     let path = picture(name);
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-    browser.driver.screenshot(&path).await.unwrap();
+    std::fs::write(path, browser.driver.screenshot().await.unwrap()).unwrap();
     browser.resize(width, 900).await;
 }
 
@@ -229,7 +229,7 @@ async fn screenshots() {
             browser.wait_for("document.querySelectorAll('.map .cell').length === 1024").await;
             shot("map").await;
             browser.run("document.querySelector('.map .cell').focus()").await;
-            browser.press(Key::Right + Key::Right + Key::Enter).await;
+            browser.press(&format!("{r}{r}{e}", r = &*Key::Right, e = &*Key::Enter)).await;
             browser.wait_for("document.querySelector('.trail:not([hidden])')").await;
             shot("zoomed").await;
             browser.open(&format!("{base}/#/pool/InClusterIPPool/team-b/edge")).await;
@@ -267,14 +267,14 @@ async fn documentation_pictures() {
         browser.resize(1180, 780).await;
         browser.open(&format!("{base}/#/{view}")).await;
         browser.wait_for(&format!("document.querySelector('{cells}')")).await;
-        browser.driver.screenshot(&images.join(format!("{name}.png"))).await.unwrap();
+        std::fs::write(images.join(format!("{name}.png")), browser.driver.screenshot().await.unwrap()).unwrap();
     }
     browser.resize(860, 560).await;
     browser.open("about:blank").await;
     let lines = [["$ kubectl ipam show web -n team-a".to_owned()].as_slice(), &shown(&state)].concat();
     let script = format!("({})({})", include_str!("tests/terminal.js"), json!(lines));
     browser.run(&script).await;
-    browser.driver.screenshot(&images.join("kubectl-ipam-show.png")).await.unwrap();
+    std::fs::write(images.join("kubectl-ipam-show.png"), browser.driver.screenshot().await.unwrap()).unwrap();
     browser.close().await;
 }
 

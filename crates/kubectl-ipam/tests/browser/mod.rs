@@ -8,8 +8,13 @@ use std::time::{Duration, Instant};
 
 use capi_ipam_testing::ports::free_port;
 use capi_ipam_testing::process::{Supervised, TemporaryFolder};
+use fantoccini::actions::{InputSource, KeyAction, KeyActions};
+use fantoccini::wd::WebDriverCompatibleCommand;
+use fantoccini::{Client, ClientBuilder};
+use http::Method;
+use hyper_util::client::legacy::connect::HttpConnector;
 use serde_json::{Value, json};
-use thirtyfour::{ChromeCapabilities, ChromiumLikeCapabilities as _, LoggingPrefsLogLevel, TypingData, WebDriver};
+use url::{ParseError, Url};
 
 /// How long a condition of the page may take.
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -17,7 +22,7 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 /// A browser with one window and an empty profile.
 pub(crate) struct Browser {
     // Dropped in this order: the session before its server.
-    pub(crate) driver: WebDriver,
+    pub(crate) driver: Client,
     _process: Supervised,
     _folder: TemporaryFolder,
 }
@@ -29,7 +34,6 @@ impl Browser {
         let log = folder.path().join("chromedriver.log");
         let process = Supervised::spawn(&chromedriver(), &[format!("--port={port}")], &[], &log);
         let profile = format!("--user-data-dir={}", folder.path().join("profile").display());
-        let mut capabilities = ChromeCapabilities::new();
         let flags = [
             "--headless",
             "--no-sandbox",
@@ -44,13 +48,13 @@ impl Browser {
             "--window-size=1280,900",
             &profile,
         ];
-        for flag in flags {
-            capabilities.add_arg(flag).expect("a flag is a text");
-        }
-        capabilities.set_browser_log_level(LoggingPrefsLogLevel::All).expect("a level is a text");
+        let capabilities = json!({
+            "goog:chromeOptions": { "args": flags }, "goog:loggingPrefs": { "browser": "ALL" },
+        });
+        let capabilities = capabilities.as_object().expect("an object").clone();
         let (server, start) = (format!("http://127.0.0.1:{port}"), Instant::now());
         let driver = loop {
-            match WebDriver::new(&server, capabilities.clone()).await {
+            match ClientBuilder::new(HttpConnector::new()).capabilities(capabilities.clone()).connect(&server).await {
                 Ok(driver) => break driver,
                 Err(error) if start.elapsed() > TIMEOUT => panic!("no browser: {error}\n{}", process.output_tail()),
                 Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
@@ -61,7 +65,7 @@ impl Browser {
 
     /// Closes the browser.
     pub(crate) async fn close(self) {
-        self.driver.quit().await.expect("the browser can be closed");
+        self.driver.close().await.expect("the browser can be closed");
     }
 
     /// Opens an address.
@@ -72,7 +76,7 @@ impl Browser {
     /// Runs the body of a function in the page, and returns its result.
     pub(crate) async fn run(&self, script: &str) -> Value {
         let result = self.driver.execute(script, Vec::new()).await;
-        result.unwrap_or_else(|error| panic!("{script}: {error}")).json().clone()
+        result.unwrap_or_else(|error| panic!("{script}: {error}"))
     }
 
     /// Waits until an expression is true.
@@ -90,8 +94,11 @@ impl Browser {
     }
 
     /// Presses keys, one after the other.
-    pub(crate) async fn press(&self, keys: impl Into<TypingData>) {
-        self.driver.action_chain().send_keys(keys).perform().await.expect("the keys can be pressed");
+    pub(crate) async fn press(&self, keys: &str) {
+        let press = |value| [KeyAction::Down { value }, KeyAction::Up { value }];
+        let actions = keys.chars().flat_map(press);
+        let actions = actions.fold(KeyActions::new("keyboard".to_owned()), InputSource::then);
+        self.driver.perform_actions(actions).await.expect("the keys can be pressed");
     }
 
     /// Sets the size of the page, also below the smallest size of a window.
@@ -107,15 +114,38 @@ impl Browser {
     }
 
     async fn devtools(&self, command: &str, parameters: Value) {
-        let result = self.driver.cdp().send_raw(command, parameters).await;
-        result.unwrap_or_else(|error| panic!("{command}: {error}"));
+        self.send("goog/cdp/execute", json!({ "cmd": command, "params": parameters })).await;
+    }
+
+    /// Sends a command that WebDriver does not define.
+    async fn send(&self, path: &'static str, body: Value) -> Value {
+        let answer = self.driver.issue_cmd(OwnCommand { path, body: body.clone() }).await;
+        answer.unwrap_or_else(|error| panic!("{path} {body}: {error}"))
     }
 
     /// The messages of the console since the last call, with violations of the Content-Security-Policy.
     pub(crate) async fn log(&self) -> String {
-        let entries = self.driver.browser_log().await.expect("the browser has a log");
-        let lines: Vec<_> = entries.iter().map(|entry| format!("{}: {}", entry.level, entry.message)).collect();
+        let entries = self.send("se/log", json!({ "type": "browser" })).await;
+        let entries = entries.as_array().expect("a list").iter();
+        let lines: Vec<_> = entries.map(|entry| format!("{}: {}", entry["level"], entry["message"])).collect();
         lines.join("\n")
+    }
+}
+
+/// A command of chromedriver.
+#[derive(Debug)]
+struct OwnCommand {
+    path: &'static str,
+    body: Value,
+}
+
+impl WebDriverCompatibleCommand for OwnCommand {
+    fn endpoint(&self, base: &Url, session: Option<&str>) -> Result<Url, ParseError> {
+        base.join(&format!("session/{}/{}", session.unwrap_or_default(), self.path))
+    }
+
+    fn method_and_body(&self, _: &Url) -> (Method, Option<String>) {
+        (Method::POST, Some(self.body.to_string()))
     }
 }
 

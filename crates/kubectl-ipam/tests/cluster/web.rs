@@ -9,8 +9,8 @@ use capi_ipam_testing::control_plane::{ControlPlane, Installation, Options};
 use capi_ipam_testing::manager::Manager;
 use capi_ipam_testing::process::{Supervised, TemporaryFolder};
 use capi_ipam_testing::wait::eventually;
+use fantoccini::key::Key;
 use serde_json::{Value, json};
-use thirtyfour::Key;
 
 use super::browser::Browser;
 use super::{create, definitions, manager, reference};
@@ -112,10 +112,10 @@ async fn page_shows_the_cluster_as_it_changes() {
 
     // Search by address, and by name with the keyboard.
     browser.press("/").await;
-    browser.press("10.0.0.11" + Key::Enter).await;
+    browser.press(&("10.0.0.11" + &Key::Enter)).await;
     browser.wait_for(&format!("document.querySelector('.holders').innerText.includes('{namespace}/two')")).await;
     browser.run("document.querySelector('#query').select()").await;
-    browser.press("prod" + Key::Enter).await;
+    browser.press(&("prod" + &Key::Enter)).await;
     browser.wait_for("document.querySelectorAll('.claims tbody tr').length === 4").await;
     // Names are shown as they are, and never as HTML.
     browser.wait_for("document.querySelector('.claims').innerText.includes('<img src=x onerror=alert(1)>')").await;
@@ -131,17 +131,17 @@ async fn page_shows_the_cluster_as_it_changes() {
     browser.open(&page.view("")).await;
     browser.wait_for("document.querySelectorAll('.pools tbody tr').length === 2").await;
     tab_to(&browser, "a.name[href$=large]").await;
-    browser.press(Key::Enter).await;
+    browser.press(&Key::Enter).await;
     browser.wait_for(&format!("{CELLS}.length > 3")).await;
     tab_to(&browser, ".cell").await;
-    browser.press(Key::Right + Key::Down).await;
+    browser.press(&(Key::Right + &Key::Down)).await;
     let focused = browser.run("return document.activeElement.getAttribute('aria-label')").await;
     let focused = focused.as_str().expect("a cell has a label").split(',').next().expect("an address").to_owned();
-    browser.press(Key::Enter).await;
+    browser.press(&Key::Enter).await;
     browser.wait_for("document.querySelector('.map-section .hint').innerText === 'One cell is one address.'").await;
     let inside = format!("document.activeElement.getAttribute('aria-label').startsWith('{focused},')");
     browser.wait_for(&inside).await;
-    browser.press(Key::Escape).await;
+    browser.press(&Key::Escape).await;
     browser.wait_for("document.querySelector('.trail').hidden").await;
 
     // A phone, in both color schemes.
@@ -181,7 +181,7 @@ async fn page_shows_the_cluster_as_it_changes() {
 /// Presses the tab key until an element has the focus.
 async fn tab_to(browser: &Browser, selector: &str) {
     for _ in 0..40 {
-        browser.press(Key::Tab).await;
+        browser.press(&Key::Tab).await;
         if browser.run(&format!("return document.activeElement.matches('{selector}')")).await == json!(true) {
             return;
         }
