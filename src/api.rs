@@ -4,6 +4,7 @@
 //! - [`Pool`]: a pool of one of four kinds ([`InClusterKind`]): of single addresses or of prefixes, namespaced or
 //!   global. Their wire format is that of the Go in-cluster provider;
 //! - [`IPReservation`]: records which claim holds an address;
+//! - [`IPNetwork`]: the owner of a network decides which pools belong to it;
 //! - [`PoolKey`]: identifies a pool; [`Scope`]: the set within which an address is unique, a pool or a named network;
 //!   [`Slot`]: an address or prefix of a scope;
 //! - [`Audience`]: hides the names of objects in other namespaces from messages;
@@ -15,6 +16,7 @@ pub mod crds;
 pub mod names;
 
 mod ip_pool;
+mod network;
 mod pool;
 mod pool_key;
 mod pool_kind;
@@ -26,6 +28,10 @@ mod scope;
 mod visibility;
 
 pub use ip_pool::IPPoolSpec;
+pub use network::{
+    AllowedNamespaces, BlockLengths, IPNetwork, IPNetworkSpec, IPNetworkStatus, MemberPhase, NamespaceAccess,
+    NamespaceSource, NetworkMember, NetworkProblem, NetworkRules,
+};
 pub use pool::{AddressCounts, Pool, PoolStatus};
 pub use pool_key::PoolKey;
 pub use pool_kind::InClusterKind;

@@ -12,6 +12,8 @@
 //! - `cooldown`: the end of cool-downs, during which a released address is not reused;
 //! - `pools`: finalizer, counts and conditions of pools; `deletion_check`: what blocks the deletion of a pool;
 //! - `metrics`: the counts of pools for Prometheus;
+//! - `networks`: finalizer, block lengths, counts and members of networks; `scope_changes`: moves the reservations of
+//!   pools that join or leave a network;
 //! - `move_label`: the label with which `clusterctl move` moves reservations;
 //! - [`LedgerHandle`]: read access to the ledger for admission, in every replica;
 //! - `sweeper`: deletes abandoned reservations and creates missing ones;
@@ -27,10 +29,12 @@ mod handler;
 mod kinds;
 mod metrics;
 mod move_label;
+mod networks;
 mod options;
 mod pools;
 mod release;
 mod reservation;
+mod scope_changes;
 mod standby;
 mod sweeper;
 mod upgrade;
@@ -42,6 +46,7 @@ use capi_ipam_controller::client::ResourceClient;
 use capi_ipam_controller::manager::{BoxError, Manager};
 use capi_ipam_controller::watch::{WatchApi, WatchSpec};
 use capi_ipam_provider::{ClaimOptions, ClaimReconciler, PoolKind, ProviderSetup, Selection, SweepOptions};
+use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
 
 use self::context::Context;
@@ -53,7 +58,7 @@ pub use self::metrics::{METRICS, PoolMetricsMode};
 pub use self::options::InClusterOptions;
 pub use self::standby::{LedgerHandle, run_standby};
 use self::sweeper::Sweeper;
-use crate::api::{IPReservation, InClusterKind, names};
+use crate::api::{IPNetwork, IPReservation, InClusterKind, names};
 
 /// How often a waiting claim is reconciled without a trigger: a safety net, since the ledger enqueues waiting claims.
 const RESYNC_INTERVAL: Duration = Duration::from_mins(10);
@@ -91,19 +96,40 @@ fn set_up(setup: &mut ProviderSetup<'_>, options: &InClusterOptions, ledger_hand
     let client = setup.manager.client.clone();
     let reservations: ResourceClient<IPReservation> = ResourceClient::new(Api::all(client.clone()), &());
     let reservations_synced = setup.manager.health.register_watch("IPReservation");
-    let objects_synced = [setup.addresses_synced.clone(), reservations_synced.clone()];
+    let networks_synced = setup.manager.health.register_watch("IPNetwork");
+    let namespaces_synced = setup.manager.health.register_watch("Namespace");
+    // Which pools belong to a network is known when networks and namespaces are listed.
+    let objects_synced = [
+        setup.addresses_synced.clone(),
+        reservations_synced.clone(),
+        networks_synced.clone(),
+        namespaces_synced.clone(),
+    ];
     let (claims, contract, selection) =
         (setup.trigger(), setup.contract.clone(), Selection::of(&setup.manager.options));
-    let (context, pools_synced) = pools::register(setup.manager, &objects_synced, |pools| {
+    let mut network_controller = None;
+    let (context, pools_synced) = pools::register(setup.manager, &objects_synced, |manager, pools| {
+        let controller = manager.controller::<IPNetwork, _>("IPNetwork");
+        let trigger = controller.trigger();
+        network_controller = Some(controller);
         Arc::new(Context {
-            ledger: Arc::new(Ledger::new(claims, pools)),
+            ledger: Arc::new(Ledger::new(claims, pools, move |network| trigger.enqueue(None, network))),
             deletion_checker: Arc::new(DeletionChecker::new(reservations.clone(), contract.clone())),
             reservations,
             contract,
             selection,
         })
     });
-    pools_synced.iter().for_each(|gate| setup.controller.wait_for(gate.clone()));
+    pools_synced.iter().chain([&networks_synced, &namespaces_synced]).for_each(|gate| {
+        setup.controller.wait_for(gate.clone());
+    });
+    if let Some(controller) = network_controller {
+        let gates: Vec<_> = objects_synced.iter().chain(&pools_synced).cloned().collect();
+        networks::register(setup.manager, controller, &context, &networks_synced, &gates);
+    }
+    let handler = Arc::clone(&context.ledger) as _;
+    let namespaces = WatchApi::all(client.clone());
+    setup.controller.watch::<Namespace>(WatchSpec::new(namespaces, (), handler, namespaces_synced));
     setup.add_address_event_handler(Arc::clone(&context.ledger) as _);
     setup.add_claim_event_handler(Arc::clone(&context.ledger) as _);
     let handler = Arc::clone(&context.ledger) as _;
@@ -113,6 +139,8 @@ fn set_up(setup: &mut ProviderSetup<'_>, options: &InClusterOptions, ledger_hand
     let stop = setup.manager.stop.clone();
     let cooldowns = cooldown::run(Arc::clone(&context), ledger_synced.clone(), stop.clone());
     setup.manager.add("cool-downs", cooldowns);
+    let scope_changes = scope_changes::run(Arc::clone(&context), ledger_synced.clone(), stop.clone());
+    setup.manager.add("scope changes", scope_changes);
     if options.pool_metrics == PoolMetricsMode::All {
         let pools = PoolMetrics::default();
         pools.register(&setup.manager.metrics);

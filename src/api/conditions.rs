@@ -46,3 +46,15 @@ pub const INVALID_RESERVATION: &str = "InvalidReservation";
 
 /// Reason of a pool whose finalizer cannot be added, because the API server rejects it.
 pub const INITIALIZATION_FAILED: &str = "InitializationFailed";
+
+/// Reason of a pool that names a network that does not exist.
+pub const NETWORK_NOT_FOUND: &str = "NetworkNotFound";
+
+/// Reason of a pool whose network does not allow the namespace of the pool.
+pub const NETWORK_NOT_ALLOWED: &str = "NetworkNotAllowed";
+
+/// Reason of a pool whose network is invalid or being deleted, or that several networks select.
+pub const NETWORK_NOT_READY: &str = "NetworkNotReady";
+
+/// Reason of a network with a valid specification.
+pub const NETWORK_READY: &str = "NetworkReady";

@@ -28,3 +28,6 @@ pub const CONTRACT_LABELS: [&str; 2] = ["cluster.x-k8s.io/v1beta1", "cluster.x-k
 /// Name of the Lease for leader election. It is that of the Go provider, so that both are never active at the same
 /// time.
 pub const IN_CLUSTER_LEASE: &str = "7bb7acb4.ipam.cluster.x-k8s.io";
+
+/// Finalizer on a network: the network is not removed while pools belong to it or addresses are reserved in it.
+pub const PROTECT_NETWORK: &str = "ipam.cluster.x-k8s.io/ProtectNetwork";

@@ -94,8 +94,11 @@ impl ClaimHandler for InClusterHandler {
         if let Err(problems) = &info.usable {
             return Err(HandlerError::PoolNotReady(format!("{pool} is not valid: {problems}; correct the pool")));
         }
+        if let Some(refusal) = &info.network_problem {
+            return Err(HandlerError::PoolNotReady(format!("{pool} cannot allocate: {refusal}")));
+        }
         if !info.initialized {
-            let message = format!("{pool} is not initialized yet (finalizer missing)");
+            let message = format!("{pool} is not initialized yet (finalizer or block length of its network missing)");
             return Err(HandlerError::RetryAfter { message, after: Duration::from_secs(5) });
         }
         Ok(view)

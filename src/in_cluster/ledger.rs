@@ -7,6 +7,8 @@
 //! use for all pools of the scope. Single addresses and prefixes are handled alike, as blocks of some length.
 
 mod events;
+mod misplaced;
+mod networks;
 mod overlaps;
 mod pool;
 mod queries;
@@ -14,6 +16,8 @@ mod state;
 mod usage;
 mod wait_queue;
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
@@ -22,6 +26,9 @@ use tokio::sync::Notify;
 
 pub(super) use self::events::PoolEventHandler;
 pub use self::events::allocated_block;
+pub use self::misplaced::{Misplaced, NetworkView};
+use self::networks::NetworkInfo;
+pub use self::networks::NetworkRefusal;
 pub use self::overlaps::MAX_OVERLAPS;
 pub use self::pool::PoolInfo;
 pub use self::queries::{AbandonedReservation, Conflict, CooledDown, Held, InvalidReservation, PoolCounts, Unreserved};
@@ -31,7 +38,7 @@ pub use self::wait_queue::{ClaimKey, Priority, priority};
 use capi_ipam_controller::controller::Trigger;
 use capi_ipam_provider::api::{IPAddressClaim, Uid};
 
-use crate::api::{IPReservation, InClusterKind, Pool, PoolKey, Slot};
+use crate::api::{IPNetwork, IPReservation, InClusterKind, Pool, PoolKey, Slot};
 
 /// The in-memory index of pools, addresses and waiting claims. Its methods hold a lock for a short time and never wait
 /// for anything else.
@@ -39,7 +46,9 @@ pub struct Ledger {
     state: Mutex<State>,
     claims: Box<dyn Fn(&ClaimKey) + Send + Sync>,
     pools: Box<dyn Fn(&PoolKey) + Send + Sync>,
+    networks: Box<dyn Fn(&str) + Send + Sync>,
     cooldowns: Notify,
+    scopes: Notify,
     catching_up: AtomicBool,
 }
 
@@ -80,14 +89,20 @@ pub enum PoolLookup {
 
 impl Ledger {
     /// Creates an empty ledger. It enqueues claims that were granted a turn with `claims`, and calls `pools` with pools
-    /// whose counts or conditions may have changed.
-    pub fn new(claims: Trigger<IPAddressClaim>, pools: impl Fn(&PoolKey) + Send + Sync + 'static) -> Self {
+    /// whose counts or conditions may have changed, and `networks` with networks for which this is the case.
+    pub fn new(
+        claims: Trigger<IPAddressClaim>,
+        pools: impl Fn(&PoolKey) + Send + Sync + 'static,
+        networks: impl Fn(&str) + Send + Sync + 'static,
+    ) -> Self {
         let enqueue = move |(namespace, name): &ClaimKey| claims.enqueue(Some(namespace), name);
         Self {
             state: Mutex::default(),
             claims: Box::new(enqueue),
             pools: Box::new(pools),
+            networks: Box::new(networks),
             cooldowns: Notify::new(),
+            scopes: Notify::new(),
             catching_up: AtomicBool::new(false),
         }
     }
@@ -98,7 +113,9 @@ impl Ledger {
             state: Mutex::default(),
             claims: Box::new(|_| {}),
             pools: Box::new(|_| {}),
+            networks: Box::new(|_| {}),
             cooldowns: Notify::new(),
+            scopes: Notify::new(),
             catching_up: AtomicBool::new(false),
         }
     }
@@ -110,10 +127,13 @@ impl Ledger {
     /// Changes the state, then grants turns in all affected pools, and enqueues the claims that got one. The pools are
     /// enqueued as well, unless their controller is already notified.
     fn change<R>(&self, change: impl FnOnce(&mut State) -> R) -> R {
-        let (result, claims, pools, cooldowns_changed) = {
+        let (result, claims, pools, networks, changed) = {
             let mut state = self.state.lock();
             let result = change(&mut state);
-            let cooldowns_changed = std::mem::take(&mut state.cooldowns_changed);
+            let changed = (std::mem::take(&mut state.cooldowns_changed), std::mem::take(&mut state.scopes_changed));
+            let mut networks = std::mem::take(&mut state.dirty_networks);
+            networks.sort_unstable();
+            networks.dedup();
             let mut pools = std::mem::take(&mut state.dirty_pools);
             pools.sort_unstable();
             pools.dedup();
@@ -128,13 +148,18 @@ impl Ledger {
                 }
                 is_new
             });
-            (result, claims, pools, cooldowns_changed)
+            (result, claims, pools, networks, changed)
         };
+        let (cooldowns_changed, scopes_changed) = changed;
         if cooldowns_changed {
             self.cooldowns.notify_one();
         }
+        if scopes_changed {
+            self.scopes.notify_one();
+        }
         self.wake(&claims);
         pools.iter().for_each(|pool| (self.pools)(pool));
+        networks.iter().for_each(|network| (self.networks)(network));
         result
     }
 
@@ -148,6 +173,12 @@ impl Ledger {
     /// since the last call.
     pub async fn cooldowns_changed(&self) {
         self.cooldowns.notified().await;
+    }
+
+    /// Waits until reservations may have to be moved to another scope. Returns immediately if this happened since the
+    /// last call.
+    pub async fn scopes_changed(&self) {
+        self.scopes.notified().await;
     }
 
     /// Returns the pool of a claim if it can allocate. Otherwise the claim waits for a change of the pool: it is
@@ -329,6 +360,37 @@ impl Ledger {
             state.pools.get_mut(key).map(|entry| entry.wait_queue.pool_changed()).unwrap_or_default()
         });
         self.wake(&waiting);
+    }
+
+    /// Records a network that a watch or a response has shown.
+    pub fn apply_network(&self, network: &IPNetwork) {
+        let name: Arc<str> = network.metadata.name.as_deref().unwrap_or_default().into();
+        self.change(|state| {
+            let change = state.networks.set(&name, NetworkInfo::of(network));
+            state.refresh_pools(&change);
+        });
+    }
+
+    /// Removes a network. Its reservations are kept.
+    pub fn remove_network(&self, name: &str) {
+        self.change(|state| {
+            let change = state.networks.remove(name);
+            state.refresh_pools(&change);
+        });
+    }
+
+    fn apply_namespace(&self, name: &str, labels: &BTreeMap<String, String>) {
+        self.change(|state| {
+            let change = state.networks.set_namespace(name, labels);
+            state.refresh_pools(&change);
+        });
+    }
+
+    fn remove_namespace(&self, name: &str) {
+        self.change(|state| {
+            let change = state.networks.remove_namespace(name);
+            state.refresh_pools(&change);
+        });
     }
 
     /// Begins a list of the pools of a kind: [`Ledger::apply_pool`] is called for each of them.

@@ -27,7 +27,6 @@ use super::context::Context;
 use super::deletion_check::DeletionBlocker;
 use super::kinds::{pool_client, watched_pools};
 use super::ledger::{PoolEventHandler, PoolInfo};
-use super::reservation::network_block_length;
 use crate::api::conditions::{self, Condition};
 use crate::api::{InClusterKind, Pool, PoolKey, PoolStatus, names};
 
@@ -51,16 +50,17 @@ const CONCURRENCY: u16 = 4;
 pub(super) fn register(
     manager: &mut Manager,
     gates: &[ReadinessGate],
-    context: impl FnOnce(Box<dyn Fn(&PoolKey) + Send + Sync>) -> Arc<Context>,
+    context: impl FnOnce(&mut Manager, Box<dyn Fn(&PoolKey) + Send + Sync>) -> Arc<Context>,
 ) -> (Arc<Context>, [ReadinessGate; InClusterKind::ALL.len()]) {
     let controllers = InClusterKind::ALL.map(|kind| (kind, manager.controller(kind.name())));
     let triggers: HashMap<InClusterKind, Trigger<Pool>> =
         controllers.iter().map(|(kind, controller)| (*kind, controller.trigger())).collect();
-    let context = context(Box::new(move |pool: &PoolKey| {
+    let enqueue = move |pool: &PoolKey| {
         if let Some(trigger) = triggers.get(&pool.kind) {
             trigger.enqueue(pool.namespace.as_deref(), &pool.name);
         }
-    }));
+    };
+    let context = context(manager, Box::new(enqueue));
     let synced = InClusterKind::ALL.map(|kind| manager.health.register_watch(kind.name()));
     for ((kind, controller), gate) in controllers.into_iter().zip(&synced) {
         start(kind, controller, manager, &context, gates, gate, &synced);
@@ -187,9 +187,6 @@ impl PoolReconciler {
                 Err(error) => return Ok(self.handle_finalizer_error(&client, &key, error, attempt).await?),
             }
         }
-        if !info.deleting && !info.paused {
-            self.prepare_network(&key).await?;
-        }
         let mut blocker = None;
         if info.deleting && has_finalizer && !info.paused {
             blocker = self.find_blocker(&key).await?;
@@ -238,23 +235,6 @@ impl PoolReconciler {
             self.write_status(client, &current, status).await?;
         }
         Err(error)
-    }
-
-    /// Declares the block length of the pool's network, if it is missing, by creating an IPReservation. If two pools do
-    /// so at the same time, the API server accepts one of them.
-    async fn prepare_network(&self, key: &PoolKey) -> Result<(), CallError> {
-        let Some((network, family, length)) = self.context.ledger.missing_block_length(key) else { return Ok(()) };
-        let wanted = network_block_length(&network, family, length, key);
-        let name = wanted.name_any();
-        let declared = match self.context.reservations.create(&wanted).await {
-            Ok(created) => Some(created),
-            Err(error) if error.is_already_exists() || error.outcome_is_unknown() => {
-                self.context.reservations.get(&name).await?
-            }
-            Err(error) => return Err(error),
-        };
-        declared.iter().for_each(|reservation| self.context.ledger.insert_reservation(reservation));
-        Ok(())
     }
 
     /// Finds what blocks the deletion of a pool: in the ledger, and if it knows of nothing, on the API server.

@@ -1,27 +1,26 @@
 //! Construction and ownership of IPReservation objects.
 
-use capi_ipam_ip::{Block, Family};
+use capi_ipam_ip::Block;
 use capi_ipam_provider::api::IPAddressClaim;
 use kube::ResourceExt;
 use kube::api::ObjectMeta;
 
-use crate::api::{
-    IPReservation, IPReservationSpec, PoolKey, ReservationClaim, Scope, Slot, names, network_block_length_name,
-};
+use crate::api::{IPReservation, IPReservationSpec, PoolKey, ReservationClaim, Scope, Slot, names};
 
 /// Builds the reservation of an address for a claim.
 pub(super) fn build(slot: &Slot, pool: &PoolKey, claim: ReservationClaim) -> IPReservation {
     new_reservation(slot.reservation_name(), &slot.scope, slot.block, pool, Some(claim))
 }
 
-/// Builds the IPReservation that declares the block length of a network, created for `pool`.
-pub(super) fn network_block_length(network: &str, family: Family, length: u8, pool: &PoolKey) -> IPReservation {
-    let block = Block::new(family.address(0), length);
-    let scope = Scope::Network(network.into());
-    let mut reservation = new_reservation(network_block_length_name(network, family), &scope, block, pool, None);
-    reservation.spec.prefix_length = Some(length.into());
-    reservation.labels_mut().insert(names::MOVE_LABEL.to_owned(), String::new());
-    reservation
+/// Builds a copy of a reservation in another scope of its pool.
+pub(super) fn copy_to(reservation: &IPReservation, slot: &Slot, pool: &PoolKey) -> IPReservation {
+    let claim = reservation.spec.claim_ref.clone();
+    let mut copy = new_reservation(slot.reservation_name(), &slot.scope, slot.block, pool, claim);
+    copy.spec.released_at.clone_from(&reservation.spec.released_at);
+    // With the labels and annotations of users, and the label of `clusterctl move`.
+    copy.metadata.labels.clone_from(&reservation.metadata.labels);
+    copy.metadata.annotations.clone_from(&reservation.metadata.annotations);
+    copy
 }
 
 fn new_reservation(
@@ -116,10 +115,6 @@ mod tests {
                     let slot = Slot { scope: scope.clone(), block: Block::new(base.parse().unwrap(), length) };
                     assert_eq!(build(&slot, &pool, claim("u")).slot(), Ok((slot, pool.clone())));
                 }
-            }
-            for (family, length) in [(Family::V4, 32), (Family::V6, 128), (Family::V6, 64)] {
-                let reservation = network_block_length("lab", family, length, &pool);
-                assert_eq!(reservation.network_block_length(), Some(("lab".into(), family, length)));
             }
         }
     }

@@ -13,6 +13,7 @@ use capi_ipam_provider::ContractClient;
 use capi_ipam_provider::api::IPAddress;
 use futures::StreamExt as _;
 use futures::stream::SelectAll;
+use k8s_openapi::api::core::v1::Namespace;
 use kube::Client;
 use parking_lot::RwLock;
 use tokio_util::sync::CancellationToken;
@@ -20,7 +21,7 @@ use tracing::debug;
 
 use super::kinds::{wait_for_kinds, watched_pools};
 use super::ledger::{Ledger, PoolEventHandler};
-use crate::api::{IPReservation, InClusterKind, Pool};
+use crate::api::{IPNetwork, IPReservation, InClusterKind, Pool};
 
 /// How long to wait for the lease before the standby ledger is created. A process that acquires the lease in this time
 /// needs one ledger only, and so half of the memory.
@@ -90,6 +91,8 @@ pub async fn run_standby(client: Client, health: Health, handle: LedgerHandle, s
         let mut watches = Watches { health: health.detached(), gates: Vec::new(), streams: SelectAll::new() };
         watches.add::<IPAddress>(contract.watched_addresses(), contract.ipam, Arc::clone(&ledger) as _);
         watches.add::<IPReservation>(WatchApi::all(client.clone()), (), Arc::clone(&ledger) as _);
+        watches.add::<IPNetwork>(WatchApi::all(client.clone()), (), Arc::clone(&ledger) as _);
+        watches.add::<Namespace>(WatchApi::all(client.clone()), (), Arc::clone(&ledger) as _);
         for kind in InClusterKind::ALL {
             let handler = Arc::new(PoolEventHandler { ledger: Arc::clone(&ledger), kind });
             watches.add::<Pool>(watched_pools(&client, kind), kind, handler);

@@ -55,6 +55,13 @@ impl UsableBlocks {
         Span::new(self.number_of(addresses.first()), self.number_of(addresses.last()))
     }
 
+    /// Returns the blocks without those that overlap with `addresses`, the numbers of addresses of the same family.
+    #[must_use]
+    pub fn without(&self, addresses: &SpanSet) -> Self {
+        let overlapping: SpanSet = addresses.spans().iter().filter_map(|span| self.numbers_of(*span)).collect();
+        Self { set: self.set.subtract(&overlapping), ..self.clone() }
+    }
+
     /// Returns the addresses of all usable blocks.
     pub fn addresses(&self) -> SpanSet {
         self.address_spans().collect()

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use capi_ipam_controller::watch::EventHandler;
 use capi_ipam_ip::{Block, parse_lenient};
 use capi_ipam_provider::api::{IPAddress, IPAddressClaim};
+use k8s_openapi::api::core::v1::Namespace;
 use kube::ResourceExt;
 
 use super::state::State;
 use super::usage::AddressOwner;
 use super::{ClaimKey, Ledger, PoolKey};
-use crate::api::{IPReservation, InClusterKind, Pool, Slot};
+use crate::api::{IPNetwork, IPReservation, InClusterKind, Pool, Slot};
 
 /// The pool, block and key of an IPAddress; `None` if it is not of one of our pools or its address is not valid.
 /// Cluster API accepts addresses that no pool can contain, such as IPv4-mapped ones: the address that they stand for is
@@ -81,6 +82,44 @@ impl EventHandler<IPReservation> for Ledger {
 
     fn delete(&self, reservation: &IPReservation) {
         self.remove_reservation(reservation);
+    }
+}
+
+impl EventHandler<IPNetwork> for Ledger {
+    fn init(&self) {
+        self.state.lock().networks.network_list.begin();
+    }
+
+    fn init_done(&self) {
+        let unlisted = self.state.lock().networks.unlisted();
+        unlisted.iter().for_each(|name| self.remove_network(name));
+    }
+
+    fn apply(&self, network: &IPNetwork) {
+        self.apply_network(network);
+    }
+
+    fn delete(&self, network: &IPNetwork) {
+        self.remove_network(network.metadata.name.as_deref().unwrap_or_default());
+    }
+}
+
+impl EventHandler<Namespace> for Ledger {
+    fn init(&self) {
+        self.state.lock().networks.namespace_list.begin();
+    }
+
+    fn init_done(&self) {
+        let unlisted = self.state.lock().networks.unlisted_namespaces();
+        unlisted.iter().for_each(|name| self.remove_namespace(name));
+    }
+
+    fn apply(&self, namespace: &Namespace) {
+        self.apply_namespace(namespace.metadata.name.as_deref().unwrap_or_default(), namespace.labels());
+    }
+
+    fn delete(&self, namespace: &Namespace) {
+        self.remove_namespace(namespace.metadata.name.as_deref().unwrap_or_default());
     }
 }
 

@@ -1,6 +1,6 @@
 //! The ledger's entry of one pool: what its object declares, its counts, free addresses and wait queue.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -10,6 +10,7 @@ use capi_ipam_ip::{Block, FreeSet, SpanSet, UsableBlocks};
 use capi_ipam_provider::api::is_paused;
 use kube::ResourceExt;
 
+use super::networks::NetworkRefusal;
 use super::usage::AddressUsage;
 use super::{ClaimKey, Priority, WaitQueue};
 use crate::api::{AddressCounts, Pool, PoolKey, PoolSpec, Scope, Slot, names};
@@ -29,6 +30,15 @@ pub struct PoolInfo {
     pub cooldown_seconds: i64,
     /// The scope within which its addresses are unique.
     pub scope: Scope,
+    /// The network that the spec names.
+    pub network: Option<Arc<str>>,
+    /// Why the pool must not use the network that it names, or that selects it. It neither allocates nor changes its
+    /// reservations then.
+    pub network_problem: Option<NetworkRefusal>,
+    /// The labels, by which networks select pools.
+    pub labels: Arc<BTreeMap<String, String>>,
+    /// When the pool was created, in seconds since the Unix epoch.
+    pub created: i64,
     /// The blocks that can be allocated, or the problems of the spec.
     pub usable: Result<Arc<UsableBlocks>, Arc<str>>,
     /// The `metadata.generation` of the spec.
@@ -54,7 +64,11 @@ impl PoolInfo {
             deleting: meta.deletion_timestamp.is_some(),
             initialized: finalizer::is_set(pool, names::PROTECT_POOL),
             cooldown_seconds: spec.cooldown_seconds(),
-            scope: Scope::of(&PoolKey::of(pool), spec.network()),
+            scope: Scope::Pool(PoolKey::of(pool)),
+            network: spec.network().map(Into::into),
+            network_problem: None,
+            labels: Arc::new(meta.labels.clone().unwrap_or_default()),
+            created: meta.creation_timestamp.as_ref().map(|time| time.0.as_second()).unwrap_or_default(),
             usable,
             generation: meta.generation,
         }
@@ -62,12 +76,13 @@ impl PoolInfo {
 
     /// Whether the pool can allocate addresses to claims.
     pub fn can_allocate(&self) -> bool {
-        self.can_bind() && !self.deleting
+        self.can_bind() && !self.deleting && self.network_problem.is_none()
     }
 
     /// Whether claims that already hold an address of the pool can be bound: also while the pool is being deleted.
     pub fn can_bind(&self) -> bool {
-        self.usable.is_ok() && !self.paused && self.initialized
+        let is_refused = self.network_problem.as_ref().is_some_and(|refusal| !refusal.keeps_members());
+        self.usable.is_ok() && !self.paused && self.initialized && !is_refused
     }
 }
 
@@ -105,6 +120,9 @@ pub(super) struct PoolEntry {
     cooldowns: BTreeSet<(i64, Slot)>,
     /// How many of these are in the pool's range.
     cooling_down: usize,
+    /// The scopes in which addresses of this pool are reserved or proposed, and how many: more than one while the pool
+    /// joins or leaves a network.
+    pub(super) holds: Vec<(Scope, usize)>,
 }
 
 /// How a block that became used or free affects a pool.
@@ -124,6 +142,12 @@ impl PoolEntry {
 
     pub(super) fn scope(&self, key: &PoolKey) -> Scope {
         self.scope.clone().unwrap_or_else(|| Scope::Pool(key.clone()))
+    }
+
+    /// The scope of the pool, if its object exists and that is not `scope`.
+    pub(super) fn other_scope(&self, scope: &Scope) -> Option<Scope> {
+        let own = self.scope.as_ref().filter(|_| self.info.is_some())?;
+        (own != scope).then(|| own.clone())
     }
 
     /// Records that a block of the pool's scope became used or free.
@@ -152,6 +176,17 @@ impl PoolEntry {
         let in_range = self.usable().is_some_and(|usable| usable.contains(block));
         let count = if in_range { &mut self.used } else { &mut self.out_of_range };
         *count = if is_added { count.saturating_add(1) } else { count.saturating_sub(1) };
+    }
+
+    /// Counts a reservation or candidate of this pool that was added or removed in a scope.
+    pub(super) fn count_hold(&mut self, scope: &Scope, is_added: bool) {
+        match self.holds.iter_mut().find(|(known, _)| known == scope) {
+            Some((_, count)) if is_added => *count = count.saturating_add(1),
+            Some((_, count)) => *count = count.saturating_sub(1),
+            None if is_added => self.holds.push((scope.clone(), 1)),
+            None => {}
+        }
+        self.holds.retain(|(_, count)| *count > 0);
     }
 
     /// Counts a candidate of this pool that was added or removed.
@@ -246,7 +281,11 @@ impl PoolEntry {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.info.is_none() && !self.is_in_use() && self.cooldowns.is_empty() && self.wait_queue.is_empty()
+        self.info.is_none()
+            && !self.is_in_use()
+            && self.cooldowns.is_empty()
+            && self.holds.is_empty()
+            && self.wait_queue.is_empty()
     }
 
     pub(super) fn has_cooldowns(&self) -> bool {

@@ -118,15 +118,9 @@ impl Ledger {
         self.state.lock().scope_of(pool)
     }
 
-    /// The network, family and block length that have to be declared, by an IPReservation without a claim, before the
-    /// pool can allocate; `None` if they are.
-    pub fn missing_block_length(&self, pool: &PoolKey) -> Option<(Arc<str>, Family, u8)> {
-        self.state.lock().missing_block_length(pool)
-    }
-
-    /// The length of the blocks that the pools of a network allocate, once it is declared.
+    /// The length of the blocks that the pools of a network allocate, once it is set.
     pub fn network_length(&self, network: &str, family: Family) -> Option<u8> {
-        self.state.lock().network_length(network, family)
+        self.state.lock().networks.block_length(network, family)
     }
 
     /// The pools of a network.
@@ -153,13 +147,14 @@ impl Ledger {
     /// An address of the pool that is reserved for a claim, if there is one.
     pub fn held_in(&self, pool: &PoolKey) -> Option<Slot> {
         let state = self.state.lock();
-        let scope = state.scope_of(pool);
         let is_held = |usage: &AddressUsage| {
             let reservation = usage.reservation.as_ref();
             reservation.is_some_and(|known| known.pool == *pool && !known.is_manual() && known.released_at.is_none())
         };
-        let (block, _) = state.scopes.get(&scope)?.usage.iter().find(|(_, usage)| is_held(usage))?;
-        Some(Slot { scope, block: *block })
+        state.scopes_with(pool).find_map(|scope| {
+            let (block, _) = state.scopes.get(&scope)?.usage.iter().find(|(_, usage)| is_held(usage))?;
+            Some(Slot { scope, block: *block })
+        })
     }
 
     /// Whether an address has a reservation of any kind.
@@ -188,11 +183,14 @@ impl Ledger {
             });
             reservation || usage.owners.iter().any(|owner| owner.pool == *pool)
         };
-        let scope = state.scopes.get(&state.scope_of(pool));
-        let usage = scope.into_iter().flat_map(|scope| &scope.usage);
-        let in_use = usage.filter(|(block, usage)| filter(**block) && is_in_use(usage));
-        let mut blocks: Vec<Block> = in_use.map(|(block, _)| *block).collect();
+        let mut blocks = Vec::new();
+        for scope in state.scopes_with(pool) {
+            let usage = state.scopes.get(&scope).into_iter().flat_map(|scope| &scope.usage);
+            let in_use = usage.filter(|(block, usage)| filter(**block) && is_in_use(usage));
+            blocks.extend(in_use.map(|(block, _)| *block));
+        }
         blocks.sort_unstable();
+        blocks.dedup();
         blocks
     }
 
@@ -297,9 +295,10 @@ impl Ledger {
         let state = self.state.lock();
         let is_kept = |pool: &PoolKey| {
             let info = state.pools.get(pool).and_then(|entry| entry.info.as_ref());
-            info.is_some_and(|info| !info.deleting)
+            info.is_some_and(|info| !info.deleting && info.network_problem.is_none())
         };
-        let unreserved = state.all_usage().filter(|(_, _, usage)| usage.is_unreserved());
+        // A reservation in another scope is moved instead.
+        let unreserved = state.all_usage().filter(|(_, _, usage)| usage.is_unreserved() && usage.elsewhere == 0);
         let described = unreserved.filter_map(|(scope, block, usage)| {
             let owners = usage.owners.iter().filter(|owner| is_kept(&owner.pool));
             let claims: Vec<_> = owners.map(|owner| (ClaimKey::clone(&owner.name), owner.pool.clone())).collect();
@@ -346,7 +345,13 @@ impl Ledger {
         let abandoned = state.all_usage().filter_map(|(scope, block, usage)| {
             let reservation = usage.reservation.as_ref().filter(|reservation| reservation.released_at.is_none())?;
             let (claim, uid) = reservation.claim.as_ref().zip(reservation.claim_uid)?;
-            let has_address = usage.owners.iter().any(|owner| owner.name == *claim);
+            let owns = |usage: &AddressUsage| usage.owners.iter().any(|owner| owner.name == *claim);
+            // While the pool joins or leaves a network, its addresses are in another scope than their reservations.
+            let is_elsewhere = || {
+                let other = state.pools.get(&reservation.pool).and_then(|entry| entry.other_scope(scope));
+                other.is_some_and(|scope| state.usage(&Slot { scope, block }).is_some_and(owns))
+            };
+            let has_address = owns(usage) || is_elsewhere();
             let slot = || Slot { scope: scope.clone(), block };
             let is_abandoned = !is_entitled(claim, uid, has_address);
             is_abandoned.then(|| AbandonedReservation { slot: slot(), claim: ClaimKey::clone(claim), uid })
@@ -398,6 +403,14 @@ fn promise_conflict(usage: &AddressUsage) -> Option<String> {
 }
 
 impl State {
+    /// The scope of a pool, and others in which addresses of it are reserved.
+    pub(super) fn scopes_with(&self, pool: &PoolKey) -> impl Iterator<Item = Scope> {
+        let own = self.scope_of(pool);
+        let holds = self.pools.get(pool).map(|entry| entry.holds.as_slice()).unwrap_or_default();
+        let others: Vec<Scope> = holds.iter().map(|(scope, _)| scope).filter(|scope| **scope != own).cloned().collect();
+        std::iter::once(own).chain(others)
+    }
+
     fn placement_problem(&self, slot: &Slot, pool: &PoolKey) -> Option<String> {
         let info = self.pools.get(pool)?.info.as_ref()?;
         if info.scope != slot.scope {

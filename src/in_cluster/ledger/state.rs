@@ -1,18 +1,19 @@
 //! The state of the ledger: a plain structure without locks and triggers.
 
 use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use capi_ipam_controller::expiring_map::ExpiringMap;
 use capi_ipam_controller::object_map::ListEpoch;
-use capi_ipam_ip::Family;
 use capi_ipam_provider::api::Uid;
 
+use super::networks::{Change, Networks, contains_address};
 use super::pool::{Effect, PoolEntry};
 use super::usage::{AddressOwner, AddressUsage, Holdings, ReservationInfo, ScopeEntry};
 use super::{ClaimKey, PoolInfo, Priority, Proposal};
-use crate::api::{IPReservation, InClusterKind, PoolKey, Scope, Slot, network_block_length_name};
+use crate::api::{IPReservation, InClusterKind, PoolKey, Scope, Slot};
 use crate::in_cluster::reservation::lacks_label;
 
 /// How long a response that was read before a deletion can be delayed: longer than any request or list.
@@ -39,7 +40,11 @@ pub(super) struct State {
     pub(super) dirty_pools: Vec<PoolKey>,
     /// Claims to reconcile again because what they wait for has changed since this was last taken.
     pub(super) claims_to_wake: Vec<ClaimKey>,
-    block_lengths: HashMap<(Arc<str>, Family), BlockLength>,
+    pub(super) networks: Networks,
+    /// Networks whose counts or members may have changed since this was last taken.
+    pub(super) dirty_networks: Vec<Arc<str>>,
+    /// Whether reservations may have to be moved to another scope since this was last reset.
+    pub(super) scopes_changed: bool,
 }
 
 /// The source of an observed object.
@@ -55,14 +60,6 @@ pub(super) enum Source {
 pub(super) struct Ignored {
     pub(super) uid: Box<str>,
     pub(super) problem: String,
-    list: ListEpoch,
-    lacks_label: bool,
-}
-
-/// The length of the blocks that the pools of a network allocate, as an IPReservation declares it.
-struct BlockLength {
-    length: u8,
-    uid: Box<str>,
     list: ListEpoch,
     lacks_label: bool,
 }
@@ -97,8 +94,10 @@ impl State {
         let usage = scope.usage.entry(slot.block).or_default();
         let (pools_before, cooldown_before) = (usage.pools(), usage.cooldown());
         let candidate_before = usage.candidate_of.clone();
+        let reserved_before = usage.reservation.as_ref().map(|reservation| reservation.pool.clone());
         change(usage);
         let candidate_after = usage.candidate_of.clone();
+        let reserved_after = usage.reservation.as_ref().map(|reservation| reservation.pool.clone());
         let (pools_after, cooldown_after, is_free) = (usage.pools(), usage.cooldown(), usage.is_free());
         if pools_after.is_empty() && !pools_before.is_empty() {
             // Another claim had the promised address: the promise can be kept now.
@@ -111,11 +110,22 @@ impl State {
             pools.entry(pool.clone()).or_default().count_address(slot.block, is_added);
             dirty_pools.push(pool.clone());
         }
-        if candidate_before != candidate_after {
-            let removed = candidate_before.map(|pool| (*pool, false));
-            for (pool, is_added) in removed.into_iter().chain(candidate_after.map(|pool| (*pool, true))) {
-                pools.entry(pool.clone()).or_default().count_candidate(is_added);
-                dirty_pools.push(pool);
+        let mut elsewhere = Vec::new();
+        let candidates = (candidate_before.map(|pool| *pool), candidate_after.map(|pool| *pool));
+        for (is_candidate, (before, after)) in [(false, (reserved_before, reserved_after)), (true, candidates)] {
+            if before == after {
+                continue;
+            }
+            for (pool, is_added) in before.map(|pool| (pool, false)).into_iter().chain(after.map(|pool| (pool, true))) {
+                let entry = pools.entry(pool.clone()).or_default();
+                entry.count_hold(&slot.scope, is_added);
+                elsewhere.extend(entry.other_scope(&slot.scope).map(|scope| (scope, is_added)));
+                if is_candidate {
+                    entry.count_candidate(is_added);
+                }
+                if is_candidate || entry.info.is_none() {
+                    dirty_pools.push(pool);
+                }
             }
         }
         if cooldown_before != cooldown_after {
@@ -139,6 +149,18 @@ impl State {
         if scope.is_empty() {
             scopes.remove(&slot.scope);
         }
+        if let Scope::Network(network) = &slot.scope {
+            self.dirty_networks.push(network.clone());
+        }
+        for (scope, is_added) in elsewhere {
+            self.scopes_changed = true;
+            self.count_hold_elsewhere(&Slot { scope, block: slot.block }, is_added);
+        }
+    }
+
+    /// Counts an address as held in another scope, or no longer.
+    fn count_hold_elsewhere(&mut self, slot: &Slot, is_added: bool) {
+        self.update(slot, |usage| usage.count_elsewhere(is_added));
     }
 
     pub(super) fn propose(&mut self, pool: &PoolKey, claim: &ClaimKey, priority: Priority) -> Proposal {
@@ -172,16 +194,33 @@ impl State {
 impl State {
     /// Replaces the state of a pool object; `None` removes it.
     pub(super) fn set_pool(&mut self, key: &PoolKey, declared: Option<PoolInfo>) {
-        let info = declared.as_ref().map(|declared| self.with_network(declared));
+        let mut info = declared.as_ref().map(|declared| self.networks.apply(key, declared));
         let before = self.scope_of(key);
         let after = info.as_ref().map_or_else(|| before.clone(), |info| self.shared_scope(info.scope.clone()));
         let entry = self.pools.entry(key.clone()).or_default();
         let usable = |info: &Option<PoolInfo>| info.as_ref()?.usable.as_ref().ok().cloned();
-        let is_unchanged =
-            before == after && entry.info.is_some() == info.is_some() && usable(&entry.info) == usable(&info);
+        let (usable_before, usable_after) = (usable(&entry.info), usable(&info));
+        if let (Some(known), Some(info)) = (&usable_before, &mut info)
+            && usable_before == usable_after
+        {
+            // Allocations compare the pointers.
+            info.usable = Ok(Arc::clone(known));
+        }
+        let had_object = entry.info.is_some();
+        let is_unchanged = before == after && had_object == info.is_some() && usable_before == usable_after;
         if !is_unchanged {
             let overlapping_before = self.overlapping(key);
             self.dirty_pools.extend(overlapping_before);
+        }
+        let gateway = |info: &Option<PoolInfo>| info.as_ref()?.usable.as_ref().ok()?.gateway;
+        let network = |scope: &Scope| if let Scope::Network(network) = scope { Some(network.clone()) } else { None };
+        let Some(entry) = self.pools.get(key) else { return };
+        let gateway_before = network(&before).filter(|_| had_object).zip(gateway(&entry.declared));
+        let gateway_after = network(&after).filter(|_| info.is_some()).zip(gateway(&declared));
+        self.dirty_networks.extend(network(&before).into_iter().chain(network(&after)));
+        let moves = before != after || had_object != info.is_some();
+        if moves && had_object {
+            self.count_elsewhere(key, &before, false);
         }
         let Some(entry) = self.pools.get_mut(key) else { return };
         self.cooldowns_changed |= entry.has_cooldowns();
@@ -189,9 +228,13 @@ impl State {
         (entry.declared, entry.info, entry.scope) = (declared, info, Some(after.clone()));
         self.dirty_pools.push(key.clone());
         if is_unchanged {
+            self.change_gateway(key, gateway_before, gateway_after);
             return;
         }
         self.change_scope(key, &before, &after, exists);
+        if moves && exists {
+            self.count_elsewhere(key, &after, true);
+        }
         if let Some((entry, scope)) = self.pools.get_mut(key).zip(self.scopes.get(&after)) {
             entry.recount(key, &scope.usage);
         } else if let Some(entry) = self.pools.get_mut(key) {
@@ -201,6 +244,69 @@ impl State {
         self.dirty_pools.extend(overlapping);
         let promised_to = self.promised_to(key, &after);
         self.claims_to_wake.extend(promised_to);
+        self.change_gateway(key, gateway_before, gateway_after);
+    }
+
+    /// Counts the addresses that a pool holds in other scopes as not free in `scope`, or no longer.
+    fn count_elsewhere(&mut self, pool: &PoolKey, scope: &Scope, is_added: bool) {
+        let Some(entry) = self.pools.get(pool) else { return };
+        let mut blocks = Vec::new();
+        for (other, _) in entry.holds.iter().filter(|(other, _)| other != scope) {
+            let usage = self.scopes.get(other).into_iter().flat_map(|other| &other.usage);
+            blocks.extend(usage.flat_map(|(block, usage)| std::iter::repeat_n(*block, usage.holds_of(pool))));
+        }
+        self.scopes_changed |= !blocks.is_empty();
+        for block in blocks {
+            self.count_hold_elsewhere(&Slot { scope: scope.clone(), block }, is_added);
+        }
+    }
+
+    /// Records that the gateway of a pool in a network has changed: no pool of the network allocates it.
+    fn change_gateway(
+        &mut self,
+        pool: &PoolKey,
+        before: Option<(Arc<str>, IpAddr)>,
+        after: Option<(Arc<str>, IpAddr)>,
+    ) {
+        if before == after {
+            return;
+        }
+        let mut changed = Vec::new();
+        for ((network, gateway), is_added) in before.map(|it| (it, false)).into_iter().chain(after.map(|it| (it, true)))
+        {
+            if self.networks.count_gateway(&network, gateway, is_added) {
+                changed.push((network, gateway));
+            }
+        }
+        for (network, gateway) in changed {
+            let members = self.scopes.get(&Scope::Network(network)).map(|scope| scope.members.clone());
+            for member in members.unwrap_or_default().into_iter().filter(|member| member != pool) {
+                let declared = self.pools.get(&member).and_then(|entry| entry.declared.as_ref());
+                let usable = declared.and_then(|declared| declared.usable.as_ref().ok());
+                if usable.is_some_and(|usable| contains_address(usable, gateway)) {
+                    self.refresh_pool(&member);
+                }
+            }
+        }
+    }
+
+    /// Computes the network of a pool again.
+    fn refresh_pool(&mut self, key: &PoolKey) {
+        let declared = self.pools.get(key).and_then(|entry| entry.declared.clone());
+        self.set_pool(key, declared);
+        let waiting = self.pools.get_mut(key).map(|entry| entry.wait_queue.pool_changed());
+        self.claims_to_wake.extend(waiting.unwrap_or_default());
+    }
+
+    /// Computes the networks of the pools that a change may affect.
+    pub(super) fn refresh_pools(&mut self, change: &Change) {
+        let declared = self.pools.iter().filter_map(|(key, entry)| Some((key, entry.declared.as_ref()?)));
+        let affected: Vec<PoolKey> =
+            declared.filter(|(key, declared)| change.affects(key, declared)).map(|(key, _)| key.clone()).collect();
+        affected.iter().for_each(|key| self.refresh_pool(key));
+        if let Change::Network(network) = change {
+            self.dirty_networks.push(network.clone());
+        }
     }
 
     /// The claims to which addresses of the pool are promised: the pool may contain the addresses only now.
@@ -239,53 +345,6 @@ impl State {
             self.scopes.remove(before);
         }
     }
-
-    /// Applies the restrictions of the pool's network: a pool is not initialized before the block length of its network
-    /// is set, and not usable if that is another length.
-    fn with_network(&self, declared: &PoolInfo) -> PoolInfo {
-        let mut info = declared.clone();
-        let (Scope::Network(network), Ok(usable)) = (&declared.scope, &declared.usable) else { return info };
-        match self.block_lengths.get(&(network.clone(), usable.family)) {
-            None => info.initialized = false,
-            Some(network_length) if network_length.length == usable.length => {}
-            Some(network_length) => {
-                let problem = format!(
-                    "spec.network: the pools of network {network} allocate {} blocks of length {}, this pool allocates \
-                     length {}; use another network for it",
-                    usable.family, network_length.length, usable.length
-                );
-                info.usable = Err(problem.into());
-            }
-        }
-        info
-    }
-
-    /// The network, family and block length that have to be declared before the pool can allocate; `None` if they are.
-    pub(super) fn missing_block_length(&self, key: &PoolKey) -> Option<(Arc<str>, Family, u8)> {
-        let declared = self.pools.get(key)?.declared.as_ref()?;
-        let (Scope::Network(network), Ok(usable)) = (&declared.scope, &declared.usable) else { return None };
-        let is_missing = !self.block_lengths.contains_key(&(network.clone(), usable.family));
-        is_missing.then(|| (network.clone(), usable.family, usable.length))
-    }
-
-    pub(super) fn network_length(&self, network: &str, family: Family) -> Option<u8> {
-        self.block_lengths.get(&(network.into(), family)).map(|block_length| block_length.length)
-    }
-
-    fn set_block_length(&mut self, network: &Arc<str>, family: Family, block_length: Option<BlockLength>) {
-        let key = (network.clone(), family);
-        match block_length {
-            Some(block_length) => self.block_lengths.insert(key, block_length),
-            None => self.block_lengths.remove(&key),
-        };
-        let members = self.scopes.get(&Scope::Network(network.clone())).map(|scope| scope.members.clone());
-        for member in members.unwrap_or_default() {
-            let declared = self.pools.get(&member).and_then(|entry| entry.declared.clone());
-            self.set_pool(&member, declared);
-            let waiting = self.pools.get_mut(&member).map(|entry| entry.wait_queue.pool_changed());
-            self.claims_to_wake.extend(waiting.unwrap_or_default());
-        }
-    }
 }
 
 /// Reservations.
@@ -310,13 +369,9 @@ impl State {
                 self.insert_at(&slot, info)
             }
             Err(problem) => {
-                if let Some((network, family, length)) = reservation.network_block_length() {
-                    self.set_block_length(
-                        &network,
-                        family,
-                        Some(BlockLength { length, uid: uid(), list, lacks_label }),
-                    );
-                } else if let Some(name) = &reservation.metadata.name {
+                // Versions without IPNetwork created objects that only declare the block length of a network.
+                let is_unit = reservation.network_block_length().is_some();
+                if let Some(name) = reservation.metadata.name.as_ref().filter(|_| !is_unit) {
                     let ignored = Ignored { uid: uid(), problem: problem.to_string(), list, lacks_label };
                     self.ignored.insert(name.clone(), ignored);
                 }
@@ -347,11 +402,6 @@ impl State {
         if let Ok((slot, _)) = reservation.slot() {
             self.remove_at(&slot, Some(Uid::of(uid)));
             return Some(slot);
-        }
-        if let Some((network, family, _)) = reservation.network_block_length()
-            && self.block_lengths.get(&(network.clone(), family)).is_some_and(|known| *known.uid == *uid)
-        {
-            self.set_block_length(&network, family, None);
         }
         let name = reservation.metadata.name.as_deref().unwrap_or_default();
         if self.ignored.get(name).is_some_and(|ignored| *ignored.uid == *uid) {
@@ -393,9 +443,6 @@ impl State {
             self.remove_at(&slot, None);
         }
         self.ignored.retain(|_, ignored| ignored.list == newest);
-        let unlisted = self.block_lengths.iter().filter(|(_, known)| known.list != newest);
-        let unlisted: Vec<_> = unlisted.map(|(key, _)| key.clone()).collect();
-        unlisted.iter().for_each(|(network, family)| self.set_block_length(network, *family, None));
     }
 
     /// Records that the reservation with this uid is deleted.
@@ -410,10 +457,8 @@ impl State {
 
     /// The names of the reservations that have to be labelled for `clusterctl move` and are not those of an address.
     pub(super) fn unlabelled_others(&self) -> impl Iterator<Item = String> {
-        let block_lengths = self.block_lengths.iter().filter(|(_, known)| known.lacks_label);
-        let names = block_lengths.map(|((network, family), _)| network_block_length_name(network, *family));
         let ignored = self.ignored.iter().filter(|(_, ignored)| ignored.lacks_label);
-        names.chain(ignored.map(|(name, _)| name.clone()))
+        ignored.map(|(name, _)| name.clone())
     }
 
     fn unindex_holder(&mut self, slot: &Slot) {

@@ -2,6 +2,7 @@
 
 mod candidates;
 mod cooldown;
+mod joining;
 mod late;
 mod laws;
 mod networks;
@@ -99,10 +100,14 @@ fn member(name: &str, addresses: &str) -> Pool {
     pool(json!({"metadata": {"name": name, "uid": name}, "spec": {"addresses": [addresses], "network": "lab"}}))
 }
 
-fn block_length(family: Family, length: u8) -> IPReservation {
-    let mut reservation = crate::in_cluster::reservation::network_block_length("lab", family, length, &key());
-    reservation.metadata.uid = Some(format!("block-length-{length}"));
-    reservation
+/// The network `lab`, which all pools can join.
+fn lab(change: serde_json::Value) -> IPNetwork {
+    let mut network = json!({
+        "metadata": {"name": "lab", "uid": "lab", "finalizers": ["ipam.cluster.x-k8s.io/ProtectNetwork"]},
+        "spec": {"namespaces": {"from": "All"}, "blockLengths": {"ipv4": 32}},
+    });
+    json_patch::merge(&mut network, &change);
+    serde_json::from_value(network).unwrap()
 }
 
 fn in_lab(last: u8) -> Slot {

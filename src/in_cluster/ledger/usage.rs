@@ -35,6 +35,9 @@ pub(super) struct AddressUsage {
     pub(super) owners: Vec<AddressOwner>,
     /// The pool that holds the address for a claim whose reservation is being created.
     pub(super) candidate_of: Option<Box<PoolKey>>,
+    /// The number of reservations and candidates of this address in other scopes, of pools that belong to this scope
+    /// now.
+    pub(super) elsewhere: u32,
 }
 
 /// What the ledger keeps of an IPReservation.
@@ -130,7 +133,19 @@ impl ReservationInfo {
 
 impl AddressUsage {
     pub(super) fn is_free(&self) -> bool {
-        self.reservation.is_none() && self.owners.is_empty() && self.candidate_of.is_none()
+        self.reservation.is_none() && self.owners.is_empty() && self.candidate_of.is_none() && self.elsewhere == 0
+    }
+
+    /// How often a pool holds the address: by a reservation, and by a candidate.
+    pub(super) fn holds_of(&self, pool: &PoolKey) -> usize {
+        let is_reserved = self.reservation.as_ref().is_some_and(|reservation| reservation.pool == *pool);
+        usize::from(is_reserved).saturating_add(usize::from(self.candidate_of.as_deref() == Some(pool)))
+    }
+
+    /// Counts a hold of this address in another scope that was added or removed.
+    pub(super) fn count_elsewhere(&mut self, is_added: bool) {
+        let count = self.elsewhere;
+        self.elsewhere = if is_added { count.saturating_add(1) } else { count.saturating_sub(1) };
     }
 
     pub(super) fn is_unreserved(&self) -> bool {

@@ -6,13 +6,19 @@ use std::fmt::Write as _;
 use crate::api::conditions::{self, Condition};
 use crate::api::{AddressCounts, Audience, PoolKey, Scope, names};
 use crate::in_cluster::deletion_check::DeletionBlocker;
-use crate::in_cluster::ledger::{MAX_OVERLAPS, PoolInfo};
+use crate::in_cluster::ledger::{MAX_OVERLAPS, NetworkRefusal, PoolInfo};
 
 /// Whether a transition to this condition is reported by a warning event.
 pub(super) fn is_warning(condition: &Condition) -> bool {
     match condition.type_.as_ref() {
         conditions::READY => {
-            let problems = [conditions::INVALID_SPEC, conditions::INITIALIZATION_FAILED];
+            let problems = [
+                conditions::INVALID_SPEC,
+                conditions::INITIALIZATION_FAILED,
+                conditions::NETWORK_NOT_FOUND,
+                conditions::NETWORK_NOT_ALLOWED,
+                conditions::NETWORK_NOT_READY,
+            ];
             problems.contains(&condition.reason.as_deref().unwrap_or_default())
         }
         // They repeat what Ready reports.
@@ -68,6 +74,8 @@ impl PoolSnapshot<'_> {
             condition(false, conditions::DELETING, message)
         } else if let Err(problems) = &self.info.usable {
             condition(false, conditions::INVALID_SPEC, problems.to_string())
+        } else if let Some(refusal) = &self.info.network_problem {
+            condition(false, network_reason(refusal), refusal.to_string())
         } else if let Some(error) = self.finalizer_error {
             let message = format!("cannot add the finalizer {}, will retry: {error}", names::PROTECT_POOL);
             condition(false, conditions::INITIALIZATION_FAILED, message)
@@ -113,10 +121,23 @@ impl PoolSnapshot<'_> {
     }
 }
 
+fn network_reason(refusal: &NetworkRefusal) -> &'static str {
+    match refusal {
+        NetworkRefusal::NotFound(_) => conditions::NETWORK_NOT_FOUND,
+        NetworkRefusal::NotAllowed(_) => conditions::NETWORK_NOT_ALLOWED,
+        NetworkRefusal::Invalid(_) | NetworkRefusal::Deleting(_) | NetworkRefusal::Ambiguous(..) => {
+            conditions::NETWORK_NOT_READY
+        }
+    }
+}
+
 /// Returns `Reconciling` or `Stalled` for a pool that is not ready.
 fn progress(ready: &Condition) -> Option<Condition> {
     let (type_, reason) = match ready.reason.as_deref()? {
         conditions::INVALID_SPEC => (conditions::STALLED, conditions::INVALID_SPEC),
+        conditions::NETWORK_NOT_FOUND => (conditions::STALLED, conditions::NETWORK_NOT_FOUND),
+        conditions::NETWORK_NOT_ALLOWED => (conditions::STALLED, conditions::NETWORK_NOT_ALLOWED),
+        conditions::NETWORK_NOT_READY => (conditions::STALLED, conditions::NETWORK_NOT_READY),
         conditions::INITIALIZATION_FAILED => (conditions::RECONCILING, conditions::INITIALIZATION_FAILED),
         _ => return None,
     };

@@ -59,9 +59,7 @@ fn manual_reservations_without_label_are_found() {
     };
     let mut invalid = reservation(3, json!(null), None);
     invalid.spec.address = "oops".to_owned();
-    let mut length = block_length(Family::V4, 32);
-    length.metadata.labels = None;
-    let manual = [reservation(2, json!(null), None), invalid, length];
+    let manual = [reservation(2, json!(null), None), invalid];
     ledger.apply(&reservation(1, held_by("a"), None));
     manual.iter().for_each(|reservation| ledger.apply(reservation));
     let found = || ledger.unlabelled().into_iter().collect::<BTreeSet<_>>();

@@ -57,7 +57,7 @@ proptest! {
     #[test]
     fn network_agrees_with_a_naive_model(steps in steps()) {
         let ledger = ledger();
-        ledger.apply(&block_length(Family::V4, 32));
+        ledger.apply_network(&lab(json!({})));
         let (mut proposed, mut reserved, mut holders) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
         // The network of a deleted pool is known as long as the pool has addresses.
         let mut exists = [true; MEMBERS.len()];

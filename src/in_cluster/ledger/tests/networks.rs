@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn pools_of_one_network_never_propose_the_same_address() {
     let ledger = ledger();
-    ledger.insert_reservation(&block_length(Family::V4, 32));
+    ledger.apply_network(&lab(json!({})));
     ledger.apply_pool(&member("p", "10.0.0.1-10.0.0.3"));
     ledger.apply_pool(&member("q", "10.0.0.2-10.0.0.4"));
     assert!(ledger.overlapping(&named("p")).is_empty(), "they are in one network");
@@ -20,7 +20,7 @@ fn pools_of_one_network_never_propose_the_same_address() {
 #[test]
 fn address_observed_before_its_pool_joins_the_network() {
     let ledger = ledger();
-    ledger.insert_reservation(&block_length(Family::V4, 32));
+    ledger.apply_network(&lab(json!({})));
     ledger.apply(&address("a", 2));
     ledger.apply_pool(&member("q", "10.0.0.2-10.0.0.4"));
     assert_eq!(free(&ledger, "q"), 3, "the network of p is not known yet");
@@ -37,15 +37,127 @@ fn address_observed_before_its_pool_joins_the_network() {
 #[test]
 fn pool_needs_the_block_length_of_its_network() {
     let ledger = ledger();
+    let without = json!({"spec": {"blockLengths": null}});
+    ledger.apply_network(&lab(without.clone()));
     ledger.apply_pool(&member("p", "10.0.0.1-10.0.0.3"));
     assert_eq!(ledger.propose(&key(), &claim("a"), 1), Proposal::Wait);
-    assert_eq!(ledger.missing_block_length(&key()), Some(("lab".into(), Family::V4, 32)));
-    ledger.insert_reservation(&block_length(Family::V4, 24));
+    assert_eq!(ledger.network("lab").block_lengths.ipv4, Some(32), "the length of the only pool");
+    ledger.apply_network(&lab(json!({"spec": {"blockLengths": {"ipv4": 24}}})));
     let problem = ledger.pool_info(&key()).unwrap().usable.unwrap_err();
     assert!(problem.contains("spec.network") && problem.contains("length 24"), "{problem}");
-    ledger.remove_reservation(&block_length(Family::V4, 24));
-    ledger.insert_reservation(&block_length(Family::V4, 32));
+    let mut observed = without;
+    json_patch::merge(&mut observed, &json!({"status": {"blockLengths": {"ipv4": 32}}}));
+    ledger.apply_network(&lab(observed));
     assert_eq!(ledger.propose(&key(), &claim("a"), 1), Proposal::Slot(in_lab(1)));
+}
+
+/// Why the network does not accept a pool.
+fn refusal(ledger: &Ledger, pool: &PoolKey) -> Option<NetworkRefusal> {
+    ledger.pool_info(pool).unwrap().network_problem
+}
+
+#[test]
+fn network_must_exist_and_allow_the_namespace() {
+    let ledger = ledger();
+    ledger.apply_pool(&member("p", "10.0.0.1-10.0.0.3"));
+    assert_eq!(refusal(&ledger, &key()), Some(NetworkRefusal::NotFound("lab".into())));
+    let not_allowed = Some(NetworkRefusal::NotAllowed("lab".into()));
+    let by_label = json!({"from": "Selector", "selector": {"matchLabels": {"tenant": "a"}}});
+    for (namespaces, expected) in [
+        (json!({"from": "None"}), not_allowed.clone()),
+        (json!(null), not_allowed.clone()),
+        (json!({"from": "Names", "names": ["m", "n"]}), None),
+        (json!({"from": "Names", "names": ["m"]}), not_allowed.clone()),
+        (json!({"from": "All"}), None),
+        (by_label.clone(), not_allowed.clone()),
+    ] {
+        ledger.apply_network(&lab(json!({"spec": {"namespaces": namespaces}})));
+        assert_eq!(refusal(&ledger, &key()), expected, "{namespaces}");
+        let can_allocate = ledger.pool_info(&key()).unwrap().can_allocate();
+        assert_eq!(can_allocate, expected.is_none(), "{namespaces}");
+    }
+    let labelled = |value: &str| BTreeMap::from([("tenant".to_owned(), value.to_owned())]);
+    ledger.apply_namespace("n", &labelled("a"));
+    assert_eq!(refusal(&ledger, &key()), None);
+    ledger.apply_namespace("n", &labelled("b"));
+    assert_eq!(refusal(&ledger, &key()), not_allowed);
+    ledger.apply_namespace("n", &labelled("a"));
+    ledger.remove_namespace("n");
+    assert_eq!(refusal(&ledger, &key()), not_allowed);
+    ledger.remove_network("lab");
+    assert_eq!(refusal(&ledger, &key()), Some(NetworkRefusal::NotFound("lab".into())));
+}
+
+#[test]
+fn refused_pool_neither_allocates_nor_uses_addresses_of_the_network() {
+    let ledger = ledger();
+    ledger.apply_network(&lab(json!({"spec": {"namespaces": {"from": "None"}}})));
+    let global = json!({"kind": "GlobalInClusterIPPool", "metadata": {"name": "g", "uid": "g", "namespace": null},
+                        "spec": {"network": "lab"}});
+    ledger.apply_pool(&pool(global));
+    ledger.apply_pool(&member("p", "10.0.0.1-10.0.0.8"));
+    ledger.apply(&address("a", 2));
+    let global = PoolKey { kind: InClusterKind::GlobalIPPool, namespace: None, name: "g".into() };
+    assert_eq!(ledger.counts(&global).free, 8, "an IPAddress of a pool that is not allowed");
+    assert_eq!(ledger.propose(&key(), &claim("b"), 1), Proposal::Wait);
+    assert!(ledger.unreserved(10, |_| true).is_empty());
+    let view = ledger.network("lab");
+    assert_eq!((view.members.len(), view.refused, view.used), (1, 1, 0));
+}
+
+#[test]
+fn network_selects_pools_that_name_no_other() {
+    let ledger = ledger();
+    let labelled = |name: &str, site: &str, network: Option<&str>| {
+        let metadata = json!({"name": name, "uid": name, "labels": {"site": site}});
+        pool(json!({"metadata": metadata, "spec": {"network": network}}))
+    };
+    ledger.apply_pool(&labelled("p", "a", None));
+    ledger.apply_pool(&labelled("q", "b", None));
+    ledger.apply_pool(&labelled("r", "a", Some("other")));
+    ledger.apply_network(&lab(json!({"spec": {"pools": {"matchLabels": {"site": "a"}}}})));
+    let lab_scope = Scope::Network("lab".into());
+    assert_eq!(ledger.scope(&named("p")), lab_scope);
+    assert_eq!(ledger.scope(&named("q")), Scope::Pool(named("q")));
+    assert_eq!(refusal(&ledger, &named("r")), Some(NetworkRefusal::NotFound("other".into())));
+    ledger.apply_pool(&labelled("q", "a", None));
+    assert_eq!(ledger.scope(&named("q")), lab_scope);
+    // An empty selector selects all pools; pools of namespaces that are not allowed are not selected.
+    ledger.apply_pool(&labelled("q", "b", None));
+    ledger.apply_network(&lab(json!({"spec": {"pools": {}}})));
+    assert_eq!(ledger.members("lab").len(), 2);
+    ledger.apply_network(&lab(json!({"spec": {"pools": {}, "namespaces": {"from": "None"}}})));
+    assert_eq!((ledger.members("lab").len(), refusal(&ledger, &named("p"))), (0, None));
+    // Two networks that select one pool: none of them wins.
+    ledger.apply_network(&lab(json!({"spec": {"pools": {}}})));
+    ledger.apply_network(&lab(json!({"metadata": {"name": "lab-2"}, "spec": {"pools": {}}})));
+    let ambiguous = NetworkRefusal::Ambiguous("lab".into(), "lab-2".into());
+    assert_eq!(refusal(&ledger, &named("p")), Some(ambiguous));
+    ledger.remove_network("lab");
+    assert_eq!(ledger.scope(&named("p")), Scope::Network("lab-2".into()));
+}
+
+#[test]
+fn gateways_and_exclusions_of_a_network_hold_for_all_its_pools() {
+    let ledger = ledger();
+    ledger.apply_network(&lab(json!({"spec": {"excluded": ["10.0.0.3-10.0.0.4", "fd00::/64"]}})));
+    ledger.apply_pool(&member("p", "10.0.0.1-10.0.0.8"));
+    assert_eq!(free(&ledger, "p"), 6);
+    let with_gateway = |gateway: &str| {
+        let spec = json!({"addresses": ["10.0.0.20"], "network": "lab", "gateway": gateway});
+        pool(json!({"metadata": {"name": "q", "uid": "q"}, "spec": spec}))
+    };
+    ledger.apply_pool(&with_gateway("10.0.0.1"));
+    assert_eq!(free(&ledger, "p"), 5, "the gateway of the other pool");
+    ledger.apply_pool(&with_gateway("10.0.0.2"));
+    assert_eq!(ledger.propose(&key(), &claim("a"), 1), Proposal::Slot(in_lab(1)));
+    ledger.remove_pool(&named("q"));
+    assert_eq!(free(&ledger, "p"), 5);
+    ledger.apply(&address("b", 3));
+    let counts = ledger.counts(&key());
+    assert_eq!((counts.used, counts.out_of_range), (0, 1), "an address in use is excluded later");
+    ledger.apply_network(&lab(json!({})));
+    assert_eq!((ledger.counts(&key()).used, free(&ledger, "p")), (1, 6));
 }
 
 #[test]

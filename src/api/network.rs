@@ -1,0 +1,342 @@
+use std::borrow::Cow;
+
+use capi_ipam_ip::{Family, ParseError, SpanSet, parse_entry};
+use k8s_openapi::ClusterResourceScope;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use kube::Resource;
+use kube::api::ObjectMeta;
+use kube::core::{ParseExpressionError, Selector};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize};
+
+use super::conditions::{self, Condition};
+use super::names;
+
+/// A network: the pools of a network never allocate the same address.
+///
+/// Its owner decides which pools belong to it. A pool belongs to the network that its specification names, or else to
+/// the one whose selector matches it, if the network allows the namespace of the pool.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct IPNetwork {
+    /// API group and version; set only to create an object.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub api_version: Option<String>,
+    /// Kind; set only to create an object.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
+    /// Standard object metadata, without `managedFields`.
+    #[serde(default, deserialize_with = "capi_ipam_provider::api::without_managed_fields")]
+    pub metadata: ObjectMeta,
+    /// The pools of the network, and what they must not allocate.
+    #[serde(default)]
+    pub spec: IPNetworkSpec,
+    /// The observed state of the network.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<IPNetworkStatus>,
+}
+
+impl Resource for IPNetwork {
+    type DynamicType = ();
+    type Scope = ClusterResourceScope;
+
+    fn kind((): &()) -> Cow<'_, str> {
+        "IPNetwork".into()
+    }
+
+    fn group((): &()) -> Cow<'_, str> {
+        names::GROUP.into()
+    }
+
+    fn version((): &()) -> Cow<'_, str> {
+        names::POOL_VERSION.into()
+    }
+
+    fn plural((): &()) -> Cow<'_, str> {
+        "ipnetworks".into()
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}
+
+/// The specification of an [`IPNetwork`].
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(description = "The pools of the network, and what they must not allocate.")]
+pub struct IPNetworkSpec {
+    /// Namespaces whose pools can belong to the network: none by default. Global pools always can.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespaces: Option<NamespaceAccess>,
+    /// Selects pools that belong to the network although they do not name it. An empty selector selects all pools.
+    /// Pools that name another network, and pools in namespaces that are not allowed, are not selected.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "selector_schema")]
+    pub pools: Option<LabelSelector>,
+    /// Addresses, networks or ranges that no pool of the network allocates, in the same notation as the addresses of a
+    /// pool. Both IP families are possible.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub excluded: Vec<String>,
+    /// Length of the blocks that the pools of the network allocate. By default it is that of the first pool. Immutable
+    /// once set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub block_lengths: Option<BlockLengths>,
+}
+
+/// A choice of namespaces.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NamespaceAccess {
+    /// All namespaces, None, those that the Selector matches, or those with one of the Names.
+    pub from: NamespaceSource,
+    /// Selects namespaces by their labels; only with from: Selector.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "selector_schema")]
+    pub selector: Option<LabelSelector>,
+    /// Names of namespaces; only with from: Names.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub names: Vec<String>,
+}
+
+/// How namespaces are chosen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum NamespaceSource {
+    /// All namespaces.
+    All,
+    /// No namespace.
+    #[default]
+    None,
+    /// Namespaces whose labels match the selector.
+    Selector,
+    /// Namespaces with one of the names.
+    Names,
+}
+
+/// Lengths of blocks by IP family, in bits: 32 and 128 for single addresses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct BlockLengths {
+    /// Length of the IPv4 blocks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 32))]
+    pub ipv4: Option<u8>,
+    /// Length of the IPv6 blocks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 128))]
+    pub ipv6: Option<u8>,
+}
+
+impl BlockLengths {
+    /// The length for a family.
+    pub fn of(self, family: Family) -> Option<u8> {
+        match family {
+            Family::V4 => self.ipv4,
+            Family::V6 => self.ipv6,
+        }
+    }
+
+    /// Sets the length for a family.
+    pub fn set(&mut self, family: Family, length: u8) {
+        match family {
+            Family::V4 => self.ipv4 = Some(length),
+            Family::V6 => self.ipv6 = Some(length),
+        }
+    }
+}
+
+/// The observed state of a network.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct IPNetworkStatus {
+    /// Generation of the network that counts and conditions describe.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// Number of pools of the network.
+    #[serde(default)]
+    pub pools: i64,
+    /// Addresses that pools of the network can allocate, in use or not. Each is counted once.
+    #[serde(default)]
+    pub total: i64,
+    /// Addresses of the pools that are in use.
+    #[serde(default)]
+    pub used: i64,
+    /// Addresses that can be allocated now.
+    #[serde(default)]
+    pub free: i64,
+    /// Length of the blocks that the pools of the network allocate. It does not change while the network has
+    /// reservations.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub block_lengths: Option<BlockLengths>,
+    /// The pools of the network, at most 50.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub members: Vec<NetworkMember>,
+    /// Conditions of the network. Ready is False with reason InvalidSpec if the specification is invalid.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "conditions::list_schema")]
+    pub conditions: Vec<Condition>,
+}
+
+/// A pool of a network.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NetworkMember {
+    /// Kind of the pool.
+    pub kind: String,
+    /// Namespace of the pool; omitted for a global pool.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    /// Name of the pool.
+    pub name: String,
+    /// Joining while addresses of the pool are still reserved outside of the network, then Member. Leaving while a pool
+    /// that no longer belongs to the network has addresses that are reserved in it.
+    pub phase: MemberPhase,
+}
+
+/// How far a pool belongs to a network.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum MemberPhase {
+    /// Addresses of the pool are still reserved outside of the network.
+    Joining,
+    /// All addresses of the pool are reserved in the network.
+    #[default]
+    Member,
+    /// The pool no longer belongs to the network, which still has reservations of its addresses.
+    Leaving,
+}
+
+/// The schema of a label selector, without its description in Kubernetes, which is longer than all others.
+fn selector_schema(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "object",
+        "properties": {
+            "matchLabels": { "type": "object", "additionalProperties": { "type": "string" } },
+            "matchExpressions": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "required": ["key", "operator"],
+                    "properties": {
+                        "key": { "type": "string" },
+                        "operator": { "type": "string" },
+                        "values": { "type": "array", "items": { "type": "string" } },
+                    },
+                },
+            },
+        },
+    })
+}
+
+/// What the specification of a network means.
+#[derive(Clone, Debug)]
+pub struct NetworkRules {
+    /// The namespaces whose pools can belong to the network.
+    pub namespaces: AllowedNamespaces,
+    /// The pools that belong to the network without naming it; `None` for no pools.
+    pub pools: Option<Selector>,
+    /// The numbers of the IPv4 addresses that are not allocated.
+    pub excluded_v4: SpanSet,
+    /// The numbers of the IPv6 addresses that are not allocated.
+    pub excluded_v6: SpanSet,
+    /// The required block lengths.
+    pub block_lengths: BlockLengths,
+}
+
+/// Namespaces that may do something.
+#[derive(Clone, Debug)]
+pub enum AllowedNamespaces {
+    /// All namespaces.
+    All,
+    /// Namespaces with one of these names.
+    Names(Vec<String>),
+    /// Namespaces whose labels match.
+    Selector(Selector),
+}
+
+/// A problem of the specification of a network. Displayed with the path of the field.
+#[derive(Debug, thiserror::Error)]
+pub enum NetworkProblem {
+    /// An excluded entry is not valid.
+    #[error("spec.excluded[{index}]: {source}")]
+    Excluded {
+        /// The index of the entry, starting at 0.
+        index: usize,
+        /// The entry as written.
+        value: String,
+        /// Why it is not valid.
+        source: ParseError,
+    },
+    /// A label selector is not valid.
+    #[error("{field}: {source}")]
+    Selector {
+        /// The path of the selector.
+        field: &'static str,
+        /// Why it is not valid.
+        source: ParseExpressionError,
+    },
+}
+
+impl NetworkProblem {
+    /// The path of the field.
+    pub fn field(&self) -> String {
+        match self {
+            Self::Excluded { index, .. } => format!("spec.excluded[{index}]"),
+            Self::Selector { field, .. } => (*field).to_owned(),
+        }
+    }
+}
+
+impl NamespaceAccess {
+    /// Parses the selector. `field` is its path, for the error.
+    pub fn allowed(&self, field: &'static str) -> Result<AllowedNamespaces, NetworkProblem> {
+        Ok(match self.from {
+            NamespaceSource::All => AllowedNamespaces::All,
+            NamespaceSource::None => AllowedNamespaces::Names(Vec::new()),
+            NamespaceSource::Names => AllowedNamespaces::Names(self.names.clone()),
+            NamespaceSource::Selector => match &self.selector {
+                Some(selector) => AllowedNamespaces::Selector(parse_selector(selector, field)?),
+                None => AllowedNamespaces::Names(Vec::new()),
+            },
+        })
+    }
+}
+
+impl IPNetworkSpec {
+    /// Parses the specification; fails with all its problems.
+    pub fn rules(&self) -> Result<NetworkRules, Vec<NetworkProblem>> {
+        let mut problems = Vec::new();
+        let mut excluded: [Vec<_>; 2] = Default::default();
+        let [v4, v6] = &mut excluded;
+        for (index, text) in self.excluded.iter().enumerate() {
+            match parse_entry(text) {
+                Ok(entry) if entry.family == Family::V4 => v4.push(entry.span),
+                Ok(entry) => v6.push(entry.span),
+                Err(source) => problems.push(NetworkProblem::Excluded { index, value: text.clone(), source }),
+            }
+        }
+        let default = NamespaceAccess::default();
+        let access = self.namespaces.as_ref().unwrap_or(&default);
+        let namespaces = access.allowed("spec.namespaces.selector").map_err(|problem| problems.push(problem)).ok();
+        let pools = self.pools.as_ref().map(|selector| parse_selector(selector, "spec.pools")).transpose();
+        let pools = pools.map_err(|problem| problems.push(problem)).ok();
+        let [v4, v6] = excluded;
+        match (namespaces, pools) {
+            (Some(namespaces), Some(pools)) if problems.is_empty() => Ok(NetworkRules {
+                namespaces,
+                pools,
+                excluded_v4: v4.into_iter().collect(),
+                excluded_v6: v6.into_iter().collect(),
+                block_lengths: self.block_lengths.unwrap_or_default(),
+            }),
+            _ => Err(problems),
+        }
+    }
+}
+
+fn parse_selector(selector: &LabelSelector, field: &'static str) -> Result<Selector, NetworkProblem> {
+    Selector::try_from(selector.clone()).map_err(|source| NetworkProblem::Selector { field, source })
+}

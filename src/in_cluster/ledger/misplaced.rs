@@ -1,0 +1,145 @@
+//! Pools that join or leave a network, and the networks themselves: queries of the ledger.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use capi_ipam_ip::{Family, SpanSet};
+
+use super::usage::ScopeEntry;
+use super::{Ledger, PoolKey};
+use crate::api::{BlockLengths, MemberPhase, Scope, Slot};
+
+/// A reservation in a scope to which its pool no longer belongs.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Misplaced {
+    /// The pool of the reservation.
+    pub pool: PoolKey,
+    /// The reserved address.
+    pub slot: Slot,
+    /// The scope of the pool.
+    pub scope: Scope,
+    /// The uid of the reservation.
+    pub uid: String,
+    /// Whether an IPAddress has the address.
+    pub is_in_use: bool,
+}
+
+/// The state of a network.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct NetworkView {
+    /// Addresses that its pools can allocate, each counted once.
+    pub total: u128,
+    /// Addresses of the pools that are in use by an IPAddress.
+    pub used: u128,
+    /// Addresses that can be allocated now.
+    pub free: u128,
+    /// The pools that belong to it, and those that still have reservations in it, ordered.
+    pub members: Vec<(PoolKey, MemberPhase)>,
+    /// The pools that name it and that it does not accept.
+    pub refused: usize,
+    /// The number of reservations in it.
+    pub reservations: usize,
+    /// The block lengths that its reservations or else its oldest pools have.
+    pub block_lengths: BlockLengths,
+}
+
+impl Ledger {
+    /// At most `limit` reservations that have to be moved to the scope of their pool. Pools that are paused, deleted or
+    /// refused by their network keep their reservations where they are.
+    pub fn misplaced(&self, limit: usize) -> Vec<Misplaced> {
+        let state = self.state.lock();
+        let mut found = Vec::new();
+        for (pool, entry) in &state.pools {
+            let Some(info) = entry.info.as_ref() else { continue };
+            if info.paused || info.deleting || info.network_problem.is_some() {
+                continue;
+            }
+            for (scope, _) in entry.holds.iter().filter(|(scope, _)| *scope != info.scope) {
+                for (block, usage) in state.scopes.get(scope).into_iter().flat_map(|scope| &scope.usage) {
+                    let reservation = usage.reservation.as_ref().filter(|reservation| reservation.pool == *pool);
+                    let Some(reservation) = reservation else { continue };
+                    let target = Slot { scope: info.scope.clone(), block: *block };
+                    found.push(Misplaced {
+                        pool: pool.clone(),
+                        slot: Slot { scope: scope.clone(), block: *block },
+                        uid: reservation.uid.to_string(),
+                        is_in_use: state.usage(&target).is_some_and(|usage| !usage.owners.is_empty()),
+                        scope: info.scope.clone(),
+                    });
+                    if found.len() >= limit {
+                        return found;
+                    }
+                }
+            }
+        }
+        found
+    }
+
+    /// The number of reservations of a pool in scopes other than its own.
+    pub fn misplaced_count(&self, pool: &PoolKey) -> usize {
+        let state = self.state.lock();
+        let Some(entry) = state.pools.get(pool) else { return 0 };
+        let scope = entry.scope(pool);
+        entry.holds.iter().filter(|(other, _)| *other != scope).map(|(_, count)| *count).sum()
+    }
+
+    /// The state of a network.
+    pub fn network(&self, name: &str) -> NetworkView {
+        let state = self.state.lock();
+        let scope = Scope::Network(name.into());
+        let empty = ScopeEntry::default();
+        let entry = state.scopes.get(&scope).unwrap_or(&empty);
+        let mut members = BTreeMap::new();
+        let mut refused = 0_usize;
+        for (key, pool) in &state.pools {
+            let is_member = pool.info.as_ref().is_some_and(|info| info.scope == scope);
+            let elsewhere = pool.holds.iter().any(|(other, _)| *other != scope);
+            let inside = pool.holds.iter().any(|(other, _)| *other == scope);
+            match (is_member, elsewhere, inside) {
+                (true, true, _) => drop(members.insert(key.clone(), MemberPhase::Joining)),
+                (true, false, _) => drop(members.insert(key.clone(), MemberPhase::Member)),
+                (false, _, true) => drop(members.insert(key.clone(), MemberPhase::Leaving)),
+                (false, _, false) => {
+                    let names_it = pool.declared.as_ref().is_some_and(|info| info.network.as_deref() == Some(name));
+                    refused = refused.saturating_add(usize::from(names_it));
+                }
+            }
+        }
+        let mut view = NetworkView { members: members.into_iter().collect(), refused, ..NetworkView::default() };
+        for family in [Family::V4, Family::V6] {
+            let pools: Vec<_> = entry
+                .members
+                .iter()
+                .filter_map(|key| state.pools.get(key)?.info.as_ref())
+                .filter_map(|info| Some((info, info.usable.as_ref().ok()?)))
+                .filter(|(_, usable)| usable.family == family)
+                .collect();
+            let reserved = entry.usage.iter().filter(|(_, usage)| usage.reservation.is_some());
+            let length = reserved.map(|(block, _)| block).find(|block| block.family() == family).map(|it| it.length());
+            let oldest = pools.iter().min_by_key(|(info, usable)| (info.created, usable.length));
+            if let Some(length) = length.or(oldest.map(|(_, usable)| usable.length)) {
+                view.block_lengths.set(family, length);
+            }
+            // All pools of a family have the same length, and so the same numbers.
+            let all: SpanSet = pools.iter().flat_map(|(_, usable)| usable.set.spans().iter().copied()).collect();
+            let Some((_, usable)) = pools.first() else { continue };
+            let numbers = |is_counted: &dyn Fn(&super::usage::AddressUsage) -> bool| {
+                let counted = entry.usage.iter().filter(|(_, usage)| is_counted(usage));
+                counted.filter_map(|(block, _)| usable.number(*block)).filter(|number| all.contains(*number)).count()
+            };
+            let taken = numbers(&|_| true) as u128;
+            view.total = view.total.saturating_add(all.len());
+            view.used = view.used.saturating_add(numbers(&|usage| !usage.owners.is_empty()) as u128);
+            view.free = view.free.saturating_add(all.len().saturating_sub(taken));
+        }
+        view.reservations = entry.usage.values().filter(|usage| usage.reservation.is_some()).count();
+        view
+    }
+
+    /// The names of the networks in which addresses of a pool are reserved, and the one to which it belongs.
+    pub fn networks_of(&self, pool: &PoolKey) -> Vec<Arc<str>> {
+        let state = self.state.lock();
+        let scopes = state.scopes_with(pool);
+        scopes.filter_map(|scope| if let Scope::Network(name) = scope { Some(name) } else { None }).collect()
+    }
+}

@@ -1,0 +1,221 @@
+//! The controller of networks: finalizer, block lengths, counts and members.
+//!
+//! Which pools belong to a network is computed in the ledger. All managers reconcile all networks: what they write
+//! depends only on objects that all of them see.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use capi_ipam_controller::client::{CallError, ResourceClient};
+use capi_ipam_controller::controller::{Action, Attempt, ControllerBuilder, Reconciler};
+use capi_ipam_controller::expectations::{EXPECTATION_TTL, Expectations};
+use capi_ipam_controller::expiring_map::ExpiringMap;
+use capi_ipam_controller::health::ReadinessGate;
+use capi_ipam_controller::manager::Manager;
+use capi_ipam_controller::retry::{Retry, RetryPolicy};
+use capi_ipam_controller::watch::{WatchApi, WatchSpec};
+use capi_ipam_controller::{clock, finalizer, patch, trace_span, traces};
+use capi_ipam_provider::api::Uid;
+use kube::{Api, ResourceExt};
+use parking_lot::Mutex;
+use tracing::{debug, field, info};
+
+use super::context::Context;
+use super::ledger::NetworkView;
+use crate::api::conditions::{self, Condition};
+use crate::api::{BlockLengths, IPNetwork, IPNetworkStatus, MemberPhase, NetworkMember, Scope, names};
+
+/// The minimum interval between two status updates of one network.
+const STATUS_INTERVAL: Duration = Duration::from_secs(1);
+/// The delay before a network that is being deleted and is still in use is reconciled again.
+const DELETION_RETRY_DELAY: Duration = Duration::from_secs(5);
+/// The delays before a network is reconciled again after a failure.
+const RETRY: RetryPolicy = RetryPolicy { initial: Duration::from_millis(50), max: Duration::from_secs(10) };
+/// The maximum number of members that the status lists.
+const MAX_MEMBERS: usize = 50;
+
+/// Adds the controller of networks to the manager. It reconciles nothing before all `gates` are ready.
+pub(super) fn register(
+    manager: &mut Manager,
+    mut controller: ControllerBuilder<IPNetwork, Infallible>,
+    context: &Arc<Context>,
+    gate: &ReadinessGate,
+    gates: &[ReadinessGate],
+) {
+    gates.iter().for_each(|other| controller.wait_for(other.clone()));
+    let api = WatchApi::all(manager.client.clone());
+    let main = WatchSpec::new(api, (), Arc::clone(&context.ledger) as _, gate.clone());
+    let reconciler = NetworkReconciler {
+        networks: ResourceClient::new(Api::all(manager.client.clone()), &()),
+        context: Arc::clone(context),
+        expectations: Expectations::default(),
+        written: Mutex::default(),
+    };
+    let task = controller.run(main, 1, manager.stop.clone(), Arc::new(reconciler));
+    manager.add("IPNetwork controller", task);
+}
+
+struct NetworkReconciler {
+    networks: ResourceClient<IPNetwork>,
+    context: Arc<Context>,
+    expectations: Expectations,
+    /// The networks whose status was written in the last [`STATUS_INTERVAL`].
+    written: Mutex<ExpiringMap<Uid, Instant>>,
+}
+
+impl Reconciler for NetworkReconciler {
+    type Object = IPNetwork;
+    type Compact = Infallible;
+    type State = ();
+    type Error = CallError;
+
+    fn retry(&self, error: &CallError, failures: u32) -> Retry {
+        if error.is_unserializable() { Retry::GiveUp } else { Retry::After(RETRY.delay(failures)) }
+    }
+
+    async fn reconcile(&self, network: Arc<IPNetwork>, _: &mut Attempt<()>) -> Result<Action, CallError> {
+        if self.expectations.is_stale(network.as_ref(), Instant::now()) {
+            return Ok(Action::Requeue(EXPECTATION_TTL));
+        }
+        let span = trace_span!("network.reconcile", network = network.name_any(), outcome = field::Empty);
+        let result = traces::in_span(span.clone(), self.reconcile_network(&network)).await;
+        span.record("outcome", traces::outcome(&result));
+        match result {
+            Err(error) if error.is_not_found() => Ok(Action::AwaitChange),
+            Err(error) if error.is_conflict() => {
+                debug!(network = network.name_any(), "conflict, will retry");
+                Ok(Action::Requeue(STATUS_INTERVAL))
+            }
+            result => result,
+        }
+    }
+}
+
+impl NetworkReconciler {
+    async fn reconcile_network(&self, network: &Arc<IPNetwork>) -> Result<Action, CallError> {
+        let name = network.name_any();
+        let mut network = Arc::clone(network);
+        let is_deleting = network.metadata.deletion_timestamp.is_some();
+        let has_finalizer = finalizer::is_set(network.as_ref(), names::PROTECT_NETWORK);
+        if !is_deleting && !has_finalizer {
+            let written = finalizer::add(&self.networks, network.as_ref(), names::PROTECT_NETWORK).await?;
+            network = Arc::new(self.record_write(written));
+        }
+        let view = self.context.ledger.network(&name);
+        if is_deleting && has_finalizer && !is_used(&view) && !self.has_reservations(&name).await? {
+            finalizer::remove(&self.networks, network.as_ref(), names::PROTECT_NETWORK).await?;
+            info!(network = name, "removed the finalizer: no pool belongs to the deleted network");
+            return Ok(Action::AwaitChange);
+        }
+        let status = status(&network, &view);
+        let before = network.status.as_ref();
+        if before == Some(&status) {
+            return Ok(if is_deleting { Action::Requeue(DELETION_RETRY_DELAY) } else { Action::AwaitChange });
+        }
+        // Pools wait for the block lengths. Counts can wait.
+        let is_urgent = before.is_none_or(|before| before.block_lengths != status.block_lengths);
+        if let Some(wait) = self.wait_time(&network).filter(|_| !is_urgent) {
+            return Ok(Action::Requeue(wait));
+        }
+        let mut wanted = IPNetwork::clone(&network);
+        wanted.status = Some(status);
+        if let Some(written) = patch::write(&self.networks, network.as_ref(), &wanted).await? {
+            self.record_write(written);
+        }
+        Ok(if is_deleting { Action::Requeue(DELETION_RETRY_DELAY) } else { Action::AwaitChange })
+    }
+
+    /// The time until the status can be written; `None` if it can be written now.
+    fn wait_time(&self, network: &IPNetwork) -> Option<Duration> {
+        let (uid, now) = (Uid::of(network.metadata.uid.as_deref().unwrap_or_default()), Instant::now());
+        let mut written = self.written.lock();
+        if let Some(at) = written.get(&uid, now) {
+            let wait = STATUS_INTERVAL.saturating_sub(now.saturating_duration_since(*at));
+            return Some(wait).filter(|wait| !wait.is_zero());
+        }
+        written.insert(uid, now, STATUS_INTERVAL, now);
+        None
+    }
+
+    /// Whether a live list shows a reservation of the network. The ledger knows of none.
+    async fn has_reservations(&self, name: &str) -> Result<bool, CallError> {
+        let (scope, mut found) = (Scope::Network(name.into()).name(), false);
+        let page = |page: Vec<crate::api::IPReservation>| {
+            let of_network =
+                |it: &crate::api::IPReservation| it.spec.scope == scope && it.network_block_length().is_none();
+            found |= page.iter().any(of_network);
+        };
+        self.context.reservations.for_each_page(page).await?;
+        Ok(found)
+    }
+
+    fn record_write(&self, written: IPNetwork) -> IPNetwork {
+        self.expectations.expect(&written, Instant::now());
+        self.context.ledger.apply_network(&written);
+        written
+    }
+}
+
+/// Whether pools belong to a network, name it, or have reservations in it.
+fn is_used(view: &NetworkView) -> bool {
+    !view.members.is_empty() || view.refused > 0 || view.reservations > 0
+}
+
+/// The status of a network.
+fn status(network: &IPNetwork, view: &NetworkView) -> IPNetworkStatus {
+    let before = network.status.clone().unwrap_or_default();
+    let count = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+    let capped = |count: u128| i64::try_from(count).unwrap_or(i64::MAX);
+    let joined = view.members.iter().filter(|(_, phase)| *phase != MemberPhase::Leaving).count();
+    let member = |(pool, phase): &(crate::api::PoolKey, MemberPhase)| NetworkMember {
+        kind: pool.kind.name().to_owned(),
+        namespace: pool.namespace.as_deref().map(str::to_owned),
+        name: pool.name.to_string(),
+        phase: *phase,
+    };
+    let mut list = before.conditions;
+    let ready = ready(network, view).with_observed_generation(network.metadata.generation);
+    conditions::set(&mut list, ready, clock::now());
+    let block_lengths = block_lengths(network, before.block_lengths.unwrap_or_default(), view);
+    IPNetworkStatus {
+        observed_generation: network.metadata.generation,
+        pools: count(joined),
+        total: capped(view.total),
+        used: capped(view.used),
+        free: capped(view.free),
+        block_lengths: (block_lengths != BlockLengths::default()).then_some(block_lengths),
+        members: view.members.iter().take(MAX_MEMBERS).map(member).collect(),
+        conditions: list,
+    }
+}
+
+/// The block lengths of a network: those of the specification, else those that were set before, else those of its
+/// reservations or of its oldest pool. A length stays while the network is in use: blocks of different lengths could
+/// overlap although the names of their reservations differ.
+fn block_lengths(network: &IPNetwork, before: BlockLengths, view: &NetworkView) -> BlockLengths {
+    let declared = network.spec.block_lengths.unwrap_or_default();
+    let before = if view.members.is_empty() && view.reservations == 0 { BlockLengths::default() } else { before };
+    BlockLengths {
+        ipv4: declared.ipv4.or(before.ipv4).or(view.block_lengths.ipv4),
+        ipv6: declared.ipv6.or(before.ipv6).or(view.block_lengths.ipv6),
+    }
+}
+
+fn ready(network: &IPNetwork, view: &NetworkView) -> Condition {
+    if network.metadata.deletion_timestamp.is_some() {
+        let message = format!(
+            "waiting for {} pools that belong to the network or name it, and for {} reservations",
+            view.members.len().saturating_add(view.refused),
+            view.reservations
+        );
+        return Condition::new(conditions::READY, false, conditions::DELETING, message);
+    }
+    match network.spec.rules() {
+        Ok(_) => Condition::new(conditions::READY, true, conditions::NETWORK_READY, ""),
+        Err(problems) => {
+            let texts: Vec<String> = problems.iter().map(ToString::to_string).collect();
+            Condition::new(conditions::READY, false, conditions::INVALID_SPEC, texts.join("; "))
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Moves the reservations of pools that join or leave a network to the scope of the pool.
+//!
+//! The reservation in the new scope is created before the one in the old scope is deleted, so the address is reserved
+//! at any time. After an interruption both exist, and the next run deletes the old one. Until then the ledger counts
+//! the address as not free in both scopes.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use capi_ipam_controller::client::{CallError, error_chain};
+use capi_ipam_controller::health::ReadinessGate;
+use futures::StreamExt;
+use kube::ResourceExt;
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, info, warn};
+
+use super::context::Context;
+use super::ledger::Misplaced;
+use super::reservation::copy_to;
+use crate::api::{IPReservation, Slot};
+
+/// The number of reservations that are moved concurrently.
+const CONCURRENCY: usize = 8;
+/// The maximum number of reservations that one run moves.
+const MAX_MOVED: usize = 1_000;
+/// The delay before a reservation that cannot be moved is tried again.
+const RETRY_DELAY: Duration = Duration::from_secs(10);
+
+/// What became of one reservation.
+enum Outcome {
+    /// It is moved, or was released meanwhile.
+    Done,
+    /// The address is reserved for another claim in the new scope. The old reservation stays.
+    Conflict,
+}
+
+/// Moves reservations until `stop` is cancelled. Waits for all `gates` first.
+pub(super) async fn run(context: Arc<Context>, gates: Vec<ReadinessGate>, stop: CancellationToken) {
+    let work = async {
+        for gate in &gates {
+            gate.wait().await;
+        }
+        // Reservations that could not be moved, by uid, and when to try again.
+        let mut postponed: HashMap<String, Instant> = HashMap::new();
+        loop {
+            let now = Instant::now();
+            postponed.retain(|_, until| *until > now);
+            let mut found = context.ledger.misplaced(MAX_MOVED.saturating_add(postponed.len()));
+            found.retain(|misplaced| is_served(&context, misplaced) && !postponed.contains_key(&misplaced.uid));
+            if found.is_empty() {
+                tokio::select! {
+                    () = context.ledger.scopes_changed() => {}
+                    () = tokio::time::sleep(RETRY_DELAY), if !postponed.is_empty() => {}
+                }
+                continue;
+            }
+            let failed = move_all(&context, found).await;
+            let until = Instant::now().checked_add(RETRY_DELAY).unwrap_or(now);
+            postponed.extend(failed.into_iter().map(|uid| (uid, until)));
+        }
+    };
+    let _ = stop.run_until_cancelled(work).await;
+}
+
+fn is_served(context: &Context, misplaced: &Misplaced) -> bool {
+    context.selection.includes_namespace(misplaced.pool.namespace.as_deref())
+}
+
+/// Moves reservations, and returns the uids of those that could not be moved.
+async fn move_all(context: &Context, found: Vec<Misplaced>) -> Vec<String> {
+    let count = found.len();
+    let failed: Vec<String> = futures::stream::iter(found)
+        .map(|misplaced| async move {
+            match move_one(context, &misplaced).await {
+                Ok(Outcome::Done) => None,
+                Ok(Outcome::Conflict) => {
+                    warn!(pool = %misplaced.pool, slot = %misplaced.slot, scope = %misplaced.scope,
+                        "cannot move a reservation: the address is reserved for another claim in the new scope");
+                    Some(misplaced.uid)
+                }
+                Err(error) => {
+                    let error = error_chain(&error);
+                    debug!(slot = %misplaced.slot, error, "cannot move a reservation, will retry");
+                    Some(misplaced.uid)
+                }
+            }
+        })
+        .buffer_unordered(CONCURRENCY)
+        .filter_map(std::future::ready)
+        .collect()
+        .await;
+    let moved = count.saturating_sub(failed.len());
+    if moved > 0 {
+        info!(count = moved, "moved reservations of pools that join or leave a network");
+    }
+    failed
+}
+
+async fn move_one(context: &Context, misplaced: &Misplaced) -> Result<Outcome, CallError> {
+    let (old_name, reservations) = (misplaced.slot.reservation_name(), &context.reservations);
+    let Some(old) = reservations.get(&old_name).await? else {
+        context.ledger.remove_reservation_of(&misplaced.slot, &misplaced.uid);
+        return Ok(Outcome::Done);
+    };
+    context.ledger.insert_reservation(&old);
+    if old.metadata.uid.as_deref() != Some(&misplaced.uid) {
+        return Ok(Outcome::Done);
+    }
+    // An address that cools down and is in use again gets the reservation of its claim.
+    let is_obsolete = old.spec.released_at.is_some() && misplaced.is_in_use;
+    let target = Slot { scope: misplaced.scope.clone(), block: misplaced.slot.block };
+    let mut created = None;
+    if !is_obsolete {
+        let wanted = copy_to(&old, &target, &misplaced.pool);
+        match reservations.create(&wanted).await {
+            Ok(new) => {
+                context.ledger.insert_reservation(&new);
+                created = Some(new);
+            }
+            Err(error) if error.is_already_exists() || error.outcome_is_unknown() => {
+                let Some(found) = reservations.get(&wanted.name_any()).await? else { return Err(error) };
+                context.ledger.insert_reservation(&found);
+                if !is_same_holder(&old, &found) {
+                    // A cool-down protects an address that nobody holds.
+                    if old.spec.released_at.is_none() {
+                        return Ok(Outcome::Conflict);
+                    }
+                }
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    let version = old.resource_version().unwrap_or_default();
+    match reservations.delete_unchanged(&old_name, &misplaced.uid, &version).await {
+        Ok(_) => {
+            context.ledger.remove_reservation_of(&misplaced.slot, &misplaced.uid);
+            Ok(Outcome::Done)
+        }
+        Err(error) if error.is_conflict() => {
+            // The claim has released the address meanwhile: so must the new reservation be.
+            if let Some(new) = created {
+                let uid = new.uid().unwrap_or_default();
+                reservations.delete(&new.name_any(), &uid).await?;
+                context.ledger.remove_reservation_of(&target, &uid);
+            }
+            Err(error)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether two reservations are for the same claim, in the same state.
+fn is_same_holder(one: &IPReservation, other: &IPReservation) -> bool {
+    one.spec.claim_ref == other.spec.claim_ref && one.spec.released_at.is_some() == other.spec.released_at.is_some()
+}
