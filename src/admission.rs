@@ -2,6 +2,7 @@
 //! of the cluster.
 //!
 //! - [`pools`]: validates creations, updates and deletions of pools, with warnings about probable mistakes;
+//! - [`networks`]: validates networks;
 //! - [`reservations`]: validates manually created reservations;
 //! - [`conversion`]: converts pools between their versions;
 //! - [`routes`]: the webhook paths.
@@ -10,6 +11,7 @@
 //! the others are reported in the conditions of the pool.
 
 pub mod conversion;
+pub mod networks;
 pub mod pools;
 pub mod reservations;
 pub mod routes;

@@ -12,6 +12,7 @@
 //! - `cooldown`: the end of cool-downs, during which a released address is not reused;
 //! - `pools`: finalizer, counts and conditions of pools; `deletion_check`: what blocks the deletion of a pool;
 //! - `metrics`: the counts of pools for Prometheus;
+//! - `network_upgrade`: creates the IPNetworks of pools that an earlier version has put into a network;
 //! - `networks`: finalizer, block lengths, counts and members of networks; `scope_changes`: moves the reservations of
 //!   pools that join or leave a network;
 //! - `move_label`: the label with which `clusterctl move` moves reservations;
@@ -29,6 +30,7 @@ mod handler;
 mod kinds;
 mod metrics;
 mod move_label;
+mod network_upgrade;
 mod networks;
 mod options;
 mod pools;
@@ -141,6 +143,10 @@ fn set_up(setup: &mut ProviderSetup<'_>, options: &InClusterOptions, ledger_hand
     setup.manager.add("cool-downs", cooldowns);
     let scope_changes = scope_changes::run(Arc::clone(&context), ledger_synced.clone(), stop.clone());
     setup.manager.add("scope changes", scope_changes);
+    let all_networks = ResourceClient::new(Api::all(setup.manager.client.clone()), &());
+    let network_upgrade =
+        network_upgrade::run(Arc::clone(&context), all_networks, ledger_synced.clone(), stop.clone());
+    setup.manager.add("upgrade of networks", network_upgrade);
     if options.pool_metrics == PoolMetricsMode::All {
         let pools = PoolMetrics::default();
         pools.register(&setup.manager.metrics);

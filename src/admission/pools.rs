@@ -137,7 +137,7 @@ fn cause(problem: &PoolProblem) -> StatusCause {
 fn create(new: &Pool, key: &PoolKey, view: &dyn View) -> Decision {
     let usable = check(&new.spec).map_err(|causes| invalid(key, causes))?;
     match network_conflict(&new.spec, &usable, view) {
-        None => Ok(warnings::of(&new.spec, key, &usable, view)),
+        None => Ok(warnings::of(new, key, &usable, view)),
         Some(cause) => Err(invalid(key, vec![cause])),
     }
 }
@@ -158,13 +158,11 @@ fn update(new: &Pool, old: Option<&Pool>, key: &PoolKey, view: &dyn View) -> Dec
     if let Some(before) = old.and_then(|old| old.spec.usable().ok()) {
         check_in_use_addresses_kept(key, &before, &usable, view)?;
     }
-    Ok(warnings::of(&new.spec, key, &usable, view))
+    Ok(warnings::of(new, key, &usable, view))
 }
 
 fn changed_immutable_fields(old: &PoolSpec, new: &PoolSpec) -> impl Iterator<Item = StatusCause> {
     let message = "field is immutable; create another pool";
-    let network =
-        (old.network() != new.network()).then(|| denial::invalid_value("spec.network", &json!(new.network()), message));
     let length = match (old, new) {
         (PoolSpec::Prefixes(old), PoolSpec::Prefixes(new)) => {
             let (old, new) = (old.allocation_prefix_length, new.allocation_prefix_length);
@@ -172,7 +170,7 @@ fn changed_immutable_fields(old: &PoolSpec, new: &PoolSpec) -> impl Iterator<Ite
         }
         _ => None,
     };
-    length.into_iter().chain(network)
+    length.into_iter()
 }
 
 fn check_in_use_addresses_kept(

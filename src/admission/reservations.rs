@@ -21,9 +21,8 @@ const AUDIENCE: Audience<'static> = Audience::of(None);
 pub fn review(request: &AdmissionRequest, view: &dyn View) -> Decision {
     match request.operation {
         Operation::Create => decode(request.object.as_ref()).and_then(|new| create(&new, view)),
-        Operation::Delete => decode(request.old_object.as_ref()).and_then(|old| delete(&old, view)),
         // Only releasedAt can change.
-        Operation::Update | Operation::Connect => Ok(Vec::new()),
+        Operation::Update | Operation::Delete | Operation::Connect => Ok(Vec::new()),
     }
 }
 
@@ -35,6 +34,7 @@ fn decode(object: Option<&Value>) -> Result<IPReservation, Box<Status>> {
 
 fn create(new: &IPReservation, view: &dyn View) -> Decision {
     let by_provider = new.spec.claim_ref.as_ref().is_some_and(|claim| claim.uid.is_some());
+    // Versions without IPNetwork create objects that declare the block length of a network.
     if by_provider || new.network_block_length().is_some() {
         return Ok(Vec::new());
     }
@@ -89,19 +89,6 @@ fn in_use(new: &IPReservation, slot: &Slot, view: &dyn View) -> Option<StatusCau
     let owner = AUDIENCE.object("IPAddress", namespace, name);
     let text = format!("in use by {owner} (see kubectl get ipaddresses --all-namespaces); delete its claim first");
     Some(denial::invalid_value("spec.address", &json!(slot.block.to_string()), text))
-}
-
-/// The reservation that declares the block length of a network can be deleted only if the network has no pools.
-fn delete(old: &IPReservation, view: &dyn View) -> Decision {
-    let Some((network, _, _)) = old.network_block_length() else { return Ok(Vec::new()) };
-    let members = view.members(&network);
-    if members.is_empty() {
-        return Ok(Vec::new());
-    }
-    let pools = AUDIENCE.pools(&members);
-    Err(denial::bad_request(&format!(
-        "network {network} still has {pools}; this reservation declares their block length, delete them first"
-    )))
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use capi_ipam_webhook::review::AdmissionRequest;
 use serde_json::Value;
 
 use super::view::View;
-use super::{conversion, pools, reservations};
+use super::{conversion, networks, pools, reservations};
 use crate::api::InClusterKind;
 use crate::installed::CONVERSION_PATH;
 
@@ -15,6 +15,9 @@ use crate::installed::CONVERSION_PATH;
 pub const CONVERT: &str = CONVERSION_PATH;
 /// The path of the validating webhook of reservations.
 pub const VALIDATE_RESERVATION: &str = "/validate-ipam-cluster-x-k8s-io-v1alpha2-ipreservation";
+
+/// The path of the validating webhook of networks.
+pub const VALIDATE_NETWORK: &str = "/validate-ipam-cluster-x-k8s-io-v1alpha2-ipnetwork";
 
 macro_rules! paths {
     ($kind:literal) => {
@@ -33,6 +36,7 @@ pub fn all(endpoints: Endpoints, view: &Arc<dyn View>) -> Endpoints {
         .review(VALIDATE_RESERVATION, move |request: &AdmissionRequest| {
             reservations::review(request, of_reservations.as_ref())
         })
+        .review(VALIDATE_NETWORK, networks::review)
         .convert(CONVERT, |object: Value, desired: &str| {
             conversion::convert(object, desired).map_err(|error| error.to_string())
         })

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use capi_ipam_ip::{Block, Family, UsableBlocks};
 
-use crate::api::{PoolKey, Scope, Slot};
+use crate::api::{Pool, PoolKey, Scope, Slot};
+use crate::in_cluster::ledger::NetworkRefusal;
 
 /// The state of the cluster that admission reads. It can lag behind: admission reports mistakes early, and nothing
 /// depends on it for safety.
@@ -21,8 +22,8 @@ pub trait View: Send + Sync + 'static {
     /// The length of the blocks that the pools of a network allocate, once it is declared.
     fn network_length(&self, network: &str, family: Family) -> Option<u8>;
 
-    /// The pools of a network.
-    fn members(&self, network: &str) -> Vec<PoolKey>;
+    /// The scope of a pool as it is written, and why its network does not accept it.
+    fn network_of(&self, key: &PoolKey, pool: &Pool) -> (Scope, Option<NetworkRefusal>);
 
     /// The scope of a pool, and its blocks if its spec is valid. `None` if the pool does not exist.
     fn pool(&self, pool: &PoolKey) -> Option<(Scope, Option<Arc<UsableBlocks>>)>;

@@ -3,15 +3,15 @@
 use capi_ipam_ip::{Family, SpanSet, UsableBlocks, parse_entry};
 
 use super::view::View;
-use crate::api::{Audience, PoolKey, PoolSpec, Scope};
+use crate::api::{Audience, Pool, PoolKey, PoolSpec};
 
 /// The maximum number of warnings about excluded entries.
 const MAX_EXCLUSION_WARNINGS: usize = 5;
 
 /// Returns the warnings about a valid pool.
-pub(super) fn of(spec: &PoolSpec, key: &PoolKey, usable: &UsableBlocks, view: &dyn View) -> Vec<String> {
+pub(super) fn of(pool: &Pool, key: &PoolKey, usable: &UsableBlocks, view: &dyn View) -> Vec<String> {
     let mut warnings = Vec::new();
-    match spec {
+    match &pool.spec {
         PoolSpec::Addresses(spec) => {
             if let Some((gateway, subnet)) = usable.gateway.zip(usable.subnet)
                 && !subnet.contains(&gateway)
@@ -41,11 +41,14 @@ pub(super) fn of(spec: &PoolSpec, key: &PoolKey, usable: &UsableBlocks, view: &d
             warnings.extend(ineffective_exclusions("spec.excludedPrefixes", &spec.excluded_prefixes, &spec.prefixes));
         }
     }
-    let overlapping = view.overlapping(key, &Scope::of(key, spec.network()), usable);
+    let (scope, refusal) = view.network_of(key, pool);
+    // Not denied: `clusterctl move` and restores create pools and networks in any order.
+    warnings.extend(refusal.map(|refusal| format!("spec.network: {refusal}")));
+    let overlapping = view.overlapping(key, &scope, usable);
     if !overlapping.is_empty() {
         let pools = Audience::of_pool(key).pools(&overlapping);
         warnings.push(format!(
-            "the same addresses can be allocated by {pools}; pools with the same spec.network never share addresses"
+            "the same addresses can be allocated by {pools}; pools of one IPNetwork never share addresses"
         ));
     }
     warnings

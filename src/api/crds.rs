@@ -12,7 +12,10 @@ use serde_json::{Value, json};
 
 pub(super) use schema::date_time_schema;
 
-use super::{IPPoolSpec, IPPoolSpecV1Alpha1, IPReservationSpec, InClusterKind, PoolStatus, PrefixPoolSpec, names};
+use super::{
+    IPNetworkSpec, IPNetworkStatus, IPPoolSpec, IPPoolSpecV1Alpha1, IPReservationSpec, InClusterKind, PoolStatus,
+    PrefixPoolSpec, names,
+};
 use crate::installed::{CONVERSION_PATH, CONVERTED_DEFINITIONS, NAMESPACE, WEBHOOK_SERVICE};
 use schema::structural;
 
@@ -48,7 +51,7 @@ struct Kind {
 /// All definitions, in the order in which they are written to `config/crd`.
 pub fn all() -> Result<Vec<CustomResourceDefinition>, CrdError> {
     let mut definitions: Vec<_> =
-        InClusterKind::ALL.into_iter().map(pool).chain([reservation()]).collect::<Result<_, _>>()?;
+        InClusterKind::ALL.into_iter().map(pool).chain([network(), reservation()]).collect::<Result<_, _>>()?;
     definitions.sort_by_key(|(kind, _)| kind.plural);
     let read = |(kind, definition): (Kind, Value)| {
         serde_json::from_value(definition).map_err(|source| CrdError::Malformed { kind: kind.name, source })
@@ -80,6 +83,16 @@ fn pool(kind: InClusterKind) -> Result<(Kind, Value), CrdError> {
             definition(names, &[version(names::POOL_VERSION, &columns::prefixes(), &schema)])
         }
     })
+}
+
+fn network() -> Result<(Kind, Value), CrdError> {
+    let kind = Kind { name: "IPNetwork", plural: "ipnetworks", is_global: true, is_moved: true };
+    let description = "IPNetwork decides which pools belong to a network. The pools of a network never allocate the \
+                       same address.";
+    let status = structural::<IPNetworkStatus>();
+    let mut schema = schema::object(description, &structural::<IPNetworkSpec>(), Some(status));
+    rules::networks::networks(&mut schema)?;
+    Ok(definition(kind, &[version(names::POOL_VERSION, &columns::networks(), &schema)]))
 }
 
 fn reservation() -> Result<(Kind, Value), CrdError> {

@@ -88,6 +88,27 @@ pub const CLUSTER_RULES: &[Rule] = &[
         reason: "reserve addresses, which makes them unique",
     },
     Rule {
+        group: names::GROUP,
+        resources: &["ipnetworks"],
+        names: &[],
+        verbs: &["get", "list", "watch", "create", "patch", "update"],
+        reason: "networks; their finalizer, as above; the upgrade from versions without this kind creates them",
+    },
+    Rule {
+        group: names::GROUP,
+        resources: &["ipnetworks/status"],
+        names: &[],
+        verbs: &["patch"],
+        reason: "block lengths, members and conditions of networks",
+    },
+    Rule {
+        group: "",
+        resources: &["namespaces"],
+        names: &[],
+        verbs: &["list", "watch"],
+        reason: "the labels by which networks allow namespaces",
+    },
+    Rule {
         group: names::CLUSTER_GROUP,
         resources: &["clusters"],
         names: &[],
@@ -189,11 +210,12 @@ const VIEWER_RULES: &[Rule] = &[Rule {
         "globalinclusterippools",
         "inclusterprefixpools",
         "globalinclusterprefixpools",
+        "ipnetworks",
         "ipreservations",
     ],
     names: &[],
     verbs: &["get", "list", "watch"],
-    reason: "view pools and reservations",
+    reason: "view pools, networks and reservations",
 }];
 
 /// Rules of the editor role, which is bound in namespaces. They are not added to `edit`, since a pool can join the

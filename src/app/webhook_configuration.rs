@@ -21,12 +21,15 @@ const SPEC_CHANGES: &str = "request.operation == 'CREATE' || (!has(oldObject.met
                             : has(object.spec) != has(oldObject.spec) || \
                             (has(object.spec) && object.spec != oldObject.spec)))";
 
-/// Matches reservations that are created manually, and the deletion of a reservation that holds the block length of a
-/// network.
-const MANUAL_RESERVATIONS: &str = "request.operation == 'DELETE' \
-                       ? oldObject.metadata.name.matches('^n[.][a-z0-9-]+[.]ipv[46]$') \
-                       : !(has(object.spec.claimRef) && has(object.spec.claimRef.uid)) && \
+/// Matches reservations that are created manually, except those with which earlier versions declare the block length of
+/// a network.
+const MANUAL_RESERVATIONS: &str = "!(has(object.spec.claimRef) && has(object.spec.claimRef.uid)) && \
                        !(has(object.metadata.name) && object.metadata.name.matches('^n[.][a-z0-9-]+[.]ipv[46]$'))";
+
+/// Matches creations and updates of the spec.
+const SPEC_WRITES: &str = "request.operation == 'CREATE' || !has(oldObject.metadata.deletionTimestamp) && \
+                           (has(object.spec) != has(oldObject.spec) || \
+                           (has(object.spec) && object.spec != oldObject.spec))";
 
 /// The ValidatingWebhookConfiguration.
 pub(super) fn documents() -> [Value; 1] {
@@ -35,12 +38,14 @@ pub(super) fn documents() -> [Value; 1] {
         webhook(kind.plural(), validate, &["CREATE", "UPDATE", "DELETE"], "not-only-metadata", SPEC_CHANGES)
     });
     let validate = routes::VALIDATE_RESERVATION;
-    let reservations = webhook("ipreservations", validate, &["CREATE", "DELETE"], "made-by-hand", MANUAL_RESERVATIONS);
+    let reservations = webhook("ipreservations", validate, &["CREATE"], "made-by-hand", MANUAL_RESERVATIONS);
+    let validate = routes::VALIDATE_NETWORK;
+    let networks = webhook("ipnetworks", validate, &["CREATE", "UPDATE"], "not-only-metadata", SPEC_WRITES);
     [json!({
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": "ValidatingWebhookConfiguration",
         "metadata": { "name": WEBHOOK_CONFIGURATION },
-        "webhooks": pools.into_iter().chain([reservations]).collect::<Vec<_>>(),
+        "webhooks": pools.into_iter().chain([networks, reservations]).collect::<Vec<_>>(),
     })]
 }
 

@@ -12,7 +12,8 @@ use capi_ipam_webhook::server::listen;
 use clap::Args;
 
 use crate::admission::{View, routes};
-use crate::api::{PoolKey, Scope, Slot};
+use crate::api::{Pool, PoolKey, Scope, Slot};
+use crate::in_cluster::ledger::NetworkRefusal;
 use crate::in_cluster::{LedgerHandle, run_standby};
 use crate::installed::{CERTIFICATE_SECRET, CONVERTED_DEFINITIONS, WEBHOOK_CONFIGURATION, WEBHOOK_SERVICE};
 
@@ -86,8 +87,9 @@ impl View for LedgerView {
         self.0.complete()?.network_length(network, family)
     }
 
-    fn members(&self, network: &str) -> Vec<PoolKey> {
-        self.0.complete().map(|ledger| ledger.members(network)).unwrap_or_default()
+    fn network_of(&self, key: &PoolKey, pool: &Pool) -> (Scope, Option<NetworkRefusal>) {
+        let ledger = self.0.complete();
+        ledger.map_or_else(|| (Scope::Pool(key.clone()), None), |ledger| ledger.network_of(key, pool))
     }
 
     fn pool(&self, pool: &PoolKey) -> Option<(Scope, Option<Arc<UsableBlocks>>)> {

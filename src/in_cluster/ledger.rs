@@ -28,7 +28,7 @@ pub(super) use self::events::PoolEventHandler;
 pub use self::events::allocated_block;
 pub use self::misplaced::{Misplaced, NetworkView};
 use self::networks::NetworkInfo;
-pub use self::networks::NetworkRefusal;
+pub use self::networks::{LengthRecord, NetworkRefusal};
 pub use self::overlaps::MAX_OVERLAPS;
 pub use self::pool::PoolInfo;
 pub use self::queries::{AbandonedReservation, Conflict, CooledDown, Held, InvalidReservation, PoolCounts, Unreserved};

@@ -16,6 +16,7 @@ use capi_ipam_controller::manager::Manager;
 use capi_ipam_controller::retry::{Retry, RetryPolicy};
 use capi_ipam_controller::watch::{WatchApi, WatchSpec};
 use capi_ipam_controller::{clock, finalizer, patch, trace_span, traces};
+use capi_ipam_ip::Family;
 use capi_ipam_provider::api::Uid;
 use kube::{Api, ResourceExt};
 use parking_lot::Mutex;
@@ -175,9 +176,9 @@ fn status(network: &IPNetwork, view: &NetworkView) -> IPNetworkStatus {
         phase: *phase,
     };
     let mut list = before.conditions;
-    let ready = ready(network, view).with_observed_generation(network.metadata.generation);
-    conditions::set(&mut list, ready, clock::now());
     let block_lengths = block_lengths(network, before.block_lengths.unwrap_or_default(), view);
+    let ready = ready(network, view, block_lengths).with_observed_generation(network.metadata.generation);
+    conditions::set(&mut list, ready, clock::now());
     IPNetworkStatus {
         observed_generation: network.metadata.generation,
         pools: count(joined),
@@ -190,19 +191,35 @@ fn status(network: &IPNetwork, view: &NetworkView) -> IPNetworkStatus {
     }
 }
 
-/// The block lengths of a network: those of the specification, else those that were set before, else those of its
-/// reservations or of its oldest pool. A length stays while the network is in use: blocks of different lengths could
-/// overlap although the names of their reservations differ.
+/// The block lengths of a network: those of its reservations, else those that were set before, else those of the
+/// specification, else those of its oldest pool. A length stays while the network is in use: blocks of different lengths
+/// could overlap although the names of their reservations differ.
 fn block_lengths(network: &IPNetwork, before: BlockLengths, view: &NetworkView) -> BlockLengths {
     let declared = network.spec.block_lengths.unwrap_or_default();
-    let before = if view.members.is_empty() && view.reservations == 0 { BlockLengths::default() } else { before };
+    let before = if view.members.is_empty() { BlockLengths::default() } else { before };
+    let lengths = [view.reserved_lengths, before, declared, view.oldest_lengths];
     BlockLengths {
-        ipv4: declared.ipv4.or(before.ipv4).or(view.block_lengths.ipv4),
-        ipv6: declared.ipv6.or(before.ipv6).or(view.block_lengths.ipv6),
+        ipv4: lengths.iter().find_map(|lengths| lengths.ipv4),
+        ipv6: lengths.iter().find_map(|lengths| lengths.ipv6),
     }
 }
 
-fn ready(network: &IPNetwork, view: &NetworkView) -> Condition {
+/// Why the declared block lengths cannot be used.
+fn length_problem(network: &IPNetwork, current: BlockLengths) -> Option<String> {
+    let declared = network.spec.block_lengths.unwrap_or_default();
+    let differ = |family: Family| {
+        let (declared, current) = declared.of(family).zip(current.of(family))?;
+        (declared != current).then(|| {
+            format!(
+                "spec.blockLengths: {family} blocks have the length {current} while the network has pools or \
+                 reservations, not {declared}"
+            )
+        })
+    };
+    differ(Family::V4).or_else(|| differ(Family::V6))
+}
+
+fn ready(network: &IPNetwork, view: &NetworkView, lengths: BlockLengths) -> Condition {
     if network.metadata.deletion_timestamp.is_some() {
         let message = format!(
             "waiting for {} pools that belong to the network or name it, and for {} reservations",
@@ -211,9 +228,10 @@ fn ready(network: &IPNetwork, view: &NetworkView) -> Condition {
         );
         return Condition::new(conditions::READY, false, conditions::DELETING, message);
     }
-    match network.spec.rules() {
-        Ok(_) => Condition::new(conditions::READY, true, conditions::NETWORK_READY, ""),
-        Err(problems) => {
+    match (network.spec.rules(), length_problem(network, lengths)) {
+        (Ok(_), None) => Condition::new(conditions::READY, true, conditions::NETWORK_READY, ""),
+        (Ok(_), Some(problem)) => Condition::new(conditions::READY, false, conditions::INVALID_SPEC, problem),
+        (Err(problems), _) => {
             let texts: Vec<String> = problems.iter().map(ToString::to_string).collect();
             Condition::new(conditions::READY, false, conditions::INVALID_SPEC, texts.join("; "))
         }

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::api::{Scope, Slot};
+use crate::in_cluster::ledger::NetworkRefusal;
 
 /// A cluster with some addresses in use.
 #[derive(Default)]
@@ -31,8 +32,9 @@ impl View for Cluster {
     fn network_length(&self, network: &str, _: Family) -> Option<u8> {
         self.networks.get(network).copied()
     }
-    fn members(&self, _: &str) -> Vec<PoolKey> {
-        Vec::new()
+    fn network_of(&self, key: &PoolKey, pool: &Pool) -> (Scope, Option<NetworkRefusal>) {
+        let unknown = pool.spec.network().filter(|name| !self.networks.contains_key(name));
+        (Scope::Pool(key.clone()), unknown.map(|name| NetworkRefusal::NotFound(name.into())))
     }
     fn pool(&self, _: &PoolKey) -> Option<(Scope, Option<Arc<UsableBlocks>>)> {
         None
@@ -166,7 +168,7 @@ fn overlapping_pools_of_other_namespaces_are_counted() {
     let view = Cluster { overlapping, ..Cluster::default() };
     let spec = json!({"addresses": ["10.0.0.0/25"], "prefix": 24});
     let expected = "the same addresses can be allocated by InClusterIPPool n/secret and 2 pools in other namespaces; \
-                    pools with the same spec.network never share addresses";
+                    pools of one IPNetwork never share addresses";
     assert_eq!(warnings_of(creation(InClusterKind::IPPool, &spec, &view)), [expected]);
     let mut global = object(InClusterKind::GlobalIPPool, &spec);
     global["metadata"] = json!({"name": "p"});
@@ -223,8 +225,9 @@ fn immutable_fields_cannot_be_changed() {
     let without = json!({"prefixes": ["fd00::/48"]});
     let view = Cluster::default();
     let (code, fields, _) = denied(change(InClusterKind::PrefixPool, &with(64, "a"), &with(65, "b"), &view));
-    assert_eq!((code, fields), (422, vec!["spec.allocationPrefixLength".to_owned(), "spec.network".to_owned()]));
-    assert_eq!(denied(change(InClusterKind::PrefixPool, &without, &with(64, "a"), &view)).1, ["spec.network"]);
+    assert_eq!((code, fields), (422, vec!["spec.allocationPrefixLength".to_owned()]));
+    let warnings = warnings_of(change(InClusterKind::PrefixPool, &without, &with(64, "a"), &view));
+    assert_eq!(warnings, ["spec.network: IPNetwork a does not exist; create it, or correct spec.network"]);
     let declared = Cluster { networks: [("a", 64)].into(), ..Cluster::default() };
     let (_, fields, message) = denied(change(InClusterKind::PrefixPool, &with(64, "a"), &with(65, "a"), &declared));
     assert_eq!(fields, ["spec.allocationPrefixLength"], "{message}");

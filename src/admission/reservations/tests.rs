@@ -7,12 +7,11 @@ use capi_ipam_webhook::review::GroupVersionKind;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::api::{InClusterKind, Pool, Scope};
+use crate::api::{Pool, Scope};
+use crate::in_cluster::ledger::NetworkRefusal;
 
 /// A cluster with one pool of ten addresses; one of them is in use.
-struct Cluster {
-    network: Option<&'static str>,
-}
+struct Cluster;
 
 impl View for Cluster {
     fn is_complete(&self) -> bool {
@@ -27,12 +26,8 @@ impl View for Cluster {
     fn network_length(&self, _: &str, _: Family) -> Option<u8> {
         None
     }
-    fn members(&self, network: &str) -> Vec<PoolKey> {
-        let is_member = self.network == Some(network);
-        is_member
-            .then(|| PoolKey { kind: InClusterKind::IPPool, namespace: Some("n".into()), name: "p".into() })
-            .into_iter()
-            .collect()
+    fn network_of(&self, key: &PoolKey, _: &Pool) -> (Scope, Option<NetworkRefusal>) {
+        (Scope::Pool(key.clone()), None)
     }
     fn pool(&self, pool: &PoolKey) -> Option<(Scope, Option<Arc<UsableBlocks>>)> {
         let object: Pool = serde_json::from_value(json!({
@@ -42,7 +37,7 @@ impl View for Cluster {
         }))
         .unwrap();
         let is_known = *pool == PoolKey::of(&object);
-        is_known.then(|| (Scope::of(pool, self.network), object.spec.usable().ok().map(Arc::new)))
+        is_known.then(|| (Scope::Pool(pool.clone()), object.spec.usable().ok().map(Arc::new)))
     }
     fn owners(&self, slot: &Slot) -> Vec<(String, String)> {
         let is_used = slot.block.to_string() == "10.0.0.3";
@@ -75,7 +70,7 @@ fn request_for(operation: Operation, object: Value) -> AdmissionRequest {
 }
 
 fn review_of(operation: Operation, object: Value) -> Decision {
-    review(&request_for(operation, object), &Cluster { network: None })
+    review(&request_for(operation, object), &Cluster)
 }
 
 fn denied(decision: Decision) -> (u16, Vec<String>, String) {
@@ -133,23 +128,19 @@ fn reservations_without_effect_are_denied_with_field() {
 }
 
 #[test]
-fn block_length_cannot_be_deleted_while_network_has_pools() {
+fn block_length_of_earlier_versions_is_allowed() {
     let block_length = json!({
         "metadata": {"name": "n.lab.ipv4"},
         "spec": {"scope": "n.lab", "address": "0.0.0.0", "prefixLength": 32,
                  "poolRef": {"kind": "InClusterIPPool", "namespace": "n", "name": "p"}},
     });
     assert!(warnings_of(review_of(Operation::Create, block_length.clone())).is_empty());
-    assert!(warnings_of(review_of(Operation::Delete, block_length.clone())).is_empty());
-    assert!(warnings_of(review_of(Operation::Delete, reservation(2, json!({})))).is_empty());
-    let request = request_for(Operation::Delete, block_length);
-    let (code, _, message) = denied(review(&request, &Cluster { network: Some("lab") }));
-    assert!(code == 400 && message.contains("network lab still has 1 namespaced pool;"), "{message}");
+    assert!(warnings_of(review_of(Operation::Delete, block_length)).is_empty());
 }
 
 #[test]
 fn moved_reservations_are_allowed_with_a_warning() {
-    let cluster = Cluster { network: None };
+    let cluster = Cluster;
     for last in [3, 77] {
         let created = reservation(last, json!({}));
         assert!(create(&serde_json::from_value(created).unwrap(), &cluster).is_err());

@@ -38,6 +38,18 @@ pub(super) fn old_addresses(kind: InClusterKind) -> Value {
     Value::Array(own.into_iter().chain(addresses).chain(counts("Addresses")).collect())
 }
 
+/// Columns of networks.
+pub(super) fn networks() -> Value {
+    let number = |name: &str, field: &str, text: &str| column(name, "integer", &format!(".status.{field}"), text);
+    json!([
+        number("Pools", "pools", "Pools of the network."),
+        number("Total", "total", "Addresses that the pools can allocate, in use or not."),
+        number("Free", "free", "Addresses that can be allocated now."),
+        number("Used", "used", "Addresses in use."),
+        column("Ready", "string", ".status.conditions[?(@.type==\"Ready\")].status", "Whether the network is valid."),
+    ])
+}
+
 /// Columns of reservations.
 pub(super) fn reservations() -> Value {
     json!([

@@ -1,12 +1,12 @@
 //! Pools that join or leave a network, and the networks themselves: queries of the ledger.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
 
 use capi_ipam_ip::{Family, SpanSet};
 
+use super::pool::PoolEntry;
 use super::usage::ScopeEntry;
-use super::{Ledger, PoolKey};
+use super::{Ledger, LengthRecord, PoolKey};
 use crate::api::{BlockLengths, MemberPhase, Scope, Slot};
 
 /// A reservation in a scope to which its pool no longer belongs.
@@ -39,8 +39,10 @@ pub struct NetworkView {
     pub refused: usize,
     /// The number of reservations in it.
     pub reservations: usize,
-    /// The block lengths that its reservations or else its oldest pools have.
-    pub block_lengths: BlockLengths,
+    /// The block lengths of its reservations.
+    pub reserved_lengths: BlockLengths,
+    /// The block lengths of its oldest pools.
+    pub oldest_lengths: BlockLengths,
 }
 
 impl Ledger {
@@ -117,8 +119,11 @@ impl Ledger {
             let reserved = entry.usage.iter().filter(|(_, usage)| usage.reservation.is_some());
             let length = reserved.map(|(block, _)| block).find(|block| block.family() == family).map(|it| it.length());
             let oldest = pools.iter().min_by_key(|(info, usable)| (info.created, usable.length));
-            if let Some(length) = length.or(oldest.map(|(_, usable)| usable.length)) {
-                view.block_lengths.set(family, length);
+            if let Some(length) = length {
+                view.reserved_lengths.set(family, length);
+            }
+            if let Some((_, usable)) = oldest {
+                view.oldest_lengths.set(family, usable.length);
             }
             // All pools of a family have the same length, and so the same numbers.
             let all: SpanSet = pools.iter().flat_map(|(_, usable)| usable.set.spans().iter().copied()).collect();
@@ -136,10 +141,19 @@ impl Ledger {
         view
     }
 
-    /// The names of the networks in which addresses of a pool are reserved, and the one to which it belongs.
-    pub fn networks_of(&self, pool: &PoolKey) -> Vec<Arc<str>> {
+    /// What earlier versions have stored of networks, and whether the object of the network exists.
+    pub fn length_records(&self) -> Vec<(LengthRecord, bool)> {
         let state = self.state.lock();
-        let scopes = state.scopes_with(pool);
-        scopes.filter_map(|scope| if let Scope::Network(name) = scope { Some(name) } else { None }).collect()
+        state.networks.records().map(|record| (record.clone(), state.networks.contains(&record.network))).collect()
+    }
+
+    /// The namespaces of the pools that name a network.
+    pub fn namespaces_naming(&self, network: &str) -> BTreeSet<String> {
+        let state = self.state.lock();
+        let names = |(key, entry): (&PoolKey, &PoolEntry)| {
+            entry.declared.as_ref().filter(|info| info.network.as_deref() == Some(network))?;
+            key.namespace.as_deref().map(str::to_owned)
+        };
+        state.pools.iter().filter_map(names).collect()
     }
 }

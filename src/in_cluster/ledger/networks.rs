@@ -66,6 +66,23 @@ pub(super) enum Membership {
     Member(Arc<str>),
     /// The pool asks for a network, or is selected by one, that it must not use.
     Refused(NetworkRefusal),
+    /// An earlier version has put the pool into the network, whose object is not created yet.
+    Pending(Arc<str>),
+}
+
+/// An IPReservation with which versions without IPNetwork declare the block length of a network.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LengthRecord {
+    /// The name of the reservation.
+    pub name: String,
+    /// The uid of the reservation.
+    pub uid: String,
+    /// The network.
+    pub network: Arc<str>,
+    /// The family of the blocks.
+    pub family: Family,
+    /// The length of the blocks.
+    pub length: u8,
 }
 
 /// What the ledger keeps of an IPNetwork.
@@ -85,18 +102,14 @@ impl NetworkInfo {
             let texts: Vec<String> = problems.iter().map(ToString::to_string).collect();
             texts.join("; ").into()
         });
-        let declared = network.spec.block_lengths.unwrap_or_default();
-        let observed = network.status.as_ref().and_then(|status| status.block_lengths).unwrap_or_default();
         Self {
             uid: network.metadata.uid.clone().unwrap_or_default(),
             generation: network.metadata.generation,
             deleting: network.metadata.deletion_timestamp.is_some(),
             initialized: finalizer::is_set(network, names::PROTECT_NETWORK),
             rules,
-            block_lengths: BlockLengths {
-                ipv4: declared.ipv4.or(observed.ipv4),
-                ipv6: declared.ipv6.or(observed.ipv6),
-            },
+            // Those of the specification are in the status as soon as they can be used.
+            block_lengths: network.status.as_ref().and_then(|status| status.block_lengths).unwrap_or_default(),
         }
     }
 
@@ -118,6 +131,8 @@ impl NetworkInfo {
 pub(super) struct Networks {
     known: BTreeMap<Arc<str>, (NetworkInfo, ListEpoch)>,
     namespaces: HashMap<Arc<str>, (Labels, ListEpoch)>,
+    /// What earlier versions have stored of networks, by name.
+    records: BTreeMap<String, (LengthRecord, ListEpoch)>,
     /// The gateways of the pools of each network, with the number of pools.
     gateways: HashMap<Arc<str>, BTreeMap<IpAddr, usize>>,
     pub(super) network_list: ListEpoch,
@@ -185,7 +200,11 @@ impl Networks {
     pub(super) fn membership(&self, pool: &PoolKey, info: &PoolInfo) -> Membership {
         if let Some(network) = &info.network {
             let Some((known, _)) = self.known.get(network) else {
-                return Membership::Refused(NetworkRefusal::NotFound(network.clone()));
+                return if self.records.values().any(|(record, _)| record.network == *network) {
+                    Membership::Pending(network.clone())
+                } else {
+                    Membership::Refused(NetworkRefusal::NotFound(network.clone()))
+                };
             };
             return match &known.rules {
                 Err(_) => Membership::Refused(NetworkRefusal::Invalid(network.clone())),
@@ -226,6 +245,10 @@ impl Networks {
             Membership::None => return info,
             Membership::Refused(refusal) => {
                 info.network_problem = Some(refusal);
+                return info;
+            }
+            Membership::Pending(network) => {
+                (info.scope, info.initialized) = (Scope::Network(network), false);
                 return info;
             }
             Membership::Member(network) => network,
@@ -280,6 +303,41 @@ impl Networks {
             self.gateways.remove(network);
         }
         is_changed
+    }
+
+    /// Records what an earlier version has stored of a network. Returns which pools may be affected.
+    pub(super) fn set_record(&mut self, record: LengthRecord, list: ListEpoch) -> Change {
+        let network = record.network.clone();
+        let is_new = self.records.insert(record.name.clone(), (record, list)).is_none();
+        if is_new { Change::Network(network) } else { Change::None }
+    }
+
+    /// Removes what an earlier version has stored of a network. Returns which pools may be affected.
+    pub(super) fn remove_record(&mut self, name: &str, uid: &str) -> Change {
+        if self.records.get(name).is_none_or(|(record, _)| record.uid != uid) {
+            return Change::None;
+        }
+        let removed = self.records.remove(name);
+        removed.map_or(Change::None, |(record, _)| Change::Network(record.network))
+    }
+
+    /// Removes the records that a list does not show. Returns which pools may be affected.
+    pub(super) fn remove_unlisted_records(&mut self, newest: ListEpoch) -> Vec<Change> {
+        let is_unlisted = |list: &ListEpoch| *list != newest;
+        let unlisted = self.records.values().filter(|(_, list)| is_unlisted(list));
+        let changes = unlisted.map(|(record, _)| Change::Network(record.network.clone())).collect();
+        self.records.retain(|_, (_, list)| !is_unlisted(list));
+        changes
+    }
+
+    /// What earlier versions have stored of networks.
+    pub(super) fn records(&self) -> impl Iterator<Item = &LengthRecord> {
+        self.records.values().map(|(record, _)| record)
+    }
+
+    /// Whether the object of a network exists.
+    pub(super) fn contains(&self, name: &str) -> bool {
+        self.known.contains_key(name)
     }
 
     /// The block length of a network, once it is set.

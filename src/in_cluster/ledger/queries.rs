@@ -5,11 +5,12 @@ use std::sync::Arc;
 use capi_ipam_ip::{Block, Family, UsableBlocks};
 use capi_ipam_provider::api::Uid;
 
+use super::networks::NetworkRefusal;
 use super::pool::PoolEntry;
 use super::state::State;
 use super::usage::AddressUsage;
 use super::{ClaimKey, Ledger, PoolInfo, PoolKey};
-use crate::api::{AddressCounts, Audience, Scope, Slot};
+use crate::api::{AddressCounts, Audience, Pool, Scope, Slot};
 
 /// An address that is reserved for a claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -121,6 +122,13 @@ impl Ledger {
     /// The length of the blocks that the pools of a network allocate, once it is set.
     pub fn network_length(&self, network: &str, family: Family) -> Option<u8> {
         self.state.lock().networks.block_length(network, family)
+    }
+
+    /// The scope of a pool that may not be stored yet, and why its network does not accept it.
+    pub fn network_of(&self, key: &PoolKey, pool: &Pool) -> (Scope, Option<NetworkRefusal>) {
+        let declared = PoolInfo { scope: Scope::Pool(key.clone()), ..PoolInfo::of(pool) };
+        let info = self.state.lock().networks.apply(key, &declared);
+        (info.scope, info.network_problem)
     }
 
     /// The pools of a network.

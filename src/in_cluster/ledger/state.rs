@@ -9,7 +9,7 @@ use capi_ipam_controller::expiring_map::ExpiringMap;
 use capi_ipam_controller::object_map::ListEpoch;
 use capi_ipam_provider::api::Uid;
 
-use super::networks::{Change, Networks, contains_address};
+use super::networks::{Change, LengthRecord, Networks, contains_address};
 use super::pool::{Effect, PoolEntry};
 use super::usage::{AddressOwner, AddressUsage, Holdings, ReservationInfo, ScopeEntry};
 use super::{ClaimKey, PoolInfo, Priority, Proposal};
@@ -351,7 +351,7 @@ impl State {
 impl State {
     pub(super) fn insert(&mut self, reservation: &IPReservation, source: Source) -> Option<ClaimKey> {
         let (list, lacks_label) = (self.reservation_list, lacks_label(reservation));
-        let uid = || reservation.metadata.uid.as_deref().unwrap_or_default().into();
+        let uid = || -> Box<str> { reservation.metadata.uid.as_deref().unwrap_or_default().into() };
         match source {
             // After a restore of etcd a deleted object can exist again.
             Source::Watch => self.tombstones.remove(&uid_of(reservation)),
@@ -369,9 +369,13 @@ impl State {
                 self.insert_at(&slot, info)
             }
             Err(problem) => {
-                // Versions without IPNetwork created objects that only declare the block length of a network.
-                let is_unit = reservation.network_block_length().is_some();
-                if let Some(name) = reservation.metadata.name.as_ref().filter(|_| !is_unit) {
+                let name = reservation.metadata.name.as_ref();
+                if let Some((name, (network, family, length))) = name.zip(reservation.network_block_length()) {
+                    let record =
+                        LengthRecord { name: name.clone(), uid: uid().into_string(), network, family, length };
+                    let change = self.networks.set_record(record, list);
+                    self.refresh_pools(&change);
+                } else if let Some(name) = name {
                     let ignored = Ignored { uid: uid(), problem: problem.to_string(), list, lacks_label };
                     self.ignored.insert(name.clone(), ignored);
                 }
@@ -404,6 +408,8 @@ impl State {
             return Some(slot);
         }
         let name = reservation.metadata.name.as_deref().unwrap_or_default();
+        let change = self.networks.remove_record(name, uid);
+        self.refresh_pools(&change);
         if self.ignored.get(name).is_some_and(|ignored| *ignored.uid == *uid) {
             self.ignored.remove(name);
         }
@@ -443,6 +449,8 @@ impl State {
             self.remove_at(&slot, None);
         }
         self.ignored.retain(|_, ignored| ignored.list == newest);
+        let changes = self.networks.remove_unlisted_records(newest);
+        changes.iter().for_each(|change| self.refresh_pools(change));
     }
 
     /// Records that the reservation with this uid is deleted.

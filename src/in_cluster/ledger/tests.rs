@@ -104,7 +104,7 @@ fn member(name: &str, addresses: &str) -> Pool {
 fn lab(change: serde_json::Value) -> IPNetwork {
     let mut network = json!({
         "metadata": {"name": "lab", "uid": "lab", "finalizers": ["ipam.cluster.x-k8s.io/ProtectNetwork"]},
-        "spec": {"namespaces": {"from": "All"}, "blockLengths": {"ipv4": 32}},
+        "spec": {"namespaces": {"from": "All"}}, "status": {"blockLengths": {"ipv4": 32}},
     });
     json_patch::merge(&mut network, &change);
     serde_json::from_value(network).unwrap()

@@ -127,9 +127,7 @@ fn shared(schema: &mut Value) -> Result<(), CrdError> {
         "self.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$')",
         "must be a DNS label: at most 63 lower case letters, digits and dashes, without a dash at either end",
     );
-    add(schema, "spec.network", [label])?;
-    let network = |of: &str| format!("(has({of}.network) ? {of}.network : '')");
-    add(schema, "spec", [Rule::of("network", format!("{} == {}", network("self"), network("oldSelf")), IMMUTABLE)])
+    add(schema, "spec.network", [label])
 }
 
 /// Adds the limits of a list of addresses, networks or prefixes.
@@ -139,7 +137,7 @@ fn limits(schema: &mut Value, list: &'static str, entry: &'static str) -> Result
 }
 
 /// Adds the limits and rules of a list of addresses, networks and ranges.
-fn entries(schema: &mut Value, list: &'static str, entry: &'static str) -> Result<(), CrdError> {
+pub(super) fn entries(schema: &mut Value, list: &'static str, entry: &'static str) -> Result<(), CrdError> {
     limits(schema, list, entry)?;
     let (from, to) = (first_of_range("self"), last_of_range("self"));
     let range = format!("isIP({from}) && isIP({to})");
