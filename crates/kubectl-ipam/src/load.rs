@@ -1,6 +1,8 @@
 //! Reads the objects that a command needs.
 
-use capi_ipam::api::{IPReservation, InClusterKind, Pool, PoolKey};
+use std::collections::HashSet;
+
+use capi_ipam::api::{IPReservation, InClusterKind, Pool, PoolKey, Scope};
 use capi_ipam::in_cluster::ledger::Ledger;
 use capi_ipam_controller::watch::EventHandler;
 use capi_ipam_provider::api::{IPAddress, IPAddressClaim};
@@ -18,6 +20,22 @@ pub(crate) struct Loader<'a> {
     pub(crate) warnings: Vec<String>,
     /// Permissions without which the output is incomplete.
     pub(crate) missing: Vec<MissingRight>,
+}
+
+/// The names of pools that were read: rows of one pool share the memory of its name.
+#[derive(Default)]
+struct SharedPools(HashSet<PoolKey>);
+
+impl SharedPools {
+    fn share(&mut self, pool: PoolKey) -> PoolKey {
+        match self.0.get(&pool) {
+            Some(known) => known.clone(),
+            None => {
+                self.0.insert(pool.clone());
+                pool
+            }
+        }
+    }
 }
 
 impl<'a> Loader<'a> {
@@ -77,8 +95,12 @@ impl<'a> Loader<'a> {
         namespace: Option<&str>,
         keep: impl Fn(&AddressRow) -> bool,
     ) -> Result<Vec<AddressRow>, Error> {
-        let mut rows = Vec::new();
-        let each = |address: IPAddress| rows.extend(AddressRow::of(&address).filter(&keep));
+        let (mut rows, mut pools) = (Vec::new(), SharedPools::default());
+        let each = |address: IPAddress| {
+            rows.extend(
+                AddressRow::of(&address).filter(&keep).map(|row| AddressRow { pool: pools.share(row.pool), ..row }),
+            );
+        };
         self.list(Kind::Address, namespace, each).await?;
         Ok(rows)
     }
@@ -88,8 +110,10 @@ impl<'a> Loader<'a> {
         namespace: Option<&str>,
         keep: impl Fn(&ClaimRow) -> bool,
     ) -> Result<Vec<ClaimRow>, Error> {
-        let mut rows = Vec::new();
-        let each = |claim: IPAddressClaim| rows.extend(ClaimRow::of(&claim).filter(&keep));
+        let (mut rows, mut pools) = (Vec::new(), SharedPools::default());
+        let each = |claim: IPAddressClaim| {
+            rows.extend(ClaimRow::of(&claim).filter(&keep).map(|row| ClaimRow { pool: pools.share(row.pool), ..row }));
+        };
         self.list(Kind::Claim, namespace, each).await?;
         Ok(rows)
     }
@@ -98,8 +122,16 @@ impl<'a> Loader<'a> {
         &mut self,
         keep: impl Fn(&ReservationRow) -> bool,
     ) -> Result<Vec<ReservationRow>, Error> {
-        let mut rows = Vec::new();
-        let each = |reservation: IPReservation| rows.extend(ReservationRow::of(&reservation).filter(&keep));
+        let (mut rows, mut pools) = (Vec::new(), SharedPools::default());
+        let each = |reservation: IPReservation| {
+            rows.extend(ReservationRow::of(&reservation).filter(&keep).map(|mut row| {
+                row.pool = pools.share(row.pool);
+                if let Scope::Pool(pool) = &mut row.slot.scope {
+                    *pool = row.pool.clone();
+                }
+                row
+            }));
+        };
         self.list(Kind::Reservation, None, each).await?;
         Ok(rows)
     }

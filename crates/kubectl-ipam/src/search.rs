@@ -124,8 +124,11 @@ pub(crate) async fn details(loader: &mut Loader<'_>, pool: &PoolRow) -> Result<P
         found.map_or_else(|| Scope::Pool(key.clone()), |pool| pool.scope.clone())
     };
     let namespace = if pool.network.is_none() { pool.key.namespace.as_deref() } else { None };
-    let addresses = loader.addresses_in(namespace, |row| scope(&row.pool) == pool.scope).await?;
-    let reservations = loader.reservations(|row| row.slot.scope == pool.scope).await?;
-    let claims = loader.claims(namespace, |row| scope(&row.pool) == pool.scope).await?;
+    let mut addresses = loader.addresses_in(namespace, |row| scope(&row.pool) == pool.scope).await?;
+    let mut reservations = loader.reservations(|row| row.slot.scope == pool.scope).await?;
+    let mut claims = loader.claims(namespace, |row| scope(&row.pool) == pool.scope).await?;
+    addresses.shrink_to_fit();
+    reservations.shrink_to_fit();
+    claims.shrink_to_fit();
     Ok(show(pool, &all, &addresses, &reservations, claims))
 }

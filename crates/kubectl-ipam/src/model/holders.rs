@@ -152,7 +152,8 @@ pub(crate) fn holders<'a>(
         let slot = &reservation.slot;
         entries.entry(place(slot.block, slot.scope.clone())).or_default().reservation = Some(reservation);
     }
-    let mut holders = Vec::new();
+    // A vector that grows would take twice the memory for a moment.
+    let mut holders = Vec::with_capacity(entries.values().map(|entry| entry.addresses.len().max(1)).sum());
     for ((_, _, scope), entry) in entries {
         let reservation = entry.reservation;
         let name = reservation.map(|reservation| reservation.slot.reservation_name());

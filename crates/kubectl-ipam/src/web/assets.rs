@@ -20,7 +20,7 @@ pub(super) fn find(path: &str) -> Option<(&'static str, &'static str)> {
 /// The response to the address with the token. It is a page that opens the other one: a redirect would not send the
 /// cookie if a page of another origin contains the address, since the cookie is `SameSite=Strict`.
 pub(super) const ENTRY: &str = "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">\
-    <meta http-equiv=\"refresh\" content=\"0; url=/\"><title>kubectl ipam</title></head>\
+    <meta http-equiv=\"refresh\" content=\"0; url=/\"><link rel=\"icon\" href=\"/icon.svg\"><title>kubectl ipam</title></head>\
     <body><a href=\"/\">Continue</a></body></html>";
 
 #[cfg(test)]

@@ -29,12 +29,16 @@ pub(super) fn copy_template(
     folder: &Path,
     install: impl FnOnce() -> Arc<TemporaryFolder>,
 ) {
-    let template = built("control-plane").join(format!("{:016x}", inputs(installation)));
-    fs::create_dir_all(&template).expect("the build folder is writable");
+    let templates = built("control-plane");
+    let template = templates.join(format!("{:016x}", inputs(installation)));
+    fs::create_dir_all(templates).expect("the build folder is writable");
     let lock = File::create(template.with_extension("lock")).expect("the build folder is writable");
     lock.lock().expect("a file can be locked");
     if !is_complete(&template) {
-        fs::remove_dir_all(&template).expect("the build folder is writable");
+        if template.exists() {
+            fs::remove_dir_all(&template).expect("the build folder is writable");
+        }
+        fs::create_dir(&template).expect("the build folder is writable");
         let installed = install();
         for name in FOLDERS {
             copy(&installed.path().join(name), &template.join(name)).expect("a template can be written");
