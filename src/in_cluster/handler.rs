@@ -13,10 +13,10 @@ use tracing::{debug, warn};
 
 use super::context::Context;
 use super::duplicates::duplicate_message;
-use super::ledger::{ClaimKey, Held, Ledger, PoolInfo, PoolLookup, Proposal, allocated_block, priority};
+use super::ledger::{ClaimKey, Held, Ledger, Misplaced, PoolInfo, PoolLookup, Proposal, allocated_block, priority};
 use super::pools::describe_counts;
-use super::release;
 use super::reservation::{Ownership, build, claim_reference, ownership};
+use super::{release, scope_changes};
 use crate::api::{Audience, IPReservation, PoolKey, Slot, names};
 
 /// The maximum number of proposals that can fail in one attempt. If all fail, the ledger lags far behind.
@@ -196,10 +196,23 @@ impl InClusterHandler {
     /// Finds an address that an earlier attempt reserved, or that is promised to the claim. Verified by a live read,
     /// since the reservation may have been released meanwhile.
     async fn find_reserved(&self, pool: &PoolKey, info: &PoolInfo) -> Result<Option<Block>, HandlerError> {
-        for Held { slot, is_promise, pool: from, .. } in self.ledger().held_by(&self.key, self.uid) {
-            if from != *pool || slot.scope != info.scope {
+        for Held { slot, is_promise, pool: from, uid } in self.ledger().held_by(&self.key, self.uid) {
+            if from != *pool {
                 continue;
             }
+            let slot = if slot.scope == info.scope {
+                slot
+            } else {
+                // The pool has joined or left a network since.
+                let target = Slot { scope: info.scope.clone(), block: slot.block };
+                let is_in_use = !self.ledger().owners(&target).is_empty();
+                let misplaced = Misplaced { pool: from, slot, scope: info.scope.clone(), uid, is_in_use };
+                let moved = scope_changes::move_one(&self.context, &misplaced).await;
+                if !moved.map_err(|error| request_error("move the IPReservation", error))? {
+                    continue;
+                }
+                target
+            };
             // A promise of an address outside of the pool has no effect. An address in use by another claim is not
             // allocated again: a provider without reservations may have allocated it.
             let is_in_pool = info.usable.as_ref().is_ok_and(|usable| usable.contains(slot.block));

@@ -27,14 +27,6 @@ const MAX_MOVED: usize = 1_000;
 /// The delay before a reservation that cannot be moved is tried again.
 const RETRY_DELAY: Duration = Duration::from_secs(10);
 
-/// What became of one reservation.
-enum Outcome {
-    /// It is moved, or was released meanwhile.
-    Done,
-    /// The address is reserved for another claim in the new scope. The old reservation stays.
-    Conflict,
-}
-
 /// Moves reservations until `stop` is cancelled. Waits for all `gates` first.
 pub(super) async fn run(context: Arc<Context>, gates: Vec<ReadinessGate>, stop: CancellationToken) {
     let work = async {
@@ -73,8 +65,8 @@ async fn move_all(context: &Context, found: Vec<Misplaced>) -> Vec<String> {
     let failed: Vec<String> = futures::stream::iter(found)
         .map(|misplaced| async move {
             match move_one(context, &misplaced).await {
-                Ok(Outcome::Done) => None,
-                Ok(Outcome::Conflict) => {
+                Ok(true) => None,
+                Ok(false) => {
                     warn!(pool = %misplaced.pool, slot = %misplaced.slot, scope = %misplaced.scope,
                         "cannot move a reservation: the address is reserved for another claim in the new scope");
                     Some(misplaced.uid)
@@ -97,15 +89,17 @@ async fn move_all(context: &Context, found: Vec<Misplaced>) -> Vec<String> {
     failed
 }
 
-async fn move_one(context: &Context, misplaced: &Misplaced) -> Result<Outcome, CallError> {
+/// Moves a reservation to the scope of its pool. Returns false if the address is reserved for another claim there: the
+/// old reservation stays.
+pub(super) async fn move_one(context: &Context, misplaced: &Misplaced) -> Result<bool, CallError> {
     let (old_name, reservations) = (misplaced.slot.reservation_name(), &context.reservations);
     let Some(old) = reservations.get(&old_name).await? else {
         context.ledger.remove_reservation_of(&misplaced.slot, &misplaced.uid);
-        return Ok(Outcome::Done);
+        return Ok(true);
     };
     context.ledger.insert_reservation(&old);
     if old.metadata.uid.as_deref() != Some(&misplaced.uid) {
-        return Ok(Outcome::Done);
+        return Ok(true);
     }
     // An address that cools down and is in use again gets the reservation of its claim.
     let is_obsolete = old.spec.released_at.is_some() && misplaced.is_in_use;
@@ -124,7 +118,7 @@ async fn move_one(context: &Context, misplaced: &Misplaced) -> Result<Outcome, C
                 if !is_same_holder(&old, &found) {
                     // A cool-down protects an address that nobody holds.
                     if old.spec.released_at.is_none() {
-                        return Ok(Outcome::Conflict);
+                        return Ok(false);
                     }
                 }
             }
@@ -135,7 +129,7 @@ async fn move_one(context: &Context, misplaced: &Misplaced) -> Result<Outcome, C
     match reservations.delete_unchanged(&old_name, &misplaced.uid, &version).await {
         Ok(_) => {
             context.ledger.remove_reservation_of(&misplaced.slot, &misplaced.uid);
-            Ok(Outcome::Done)
+            Ok(true)
         }
         Err(error) if error.is_conflict() => {
             // The claim has released the address meanwhile: so must the new reservation be.

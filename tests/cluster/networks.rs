@@ -17,6 +17,7 @@ async fn claim_address(consumer: &Consumer, claim: &str, pool: &str) -> String {
 async fn pools_of_one_network_never_allocate_the_same_address() {
     let (consumer, network) = (consumer().await, unique("net"));
     let spec = |addresses: &str| json!({"addresses": [addresses], "prefix": 24, "network": network});
+    consumer.create_open_network(&network).await;
     consumer.create_pool("p", spec("10.20.0.1-10.20.0.3")).await;
     consumer.create_pool("q", spec("10.20.0.2-10.20.0.4")).await;
     consumer.wait_for_pool_condition("p", "True", "PoolReady").await;
@@ -62,6 +63,7 @@ async fn pools_without_a_network_report_overlaps() {
 #[tokio::test]
 async fn pools_of_a_network_share_one_allocation_length() {
     let (consumer, network) = (consumer().await, unique("net"));
+    consumer.create_open_network(&network).await;
     consumer.create_pool("addresses", json!({"addresses": ["fd21::/64"], "prefix": 64, "network": network})).await;
     consumer.wait_for_pool_condition("addresses", "True", "PoolReady").await;
     let prefixes = consumer.pools_of(InClusterKind::PrefixPool);
@@ -94,6 +96,7 @@ async fn pools_of_a_network_share_one_allocation_length() {
 async fn manual_reservation_excludes_an_address_from_a_network() {
     let (consumer, network) = (consumer().await, unique("net"));
     let spec = json!({"addresses": ["10.22.0.1-10.22.0.3"], "prefix": 24, "network": network});
+    consumer.create_open_network(&network).await;
     consumer.create_pool("p", spec.clone()).await;
     consumer.create_pool("q", spec).await;
     let reserve = async |last: u8, claim: serde_json::Value| {
@@ -136,4 +139,123 @@ async fn invalid_reservation_is_reported_by_an_event() {
     .await;
     // A reservation of an address outside the pool has no effect.
     assert_eq!(claim_address(&consumer, "vip", "web").await, "10.23.0.1");
+}
+
+#[tokio::test]
+async fn network_decides_which_pools_belong_to_it() {
+    let (consumer, network) = (consumer().await, unique("net"));
+    let pools = consumer.pools();
+    let spec = json!({"addresses": ["10.24.0.1-10.24.0.9"], "prefix": 24, "network": network});
+    consumer.create_pool("web", spec).await;
+    let text = consumer.wait_for_condition(&pools, "web", "Ready", "False", "NetworkNotFound").await;
+    assert!(text.contains(&format!("IPNetwork {network} does not exist")), "{text}");
+    consumer.create_claim("a", "web").await;
+    consumer.wait_for_reason("a", "PoolNotReady").await;
+    consumer.create_network(&network, json!({})).await;
+    consumer.wait_for_condition(&pools, "web", "Ready", "False", "NetworkNotAllowed").await;
+    let all = consumer.networks();
+    let allow = |from: &'static str| {
+        consumer.modify(&all, &network, move |object| object["spec"]["namespaces"] = json!({"from": from}))
+    };
+    allow("All").await;
+    assert_eq!(consumer.wait_for_address("a").await, "10.24.0.1");
+    consumer.wait_for_condition(&pools, "web", "Ready", "True", "PoolReady").await;
+
+    // A claim that is bound keeps its address, and new ones wait.
+    allow("None").await;
+    consumer.wait_for_condition(&pools, "web", "Ready", "False", "NetworkNotAllowed").await;
+    consumer.create_claim("b", "web").await;
+    consumer.wait_for_reason("b", "PoolNotReady").await;
+    assert_eq!(consumer.wait_for_address("a").await, "10.24.0.1");
+    let reservation = format!("n.{network}.10.24.0.1");
+    assert!(consumer.reservations().get(&reservation).await.expect("it can be read").is_some());
+    consumer.release("a").await;
+    allow("All").await;
+    assert_eq!(consumer.wait_for_address("b").await, "10.24.0.1");
+}
+
+#[tokio::test]
+async fn network_in_use_is_not_deleted() {
+    let (consumer, network) = (consumer().await, unique("net"));
+    consumer.create_open_network(&network).await;
+    let spec = json!({"addresses": ["10.25.0.1-10.25.0.9"], "prefix": 24, "network": network});
+    consumer.create_pool("web", spec).await;
+    assert_eq!(claim_address(&consumer, "a", "web").await, "10.25.0.1");
+    let networks = consumer.networks();
+    eventually("the status counts pools and addresses", async || {
+        let status = networks.get(&network).await.expect("it can be read")?.status?;
+        let member = status.members.first()?;
+        let counts = (status.pools, status.total, status.used, status.free, member.name.as_str());
+        (counts == (1, 9, 1, 8, "web")).then_some(())
+    })
+    .await;
+    consumer.delete_object(&networks, &network).await;
+    let text = consumer.wait_for_network_condition(&network, "False", "Deleting").await;
+    assert!(text.contains("1 pools") && text.contains("1 reservations"), "{text}");
+    // The address is released, and no other one is allocated.
+    consumer.create_claim("b", "web").await;
+    consumer.wait_for_reason("b", "PoolNotReady").await;
+    consumer.release("a").await;
+    consumer.release("b").await;
+    consumer.delete_unused_pool(&consumer.pools(), "web").await;
+    eventually("the network is gone", async || {
+        networks.get(&network).await.expect("it can be read").is_none().then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn pool_in_use_joins_and_leaves_a_network() {
+    let (consumer, network) = (consumer().await, unique("net"));
+    let spec = json!({"addresses": ["10.26.0.1-10.26.0.9"], "prefix": 24, "addressReuseGracePeriodSeconds": 600});
+    consumer.create_pool("web", spec).await;
+    for name in ["a", "b"] {
+        claim_address(&consumer, name, "web").await;
+    }
+    // An address that cools down, one that is excluded, and one that is promised.
+    consumer.release("b").await;
+    consumer.reserve("web", "10.26.0.3", json!(null)).await;
+    consumer.reserve("web", "10.26.0.5", json!({"namespace": consumer.namespace, "name": "vip"})).await;
+    consumer.wait_for_counts("web", (9, 5, 1, 0)).await;
+    let selector = json!({"matchLabels": {"site": network}});
+    consumer.create_network(&network, json!({"namespaces": {"from": "All"}, "pools": selector})).await;
+    let label = async |value: serde_json::Value| {
+        consumer.modify(&consumer.pools(), "web", |pool| pool["metadata"]["labels"] = json!({"site": value})).await;
+    };
+    label(json!(network)).await;
+    let reserved = async |prefix: &str| {
+        let all = consumer.reservations().list().await.expect("they can be listed").into_iter();
+        let names = all.filter_map(|found| found.metadata.name);
+        let mut addresses: Vec<_> = names.filter_map(|name| Some(name.strip_prefix(prefix)?.to_owned())).collect();
+        addresses.sort();
+        addresses
+    };
+    let (inside, outside) = (format!("n.{network}."), format!("p.{}.web.", consumer.namespace));
+    let moved = ["10.26.0.1", "10.26.0.2", "10.26.0.3", "10.26.0.5"];
+    eventually("the reservations are in the network", async || {
+        (reserved(&inside).await == moved && reserved(&outside).await.is_empty()).then_some(())
+    })
+    .await;
+    // Another pool of the network allocates none of them.
+    let other = json!({"addresses": ["10.26.0.1-10.26.0.9"], "prefix": 24, "network": network});
+    consumer.create_pool("other", other).await;
+    assert_eq!(claim_address(&consumer, "c", "other").await, "10.26.0.4");
+    assert_eq!(claim_address(&consumer, "d", "web").await, "10.26.0.6");
+    assert_eq!(claim_address(&consumer, "vip", "web").await, "10.26.0.5");
+    consumer.wait_for_counts("web", (9, 3, 3, 0)).await;
+
+    label(json!(null)).await;
+    let mine = ["10.26.0.1", "10.26.0.2", "10.26.0.3", "10.26.0.5", "10.26.0.6"];
+    eventually("the reservations are outside of the network", async || {
+        (reserved(&outside).await == mine && reserved(&inside).await == ["10.26.0.4"]).then_some(())
+    })
+    .await;
+    assert_eq!(claim_address(&consumer, "e", "web").await, "10.26.0.4", "the pool is on its own again");
+    consumer.wait_for_counts("web", (9, 3, 4, 0)).await;
+    consumer.release("a").await;
+    eventually("the address cools down", async || {
+        let found = consumer.reservations().get(&format!("{outside}10.26.0.1")).await.expect("it can be read")?;
+        found.spec.released_at.map(drop)
+    })
+    .await;
 }

@@ -51,7 +51,7 @@ const ADDITIONS: &[(&str, &str)] = &[
 ];
 
 /// Kinds that the Go provider does not have.
-const OWN_KINDS: &[&str] = &["ipreservations.ipam.cluster.x-k8s.io"];
+const OWN_KINDS: &[&str] = &["ipnetworks.ipam.cluster.x-k8s.io", "ipreservations.ipam.cluster.x-k8s.io"];
 
 /// The formats that the API server supports.
 const FORMATS: &[&str] = &["int32", "int64", "date-time"];

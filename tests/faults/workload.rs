@@ -377,6 +377,7 @@ impl Work<'_> {
     }
 
     async fn network(&self) {
+        self.consumer.create_open_network(&self.consumer.namespace).await;
         for pool in ["web", "other"] {
             let mut spec = range(1, 6);
             spec["network"] = json!(self.consumer.namespace);

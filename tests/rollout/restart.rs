@@ -133,6 +133,7 @@ async fn address_of_a_force_deleted_pool_stays_in_use() {
     let mut manager = Manager::start(&control_plane, &flags);
     let consumer = Consumer::new(&control_plane).await;
     let spec = json!({"addresses": ["10.0.0.1-10.0.0.2"], "prefix": 24, "network": "lab"});
+    consumer.create_open_network("lab").await;
     consumer.create_pool("p", spec.clone()).await;
     consumer.create_pool("q", spec).await;
     consumer.create_claim("a", "p").await;

@@ -103,6 +103,7 @@ async fn two_active_managers_respect_a_shared_network() {
         }
         spec
     };
+    consumer.create_open_network("lab").await;
     for (pool, network) in [("p", json!("lab")), ("q", json!("lab")), ("x", json!(null)), ("y", json!(null))] {
         consumer.create_pool(pool, spec(network)).await;
     }

@@ -5,7 +5,7 @@ mod waits;
 
 use std::ops::Deref;
 
-use capi_ipam::api::{IPReservation, InClusterKind, Pool, names};
+use capi_ipam::api::{IPNetwork, IPReservation, InClusterKind, Pool, names};
 use capi_ipam_controller::client::{CallError, ResourceClient};
 use capi_ipam_provider::api::{IPAddress, IPAddressClaim};
 use capi_ipam_testing::consumer as generic;
@@ -68,6 +68,25 @@ impl Consumer {
     /// All reservations.
     pub fn reservations(&self) -> ResourceClient<IPReservation> {
         ResourceClient::new(Api::all(self.client.clone()), &())
+    }
+
+    /// All networks.
+    pub fn networks(&self) -> ResourceClient<IPNetwork> {
+        ResourceClient::new(Api::all(self.client.clone()), &())
+    }
+
+    /// Creates a network.
+    pub async fn create_network(&self, name: &str, spec: Value) -> IPNetwork {
+        let network = object(json!({
+            "apiVersion": "ipam.cluster.x-k8s.io/v1alpha2", "kind": "IPNetwork", "metadata": { "name": name },
+            "spec": spec,
+        }));
+        self.networks().create(&network).await.expect("the network can be created")
+    }
+
+    /// Creates a network that all pools can join.
+    pub async fn create_open_network(&self, name: &str) {
+        self.create_network(name, json!({ "namespaces": { "from": "All" } })).await;
     }
 
     /// Creates a pool of single addresses in the namespace.

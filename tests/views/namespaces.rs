@@ -119,6 +119,7 @@ async fn three_managers_with_different_views_write_nothing_at_rest() {
     let _managers = [serving_namespace(&plane, &one), serving_namespace(&plane, &two), serving(&plane, &[])];
     one.create_global_pool("small", json!({"addresses": ["10.1.0.1-10.1.0.6"], "prefix": 24})).await;
     let in_network = json!({"addresses": ["10.2.0.1-10.2.0.14"], "prefix": 24, "network": "lab"});
+    one.create_open_network("lab").await;
     one.create_global_pool("large", in_network.clone()).await;
     one.create_pool("local", in_network).await;
     let small = [

@@ -104,6 +104,7 @@ async fn reservations_work_for_all_kinds_and_networks() {
         .await
         .into_object();
     let net = json!({"addresses": ["10.2.0.1-10.2.0.9"], "prefix": 24, "network": lab});
+    consumer.create_open_network(&lab).await;
     client.create(IPPool, "net", &net).await.into_object();
     client.create(PrefixPool, "blocks", &json!({"prefixes": ["fd00::/62"]})).await.into_object();
     let namespace = &consumer.namespace;
@@ -216,31 +217,6 @@ async fn reservation_for_a_missing_pool_is_warned_about() {
     team.consumer.create_pool("db", json!({"addresses": ["10.0.0.1-10.0.0.2"], "prefix": 24})).await;
     team.consumer.create_claim("a", "db").await;
     assert_eq!(team.consumer.wait_for_address("a").await, "10.0.0.2");
-}
-
-#[tokio::test]
-async fn network_reservation_stays_while_the_network_has_pools() {
-    let team = Team::new().await;
-    let lab = unique("lab");
-    let unit = format!("{RESERVATIONS}/n.{lab}.ipv4");
-    let spec = json!({"addresses": ["10.3.0.1"], "prefix": 24, "network": lab});
-    team.client.create(IPPool, "one", &spec).await.into_object();
-    team.client.create(GlobalIPPool, &lab, &spec).await.into_object();
-    let delete = async || team.client.call("DELETE", &unit, JSON, &Value::Null).await;
-    let text = format!("network {lab} still has GlobalInClusterIPPool {lab} and 1 namespaced pool;");
-    eventually("the webhook has observed both pools", || async {
-        let response = team.client.call("DELETE", &format!("{unit}?dryRun=All"), JSON, &Value::Null).await;
-        response.message.contains(&text).then_some(())
-    })
-    .await;
-    delete().await.assert_denied(400, "", &text);
-    team.client.delete(IPPool, "one").await.into_object();
-    team.client.delete(GlobalIPPool, &lab).await.into_object();
-    eventually("it can be deleted without pools", || async {
-        let response = delete().await;
-        (response.is_ok() || response.code == 404).then_some(())
-    })
-    .await;
 }
 
 #[tokio::test]

@@ -114,7 +114,7 @@ async fn overlap_with_another_pool_is_warned_about() {
     })
     .await;
     let text = format!(
-        "the same addresses can be allocated by GlobalInClusterIPPool {first}; pools with the same spec.network never share \
+        "the same addresses can be allocated by GlobalInClusterIPPool {first}; pools of one IPNetwork never share \
          addresses"
     );
     assert_eq!((response.code, &response.warnings), (201, &vec![text.clone()]));
@@ -122,13 +122,14 @@ async fn overlap_with_another_pool_is_warned_about() {
     let prefixes = json!({"prefixes": ["100.64.0.0/18"], "allocationPrefixLength": 24});
     let response = client.dry_run_create(PrefixPool, &second, &prefixes).await;
     assert!(
-        response.warnings.iter().any(|warning| warning.contains("pools with the same spec.network")),
+        response.warnings.iter().any(|warning| warning.contains("pools of one IPNetwork")),
         "{response:?}"
     );
     // A pool does not overlap with itself, nor with one of its network.
     let more = json!({"spec": {"addresses": ["100.64.10.0/25"]}});
     assert_eq!(client.dry_run_patch(GlobalIPPool, &first, &more).await.warnings, [""; 0]);
     let (lab, third) = (unique("lab"), unique("overlapping"));
+    Consumer::new(&shared().plane).await.create_open_network(&lab).await;
     let networked = |addresses: &str| json!({"addresses": [addresses], "prefix": 24, "network": lab});
     client.create(IPPool, &third, &networked("100.64.11.0/24")).await.into_object();
     let response = client.create(GlobalIPPool, &unique("overlapping"), &networked("100.64.11.0/25")).await;

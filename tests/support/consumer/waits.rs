@@ -45,6 +45,17 @@ impl Consumer {
         self.wait_for_condition(&self.pools(), pool, conditions::READY, status, reason).await
     }
 
+    /// Waits until the condition `Ready` of a network has a status and a reason, and returns the message.
+    pub async fn wait_for_network_condition(&self, network: &str, status: &str, reason: &str) -> String {
+        eventually(&format!("network {network} has Ready={status} {reason}"), || async {
+            let found = self.networks().get(network).await.expect("networks can be read").expect("the network exists");
+            let ready = conditions::find(&found.status.as_ref()?.conditions, conditions::READY)?.clone();
+            let matches = ready.status == status && ready.reason.as_deref() == Some(reason);
+            matches.then(|| ready.message.unwrap_or_default())
+        })
+        .await
+    }
+
     /// Waits until a condition of a pool has a status and a reason, and returns the message.
     pub async fn wait_for_condition(
         &self,
