@@ -127,7 +127,7 @@ fn set_up(setup: &mut ProviderSetup<'_>, options: &InClusterOptions, ledger_hand
     });
     if let Some(controller) = network_controller {
         let gates: Vec<_> = objects_synced.iter().chain(&pools_synced).cloned().collect();
-        networks::register(setup.manager, controller, &context, &networks_synced, &gates);
+        networks::register(setup.manager, controller, &context, &networks_synced, gates);
     }
     let handler = Arc::clone(&context.ledger) as _;
     let namespaces = WatchApi::all(client.clone());

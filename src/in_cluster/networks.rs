@@ -31,20 +31,22 @@ use crate::api::{BlockLengths, IPNetwork, IPNetworkStatus, MemberPhase, NetworkM
 const STATUS_INTERVAL: Duration = Duration::from_secs(1);
 /// The delay before a network that is being deleted and is still in use is reconciled again.
 const DELETION_RETRY_DELAY: Duration = Duration::from_secs(5);
+/// How often to check whether everything is listed.
+const GATE_INTERVAL: Duration = Duration::from_millis(250);
 /// The delays before a network is reconciled again after a failure.
 const RETRY: RetryPolicy = RetryPolicy { initial: Duration::from_millis(50), max: Duration::from_secs(10) };
 /// The maximum number of members that the status lists.
 const MAX_MEMBERS: usize = 50;
 
-/// Adds the controller of networks to the manager. It reconciles nothing before all `gates` are ready.
+/// Adds the controller of networks to the manager. It reconciles nothing before all `gates` are ready; its own `gate`
+/// does not wait for them, since the controllers of pools wait for it.
 pub(super) fn register(
     manager: &mut Manager,
-    mut controller: ControllerBuilder<IPNetwork, Infallible>,
+    controller: ControllerBuilder<IPNetwork, Infallible>,
     context: &Arc<Context>,
     gate: &ReadinessGate,
-    gates: &[ReadinessGate],
+    gates: Vec<ReadinessGate>,
 ) {
-    gates.iter().for_each(|other| controller.wait_for(other.clone()));
     let api = WatchApi::all(manager.client.clone());
     let main = WatchSpec::new(api, (), Arc::clone(&context.ledger) as _, gate.clone());
     let reconciler = NetworkReconciler {
@@ -52,6 +54,7 @@ pub(super) fn register(
         context: Arc::clone(context),
         expectations: Expectations::default(),
         written: Mutex::default(),
+        gates,
     };
     let task = controller.run(main, 1, manager.stop.clone(), Arc::new(reconciler));
     manager.add("IPNetwork controller", task);
@@ -63,6 +66,8 @@ struct NetworkReconciler {
     expectations: Expectations,
     /// The networks whose status was written in the last [`STATUS_INTERVAL`].
     written: Mutex<ExpiringMap<Uid, Instant>>,
+    /// The watches of what the status counts.
+    gates: Vec<ReadinessGate>,
 }
 
 impl Reconciler for NetworkReconciler {
@@ -78,6 +83,9 @@ impl Reconciler for NetworkReconciler {
     async fn reconcile(&self, network: Arc<IPNetwork>, _: &mut Attempt<()>) -> Result<Action, CallError> {
         if self.expectations.is_stale(network.as_ref(), Instant::now()) {
             return Ok(Action::Requeue(EXPECTATION_TTL));
+        }
+        if !self.gates.iter().all(ReadinessGate::is_ready) {
+            return Ok(Action::Requeue(GATE_INTERVAL));
         }
         let span = trace_span!("network.reconcile", network = network.name_any(), outcome = field::Empty);
         let result = traces::in_span(span.clone(), self.reconcile_network(&network)).await;

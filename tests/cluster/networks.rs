@@ -219,10 +219,10 @@ async fn pool_in_use_joins_and_leaves_a_network() {
     consumer.wait_for_counts("web", (9, 5, 1, 0)).await;
     let selector = json!({"matchLabels": {"site": network}});
     consumer.create_network(&network, json!({"namespaces": {"from": "All"}, "pools": selector})).await;
-    let label = async |value: serde_json::Value| {
-        consumer.modify(&consumer.pools(), "web", |pool| pool["metadata"]["labels"] = json!({"site": value})).await;
+    let label = async |labels: serde_json::Value| {
+        consumer.modify(&consumer.pools(), "web", |pool| pool["metadata"]["labels"] = labels.clone()).await;
     };
-    label(json!(network)).await;
+    label(json!({"site": network})).await;
     let reserved = async |prefix: &str| {
         let all = consumer.reservations().list().await.expect("they can be listed").into_iter();
         let names = all.filter_map(|found| found.metadata.name);
@@ -244,7 +244,7 @@ async fn pool_in_use_joins_and_leaves_a_network() {
     assert_eq!(claim_address(&consumer, "vip", "web").await, "10.26.0.5");
     consumer.wait_for_counts("web", (9, 3, 3, 0)).await;
 
-    label(json!(null)).await;
+    label(json!({})).await;
     let mine = ["10.26.0.1", "10.26.0.2", "10.26.0.3", "10.26.0.5", "10.26.0.6"];
     eventually("the reservations are outside of the network", async || {
         (reserved(&outside).await == mine && reserved(&inside).await == ["10.26.0.4"]).then_some(())

@@ -67,6 +67,12 @@ fn normalize(schema: &mut Value) {
         let present = choices.into_iter().find(|choice| choice.get("type").is_some_and(|name| name != "null"));
         fields.extend(present.and_then(|choice| choice.as_object().cloned()).unwrap_or_default());
     }
+    // The values of an enum, each with its description.
+    if let Some(Value::Array(choices)) = fields.remove("oneOf") {
+        let value = |choice: &Value| choice.get("const").or_else(|| choice.get("enum")?.get(0)).cloned();
+        fields.insert("type".to_owned(), json!("string"));
+        fields.insert("enum".to_owned(), choices.iter().filter_map(value).collect());
+    }
     if let Some(description) = fields.get_mut("description")
         && let Some(text) = description.as_str()
     {

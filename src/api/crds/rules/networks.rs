@@ -13,7 +13,7 @@ const MAX_LABEL_LENGTH: usize = 63;
 /// Adds the limits and rules to the schema of networks.
 pub(in crate::api::crds) fn networks(schema: &mut Value) -> Result<(), CrdError> {
     let name = Rule::of(
-        "metadata.name",
+        "metadata",
         "self.metadata.name.matches('^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$')",
         "the name must be a DNS label: at most 63 lower case letters, digits and dashes, without a dash at either end",
     );
