@@ -32,7 +32,7 @@ pub use network::{
     AllowedNamespaces, BlockLengths, IPNetwork, IPNetworkSpec, IPNetworkStatus, MemberPhase, NamespaceAccess,
     NamespaceSource, NetworkMember, NetworkProblem, NetworkRules,
 };
-pub use pool::{AddressCounts, Pool, PoolStatus};
+pub use pool::{AddressCounts, Pool, PoolNetwork, PoolStatus};
 pub use pool_key::PoolKey;
 pub use pool_kind::InClusterKind;
 pub use pool_spec::PoolSpec;

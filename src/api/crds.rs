@@ -70,7 +70,7 @@ fn pool(kind: InClusterKind) -> Result<(Kind, Value), CrdError> {
             let old = schema::object(
                 &format!("{description} This version is deprecated; use {}.", names::POOL_VERSION),
                 &structural::<IPPoolSpecV1Alpha1>(),
-                Some(schema::without(status.clone(), "conditions")),
+                Some(schema::without(schema::without(status.clone(), "conditions"), "network")),
             );
             let mut new = schema::object(&description, &structural::<IPPoolSpec>(), Some(status));
             rules::pools::addresses(&mut new)?;

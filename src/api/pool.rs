@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use super::conditions::{self, Condition};
 use super::names;
+use super::network::MemberPhase;
 use super::pool_kind::InClusterKind;
 use super::pool_spec::PoolSpec;
 
@@ -170,10 +171,27 @@ pub struct PoolStatus {
     /// Counts of the addresses of the pool. Pools of prefixes count prefixes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ip_addresses: Option<AddressCounts>,
+    /// The network to which the pool belongs, or which it leaves.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network: Option<PoolNetwork>,
     /// Conditions of the pool. Ready is False with reason InvalidSpec if the specification is invalid.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "conditions::list_schema")]
     pub conditions: Vec<Condition>,
+}
+
+/// The network of a pool.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PoolNetwork {
+    /// Name of the IPNetwork.
+    pub name: String,
+    /// Joining while addresses of the pool are still reserved outside of the network, then Member. Leaving while
+    /// addresses of a pool that no longer belongs to the network are reserved in it.
+    pub phase: MemberPhase,
+    /// Number of addresses whose reservations are not moved yet.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub remaining: i64,
 }
 
 /// Counts of the addresses of a pool. Each is limited to the maximum of a signed 64-bit integer.

@@ -33,6 +33,11 @@ impl Scope {
         Some(Self::Pool(pool.clone())).filter(|scope| scope.name() == name)
     }
 
+    /// The network; `None` if the scope is a pool.
+    pub fn network(&self) -> Option<&str> {
+        if let Self::Network(name) = self { Some(name) } else { None }
+    }
+
     /// The name of the scope: `p.NAMESPACE.POOL` for an InClusterIPPool, `g.POOL` for a GlobalInClusterIPPool,
     /// `pp.NAMESPACE.POOL` and `gp.POOL` for pools of prefixes, `n.NETWORK` for a network. Names are unique, since a
     /// namespace contains no dots.

@@ -91,7 +91,7 @@ pub const CLUSTER_RULES: &[Rule] = &[
         group: names::GROUP,
         resources: &["ipnetworks"],
         names: &[],
-        verbs: &["get", "list", "watch", "create", "patch", "update"],
+        verbs: &["list", "watch", "create", "patch", "update"],
         reason: "networks; their finalizer, as above; the upgrade from versions without this kind creates them",
     },
     Rule {

@@ -23,7 +23,7 @@ use super::ledger::LengthRecord;
 use crate::api::{BlockLengths, IPNetwork, IPNetworkSpec, NamespaceAccess, NamespaceSource, names};
 
 /// How often the records are looked for.
-const INTERVAL: Duration = Duration::from_secs(10);
+const INTERVAL: Duration = Duration::from_secs(2);
 
 /// Creates networks until `stop` is cancelled. Waits for all `gates` first.
 pub(super) async fn run(

@@ -279,6 +279,7 @@ impl PoolReconciler {
         PoolStatus {
             observed_generation: pool.metadata.generation,
             ip_addresses: Some(snapshot.counts),
+            network: ledger.pool_network(key),
             conditions: list,
         }
     }

@@ -23,6 +23,7 @@ const ADDITIONS: &[(&str, &str)] = &[
     ("ippools", "v1alpha1 .status.ipAddresses.reserved type"),
     ("ippools", "v1alpha1 .status.ipAddresses.coolingDown type"),
     // What kstatus reads.
+    ("", "v1alpha2 .status.network*"),
     ("", "v1alpha2 .status.observedGeneration type"),
     ("ippools", "v1alpha1 .status.observedGeneration type"),
     // Networks.

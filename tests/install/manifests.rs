@@ -50,8 +50,8 @@ fn assert_labels_and_namespace(objects: &[Value]) {
     for definition in find(objects, "CustomResourceDefinition") {
         let labels = &definition["metadata"]["labels"];
         assert!(labels["cluster.x-k8s.io/v1beta1"].is_string() && labels["cluster.x-k8s.io/v1beta2"].is_string());
-        let is_pool = definition["spec"]["names"]["kind"].as_str().is_some_and(|kind| kind.ends_with("Pool"));
-        assert_eq!(labels.get("clusterctl.cluster.x-k8s.io/move-hierarchy").is_some(), is_pool);
+        let is_moved = definition["spec"]["names"]["kind"] != "IPReservation";
+        assert_eq!(labels.get("clusterctl.cluster.x-k8s.io/move-hierarchy").is_some(), is_moved);
     }
 }
 

@@ -8,6 +8,7 @@ mod support;
 
 mod endpoints;
 mod flags;
+mod networks;
 mod permissions;
 mod readiness;
 mod releases;

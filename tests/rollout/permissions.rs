@@ -117,6 +117,22 @@ impl Busy {
             consumer.reservations().get(&orphaned).await.expect("reservations can be read").is_none().then_some(())
         })
         .await;
+        // A network of an earlier version is created, and deleted by its owner.
+        let record = json!({
+            "apiVersion": "ipam.cluster.x-k8s.io/v1alpha2", "kind": "IPReservation",
+            "metadata": {"name": format!("n.{all}.ipv4")},
+            "spec": {"scope": format!("n.{all}"), "address": "0.0.0.0", "prefixLength": 32,
+                     "poolRef": {"kind": "InClusterIPPool", "namespace": namespace, "name": "web"}},
+        });
+        plane.kubectl_apply(&record.to_string());
+        let networks = consumer.networks();
+        let is_there = async |there: bool| {
+            let found = networks.get(&all).await.expect("networks can be read");
+            (found.is_some_and(|network| network.status.is_some()) == there).then_some(())
+        };
+        eventually("the network is created", async || is_there(true).await).await;
+        consumer.delete_object(&networks, &all).await;
+        eventually("the network is deleted", async || is_there(false).await).await;
         // A manually deleted address stays until its claim is deleted.
         let by_hand = consumer.addresses().get("b").await.expect("addresses can be read").expect("the object exists");
         let uid = by_hand.metadata.uid.unwrap_or_default();

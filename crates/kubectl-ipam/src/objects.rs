@@ -1,6 +1,6 @@
 //! What the program keeps of each object: only what it shows.
 
-use capi_ipam::api::{IPReservation, Pool, PoolKey, PoolSpec, Scope, Slot, conditions, names};
+use capi_ipam::api::{IPReservation, MemberPhase, Pool, PoolKey, PoolSpec, Scope, Slot, conditions, names};
 use capi_ipam::in_cluster::ledger::allocated_block;
 use capi_ipam_controller::finalizer;
 use capi_ipam_ip::{Block, UsableBlocks};
@@ -34,9 +34,10 @@ impl From<&Pool> for PoolRow {
             let texts: Vec<String> = problems.iter().map(ToString::to_string).collect();
             texts.join("; ")
         });
+        let network = network_of(pool).map(str::to_owned);
         Self {
-            scope: Scope::of(&key, pool.spec.network()),
-            network: pool.spec.network().map(str::to_owned),
+            scope: Scope::of(&key, network.as_deref()),
+            network,
             key,
             spec: pool.spec.clone(),
             usable,
@@ -46,6 +47,18 @@ impl From<&Pool> for PoolRow {
             deleting: pool.metadata.deletion_timestamp.is_some(),
             initialized: finalizer::is_set(pool, names::PROTECT_POOL),
         }
+    }
+}
+
+/// The network to which a pool belongs. It is in the status: a network can select pools that do not name it. Without a
+/// status it is the one that the pool names.
+fn network_of(pool: &Pool) -> Option<&str> {
+    match pool.status.as_ref() {
+        Some(status) if status.observed_generation.is_some() => {
+            let joined = status.network.as_ref().filter(|network| network.phase != MemberPhase::Leaving);
+            joined.map(|network| network.name.as_str())
+        }
+        _ => pool.spec.network(),
     }
 }
 

@@ -7,7 +7,7 @@ use capi_ipam_ip::{Family, SpanSet};
 use super::pool::PoolEntry;
 use super::usage::ScopeEntry;
 use super::{Ledger, LengthRecord, PoolKey};
-use crate::api::{BlockLengths, MemberPhase, Scope, Slot};
+use crate::api::{BlockLengths, MemberPhase, PoolNetwork, Scope, Slot};
 
 /// A reservation in a scope to which its pool no longer belongs.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -77,12 +77,22 @@ impl Ledger {
         found
     }
 
-    /// The number of reservations of a pool in scopes other than its own.
-    pub fn misplaced_count(&self, pool: &PoolKey) -> usize {
+    /// The network to which a pool belongs, or which it leaves.
+    pub fn pool_network(&self, pool: &PoolKey) -> Option<PoolNetwork> {
         let state = self.state.lock();
-        let Some(entry) = state.pools.get(pool) else { return 0 };
+        let entry = state.pools.get(pool)?;
         let scope = entry.scope(pool);
-        entry.holds.iter().filter(|(other, _)| *other != scope).map(|(_, count)| *count).sum()
+        let elsewhere = || entry.holds.iter().filter(|(other, _)| *other != scope);
+        let remaining = elsewhere().map(|(_, count)| *count).fold(0, usize::saturating_add);
+        let remaining = i64::try_from(remaining).unwrap_or(i64::MAX);
+        let left = elsewhere().find_map(|(other, _)| other.network());
+        match (scope.network(), left) {
+            (Some(name), _) if remaining == 0 => Some((name, MemberPhase::Member)),
+            (Some(name), _) => Some((name, MemberPhase::Joining)),
+            (None, Some(name)) => Some((name, MemberPhase::Leaving)),
+            (None, None) => None,
+        }
+        .map(|(name, phase)| PoolNetwork { name: name.to_owned(), phase, remaining })
     }
 
     /// The state of a network.

@@ -21,6 +21,7 @@ async fn every_command_shows_the_objects_of_the_cluster() {
                        "addressReuseGracePeriodSeconds": 600 });
     create(&control_plane, "InClusterIPPool", Some(namespace), "web", &spec);
     let prefixes = json!({ "prefixes": ["fd00::/62"], "allocationPrefixLength": 64, "network": "backbone" });
+    create(&control_plane, "IPNetwork", None, "backbone", &json!({}));
     create(&control_plane, "GlobalInClusterPrefixPool", None, "pods", &prefixes);
     let web = || reference("InClusterIPPool", "web");
     let labels = json!({ "labels": { "cluster.x-k8s.io/cluster-name": "prod" } });

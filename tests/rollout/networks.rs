@@ -1,0 +1,201 @@
+//! Pools that join a network while they are in use, while the manager is killed, and while another controller
+//! overwrites them.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+use capi_ipam::api::{IPReservation, MemberPhase};
+use serde_json::{Value, json};
+
+use crate::support::consumer::Consumer;
+use crate::support::control_plane::{ControlPlane, Options};
+use crate::support::manager::Manager;
+use crate::support::wait::{eventually, eventually_within};
+
+const FLAGS: [&str; 2] = ["--sweep-interval=1s", "--sweep-grace=1s"];
+
+fn names(prefix: &str, count: usize) -> Vec<String> {
+    (0..count).map(|number| format!("{prefix}{number}")).collect()
+}
+
+/// The reservations of a scope: address, and the claim that holds it.
+async fn reserved(consumer: &Consumer, scope: &str) -> BTreeMap<String, String> {
+    let all = consumer.reservations().list().await.expect("reservations can be listed");
+    let of_scope = all.into_iter().filter(|found| found.spec.scope == scope);
+    let holder = |found: IPReservation| Some((found.spec.address, found.spec.claim_ref?.name));
+    of_scope.filter_map(holder).collect()
+}
+
+/// Waits until a pool belongs to a network with all its addresses.
+async fn wait_until_joined(consumer: &Consumer, pool: &str) {
+    eventually_within(Duration::from_mins(2), "the pool has joined the network", async || {
+        let status = consumer.pools().get(pool).await.expect("pools can be read")?.status?;
+        (status.network?.phase == MemberPhase::Member).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pool_joins_a_network_while_the_manager_is_killed() {
+    let control_plane = ControlPlane::start(Options::default());
+    let mut manager = Manager::start(&control_plane, &FLAGS);
+    let consumer = Consumer::new(&control_plane).await;
+    consumer.create_pool("web", json!({"addresses": ["10.0.0.0/22"], "prefix": 22})).await;
+    let first = names("a", 300);
+    consumer.create_claims(&first, "web").await;
+    let before = consumer.wait_for_addresses(&first).await;
+
+    consumer.create_network("lab", json!({"namespaces": {"from": "All"}, "pools": {}})).await;
+    let (kept, released) = first.split_at(250);
+    let second = names("b", 50);
+    let churn = async {
+        for (claim, gone) in second.iter().zip(released) {
+            consumer.create_claim(claim, "web").await;
+            consumer.delete(gone).await;
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    let kills = async {
+        for _ in 0..5 {
+            tokio::time::sleep(Duration::from_millis(900)).await;
+            manager.kill();
+            manager = Manager::start(&control_plane, &FLAGS);
+        }
+    };
+    tokio::join!(churn, kills);
+    for name in released {
+        consumer.wait_until_deleted(name).await;
+    }
+    let after = consumer.wait_for_addresses(&[kept, &second].concat()).await;
+    wait_until_joined(&consumer, "web").await;
+    assert!(kept.iter().all(|name| before[name] == after[name]), "bound claims keep their addresses");
+    let by_address: HashMap<_, _> = after.iter().map(|(claim, address)| (address.clone(), claim.clone())).collect();
+    assert_eq!(by_address.len(), 300, "each address is allocated once");
+    eventually("each address is reserved in the network, and nowhere else", async || {
+        let inside = reserved(&consumer, "n.lab").await;
+        let is_complete = inside.len() == 300 && inside.iter().all(|(address, claim)| by_address[address] == *claim);
+        let outside = reserved(&consumer, &format!("p.{}.web", consumer.namespace)).await;
+        (is_complete && outside.is_empty()).then_some(())
+    })
+    .await;
+}
+
+/// Writes the whole specification of a pool, as controllers do that own it.
+async fn overwrite(consumer: &Consumer, pool: &str, spec: &Value) {
+    consumer.modify(&consumer.pools(), pool, |object| object["spec"] = spec.clone()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn network_of_all_pools_holds_for_pools_that_others_overwrite() {
+    let control_plane = ControlPlane::start(Options::default());
+    let _manager = Manager::start(&control_plane, &FLAGS);
+    let one = Consumer::new(&control_plane).await;
+    let two = Consumer::new(&control_plane).await;
+    // Each cluster has a pool of its own, with the same addresses.
+    let spec = json!({"addresses": ["10.0.0.10-10.0.0.99"], "prefix": 24, "gateway": "10.0.0.1"});
+    let other = json!({"addresses": ["10.0.0.1-10.0.0.99"], "prefix": 24, "gateway": "10.0.0.10"});
+    one.create_pool("v4", spec.clone()).await;
+    two.create_pool("v4", other.clone()).await;
+    let (own, twice) = (names("own", 20), names("twice", 1));
+    one.create_claims(&own, "v4").await;
+    let own = one.wait_for_addresses(&own).await;
+    two.create_claims(&twice, "v4").await;
+    assert_eq!(two.wait_for_addresses(&twice).await["twice0"], "10.0.0.1", "the gateway of the other pool");
+
+    one.create_network("everything", json!({"namespaces": {"from": "All"}, "pools": {}})).await;
+    let writes = async {
+        for round in 0..20_u32 {
+            for (consumer, spec) in [(&one, &spec), (&two, &other)] {
+                let mut spec = spec.clone();
+                // Another generation each time.
+                spec["addressReuseGracePeriodSeconds"] = json!(round % 2);
+                overwrite(consumer, "v4", &spec).await;
+            }
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    };
+    let late = names("late", 20);
+    let claims = async {
+        wait_until_joined(&one, "v4").await;
+        wait_until_joined(&two, "v4").await;
+        tokio::join!(one.create_claims(&late, "v4"), two.create_claims(&late, "v4"));
+        (one.wait_for_addresses(&late).await, two.wait_for_addresses(&late).await)
+    };
+    let ((), (in_one, in_two)) = tokio::join!(writes, claims);
+    let mut all: Vec<String> = own.values().chain(in_one.values()).chain(in_two.values()).cloned().collect();
+    assert!(!in_one.values().chain(in_two.values()).any(|address| address == "10.0.0.1" || address == "10.0.0.10"));
+    all.sort();
+    all.dedup();
+    assert_eq!(all.len(), 60, "one address space");
+    for consumer in [&one, &two] {
+        let pool = consumer.pools().get("v4").await.expect("pools can be read").expect("it exists");
+        assert_eq!(pool.spec.network(), None, "nothing is written into the specification");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn addresses_in_use_twice_are_reported_when_pools_join() {
+    let control_plane = ControlPlane::start(Options::default());
+    let _manager = Manager::start(&control_plane, &FLAGS);
+    let consumer = Consumer::new(&control_plane).await;
+    let spec = json!({"addresses": ["10.0.0.1-10.0.0.9"], "prefix": 24});
+    for pool in ["p", "q"] {
+        consumer.create_pool(pool, spec.clone()).await;
+        consumer.create_claims(&names(pool, 2), pool).await;
+        let bound = consumer.wait_for_addresses(&names(pool, 2)).await;
+        assert_eq!(bound.values().collect::<Vec<_>>(), ["10.0.0.1", "10.0.0.2"]);
+    }
+    consumer.create_network("lab", json!({"namespaces": {"from": "All"}, "pools": {}})).await;
+    let joining = eventually("one pool has joined, and the other has two conflicts", async || {
+        let network = consumer.networks().get("lab").await.expect("networks can be read")?;
+        let members = network.status?.members;
+        let phases: Vec<_> = members.iter().map(|member| (member.name.clone(), member.phase)).collect();
+        let joining = phases.iter().find(|(_, phase)| *phase == MemberPhase::Joining)?.0.clone();
+        (phases.len() == 2 && phases.iter().any(|(_, phase)| *phase == MemberPhase::Member)).then_some(joining)
+    })
+    .await;
+    for claim in names(&joining, 2) {
+        consumer.wait_for_reason(&claim, "DuplicateAddress").await;
+    }
+    // Nothing is freed. New claims get other addresses.
+    assert_eq!(consumer.allocated_addresses().await.len(), 4);
+    consumer.create_claim("new", &joining).await;
+    assert_eq!(consumer.wait_for_address("new").await, "10.0.0.3");
+    // The machines of one pool are replaced.
+    for claim in names(&joining, 2) {
+        consumer.release(&claim).await;
+    }
+    wait_until_joined(&consumer, &joining).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn network_of_an_earlier_version_is_created() {
+    let control_plane = ControlPlane::start(Options::default());
+    let consumer = Consumer::new(&control_plane).await;
+    let namespace = consumer.namespace.as_str();
+    let spec = json!({"addresses": ["10.0.0.1-10.0.0.9"], "prefix": 24, "network": "lab"});
+    consumer.create_pool("web", spec.clone()).await;
+    consumer.create_global_pool("shared", spec.clone()).await;
+    let record = json!({
+        "apiVersion": "ipam.cluster.x-k8s.io/v1alpha2", "kind": "IPReservation",
+        "metadata": {"name": "n.lab.ipv4", "labels": {"clusterctl.cluster.x-k8s.io/move": ""}},
+        "spec": {"scope": "n.lab", "address": "0.0.0.0", "prefixLength": 32,
+                 "poolRef": {"kind": "InClusterIPPool", "namespace": namespace, "name": "web"}},
+    });
+    control_plane.kubectl_apply(&record.to_string());
+    let _manager = Manager::start(&control_plane, &FLAGS);
+    consumer.create_claim("a", "web").await;
+    assert_eq!(consumer.wait_for_address("a").await, "10.0.0.1");
+    let network = consumer.networks().get("lab").await.expect("networks can be read").expect("it is created");
+    let access = network.spec.namespaces.expect("it allows the namespace of the pool");
+    assert_eq!(access.names, [namespace]);
+    eventually("the record is deleted", async || {
+        let record = consumer.reservations().get("n.lab.ipv4").await.expect("reservations can be read");
+        record.is_none().then_some(())
+    })
+    .await;
+    // Nobody gets a network by naming it.
+    let tenant = Consumer::new(&control_plane).await;
+    tenant.create_pool("web", spec).await;
+    tenant.wait_for_pool_condition("web", "False", "NetworkNotAllowed").await;
+}
