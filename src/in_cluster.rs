@@ -144,8 +144,7 @@ fn set_up(setup: &mut ProviderSetup<'_>, options: &InClusterOptions, ledger_hand
     let scope_changes = scope_changes::run(Arc::clone(&context), ledger_synced.clone(), stop.clone());
     setup.manager.add("scope changes", scope_changes);
     let all_networks = ResourceClient::new(Api::all(setup.manager.client.clone()), &());
-    let network_upgrade =
-        network_upgrade::run(Arc::clone(&context), all_networks, ledger_synced.clone(), stop.clone());
+    let network_upgrade = network_upgrade::run(Arc::clone(&context), all_networks, ledger_synced.clone(), stop.clone());
     setup.manager.add("upgrade of networks", network_upgrade);
     if options.pool_metrics == PoolMetricsMode::All {
         let pools = PoolMetrics::default();

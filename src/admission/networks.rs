@@ -46,7 +46,8 @@ mod tests {
 
     fn review_spec(spec: &Value) -> Decision {
         let object = json!({"metadata": {"name": "lab"}, "spec": spec});
-        let request = json!({"uid": "1", "operation": "CREATE", "object": object});
+        let kind = json!({"group": names::GROUP, "version": names::POOL_VERSION, "kind": "IPNetwork"});
+        let request = json!({"uid": "1", "kind": kind, "operation": "CREATE", "object": object});
         review(&serde_json::from_value::<AdmissionRequest>(request).unwrap())
     }
 

@@ -214,16 +214,26 @@ fn selector_schema(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "object",
         "properties": {
-            "matchLabels": { "type": "object", "additionalProperties": { "type": "string" } },
+            "matchLabels": {
+                "type": "object",
+                "description": "Labels that must have these values.",
+                "additionalProperties": { "type": "string" },
+            },
             "matchExpressions": {
                 "type": "array",
+                "description": "Requirements that must all be met.",
                 "items": {
                     "type": "object",
+                    "description": "A requirement of a label.",
                     "required": ["key", "operator"],
                     "properties": {
-                        "key": { "type": "string" },
-                        "operator": { "type": "string" },
-                        "values": { "type": "array", "items": { "type": "string" } },
+                        "key": { "type": "string", "description": "Name of the label." },
+                        "operator": { "type": "string", "description": "In, NotIn, Exists or DoesNotExist." },
+                        "values": {
+                            "type": "array",
+                            "description": "Values for In and NotIn.",
+                            "items": { "type": "string" },
+                        },
                     },
                 },
             },

@@ -150,6 +150,7 @@ fn api_server_validates_objects_by_the_crd_rules() {
     pools_of_addresses(&plane);
     pools_of_prefixes(&plane);
     what_pools_have_in_common(&plane);
+    networks(&plane);
     reservations(&plane);
     entries_are_read_as_by_the_provider(&plane);
     the_longest_lists_are_accepted(&plane);
@@ -163,7 +164,7 @@ fn assert_crds_accepted(plane: &ControlPlane) {
     let definitions = plane.kubectl(&["get", "--output=json", &file]);
     let definitions: Value = serde_json::from_str(&definitions).expect("a list");
     let definitions = definitions["items"].as_array().expect("items");
-    assert_eq!(definitions.len(), 5);
+    assert_eq!(definitions.len(), 6);
     for definition in definitions {
         let conditions = definition["status"]["conditions"].as_array().expect("conditions");
         let is = |name: &str| conditions.iter().any(|all| all["type"] == name && all["status"] == "True");
@@ -332,6 +333,42 @@ fn reservations(plane: &ControlPlane) {
         let change = json!({"address": address, "prefixLength": length});
         table.rejects_object(&reservation(name, change), "spec.prefixLength", outside);
     }
+    table.done();
+}
+
+fn networks(plane: &ControlPlane) {
+    let mut table = Table { plane, wrong: Vec::new() };
+    let network = |name: &str, spec: Value| object("IPNetwork", name, &spec);
+    let labels = json!({"matchLabels": {"a": "b"}});
+    for good in [
+        json!({}),
+        json!({"namespaces": {"from": "All"}, "pools": {}}),
+        json!({"namespaces": {"from": "None"}, "pools": labels}),
+        json!({"namespaces": {"from": "Names", "names": ["a", "b"]}}),
+        json!({"namespaces": {"from": "Selector", "selector": labels}}),
+        json!({"excluded": ["10.0.0.1", "fd00::/64", "10.0.0.2-10.0.0.9"]}),
+        json!({"blockLengths": {"ipv4": 32, "ipv6": 64}}),
+    ] {
+        table.accepts_object(&network("lab", good));
+    }
+    for bad in ["a.b", &"x".repeat(64)] {
+        table.rejects_object(&network(bad, json!({})), "metadata", "must be a DNS label");
+    }
+    let selector = "is required with from: Selector";
+    for (namespaces, field, text) in [
+        (json!({"from": "Some"}), "spec.namespaces.from", "Unsupported value"),
+        (json!({"from": "Selector"}), "spec.namespaces.selector", selector),
+        (json!({"from": "All", "selector": labels}), "spec.namespaces.selector", selector),
+        (json!({"from": "All", "names": ["a"]}), "spec.namespaces.names", "only possible with from: Names"),
+        (json!({"names": ["a"]}), "spec.namespaces.from", "Required value"),
+    ] {
+        table.rejects_object(&network("lab", json!({"namespaces": namespaces})), field, text);
+    }
+    for bad in ["x", "10.0.0.300", "10.0.0.9-10.0.0.1"] {
+        table.rejects_object(&network("lab", json!({"excluded": ["10.0.0.1", bad]})), "spec.excluded[1]", "");
+    }
+    let lengths = json!({"blockLengths": {"ipv4": 33}});
+    table.rejects_object(&network("lab", lengths), "spec.blockLengths.ipv4", "32");
     table.done();
 }
 

@@ -121,10 +121,7 @@ async fn overlap_with_another_pool_is_warned_about() {
     // A pool of prefixes overlaps with pools of addresses, too.
     let prefixes = json!({"prefixes": ["100.64.0.0/18"], "allocationPrefixLength": 24});
     let response = client.dry_run_create(PrefixPool, &second, &prefixes).await;
-    assert!(
-        response.warnings.iter().any(|warning| warning.contains("pools of one IPNetwork")),
-        "{response:?}"
-    );
+    assert!(response.warnings.iter().any(|warning| warning.contains("pools of one IPNetwork")), "{response:?}");
     // A pool does not overlap with itself, nor with one of its network.
     let more = json!({"spec": {"addresses": ["100.64.10.0/25"]}});
     assert_eq!(client.dry_run_patch(GlobalIPPool, &first, &more).await.warnings, [""; 0]);

@@ -56,7 +56,7 @@ fn normalize(schema: &mut Value) {
     if fields.get("default").is_some_and(is_zero_value) {
         fields.remove("default");
     }
-    if fields.get("format").is_some_and(|format| format == "int64") {
+    if fields.get("format").is_some_and(|format| format == "int64" || format == "uint8") {
         fields.remove("format");
     }
     if let Some(Value::Array(types)) = fields.get("type") {

@@ -371,8 +371,7 @@ impl State {
             Err(problem) => {
                 let name = reservation.metadata.name.as_ref();
                 if let Some((name, (network, family, length))) = name.zip(reservation.network_block_length()) {
-                    let record =
-                        LengthRecord { name: name.clone(), uid: uid().into_string(), network, family, length };
+                    let record = LengthRecord { name: name.clone(), uid: uid().into_string(), network, family, length };
                     let change = self.networks.set_record(record, list);
                     self.refresh_pools(&change);
                 } else if let Some(name) = name {
