@@ -27,8 +27,8 @@ use super::ledger::NetworkView;
 use crate::api::conditions::{self, Condition};
 use crate::api::{BlockLengths, IPNetwork, IPNetworkStatus, MemberPhase, NetworkMember, Scope, names};
 
-/// The minimum interval between two status updates of one network.
-const STATUS_INTERVAL: Duration = Duration::from_secs(1);
+/// The minimum interval between two status updates of one network. Its counts are computed from all addresses in use.
+const STATUS_INTERVAL: Duration = Duration::from_secs(2);
 /// The delay before a network that is being deleted and is still in use is reconciled again.
 const DELETION_RETRY_DELAY: Duration = Duration::from_secs(5);
 /// How often to check whether everything is listed.
@@ -111,6 +111,11 @@ impl NetworkReconciler {
             let written = finalizer::add(&self.networks, network.as_ref(), names::PROTECT_NETWORK).await?;
             network = Arc::new(self.record_write(written));
         }
+        // Pools wait for the block lengths. Counts can wait.
+        let is_urgent = is_deleting || network.status.is_none() || self.context.ledger.lacks_block_length(&name);
+        if let Some(wait) = self.wait_time(&network).filter(|_| !is_urgent) {
+            return Ok(Action::Requeue(wait));
+        }
         let view = self.context.ledger.network(&name);
         if is_deleting && has_finalizer && !is_used(&view) && !self.has_reservations(&name).await? {
             finalizer::remove(&self.networks, network.as_ref(), names::PROTECT_NETWORK).await?;
@@ -118,15 +123,6 @@ impl NetworkReconciler {
             return Ok(Action::AwaitChange);
         }
         let status = status(&network, &view);
-        let before = network.status.as_ref();
-        if before == Some(&status) {
-            return Ok(if is_deleting { Action::Requeue(DELETION_RETRY_DELAY) } else { Action::AwaitChange });
-        }
-        // Pools wait for the block lengths. Counts can wait.
-        let is_urgent = before.is_none_or(|before| before.block_lengths != status.block_lengths);
-        if let Some(wait) = self.wait_time(&network).filter(|_| !is_urgent) {
-            return Ok(Action::Requeue(wait));
-        }
         let mut wanted = IPNetwork::clone(&network);
         wanted.status = Some(status);
         if let Some(written) = patch::write(&self.networks, network.as_ref(), &wanted).await? {

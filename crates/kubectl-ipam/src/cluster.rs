@@ -35,6 +35,7 @@ pub(crate) enum Kind {
     Pool(InClusterKind),
     Address,
     Claim,
+    Network,
     Reservation,
 }
 
@@ -44,6 +45,7 @@ impl Kind {
             Self::Pool(kind) => kind.plural(),
             Self::Address => "ipaddresses",
             Self::Claim => "ipaddressclaims",
+            Self::Network => "ipnetworks",
             Self::Reservation => "ipreservations",
         }
     }
@@ -51,25 +53,26 @@ impl Kind {
     /// The supported versions, the preferred first.
     fn versions(self) -> &'static [&'static str] {
         match self {
-            Self::Pool(_) | Self::Reservation => &[names::POOL_VERSION],
+            Self::Pool(_) | Self::Network | Self::Reservation => &[names::POOL_VERSION],
             Self::Address | Self::Claim => &["v1beta2", "v1beta1"],
         }
     }
 
-    /// Whether a cluster without the kind is usual: the Go provider has neither prefix pools nor reservations.
+    /// Whether a cluster without the kind is usual: the Go provider has neither prefix pools, networks nor reservations.
     fn is_optional(self) -> bool {
-        matches!(self, Self::Reservation) || matches!(self, Self::Pool(kind) if kind.has_prefixes())
+        matches!(self, Self::Network | Self::Reservation) || matches!(self, Self::Pool(kind) if kind.has_prefixes())
     }
 
     pub(crate) fn is_global(self) -> bool {
-        matches!(self, Self::Reservation) || matches!(self, Self::Pool(kind) if kind.is_global())
+        matches!(self, Self::Network | Self::Reservation) || matches!(self, Self::Pool(kind) if kind.is_global())
     }
 }
 
-/// A kind of another API group, which `doctor` reads.
+/// A kind of another API group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OtherKind {
     Lease,
+    Namespace,
     Webhook,
     EndpointSlice,
 }
@@ -79,6 +82,7 @@ impl OtherKind {
     fn parts(self) -> (&'static str, &'static str, &'static str) {
         match self {
             Self::Lease => ("coordination.k8s.io", "v1", "leases"),
+            Self::Namespace => ("", "v1", "namespaces"),
             Self::Webhook => ("admissionregistration.k8s.io", "v1", "validatingwebhookconfigurations"),
             Self::EndpointSlice => ("discovery.k8s.io", "v1", "endpointslices"),
         }
@@ -280,7 +284,8 @@ impl Cluster {
         let (group, version, plural) = kind.parts();
         let folder = namespace.map(|name| format!("namespaces/{name}/")).unwrap_or_default();
         let operation = || format!("list {plural}");
-        let request = Request::new(format!("/apis/{group}/{version}/{folder}{plural}")).list(parameters);
+        let prefix = if group.is_empty() { "/api".to_owned() } else { format!("/apis/{group}") };
+        let request = Request::new(format!("{prefix}/{version}/{folder}{plural}")).list(parameters);
         let request = request.map_err(|error| self.rejected(operation(), &error))?;
         let text = with_timeout(operation, self.client.request_text(request)).await;
         let resource = || format!("{plural}.{group}");

@@ -2,10 +2,13 @@
 
 use std::collections::HashSet;
 
-use capi_ipam::api::{IPReservation, InClusterKind, Pool, PoolKey, Scope};
+use capi_ipam::api::{
+    IPNetwork, IPReservation, InClusterKind, NamespaceAccess, NamespaceSource, Pool, PoolKey, Scope, names,
+};
 use capi_ipam::in_cluster::ledger::Ledger;
 use capi_ipam_controller::watch::EventHandler;
 use capi_ipam_provider::api::{IPAddress, IPAddressClaim};
+use k8s_openapi::api::core::v1::Namespace;
 use kube::api::ListParams;
 use serde::de::DeserializeOwned;
 
@@ -159,15 +162,40 @@ impl<'a> Loader<'a> {
     /// The ledger of the manager, filled with everything that the caller can read.
     pub(crate) async fn ledger(&mut self) -> Result<Ledger, Error> {
         let ledger = Ledger::read_only();
-        self.each_pool(None, |pool| ledger.apply_pool(pool)).await?;
+        self.networks(&ledger).await?;
+        let needs_no_object = self.cluster.version(Kind::Network)?.is_none();
+        let each = |pool: &Pool| {
+            if needs_no_object {
+                ledger.apply_network(&open_network(pool));
+            }
+            ledger.apply_pool(pool);
+        };
+        self.each_pool(None, each).await?;
         self.list(Kind::Reservation, None, |object: IPReservation| ledger.apply(&object)).await?;
         self.list(Kind::Address, None, |object: IPAddress| ledger.apply(&object)).await?;
         Ok(ledger)
     }
 
-    /// Fails if reservations could not be listed: without all of them, the next address is unknown.
+    /// Adds the networks to the ledger, and the namespaces if a network selects some.
+    async fn networks(&mut self, ledger: &Ledger) -> Result<(), Error> {
+        let mut selects = false;
+        let each = |network: IPNetwork| {
+            let access = network.spec.namespaces.as_ref();
+            selects |= access.is_some_and(|access| access.from == NamespaceSource::Selector);
+            ledger.apply_network(&network);
+        };
+        self.list(Kind::Network, None, each).await?;
+        if selects {
+            let namespaces = self.others::<Namespace>(OtherKind::Namespace, None, "", "").await?;
+            namespaces.into_iter().flatten().for_each(|namespace| ledger.apply(&namespace));
+        }
+        Ok(())
+    }
+
+    /// Fails if reservations or networks could not be listed: without all of them, the next address is unknown.
     pub(crate) fn require_all_reservations(&self) -> Result<(), Error> {
-        let missing = self.missing.iter().find(|right| right.resource.starts_with("ipreservations"));
+        let find = |kind: &str| self.missing.iter().find(|right| right.resource.starts_with(kind));
+        let missing = find("ipreservations").or_else(|| find("ipnetworks"));
         missing.map_or(Ok(()), |right| Err(Error::Forbidden(right.clone())))
     }
 
@@ -179,6 +207,19 @@ impl<'a> Loader<'a> {
         let place = format!("the namespace {namespace} or among the global pools");
         found.cloned().ok_or_else(|| Error::NoPool { name: name.to_owned(), place })
     }
+}
+
+/// The network that a pool names, for a provider in which a network needs no object.
+fn open_network(pool: &Pool) -> IPNetwork {
+    let mut network = IPNetwork::default();
+    network.metadata.name = pool.spec.network().map(str::to_owned);
+    network.metadata.finalizers = Some(vec![names::PROTECT_NETWORK.to_owned()]);
+    network.spec.namespaces = Some(NamespaceAccess { from: NamespaceSource::All, ..NamespaceAccess::default() });
+    let lengths = network.status.get_or_insert_default().block_lengths.get_or_insert_default();
+    if let Ok(usable) = pool.spec.usable() {
+        lengths.set(usable.family, usable.length);
+    }
+    network
 }
 
 /// Whether a pool has the name `NAME` or `KIND/NAME`. The kind is a name, a plural, or the short form of the tables.

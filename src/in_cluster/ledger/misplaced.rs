@@ -95,6 +95,15 @@ impl Ledger {
         .map(|(name, phase)| PoolNetwork { name: name.to_owned(), phase, remaining })
     }
 
+    /// Whether a pool of a network waits for the block length of the network.
+    pub fn lacks_block_length(&self, name: &str) -> bool {
+        let state = self.state.lock();
+        let members = state.scopes.get(&Scope::Network(name.into())).into_iter().flat_map(|scope| &scope.members);
+        let infos = members.filter_map(|key| state.pools.get(key)?.info.as_ref());
+        let mut families = infos.filter_map(|info| Some(info.usable.as_ref().ok()?.family));
+        families.any(|family| state.networks.block_length(name, family).is_none())
+    }
+
     /// The state of a network.
     pub fn network(&self, name: &str) -> NetworkView {
         let state = self.state.lock();
