@@ -165,7 +165,7 @@ impl<'a> Loader<'a> {
         self.networks(&ledger).await?;
         let needs_no_object = self.cluster.version(Kind::Network)?.is_none();
         let each = |pool: &Pool| {
-            if needs_no_object {
+            if needs_no_object && pool.spec.network().is_some() {
                 ledger.apply_network(&open_network(pool));
             }
             ledger.apply_pool(pool);
