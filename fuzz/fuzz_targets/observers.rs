@@ -19,6 +19,7 @@ use capi_ipam::in_cluster::ledger::{Ledger, Proposal, Unreserved};
 use capi_ipam_provider::api::Uid;
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
+use serde_json::json;
 
 use objects::{Description, Object, init, init_done, pool_key};
 
@@ -53,7 +54,7 @@ enum Event<'a> {
 type Truth<'a> = BTreeMap<(&'static str, String, String), Object>;
 
 fuzz_target!(|events: Vec<Event<'_>>| {
-    let ledger = Ledger::read_only();
+    let ledger = with_network();
     let (mut truth, mut proposed) = (Truth::new(), BTreeSet::new());
     for event in &events {
         happen(event, &ledger, &mut truth, &mut proposed);
@@ -63,11 +64,22 @@ fuzz_target!(|events: Vec<Event<'_>>| {
     let pools: BTreeSet<PoolKey> = truth.values().filter_map(Object::as_pool).collect();
     truth.retain(|_, object| object.pool_of_address().is_none_or(|pool| pools.contains(&pool)));
 
-    let fresh = Ledger::read_only();
+    let fresh = with_network();
     list(&ledger, truth.values());
     list(&fresh, truth.values().rev());
     compare(&ledger, &fresh, &pools);
 });
+
+/// A ledger with the network that pools can name.
+fn with_network() -> Ledger {
+    let ledger = Ledger::read_only();
+    let network = json!({
+        "metadata": {"name": "lab", "uid": "lab", "finalizers": ["ipam.cluster.x-k8s.io/ProtectNetwork"]},
+        "spec": {"namespaces": {"from": "All"}}, "status": {"blockLengths": {"ipv4": 32, "ipv6": 64}},
+    });
+    ledger.apply_network(&serde_json::from_value(network).expect("a network"));
+    ledger
+}
 
 fn happen(event: &Event<'_>, ledger: &Ledger, truth: &mut Truth<'_>, proposed: &mut BTreeSet<Slot>) {
     match event {
@@ -138,7 +150,7 @@ fn compare(ledger: &Ledger, fresh: &Ledger, pools: &BTreeSet<PoolKey>) {
         assert_eq!(ledger.in_use(pool, &|_| true), fresh.in_use(pool, &|_| true), "{pool}");
         assert_eq!(ledger.is_in_use(pool), fresh.is_in_use(pool));
         assert_eq!(ledger.overlapping(pool), fresh.overlapping(pool));
-        assert_eq!(ledger.missing_block_length(pool), fresh.missing_block_length(pool));
+        assert_eq!(ledger.pool_network(pool), fresh.pool_network(pool));
         assert_eq!(ledger.usage_count(&ledger.scope(pool)), fresh.usage_count(&fresh.scope(pool)), "{pool}");
     }
     let network = Scope::Network("lab".into());

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use capi_ipam::admission::View;
-use capi_ipam::api::{PoolKey, Scope, Slot};
+use capi_ipam::api::{Pool, PoolKey, Scope, Slot};
+use capi_ipam::in_cluster::ledger::NetworkRefusal;
 use capi_ipam_ip::{Block, Family, UsableBlocks};
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use serde_json::{Value, json};
@@ -110,8 +111,8 @@ impl View for Cluster {
     fn network_length(&self, _: &str, _: Family) -> Option<u8> {
         self.declared_length
     }
-    fn members(&self, _: &str) -> Vec<PoolKey> {
-        Vec::new()
+    fn network_of(&self, key: &PoolKey, _: &Pool) -> (Scope, Option<NetworkRefusal>) {
+        (Scope::of(key, None), Some(NetworkRefusal::NotFound("lab".into())))
     }
     fn pool(&self, _: &PoolKey) -> Option<(Scope, Option<Arc<UsableBlocks>>)> {
         None
