@@ -138,8 +138,13 @@ async fn claim_and_pool_report_the_end_of_the_cooldown() {
     let (_manager, consumer) = with_bound_claim(&plane, SECONDS).await;
     consumer.release("first").await;
     let end = released_at(&consumer).await + SignedDuration::from_secs(SECONDS);
+    // The pool may still report the moment before the cool-down began.
+    let text = eventually("the pool reports a cool-down", || async {
+        let text = consumer.wait_for_condition(&consumer.pools(), "web", EXHAUSTED, "True", NO_FREE_ADDRESS).await;
+        text.contains("cooling down").then_some(text)
+    })
+    .await;
     consumer.wait_for_counts("web", (1, 0, 0, 0)).await;
-    let text = consumer.wait_for_condition(&consumer.pools(), "web", EXHAUSTED, "True", NO_FREE_ADDRESS).await;
     mentions_cooldown(&text, end);
     consumer.create_claim("second", "web").await;
     mentions_cooldown(&consumer.wait_for_reason("second", "PoolExhausted").await, end);
