@@ -15,6 +15,7 @@ pub mod conditions;
 pub mod crds;
 pub mod names;
 
+mod access;
 mod ip_pool;
 mod network;
 mod pool;
@@ -27,10 +28,12 @@ mod reservation;
 mod scope;
 mod visibility;
 
+pub use access::{
+    AccessRules, AllowedNamespaces, Headroom, NamespaceAccess, NamespaceSource, PoolAccess, PoolLimits, SelectorProblem,
+};
 pub use ip_pool::IPPoolSpec;
 pub use network::{
-    AllowedNamespaces, BlockLengths, IPNetwork, IPNetworkSpec, IPNetworkStatus, MemberPhase, NamespaceAccess,
-    NamespaceSource, NetworkMember, NetworkProblem, NetworkRules,
+    BlockLengths, IPNetwork, IPNetworkSpec, IPNetworkStatus, MemberPhase, NetworkMember, NetworkProblem, NetworkRules,
 };
 pub use pool::{AddressCounts, Pool, PoolNetwork, PoolStatus};
 pub use pool_key::PoolKey;

@@ -8,6 +8,7 @@
 //!
 //! - [`register`]: the watches, controllers and background tasks;
 //! - [`handler`](InClusterHandler), `release`: the handler of one claim creates and deletes reservations (steps A2, R2);
+//! - `access`: who may use a global pool; `adoption`: keeps the address of an existing IPAddress;
 //! - [`ledger`]: index of addresses in use, free addresses and waiting claims;
 //! - `cooldown`: the end of cool-downs, during which a released address is not reused;
 //! - `pools`: finalizer, counts and conditions of pools; `deletion_check`: what blocks the deletion of a pool;
@@ -22,6 +23,8 @@
 
 pub mod ledger;
 
+mod access;
+mod adoption;
 mod context;
 mod cooldown;
 mod deletion_check;

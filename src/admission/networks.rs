@@ -6,7 +6,7 @@ use kube::core::response::StatusCause;
 use serde::Deserialize as _;
 use serde_json::json;
 
-use crate::api::{IPNetwork, NetworkProblem, names};
+use crate::api::{IPNetwork, NetworkProblem, SelectorProblem, names};
 
 /// Decides on a request for a network.
 pub fn review(request: &AdmissionRequest) -> Decision {
@@ -33,7 +33,9 @@ fn cause(problem: &NetworkProblem) -> StatusCause {
         NetworkProblem::Excluded { value, source, .. } => {
             denial::invalid_value(&problem.field(), &json!(value), source)
         }
-        NetworkProblem::Selector { field, source } => denial::invalid_value(field, &json!(null), source),
+        NetworkProblem::Selector(SelectorProblem { field, source }) => {
+            denial::invalid_value(field, &json!(null), source)
+        }
     }
 }
 

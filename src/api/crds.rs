@@ -8,6 +8,7 @@ mod rules;
 mod schema;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use schemars::JsonSchema;
 use serde_json::{Value, json};
 
 pub(super) use schema::date_time_schema;
@@ -72,17 +73,26 @@ fn pool(kind: InClusterKind) -> Result<(Kind, Value), CrdError> {
                 &structural::<IPPoolSpecV1Alpha1>(),
                 Some(schema::without(schema::without(status.clone(), "conditions"), "network")),
             );
-            let mut new = schema::object(&description, &structural::<IPPoolSpec>(), Some(status));
-            rules::pools::addresses(&mut new)?;
+            let mut new = schema::object(&description, &pool_spec::<IPPoolSpec>(kind), Some(status));
+            rules::pools::addresses(&mut new, kind.is_global())?;
             let old = version(names::OLD_POOL_VERSION, &columns::old_addresses(kind), &old);
             definition(names, &[old, version(names::POOL_VERSION, &columns::addresses(), &new)])
         }
         InClusterKind::PrefixPool | InClusterKind::GlobalPrefixPool => {
-            let mut schema = schema::object(&describe("prefixes"), &structural::<PrefixPoolSpec>(), Some(status));
-            rules::pools::prefixes(&mut schema)?;
+            let mut schema = schema::object(&describe("prefixes"), &pool_spec::<PrefixPoolSpec>(kind), Some(status));
+            rules::pools::prefixes(&mut schema, kind.is_global())?;
             definition(names, &[version(names::POOL_VERSION, &columns::prefixes(), &schema)])
         }
     })
+}
+
+/// Builds the schema of the specification of a kind of pool.
+fn pool_spec<T: JsonSchema>(kind: InClusterKind) -> Value {
+    let schema = structural::<T>();
+    if kind.is_global() {
+        return schema;
+    }
+    ["allowedNamespaces", "limits", "headroom"].into_iter().fold(schema, schema::without)
 }
 
 fn network() -> Result<(Kind, Value), CrdError> {

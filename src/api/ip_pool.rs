@@ -1,8 +1,10 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::access::{Headroom, NamespaceAccess, PoolLimits};
+
 /// The specification of a pool of single addresses. Wire format of the Go in-cluster provider, `v1alpha2`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(description = "The desired state of the pool.")]
 pub struct IPPoolSpec {
@@ -28,7 +30,16 @@ pub struct IPPoolSpec {
     #[schemars(range(min = 0))]
     pub address_reuse_grace_period_seconds: Option<i32>,
     /// Name of a network. Among all pools with the same network, of any kind and namespace, an address is allocated
-    /// only once. Without a network, addresses are unique within the pool only. Immutable.
+    /// only once. Without a network, addresses are unique within the pool only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<String>,
+    /// Namespaces whose claims may use the pool: all by default. Addresses in use are kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allowed_namespaces: Option<NamespaceAccess>,
+    /// Maximum numbers of addresses. A claim beyond a limit waits. Addresses in use are kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limits: Option<PoolLimits>,
+    /// The last free addresses are only for some claims, such as those of control planes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub headroom: Option<Headroom>,
 }

@@ -5,10 +5,11 @@ use k8s_openapi::ClusterResourceScope;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::Resource;
 use kube::api::ObjectMeta;
-use kube::core::{ParseExpressionError, Selector};
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use kube::core::Selector;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::access::{AllowedNamespaces, NamespaceAccess, SelectorProblem, parse_selector};
 use super::conditions::{self, Condition};
 use super::names;
 
@@ -76,7 +77,7 @@ pub struct IPNetworkSpec {
     /// Selects pools that belong to the network although they do not name it. An empty selector selects all pools.
     /// Pools that name another network, and pools in namespaces that are not allowed, are not selected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "selector_schema")]
+    #[schemars(schema_with = "super::access::selector_schema")]
     pub pools: Option<LabelSelector>,
     /// Addresses, networks or ranges that no pool of the network allocates, in the same notation as the addresses of a
     /// pool. Both IP families are possible.
@@ -86,35 +87,6 @@ pub struct IPNetworkSpec {
     /// once set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub block_lengths: Option<BlockLengths>,
-}
-
-/// A choice of namespaces.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct NamespaceAccess {
-    /// All namespaces, None, those that the Selector matches, or those with one of the Names.
-    pub from: NamespaceSource,
-    /// Selects namespaces by their labels; only with from: Selector.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "selector_schema")]
-    pub selector: Option<LabelSelector>,
-    /// Names of namespaces; only with from: Names.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub names: Vec<String>,
-}
-
-/// How namespaces are chosen.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub enum NamespaceSource {
-    /// All namespaces.
-    All,
-    /// No namespace.
-    #[default]
-    None,
-    /// Namespaces whose labels match the selector.
-    Selector,
-    /// Namespaces with one of the names.
-    Names,
 }
 
 /// Lengths of blocks by IP family, in bits: 32 and 128 for single addresses.
@@ -209,38 +181,6 @@ pub enum MemberPhase {
     Leaving,
 }
 
-/// The schema of a label selector, without its description in Kubernetes, which is longer than all others.
-fn selector_schema(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({
-        "type": "object",
-        "properties": {
-            "matchLabels": {
-                "type": "object",
-                "description": "Labels that must have these values.",
-                "additionalProperties": { "type": "string" },
-            },
-            "matchExpressions": {
-                "type": "array",
-                "description": "Requirements that must all be met.",
-                "items": {
-                    "type": "object",
-                    "description": "A requirement of a label.",
-                    "required": ["key", "operator"],
-                    "properties": {
-                        "key": { "type": "string", "description": "Name of the label." },
-                        "operator": { "type": "string", "description": "In, NotIn, Exists or DoesNotExist." },
-                        "values": {
-                            "type": "array",
-                            "description": "Values for In and NotIn.",
-                            "items": { "type": "string" },
-                        },
-                    },
-                },
-            },
-        },
-    })
-}
-
 /// What the specification of a network means.
 #[derive(Clone, Debug)]
 pub struct NetworkRules {
@@ -254,17 +194,6 @@ pub struct NetworkRules {
     pub excluded_v6: SpanSet,
     /// The required block lengths.
     pub block_lengths: BlockLengths,
-}
-
-/// Namespaces that may do something.
-#[derive(Clone, Debug)]
-pub enum AllowedNamespaces {
-    /// All namespaces.
-    All,
-    /// Namespaces with one of these names.
-    Names(Vec<String>),
-    /// Namespaces whose labels match.
-    Selector(Selector),
 }
 
 /// A problem of the specification of a network. Displayed with the path of the field.
@@ -281,13 +210,8 @@ pub enum NetworkProblem {
         source: ParseError,
     },
     /// A label selector is not valid.
-    #[error("{field}: {source}")]
-    Selector {
-        /// The path of the selector.
-        field: &'static str,
-        /// Why it is not valid.
-        source: ParseExpressionError,
-    },
+    #[error(transparent)]
+    Selector(#[from] SelectorProblem),
 }
 
 impl NetworkProblem {
@@ -295,23 +219,8 @@ impl NetworkProblem {
     pub fn field(&self) -> String {
         match self {
             Self::Excluded { index, .. } => format!("spec.excluded[{index}]"),
-            Self::Selector { field, .. } => (*field).to_owned(),
+            Self::Selector(problem) => problem.field.to_owned(),
         }
-    }
-}
-
-impl NamespaceAccess {
-    /// Parses the selector. `field` is its path, for the error.
-    pub fn allowed(&self, field: &'static str) -> Result<AllowedNamespaces, NetworkProblem> {
-        Ok(match self.from {
-            NamespaceSource::All => AllowedNamespaces::All,
-            NamespaceSource::None => AllowedNamespaces::Names(Vec::new()),
-            NamespaceSource::Names => AllowedNamespaces::Names(self.names.clone()),
-            NamespaceSource::Selector => match &self.selector {
-                Some(selector) => AllowedNamespaces::Selector(parse_selector(selector, field)?),
-                None => AllowedNamespaces::Names(Vec::new()),
-            },
-        })
     }
 }
 
@@ -330,9 +239,9 @@ impl IPNetworkSpec {
         }
         let default = NamespaceAccess::default();
         let access = self.namespaces.as_ref().unwrap_or(&default);
-        let namespaces = access.allowed("spec.namespaces.selector").map_err(|problem| problems.push(problem)).ok();
+        let namespaces = access.allowed("spec.namespaces.selector").map_err(|problem| problems.push(problem.into())).ok();
         let pools = self.pools.as_ref().map(|selector| parse_selector(selector, "spec.pools")).transpose();
-        let pools = pools.map_err(|problem| problems.push(problem)).ok();
+        let pools = pools.map_err(|problem| problems.push(problem.into())).ok();
         let [v4, v6] = excluded;
         match (namespaces, pools) {
             (Some(namespaces), Some(pools)) if problems.is_empty() => Ok(NetworkRules {
@@ -345,8 +254,4 @@ impl IPNetworkSpec {
             _ => Err(problems),
         }
     }
-}
-
-fn parse_selector(selector: &LabelSelector, field: &'static str) -> Result<Selector, NetworkProblem> {
-    Selector::try_from(selector.clone()).map_err(|source| NetworkProblem::Selector { field, source })
 }

@@ -1,12 +1,13 @@
 use capi_ipam_ip::{PoolAddresses, PoolPrefixes, PoolProblem, UsableBlocks};
 use serde::Serialize;
 
+use super::access::PoolAccess;
 use super::ip_pool::IPPoolSpec;
 use super::pool_kind::InClusterKind;
 use super::prefix_pool::PrefixPoolSpec;
 
 /// The specification of a pool of any kind.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum PoolSpec {
     /// The specification of a pool of single addresses.
@@ -53,6 +54,15 @@ impl PoolSpec {
             Self::Prefixes(spec) => &spec.network,
         };
         network.as_deref().filter(|name| !name.is_empty())
+    }
+
+    /// Who may use the pool. Only global pools have such restrictions.
+    pub fn access(&self) -> PoolAccess<'_> {
+        let (namespaces, limits, headroom) = match self {
+            Self::Addresses(spec) => (&spec.allowed_namespaces, &spec.limits, &spec.headroom),
+            Self::Prefixes(spec) => (&spec.allowed_namespaces, &spec.limits, &spec.headroom),
+        };
+        PoolAccess { allowed_namespaces: namespaces.as_ref(), limits: *limits, headroom: headroom.as_ref() }
     }
 
     /// Seconds before a released address can be reused; 0 for prefixes.

@@ -117,6 +117,10 @@ pub struct ReservationClaim {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 64))]
     pub uid: Option<String>,
+    /// Cluster of the claim, by which spec.limits of a global pool counts; omitted without a cluster name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253))]
+    pub cluster: Option<String>,
 }
 
 /// Why an [`IPReservation`] has no effect. Displayed with the path of the field.

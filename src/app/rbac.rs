@@ -106,7 +106,7 @@ pub const CLUSTER_RULES: &[Rule] = &[
         resources: &["namespaces"],
         names: &[],
         verbs: &["list", "watch"],
-        reason: "the labels by which networks allow namespaces",
+        reason: "the labels by which networks and global pools allow namespaces",
     },
     Rule {
         group: names::CLUSTER_GROUP,
@@ -114,6 +114,13 @@ pub const CLUSTER_RULES: &[Rule] = &[
         names: &[],
         verbs: &["get", "list", "watch"],
         reason: "skip objects of a paused Cluster",
+    },
+    Rule {
+        group: names::CLUSTER_GROUP,
+        resources: &["machines"],
+        names: &[],
+        verbs: &["get"],
+        reason: "the labels by which spec.headroom of a global pool selects claims",
     },
     Rule {
         group: "authentication.k8s.io",

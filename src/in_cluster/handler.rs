@@ -11,6 +11,7 @@ use capi_ipam_provider::{Allocation, ClaimHandler, Ensured, HandlerError, PoolVi
 use kube::ResourceExt;
 use tracing::{debug, warn};
 
+use super::access::limit_error;
 use super::context::Context;
 use super::duplicates::duplicate_message;
 use super::ledger::{ClaimKey, Held, Ledger, Misplaced, PoolInfo, PoolLookup, Proposal, allocated_block, priority};
@@ -44,12 +45,12 @@ impl ProviderAdapter for InClusterAdapter {
 
 /// Handles one claim during one reconcile.
 pub struct InClusterHandler {
-    context: Arc<Context>,
+    pub(super) context: Arc<Context>,
     /// When the reconcile started.
     started: Instant,
-    claim: Arc<IPAddressClaim>,
-    key: ClaimKey,
-    uid: Uid,
+    pub(super) claim: Arc<IPAddressClaim>,
+    pub(super) key: ClaimKey,
+    pub(super) uid: Uid,
     pool: Option<PoolKey>,
 }
 
@@ -115,7 +116,7 @@ impl ClaimHandler for InClusterHandler {
 }
 
 /// The result of creating a reservation.
-enum ReserveResult {
+pub(super) enum ReserveResult {
     /// The address is reserved for the claim.
     Ours,
     /// The address is reserved by another reservation.
@@ -123,7 +124,7 @@ enum ReserveResult {
 }
 
 impl InClusterHandler {
-    fn ledger(&self) -> &Ledger {
+    pub(super) fn ledger(&self) -> &Ledger {
         &self.context.ledger
     }
 
@@ -143,8 +144,12 @@ impl InClusterHandler {
         if let Some(existing) = existing {
             return self.adopt(pool, existing, &info, &usable).await;
         }
-        if let Some(block) = self.find_reserved(pool, &info).await? {
-            return Ok(allocation(block, &usable).into());
+        if let Some((slot, is_promise)) = self.find_reserved(pool, &info).await? {
+            // What is promised or in use does not depend on limits.
+            if !is_promise && self.claim.bound_address().is_none() {
+                self.check_limits(pool, &info, &slot).await?;
+            }
+            return Ok(allocation(slot.block, &usable).into());
         }
         if let Some(slot) = self.ledger().attempt(self.uid, pool) {
             // An error leaves the outcome of the first attempt unknown: the attempt stays remembered.
@@ -154,14 +159,23 @@ impl InClusterHandler {
                 && matches!(self.reserve(pool, &slot).await?, ReserveResult::Ours);
             self.ledger().forget_attempt(self.uid);
             if is_ours {
+                self.check_limits(pool, &info, &slot).await?;
                 return Ok(allocation(slot.block, &usable).into());
             }
         }
+        self.check_permission(pool, &info)?;
+        let mut attributes = self.attributes(&info);
         for number in 1..=MAX_PROPOSALS {
             let info = self.ledger().pool_info(pool).filter(PoolInfo::can_allocate).ok_or_else(unavailable)?;
-            let usable = info.usable.map_err(|_| unavailable())?;
-            let Proposal::Slot(slot) = self.ledger().propose(pool, &self.key, priority(&self.claim)) else {
-                return Err(HandlerError::PoolExhausted(self.exhausted(pool)));
+            let usable = info.usable.clone().map_err(|_| unavailable())?;
+            let slot = match self.ledger().propose(pool, &self.key, attributes.clone()) {
+                Proposal::Slot(slot) => slot,
+                Proposal::LimitReached(limit) => return Err(limit_error(pool, &limit)),
+                Proposal::Wait if !attributes.uses_headroom && self.is_of_selected_machine(pool, &info).await? => {
+                    attributes.uses_headroom = true;
+                    continue;
+                }
+                Proposal::Wait => return Err(HandlerError::PoolExhausted(self.exhausted(pool, &info))),
             };
             let candidate = Candidate { ledger: self.ledger(), slot };
             // Prefix and gateway have to be those of the spec from which the address was allocated.
@@ -170,7 +184,10 @@ impl InClusterHandler {
             }
             let reserve = self.reserve(pool, &candidate.slot);
             match traces::in_span(trace_span!("reserve", slot = %candidate.slot, candidate = number), reserve).await? {
-                ReserveResult::Ours => return Ok(allocation(candidate.slot.block, &usable).into()),
+                ReserveResult::Ours => {
+                    self.check_limits(pool, &info, &candidate.slot).await?;
+                    return Ok(allocation(candidate.slot.block, &usable).into());
+                }
                 ReserveResult::Conflict => {
                     debug!(%pool, slot = %candidate.slot, "the proposed address is already reserved");
                 }
@@ -188,14 +205,9 @@ impl InClusterHandler {
         Err(HandlerError::Conflict(format!("{MAX_PROPOSALS} proposed addresses of {pool} were already reserved")))
     }
 
-    fn exhausted(&self, pool: &PoolKey) -> String {
-        let counts = describe_counts(self.ledger().counts(pool), self.ledger().cooldown_end(pool));
-        format!("{pool} has no free address ({counts}); add addresses to it or release claims")
-    }
-
-    /// Finds an address that an earlier attempt reserved, or that is promised to the claim. Verified by a live read,
-    /// since the reservation may have been released meanwhile.
-    async fn find_reserved(&self, pool: &PoolKey, info: &PoolInfo) -> Result<Option<Block>, HandlerError> {
+    /// Finds an address that an earlier attempt reserved, or that is promised to the claim, and whether it is promised.
+    /// Verified by a live read, since the reservation may have been released meanwhile.
+    async fn find_reserved(&self, pool: &PoolKey, info: &PoolInfo) -> Result<Option<(Slot, bool)>, HandlerError> {
         for Held { slot, is_promise, pool: from, uid } in self.ledger().held_by(&self.key, self.uid) {
             if from != *pool {
                 continue;
@@ -232,14 +244,14 @@ impl InClusterHandler {
                 continue;
             }
             if self.holds_reservation(&slot).await? {
-                return Ok(Some(slot.block));
+                return Ok(Some((slot, is_promise)));
             }
         }
         Ok(None)
     }
 
     /// Whether the reservation of an address belongs to the claim, according to a live read.
-    async fn holds_reservation(&self, slot: &Slot) -> Result<bool, HandlerError> {
+    pub(super) async fn holds_reservation(&self, slot: &Slot) -> Result<bool, HandlerError> {
         let name = slot.reservation_name();
         let read = self
             .context
@@ -259,7 +271,7 @@ impl InClusterHandler {
 
     /// Creates the reservation of an address. If it exists already or the outcome is unknown, a live read determines to
     /// whom it belongs.
-    async fn reserve(&self, pool: &PoolKey, slot: &Slot) -> Result<ReserveResult, HandlerError> {
+    pub(super) async fn reserve(&self, pool: &PoolKey, slot: &Slot) -> Result<ReserveResult, HandlerError> {
         let wanted = build(slot, pool, claim_reference(&self.claim));
         let error = match self.context.reservations.create(&wanted).await {
             Ok(created) => {
@@ -288,108 +300,12 @@ impl InClusterHandler {
             None => Err(request_error("reserve an address", error)),
         }
     }
-
-    /// Adopts the address of an existing IPAddress with the name of the claim.
-    async fn adopt(
-        &self,
-        pool: &PoolKey,
-        existing: &IPAddress,
-        info: &PoolInfo,
-        usable: &UsableBlocks,
-    ) -> Result<Ensured, HandlerError> {
-        let is_valid = parse_address(&existing.spec.address).is_ok();
-        let Some((_, block, _)) = allocated_block(existing).filter(|_| is_valid) else {
-            return Err(HandlerError::Permanent(format!(
-                "the IPAddress {} exists already and its address {} with prefix {} is not valid; delete it",
-                existing.name_any(),
-                existing.spec.address,
-                existing.spec.prefix
-            )));
-        };
-        let slot = Slot { scope: info.scope.clone(), block };
-        if block.length() != usable.length && self.ledger().overlaps_other_claim(&slot, &self.key) {
-            return self.conflict(pool, existing, block, None);
-        }
-        let held = self.ledger().held_by(&self.key, self.uid);
-        if held.iter().any(|held| held.slot == slot) && self.holds_reservation(&slot).await? {
-            return Ok(existing_allocation(existing, block, usable).into());
-        }
-        // Keeps the sweeper from reserving the address at the same time.
-        let _candidate =
-            self.ledger().hold_candidate(pool, &slot).then(|| Candidate { ledger: self.ledger(), slot: slot.clone() });
-        for _ in 0..2 {
-            match self.reserve(pool, &slot).await? {
-                ReserveResult::Ours => return Ok(existing_allocation(existing, block, usable).into()),
-                ReserveResult::Conflict => {}
-            }
-            let name = slot.reservation_name();
-            let found = self
-                .context
-                .reservations
-                .get(&name)
-                .await
-                .map_err(|error| request_error("read the IPReservation", error))?;
-            let Some(found) = found else { continue };
-            if ownership(&found, &claim_reference(&self.claim)) != Ownership::PreviousClaim {
-                return self.conflict(pool, existing, block, Some(&found));
-            }
-            // Read after the reservation: if this claim still exists, the other one of its name is an earlier claim.
-            if !self.claim_exists().await? {
-                return Err(HandlerError::Conflict("the claim was deleted and created again".to_owned()));
-            }
-            // With the version that was read: it may have been released since, which starts a cool-down.
-            let (uid, version) = (found.uid().unwrap_or_default(), found.resource_version().unwrap_or_default());
-            let deleted = self.context.reservations.delete_unchanged(&name, &uid, &version).await;
-            deleted.map_err(|error| request_error("delete the IPReservation of an earlier claim", error))?;
-            self.ledger().remove_reservation(&found);
-        }
-        Err(HandlerError::Conflict(format!("the reservation of {block} keeps changing")))
-    }
-
-    async fn claim_exists(&self) -> Result<bool, HandlerError> {
-        let claims = self.context.contract.claims(&self.key.0);
-        let read = claims.get(&self.key.1).await.map_err(|error| request_error("read the claim", error))?;
-        Ok(read.is_some_and(|read| read.metadata.uid == self.claim.metadata.uid))
-    }
-
-    /// Handles an IPAddress whose address is reserved for another claim: a leftover is deleted, any other is reported.
-    fn conflict(
-        &self,
-        pool: &PoolKey,
-        existing: &IPAddress,
-        block: Block,
-        found: Option<&IPReservation>,
-    ) -> Result<Ensured, HandlerError> {
-        let other_owner = existing
-            .owner_references()
-            .iter()
-            .any(|owner| owner.kind == "IPAddressClaim" && Some(&owner.uid) != self.claim.metadata.uid.as_ref());
-        // The address of a bound claim is in use, whatever the owner reference.
-        if other_owner && self.claim.bound_address().is_none() {
-            let why = "is reserved for another claim, and the owner of the IPAddress does not exist";
-            return Ok(Ensured::DeleteExisting(format!("{block} {why}")));
-        }
-        let by = found.and_then(|found| found.spec.claim_ref.as_ref());
-        let claim = &self.key.1;
-        warn!(%pool, %block, claim, reserved_for = ?by, "the address of an IPAddress is reserved for another claim");
-        if let Some((found, by)) = found.zip(by).filter(|_| self.claim.bound_address().is_some()) {
-            let other = (by.namespace.clone(), by.name.clone());
-            let message = duplicate_message(block, &self.key.0, &other, &found.name_any());
-            return Err(HandlerError::DuplicateAddress(message));
-        }
-        let reservation = found.map(|found| format!(" (IPReservation {})", found.name_any())).unwrap_or_default();
-        Err(HandlerError::DuplicateAddress(format!(
-            "the IPAddress {} exists already with {block}, which is reserved for another claim{reservation}; delete \
-             the IPAddress to allocate another address",
-            existing.name_any(),
-        )))
-    }
 }
 
 /// A held address. Dropping it, also by cancelling the attempt, frees the address unless it was reserved.
-struct Candidate<'a> {
-    ledger: &'a Ledger,
-    slot: Slot,
+pub(super) struct Candidate<'a> {
+    pub(super) ledger: &'a Ledger,
+    pub(super) slot: Slot,
 }
 
 impl Drop for Candidate<'_> {
@@ -402,14 +318,7 @@ fn allocation(block: Block, usable: &UsableBlocks) -> Allocation {
     Allocation { gateway: usable.gateway, ..Allocation::new(block.base(), usable.prefix) }
 }
 
-/// The allocation of an existing IPAddress, which does not change with the pool.
-fn existing_allocation(existing: &IPAddress, block: Block, usable: &UsableBlocks) -> Allocation {
-    let gateway = existing.spec.gateway.as_deref().and_then(|text| parse_address(text).ok());
-    let prefix = u8::try_from(existing.spec.prefix).unwrap_or(usable.prefix);
-    Allocation { gateway, ..Allocation::new(block.base(), prefix) }
-}
-
-fn request_error(action: &str, error: CallError) -> HandlerError {
+pub(super) fn request_error(action: &str, error: CallError) -> HandlerError {
     if error.is_conflict() {
         return HandlerError::Conflict(error_chain(&error));
     }

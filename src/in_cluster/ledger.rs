@@ -6,12 +6,15 @@
 //! Addresses are indexed by scope, which is a pool, or the network of several pools. An address in use in a scope is in
 //! use for all pools of the scope. Single addresses and prefixes are handled alike, as blocks of some length.
 
+mod access;
 mod events;
 mod misplaced;
 mod networks;
 mod overlaps;
 mod pool;
 mod queries;
+mod quota;
+mod shared_names;
 mod state;
 mod usage;
 mod wait_queue;
@@ -24,6 +27,7 @@ use std::time::Instant;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+pub use self::access::LimitCheck;
 pub(super) use self::events::PoolEventHandler;
 pub use self::events::allocated_block;
 pub use self::misplaced::{Misplaced, NetworkView};
@@ -33,8 +37,8 @@ pub use self::overlaps::MAX_OVERLAPS;
 pub use self::pool::PoolInfo;
 pub use self::queries::{AbandonedReservation, Conflict, CooledDown, Held, InvalidReservation, PoolCounts, Unreserved};
 use self::state::{Source, State};
-use self::wait_queue::WaitQueue;
-pub use self::wait_queue::{ClaimKey, Priority, priority};
+pub use self::quota::{LimitReached, OverLimit};
+pub use self::wait_queue::{ClaimAttributes, ClaimKey, Priority, priority};
 use capi_ipam_controller::controller::Trigger;
 use capi_ipam_provider::api::{IPAddressClaim, Uid};
 
@@ -49,6 +53,8 @@ pub struct Ledger {
     networks: Box<dyn Fn(&str) + Send + Sync>,
     cooldowns: Notify,
     scopes: Notify,
+    /// Notified when the watch has reported a reservation.
+    reservations_observed: Notify,
     catching_up: AtomicBool,
 }
 
@@ -73,6 +79,8 @@ pub enum Proposal {
     Slot(Slot),
     /// There is no address for the claim now. It is in the wait queue, and is reconciled when it is granted a turn.
     Wait,
+    /// The namespace or Cluster of the claim may have no further address. The claim is reconciled when it may.
+    LimitReached(LimitReached),
 }
 
 /// The result of [`Ledger::pool_or_wait`].
@@ -103,6 +111,7 @@ impl Ledger {
             networks: Box::new(networks),
             cooldowns: Notify::new(),
             scopes: Notify::new(),
+            reservations_observed: Notify::new(),
             catching_up: AtomicBool::new(false),
         }
     }
@@ -116,6 +125,7 @@ impl Ledger {
             networks: Box::new(|_| {}),
             cooldowns: Notify::new(),
             scopes: Notify::new(),
+            reservations_observed: Notify::new(),
             catching_up: AtomicBool::new(false),
         }
     }
@@ -183,14 +193,19 @@ impl Ledger {
 
     /// Returns the pool of a claim if it can allocate. Otherwise the claim waits for a change of the pool: it is
     /// reconciled again when the pool changes, and is enqueued for an address.
-    pub fn pool_or_wait(&self, pool: &PoolKey, claim: &ClaimKey, priority: Priority) -> PoolLookup {
+    pub fn pool_or_wait(
+        &self,
+        pool: &PoolKey,
+        claim: &ClaimKey,
+        attributes: impl Into<ClaimAttributes>,
+    ) -> PoolLookup {
         let mut state = self.state.lock();
         let entry = state.pools.entry(pool.clone()).or_default();
         let info = entry.info.clone();
         if let Some(info) = info.as_ref().filter(|info| info.can_allocate()) {
             return PoolLookup::Found(info.clone());
         }
-        let is_first = entry.wait_queue.wait_for_pool(claim, priority);
+        let is_first = entry.wait_queue.wait_for_pool(claim, &attributes.into());
         match info {
             Some(info) => PoolLookup::Found(info),
             None if is_first => PoolLookup::NotSeenYet,
@@ -199,8 +214,8 @@ impl Ledger {
     }
 
     /// Proposes the lowest free address that is not due to an earlier claim, and holds it for the claim.
-    pub fn propose(&self, pool: &PoolKey, claim: &ClaimKey, priority: Priority) -> Proposal {
-        self.change(|state| state.propose(pool, claim, priority))
+    pub fn propose(&self, pool: &PoolKey, claim: &ClaimKey, attributes: impl Into<ClaimAttributes>) -> Proposal {
+        self.change(|state| state.propose(pool, claim, &attributes.into()))
     }
 
     /// Holds an address for a claim whose reservation is being created, until [`Ledger::drop_candidate`] is called or a
@@ -383,6 +398,7 @@ impl Ledger {
         self.change(|state| {
             let change = state.networks.set_namespace(name, labels);
             state.refresh_pools(&change);
+            state.wake_refused(name);
         });
     }
 

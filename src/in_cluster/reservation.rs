@@ -7,6 +7,9 @@ use kube::api::ObjectMeta;
 
 use crate::api::{IPReservation, IPReservationSpec, PoolKey, ReservationClaim, Scope, Slot, names};
 
+/// The maximum length of the name of a Cluster in a reservation.
+const MAX_CLUSTER_LENGTH: usize = 253;
+
 /// Builds the reservation of an address for a claim.
 pub(super) fn build(slot: &Slot, pool: &PoolKey, claim: ReservationClaim) -> IPReservation {
     new_reservation(slot.reservation_name(), &slot.scope, slot.block, pool, Some(claim))
@@ -51,6 +54,7 @@ pub(super) fn claim_reference(claim: &IPAddressClaim) -> ReservationClaim {
         namespace: claim.namespace().unwrap_or_default(),
         name: claim.name_any(),
         uid: claim.metadata.uid.clone(),
+        cluster: claim.cluster_name().filter(|name| name.len() <= MAX_CLUSTER_LENGTH).map(str::to_owned),
     }
 }
 
@@ -95,7 +99,7 @@ mod tests {
     use crate::api::InClusterKind;
 
     fn claim(uid: &str) -> ReservationClaim {
-        ReservationClaim { namespace: "n".to_owned(), name: "c".to_owned(), uid: Some(uid.to_owned()) }
+        ReservationClaim { namespace: "n".to_owned(), name: "c".to_owned(), uid: Some(uid.to_owned()), cluster: None }
     }
 
     fn reservation_for(uid: &str) -> IPReservation {

@@ -331,7 +331,7 @@ impl Sweeper {
                 return Ok(false);
             }
         }
-        let holding = ReservationClaim { namespace, name, uid: Some(claim.uid.to_string()) };
+        let holding = ReservationClaim { namespace, name, uid: Some(claim.uid.to_string()), cluster: None };
         match self.context.reservations.create(&build(slot, pool, holding.clone())).await {
             Ok(created) => {
                 self.context.ledger.insert_reservation(&created);

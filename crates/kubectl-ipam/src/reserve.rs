@@ -174,6 +174,7 @@ pub(crate) fn reservation(slot: &Slot, pool: &PoolKey, claim: Option<&Key>) -> I
                 namespace: namespace.to_string(),
                 name: name.to_string(),
                 uid: None,
+                cluster: None,
             }),
             released_at: None,
         },

@@ -306,6 +306,13 @@ pub enum HandlerError {
     /// The pool has no free address. Reported as `PoolExhausted`; retried after [`ClaimOptions::resync_interval`].
     #[error("{0}")]
     PoolExhausted(String),
+    /// The claim must not use the pool. Reported as `PoolNotAllowed`; retried after [`ClaimOptions::resync_interval`].
+    #[error("{0}")]
+    PoolNotAllowed(String),
+    /// The namespace or Cluster of the claim has as many addresses of the pool as it may have. Reported as
+    /// `QuotaExceeded`; retried after [`ClaimOptions::resync_interval`].
+    #[error("{0}")]
+    QuotaExceeded(String),
     /// The provider is not ready to answer, for example because its caches are not filled yet. Not a failure; retried
     /// after a delay. Reported as `PoolNotReady` if it lasts for more than 5 seconds.
     #[error("{message}")]

@@ -10,6 +10,7 @@ mod address;
 mod claim;
 mod cluster;
 mod contract;
+mod machine;
 mod metadata;
 mod uid;
 
@@ -17,5 +18,6 @@ pub use address::{IPAddress, IPAddressSpec};
 pub use claim::{DeprecatedStatus, IPAddressClaim, IPAddressClaimSpec, IPAddressClaimStatus, NestedConditions};
 pub use cluster::{Cluster, ClusterSpec};
 pub use contract::{ContractVersion, LocalReference, PoolReference};
+pub use machine::Machine;
 pub use metadata::{is_paused, without_managed_fields};
 pub use uid::Uid;

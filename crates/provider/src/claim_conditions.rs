@@ -133,6 +133,12 @@ impl ClaimConditions {
             HandlerError::PoolExhausted(_) => {
                 Self { severity: "Warning", ..Self::info(conditions::POOL_EXHAUSTED, message) }
             }
+            HandlerError::PoolNotAllowed(_) => {
+                Self { severity: "Warning", ..Self::info(conditions::POOL_NOT_ALLOWED, message) }
+            }
+            HandlerError::QuotaExceeded(_) => {
+                Self { severity: "Warning", ..Self::info(conditions::QUOTA_EXCEEDED, message) }
+            }
             HandlerError::DuplicateAddress(_) => Self::error(conditions::DUPLICATE_ADDRESS, message),
             HandlerError::Transient { .. } | HandlerError::Permanent(_) => {
                 Self::error(conditions::ALLOCATION_FAILED, message)

@@ -6,7 +6,7 @@ use capi_ipam_controller::watch::WatchApi;
 use kube::Client;
 use kube::core::PartialObjectMeta;
 
-use crate::api::{Cluster, ContractVersion, IPAddress, IPAddressClaim, names};
+use crate::api::{Cluster, ContractVersion, IPAddress, IPAddressClaim, Machine, names};
 
 /// Creates clients and watches for the contract kinds, in the versions that the API server serves. Cheap to clone.
 #[derive(Clone)]
@@ -54,6 +54,11 @@ impl ContractClient {
 
     /// A client for the Clusters of a namespace.
     pub fn clusters(&self, namespace: &str) -> ResourceClient<Cluster> {
+        ResourceClient::new(kube::Api::all_with(self.client.clone(), &self.cluster).constrain(namespace), &self.cluster)
+    }
+
+    /// A client for the Machines of a namespace.
+    pub fn machines(&self, namespace: &str) -> ResourceClient<Machine> {
         ResourceClient::new(kube::Api::all_with(self.client.clone(), &self.cluster).constrain(namespace), &self.cluster)
     }
 

@@ -135,10 +135,12 @@ fn has_older_status(claim: &IPAddressClaim) -> bool {
         && conditions.into_iter().all(|condition| condition.last_transition_time.as_ref().is_none_or(is_older))
 }
 
-/// Returns whether the claim was reconciled in this cluster before: a restored claim does not report an exhausted pool.
+/// Returns whether the claim was reconciled in this cluster before: a restored claim reports neither
+/// an exhausted pool nor a quota.
 fn was_queued(claim: &IPAddressClaim) -> bool {
     let conditions = claim.status.iter().flat_map(|status| &status.conditions);
-    conditions.into_iter().any(|condition| condition.reason.as_deref() == Some(conditions::POOL_EXHAUSTED))
+    let waited = [conditions::POOL_EXHAUSTED, conditions::QUOTA_EXCEEDED];
+    conditions.into_iter().any(|condition| waited.contains(&condition.reason.as_deref().unwrap_or_default()))
 }
 
 /// The remaining part of a timeout that starts with the creation of the claim; `None` if it has expired.

@@ -18,6 +18,7 @@
 //! - Rules use `substring` instead of `split`, and format numbers digit by digit: the API server estimates the maximum
 //!   cost of a rule in advance, and cannot bound the length of the parts that `split` returns.
 
+mod access;
 pub(super) mod networks;
 pub(super) mod pools;
 pub(super) mod reservations;

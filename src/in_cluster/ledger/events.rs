@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use capi_ipam_controller::watch::EventHandler;
 use capi_ipam_ip::{Block, parse_lenient};
+use capi_ipam_provider::api::names::CLUSTER_NAME_LABEL;
 use capi_ipam_provider::api::{IPAddress, IPAddressClaim};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::ResourceExt;
@@ -40,15 +41,17 @@ impl EventHandler<IPAddress> for Ledger {
 
     fn apply(&self, address: &IPAddress) {
         let Some((pool, block, name)) = allocated_block(address) else { return };
+        let cluster = address.labels().get(CLUSTER_NAME_LABEL).map(String::as_str);
         self.change(|state| {
             let (pool, list) = (state.shared_key(pool), state.address_list);
+            let cluster = state.clusters.share(cluster);
             let slot = Slot { scope: state.scope_of(&pool), block };
             // Another manager may have served a claim that has a turn here.
             if state.pools.get_mut(&pool).is_some_and(|entry| entry.wait_queue.leave(&name)) {
                 state.dirty_pools.push(PoolKey::clone(&pool));
             }
             state.update(&slot, |usage| {
-                usage.insert_address(AddressOwner { name: Arc::new(name), pool, list });
+                usage.insert_address(AddressOwner { name: Arc::new(name), pool, cluster, list });
             });
         });
     }
@@ -69,15 +72,19 @@ impl EventHandler<IPAddress> for Ledger {
 
 impl EventHandler<IPReservation> for Ledger {
     fn init(&self) {
-        self.state.lock().reservation_list.begin();
+        let mut state = self.state.lock();
+        state.reservation_list.begin();
+        state.is_listing_reservations = true;
     }
 
     fn init_done(&self) {
         self.change(State::remove_unlisted_reservations);
+        self.reservations_observed.notify_waiters();
     }
 
     fn apply(&self, reservation: &IPReservation) {
         self.observe_reservation(reservation);
+        self.reservations_observed.notify_waiters();
     }
 
     fn delete(&self, reservation: &IPReservation) {

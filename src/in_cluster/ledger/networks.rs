@@ -227,8 +227,12 @@ impl Networks {
     }
 
     fn allows(&self, rules: &NetworkRules, pool: &PoolKey) -> bool {
-        let Some(namespace) = pool.namespace.as_deref() else { return true };
-        match &rules.namespaces {
+        pool.namespace.as_deref().is_none_or(|namespace| self.allows_namespace(&rules.namespaces, namespace))
+    }
+
+    /// Whether a namespace is among the allowed ones.
+    pub(super) fn allows_namespace(&self, allowed: &AllowedNamespaces, namespace: &str) -> bool {
+        match allowed {
             AllowedNamespaces::All => true,
             AllowedNamespaces::Names(names) => names.iter().any(|name| name == namespace),
             AllowedNamespaces::Selector(selector) => {

@@ -11,9 +11,11 @@ use capi_ipam_provider::api::is_paused;
 use kube::ResourceExt;
 
 use super::networks::NetworkRefusal;
+use super::quota::{LimitReached, Quota};
 use super::usage::AddressUsage;
-use super::{ClaimKey, Priority, WaitQueue};
-use crate::api::{AddressCounts, Pool, PoolKey, PoolSpec, Scope, Slot, names};
+use super::wait_queue::{Answer, ClaimAttributes, Supply, WaitQueue};
+use super::ClaimKey;
+use crate::api::{AccessRules, AddressCounts, Pool, PoolKey, PoolSpec, Scope, Slot, names};
 
 /// What the ledger keeps of a pool object.
 #[derive(Clone, Debug, PartialEq)]
@@ -41,6 +43,8 @@ pub struct PoolInfo {
     pub created: i64,
     /// The blocks that can be allocated, or the problems of the spec.
     pub usable: Result<Arc<UsableBlocks>, Arc<str>>,
+    /// Who may use the pool; `None` without restrictions.
+    pub access: Option<Arc<AccessRules>>,
     /// The `metadata.generation` of the spec.
     pub generation: Option<i64>,
 }
@@ -57,7 +61,10 @@ impl PoolInfo {
         let Pool { spec, metadata: meta, .. } = pool;
         let known = known.filter(|known| meta.generation.is_some() && known.generation == meta.generation);
         let known = known.filter(|known| meta.uid.as_ref() == Some(&known.uid));
-        let usable = known.map_or_else(|| read(spec), |known| known.usable.clone());
+        let (usable, access) = known.map_or_else(
+            || read_all(spec, pool.kind.is_global()),
+            |known| (known.usable.clone(), known.access.clone()),
+        );
         Self {
             uid: pool.uid().unwrap_or_default(),
             paused: is_paused(meta),
@@ -70,6 +77,7 @@ impl PoolInfo {
             labels: Arc::new(meta.labels.clone().unwrap_or_default()),
             created: meta.creation_timestamp.as_ref().map(|time| time.0.as_second()).unwrap_or_default(),
             usable,
+            access,
             generation: meta.generation,
         }
     }
@@ -86,11 +94,19 @@ impl PoolInfo {
     }
 }
 
-fn read(spec: &PoolSpec) -> Result<Arc<UsableBlocks>, Arc<str>> {
-    spec.usable().map(Arc::new).map_err(|problems| {
-        let texts: Vec<String> = problems.iter().map(ToString::to_string).collect();
-        texts.join("; ").into()
-    })
+/// Parses the blocks of a pool, and who may use it.
+fn read_all(spec: &PoolSpec, is_global: bool) -> (Result<Arc<UsableBlocks>, Arc<str>>, Option<Arc<AccessRules>>) {
+    fn join(problems: &[impl ToString]) -> Arc<str> {
+        problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ").into()
+    }
+    let usable = spec.usable().map(Arc::new).map_err(|problems| join(&problems));
+    if !is_global {
+        return (usable, None);
+    }
+    match spec.access().rules() {
+        Ok(access) => (usable, access.map(Arc::new)),
+        Err(problems) => (usable.and(Err(join(&problems))), None),
+    }
 }
 
 /// One pool. Its object may be missing: addresses can be in use after the pool is deleted.
@@ -123,6 +139,8 @@ pub(super) struct PoolEntry {
     /// The scopes in which addresses of this pool are reserved or proposed, and how many: more than one while the pool
     /// joins or leaves a network.
     pub(super) holds: Vec<(Scope, usize)>,
+    /// The addresses by namespace and Cluster; only of a pool with access rules.
+    pub(super) quota: Option<Box<Quota>>,
 }
 
 /// How a block that became used or free affects a pool.
@@ -241,19 +259,37 @@ impl PoolEntry {
     }
 
     pub(super) fn grant_turns(&mut self, now: Instant) -> Vec<ClaimKey> {
-        let free = self.free_count();
-        self.wait_queue.grant(free, now)
+        let (free, headroom) = (self.free_count(), self.headroom());
+        let freed = self.quota.as_mut().map(|quota| quota.take_freed()).unwrap_or_default();
+        let supply = Supply { free, headroom, quota: self.quota.as_deref() };
+        self.wait_queue.grant(supply, freed, now)
     }
 
-    /// Returns the lowest free block if it is the claim's turn; otherwise enqueues the claim.
-    pub(super) fn propose(&mut self, claim: &ClaimKey, priority: Priority) -> Option<Block> {
-        let free = self.free_count();
-        if !self.wait_queue.request(claim, priority, free) {
-            return None;
+    /// Returns the lowest free block if it is the claim's turn; otherwise enqueues the claim. Fails if the namespace or
+    /// Cluster of the claim may have no further address.
+    pub(super) fn propose(
+        &mut self,
+        claim: &ClaimKey,
+        attributes: &ClaimAttributes,
+    ) -> Result<Option<Block>, LimitReached> {
+        let (free, headroom) = (self.free_count(), self.headroom());
+        let supply = Supply { free, headroom, quota: self.quota.as_deref() };
+        match (self.wait_queue.request(claim, attributes, supply), supply.quota) {
+            (Answer::Served, _) => Ok(self.lowest_free()),
+            (Answer::Blocked(group), Some(quota)) => Err(quota.describe(&group)),
+            (Answer::Wait | Answer::Blocked(_), _) => Ok(None),
         }
+    }
+
+    fn lowest_free(&self) -> Option<Block> {
         let usable = self.usable()?;
         let lowest = self.free.as_ref().map_or_else(|| usable.set.lowest(), FreeSet::lowest)?;
         Some(usable.block(lowest))
+    }
+
+    fn headroom(&self) -> u128 {
+        let access = self.info.as_ref().and_then(|info| info.access.as_ref());
+        access.and_then(|access| access.headroom.as_ref()).map_or(0, |(addresses, _)| *addresses)
     }
 
     pub(super) fn counts(&self) -> AddressCounts {

@@ -12,7 +12,9 @@ use capi_ipam_provider::api::Uid;
 use super::networks::{Change, LengthRecord, Networks, contains_address};
 use super::pool::{Effect, PoolEntry};
 use super::usage::{AddressOwner, AddressUsage, Holdings, ReservationInfo, ScopeEntry};
-use super::{ClaimKey, PoolInfo, Priority, Proposal};
+use super::quota::{Consumer, Quota};
+use super::shared_names::SharedNames;
+use super::{ClaimAttributes, ClaimKey, PoolInfo, Proposal};
 use crate::api::{IPReservation, InClusterKind, PoolKey, Scope, Slot};
 use crate::in_cluster::reservation::lacks_label;
 
@@ -45,6 +47,12 @@ pub(super) struct State {
     pub(super) dirty_networks: Vec<Arc<str>>,
     /// Whether reservations may have to be moved to another scope since this was last reset.
     pub(super) scopes_changed: bool,
+    /// The number of pools with access rules.
+    pub(super) quotas: usize,
+    /// The names of Clusters, shared by their addresses.
+    pub(super) clusters: SharedNames,
+    /// Whether the reservations are being listed: they are reported in another order than that of their creation.
+    pub(super) is_listing_reservations: bool,
 }
 
 /// The source of an observed object.
@@ -89,13 +97,16 @@ impl State {
 
     /// Changes the usage of an address, and updates the counts of all affected pools.
     pub(super) fn update(&mut self, slot: &Slot, change: impl FnOnce(&mut AddressUsage)) {
-        let Self { pools, scopes, dirty_pools, claims_to_wake, cooldowns_changed, .. } = self;
+        let Self { pools, scopes, dirty_pools, claims_to_wake, cooldowns_changed, quotas, .. } = self;
         let scope = scopes.entry(slot.scope.clone()).or_default();
         let usage = scope.usage.entry(slot.block).or_default();
         let (pools_before, cooldown_before) = (usage.pools(), usage.cooldown());
         let candidate_before = usage.candidate_of.clone();
         let reserved_before = usage.reservation.as_ref().map(|reservation| reservation.pool.clone());
+        let has_quotas = *quotas > 0;
+        let charged_before = if has_quotas { usage.charges() } else { Vec::new() };
         change(usage);
+        let charged_after = if has_quotas { usage.charges() } else { Vec::new() };
         let candidate_after = usage.candidate_of.clone();
         let reserved_after = usage.reservation.as_ref().map(|reservation| reservation.pool.clone());
         let (pools_after, cooldown_after, is_free) = (usage.pools(), usage.cooldown(), usage.is_free());
@@ -109,6 +120,15 @@ impl State {
         for (pool, is_added) in differences(&pools_before, &pools_after) {
             pools.entry(pool.clone()).or_default().count_address(slot.block, is_added);
             dirty_pools.push(pool.clone());
+        }
+        if charged_before != charged_after {
+            let removed = charged_before.into_iter().map(|charge| (charge, false));
+            for ((pool, consumer), is_added) in removed.chain(charged_after.into_iter().map(|charge| (charge, true))) {
+                let Some(entry) = pools.get_mut(&pool) else { continue };
+                let Some(quota) = &mut entry.quota else { continue };
+                quota.charge(&consumer, is_added);
+                dirty_pools.push(pool);
+            }
         }
         let mut elsewhere = Vec::new();
         let candidates = (candidate_before.map(|pool| *pool), candidate_after.map(|pool| *pool));
@@ -163,11 +183,21 @@ impl State {
         self.update(slot, |usage| usage.count_elsewhere(is_added));
     }
 
-    pub(super) fn propose(&mut self, pool: &PoolKey, claim: &ClaimKey, priority: Priority) -> Proposal {
+    pub(super) fn propose(&mut self, pool: &PoolKey, claim: &ClaimKey, attributes: &ClaimAttributes) -> Proposal {
         let Some(entry) = self.pools.get_mut(pool) else { return Proposal::Wait };
-        let Some(block) = entry.propose(claim, priority) else { return Proposal::Wait };
+        let block = match entry.propose(claim, attributes) {
+            Ok(Some(block)) => block,
+            Ok(None) => return Proposal::Wait,
+            Err(limit) => return Proposal::LimitReached(limit),
+        };
         let slot = Slot { scope: entry.scope(pool), block };
-        self.hold_candidate(pool, &slot);
+        let consumer = entry.quota.as_ref().map(|_| Box::new(Consumer::of(claim, attributes.cluster.as_ref())));
+        if !self.is_candidate(&slot) {
+            self.update(&slot, |usage| {
+                usage.candidate_of = Some(Box::new(pool.clone()));
+                usage.candidate_for = consumer;
+            });
+        }
         Proposal::Slot(slot)
     }
 
@@ -181,7 +211,7 @@ impl State {
 
     pub(super) fn drop_candidate(&mut self, slot: &Slot) {
         if self.is_candidate(slot) {
-            self.update(slot, |usage| usage.candidate_of = None);
+            self.update(slot, AddressUsage::drop_candidate);
         }
     }
 
@@ -218,6 +248,8 @@ impl State {
         let gateway_before = network(&before).filter(|_| had_object).zip(gateway(&entry.declared));
         let gateway_after = network(&after).filter(|_| info.is_some()).zip(gateway(&declared));
         self.dirty_networks.extend(network(&before).into_iter().chain(network(&after)));
+        let access = |info: &Option<PoolInfo>| info.as_ref().and_then(|info| info.access.clone());
+        let has_new_rules = access(&entry.info) != access(&info);
         let moves = before != after || had_object != info.is_some();
         if moves && had_object {
             self.count_elsewhere(key, &before, false);
@@ -227,6 +259,9 @@ impl State {
         let exists = info.is_some();
         (entry.declared, entry.info, entry.scope) = (declared, info, Some(after.clone()));
         self.dirty_pools.push(key.clone());
+        if has_new_rules {
+            self.set_quota(key);
+        }
         if is_unchanged {
             self.change_gateway(key, gateway_before, gateway_after);
             return;
@@ -245,6 +280,23 @@ impl State {
         let promised_to = self.promised_to(key, &after);
         self.claims_to_wake.extend(promised_to);
         self.change_gateway(key, gateway_before, gateway_after);
+    }
+
+    /// Counts the addresses of a pool by namespace and Cluster, after a change of its access rules.
+    fn set_quota(&mut self, key: &PoolKey) {
+        let scopes: Vec<Scope> = self.scopes_with(key).collect();
+        let Some(entry) = self.pools.get_mut(key) else { return };
+        let rules = entry.info.as_ref().and_then(|info| info.access.as_ref());
+        let mut quota = rules.map(|rules| Box::new(Quota::new(rules)));
+        if let Some(quota) = &mut quota {
+            let usage = scopes.iter().filter_map(|scope| self.scopes.get(scope)).flat_map(|scope| scope.usage.values());
+            let charges = usage.flat_map(AddressUsage::charges).filter(|(pool, _)| pool == key);
+            charges.for_each(|(_, consumer)| quota.charge(&consumer, true));
+        }
+        let (before, after) = (usize::from(entry.quota.is_some()), usize::from(quota.is_some()));
+        self.quotas = self.quotas.saturating_add(after).saturating_sub(before);
+        entry.quota = quota;
+        self.claims_to_wake.extend(entry.wait_queue.rules_changed());
     }
 
     /// Counts the addresses that a pool holds in other scopes as not free in `scope`, or no longer.
@@ -331,13 +383,13 @@ impl State {
             let usage = self.scopes.get_mut(before).into_iter().flat_map(|scope| &scope.usage);
             let mine = |(block, usage): (&_, &AddressUsage)| {
                 let owners = usage.owners.iter().filter(|owner| owner.pool == *key);
-                owners.map(|owner| (*block, owner.name.clone(), owner.list)).collect::<Vec<_>>()
+                owners.map(|owner| (*block, owner.name.clone(), owner.cluster.clone(), owner.list)).collect::<Vec<_>>()
             };
             moved.extend(usage.flat_map(mine));
-            for (block, name, list) in moved {
+            for (block, name, cluster, list) in moved {
                 self.update(&Slot { scope: before.clone(), block }, |usage| usage.remove_address(&name));
                 let pool = key.clone();
-                let owner = AddressOwner { name, pool, list };
+                let owner = AddressOwner { name, pool, cluster, list };
                 self.update(&Slot { scope: after.clone(), block }, |usage| usage.insert_address(owner));
             }
         }
@@ -361,7 +413,10 @@ impl State {
         match reservation.slot() {
             Ok((slot, pool)) => {
                 let slot = Slot { scope: self.shared_scope(slot.scope), block: slot.block };
-                let info = ReservationInfo::of(reservation, self.shared_key(pool), list);
+                let cluster = reservation.spec.claim_ref.as_ref().and_then(|claim| claim.cluster.as_deref());
+                let cluster = self.clusters.share(cluster);
+                let is_observed = source == Source::Watch;
+                let info = ReservationInfo::of(reservation, self.shared_key(pool), cluster, list, is_observed);
                 let known = self.usage(&slot).and_then(|usage| usage.reservation.as_ref());
                 if source == Source::Response && known.is_some_and(|known| known.version > info.version) {
                     return None;
@@ -392,7 +447,7 @@ impl State {
         let is_promise = reservation.is_manual() && reservation.released_at.is_none();
         let promised_to = reservation.claim.as_deref().filter(|_| is_new && is_promise).cloned();
         self.update(slot, |usage| {
-            usage.candidate_of = None;
+            usage.drop_candidate();
             usage.set_reservation(reservation);
         });
         promised_to
@@ -443,6 +498,7 @@ impl State {
 
     /// Removes all reservations that the newest list does not show.
     pub(super) fn remove_unlisted_reservations(&mut self) {
+        self.is_listing_reservations = false;
         let newest = self.reservation_list;
         for slot in self.slots(|usage| usage.reservation.as_ref().is_some_and(|known| known.list != newest)) {
             self.remove_at(&slot, None);

@@ -9,6 +9,7 @@ use capi_ipam_controller::object_map::ListEpoch;
 use capi_ipam_ip::Block;
 use capi_ipam_provider::api::Uid;
 
+use super::quota::Consumer;
 use super::{ClaimKey, PoolKey};
 use crate::api::{IPReservation, Slot};
 use crate::in_cluster::reservation::lacks_label;
@@ -35,6 +36,8 @@ pub(super) struct AddressUsage {
     pub(super) owners: Vec<AddressOwner>,
     /// The pool that holds the address for a claim whose reservation is being created.
     pub(super) candidate_of: Option<Box<PoolKey>>,
+    /// The consumer for which it is held; only of a pool with access rules.
+    pub(super) candidate_for: Option<Box<Consumer>>,
     /// The number of reservations and candidates of this address in other scopes, of pools that belong to this scope
     /// now.
     pub(super) elsewhere: u32,
@@ -49,6 +52,10 @@ pub(super) struct ReservationInfo {
     pub(super) pool: PoolKey,
     pub(super) claim: Option<Arc<ClaimKey>>,
     pub(super) claim_uid: Option<Uid>,
+    /// The name of the Cluster of the claim.
+    pub(super) cluster: Option<Arc<str>>,
+    /// Whether the watch has reported it, and so all reservations that were created before.
+    pub(super) is_observed: bool,
     /// In seconds since the Unix epoch, and never after the time at which it was observed: the clock of the writer may
     /// be ahead.
     pub(super) released_at: Option<i64>,
@@ -105,11 +112,19 @@ impl Holdings {
 pub(super) struct AddressOwner {
     pub(super) name: Arc<ClaimKey>,
     pub(super) pool: PoolKey,
+    /// The name of the Cluster of the claim.
+    pub(super) cluster: Option<Arc<str>>,
     pub(super) list: ListEpoch,
 }
 
 impl ReservationInfo {
-    pub(super) fn of(reservation: &IPReservation, pool: PoolKey, list: ListEpoch) -> Self {
+    pub(super) fn of(
+        reservation: &IPReservation,
+        pool: PoolKey,
+        cluster: Option<Arc<str>>,
+        list: ListEpoch,
+        is_observed: bool,
+    ) -> Self {
         let claim = reservation.spec.claim_ref.as_ref();
         let now = clock::now().0.as_second();
         let version = reservation.metadata.resource_version.as_deref();
@@ -119,6 +134,8 @@ impl ReservationInfo {
             pool,
             claim: claim.map(|claim| Arc::new((claim.namespace.clone(), claim.name.clone()))),
             claim_uid: claim.and_then(|claim| claim.uid.as_deref()).map(Uid::of),
+            cluster,
+            is_observed,
             released_at: reservation.spec.released_at.as_ref().map(|time| time.0.as_second().min(now)),
             list,
             lacks_label: lacks_label(reservation),
@@ -148,6 +165,10 @@ impl AddressUsage {
         self.elsewhere = if is_added { count.saturating_add(1) } else { count.saturating_sub(1) };
     }
 
+    pub(super) fn drop_candidate(&mut self) {
+        (self.candidate_of, self.candidate_for) = (None, None);
+    }
+
     pub(super) fn is_unreserved(&self) -> bool {
         self.reservation.is_none() && self.candidate_of.is_none()
     }
@@ -156,6 +177,28 @@ impl AddressUsage {
     pub(super) fn cooldown(&self) -> Option<(PoolKey, i64)> {
         let reservation = self.reservation.as_ref()?;
         Some((reservation.pool.clone(), reservation.released_at?))
+    }
+
+    /// On whose account the address is in use or reserved, for each pool. An IPAddress without a reservation counts too,
+    /// unless its reservation is being moved to this scope.
+    pub(super) fn charges(&self) -> Vec<(PoolKey, Consumer)> {
+        let mut charges = Vec::new();
+        let reservation = self.reservation.as_ref().filter(|reservation| reservation.released_at.is_none());
+        let reserved = reservation.and_then(|reservation| Some((reservation, reservation.claim.as_ref()?)));
+        if let Some((reservation, claim)) = reserved {
+            let owner = self.owners.iter().find(|owner| owner.name == *claim);
+            let cluster = reservation.cluster.as_ref().or_else(|| owner?.cluster.as_ref());
+            charges.push((reservation.pool.clone(), Consumer::of(claim, cluster)));
+        }
+        let is_counted = |owner: &&AddressOwner| match reserved {
+            Some((reservation, claim)) => owner.name != *claim || owner.pool != reservation.pool,
+            None => self.elsewhere == 0,
+        };
+        let unreserved = self.owners.iter().filter(is_counted);
+        charges.extend(unreserved.map(|it| (it.pool.clone(), Consumer::of(&it.name, it.cluster.as_ref()))));
+        let candidate = self.candidate_of.as_ref().zip(self.candidate_for.as_ref());
+        charges.extend(candidate.map(|(pool, consumer)| (PoolKey::clone(pool), Consumer::clone(consumer))));
+        charges
     }
 
     /// The pools whose IPAddress objects have this address.
@@ -172,6 +215,8 @@ impl AddressUsage {
     }
 
     pub(super) fn set_reservation(&mut self, mut reservation: ReservationInfo) {
+        let known = self.reservation.as_ref().filter(|known| known.uid == reservation.uid);
+        reservation.is_observed |= known.is_some_and(|known| known.is_observed);
         if let Some(owner) = self.owners.iter().find(|owner| Some(&owner.name) == reservation.claim.as_ref()) {
             // Shared to save memory: there is one for each claim.
             reservation.claim = Some(Arc::clone(&owner.name));

@@ -9,16 +9,22 @@
 //! | has a turn | [`request`](WaitQueue::request), an address is free | absent; it gets the address |
 //! | has a turn | [`request`](WaitQueue::request), no address is free | waiting, at the same position |
 //! | has a turn | [`end_turn`](WaitQueue::end_turn) after a reconcile without a request, or the turn expires | lapsed |
+//! | any but blocked | its namespace or Cluster has as many addresses as it may have | blocked, at the same position |
+//! | blocked | [`grant`](WaitQueue::grant), its namespace and Cluster may have one more | waiting, at the same position |
 //! | any | [`leave`](WaitQueue::leave), [`forget`](WaitQueue::forget) | absent |
 //!
-//! An address is free for a claim if there are more free addresses than claims before it. A lapsed claim is not served,
-//! and keeps its position for its next request. Independently of this, a claim can
+//! An address is free for a claim if there are more free addresses than claims before it, not counting the headroom of
+//! the pool for a claim that may not use it. Blocked claims are before nobody. A lapsed claim is not served, and keeps
+//! its position for its next request. Independently of this, a claim can
 //! [wait for a change of the pool](WaitQueue::wait_for_pool), until [the pool changes](WaitQueue::pool_changed).
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use capi_ipam_provider::api::IPAddressClaim;
+
+use super::quota::{Consumer, Group, Quota};
 
 /// Namespace and name of a claim.
 pub type ClaimKey = (String, String);
@@ -35,93 +41,282 @@ pub fn priority(claim: &IPAddressClaim) -> Priority {
 /// How long an address is held for a claim whose turn it is and that is not reconciled.
 const TURN_TIMEOUT: Duration = Duration::from_mins(1);
 
+/// What the wait queue has to know about a claim.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClaimAttributes {
+    /// Its position among the waiting claims.
+    pub priority: Priority,
+    /// The name of its Cluster.
+    pub cluster: Option<Arc<str>>,
+    /// Whether it may use the headroom of the pool.
+    pub uses_headroom: bool,
+}
+
+impl From<Priority> for ClaimAttributes {
+    fn from(priority: Priority) -> Self {
+        Self { priority, ..Self::default() }
+    }
+}
+
+/// What a pool can allocate now.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Supply<'a> {
+    /// The number of free addresses.
+    pub(super) free: u128,
+    /// How many of them are only for claims that may use the headroom.
+    pub(super) headroom: u128,
+    /// The limits of namespaces and Clusters.
+    pub(super) quota: Option<&'a Quota>,
+}
+
+/// The answer to a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Answer {
+    /// The claim gets an address, and has left the queue.
+    Served,
+    /// No address is free for the claim: it waits.
+    Wait,
+    /// The claim waits until this group may have one more address.
+    Blocked(Group),
+}
+
+type Position = (Priority, u64);
+
+/// A claim that is waiting, blocked, has a turn or is lapsed.
+#[derive(Debug)]
+struct Queued {
+    position: Position,
+    /// Set in a pool with limits.
+    consumer: Option<Consumer>,
+    uses_headroom: bool,
+}
+
 /// A priority queue of claims. When an address becomes free, the first claim is granted a turn: the right to one free
 /// address.
 #[derive(Debug, Default)]
 pub(super) struct WaitQueue {
-    waiting: BTreeMap<(Priority, u64), ClaimKey>,
-    /// The positions of all claims that are waiting, have a turn or are lapsed.
-    positions: HashMap<ClaimKey, (Priority, u64)>,
+    /// The claims that wait for an address outside of the headroom, and those that may use it.
+    waiting: [BTreeMap<Position, ClaimKey>; 2],
+    /// The claims whose group may have no further address.
+    blocked: HashMap<Group, BTreeMap<Position, ClaimKey>>,
+    queued: HashMap<ClaimKey, Queued>,
     /// The claims that have a turn, and when it was granted.
     turns: HashMap<ClaimKey, Instant>,
+    /// The number of turns of each group; only in a pool with limits.
+    turns_of: HashMap<Group, usize>,
+    /// Groups that have fewer turns since the last grant.
+    freed: Vec<Group>,
+    /// Claims that have reserved an address beyond a limit.
+    beyond_limit: HashMap<Group, HashSet<ClaimKey>>,
     /// Claims that wait for a change of the pool itself.
     waiting_for_pool: HashSet<ClaimKey>,
     last_sequence: u64,
 }
 
 impl WaitQueue {
-    /// The claim requests one of `free` addresses. Returns whether it gets one now, and so leaves the queue; otherwise
-    /// it waits.
-    pub(super) fn request(&mut self, claim: &ClaimKey, priority: Priority, free: u128) -> bool {
-        let is_new = !self.positions.contains_key(claim);
-        let ahead = self.waiting.len().saturating_add(self.turns.len());
-        let mut is_served = if is_new { free > ahead as u128 } else { free > 0 && self.turns.contains_key(claim) };
-        if !is_served {
-            // The address of its turn, if it had one, was allocated elsewhere: the claim keeps its position.
-            self.turns.remove(claim);
-            self.enqueue(claim, priority);
-            let is_first = self.waiting.first_key_value().is_some_and(|(_, first)| first == claim);
-            is_served = is_first && free > self.turns.len() as u128;
+    /// The claim requests an address. It gets one now, and so leaves the queue, or waits.
+    pub(super) fn request(&mut self, claim: &ClaimKey, attributes: &ClaimAttributes, supply: Supply<'_>) -> Answer {
+        let kept_free = if attributes.uses_headroom { 0 } else { supply.headroom };
+        let mut at_once = false;
+        if self.queued.contains_key(claim) {
+            at_once = self.remove_turn(claim) && supply.free > kept_free;
+        } else if supply.quota.is_none() {
+            let ahead = self.waiting.iter().map(BTreeMap::len).fold(self.turns.len(), usize::saturating_add);
+            if supply.free > kept_free.saturating_add(ahead as u128) {
+                self.waiting_for_pool.remove(claim);
+                return Answer::Served;
+            }
         }
-        if is_served {
+        self.enqueue(claim, attributes, supply.quota.is_some());
+        if let Some(group) = self.full_group(claim, supply) {
+            self.block(claim, &group);
+            return Answer::Blocked(group);
+        }
+        if at_once || self.next(supply).is_some_and(|next| next == *claim) {
             self.forget(claim);
+            return Answer::Served;
         }
-        is_served
+        Answer::Wait
     }
 
-    fn enqueue(&mut self, claim: &ClaimKey, priority: Priority) {
-        let last_sequence = &mut self.last_sequence;
-        let position = *self.positions.entry(claim.clone()).or_insert_with(|| {
-            *last_sequence = last_sequence.saturating_add(1);
-            (priority, *last_sequence)
-        });
-        self.waiting.insert(position, claim.clone());
+    /// Lets the claim wait, at the position that it already has if it has one.
+    fn enqueue(&mut self, claim: &ClaimKey, attributes: &ClaimAttributes, has_quota: bool) {
+        let position = match self.queued.get(claim) {
+            Some(known) => known.position,
+            None => {
+                self.last_sequence = self.last_sequence.saturating_add(1);
+                (attributes.priority, self.last_sequence)
+            }
+        };
+        self.remove_waiting(claim);
+        let consumer = has_quota.then(|| Consumer::of(claim, attributes.cluster.as_ref()));
+        let uses_headroom = attributes.uses_headroom;
+        self.tier(uses_headroom).insert(position, claim.clone());
+        self.queued.insert(claim.clone(), Queued { position, consumer, uses_headroom });
+    }
+
+    fn tier(&mut self, uses_headroom: bool) -> &mut BTreeMap<Position, ClaimKey> {
+        let [others, privileged] = &mut self.waiting;
+        if uses_headroom { privileged } else { others }
+    }
+
+    /// Removes the claim from those that wait or are blocked. It keeps its position.
+    fn remove_waiting(&mut self, claim: &ClaimKey) {
+        let Some(Queued { position, consumer, .. }) = self.queued.get(claim) else { return };
+        self.waiting.iter_mut().for_each(|tier| drop(tier.remove(position)));
+        for group in consumer.iter().flat_map(Consumer::groups) {
+            if let Some(blocked) = self.blocked.get_mut(&group) {
+                blocked.remove(position);
+                if blocked.is_empty() {
+                    self.blocked.remove(&group);
+                }
+            }
+        }
+    }
+
+    fn block(&mut self, claim: &ClaimKey, group: &Group) {
+        self.remove_waiting(claim);
+        if let Some(queued) = self.queued.get(claim) {
+            self.blocked.entry(group.clone()).or_default().insert(queued.position, claim.clone());
+        }
+    }
+
+    /// The group of a claim that may have no further address.
+    fn full_group(&self, claim: &ClaimKey, supply: Supply<'_>) -> Option<Group> {
+        let consumer = self.queued.get(claim)?.consumer.as_ref()?;
+        supply.quota?.full(consumer, |group| self.turns_of.get(group).copied().unwrap_or_default())
+    }
+
+    /// The first waiting claim for which an address is free. Claims whose group is full are blocked on the way.
+    fn next(&mut self, supply: Supply<'_>) -> Option<ClaimKey> {
+        let available = supply.free.saturating_sub(self.turns.len() as u128);
+        loop {
+            let [others, privileged] = &self.waiting;
+            let privileged = privileged.first_key_value().filter(|_| available > 0);
+            let other = others.first_key_value().filter(|_| available > supply.headroom);
+            let (_, first) = privileged.into_iter().chain(other).min_by_key(|(position, _)| **position)?;
+            let first = first.clone();
+            match self.full_group(&first, supply) {
+                Some(group) => self.block(&first, &group),
+                None => return Some(first),
+            }
+        }
     }
 
     /// Ends expired turns, then grants a turn to the first waiting claims as long as there are more free addresses than
-    /// turns. Returns the claims that were granted one: they have to be reconciled.
-    pub(super) fn grant(&mut self, free: u128, now: Instant) -> Vec<ClaimKey> {
-        self.turns.retain(|_, granted_at| now.saturating_duration_since(*granted_at) < TURN_TIMEOUT);
-        let mut granted = Vec::new();
-        while free > self.turns.len() as u128 {
-            let Some((_, claim)) = self.waiting.pop_first() else { break };
+    /// turns. `freed` are the groups that have fewer addresses since the last call. Returns the claims that have to be
+    /// reconciled: those that were granted a turn, and those of these groups that have reserved an address.
+    pub(super) fn grant(&mut self, supply: Supply<'_>, freed: Vec<Group>, now: Instant) -> Vec<ClaimKey> {
+        let is_expired = |granted_at: &Instant| now.saturating_duration_since(*granted_at) >= TURN_TIMEOUT;
+        let expired = self.turns.iter().filter(|(_, granted_at)| is_expired(granted_at));
+        let expired: Vec<ClaimKey> = expired.map(|(claim, _)| claim.clone()).collect();
+        expired.iter().for_each(|claim| drop(self.remove_turn(claim)));
+        let freed: Vec<Group> = freed.into_iter().chain(std::mem::take(&mut self.freed)).collect();
+        freed.iter().for_each(|group| self.unblock(group, supply.quota));
+        let mut granted: Vec<ClaimKey> = freed.iter().filter_map(|it| self.beyond_limit.remove(it)).flatten().collect();
+        while let Some(claim) = self.next(supply) {
+            self.remove_waiting(&claim);
+            self.count_turn(&claim, true);
             self.turns.insert(claim.clone(), now);
             granted.push(claim);
         }
         granted
     }
 
+    /// Lets the first blocked claims of a group wait again, as many as it may have further addresses.
+    fn unblock(&mut self, group: &Group, quota: Option<&Quota>) {
+        let turns = self.turns_of.get(group).copied().unwrap_or_default();
+        let room = quota.and_then(|quota| quota.room(group)).map_or(usize::MAX, |room| room.saturating_sub(turns));
+        let Some(blocked) = self.blocked.get_mut(group) else { return };
+        let unblocked: Vec<_> = (0..room).map_while(|_| blocked.pop_first()).collect();
+        if blocked.is_empty() {
+            self.blocked.remove(group);
+        }
+        for (position, claim) in unblocked {
+            let uses_headroom = self.queued.get(&claim).is_some_and(|queued| queued.uses_headroom);
+            self.tier(uses_headroom).insert(position, claim);
+        }
+    }
+
+    /// Records that the limits or the headroom of the pool have changed. Returns all claims that wait: they have to be
+    /// reconciled.
+    pub(super) fn rules_changed(&mut self) -> Vec<ClaimKey> {
+        let groups: Vec<Group> = self.blocked.keys().cloned().collect();
+        groups.iter().for_each(|group| self.unblock(group, None));
+        let beyond_limit = std::mem::take(&mut self.beyond_limit).into_values().flatten();
+        beyond_limit.chain(self.queued.keys().cloned()).collect()
+    }
+
+    /// Removes the turn of a claim. Returns whether it had one.
+    fn remove_turn(&mut self, claim: &ClaimKey) -> bool {
+        let had_turn = self.turns.remove(claim).is_some();
+        if had_turn {
+            self.count_turn(claim, false);
+        }
+        had_turn
+    }
+
+    fn count_turn(&mut self, claim: &ClaimKey, is_added: bool) {
+        let consumer = self.queued.get(claim).and_then(|queued| queued.consumer.as_ref());
+        for group in consumer.into_iter().flat_map(Consumer::groups).collect::<Vec<_>>() {
+            if is_added {
+                let count = self.turns_of.entry(group).or_default();
+                *count = count.saturating_add(1);
+            } else if let Some(count) = self.turns_of.get_mut(&group) {
+                *count = count.saturating_sub(1);
+                if *count == 0 {
+                    self.turns_of.remove(&group);
+                }
+                self.freed.push(group);
+            }
+        }
+    }
+
     /// Ends the turn of a claim whose reconcile has ended without a request, and returns whether it had one. A turn
     /// that was granted after the reconcile started at `started` is for the next reconcile, and stays.
     pub(super) fn end_turn(&mut self, claim: &ClaimKey, started: Instant) -> bool {
         let is_unused = self.turns.get(claim).is_some_and(|granted_at| *granted_at < started);
-        if is_unused {
-            self.turns.remove(claim);
-        }
-        is_unused
+        is_unused && self.remove_turn(claim)
     }
 
     /// Removes the claim from those that wait for an address. Returns whether it was among them.
     pub(super) fn leave(&mut self, claim: &ClaimKey) -> bool {
-        let Some(position) = self.positions.remove(claim) else { return false };
-        self.waiting.remove(&position);
-        self.turns.remove(claim);
-        true
+        self.remove_waiting(claim);
+        self.remove_turn(claim);
+        self.queued.remove(claim).is_some()
     }
 
     /// Removes the claim: it waits neither for an address nor for the pool.
     pub(super) fn forget(&mut self, claim: &ClaimKey) {
         self.waiting_for_pool.remove(claim);
+        self.beyond_limit.retain(|_, claims| !claims.remove(claim) || !claims.is_empty());
         self.leave(claim);
     }
 
     /// Lets the claim wait for a change of the pool itself; it is enqueued for an address as well. Returns whether it
     /// was not waiting for the pool before.
-    pub(super) fn wait_for_pool(&mut self, claim: &ClaimKey, priority: Priority) -> bool {
+    pub(super) fn wait_for_pool(&mut self, claim: &ClaimKey, attributes: &ClaimAttributes) -> bool {
         if !self.turns.contains_key(claim) {
-            self.enqueue(claim, priority);
+            self.enqueue(claim, attributes, false);
         }
         self.waiting_for_pool.insert(claim.clone())
+    }
+
+    /// Lets a claim that must not use the pool wait for a change of it, and not for an address.
+    pub(super) fn wait_for_permission(&mut self, claim: &ClaimKey) {
+        self.leave(claim);
+        self.waiting_for_pool.insert(claim.clone());
+    }
+
+    /// Lets a claim that has reserved an address beyond a limit wait until its group has fewer addresses.
+    pub(super) fn wait_for_room(&mut self, group: &Group, claim: &ClaimKey) {
+        self.leave(claim);
+        self.beyond_limit.entry(group.clone()).or_default().insert(claim.clone());
+    }
+
+    /// Returns the claims of a namespace that waited for the pool: they have to be reconciled.
+    pub(super) fn namespace_changed(&mut self, namespace: &str) -> Vec<ClaimKey> {
+        self.waiting_for_pool.extract_if(|claim| claim.0 == namespace).collect()
     }
 
     /// Returns the claims that waited for the pool, which has changed: they have to be reconciled.
@@ -129,95 +324,21 @@ impl WaitQueue {
         std::mem::take(&mut self.waiting_for_pool).into_iter().collect()
     }
 
-    /// The claims that are waiting, have a turn or are lapsed.
+    /// The claims that are waiting, blocked, have a turn or are lapsed.
     pub(super) fn claims(&self) -> impl Iterator<Item = &ClaimKey> {
-        self.positions.keys()
+        self.queued.keys()
     }
 
     /// The number of claims that wait for an address.
     pub(super) fn waiting(&self) -> usize {
-        self.positions.len()
+        self.queued.len()
     }
 
     /// Whether no claim is in the queue or waits for the pool.
     pub(super) fn is_empty(&self) -> bool {
-        self.positions.is_empty() && self.waiting_for_pool.is_empty()
+        self.queued.is_empty() && self.waiting_for_pool.is_empty() && self.beyond_limit.is_empty()
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn claim(name: &str) -> ClaimKey {
-        ("n".to_owned(), name.to_owned())
-    }
-
-    #[test]
-    fn oldest_claim_is_served_before_new_claims() {
-        let (mut queue, now) = (WaitQueue::default(), Instant::now());
-        for (name, priority) in [("b", 2), ("a", 1), ("c", 2)] {
-            assert!(!queue.request(&claim(name), priority, 0));
-        }
-        assert_eq!(queue.grant(1, now), [claim("a")]);
-        assert!(!queue.request(&claim("new"), 3, 1), "the free address is held for a");
-        assert!(queue.request(&claim("a"), 1, 1));
-        queue.forget(&claim("a"));
-        assert_eq!(queue.grant(2, now), [claim("b"), claim("c")]);
-    }
-
-    #[test]
-    fn unused_turn_passes_on_and_the_position_is_kept() {
-        let (mut queue, now) = (WaitQueue::default(), Instant::now());
-        assert!(!queue.request(&claim("a"), 1, 0));
-        assert!(!queue.request(&claim("b"), 2, 0));
-        assert_eq!(queue.grant(1, now), [claim("a")]);
-        assert!(!queue.end_turn(&claim("a"), now), "granted during a reconcile");
-        let later = now + Duration::from_millis(1);
-        assert!(queue.end_turn(&claim("a"), later));
-        assert_eq!(queue.grant(1, now), [claim("b")]);
-        assert!(!queue.request(&claim("a"), 1, 1));
-        queue.forget(&claim("b"));
-        assert_eq!(queue.grant(1, now), [claim("a")]);
-    }
-
-    #[test]
-    fn queue_position_survives_a_failed_turn() {
-        let (mut queue, now) = (WaitQueue::default(), Instant::now());
-        assert!(!queue.request(&claim("a"), 1, 0));
-        assert!(!queue.request(&claim("b"), 2, 0));
-        assert_eq!(queue.grant(1, now), [claim("a")]);
-        assert!(!queue.request(&claim("a"), 1, 0), "the address was allocated elsewhere");
-        assert!(!queue.end_turn(&claim("a"), now + Duration::from_millis(1)));
-        assert_eq!(queue.grant(1, now), [claim("a")]);
-    }
-
-    #[test]
-    fn turn_expires_when_the_claim_is_not_reconciled() {
-        let (mut queue, now) = (WaitQueue::default(), Instant::now());
-        assert!(!queue.request(&claim("a"), 1, 0));
-        assert!(!queue.request(&claim("b"), 2, 0));
-        assert_eq!(queue.grant(1, now), [claim("a")]);
-        assert_eq!(queue.grant(1, now + TURN_TIMEOUT), [claim("b")]);
-    }
-
-    #[test]
-    fn claim_that_waits_for_the_pool_has_a_queue_position() {
-        let (mut queue, now) = (WaitQueue::default(), Instant::now());
-        for (name, priority) in [("young", 3), ("old", 1), ("middle", 2)] {
-            assert!(queue.wait_for_pool(&claim(name), priority));
-            assert!(!queue.wait_for_pool(&claim(name), priority));
-        }
-        assert_eq!(queue.pool_changed().len(), 3);
-        assert_eq!(queue.grant(2, now), [claim("old"), claim("middle")]);
-        assert!(!queue.request(&claim("young"), 3, 2));
-        assert!(queue.request(&claim("middle"), 2, 2));
-    }
-
-    #[test]
-    fn no_claim_waits_while_addresses_are_free() {
-        let mut queue = WaitQueue::default();
-        assert!(queue.request(&claim("a"), 1, 1));
-        assert!(queue.is_empty());
-    }
-}
+mod tests;

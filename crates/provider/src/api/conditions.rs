@@ -25,6 +25,10 @@ pub const ADDRESS_IN_USE: &str = "AddressInUse";
 pub const POOL_NOT_READY: &str = "PoolNotReady";
 /// Reason of a claim whose pool has no free address.
 pub const POOL_EXHAUSTED: &str = "PoolExhausted";
+/// Reason of a claim that must not use its pool.
+pub const POOL_NOT_ALLOWED: &str = "PoolNotAllowed";
+/// Reason of a claim whose namespace or Cluster has as many addresses of the pool as it may have.
+pub const QUOTA_EXCEEDED: &str = "QuotaExceeded";
 /// Reason of a claim whose IPAddress has the address of another claim.
 pub const DUPLICATE_ADDRESS: &str = "DuplicateAddress";
 /// Reason of a claim whose Cluster does not exist.

@@ -7,7 +7,7 @@
 use capi_ipam_ip::MAX_ENTRY_LENGTH;
 use serde_json::Value;
 
-use super::{Rule, add, decimal, limit};
+use super::{Rule, access, add, decimal, limit};
 use crate::api::crds::CrdError;
 
 /// Maximum number of entries of a list. With this many full-length IPv6 ranges, each rule stays below the cost limit of
@@ -26,8 +26,8 @@ const MIXED_FAMILIES: &str = "all entries must have the same IP family, IPv4 or 
 const IMMUTABLE: &str = "field is immutable; create another pool";
 
 /// Adds the limits and rules to the schema of a pool of single addresses.
-pub(in crate::api::crds) fn addresses(schema: &mut Value) -> Result<(), CrdError> {
-    shared(schema)?;
+pub(in crate::api::crds) fn addresses(schema: &mut Value, is_global: bool) -> Result<(), CrdError> {
+    shared(schema, is_global)?;
     add(schema, "spec.addresses", [required("addresses is required"), one_family()])?;
     entries(schema, "spec.addresses", "spec.addresses[]")?;
     entries(schema, "spec.excludedAddresses", "spec.excludedAddresses[]")?;
@@ -64,8 +64,8 @@ pub(in crate::api::crds) fn addresses(schema: &mut Value) -> Result<(), CrdError
 }
 
 /// Adds the limits and rules to the schema of a pool of prefixes.
-pub(in crate::api::crds) fn prefixes(schema: &mut Value) -> Result<(), CrdError> {
-    shared(schema)?;
+pub(in crate::api::crds) fn prefixes(schema: &mut Value, is_global: bool) -> Result<(), CrdError> {
+    shared(schema, is_global)?;
     add(schema, "spec.prefixes", [required("prefixes is required"), one_family()])?;
     limits(schema, "spec.prefixes", "spec.prefixes[]")?;
     entries(schema, "spec.excludedPrefixes", "spec.excludedPrefixes[]")?;
@@ -113,7 +113,10 @@ pub(in crate::api::crds) fn prefixes(schema: &mut Value) -> Result<(), CrdError>
 }
 
 /// Adds the rules that are common to all pools.
-fn shared(schema: &mut Value) -> Result<(), CrdError> {
+fn shared(schema: &mut Value, is_global: bool) -> Result<(), CrdError> {
+    if is_global {
+        access::pools(schema)?;
+    }
     // An old object without a specification can still be updated, so that its finalizer can be removed.
     let has_spec = Rule {
         reason: Some("FieldValueRequired"),

@@ -1,0 +1,110 @@
+//! Whether a claim may use its pool: allowed namespaces, limits and headroom of global pools.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use capi_ipam_provider::HandlerError;
+use capi_ipam_provider::api::names::CLUSTER_GROUP;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::ResourceExt;
+use kube::core::{Selector, SelectorExt};
+
+use super::handler::{InClusterHandler, request_error};
+use super::ledger::{ClaimAttributes, LimitCheck, LimitReached, PoolInfo, priority};
+use super::pools::describe_counts;
+use crate::api::{PoolKey, Slot};
+
+/// How long an attempt waits until the watch reports the reservation that it has created.
+const OBSERVE_TIMEOUT: Duration = Duration::from_secs(5);
+/// The suffix of the API groups of infrastructure providers.
+const INFRASTRUCTURE_GROUP: &str = "infrastructure.cluster.x-k8s.io";
+
+impl InClusterHandler {
+    /// What the wait queue has to know about the claim.
+    pub(super) fn attributes(&self, info: &PoolInfo) -> ClaimAttributes {
+        let priority = priority(&self.claim);
+        if info.access.is_none() {
+            return priority.into();
+        }
+        let uses_headroom = headroom_selector(info).is_some_and(|selector| selector.matches(self.claim.labels()));
+        ClaimAttributes { priority, cluster: self.claim.cluster_name().map(Into::into), uses_headroom }
+    }
+
+    /// Fails if claims of this namespace must not use the pool.
+    pub(super) fn check_permission(&self, pool: &PoolKey, info: &PoolInfo) -> Result<(), HandlerError> {
+        if info.access.is_none() || self.ledger().is_allowed(pool, &self.key.0) {
+            return Ok(());
+        }
+        self.ledger().wait_for_permission(pool, &self.key);
+        Err(HandlerError::PoolNotAllowed(format!(
+            "{pool} does not allow claims of this namespace (spec.allowedNamespaces); use another pool"
+        )))
+    }
+
+    /// Fails if the reserved address is beyond a limit of the pool: another manager has reserved the last ones first.
+    /// The reservation is kept, because the other manager may be about to bind the claim to its address.
+    pub(super) async fn check_limits(&self, pool: &PoolKey, info: &PoolInfo, slot: &Slot) -> Result<(), HandlerError> {
+        let has_limits =
+            info.access.as_ref().is_some_and(|rules| rules.per_namespace.is_some() || rules.per_cluster.is_some());
+        if !has_limits {
+            return Ok(());
+        }
+        let mut check = LimitCheck::Unknown;
+        let is_done = || {
+            check = self.ledger().check_limits(pool, slot, &self.key, self.uid);
+            check != LimitCheck::Unknown
+        };
+        self.ledger().reservations_observed(OBSERVE_TIMEOUT, is_done).await;
+        match check {
+            LimitCheck::Within => Ok(()),
+            LimitCheck::Exceeded(limit) => Err(limit_error(pool, &limit)),
+            LimitCheck::Unknown => Err(HandlerError::RetryAfter {
+                message: format!("the watch has not reported the IPReservation {} yet", slot.reservation_name()),
+                after: Duration::from_secs(1),
+            }),
+        }
+    }
+
+    /// Whether the headroom of the pool is for the Machine of the claim, by its labels. The Machine owns the claim, or
+    /// has the name of the infrastructure machine that owns it.
+    pub(super) async fn is_of_selected_machine(&self, pool: &PoolKey, info: &PoolInfo) -> Result<bool, HandlerError> {
+        let Some(selector) = headroom_selector(info) else { return Ok(false) };
+        if self.ledger().counts(pool).free == 0 {
+            return Ok(false);
+        }
+        let Some(name) = self.claim.owner_references().iter().find_map(machine_of) else { return Ok(false) };
+        let machines = self.context.contract.machines(&self.key.0);
+        let machine = machines.get(name).await.map_err(|error| request_error("read the Machine of the claim", error))?;
+        Ok(machine.is_some_and(|machine| selector.matches(machine.labels())))
+    }
+
+    /// Describes a pool without a free address for the claim.
+    pub(super) fn exhausted(&self, pool: &PoolKey, info: &PoolInfo) -> String {
+        let counts = self.ledger().counts(pool);
+        let described = describe_counts(counts, self.ledger().cooldown_end(pool));
+        if counts.free > 0 && headroom_selector(info).is_some() {
+            return format!(
+                "{pool} has {} free addresses, which are only for the claims that its spec.headroom selects \
+                 ({described}); add addresses to it or release claims",
+                counts.free
+            );
+        }
+        format!("{pool} has no free address ({described}); add addresses to it or release claims")
+    }
+}
+
+fn headroom_selector(info: &PoolInfo) -> Option<&Selector> {
+    info.access.as_ref()?.headroom.as_ref().map(|(_, selector)| selector)
+}
+
+/// The name of the Machine of an owner. Cluster API gives infrastructure machines the name of their Machine.
+fn machine_of(owner: &OwnerReference) -> Option<&str> {
+    let (group, _) = owner.api_version.split_once('/')?;
+    let is_machine = group == CLUSTER_GROUP && owner.kind == "Machine";
+    (is_machine || group == INFRASTRUCTURE_GROUP).then_some(owner.name.as_str())
+}
+
+/// The error of a claim whose namespace or Cluster may have no further address.
+pub(super) fn limit_error(pool: &PoolKey, limit: &LimitReached) -> HandlerError {
+    HandlerError::QuotaExceeded(format!("{limit} of {pool}; release claims, or use another pool"))
+}

@@ -1,0 +1,127 @@
+//! Who may use a pool: queries of the ledger, and the claims that wait for permission.
+
+use std::time::Duration;
+
+use capi_ipam_provider::api::Uid;
+
+use super::quota::Consumer;
+use super::state::State;
+use super::usage::{AddressUsage, ReservationInfo};
+use super::{ClaimKey, Ledger, LimitReached, OverLimit, PoolKey};
+use crate::api::{AllowedNamespaces, Slot};
+
+/// Whether a claim may keep the address that it has reserved, and is not bound to yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LimitCheck {
+    /// No limit is exceeded.
+    Within,
+    /// The claim exceeds a limit: other claims have reserved their addresses before. It is reconciled when a claim
+    /// of its namespace or Cluster releases an address.
+    Exceeded(LimitReached),
+    /// The watch has not reported the reservation, and perhaps not those that were created before.
+    Unknown,
+}
+
+impl Ledger {
+    /// Whether the claims of a namespace may use a pool.
+    pub fn is_allowed(&self, pool: &PoolKey, namespace: &str) -> bool {
+        self.state.lock().is_allowed(pool, namespace)
+    }
+
+    /// Lets a claim that must not use a pool wait for a change of the pool or of its namespace.
+    pub fn wait_for_permission(&self, pool: &PoolKey, claim: &ClaimKey) {
+        self.change(|state| {
+            let entry = state.pools.entry(pool.clone()).or_default();
+            entry.wait_queue.wait_for_permission(claim);
+            // It may have had a turn, which is for the next claim.
+            state.dirty_pools.push(pool.clone());
+        });
+    }
+
+    /// Checks the limits of a pool for an address that is reserved for a claim with that uid. Several managers can
+    /// reserve the last addresses of a namespace at the same time: in the order in which the API server has created
+    /// them, the first ones are within the limit. All managers see the same order, which is that of the watch.
+    pub fn check_limits(&self, pool: &PoolKey, slot: &Slot, claim: &ClaimKey, uid: Uid) -> LimitCheck {
+        self.change(|state| state.check_limits(pool, slot, claim, uid))
+    }
+
+    /// Waits until the watch reports a reservation, at most for `timeout`. `is_done` is called before, and after each
+    /// report.
+    pub async fn reservations_observed(&self, timeout: Duration, mut is_done: impl FnMut() -> bool) {
+        let wait = async {
+            loop {
+                let observed = self.reservations_observed.notified();
+                tokio::pin!(observed);
+                observed.as_mut().enable();
+                if is_done() {
+                    return;
+                }
+                observed.await;
+            }
+        };
+        // Without a report in time, the caller finds that nothing has changed.
+        drop(tokio::time::timeout(timeout, wait).await);
+    }
+
+    /// The addresses of a pool beyond what its rules allow; `None` without rules.
+    pub fn over_limit(&self, pool: &PoolKey) -> Option<OverLimit> {
+        let state = self.state.lock();
+        let quota = state.pools.get(pool)?.quota.as_ref()?;
+        Some(quota.over(|namespace| state.is_allowed(pool, namespace)))
+    }
+}
+
+/// Whether the address of another claim was reserved before `reservation`. An address in use always was.
+fn is_before(usage: &AddressUsage, pool: &PoolKey, reservation: &ReservationInfo) -> bool {
+    let other = usage.reservation.as_ref();
+    let is_same = other.is_some_and(|other| other.uid == reservation.uid);
+    let is_older = other.is_some_and(|other| other.pool == *pool && other.version < reservation.version);
+    !is_same && (is_older || usage.owners.iter().any(|owner| owner.pool == *pool))
+}
+
+impl State {
+    fn check_limits(&mut self, pool: &PoolKey, slot: &Slot, claim: &ClaimKey, uid: Uid) -> LimitCheck {
+        let Some(quota) = self.pools.get(pool).and_then(|entry| entry.quota.as_ref()) else {
+            return LimitCheck::Within;
+        };
+        let known = self.usage(slot).and_then(|usage| usage.reservation.as_ref());
+        let Some(reservation) = known.filter(|known| known.claim_uid == Some(uid)) else { return LimitCheck::Unknown };
+        if self.is_listing_reservations || !reservation.is_observed {
+            return LimitCheck::Unknown;
+        }
+        let consumer = Consumer::of(claim, reservation.cluster.as_ref());
+        let exceeded = consumer.groups().filter(|group| quota.is_exceeded(group)).filter(|group| {
+            let is_before = |usage: &&AddressUsage| is_before(usage, pool, reservation);
+            let scopes = self.scopes_with(pool).filter_map(|scope| self.scopes.get(&scope));
+            let before = scopes.flat_map(|scope| scope.usage.values()).filter(is_before).flat_map(AddressUsage::charges);
+            let before = before.filter(|(from, other)| from == pool && group.includes(other)).count();
+            quota.limit(group).is_some_and(|limit| before >= limit)
+        });
+        let Some(group) = exceeded.min_by_key(|group| quota.limit(group)) else { return LimitCheck::Within };
+        let limit = quota.describe(&group);
+        if let Some(entry) = self.pools.get_mut(pool) {
+            entry.wait_queue.wait_for_room(&group, claim);
+            self.dirty_pools.push(pool.clone());
+        }
+        LimitCheck::Exceeded(limit)
+    }
+
+    fn is_allowed(&self, pool: &PoolKey, namespace: &str) -> bool {
+        let info = self.pools.get(pool).and_then(|entry| entry.info.as_ref());
+        let rules = info.and_then(|info| info.access.as_ref());
+        rules.is_none_or(|rules| self.networks.allows_namespace(&rules.namespaces, namespace))
+    }
+
+    /// Wakes the claims of a namespace, whose labels may have changed, that wait for permission to use a pool.
+    pub(super) fn wake_refused(&mut self, namespace: &str) {
+        if self.quotas == 0 {
+            return;
+        }
+        for entry in self.pools.values_mut() {
+            let rules = entry.info.as_ref().and_then(|info| info.access.as_ref());
+            if rules.is_some_and(|rules| matches!(rules.namespaces, AllowedNamespaces::Selector(_))) {
+                self.claims_to_wake.extend(entry.wait_queue.namespace_changed(namespace));
+            }
+        }
+    }
+}

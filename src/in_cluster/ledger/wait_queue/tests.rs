@@ -1,0 +1,151 @@
+use super::*;
+use crate::api::{AccessRules, AllowedNamespaces};
+
+fn claim(name: &str) -> ClaimKey {
+    ("n".to_owned(), name.to_owned())
+}
+
+fn free(free: u128) -> Supply<'static> {
+    Supply { free, ..Supply::default() }
+}
+
+fn is_served(queue: &mut WaitQueue, claim: &ClaimKey, priority: Priority, free: u128) -> bool {
+    queue.request(claim, &priority.into(), self::free(free)) == Answer::Served
+}
+
+#[test]
+fn oldest_claim_is_served_before_new_claims() {
+    let (mut queue, now) = (WaitQueue::default(), Instant::now());
+    for (name, priority) in [("b", 2), ("a", 1), ("c", 2)] {
+        assert!(!is_served(&mut queue, &claim(name), priority, 0));
+    }
+    assert_eq!(queue.grant(free(1), Vec::new(), now), [claim("a")]);
+    assert!(!is_served(&mut queue, &claim("new"), 3, 1), "the free address is held for a");
+    assert!(is_served(&mut queue, &claim("a"), 1, 1));
+    queue.forget(&claim("a"));
+    assert_eq!(queue.grant(free(2), Vec::new(), now), [claim("b"), claim("c")]);
+}
+
+#[test]
+fn unused_turn_passes_on_and_the_position_is_kept() {
+    let (mut queue, now) = (WaitQueue::default(), Instant::now());
+    assert!(!is_served(&mut queue, &claim("a"), 1, 0));
+    assert!(!is_served(&mut queue, &claim("b"), 2, 0));
+    assert_eq!(queue.grant(free(1), Vec::new(), now), [claim("a")]);
+    assert!(!queue.end_turn(&claim("a"), now), "granted during a reconcile");
+    let later = now + Duration::from_millis(1);
+    assert!(queue.end_turn(&claim("a"), later));
+    assert_eq!(queue.grant(free(1), Vec::new(), now), [claim("b")]);
+    assert!(!is_served(&mut queue, &claim("a"), 1, 1));
+    queue.forget(&claim("b"));
+    assert_eq!(queue.grant(free(1), Vec::new(), now), [claim("a")]);
+}
+
+#[test]
+fn queue_position_survives_a_failed_turn() {
+    let (mut queue, now) = (WaitQueue::default(), Instant::now());
+    assert!(!is_served(&mut queue, &claim("a"), 1, 0));
+    assert!(!is_served(&mut queue, &claim("b"), 2, 0));
+    assert_eq!(queue.grant(free(1), Vec::new(), now), [claim("a")]);
+    assert!(!is_served(&mut queue, &claim("a"), 1, 0), "the address was allocated elsewhere");
+    assert!(!queue.end_turn(&claim("a"), now + Duration::from_millis(1)));
+    assert_eq!(queue.grant(free(1), Vec::new(), now), [claim("a")]);
+}
+
+#[test]
+fn turn_expires_when_the_claim_is_not_reconciled() {
+    let (mut queue, now) = (WaitQueue::default(), Instant::now());
+    assert!(!is_served(&mut queue, &claim("a"), 1, 0));
+    assert!(!is_served(&mut queue, &claim("b"), 2, 0));
+    assert_eq!(queue.grant(free(1), Vec::new(), now), [claim("a")]);
+    assert_eq!(queue.grant(free(1), Vec::new(), now + TURN_TIMEOUT), [claim("b")]);
+}
+
+#[test]
+fn claim_that_waits_for_the_pool_has_a_queue_position() {
+    let (mut queue, now) = (WaitQueue::default(), Instant::now());
+    for (name, priority) in [("young", 3), ("old", 1), ("middle", 2)] {
+        assert!(queue.wait_for_pool(&claim(name), &priority.into()));
+        assert!(!queue.wait_for_pool(&claim(name), &priority.into()));
+    }
+    assert_eq!(queue.pool_changed().len(), 3);
+    assert_eq!(queue.grant(free(2), Vec::new(), now), [claim("old"), claim("middle")]);
+    assert!(!is_served(&mut queue, &claim("young"), 3, 2));
+    assert!(is_served(&mut queue, &claim("middle"), 2, 2));
+}
+
+#[test]
+fn no_claim_waits_while_addresses_are_free() {
+    let mut queue = WaitQueue::default();
+    assert!(is_served(&mut queue, &claim("a"), 1, 1));
+    assert!(queue.is_empty());
+}
+/// A claim `NAME` of namespace `NAMESPACE`.
+fn of(namespace: &str, name: &str) -> ClaimKey {
+    (namespace.to_owned(), name.to_owned())
+}
+
+fn per_namespace(limit: usize) -> Quota {
+    let namespaces = AllowedNamespaces::All;
+    Quota::new(&AccessRules { namespaces, per_namespace: Some(limit), per_cluster: None, headroom: None })
+}
+
+#[test]
+fn namespace_at_its_limit_delays_no_other() {
+    let (mut queue, mut quota, now) = (WaitQueue::default(), per_namespace(1), Instant::now());
+    quota.charge(&Consumer::of(&of("full", "bound"), None), true);
+    let supply = |quota| Supply { free: 3, headroom: 0, quota: Some(quota) };
+    for number in 0..1_000 {
+        let answer = queue.request(&of("full", &format!("c{number}")), &1.into(), supply(&quota));
+        assert_eq!(answer, Answer::Blocked(Group::Namespace("full".into())));
+    }
+    assert_eq!(queue.request(&of("other", "a"), &2.into(), supply(&quota)), Answer::Served);
+    quota.charge(&Consumer::of(&of("other", "a"), None), true);
+    assert_eq!(queue.grant(supply(&quota), Vec::new(), now), Vec::<ClaimKey>::new());
+    quota.charge(&Consumer::of(&of("full", "bound"), None), false);
+    let freed = quota.take_freed();
+    assert_eq!(queue.grant(supply(&quota), freed, now), [of("full", "c0")], "one may have an address");
+    assert_eq!(queue.request(&of("full", "c0"), &1.into(), supply(&quota)), Answer::Served);
+    assert_eq!(queue.waiting(), 999);
+}
+
+#[test]
+fn turns_count_against_the_limit() {
+    let (mut queue, quota, now) = (WaitQueue::default(), per_namespace(1), Instant::now());
+    let supply = |free| Supply { free, headroom: 0, quota: Some(&quota) };
+    for name in ["a", "b"] {
+        assert_eq!(queue.request(&of("n", name), &1.into(), supply(0)), Answer::Wait);
+    }
+    assert_eq!(queue.grant(supply(2), Vec::new(), now), [of("n", "a")]);
+    assert!(queue.end_turn(&of("n", "a"), now + Duration::from_millis(1)));
+    assert_eq!(queue.grant(supply(2), Vec::new(), now), [of("n", "b")], "the turn was not used");
+    queue.forget(&of("n", "b"));
+    assert_eq!(queue.request(&of("n", "a"), &1.into(), supply(2)), Answer::Served);
+    assert!(queue.is_empty() && queue.turns_of.is_empty() && queue.blocked.is_empty());
+}
+
+#[test]
+fn removed_limits_unblock_all_claims() {
+    let (mut queue, quota) = (WaitQueue::default(), per_namespace(0));
+    let supply = Supply { free: 9, headroom: 0, quota: Some(&quota) };
+    for name in ["a", "b"] {
+        assert_eq!(queue.request(&of("n", name), &1.into(), supply), Answer::Blocked(Group::Namespace("n".into())));
+    }
+    assert_eq!(queue.rules_changed().len(), 2);
+    assert_eq!(queue.grant(free(1), Vec::new(), Instant::now()), [of("n", "a")]);
+    assert!(queue.blocked.is_empty());
+}
+
+#[test]
+fn headroom_is_left_for_some_claims() {
+    let (mut queue, now) = (WaitQueue::default(), Instant::now());
+    let supply = |free| Supply { free, headroom: 2, quota: None };
+    let privileged = ClaimAttributes { priority: 9, uses_headroom: true, ..ClaimAttributes::default() };
+    assert_eq!(queue.request(&claim("a"), &1.into(), supply(3)), Answer::Served);
+    assert_eq!(queue.request(&claim("b"), &1.into(), supply(2)), Answer::Wait);
+    assert_eq!(queue.request(&claim("control-plane"), &privileged, supply(2)), Answer::Served, "it overtakes b");
+    assert_eq!(queue.request(&claim("late"), &privileged, supply(0)), Answer::Wait);
+    assert_eq!(queue.grant(supply(1), Vec::new(), now), [claim("late")]);
+    assert_eq!(queue.grant(supply(3), Vec::new(), now), Vec::<ClaimKey>::new(), "one is for late, two are headroom");
+    assert_eq!(queue.grant(supply(4), Vec::new(), now), [claim("b")]);
+}
