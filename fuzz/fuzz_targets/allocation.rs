@@ -95,9 +95,9 @@ fn check(input: &Input, subnet: IpNet, spec: &Value, given: &[Span], mut not_usa
     for number in 0..input.claims % 32 {
         let expected =
             lowest(family, length, given, &not_usable).map(|block| Slot { scope: Scope::Pool(key.clone()), block });
-        let got = ledger.propose(&key, &claim(number), number.into());
+        let got = ledger.propose(&key, &claim(number), i64::from(number));
         assert_eq!(got, expected.clone().map_or(Proposal::Wait, Proposal::Slot), "{spec}");
-        assert_eq!(got, other.propose(&key, &claim(number), number.into()));
+        assert_eq!(got, other.propose(&key, &claim(number), i64::from(number)));
         let Some(slot) = expected else { break };
         not_usable.push(slot.block.span());
         proposed.push(slot);

@@ -106,7 +106,7 @@ fn happen(event: &Event<'_>, ledger: &Ledger, truth: &mut Truth<'_>, proposed: &
         Event::ListingEnds => init_done(ledger),
         Event::Propose { pool, claim } => {
             let pool = pool_key(*pool);
-            let Proposal::Slot(slot) = ledger.propose(&pool, &self::claim(*claim), (*claim).into()) else { return };
+            let Proposal::Slot(slot) = ledger.propose(&pool, &self::claim(*claim), i64::from(*claim)) else { return };
             assert!(ledger.owners(&slot).is_empty() && !ledger.is_reserved(&slot), "{slot} is in use");
             assert!(ledger.pool_info(&pool).is_some_and(|info| info.can_allocate() && info.scope == slot.scope));
             assert!(proposed.insert(slot.clone()), "{slot} is proposed twice");

@@ -78,8 +78,13 @@ fn same_spec(request: &AdmissionRequest) -> bool {
 
 /// Returns the blocks of the pool, or all problems of the spec that do not depend on other objects.
 fn check(spec: &PoolSpec) -> Result<UsableBlocks, Vec<StatusCause>> {
-    let more: Vec<StatusCause> =
-        negative_grace_period(spec).into_iter().chain(spec.network().and_then(network_name_problem)).collect();
+    let access = spec.access().rules().err().unwrap_or_default();
+    let access = access.iter().map(|problem| denial::invalid_value(problem.field, &json!(null), &problem.source));
+    let more: Vec<StatusCause> = negative_grace_period(spec)
+        .into_iter()
+        .chain(spec.network().and_then(network_name_problem))
+        .chain(access)
+        .collect();
     match spec.usable() {
         Ok(usable) if more.is_empty() => Ok(usable),
         Ok(_) => Err(more),

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use capi_ipam_ip::{Block, Family, UsableBlocks};
 
-use crate::api::{Pool, PoolKey, Scope, Slot};
-use crate::in_cluster::ledger::NetworkRefusal;
+use crate::api::{AccessRules, Pool, PoolKey, Scope, Slot};
+use crate::in_cluster::ledger::{NetworkRefusal, OverLimit};
 
 /// The state of the cluster that admission reads. It can lag behind: admission reports mistakes early, and nothing
 /// depends on it for safety.
@@ -27,6 +27,11 @@ pub trait View: Send + Sync + 'static {
 
     /// The scope of a pool, and its blocks if its spec is valid. `None` if the pool does not exist.
     fn pool(&self, pool: &PoolKey) -> Option<(Scope, Option<Arc<UsableBlocks>>)>;
+
+    /// The addresses of a pool beyond what these rules allow.
+    fn over_limit(&self, _pool: &PoolKey, _rules: &AccessRules) -> OverLimit {
+        OverLimit::default()
+    }
 
     /// The namespaces and names of the IPAddress objects with that address.
     fn owners(&self, slot: &Slot) -> Vec<(String, String)>;

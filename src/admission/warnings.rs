@@ -3,7 +3,7 @@
 use capi_ipam_ip::{Family, SpanSet, UsableBlocks, parse_entry};
 
 use super::view::View;
-use crate::api::{Audience, Pool, PoolKey, PoolSpec};
+use crate::api::{AccessRules, Audience, Pool, PoolKey, PoolSpec};
 
 /// The maximum number of warnings about excluded entries.
 const MAX_EXCLUSION_WARNINGS: usize = 5;
@@ -41,6 +41,27 @@ pub(super) fn of(pool: &Pool, key: &PoolKey, usable: &UsableBlocks, view: &dyn V
             warnings.extend(ineffective_exclusions("spec.excludedPrefixes", &spec.excluded_prefixes, &spec.prefixes));
         }
     }
+    if let Some((addresses, _)) = access_rules(pool).and_then(|rules| rules.headroom)
+        && addresses >= usable.set.len()
+    {
+        warnings.push(format!(
+            "spec.headroom.addresses: {addresses} leaves no address for other claims; the pool has {}",
+            usable.set.len()
+        ));
+    }
+    let over = access_rules(pool).map(|rules| view.over_limit(key, &rules)).unwrap_or_default();
+    if over.addresses > 0 {
+        warnings.push(format!(
+            "spec.limits: {} namespaces or Clusters have {} addresses more; they keep them",
+            over.groups, over.addresses
+        ));
+    }
+    if over.not_allowed > 0 {
+        warnings.push(format!(
+            "spec.allowedNamespaces: {} addresses are in namespaces that are not allowed; they stay in use",
+            over.not_allowed
+        ));
+    }
     let (scope, refusal) = view.network_of(key, pool);
     // Not denied: `clusterctl move` and restores create pools and networks in any order.
     warnings.extend(refusal.map(|refusal| format!("spec.network: {refusal}")));
@@ -52,6 +73,11 @@ pub(super) fn of(pool: &Pool, key: &PoolKey, usable: &UsableBlocks, view: &dyn V
         ));
     }
     warnings
+}
+
+/// Who may use a global pool, if its specification restricts it.
+fn access_rules(pool: &Pool) -> Option<AccessRules> {
+    pool.kind.is_global().then(|| pool.spec.access().rules().ok().flatten()).flatten()
 }
 
 /// Warns about entries that exclude nothing because the pool has none of their addresses.

@@ -11,6 +11,9 @@ pub const OVERLAPPING: &str = "Overlapping";
 /// Condition type of pools: addresses in use are no longer in the pool.
 pub const OUT_OF_RANGE: &str = "OutOfRange";
 
+/// Condition type of global pools with access rules: addresses in use exceed what the rules allow.
+pub const OVER_LIMIT: &str = "OverLimit";
+
 /// Condition type of pools, as in kstatus: the pool is not ready, and the provider retries. Absent otherwise.
 pub const RECONCILING: &str = "Reconciling";
 
@@ -34,6 +37,12 @@ pub const ADDRESSES_OUT_OF_RANGE: &str = "AddressesOutOfRange";
 
 /// Reason of a pool that contains all its addresses in use.
 pub const ALL_IN_RANGE: &str = "AllInRange";
+
+/// Reason of a pool with more addresses in use than its limits or allowed namespaces allow.
+pub const LIMITS_EXCEEDED: &str = "LimitsExceeded";
+
+/// Reason of a pool whose addresses in use are within its limits and allowed namespaces.
+pub const WITHIN_LIMITS: &str = "WithinLimits";
 
 /// Reason of a pool that serves claims.
 pub const POOL_READY: &str = "PoolReady";

@@ -239,7 +239,8 @@ impl IPNetworkSpec {
         }
         let default = NamespaceAccess::default();
         let access = self.namespaces.as_ref().unwrap_or(&default);
-        let namespaces = access.allowed("spec.namespaces.selector").map_err(|problem| problems.push(problem.into())).ok();
+        let namespaces =
+            access.allowed("spec.namespaces.selector").map_err(|problem| problems.push(problem.into())).ok();
         let pools = self.pools.as_ref().map(|selector| parse_selector(selector, "spec.pools")).transpose();
         let pools = pools.map_err(|problem| problems.push(problem.into())).ok();
         let [v4, v6] = excluded;

@@ -12,8 +12,8 @@ use capi_ipam_webhook::server::listen;
 use clap::Args;
 
 use crate::admission::{View, routes};
-use crate::api::{Pool, PoolKey, Scope, Slot};
-use crate::in_cluster::ledger::NetworkRefusal;
+use crate::api::{AccessRules, Pool, PoolKey, Scope, Slot};
+use crate::in_cluster::ledger::{NetworkRefusal, OverLimit};
 use crate::in_cluster::{LedgerHandle, run_standby};
 use crate::installed::{CERTIFICATE_SECRET, CONVERTED_DEFINITIONS, WEBHOOK_CONFIGURATION, WEBHOOK_SERVICE};
 
@@ -95,6 +95,10 @@ impl View for LedgerView {
     fn pool(&self, pool: &PoolKey) -> Option<(Scope, Option<Arc<UsableBlocks>>)> {
         let info = self.0.complete()?.pool_info(pool)?;
         Some((info.scope, info.usable.ok()))
+    }
+
+    fn over_limit(&self, pool: &PoolKey, rules: &AccessRules) -> OverLimit {
+        self.0.complete().map(|ledger| ledger.over_limit_with(pool, rules)).unwrap_or_default()
     }
 
     fn owners(&self, slot: &Slot) -> Vec<(String, String)> {

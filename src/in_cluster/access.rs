@@ -1,6 +1,5 @@
 //! Whether a claim may use its pool: allowed namespaces, limits and headroom of global pools.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use capi_ipam_provider::HandlerError;
@@ -74,7 +73,8 @@ impl InClusterHandler {
         }
         let Some(name) = self.claim.owner_references().iter().find_map(machine_of) else { return Ok(false) };
         let machines = self.context.contract.machines(&self.key.0);
-        let machine = machines.get(name).await.map_err(|error| request_error("read the Machine of the claim", error))?;
+        let machine =
+            machines.get(name).await.map_err(|error| request_error("read the Machine of the claim", error))?;
         Ok(machine.is_some_and(|machine| selector.matches(machine.labels())))
     }
 

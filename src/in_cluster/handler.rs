@@ -5,17 +5,15 @@ use std::time::{Duration, Instant};
 
 use capi_ipam_controller::client::{CallError, error_chain};
 use capi_ipam_controller::{trace_span, traces};
-use capi_ipam_ip::{Block, UsableBlocks, parse_address};
+use capi_ipam_ip::{Block, UsableBlocks};
 use capi_ipam_provider::api::{IPAddress, IPAddressClaim, Uid};
 use capi_ipam_provider::{Allocation, ClaimHandler, Ensured, HandlerError, PoolView, ProviderAdapter, Released};
 use kube::ResourceExt;
-use tracing::{debug, warn};
+use tracing::debug;
 
 use super::access::limit_error;
 use super::context::Context;
-use super::duplicates::duplicate_message;
-use super::ledger::{ClaimKey, Held, Ledger, Misplaced, PoolInfo, PoolLookup, Proposal, allocated_block, priority};
-use super::pools::describe_counts;
+use super::ledger::{ClaimKey, Held, Ledger, Misplaced, PoolInfo, PoolLookup, Proposal, priority};
 use super::reservation::{Ownership, build, claim_reference, ownership};
 use super::{release, scope_changes};
 use crate::api::{Audience, IPReservation, PoolKey, Slot, names};

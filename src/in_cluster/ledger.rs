@@ -36,8 +36,8 @@ pub use self::networks::{LengthRecord, NetworkRefusal};
 pub use self::overlaps::MAX_OVERLAPS;
 pub use self::pool::PoolInfo;
 pub use self::queries::{AbandonedReservation, Conflict, CooledDown, Held, InvalidReservation, PoolCounts, Unreserved};
-use self::state::{Source, State};
 pub use self::quota::{LimitReached, OverLimit};
+use self::state::{Source, State};
 pub use self::wait_queue::{ClaimAttributes, ClaimKey, Priority, priority};
 use capi_ipam_controller::controller::Trigger;
 use capi_ipam_provider::api::{IPAddressClaim, Uid};
@@ -193,12 +193,7 @@ impl Ledger {
 
     /// Returns the pool of a claim if it can allocate. Otherwise the claim waits for a change of the pool: it is
     /// reconciled again when the pool changes, and is enqueued for an address.
-    pub fn pool_or_wait(
-        &self,
-        pool: &PoolKey,
-        claim: &ClaimKey,
-        attributes: impl Into<ClaimAttributes>,
-    ) -> PoolLookup {
+    pub fn pool_or_wait(&self, pool: &PoolKey, claim: &ClaimKey, attributes: impl Into<ClaimAttributes>) -> PoolLookup {
         let mut state = self.state.lock();
         let entry = state.pools.entry(pool.clone()).or_default();
         let info = entry.info.clone();

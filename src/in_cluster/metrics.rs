@@ -13,7 +13,7 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::gauge::ConstGauge;
 
-use super::ledger::{Ledger, PoolCounts};
+use super::ledger::{Ledger, OverLimit, PoolCounts};
 use crate::api::PoolKey;
 
 /// The time between two snapshots.
@@ -40,8 +40,15 @@ const WAITING_CLAIMS: Description = Description {
     help: "Claims that wait for an address of a pool; at most 5 seconds old",
 };
 
+const OVER_LIMIT: Description = Description {
+    name: "capi_ipam_pool_over_limit_addresses",
+    kind: "gauge",
+    labels: &["kind", "namespace", "pool", "rule: limits, allowed_namespaces"],
+    help: "Addresses of a global pool beyond what its rules allow; at most 5 seconds old; only of pools with rules",
+};
+
 /// The metrics of the in-cluster provider.
-pub const METRICS: &[Description] = &[POOL_ADDRESSES, WAITING_CLAIMS, DUPLICATE_ADDRESSES];
+pub const METRICS: &[Description] = &[POOL_ADDRESSES, WAITING_CLAIMS, OVER_LIMIT, DUPLICATE_ADDRESSES];
 
 /// Which pools have metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -110,6 +117,17 @@ impl Collector for PoolMetrics {
             let count = i64::try_from(*count).unwrap_or(i64::MAX);
             ConstGauge::new(count).encode(waiting.encode_family(&labels(key))?)?;
         }
+        let Description { name, help, .. } = OVER_LIMIT;
+        let mut over_limit = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        for PoolCounts { key, over_limit: over, .. } in pools.iter() {
+            let Some(OverLimit { addresses, not_allowed, .. }) = over else { continue };
+            let [kind, namespace, pool] = labels(key);
+            for (rule, count) in [("limits", addresses), ("allowed_namespaces", not_allowed)] {
+                let count = i64::try_from(*count).unwrap_or(i64::MAX);
+                let labels = [kind, namespace, pool, ("rule", rule)];
+                ConstGauge::new(count).encode(over_limit.encode_family(&labels)?)?;
+            }
+        }
         Ok(())
     }
 }
@@ -127,8 +145,13 @@ mod tests {
         let global = PoolKey { kind: InClusterKind::GlobalIPPool, namespace: None, name: "shared".into() };
         let counts = AddressCounts { total: 9, free: 2, used: 4, reserved: 1, cooling_down: 2, out_of_range: 3 };
         *pools.snapshot.lock() = Arc::new(vec![
-            PoolCounts { key: local, counts, waiting: 7 },
-            PoolCounts { key: global, counts: AddressCounts::default(), waiting: 0 },
+            PoolCounts { key: local, counts, waiting: 7, over_limit: None },
+            PoolCounts {
+                key: global,
+                counts: AddressCounts::default(),
+                waiting: 0,
+                over_limit: Some(OverLimit { groups: 1, addresses: 4, not_allowed: 2 }),
+            },
         ]);
         let text = metrics.encode().unwrap();
         let local = r#"kind="InClusterIPPool",namespace="n",pool="web""#;
@@ -141,5 +164,9 @@ mod tests {
         assert!(text.contains(&format!("capi_ipam_pool_waiting_claims{{{local}}} 7\n")), "{text}");
         let global = r#"capi_ipam_pool_waiting_claims{kind="GlobalInClusterIPPool",namespace="",pool="shared"} 0"#;
         assert!(text.contains(global), "{text}");
+        for (rule, count) in [("limits", 4), ("allowed_namespaces", 2)] {
+            let line = format!(r#"namespace="",pool="shared",rule="{rule}"}} {count}"#);
+            assert!(text.contains(&line), "{text}");
+        }
     }
 }

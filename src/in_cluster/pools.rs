@@ -268,6 +268,7 @@ impl PoolReconciler {
             finalizer_error,
             overlapping: ledger.overlapping(key),
             blocker,
+            over_limit: ledger.over_limit(key),
         };
         let mut list = pool.status.as_ref().map(|status| status.conditions.clone()).unwrap_or_default();
         for condition in snapshot.conditions() {

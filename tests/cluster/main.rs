@@ -11,6 +11,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod access;
 mod adoption;
 mod bad_input;
 mod bind;

@@ -18,6 +18,7 @@ mod deletion;
 mod labels;
 mod lagging;
 mod late_reads;
+mod limits;
 mod namespaces;
 mod predecessor;
 mod queue;

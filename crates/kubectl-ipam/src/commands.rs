@@ -175,7 +175,7 @@ async fn free(loader: &mut Loader<'_>, name: &str, count: u16) -> Result<Report,
         // Each proposal holds its address for a claim that does not exist.
         match ledger.propose(&pool.key, &(String::new(), number.to_string()), i64::from(number)) {
             Proposal::Slot(slot) => addresses.push(slot.block.to_string()),
-            Proposal::Wait => break,
+            Proposal::Wait | Proposal::LimitReached(_) => break,
         }
     }
     let note = (addresses.len() < usize::from(count)).then(|| shortage(&pool, addresses.len()));

@@ -50,7 +50,7 @@ pub(crate) async fn reserve(
     let ledger = loader.ledger().await?;
     loader.require_all_reservations()?;
     for attempt in 0..ATTEMPTS {
-        let Proposal::Slot(slot) = ledger.propose(&pool.key, &(String::new(), attempt.to_string()), attempt.into())
+        let Proposal::Slot(slot) = ledger.propose(&pool.key, &(String::new(), attempt.to_string()), i64::from(attempt))
         else {
             break;
         };

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use capi_ipam_provider::api::conditions::{self, Condition};
-use capi_ipam_provider::api::{Cluster, ContractVersion, IPAddress, IPAddressClaim, names};
+use capi_ipam_provider::api::{Cluster, ContractVersion, IPAddress, IPAddressClaim, Machine, names};
 use capi_ipam_provider::controller::client::{CallError, ResourceClient, connect};
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::events::v1::Event;
@@ -73,6 +73,12 @@ impl Consumer {
     /// The Clusters of the namespace.
     pub fn clusters(&self) -> ResourceClient<DynamicObject> {
         let kind = ApiResource::erase::<Cluster>(&ContractVersion::V1Beta2);
+        ResourceClient::new(Api::namespaced_with(self.client.clone(), &self.namespace, &kind), &kind)
+    }
+
+    /// The Machines of the namespace.
+    pub fn machines(&self) -> ResourceClient<DynamicObject> {
+        let kind = ApiResource::erase::<Machine>(&ContractVersion::V1Beta2);
         ResourceClient::new(Api::namespaced_with(self.client.clone(), &self.namespace, &kind), &kind)
     }
 

@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use capi_ipam_provider::api::Uid;
 
-use super::quota::Consumer;
+use super::pool::PoolEntry;
+use super::quota::{Consumer, Quota};
 use super::state::State;
 use super::usage::{AddressUsage, ReservationInfo};
 use super::{ClaimKey, Ledger, LimitReached, OverLimit, PoolKey};
-use crate::api::{AllowedNamespaces, Slot};
+use crate::api::{AccessRules, AllowedNamespaces, Slot};
 
 /// Whether a claim may keep the address that it has reserved, and is not bound to yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,8 +67,14 @@ impl Ledger {
     /// The addresses of a pool beyond what its rules allow; `None` without rules.
     pub fn over_limit(&self, pool: &PoolKey) -> Option<OverLimit> {
         let state = self.state.lock();
-        let quota = state.pools.get(pool)?.quota.as_ref()?;
-        Some(quota.over(|namespace| state.is_allowed(pool, namespace)))
+        state.over_limit(state.pools.get(pool)?)
+    }
+
+    /// The addresses of a pool beyond what other rules would allow.
+    pub fn over_limit_with(&self, pool: &PoolKey, rules: &AccessRules) -> OverLimit {
+        let state = self.state.lock();
+        let is_allowed = |namespace: &str| state.networks.allows_namespace(&rules.namespaces, namespace);
+        state.quota(pool, rules).over(is_allowed)
     }
 }
 
@@ -80,6 +87,20 @@ fn is_before(usage: &AddressUsage, pool: &PoolKey, reservation: &ReservationInfo
 }
 
 impl State {
+    /// Counts the addresses of a pool by namespace and Cluster.
+    pub(super) fn quota(&self, key: &PoolKey, rules: &AccessRules) -> Quota {
+        let mut quota = Quota::new(rules);
+        let scopes = self.scopes_with(key).filter_map(|scope| self.scopes.get(&scope));
+        let charges = scopes.flat_map(|scope| scope.usage.values()).flat_map(AddressUsage::charges);
+        charges.filter(|(pool, _)| pool == key).for_each(|(_, consumer)| quota.charge(&consumer, true));
+        quota
+    }
+
+    pub(super) fn over_limit(&self, entry: &PoolEntry) -> Option<OverLimit> {
+        let (rules, quota) = (entry.info.as_ref()?.access.as_ref()?, entry.quota.as_ref()?);
+        Some(quota.over(|namespace| self.networks.allows_namespace(&rules.namespaces, namespace)))
+    }
+
     fn check_limits(&mut self, pool: &PoolKey, slot: &Slot, claim: &ClaimKey, uid: Uid) -> LimitCheck {
         let Some(quota) = self.pools.get(pool).and_then(|entry| entry.quota.as_ref()) else {
             return LimitCheck::Within;
@@ -93,7 +114,8 @@ impl State {
         let exceeded = consumer.groups().filter(|group| quota.is_exceeded(group)).filter(|group| {
             let is_before = |usage: &&AddressUsage| is_before(usage, pool, reservation);
             let scopes = self.scopes_with(pool).filter_map(|scope| self.scopes.get(&scope));
-            let before = scopes.flat_map(|scope| scope.usage.values()).filter(is_before).flat_map(AddressUsage::charges);
+            let before =
+                scopes.flat_map(|scope| scope.usage.values()).filter(is_before).flat_map(AddressUsage::charges);
             let before = before.filter(|(from, other)| from == pool && group.includes(other)).count();
             quota.limit(group).is_some_and(|limit| before >= limit)
         });

@@ -10,11 +10,11 @@ use capi_ipam_ip::{Block, FreeSet, SpanSet, UsableBlocks};
 use capi_ipam_provider::api::is_paused;
 use kube::ResourceExt;
 
+use super::ClaimKey;
 use super::networks::NetworkRefusal;
 use super::quota::{LimitReached, Quota};
 use super::usage::AddressUsage;
 use super::wait_queue::{Answer, ClaimAttributes, Supply, WaitQueue};
-use super::ClaimKey;
 use crate::api::{AccessRules, AddressCounts, Pool, PoolKey, PoolSpec, Scope, Slot, names};
 
 /// What the ledger keeps of a pool object.

@@ -9,7 +9,7 @@ use super::networks::NetworkRefusal;
 use super::pool::PoolEntry;
 use super::state::State;
 use super::usage::AddressUsage;
-use super::{ClaimKey, Ledger, PoolInfo, PoolKey};
+use super::{ClaimKey, Ledger, OverLimit, PoolInfo, PoolKey};
 use crate::api::{AddressCounts, Audience, Pool, Scope, Slot};
 
 /// An address that is reserved for a claim.
@@ -45,6 +45,8 @@ pub struct PoolCounts {
     pub counts: AddressCounts,
     /// The number of claims that wait for one of its addresses.
     pub waiting: usize,
+    /// The addresses beyond what its rules allow; `None` without rules.
+    pub over_limit: Option<OverLimit>,
 }
 
 /// An address in use without a reservation.
@@ -210,6 +212,7 @@ impl Ledger {
             key: key.clone(),
             counts: entry.counts(),
             waiting: entry.wait_queue.waiting(),
+            over_limit: state.over_limit(entry),
         });
         counts.collect()
     }

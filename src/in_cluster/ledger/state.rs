@@ -11,9 +11,9 @@ use capi_ipam_provider::api::Uid;
 
 use super::networks::{Change, LengthRecord, Networks, contains_address};
 use super::pool::{Effect, PoolEntry};
-use super::usage::{AddressOwner, AddressUsage, Holdings, ReservationInfo, ScopeEntry};
-use super::quota::{Consumer, Quota};
+use super::quota::Consumer;
 use super::shared_names::SharedNames;
+use super::usage::{AddressOwner, AddressUsage, Holdings, ReservationInfo, ScopeEntry};
 use super::{ClaimAttributes, ClaimKey, PoolInfo, Proposal};
 use crate::api::{IPReservation, InClusterKind, PoolKey, Scope, Slot};
 use crate::in_cluster::reservation::lacks_label;
@@ -284,15 +284,9 @@ impl State {
 
     /// Counts the addresses of a pool by namespace and Cluster, after a change of its access rules.
     fn set_quota(&mut self, key: &PoolKey) {
-        let scopes: Vec<Scope> = self.scopes_with(key).collect();
+        let rules = self.pools.get(key).and_then(|entry| entry.info.as_ref()?.access.clone());
+        let quota = rules.map(|rules| Box::new(self.quota(key, &rules)));
         let Some(entry) = self.pools.get_mut(key) else { return };
-        let rules = entry.info.as_ref().and_then(|info| info.access.as_ref());
-        let mut quota = rules.map(|rules| Box::new(Quota::new(rules)));
-        if let Some(quota) = &mut quota {
-            let usage = scopes.iter().filter_map(|scope| self.scopes.get(scope)).flat_map(|scope| scope.usage.values());
-            let charges = usage.flat_map(AddressUsage::charges).filter(|(pool, _)| pool == key);
-            charges.for_each(|(_, consumer)| quota.charge(&consumer, true));
-        }
         let (before, after) = (usize::from(entry.quota.is_some()), usize::from(quota.is_some()));
         self.quotas = self.quotas.saturating_add(after).saturating_sub(before);
         entry.quota = quota;

@@ -1,5 +1,6 @@
 #![allow(clippy::needless_pass_by_value, reason = "the values are written where they are passed")]
 
+mod access;
 mod candidates;
 mod cooldown;
 mod joining;

@@ -210,7 +210,9 @@ impl WaitQueue {
         let is_expired = |granted_at: &Instant| now.saturating_duration_since(*granted_at) >= TURN_TIMEOUT;
         let expired = self.turns.iter().filter(|(_, granted_at)| is_expired(granted_at));
         let expired: Vec<ClaimKey> = expired.map(|(claim, _)| claim.clone()).collect();
-        expired.iter().for_each(|claim| drop(self.remove_turn(claim)));
+        for claim in &expired {
+            self.remove_turn(claim);
+        }
         let freed: Vec<Group> = freed.into_iter().chain(std::mem::take(&mut self.freed)).collect();
         freed.iter().for_each(|group| self.unblock(group, supply.quota));
         let mut granted: Vec<ClaimKey> = freed.iter().filter_map(|it| self.beyond_limit.remove(it)).flatten().collect();

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use crate::api::conditions::{self, Condition};
 use crate::api::{AddressCounts, Audience, PoolKey, Scope, names};
 use crate::in_cluster::deletion_check::DeletionBlocker;
-use crate::in_cluster::ledger::{MAX_OVERLAPS, NetworkRefusal, PoolInfo};
+use crate::in_cluster::ledger::{MAX_OVERLAPS, NetworkRefusal, OverLimit, PoolInfo};
 
 /// Whether a transition to this condition is reported by a warning event.
 pub(super) fn is_warning(condition: &Condition) -> bool {
@@ -38,6 +38,8 @@ pub(super) struct PoolSnapshot<'a> {
     pub(super) finalizer_error: Option<&'a str>,
     pub(super) overlapping: Vec<PoolKey>,
     pub(super) blocker: Option<&'a DeletionBlocker>,
+    /// The addresses beyond what the access rules of the pool allow; `None` without rules.
+    pub(super) over_limit: Option<OverLimit>,
 }
 
 impl PoolSnapshot<'_> {
@@ -45,15 +47,18 @@ impl PoolSnapshot<'_> {
     pub(super) fn conditions(&self) -> impl Iterator<Item = Condition> {
         let ready = self.ready();
         let progress = progress(&ready);
-        [ready, self.exhausted(), self.overlaps(), self.out_of_range()].into_iter().chain(progress)
+        let optional = self.over_limit().into_iter().chain(progress);
+        [ready, self.exhausted(), self.overlaps(), self.out_of_range()].into_iter().chain(optional)
     }
 
     /// Returns the types of the conditions that the pool must not have.
     pub(super) fn absent_conditions(&self) -> impl Iterator<Item = &'static str> {
         let present = progress(&self.ready());
+        let over_limit = self.over_limit.is_none().then_some(conditions::OVER_LIMIT);
         [conditions::RECONCILING, conditions::STALLED]
             .into_iter()
             .filter(move |absent| present.as_ref().is_none_or(|present| present.type_ != *absent))
+            .chain(over_limit)
     }
 
     fn ready(&self) -> Condition {
@@ -108,6 +113,24 @@ impl PoolSnapshot<'_> {
         };
         let message = format!("the same addresses can be allocated by {at_least}{pools}; {advice}");
         Condition::new(conditions::OVERLAPPING, true, conditions::POOLS_OVERLAP, message)
+    }
+
+    fn over_limit(&self) -> Option<Condition> {
+        let OverLimit { groups, addresses, not_allowed } = self.over_limit?;
+        let mut parts = Vec::new();
+        if addresses > 0 {
+            parts.push(format!(
+                "{groups} namespaces or Clusters have {addresses} addresses more than spec.limits allows"
+            ));
+        }
+        if not_allowed > 0 {
+            parts.push(format!("{not_allowed} addresses are in namespaces that spec.allowedNamespaces does not allow"));
+        }
+        if parts.is_empty() {
+            return Some(Condition::new(conditions::OVER_LIMIT, false, conditions::WITHIN_LIMITS, ""));
+        }
+        let message = format!("{}; they stay in use until they are released", parts.join(", and "));
+        Some(Condition::new(conditions::OVER_LIMIT, true, conditions::LIMITS_EXCEEDED, message))
     }
 
     fn out_of_range(&self) -> Condition {
@@ -167,6 +190,15 @@ mod tests {
     use crate::api::{InClusterKind, Pool};
 
     fn conditions_of(change: &Value, counts: AddressCounts, overlapping: usize) -> Vec<(String, String, String)> {
+        conditions_over_limit(change, counts, overlapping, None)
+    }
+
+    fn conditions_over_limit(
+        change: &Value,
+        counts: AddressCounts,
+        overlapping: usize,
+        over_limit: Option<OverLimit>,
+    ) -> Vec<(String, String, String)> {
         let mut pool = json!({
             "kind": "InClusterIPPool", "metadata": {"namespace": "n", "name": "p"},
             "spec": {"addresses": ["10.0.0.0/24"], "prefix": 24},
@@ -186,6 +218,7 @@ mod tests {
             finalizer_error: None,
             overlapping,
             blocker,
+            over_limit,
         };
         let describe = |condition: Condition| {
             assert!(!condition.reason.as_deref().unwrap_or_default().is_empty());
@@ -229,5 +262,15 @@ mod tests {
         }
         let empty_and_invalid = conditions_of(&json!({"spec": {"prefix": 99}}), AddressCounts::default(), 0);
         assert_eq!(empty_and_invalid[1].0, "Exhausted=False");
+    }
+
+    #[test]
+    fn addresses_beyond_the_limits_are_reported() {
+        let over_limit = |over| conditions_over_limit(&json!({}), AddressCounts::default(), 0, over).split_off(4);
+        assert!(over_limit(None).is_empty());
+        assert_eq!(over_limit(Some(OverLimit::default()))[0].0, "OverLimit=False");
+        let reported = over_limit(Some(OverLimit { groups: 2, addresses: 7, not_allowed: 3 }));
+        assert_eq!((&*reported[0].0, &*reported[0].1), ("OverLimit=True", conditions::LIMITS_EXCEEDED));
+        assert!(reported[0].2.contains("7 addresses more") && reported[0].2.contains("3 addresses are in namespaces"));
     }
 }

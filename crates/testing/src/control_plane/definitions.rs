@@ -11,8 +11,9 @@ use super::options::Installation;
 use super::programs::ensure;
 
 /// The CRDs of Cluster API that providers use.
-const CLUSTER_API_CRDS: [&str; 3] = [
+const CLUSTER_API_CRDS: [&str; 4] = [
     "cluster.x-k8s.io_clusters.yaml",
+    "cluster.x-k8s.io_machines.yaml",
     "ipam.cluster.x-k8s.io_ipaddressclaims.yaml",
     "ipam.cluster.x-k8s.io_ipaddresses.yaml",
 ];

@@ -94,7 +94,9 @@ fn per_namespace(limit: usize) -> Quota {
 fn namespace_at_its_limit_delays_no_other() {
     let (mut queue, mut quota, now) = (WaitQueue::default(), per_namespace(1), Instant::now());
     quota.charge(&Consumer::of(&of("full", "bound"), None), true);
-    let supply = |quota| Supply { free: 3, headroom: 0, quota: Some(quota) };
+    fn supply(quota: &Quota) -> Supply<'_> {
+        Supply { free: 3, headroom: 0, quota: Some(quota) }
+    }
     for number in 0..1_000 {
         let answer = queue.request(&of("full", &format!("c{number}")), &1.into(), supply(&quota));
         assert_eq!(answer, Answer::Blocked(Group::Namespace("full".into())));

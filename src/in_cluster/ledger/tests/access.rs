@@ -1,0 +1,177 @@
+//! Limits, allowed namespaces and headroom of global pools.
+
+use std::sync::Arc;
+
+use capi_ipam_controller::watch::EventHandler;
+use k8s_openapi::api::core::v1::Namespace;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::api::{InClusterKind, names};
+
+fn global() -> PoolKey {
+    PoolKey { kind: InClusterKind::GlobalIPPool, namespace: None, name: "shared".into() }
+}
+
+/// A ledger, and the claims that it wakes.
+fn recording() -> (Ledger, Arc<Mutex<Vec<ClaimKey>>>) {
+    let woken = Arc::<Mutex<Vec<ClaimKey>>>::default();
+    let record = Arc::clone(&woken);
+    let claims = Box::new(move |claim: &ClaimKey| record.lock().push(claim.clone()));
+    (Ledger { claims, ..Ledger::read_only() }, woken)
+}
+
+fn take(woken: &Mutex<Vec<ClaimKey>>) -> Vec<ClaimKey> {
+    std::mem::take(&mut woken.lock())
+}
+
+fn apply(ledger: &Ledger, generation: i64, access: &Value) {
+    let mut pool = json!({
+        "kind": "GlobalInClusterIPPool",
+        "metadata": {"name": "shared", "uid": "u", "generation": generation, "finalizers": [names::PROTECT_POOL]},
+        "spec": {"addresses": ["10.0.0.1-10.0.0.9"], "prefix": 24},
+    });
+    json_patch::merge(&mut pool, &json!({"spec": access}));
+    ledger.apply_pool(&serde_json::from_value(pool).unwrap());
+}
+
+fn key_of(namespace: &str, name: &str) -> ClaimKey {
+    (namespace.to_owned(), name.to_owned())
+}
+
+fn reservation_of(number: u8, namespace: &str, name: &str, cluster: Option<&str>, version: u32) -> IPReservation {
+    let object = json!({
+        "metadata": {"name": format!("g.shared.10.0.0.{number}"), "uid": format!("r-{number}"),
+                     "resourceVersion": version.to_string()},
+        "spec": {"scope": "g.shared", "address": format!("10.0.0.{number}"),
+                 "poolRef": {"kind": "GlobalInClusterIPPool", "name": "shared"},
+                 "claimRef": {"namespace": namespace, "name": name, "uid": format!("uid-{name}"), "cluster": cluster}},
+    });
+    serde_json::from_value(object).unwrap()
+}
+
+fn slot_of(number: u8) -> Slot {
+    Slot { scope: Scope::Pool(global()), block: Block::address([10, 0, 0, number].into()) }
+}
+
+fn in_cluster(cluster: &str) -> ClaimAttributes {
+    ClaimAttributes { priority: 1, cluster: Some(cluster.into()), uses_headroom: false }
+}
+
+fn check(ledger: &Ledger, number: u8, namespace: &str, name: &str) -> LimitCheck {
+    ledger.check_limits(&global(), &slot_of(number), &key_of(namespace, name), Uid::of(&format!("uid-{name}")))
+}
+
+#[test]
+fn claims_beyond_a_limit_wait_until_an_address_is_released() {
+    let (ledger, woken) = recording();
+    apply(&ledger, 1, &json!({"limits": {"perNamespace": 2, "perCluster": 1}}));
+    let propose = |namespace: &str, name: &str, cluster: &str| {
+        ledger.propose(&global(), &key_of(namespace, name), in_cluster(cluster))
+    };
+    assert_eq!(propose("a", "c1", "one"), Proposal::Slot(slot_of(1)));
+    let limit = LimitReached { limit: 1, cluster: Some("one".into()) };
+    assert_eq!(propose("a", "c2", "one"), Proposal::LimitReached(limit), "the first proposal counts");
+    assert_eq!(propose("a", "c3", "two"), Proposal::Slot(slot_of(2)));
+    let limit = LimitReached { limit: 2, cluster: None };
+    assert_eq!(propose("a", "c4", "three"), Proposal::LimitReached(limit));
+    assert_eq!(propose("b", "c5", "one"), Proposal::Slot(slot_of(3)), "another namespace");
+    let first = reservation_of(1, "a", "c1", Some("one"), 5);
+    ledger.insert_reservation(&first);
+    assert!(take(&woken).is_empty());
+    ledger.remove_reservation(&first);
+    assert_eq!(take(&woken), [key_of("a", "c2")]);
+    assert_eq!(propose("a", "c2", "one"), Proposal::Slot(slot_of(1)));
+}
+
+#[test]
+fn tightened_limit_keeps_addresses_and_reports_them() {
+    let (ledger, woken) = recording();
+    apply(&ledger, 1, &json!({}));
+    for number in 1..=4 {
+        ledger.insert_reservation(&reservation_of(number, "a", &format!("c{number}"), None, number.into()));
+    }
+    assert_eq!(ledger.over_limit(&global()), None);
+    let rules = json!({"limits": {"perNamespace": 3}, "allowedNamespaces": {"from": "Names", "names": ["b"]}});
+    apply(&ledger, 2, &rules);
+    assert_eq!(ledger.over_limit(&global()), Some(OverLimit { groups: 1, addresses: 1, not_allowed: 4 }));
+    assert!(!ledger.is_allowed(&global(), "a") && ledger.is_allowed(&global(), "b"));
+    let is_limited = |name: &str| matches!(ledger.propose(&global(), &key_of("a", name), 1), Proposal::LimitReached(_));
+    assert!(is_limited("x"));
+    apply(&ledger, 3, &json!({"limits": {"perNamespace": 5}}));
+    assert_eq!(take(&woken)[0], key_of("a", "x"), "the rules have changed");
+    assert!(!is_limited("x") && is_limited("y"));
+}
+
+#[test]
+fn order_of_reservations_decides_between_managers() {
+    let (ledger, woken) = recording();
+    apply(&ledger, 1, &json!({"limits": {"perNamespace": 1}}));
+    // Another manager has reserved .2 before, but its watch event arrives after our response.
+    let (ours, other) = (reservation_of(1, "a", "ours", None, 11), reservation_of(2, "a", "other", None, 10));
+    ledger.insert_reservation(&ours);
+    assert_eq!(check(&ledger, 1, "a", "ours"), LimitCheck::Unknown);
+    EventHandler::<IPReservation>::apply(&ledger, &other);
+    EventHandler::<IPReservation>::apply(&ledger, &ours);
+    assert_eq!(check(&ledger, 2, "a", "other"), LimitCheck::Within);
+    assert!(matches!(check(&ledger, 1, "a", "ours"), LimitCheck::Exceeded(_)));
+    take(&woken);
+    EventHandler::<IPReservation>::delete(&ledger, &other);
+    assert_eq!(take(&woken), [key_of("a", "ours")]);
+    assert_eq!(check(&ledger, 1, "a", "ours"), LimitCheck::Within);
+}
+
+#[test]
+fn limits_are_not_checked_during_a_list() {
+    let (ledger, _) = recording();
+    apply(&ledger, 1, &json!({"limits": {"perNamespace": 1}}));
+    EventHandler::<IPReservation>::init(&ledger);
+    EventHandler::<IPReservation>::apply(&ledger, &reservation_of(1, "a", "c", None, 3));
+    assert_eq!(check(&ledger, 1, "a", "c"), LimitCheck::Unknown, "an earlier one may follow");
+    EventHandler::<IPReservation>::init_done(&ledger);
+    assert_eq!(check(&ledger, 1, "a", "c"), LimitCheck::Within);
+}
+
+#[test]
+fn labelled_namespace_wakes_its_claims() {
+    let (ledger, woken) = recording();
+    let selector = json!({"matchLabels": {"tenant": "platform"}});
+    apply(&ledger, 1, &json!({"allowedNamespaces": {"from": "Selector", "selector": selector}}));
+    assert!(!ledger.is_allowed(&global(), "a"));
+    ledger.wait_for_permission(&global(), &key_of("a", "c"));
+    ledger.wait_for_permission(&global(), &key_of("b", "c"));
+    take(&woken);
+    let namespace = json!({"metadata": {"name": "a", "labels": {"tenant": "platform"}}});
+    EventHandler::<Namespace>::apply(&ledger, &serde_json::from_value(namespace).unwrap());
+    assert_eq!(take(&woken), [key_of("a", "c")]);
+    assert!(ledger.is_allowed(&global(), "a") && !ledger.is_allowed(&global(), "b"));
+}
+
+#[test]
+fn headroom_is_for_selected_claims() {
+    let (ledger, _) = recording();
+    let selector = json!({"matchLabels": {"role": "control-plane"}});
+    apply(&ledger, 1, &json!({"headroom": {"addresses": 8, "for": selector}}));
+    assert_eq!(ledger.propose(&global(), &key_of("a", "worker"), 1), Proposal::Slot(slot_of(1)));
+    assert_eq!(ledger.propose(&global(), &key_of("a", "late-worker"), 1), Proposal::Wait);
+    let selected = ClaimAttributes { priority: 2, cluster: None, uses_headroom: true };
+    assert_eq!(ledger.propose(&global(), &key_of("a", "first"), selected), Proposal::Slot(slot_of(2)));
+}
+
+#[test]
+fn cluster_of_an_address_counts_without_that_of_its_reservation() {
+    let (ledger, _) = recording();
+    apply(&ledger, 1, &json!({"limits": {"perCluster": 1}}));
+    ledger.insert_reservation(&reservation_of(1, "a", "old", None, 1));
+    let attributes = in_cluster("one");
+    assert!(matches!(ledger.propose(&global(), &key_of("a", "x"), attributes.clone()), Proposal::Slot(_)));
+    ledger.drop_candidate(&slot_of(2));
+    let address = json!({
+        "metadata": {"namespace": "a", "name": "old", "labels": {"cluster.x-k8s.io/cluster-name": "one"}},
+        "spec": {"address": "10.0.0.1", "prefix": 24, "claimRef": {"name": "old"},
+                 "poolRef": {"apiGroup": names::GROUP, "kind": "GlobalInClusterIPPool", "name": "shared"}},
+    });
+    EventHandler::<IPAddress>::apply(&ledger, &serde_json::from_value(address).unwrap());
+    let limit = LimitReached { limit: 1, cluster: Some(Arc::from("one")) };
+    assert_eq!(ledger.propose(&global(), &key_of("a", "y"), attributes), Proposal::LimitReached(limit));
+}

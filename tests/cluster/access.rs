@@ -1,0 +1,190 @@
+//! Who may use a global pool: allowed namespaces, limits and headroom.
+
+use std::collections::BTreeMap;
+
+use futures::future::join_all;
+use serde_json::{Value, json};
+
+use crate::support::consumer::{Consumer, object, ready, unique};
+use crate::support::wait::eventually;
+use crate::{consumer, environment};
+
+const KIND: &str = "GlobalInClusterIPPool";
+
+async fn create_pool(consumer: &Consumer, size: u8, access: Value) -> String {
+    let pool = unique("shared");
+    let mut spec = json!({"addresses": [format!("10.0.0.1-10.0.0.{size}")], "prefix": 24});
+    json_patch::merge(&mut spec, &access);
+    consumer.create_global_pool(&pool, spec).await;
+    pool
+}
+
+async fn set_access(consumer: &Consumer, pool: &str, access: Value) {
+    consumer.modify(&consumer.global_pools(), pool, |object| json_patch::merge(&mut object["spec"], &access)).await;
+}
+
+async fn pool_condition(consumer: &Consumer, pool: &str, status: &str, reason: &str) -> String {
+    consumer.wait_for_condition(&consumer.global_pools(), pool, "OverLimit", status, reason).await
+}
+
+/// The number of claims of the namespace by the reason of their condition Ready, once all of them have one of these.
+async fn reasons(consumer: &Consumer, expected: &[&str]) -> BTreeMap<String, usize> {
+    eventually("every claim is bound or waits", || async {
+        let claims = consumer.claims().list().await.expect("claims can be read");
+        let mut counts = BTreeMap::<String, usize>::new();
+        for claim in &claims {
+            *counts.entry(ready(claim).reason.unwrap_or_default().into_owned()).or_default() += 1;
+        }
+        counts.keys().all(|reason| expected.contains(&reason.as_str())).then_some(counts)
+    })
+    .await
+}
+
+#[tokio::test]
+async fn claims_beyond_a_limit_wait_and_delay_no_other_namespace() {
+    let (one, two) = (consumer().await, consumer().await);
+    let pool = create_pool(&one, 40, json!({"limits": {"perNamespace": 10}})).await;
+    let names: Vec<_> = (0..32).map(|number| format!("c{number}")).collect();
+    join_all(names.iter().map(|name| one.create_global_claim(name, &pool))).await;
+    let counts = reasons(&one, &["AddressAllocated", "QuotaExceeded"]).await;
+    assert_eq!(counts, BTreeMap::from([("AddressAllocated".to_owned(), 10), ("QuotaExceeded".to_owned(), 22)]));
+    two.create_global_claim("a", &pool).await;
+    two.wait_for_address("a").await;
+    let claims = one.claims().list().await.expect("claims can be read");
+    let (bound, waiting): (Vec<_>, Vec<_>) = claims.iter().partition(|claim| claim.bound_address().is_some());
+    let waiting = waiting.first().and_then(|claim| claim.metadata.name.as_deref()).expect("some claims wait");
+    let text = one.wait_for_reason(waiting, "QuotaExceeded").await;
+    assert!(text.contains("spec.limits.perNamespace") && text.contains(&pool), "{text}");
+    let events = one.events(waiting).await;
+    assert!(events.iter().any(|(kind, reason, _)| kind == "Warning" && reason == "QuotaExceeded"), "{events:?}");
+    let bound = bound.first().and_then(|claim| claim.metadata.name.as_deref()).expect("some claims are bound");
+    one.release(bound).await;
+    eventually("another claim is bound", || async {
+        let bound = reasons(&one, &["AddressAllocated", "QuotaExceeded"]).await.remove("AddressAllocated");
+        (bound == Some(10)).then_some(())
+    })
+    .await;
+    assert_eq!(one.allocated_addresses().await.len(), 10);
+}
+
+#[tokio::test]
+async fn clusters_of_a_namespace_have_their_own_limit() {
+    let consumer = consumer().await;
+    let pool = create_pool(&consumer, 9, json!({"limits": {"perCluster": 1}})).await;
+    for cluster in ["one", "two"] {
+        consumer.create_cluster(cluster, false).await;
+        for number in 1..=2 {
+            let of_cluster = json!({"clusterName": cluster});
+            consumer.create_claim_with(&format!("{cluster}-{number}"), KIND, &pool, of_cluster).await;
+        }
+        consumer.wait_for_address(&format!("{cluster}-1")).await;
+        let text = consumer.wait_for_reason(&format!("{cluster}-2"), "QuotaExceeded").await;
+        assert!(text.contains(&format!("Cluster {cluster} has the 1 addresses")), "{text}");
+    }
+    consumer.create_global_claim("without-cluster", &pool).await;
+    consumer.wait_for_address("without-cluster").await;
+    consumer.release("one-1").await;
+    consumer.wait_for_address("one-2").await;
+    let name = format!("g.{pool}.{}", consumer.allocated_addresses().await["one-2"]);
+    let reservation = consumer.reservations().get(&name).await.expect("reservations can be read").expect("it exists");
+    assert_eq!(reservation.spec.claim_ref.and_then(|claim| claim.cluster).as_deref(), Some("one"));
+}
+
+#[tokio::test]
+async fn tightened_rules_take_no_address_back() {
+    let consumer = consumer().await;
+    let pool = create_pool(&consumer, 9, json!({})).await;
+    for name in ["a", "b", "c"] {
+        consumer.create_global_claim(name, &pool).await;
+        consumer.wait_for_address(name).await;
+    }
+    let before = consumer.allocated_addresses().await;
+    set_access(&consumer, &pool, json!({"limits": {"perNamespace": 1}})).await;
+    let text = pool_condition(&consumer, &pool, "True", "LimitsExceeded").await;
+    assert!(text.contains("1 namespaces or Clusters have 2 addresses more"), "{text}");
+    assert!(!text.contains(&consumer.namespace), "everybody may read global pools: {text}");
+    set_access(&consumer, &pool, json!({"limits": null, "allowedNamespaces": {"from": "None"}})).await;
+    eventually("the pool reports the namespace", || async {
+        let text = pool_condition(&consumer, &pool, "True", "LimitsExceeded").await;
+        text.contains("3 addresses are in namespaces that spec.allowedNamespaces does not allow").then_some(())
+    })
+    .await;
+    consumer.create_global_claim("d", &pool).await;
+    let text = consumer.wait_for_reason("d", "PoolNotAllowed").await;
+    assert!(text.contains("spec.allowedNamespaces"), "{text}");
+    assert_eq!(consumer.allocated_addresses().await, before);
+    // A bound claim whose IPAddress is lost gets it again.
+    consumer.force_delete(&consumer.addresses(), "a").await;
+    eventually("the IPAddress is restored", || async {
+        (consumer.allocated_addresses().await.get("a") == before.get("a")).then_some(())
+    })
+    .await;
+    set_access(&consumer, &pool, json!({"allowedNamespaces": null})).await;
+    consumer.wait_for_address("d").await;
+    eventually("the condition is removed", || async {
+        let pool = consumer.global_pools().get(&pool).await.expect("pools can be read")?;
+        let conditions = pool.status?.conditions;
+        conditions.iter().all(|condition| condition.type_ != "OverLimit").then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn labelled_namespace_may_use_the_pool() {
+    let consumer = consumer().await;
+    let selector = json!({"matchLabels": {"tenant": consumer.namespace}});
+    let rules = json!({"allowedNamespaces": {"from": "Selector", "selector": selector}});
+    let pool = create_pool(&consumer, 9, rules).await;
+    consumer.create_global_claim("a", &pool).await;
+    consumer.wait_for_reason("a", "PoolNotAllowed").await;
+    let label = format!("tenant={}", consumer.namespace);
+    environment().control_plane.kubectl(&["label", "namespace", &consumer.namespace, &label]);
+    consumer.wait_for_address("a").await;
+}
+
+#[tokio::test]
+async fn headroom_is_left_for_control_planes() {
+    let consumer = consumer().await;
+    let role = "cluster.x-k8s.io/control-plane";
+    let headroom = json!({"headroom": {"addresses": 2, "for": {"matchExpressions": [
+        {"key": role, "operator": "Exists"},
+    ]}}});
+    let pool = create_pool(&consumer, 3, headroom).await;
+    consumer.create_global_claim("worker-1", &pool).await;
+    consumer.wait_for_address("worker-1").await;
+    consumer.create_global_claim("worker-2", &pool).await;
+    let text = consumer.wait_for_reason("worker-2", "PoolExhausted").await;
+    assert!(text.contains("2 free addresses, which are only for the claims that its spec.headroom selects"), "{text}");
+    consumer.create_claim_with("labelled", KIND, &pool, json!({"labels": {role: ""}})).await;
+    consumer.wait_for_address("labelled").await;
+    // The labels of a claim are those of whoever creates it; infrastructure machines have the name of their Machine.
+    let machine = object(json!({
+        "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine",
+        "metadata": {"name": "cp-2", "namespace": consumer.namespace, "labels": {role: ""}},
+        "spec": {"clusterName": "alpha", "bootstrap": {"dataSecretName": "cp-2"}, "infrastructureRef": {
+            "apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "ExampleMachine", "name": "cp-2"}},
+    }));
+    consumer.machines().create(&machine).await.expect("the Machine can be created");
+    let owner = |name: &str| {
+        json!({"ownerReferences": [{"apiVersion": "infrastructure.cluster.x-k8s.io/v1beta1", "kind": "ExampleMachine",
+                                    "name": name, "uid": unique("uid")}]})
+    };
+    consumer.create_claim_with("cp-1", KIND, &pool, owner("cp-1")).await;
+    consumer.wait_for_reason("cp-1", "PoolExhausted").await;
+    consumer.create_claim_with("cp-2", KIND, &pool, owner("cp-2")).await;
+    consumer.wait_for_address("cp-2").await;
+}
+
+#[tokio::test]
+async fn invalid_rules_are_reported_by_the_pool() {
+    let consumer = consumer().await;
+    let selector = json!({"matchExpressions": [{"key": "a", "operator": "Like", "values": ["b"]}]});
+    let rules = json!({"headroom": {"addresses": 1, "for": selector}});
+    let pool = create_pool(&consumer, 3, rules).await;
+    let client = consumer.global_pools();
+    let text = consumer.wait_for_condition(&client, &pool, "Ready", "False", "InvalidSpec").await;
+    assert!(text.contains("spec.headroom.for"), "{text}");
+    consumer.create_global_claim("a", &pool).await;
+    let text = consumer.wait_for_reason("a", "PoolNotReady").await;
+    assert!(text.contains("spec.headroom.for"), "{text}");
+}

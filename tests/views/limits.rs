@@ -1,0 +1,60 @@
+//! Limits of a global pool with two managers that both serve all claims.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use futures::future::join_all;
+use serde_json::json;
+
+use crate::support::consumer::{Consumer, ready};
+use crate::support::control_plane::{ControlPlane, Options};
+use crate::support::manager::Manager;
+use crate::support::wait::eventually_within;
+
+const LIMIT: usize = 20;
+
+async fn reasons(consumer: &Consumer) -> BTreeMap<String, usize> {
+    let mut reasons = BTreeMap::<String, usize>::new();
+    for claim in consumer.claims().list().await.expect("claims can be read") {
+        *reasons.entry(ready(&claim).reason.unwrap_or_default().into_owned()).or_default() += 1;
+    }
+    reasons
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_managers_never_exceed_a_limit() {
+    let plane = ControlPlane::start(Options::default());
+    let consumer = Consumer::new(&plane).await;
+    let _managers = [Manager::start(&plane, &[]), Manager::start(&plane, &[])];
+    let spec = json!({"addresses": ["10.0.0.0/24"], "prefix": 24, "limits": {"perNamespace": LIMIT}});
+    consumer.create_global_pool("shared", spec).await;
+    let mut most = 0;
+    for round in 0..5 {
+        let names: Vec<_> = (0..32).map(|number| format!("c{round}-{number}")).collect();
+        join_all(names.iter().map(|name| consumer.create_global_claim(name, "shared"))).await;
+        let expected =
+            BTreeMap::from([("AddressAllocated".to_owned(), LIMIT), ("QuotaExceeded".to_owned(), names.len() - LIMIT)]);
+        eventually_within(Duration::from_mins(1), "all claims are bound or wait", || async {
+            let bound = consumer.allocated_addresses().await.len();
+            assert!(bound <= LIMIT, "{bound} addresses in use, {LIMIT} allowed");
+            (reasons(&consumer).await == expected).then_some(())
+        })
+        .await;
+        most = most.max(consumer.reservations().list().await.expect("reservations can be read").len());
+        // Each address that is released is for a claim that waits.
+        let bound: Vec<_> = consumer.allocated_addresses().await.into_keys().take(12).collect();
+        join_all(bound.iter().map(|name| consumer.delete(name))).await;
+        eventually_within(Duration::from_mins(1), "the others are bound", || async {
+            let reasons = reasons(&consumer).await;
+            let expected = BTreeMap::from([("AddressAllocated".to_owned(), LIMIT)]);
+            assert!(consumer.allocated_addresses().await.len() <= LIMIT + bound.len());
+            (reasons == expected).then_some(())
+        })
+        .await;
+        assert_eq!(consumer.allocated_addresses().await.len(), LIMIT);
+        let rest: Vec<_> = consumer.allocated_addresses().await.into_keys().collect();
+        join_all(rest.iter().map(|name| consumer.delete(name))).await;
+        join_all(rest.iter().map(|name| consumer.wait_until_deleted(name))).await;
+    }
+    println!("at most {most} reservations for {LIMIT} addresses");
+}
