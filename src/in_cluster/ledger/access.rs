@@ -1,5 +1,7 @@
 //! Who may use a pool: queries of the ledger, and the claims that wait for permission.
 
+use std::collections::HashSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use capi_ipam_provider::api::Uid;
@@ -110,14 +112,15 @@ impl State {
         if self.is_listing_reservations || !reservation.is_observed {
             return LimitCheck::Unknown;
         }
-        let consumer = Consumer::of(claim, reservation.cluster.as_ref());
+        let consumer = Consumer::new(Arc::new(claim.clone()), reservation.cluster.clone());
         let exceeded = consumer.groups().filter(|group| quota.is_exceeded(group)).filter(|group| {
             let is_before = |usage: &&AddressUsage| is_before(usage, pool, reservation);
             let scopes = self.scopes_with(pool).filter_map(|scope| self.scopes.get(&scope));
             let before =
                 scopes.flat_map(|scope| scope.usage.values()).filter(is_before).flat_map(AddressUsage::charges);
-            let before = before.filter(|(from, other)| from == pool && group.includes(other)).count();
-            quota.limit(group).is_some_and(|limit| before >= limit)
+            let others = before.filter(|(from, other)| from == pool && group.includes(other) && *other.claim != *claim);
+            let others: HashSet<Arc<ClaimKey>> = others.map(|(_, other)| other.claim).collect();
+            quota.limit(group).is_some_and(|limit| others.len() >= limit)
         });
         let Some(group) = exceeded.min_by_key(|group| quota.limit(group)) else { return LimitCheck::Within };
         let limit = quota.describe(&group);

@@ -7,23 +7,23 @@ use std::sync::Arc;
 use super::ClaimKey;
 use crate::api::AccessRules;
 
-/// On whose account a claim has an address.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+/// A claim that has an address, or requests one.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Consumer {
-    pub(super) namespace: Arc<str>,
+    pub(super) claim: Arc<ClaimKey>,
     /// The Cluster of the claim, in its namespace.
-    pub(super) cluster: Option<Arc<str>>,
+    cluster: Option<Arc<str>>,
 }
 
 impl Consumer {
-    pub(super) fn of((namespace, _): &ClaimKey, cluster: Option<&Arc<str>>) -> Self {
-        Self { namespace: namespace.as_str().into(), cluster: cluster.cloned() }
+    pub(super) fn new(claim: Arc<ClaimKey>, cluster: Option<Arc<str>>) -> Self {
+        Self { claim, cluster }
     }
 
     /// What can have a limit: the namespace, and the Cluster.
     pub(super) fn groups(&self) -> impl Iterator<Item = Group> {
-        let namespace = self.namespace.clone();
-        let cluster = self.cluster.clone().map(|cluster| Group::Cluster(self.namespace.clone(), cluster));
+        let namespace: Arc<str> = self.claim.0.as_str().into();
+        let cluster = self.cluster.clone().map(|cluster| Group::Cluster(namespace.clone(), cluster));
         std::iter::once(Group::Namespace(namespace)).chain(cluster)
     }
 }
@@ -39,12 +39,11 @@ pub(super) enum Group {
 
 impl Group {
     pub(super) fn includes(&self, consumer: &Consumer) -> bool {
-        match self {
-            Self::Namespace(namespace) => *namespace == consumer.namespace,
-            Self::Cluster(namespace, cluster) => {
-                *namespace == consumer.namespace && consumer.cluster.as_ref() == Some(cluster)
-            }
-        }
+        let (namespace, cluster) = match self {
+            Self::Namespace(namespace) => (namespace, None),
+            Self::Cluster(namespace, cluster) => (namespace, Some(cluster)),
+        };
+        **namespace == *consumer.claim.0 && cluster.is_none_or(|cluster| consumer.cluster.as_ref() == Some(cluster))
     }
 }
 
@@ -85,11 +84,15 @@ pub struct OverLimit {
     pub not_allowed: usize,
 }
 
-/// The addresses of a pool by namespace and Cluster.
+/// The claims with addresses of a pool, by namespace and Cluster. A claim can have two addresses for a moment, and counts
+/// once.
 #[derive(Debug)]
 pub(super) struct Quota {
     per_namespace: Option<usize>,
     per_cluster: Option<usize>,
+    /// The claims with addresses, and the number of their addresses.
+    claims: HashMap<Arc<ClaimKey>, (Consumer, usize)>,
+    /// The number of claims with addresses.
     used: HashMap<Group, usize>,
     /// The groups that have fewer addresses since this was last taken.
     freed: Vec<Group>,
@@ -98,11 +101,29 @@ pub(super) struct Quota {
 impl Quota {
     pub(super) fn new(rules: &AccessRules) -> Self {
         let AccessRules { per_namespace, per_cluster, .. } = *rules;
-        Self { per_namespace, per_cluster, used: HashMap::new(), freed: Vec::new() }
+        Self { per_namespace, per_cluster, claims: HashMap::new(), used: HashMap::new(), freed: Vec::new() }
     }
 
-    /// Records that a consumer has one address more or less.
+    /// Records that a claim has one address more or less.
     pub(super) fn charge(&mut self, consumer: &Consumer, is_added: bool) {
+        if is_added {
+            let (_, count) = self.claims.entry(consumer.claim.clone()).or_insert_with(|| (consumer.clone(), 0));
+            *count = count.saturating_add(1);
+            if *count == 1 {
+                self.count(consumer, true);
+            }
+            return;
+        }
+        let Some((_, count)) = self.claims.get_mut(&consumer.claim) else { return };
+        *count = count.saturating_sub(1);
+        if *count == 0
+            && let Some((known, _)) = self.claims.remove(&consumer.claim)
+        {
+            self.count(&known, false);
+        }
+    }
+
+    fn count(&mut self, consumer: &Consumer, is_added: bool) {
         for group in consumer.groups() {
             if is_added {
                 let count = self.used.entry(group).or_default();
@@ -143,8 +164,12 @@ impl Quota {
         Some(self.limit(group)?.saturating_sub(self.used(group)))
     }
 
-    /// The first group of a consumer that may have no further address beyond those that `promised` counts.
+    /// The first group of a claim that may have no further address beyond those that `promised` counts; none for a claim
+    /// that has an address.
     pub(super) fn full(&self, consumer: &Consumer, promised: impl Fn(&Group) -> usize) -> Option<Group> {
+        if self.claims.contains_key(&consumer.claim) {
+            return None;
+        }
         consumer.groups().find(|group| self.room(group).is_some_and(|room| room <= promised(group)))
     }
 
@@ -185,28 +210,30 @@ mod tests {
         Quota::new(&AccessRules { namespaces: AllowedNamespaces::All, per_namespace, per_cluster, headroom: None })
     }
 
-    fn consumer(namespace: &str, cluster: Option<&str>) -> Consumer {
-        Consumer { namespace: namespace.into(), cluster: cluster.map(Into::into) }
+    /// A claim of a namespace and Cluster.
+    fn claim(name: &str, namespace: &str, cluster: Option<&str>) -> Consumer {
+        Consumer::new(Arc::new((namespace.to_owned(), name.to_owned())), cluster.map(Into::into))
     }
 
     #[test]
     fn each_group_has_its_limit() {
         let mut quota = quota(Some(3), Some(2));
-        let (one, other, none) = (consumer("a", Some("one")), consumer("a", Some("other")), consumer("a", None));
-        for _ in 0..2 {
+        for name in ["a", "b"] {
+            let one = claim(name, "n", Some("one"));
             assert_eq!(quota.full(&one, |_| 0), None);
             quota.charge(&one, true);
         }
-        let full = quota.full(&one, |_| 0).unwrap();
+        let full = quota.full(&claim("c", "n", Some("one")), |_| 0).unwrap();
         assert_eq!(quota.describe(&full), LimitReached { limit: 2, cluster: Some("one".into()) });
+        let (namespace, other) = (Group::Namespace("n".into()), claim("d", "n", Some("other")));
         assert_eq!(quota.full(&other, |_| 0), None);
-        let namespace = Group::Namespace("a".into());
         assert_eq!(quota.full(&other, |_| 1), Some(namespace.clone()), "a claim has a turn");
-        quota.charge(&none, true);
+        quota.charge(&claim("e", "n", None), true);
         assert_eq!(quota.full(&other, |_| 0), Some(namespace.clone()));
-        assert_eq!(quota.full(&consumer("b", Some("one")), |_| 0), None, "a Cluster of another namespace");
+        assert_eq!(quota.full(&claim("a", "m", Some("one")), |_| 0), None, "a Cluster of another namespace");
+        assert_eq!(quota.full(&claim("a", "n", Some("one")), |_| 0), None, "it has an address");
         assert!(!quota.is_exceeded(&namespace));
-        quota.charge(&none, true);
+        quota.charge(&claim("f", "n", None), true);
         assert!(quota.is_exceeded(&namespace));
         let over = OverLimit { groups: 1, addresses: 1, not_allowed: 0 };
         assert_eq!(quota.over(|_| true), over);
@@ -214,12 +241,17 @@ mod tests {
     }
 
     #[test]
-    fn released_addresses_make_room() {
+    fn claim_with_two_addresses_counts_once() {
         let mut quota = quota(None, Some(1));
-        let one = consumer("a", Some("one"));
+        let one = claim("a", "n", Some("one"));
         quota.charge(&one, true);
+        // The other reservation was created without the name of the Cluster.
+        quota.charge(&claim("a", "n", None), true);
+        assert!(!quota.is_exceeded(&Group::Cluster("n".into(), "one".into())));
         quota.charge(&one, false);
-        assert_eq!(quota.take_freed(), [Group::Cluster("a".into(), "one".into())], "the namespace has no limit");
-        assert_eq!((quota.full(&one, |_| 0), quota.used.len()), (None, 0));
+        assert_eq!(quota.take_freed(), []);
+        quota.charge(&claim("a", "n", None), false);
+        assert_eq!(quota.take_freed(), [Group::Cluster("n".into(), "one".into())], "the namespace has no limit");
+        assert!(quota.used.is_empty() && quota.claims.is_empty());
     }
 }

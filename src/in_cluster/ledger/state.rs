@@ -191,7 +191,8 @@ impl State {
             Err(limit) => return Proposal::LimitReached(limit),
         };
         let slot = Slot { scope: entry.scope(pool), block };
-        let consumer = entry.quota.as_ref().map(|_| Box::new(Consumer::of(claim, attributes.cluster.as_ref())));
+        let consumer =
+            entry.quota.as_ref().map(|_| Box::new(Consumer::new(Arc::new(claim.clone()), attributes.cluster.clone())));
         if !self.is_candidate(&slot) {
             self.update(&slot, |usage| {
                 usage.candidate_of = Some(Box::new(pool.clone()));

@@ -36,7 +36,7 @@ pub(super) struct AddressUsage {
     pub(super) owners: Vec<AddressOwner>,
     /// The pool that holds the address for a claim whose reservation is being created.
     pub(super) candidate_of: Option<Box<PoolKey>>,
-    /// The consumer for which it is held; only of a pool with access rules.
+    /// The claim for which it is held; only of a pool with access rules.
     pub(super) candidate_for: Option<Box<Consumer>>,
     /// The number of reservations and candidates of this address in other scopes, of pools that belong to this scope
     /// now.
@@ -179,7 +179,7 @@ impl AddressUsage {
         Some((reservation.pool.clone(), reservation.released_at?))
     }
 
-    /// On whose account the address is in use or reserved, for each pool. An IPAddress without a reservation counts too,
+    /// The claims that use the address or have reserved it, and the pool of each. An IPAddress without a reservation counts too,
     /// unless its reservation is being moved to this scope.
     pub(super) fn charges(&self) -> Vec<(PoolKey, Consumer)> {
         let mut charges = Vec::new();
@@ -188,14 +188,14 @@ impl AddressUsage {
         if let Some((reservation, claim)) = reserved {
             let owner = self.owners.iter().find(|owner| owner.name == *claim);
             let cluster = reservation.cluster.as_ref().or_else(|| owner?.cluster.as_ref());
-            charges.push((reservation.pool.clone(), Consumer::of(claim, cluster)));
+            charges.push((reservation.pool.clone(), Consumer::new(claim.clone(), cluster.cloned())));
         }
         let is_counted = |owner: &&AddressOwner| match reserved {
             Some((reservation, claim)) => owner.name != *claim || owner.pool != reservation.pool,
             None => self.elsewhere == 0,
         };
         let unreserved = self.owners.iter().filter(is_counted);
-        charges.extend(unreserved.map(|it| (it.pool.clone(), Consumer::of(&it.name, it.cluster.as_ref()))));
+        charges.extend(unreserved.map(|it| (it.pool.clone(), Consumer::new(it.name.clone(), it.cluster.clone()))));
         let candidate = self.candidate_of.as_ref().zip(self.candidate_for.as_ref());
         charges.extend(candidate.map(|(pool, consumer)| (PoolKey::clone(pool), Consumer::clone(consumer))));
         charges

@@ -149,7 +149,7 @@ impl WaitQueue {
             }
         };
         self.remove_waiting(claim);
-        let consumer = has_quota.then(|| Consumer::of(claim, attributes.cluster.as_ref()));
+        let consumer = has_quota.then(|| Consumer::new(Arc::new(claim.clone()), attributes.cluster.clone()));
         let uses_headroom = attributes.uses_headroom;
         self.tier(uses_headroom).insert(position, claim.clone());
         self.queued.insert(claim.clone(), Queued { position, consumer, uses_headroom });

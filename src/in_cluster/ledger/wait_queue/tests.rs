@@ -93,7 +93,7 @@ fn per_namespace(limit: usize) -> Quota {
 #[test]
 fn namespace_at_its_limit_delays_no_other() {
     let (mut queue, mut quota, now) = (WaitQueue::default(), per_namespace(1), Instant::now());
-    quota.charge(&Consumer::of(&of("full", "bound"), None), true);
+    quota.charge(&Consumer::new(Arc::new(of("full", "bound")), None), true);
     fn supply(quota: &Quota) -> Supply<'_> {
         Supply { free: 3, headroom: 0, quota: Some(quota) }
     }
@@ -102,9 +102,9 @@ fn namespace_at_its_limit_delays_no_other() {
         assert_eq!(answer, Answer::Blocked(Group::Namespace("full".into())));
     }
     assert_eq!(queue.request(&of("other", "a"), &2.into(), supply(&quota)), Answer::Served);
-    quota.charge(&Consumer::of(&of("other", "a"), None), true);
+    quota.charge(&Consumer::new(Arc::new(of("other", "a")), None), true);
     assert_eq!(queue.grant(supply(&quota), Vec::new(), now), Vec::<ClaimKey>::new());
-    quota.charge(&Consumer::of(&of("full", "bound"), None), false);
+    quota.charge(&Consumer::new(Arc::new(of("full", "bound")), None), false);
     let freed = quota.take_freed();
     assert_eq!(queue.grant(supply(&quota), freed, now), [of("full", "c0")], "one may have an address");
     assert_eq!(queue.request(&of("full", "c0"), &1.into(), supply(&quota)), Answer::Served);
