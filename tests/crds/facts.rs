@@ -30,6 +30,10 @@ const ADDITIONS: &[(&str, &str)] = &[
     ("", "v1alpha2 .spec.network type"),
     ("", "v1alpha2 .spec.network maxLength"),
     ("", "v1alpha2 .spec.network rules"),
+    // Access to global pools.
+    ("global", "v1alpha2 .spec.allowedNamespaces*"),
+    ("global", "v1alpha2 .spec.limits*"),
+    ("global", "v1alpha2 .spec.headroom*"),
     // Validation rules.
     ("", "v1alpha2 . rules"),
     ("", "v1alpha2 .spec rules"),

@@ -151,6 +151,7 @@ fn api_server_validates_objects_by_the_crd_rules() {
     pools_of_prefixes(&plane);
     what_pools_have_in_common(&plane);
     networks(&plane);
+    access_of_global_pools(&plane);
     reservations(&plane);
     entries_are_read_as_by_the_provider(&plane);
     the_longest_lists_are_accepted(&plane);
@@ -369,6 +370,48 @@ fn networks(plane: &ControlPlane) {
     }
     let lengths = json!({"blockLengths": {"ipv4": 33}});
     table.rejects_object(&network("lab", lengths), "spec.blockLengths.ipv4", "32");
+    table.done();
+}
+
+fn access_of_global_pools(plane: &ControlPlane) {
+    let mut table = Table { plane, wrong: Vec::new() };
+    let pool = |kind: &str, access: &Value| {
+        let mut spec = if kind == GLOBAL_ADDRESSES {
+            json!({"addresses": ["10.0.0.1"], "prefix": 24})
+        } else {
+            json!({"prefixes": ["fd00::/48"]})
+        };
+        json_patch::merge(&mut spec, access);
+        object(kind, "case", &spec)
+    };
+    let selector = json!({"matchLabels": {"a": "b"}});
+    for kind in [GLOBAL_ADDRESSES, GLOBAL_PREFIXES] {
+        for good in [
+            json!({"allowedNamespaces": {"from": "None"}, "limits": {}}),
+            json!({"allowedNamespaces": {"from": "Selector", "selector": selector}}),
+            json!({"limits": {"perNamespace": 1, "perCluster": 1_000_000}}),
+            json!({"headroom": {"addresses": 5, "for": selector}}),
+        ] {
+            table.accepts_object(&pool(kind, &good));
+        }
+        let unselective = "must select some claims";
+        for (bad, field, text) in [
+            (json!({"allowedNamespaces": {}}), "spec.allowedNamespaces.from", "Required value"),
+            (json!({"allowedNamespaces": {"from": "Selector"}}), "spec.allowedNamespaces.selector", "is required with"),
+            (
+                json!({"allowedNamespaces": {"from": "All", "names": ["a"]}}),
+                "spec.allowedNamespaces.names",
+                "only possible",
+            ),
+            (json!({"limits": {"perNamespace": 0}}), "spec.limits.perNamespace", "greater than or equal to 1"),
+            (json!({"limits": {"perCluster": -1}}), "spec.limits.perCluster", "greater than or equal to 1"),
+            (json!({"headroom": {"addresses": 0, "for": selector}}), "spec.headroom.addresses", "equal to 1"),
+            (json!({"headroom": {"addresses": 1}}), "spec.headroom.for", "Required value"),
+            (json!({"headroom": {"addresses": 1, "for": {}}}), "spec.headroom.for", unselective),
+        ] {
+            table.rejects_object(&pool(kind, &bad), field, text);
+        }
+    }
     table.done();
 }
 

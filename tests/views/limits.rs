@@ -58,3 +58,28 @@ async fn two_managers_never_exceed_a_limit() {
     }
     println!("at most {most} reservations for {LIMIT} addresses");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_managers_leave_the_headroom() {
+    let plane = ControlPlane::start(Options::default());
+    let consumer = Consumer::new(&plane).await;
+    // Each claim that both serve at once may have two reservations, until the sweeper deletes one of them.
+    let flags = ["--sweep-interval=1s", "--sweep-grace=2s"];
+    let _managers = [Manager::start(&plane, &flags), Manager::start(&plane, &flags)];
+    let headroom = json!({"addresses": 5, "for": {"matchLabels": {"role": "control-plane"}}});
+    let spec = json!({"addresses": ["10.0.0.1-10.0.0.20"], "prefix": 24, "headroom": headroom});
+    consumer.create_global_pool("shared", spec).await;
+    let names: Vec<_> = (0..32).map(|number| format!("worker-{number}")).collect();
+    join_all(names.iter().map(|name| consumer.create_global_claim(name, "shared"))).await;
+    let bound = || async { consumer.allocated_addresses().await.len() };
+    eventually_within(Duration::from_mins(1), "the other addresses are in use", || async {
+        (bound().await == 15).then_some(())
+    })
+    .await;
+    let selected: Vec<_> = (0..5).map(|number| format!("control-plane-{number}")).collect();
+    let labels = json!({"labels": {"role": "control-plane"}});
+    let create = |name| consumer.create_claim_with(name, "GlobalInClusterIPPool", "shared", labels.clone());
+    join_all(selected.iter().map(|name| create(name))).await;
+    consumer.wait_for_addresses(&selected).await;
+    assert_eq!(bound().await, 20);
+}

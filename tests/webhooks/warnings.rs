@@ -27,7 +27,7 @@ async fn assert_warnings(kind: InClusterKind, spec: Value, expected: &[&str]) {
     client.delete(kind, &name).await.into_object();
 
     let mut before = spec.clone();
-    for field in ["gateway", "excludedAddresses", "excludedPrefixes"] {
+    for field in ["gateway", "excludedAddresses", "excludedPrefixes", "headroom"] {
         before.as_object_mut().expect("a specification is an object").remove(field);
     }
     client.create(kind, &other, &before).await.into_object();
@@ -131,6 +131,39 @@ async fn overlap_with_another_pool_is_warned_about() {
     client.create(IPPool, &third, &networked("100.64.11.0/24")).await.into_object();
     let response = client.create(GlobalIPPool, &unique("overlapping"), &networked("100.64.11.0/25")).await;
     assert_eq!((response.code, response.warnings), (201, Vec::new()));
+}
+
+#[tokio::test]
+async fn headroom_of_the_whole_pool_is_warned_about() {
+    let headroom = json!({"addresses": 4, "for": {"matchLabels": {"role": "control-plane"}}});
+    let spec = json!({"addresses": ["100.66.7.1-100.66.7.4"], "prefix": 24, "headroom": headroom});
+    let warning = "spec.headroom.addresses: 4 leaves no address for other claims; the pool has 4";
+    assert_warnings(GlobalIPPool, spec, &[warning]).await;
+}
+
+#[tokio::test]
+async fn tightened_rules_are_warned_about() {
+    let consumer = Consumer::new(&shared().plane).await;
+    let client = ApiClient::new(&consumer);
+    let pool = unique("tightened");
+    consumer.create_global_pool(&pool, json!({"addresses": ["100.66.8.1-100.66.8.9"], "prefix": 24})).await;
+    for name in ["a", "b", "c"] {
+        consumer.create_global_claim(name, &pool).await;
+        consumer.wait_for_address(name).await;
+    }
+    let rules = json!({"limits": {"perNamespace": 1}, "allowedNamespaces": {"from": "None"}});
+    let expected = [
+        "spec.limits: 1 namespaces or Clusters have 2 addresses more; they keep them",
+        "spec.allowedNamespaces: 3 addresses are in namespaces that are not allowed; they stay in use",
+    ];
+    eventually("the addresses are counted", || async {
+        (client.dry_run_patch(GlobalIPPool, &pool, &json!({"spec": rules})).await.warnings == expected).then_some(())
+    })
+    .await;
+    let selector = json!({"matchExpressions": [{"key": "a", "operator": "Like", "values": ["b"]}]});
+    let invalid = json!({"spec": {"headroom": {"addresses": 1, "for": selector}}});
+    let denied = client.dry_run_patch(GlobalIPPool, &pool, &invalid).await;
+    denied.assert_denied(422, "spec.headroom.for", "spec.headroom.for");
 }
 
 #[tokio::test]
