@@ -17,6 +17,9 @@ use super::usage::AddressUsage;
 use super::wait_queue::{Answer, ClaimAttributes, Supply, WaitQueue};
 use crate::api::{AccessRules, AddressCounts, Pool, PoolKey, PoolSpec, Scope, Slot, names};
 
+/// The blocks that a pool can allocate, or the problems of its specification.
+type Usable = Result<Arc<UsableBlocks>, Arc<str>>;
+
 /// What the ledger keeps of a pool object.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PoolInfo {
@@ -42,7 +45,7 @@ pub struct PoolInfo {
     /// When the pool was created, in seconds since the Unix epoch.
     pub created: i64,
     /// The blocks that can be allocated, or the problems of the spec.
-    pub usable: Result<Arc<UsableBlocks>, Arc<str>>,
+    pub usable: Usable,
     /// Who may use the pool; `None` without restrictions.
     pub access: Option<Arc<AccessRules>>,
     /// The `metadata.generation` of the spec.
@@ -95,7 +98,7 @@ impl PoolInfo {
 }
 
 /// Parses the blocks of a pool, and who may use it.
-fn read_all(spec: &PoolSpec, is_global: bool) -> (Result<Arc<UsableBlocks>, Arc<str>>, Option<Arc<AccessRules>>) {
+fn read_all(spec: &PoolSpec, is_global: bool) -> (Usable, Option<Arc<AccessRules>>) {
     fn join(problems: &[impl ToString]) -> Arc<str> {
         problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ").into()
     }

@@ -1,6 +1,6 @@
 use std::collections::HashSet;
 
-use capi_ipam::api::PoolSpec;
+use capi_ipam::api::{NamespaceSource, PoolSpec};
 use capi_ipam_ip::Block;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -42,6 +42,9 @@ pub struct PoolDetails {
     pub prefix_length: i64,
     /// Seconds before a released address can be reused.
     pub cooldown_seconds: i64,
+    /// Who may use a global pool, in words.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub access: Vec<String>,
     /// Counts of the listed objects.
     pub counts: Counts,
     /// The map; omitted if the specification is invalid or has no addresses.
@@ -144,6 +147,7 @@ pub(super) fn describe(pool: &PoolRow, contents: &Contents<'_>, waiting: Vec<Cla
         gateway: gateway.clone().filter(|gateway| !gateway.is_empty()),
         prefix_length,
         cooldown_seconds: pool.spec.cooldown_seconds(),
+        access: access(pool),
         counts: contents.counts,
         map: None,
         holders: Vec::new(),
@@ -156,4 +160,55 @@ pub(super) fn describe(pool: &PoolRow, contents: &Contents<'_>, waiting: Vec<Cla
 fn warnings(pool: &PoolRow) -> Vec<String> {
     let others = pool.conditions.iter().filter(|condition| condition.type_ != "Ready" && condition.status == "True");
     others.map(|it| format!("{}: {}", it.type_, it.message.as_deref().unwrap_or_default())).collect()
+}
+
+/// Describes who may use a global pool.
+fn access(pool: &PoolRow) -> Vec<String> {
+    let access = pool.spec.access();
+    if !pool.key.kind.is_global() {
+        return Vec::new();
+    }
+    let namespaces = access.allowed_namespaces.map(|allowed| match allowed.from {
+        NamespaceSource::All => "claims of all namespaces".to_owned(),
+        NamespaceSource::None => "no claims".to_owned(),
+        NamespaceSource::Selector => "claims of the namespaces that spec.allowedNamespaces selects".to_owned(),
+        NamespaceSource::Names => format!("claims of the namespaces {}", allowed.names.join(", ")),
+    });
+    let limits = access.limits.unwrap_or_default();
+    let limit = |limit: Option<i64>, group: &str| limit.map(|limit| format!("at most {limit} for each {group}"));
+    let headroom = access.headroom.map(|it| format!("the last {} free for the claims of spec.headroom", it.addresses));
+    let limits = [limit(limits.per_namespace, "namespace"), limit(limits.per_cluster, "Cluster")];
+    namespaces.into_iter().chain(limits.into_iter().flatten()).chain(headroom).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use capi_ipam::api::Pool;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn access_rules_are_described() {
+        let pool = |kind: &str| {
+            let pool = json!({
+                "kind": kind, "metadata": { "name": "shared" },
+                "spec": {
+                    "addresses": ["10.0.0.0/24"], "prefix": 24,
+                    "allowedNamespaces": { "from": "Names", "names": ["a", "b"] },
+                    "limits": { "perNamespace": 50, "perCluster": 20 },
+                    "headroom": { "addresses": 5, "for": {} },
+                },
+            });
+            access(&PoolRow::from(&serde_json::from_value::<Pool>(pool).unwrap()))
+        };
+        let expected = [
+            "claims of the namespaces a, b",
+            "at most 50 for each namespace",
+            "at most 20 for each Cluster",
+            "the last 5 free for the claims of spec.headroom",
+        ];
+        assert_eq!(pool("GlobalInClusterIPPool"), expected);
+        assert!(pool("InClusterIPPool").is_empty(), "namespaced pools have no rules");
+    }
 }

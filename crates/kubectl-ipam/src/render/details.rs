@@ -33,6 +33,7 @@ pub(crate) fn head(pool: &PoolDetails) -> String {
     if pool.cooldown_seconds > 0 {
         field("Cool-down", &format!("{}s", pool.cooldown_seconds));
     }
+    field("Access", &pool.access.join("; "));
     text
 }
 

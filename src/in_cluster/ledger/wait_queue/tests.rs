@@ -90,24 +90,25 @@ fn per_namespace(limit: usize) -> Quota {
     Quota::new(&AccessRules { namespaces, per_namespace: Some(limit), per_cluster: None, headroom: None })
 }
 
+fn limited(quota: &Quota) -> Supply<'_> {
+    Supply { free: 3, headroom: 0, quota: Some(quota) }
+}
+
 #[test]
 fn namespace_at_its_limit_delays_no_other() {
     let (mut queue, mut quota, now) = (WaitQueue::default(), per_namespace(1), Instant::now());
     quota.charge(&Consumer::new(Arc::new(of("full", "bound")), None), true);
-    fn supply(quota: &Quota) -> Supply<'_> {
-        Supply { free: 3, headroom: 0, quota: Some(quota) }
-    }
     for number in 0..1_000 {
-        let answer = queue.request(&of("full", &format!("c{number}")), &1.into(), supply(&quota));
+        let answer = queue.request(&of("full", &format!("c{number}")), &1.into(), limited(&quota));
         assert_eq!(answer, Answer::Blocked(Group::Namespace("full".into())));
     }
-    assert_eq!(queue.request(&of("other", "a"), &2.into(), supply(&quota)), Answer::Served);
+    assert_eq!(queue.request(&of("other", "a"), &2.into(), limited(&quota)), Answer::Served);
     quota.charge(&Consumer::new(Arc::new(of("other", "a")), None), true);
-    assert_eq!(queue.grant(supply(&quota), Vec::new(), now), Vec::<ClaimKey>::new());
+    assert_eq!(queue.grant(limited(&quota), Vec::new(), now), Vec::<ClaimKey>::new());
     quota.charge(&Consumer::new(Arc::new(of("full", "bound")), None), false);
     let freed = quota.take_freed();
-    assert_eq!(queue.grant(supply(&quota), freed, now), [of("full", "c0")], "one may have an address");
-    assert_eq!(queue.request(&of("full", "c0"), &1.into(), supply(&quota)), Answer::Served);
+    assert_eq!(queue.grant(limited(&quota), freed, now), [of("full", "c0")], "one may have an address");
+    assert_eq!(queue.request(&of("full", "c0"), &1.into(), limited(&quota)), Answer::Served);
     assert_eq!(queue.waiting(), 999);
 }
 
