@@ -20,6 +20,7 @@
 mod support;
 
 mod api_client;
+mod attacked;
 mod baseline;
 mod claim_watch;
 mod cluster;
@@ -27,6 +28,7 @@ mod commands;
 mod consumer;
 mod exhausted;
 mod idle;
+mod join;
 mod memory;
 mod meter;
 mod options;
@@ -93,6 +95,7 @@ async fn run_on_empty_pools(options: &Options, series: Series) -> Outcome {
     let cluster = Cluster::new(options).await;
     let count = options.count(series);
     match series {
+        Series::Attacked => attacked::run(&cluster, series.name(), count).await,
         Series::Idle => idle::run(&cluster, count).await,
         Series::Exhausted => exhausted::run(&cluster, count).await,
         Series::Churn => throughput::run(&cluster, count).await,
@@ -115,6 +118,9 @@ async fn run_with_bound_claims(
 ) -> Outcome {
     if matches!(series, Series::Restart10000 | Series::Restart100000) {
         return restart::run(cluster, series.name(), consumer, present).await;
+    }
+    if series == Series::Join10000 {
+        return join::run(cluster, series.name(), consumer, present).await;
     }
     if series == Series::DeletedPools100000 {
         return memory::deleted_pools(cluster, &series.name(), present).await;

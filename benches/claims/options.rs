@@ -74,6 +74,12 @@ pub(crate) enum Series {
     /// A restart of the manager with 100,000 bound claims.
     #[value(name = "restart-100000")]
     Restart100000,
+    /// A pool with 10,000 bound claims joins a network, while claims are bound and released and the manager is killed.
+    #[value(name = "join-10000")]
+    Join10000,
+    /// 300 claims, while a user of another namespace keeps changing a pool for which 1,500 claims wait.
+    #[value(name = "attacked")]
+    Attacked,
     /// One claim at a time.
     #[value(name = "idle")]
     Idle,
@@ -111,7 +117,7 @@ impl Series {
     /// The number of bound claims before the series.
     pub(crate) fn present(self) -> usize {
         match self {
-            Self::More10000 | Self::Restart10000 => 10_000,
+            Self::More10000 | Self::Restart10000 | Self::Join10000 => 10_000,
             Self::More100000
             | Self::Restart100000
             | Self::DeletedPools100000
@@ -132,7 +138,9 @@ impl Series {
             | Self::Restart100000
             | Self::DeletedPools100000
             | Self::Scrape100000
-            | Self::Commands100000 => 1,
+            | Self::Commands100000
+            | Self::Join10000 => 1,
+            Self::Attacked => 300,
             Self::LargePools => 1_000,
             Self::Exhausted | Self::LargeClaims => 5_000,
         }

@@ -162,9 +162,10 @@ impl NetworkReconciler {
     }
 }
 
-/// Whether pools belong to a network, name it, or have reservations in it.
+/// Whether pools belong to a network or have reservations in it. A pool that names a network that does not allow it must
+/// not block the deletion of the network.
 fn is_used(view: &NetworkView) -> bool {
-    !view.members.is_empty() || view.refused > 0 || view.reservations > 0
+    !view.members.is_empty() || view.reservations > 0
 }
 
 /// The status of a network.
@@ -226,8 +227,8 @@ fn length_problem(network: &IPNetwork, current: BlockLengths) -> Option<String> 
 fn ready(network: &IPNetwork, view: &NetworkView, lengths: BlockLengths) -> Condition {
     if network.metadata.deletion_timestamp.is_some() {
         let message = format!(
-            "waiting for {} pools that belong to the network or name it, and for {} reservations",
-            view.members.len().saturating_add(view.refused),
+            "waiting for {} pools that belong to the network, and for {} reservations",
+            view.members.len(),
             view.reservations
         );
         return Condition::new(conditions::READY, false, conditions::DELETING, message);

@@ -1,7 +1,7 @@
 //! One namespace creates thousands of claims at once, another one a single claim.
 //!
-//! The work queue does not consider namespaces: the single claim is reconciled somewhere among the others. So its
-//! waiting time is printed, and the test only asserts that it is bound.
+//! The work queue serves namespaces in turn. How long the single claim waits depends on the machine, so its waiting time
+//! is printed, and the test only asserts that it is bound.
 
 use std::time::{Duration, Instant};
 

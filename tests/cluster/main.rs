@@ -28,6 +28,7 @@ mod refusals;
 mod reporting;
 mod restore;
 mod sweeping;
+mod tenants;
 
 use std::sync::OnceLock;
 

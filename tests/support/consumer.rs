@@ -44,6 +44,11 @@ impl Consumer {
         Self(self.0.in_namespace(namespace))
     }
 
+    /// A consumer in the same namespace, with another client.
+    pub fn with_client_of(&self, client: Client) -> Self {
+        Self(generic::Consumer { client, namespace: self.namespace.clone() })
+    }
+
     /// The pools of a kind: those of the namespace, or the global ones.
     pub fn pools_of(&self, kind: InClusterKind) -> ResourceClient<Pool> {
         let client = self.client.clone();

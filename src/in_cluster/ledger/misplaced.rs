@@ -35,8 +35,6 @@ pub struct NetworkView {
     pub free: u128,
     /// The pools that belong to it, and those that still have reservations in it, ordered.
     pub members: Vec<(PoolKey, MemberPhase)>,
-    /// The pools that name it and that it does not accept.
-    pub refused: usize,
     /// The number of reservations in it.
     pub reservations: usize,
     /// The block lengths of its reservations.
@@ -111,7 +109,6 @@ impl Ledger {
         let empty = ScopeEntry::default();
         let entry = state.scopes.get(&scope).unwrap_or(&empty);
         let mut members = BTreeMap::new();
-        let mut refused = 0_usize;
         for (key, pool) in &state.pools {
             let is_member = pool.info.as_ref().is_some_and(|info| info.scope == scope);
             let elsewhere = pool.holds.iter().any(|(other, _)| *other != scope);
@@ -120,13 +117,10 @@ impl Ledger {
                 (true, true, _) => drop(members.insert(key.clone(), MemberPhase::Joining)),
                 (true, false, _) => drop(members.insert(key.clone(), MemberPhase::Member)),
                 (false, _, true) => drop(members.insert(key.clone(), MemberPhase::Leaving)),
-                (false, _, false) => {
-                    let names_it = pool.declared.as_ref().is_some_and(|info| info.network.as_deref() == Some(name));
-                    refused = refused.saturating_add(usize::from(names_it));
-                }
+                (false, _, false) => {}
             }
         }
-        let mut view = NetworkView { members: members.into_iter().collect(), refused, ..NetworkView::default() };
+        let mut view = NetworkView { members: members.into_iter().collect(), ..NetworkView::default() };
         for family in [Family::V4, Family::V6] {
             let pools: Vec<_> = entry
                 .members
