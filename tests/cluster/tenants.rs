@@ -81,9 +81,9 @@ async fn foreign_network_cannot_be_joined_or_exhausted() {
     let (owner, tenant) = (consumer().await, Tenant::new().await);
     let network = network_with_pool(&owner, "10.0.0.1-10.0.0.5").await;
     let spec = json!({"addresses": ["10.0.0.1-10.0.0.5"], "prefix": 24});
-    let mut named = spec.clone();
-    named["network"] = json!(network);
-    tenant.user.create_pool("named", named).await;
+    let mut with_network = spec.clone();
+    with_network["network"] = json!(network);
+    tenant.user.create_pool("named", with_network).await;
     tenant.user.wait_for_pool_condition("named", "False", "NetworkNotAllowed").await;
     // Labels that the selector of the network matches.
     tenant.user.create_pool("labelled", spec).await;
