@@ -8,12 +8,14 @@
 
 mod access;
 mod events;
-mod misplaced;
+mod membership;
 mod networks;
 mod overlaps;
 mod pool;
+mod pool_changes;
 mod queries;
 mod quota;
+mod reservation_changes;
 mod shared_names;
 mod state;
 mod usage;
@@ -30,7 +32,7 @@ use tokio::sync::Notify;
 pub use self::access::LimitCheck;
 pub(super) use self::events::PoolEventHandler;
 pub use self::events::allocated_block;
-pub use self::misplaced::{Misplaced, NetworkView};
+pub use self::membership::{Misplaced, NetworkView};
 use self::networks::NetworkInfo;
 pub use self::networks::{LengthRecord, NetworkRefusal};
 pub use self::overlaps::MAX_OVERLAPS;

@@ -1,0 +1,183 @@
+//! Changes of pools: their scope, blocks, gateways and limits.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use super::networks::{Change, contains_address};
+use super::state::State;
+use super::usage::{AddressOwner, AddressUsage, ScopeEntry};
+use super::{ClaimKey, PoolInfo};
+use crate::api::{PoolKey, Scope, Slot};
+
+impl State {
+    /// Replaces the state of a pool object; `None` removes it.
+    pub(super) fn set_pool(&mut self, key: &PoolKey, declared: Option<PoolInfo>) {
+        let mut info = declared.as_ref().map(|declared| self.networks.apply(key, declared));
+        let before = self.scope_of(key);
+        let after = info.as_ref().map_or_else(|| before.clone(), |info| self.shared_scope(info.scope.clone()));
+        let entry = self.pools.entry(key.clone()).or_default();
+        let usable = |info: &Option<PoolInfo>| info.as_ref()?.usable.as_ref().ok().cloned();
+        let (usable_before, usable_after) = (usable(&entry.info), usable(&info));
+        if let (Some(known), Some(info)) = (&usable_before, &mut info)
+            && usable_before == usable_after
+        {
+            // Allocations compare the pointers.
+            info.usable = Ok(Arc::clone(known));
+        }
+        let had_object = entry.info.is_some();
+        let is_unchanged = before == after && had_object == info.is_some() && usable_before == usable_after;
+        if !is_unchanged {
+            let overlapping_before = self.overlapping(key);
+            self.dirty_pools.extend(overlapping_before);
+        }
+        let gateway = |info: &Option<PoolInfo>| info.as_ref()?.usable.as_ref().ok()?.gateway;
+        let network = |scope: &Scope| if let Scope::Network(network) = scope { Some(network.clone()) } else { None };
+        let Some(entry) = self.pools.get(key) else { return };
+        let gateway_before = network(&before).filter(|_| had_object).zip(gateway(&entry.declared));
+        let gateway_after = network(&after).filter(|_| info.is_some()).zip(gateway(&declared));
+        self.dirty_networks.extend(network(&before).into_iter().chain(network(&after)));
+        let access = |info: &Option<PoolInfo>| info.as_ref().and_then(|info| info.access.clone());
+        let has_new_rules = access(&entry.info) != access(&info);
+        let moves = before != after || had_object != info.is_some();
+        if moves && had_object {
+            self.count_elsewhere(key, &before, false);
+        }
+        let Some(entry) = self.pools.get_mut(key) else { return };
+        self.cooldowns_changed |= entry.has_cooldowns();
+        let exists = info.is_some();
+        (entry.declared, entry.info, entry.scope) = (declared, info, Some(after.clone()));
+        self.dirty_pools.push(key.clone());
+        if has_new_rules {
+            self.set_quota(key);
+        }
+        if is_unchanged {
+            self.change_gateway(key, gateway_before, gateway_after);
+            return;
+        }
+        self.change_scope(key, &before, &after, exists);
+        if moves && exists {
+            self.count_elsewhere(key, &after, true);
+        }
+        if let Some((entry, scope)) = self.pools.get_mut(key).zip(self.scopes.get(&after)) {
+            entry.recount(key, &scope.usage);
+        } else if let Some(entry) = self.pools.get_mut(key) {
+            entry.recount(key, &HashMap::new());
+        }
+        let overlapping = self.overlapping(key);
+        self.dirty_pools.extend(overlapping);
+        let promised_to = self.promised_to(key, &after);
+        self.claims_to_wake.extend(promised_to);
+        self.change_gateway(key, gateway_before, gateway_after);
+    }
+
+    /// Counts the addresses of a pool by namespace and Cluster, after a change of its access rules.
+    fn set_quota(&mut self, key: &PoolKey) {
+        let rules = self.pools.get(key).and_then(|entry| entry.info.as_ref()?.access.clone());
+        let quota = rules.map(|rules| Box::new(self.quota(key, &rules)));
+        let Some(entry) = self.pools.get_mut(key) else { return };
+        let (before, after) = (usize::from(entry.quota.is_some()), usize::from(quota.is_some()));
+        self.quotas = self.quotas.saturating_add(after).saturating_sub(before);
+        entry.quota = quota;
+        self.claims_to_wake.extend(entry.wait_queue.rules_changed());
+    }
+
+    /// Counts the addresses that a pool holds in other scopes as not free in `scope`, or no longer.
+    fn count_elsewhere(&mut self, pool: &PoolKey, scope: &Scope, is_added: bool) {
+        let Some(entry) = self.pools.get(pool) else { return };
+        let mut blocks = Vec::new();
+        for (other, _) in entry.holds.iter().filter(|(other, _)| other != scope) {
+            let usage = self.scopes.get(other).into_iter().flat_map(|other| &other.usage);
+            blocks.extend(usage.flat_map(|(block, usage)| std::iter::repeat_n(*block, usage.holds_of(pool))));
+        }
+        self.scopes_changed |= !blocks.is_empty();
+        for block in blocks {
+            self.count_hold_elsewhere(&Slot { scope: scope.clone(), block }, is_added);
+        }
+    }
+
+    /// Records that the gateway of a pool in a network has changed: no pool of the network allocates it.
+    fn change_gateway(
+        &mut self,
+        pool: &PoolKey,
+        before: Option<(Arc<str>, IpAddr)>,
+        after: Option<(Arc<str>, IpAddr)>,
+    ) {
+        if before == after {
+            return;
+        }
+        let mut changed = Vec::new();
+        for ((network, gateway), is_added) in before.map(|it| (it, false)).into_iter().chain(after.map(|it| (it, true)))
+        {
+            if self.networks.count_gateway(&network, gateway, is_added) {
+                changed.push((network, gateway));
+            }
+        }
+        for (network, gateway) in changed {
+            let members = self.scopes.get(&Scope::Network(network)).map(|scope| scope.members.clone());
+            for member in members.unwrap_or_default().into_iter().filter(|member| member != pool) {
+                let declared = self.pools.get(&member).and_then(|entry| entry.declared.as_ref());
+                let usable = declared.and_then(|declared| declared.usable.as_ref().ok());
+                if usable.is_some_and(|usable| contains_address(usable, gateway)) {
+                    self.refresh_pool(&member);
+                }
+            }
+        }
+    }
+
+    /// Computes the network of a pool again.
+    fn refresh_pool(&mut self, key: &PoolKey) {
+        let declared = self.pools.get(key).and_then(|entry| entry.declared.clone());
+        self.set_pool(key, declared);
+        let waiting = self.pools.get_mut(key).map(|entry| entry.wait_queue.pool_changed());
+        self.claims_to_wake.extend(waiting.unwrap_or_default());
+    }
+
+    /// Computes the networks of the pools that a change may affect.
+    pub(super) fn refresh_pools(&mut self, change: &Change) {
+        let declared = self.pools.iter().filter_map(|(key, entry)| Some((key, entry.declared.as_ref()?)));
+        let affected: Vec<PoolKey> =
+            declared.filter(|(key, declared)| change.affects(key, declared)).map(|(key, _)| key.clone()).collect();
+        affected.iter().for_each(|key| self.refresh_pool(key));
+        if let Change::Network(network) = change {
+            self.dirty_networks.push(network.clone());
+        }
+    }
+
+    /// The claims to which addresses of the pool are promised: the pool may contain the addresses only now.
+    fn promised_to(&self, pool: &PoolKey, scope: &Scope) -> Vec<ClaimKey> {
+        let usage = self.scopes.get(scope).into_iter().flat_map(|scope| scope.usage.values());
+        let mine =
+            usage.filter(|usage| usage.reservation.as_ref().is_some_and(|reservation| reservation.pool == *pool));
+        mine.filter_map(AddressUsage::promised_to).cloned().collect()
+    }
+
+    /// Makes a pool a member of its scope, and moves its addresses to the scope if it has changed.
+    fn change_scope(&mut self, key: &PoolKey, before: &Scope, after: &Scope, exists: bool) {
+        if let Some(scope) = self.scopes.get_mut(before) {
+            scope.members.retain(|member| member != key);
+        }
+        if exists {
+            let shared = self.shared_key(key.clone());
+            self.scopes.entry(after.clone()).or_default().members.push(shared);
+        }
+        if before != after {
+            let mut moved = Vec::new();
+            let usage = self.scopes.get_mut(before).into_iter().flat_map(|scope| &scope.usage);
+            let mine = |(block, usage): (&_, &AddressUsage)| {
+                let owners = usage.owners.iter().filter(|owner| owner.pool == *key);
+                owners.map(|owner| (*block, owner.name.clone(), owner.cluster.clone(), owner.list)).collect::<Vec<_>>()
+            };
+            moved.extend(usage.flat_map(mine));
+            for (block, name, cluster, list) in moved {
+                self.update(&Slot { scope: before.clone(), block }, |usage| usage.remove_address(&name));
+                let pool = key.clone();
+                let owner = AddressOwner { name, pool, cluster, list };
+                self.update(&Slot { scope: after.clone(), block }, |usage| usage.insert_address(owner));
+            }
+        }
+        if self.scopes.get(before).is_some_and(ScopeEntry::is_empty) {
+            self.scopes.remove(before);
+        }
+    }
+}

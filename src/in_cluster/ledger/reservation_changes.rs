@@ -1,0 +1,149 @@
+//! Changes of reservations, from the watch and from responses to our own requests.
+
+use std::time::Instant;
+
+use capi_ipam_provider::api::Uid;
+
+use super::ClaimKey;
+use super::networks::LengthRecord;
+use super::state::{Ignored, Source, State, TOMBSTONE_TTL};
+use super::usage::{AddressUsage, ReservationInfo};
+use crate::api::{IPReservation, Slot};
+use crate::in_cluster::reservation::lacks_label;
+
+impl State {
+    pub(super) fn insert(&mut self, reservation: &IPReservation, source: Source) -> Option<ClaimKey> {
+        let (list, lacks_label) = (self.reservation_list, lacks_label(reservation));
+        let uid = || -> Box<str> { reservation.metadata.uid.as_deref().unwrap_or_default().into() };
+        match source {
+            // After a restore of etcd a deleted object can exist again.
+            Source::Watch => self.tombstones.remove(&uid_of(reservation)),
+            Source::Response if self.was_deleted(uid_of(reservation), Instant::now()) => return None,
+            Source::Response => {}
+        }
+        match reservation.slot() {
+            Ok((slot, pool)) => {
+                let slot = Slot { scope: self.shared_scope(slot.scope), block: slot.block };
+                let cluster = reservation.spec.claim_ref.as_ref().and_then(|claim| claim.cluster.as_deref());
+                let cluster = self.clusters.share(cluster);
+                let is_observed = source == Source::Watch;
+                let info = ReservationInfo::of(reservation, self.shared_key(pool), cluster, list, is_observed);
+                let known = self.usage(&slot).and_then(|usage| usage.reservation.as_ref());
+                if source == Source::Response && known.is_some_and(|known| known.version > info.version) {
+                    return None;
+                }
+                self.insert_at(&slot, info)
+            }
+            Err(problem) => {
+                let name = reservation.metadata.name.as_ref();
+                if let Some((name, (network, family, length))) = name.zip(reservation.network_block_length()) {
+                    let record = LengthRecord { name: name.clone(), uid: uid().into_string(), network, family, length };
+                    let change = self.networks.set_record(record, list);
+                    self.refresh_pools(&change);
+                } else if let Some(name) = name {
+                    let ignored = Ignored { uid: uid(), problem: problem.to_string(), list, lacks_label };
+                    self.ignored.insert(name.clone(), ignored);
+                }
+                None
+            }
+        }
+    }
+
+    /// Records the reservation of an address. Returns the claim to which it is promised if the reservation is new.
+    fn insert_at(&mut self, slot: &Slot, reservation: ReservationInfo) -> Option<ClaimKey> {
+        let known = self.usage(slot).and_then(|usage| usage.reservation.as_ref());
+        let is_new = known.is_none_or(|known| known.uid != reservation.uid);
+        self.unindex_holder(slot);
+        self.holdings.insert(&reservation, slot);
+        let is_promise = reservation.is_manual() && reservation.released_at.is_none();
+        let promised_to = reservation.claim.as_deref().filter(|_| is_new && is_promise).cloned();
+        self.update(slot, |usage| {
+            usage.drop_candidate();
+            usage.set_reservation(reservation);
+        });
+        promised_to
+    }
+
+    /// Removes a reservation. Returns its address if it is a valid one.
+    pub(super) fn remove(&mut self, reservation: &IPReservation) -> Option<Slot> {
+        let uid = reservation.metadata.uid.as_deref().unwrap_or_default();
+        self.remember_deletion(Uid::of(uid), Instant::now());
+        if let Ok((slot, _)) = reservation.slot() {
+            self.remove_at(&slot, Some(Uid::of(uid)));
+            return Some(slot);
+        }
+        let name = reservation.metadata.name.as_deref().unwrap_or_default();
+        let change = self.networks.remove_record(name, uid);
+        self.refresh_pools(&change);
+        if self.ignored.get(name).is_some_and(|ignored| *ignored.uid == *uid) {
+            self.ignored.remove(name);
+        }
+        None
+    }
+
+    /// Removes the reservation of an address, if it has that uid or no uid is passed.
+    pub(super) fn remove_at(&mut self, slot: &Slot, uid: Option<Uid>) {
+        let known = self.usage(slot).and_then(|usage| usage.reservation.as_ref());
+        let Some(known) = known.map(|known| Uid::of(&known.uid)) else { return };
+        if uid.is_some_and(|uid| known != uid) {
+            return;
+        }
+        self.remember_deletion(known, Instant::now());
+        self.unindex_holder(slot);
+        self.update(slot, |usage| usage.reservation = None);
+    }
+
+    /// Removes all IPAddress objects that the newest list does not show.
+    pub(super) fn remove_unlisted_addresses(&mut self) {
+        let newest = self.address_list;
+        for slot in self.slots(|usage| usage.owners.iter().any(|owner| owner.list != newest)) {
+            self.update(&slot, |usage| usage.owners.retain(|owner| owner.list == newest));
+        }
+    }
+
+    /// The addresses whose usage matches.
+    fn slots(&self, matches: impl Fn(&AddressUsage) -> bool) -> Vec<Slot> {
+        let matching = self.all_usage().filter(|(_, _, usage)| matches(usage));
+        matching.map(|(scope, block, _)| Slot { scope: scope.clone(), block }).collect()
+    }
+
+    /// Removes all reservations that the newest list does not show.
+    pub(super) fn remove_unlisted_reservations(&mut self) {
+        self.is_listing_reservations = false;
+        let newest = self.reservation_list;
+        for slot in self.slots(|usage| usage.reservation.as_ref().is_some_and(|known| known.list != newest)) {
+            self.remove_at(&slot, None);
+        }
+        self.ignored.retain(|_, ignored| ignored.list == newest);
+        let changes = self.networks.remove_unlisted_records(newest);
+        changes.iter().for_each(|change| self.refresh_pools(change));
+    }
+
+    /// Records that the reservation with this uid is deleted.
+    pub(super) fn remember_deletion(&mut self, uid: Uid, now: Instant) {
+        self.tombstones.insert(uid, (), TOMBSTONE_TTL, now);
+    }
+
+    /// Whether the reservation with this uid was deleted recently.
+    pub(super) fn was_deleted(&self, uid: Uid, now: Instant) -> bool {
+        self.tombstones.get(&uid, now).is_some()
+    }
+
+    /// The names of the reservations that have to be labelled for `clusterctl move` and are not those of an address.
+    pub(super) fn unlabelled_others(&self) -> impl Iterator<Item = String> {
+        let ignored = self.ignored.iter().filter(|(_, ignored)| ignored.lacks_label);
+        ignored.map(|(name, _)| name.clone())
+    }
+
+    fn unindex_holder(&mut self, slot: &Slot) {
+        let Self { scopes, holdings, .. } = self;
+        let usage = scopes.get(&slot.scope).and_then(|scope| scope.usage.get(&slot.block));
+        if let Some(known) = usage.and_then(|usage| usage.reservation.as_ref()) {
+            holdings.remove(known, slot);
+        }
+    }
+}
+
+fn uid_of(reservation: &IPReservation) -> Uid {
+    Uid::of(reservation.metadata.uid.as_deref().unwrap_or_default())
+}
