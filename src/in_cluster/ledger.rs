@@ -237,11 +237,12 @@ impl Ledger {
         attempts.insert(claim, (pool.clone(), slot.clone()));
     }
 
-    /// The slot whose reservation for the claim was requested from this pool with an unknown outcome.
+    /// The slot whose reservation for the claim was requested from this pool with an unknown outcome. `None` if the pool
+    /// has joined or left a network since: in its present scope the address may be reserved for another claim.
     pub fn attempt(&self, claim: Uid, pool: &PoolKey) -> Option<Slot> {
         let state = self.state.lock();
         let (from, slot) = state.attempts.get(&claim)?;
-        (from == pool).then(|| slot.clone())
+        (from == pool && state.scope_of(pool) == slot.scope).then(|| slot.clone())
     }
 
     /// Forgets the attempt of the claim: its outcome is known.

@@ -55,8 +55,11 @@ async fn claims_beyond_a_limit_wait_and_delay_no_other_namespace() {
     let waiting = waiting.first().and_then(|claim| claim.metadata.name.as_deref()).expect("some claims wait");
     let text = one.wait_for_reason(waiting, "QuotaExceeded").await;
     assert!(text.contains("spec.limits.perNamespace") && text.contains(&pool), "{text}");
-    let events = one.events(waiting).await;
-    assert!(events.iter().any(|(kind, reason, _)| kind == "Warning" && reason == "QuotaExceeded"), "{events:?}");
+    eventually("an event reports the limit", || async {
+        let events = one.events(waiting).await;
+        events.iter().any(|(kind, reason, _)| kind == "Warning" && reason == "QuotaExceeded").then_some(())
+    })
+    .await;
     let bound = bound.first().and_then(|claim| claim.metadata.name.as_deref()).expect("some claims are bound");
     one.release(bound).await;
     eventually("another claim is bound", || async {

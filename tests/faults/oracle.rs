@@ -287,7 +287,8 @@ fn miscounted(world: &World) -> Vec<Violation> {
 pub fn overall(changes: &[Change]) -> Vec<Violation> {
     let mut world = World::default();
     let mut made: BTreeMap<String, (usize, usize)> = BTreeMap::new();
-    let mut reserved: BTreeMap<String, usize> = BTreeMap::new();
+    // A pool that joins or leaves a network has one reservation for each address in either scope.
+    let mut reserved: BTreeMap<(String, String), usize> = BTreeMap::new();
     for change in in_order(changes) {
         match &change.object {
             Object::Address(name, address) => {
@@ -300,7 +301,8 @@ pub fn overall(changes: &[Change]) -> Vec<Violation> {
             Object::Reservation(name, reservation) => {
                 let new = world.reservations.get(name).is_none_or(|known| known.uid != reservation.uid);
                 if let Some(uid) = reservation.holder.as_ref().filter(|_| new) {
-                    *reserved.entry(uid.clone()).or_default() += 1;
+                    let scope = name.strip_suffix(&reservation.value).unwrap_or(name);
+                    *reserved.entry((uid.clone(), scope.to_owned())).or_default() += 1;
                 }
             }
             Object::Claim(..) | Object::Pool(..) => {}
@@ -319,7 +321,7 @@ pub fn overall(changes: &[Change]) -> Vec<Violation> {
     }
     let often = reserved.into_iter().filter(|(_, count)| *count > 1);
     found.extend(
-        often.map(|(uid, count)| violation(Rule::Once, format!("claim {uid} had {count} reservations created"))),
+        often.map(|((uid, _), count)| violation(Rule::Once, format!("claim {uid} had {count} reservations created"))),
     );
     found
 }

@@ -27,6 +27,7 @@ pub fn all(recordings: &[Recording]) -> Vec<Plan> {
 
 fn of_workload(recording: &Recording) -> Vec<Plan> {
     let least = recording.workload.managers();
+    let may_be_two = least == 1 && recording.workload.max_managers() == 2;
     let plan = |managers: usize, fault| {
         let managers = managers.max(least);
         Plan { workload: recording.workload, managers, aged: false, fault: Some(fault) }
@@ -36,7 +37,7 @@ fn of_workload(recording: &Recording) -> Vec<Plan> {
         for how in faults_at(write) {
             let most = if how.refused_retry().is_some() && !is_creation(write) { 1 } else { count };
             plans.extend(ordinals(write, most).into_iter().map(|nth| plan(1, Fault::Write { write, nth, how })));
-            if least == 1 && is_for_two(how) && write != Write::Event {
+            if may_be_two && is_for_two(how) && write != Write::Event {
                 plans.push(plan(2, Fault::Write { write, nth: 1, how }));
             }
             if is_for_aged(recording.workload, write, how) {
@@ -48,7 +49,7 @@ fn of_workload(recording: &Recording) -> Vec<Plan> {
         for how in [WatchFault::HeldBack, WatchFault::Broken, WatchFault::Expired] {
             let at = |nth| Fault::Watch { resource: resource.clone(), nth, how };
             plans.extend([1, 2].map(|nth| plan(1, at(nth))));
-            if least == 1 && how == WatchFault::HeldBack {
+            if may_be_two && how == WatchFault::HeldBack {
                 plans.push(plan(2, at(1)));
             }
         }
@@ -62,7 +63,7 @@ fn of_workload(recording: &Recording) -> Vec<Plan> {
         let at = |nth| Fault::Read { resource: resource.clone(), nth };
         plans.extend(spread_over(count.min(2)).into_iter().map(|nth| plan(1, at(nth))));
     }
-    if least == 1 {
+    if may_be_two {
         // Two managers that try to reserve the same address read its holder.
         plans.push(plan(2, Fault::Read { resource: "ipreservations".to_owned(), nth: 1 }));
     }

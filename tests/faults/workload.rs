@@ -2,6 +2,7 @@
 //!
 //! All addresses of these pools are allocatable, so that the oracle can count them by their ranges alone.
 
+mod joining;
 mod views;
 
 use std::time::Duration;
@@ -53,6 +54,10 @@ pub enum Workload {
     Replace,
     /// Two pools of one network have the same addresses.
     Network,
+    /// A pool with addresses in use joins a network.
+    Join,
+    /// A pool with addresses in use leaves a network.
+    Leave,
     /// Claims move from one manager to the other by their label.
     Handover,
     /// The other manager serves another namespace.
@@ -62,7 +67,7 @@ pub enum Workload {
 }
 
 impl Workload {
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 17] = [
         Self::Allocate,
         Self::Scale,
         Self::Delete,
@@ -75,6 +80,8 @@ impl Workload {
         Self::Pause,
         Self::Replace,
         Self::Network,
+        Self::Join,
+        Self::Leave,
         Self::Handover,
         Self::Apart,
         Self::Corner,
@@ -83,6 +90,12 @@ impl Workload {
     /// The minimum number of managers.
     pub fn managers(self) -> usize {
         if matches!(self, Self::Handover | Self::Apart) { 2 } else { 1 }
+    }
+
+    /// The maximum number of managers. Two managers observe that a pool joins a network at different times, and may
+    /// allocate one address twice until both have observed it.
+    pub fn max_managers(self) -> usize {
+        if matches!(self, Self::Join | Self::Leave) { 1 } else { 2 }
     }
 
     /// The flag that limits what a manager serves.
@@ -115,6 +128,8 @@ impl Workload {
             Self::Pause => work.pause().await,
             Self::Replace => work.replace().await,
             Self::Network => work.network().await,
+            Self::Join => work.join().await,
+            Self::Leave => work.leave().await,
             Self::Handover => work.handover().await,
             Self::Apart => work.apart().await,
             Self::Corner => work.corner().await,

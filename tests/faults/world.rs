@@ -105,7 +105,7 @@ pub struct World {
     pub addresses: BTreeMap<Name, Address>,
     pub reservations: BTreeMap<String, Reservation>,
     pub pools: BTreeMap<PoolName, Pool>,
-    /// The network of each pool that ever existed.
+    /// The network of each pool, kept when the pool is deleted.
     pub networks: HashMap<PoolName, String>,
     /// The states of each pool, by its name.
     pub past: HashMap<PoolName, Vec<Pool>>,
@@ -144,8 +144,10 @@ impl World {
             Object::Pool(name, pool) => {
                 put(&mut self.pools, name, pool, change.gone);
                 self.past.entry(name.clone()).or_default().push(pool.clone());
-                if let Some(network) = &pool.network {
-                    self.networks.insert(name.clone(), network.clone());
+                match &pool.network {
+                    Some(network) => drop(self.networks.insert(name.clone(), network.clone())),
+                    None if change.gone => {}
+                    None => drop(self.networks.remove(name)),
                 }
             }
         }

@@ -46,6 +46,8 @@
 //! - the address that the ledger remembers after an A2 with an unknown outcome: the next attempt proposes any address;
 //! - more than one clean-up of a manager at a time, more than one list, more than one pool, more than two managers.
 //!
+//! Pools that join and leave a network have a separate model, see `joining.rs`.
+//!
 //! The index of addresses and the ledger share one cache. A cache skips the states between an old one and the current
 //! one.
 //!
@@ -70,6 +72,7 @@
 
 mod ages;
 mod cooldown;
+mod joining;
 mod mutations;
 mod pool;
 mod properties;

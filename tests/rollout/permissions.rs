@@ -71,6 +71,16 @@ impl Busy {
         let rest = json!({"addresses": ["10.0.0.10-10.0.0.11"], "prefix": 24, "addressReuseGracePeriodSeconds": 1});
         consumer.create_pool("web", rest).await;
         consumer.create_global_pool(&all, json!({"addresses": ["fd00::/64"], "prefix": 64})).await;
+        // Whether the last address is for a claim depends on its Machine.
+        let selector = json!({"matchLabels": {"role": "control-plane"}});
+        let headroom = json!({"addresses": 1, "for": selector});
+        let last = format!("last-{namespace}");
+        let spec = json!({"addresses": ["10.0.9.1"], "prefix": 24, "headroom": headroom});
+        consumer.create_global_pool(&last, spec).await;
+        let owner = json!({"apiVersion": "infrastructure.cluster.x-k8s.io/v1beta1", "kind": "ExampleMachine",
+                           "name": "worker", "uid": "worker"});
+        let owned = json!({"ownerReferences": [owner]});
+        consumer.create_claim_with("worker", "GlobalInClusterIPPool", &last, owned).await;
         let prefixes = json!({"prefixes": ["fd01::/48"]});
         consumer.create_pool_of(InClusterKind::PrefixPool, "nets", prefixes.clone()).await;
         consumer.create_pool_of(InClusterKind::GlobalPrefixPool, &all, prefixes).await;

@@ -212,3 +212,19 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn attempt_is_not_repeated_in_the_scope_that_the_pool_has_left() {
+    let ledger = ledger();
+    ledger.apply_network(&by_label());
+    ledger.apply_pool(&selected("p", "10.0.0.1-10.0.0.8", false));
+    ledger.apply_pool(&selected("q", "10.0.0.1-10.0.0.8", true));
+    // The reservation of this address may exist or not.
+    let claim_uid = Uid::of("uid-a");
+    ledger.remember_attempt(claim_uid, &key(), &value(1));
+    assert_eq!(ledger.attempt(claim_uid, &key()), Some(value(1)));
+    ledger.apply_pool(&selected("p", "10.0.0.1-10.0.0.8", true));
+    // Another pool of the network allocates the address meanwhile.
+    assert_eq!(ledger.propose(&named("q"), &claim("x"), 1), Proposal::Slot(in_lab(1)));
+    assert_eq!(ledger.attempt(claim_uid, &key()), None);
+}

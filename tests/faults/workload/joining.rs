@@ -1,0 +1,81 @@
+//! A pool that joins or leaves a network while its addresses are in use.
+
+use serde_json::{Value, json};
+
+use super::{TIMEOUT, Work, names, range};
+use crate::support::wait::eventually_within;
+
+impl Work<'_> {
+    /// A pool joins the network of another one. Both have free addresses in common.
+    pub(super) async fn join(&self) {
+        let network = self.consumer.namespace.clone();
+        self.consumer.create_open_network(&network).await;
+        let mut other = range(4, 12);
+        other["network"] = json!(network);
+        self.consumer.create_pool("other", other).await;
+        self.consumer.create_pool("web", range(1, 9)).await;
+        let (first, kept) = (names("c", 3), names("d", 2));
+        self.create_and_bind(&first).await;
+        // Allocated from the network while the pool joins, and so from its free addresses.
+        self.set_network(json!(network)).await;
+        self.wait_until_noticed(Some(&network)).await;
+        let late = names("e", 2);
+        tokio::join!(
+            self.create_claims(&late),
+            self.consumer.create_claims(&kept, "other"),
+            self.delete_all(&first[..1])
+        );
+        self.wait_until_bound(&late).await;
+        self.wait_until_bound(&kept).await;
+        self.wait_until_deleted(&first[..1]).await;
+        self.wait_until_moved().await;
+    }
+
+    /// A pool leaves the network that it shares with another one.
+    pub(super) async fn leave(&self) {
+        let network = self.consumer.namespace.clone();
+        self.consumer.create_open_network(&network).await;
+        for (pool, spec) in [("web", range(1, 9)), ("other", range(4, 12))] {
+            let mut spec = spec;
+            spec["network"] = json!(network);
+            self.consumer.create_pool(pool, spec).await;
+        }
+        let (first, kept) = (names("c", 3), names("d", 2));
+        self.create_and_bind(&first).await;
+        self.consumer.create_claims(&kept, "other").await;
+        self.wait_until_bound(&kept).await;
+        self.set_network(Value::Null).await;
+        let late = names("e", 2);
+        tokio::join!(self.create_claims(&late), self.delete_all(&first[..1]));
+        self.wait_until_bound(&late).await;
+        self.wait_until_deleted(&first[..1]).await;
+        self.wait_until_moved().await;
+        self.wait_until_noticed(None).await;
+    }
+
+    async fn set_network(&self, network: Value) {
+        self.consumer.modify_pool("web", |spec| spec["network"] = network.clone()).await;
+    }
+
+    /// Waits until the status shows that the manager has observed the network of the pool.
+    async fn wait_until_noticed(&self, network: Option<&str>) {
+        let pools = self.consumer.pools();
+        eventually_within(TIMEOUT, "the manager has observed the network", || async {
+            let pool = pools.get("web").await.expect("pools can be read")?;
+            let shown = pool.status?.network;
+            (shown.as_ref().map(|network| network.name.as_str()) == network).then_some(())
+        })
+        .await;
+    }
+
+    /// Waits until all reservations of the pool are in its scope.
+    async fn wait_until_moved(&self) {
+        let pools = self.consumer.pools();
+        eventually_within(TIMEOUT, "all reservations are moved", || async {
+            let pool = pools.get("web").await.expect("pools can be read")?;
+            let remaining = pool.status?.network.map(|network| network.remaining).unwrap_or_default();
+            (remaining == 0).then_some(())
+        })
+        .await;
+    }
+}
