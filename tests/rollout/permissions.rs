@@ -79,8 +79,8 @@ impl Busy {
         consumer.create_global_pool(&last, spec).await;
         let owner = json!({"apiVersion": "infrastructure.cluster.x-k8s.io/v1beta1", "kind": "ExampleMachine",
                            "name": "worker", "uid": "worker"});
-        let owned = json!({"ownerReferences": [owner]});
-        consumer.create_claim_with("worker", "GlobalInClusterIPPool", &last, owned).await;
+        let metadata = json!({"ownerReferences": [owner]});
+        consumer.create_claim_with("worker", "GlobalInClusterIPPool", &last, metadata).await;
         let prefixes = json!({"prefixes": ["fd01::/48"]});
         consumer.create_pool_of(InClusterKind::PrefixPool, "nets", prefixes.clone()).await;
         consumer.create_pool_of(InClusterKind::GlobalPrefixPool, &all, prefixes).await;
