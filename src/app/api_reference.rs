@@ -218,13 +218,18 @@ mod tests {
 
     #[test]
     fn kinds_with_the_same_fields_share_a_section() {
-        let page = page(&crds::all().unwrap()).unwrap();
+        let mut all = crds::all().unwrap();
+        let mut copy = all.iter().find(|it| it.spec.names.kind == "IPReservation").unwrap().clone();
+        "IPReservationCopy".clone_into(&mut copy.spec.names.kind);
+        all.push(copy);
+        let page = page(&all).unwrap();
         for heading in [
-            "## InClusterIPPool and GlobalInClusterIPPool",
-            "### v1alpha2 of InClusterIPPool and GlobalInClusterIPPool",
-            "### v1alpha1 of InClusterIPPool and GlobalInClusterIPPool (deprecated)",
-            "## InClusterPrefixPool and GlobalInClusterPrefixPool",
-            "## IPReservation",
+            "## InClusterIPPool",
+            "### v1alpha1 of InClusterIPPool (deprecated)",
+            "## GlobalInClusterIPPool",
+            "## InClusterPrefixPool",
+            "## GlobalInClusterPrefixPool",
+            "## IPReservation and IPReservationCopy",
         ] {
             assert_eq!(page.matches(&format!("\n{heading}\n")).count(), 1, "{heading}");
         }

@@ -78,7 +78,7 @@ impl Snapshot {
             let (spec, name) = (&reservation["spec"], key(reservation).1);
             let uid = text(spec, "/claimRef/uid");
             match wanted.remove(&name) {
-                Some(holder) if holder == spec["claimRef"] && spec["releasedAt"].is_null() => {
+                Some(holder) if holder == claim_of(spec) && spec["releasedAt"].is_null() => {
                     assert!(name.starts_with(&format!("{}.", text(spec, "/scope"))), "{reservation}");
                 }
                 Some(holder) => problems.push(format!("{name} is for {}, in use by {holder}", spec["claimRef"])),
@@ -114,4 +114,13 @@ pub(crate) fn reservation_name(address: &Value) -> String {
     };
     let length = if kind.ends_with("PrefixPool") { format!("-{}", address["spec"]["prefix"]) } else { String::new() };
     format!("{scope}.{value}{length}")
+}
+
+/// The claim of a reservation, without its Cluster.
+fn claim_of(spec: &Value) -> Value {
+    let mut claim = spec["claimRef"].clone();
+    if let Some(fields) = claim.as_object_mut() {
+        fields.remove("cluster");
+    }
+    claim
 }
