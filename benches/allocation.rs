@@ -10,8 +10,10 @@ use std::net::Ipv4Addr;
 
 use capi_ipam::api::{IPReservation, InClusterKind, Pool, PoolKey};
 use capi_ipam::in_cluster::ledger::{ClaimKey, Ledger, Proposal};
-use capi_ipam_ip::{FreeSet, PoolAddresses, PoolPrefixes, Span, SpanSet, UsableBlocks};
+use capi_ipam_ip::{FreeRanks, FreeSet, PoolAddresses, PoolPrefixes, Span, SpanSet, UsableBlocks};
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
 use serde_json::json;
 
 const IN_USE: [u32; 4] = [1_000, 10_000, 100_000, 1_000_000];
@@ -50,6 +52,15 @@ fn free_set(criterion: &mut Criterion) {
                     free.take(lowest);
                     free.release(lowest)
                 });
+            });
+            let ranks = FreeRanks::new(&usable, &free);
+            let mut random = SmallRng::seed_from_u64(1);
+            group.bench_function(BenchmarkId::new("choose a random one", count), |bencher| {
+                bencher.iter(|| ranks.random(&free, 0, |count| random.random_range(0..count)));
+            });
+            let last = layout.in_use(count).map(u128::from).nth(count as usize / 2).expect("some are in use");
+            group.bench_function(BenchmarkId::new("choose the next above one", count), |bencher| {
+                bencher.iter(|| free.next_above(black_box(last)));
             });
             // One in the middle: when free, it joins two spans or is a separate one.
             let middle =

@@ -30,6 +30,17 @@ spec:
   gateway: 10.0.0.1
 ";
 
+const NETWORK: &str = "\
+apiVersion: ipam.cluster.x-k8s.io/v1alpha2
+kind: IPNetwork
+metadata:
+  name: site
+spec:
+  namespaces:
+    from: All
+  pools: {}
+";
+
 fn main() {
     say("Starting etcd and kube-apiserver, and installing the CRDs …");
     let started = Instant::now();
@@ -113,11 +124,30 @@ fn main() {
     say("`kubectl ipam` shows the pool with a map of its addresses:");
     show_plugin(&control_plane, &["show", "rack-1", "--namespace", "demo"]);
 
+    show_network(&control_plane, columns);
+
     if std::env::args().any(|argument| argument == "--stay") {
         stay(&control_plane);
     }
     manager.stop();
     say("Done. All programs have been stopped.");
+}
+
+fn show_network(control_plane: &ControlPlane, columns: &str) {
+    say("A network takes in all pools of the cluster, also those in use; their specifications do not change:");
+    println!("{NETWORK}");
+    control_plane.kubectl_apply(NETWORK);
+    control_plane.kubectl(&["wait", "ipnetwork/site", "--for=condition=Ready", "--timeout=30s"]);
+    show(control_plane, &["get", "ipnetworks"]);
+
+    say("Another pool with the same addresses allocates none that is in use:");
+    control_plane.kubectl_apply(&POOL.replace("name: rack-1", "name: rack-1-copy"));
+    control_plane.kubectl_apply(&claim(6).replace("name: rack-1", "name: rack-1-copy"));
+    let wait = ["-n", "demo", "wait", "ipaddressclaim/machine-6", "--for=condition=Ready", "--timeout=30s"];
+    control_plane.kubectl(&wait);
+    show(control_plane, &["-n", "demo", "get", "ipaddresses.ipam.cluster.x-k8s.io", columns]);
+    control_plane.kubectl(&["wait", "ipnetwork/site", "--for=jsonpath={.status.used}=5", "--timeout=30s"]);
+    show_plugin(control_plane, &["networks"]);
 }
 
 fn claim(number: u32) -> String {

@@ -16,6 +16,7 @@ pub mod crds;
 pub mod names;
 
 mod access;
+mod allocation;
 mod ip_pool;
 mod network;
 mod pool;
@@ -31,6 +32,7 @@ mod visibility;
 pub use access::{
     AccessRules, AllowedNamespaces, Headroom, NamespaceAccess, NamespaceSource, PoolAccess, PoolLimits, SelectorProblem,
 };
+pub use allocation::{AllocationOrder, AllocationPolicy};
 pub use ip_pool::IPPoolSpec;
 pub use network::{
     BlockLengths, IPNetwork, IPNetworkSpec, IPNetworkStatus, MemberPhase, NetworkMember, NetworkProblem, NetworkRules,

@@ -29,6 +29,9 @@ pub const ADDRESSES_FREE: &str = "AddressesFree";
 /// Reason of a pool that overlaps with other pools.
 pub const POOLS_OVERLAP: &str = "PoolsOverlap";
 
+/// Reason of a network whose pools contain the same addresses.
+pub const MEMBERS_OVERLAP: &str = "MembersOverlap";
+
 /// Reason of a pool that overlaps with no other pool.
 pub const NO_OVERLAP: &str = "NoOverlap";
 

@@ -144,10 +144,10 @@ pub struct IPNetworkStatus {
     /// reservations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub block_lengths: Option<BlockLengths>,
-    /// The pools of the network, at most 50.
+    /// The pools of the network, at most 50. Those that join or leave it are first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub members: Vec<NetworkMember>,
-    /// Conditions of the network. Ready is False with reason InvalidSpec if the specification is invalid.
+    /// Conditions of the network. Ready is False if the specification is invalid. Overlapping is True if pools overlap.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "conditions::list_schema")]
     pub conditions: Vec<Condition>,

@@ -2,6 +2,7 @@ use capi_ipam_ip::{PoolAddresses, PoolPrefixes, PoolProblem, UsableBlocks};
 use serde::Serialize;
 
 use super::access::PoolAccess;
+use super::allocation::AllocationOrder;
 use super::ip_pool::IPPoolSpec;
 use super::pool_kind::InClusterKind;
 use super::prefix_pool::PrefixPoolSpec;
@@ -63,6 +64,15 @@ impl PoolSpec {
             Self::Prefixes(spec) => (&spec.allowed_namespaces, &spec.limits, &spec.headroom),
         };
         PoolAccess { allowed_namespaces: namespaces.as_ref(), limits: *limits, headroom: headroom.as_ref() }
+    }
+
+    /// The order in which the pool allocates its free addresses.
+    pub fn order(&self) -> AllocationOrder {
+        let policy = match self {
+            Self::Addresses(spec) => spec.allocation,
+            Self::Prefixes(spec) => spec.allocation,
+        };
+        policy.and_then(|policy| policy.order).unwrap_or_default()
     }
 
     /// Seconds before a released address can be reused; 0 for prefixes.

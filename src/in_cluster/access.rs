@@ -31,10 +31,9 @@ impl InClusterHandler {
 
     /// Fails if claims of this namespace must not use the pool.
     pub(super) fn check_permission(&self, pool: &PoolKey, info: &PoolInfo) -> Result<(), HandlerError> {
-        if info.access.is_none() || self.ledger().is_allowed(pool, &self.key.0) {
+        if info.access.is_none() || self.ledger().is_allowed_or_waits(pool, &self.key) {
             return Ok(());
         }
-        self.ledger().wait_for_permission(pool, &self.key);
         Err(HandlerError::PoolNotAllowed(format!(
             "{pool} does not allow claims of this namespace (spec.allowedNamespaces); use another pool"
         )))

@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use capi_ipam_controller::client::{CallError, error_chain};
-use capi_ipam_controller::{trace_span, traces};
+use capi_ipam_controller::{clock, trace_span, traces};
 use capi_ipam_ip::{Block, UsableBlocks};
 use capi_ipam_provider::api::{IPAddress, IPAddressClaim, Uid};
 use capi_ipam_provider::{Allocation, ClaimHandler, Ensured, HandlerError, PoolView, ProviderAdapter, Released};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube::ResourceExt;
 use tracing::debug;
 
@@ -16,7 +17,7 @@ use super::context::Context;
 use super::ledger::{ClaimKey, Held, Ledger, Misplaced, PoolInfo, PoolLookup, Proposal, priority};
 use super::reservation::{Ownership, build, claim_reference, ownership};
 use super::{release, scope_changes};
-use crate::api::{Audience, IPReservation, PoolKey, Slot, names};
+use crate::api::{AllocationOrder, Audience, IPReservation, PoolKey, Slot, names};
 
 /// The maximum number of proposals that can fail in one attempt. If all fail, the ledger lags far behind.
 const MAX_PROPOSALS: usize = 16;
@@ -134,7 +135,7 @@ impl InClusterHandler {
     }
 
     /// Allocates an address: the one of the existing IPAddress, else one that is already reserved for the claim, else
-    /// the lowest free one.
+    /// the next free one.
     async fn allocate(&self, pool: &PoolKey, existing: Option<&IPAddress>) -> Result<Ensured, HandlerError> {
         let unavailable = || HandlerError::PoolNotReady(format!("{pool} cannot allocate addresses now"));
         let info = self.ledger().pool_info(pool).filter(PoolInfo::can_bind).ok_or_else(unavailable)?;
@@ -154,7 +155,7 @@ impl InClusterHandler {
             let is_ours = info.can_allocate()
                 && usable.contains(slot.block)
                 && self.ledger().owners(&slot).is_empty()
-                && matches!(self.reserve(pool, &slot).await?, ReserveResult::Ours);
+                && matches!(self.reserve(pool, &slot, allocation_time(&info)).await?, ReserveResult::Ours);
             self.ledger().forget_attempt(self.uid);
             if is_ours {
                 self.check_limits(pool, &info, &slot).await?;
@@ -180,7 +181,7 @@ impl InClusterHandler {
             if !self.ledger().is_current(pool, &usable) {
                 continue;
             }
-            let reserve = self.reserve(pool, &candidate.slot);
+            let reserve = self.reserve(pool, &candidate.slot, allocation_time(&info));
             match traces::in_span(trace_span!("reserve", slot = %candidate.slot, candidate = number), reserve).await? {
                 ReserveResult::Ours => {
                     self.check_limits(pool, &info, &candidate.slot).await?;
@@ -269,8 +270,14 @@ impl InClusterHandler {
 
     /// Creates the reservation of an address. If it exists already or the outcome is unknown, a live read determines to
     /// whom it belongs.
-    pub(super) async fn reserve(&self, pool: &PoolKey, slot: &Slot) -> Result<ReserveResult, HandlerError> {
-        let wanted = build(slot, pool, claim_reference(&self.claim));
+    pub(super) async fn reserve(
+        &self,
+        pool: &PoolKey,
+        slot: &Slot,
+        allocated_at: Option<MicroTime>,
+    ) -> Result<ReserveResult, HandlerError> {
+        let mut wanted = build(slot, pool, claim_reference(&self.claim));
+        wanted.spec.allocated_at = allocated_at;
         let error = match self.context.reservations.create(&wanted).await {
             Ok(created) => {
                 self.ledger().insert_reservation(&created);
@@ -310,6 +317,11 @@ impl Drop for Candidate<'_> {
     fn drop(&mut self) {
         self.ledger.drop_candidate(&self.slot);
     }
+}
+
+/// The time that the reservation of a new address records: the order RoundRobin continues at the newest one.
+fn allocation_time(info: &PoolInfo) -> Option<MicroTime> {
+    (info.order == AllocationOrder::RoundRobin).then(clock::now_micro)
 }
 
 fn allocation(block: Block, usable: &UsableBlocks) -> Allocation {

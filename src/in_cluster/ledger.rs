@@ -10,9 +10,12 @@ mod access;
 mod events;
 mod membership;
 mod networks;
+mod order;
 mod overlaps;
 mod pool;
 mod pool_changes;
+mod problems;
+mod proposals;
 mod queries;
 mod quota;
 mod reservation_changes;
@@ -32,12 +35,14 @@ use tokio::sync::Notify;
 pub use self::access::LimitCheck;
 pub(super) use self::events::PoolEventHandler;
 pub use self::events::allocated_block;
-pub use self::membership::{Misplaced, NetworkView};
+pub use self::membership::{Misplaced, NetworkCounts, NetworkView};
 use self::networks::NetworkInfo;
 pub use self::networks::{LengthRecord, NetworkRefusal};
 pub use self::overlaps::MAX_OVERLAPS;
 pub use self::pool::PoolInfo;
-pub use self::queries::{AbandonedReservation, Conflict, CooledDown, Held, InvalidReservation, PoolCounts, Unreserved};
+pub use self::problems::{AbandonedReservation, Conflict, InvalidReservation, Unreserved};
+pub use self::proposals::Proposal;
+pub use self::queries::{CooledDown, Held, PoolCounts};
 pub use self::quota::{LimitReached, OverLimit};
 use self::state::{Source, State};
 pub use self::wait_queue::{ClaimAttributes, ClaimKey, Priority, priority};
@@ -60,9 +65,6 @@ pub struct Ledger {
     catching_up: AtomicBool,
 }
 
-/// The maximum number of remembered reservations with an unknown outcome.
-const MAX_ATTEMPTS: usize = 10_000;
-
 /// The permission to list all reservations, for a ledger that lags far behind. There is only one at a time.
 #[derive(Debug)]
 pub struct CatchUp<'a>(&'a AtomicBool);
@@ -71,18 +73,6 @@ impl Drop for CatchUp<'_> {
     fn drop(&mut self) {
         self.0.store(false, Ordering::Release);
     }
-}
-
-/// The result of [`Ledger::propose`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Proposal {
-    /// A free address, held for the claim until [`Ledger::drop_candidate`] is called or a reservation of it is
-    /// observed.
-    Slot(Slot),
-    /// There is no address for the claim now. It is in the wait queue, and is reconciled when it is granted a turn.
-    Wait,
-    /// The namespace or Cluster of the claim may have no further address. The claim is reconciled when it may.
-    LimitReached(LimitReached),
 }
 
 /// The result of [`Ledger::pool_or_wait`].
@@ -210,46 +200,6 @@ impl Ledger {
         }
     }
 
-    /// Proposes the lowest free address that is not due to an earlier claim, and holds it for the claim.
-    pub fn propose(&self, pool: &PoolKey, claim: &ClaimKey, attributes: impl Into<ClaimAttributes>) -> Proposal {
-        self.change(|state| state.propose(pool, claim, &attributes.into()))
-    }
-
-    /// Holds an address for a claim whose reservation is being created, until [`Ledger::drop_candidate`] is called or a
-    /// reservation of it is observed. Returns false if the address is already held.
-    pub fn hold_candidate(&self, pool: &PoolKey, slot: &Slot) -> bool {
-        self.change(|state| state.hold_candidate(pool, slot))
-    }
-
-    /// Stops holding an address: it is free again unless a reservation of it was observed.
-    pub fn drop_candidate(&self, slot: &Slot) {
-        self.change(|state| state.drop_candidate(slot));
-    }
-
-    /// Records an attempt to reserve an address for the claim with that uid whose outcome is unknown: the reservation
-    /// may exist.
-    pub fn remember_attempt(&self, claim: Uid, pool: &PoolKey, slot: &Slot) {
-        let attempts = &mut self.state.lock().attempts;
-        // Only attempts of deleted claims accumulate.
-        if attempts.len() >= MAX_ATTEMPTS {
-            attempts.clear();
-        }
-        attempts.insert(claim, (pool.clone(), slot.clone()));
-    }
-
-    /// The slot whose reservation for the claim was requested from this pool with an unknown outcome. `None` if the pool
-    /// has joined or left a network since: in its present scope the address may be reserved for another claim.
-    pub fn attempt(&self, claim: Uid, pool: &PoolKey) -> Option<Slot> {
-        let state = self.state.lock();
-        let (from, slot) = state.attempts.get(&claim)?;
-        (from == pool && state.scope_of(pool) == slot.scope).then(|| slot.clone())
-    }
-
-    /// Forgets the attempt of the claim: its outcome is known.
-    pub fn forget_attempt(&self, claim: Uid) {
-        self.state.lock().attempts.remove(&claim);
-    }
-
     /// Ends the turn of a claim whose reconcile has ended, if the turn was granted before the reconcile started at
     /// `started` and was not used: the next claim is granted one.
     pub fn end_unused_turn(&self, pool: &PoolKey, claim: &ClaimKey, started: Instant) {
@@ -326,8 +276,8 @@ impl Ledger {
     }
 
     fn insert(&self, reservation: &IPReservation, source: Source) {
-        let promised_to = self.change(|state| state.insert(reservation, source));
-        self.wake(&promised_to);
+        let claim = self.change(|state| state.insert(reservation, source));
+        self.wake(&claim);
     }
 
     /// Removes a reservation, unless another one of its name was created since. Claims that have an IPAddress with its

@@ -1,5 +1,5 @@
-//! The metrics of pools: a snapshot of their counts, which a task takes every few seconds. A scrape reads the snapshot,
-//! so it does not lock the ledger.
+//! The metrics of pools and networks: a snapshot of their counts, which a task takes every few seconds. A scrape reads
+//! the snapshot, so it does not lock the ledger.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::gauge::ConstGauge;
 
-use super::ledger::{Ledger, OverLimit, PoolCounts};
+use super::ledger::{Ledger, NetworkCounts, OverLimit, PoolCounts};
 use crate::api::PoolKey;
 
 /// The time between two snapshots.
@@ -47,23 +47,45 @@ const OVER_LIMIT: Description = Description {
     help: "Addresses of a global pool beyond what its rules allow; at most 5 seconds old; only of pools with rules",
 };
 
-/// The metrics of the in-cluster provider.
-pub const METRICS: &[Description] = &[POOL_ADDRESSES, WAITING_CLAIMS, OVER_LIMIT, DUPLICATE_ADDRESSES];
+const NETWORK_ADDRESSES: Description = Description {
+    name: "capi_ipam_network_addresses",
+    kind: "gauge",
+    labels: &["network", "state: total, used, free"],
+    help: "Addresses of a network as in its status, each counted once",
+};
 
-/// Which pools have metrics.
+const NETWORK_POOLS: Description = Description {
+    name: "capi_ipam_network_pools",
+    kind: "gauge",
+    labels: &["network", "phase: joining, member, leaving"],
+    help: "Pools of a network as in its status; joining and leaving: at most 50",
+};
+
+/// The metrics of the in-cluster provider.
+pub const METRICS: &[Description] =
+    &[POOL_ADDRESSES, WAITING_CLAIMS, OVER_LIMIT, NETWORK_ADDRESSES, NETWORK_POOLS, DUPLICATE_ADDRESSES];
+
+/// Which pools and networks have metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum PoolMetricsMode {
-    /// All pools.
+    /// All pools and networks.
     #[default]
     All,
-    /// No pool: with thousands of pools, the number of series can be too large for a monitoring system.
+    /// None: with thousands of pools, the number of series can be too large for a monitoring system.
     None,
 }
 
-/// The last snapshot of the counts of all pools. Clones share it.
+/// The counts of all pools and networks.
+#[derive(Debug, Default)]
+struct Snapshot {
+    pools: Vec<PoolCounts>,
+    networks: Vec<NetworkCounts>,
+}
+
+/// The last snapshot of all counts. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PoolMetrics {
-    snapshot: Arc<Mutex<Arc<Vec<PoolCounts>>>>,
+    snapshot: Arc<Mutex<Arc<Snapshot>>>,
 }
 
 /// The labels of a pool.
@@ -84,8 +106,8 @@ impl PoolMetrics {
             gate.wait().await;
         }
         loop {
-            let snapshot = Arc::new(ledger.pool_counts());
-            *self.snapshot.lock() = snapshot;
+            let snapshot = Snapshot { pools: ledger.pool_counts(), networks: ledger.network_counts() };
+            *self.snapshot.lock() = Arc::new(snapshot);
             tokio::time::sleep(INTERVAL).await;
         }
     }
@@ -93,10 +115,11 @@ impl PoolMetrics {
 
 impl Collector for PoolMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        let pools = Arc::clone(&self.snapshot.lock());
+        let snapshot = Arc::clone(&self.snapshot.lock());
+        let pools = &snapshot.pools;
         let Description { name, help, .. } = POOL_ADDRESSES;
         let mut addresses = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-        for PoolCounts { key, counts, .. } in pools.iter() {
+        for PoolCounts { key, counts, .. } in pools {
             let states = [
                 ("total", counts.total),
                 ("free", counts.free),
@@ -113,13 +136,13 @@ impl Collector for PoolMetrics {
         }
         let Description { name, help, .. } = WAITING_CLAIMS;
         let mut waiting = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-        for PoolCounts { key, waiting: count, .. } in pools.iter() {
+        for PoolCounts { key, waiting: count, .. } in pools {
             let count = i64::try_from(*count).unwrap_or(i64::MAX);
             ConstGauge::new(count).encode(waiting.encode_family(&labels(key))?)?;
         }
         let Description { name, help, .. } = OVER_LIMIT;
         let mut over_limit = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-        for PoolCounts { key, over_limit: over, .. } in pools.iter() {
+        for PoolCounts { key, over_limit: over, .. } in pools {
             let Some(OverLimit { addresses, not_allowed, .. }) = over else { continue };
             let [kind, namespace, pool] = labels(key);
             for (rule, count) in [("limits", addresses), ("allowed_namespaces", not_allowed)] {
@@ -128,8 +151,27 @@ impl Collector for PoolMetrics {
                 ConstGauge::new(count).encode(over_limit.encode_family(&labels)?)?;
             }
         }
-        Ok(())
+        let networks = &snapshot.networks;
+        encode_networks(&mut encoder, &NETWORK_ADDRESSES, "state", networks, |network| &network.addresses)?;
+        encode_networks(&mut encoder, &NETWORK_POOLS, "phase", networks, |network| &network.pools)
     }
+}
+
+fn encode_networks(
+    encoder: &mut DescriptorEncoder<'_>,
+    description: &Description,
+    label: &'static str,
+    networks: &[NetworkCounts],
+    counts: impl Fn(&NetworkCounts) -> &[(&'static str, i64); 3],
+) -> Result<(), fmt::Error> {
+    let mut family = encoder.encode_descriptor(description.name, description.help, None, MetricType::Gauge)?;
+    for network in networks {
+        for (value, count) in counts(network) {
+            let labels = [("network", network.name.as_str()), (label, *value)];
+            ConstGauge::new(*count).encode(family.encode_family(&labels)?)?;
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -144,7 +186,7 @@ mod tests {
         let local = PoolKey { kind: InClusterKind::IPPool, namespace: Some("n".into()), name: "web".into() };
         let global = PoolKey { kind: InClusterKind::GlobalIPPool, namespace: None, name: "shared".into() };
         let counts = AddressCounts { total: 9, free: 2, used: 4, reserved: 1, cooling_down: 2, out_of_range: 3 };
-        *pools.snapshot.lock() = Arc::new(vec![
+        let all = vec![
             PoolCounts { key: local, counts, waiting: 7, over_limit: None },
             PoolCounts {
                 key: global,
@@ -152,7 +194,13 @@ mod tests {
                 waiting: 0,
                 over_limit: Some(OverLimit { groups: 1, addresses: 4, not_allowed: 2 }),
             },
-        ]);
+        ];
+        let network = NetworkCounts {
+            name: "backbone".to_owned(),
+            addresses: [("total", 90), ("used", 30), ("free", 55)],
+            pools: [("joining", 1), ("member", 2), ("leaving", 0)],
+        };
+        *pools.snapshot.lock() = Arc::new(Snapshot { pools: all, networks: vec![network] });
         let text = metrics.encode().unwrap();
         let local = r#"kind="InClusterIPPool",namespace="n",pool="web""#;
         for (state, count) in
@@ -168,5 +216,7 @@ mod tests {
             let line = format!(r#"namespace="",pool="shared",rule="{rule}"}} {count}"#);
             assert!(text.contains(&line), "{text}");
         }
+        assert!(text.contains("capi_ipam_network_addresses{network=\"backbone\",state=\"free\"} 55\n"), "{text}");
+        assert!(text.contains("capi_ipam_network_pools{network=\"backbone\",phase=\"joining\"} 1\n"), "{text}");
     }
 }

@@ -3,7 +3,7 @@
 //! Versions without the kind IPNetwork store the block length of each network in an IPReservation named
 //! `n.NETWORK.ipv4` or `n.NETWORK.ipv6`. For each of them an IPNetwork is created that allows the namespaces whose pools
 //! name the network, and then the record is deleted. Until the network exists, its pools keep their scope and do not
-//! allocate. A network without a record never had a reservation, so nobody gets a network by naming it.
+//! allocate. A network without a record never had a reservation, so naming a network does not create it.
 //!
 //! This is not a step before the start of the controllers: the watch of reservations shows the records without another
 //! list, and also those that a version before this one creates after a rollback.

@@ -180,10 +180,14 @@ fn status(network: &IPNetwork, view: &NetworkView) -> IPNetworkStatus {
         name: pool.name.to_string(),
         phase: *phase,
     };
+    let (settled, moving): (Vec<_>, Vec<_>) = view.members.iter().partition(|(_, phase)| *phase == MemberPhase::Member);
+    let members = moving.into_iter().chain(settled);
     let mut list = before.conditions;
     let block_lengths = block_lengths(network, before.block_lengths.unwrap_or_default(), view);
     let ready = ready(network, view, block_lengths).with_observed_generation(network.metadata.generation);
     conditions::set(&mut list, ready, clock::now());
+    let overlapping = overlapping(view).with_observed_generation(network.metadata.generation);
+    conditions::set(&mut list, overlapping, clock::now());
     IPNetworkStatus {
         observed_generation: network.metadata.generation,
         pools: count(joined),
@@ -191,7 +195,7 @@ fn status(network: &IPNetwork, view: &NetworkView) -> IPNetworkStatus {
         used: capped(view.used),
         free: capped(view.free),
         block_lengths: (block_lengths != BlockLengths::default()).then_some(block_lengths),
-        members: view.members.iter().take(MAX_MEMBERS).map(member).collect(),
+        members: members.take(MAX_MEMBERS).map(member).collect(),
         conditions: list,
     }
 }
@@ -222,6 +226,15 @@ fn length_problem(network: &IPNetwork, current: BlockLengths) -> Option<String> 
         })
     };
     differ(Family::V4).or_else(|| differ(Family::V6))
+}
+
+/// Whether pools of the network contain the same addresses. Each is allocated once, so this is no problem by itself.
+fn overlapping(view: &NetworkView) -> Condition {
+    if view.shared == 0 {
+        return Condition::new(conditions::OVERLAPPING, false, conditions::NO_OVERLAP, "");
+    }
+    let message = format!("{} addresses are part of more than one pool; each is allocated only once", view.shared);
+    Condition::new(conditions::OVERLAPPING, true, conditions::MEMBERS_OVERLAP, message)
 }
 
 fn ready(network: &IPNetwork, view: &NetworkView, lengths: BlockLengths) -> Condition {

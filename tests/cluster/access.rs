@@ -160,7 +160,7 @@ async fn headroom_is_left_for_control_planes() {
     assert!(text.contains("2 free addresses, which are only for the claims that its spec.headroom selects"), "{text}");
     consumer.create_claim_with("labelled", KIND, &pool, json!({"labels": {role: ""}})).await;
     consumer.wait_for_address("labelled").await;
-    // The labels of a claim are those of whoever creates it; infrastructure machines have the name of their Machine.
+    // A claim without the label uses the headroom if its Machine, which has the name of the owner, has the label.
     let machine = object(json!({
         "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine",
         "metadata": {"name": "cp-2", "namespace": consumer.namespace, "labels": {role: ""}},

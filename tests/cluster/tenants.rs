@@ -159,7 +159,7 @@ async fn names_of_other_namespaces_are_not_readable() {
     user.wait_for_address("twice").await;
     user.modify_pool("overlapping", |spec| spec["network"] = json!(network)).await;
     user.wait_until_unready("twice", "DuplicateAddress").await;
-    // The user sees names of its own objects and of the network that it names, and counts of others.
+    // The messages name objects of this namespace and the network; objects of other namespaces are only counted.
     let text = tenant.readable();
     assert!(text.contains("another namespace") || text.contains("other namespaces"), "{text}");
     for secret in [owner.namespace.as_str(), "secret-"] {

@@ -30,6 +30,8 @@ const ADDITIONS: &[(&str, &str)] = &[
     ("", "v1alpha2 .spec.network type"),
     ("", "v1alpha2 .spec.network maxLength"),
     ("", "v1alpha2 .spec.network rules"),
+    // Allocation policies.
+    ("", "v1alpha2 .spec.allocation*"),
     // Access to global pools.
     ("global", "v1alpha2 .spec.allowedNamespaces*"),
     ("global", "v1alpha2 .spec.limits*"),

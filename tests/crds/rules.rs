@@ -384,6 +384,13 @@ fn access_of_global_pools(plane: &ControlPlane) {
         json_patch::merge(&mut spec, access);
         object(kind, "case", &spec)
     };
+    for kind in [ADDRESSES, PREFIXES, GLOBAL_ADDRESSES, GLOBAL_PREFIXES] {
+        for order in ["LowestFirst", "RoundRobin", "Random"] {
+            table.accepts_object(&pool(kind, &json!({"allocation": {"order": order}})));
+        }
+        let unknown = json!({"allocation": {"order": "HighestFirst"}});
+        table.rejects_object(&pool(kind, &unknown), "spec.allocation.order", "Unsupported value");
+    }
     let selector = json!({"matchLabels": {"a": "b"}});
     for kind in [GLOBAL_ADDRESSES, GLOBAL_PREFIXES] {
         for good in [

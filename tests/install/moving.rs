@@ -99,6 +99,15 @@ async fn clusterctl_move_keeps_all_addresses() {
             names.push(name);
         }
     }
+    let ring = json!({"addresses": ["10.2.0.0/24"], "prefix": 24, "allocation": {"order": "RoundRobin"}});
+    consumer.create_pool("ring", ring).await;
+    // Moved in the order of their names, which is another one than that of their allocation.
+    for (name, address) in [("ring-c", "10.2.0.1"), ("ring-b", "10.2.0.2"), ("ring-a", "10.2.0.3")] {
+        consumer.create_claim(name, "ring").await;
+        assert_eq!(consumer.wait_for_address(name).await, address);
+    }
+    consumer.release("ring-b").await;
+    names.extend(["ring-a".to_owned(), "ring-c".to_owned()]);
     let kept = consumer.reserve("web", "10.0.0.200", Value::Null).await;
     let promised =
         consumer.reserve("web", "10.0.0.201", json!({"namespace": consumer.namespace, "name": "later"})).await;
@@ -160,6 +169,8 @@ async fn clusterctl_move_keeps_all_addresses() {
     }
     arrived.create_claim("later", "web").await;
     assert_eq!(arrived.wait_for_address("later").await, "10.0.0.201");
+    arrived.create_claim("ring-d", "ring").await;
+    assert_eq!(arrived.wait_for_address("ring-d").await, "10.2.0.4", "the order continues where it was");
     // Only cluster-scoped objects remain.
     eventually("the source is empty", || async {
         let (claims, addresses) = (consumer.claims().list().await.ok()?, consumer.addresses().list().await.ok()?);

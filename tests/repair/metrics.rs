@@ -28,11 +28,20 @@ async fn documented_metrics_are_served() {
     }
     consumer.wait_for_address("c").await;
     consumer.wait_for_reason("d", "PoolExhausted").await;
+    let network = format!("net-{}", consumer.namespace);
+    consumer.create_open_network(&network).await;
+    for (pool, addresses) in [("left", "10.60.0.1-10.60.0.9"), ("right", "10.60.0.8-10.60.0.20")] {
+        consumer.create_pool(pool, json!({"addresses": [addresses], "prefix": 24, "network": network})).await;
+    }
+    let text = consumer.wait_for_network_condition(&network, "True", "MembersOverlap").await;
+    assert!(text.starts_with("2 addresses"), "{text}");
     let labels = format!("kind=\"InClusterIPPool\",namespace=\"{}\",pool=\"web\"", consumer.namespace);
     for (sample, value) in [
         (format!("capi_ipam_pool_waiting_claims{{{labels}}}"), 1.0),
         (format!("capi_ipam_pool_addresses{{{labels},state=\"total\"}}"), 3.0),
         (format!("capi_ipam_pool_addresses{{{labels},state=\"used\"}}"), 3.0),
+        (format!("capi_ipam_network_addresses{{network=\"{network}\",state=\"total\"}}"), 20.0),
+        (format!("capi_ipam_network_pools{{network=\"{network}\",phase=\"member\"}}"), 2.0),
     ] {
         eventually(&sample, || async { ((metric(&sample)? - value).abs() < 0.5).then_some(()) }).await;
     }

@@ -9,6 +9,7 @@ mod support;
 mod endpoints;
 mod flags;
 mod networks;
+mod order;
 mod permissions;
 mod readiness;
 mod releases;

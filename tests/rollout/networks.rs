@@ -91,7 +91,7 @@ async fn network_of_all_pools_holds_for_pools_that_others_overwrite() {
     let _manager = Manager::start(&control_plane, &FLAGS);
     let one = Consumer::new(&control_plane).await;
     let two = Consumer::new(&control_plane).await;
-    // Each cluster has a pool of its own, with the same addresses.
+    // Each cluster has a pool with the same addresses.
     let spec = json!({"addresses": ["10.0.0.10-10.0.0.99"], "prefix": 24, "gateway": "10.0.0.1"});
     let other = json!({"addresses": ["10.0.0.1-10.0.0.99"], "prefix": 24, "gateway": "10.0.0.10"});
     one.create_pool("v4", spec.clone()).await;

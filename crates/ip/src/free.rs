@@ -2,6 +2,9 @@
 
 use std::collections::BTreeMap;
 
+mod ranks;
+
+pub use self::ranks::FreeRanks;
 use crate::{Span, SpanSet};
 
 /// The free numbers of a set of usable ones.
@@ -37,6 +40,28 @@ impl FreeSet {
     /// The lowest free number.
     pub fn lowest(&self) -> Option<u128> {
         self.spans.first_key_value().map(|(&first, _)| first)
+    }
+
+    /// The lowest free number that is higher than `number`; the lowest one if there is none.
+    pub fn next_above(&self, number: u128) -> Option<u128> {
+        let Some(next) = number.checked_add(1) else { return self.lowest() };
+        if self.contains(next) {
+            return Some(next);
+        }
+        let above = self.spans.range(next..).next();
+        above.map(|(&first, _)| first).or_else(|| self.lowest())
+    }
+
+    /// The highest free number that is not among the `kept` highest ones. Linear in the spans of these.
+    pub fn highest_but(&self, mut kept: u128) -> Option<u128> {
+        for (&first, &last) in self.spans.iter().rev() {
+            let below = last.saturating_sub(first);
+            if kept <= below {
+                return last.checked_sub(kept);
+            }
+            kept = kept.saturating_sub(below).saturating_sub(1);
+        }
+        None
     }
 
     /// Whether `number` is free.
@@ -84,6 +109,13 @@ impl FreeSet {
         self.spans.insert(first, after.unwrap_or(number));
         self.count = self.count.wrapping_add(1);
         true
+    }
+
+    /// The free spans within a span.
+    fn within(&self, span: Span) -> impl Iterator<Item = Span> {
+        let start = self.span_of(span.first()).map_or(span.first(), |(first, _)| first);
+        let spans = self.spans.range(start..=span.last());
+        spans.filter_map(move |(&first, &last)| Span::new(first.max(span.first()), last.min(span.last())))
     }
 
     /// Returns the first and the last number of the free span that contains `number`.

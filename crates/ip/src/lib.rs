@@ -56,7 +56,7 @@ mod usable;
 
 pub use block::Block;
 pub use family::Family;
-pub use free::FreeSet;
+pub use free::{FreeRanks, FreeSet};
 pub use parse::{Entry, MAX_ENTRY_LENGTH, ParseError, parse_address, parse_entry, parse_lenient};
 pub use pool::{Field, MAX_PROBLEMS, PoolAddresses, PoolPrefixes, PoolProblem, PoolProblemKind};
 pub use set::{Span, SpanSet};

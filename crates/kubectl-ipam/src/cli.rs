@@ -102,6 +102,8 @@ pub enum Command {
         #[arg(short, long)]
         watch: bool,
     },
+    /// List the networks, with their pools that join or leave.
+    Networks,
     /// Show who holds an address or a prefix.
     Who {
         /// An address such as 10.0.0.7, or a prefix such as fd00::/64.

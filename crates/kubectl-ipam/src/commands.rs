@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use capi_ipam::api::AllocationOrder;
 use capi_ipam_ip::{Block, parse_address};
 
 use crate::cli::{Cli, Command, DryRun, Format};
@@ -9,7 +10,7 @@ use crate::cluster::Cluster;
 use crate::diagnose::diagnose;
 use crate::error::{Code, Error};
 use crate::load::{Loader, matches};
-use crate::model::{Report, claims, pools};
+use crate::model::{Report, claims, network_lines, pools};
 use crate::objects::{ClaimRow, PoolRow};
 use crate::render::Style;
 use crate::reserve::{reserve, unreserve};
@@ -104,6 +105,7 @@ async fn report(cli: &Cli, loader: &mut Loader<'_>, namespace: Option<&str>) -> 
             let is_dry_run = *dry_run == DryRun::Server;
             import(loader, file, name, *prune, is_dry_run).await.map(Report::ImportSummary)
         }
+        Command::Networks => Ok(Report::NetworkList { networks: network_lines(&loader.networks().await?) }),
         Command::Free { pool, count } => free(loader, pool, *count).await,
         Command::Show { pool } => {
             let pool = loader.find_pool(pool).await?;
@@ -172,13 +174,18 @@ async fn free(loader: &mut Loader<'_>, name: &str, count: u16) -> Result<Report,
     loader.require_all_reservations()?;
     let mut addresses = Vec::new();
     for number in 0..count {
-        // Each proposal holds its address for a claim that does not exist.
-        match ledger.propose(&pool.key, &(String::new(), number.to_string()), i64::from(number)) {
+        // Each proposal holds its address for a claim that does not exist, in a namespace without another address.
+        match ledger.propose(&pool.key, &(format!("-{number}"), String::new()), i64::from(number)) {
             Proposal::Slot(slot) => addresses.push(slot.block.to_string()),
             Proposal::Wait | Proposal::LimitReached(_) => break,
         }
     }
-    let note = (addresses.len() < usize::from(count)).then(|| shortage(&pool, addresses.len()));
+    let is_random = pool.spec.order() == AllocationOrder::Random;
+    let note = if addresses.len() < usize::from(count) {
+        Some(shortage(&pool, addresses.len()))
+    } else {
+        is_random.then(|| format!("{} allocates in random order: these addresses are examples.", pool.key))
+    };
     Ok(Report::FreeList { pool: (&pool.key).into(), addresses, note })
 }
 
@@ -189,6 +196,9 @@ fn shortage(pool: &PoolRow, found: usize) -> String {
         Ok(_) if pool.deleting => format!("{} is being deleted and allocates no addresses.", pool.key),
         Ok(_) if pool.paused => format!("{} is paused and allocates no addresses.", pool.key),
         Ok(_) if !pool.initialized => format!("{} is not initialized yet: its finalizer is missing.", pool.key),
+        Ok(_) if pool.has_headroom() => {
+            format!("{} has no other free address for claims that its spec.headroom does not select.", pool.key)
+        }
         Ok(_) if found == 0 => format!("{} has no free address.", pool.key),
         Ok(_) => format!("{} has no other free address.", pool.key),
     }

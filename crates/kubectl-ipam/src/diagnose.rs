@@ -11,7 +11,7 @@ use k8s_openapi::api::discovery::v1::EndpointSlice;
 use crate::cluster::{Cluster, OtherKind};
 use crate::error::Error;
 use crate::load::Loader;
-use crate::model::{Finding, Inventory, LeaseRow, WebhookRow, findings};
+use crate::model::{Check, Finding, Inventory, LeaseRow, WebhookRow, findings};
 
 /// The webhook configuration of the provider.
 const WEBHOOKS: &str = "capi-ipam-in-cluster-validating-webhook-configuration";
@@ -29,7 +29,9 @@ pub(crate) async fn diagnose(cluster: &Cluster) -> Result<(Vec<Finding>, Loader<
     let (mut again, loader) = check(cluster).await?;
     let was_found =
         |finding: &Finding| found.iter().any(|old| (old.check, &old.object) == (finding.check, &finding.object));
-    again.retain(|finding| !finding.check.is_transient() || was_found(finding));
+    // The problem states how many reservations are left: with progress it is another one.
+    let is_stuck = |finding: &Finding| finding.check != Check::MoveStalled || found.contains(finding);
+    again.retain(|finding| !finding.check.is_transient() || was_found(finding) && is_stuck(finding));
     Ok((again, loader))
 }
 
@@ -37,6 +39,7 @@ async fn check(cluster: &Cluster) -> Result<(Vec<Finding>, Loader<'_>), Error> {
     let mut loader = Loader::new(cluster);
     let mut inventory = Inventory {
         pools: loader.pools(None).await?,
+        networks: loader.networks().await?,
         addresses: loader.addresses(|_| true).await?,
         reservations: loader.reservations(|_| true).await?,
         claims: loader.claims(None, |_| true).await?,

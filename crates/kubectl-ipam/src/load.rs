@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 
 use crate::cluster::{Cluster, Kind, ListError, OtherKind};
 use crate::error::{Error, MissingRight};
-use crate::objects::{AddressRow, ClaimRow, PoolRow, ReservationRow};
+use crate::objects::{AddressRow, ClaimRow, NetworkRow, PoolRow, ReservationRow};
 
 /// Reads objects, and collects warnings.
 pub(crate) struct Loader<'a> {
@@ -86,6 +86,14 @@ impl<'a> Loader<'a> {
         let mut rows = Vec::new();
         self.each_pool(namespace, |pool| rows.push(PoolRow::from(pool))).await?;
         rows.sort_by(|a, b| a.key.cmp(&b.key));
+        Ok(rows)
+    }
+
+    /// All networks.
+    pub(crate) async fn networks(&mut self) -> Result<Vec<NetworkRow>, Error> {
+        let mut rows = Vec::new();
+        self.list(Kind::Network, None, |network: IPNetwork| rows.push(NetworkRow::from(network))).await?;
+        rows.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(rows)
     }
 
@@ -162,7 +170,7 @@ impl<'a> Loader<'a> {
     /// The ledger of the manager, filled with everything that the caller can read.
     pub(crate) async fn ledger(&mut self) -> Result<Ledger, Error> {
         let ledger = Ledger::read_only();
-        self.networks(&ledger).await?;
+        self.fill_networks(&ledger).await?;
         let needs_no_object = self.cluster.version(Kind::Network)?.is_none();
         let each = |pool: &Pool| {
             if needs_no_object && pool.spec.network().is_some() {
@@ -177,7 +185,7 @@ impl<'a> Loader<'a> {
     }
 
     /// Adds the networks to the ledger, and the namespaces if a network selects some.
-    async fn networks(&mut self, ledger: &Ledger) -> Result<(), Error> {
+    async fn fill_networks(&mut self, ledger: &Ledger) -> Result<(), Error> {
         let mut selects = false;
         let each = |network: IPNetwork| {
             let access = network.spec.namespaces.as_ref();

@@ -6,6 +6,7 @@ mod claims;
 mod doctor;
 mod holders;
 mod map;
+mod networks;
 mod overview;
 mod pools;
 mod search;
@@ -25,6 +26,8 @@ pub use self::holders::{Holder, HolderState, Membership, PoolMatch};
 pub(crate) use self::holders::{holders, matches_of};
 pub(crate) use self::map::ROW;
 pub use self::map::{Cell, OccupancyMap};
+pub(crate) use self::networks::network_lines;
+pub use self::networks::{MemberLine, NetworkLine};
 pub(crate) use self::overview::{Overview, OverviewPool, networks, ranges};
 pub(crate) use self::pools::pools;
 pub use self::pools::{Counts, PoolLine};
@@ -41,6 +44,11 @@ pub enum Report {
     PoolList {
         /// The pools, by kind, namespace and name.
         pools: Vec<PoolLine>,
+    },
+    /// The output of `networks`.
+    NetworkList {
+        /// The networks, by name.
+        networks: Vec<NetworkLine>,
     },
     /// The output of `who`.
     HolderList {
@@ -62,7 +70,7 @@ pub enum Report {
         pool: PoolName,
         /// The addresses or prefixes, the next one first.
         addresses: Vec<String>,
-        /// Why there are fewer addresses than requested.
+        /// Why there are fewer addresses than requested, or why others can be allocated.
         #[serde(skip_serializing_if = "Option::is_none")]
         note: Option<String>,
     },

@@ -1,6 +1,9 @@
 //! What the program keeps of each object: only what it shows.
 
-use capi_ipam::api::{IPReservation, MemberPhase, Pool, PoolKey, PoolSpec, Scope, Slot, conditions, names};
+use capi_ipam::api::{
+    IPNetwork, IPNetworkStatus, IPReservation, MemberPhase, Pool, PoolKey, PoolNetwork, PoolSpec, Scope, Slot,
+    conditions, names,
+};
 use capi_ipam::in_cluster::ledger::allocated_block;
 use capi_ipam_controller::finalizer;
 use capi_ipam_ip::{Block, UsableBlocks};
@@ -18,6 +21,8 @@ pub(crate) struct PoolRow {
     pub(crate) key: PoolKey,
     pub(crate) scope: Scope,
     pub(crate) network: Option<String>,
+    /// The network that the pool joins or leaves, with the number of reservations that are not moved yet.
+    pub(crate) moving: Option<PoolNetwork>,
     pub(crate) spec: PoolSpec,
     pub(crate) usable: Result<UsableBlocks, String>,
     pub(crate) counts: Option<capi_ipam::api::AddressCounts>,
@@ -38,6 +43,7 @@ impl From<&Pool> for PoolRow {
         Self {
             scope: Scope::of(&key, network.as_deref()),
             network,
+            moving: moving_of(pool),
             key,
             spec: pool.spec.clone(),
             usable,
@@ -62,7 +68,18 @@ fn network_of(pool: &Pool) -> Option<&str> {
     }
 }
 
+/// The network that a pool joins or leaves.
+fn moving_of(pool: &Pool) -> Option<PoolNetwork> {
+    let network = pool.status.as_ref()?.network.as_ref();
+    network.filter(|network| network.phase != MemberPhase::Member).cloned()
+}
+
 impl PoolRow {
+    /// Whether only some claims get the last free addresses.
+    pub(crate) fn has_headroom(&self) -> bool {
+        self.key.kind.is_global() && self.spec.access().headroom.is_some()
+    }
+
     /// The addresses or prefixes of the specification.
     pub(crate) fn entries(&self) -> &[String] {
         match &self.spec {
@@ -75,6 +92,42 @@ impl PoolRow {
     pub(crate) fn ready(&self) -> Option<(&str, Option<&str>)> {
         let ready = self.conditions.iter().find(|condition| condition.type_ == conditions::READY)?;
         Some((ready.status.as_ref(), ready.reason.as_deref()))
+    }
+}
+
+/// A network.
+#[derive(Clone, Debug)]
+pub(crate) struct NetworkRow {
+    pub(crate) name: String,
+    pub(crate) status: IPNetworkStatus,
+    /// Why the specification is not valid.
+    pub(crate) invalid: Option<String>,
+}
+
+impl From<IPNetwork> for NetworkRow {
+    fn from(network: IPNetwork) -> Self {
+        let problems = network.spec.rules().err();
+        Self {
+            name: network.metadata.name.unwrap_or_default(),
+            status: network.status.unwrap_or_default(),
+            invalid: problems.map(|all| all.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")),
+        }
+    }
+}
+
+impl NetworkRow {
+    fn ready_condition(&self) -> Option<&Condition> {
+        self.status.conditions.iter().find(|condition| condition.type_ == conditions::READY)
+    }
+
+    /// The status of `Ready`.
+    pub(crate) fn ready(&self) -> &str {
+        self.ready_condition().map_or("Unknown", |ready| ready.status.as_ref())
+    }
+
+    /// The condition `Ready` if it is not True.
+    pub(crate) fn problem(&self) -> Option<&Condition> {
+        self.ready_condition().filter(|ready| ready.status != "True")
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod details;
 mod grid;
+mod lists;
 
 use std::fmt::Write;
 
@@ -10,8 +11,8 @@ use jiff::Timestamp;
 pub(crate) use self::details::{body, details, head};
 pub(crate) use self::grid::{Grid, clean};
 use crate::model::{
-    ClaimLine, Finding, Holder, ImportProblem, ImportSummary, PoolLine, PoolMatch, PoolName, Report, ReservationAction,
-    ReservationChange, Severity,
+    Finding, Holder, ImportProblem, ImportSummary, PoolMatch, PoolName, Report, ReservationAction, ReservationChange,
+    Severity,
 };
 
 /// How text is rendered.
@@ -64,7 +65,7 @@ pub(crate) fn text(report: &Report, style: Style) -> String {
             text
         }
         Report::FindingList { findings } => finding_text(findings, style),
-        Report::PoolList { .. } | Report::ClaimList { .. } => grid(report, style).text(),
+        Report::PoolList { .. } | Report::NetworkList { .. } | Report::ClaimList { .. } => grid(report, style).text(),
     }
 }
 
@@ -140,9 +141,10 @@ pub(crate) fn lines<T: AsRef<str>>(texts: &[T]) -> String {
 /// The rows of a report, for text and for CSV.
 pub(crate) fn grid(report: &Report, style: Style) -> Grid {
     match report {
-        Report::PoolList { pools } => pool_grid(pools, style),
-        Report::ClaimList { claims } => claim_grid(claims, style),
-        Report::HolderList { holders, .. } => holder_grid(holders, style),
+        Report::PoolList { pools } => lists::pools(pools, style),
+        Report::NetworkList { networks } => lists::networks(networks, style),
+        Report::ClaimList { claims } => lists::claims(claims, style),
+        Report::HolderList { holders, .. } => lists::holders(holders, style),
         Report::FreeList { addresses, .. } => {
             let mut grid = Grid::new(&["ADDRESS"]);
             addresses.iter().for_each(|address| grid.row(vec![address.clone()]));
@@ -157,7 +159,7 @@ pub(crate) fn grid(report: &Report, style: Style) -> Grid {
             }
             grid
         }
-        Report::PoolDetails(pool) => holder_grid(&pool.holders, style),
+        Report::PoolDetails(pool) => lists::holders(&pool.holders, style),
         Report::ReservationChange(change) => {
             let mut grid = Grid::new(&["ACTION", "NAME", "ADDRESS", "CLAIM"]);
             let claim = change.claim.clone().unwrap_or_default();
@@ -185,6 +187,9 @@ pub(crate) fn names(report: &Report) -> Vec<String> {
     };
     match report {
         Report::PoolList { pools } => pools.iter().map(|line| pool(&line.pool)).collect(),
+        Report::NetworkList { networks } => {
+            networks.iter().map(|network| format!("ipnetwork.ipam.cluster.x-k8s.io/{}", network.name)).collect()
+        }
         Report::ClaimList { claims } => {
             claims.iter().map(|claim| format!("ipaddressclaim.ipam.cluster.x-k8s.io/{}", claim.name)).collect()
         }
@@ -201,136 +206,6 @@ pub(crate) fn names(report: &Report) -> Vec<String> {
 pub(crate) fn full(pool: &PoolName) -> String {
     let namespace = pool.namespace.as_deref().map(|namespace| format!("{namespace}/")).unwrap_or_default();
     format!("{} {namespace}{}", pool.kind, pool.name)
-}
-
-fn short_kind(kind: &str) -> String {
-    kind.replace("InCluster", "").replace("Pool", "")
-}
-
-fn pool_grid(pools: &[PoolLine], style: Style) -> Grid {
-    let mut header = vec!["KIND", "NAME", "TOTAL", "USED", "FREE", "COOLING", "WAITING", "OCCUPANCY", "READY"];
-    if style.namespaces || style.wide {
-        header.insert(1, "NAMESPACE");
-    }
-    if style.wide {
-        header.extend(["RESERVED", "OUTOFRANGE", "NETWORK", "REASON"]);
-    }
-    let mut grid = Grid::new(&header);
-    for line in pools {
-        let count = |count: Option<u64>| match count {
-            None => "-".to_owned(),
-            Some(count) if style.wide => count.to_string(),
-            Some(count) => abbreviate(count),
-        };
-        let counts = line.counts.as_ref();
-        let kind = if style.wide { line.pool.kind.clone() } else { short_kind(&line.pool.kind) };
-        let color = if line.ready == "False" { Color::Red } else { Color::Green };
-        let mut cells = vec![
-            kind,
-            line.pool.name.clone(),
-            count(counts.map(|counts| counts.total)),
-            count(counts.map(|counts| counts.used)),
-            count(counts.map(|counts| counts.free)),
-            count(counts.map(|counts| counts.cooling_down)),
-            count(Some(line.waiting)),
-            counts.map_or_else(|| "-".to_owned(), |counts| bar(counts.total, counts.free, style)),
-            style.paint(&line.ready, color),
-        ];
-        if style.namespaces || style.wide {
-            cells.insert(1, line.pool.namespace.clone().unwrap_or_default());
-        }
-        if style.wide {
-            cells.push(count(counts.map(|counts| counts.reserved)));
-            cells.push(count(counts.map(|counts| counts.out_of_range)));
-            cells.push(line.network.clone().unwrap_or_default());
-            cells.push(line.reason.clone().unwrap_or_default());
-        }
-        grid.row(cells);
-    }
-    grid
-}
-
-/// A bar of ten cells: the part of the addresses that is not free. A bar is full only if no address is free.
-fn bar(total: u64, free: u64, style: Style) -> String {
-    let taken = u128::from(total.saturating_sub(free)).saturating_mul(10);
-    let full = if total == 0 { 0 } else { taken.div_ceil(u128::from(total)) };
-    let full = usize::try_from(if free > 0 { full.min(9) } else { full }).unwrap_or_default();
-    let color = match full {
-        0..=6 => Color::Green,
-        7..=8 => Color::Yellow,
-        _ => Color::Red,
-    };
-    style.paint(&format!("{}{}", "#".repeat(full), ".".repeat(10_usize.saturating_sub(full))), color)
-}
-
-/// At most five characters, rounded down: `999`, `65.5k`, `1.0M`.
-fn abbreviate(count: u64) -> String {
-    if count < 10_000 {
-        return count.to_string();
-    }
-    let units = [(1_000_000_000_000_000_000, "E"), (1_000_000_000_000_000, "P"), (1_000_000_000_000, "T")];
-    let units = units.into_iter().chain([(1_000_000_000, "G"), (1_000_000, "M"), (1000, "k")]);
-    let (unit, suffix) = units.into_iter().find(|(unit, _)| count >= *unit).unwrap_or((1, ""));
-    let (whole, tenths) = (count / unit, count % unit / (unit / 10).max(1));
-    if whole < 100 { format!("{whole}.{tenths}{suffix}") } else { format!("{whole}{suffix}") }
-}
-
-fn claim_grid(claims: &[ClaimLine], style: Style) -> Grid {
-    let mut header = vec!["NAME", "POOL", "ADDRESS", "AGE", "STATE", "REASON"];
-    if style.namespaces || style.wide {
-        header.insert(0, "NAMESPACE");
-    }
-    if style.wide {
-        header.extend(["CLUSTER", "MACHINE", "MESSAGE"]);
-    }
-    let mut grid = Grid::new(&header);
-    for claim in claims {
-        let kind = if style.wide { claim.pool.kind.clone() } else { short_kind(&claim.pool.kind) };
-        let state = format!("{:?}", claim.state);
-        let color = if claim.address.is_some() { Color::Green } else { Color::Yellow };
-        let mut cells = vec![
-            claim.name.clone(),
-            format!("{kind}/{}", claim.pool.name),
-            claim.address.clone().unwrap_or_else(|| "-".to_owned()),
-            age(claim.created, style.now),
-            style.paint(&state, color),
-            claim.reason.clone().unwrap_or_default(),
-        ];
-        if style.namespaces || style.wide {
-            cells.insert(0, claim.namespace.clone());
-        }
-        if style.wide {
-            cells.extend([&claim.cluster, &claim.machine, &claim.message].map(|cell| cell.clone().unwrap_or_default()));
-        }
-        grid.row(cells);
-    }
-    grid
-}
-
-fn holder_grid(holders: &[Holder], style: Style) -> Grid {
-    let mut header = vec!["ADDRESS", "STATE", "CLAIM", "MACHINE", "CLUSTER", "AGE"];
-    if style.wide {
-        header.extend(["POOL", "NETWORK", "IPADDRESS", "RESERVATION", "UNTIL"]);
-    }
-    let mut grid = Grid::new(&header);
-    for holder in holders {
-        let text = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
-        let mut cells = vec![
-            holder.address.clone(),
-            format!("{:?}", holder.state),
-            text(&holder.claim),
-            text(&holder.machine),
-            text(&holder.cluster),
-            age(holder.since, style.now),
-        ];
-        if style.wide {
-            cells.push(full(&holder.pool));
-            cells.extend([&holder.network, &holder.ip_address, &holder.reservation].map(text));
-            cells.push(holder.until.map_or_else(|| "-".to_owned(), |until| until.to_string()));
-        }
-        grid.row(cells);
-    }
-    grid
 }
 
 /// An age as kubectl shows it: `45s`, `12m`, `5h`, `3d`.

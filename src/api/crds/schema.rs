@@ -64,8 +64,11 @@ fn normalize(schema: &mut Value) {
         fields.insert("type".to_owned(), first);
     }
     if let Some(Value::Array(choices)) = fields.remove("anyOf") {
-        let present = choices.into_iter().find(|choice| choice.get("type").is_some_and(|name| name != "null"));
-        fields.extend(present.and_then(|choice| choice.as_object().cloned()).unwrap_or_default());
+        let present = choices.into_iter().find(|choice| choice.get("type").is_none_or(|name| name != "null"));
+        for (name, value) in present.and_then(|choice| choice.as_object().cloned()).unwrap_or_default() {
+            // The description of the field is more specific than that of its type.
+            fields.entry(name).or_insert(value);
+        }
     }
     // The values of an enum, each with its description.
     if let Some(Value::Array(choices)) = fields.remove("oneOf") {

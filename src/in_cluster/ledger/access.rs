@@ -26,19 +26,19 @@ pub enum LimitCheck {
 }
 
 impl Ledger {
-    /// Whether the claims of a namespace may use a pool.
-    pub fn is_allowed(&self, pool: &PoolKey, namespace: &str) -> bool {
-        self.state.lock().is_allowed(pool, namespace)
-    }
-
-    /// Lets a claim that must not use a pool wait for a change of the pool or of its namespace.
-    pub fn wait_for_permission(&self, pool: &PoolKey, claim: &ClaimKey) {
+    /// Whether a claim may use a pool, by its namespace. Otherwise it waits for a change of the pool or of the labels
+    /// of the namespace: one step, because a change between the check and the wait would go unnoticed.
+    pub fn is_allowed_or_waits(&self, pool: &PoolKey, claim: &ClaimKey) -> bool {
         self.change(|state| {
-            let entry = state.pools.entry(pool.clone()).or_default();
-            entry.wait_queue.wait_for_permission(claim);
-            // It may have had a turn, which is for the next claim.
-            state.dirty_pools.push(pool.clone());
-        });
+            let is_allowed = state.is_allowed(pool, &claim.0);
+            if !is_allowed {
+                let entry = state.pools.entry(pool.clone()).or_default();
+                entry.wait_queue.wait_for_permission(claim);
+                // It may have had a turn, which is for the next claim.
+                state.dirty_pools.push(pool.clone());
+            }
+            is_allowed
+        })
     }
 
     /// Checks the limits of a pool for an address that is reserved for a claim with that uid. Several managers can

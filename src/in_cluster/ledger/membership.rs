@@ -2,12 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use capi_ipam_ip::{Family, SpanSet};
+use capi_ipam_ip::{Family, Span, SpanSet};
 
 use super::pool::PoolEntry;
 use super::usage::ScopeEntry;
 use super::{Ledger, LengthRecord, PoolKey};
-use crate::api::{BlockLengths, MemberPhase, PoolNetwork, Scope, Slot};
+use kube::ResourceExt;
+
+use crate::api::{BlockLengths, IPNetwork, IPNetworkStatus, MemberPhase, PoolNetwork, Scope, Slot};
 
 /// A reservation in a scope to which its pool no longer belongs.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -24,11 +26,50 @@ pub struct Misplaced {
     pub is_in_use: bool,
 }
 
+/// The counts of a network, as its status shows them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NetworkCounts {
+    /// The name of the network.
+    pub name: String,
+    /// Its addresses in total, in use and free.
+    pub addresses: [(&'static str, i64); 3],
+    /// Its pools by phase.
+    pub pools: [(&'static str, i64); 3],
+}
+
+impl NetworkCounts {
+    /// The counts of the status of a network.
+    pub(super) fn of(network: &IPNetwork) -> Self {
+        let status = network.status.as_ref();
+        let number = |field: fn(&IPNetworkStatus) -> i64| status.map(field).unwrap_or_default();
+        let in_phase = |phase: MemberPhase| {
+            let members = status.into_iter().flat_map(|status| &status.members);
+            i64::try_from(members.filter(|member| member.phase == phase).count()).unwrap_or(i64::MAX)
+        };
+        let joining = in_phase(MemberPhase::Joining);
+        Self {
+            name: network.name_any(),
+            addresses: [
+                ("total", number(|status| status.total)),
+                ("used", number(|status| status.used)),
+                ("free", number(|status| status.free)),
+            ],
+            pools: [
+                ("joining", joining),
+                ("member", number(|status| status.pools).saturating_sub(joining)),
+                ("leaving", in_phase(MemberPhase::Leaving)),
+            ],
+        }
+    }
+}
+
 /// The state of a network.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NetworkView {
     /// Addresses that its pools can allocate, each counted once.
     pub total: u128,
+    /// Addresses that more than one of its pools contains.
+    pub shared: u128,
     /// Addresses of the pools that are in use by an IPAddress.
     pub used: u128,
     /// Addresses that can be allocated now.
@@ -147,11 +188,17 @@ impl Ledger {
             };
             let taken = numbers(&|_| true) as u128;
             view.total = view.total.saturating_add(all.len());
+            view.shared = view.shared.saturating_add(shared(pools.iter().map(|(_, usable)| &usable.set)));
             view.used = view.used.saturating_add(numbers(&|usage| !usage.owners.is_empty()) as u128);
             view.free = view.free.saturating_add(all.len().saturating_sub(taken));
         }
         view.reservations = entry.usage.values().filter(|usage| usage.reservation.is_some()).count();
         view
+    }
+
+    /// The counts of all networks, from the status that the watch has reported.
+    pub fn network_counts(&self) -> Vec<NetworkCounts> {
+        self.state.lock().networks.counts()
     }
 
     /// What earlier versions have stored of networks, and whether the object of the network exists.
@@ -169,4 +216,16 @@ impl Ledger {
         };
         state.pools.iter().filter_map(names).collect()
     }
+}
+
+/// The number of numbers that more than one set contains.
+fn shared<'a>(sets: impl Iterator<Item = &'a SpanSet>) -> u128 {
+    let mut spans: Vec<Span> = sets.flat_map(SpanSet::spans).copied().collect();
+    spans.sort_unstable_by_key(|span| span.first());
+    let mut end: Option<u128> = None;
+    let repeated = spans.into_iter().filter_map(|span| {
+        let before = end.replace(end.map_or(span.last(), |end| end.max(span.last())));
+        Span::new(span.first(), before?.min(span.last()))
+    });
+    repeated.collect::<SpanSet>().len()
 }

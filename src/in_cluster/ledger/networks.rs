@@ -10,7 +10,7 @@ use capi_ipam_controller::object_map::ListEpoch;
 use capi_ipam_ip::{Block, Family, SpanSet, UsableBlocks};
 use kube::core::SelectorExt;
 
-use super::{PoolInfo, PoolKey};
+use super::{NetworkCounts, PoolInfo, PoolKey};
 use crate::api::{AllowedNamespaces, BlockLengths, IPNetwork, NetworkRules, Scope, names};
 
 /// The labels of an object.
@@ -94,6 +94,7 @@ pub(super) struct NetworkInfo {
     initialized: bool,
     rules: Result<Arc<NetworkRules>, Arc<str>>,
     block_lengths: BlockLengths,
+    counts: Box<NetworkCounts>,
 }
 
 impl NetworkInfo {
@@ -110,6 +111,7 @@ impl NetworkInfo {
             rules,
             // Those of the specification are in the status as soon as they can be used.
             block_lengths: network.status.as_ref().and_then(|status| status.block_lengths).unwrap_or_default(),
+            counts: Box::new(NetworkCounts::of(network)),
         }
     }
 
@@ -337,6 +339,11 @@ impl Networks {
     /// What earlier versions have stored of networks.
     pub(super) fn records(&self) -> impl Iterator<Item = &LengthRecord> {
         self.records.values().map(|(record, _)| record)
+    }
+
+    /// The counts of all networks.
+    pub(super) fn counts(&self) -> Vec<NetworkCounts> {
+        self.known.values().map(|(info, _)| NetworkCounts::clone(&info.counts)).collect()
     }
 
     /// Whether the object of a network exists.

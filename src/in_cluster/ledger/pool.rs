@@ -12,10 +12,11 @@ use kube::ResourceExt;
 
 use super::ClaimKey;
 use super::networks::NetworkRefusal;
+use super::order::Order;
 use super::quota::{LimitReached, Quota};
 use super::usage::AddressUsage;
 use super::wait_queue::{Answer, ClaimAttributes, Supply, WaitQueue};
-use crate::api::{AccessRules, AddressCounts, Pool, PoolKey, PoolSpec, Scope, Slot, names};
+use crate::api::{AccessRules, AddressCounts, AllocationOrder, Pool, PoolKey, PoolSpec, Scope, Slot, names};
 
 /// The blocks that a pool can allocate, or the problems of its specification.
 type Usable = Result<Arc<UsableBlocks>, Arc<str>>;
@@ -46,6 +47,8 @@ pub struct PoolInfo {
     pub created: i64,
     /// The blocks that can be allocated, or the problems of the spec.
     pub usable: Usable,
+    /// The order in which they are allocated.
+    pub order: AllocationOrder,
     /// Who may use the pool; `None` without restrictions.
     pub access: Option<Arc<AccessRules>>,
     /// The `metadata.generation` of the spec.
@@ -80,6 +83,7 @@ impl PoolInfo {
             labels: Arc::new(meta.labels.clone().unwrap_or_default()),
             created: meta.creation_timestamp.as_ref().map(|time| time.0.as_second()).unwrap_or_default(),
             usable,
+            order: spec.order(),
             access,
             generation: meta.generation,
         }
@@ -127,6 +131,7 @@ pub(super) struct PoolEntry {
     pub(super) scope: Option<Scope>,
     /// The free numbers of the pool; `None` while all of them are free.
     free: Option<FreeSet>,
+    pub(super) order: Order,
     /// Numbers that overlap with a used block of another length.
     other_lengths: SpanSet,
     /// IPAddress objects of the pool with an address in its range.
@@ -184,8 +189,16 @@ impl PoolEntry {
             return Effect::OutOfPool;
         }
         match &mut self.free {
-            Some(free) if !is_free => drop(free.take(number)),
-            Some(free) if !self.other_lengths.contains(number) => drop(free.release(number)),
+            Some(free) if !is_free => {
+                if free.take(number) {
+                    self.order.set_free(number, false);
+                }
+            }
+            Some(free) if !self.other_lengths.contains(number) => {
+                if free.release(number) {
+                    self.order.set_free(number, true);
+                }
+            }
             None if !is_free => self.free = Some(FreeSet::without(&usable.set, std::iter::once(number))),
             Some(_) | None => {}
         }
@@ -230,6 +243,7 @@ impl PoolEntry {
 
     /// Computes the free set and the counts again from all used blocks of the pool's scope.
     pub(super) fn recount(&mut self, key: &PoolKey, usage: &HashMap<Block, AddressUsage>) {
+        self.order.reset();
         let Some(usable) = self.info.as_ref().and_then(|info| info.usable.as_ref().ok()) else {
             (self.free, self.other_lengths, self.used, self.cooling_down) = (None, SpanSet::default(), 0, 0);
             self.out_of_range = usage.values().filter(|usage| usage.pools().contains(key)).count();
@@ -268,7 +282,7 @@ impl PoolEntry {
         self.wait_queue.grant(supply, freed, now)
     }
 
-    /// Returns the lowest free block if it is the claim's turn; otherwise enqueues the claim. Fails if the namespace or
+    /// Returns the next free block if it is the claim's turn; otherwise enqueues the claim. Fails if the namespace or
     /// Cluster of the claim may have no further address.
     pub(super) fn propose(
         &mut self,
@@ -278,16 +292,24 @@ impl PoolEntry {
         let (free, headroom) = (self.free_count(), self.headroom());
         let supply = Supply { free, headroom, quota: self.quota.as_deref() };
         match (self.wait_queue.request(claim, attributes, supply), supply.quota) {
-            (Answer::Served, _) => Ok(self.lowest_free()),
+            (Answer::Served, _) => Ok(self.next_free(if attributes.uses_headroom { 0 } else { headroom })),
             (Answer::Blocked(group), Some(quota)) => Err(quota.describe(&group)),
             (Answer::Wait | Answer::Blocked(_), _) => Ok(None),
         }
     }
 
-    fn lowest_free(&self) -> Option<Block> {
-        let usable = self.usable()?;
-        let lowest = self.free.as_ref().map_or_else(|| usable.set.lowest(), FreeSet::lowest)?;
-        Some(usable.block(lowest))
+    /// The free block that the order of the pool chooses, but none of the `kept` highest ones.
+    fn next_free(&mut self, kept: u128) -> Option<Block> {
+        let info = self.info.as_ref()?;
+        let usable = info.usable.as_deref().ok()?;
+        let number = match (&mut self.free, info.order) {
+            (None, AllocationOrder::LowestFirst) => usable.set.lowest(),
+            (free, order) => {
+                let free = free.get_or_insert_with(|| FreeSet::new(&usable.set));
+                self.order.choose(order, usable, free, kept, |count| rand::random_range(0..count))
+            }
+        };
+        Some(usable.block(number?))
     }
 
     fn headroom(&self) -> u128 {

@@ -12,6 +12,7 @@ use crate::api::{IPReservation, Slot};
 use crate::in_cluster::reservation::lacks_label;
 
 impl State {
+    /// Records a reservation. Returns the claim that has to be reconciled because of it.
     pub(super) fn insert(&mut self, reservation: &IPReservation, source: Source) -> Option<ClaimKey> {
         let (list, lacks_label) = (self.reservation_list, lacks_label(reservation));
         let uid = || -> Box<str> { reservation.metadata.uid.as_deref().unwrap_or_default().into() };
@@ -32,7 +33,14 @@ impl State {
                 if source == Source::Response && known.is_some_and(|known| known.version > info.version) {
                     return None;
                 }
-                self.insert_at(&slot, info)
+                let pool = info.pool.clone();
+                let claim = self.insert_at(&slot, info);
+                if let Some(at) = &reservation.spec.allocated_at
+                    && let Some(entry) = self.pools.get_mut(&pool)
+                {
+                    entry.order.record(slot.block, at.0.as_microsecond());
+                }
+                claim
             }
             Err(problem) => {
                 let name = reservation.metadata.name.as_ref();
@@ -49,19 +57,24 @@ impl State {
         }
     }
 
-    /// Records the reservation of an address. Returns the claim to which it is promised if the reservation is new.
+    /// Records the reservation of an address. Returns its claim if the reservation is new and is promised to the claim,
+    /// or the claim waits: its creation had an unknown outcome.
     fn insert_at(&mut self, slot: &Slot, reservation: ReservationInfo) -> Option<ClaimKey> {
         let known = self.usage(slot).and_then(|usage| usage.reservation.as_ref());
         let is_new = known.is_none_or(|known| known.uid != reservation.uid);
         self.unindex_holder(slot);
         self.holdings.insert(&reservation, slot);
         let is_promise = reservation.is_manual() && reservation.released_at.is_none();
-        let promised_to = reservation.claim.as_deref().filter(|_| is_new && is_promise).cloned();
+        let waits = |claim: &ClaimKey| {
+            let entry = self.pools.get(&reservation.pool);
+            reservation.released_at.is_none() && entry.is_some_and(|entry| entry.wait_queue.waits(claim))
+        };
+        let to_wake = reservation.claim.as_deref().filter(|claim| is_new && (is_promise || waits(claim))).cloned();
         self.update(slot, |usage| {
             usage.drop_candidate();
             usage.set_reservation(reservation);
         });
-        promised_to
+        to_wake
     }
 
     /// Removes a reservation. Returns its address if it is a valid one.

@@ -191,19 +191,22 @@ impl State {
         let slot = Slot { scope: entry.scope(pool), block };
         let consumer =
             entry.quota.as_ref().map(|_| Box::new(Consumer::new(Arc::new(claim.clone()), attributes.cluster.clone())));
-        if !self.is_candidate(&slot) {
-            self.update(&slot, |usage| {
-                usage.candidate_of = Some(Box::new(pool.clone()));
-                usage.candidate_for = consumer;
-            });
-        }
+        self.hold(&slot, pool, consumer);
         Proposal::Slot(slot)
     }
 
     pub(super) fn hold_candidate(&mut self, pool: &PoolKey, slot: &Slot) -> bool {
+        self.hold(slot, pool, None)
+    }
+
+    /// Holds an address that is not held, and counts it for `consumer` in pools with limits.
+    fn hold(&mut self, slot: &Slot, pool: &PoolKey, consumer: Option<Box<Consumer>>) -> bool {
         let is_free = !self.is_candidate(slot);
         if is_free {
-            self.update(slot, |usage| usage.candidate_of = Some(Box::new(pool.clone())));
+            self.update(slot, |usage| {
+                usage.candidate_of = Some(Box::new(pool.clone()));
+                usage.candidate_for = consumer;
+            });
         }
         is_free
     }

@@ -7,6 +7,7 @@ mod joining;
 mod late;
 mod laws;
 mod networks;
+mod order;
 mod overlaps;
 mod prefixes;
 
@@ -31,6 +32,18 @@ fn ledger() -> Ledger {
 }
 
 /// The pools with an entry, also those that do not exist.
+/// A ledger, and the claims that it wakes.
+fn recording() -> (Ledger, Arc<Mutex<Vec<ClaimKey>>>) {
+    let woken = Arc::<Mutex<Vec<ClaimKey>>>::default();
+    let record = Arc::clone(&woken);
+    let claims = Box::new(move |claim: &ClaimKey| record.lock().push(claim.clone()));
+    (Ledger { claims, ..Ledger::read_only() }, woken)
+}
+
+fn take(woken: &Mutex<Vec<ClaimKey>>) -> Vec<ClaimKey> {
+    std::mem::take(&mut woken.lock())
+}
+
 fn known_pools(ledger: &Ledger) -> Vec<PoolKey> {
     ledger.state.lock().pools.keys().cloned().collect()
 }

@@ -14,8 +14,8 @@
 //! | any | [`leave`](WaitQueue::leave), [`forget`](WaitQueue::forget) | absent |
 //!
 //! An address is free for a claim if there are more free addresses than claims before it, not counting the headroom of
-//! the pool for a claim that may not use it. Blocked claims are before nobody. A lapsed claim is not served, and keeps
-//! its position for its next request. Independently of this, a claim can
+//! the pool for a claim that may not use it. Blocked claims do not count as claims before another one. A lapsed claim is
+//! not served, and keeps its position for its next request. Independently of this, a claim can
 //! [wait for a change of the pool](WaitQueue::wait_for_pool), until [the pool changes](WaitQueue::pool_changed).
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -326,9 +326,15 @@ impl WaitQueue {
         std::mem::take(&mut self.waiting_for_pool).into_iter().collect()
     }
 
-    /// The claims that are waiting, blocked, have a turn or are lapsed.
+    /// Whether the claim waits for an address or for the pool.
+    pub(super) fn waits(&self, claim: &ClaimKey) -> bool {
+        self.queued.contains_key(claim) || self.waiting_for_pool.contains(claim)
+    }
+
+    /// All claims that wait: in any state, for the pool, or beyond a limit. A claim can occur twice.
     pub(super) fn claims(&self) -> impl Iterator<Item = &ClaimKey> {
-        self.queued.keys()
+        let beyond_limit = self.beyond_limit.values().flatten();
+        self.queued.keys().chain(&self.waiting_for_pool).chain(beyond_limit)
     }
 
     /// The number of claims that wait for an address.

@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use capi_ipam::api::conditions::Condition;
 use capi_ipam::api::{IPReservation, InClusterKind, Pool, conditions};
 use capi_ipam_controller::client::ResourceClient;
 use kube::ResourceExt;
@@ -45,13 +46,13 @@ impl Consumer {
         self.wait_for_condition(&self.pools(), pool, conditions::READY, status, reason).await
     }
 
-    /// Waits until the condition `Ready` of a network has a status and a reason, and returns the message.
+    /// Waits until a condition of a network has a status and a reason, and returns the message.
     pub async fn wait_for_network_condition(&self, network: &str, status: &str, reason: &str) -> String {
-        eventually(&format!("network {network} has Ready={status} {reason}"), || async {
+        eventually(&format!("network {network} has the condition {status} {reason}"), || async {
             let found = self.networks().get(network).await.expect("networks can be read").expect("the network exists");
-            let ready = conditions::find(&found.status.as_ref()?.conditions, conditions::READY)?.clone();
-            let matches = ready.status == status && ready.reason.as_deref() == Some(reason);
-            matches.then(|| ready.message.unwrap_or_default())
+            let is_wanted = |found: &&Condition| found.status == status && found.reason.as_deref() == Some(reason);
+            let condition = found.status.as_ref()?.conditions.iter().find(is_wanted)?;
+            Some(condition.message.clone().unwrap_or_default())
         })
         .await
     }

@@ -153,3 +153,15 @@ proptest! {
         prop_assert_eq!(free, FreeSet::without(&usable, taken));
     }
 }
+
+#[test]
+fn next_above_continues_at_the_lowest_number() {
+    let mut free = FreeSet::new(&span_set(10, 20));
+    for number in [10, 13, 14, 20] {
+        free.take(number);
+    }
+    for (number, next) in [(0, 11), (11, 12), (12, 15), (13, 15), (18, 19), (19, 11), (20, 11), (u128::MAX, 11)] {
+        assert_eq!(free.next_above(number), Some(next), "{number}");
+    }
+    assert_eq!(FreeSet::default().next_above(0), None);
+}

@@ -40,6 +40,9 @@ _kubectl__ipam() {
             kubectl__ipam,import)
                 cmd="kubectl__ipam__subcmd__import"
                 ;;
+            kubectl__ipam,networks)
+                cmd="kubectl__ipam__subcmd__networks"
+                ;;
             kubectl__ipam,pools)
                 cmd="kubectl__ipam__subcmd__pools"
                 ;;
@@ -82,6 +85,9 @@ _kubectl__ipam() {
             kubectl__ipam__subcmd__help,import)
                 cmd="kubectl__ipam__subcmd__help__subcmd__import"
                 ;;
+            kubectl__ipam__subcmd__help,networks)
+                cmd="kubectl__ipam__subcmd__help__subcmd__networks"
+                ;;
             kubectl__ipam__subcmd__help,pools)
                 cmd="kubectl__ipam__subcmd__help__subcmd__pools"
                 ;;
@@ -107,7 +113,7 @@ _kubectl__ipam() {
 
     case "${cmd}" in
         kubectl__ipam)
-            opts="-n -A -o -h -V --context --kubeconfig --namespace --all-namespaces --output --no-color --help --version pools who claims free show doctor web reserve unreserve export import completion generate help"
+            opts="-n -A -o -h -V --context --kubeconfig --namespace --all-namespaces --output --no-color --help --version pools networks who claims free show doctor web reserve unreserve export import completion generate help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -385,7 +391,7 @@ _kubectl__ipam() {
             return 0
             ;;
         kubectl__subcmd__ipam__subcmd__help)
-            opts="pools who claims free show doctor web reserve unreserve export import completion generate help"
+            opts="pools networks who claims free show doctor web reserve unreserve export import completion generate help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -510,6 +516,20 @@ _kubectl__ipam() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        kubectl__subcmd__ipam__subcmd__help__subcmd__networks)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         kubectl__subcmd__ipam__subcmd__help__subcmd__pools)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -609,6 +629,44 @@ _kubectl__ipam() {
                     COMPREPLY=($(compgen -W "none server" -- "${cur}"))
                     return 0
                     ;;
+                --context)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --kubeconfig)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --namespace)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -n)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --output)
+                    COMPREPLY=($(compgen -W "table wide json yaml csv name" -- "${cur}"))
+                    return 0
+                    ;;
+                -o)
+                    COMPREPLY=($(compgen -W "table wide json yaml csv name" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        kubectl__subcmd__ipam__subcmd__networks)
+            opts="-n -A -o -h --context --kubeconfig --namespace --all-namespaces --output --no-color --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
                 --context)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0

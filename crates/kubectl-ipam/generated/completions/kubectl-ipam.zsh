@@ -74,6 +74,31 @@ name\:"One resource name per line"))' \
 '--help[Print help (see more with '\''--help'\'')]' \
 && ret=0
 ;;
+(networks)
+_arguments "${_arguments_options[@]}" : \
+'--context=[Context of the kubeconfig]:NAME:_default' \
+'--kubeconfig=[Path of the kubeconfig]:FILE:_files' \
+'-n+[Namespace; by default that of the context]:NAME:_default' \
+'--namespace=[Namespace; by default that of the context]:NAME:_default' \
+'-o+[Output format]:FORMAT:((table\:"Text for 80 columns"
+wide\:"Text with all columns"
+json\:"JSON, one document"
+yaml\:"YAML"
+csv\:"Comma-separated values with a header (RFC 4180)"
+name\:"One resource name per line"))' \
+'--output=[Output format]:FORMAT:((table\:"Text for 80 columns"
+wide\:"Text with all columns"
+json\:"JSON, one document"
+yaml\:"YAML"
+csv\:"Comma-separated values with a header (RFC 4180)"
+name\:"One resource name per line"))' \
+'(-n --namespace)-A[All namespaces]' \
+'(-n --namespace)--all-namespaces[All namespaces]' \
+'--no-color[Disable colors. They are also disabled by NO_COLOR and without a terminal]' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
+&& ret=0
+;;
 (who)
 _arguments "${_arguments_options[@]}" : \
 '--context=[Context of the kubeconfig]:NAME:_default' \
@@ -419,6 +444,10 @@ _arguments "${_arguments_options[@]}" : \
 _arguments "${_arguments_options[@]}" : \
 && ret=0
 ;;
+(networks)
+_arguments "${_arguments_options[@]}" : \
+&& ret=0
+;;
 (who)
 _arguments "${_arguments_options[@]}" : \
 && ret=0
@@ -484,6 +513,7 @@ esac
 _kubectl-ipam_commands() {
     local commands; commands=(
 'pools:List the pools of all kinds, with their occupancy' \
+'networks:List the networks, with their pools that join or leave' \
 'who:Show who holds an address or a prefix' \
 'claims:List claims' \
 'free:Show the next addresses that a pool allocates' \
@@ -534,6 +564,7 @@ _kubectl-ipam__subcmd__generate_commands() {
 _kubectl-ipam__subcmd__help_commands() {
     local commands; commands=(
 'pools:List the pools of all kinds, with their occupancy' \
+'networks:List the networks, with their pools that join or leave' \
 'who:Show who holds an address or a prefix' \
 'claims:List claims' \
 'free:Show the next addresses that a pool allocates' \
@@ -590,6 +621,11 @@ _kubectl-ipam__subcmd__help__subcmd__import_commands() {
     local commands; commands=()
     _describe -t commands 'kubectl-ipam help import commands' commands "$@"
 }
+(( $+functions[_kubectl-ipam__subcmd__help__subcmd__networks_commands] )) ||
+_kubectl-ipam__subcmd__help__subcmd__networks_commands() {
+    local commands; commands=()
+    _describe -t commands 'kubectl-ipam help networks commands' commands "$@"
+}
 (( $+functions[_kubectl-ipam__subcmd__help__subcmd__pools_commands] )) ||
 _kubectl-ipam__subcmd__help__subcmd__pools_commands() {
     local commands; commands=()
@@ -624,6 +660,11 @@ _kubectl-ipam__subcmd__help__subcmd__who_commands() {
 _kubectl-ipam__subcmd__import_commands() {
     local commands; commands=()
     _describe -t commands 'kubectl-ipam import commands' commands "$@"
+}
+(( $+functions[_kubectl-ipam__subcmd__networks_commands] )) ||
+_kubectl-ipam__subcmd__networks_commands() {
+    local commands; commands=()
+    _describe -t commands 'kubectl-ipam networks commands' commands "$@"
 }
 (( $+functions[_kubectl-ipam__subcmd__pools_commands] )) ||
 _kubectl-ipam__subcmd__pools_commands() {

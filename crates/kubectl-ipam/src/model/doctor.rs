@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::PoolName;
-use crate::objects::{AddressRow, ClaimRow, Key, PoolRow, ReservationRow};
+use crate::objects::{AddressRow, ClaimRow, Key, NetworkRow, PoolRow, ReservationRow};
 
 /// Number of overlapping pools that a finding names.
 const MAX_NAMED: usize = 5;
@@ -51,6 +51,10 @@ pub enum Check {
     MissingPool,
     /// A pool is not ready.
     PoolNotReady,
+    /// A network is not ready.
+    NetworkNotReady,
+    /// A pool joins or leaves a network without progress.
+    MoveStalled,
     /// An object cannot be decoded.
     UnreadableObject,
     /// No process holds the lease of the provider.
@@ -115,6 +119,7 @@ pub(crate) struct WebhookRow {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Inventory {
     pub(crate) pools: Vec<PoolRow>,
+    pub(crate) networks: Vec<NetworkRow>,
     pub(crate) addresses: Vec<AddressRow>,
     pub(crate) reservations: Vec<ReservationRow>,
     pub(crate) claims: Vec<ClaimRow>,
@@ -132,6 +137,7 @@ pub(crate) fn findings(inventory: &Inventory, now: Timestamp) -> Vec<Finding> {
     findings.extend(dangling(inventory));
     findings.extend(abandoned(inventory));
     inventory.pools.iter().for_each(|pool| findings.extend(problems(pool)));
+    inventory.networks.iter().for_each(|network| findings.extend(network_problem(network)));
     findings.extend(overlaps(&inventory.pools));
     let unreadable = |text: &String| {
         let repair = "correct or delete the objects: kubectl edit".to_owned();
@@ -237,6 +243,16 @@ fn problems(pool: &PoolRow) -> Vec<Finding> {
             (conditions::READY, Some(conditions::INITIALIZATION_FAILED)) if is("False") => {
                 (Check::PoolNotReady, "correct the webhook or policy that the message names".to_owned())
             }
+            (conditions::READY, Some(conditions::NETWORK_NOT_FOUND)) if is("False") => {
+                (Check::PoolNotReady, format!("create the IPNetwork, or correct spec.network: {edit}"))
+            }
+            (conditions::READY, Some(conditions::NETWORK_NOT_ALLOWED)) if is("False") => {
+                let network = pool.spec.network().unwrap_or("NAME");
+                (Check::PoolNotReady, format!("allow the namespace in the network: kubectl edit ipnetworks {network}"))
+            }
+            (conditions::READY, Some(conditions::NETWORK_NOT_READY)) if is("False") => {
+                (Check::PoolNotReady, "correct the network that the message names: kubectl ipam networks".to_owned())
+            }
             (conditions::OUT_OF_RANGE, _) if is("True") => {
                 (Check::AddressesOutOfRange, format!("add the addresses again, or replace the machines: {edit}"))
             }
@@ -244,13 +260,35 @@ fn problems(pool: &PoolRow) -> Vec<Finding> {
         };
         findings.push(check.finding(object.clone(), message, repair));
     }
+    if let Some(network) = pool.moving.as_ref().filter(|_| !pool.paused) {
+        let (action, name, remaining) = (network.phase, &network.name, network.remaining);
+        let problem = format!("{action:?} network {name}: {remaining} reservations are not moved");
+        let repair = "recreate the machine of one of the claims that report DuplicateAddress: kubectl ipam claims -A";
+        findings.push(Check::MoveStalled.finding(object, problem, repair.to_owned()));
+    }
     findings
+}
+
+/// What a network reports. A network that is being deleted is not ready until its pools are deleted.
+fn network_problem(network: &NetworkRow) -> Option<Finding> {
+    let reported = network.problem().filter(|ready| ready.reason.as_deref() != Some(conditions::DELETING));
+    let reported = reported.and_then(|ready| ready.message.clone());
+    let problem = network.invalid.clone().or(reported)?;
+    let repair = format!("correct it: kubectl edit ipnetworks {}", network.name);
+    Some(Check::NetworkNotReady.finding(format!("IPNetwork {}", network.name), problem, repair))
 }
 
 /// Pools of different scopes that can allocate the same address. From the specifications: the Go provider writes no
 /// conditions.
 fn overlaps(pools: &[PoolRow]) -> Vec<Finding> {
-    let known: Vec<_> = pools.iter().filter_map(|pool| Some((pool, pool.usable.as_ref().ok()?))).collect();
+    // A pool that its network refuses does not allocate.
+    let network_problems =
+        [conditions::NETWORK_NOT_FOUND, conditions::NETWORK_NOT_ALLOWED, conditions::NETWORK_NOT_READY];
+    let is_refused = |pool: &PoolRow| {
+        pool.ready().is_some_and(|(_, reason)| reason.is_some_and(|reason| network_problems.contains(&reason)))
+    };
+    let allocating = pools.iter().filter(|pool| !is_refused(pool));
+    let known: Vec<_> = allocating.filter_map(|pool| Some((pool, pool.usable.as_ref().ok()?))).collect();
     let of_pool = |(pool, usable): &(&PoolRow, &UsableBlocks)| {
         let others = known.iter().filter(|(other, theirs)| {
             other.scope != pool.scope && usable.bounds_overlap(theirs) && usable.overlaps(theirs)
@@ -263,7 +301,10 @@ fn overlaps(pools: &[PoolRow]) -> Vec<Finding> {
             return None;
         }
         let problem = format!("the same addresses can be allocated by {}{more}", first.join(", "));
-        let repair = format!("if they are in one network, set the same spec.network on them: {}", edit(&pool.key));
+        let repair = format!(
+            "if they are in one network, create an IPNetwork and name it in spec.network of both: {}",
+            edit(&pool.key)
+        );
         Some(Check::PoolsOverlap.finding(full(&pool.key), problem, repair))
     };
     known.iter().filter_map(of_pool).collect()

@@ -42,6 +42,8 @@ pub struct PoolDetails {
     pub prefix_length: i64,
     /// Seconds before a released address can be reused.
     pub cooldown_seconds: i64,
+    /// Order of allocation: `LowestFirst`, `RoundRobin` or `Random`.
+    pub order: String,
     /// Who may use a global pool, in words.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub access: Vec<String>,
@@ -147,6 +149,7 @@ pub(super) fn describe(pool: &PoolRow, contents: &Contents<'_>, waiting: Vec<Cla
         gateway: gateway.clone().filter(|gateway| !gateway.is_empty()),
         prefix_length,
         cooldown_seconds: pool.spec.cooldown_seconds(),
+        order: format!("{:?}", pool.spec.order()),
         access: access(pool),
         counts: contents.counts,
         map: None,

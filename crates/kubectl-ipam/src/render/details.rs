@@ -2,7 +2,9 @@
 
 use std::fmt::Write;
 
-use super::{Color, Style, age, claim_grid, clean, full, holder_grid};
+use capi_ipam::api::AllocationOrder;
+
+use super::{Color, Style, age, clean, full, lists};
 use crate::model::{Cell, Holder, HolderState, OccupancyMap, PoolDetails};
 
 /// Cells in one row of the map.
@@ -33,6 +35,9 @@ pub(crate) fn head(pool: &PoolDetails) -> String {
     if pool.cooldown_seconds > 0 {
         field("Cool-down", &format!("{}s", pool.cooldown_seconds));
     }
+    if pool.order != format!("{:?}", AllocationOrder::default()) {
+        field("Order", &pool.order);
+    }
     field("Access", &pool.access.join("; "));
     text
 }
@@ -51,14 +56,14 @@ pub(crate) fn body(pool: &PoolDetails, style: Style) -> String {
     }
     let holders = |title: &str, holders: &[Holder], text: &mut String| {
         if !holders.is_empty() {
-            let _ = write!(text, "\n{title}\n{}", holder_grid(holders, style).text());
+            let _ = write!(text, "\n{title}\n{}", lists::holders(holders, style).text());
         }
     };
     holders("Holders", &pool.holders, &mut text);
     holders("Out of range", &pool.out_of_range, &mut text);
     if !pool.waiting.is_empty() {
         let style = Style { namespaces: true, ..style };
-        let _ = write!(text, "\nWaiting claims\n{}", claim_grid(&pool.waiting, style).text());
+        let _ = write!(text, "\nWaiting claims\n{}", lists::claims(&pool.waiting, style).text());
     }
     text
 }

@@ -1,14 +1,17 @@
 use std::path::Path;
 
-use capi_ipam::api::{IPReservation, Pool};
+use capi_ipam::api::{IPNetwork, IPReservation, Pool};
 use capi_ipam_ip::Block;
 use capi_ipam_provider::api::{IPAddress, IPAddressClaim};
 use serde_json::{Value, json};
 
+use super::lists::{abbreviate, bar};
 use super::*;
 use crate::cli::Format;
-use crate::model::{Inventory, LeaseRow, WebhookRow, claims, findings, holders, matches_of, pools, show};
-use crate::objects::{AddressRow, ClaimRow, PoolRow, ReservationRow};
+use crate::model::{
+    Inventory, LeaseRow, WebhookRow, claims, findings, holders, matches_of, network_lines, pools, show,
+};
+use crate::objects::{AddressRow, ClaimRow, NetworkRow, PoolRow, ReservationRow};
 use crate::output;
 
 const CREATED: &str = "2026-01-02T03:04:05Z";
@@ -139,6 +142,40 @@ fn pools_of_all_kinds_are_in_one_table() {
     golden("pools-color.txt", &text(&report, Style { color: true, ..style() }));
 }
 
+fn network_rows() -> Vec<NetworkRow> {
+    let member = |name: &str, phase: &str| json!({ "kind": "GlobalInClusterIPPool", "name": name, "phase": phase });
+    let not_ready = json!([{ "type": "Ready", "status": "False", "reason": "InvalidSpec", "message": "bad" }]);
+    let joined = json!({
+        "pools": 2, "total": 65536, "used": 300, "free": 65200, "blockLengths": { "ipv4": 32, "ipv6": 64 },
+        "members": [member("site-b", "Joining"), member("old", "Leaving"), member("site-a", "Member")],
+        "conditions": [{ "type": "Ready", "status": "True", "reason": "NetworkReady" }],
+    });
+    let row = |(name, status): (&str, Value)| {
+        let object: IPNetwork =
+            serde_json::from_value(json!({ "metadata": { "name": name }, "status": status })).unwrap();
+        NetworkRow::from(object)
+    };
+    let cases = [("backbone", joined), ("broken", json!({ "conditions": not_ready })), ("new", Value::Null)];
+    cases.into_iter().map(row).collect()
+}
+
+#[test]
+fn networks_show_counts_and_moving_pools() {
+    let report = Report::NetworkList { networks: network_lines(&network_rows()) };
+    let table = text(&report, style());
+    assert!(table.lines().all(|line| line.len() <= 80), "{table}");
+    golden("networks.txt", &table);
+    golden("networks-wide.txt", &text(&report, Style { wide: true, ..style() }));
+    for (format, file) in [
+        (Format::Json, "networks.json"),
+        (Format::Yaml, "networks.yaml"),
+        (Format::Csv, "networks.csv"),
+        (Format::Name, "networks-name.txt"),
+    ] {
+        golden(file, &output::format(&report, format, style()).unwrap());
+    }
+}
+
 #[test]
 fn claims_show_address_state_and_reason() {
     let report = Report::ClaimList { claims: claims(claim_rows(), &addresses()) };
@@ -212,6 +249,17 @@ fn each_fault_has_a_finding_with_its_repair() {
     let spec = json!({ "addresses": ["10.0.0.2-10.0.0.41"], "prefix": 24 });
     let mut pools = all_pools();
     pools.push(pool("InClusterIPPool", "copy", &spec, &Value::Null));
+    let refused = |reason: &str, message: &str| json!([{ "type": "Ready", "status": "False", "reason": reason, "message": message }]);
+    let named = json!({ "addresses": ["10.9.0.2"], "prefix": 24, "network": "none" });
+    for (name, reason) in
+        [("lost", "NetworkNotFound"), ("stranger", "NetworkNotAllowed"), ("choice", "NetworkNotReady")]
+    {
+        let status = json!({ "conditions": refused(reason, "about the network"), "observedGeneration": 1 });
+        pools.push(pool("InClusterIPPool", name, &named, &status));
+    }
+    let moving =
+        json!({ "observedGeneration": 1, "network": { "name": "backbone", "phase": "Joining", "remaining": 2 } });
+    pools.push(pool("InClusterIPPool", "slow", &json!({ "addresses": ["10.8.0.2"], "prefix": 24 }), &moving));
     let mut addresses = addresses();
     addresses.push(address("vm-9", "10.0.0.4"));
     let mut claims = claim_rows();
@@ -236,6 +284,7 @@ fn each_fault_has_a_finding_with_its_repair() {
     };
     let mut inventory = Inventory {
         pools,
+        networks: network_rows(),
         addresses,
         reservations,
         claims,

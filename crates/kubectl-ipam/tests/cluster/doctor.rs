@@ -6,7 +6,7 @@ use capi_ipam_testing::manager::Manager;
 use capi_ipam_testing::wait::eventually;
 use serde_json::{Value, json};
 
-use super::{create, definitions, manager, reference, run};
+use super::{create, definitions, json_of, manager, reference, run};
 
 #[tokio::test]
 async fn doctor_finds_each_fault_made_by_hand() {
@@ -41,6 +41,9 @@ async fn doctor_finds_each_fault_made_by_hand() {
         (output.contains("PoolNotReady") && output.contains("AddressesOutOfRange")).then_some(())
     })
     .await;
+    let homeless = json!({ "addresses": ["10.5.0.1"], "prefix": 24, "network": "none" });
+    create(&plane, "InClusterIPPool", Some(namespace), "homeless", &homeless);
+    conflict_while_joining(&plane, &consumer).await;
     manager.stop();
     let remove = |resource: &str| {
         let without = r#"{"metadata":{"finalizers":null}}"#;
@@ -81,10 +84,13 @@ async fn doctor_finds_each_fault_made_by_hand() {
         .collect();
     let expected = [
         ("DuplicateAddress", "address 10.0.0.10"),
+        ("DuplicateAddress", "address 10.7.0.10"),
         ("LostAddress", "ipaddressclaim NS/two"),
         ("MissingPool", "ipaddress NS/stray"),
         ("MissingPool", "ipaddressclaim NS/lost"),
         ("PoolNotReady", "GlobalInClusterIPPool NS-invalid"),
+        ("PoolNotReady", "InClusterIPPool NS/homeless"),
+        ("MoveStalled", "InClusterIPPool NS/right"),
         ("UnreadableObject", "objects"),
         ("NoLeader", "lease default/7bb7acb4.ipam.cluster.x-k8s.io"),
         ("WebhookUnavailable", "capi-ipam-in-cluster-validating-webhook-configuration"),
@@ -98,6 +104,27 @@ async fn doctor_finds_each_fault_made_by_hand() {
         ("AddressesOutOfRange", "InClusterIPPool NS/small"),
     ];
     assert_eq!(found, expected.map(|(check, object)| (check.to_owned(), object.to_owned())), "{output}");
+}
+
+/// Two pools in which one address is in use join a network: the reservation of the second one cannot be moved.
+async fn conflict_while_joining(plane: &ControlPlane, consumer: &Consumer) {
+    let (admin, namespace) = (plane.kubeconfig(), consumer.namespace.as_str());
+    create(plane, "IPNetwork", None, "lab", &json!({ "namespaces": { "from": "All" } }));
+    for pool in ["left", "right"] {
+        create(plane, "InClusterIPPool", Some(namespace), pool, &json!({ "addresses": ["10.7.0.10"], "prefix": 24 }));
+        consumer.create_claim_for(pool, reference("InClusterIPPool", pool), json!({})).await;
+        consumer.wait_for_address(pool).await;
+        let join = json!({ "spec": { "network": "lab" } }).to_string();
+        plane.kubectl(&["patch", "inclusterippool", pool, "-n", namespace, "--type=merge", "-p", &join]);
+    }
+    eventually("a pool has joined, the other one cannot", async || {
+        let (_, output, _) = run(admin, &["doctor"]);
+        let lab = json_of(admin, &["networks"])["networks"][0].clone();
+        let phases = [&lab["members"][0]["phase"], &lab["members"][1]["phase"]];
+        let is_joining = phases == [&json!("Joining"), &json!("Member")];
+        (is_joining && output.contains("MoveStalled") && output.contains("IPNetwork none")).then_some(())
+    })
+    .await;
 }
 
 /// Removes the schema of global pools: an older one did not check everything either.

@@ -81,10 +81,19 @@ async fn every_command_shows_the_objects_of_the_cluster() {
     })
     .await;
 
+    let network = ask(&["networks"])["networks"][0].clone();
+    assert_eq!((&network["name"], &network["ready"]), (&json!("backbone"), &json!("True")), "{network}");
+    assert_eq!((&network["pools"], &network["ipv6Length"]), (&json!(1), &json!(64)), "{network}");
+    assert_eq!(network["members"][0]["pool"], json!({ "kind": "GlobalInClusterPrefixPool", "name": "pods" }));
+
     for format in ["table", "wide", "yaml", "csv", "name"] {
-        for command in
-            [&["pools", "-A"][..], &["claims", "-A"], &["who", "10.0.0.10"], &["show", "web", "-n", namespace]]
-        {
+        for command in [
+            &["pools", "-A"][..],
+            &["networks"],
+            &["claims", "-A"],
+            &["who", "10.0.0.10"],
+            &["show", "web", "-n", namespace],
+        ] {
             let (code, output, errors) = run(admin, &[command, &["-o", format]].concat());
             assert_eq!((code, errors.as_str()), (0, ""), "{command:?} {format}");
             assert!(!output.is_empty() && !output.contains('\u{1b}'), "{command:?} {format}: {output}");

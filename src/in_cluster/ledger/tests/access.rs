@@ -1,7 +1,5 @@
 //! Limits, allowed namespaces and headroom of global pools.
 
-use std::sync::Arc;
-
 use capi_ipam_controller::watch::EventHandler;
 use k8s_openapi::api::core::v1::Namespace;
 use serde_json::{Value, json};
@@ -11,18 +9,6 @@ use crate::api::{InClusterKind, names};
 
 fn global() -> PoolKey {
     PoolKey { kind: InClusterKind::GlobalIPPool, namespace: None, name: "shared".into() }
-}
-
-/// A ledger, and the claims that it wakes.
-fn recording() -> (Ledger, Arc<Mutex<Vec<ClaimKey>>>) {
-    let woken = Arc::<Mutex<Vec<ClaimKey>>>::default();
-    let record = Arc::clone(&woken);
-    let claims = Box::new(move |claim: &ClaimKey| record.lock().push(claim.clone()));
-    (Ledger { claims, ..Ledger::read_only() }, woken)
-}
-
-fn take(woken: &Mutex<Vec<ClaimKey>>) -> Vec<ClaimKey> {
-    std::mem::take(&mut woken.lock())
 }
 
 fn apply(ledger: &Ledger, generation: i64, access: &Value) {
@@ -95,11 +81,13 @@ fn tightened_limit_keeps_addresses_and_reports_them() {
     let rules = json!({"limits": {"perNamespace": 3}, "allowedNamespaces": {"from": "Names", "names": ["b"]}});
     apply(&ledger, 2, &rules);
     assert_eq!(ledger.over_limit(&global()), Some(OverLimit { groups: 1, addresses: 1, not_allowed: 4 }));
-    assert!(!ledger.is_allowed(&global(), "a") && ledger.is_allowed(&global(), "b"));
+    let is_allowed = |namespace: &str| ledger.is_allowed_or_waits(&global(), &key_of(namespace, "c"));
+    assert!(!is_allowed("a") && is_allowed("b"));
     let is_limited = |name: &str| matches!(ledger.propose(&global(), &key_of("a", name), 1), Proposal::LimitReached(_));
     assert!(is_limited("x"));
     apply(&ledger, 3, &json!({"limits": {"perNamespace": 5}}));
-    assert_eq!(take(&woken)[0], key_of("a", "x"), "the rules have changed");
+    let reconciled = take(&woken);
+    assert!(reconciled.contains(&key_of("a", "x")) && reconciled.contains(&key_of("a", "c")), "{reconciled:?}");
     assert!(!is_limited("x") && is_limited("y"));
 }
 
@@ -137,14 +125,13 @@ fn labelled_namespace_wakes_its_claims() {
     let (ledger, woken) = recording();
     let selector = json!({"matchLabels": {"tenant": "platform"}});
     apply(&ledger, 1, &json!({"allowedNamespaces": {"from": "Selector", "selector": selector}}));
-    assert!(!ledger.is_allowed(&global(), "a"));
-    ledger.wait_for_permission(&global(), &key_of("a", "c"));
-    ledger.wait_for_permission(&global(), &key_of("b", "c"));
+    let is_allowed = |namespace: &str| ledger.is_allowed_or_waits(&global(), &key_of(namespace, "c"));
+    assert!(!is_allowed("a") && !is_allowed("b"));
     take(&woken);
     let namespace = json!({"metadata": {"name": "a", "labels": {"tenant": "platform"}}});
     EventHandler::<Namespace>::apply(&ledger, &serde_json::from_value(namespace).unwrap());
     assert_eq!(take(&woken), [key_of("a", "c")]);
-    assert!(ledger.is_allowed(&global(), "a") && !ledger.is_allowed(&global(), "b"));
+    assert!(is_allowed("a") && !is_allowed("b"));
 }
 
 #[test]
@@ -174,4 +161,14 @@ fn cluster_of_an_address_counts_without_that_of_its_reservation() {
     EventHandler::<IPAddress>::apply(&ledger, &serde_json::from_value(address).unwrap());
     let limit = LimitReached { limit: 1, cluster: Some(Arc::from("one")) };
     assert_eq!(ledger.propose(&global(), &key_of("a", "y"), attributes), Proposal::LimitReached(limit));
+}
+
+#[test]
+fn deleted_claims_do_not_wait_for_permission() {
+    let (ledger, _) = recording();
+    apply(&ledger, 1, &json!({"allowedNamespaces": {"from": "None"}}));
+    assert!(!ledger.is_allowed_or_waits(&global(), &key_of("a", "c")));
+    ledger.prune_wait_queues(|_| false);
+    ledger.remove_pool(&global());
+    assert_eq!(ledger.state.lock().pools.len(), 0, "no claim waits for the pool");
 }

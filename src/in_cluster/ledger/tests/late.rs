@@ -112,3 +112,25 @@ fn attempt_with_unknown_outcome_is_returned_once() {
     ledger.remember_attempt(uid, &key(), &value(1));
     assert_eq!(ledger.attempt(uid, &named("other")), None, "the attempt was for another pool");
 }
+
+#[test]
+fn claim_that_waits_is_woken_by_its_late_reservation() {
+    // The reply to the creation was lost, and the pool is deleted before the watch reports the reservation.
+    let (ledger, woken) = recording();
+    ledger.apply_pool(&pool(json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}})));
+    assert!(matches!(ledger.pool_or_wait(&key(), &claim("a"), 1), PoolLookup::Found(_)));
+    take(&woken);
+    ledger.apply(&at_version(5, "a", None));
+    assert_eq!(take(&woken), [claim("a")]);
+    ledger.apply(&at_version(6, "a", None));
+    assert_eq!(take(&woken), [], "the reservation is known");
+
+    // The pool is exhausted, and a request of a manager that has stopped arrives.
+    let (ledger, woken) = recording();
+    ledger.apply_pool(&pool(json!({"spec": {"addresses": ["10.0.0.2"]}})));
+    ledger.apply(&address("b", 2));
+    assert_eq!(ledger.propose(&key(), &claim("a"), 1), Proposal::Wait);
+    take(&woken);
+    ledger.apply(&at_version(5, "a", None));
+    assert_eq!(take(&woken), [claim("a")]);
+}

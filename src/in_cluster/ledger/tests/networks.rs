@@ -135,6 +135,23 @@ fn network_selects_pools_that_name_no_other() {
 }
 
 #[test]
+fn addresses_of_several_pools_of_a_network_are_shared() {
+    let ledger = ledger();
+    ledger.apply_network(&lab(json!({})));
+    for (name, addresses, shared) in [
+        ("p", "10.0.0.1-10.0.0.9", 0),
+        ("q", "10.0.0.20-10.0.0.29", 0),
+        ("r", "10.0.0.5-10.0.0.24", 10),
+        ("s", "10.0.0.6", 10),
+        ("t", "10.0.0.15", 11),
+    ] {
+        ledger.apply_pool(&member(name, addresses));
+        assert_eq!(ledger.network("lab").shared, shared, "{name}");
+    }
+    assert_eq!(ledger.network("lab").total, 29);
+}
+
+#[test]
 fn gateways_and_exclusions_of_a_network_hold_for_all_its_pools() {
     let ledger = ledger();
     ledger.apply_network(&lab(json!({"spec": {"excluded": ["10.0.0.3-10.0.0.4", "fd00::/64"]}})));

@@ -1,0 +1,86 @@
+use capi_ipam::api::MemberPhase;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::PoolName;
+use crate::objects::NetworkRow;
+
+/// One network in a list. The counts are those of its status.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NetworkLine {
+    /// Name of the network.
+    pub name: String,
+    /// Number of its pools.
+    pub pools: u64,
+    /// Addresses that its pools contain, each counted once.
+    pub total: u64,
+    /// Addresses of the pools that are in use.
+    pub used: u64,
+    /// Addresses that can be allocated.
+    pub free: u64,
+    /// Length of the IPv4 blocks that its pools allocate; omitted until it is set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ipv4_length: Option<u8>,
+    /// Length of the IPv6 blocks that its pools allocate; omitted until it is set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ipv6_length: Option<u8>,
+    /// Its pools, at most 50. Those that join or leave it are first.
+    pub members: Vec<MemberLine>,
+    /// Status of the condition Ready: `True`, `False` or `Unknown`.
+    pub ready: String,
+    /// Why the network is not ready.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Details of the reason.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+}
+
+/// A pool of a network.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct MemberLine {
+    /// The pool.
+    pub pool: PoolName,
+    /// `Joining`, `Member` or `Leaving`.
+    pub phase: String,
+}
+
+impl NetworkLine {
+    /// The number of listed pools in a phase.
+    pub(crate) fn in_phase(&self, phase: MemberPhase) -> u64 {
+        let phase = format!("{phase:?}");
+        self.members.iter().filter(|member| member.phase == phase).count().try_into().unwrap_or(u64::MAX)
+    }
+}
+
+/// Returns the lines of all networks.
+pub(crate) fn network_lines(networks: &[NetworkRow]) -> Vec<NetworkLine> {
+    networks.iter().map(line).collect()
+}
+
+fn line(network: &NetworkRow) -> NetworkLine {
+    let number = |count: i64| u64::try_from(count).unwrap_or_default();
+    let status = &network.status;
+    let lengths = status.block_lengths.unwrap_or_default();
+    let problem = network.problem();
+    let members = status.members.iter().map(|member| MemberLine {
+        pool: PoolName { kind: member.kind.clone(), namespace: member.namespace.clone(), name: member.name.clone() },
+        phase: format!("{:?}", member.phase),
+    });
+    let text = |text: Option<&str>| text.filter(|text| !text.is_empty()).map(str::to_owned);
+    NetworkLine {
+        name: network.name.clone(),
+        pools: number(status.pools),
+        total: number(status.total),
+        used: number(status.used),
+        free: number(status.free),
+        ipv4_length: lengths.ipv4,
+        ipv6_length: lengths.ipv6,
+        members: members.collect(),
+        ready: network.ready().to_owned(),
+        reason: problem.and_then(|condition| text(condition.reason.as_deref())),
+        message: problem.and_then(|condition| text(condition.message.as_deref())),
+    }
+}

@@ -1,0 +1,166 @@
+//! The tables of lists.
+
+use capi_ipam::api::MemberPhase;
+
+use super::{Color, Grid, Style, age, full};
+use crate::model::{ClaimLine, Holder, NetworkLine, PoolLine};
+
+fn short_kind(kind: &str) -> String {
+    kind.replace("InCluster", "").replace("Pool", "")
+}
+
+pub(super) fn pools(pools: &[PoolLine], style: Style) -> Grid {
+    let mut header = vec!["KIND", "NAME", "TOTAL", "USED", "FREE", "COOLING", "WAITING", "OCCUPANCY", "READY"];
+    if style.namespaces || style.wide {
+        header.insert(1, "NAMESPACE");
+    }
+    if style.wide {
+        header.extend(["RESERVED", "OUTOFRANGE", "NETWORK", "REASON"]);
+    }
+    let mut grid = Grid::new(&header);
+    for line in pools {
+        let count = |count: Option<u64>| match count {
+            None => "-".to_owned(),
+            Some(count) if style.wide => count.to_string(),
+            Some(count) => abbreviate(count),
+        };
+        let counts = line.counts.as_ref();
+        let kind = if style.wide { line.pool.kind.clone() } else { short_kind(&line.pool.kind) };
+        let color = if line.ready == "False" { Color::Red } else { Color::Green };
+        let mut cells = vec![
+            kind,
+            line.pool.name.clone(),
+            count(counts.map(|counts| counts.total)),
+            count(counts.map(|counts| counts.used)),
+            count(counts.map(|counts| counts.free)),
+            count(counts.map(|counts| counts.cooling_down)),
+            count(Some(line.waiting)),
+            counts.map_or_else(|| "-".to_owned(), |counts| bar(counts.total, counts.free, style)),
+            style.paint(&line.ready, color),
+        ];
+        if style.namespaces || style.wide {
+            cells.insert(1, line.pool.namespace.clone().unwrap_or_default());
+        }
+        if style.wide {
+            cells.push(count(counts.map(|counts| counts.reserved)));
+            cells.push(count(counts.map(|counts| counts.out_of_range)));
+            cells.push(line.network.clone().unwrap_or_default());
+            cells.push(line.reason.clone().unwrap_or_default());
+        }
+        grid.row(cells);
+    }
+    grid
+}
+
+/// A bar of ten cells: the part of the addresses that is not free. A bar is full only if no address is free.
+pub(super) fn bar(total: u64, free: u64, style: Style) -> String {
+    let taken = u128::from(total.saturating_sub(free)).saturating_mul(10);
+    let full = if total == 0 { 0 } else { taken.div_ceil(u128::from(total)) };
+    let full = usize::try_from(if free > 0 { full.min(9) } else { full }).unwrap_or_default();
+    let color = match full {
+        0..=6 => Color::Green,
+        7..=8 => Color::Yellow,
+        _ => Color::Red,
+    };
+    style.paint(&format!("{}{}", "#".repeat(full), ".".repeat(10_usize.saturating_sub(full))), color)
+}
+
+/// At most five characters, rounded down: `999`, `65.5k`, `1.0M`.
+pub(super) fn abbreviate(count: u64) -> String {
+    if count < 10_000 {
+        return count.to_string();
+    }
+    let units = [(1_000_000_000_000_000_000, "E"), (1_000_000_000_000_000, "P"), (1_000_000_000_000, "T")];
+    let units = units.into_iter().chain([(1_000_000_000, "G"), (1_000_000, "M"), (1000, "k")]);
+    let (unit, suffix) = units.into_iter().find(|(unit, _)| count >= *unit).unwrap_or((1, ""));
+    let (whole, tenths) = (count / unit, count % unit / (unit / 10).max(1));
+    if whole < 100 { format!("{whole}.{tenths}{suffix}") } else { format!("{whole}{suffix}") }
+}
+
+pub(super) fn networks(networks: &[NetworkLine], style: Style) -> Grid {
+    let mut header = vec!["NAME", "POOLS", "JOINING", "LEAVING", "TOTAL", "USED", "FREE", "OCCUPANCY", "READY"];
+    if style.wide {
+        header.extend(["LENGTHS", "REASON", "MESSAGE"]);
+    }
+    let mut grid = Grid::new(&header);
+    for line in networks {
+        let count = |count: u64| if style.wide { count.to_string() } else { abbreviate(count) };
+        let color = if line.ready == "False" { Color::Red } else { Color::Green };
+        let mut cells = vec![
+            line.name.clone(),
+            count(line.pools),
+            count(line.in_phase(MemberPhase::Joining)),
+            count(line.in_phase(MemberPhase::Leaving)),
+            count(line.total),
+            count(line.used),
+            count(line.free),
+            bar(line.total, line.free, style),
+            style.paint(&line.ready, color),
+        ];
+        if style.wide {
+            let lengths = [line.ipv4_length, line.ipv6_length].into_iter().flatten();
+            cells.push(lengths.map(|length| format!("/{length}")).collect::<Vec<_>>().join(" "));
+            cells.extend([&line.reason, &line.message].map(|cell| cell.clone().unwrap_or_default()));
+        }
+        grid.row(cells);
+    }
+    grid
+}
+
+pub(super) fn claims(claims: &[ClaimLine], style: Style) -> Grid {
+    let mut header = vec!["NAME", "POOL", "ADDRESS", "AGE", "STATE", "REASON"];
+    if style.namespaces || style.wide {
+        header.insert(0, "NAMESPACE");
+    }
+    if style.wide {
+        header.extend(["CLUSTER", "MACHINE", "MESSAGE"]);
+    }
+    let mut grid = Grid::new(&header);
+    for claim in claims {
+        let kind = if style.wide { claim.pool.kind.clone() } else { short_kind(&claim.pool.kind) };
+        let state = format!("{:?}", claim.state);
+        let color = if claim.address.is_some() { Color::Green } else { Color::Yellow };
+        let mut cells = vec![
+            claim.name.clone(),
+            format!("{kind}/{}", claim.pool.name),
+            claim.address.clone().unwrap_or_else(|| "-".to_owned()),
+            age(claim.created, style.now),
+            style.paint(&state, color),
+            claim.reason.clone().unwrap_or_default(),
+        ];
+        if style.namespaces || style.wide {
+            cells.insert(0, claim.namespace.clone());
+        }
+        if style.wide {
+            cells.extend([&claim.cluster, &claim.machine, &claim.message].map(|cell| cell.clone().unwrap_or_default()));
+        }
+        grid.row(cells);
+    }
+    grid
+}
+
+pub(super) fn holders(holders: &[Holder], style: Style) -> Grid {
+    let mut header = vec!["ADDRESS", "STATE", "CLAIM", "MACHINE", "CLUSTER", "AGE"];
+    if style.wide {
+        header.extend(["POOL", "NETWORK", "IPADDRESS", "RESERVATION", "UNTIL"]);
+    }
+    let mut grid = Grid::new(&header);
+    for holder in holders {
+        let text = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
+        let mut cells = vec![
+            holder.address.clone(),
+            format!("{:?}", holder.state),
+            text(&holder.claim),
+            text(&holder.machine),
+            text(&holder.cluster),
+            age(holder.since, style.now),
+        ];
+        if style.wide {
+            cells.push(full(&holder.pool));
+            cells.extend([&holder.network, &holder.ip_address, &holder.reservation].map(text));
+            cells.push(holder.until.map_or_else(|| "-".to_owned(), |until| until.to_string()));
+        }
+        grid.row(cells);
+    }
+    grid
+}

@@ -1,0 +1,65 @@
+//! Chooses a free address of a pool.
+
+use capi_ipam_ip::{Block, FreeRanks, FreeSet, UsableBlocks};
+
+use crate::api::AllocationOrder;
+
+/// The state of the order of a pool. A pool that allocates the lowest address first needs none.
+#[derive(Default)]
+pub(super) struct Order {
+    /// The block that was allocated last, and when, in microseconds since the Unix epoch; only with RoundRobin.
+    last: Option<(i64, Block)>,
+    /// The counts of free numbers; only with Random.
+    ranks: Option<FreeRanks>,
+}
+
+impl Order {
+    /// Chooses a free number, but not one of the `kept` highest ones. `draw` returns a random number below its argument.
+    ///
+    /// The highest ones are kept explicitly: managers that do not know of each other's latest allocations then choose
+    /// the same last address, and the API server lets only one of them reserve it.
+    pub(super) fn choose(
+        &mut self,
+        order: AllocationOrder,
+        usable: &UsableBlocks,
+        free: &FreeSet,
+        kept: u128,
+        draw: impl FnMut(u128) -> u128,
+    ) -> Option<u128> {
+        match order {
+            AllocationOrder::LowestFirst => free.lowest(),
+            AllocationOrder::RoundRobin => {
+                let last = self.last.and_then(|(_, block)| usable.number(block));
+                let next = last.map_or_else(|| free.lowest(), |last| free.next_above(last))?;
+                let highest = if kept > 0 { free.highest_but(kept) } else { Some(u128::MAX) };
+                let chosen = if highest.is_some_and(|highest| next <= highest) { next } else { free.lowest()? };
+                let since = self.last.map(|(since, _)| since).unwrap_or_default();
+                self.last = Some((since, usable.block(chosen)));
+                Some(chosen)
+            }
+            AllocationOrder::Random => {
+                let ranks = self.ranks.get_or_insert_with(|| FreeRanks::new(&usable.set, free));
+                ranks.random(free, kept, draw)
+            }
+        }
+    }
+
+    /// Records that a block was allocated, also by another process.
+    pub(super) fn record(&mut self, block: Block, at: i64) {
+        if self.last.is_none_or(|(last, _)| last <= at) {
+            self.last = Some((at, block));
+        }
+    }
+
+    /// Records that a number became free, or is no longer free.
+    pub(super) fn set_free(&mut self, number: u128, is_free: bool) {
+        if let Some(ranks) = &mut self.ranks {
+            ranks.set_free(number, is_free);
+        }
+    }
+
+    /// Forgets the counts: the free numbers are computed again.
+    pub(super) fn reset(&mut self) {
+        self.ranks = None;
+    }
+}

@@ -1,0 +1,64 @@
+//! Proposals of addresses, and the addresses held while their reservation is being created.
+
+use capi_ipam_provider::api::Uid;
+
+use super::{ClaimAttributes, ClaimKey, Ledger, LimitReached, PoolKey};
+use crate::api::Slot;
+
+/// The maximum number of remembered reservations with an unknown outcome.
+const MAX_ATTEMPTS: usize = 10_000;
+
+/// The result of [`Ledger::propose`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Proposal {
+    /// A free address, held for the claim until [`Ledger::drop_candidate`] is called or a reservation of it is
+    /// observed.
+    Slot(Slot),
+    /// There is no address for the claim now. It is in the wait queue, and is reconciled when it is granted a turn.
+    Wait,
+    /// The namespace or Cluster of the claim may have no further address. The claim is reconciled when it may.
+    LimitReached(LimitReached),
+}
+
+impl Ledger {
+    /// Proposes the next free address, by the order of the pool, that is not due to an earlier claim, and holds it for
+    /// the claim.
+    pub fn propose(&self, pool: &PoolKey, claim: &ClaimKey, attributes: impl Into<ClaimAttributes>) -> Proposal {
+        self.change(|state| state.propose(pool, claim, &attributes.into()))
+    }
+
+    /// Holds an address for a claim whose reservation is being created, until [`Ledger::drop_candidate`] is called or a
+    /// reservation of it is observed. Returns false if the address is already held.
+    pub fn hold_candidate(&self, pool: &PoolKey, slot: &Slot) -> bool {
+        self.change(|state| state.hold_candidate(pool, slot))
+    }
+
+    /// Stops holding an address: it is free again unless a reservation of it was observed.
+    pub fn drop_candidate(&self, slot: &Slot) {
+        self.change(|state| state.drop_candidate(slot));
+    }
+
+    /// Records an attempt to reserve an address for the claim with that uid whose outcome is unknown: the reservation
+    /// may exist.
+    pub fn remember_attempt(&self, claim: Uid, pool: &PoolKey, slot: &Slot) {
+        let attempts = &mut self.state.lock().attempts;
+        // Only attempts of deleted claims accumulate.
+        if attempts.len() >= MAX_ATTEMPTS {
+            attempts.clear();
+        }
+        attempts.insert(claim, (pool.clone(), slot.clone()));
+    }
+
+    /// The slot whose reservation for the claim was requested from this pool with an unknown outcome. `None` if the pool
+    /// has joined or left a network since: in its present scope the address may be reserved for another claim.
+    pub fn attempt(&self, claim: Uid, pool: &PoolKey) -> Option<Slot> {
+        let state = self.state.lock();
+        let (from, slot) = state.attempts.get(&claim)?;
+        (from == pool && state.scope_of(pool) == slot.scope).then(|| slot.clone())
+    }
+
+    /// Forgets the attempt of the claim: its outcome is known.
+    pub fn forget_attempt(&self, claim: Uid) {
+        self.state.lock().attempts.remove(&claim);
+    }
+}

@@ -1,0 +1,115 @@
+//! The order in which a pool allocates its addresses.
+
+use std::collections::BTreeSet;
+
+use capi_ipam_ip::{FreeSet, UsableBlocks};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+
+use super::super::order::Order;
+use super::*;
+use crate::api::AllocationOrder::{self, LowestFirst, Random, RoundRobin};
+
+fn with_order(order: &str) -> Ledger {
+    let ledger = ledger();
+    ledger.apply_pool(&pool(json!({"spec": {"allocation": {"order": order}}})));
+    ledger
+}
+
+/// The last part of the address that is proposed to a claim.
+fn propose(ledger: &Ledger, name: &str) -> u8 {
+    match ledger.propose(&key(), &claim(name), 1) {
+        Proposal::Slot(slot) => (1..=SIZE).find(|last| block(*last) == slot.block).expect("an address of the pool"),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A reservation of an address that was allocated in that microsecond.
+fn allocated(last: u8, at: i64) -> IPReservation {
+    let mut reservation = reservation(last, held_by(&format!("c{last}")), None);
+    reservation.spec.allocated_at = Some(MicroTime(jiff::Timestamp::from_microsecond(at).unwrap()));
+    reservation
+}
+
+#[test]
+fn round_robin_proposes_the_next_address() {
+    let ledger = with_order("RoundRobin");
+    assert_eq!([propose(&ledger, "a"), propose(&ledger, "b"), propose(&ledger, "c")], [1, 2, 3]);
+    ledger.drop_candidate(&value(1));
+    ledger.drop_candidate(&value(2));
+    let rest: Vec<u8> = (4..=8).map(|_| propose(&ledger, "d")).collect();
+    assert_eq!(rest, [4, 5, 6, 7, 8]);
+    assert_eq!(propose(&ledger, "e"), 1);
+}
+
+#[test]
+fn round_robin_continues_above_the_newest_reservation() {
+    let ledger = ledger();
+    // A list has the order of the names, and the reservations can be listed before the pool.
+    for (last, at) in [(1, 500), (2, 600), (3, 100), (5, 300)] {
+        ledger.apply(&allocated(last, at));
+    }
+    ledger.apply_pool(&pool(json!({"spec": {"allocation": {"order": "RoundRobin"}}})));
+    assert_eq!(propose(&ledger, "a"), 4);
+    // An older allocation does not move the position.
+    ledger.apply(&allocated(6, 200));
+    assert_eq!(propose(&ledger, "b"), 7);
+    // Another manager has allocated an address.
+    ledger.drop_candidate(&value(4));
+    ledger.apply(&allocated(8, 700));
+    assert_eq!(propose(&ledger, "c"), 4);
+}
+
+#[test]
+fn random_order_proposes_every_address_once() {
+    let ledger = with_order("Random");
+    let proposed: BTreeSet<u8> = (0..SIZE).map(|number| propose(&ledger, &format!("c{number}"))).collect();
+    assert_eq!(proposed.len(), usize::from(SIZE));
+    assert_eq!(ledger.propose(&key(), &claim("more"), 1), Proposal::Wait);
+    ledger.drop_candidate(&value(5));
+    ledger.drop_candidate(&value(6));
+    let again: BTreeSet<u8> = ["more", "last"].map(|name| propose(&ledger, name)).into();
+    assert_eq!(again, BTreeSet::from([5, 6]));
+}
+
+fn usable() -> UsableBlocks {
+    pool(json!({})).spec.usable().unwrap()
+}
+
+#[test]
+fn highest_addresses_are_kept_in_every_order() {
+    let usable = usable();
+    let first = usable.set.lowest().unwrap();
+    for order in [LowestFirst, RoundRobin, Random] {
+        let (mut state, mut free) = (Order::default(), FreeSet::new(&usable.set));
+        let mut chosen = BTreeSet::new();
+        for _ in 0..5 {
+            let draw = |count: u128| count - 1;
+            let number = state.choose(order, &usable, &free, 3, draw).expect("an address is free");
+            free.take(number);
+            state.set_free(number, false);
+            chosen.insert(number - first);
+        }
+        assert_eq!(chosen, (0..5).collect(), "{order:?}");
+    }
+}
+
+/// What managers that know nothing of each other choose as the last address outside of the headroom.
+fn last_choices(order: AllocationOrder) -> BTreeSet<u128> {
+    let usable = usable();
+    let choose = |seed: u8| {
+        let (mut state, mut free) = (Order::default(), FreeSet::new(&usable.set));
+        for last in 2..5 {
+            free.take(usable.number(block(last)).unwrap());
+        }
+        state.record(block(seed), 1);
+        state.choose(order, &usable, &free, 4, |count| u128::from(seed) % count).unwrap()
+    };
+    (1..=SIZE).map(choose).collect()
+}
+
+#[test]
+fn managers_choose_the_same_last_address() {
+    for order in [LowestFirst, RoundRobin, Random] {
+        assert_eq!(last_choices(order).len(), 1, "{order:?}");
+    }
+}

@@ -1,0 +1,71 @@
+//! The order of allocation, with restarts and several managers.
+
+use serde_json::json;
+
+use crate::support::consumer::Consumer;
+use crate::support::control_plane::{ControlPlane, Options};
+use crate::support::manager::Manager;
+
+const LEADER: [&str; 2] = ["--leader-elect", "--leader-election-namespace=default"];
+
+/// Creates a claim and waits for its address. Returns the last part of the address.
+async fn allocate(consumer: &Consumer, claim: &str) -> String {
+    consumer.create_claim(claim, "ring").await;
+    let address = consumer.wait_for_address(claim).await;
+    address.rsplit('.').next().unwrap_or_default().to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn round_robin_continues_after_a_restart_and_a_change_of_leader() {
+    let control_plane = ControlPlane::start(Options::default());
+    let mut first = Manager::start(&control_plane, &LEADER);
+    let consumer = Consumer::new(&control_plane).await;
+    let spec = json!({"addresses": ["10.0.0.1-10.0.0.9"], "prefix": 24, "allocation": {"order": "RoundRobin"}});
+    consumer.create_pool("ring", spec).await;
+    for (claim, address) in [("a", "1"), ("b", "2"), ("c", "3")] {
+        assert_eq!(allocate(&consumer, claim).await, address);
+    }
+    consumer.release("a").await;
+    assert_eq!(allocate(&consumer, "d").await, "4", "the released address is not the next one");
+
+    first.kill();
+    let mut first = Manager::start(&control_plane, &LEADER);
+    assert_eq!(allocate(&consumer, "e").await, "5", "after a restart");
+
+    let mut standby = Manager::start(&control_plane, &LEADER);
+    first.stop();
+    assert_eq!(allocate(&consumer, "f").await, "6", "after a change of the leader");
+    for (claim, address) in [("g", "7"), ("h", "8"), ("i", "9"), ("j", "1")] {
+        assert_eq!(allocate(&consumer, claim).await, address, "after the highest address follows the lowest one");
+    }
+    assert_eq!(consumer.reservations().list().await.expect("they can be listed").len(), 9);
+    standby.stop();
+
+    // The order can be changed at any time.
+    let _manager = Manager::start(&control_plane, &LEADER);
+    consumer.release("c").await;
+    consumer.release("i").await;
+    let lowest = json!({"spec": {"allocation": null}}).to_string();
+    let namespace = consumer.namespace.as_str();
+    control_plane.kubectl(&["patch", "inclusterippool", "ring", "-n", namespace, "--type=merge", "-p", &lowest]);
+    assert_eq!(allocate(&consumer, "k").await, "3");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn random_order_allocates_each_address_once_with_two_managers() {
+    let control_plane = ControlPlane::start(Options::default());
+    let managers = [Manager::start(&control_plane, &[]), Manager::start(&control_plane, &[])];
+    let consumer = Consumer::new(&control_plane).await;
+    let spec = json!({"addresses": ["10.0.0.1-10.0.0.60"], "prefix": 24, "allocation": {"order": "Random"}});
+    consumer.create_pool("ring", spec).await;
+    let names: Vec<String> = (0..60).map(|number| format!("c{number}")).collect();
+    consumer.create_claims(&names, "ring").await;
+    let addresses = consumer.wait_for_addresses(&names).await;
+    let mut allocated: Vec<_> = names.iter().map(|name| addresses[name].clone()).collect();
+    let in_order_of_claims = allocated.clone();
+    allocated.sort();
+    assert!(allocated != in_order_of_claims, "the addresses are random");
+    allocated.dedup();
+    assert_eq!(allocated.len(), 60);
+    drop(managers);
+}
