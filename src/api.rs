@@ -4,6 +4,7 @@
 //! - [`Pool`]: a pool of one of four kinds ([`InClusterKind`]): of single addresses or of prefixes, namespaced or
 //!   global. Their wire format is that of the Go in-cluster provider;
 //! - [`IPReservation`]: records which claim holds an address;
+//! - [`IPSlice`]: assigns a slice of a pool to an owner;
 //! - [`IPNetwork`]: the owner of a network decides which pools belong to it;
 //! - [`PoolKey`]: identifies a pool; [`Scope`]: the set within which an address is unique, a pool or a named network;
 //!   [`Slot`]: an address or prefix of a scope;
@@ -27,6 +28,8 @@ mod pool_v1alpha1;
 mod prefix_pool;
 mod reservation;
 mod scope;
+mod slice;
+mod slice_policy;
 mod visibility;
 
 pub use access::{
@@ -37,7 +40,7 @@ pub use ip_pool::IPPoolSpec;
 pub use network::{
     BlockLengths, IPNetwork, IPNetworkSpec, IPNetworkStatus, MemberPhase, NetworkMember, NetworkProblem, NetworkRules,
 };
-pub use pool::{AddressCounts, Pool, PoolNetwork, PoolStatus};
+pub use pool::{AddressCounts, Pool, PoolNetwork, PoolStatus, SliceCounts};
 pub use pool_key::PoolKey;
 pub use pool_kind::InClusterKind;
 pub use pool_spec::PoolSpec;
@@ -45,4 +48,6 @@ pub use pool_v1alpha1::IPPoolSpecV1Alpha1;
 pub use prefix_pool::PrefixPoolSpec;
 pub use reservation::{IPReservation, IPReservationSpec, ReservationClaim, ReservationPool, ReservationProblem};
 pub use scope::{Scope, Slot, network_block_length_name, reservation_name};
+pub use slice::{IPSlice, IPSliceSpec, SliceOwner, SliceOwnerKind, SliceProblem, slice_name};
+pub use slice_policy::{SlicePolicy, SlicePolicyProblem, SliceRules};
 pub use visibility::Audience;

@@ -14,6 +14,7 @@
 //! - `pools`: finalizer, counts and conditions of pools; `deletion_check`: what blocks the deletion of a pool;
 //! - `metrics`: the counts of pools for Prometheus;
 //! - `network_upgrade`: creates the IPNetworks of pools that an earlier version has put into a network;
+//! - `slices`: assigns slices of a pool to owners; `slice_return`: returns those that their owners no longer need;
 //! - `networks`: finalizer, block lengths, counts and members of networks; `scope_changes`: moves the reservations of
 //!   pools that join or leave a network;
 //! - `move_label`: the label with which `clusterctl move` moves reservations;
@@ -40,6 +41,8 @@ mod pools;
 mod release;
 mod reservation;
 mod scope_changes;
+mod slice_return;
+mod slices;
 mod standby;
 mod sweeper;
 mod upgrade;
@@ -61,9 +64,10 @@ use self::ledger::Ledger;
 use self::metrics::PoolMetrics;
 pub use self::metrics::{METRICS, PoolMetricsMode};
 pub use self::options::InClusterOptions;
+use self::slice_return::SliceReturn;
 pub use self::standby::{LedgerHandle, run_standby};
 use self::sweeper::Sweeper;
-use crate::api::{IPNetwork, IPReservation, InClusterKind, names};
+use crate::api::{IPNetwork, IPReservation, IPSlice, InClusterKind, names};
 
 /// How often a waiting claim is reconciled without a trigger: a safety net, since the ledger enqueues waiting claims.
 const RESYNC_INTERVAL: Duration = Duration::from_mins(10);
@@ -101,17 +105,21 @@ fn set_up(setup: &mut ProviderSetup<'_>, options: &InClusterOptions, ledger_hand
     let client = setup.manager.client.clone();
     let reservations: ResourceClient<IPReservation> = ResourceClient::new(Api::all(client.clone()), &());
     let reservations_synced = setup.manager.health.register_watch("IPReservation");
+    let slices_synced = setup.manager.health.register_watch("IPSlice");
     let networks_synced = setup.manager.health.register_watch("IPNetwork");
     let namespaces_synced = setup.manager.health.register_watch("Namespace");
     // Which pools belong to a network is known when networks and namespaces are listed.
     let objects_synced = [
         setup.addresses_synced.clone(),
         reservations_synced.clone(),
+        slices_synced.clone(),
         networks_synced.clone(),
         namespaces_synced.clone(),
     ];
     let (claims, contract, selection) =
         (setup.trigger(), setup.contract.clone(), Selection::of(&setup.manager.options));
+    let slices = ResourceClient::new(Api::all(client.clone()), &());
+    let events = setup.manager.events.clone();
     let mut network_controller = None;
     let (context, pools_synced) = pools::register(setup.manager, &objects_synced, |manager, pools| {
         let controller = manager.controller::<IPNetwork, _>("IPNetwork");
@@ -121,6 +129,8 @@ fn set_up(setup: &mut ProviderSetup<'_>, options: &InClusterOptions, ledger_hand
             ledger: Arc::new(Ledger::new(claims, pools, move |network| trigger.enqueue(None, network))),
             deletion_checker: Arc::new(DeletionChecker::new(reservations.clone(), contract.clone())),
             reservations,
+            slices,
+            events,
             contract,
             selection,
         })
@@ -138,7 +148,10 @@ fn set_up(setup: &mut ProviderSetup<'_>, options: &InClusterOptions, ledger_hand
     setup.add_address_event_handler(Arc::clone(&context.ledger) as _);
     setup.add_claim_event_handler(Arc::clone(&context.ledger) as _);
     let handler = Arc::clone(&context.ledger) as _;
-    setup.controller.watch::<IPReservation>(WatchSpec::new(WatchApi::all(client), (), handler, reservations_synced));
+    let all_reservations = WatchApi::all(client.clone());
+    setup.controller.watch::<IPReservation>(WatchSpec::new(all_reservations, (), handler, reservations_synced));
+    let handler = Arc::clone(&context.ledger) as _;
+    setup.controller.watch::<IPSlice>(WatchSpec::new(WatchApi::all(client.clone()), (), handler, slices_synced));
     let ledger_synced: Vec<_> = objects_synced.into_iter().chain(pools_synced).collect();
     ledger_handle.publish(Arc::clone(&context.ledger), ledger_synced.clone());
     let stop = setup.manager.stop.clone();
@@ -146,6 +159,9 @@ fn set_up(setup: &mut ProviderSetup<'_>, options: &InClusterOptions, ledger_hand
     setup.manager.add("cool-downs", cooldowns);
     let scope_changes = scope_changes::run(Arc::clone(&context), ledger_synced.clone(), stop.clone());
     setup.manager.add("scope changes", scope_changes);
+    let (interval, grace) = (options.sweep_interval, options.sweep_grace);
+    let slice_return = SliceReturn::new(Arc::clone(&context), client, ledger_synced.clone(), interval, grace);
+    setup.manager.add("return of slices", slice_return.run(stop.clone()));
     let all_networks = ResourceClient::new(Api::all(setup.manager.client.clone()), &());
     let network_upgrade = network_upgrade::run(Arc::clone(&context), all_networks, ledger_synced.clone(), stop.clone());
     setup.manager.add("upgrade of networks", network_upgrade);

@@ -85,7 +85,11 @@ fn check(spec: &PoolSpec) -> Result<UsableBlocks, Vec<StatusCause>> {
         .chain(spec.network().and_then(network_name_problem))
         .chain(access)
         .collect();
-    match spec.usable() {
+    let usable = spec.usable();
+    let slices = usable.as_ref().map_or(Ok(None), |usable| spec.slice_rules(usable)).err().unwrap_or_default();
+    let slices = slices.iter().map(|problem| denial::invalid_value(problem.field, &problem.value, &problem.text));
+    let more: Vec<StatusCause> = more.into_iter().chain(slices).collect();
+    match usable {
         Ok(usable) if more.is_empty() => Ok(usable),
         Ok(_) => Err(more),
         Err(problems) => Err(problems.iter().map(cause).chain(more).collect()),
@@ -175,7 +179,11 @@ fn changed_immutable_fields(old: &PoolSpec, new: &PoolSpec) -> impl Iterator<Ite
         }
         _ => None,
     };
-    length.into_iter()
+    let size = old.slices().zip(new.slices()).and_then(|(old, new)| {
+        let message = "field is immutable while spec.slices is set; remove spec.slices first";
+        (old.size != new.size).then(|| denial::invalid_value("spec.slices.size", &json!(new.size), message))
+    });
+    length.into_iter().chain(size)
 }
 
 fn check_in_use_addresses_kept(

@@ -20,6 +20,21 @@ pub const RECONCILING: &str = "Reconciling";
 /// Condition type of pools, as in kstatus: the pool is not ready before somebody corrects it. Absent otherwise.
 pub const STALLED: &str = "Stalled";
 
+/// Condition type of pools with slices: no slice can be assigned.
+pub const SLICES_EXHAUSTED: &str = "SlicesExhausted";
+
+/// Reason of a claim whose owner has no free address, and a pool without a slice that can be assigned.
+pub const NO_FREE_SLICE: &str = "NoFreeSlice";
+
+/// Reason of a pool with slices that can be assigned.
+pub const SLICES_FREE: &str = "SlicesFree";
+
+/// Reason of a claim whose owner has as many slices as it may have, without a free address.
+pub const SLICE_LIMIT: &str = "SliceLimit";
+
+/// Reason of a claim without the label or cluster name by which the slices of its pool are assigned.
+pub const SLICE_OWNER_MISSING: &str = "SliceOwnerMissing";
+
 /// Reason of a pool without a free address.
 pub const NO_FREE_ADDRESS: &str = "NoFreeAddress";
 

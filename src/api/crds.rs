@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 pub(super) use schema::date_time_schema;
 
 use super::{
-    IPNetworkSpec, IPNetworkStatus, IPPoolSpec, IPPoolSpecV1Alpha1, IPReservationSpec, InClusterKind, PoolStatus,
-    PrefixPoolSpec, names,
+    IPNetworkSpec, IPNetworkStatus, IPPoolSpec, IPPoolSpecV1Alpha1, IPReservationSpec, IPSliceSpec, InClusterKind,
+    PoolStatus, PrefixPoolSpec, names,
 };
 use crate::installed::{CONVERSION_PATH, CONVERTED_DEFINITIONS, NAMESPACE, WEBHOOK_SERVICE};
 use schema::structural;
@@ -51,8 +51,11 @@ struct Kind {
 
 /// All definitions, in the order in which they are written to `config/crd`.
 pub fn all() -> Result<Vec<CustomResourceDefinition>, CrdError> {
-    let mut definitions: Vec<_> =
-        InClusterKind::ALL.into_iter().map(pool).chain([network(), reservation()]).collect::<Result<_, _>>()?;
+    let mut definitions: Vec<_> = InClusterKind::ALL
+        .into_iter()
+        .map(pool)
+        .chain([network(), reservation(), slice()])
+        .collect::<Result<_, _>>()?;
     definitions.sort_by_key(|(kind, _)| kind.plural);
     let read = |(kind, definition): (Kind, Value)| {
         serde_json::from_value(definition).map_err(|source| CrdError::Malformed { kind: kind.name, source })
@@ -71,7 +74,7 @@ fn pool(kind: InClusterKind) -> Result<(Kind, Value), CrdError> {
             let old = schema::object(
                 &format!("{description} This version is deprecated; use {}.", names::POOL_VERSION),
                 &structural::<IPPoolSpecV1Alpha1>(),
-                Some(schema::without(schema::without(status.clone(), "conditions"), "network")),
+                Some(["conditions", "network", "slices"].into_iter().fold(status.clone(), schema::without)),
             );
             let mut new = schema::object(&description, &pool_spec::<IPPoolSpec>(kind), Some(status));
             rules::pools::addresses(&mut new, kind.is_global())?;
@@ -125,6 +128,18 @@ fn reservation() -> Result<(Kind, Value), CrdError> {
     }
     rules::reservations::reservations(&mut schema)?;
     Ok(definition(kind, &[version(names::POOL_VERSION, &columns::reservations(), &schema)]))
+}
+
+fn slice() -> Result<(Kind, Value), CrdError> {
+    let kind = Kind { name: "IPSlice", plural: "ipslices", is_global: true, is_moved: true };
+    let description = "IPSlice assigns a slice of a pool to an owner. Its name is derived from the pool and the block, so \
+                       only one client can create it.";
+    let mut schema = schema::object(description, &structural::<IPSliceSpec>(), None);
+    if let Some(fields) = schema.as_object_mut() {
+        fields.insert("required".to_owned(), json!(["spec"]));
+    }
+    rules::slices::slices(&mut schema)?;
+    Ok(definition(kind, &[version(names::POOL_VERSION, &columns::slices(), &schema)]))
 }
 
 /// Builds a version of a kind. A status becomes a subresource.

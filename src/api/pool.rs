@@ -14,6 +14,7 @@ use serde_json::Value;
 use super::conditions::{self, Condition};
 use super::names;
 use super::network::MemberPhase;
+use super::pool_key::PoolKey;
 use super::pool_kind::InClusterKind;
 use super::pool_spec::PoolSpec;
 
@@ -47,6 +48,13 @@ pub struct Pool {
 }
 
 impl Pool {
+    /// Returns a pool without specification, as the object of events.
+    pub fn reference(key: &PoolKey, uid: Option<String>) -> Self {
+        let namespace = key.namespace.as_deref().map(str::to_owned);
+        let metadata = ObjectMeta { name: Some(key.name.as_ref().to_owned()), namespace, uid, ..ObjectMeta::default() };
+        Self { api_version: None, kind: key.kind, metadata, spec: PoolSpec::empty(key.kind), status: None }
+    }
+
     /// Clears the specification, which may list thousands of addresses, before the object is cached.
     pub fn clear_spec(&mut self) {
         self.spec = PoolSpec::empty(self.kind);
@@ -171,6 +179,9 @@ pub struct PoolStatus {
     /// Counts of the addresses of the pool. Pools of prefixes count prefixes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ip_addresses: Option<AddressCounts>,
+    /// Counts of the slices of the pool; only with spec.slices.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slices: Option<SliceCounts>,
     /// The network to which the pool belongs, or which it leaves.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<PoolNetwork>,
@@ -178,6 +189,17 @@ pub struct PoolStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "conditions::list_schema")]
     pub conditions: Vec<Condition>,
+}
+
+/// Counts of the slices of a pool.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SliceCounts {
+    /// Slices of the pool. One at the end of a range can have fewer addresses.
+    pub total: i64,
+    /// Slices that are assigned to an owner.
+    pub assigned: i64,
+    /// Slices that can be assigned: they have no owner, and none of their addresses is in use.
+    pub free: i64,
 }
 
 /// The network of a pool.

@@ -57,6 +57,27 @@ impl PoolKey {
         Some(Self { kind, namespace, name: name.into() })
     }
 
+    /// Returns the pool whose scope has this name, as returned by [`Scope::name`](super::Scope::name); `None` if it is
+    /// not that of a pool.
+    pub fn of_scope(name: &str) -> Option<Self> {
+        let (prefix, rest) = name.split_once('.')?;
+        let kind = match prefix {
+            "p" => InClusterKind::IPPool,
+            "g" => InClusterKind::GlobalIPPool,
+            "pp" => InClusterKind::PrefixPool,
+            "gp" => InClusterKind::GlobalPrefixPool,
+            _ => return None,
+        };
+        // A namespace contains no dots.
+        let (namespace, name) = if kind.is_global() {
+            (None, rest)
+        } else {
+            rest.split_once('.').map(|(namespace, name)| (Some(namespace), name))?
+        };
+        let is_complete = !name.is_empty() && namespace.is_none_or(|namespace| !namespace.is_empty());
+        is_complete.then(|| Self { kind, namespace: namespace.map(Into::into), name: name.into() })
+    }
+
     /// Converts the key to the pool reference of a reservation.
     pub fn to_reference(&self) -> ReservationPool {
         ReservationPool {

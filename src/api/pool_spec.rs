@@ -6,6 +6,7 @@ use super::allocation::AllocationOrder;
 use super::ip_pool::IPPoolSpec;
 use super::pool_kind::InClusterKind;
 use super::prefix_pool::PrefixPoolSpec;
+use super::slice_policy::{SlicePolicy, SlicePolicyProblem, SliceRules};
 
 /// The specification of a pool of any kind.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -73,6 +74,35 @@ impl PoolSpec {
             Self::Prefixes(spec) => spec.allocation,
         };
         policy.and_then(|policy| policy.order).unwrap_or_default()
+    }
+
+    /// How the pool is divided into slices.
+    pub fn slices(&self) -> Option<&SlicePolicy> {
+        match self {
+            Self::Addresses(spec) => spec.slices.as_ref(),
+            Self::Prefixes(spec) => spec.slices.as_ref(),
+        }
+    }
+
+    /// Parses the slices of a pool with these blocks; `None` without slices. Fails with all problems.
+    pub fn slice_rules(&self, usable: &UsableBlocks) -> Result<Option<SliceRules>, Vec<SlicePolicyProblem>> {
+        let Some(policy) = self.slices() else { return Ok(None) };
+        let total = self.listed().map_or_else(|| usable.set.len(), |listed| listed.set.len());
+        policy.rules(total, usable.length).map(Some)
+    }
+
+    /// The blocks that the pool lists, with those that are excluded or reserved.
+    fn listed(&self) -> Option<UsableBlocks> {
+        let listed = match self.clone() {
+            Self::Addresses(spec) => Self::Addresses(IPPoolSpec {
+                excluded_addresses: Vec::new(),
+                gateway: None,
+                allocate_reserved_ip_addresses: true,
+                ..spec
+            }),
+            Self::Prefixes(spec) => Self::Prefixes(PrefixPoolSpec { excluded_prefixes: Vec::new(), ..spec }),
+        };
+        listed.usable().ok()
     }
 
     /// Seconds before a released address can be reused; 0 for prefixes.

@@ -89,6 +89,13 @@ pub const CLUSTER_RULES: &[Rule] = &[
     },
     Rule {
         group: names::GROUP,
+        resources: &["ipslices"],
+        names: &[],
+        verbs: &["get", "list", "watch", "create", "patch", "delete"],
+        reason: "assign slices of pools to owners, and return them",
+    },
+    Rule {
+        group: names::GROUP,
         resources: &["ipnetworks"],
         names: &[],
         verbs: &["list", "watch", "create", "patch", "update"],
@@ -113,7 +120,7 @@ pub const CLUSTER_RULES: &[Rule] = &[
         resources: &["clusters"],
         names: &[],
         verbs: &["get", "list", "watch"],
-        reason: "skip objects of a paused Cluster",
+        reason: "skip objects of a paused Cluster; return the slices of a deleted one",
     },
     Rule {
         group: names::CLUSTER_GROUP,
@@ -219,10 +226,11 @@ const VIEWER_RULES: &[Rule] = &[Rule {
         "globalinclusterprefixpools",
         "ipnetworks",
         "ipreservations",
+        "ipslices",
     ],
     names: &[],
     verbs: &["get", "list", "watch"],
-    reason: "view pools, networks and reservations",
+    reason: "view pools, networks, reservations and slices",
 }];
 
 /// Rules of the editor role, which is bound in namespaces. They are not added to `edit`, since a pool can join the

@@ -22,11 +22,11 @@ impl InClusterHandler {
     /// What the wait queue has to know about the claim.
     pub(super) fn attributes(&self, info: &PoolInfo) -> ClaimAttributes {
         let priority = priority(&self.claim);
-        if info.access.is_none() {
+        if info.access.is_none() && info.slices.is_none() {
             return priority.into();
         }
         let uses_headroom = headroom_selector(info).is_some_and(|selector| selector.matches(self.claim.labels()));
-        ClaimAttributes { priority, cluster: self.claim.cluster_name().map(Into::into), uses_headroom }
+        ClaimAttributes { uses_headroom, cluster: self.claim.cluster_name().map(Into::into), ..priority.into() }
     }
 
     /// Fails if claims of this namespace must not use the pool.

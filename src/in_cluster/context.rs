@@ -3,16 +3,19 @@
 use std::sync::Arc;
 
 use capi_ipam_controller::client::ResourceClient;
+use capi_ipam_controller::events::EventPublisher;
 use capi_ipam_provider::{ContractClient, Selection};
 
 use super::deletion_check::DeletionChecker;
 use super::ledger::Ledger;
-use crate::api::IPReservation;
+use crate::api::{IPReservation, IPSlice};
 
 /// The dependencies that claim handlers, pool controllers, sweeper and cool-downs share.
 pub(super) struct Context {
     pub(super) ledger: Arc<Ledger>,
     pub(super) reservations: ResourceClient<IPReservation>,
+    pub(super) slices: ResourceClient<IPSlice>,
+    pub(super) events: EventPublisher,
     pub(super) contract: ContractClient,
     pub(super) deletion_checker: Arc<DeletionChecker>,
     /// Selects the claims and pools that this process manages.

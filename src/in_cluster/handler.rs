@@ -164,12 +164,27 @@ impl InClusterHandler {
         }
         self.check_permission(pool, &info)?;
         let mut attributes = self.attributes(&info);
+        attributes.slice_owner = self.slice_owner(pool, &info)?;
         for number in 1..=MAX_PROPOSALS {
             let info = self.ledger().pool_info(pool).filter(PoolInfo::can_allocate).ok_or_else(unavailable)?;
             let usable = info.usable.clone().map_err(|_| unavailable())?;
             let slot = match self.ledger().propose(pool, &self.key, attributes.clone()) {
                 Proposal::Slot(slot) => slot,
                 Proposal::LimitReached(limit) => return Err(limit_error(pool, &limit)),
+                Proposal::AssignSlice(block) => {
+                    if let Some(owner) = &attributes.slice_owner {
+                        self.assign_slice(pool, block, owner).await?;
+                    }
+                    continue;
+                }
+                Proposal::ResumeSlice(block) => {
+                    self.resume_slice(pool, block).await?;
+                    continue;
+                }
+                Proposal::SliceUnavailable(refusal) => {
+                    self.slice_unavailable(pool, &refusal).await?;
+                    continue;
+                }
                 Proposal::Wait if !attributes.uses_headroom && self.is_of_selected_machine(pool, &info).await? => {
                     attributes.uses_headroom = true;
                     continue;

@@ -26,7 +26,9 @@ pub(super) fn watched_pools(client: &Client, kind: InClusterKind) -> WatchApi<Po
 
 /// Waits until the API server serves all our kinds.
 pub(super) async fn wait_for_kinds(client: &Client) {
-    for plural in InClusterKind::ALL.map(InClusterKind::plural).into_iter().chain(["ipnetworks", "ipreservations"]) {
+    for plural in
+        InClusterKind::ALL.map(InClusterKind::plural).into_iter().chain(["ipnetworks", "ipreservations", "ipslices"])
+    {
         let versions = [names::POOL_VERSION];
         wait_for_kind(client, names::GROUP, plural, &versions).await;
     }

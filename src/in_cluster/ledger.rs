@@ -20,6 +20,8 @@ mod queries;
 mod quota;
 mod reservation_changes;
 mod shared_names;
+mod slice_changes;
+mod slices;
 mod state;
 mod usage;
 mod wait_queue;
@@ -44,6 +46,8 @@ pub use self::problems::{AbandonedReservation, Conflict, InvalidReservation, Unr
 pub use self::proposals::Proposal;
 pub use self::queries::{CooledDown, Held, PoolCounts};
 pub use self::quota::{LimitReached, OverLimit};
+pub use self::slice_changes::{SliceStep, SliceView};
+pub use self::slices::SliceRefusal;
 use self::state::{Source, State};
 pub use self::wait_queue::{ClaimAttributes, ClaimKey, Priority, priority};
 use capi_ipam_controller::controller::Trigger;
@@ -62,6 +66,8 @@ pub struct Ledger {
     scopes: Notify,
     /// Notified when the watch has reported a reservation.
     reservations_observed: Notify,
+    /// Notified when a slice is assigned, or not.
+    slices_observed: Notify,
     catching_up: AtomicBool,
 }
 
@@ -104,6 +110,7 @@ impl Ledger {
             cooldowns: Notify::new(),
             scopes: Notify::new(),
             reservations_observed: Notify::new(),
+            slices_observed: Notify::new(),
             catching_up: AtomicBool::new(false),
         }
     }
@@ -118,6 +125,7 @@ impl Ledger {
             cooldowns: Notify::new(),
             scopes: Notify::new(),
             reservations_observed: Notify::new(),
+            slices_observed: Notify::new(),
             catching_up: AtomicBool::new(false),
         }
     }

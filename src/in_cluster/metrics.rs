@@ -14,7 +14,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::gauge::ConstGauge;
 
 use super::ledger::{Ledger, NetworkCounts, OverLimit, PoolCounts};
-use crate::api::PoolKey;
+use crate::api::{PoolKey, SliceCounts};
 
 /// The time between two snapshots.
 const INTERVAL: Duration = Duration::from_secs(5);
@@ -47,6 +47,13 @@ const OVER_LIMIT: Description = Description {
     help: "Addresses of a global pool beyond what its rules allow; at most 5 seconds old; only of pools with rules",
 };
 
+const POOL_SLICES: Description = Description {
+    name: "capi_ipam_pool_slices",
+    kind: "gauge",
+    labels: &["kind", "namespace", "pool", "state: total, assigned, free"],
+    help: "Slices of a pool as in its status; at most 5 seconds old; only of pools with slices",
+};
+
 const NETWORK_ADDRESSES: Description = Description {
     name: "capi_ipam_network_addresses",
     kind: "gauge",
@@ -63,7 +70,7 @@ const NETWORK_POOLS: Description = Description {
 
 /// The metrics of the in-cluster provider.
 pub const METRICS: &[Description] =
-    &[POOL_ADDRESSES, WAITING_CLAIMS, OVER_LIMIT, NETWORK_ADDRESSES, NETWORK_POOLS, DUPLICATE_ADDRESSES];
+    &[POOL_ADDRESSES, WAITING_CLAIMS, OVER_LIMIT, POOL_SLICES, NETWORK_ADDRESSES, NETWORK_POOLS, DUPLICATE_ADDRESSES];
 
 /// Which pools and networks have metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -151,6 +158,16 @@ impl Collector for PoolMetrics {
                 ConstGauge::new(count).encode(over_limit.encode_family(&labels)?)?;
             }
         }
+        let Description { name, help, .. } = POOL_SLICES;
+        let mut slices = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        for PoolCounts { key, slices: counts, .. } in pools {
+            let Some(SliceCounts { total, assigned, free }) = *counts else { continue };
+            let [kind, namespace, pool] = labels(key);
+            for (state, count) in [("total", total), ("assigned", assigned), ("free", free)] {
+                let labels = [kind, namespace, pool, ("state", state)];
+                ConstGauge::new(count).encode(slices.encode_family(&labels)?)?;
+            }
+        }
         let networks = &snapshot.networks;
         encode_networks(&mut encoder, &NETWORK_ADDRESSES, "state", networks, |network| &network.addresses)?;
         encode_networks(&mut encoder, &NETWORK_POOLS, "phase", networks, |network| &network.pools)
@@ -187,12 +204,13 @@ mod tests {
         let global = PoolKey { kind: InClusterKind::GlobalIPPool, namespace: None, name: "shared".into() };
         let counts = AddressCounts { total: 9, free: 2, used: 4, reserved: 1, cooling_down: 2, out_of_range: 3 };
         let all = vec![
-            PoolCounts { key: local, counts, waiting: 7, over_limit: None },
+            PoolCounts { key: local, counts, waiting: 7, over_limit: None, slices: None },
             PoolCounts {
                 key: global,
                 counts: AddressCounts::default(),
                 waiting: 0,
                 over_limit: Some(OverLimit { groups: 1, addresses: 4, not_allowed: 2 }),
+                slices: Some(SliceCounts { total: 8, assigned: 5, free: 2 }),
             },
         ];
         let network = NetworkCounts {
@@ -216,6 +234,9 @@ mod tests {
             let line = format!(r#"namespace="",pool="shared",rule="{rule}"}} {count}"#);
             assert!(text.contains(&line), "{text}");
         }
+        let line =
+            r#"capi_ipam_pool_slices{kind="GlobalInClusterIPPool",namespace="",pool="shared",state="assigned"} 5"#;
+        assert!(text.contains(line), "{text}");
         assert!(text.contains("capi_ipam_network_addresses{network=\"backbone\",state=\"free\"} 55\n"), "{text}");
         assert!(text.contains("capi_ipam_network_pools{network=\"backbone\",phase=\"joining\"} 1\n"), "{text}");
     }

@@ -269,6 +269,7 @@ impl PoolReconciler {
             overlapping: ledger.overlapping(key),
             blocker,
             over_limit: ledger.over_limit(key),
+            slices: ledger.slice_counts(key),
         };
         let mut list = pool.status.as_ref().map(|status| status.conditions.clone()).unwrap_or_default();
         for condition in snapshot.conditions() {
@@ -280,6 +281,7 @@ impl PoolReconciler {
         PoolStatus {
             observed_generation: pool.metadata.generation,
             ip_addresses: Some(snapshot.counts),
+            slices: snapshot.slices,
             network: ledger.pool_network(key),
             conditions: list,
         }

@@ -111,8 +111,39 @@ impl FreeSet {
         true
     }
 
+    /// Adds the numbers of `span` to the free numbers.
+    pub fn release_span(&mut self, span: Span) {
+        self.take_span(span);
+        let before = span.first().checked_sub(1).and_then(|previous| self.span_of(previous));
+        let after = span.last().checked_add(1).and_then(|next| self.spans.remove(&next));
+        let first = before.map_or(span.first(), |(first, _)| first);
+        self.spans.insert(first, after.unwrap_or(span.last()));
+        self.count = self.count.wrapping_add(count_of(span));
+    }
+
+    /// Removes the numbers of `span` from the free numbers. Linear in the free spans within it.
+    pub fn take_span(&mut self, span: Span) {
+        let free: Vec<Span> = self.within(span).collect();
+        for taken in free {
+            let Some((first, last)) = self.span_of(taken.first()) else { continue };
+            self.spans.remove(&first);
+            if let Some(end) = taken.first().checked_sub(1).filter(|end| *end >= first) {
+                self.spans.insert(first, end);
+            }
+            if let Some(start) = taken.last().checked_add(1).filter(|start| *start <= last) {
+                self.spans.insert(start, last);
+            }
+            self.count = self.count.wrapping_sub(count_of(taken));
+        }
+    }
+
+    /// The free spans, in ascending order.
+    pub fn spans(&self) -> impl Iterator<Item = Span> {
+        self.spans.iter().filter_map(|(&first, &last)| Span::new(first, last))
+    }
+
     /// The free spans within a span.
-    fn within(&self, span: Span) -> impl Iterator<Item = Span> {
+    pub fn within(&self, span: Span) -> impl Iterator<Item = Span> {
         let start = self.span_of(span.first()).map_or(span.first(), |(first, _)| first);
         let spans = self.spans.range(start..=span.last());
         spans.filter_map(move |(&first, &last)| Span::new(first.max(span.first()), last.min(span.last())))

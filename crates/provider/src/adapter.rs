@@ -313,6 +313,15 @@ pub enum HandlerError {
     /// `QuotaExceeded`; retried after [`ClaimOptions::resync_interval`].
     #[error("{0}")]
     QuotaExceeded(String),
+    /// The claim has to wait for another reason of the provider. Reported with this reason; retried after
+    /// [`ClaimOptions::resync_interval`].
+    #[error("{message}")]
+    Waiting {
+        /// The reason of the condition, in CamelCase.
+        reason: &'static str,
+        /// What the claim waits for.
+        message: String,
+    },
     /// The provider is not ready to answer, for example because its caches are not filled yet. Not a failure; retried
     /// after a delay. Reported as `PoolNotReady` if it lasts for more than 5 seconds.
     #[error("{message}")]

@@ -139,6 +139,7 @@ impl ClaimConditions {
             HandlerError::QuotaExceeded(_) => {
                 Self { severity: "Warning", ..Self::info(conditions::QUOTA_EXCEEDED, message) }
             }
+            HandlerError::Waiting { reason, .. } => Self { severity: "Warning", ..Self::info(reason, message) },
             HandlerError::DuplicateAddress(_) => Self::error(conditions::DUPLICATE_ADDRESS, message),
             HandlerError::Transient { .. } | HandlerError::Permanent(_) => {
                 Self::error(conditions::ALLOCATION_FAILED, message)

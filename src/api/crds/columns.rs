@@ -62,6 +62,18 @@ pub(super) fn reservations() -> Value {
     ])
 }
 
+/// Columns of slices.
+pub(super) fn slices() -> Value {
+    json!([
+        column("Block", "string", ".spec.block", "Addresses of the slice."),
+        column("Owner", "string", ".spec.owner.kind", "Kind of the owner."),
+        column("Namespace", "string", ".spec.owner.namespace", "Namespace of the owner."),
+        column("Name", "string", ".spec.owner.name", "Name of the owner."),
+        column("Empty", "date", ".spec.emptySince", "Time since which no address of the slice is in use."),
+        column("Age", "date", ".metadata.creationTimestamp", "Time since the slice was assigned."),
+    ])
+}
+
 fn counts(what: &str) -> [Value; 3] {
     [
         count(what, "Total", "total", "that the pool can allocate, in use or not."),

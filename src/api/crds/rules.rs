@@ -22,6 +22,7 @@ mod access;
 pub(super) mod networks;
 pub(super) mod pools;
 pub(super) mod reservations;
+pub(super) mod slices;
 
 use serde_json::{Map, Value, json};
 

@@ -185,6 +185,11 @@ impl Networks {
         if is_known && self.depend_on_labels() { Change::Namespace(name.into()) } else { Change::None }
     }
 
+    /// Whether a namespace exists, as last observed.
+    pub(super) fn namespace_exists(&self, name: &str) -> bool {
+        self.namespaces.contains_key(name)
+    }
+
     /// The names of the namespaces that the newest list does not show.
     pub(super) fn unlisted_namespaces(&self) -> Vec<Arc<str>> {
         let unlisted = self.namespaces.iter().filter(|(_, (_, list))| *list != self.namespace_list);

@@ -1,6 +1,6 @@
 //! Chooses a free address of a pool.
 
-use capi_ipam_ip::{Block, FreeRanks, FreeSet, UsableBlocks};
+use capi_ipam_ip::{Block, FreeRanks, FreeSet, SpanSet, UsableBlocks};
 
 use crate::api::AllocationOrder;
 
@@ -14,7 +14,8 @@ pub(super) struct Order {
 }
 
 impl Order {
-    /// Chooses a free number, but not one of the `kept` highest ones. `draw` returns a random number below its argument.
+    /// Chooses a free number, but not one of the `kept` highest ones. `all` returns the numbers that are free or not, and
+    /// `draw` a random number below its argument.
     ///
     /// The highest ones are kept explicitly: managers that do not know of each other's latest allocations then choose
     /// the same last address, and the API server lets only one of them reserve it.
@@ -22,6 +23,7 @@ impl Order {
         &mut self,
         order: AllocationOrder,
         usable: &UsableBlocks,
+        all: impl FnOnce() -> SpanSet,
         free: &FreeSet,
         kept: u128,
         draw: impl FnMut(u128) -> u128,
@@ -38,7 +40,7 @@ impl Order {
                 Some(chosen)
             }
             AllocationOrder::Random => {
-                let ranks = self.ranks.get_or_insert_with(|| FreeRanks::new(&usable.set, free));
+                let ranks = self.ranks.get_or_insert_with(|| FreeRanks::new(&all(), free));
                 ranks.random(free, kept, draw)
             }
         }

@@ -13,10 +13,14 @@ use kube::ResourceExt;
 use super::ClaimKey;
 use super::networks::NetworkRefusal;
 use super::order::Order;
-use super::quota::{LimitReached, Quota};
+use super::quota::{Group, LimitReached, Quota};
+use super::slices::{Choice, SliceInfo, SliceRefusal, Slices};
 use super::usage::AddressUsage;
-use super::wait_queue::{Answer, ClaimAttributes, Supply, WaitQueue};
-use crate::api::{AccessRules, AddressCounts, AllocationOrder, Pool, PoolKey, PoolSpec, Scope, Slot, names};
+use super::wait_queue::{Answer, ClaimAttributes, Freed, Supply, WaitQueue};
+use crate::api::{
+    AccessRules, AddressCounts, AllocationOrder, Pool, PoolKey, PoolSpec, Scope, SliceCounts, SliceOwner, SliceRules,
+    Slot, names,
+};
 
 /// The blocks that a pool can allocate, or the problems of its specification.
 type Usable = Result<Arc<UsableBlocks>, Arc<str>>;
@@ -51,6 +55,8 @@ pub struct PoolInfo {
     pub order: AllocationOrder,
     /// Who may use the pool; `None` without restrictions.
     pub access: Option<Arc<AccessRules>>,
+    /// How the pool is divided into slices; `None` without slices.
+    pub slices: Option<Arc<SliceRules>>,
     /// The `metadata.generation` of the spec.
     pub generation: Option<i64>,
 }
@@ -67,9 +73,9 @@ impl PoolInfo {
         let Pool { spec, metadata: meta, .. } = pool;
         let known = known.filter(|known| meta.generation.is_some() && known.generation == meta.generation);
         let known = known.filter(|known| meta.uid.as_ref() == Some(&known.uid));
-        let (usable, access) = known.map_or_else(
+        let Parsed { usable, access, slices } = known.map_or_else(
             || read_all(spec, pool.kind.is_global()),
-            |known| (known.usable.clone(), known.access.clone()),
+            |known| Parsed { usable: known.usable.clone(), access: known.access.clone(), slices: known.slices.clone() },
         );
         Self {
             uid: pool.uid().unwrap_or_default(),
@@ -85,6 +91,7 @@ impl PoolInfo {
             usable,
             order: spec.order(),
             access,
+            slices,
             generation: meta.generation,
         }
     }
@@ -101,19 +108,27 @@ impl PoolInfo {
     }
 }
 
-/// Parses the blocks of a pool, and who may use it.
-fn read_all(spec: &PoolSpec, is_global: bool) -> (Usable, Option<Arc<AccessRules>>) {
-    fn join(problems: &[impl ToString]) -> Arc<str> {
-        problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ").into()
-    }
-    let usable = spec.usable().map(Arc::new).map_err(|problems| join(&problems));
-    if !is_global {
-        return (usable, None);
-    }
-    match spec.access().rules() {
-        Ok(access) => (usable, access.map(Arc::new)),
-        Err(problems) => (usable.and(Err(join(&problems))), None),
-    }
+/// What is parsed of a specification.
+struct Parsed {
+    usable: Usable,
+    access: Option<Arc<AccessRules>>,
+    slices: Option<Arc<SliceRules>>,
+}
+
+/// Parses the blocks of a pool, who may use it, and its slices.
+fn read_all(spec: &PoolSpec, is_global: bool) -> Parsed {
+    let mut problems = Vec::new();
+    let mut add = |found: Vec<String>| problems.extend(found);
+    let usable = spec.usable().map_err(|found| add(found.iter().map(ToString::to_string).collect())).ok();
+    let access = if is_global { spec.access().rules() } else { Ok(None) };
+    let access = access.map_err(|found| add(found.iter().map(ToString::to_string).collect())).ok().flatten();
+    let slices = usable.as_ref().map_or(Ok(None), |usable| spec.slice_rules(usable));
+    let slices = slices.map_err(|found| add(found.iter().map(ToString::to_string).collect())).ok().flatten();
+    let usable = match usable {
+        Some(usable) if problems.is_empty() => Ok(Arc::new(usable)),
+        _ => Err(problems.join("; ").into()),
+    };
+    Parsed { usable, access: access.map(Arc::new), slices: slices.map(Arc::new) }
 }
 
 /// One pool. Its object may be missing: addresses can be in use after the pool is deleted.
@@ -149,6 +164,26 @@ pub(super) struct PoolEntry {
     pub(super) holds: Vec<(Scope, usize)>,
     /// The addresses by namespace and Cluster; only of a pool with access rules.
     pub(super) quota: Option<Box<Quota>>,
+    /// The IPSlices of the pool.
+    pub(super) slice_objects: BTreeMap<Block, SliceInfo>,
+    /// How the pool is divided into slices; only with slices in its specification.
+    slices: Option<Box<Slices>>,
+}
+
+/// What a claim gets of a pool.
+pub(super) enum Next {
+    /// This block.
+    Block(Block),
+    /// Nothing: it waits in the queue.
+    Wait,
+    /// Nothing: its namespace or Cluster may have no further address.
+    LimitReached(LimitReached),
+    /// This slice has to be assigned to its owner first.
+    AssignSlice(Block),
+    /// The mark that this slice is empty has to be removed first.
+    ResumeSlice(Block),
+    /// Nothing: the owner of its slices may have no further address.
+    SliceUnavailable(SliceRefusal),
 }
 
 /// How a block that became used or free affects a pool.
@@ -192,14 +227,25 @@ impl PoolEntry {
             Some(free) if !is_free => {
                 if free.take(number) {
                     self.order.set_free(number, false);
+                    if let Some(slices) = &mut self.slices {
+                        slices.set_free(number, false);
+                    }
                 }
             }
             Some(free) if !self.other_lengths.contains(number) => {
                 if free.release(number) {
                     self.order.set_free(number, true);
+                    if let Some(slices) = &mut self.slices {
+                        slices.set_free(number, true);
+                    }
                 }
             }
-            None if !is_free => self.free = Some(FreeSet::without(&usable.set, std::iter::once(number))),
+            None if !is_free => {
+                self.free = Some(FreeSet::without(&usable.set, std::iter::once(number)));
+                if let Some(slices) = &mut self.slices {
+                    slices.set_free(number, false);
+                }
+            }
             Some(_) | None => {}
         }
         Effect::Updated
@@ -247,6 +293,7 @@ impl PoolEntry {
         let Some(usable) = self.info.as_ref().and_then(|info| info.usable.as_ref().ok()) else {
             (self.free, self.other_lengths, self.used, self.cooling_down) = (None, SpanSet::default(), 0, 0);
             self.out_of_range = usage.values().filter(|usage| usage.pools().contains(key)).count();
+            self.slices = None;
             return;
         };
         let mut numbers = usage
@@ -263,6 +310,76 @@ impl PoolEntry {
         (self.used, self.out_of_range) = (inside.len(), outside.len());
         self.cooling_down = self.cooldowns.iter().filter(|(_, slot)| usable.contains(slot.block)).count();
         (self.free, self.other_lengths) = (free, other_lengths);
+        self.divide();
+    }
+
+    /// Divides the pool into slices again, after a change of its blocks, its rules or its slices.
+    pub(super) fn divide(&mut self) {
+        let pending = self.slices.take().map(|slices| slices.take_pending()).unwrap_or_default();
+        let Some(info) = &self.info else { return };
+        let (Ok(usable), Some(rules)) = (&info.usable, &info.slices) else { return };
+        let all = usable.set.subtract(&self.other_lengths);
+        let (rules, free) = (Arc::clone(rules), self.free.as_ref());
+        self.slices = Some(Box::new(Slices::new(rules, usable, &all, free, &self.slice_objects, pending)));
+    }
+
+    /// Records an IPSlice of the pool.
+    pub(super) fn insert_slice(&mut self, block: Block, slice: SliceInfo) {
+        self.slice_objects.insert(block, slice.clone());
+        let usable = self.info.as_ref().and_then(|info| info.usable.as_deref().ok());
+        if let (Some(slices), Some(usable)) = (&mut self.slices, usable) {
+            slices.insert(usable, self.free.as_ref(), block, slice);
+        }
+    }
+
+    /// Removes an IPSlice of the pool.
+    pub(super) fn remove_slice(&mut self, block: Block) {
+        self.slice_objects.remove(&block);
+        let usable = self.info.as_ref().and_then(|info| info.usable.as_deref().ok());
+        if let (Some(slices), Some(usable)) = (&mut self.slices, usable) {
+            slices.remove(usable, block);
+            if slices.len() < self.slice_objects.len() {
+                // Another slice that overlaps with it may have an effect now.
+                self.divide();
+            }
+        }
+    }
+
+    /// Records that a slice could not be assigned.
+    pub(super) fn end_slice_assignment(&mut self, block: Block) {
+        let usable = self.info.as_ref().and_then(|info| info.usable.as_deref().ok());
+        if let (Some(slices), Some(usable)) = (&mut self.slices, usable) {
+            slices.end_assignment(usable, block);
+        }
+    }
+
+    /// The counts of the slices; `None` without slices.
+    pub(super) fn slice_counts(&self) -> Option<SliceCounts> {
+        self.slices.as_ref().map(|slices| slices.counts())
+    }
+
+    /// Whether an address of a block of the pool is in use, or not free for another reason. Linear in the free spans of
+    /// the block; an address outside of the range of the pool is looked up in `usage`.
+    pub(super) fn has_address_in(&self, block: Block, usage: Option<&HashMap<Block, AddressUsage>>) -> bool {
+        let span = block.span();
+        let overlaps = |other: &Block| {
+            let other_span = other.span();
+            other.family() == block.family() && other_span.first() <= span.last() && span.first() <= other_span.last()
+        };
+        let in_pool = self.usable().zip(self.usable().and_then(|usable| usable.numbers_overlapping(block)));
+        let contained = in_pool.map(|(usable, numbers)| usable.set.intersect(&SpanSet::from(numbers)));
+        let size = in_pool.map(|(_, numbers)| numbers.len()).unwrap_or_default();
+        let is_in_use = contained.as_ref().is_some_and(|contained| {
+            let free = self.free.as_ref();
+            let count = |free: &FreeSet| {
+                let spans = contained.spans().iter().flat_map(|span| free.within(*span));
+                spans.fold(0_u128, |sum, span| sum.saturating_add(span.len()))
+            };
+            free.is_some_and(|free| count(free) < contained.len())
+        });
+        // The gateway and reserved addresses of the subnet are not in the pool, and not in use either.
+        let is_contained = contained.is_some_and(|contained| contained.len() == size);
+        is_in_use || (!is_contained && self.out_of_range > 0 && usage.is_some_and(|usage| usage.keys().any(overlaps)))
     }
 
     fn free_count(&self) -> u128 {
@@ -277,24 +394,46 @@ impl PoolEntry {
 
     pub(super) fn grant_turns(&mut self, now: Instant) -> Vec<ClaimKey> {
         let (free, headroom) = (self.free_count(), self.headroom());
-        let freed = self.quota.as_mut().map(|quota| quota.take_freed()).unwrap_or_default();
-        let supply = Supply { free, headroom, quota: self.quota.as_deref() };
-        self.wait_queue.grant(supply, freed, now)
+        let groups = self.quota.as_mut().map(|quota| quota.take_freed()).unwrap_or_default();
+        let (owners, is_slice_free) = self.slices.as_mut().map(|slices| slices.take_freed()).unwrap_or_default();
+        let groups = groups.into_iter().chain(owners.into_iter().map(Group::Owner)).collect();
+        let supply = Supply { free, headroom, quota: self.quota.as_deref(), slices: self.slices.as_deref() };
+        self.wait_queue.grant(supply, Freed { groups, is_slice_free }, now)
     }
 
-    /// Returns the next free block if it is the claim's turn; otherwise enqueues the claim. Fails if the namespace or
-    /// Cluster of the claim may have no further address.
-    pub(super) fn propose(
-        &mut self,
-        claim: &ClaimKey,
-        attributes: &ClaimAttributes,
-    ) -> Result<Option<Block>, LimitReached> {
+    /// Returns what the claim gets. If it is not its turn, it is enqueued.
+    pub(super) fn propose(&mut self, claim: &ClaimKey, attributes: &ClaimAttributes) -> Next {
         let (free, headroom) = (self.free_count(), self.headroom());
-        let supply = Supply { free, headroom, quota: self.quota.as_deref() };
-        match (self.wait_queue.request(claim, attributes, supply), supply.quota) {
-            (Answer::Served, _) => Ok(self.next_free(if attributes.uses_headroom { 0 } else { headroom })),
-            (Answer::Blocked(group), Some(quota)) => Err(quota.describe(&group)),
-            (Answer::Wait | Answer::Blocked(_), _) => Ok(None),
+        let supply = Supply { free, headroom, quota: self.quota.as_deref(), slices: self.slices.as_deref() };
+        match self.wait_queue.request(claim, attributes, supply) {
+            Answer::Served => match (&mut self.slices, &attributes.slice_owner) {
+                (Some(_), Some(owner)) => self.next_of_owner(owner),
+                (Some(_), None) => Next::Wait,
+                (None, _) => {
+                    let kept = if attributes.uses_headroom { 0 } else { headroom };
+                    self.next_free(kept).map_or(Next::Wait, Next::Block)
+                }
+            },
+            Answer::Blocked(Group::Owner(owner)) => match &self.slices {
+                Some(slices) => Next::SliceUnavailable(slices.describe(&owner)),
+                None => Next::Wait,
+            },
+            Answer::Blocked(group) => {
+                self.quota.as_ref().map_or(Next::Wait, |quota| Next::LimitReached(quota.describe(&group)))
+            }
+            Answer::Wait => Next::Wait,
+        }
+    }
+
+    /// What a claim of an owner of slices gets.
+    fn next_of_owner(&mut self, owner: &Arc<SliceOwner>) -> Next {
+        let Some(info) = &self.info else { return Next::Wait };
+        let (Ok(usable), Some(slices)) = (&info.usable, &mut self.slices) else { return Next::Wait };
+        match slices.choose(owner, info.order, usable, |count| rand::random_range(0..count)) {
+            Choice::Number(number) => Next::Block(usable.block(number)),
+            Choice::Assign(block) => Next::AssignSlice(block),
+            Choice::Resume(block) => Next::ResumeSlice(block),
+            Choice::None => Next::SliceUnavailable(slices.describe(owner)),
         }
     }
 
@@ -306,7 +445,14 @@ impl PoolEntry {
             (None, AllocationOrder::LowestFirst) => usable.set.lowest(),
             (free, order) => {
                 let free = free.get_or_insert_with(|| FreeSet::new(&usable.set));
-                self.order.choose(order, usable, free, kept, |count| rand::random_range(0..count))
+                self.order.choose(
+                    order,
+                    usable,
+                    || usable.set.clone(),
+                    free,
+                    kept,
+                    |count| rand::random_range(0..count),
+                )
             }
         };
         Some(usable.block(number?))
@@ -346,6 +492,7 @@ impl PoolEntry {
             && !self.is_in_use()
             && self.cooldowns.is_empty()
             && self.holds.is_empty()
+            && self.slice_objects.is_empty()
             && self.wait_queue.is_empty()
     }
 

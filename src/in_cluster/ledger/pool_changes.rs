@@ -39,6 +39,8 @@ impl State {
         self.dirty_networks.extend(network(&before).into_iter().chain(network(&after)));
         let access = |info: &Option<PoolInfo>| info.as_ref().and_then(|info| info.access.clone());
         let has_new_rules = access(&entry.info) != access(&info);
+        let slices = |info: &Option<PoolInfo>| info.as_ref().and_then(|info| info.slices.clone());
+        let has_new_slices = slices(&entry.info) != slices(&info);
         let moves = before != after || had_object != info.is_some();
         if moves && had_object {
             self.count_elsewhere(key, &before, false);
@@ -48,6 +50,10 @@ impl State {
         let exists = info.is_some();
         (entry.declared, entry.info, entry.scope) = (declared, info, Some(after.clone()));
         self.dirty_pools.push(key.clone());
+        if has_new_slices {
+            entry.divide();
+            self.claims_to_wake.extend(entry.wait_queue.rules_changed());
+        }
         if has_new_rules {
             self.set_quota(key);
         }

@@ -1,8 +1,9 @@
 //! Proposals of addresses, and the addresses held while their reservation is being created.
 
+use capi_ipam_ip::Block;
 use capi_ipam_provider::api::Uid;
 
-use super::{ClaimAttributes, ClaimKey, Ledger, LimitReached, PoolKey};
+use super::{ClaimAttributes, ClaimKey, Ledger, LimitReached, PoolKey, SliceRefusal};
 use crate::api::Slot;
 
 /// The maximum number of remembered reservations with an unknown outcome.
@@ -18,6 +19,15 @@ pub enum Proposal {
     Wait,
     /// The namespace or Cluster of the claim may have no further address. The claim is reconciled when it may.
     LimitReached(LimitReached),
+    /// The owner of the claim has no free address, and this slice can be assigned to it. It is held for the owner until
+    /// the slice is observed or [`Ledger::end_slice_assignment`] is called. Request an address again afterwards.
+    AssignSlice(Block),
+    /// The next free address is in this slice, which is marked as empty: it can be returned at any time. Remove the mark,
+    /// and request an address again.
+    ResumeSlice(Block),
+    /// The owner of the claim may have no further address. The claim is reconciled when it may, unless the refusal is
+    /// [`SliceRefusal::Pending`].
+    SliceUnavailable(SliceRefusal),
 }
 
 impl Ledger {

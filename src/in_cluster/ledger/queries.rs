@@ -10,7 +10,7 @@ use super::pool::PoolEntry;
 use super::state::State;
 use super::usage::AddressUsage;
 use super::{ClaimKey, Ledger, OverLimit, PoolInfo, PoolKey};
-use crate::api::{AddressCounts, Pool, Scope, Slot};
+use crate::api::{AddressCounts, Pool, Scope, SliceCounts, Slot};
 
 /// An address that is reserved for a claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,6 +36,8 @@ pub struct PoolCounts {
     pub waiting: usize,
     /// The addresses beyond what its rules allow; `None` without rules.
     pub over_limit: Option<OverLimit>,
+    /// The counts of its slices; `None` without slices.
+    pub slices: Option<SliceCounts>,
 }
 
 /// A reservation whose cool-down has ended.
@@ -167,6 +169,7 @@ impl Ledger {
             counts: entry.counts(),
             waiting: entry.wait_queue.waiting(),
             over_limit: state.over_limit(entry),
+            slices: entry.slice_counts(),
         });
         counts.collect()
     }

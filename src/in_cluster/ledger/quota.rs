@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::ClaimKey;
-use crate::api::AccessRules;
+use crate::api::{AccessRules, SliceOwner};
 
 /// A claim that has an address, or requests one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,18 +13,26 @@ pub(super) struct Consumer {
     pub(super) claim: Arc<ClaimKey>,
     /// The Cluster of the claim, in its namespace.
     cluster: Option<Arc<str>>,
+    /// The owner of slices to which the claim belongs; only while it requests an address.
+    owner: Option<Arc<SliceOwner>>,
 }
 
 impl Consumer {
     pub(super) fn new(claim: Arc<ClaimKey>, cluster: Option<Arc<str>>) -> Self {
-        Self { claim, cluster }
+        Self { claim, cluster, owner: None }
     }
 
-    /// What can have a limit: the namespace, and the Cluster.
+    /// Adds the owner of slices to which the claim belongs.
+    pub(super) fn with_owner(self, owner: Option<Arc<SliceOwner>>) -> Self {
+        Self { owner, ..self }
+    }
+
+    /// What can have a limit: the namespace, the Cluster, and the owner of slices.
     pub(super) fn groups(&self) -> impl Iterator<Item = Group> {
         let namespace: Arc<str> = self.claim.0.as_str().into();
         let cluster = self.cluster.clone().map(|cluster| Group::Cluster(namespace.clone(), cluster));
-        std::iter::once(Group::Namespace(namespace)).chain(cluster)
+        let owner = self.owner.clone().map(Group::Owner);
+        std::iter::once(Group::Namespace(namespace)).chain(cluster).chain(owner)
     }
 }
 
@@ -35,6 +43,8 @@ pub(super) enum Group {
     Namespace(Arc<str>),
     /// The claims of a Cluster: its namespace and name.
     Cluster(Arc<str>, Arc<str>),
+    /// The claims of an owner of slices.
+    Owner(Arc<SliceOwner>),
 }
 
 impl Group {
@@ -42,6 +52,7 @@ impl Group {
         let (namespace, cluster) = match self {
             Self::Namespace(namespace) => (namespace, None),
             Self::Cluster(namespace, cluster) => (namespace, Some(cluster)),
+            Self::Owner(owner) => return consumer.owner.as_ref() == Some(owner),
         };
         **namespace == *consumer.claim.0 && cluster.is_none_or(|cluster| consumer.cluster.as_ref() == Some(cluster))
     }
@@ -152,6 +163,7 @@ impl Quota {
         match group {
             Group::Namespace(_) => self.per_namespace,
             Group::Cluster(..) => self.per_cluster,
+            Group::Owner(_) => None,
         }
     }
 

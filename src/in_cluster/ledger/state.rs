@@ -9,7 +9,7 @@ use capi_ipam_controller::object_map::ListEpoch;
 use capi_ipam_provider::api::Uid;
 
 use super::networks::Networks;
-use super::pool::{Effect, PoolEntry};
+use super::pool::{Effect, Next, PoolEntry};
 use super::quota::Consumer;
 use super::shared_names::SharedNames;
 use super::usage::{AddressUsage, Holdings, ScopeEntry};
@@ -35,6 +35,7 @@ pub(super) struct State {
     pub(super) cooldowns_changed: bool,
     pub(super) address_list: ListEpoch,
     pub(super) reservation_list: ListEpoch,
+    pub(super) slice_list: ListEpoch,
     pub(super) pool_lists: HashMap<InClusterKind, ListEpoch>,
     /// Pools whose counts or conditions may have changed since this was last taken.
     pub(super) dirty_pools: Vec<PoolKey>,
@@ -184,9 +185,12 @@ impl State {
     pub(super) fn propose(&mut self, pool: &PoolKey, claim: &ClaimKey, attributes: &ClaimAttributes) -> Proposal {
         let Some(entry) = self.pools.get_mut(pool) else { return Proposal::Wait };
         let block = match entry.propose(claim, attributes) {
-            Ok(Some(block)) => block,
-            Ok(None) => return Proposal::Wait,
-            Err(limit) => return Proposal::LimitReached(limit),
+            Next::Block(block) => block,
+            Next::Wait => return Proposal::Wait,
+            Next::LimitReached(limit) => return Proposal::LimitReached(limit),
+            Next::AssignSlice(block) => return Proposal::AssignSlice(block),
+            Next::ResumeSlice(block) => return Proposal::ResumeSlice(block),
+            Next::SliceUnavailable(refusal) => return Proposal::SliceUnavailable(refusal),
         };
         let slot = Slot { scope: entry.scope(pool), block };
         let consumer =

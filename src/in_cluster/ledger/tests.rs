@@ -10,6 +10,7 @@ mod networks;
 mod order;
 mod overlaps;
 mod prefixes;
+mod slices;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -31,7 +32,6 @@ fn ledger() -> Ledger {
     Ledger::read_only()
 }
 
-/// The pools with an entry, also those that do not exist.
 /// A ledger, and the claims that it wakes.
 fn recording() -> (Ledger, Arc<Mutex<Vec<ClaimKey>>>) {
     let woken = Arc::<Mutex<Vec<ClaimKey>>>::default();
@@ -44,6 +44,7 @@ fn take(woken: &Mutex<Vec<ClaimKey>>) -> Vec<ClaimKey> {
     std::mem::take(&mut woken.lock())
 }
 
+/// The pools with an entry, also those that do not exist.
 fn known_pools(ledger: &Ledger) -> Vec<PoolKey> {
     ledger.state.lock().pools.keys().cloned().collect()
 }

@@ -9,8 +9,8 @@
 //! | has a turn | [`request`](WaitQueue::request), an address is free | absent; it gets the address |
 //! | has a turn | [`request`](WaitQueue::request), no address is free | waiting, at the same position |
 //! | has a turn | [`end_turn`](WaitQueue::end_turn) after a reconcile without a request, or the turn expires | lapsed |
-//! | any but blocked | its namespace or Cluster has as many addresses as it may have | blocked, at the same position |
-//! | blocked | [`grant`](WaitQueue::grant), its namespace and Cluster may have one more | waiting, at the same position |
+//! | any but blocked | its namespace, Cluster or slices may have no further address | blocked, at the same position |
+//! | blocked | [`grant`](WaitQueue::grant), these may have one more | waiting, at the same position |
 //! | any | [`leave`](WaitQueue::leave), [`forget`](WaitQueue::forget) | absent |
 //!
 //! An address is free for a claim if there are more free addresses than claims before it, not counting the headroom of
@@ -25,6 +25,8 @@ use std::time::{Duration, Instant};
 use capi_ipam_provider::api::IPAddressClaim;
 
 use super::quota::{Consumer, Group, Quota};
+use super::slices::Slices;
+use crate::api::SliceOwner;
 
 /// Namespace and name of a claim.
 pub type ClaimKey = (String, String);
@@ -50,6 +52,8 @@ pub struct ClaimAttributes {
     pub cluster: Option<Arc<str>>,
     /// Whether it may use the headroom of the pool.
     pub uses_headroom: bool,
+    /// The owner of slices to which it belongs; only of a pool with slices.
+    pub slice_owner: Option<Arc<SliceOwner>>,
 }
 
 impl From<Priority> for ClaimAttributes {
@@ -59,7 +63,7 @@ impl From<Priority> for ClaimAttributes {
 }
 
 /// What a pool can allocate now.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Default)]
 pub(super) struct Supply<'a> {
     /// The number of free addresses.
     pub(super) free: u128,
@@ -67,6 +71,44 @@ pub(super) struct Supply<'a> {
     pub(super) headroom: u128,
     /// The limits of namespaces and Clusters.
     pub(super) quota: Option<&'a Quota>,
+    /// The slices of the pool.
+    pub(super) slices: Option<&'a Slices>,
+}
+
+impl Supply<'_> {
+    /// Whether the claims are divided into groups of which each may have a limited number of addresses.
+    fn has_groups(&self) -> bool {
+        self.quota.is_some() || self.slices.is_some()
+    }
+
+    /// The first group of a claim that may have no further address beyond those that `promised` counts.
+    fn full(&self, consumer: &Consumer, promised: impl Fn(&Group) -> usize) -> Option<Group> {
+        let limited = self.quota.and_then(|quota| quota.full(consumer, &promised));
+        limited.or_else(|| {
+            let slices = self.slices?;
+            consumer.groups().find(|group| match group {
+                Group::Owner(owner) => slices.room(owner) <= promised(group),
+                Group::Namespace(_) | Group::Cluster(..) => false,
+            })
+        })
+    }
+
+    /// How many more addresses a group may have; `None` without a limit.
+    fn room(&self, group: &Group) -> Option<usize> {
+        match group {
+            Group::Owner(owner) => Some(self.slices?.room(owner)),
+            Group::Namespace(_) | Group::Cluster(..) => self.quota?.room(group),
+        }
+    }
+}
+
+/// What may allow blocked claims to have an address.
+#[derive(Debug, Default)]
+pub(super) struct Freed {
+    /// The groups that have fewer addresses, or may have more.
+    pub(super) groups: Vec<Group>,
+    /// Whether a slice can be assigned to any owner.
+    pub(super) is_slice_free: bool,
 }
 
 /// The answer to a request.
@@ -120,14 +162,14 @@ impl WaitQueue {
         let mut at_once = false;
         if self.queued.contains_key(claim) {
             at_once = self.remove_turn(claim) && supply.free > kept_free;
-        } else if supply.quota.is_none() {
+        } else if !supply.has_groups() {
             let ahead = self.waiting.iter().map(BTreeMap::len).fold(self.turns.len(), usize::saturating_add);
             if supply.free > kept_free.saturating_add(ahead as u128) {
                 self.waiting_for_pool.remove(claim);
                 return Answer::Served;
             }
         }
-        self.enqueue(claim, attributes, supply.quota.is_some());
+        self.enqueue(claim, attributes, supply.has_groups());
         if let Some(group) = self.full_group(claim, supply) {
             self.block(claim, &group);
             return Answer::Blocked(group);
@@ -140,7 +182,7 @@ impl WaitQueue {
     }
 
     /// Lets the claim wait, at the position that it already has if it has one.
-    fn enqueue(&mut self, claim: &ClaimKey, attributes: &ClaimAttributes, has_quota: bool) {
+    fn enqueue(&mut self, claim: &ClaimKey, attributes: &ClaimAttributes, has_groups: bool) {
         let position = match self.queued.get(claim) {
             Some(known) => known.position,
             None => {
@@ -149,7 +191,10 @@ impl WaitQueue {
             }
         };
         self.remove_waiting(claim);
-        let consumer = has_quota.then(|| Consumer::new(Arc::new(claim.clone()), attributes.cluster.clone()));
+        let consumer = has_groups.then(|| {
+            let consumer = Consumer::new(Arc::new(claim.clone()), attributes.cluster.clone());
+            consumer.with_owner(attributes.slice_owner.clone())
+        });
         let uses_headroom = attributes.uses_headroom;
         self.tier(uses_headroom).insert(position, claim.clone());
         self.queued.insert(claim.clone(), Queued { position, consumer, uses_headroom });
@@ -184,7 +229,7 @@ impl WaitQueue {
     /// The group of a claim that may have no further address.
     fn full_group(&self, claim: &ClaimKey, supply: Supply<'_>) -> Option<Group> {
         let consumer = self.queued.get(claim)?.consumer.as_ref()?;
-        supply.quota?.full(consumer, |group| self.turns_of.get(group).copied().unwrap_or_default())
+        supply.full(consumer, |group| self.turns_of.get(group).copied().unwrap_or_default())
     }
 
     /// The first waiting claim for which an address is free. Claims whose group is full are blocked on the way.
@@ -204,17 +249,21 @@ impl WaitQueue {
     }
 
     /// Ends expired turns, then grants a turn to the first waiting claims as long as there are more free addresses than
-    /// turns. `freed` are the groups that have fewer addresses since the last call. Returns the claims that have to be
-    /// reconciled: those that were granted a turn, and those of these groups that have reserved an address.
-    pub(super) fn grant(&mut self, supply: Supply<'_>, freed: Vec<Group>, now: Instant) -> Vec<ClaimKey> {
+    /// turns. `freed` is what has changed since the last call. Returns the claims that have to be reconciled: those that
+    /// were granted a turn, and those of groups with fewer addresses that have reserved one.
+    pub(super) fn grant(&mut self, supply: Supply<'_>, freed: Freed, now: Instant) -> Vec<ClaimKey> {
         let is_expired = |granted_at: &Instant| now.saturating_duration_since(*granted_at) >= TURN_TIMEOUT;
         let expired = self.turns.iter().filter(|(_, granted_at)| is_expired(granted_at));
         let expired: Vec<ClaimKey> = expired.map(|(claim, _)| claim.clone()).collect();
         for claim in &expired {
             self.remove_turn(claim);
         }
-        let freed: Vec<Group> = freed.into_iter().chain(std::mem::take(&mut self.freed)).collect();
-        freed.iter().for_each(|group| self.unblock(group, supply.quota));
+        let Freed { groups, is_slice_free } = freed;
+        let freed: Vec<Group> = groups.into_iter().chain(std::mem::take(&mut self.freed)).collect();
+        freed.iter().for_each(|group| self.unblock(group, Some(supply), usize::MAX));
+        if is_slice_free || freed.iter().any(|group| matches!(group, Group::Owner(_))) {
+            self.unblock_owners(supply);
+        }
         let mut granted: Vec<ClaimKey> = freed.iter().filter_map(|it| self.beyond_limit.remove(it)).flatten().collect();
         while let Some(claim) = self.next(supply) {
             self.remove_waiting(&claim);
@@ -225,12 +274,30 @@ impl WaitQueue {
         granted
     }
 
-    /// Lets the first blocked claims of a group wait again, as many as it may have further addresses.
-    fn unblock(&mut self, group: &Group, quota: Option<&Quota>) {
+    /// Lets the first blocked claim of some owners wait again: as many as there are slices that can be assigned, in the
+    /// order of these claims.
+    fn unblock_owners(&mut self, supply: Supply<'_>) {
+        let free_slices = supply.slices.map(Slices::free_slices).unwrap_or_default();
+        if free_slices == 0 {
+            return;
+        }
+        let blocked = self
+            .blocked
+            .iter()
+            .filter(|(group, _)| matches!(group, Group::Owner(_)) && supply.room(group).is_some_and(|room| room > 0));
+        let mut owners: Vec<(Position, Group)> = blocked
+            .filter_map(|(group, claims)| claims.first_key_value().map(|(position, _)| (*position, group.clone())))
+            .collect();
+        owners.sort_unstable_by_key(|(position, _)| *position);
+        owners.iter().take(free_slices).for_each(|(_, owner)| self.unblock(owner, Some(supply), 1));
+    }
+
+    /// Lets the first blocked claims of a group wait again, as many as it may have further addresses, at most `most`.
+    fn unblock(&mut self, group: &Group, supply: Option<Supply<'_>>, most: usize) {
         let turns = self.turns_of.get(group).copied().unwrap_or_default();
-        let room = quota.and_then(|quota| quota.room(group)).map_or(usize::MAX, |room| room.saturating_sub(turns));
+        let room = supply.and_then(|supply| supply.room(group)).map_or(usize::MAX, |room| room.saturating_sub(turns));
         let Some(blocked) = self.blocked.get_mut(group) else { return };
-        let unblocked: Vec<_> = (0..room).map_while(|_| blocked.pop_first()).collect();
+        let unblocked: Vec<_> = (0..room.min(most)).map_while(|_| blocked.pop_first()).collect();
         if blocked.is_empty() {
             self.blocked.remove(group);
         }
@@ -240,11 +307,11 @@ impl WaitQueue {
         }
     }
 
-    /// Records that the limits or the headroom of the pool have changed. Returns all claims that wait: they have to be
+    /// Records that the limits, the headroom or the slices of the pool have changed. Returns all claims that wait: they have to be
     /// reconciled.
     pub(super) fn rules_changed(&mut self) -> Vec<ClaimKey> {
         let groups: Vec<Group> = self.blocked.keys().cloned().collect();
-        groups.iter().for_each(|group| self.unblock(group, None));
+        groups.iter().for_each(|group| self.unblock(group, None, usize::MAX));
         let beyond_limit = std::mem::take(&mut self.beyond_limit).into_values().flatten();
         beyond_limit.chain(self.queued.keys().cloned()).collect()
     }

@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 use crate::api::conditions::{self, Condition};
-use crate::api::{AddressCounts, Audience, PoolKey, Scope, names};
+use crate::api::{AddressCounts, Audience, PoolKey, Scope, SliceCounts, names};
 use crate::in_cluster::deletion_check::DeletionBlocker;
 use crate::in_cluster::ledger::{MAX_OVERLAPS, NetworkRefusal, OverLimit, PoolInfo};
 
@@ -40,6 +40,8 @@ pub(super) struct PoolSnapshot<'a> {
     pub(super) blocker: Option<&'a DeletionBlocker>,
     /// The addresses beyond what the access rules of the pool allow; `None` without rules.
     pub(super) over_limit: Option<OverLimit>,
+    /// The counts of the slices of the pool; `None` without slices.
+    pub(super) slices: Option<SliceCounts>,
 }
 
 impl PoolSnapshot<'_> {
@@ -47,7 +49,7 @@ impl PoolSnapshot<'_> {
     pub(super) fn conditions(&self) -> impl Iterator<Item = Condition> {
         let ready = self.ready();
         let progress = progress(&ready);
-        let optional = self.over_limit().into_iter().chain(progress);
+        let optional = self.over_limit().into_iter().chain(self.slices_exhausted()).chain(progress);
         [ready, self.exhausted(), self.overlaps(), self.out_of_range()].into_iter().chain(optional)
     }
 
@@ -55,10 +57,12 @@ impl PoolSnapshot<'_> {
     pub(super) fn absent_conditions(&self) -> impl Iterator<Item = &'static str> {
         let present = progress(&self.ready());
         let over_limit = self.over_limit.is_none().then_some(conditions::OVER_LIMIT);
+        let slices = self.slices.is_none().then_some(conditions::SLICES_EXHAUSTED);
         [conditions::RECONCILING, conditions::STALLED]
             .into_iter()
             .filter(move |absent| present.as_ref().is_none_or(|present| present.type_ != *absent))
             .chain(over_limit)
+            .chain(slices)
     }
 
     fn ready(&self) -> Condition {
@@ -131,6 +135,20 @@ impl PoolSnapshot<'_> {
         }
         let message = format!("{}; they stay in use until they are released", parts.join(", and "));
         Some(Condition::new(conditions::OVER_LIMIT, true, conditions::LIMITS_EXCEEDED, message))
+    }
+
+    fn slices_exhausted(&self) -> Option<Condition> {
+        let SliceCounts { total, assigned, free } = self.slices?;
+        if free > 0 {
+            return Some(Condition::new(conditions::SLICES_EXHAUSTED, false, conditions::SLICES_FREE, ""));
+        }
+        let unassigned = total.saturating_sub(assigned);
+        let rest =
+            if unassigned > 0 { format!(", and {unassigned} others have addresses in use") } else { String::new() };
+        let message = format!(
+            "{assigned} of {total} slices are assigned{rest}; add addresses, or release the claims of an owner"
+        );
+        Some(Condition::new(conditions::SLICES_EXHAUSTED, true, conditions::NO_FREE_SLICE, message))
     }
 
     fn out_of_range(&self) -> Condition {
@@ -219,6 +237,7 @@ mod tests {
             overlapping,
             blocker,
             over_limit,
+            slices: None,
         };
         let describe = |condition: Condition| {
             assert!(!condition.reason.as_deref().unwrap_or_default().is_empty());

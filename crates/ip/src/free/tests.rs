@@ -165,3 +165,19 @@ fn next_above_continues_at_the_lowest_number() {
     }
     assert_eq!(FreeSet::default().next_above(0), None);
 }
+
+proptest! {
+    #[test]
+    fn spans_agree_with_single_numbers(changes in proptest::collection::vec((0..60_u128, 0..9_u128, any::<bool>()), 0..40)) {
+        let usable = span_set(0, 80);
+        let (mut free, mut expected) = (FreeSet::new(&usable), FreeSet::new(&usable));
+        for (first, more, is_free) in changes {
+            let span = Span::new(first, first + more).unwrap();
+            for number in first..=first + more {
+                if is_free { expected.release(number) } else { expected.take(number) };
+            }
+            if is_free { free.release_span(span) } else { free.take_span(span) };
+            prop_assert_eq!(&free, &expected);
+        }
+    }
+}

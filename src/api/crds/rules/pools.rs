@@ -7,7 +7,7 @@
 use capi_ipam_ip::MAX_ENTRY_LENGTH;
 use serde_json::Value;
 
-use super::{Rule, access, add, decimal, limit};
+use super::{Rule, access, add, decimal, limit, slices};
 use crate::api::crds::CrdError;
 
 /// Maximum number of entries of a list. With this many full-length IPv6 ranges, each rule stays below the cost limit of
@@ -117,6 +117,7 @@ fn shared(schema: &mut Value, is_global: bool) -> Result<(), CrdError> {
     if is_global {
         access::pools(schema)?;
     }
+    slices::policy(schema)?;
     // An old object without a specification can still be updated, so that its finalizer can be removed.
     let has_spec = Rule {
         reason: Some("FieldValueRequired"),

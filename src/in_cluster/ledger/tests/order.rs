@@ -84,7 +84,8 @@ fn highest_addresses_are_kept_in_every_order() {
         let mut chosen = BTreeSet::new();
         for _ in 0..5 {
             let draw = |count: u128| count - 1;
-            let number = state.choose(order, &usable, &free, 3, draw).expect("an address is free");
+            let number =
+                state.choose(order, &usable, || usable.set.clone(), &free, 3, draw).expect("an address is free");
             free.take(number);
             state.set_free(number, false);
             chosen.insert(number - first);
@@ -102,7 +103,7 @@ fn last_choices(order: AllocationOrder) -> BTreeSet<u128> {
             free.take(usable.number(block(last)).unwrap());
         }
         state.record(block(seed), 1);
-        state.choose(order, &usable, &free, 4, |count| u128::from(seed) % count).unwrap()
+        state.choose(order, &usable, || usable.set.clone(), &free, 4, |count| u128::from(seed) % count).unwrap()
     };
     (1..=SIZE).map(choose).collect()
 }

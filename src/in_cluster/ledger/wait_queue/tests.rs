@@ -19,11 +19,11 @@ fn oldest_claim_is_served_before_new_claims() {
     for (name, priority) in [("b", 2), ("a", 1), ("c", 2)] {
         assert!(!is_served(&mut queue, &claim(name), priority, 0));
     }
-    assert_eq!(queue.grant(free(1), Vec::new(), now), [claim("a")]);
+    assert_eq!(queue.grant(free(1), Freed::default(), now), [claim("a")]);
     assert!(!is_served(&mut queue, &claim("new"), 3, 1), "the free address is held for a");
     assert!(is_served(&mut queue, &claim("a"), 1, 1));
     queue.forget(&claim("a"));
-    assert_eq!(queue.grant(free(2), Vec::new(), now), [claim("b"), claim("c")]);
+    assert_eq!(queue.grant(free(2), Freed::default(), now), [claim("b"), claim("c")]);
 }
 
 #[test]
@@ -31,14 +31,14 @@ fn unused_turn_passes_on_and_the_position_is_kept() {
     let (mut queue, now) = (WaitQueue::default(), Instant::now());
     assert!(!is_served(&mut queue, &claim("a"), 1, 0));
     assert!(!is_served(&mut queue, &claim("b"), 2, 0));
-    assert_eq!(queue.grant(free(1), Vec::new(), now), [claim("a")]);
+    assert_eq!(queue.grant(free(1), Freed::default(), now), [claim("a")]);
     assert!(!queue.end_turn(&claim("a"), now), "granted during a reconcile");
     let later = now + Duration::from_millis(1);
     assert!(queue.end_turn(&claim("a"), later));
-    assert_eq!(queue.grant(free(1), Vec::new(), now), [claim("b")]);
+    assert_eq!(queue.grant(free(1), Freed::default(), now), [claim("b")]);
     assert!(!is_served(&mut queue, &claim("a"), 1, 1));
     queue.forget(&claim("b"));
-    assert_eq!(queue.grant(free(1), Vec::new(), now), [claim("a")]);
+    assert_eq!(queue.grant(free(1), Freed::default(), now), [claim("a")]);
 }
 
 #[test]
@@ -46,10 +46,10 @@ fn queue_position_survives_a_failed_turn() {
     let (mut queue, now) = (WaitQueue::default(), Instant::now());
     assert!(!is_served(&mut queue, &claim("a"), 1, 0));
     assert!(!is_served(&mut queue, &claim("b"), 2, 0));
-    assert_eq!(queue.grant(free(1), Vec::new(), now), [claim("a")]);
+    assert_eq!(queue.grant(free(1), Freed::default(), now), [claim("a")]);
     assert!(!is_served(&mut queue, &claim("a"), 1, 0), "the address was allocated elsewhere");
     assert!(!queue.end_turn(&claim("a"), now + Duration::from_millis(1)));
-    assert_eq!(queue.grant(free(1), Vec::new(), now), [claim("a")]);
+    assert_eq!(queue.grant(free(1), Freed::default(), now), [claim("a")]);
 }
 
 #[test]
@@ -57,8 +57,8 @@ fn turn_expires_when_the_claim_is_not_reconciled() {
     let (mut queue, now) = (WaitQueue::default(), Instant::now());
     assert!(!is_served(&mut queue, &claim("a"), 1, 0));
     assert!(!is_served(&mut queue, &claim("b"), 2, 0));
-    assert_eq!(queue.grant(free(1), Vec::new(), now), [claim("a")]);
-    assert_eq!(queue.grant(free(1), Vec::new(), now + TURN_TIMEOUT), [claim("b")]);
+    assert_eq!(queue.grant(free(1), Freed::default(), now), [claim("a")]);
+    assert_eq!(queue.grant(free(1), Freed::default(), now + TURN_TIMEOUT), [claim("b")]);
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn claim_that_waits_for_the_pool_has_a_queue_position() {
         assert!(!queue.wait_for_pool(&claim(name), &priority.into()));
     }
     assert_eq!(queue.pool_changed().len(), 3);
-    assert_eq!(queue.grant(free(2), Vec::new(), now), [claim("old"), claim("middle")]);
+    assert_eq!(queue.grant(free(2), Freed::default(), now), [claim("old"), claim("middle")]);
     assert!(!is_served(&mut queue, &claim("young"), 3, 2));
     assert!(is_served(&mut queue, &claim("middle"), 2, 2));
 }
@@ -91,7 +91,7 @@ fn per_namespace(limit: usize) -> Quota {
 }
 
 fn limited(quota: &Quota) -> Supply<'_> {
-    Supply { free: 3, headroom: 0, quota: Some(quota) }
+    Supply { free: 3, quota: Some(quota), ..Supply::default() }
 }
 
 #[test]
@@ -104,10 +104,14 @@ fn namespace_at_its_limit_delays_no_other() {
     }
     assert_eq!(queue.request(&of("other", "a"), &2.into(), limited(&quota)), Answer::Served);
     quota.charge(&Consumer::new(Arc::new(of("other", "a")), None), true);
-    assert_eq!(queue.grant(limited(&quota), Vec::new(), now), Vec::<ClaimKey>::new());
+    assert_eq!(queue.grant(limited(&quota), Freed::default(), now), Vec::<ClaimKey>::new());
     quota.charge(&Consumer::new(Arc::new(of("full", "bound")), None), false);
     let freed = quota.take_freed();
-    assert_eq!(queue.grant(limited(&quota), freed, now), [of("full", "c0")], "one may have an address");
+    assert_eq!(
+        queue.grant(limited(&quota), Freed { groups: freed, ..Freed::default() }, now),
+        [of("full", "c0")],
+        "one may have an address"
+    );
     assert_eq!(queue.request(&of("full", "c0"), &1.into(), limited(&quota)), Answer::Served);
     assert_eq!(queue.waiting(), 999);
 }
@@ -115,13 +119,13 @@ fn namespace_at_its_limit_delays_no_other() {
 #[test]
 fn turns_count_against_the_limit() {
     let (mut queue, quota, now) = (WaitQueue::default(), per_namespace(1), Instant::now());
-    let supply = |free| Supply { free, headroom: 0, quota: Some(&quota) };
+    let supply = |free| Supply { free, quota: Some(&quota), ..Supply::default() };
     for name in ["a", "b"] {
         assert_eq!(queue.request(&of("n", name), &1.into(), supply(0)), Answer::Wait);
     }
-    assert_eq!(queue.grant(supply(2), Vec::new(), now), [of("n", "a")]);
+    assert_eq!(queue.grant(supply(2), Freed::default(), now), [of("n", "a")]);
     assert!(queue.end_turn(&of("n", "a"), now + Duration::from_millis(1)));
-    assert_eq!(queue.grant(supply(2), Vec::new(), now), [of("n", "b")], "the turn was not used");
+    assert_eq!(queue.grant(supply(2), Freed::default(), now), [of("n", "b")], "the turn was not used");
     queue.forget(&of("n", "b"));
     assert_eq!(queue.request(&of("n", "a"), &1.into(), supply(2)), Answer::Served);
     assert!(queue.is_empty() && queue.turns_of.is_empty() && queue.blocked.is_empty());
@@ -130,25 +134,29 @@ fn turns_count_against_the_limit() {
 #[test]
 fn removed_limits_unblock_all_claims() {
     let (mut queue, quota) = (WaitQueue::default(), per_namespace(0));
-    let supply = Supply { free: 9, headroom: 0, quota: Some(&quota) };
+    let supply = Supply { free: 9, quota: Some(&quota), ..Supply::default() };
     for name in ["a", "b"] {
         assert_eq!(queue.request(&of("n", name), &1.into(), supply), Answer::Blocked(Group::Namespace("n".into())));
     }
     assert_eq!(queue.rules_changed().len(), 2);
-    assert_eq!(queue.grant(free(1), Vec::new(), Instant::now()), [of("n", "a")]);
+    assert_eq!(queue.grant(free(1), Freed::default(), Instant::now()), [of("n", "a")]);
     assert!(queue.blocked.is_empty());
 }
 
 #[test]
 fn headroom_is_left_for_some_claims() {
     let (mut queue, now) = (WaitQueue::default(), Instant::now());
-    let supply = |free| Supply { free, headroom: 2, quota: None };
+    let supply = |free| Supply { free, headroom: 2, ..Supply::default() };
     let privileged = ClaimAttributes { priority: 9, uses_headroom: true, ..ClaimAttributes::default() };
     assert_eq!(queue.request(&claim("a"), &1.into(), supply(3)), Answer::Served);
     assert_eq!(queue.request(&claim("b"), &1.into(), supply(2)), Answer::Wait);
     assert_eq!(queue.request(&claim("control-plane"), &privileged, supply(2)), Answer::Served, "it overtakes b");
     assert_eq!(queue.request(&claim("late"), &privileged, supply(0)), Answer::Wait);
-    assert_eq!(queue.grant(supply(1), Vec::new(), now), [claim("late")]);
-    assert_eq!(queue.grant(supply(3), Vec::new(), now), Vec::<ClaimKey>::new(), "one is for late, two are headroom");
-    assert_eq!(queue.grant(supply(4), Vec::new(), now), [claim("b")]);
+    assert_eq!(queue.grant(supply(1), Freed::default(), now), [claim("late")]);
+    assert_eq!(
+        queue.grant(supply(3), Freed::default(), now),
+        Vec::<ClaimKey>::new(),
+        "one is for late, two are headroom"
+    );
+    assert_eq!(queue.grant(supply(4), Freed::default(), now), [claim("b")]);
 }

@@ -1,0 +1,65 @@
+//! Validation rules for slices, and for how a pool is divided into them.
+
+use serde_json::Value;
+
+use super::{Rule, add, limit};
+use crate::api::crds::CrdError;
+
+/// The maximum length of a qualified name: a DNS subdomain, a slash and a name.
+const MAX_LABEL_NAME_LENGTH: usize = 317;
+
+const IMMUTABLE: &str = "cannot be changed; delete the slice and create another one";
+
+/// Adds the rules to the schema of slices. Only `spec.emptySince` is mutable.
+pub(in crate::api::crds) fn slices(schema: &mut Value) -> Result<(), CrdError> {
+    // CEL cannot format the block in the way in which it ends the name.
+    let name = Rule::of(
+        "metadata",
+        "oldSelf.hasValue() || self.metadata.name.startsWith('h.') || \
+         self.metadata.name.startsWith(self.spec.scope + '.')",
+        "the name must be spec.scope, a dot, the first address, a dash, and the length of the block",
+    );
+    add(schema, "", [name.with_optional_old_self()])?;
+    let block = Rule::new(
+        "isCIDR(self) && cidr(self).masked() == cidr(self)",
+        "is not a network in CIDR notation without host bits, such as 10.8.0.64/26",
+    );
+    add(schema, "spec.block", [block])?;
+    let scope = Rule::new(
+        "self.matches('^(g|gp)[.].+$') || self.matches('^(p|pp)[.][^.]+[.].+$')",
+        "is not a pool; write p.NAMESPACE.POOL, g.POOL, pp.NAMESPACE.POOL or gp.POOL",
+    );
+    add(schema, "spec.scope", [scope])?;
+    let namespace = Rule::of(
+        "namespace",
+        "(self.kind == 'Cluster') == has(self.namespace)",
+        "is required for a Cluster, and not possible otherwise",
+    );
+    add(schema, "spec.owner", [namespace])?;
+    let required = ["scope", "block", "owner"].map(|field| (field, format!("self.{field} == oldSelf.{field}")));
+    let assigned_at = "has(self.assignedAt) == has(oldSelf.assignedAt) && (!has(self.assignedAt) || self.assignedAt == \
+                       oldSelf.assignedAt)";
+    let all = required.into_iter().chain([("assignedAt", assigned_at.to_owned())]);
+    add(schema, "spec", all.map(|(field, rule)| Rule::of(field, rule, IMMUTABLE)))
+}
+
+/// Adds the limits and rules of how a pool is divided into slices.
+pub(super) fn policy(schema: &mut Value) -> Result<(), CrdError> {
+    limit(schema, "spec.slices.label", "maxLength", MAX_LABEL_NAME_LENGTH)?;
+    let power = (0..=20).map(|exponent| (1 << exponent).to_string()).collect::<Vec<_>>().join(", ");
+    let size = Rule::new(format!("self in [{power}]"), "must be a power of two");
+    let same_size =
+        Rule::new("self == oldSelf", "field is immutable while spec.slices is set; remove spec.slices first");
+    add(schema, "spec.slices.size", [size, same_size])?;
+    let label = Rule::of(
+        "label",
+        "(self.per == 'Label') == has(self.label)",
+        "is required with per: Label, and not possible otherwise",
+    );
+    add(schema, "spec.slices", [label])?;
+    let name = Rule::new(
+        "self.matches('^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$')",
+        "is not the name of a label, such as topology/rack",
+    );
+    add(schema, "spec.slices.label", [name])
+}

@@ -1,0 +1,315 @@
+//! IPSlices in the ledger: changes from the watch and from responses, and queries.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use capi_ipam_controller::watch::EventHandler;
+use capi_ipam_ip::Block;
+use capi_ipam_provider::api::Uid;
+
+use super::slices::SliceInfo;
+use super::state::State;
+use super::{ClaimKey, Ledger, PoolKey};
+use crate::api::{IPSlice, SliceCounts, SliceOwner, slice_name};
+
+/// The state of a slice.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SliceView {
+    /// The pool of the slice.
+    pub pool: PoolKey,
+    /// The addresses of the slice.
+    pub block: Block,
+    /// The uid of the IPSlice.
+    pub uid: String,
+    /// The latest observed resource version of the IPSlice.
+    pub version: String,
+    /// The owner of the slice.
+    pub owner: Arc<SliceOwner>,
+    /// Whether a user created it: it is never returned.
+    pub is_pinned: bool,
+    /// Since when no address of it is in use, in seconds since the Unix epoch, according to the IPSlice.
+    pub empty_since: Option<i64>,
+    /// Whether an address of it is not free.
+    pub is_in_use: bool,
+    /// Whether the pool exists.
+    pub pool_exists: bool,
+    /// How long an empty slice stays with its owner, in seconds; `None` until the owner is deleted. The outer `None`:
+    /// the pool has no slices.
+    pub keep_seconds: Option<Option<i64>>,
+}
+
+/// What has to be done with a slice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SliceStep {
+    /// No address of the slice is in use: record since when.
+    MarkEmpty,
+    /// An address of the slice is in use: remove the mark.
+    ClearMark,
+    /// Return the slice to the pool.
+    Return,
+}
+
+impl SliceView {
+    /// The name of the IPSlice.
+    pub fn name(&self) -> String {
+        slice_name(&self.pool, self.block)
+    }
+
+    /// What has to be done with the slice at `now`, in seconds since the Unix epoch. A slice is returned only after it was
+    /// marked as empty for `grace` seconds: until then, every manager has observed the mark. `owner_exists` is called if
+    /// this depends on the owner.
+    pub fn next_step(&self, now: i64, grace: i64, owner_exists: impl FnOnce(&SliceOwner) -> bool) -> Option<SliceStep> {
+        if self.is_pinned {
+            return None;
+        }
+        let Some(since) = self.empty_since else { return (!self.is_in_use).then_some(SliceStep::MarkEmpty) };
+        if self.is_in_use {
+            return Some(SliceStep::ClearMark);
+        }
+        let age = now.saturating_sub(since);
+        let is_due = |keep: Option<i64>| keep.is_some_and(|keep| age >= keep) || !owner_exists(&self.owner);
+        let is_returned = age >= grace && (!self.pool_exists || self.keep_seconds.is_none_or(is_due));
+        is_returned.then_some(SliceStep::Return)
+    }
+}
+
+impl Ledger {
+    /// Records an IPSlice that a response has shown. Ignored if the ledger has newer information.
+    pub fn insert_slice(&self, slice: &IPSlice) {
+        self.change(|state| {
+            if !state.was_deleted(uid_of(slice), Instant::now()) {
+                state.apply_slice(slice, true);
+            }
+        });
+        self.slices_observed.notify_waiters();
+    }
+
+    /// Removes an IPSlice, unless another one of its name was created since.
+    pub fn remove_slice(&self, slice: &IPSlice) {
+        if let Ok((pool, block)) = slice.block() {
+            self.remove_slice_of(&pool, block, slice.metadata.uid.as_deref().unwrap_or_default());
+        }
+    }
+
+    /// Removes the IPSlice of a block if it has that uid.
+    pub fn remove_slice_of(&self, pool: &PoolKey, block: Block, uid: &str) {
+        self.change(|state| {
+            state.remember_deletion(Uid::of(uid), Instant::now());
+            state.remove_slice(pool, block, uid);
+        });
+        self.slices_observed.notify_waiters();
+    }
+
+    /// Removes the IPSlice of a block, which a live read has not found.
+    pub fn forget_slice(&self, pool: &PoolKey, block: Block) {
+        let known =
+            self.state.lock().pools.get(pool).and_then(|entry| Some(entry.slice_objects.get(&block)?.uid.clone()));
+        if let Some(uid) = known {
+            self.remove_slice_of(pool, block, &uid);
+        }
+    }
+
+    /// Records that the slice of a proposal was not assigned. Does nothing if it was observed.
+    pub fn end_slice_assignment(&self, pool: &PoolKey, block: Block) {
+        self.change(|state| {
+            if let Some(entry) = state.pools.get_mut(pool) {
+                entry.end_slice_assignment(block);
+                state.dirty_pools.push(pool.clone());
+            }
+        });
+        self.slices_observed.notify_waiters();
+    }
+
+    /// Waits until a slice is assigned or not, at most for `timeout`.
+    pub async fn slices_observed(&self, timeout: Duration) {
+        // The caller requests an address again, also after a timeout.
+        drop(tokio::time::timeout(timeout, self.slices_observed.notified()).await);
+    }
+
+    /// Stops allocating addresses of a slice, which is about to be returned. Returns false if one is in use.
+    pub fn begin_slice_return(&self, slice: &SliceView) -> bool {
+        self.change(|state| {
+            let is_in_use = state.has_address_in(&slice.pool, slice.block);
+            !is_in_use && state.set_returning(slice, true)
+        })
+    }
+
+    /// Allocates addresses of a slice again that was not returned.
+    pub fn cancel_slice_return(&self, slice: &SliceView) {
+        self.change(|state| state.set_returning(slice, false));
+    }
+
+    /// All slices.
+    pub fn slices(&self) -> Vec<SliceView> {
+        let state = self.state.lock();
+        let mut views = Vec::new();
+        for (pool, entry) in &state.pools {
+            let info = entry.info.as_ref();
+            for (block, slice) in &entry.slice_objects {
+                views.push(SliceView {
+                    pool: pool.clone(),
+                    block: *block,
+                    uid: slice.uid.to_string(),
+                    version: slice.version.to_string(),
+                    owner: Arc::clone(&slice.owner),
+                    is_pinned: slice.is_pinned,
+                    empty_since: slice.empty_since,
+                    is_in_use: state.has_address_in(pool, *block),
+                    pool_exists: info.is_some(),
+                    keep_seconds: info.and_then(|info| info.slices.as_ref()).map(|rules| rules.keep_seconds),
+                });
+            }
+        }
+        views
+    }
+
+    /// The counts of the slices of a pool; `None` without slices.
+    pub fn slice_counts(&self, pool: &PoolKey) -> Option<SliceCounts> {
+        self.state.lock().pools.get(pool)?.slice_counts()
+    }
+
+    /// Lets a claim that has no owner of slices wait for a change of the pool.
+    pub fn wait_for_slices(&self, pool: &PoolKey, claim: &ClaimKey) {
+        self.change(|state| {
+            state.pools.entry(pool.clone()).or_default().wait_queue.wait_for_permission(claim);
+            state.dirty_pools.push(pool.clone());
+        });
+    }
+
+    /// Whether a namespace exists, as last observed.
+    pub fn namespace_exists(&self, name: &str) -> bool {
+        self.state.lock().networks.namespace_exists(name)
+    }
+}
+
+impl EventHandler<IPSlice> for Ledger {
+    fn init(&self) {
+        self.state.lock().slice_list.begin();
+    }
+
+    fn init_done(&self) {
+        self.change(|state| {
+            let newest = state.slice_list;
+            let of_pool = |(pool, entry): (&PoolKey, &super::pool::PoolEntry)| {
+                let unlisted = entry.slice_objects.iter().filter(|(_, slice)| slice.list != newest);
+                unlisted.map(|(block, slice)| (pool.clone(), *block, slice.uid.clone())).collect::<Vec<_>>()
+            };
+            let unlisted: Vec<_> = state.pools.iter().flat_map(of_pool).collect();
+            for (pool, block, uid) in unlisted {
+                state.remove_slice(&pool, block, &uid);
+            }
+        });
+        self.slices_observed.notify_waiters();
+    }
+
+    fn apply(&self, slice: &IPSlice) {
+        self.change(|state| state.apply_slice(slice, false));
+        self.slices_observed.notify_waiters();
+    }
+
+    fn delete(&self, slice: &IPSlice) {
+        self.remove_slice(slice);
+    }
+}
+
+impl State {
+    /// Records an IPSlice. One that is not valid has no effect.
+    fn apply_slice(&mut self, slice: &IPSlice, is_response: bool) {
+        let Ok((pool, block)) = slice.block() else { return };
+        let list = self.slice_list;
+        let pool = self.shared_key(pool);
+        let entry = self.pools.entry(pool.clone()).or_default();
+        let known = entry.slice_objects.get(&block);
+        let version = slice.metadata.resource_version.as_deref().and_then(|version| version.parse().ok());
+        let info = SliceInfo {
+            uid: slice.metadata.uid.as_deref().unwrap_or_default().into(),
+            version: version.unwrap_or_default(),
+            list,
+            owner: Arc::new(slice.spec.owner.clone()),
+            is_pinned: slice.spec.assigned_at.is_none(),
+            empty_since: slice.spec.empty_since.as_ref().map(|time| time.0.as_second()),
+            is_returning: known
+                .is_some_and(|known| known.is_returning && Some(&*known.uid) == slice.metadata.uid.as_deref()),
+        };
+        if is_response && known.is_some_and(|known| known.version > info.version) {
+            return;
+        }
+        if known == Some(&info) {
+            return;
+        }
+        entry.insert_slice(block, info);
+        self.dirty_pools.push(pool);
+    }
+
+    fn remove_slice(&mut self, pool: &PoolKey, block: Block, uid: &str) {
+        let Some(entry) = self.pools.get_mut(pool) else { return };
+        if entry.slice_objects.get(&block).is_some_and(|known| *known.uid == *uid) {
+            entry.remove_slice(block);
+            self.dirty_pools.push(pool.clone());
+        }
+    }
+
+    fn set_returning(&mut self, slice: &SliceView, is_returning: bool) -> bool {
+        let Some(entry) = self.pools.get_mut(&slice.pool) else { return false };
+        let known = entry.slice_objects.get(&slice.block).filter(|known| *known.uid == *slice.uid);
+        let Some(info) = known.map(|known| SliceInfo { is_returning, ..known.clone() }) else { return false };
+        entry.insert_slice(slice.block, info);
+        self.dirty_pools.push(slice.pool.clone());
+        true
+    }
+
+    /// Whether an address of a block of a pool is not free.
+    fn has_address_in(&self, pool: &PoolKey, block: Block) -> bool {
+        let usage = self.scopes.get(&self.scope_of(pool)).map(|scope| &scope.usage);
+        self.pools.get(pool).is_some_and(|entry| entry.has_address_in(block, usage))
+    }
+}
+
+fn uid_of(slice: &IPSlice) -> Uid {
+    Uid::of(slice.metadata.uid.as_deref().unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::{InClusterKind, SliceOwnerKind};
+
+    #[test]
+    fn slice_is_returned_only_after_it_was_marked_as_empty() {
+        let owner = SliceOwner { kind: SliceOwnerKind::Cluster, namespace: Some("n".into()), name: "a".into() };
+        let used = SliceView {
+            pool: PoolKey { kind: InClusterKind::GlobalIPPool, namespace: None, name: "g".into() },
+            block: Block::new([10, 0, 0, 0].into(), 30),
+            uid: "u".into(),
+            version: "1".into(),
+            owner: Arc::new(owner),
+            is_pinned: false,
+            empty_since: None,
+            is_in_use: true,
+            pool_exists: true,
+            keep_seconds: Some(Some(100)),
+        };
+        let empty = SliceView { is_in_use: false, ..used.clone() };
+        let marked = SliceView { empty_since: Some(1_000), ..empty.clone() };
+        let step = |view: &SliceView, now, exists| view.next_step(now, 10, |_| exists);
+        assert_eq!(step(&used, 5_000, false), None);
+        assert_eq!(step(&empty, 5_000, false), Some(SliceStep::MarkEmpty));
+        assert_eq!(step(&SliceView { is_in_use: true, ..marked.clone() }, 5_000, false), Some(SliceStep::ClearMark));
+        for (now, exists, expected) in [
+            (1_009, false, None),
+            (1_010, false, Some(SliceStep::Return)),
+            (1_099, true, None),
+            (1_100, true, Some(SliceStep::Return)),
+        ] {
+            assert_eq!(step(&marked, now, exists), expected, "{now} {exists}");
+        }
+        let kept = SliceView { keep_seconds: Some(None), ..marked.clone() };
+        assert_eq!((step(&kept, 9_999, true), step(&kept, 9_999, false)), (None, Some(SliceStep::Return)));
+        for view in
+            [SliceView { keep_seconds: None, ..marked.clone() }, SliceView { pool_exists: false, ..marked.clone() }]
+        {
+            assert_eq!((step(&view, 1_009, true), step(&view, 1_010, true)), (None, Some(SliceStep::Return)));
+        }
+        assert_eq!(step(&SliceView { is_pinned: true, ..marked }, 9_999, false), None);
+    }
+}

@@ -1,0 +1,426 @@
+//! The slices of a pool, and the free addresses of each owner: a structure without clock, lock or I/O.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::sync::Arc;
+
+use capi_ipam_controller::object_map::ListEpoch;
+use capi_ipam_ip::{Block, FreeSet, Span, SpanSet, UsableBlocks};
+
+use super::order::Order;
+use crate::api::{AllocationOrder, SliceCounts, SliceOwner, SliceRules};
+
+/// Why a claim gets no address of a pool with slices.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SliceRefusal {
+    /// A slice is being assigned to the owner: the claim has to request again when it is.
+    Pending,
+    /// The owner has as many slices as it may have.
+    Limit {
+        /// The owner.
+        owner: Arc<SliceOwner>,
+        /// The maximum number of slices.
+        most: usize,
+    },
+    /// No slice can be assigned to the owner.
+    NoFreeSlice {
+        /// The owner.
+        owner: Arc<SliceOwner>,
+        /// The number of its slices.
+        slices: usize,
+    },
+}
+
+impl fmt::Display for SliceRefusal {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Pending => write!(formatter, "a slice is being assigned"),
+            Self::Limit { owner, most } => {
+                write!(formatter, "the {most} slices that {owner} may have (spec.slices.mostEach) have no free address")
+            }
+            Self::NoFreeSlice { owner, slices: 0 } => write!(formatter, "no slice is free for {owner}"),
+            Self::NoFreeSlice { owner, slices } => {
+                write!(formatter, "the {slices} slices of {owner} have no free address, and no slice is free")
+            }
+        }
+    }
+}
+
+/// What the ledger keeps of an IPSlice.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct SliceInfo {
+    pub(super) uid: Box<str>,
+    /// The resource version; 0 if it is not a number.
+    pub(super) version: u64,
+    pub(super) list: ListEpoch,
+    pub(super) owner: Arc<SliceOwner>,
+    /// Whether a user created it: it is never returned.
+    pub(super) is_pinned: bool,
+    /// Since when no address of it is in use, in seconds since the Unix epoch.
+    pub(super) empty_since: Option<i64>,
+    /// Whether it is being deleted by this process: none of its addresses is allocated.
+    pub(super) is_returning: bool,
+}
+
+/// What a claim of an owner gets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Choice {
+    /// The number of a free address.
+    Number(u128),
+    /// The owner has no free address, and this slice is to be assigned to it.
+    Assign(Block),
+    /// The address is in this slice, which is marked as empty.
+    Resume(Block),
+    /// Nothing.
+    None,
+}
+
+/// The slices of one owner, and their free numbers.
+#[derive(Default)]
+struct Owned {
+    slices: usize,
+    /// Whether a slice is being assigned to it.
+    is_pending: bool,
+    /// All numbers of the pool in the slices.
+    all: FreeSet,
+    free: FreeSet,
+    order: Order,
+}
+
+/// A slice in the range of the pool.
+struct Assigned {
+    last: u128,
+    block: Block,
+    info: SliceInfo,
+}
+
+/// How a pool is divided into slices.
+///
+/// The numbers of the pool are divided into groups of the size of a slice. A group can be assigned if it has no slice and
+/// all its numbers are free.
+pub(super) struct Slices {
+    rules: Arc<SliceRules>,
+    /// The groups that have a number of the pool.
+    groups: SpanSet,
+    /// The groups that can be assigned.
+    assignable: FreeSet,
+    /// The count of numbers of each group that are not free.
+    in_use: BTreeMap<u128, u64>,
+    /// The slices by their first number.
+    assigned: BTreeMap<u128, Assigned>,
+    owners: HashMap<Arc<SliceOwner>, Owned>,
+    /// The groups that are being assigned.
+    pending: HashMap<u128, Arc<SliceOwner>>,
+    /// Owners that have more free addresses since this was last taken.
+    freed: Vec<Arc<SliceOwner>>,
+    /// Whether a group can be assigned that could not be before.
+    is_group_freed: bool,
+}
+
+impl Slices {
+    /// Divides a pool with these blocks into slices. `all` are its numbers, apart from those that overlap with blocks of
+    /// another length, and `free` those that are free; `None`: all of them.
+    pub(super) fn new(
+        rules: Arc<SliceRules>,
+        usable: &UsableBlocks,
+        all: &SpanSet,
+        free: Option<&FreeSet>,
+        objects: &BTreeMap<Block, SliceInfo>,
+        pending: HashMap<u128, Arc<SliceOwner>>,
+    ) -> Self {
+        let shift = rules.shift;
+        let group = |number: u128| number.checked_shr(shift).unwrap_or_default();
+        let group_span = |span: &Span| Span::new(group(span.first()), group(span.last()));
+        let groups: SpanSet = usable.set.spans().iter().filter_map(group_span).collect();
+        let mut slices = Self {
+            rules,
+            assignable: FreeSet::new(&groups),
+            groups,
+            in_use: BTreeMap::new(),
+            assigned: BTreeMap::new(),
+            owners: HashMap::new(),
+            pending: HashMap::new(),
+            freed: Vec::new(),
+            is_group_freed: true,
+        };
+        let taken = free.map(|free| all.subtract(&free.spans().collect())).unwrap_or_default();
+        for span in taken.spans() {
+            slices.count_taken(*span);
+        }
+        for (block, info) in objects {
+            slices.insert(usable, free, *block, info.clone());
+        }
+        for (number, owner) in pending {
+            slices.begin(number, owner);
+        }
+        slices
+    }
+
+    /// Counts numbers in use, one group after the other.
+    fn count_taken(&mut self, span: Span) {
+        let mut first = span.first();
+        loop {
+            let group = self.group(first);
+            let last = self.numbers(group).map_or(span.last(), |numbers| numbers.last().min(span.last()));
+            let count = u64::try_from(last.saturating_sub(first).saturating_add(1)).unwrap_or(u64::MAX);
+            let known = self.in_use.entry(group).or_default();
+            *known = known.saturating_add(count);
+            self.assignable.take(group);
+            match last.checked_add(1).filter(|next| *next <= span.last()) {
+                Some(next) => first = next,
+                None => return,
+            }
+        }
+    }
+
+    fn group(&self, number: u128) -> u128 {
+        number.checked_shr(self.rules.shift).unwrap_or_default()
+    }
+
+    /// The numbers of a group.
+    fn numbers(&self, group: u128) -> Option<Span> {
+        let first = group.checked_shl(self.rules.shift)?;
+        Span::new(first, first.saturating_add(self.rules.size().saturating_sub(1)))
+    }
+
+    /// The block of a group.
+    fn block(&self, usable: &UsableBlocks, group: u128) -> Option<Block> {
+        let first = usable.block(self.numbers(group)?.first());
+        let length = u32::from(usable.length).checked_sub(self.rules.shift)?;
+        Some(Block::new(first.base(), u8::try_from(length).ok()?))
+    }
+
+    /// Updates which groups of a span can be assigned. Linear in those with an address in use.
+    fn refresh(&mut self, span: Span) {
+        let Some(groups) = Span::new(self.group(span.first()), self.group(span.last())) else { return };
+        let before = self.assignable.len();
+        let of_pool = self.groups.intersect(&SpanSet::from(groups));
+        of_pool.spans().iter().for_each(|span| self.assignable.release_span(*span));
+        let first = self.numbers(groups.first()).map_or(span.first(), Span::first);
+        let last = self.numbers(groups.last()).map_or(span.last(), Span::last);
+        let slices: Vec<Span> = Span::new(first, last)
+            .into_iter()
+            .flat_map(|span| self.overlapping(span))
+            .filter_map(|(slice, _)| Span::new(self.group(slice.first()), self.group(slice.last())))
+            .collect();
+        let pending = self.pending.keys().copied();
+        let in_use = self.in_use.range(groups.first()..=groups.last()).map(|(group, _)| *group);
+        for group in in_use.chain(pending) {
+            self.assignable.take(group);
+        }
+        slices.into_iter().for_each(|slice| self.assignable.take_span(slice));
+        self.is_group_freed |= self.assignable.len() > before;
+    }
+
+    /// The slices that overlap with a span.
+    fn overlapping(&self, span: Span) -> impl Iterator<Item = (Span, &Assigned)> {
+        let before = self.assigned.range(..=span.first()).next_back().map(|(first, _)| *first);
+        let from = before.unwrap_or(span.first());
+        let range = self.assigned.range(from..=span.last());
+        let spans = range.filter_map(|(first, assigned)| Some((Span::new(*first, assigned.last)?, assigned)));
+        spans.filter(move |(slice, _)| slice.last() >= span.first())
+    }
+
+    /// Records a slice. One outside of the pool has no effect, and so has one that overlaps with another one.
+    pub(super) fn insert(&mut self, usable: &UsableBlocks, free: Option<&FreeSet>, block: Block, info: SliceInfo) {
+        let Some(span) = self.span_in(usable, block) else { return };
+        if let Some(known) = self.assigned.get_mut(&span.first())
+            && known.block == block
+            && (&known.info.owner, known.info.is_returning) == (&info.owner, info.is_returning)
+        {
+            known.info = info;
+            return;
+        }
+        self.remove(usable, block);
+        if self.overlapping(span).next().is_some() {
+            return;
+        }
+        self.end_pending(span);
+        let owner = Arc::clone(&info.owner);
+        let owned = self.owners.entry(Arc::clone(&owner)).or_default();
+        owned.slices = owned.slices.saturating_add(1);
+        owned.order.reset();
+        if !info.is_returning {
+            let all: SpanSet = usable.set.intersect(&SpanSet::from(span));
+            all.spans().iter().for_each(|span| owned.all.release_span(*span));
+            match free {
+                Some(free) => free.within(span).for_each(|span| owned.free.release_span(span)),
+                None => all.spans().iter().for_each(|span| owned.free.release_span(*span)),
+            }
+        }
+        self.assigned.insert(span.first(), Assigned { last: span.last(), block, info });
+        self.freed.push(owner);
+        self.refresh(span);
+    }
+
+    /// The numbers of a block, if one of them is in the pool.
+    fn span_in(&self, usable: &UsableBlocks, block: Block) -> Option<Span> {
+        let span = usable.numbers_overlapping(block)?;
+        (!usable.set.intersect(&SpanSet::from(span)).is_empty()).then_some(span)
+    }
+
+    /// Removes a slice.
+    pub(super) fn remove(&mut self, usable: &UsableBlocks, block: Block) {
+        let Some(span) = usable.numbers_overlapping(block) else { return };
+        if self.assigned.get(&span.first()).is_none_or(|known| known.block != block) {
+            return;
+        }
+        let Some(known) = self.assigned.remove(&span.first()) else { return };
+        if let Some(owned) = self.owners.get_mut(&known.info.owner) {
+            owned.slices = owned.slices.saturating_sub(1);
+            owned.all.take_span(span);
+            owned.free.take_span(span);
+            owned.order.reset();
+            if owned.slices == 0 && !owned.is_pending {
+                self.owners.remove(&known.info.owner);
+            }
+        }
+        self.freed.push(known.info.owner);
+        self.refresh(span);
+    }
+
+    /// Records that a number became free, or is no longer free.
+    pub(super) fn set_free(&mut self, number: u128, is_free: bool) {
+        let group = self.group(number);
+        if is_free {
+            let is_empty = self.in_use.get_mut(&group).is_some_and(|count| {
+                *count = count.saturating_sub(1);
+                *count == 0
+            });
+            if is_empty {
+                self.in_use.remove(&group);
+                self.refresh(Span::single(number));
+            }
+        } else {
+            let count = self.in_use.entry(group).or_default();
+            *count = count.saturating_add(1);
+            self.assignable.take(group);
+        }
+        let Some(slice) = self.slice_of(number).filter(|slice| !slice.info.is_returning) else { return };
+        let owner = Arc::clone(&slice.info.owner);
+        let Some(owned) = self.owners.get_mut(&owner) else { return };
+        let is_changed = if is_free { owned.free.release(number) } else { owned.free.take(number) };
+        if is_changed {
+            owned.order.set_free(number, is_free);
+            if is_free {
+                self.freed.push(owner);
+            }
+        }
+    }
+
+    fn slice_of(&self, number: u128) -> Option<&Assigned> {
+        let (_, slice) = self.assigned.range(..=number).next_back()?;
+        (number <= slice.last).then_some(slice)
+    }
+
+    /// Chooses what a claim of an owner gets.
+    pub(super) fn choose(
+        &mut self,
+        owner: &Arc<SliceOwner>,
+        order: AllocationOrder,
+        usable: &UsableBlocks,
+        draw: impl FnMut(u128) -> u128,
+    ) -> Choice {
+        if let Some(owned) = self.owners.get_mut(owner).filter(|owned| !owned.free.is_empty()) {
+            let Owned { order: state, all, free, .. } = owned;
+            let number = state.choose(order, usable, || all.spans().collect(), free, 0, draw);
+            let Some(number) = number else { return Choice::None };
+            return match self.slice_of(number) {
+                Some(slice) if slice.info.empty_since.is_some() => Choice::Resume(slice.block),
+                _ => Choice::Number(number),
+            };
+        }
+        if !self.can_assign(owner) {
+            return Choice::None;
+        }
+        let Some(group) = self.assignable.lowest() else { return Choice::None };
+        let Some(block) = self.block(usable, group) else { return Choice::None };
+        self.begin(group, Arc::clone(owner));
+        Choice::Assign(block)
+    }
+
+    /// Records that a group is being assigned.
+    fn begin(&mut self, group: u128, owner: Arc<SliceOwner>) {
+        self.assignable.take(group);
+        self.owners.entry(Arc::clone(&owner)).or_default().is_pending = true;
+        self.pending.insert(group, owner);
+    }
+
+    /// Records that a slice could not be assigned.
+    pub(super) fn end_assignment(&mut self, usable: &UsableBlocks, block: Block) {
+        let Some(span) = usable.numbers_overlapping(block) else { return };
+        self.end_pending(span);
+        self.refresh(span);
+    }
+
+    /// Records that the group of the first number of a span is no longer being assigned.
+    fn end_pending(&mut self, span: Span) {
+        let Some(owner) = self.pending.remove(&self.group(span.first())) else { return };
+        if let Some(owned) = self.owners.get_mut(&owner) {
+            owned.is_pending = false;
+            if owned.slices == 0 {
+                self.owners.remove(&owner);
+            }
+        }
+        self.freed.push(owner);
+    }
+
+    /// The groups that are being assigned.
+    pub(super) fn take_pending(self) -> HashMap<u128, Arc<SliceOwner>> {
+        self.pending
+    }
+
+    fn can_assign(&self, owner: &SliceOwner) -> bool {
+        let owned = self.owners.get(owner);
+        let is_pending = owned.is_some_and(|owned| owned.is_pending);
+        let count = owned.map(|owned| owned.slices).unwrap_or_default();
+        !is_pending && !self.assignable.is_empty() && self.rules.most_each.is_none_or(|most| count < most)
+    }
+
+    /// The number of slices that can be assigned.
+    pub(super) fn free_slices(&self) -> usize {
+        usize::try_from(self.assignable.len()).unwrap_or(usize::MAX)
+    }
+
+    /// The number of slices that have an effect.
+    pub(super) fn len(&self) -> usize {
+        self.assigned.len()
+    }
+
+    /// How many more addresses an owner may have.
+    pub(super) fn room(&self, owner: &SliceOwner) -> usize {
+        let free = self.owners.get(owner).map(|owned| owned.free.len()).unwrap_or_default();
+        let more = if self.can_assign(owner) { self.rules.size() } else { 0 };
+        usize::try_from(free.saturating_add(more)).unwrap_or(usize::MAX)
+    }
+
+    /// Why an owner may have no further address.
+    pub(super) fn describe(&self, owner: &Arc<SliceOwner>) -> SliceRefusal {
+        let owned = self.owners.get(owner);
+        let slices = owned.map(|owned| owned.slices).unwrap_or_default();
+        match self.rules.most_each {
+            _ if owned.is_some_and(|owned| owned.is_pending) => SliceRefusal::Pending,
+            Some(most) if slices >= most => SliceRefusal::Limit { owner: Arc::clone(owner), most },
+            _ => SliceRefusal::NoFreeSlice { owner: Arc::clone(owner), slices },
+        }
+    }
+
+    /// The owners that have more free addresses since the last call, and whether a slice can be assigned that could not be
+    /// before.
+    pub(super) fn take_freed(&mut self) -> (Vec<Arc<SliceOwner>>, bool) {
+        (std::mem::take(&mut self.freed), std::mem::take(&mut self.is_group_freed))
+    }
+
+    /// The counts of the slices.
+    pub(super) fn counts(&self) -> SliceCounts {
+        let capped = |count: u128| i64::try_from(count).unwrap_or(i64::MAX);
+        SliceCounts {
+            total: capped(self.groups.len()),
+            assigned: i64::try_from(self.assigned.len()).unwrap_or(i64::MAX),
+            free: capped(self.assignable.len()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,121 @@
+//! Pools with slices.
+
+use std::sync::Arc;
+
+use super::*;
+use crate::api::{IPSlice, SliceCounts, SliceOwner, SliceOwnerKind};
+
+fn owner(name: &str) -> Arc<SliceOwner> {
+    Arc::new(SliceOwner { kind: SliceOwnerKind::Label, namespace: None, name: name.to_owned() })
+}
+
+fn of(name: &str) -> ClaimAttributes {
+    ClaimAttributes { priority: 1, slice_owner: Some(owner(name)), ..ClaimAttributes::default() }
+}
+
+/// A pool of eight addresses in slices of four: .0 to .3 has three usable addresses, and .8 one.
+fn sliced() -> (Ledger, Arc<Mutex<Vec<ClaimKey>>>) {
+    let (ledger, woken) = recording();
+    ledger.apply_pool(&pool(json!({"spec": {"slices": {"size": 4, "per": "Label", "label": "rack"}}})));
+    take(&woken);
+    (ledger, woken)
+}
+
+fn slice(block_of: &str, name: &str) -> IPSlice {
+    let pool = key();
+    let text = format!("{}.{}", Scope::Pool(pool).name(), block_of.replace('/', "-"));
+    serde_json::from_value(json!({
+        "metadata": {"name": text, "uid": format!("uid-{block_of}"), "resourceVersion": "5"},
+        "spec": {"scope": Scope::Pool(key()).name(), "block": block_of, "assignedAt": "2026-01-01T00:00:00Z",
+                 "owner": {"kind": "Label", "name": name}},
+    }))
+    .unwrap()
+}
+
+fn assign(ledger: &Ledger, claim_name: &str, owner: &str) -> String {
+    match ledger.propose(&key(), &claim(claim_name), of(owner)) {
+        Proposal::AssignSlice(block) => block.to_string(),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn last(ledger: &Ledger, claim_name: &str, owner: &str) -> u8 {
+    match ledger.propose(&key(), &claim(claim_name), of(owner)) {
+        Proposal::Slot(slot) => (0..=255).find(|last| block(*last) == slot.block).unwrap(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn claims_of_an_owner_wait_for_one_slice() {
+    let (ledger, woken) = sliced();
+    assert_eq!(assign(&ledger, "a1", "a"), "10.0.0.0/30");
+    let pending = Proposal::SliceUnavailable(SliceRefusal::Pending);
+    assert_eq!(ledger.propose(&key(), &claim("a2"), of("a")), pending);
+    assert_eq!(assign(&ledger, "b1", "b"), "10.0.0.4/30", "another owner does not wait");
+    ledger.insert_slice(&slice("10.0.0.0/30", "a"));
+    assert_eq!(take(&woken), [claim("a2")]);
+    assert_eq!((last(&ledger, "a1", "a"), last(&ledger, "a2", "a")), (1, 2));
+    assert_eq!(ledger.slice_counts(&key()), Some(SliceCounts { total: 3, assigned: 1, free: 1 }));
+}
+
+#[test]
+fn full_owner_does_not_delay_others() {
+    let (ledger, woken) = sliced();
+    for (block, name) in [("10.0.0.0/30", "a"), ("10.0.0.4/30", "b"), ("10.0.0.8/30", "c")] {
+        ledger.apply(&slice(block, name));
+    }
+    let taken: Vec<u8> = (0..3).map(|number| last(&ledger, &format!("a{number}"), "a")).collect();
+    assert_eq!(taken, [1, 2, 3]);
+    let full = ledger.propose(&key(), &claim("a3"), of("a"));
+    assert_eq!(full, Proposal::SliceUnavailable(SliceRefusal::NoFreeSlice { owner: owner("a"), slices: 1 }));
+    assert_eq!(last(&ledger, "b0", "b"), 4);
+    assert!(matches!(ledger.propose(&key(), &claim("d0"), of("d")), Proposal::SliceUnavailable(_)));
+    assert_eq!(take(&woken), []);
+    ledger.drop_candidate(&value(2));
+    assert_eq!(take(&woken), [claim("a3")]);
+    assert_eq!(last(&ledger, "a3", "a"), 2);
+    // A returned slice is for the claim that waits.
+    ledger.delete(&slice("10.0.0.8/30", "c"));
+    assert_eq!(take(&woken), [claim("d0")]);
+    assert_eq!(assign(&ledger, "d0", "d"), "10.0.0.8/30");
+}
+
+#[test]
+fn slice_in_use_is_not_returned() {
+    let (ledger, _) = sliced();
+    ledger.apply(&slice("10.0.0.4/30", "a"));
+    let view = || ledger.slices().pop().unwrap();
+    assert!(!view().is_in_use && view().pool_exists && view().keep_seconds == Some(None));
+    assert_eq!(last(&ledger, "a0", "a"), 4);
+    assert!(view().is_in_use && !ledger.begin_slice_return(&view()));
+    ledger.drop_candidate(&value(4));
+    assert!(ledger.begin_slice_return(&view()));
+    assert_eq!(assign(&ledger, "a0", "a"), "10.0.0.0/30", "no address of a slice that is being returned");
+    ledger.cancel_slice_return(&view());
+    assert_eq!(last(&ledger, "a0", "a"), 4);
+    // Addresses of a deleted pool are in use as well.
+    ledger.apply(&address("a0", 4));
+    ledger.remove_pool(&key());
+    assert!(view().is_in_use && !view().pool_exists);
+}
+
+#[test]
+fn slices_are_known_before_their_pool() {
+    let (ledger, woken) = recording();
+    EventHandler::<IPSlice>::init(&ledger);
+    ledger.apply(&slice("10.0.0.4/30", "a"));
+    EventHandler::<IPSlice>::init_done(&ledger);
+    ledger.apply_pool(&pool(json!({"spec": {"slices": {"size": 4, "per": "Label", "label": "rack"}}})));
+    assert_eq!(last(&ledger, "a0", "a"), 4);
+    // The slices are removed from the pool: claims get any address.
+    assert_eq!(assign(&ledger, "b0", "b"), "10.0.0.0/30");
+    assert!(matches!(ledger.propose(&key(), &claim("b1"), of("b")), Proposal::SliceUnavailable(_)));
+    ledger.apply_pool(&pool(json!({"metadata": {"generation": 2}})));
+    assert!(take(&woken).contains(&claim("b1")));
+    assert_eq!((ledger.slice_counts(&key()), last(&ledger, "b1", "b")), (None, 1));
+    // A list without the slice.
+    EventHandler::<IPSlice>::init(&ledger);
+    EventHandler::<IPSlice>::init_done(&ledger);
+    assert_eq!(ledger.slices(), []);
+}

@@ -1,0 +1,192 @@
+//! Returns slices that their owners no longer need.
+//!
+//! A slice without an address in use is first marked as empty. An allocation from a marked slice removes the mark first,
+//! and a slice is deleted only with the resource version of the mark as precondition: so a slice of which an address is
+//! being allocated is not returned. A manager that has not observed the mark during the grace period can allocate an
+//! address of a returned slice. It is then in the wrong slice, and still unique.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use capi_ipam_controller::client::{CallError, error_chain};
+use capi_ipam_controller::health::ReadinessGate;
+use capi_ipam_controller::{clock, patch};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::{Client, ResourceExt};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, info};
+
+use super::context::Context;
+use super::kinds::pool_client;
+use super::ledger::{SliceStep, SliceView};
+use super::slices::{describe, pool_object};
+use crate::api::{SliceOwner, SliceOwnerKind};
+
+/// The maximum time between two checks of all slices.
+const MAX_INTERVAL: Duration = Duration::from_secs(10);
+/// The minimum time between two lists of all Clusters.
+const LIST_INTERVAL: Duration = Duration::from_secs(30);
+
+/// Marks and returns slices.
+pub(super) struct SliceReturn {
+    pub(super) context: Arc<Context>,
+    pub(super) client: Client,
+    /// What has to be listed before.
+    pub(super) gates: Vec<ReadinessGate>,
+    pub(super) interval: Duration,
+    pub(super) grace: Duration,
+    clusters: Option<(Instant, HashSet<(String, String)>)>,
+}
+
+impl SliceReturn {
+    pub(super) fn new(
+        context: Arc<Context>,
+        client: Client,
+        gates: Vec<ReadinessGate>,
+        interval: Duration,
+        grace: Duration,
+    ) -> Self {
+        Self { context, client, gates, interval: interval.min(MAX_INTERVAL), grace, clusters: None }
+    }
+
+    /// Checks all slices at the interval until `stop` is cancelled.
+    pub(super) async fn run(mut self, stop: CancellationToken) {
+        let work = async {
+            for gate in &self.gates {
+                gate.wait().await;
+            }
+            loop {
+                self.pass().await;
+                tokio::time::sleep(self.interval).await;
+            }
+        };
+        let _ = stop.run_until_cancelled(work).await;
+    }
+
+    async fn pass(&mut self) {
+        let mut slices = self.context.ledger.slices();
+        slices.retain(|slice| {
+            let namespace = slice.pool.namespace.as_deref();
+            !slice.is_pinned && self.context.selection.includes_namespace(namespace)
+        });
+        if slices.is_empty() {
+            return;
+        }
+        let labels: HashSet<Arc<SliceOwner>> = slices
+            .iter()
+            .filter(|slice| slice.is_in_use && slice.owner.kind == SliceOwnerKind::Label)
+            .map(|slice| Arc::clone(&slice.owner))
+            .collect();
+        let has_empty = |slice: &SliceView| slice.empty_since.is_some() && slice.owner.kind == SliceOwnerKind::Cluster;
+        if slices.iter().any(has_empty) {
+            self.list_clusters().await;
+        }
+        let (now, grace) = (clock::now().0.as_second(), i64::try_from(self.grace.as_secs()).unwrap_or(i64::MAX));
+        for slice in slices {
+            let exists = |owner: &SliceOwner| match owner.kind {
+                SliceOwnerKind::Label => labels.contains(owner),
+                SliceOwnerKind::Namespace => self.context.ledger.namespace_exists(&owner.name),
+                // Without a list, nothing is known.
+                SliceOwnerKind::Cluster => self.clusters.as_ref().is_none_or(|(_, clusters)| {
+                    clusters.contains(&(owner.namespace.clone().unwrap_or_default(), owner.name.clone()))
+                }),
+            };
+            let result = match slice.next_step(now, grace, exists) {
+                None => continue,
+                Some(SliceStep::MarkEmpty) => self.mark(&slice, Some(clock::now())).await,
+                Some(SliceStep::ClearMark) => self.mark(&slice, None).await,
+                Some(SliceStep::Return) => self.return_slice(&slice).await,
+            };
+            if let Err(error) = result {
+                debug!(slice = slice.name(), error = error_chain(&error), "cannot update a slice, will retry");
+            }
+        }
+    }
+
+    /// Lists the Clusters of all namespaces, unless this was done recently.
+    async fn list_clusters(&mut self) {
+        let now = Instant::now();
+        let interval = LIST_INTERVAL.min(self.interval.saturating_mul(2));
+        if self.clusters.as_ref().is_some_and(|(at, _)| now.saturating_duration_since(*at) < interval) {
+            return;
+        }
+        let mut found = HashSet::new();
+        let page = |page: Vec<capi_ipam_provider::api::Cluster>| {
+            found.extend(page.iter().map(|cluster| (cluster.namespace().unwrap_or_default(), cluster.name_any())));
+        };
+        match self.context.contract.clusters("").for_each_page(page).await {
+            Ok(()) => self.clusters = Some((now, found)),
+            Err(error) => debug!(error = error_chain(&error), "cannot list the Clusters, will retry"),
+        }
+    }
+
+    /// Sets or removes the time since which a slice is empty.
+    async fn mark(&self, slice: &SliceView, since: Option<Time>) -> Result<(), CallError> {
+        let name = slice.name();
+        let Some(found) = self.context.slices.get(&name).await? else {
+            self.context.ledger.remove_slice_of(&slice.pool, slice.block, &slice.uid);
+            return Ok(());
+        };
+        // The cached state may be older than the last change of another manager.
+        if found.metadata.resource_version.as_deref() != Some(&slice.version) {
+            self.context.ledger.insert_slice(&found);
+            return Ok(());
+        }
+        let mut wanted = found.clone();
+        wanted.spec.empty_since = since;
+        if let Some(written) = patch::write(&self.context.slices, &found, &wanted).await? {
+            self.context.ledger.insert_slice(&written);
+        }
+        Ok(())
+    }
+
+    /// Deletes a slice, after live reads that its owner, or its pool, does not exist if that is the reason.
+    async fn return_slice(&self, slice: &SliceView) -> Result<(), CallError> {
+        if !slice.pool_exists && pool_client(&self.client, &slice.pool).get(&slice.pool.name).await?.is_some() {
+            return Ok(());
+        }
+        let is_kept = slice.pool_exists && slice.keep_seconds == Some(None);
+        if is_kept && self.owner_exists(&slice.owner).await? {
+            return Ok(());
+        }
+        let ledger = &self.context.ledger;
+        if !ledger.begin_slice_return(slice) {
+            return Ok(());
+        }
+        let name = slice.name();
+        match self.context.slices.delete_unchanged(&name, &slice.uid, &slice.version).await {
+            Ok(_) => {
+                ledger.remove_slice_of(&slice.pool, slice.block, &slice.uid);
+                info!(slice = name, owner = %slice.owner, "returned a slice");
+                let pool = pool_object(&slice.pool, ledger.pool_info(&slice.pool).map(|info| info.uid));
+                let owner = describe(&slice.pool, &slice.owner);
+                let message = format!("slice {} of {owner} is returned: no address of it is in use", slice.block);
+                self.context.events.normal(&pool, &slice.pool.kind, "SliceReturned", "Return", &message);
+                Ok(())
+            }
+            Err(error) => {
+                ledger.cancel_slice_return(slice);
+                if error.is_conflict() {
+                    match self.context.slices.get(&name).await? {
+                        Some(found) => ledger.insert_slice(&found),
+                        None => ledger.remove_slice_of(&slice.pool, slice.block, &slice.uid),
+                    }
+                    return Ok(());
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Whether an owner exists, according to a live read where its deletion was observed by a list only.
+    async fn owner_exists(&self, owner: &SliceOwner) -> Result<bool, CallError> {
+        Ok(match (owner.kind, &owner.namespace) {
+            (SliceOwnerKind::Cluster, Some(namespace)) => {
+                self.context.contract.clusters(namespace).get(&owner.name).await?.is_some()
+            }
+            _ => false,
+        })
+    }
+}

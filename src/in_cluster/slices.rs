@@ -1,0 +1,141 @@
+//! Assigns slices to owners: an owner without a free address gets another slice of its pool.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use capi_ipam_controller::{clock, patch};
+use capi_ipam_ip::Block;
+use capi_ipam_provider::HandlerError;
+use kube::ResourceExt;
+use tracing::{debug, info};
+
+use super::handler::{InClusterHandler, request_error};
+use super::ledger::{Ledger, PoolInfo, SliceRefusal};
+use crate::api::{IPSlice, Pool, PoolKey, SliceOwner, SliceOwnerKind, conditions, slice_name};
+
+/// How long an attempt waits until a slice that another one assigns to the owner is observed.
+const OBSERVE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A slice that is being assigned. Dropping it, also by cancelling the attempt, ends the assignment unless the slice was
+/// observed.
+struct Assignment<'a> {
+    ledger: &'a Ledger,
+    pool: &'a PoolKey,
+    block: Block,
+}
+
+impl Drop for Assignment<'_> {
+    fn drop(&mut self) {
+        self.ledger.end_slice_assignment(self.pool, self.block);
+    }
+}
+
+impl InClusterHandler {
+    /// The owner of slices to which the claim belongs; `None` if the pool has no slices. Fails if the claim has no owner.
+    pub(super) fn slice_owner(&self, pool: &PoolKey, info: &PoolInfo) -> Result<Option<Arc<SliceOwner>>, HandlerError> {
+        let Some(rules) = &info.slices else { return Ok(None) };
+        let owner = rules.owner_of(&self.key.0, self.claim.cluster_name(), self.claim.labels());
+        if owner.is_none() {
+            self.ledger().wait_for_slices(pool, &self.key);
+        }
+        let missing = || {
+            let what = match (rules.per, &rules.label) {
+                (SliceOwnerKind::Label, Some(label)) => format!("label {label}"),
+                _ => "cluster name".to_owned(),
+            };
+            HandlerError::Waiting {
+                reason: conditions::SLICE_OWNER_MISSING,
+                message: format!("the claim has no {what}, by which {pool} assigns its slices (spec.slices); set it"),
+            }
+        };
+        owner.map(Arc::new).map(Some).ok_or_else(missing)
+    }
+
+    /// Assigns a slice to the owner of the claim. If it is assigned to another owner already, the ledger records this.
+    pub(super) async fn assign_slice(
+        &self,
+        pool: &PoolKey,
+        block: Block,
+        owner: &SliceOwner,
+    ) -> Result<(), HandlerError> {
+        let _assignment = Assignment { ledger: self.ledger(), pool, block };
+        let slice = IPSlice::assigned(pool, block, owner.clone(), clock::now());
+        let error = match self.context.slices.create(&slice).await {
+            Ok(created) => {
+                self.ledger().insert_slice(&created);
+                info!(%pool, %block, %owner, "assigned a slice");
+                let message = format!("slice {block} is assigned to {}", describe(pool, owner));
+                self.context.events.normal(&self.pool_object(pool), &pool.kind, "SliceAssigned", "Assign", &message);
+                return Ok(());
+            }
+            Err(error) => error,
+        };
+        if !error.is_already_exists() && !error.outcome_is_unknown() {
+            return Err(request_error("assign a slice", error));
+        }
+        let read = self.context.slices.get(&slice.name_any()).await;
+        match read.map_err(|error| request_error("read the IPSlice", error))? {
+            Some(found) => {
+                debug!(%pool, %block, "the slice is already assigned");
+                self.ledger().insert_slice(&found);
+                Ok(())
+            }
+            None => Err(request_error("assign a slice", error)),
+        }
+    }
+
+    /// Removes the mark that a slice is empty, so that it is not returned while an address of it is allocated.
+    pub(super) async fn resume_slice(&self, pool: &PoolKey, block: Block) -> Result<(), HandlerError> {
+        let name = slice_name(pool, block);
+        let read = self.context.slices.get(&name).await.map_err(|error| request_error("read the IPSlice", error))?;
+        let Some(slice) = read else {
+            self.ledger().forget_slice(pool, block);
+            return Ok(());
+        };
+        if slice.spec.empty_since.is_none() {
+            self.ledger().insert_slice(&slice);
+            return Ok(());
+        }
+        let mut wanted = slice.clone();
+        wanted.spec.empty_since = None;
+        let written = patch::write(&self.context.slices, &slice, &wanted).await;
+        if let Some(written) = written.map_err(|error| request_error("change the IPSlice", error))? {
+            self.ledger().insert_slice(&written);
+        }
+        Ok(())
+    }
+
+    /// The error of a claim whose owner may have no further address. Waits while a slice is being assigned to the owner.
+    pub(super) async fn slice_unavailable(&self, pool: &PoolKey, refusal: &SliceRefusal) -> Result<(), HandlerError> {
+        let reason = match refusal {
+            SliceRefusal::Pending => {
+                self.ledger().slices_observed(OBSERVE_TIMEOUT).await;
+                return Ok(());
+            }
+            SliceRefusal::Limit { .. } => conditions::SLICE_LIMIT,
+            SliceRefusal::NoFreeSlice { .. } => conditions::NO_FREE_SLICE,
+        };
+        let message = format!("{refusal} in {pool}; release claims, or use another pool");
+        Err(HandlerError::Waiting { reason, message })
+    }
+
+    /// The reference of a pool, for events.
+    fn pool_object(&self, pool: &PoolKey) -> Pool {
+        pool_object(pool, self.ledger().pool_info(pool).map(|info| info.uid))
+    }
+}
+
+/// The reference of a pool, for events.
+pub(super) fn pool_object(pool: &PoolKey, uid: Option<String>) -> Pool {
+    Pool::reference(pool, uid)
+}
+
+/// Describes the owner of a slice for the readers of events on the pool. Those of a global pool may not know the names of
+/// Clusters.
+pub(super) fn describe(pool: &PoolKey, owner: &SliceOwner) -> String {
+    match (&pool.namespace, owner.kind) {
+        (None, SliceOwnerKind::Cluster) => "a Cluster".to_owned(),
+        (None, SliceOwnerKind::Namespace) => "a namespace".to_owned(),
+        _ => owner.to_string(),
+    }
+}
