@@ -15,7 +15,7 @@ pub(super) const MAX_SIZE: i64 = 1 << 20;
 #[serde(rename_all = "camelCase")]
 pub struct SlicePolicy {
     /// Number of addresses, or prefixes, of a slice: a power of two. Immutable while spec.slices is set.
-    #[schemars(range(min = 1, max = 1048576))]
+    #[schemars(range(min = 1, max = 1_048_576))]
     pub size: i64,
     /// Owner of a slice: the Cluster of a claim, its Namespace, or the value of a Label of the claim.
     pub per: SliceOwnerKind,

@@ -22,7 +22,7 @@ use super::context::Context;
 use super::kinds::pool_client;
 use super::ledger::{SliceStep, SliceView};
 use super::slices::{describe, pool_object};
-use crate::api::{SliceOwner, SliceOwnerKind};
+use crate::api::{PoolKey, SliceOwner, SliceOwnerKind};
 
 /// The maximum time between two checks of all slices.
 const MAX_INTERVAL: Duration = Duration::from_secs(10);
@@ -74,10 +74,10 @@ impl SliceReturn {
         if slices.is_empty() {
             return;
         }
-        let labels: HashSet<Arc<SliceOwner>> = slices
+        let labels: HashSet<(PoolKey, Arc<SliceOwner>)> = slices
             .iter()
             .filter(|slice| slice.is_in_use && slice.owner.kind == SliceOwnerKind::Label)
-            .map(|slice| Arc::clone(&slice.owner))
+            .map(|slice| (slice.pool.clone(), Arc::clone(&slice.owner)))
             .collect();
         let has_empty = |slice: &SliceView| slice.empty_since.is_some() && slice.owner.kind == SliceOwnerKind::Cluster;
         if slices.iter().any(has_empty) {
@@ -86,7 +86,7 @@ impl SliceReturn {
         let (now, grace) = (clock::now().0.as_second(), i64::try_from(self.grace.as_secs()).unwrap_or(i64::MAX));
         for slice in slices {
             let exists = |owner: &SliceOwner| match owner.kind {
-                SliceOwnerKind::Label => labels.contains(owner),
+                SliceOwnerKind::Label => labels.contains(&(slice.pool.clone(), Arc::clone(&slice.owner))),
                 SliceOwnerKind::Namespace => self.context.ledger.namespace_exists(&owner.name),
                 // Without a list, nothing is known.
                 SliceOwnerKind::Cluster => self.clusters.as_ref().is_none_or(|(_, clusters)| {

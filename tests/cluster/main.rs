@@ -27,6 +27,7 @@ mod prefixes;
 mod refusals;
 mod reporting;
 mod restore;
+mod slices;
 mod sweeping;
 mod tenants;
 

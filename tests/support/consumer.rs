@@ -5,7 +5,7 @@ mod waits;
 
 use std::ops::Deref;
 
-use capi_ipam::api::{IPNetwork, IPReservation, InClusterKind, Pool, names};
+use capi_ipam::api::{IPNetwork, IPReservation, IPSlice, InClusterKind, Pool, names};
 use capi_ipam_controller::client::{CallError, ResourceClient};
 use capi_ipam_provider::api::{IPAddress, IPAddressClaim};
 use capi_ipam_testing::consumer as generic;
@@ -77,6 +77,11 @@ impl Consumer {
 
     /// All networks.
     pub fn networks(&self) -> ResourceClient<IPNetwork> {
+        ResourceClient::new(Api::all(self.client.clone()), &())
+    }
+
+    /// All slices.
+    pub fn slices(&self) -> ResourceClient<IPSlice> {
         ResourceClient::new(Api::all(self.client.clone()), &())
     }
 

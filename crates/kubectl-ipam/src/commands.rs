@@ -170,6 +170,10 @@ async fn free(loader: &mut Loader<'_>, name: &str, count: u16) -> Result<Report,
     use capi_ipam::in_cluster::ledger::Proposal;
 
     let pool = loader.find_pool(name).await?;
+    if pool.spec.slices().is_some() {
+        let note = format!("{} has slices: the next address depends on the owner of the claim.", pool.key);
+        return Ok(Report::FreeList { pool: (&pool.key).into(), addresses: Vec::new(), note: Some(note) });
+    }
     let ledger = loader.ledger().await?;
     loader.require_all_reservations()?;
     let mut addresses = Vec::new();
@@ -177,7 +181,7 @@ async fn free(loader: &mut Loader<'_>, name: &str, count: u16) -> Result<Report,
         // Each proposal holds its address for a claim that does not exist, in a namespace without another address.
         match ledger.propose(&pool.key, &(format!("-{number}"), String::new()), i64::from(number)) {
             Proposal::Slot(slot) => addresses.push(slot.block.to_string()),
-            Proposal::Wait | Proposal::LimitReached(_) => break,
+            _ => break,
         }
     }
     let is_random = pool.spec.order() == AllocationOrder::Random;

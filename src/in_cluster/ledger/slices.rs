@@ -77,7 +77,7 @@ pub(super) enum Choice {
 
 /// The slices of one owner, and their free numbers.
 #[derive(Default)]
-struct Owned {
+struct Holding {
     slices: usize,
     /// Whether a slice is being assigned to it.
     is_pending: bool,
@@ -108,7 +108,7 @@ pub(super) struct Slices {
     in_use: BTreeMap<u128, u64>,
     /// The slices by their first number.
     assigned: BTreeMap<u128, Assigned>,
-    owners: HashMap<Arc<SliceOwner>, Owned>,
+    owners: HashMap<Arc<SliceOwner>, Holding>,
     /// The groups that are being assigned.
     pending: HashMap<u128, Arc<SliceOwner>>,
     /// Owners that have more free addresses since this was last taken.
@@ -223,7 +223,7 @@ impl Slices {
 
     /// Records a slice. One outside of the pool has no effect, and so has one that overlaps with another one.
     pub(super) fn insert(&mut self, usable: &UsableBlocks, free: Option<&FreeSet>, block: Block, info: SliceInfo) {
-        let Some(span) = self.span_in(usable, block) else { return };
+        let Some(span) = Self::span_in(usable, block) else { return };
         if let Some(known) = self.assigned.get_mut(&span.first())
             && known.block == block
             && (&known.info.owner, known.info.is_returning) == (&info.owner, info.is_returning)
@@ -237,15 +237,15 @@ impl Slices {
         }
         self.end_pending(span);
         let owner = Arc::clone(&info.owner);
-        let owned = self.owners.entry(Arc::clone(&owner)).or_default();
-        owned.slices = owned.slices.saturating_add(1);
-        owned.order.reset();
+        let holding = self.owners.entry(Arc::clone(&owner)).or_default();
+        holding.slices = holding.slices.saturating_add(1);
+        holding.order.reset();
         if !info.is_returning {
             let all: SpanSet = usable.set.intersect(&SpanSet::from(span));
-            all.spans().iter().for_each(|span| owned.all.release_span(*span));
+            all.spans().iter().for_each(|span| holding.all.release_span(*span));
             match free {
-                Some(free) => free.within(span).for_each(|span| owned.free.release_span(span)),
-                None => all.spans().iter().for_each(|span| owned.free.release_span(*span)),
+                Some(free) => free.within(span).for_each(|span| holding.free.release_span(span)),
+                None => all.spans().iter().for_each(|span| holding.free.release_span(*span)),
             }
         }
         self.assigned.insert(span.first(), Assigned { last: span.last(), block, info });
@@ -254,7 +254,7 @@ impl Slices {
     }
 
     /// The numbers of a block, if one of them is in the pool.
-    fn span_in(&self, usable: &UsableBlocks, block: Block) -> Option<Span> {
+    fn span_in(usable: &UsableBlocks, block: Block) -> Option<Span> {
         let span = usable.numbers_overlapping(block)?;
         (!usable.set.intersect(&SpanSet::from(span)).is_empty()).then_some(span)
     }
@@ -266,12 +266,12 @@ impl Slices {
             return;
         }
         let Some(known) = self.assigned.remove(&span.first()) else { return };
-        if let Some(owned) = self.owners.get_mut(&known.info.owner) {
-            owned.slices = owned.slices.saturating_sub(1);
-            owned.all.take_span(span);
-            owned.free.take_span(span);
-            owned.order.reset();
-            if owned.slices == 0 && !owned.is_pending {
+        if let Some(holding) = self.owners.get_mut(&known.info.owner) {
+            holding.slices = holding.slices.saturating_sub(1);
+            holding.all.take_span(span);
+            holding.free.take_span(span);
+            holding.order.reset();
+            if holding.slices == 0 && !holding.is_pending {
                 self.owners.remove(&known.info.owner);
             }
         }
@@ -298,10 +298,10 @@ impl Slices {
         }
         let Some(slice) = self.slice_of(number).filter(|slice| !slice.info.is_returning) else { return };
         let owner = Arc::clone(&slice.info.owner);
-        let Some(owned) = self.owners.get_mut(&owner) else { return };
-        let is_changed = if is_free { owned.free.release(number) } else { owned.free.take(number) };
+        let Some(holding) = self.owners.get_mut(&owner) else { return };
+        let is_changed = if is_free { holding.free.release(number) } else { holding.free.take(number) };
         if is_changed {
-            owned.order.set_free(number, is_free);
+            holding.order.set_free(number, is_free);
             if is_free {
                 self.freed.push(owner);
             }
@@ -321,8 +321,8 @@ impl Slices {
         usable: &UsableBlocks,
         draw: impl FnMut(u128) -> u128,
     ) -> Choice {
-        if let Some(owned) = self.owners.get_mut(owner).filter(|owned| !owned.free.is_empty()) {
-            let Owned { order: state, all, free, .. } = owned;
+        if let Some(holding) = self.owners.get_mut(owner).filter(|holding| !holding.free.is_empty()) {
+            let Holding { order: state, all, free, .. } = holding;
             let number = state.choose(order, usable, || all.spans().collect(), free, 0, draw);
             let Some(number) = number else { return Choice::None };
             return match self.slice_of(number) {
@@ -356,9 +356,9 @@ impl Slices {
     /// Records that the group of the first number of a span is no longer being assigned.
     fn end_pending(&mut self, span: Span) {
         let Some(owner) = self.pending.remove(&self.group(span.first())) else { return };
-        if let Some(owned) = self.owners.get_mut(&owner) {
-            owned.is_pending = false;
-            if owned.slices == 0 {
+        if let Some(holding) = self.owners.get_mut(&owner) {
+            holding.is_pending = false;
+            if holding.slices == 0 {
                 self.owners.remove(&owner);
             }
         }
@@ -371,9 +371,9 @@ impl Slices {
     }
 
     fn can_assign(&self, owner: &SliceOwner) -> bool {
-        let owned = self.owners.get(owner);
-        let is_pending = owned.is_some_and(|owned| owned.is_pending);
-        let count = owned.map(|owned| owned.slices).unwrap_or_default();
+        let holding = self.owners.get(owner);
+        let is_pending = holding.is_some_and(|holding| holding.is_pending);
+        let count = holding.map(|holding| holding.slices).unwrap_or_default();
         !is_pending && !self.assignable.is_empty() && self.rules.most_each.is_none_or(|most| count < most)
     }
 
@@ -389,17 +389,17 @@ impl Slices {
 
     /// How many more addresses an owner may have.
     pub(super) fn room(&self, owner: &SliceOwner) -> usize {
-        let free = self.owners.get(owner).map(|owned| owned.free.len()).unwrap_or_default();
+        let free = self.owners.get(owner).map(|holding| holding.free.len()).unwrap_or_default();
         let more = if self.can_assign(owner) { self.rules.size() } else { 0 };
         usize::try_from(free.saturating_add(more)).unwrap_or(usize::MAX)
     }
 
     /// Why an owner may have no further address.
     pub(super) fn describe(&self, owner: &Arc<SliceOwner>) -> SliceRefusal {
-        let owned = self.owners.get(owner);
-        let slices = owned.map(|owned| owned.slices).unwrap_or_default();
+        let holding = self.owners.get(owner);
+        let slices = holding.map(|holding| holding.slices).unwrap_or_default();
         match self.rules.most_each {
-            _ if owned.is_some_and(|owned| owned.is_pending) => SliceRefusal::Pending,
+            _ if holding.is_some_and(|holding| holding.is_pending) => SliceRefusal::Pending,
             Some(most) if slices >= most => SliceRefusal::Limit { owner: Arc::clone(owner), most },
             _ => SliceRefusal::NoFreeSlice { owner: Arc::clone(owner), slices },
         }

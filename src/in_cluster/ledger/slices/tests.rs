@@ -213,8 +213,8 @@ proptest! {
             prop_assert_eq!(&again.assignable, &pool.slices.assignable);
             prop_assert_eq!(&again.in_use, &pool.slices.in_use);
             let owners = |slices: &Slices| {
-                let owners = slices.owners.iter().map(|(owner, owned)| {
-                    (owner.name.clone(), owned.slices, owned.is_pending, owned.free.spans().collect::<Vec<_>>())
+                let owners = slices.owners.iter().map(|(owner, holding)| {
+                    (owner.name.clone(), holding.slices, holding.is_pending, holding.free.spans().collect::<Vec<_>>())
                 });
                 owners.collect::<BTreeSet<_>>()
             };
