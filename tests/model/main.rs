@@ -46,7 +46,7 @@
 //! - the address that the ledger remembers after an A2 with an unknown outcome: the next attempt proposes any address;
 //! - more than one clean-up of a manager at a time, more than one list, more than one pool, more than two managers.
 //!
-//! Pools that join and leave a network have a separate model, see `joining.rs`.
+//! Pools that join and leave a network, and slices, have separate models, see `joining.rs` and `slices.rs`.
 //!
 //! The index of addresses and the ledger share one cache. A cache skips the states between an old one and the current
 //! one.
@@ -80,6 +80,7 @@ mod protocol;
 mod recovery;
 mod scope;
 mod server;
+mod slices;
 mod state;
 mod sweeper;
 mod tasks;
