@@ -159,8 +159,7 @@ fn set_up(setup: &mut ProviderSetup<'_>, options: &InClusterOptions, ledger_hand
     setup.manager.add("cool-downs", cooldowns);
     let scope_changes = scope_changes::run(Arc::clone(&context), ledger_synced.clone(), stop.clone());
     setup.manager.add("scope changes", scope_changes);
-    let (interval, grace) = (options.sweep_interval, options.sweep_grace);
-    let slice_return = SliceReturn::new(Arc::clone(&context), client, ledger_synced.clone(), interval, grace);
+    let slice_return = SliceReturn::new(Arc::clone(&context), client, ledger_synced.clone(), options);
     setup.manager.add("return of slices", slice_return.run(stop.clone()));
     let all_networks = ResourceClient::new(Api::all(setup.manager.client.clone()), &());
     let network_upgrade = network_upgrade::run(Arc::clone(&context), all_networks, ledger_synced.clone(), stop.clone());

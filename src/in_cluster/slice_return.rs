@@ -21,6 +21,7 @@ use tracing::{debug, info};
 use super::context::Context;
 use super::kinds::pool_client;
 use super::ledger::{SliceStep, SliceView};
+use super::options::InClusterOptions;
 use super::slices::{describe, pool_object};
 use crate::api::{PoolKey, SliceOwner, SliceOwnerKind};
 
@@ -31,12 +32,13 @@ const LIST_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Marks and returns slices.
 pub(super) struct SliceReturn {
-    pub(super) context: Arc<Context>,
-    pub(super) client: Client,
+    context: Arc<Context>,
+    client: Client,
     /// What has to be listed before.
-    pub(super) gates: Vec<ReadinessGate>,
-    pub(super) interval: Duration,
-    pub(super) grace: Duration,
+    gates: Vec<ReadinessGate>,
+    interval: Duration,
+    grace: Duration,
+    restore_timeout: Duration,
     clusters: Option<(Instant, HashSet<(String, String)>)>,
 }
 
@@ -45,10 +47,17 @@ impl SliceReturn {
         context: Arc<Context>,
         client: Client,
         gates: Vec<ReadinessGate>,
-        interval: Duration,
-        grace: Duration,
+        options: &InClusterOptions,
     ) -> Self {
-        Self { context, client, gates, interval: interval.min(MAX_INTERVAL), grace, clusters: None }
+        Self {
+            context,
+            client,
+            gates,
+            interval: options.sweep_interval.min(MAX_INTERVAL),
+            grace: options.sweep_grace,
+            restore_timeout: options.restored_claim_timeout,
+            clusters: None,
+        }
     }
 
     /// Checks all slices at the interval until `stop` is cancelled.
@@ -83,7 +92,9 @@ impl SliceReturn {
         if slices.iter().any(has_empty) {
             self.list_clusters().await;
         }
-        let (now, grace) = (clock::now().0.as_second(), i64::try_from(self.grace.as_secs()).unwrap_or(i64::MAX));
+        let now = clock::now().0.as_second();
+        let [grace, restore_timeout] =
+            [self.grace, self.restore_timeout].map(|time| i64::try_from(time.as_secs()).unwrap_or(i64::MAX));
         for slice in slices {
             let exists = |owner: &SliceOwner| match owner.kind {
                 SliceOwnerKind::Label => labels.contains(&(slice.pool.clone(), Arc::clone(&slice.owner))),
@@ -93,7 +104,7 @@ impl SliceReturn {
                     clusters.contains(&(owner.namespace.clone().unwrap_or_default(), owner.name.clone()))
                 }),
             };
-            let result = match slice.next_step(now, grace, exists) {
+            let result = match slice.next_step(now, grace, restore_timeout, exists) {
                 None => continue,
                 Some(SliceStep::MarkEmpty) => self.mark(&slice, Some(clock::now())).await,
                 Some(SliceStep::ClearMark) => self.mark(&slice, None).await,

@@ -108,6 +108,18 @@ async fn clusterctl_move_keeps_all_addresses() {
     }
     consumer.release("ring-b").await;
     names.extend(["ring-a".to_owned(), "ring-c".to_owned()]);
+    let slices = json!({"size": 16, "per": "Cluster"});
+    let sliced = json!({"addresses": ["10.3.0.0/24"], "prefix": 24, "slices": slices});
+    consumer.create_pool_of(InClusterKind::GlobalIPPool, "sliced", sliced).await;
+    // A slice of an earlier owner is between that of the Cluster and the next free one.
+    let owned = json!({"ownerReferences": owners, "clusterName": "alpha"});
+    let other = json!({"kind": "Cluster", "namespace": consumer.namespace, "name": "beta"});
+    consumer.pin_slice("g.sliced", "10.3.0.0/28", other).await;
+    consumer.create_claim_with("sliced-a", InClusterKind::GlobalIPPool.name(), "sliced", owned.clone()).await;
+    assert_eq!(consumer.wait_for_address("sliced-a").await, "10.3.0.16");
+    names.push("sliced-a".to_owned());
+    let before_move = consumer.slice_owners().await;
+    assert_eq!(before_move.len(), 2);
     let kept = consumer.reserve("web", "10.0.0.200", Value::Null).await;
     let promised =
         consumer.reserve("web", "10.0.0.201", json!({"namespace": consumer.namespace, "name": "later"})).await;
@@ -171,6 +183,11 @@ async fn clusterctl_move_keeps_all_addresses() {
     assert_eq!(arrived.wait_for_address("later").await, "10.0.0.201");
     arrived.create_claim("ring-d", "ring").await;
     assert_eq!(arrived.wait_for_address("ring-d").await, "10.2.0.4", "the order continues where it was");
+    assert_eq!(arrived.slice_owners().await, before_move);
+    arrived
+        .create_claim_with("sliced-b", InClusterKind::GlobalIPPool.name(), "sliced", json!({"clusterName": "alpha"}))
+        .await;
+    assert_eq!(arrived.wait_for_address("sliced-b").await, "10.3.0.17", "the Cluster has the same slice");
     // Only cluster-scoped objects remain.
     eventually("the source is empty", || async {
         let (claims, addresses) = (consumer.claims().list().await.ok()?, consumer.addresses().list().await.ok()?);

@@ -3,6 +3,7 @@
 
 mod waits;
 
+use std::collections::BTreeMap;
 use std::ops::Deref;
 
 use capi_ipam::api::{IPNetwork, IPReservation, IPSlice, InClusterKind, Pool, names};
@@ -83,6 +84,22 @@ impl Consumer {
     /// All slices.
     pub fn slices(&self) -> ResourceClient<IPSlice> {
         ResourceClient::new(Api::all(self.client.clone()), &())
+    }
+
+    /// The owner of each slice, by its block.
+    pub async fn slice_owners(&self) -> BTreeMap<String, String> {
+        let all = self.slices().list().await.expect("slices can be listed");
+        all.into_iter().map(|slice| (slice.spec.block, slice.spec.owner.to_string())).collect()
+    }
+
+    /// Creates a slice by hand.
+    pub async fn pin_slice(&self, scope: &str, block: &str, owner: Value) -> IPSlice {
+        let slice = object(json!({
+            "apiVersion": "ipam.cluster.x-k8s.io/v1alpha2", "kind": "IPSlice",
+            "metadata": { "name": format!("{scope}.{}", block.replace('/', "-")) },
+            "spec": { "scope": scope, "block": block, "owner": owner },
+        }));
+        self.slices().create(&slice).await.expect("the slice can be created")
     }
 
     /// Creates a network.

@@ -23,6 +23,7 @@ mod namespaces;
 mod predecessor;
 mod queue;
 mod scale;
+mod slices;
 mod sweeping;
 mod unserved;
 mod versions;

@@ -12,6 +12,9 @@ use super::state::State;
 use super::{ClaimKey, Ledger, PoolKey};
 use crate::api::{IPSlice, SliceCounts, SliceOwner, slice_name};
 
+/// The tolerated difference between the clocks of manager and API server, in seconds.
+const MAX_CLOCK_SKEW: i64 = 60;
+
 /// The state of a slice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SliceView {
@@ -29,6 +32,8 @@ pub struct SliceView {
     pub is_pinned: bool,
     /// Since when no address of it is in use, in seconds since the Unix epoch, according to the IPSlice.
     pub empty_since: Option<i64>,
+    /// When it was moved or restored to this cluster, in seconds since the Unix epoch.
+    pub restored_at: Option<i64>,
     /// Whether an address of it is not free.
     pub is_in_use: bool,
     /// Whether the pool exists.
@@ -56,9 +61,16 @@ impl SliceView {
     }
 
     /// What has to be done with the slice at `now`, in seconds since the Unix epoch. A slice is returned only after it was
-    /// marked as empty for `grace` seconds: until then, every manager has observed the mark. `owner_exists` is called if
-    /// this depends on the owner.
-    pub fn next_step(&self, now: i64, grace: i64, owner_exists: impl FnOnce(&SliceOwner) -> bool) -> Option<SliceStep> {
+    /// marked as empty for `grace` seconds: until then, every manager has observed the mark. Addresses of a slice that was
+    /// moved or restored may be restored later, for `restore_timeout` seconds. `owner_exists` is called if this depends on
+    /// the owner.
+    pub fn next_step(
+        &self,
+        now: i64,
+        grace: i64,
+        restore_timeout: i64,
+        owner_exists: impl FnOnce(&SliceOwner) -> bool,
+    ) -> Option<SliceStep> {
         if self.is_pinned {
             return None;
         }
@@ -68,7 +80,8 @@ impl SliceView {
         }
         let age = now.saturating_sub(since);
         let is_due = |keep: Option<i64>| keep.is_some_and(|keep| age >= keep) || !owner_exists(&self.owner);
-        let is_returned = age >= grace && (!self.pool_exists || self.keep_seconds.is_none_or(is_due));
+        let is_restoring = self.restored_at.is_some_and(|at| now < at.saturating_add(restore_timeout));
+        let is_returned = age >= grace && !is_restoring && (!self.pool_exists || self.keep_seconds.is_none_or(is_due));
         is_returned.then_some(SliceStep::Return)
     }
 }
@@ -154,6 +167,7 @@ impl Ledger {
                     owner: Arc::clone(&slice.owner),
                     is_pinned: slice.is_pinned,
                     empty_since: slice.empty_since,
+                    restored_at: slice.restored_at,
                     is_in_use: state.has_address_in(pool, *block),
                     pool_exists: info.is_some(),
                     keep_seconds: info.and_then(|info| info.slices.as_ref()).map(|rules| rules.keep_seconds),
@@ -228,6 +242,7 @@ impl State {
             owner: Arc::new(slice.spec.owner.clone()),
             is_pinned: slice.spec.assigned_at.is_none(),
             empty_since: slice.spec.empty_since.as_ref().map(|time| time.0.as_second()),
+            restored_at: restored_at(slice),
             is_returning: known
                 .is_some_and(|known| known.is_returning && Some(&*known.uid) == slice.metadata.uid.as_deref()),
         };
@@ -265,6 +280,13 @@ impl State {
     }
 }
 
+/// When a slice was moved or restored to this cluster: it was created long after it was assigned.
+fn restored_at(slice: &IPSlice) -> Option<i64> {
+    let assigned = slice.spec.assigned_at.as_ref()?.0.as_second();
+    let created = slice.metadata.creation_timestamp.as_ref()?.0.as_second();
+    (created > assigned.saturating_add(MAX_CLOCK_SKEW)).then_some(created)
+}
+
 fn uid_of(slice: &IPSlice) -> Uid {
     Uid::of(slice.metadata.uid.as_deref().unwrap_or_default())
 }
@@ -285,13 +307,14 @@ mod tests {
             owner: Arc::new(owner),
             is_pinned: false,
             empty_since: None,
+            restored_at: None,
             is_in_use: true,
             pool_exists: true,
             keep_seconds: Some(Some(100)),
         };
         let empty = SliceView { is_in_use: false, ..used.clone() };
         let marked = SliceView { empty_since: Some(1_000), ..empty.clone() };
-        let step = |view: &SliceView, now, exists| view.next_step(now, 10, |_| exists);
+        let step = |view: &SliceView, now, exists| view.next_step(now, 10, 3_600, |_| exists);
         assert_eq!(step(&used, 5_000, false), None);
         assert_eq!(step(&empty, 5_000, false), Some(SliceStep::MarkEmpty));
         assert_eq!(step(&SliceView { is_in_use: true, ..marked.clone() }, 5_000, false), Some(SliceStep::ClearMark));
@@ -310,6 +333,8 @@ mod tests {
         {
             assert_eq!((step(&view, 1_009, true), step(&view, 1_010, true)), (None, Some(SliceStep::Return)));
         }
+        let restored = SliceView { restored_at: Some(1_000), ..marked.clone() };
+        assert_eq!((step(&restored, 4_599, false), step(&restored, 4_600, false)), (None, Some(SliceStep::Return)));
         assert_eq!(step(&SliceView { is_pinned: true, ..marked }, 9_999, false), None);
     }
 }

@@ -58,6 +58,8 @@ pub(super) struct SliceInfo {
     pub(super) is_pinned: bool,
     /// Since when no address of it is in use, in seconds since the Unix epoch.
     pub(super) empty_since: Option<i64>,
+    /// When it was moved or restored to this cluster, in seconds since the Unix epoch.
+    pub(super) restored_at: Option<i64>,
     /// Whether it is being deleted by this process: none of its addresses is allocated.
     pub(super) is_returning: bool,
 }

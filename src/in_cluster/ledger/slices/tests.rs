@@ -35,6 +35,7 @@ fn info(name: &str) -> SliceInfo {
         owner: owner(name),
         is_pinned: false,
         empty_since: None,
+        restored_at: None,
         is_returning: false,
     }
 }
