@@ -7,6 +7,8 @@
 mod facts;
 #[path = "crds/rules.rs"]
 mod rules;
+#[path = "crds/slices.rs"]
+mod slices;
 #[path = "crds/updates.rs"]
 mod updates;
 

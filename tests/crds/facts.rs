@@ -32,6 +32,9 @@ const ADDITIONS: &[(&str, &str)] = &[
     ("", "v1alpha2 .spec.network rules"),
     // Allocation policies.
     ("", "v1alpha2 .spec.allocation*"),
+    // Slices.
+    ("", "v1alpha2 .spec.slices*"),
+    ("", "v1alpha2 .status.slices*"),
     // Access to global pools.
     ("global", "v1alpha2 .spec.allowedNamespaces*"),
     ("global", "v1alpha2 .spec.limits*"),
@@ -58,7 +61,8 @@ const ADDITIONS: &[(&str, &str)] = &[
 ];
 
 /// Kinds that the Go provider does not have.
-const OWN_KINDS: &[&str] = &["ipnetworks.ipam.cluster.x-k8s.io", "ipreservations.ipam.cluster.x-k8s.io"];
+const OWN_KINDS: &[&str] =
+    &["ipnetworks.ipam.cluster.x-k8s.io", "ipreservations.ipam.cluster.x-k8s.io", "ipslices.ipam.cluster.x-k8s.io"];
 
 /// The formats that the API server supports.
 const FORMATS: &[&str] = &["int32", "int64", "date-time"];

@@ -5,10 +5,10 @@ use serde_json::{Value, json};
 
 use super::{COMMITTED, ControlPlane, Options, data, object, with_file};
 
-const ADDRESSES: &str = "InClusterIPPool";
-const GLOBAL_ADDRESSES: &str = "GlobalInClusterIPPool";
-const PREFIXES: &str = "InClusterPrefixPool";
-const GLOBAL_PREFIXES: &str = "GlobalInClusterPrefixPool";
+pub(super) const ADDRESSES: &str = "InClusterIPPool";
+pub(super) const GLOBAL_ADDRESSES: &str = "GlobalInClusterIPPool";
+pub(super) const PREFIXES: &str = "InClusterPrefixPool";
+pub(super) const GLOBAL_PREFIXES: &str = "GlobalInClusterPrefixPool";
 
 /// The maximum number of entries of a list.
 const MAX_ENTRIES: usize = 4096;
@@ -97,12 +97,16 @@ const ENTRIES: &[&str] = &[
 const LEFT_TO_THE_WEBHOOKS: &[&str] = &["fd00::9-fd00::1"];
 
 /// Collects unexpected results, so that all of them are reported at once.
-struct Table<'a> {
+pub(super) struct Table<'a> {
     plane: &'a ControlPlane,
     wrong: Vec<String>,
 }
 
-impl Table<'_> {
+impl<'a> Table<'a> {
+    pub(super) fn new(plane: &'a ControlPlane) -> Self {
+        Self { plane, wrong: Vec::new() }
+    }
+
     #[expect(clippy::needless_pass_by_value, reason = "the lines of a table are more readable without ampersands")]
     fn accepts(&mut self, kind: &str, spec: Value) {
         self.accepts_object(&object(kind, "case", &spec));
@@ -114,13 +118,13 @@ impl Table<'_> {
         self.rejects_object(&object(kind, "case", &spec), field, text);
     }
 
-    fn accepts_object(&mut self, object: &Value) {
+    pub(super) fn accepts_object(&mut self, object: &Value) {
         if let Err(output) = make(self.plane, object) {
             self.wrong.push(format!("{object} is refused: {output}"));
         }
     }
 
-    fn rejects_object(&mut self, object: &Value, field: &str, text: &str) {
+    pub(super) fn rejects_object(&mut self, object: &Value, field: &str, text: &str) {
         match make(self.plane, object) {
             Ok(()) => self.wrong.push(format!("{object} is accepted")),
             Err(output) => {
@@ -134,7 +138,7 @@ impl Table<'_> {
         }
     }
 
-    fn done(self) {
+    pub(super) fn done(self) {
         assert!(self.wrong.is_empty(), "{}", self.wrong.join("\n"));
     }
 }
@@ -165,7 +169,7 @@ fn assert_crds_accepted(plane: &ControlPlane) {
     let definitions = plane.kubectl(&["get", "--output=json", &file]);
     let definitions: Value = serde_json::from_str(&definitions).expect("a list");
     let definitions = definitions["items"].as_array().expect("items");
-    assert_eq!(definitions.len(), 6);
+    assert_eq!(definitions.len(), 7);
     for definition in definitions {
         let conditions = definition["status"]["conditions"].as_array().expect("conditions");
         let is = |name: &str| conditions.iter().any(|all| all["type"] == name && all["status"] == "True");
@@ -174,7 +178,7 @@ fn assert_crds_accepted(plane: &ControlPlane) {
 }
 
 fn pools_of_addresses(plane: &ControlPlane) {
-    let mut table = Table { plane, wrong: Vec::new() };
+    let mut table = Table::new(plane);
     let is = |addresses: Value| json!({"addresses": addresses, "prefix": 24});
     let with = |name: &str, value: Value| {
         let mut spec = json!({"addresses": ["10.0.0.1"], "prefix": 24});
@@ -237,7 +241,7 @@ fn pools_of_addresses(plane: &ControlPlane) {
 }
 
 fn pools_of_prefixes(plane: &ControlPlane) {
-    let mut table = Table { plane, wrong: Vec::new() };
+    let mut table = Table::new(plane);
     let is = |prefixes: Value| json!({"prefixes": prefixes});
     let of = |prefixes: Value, length: Value| json!({"prefixes": prefixes, "allocationPrefixLength": length});
     let with = |excluded: Value| json!({"prefixes": ["fd00::/48"], "excludedPrefixes": excluded});
@@ -277,7 +281,7 @@ fn pools_of_prefixes(plane: &ControlPlane) {
 }
 
 fn what_pools_have_in_common(plane: &ControlPlane) {
-    let mut table = Table { plane, wrong: Vec::new() };
+    let mut table = Table::new(plane);
     let pools =
         [(ADDRESSES, json!({"addresses": ["fd00::1"], "prefix": 64})), (PREFIXES, json!({"prefixes": ["fd00::/48"]}))];
     for (kind, spec) in pools {
@@ -309,7 +313,7 @@ fn what_pools_have_in_common(plane: &ControlPlane) {
 }
 
 fn reservations(plane: &ControlPlane) {
-    let mut table = Table { plane, wrong: Vec::new() };
+    let mut table = Table::new(plane);
     let reservation = |name: &str, change: Value| {
         let pool = json!({"kind": ADDRESSES, "namespace": "a", "name": "b"});
         let mut spec = json!({"scope": "p.a.b", "address": "10.0.0.5", "poolRef": pool});
@@ -338,7 +342,7 @@ fn reservations(plane: &ControlPlane) {
 }
 
 fn networks(plane: &ControlPlane) {
-    let mut table = Table { plane, wrong: Vec::new() };
+    let mut table = Table::new(plane);
     let network = |name: &str, spec: Value| object("IPNetwork", name, &spec);
     let labels = json!({"matchLabels": {"a": "b"}});
     for good in [
@@ -374,12 +378,12 @@ fn networks(plane: &ControlPlane) {
 }
 
 fn access_of_global_pools(plane: &ControlPlane) {
-    let mut table = Table { plane, wrong: Vec::new() };
+    let mut table = Table::new(plane);
     let pool = |kind: &str, access: &Value| {
-        let mut spec = if kind == GLOBAL_ADDRESSES {
-            json!({"addresses": ["10.0.0.1"], "prefix": 24})
-        } else {
+        let mut spec = if kind.contains("Prefix") {
             json!({"prefixes": ["fd00::/48"]})
+        } else {
+            json!({"addresses": ["10.0.0.1"], "prefix": 24})
         };
         json_patch::merge(&mut spec, access);
         object(kind, "case", &spec)
@@ -433,7 +437,7 @@ fn entries_are_read_as_by_the_provider(plane: &ControlPlane) {
         assert_eq!(is_refused, parse_entry(text).is_err() && !is_left, "{text:?}: {output}");
     }
     // One by one, the valid entries are also accepted in a spec of their family.
-    let mut table = Table { plane, wrong: Vec::new() };
+    let mut table = Table::new(plane);
     for text in ENTRIES {
         if let Ok(entry) = parse_entry(text) {
             let gateway = if entry.family == Family::V4 { "10.0.0.1" } else { "fd00::1" };
@@ -451,7 +455,7 @@ fn the_longest_lists_are_accepted(plane: &ControlPlane) {
     };
     let prefixes: Vec<String> = (0..MAX_ENTRIES).map(|at| format!("{}/128", address(at))).collect();
     let gateway = address(1);
-    let mut table = Table { plane, wrong: Vec::new() };
+    let mut table = Table::new(plane);
     let most = ranges(MAX_ENTRIES);
     table.accepts(
         ADDRESSES,

@@ -146,10 +146,11 @@ async fn clusterctl_move_keeps_all_addresses() {
         let claims = arrived.claims().list().await.ok()?;
         let pools = [
             arrived.pools().get("web").await.ok()?.is_some(),
+            arrived.pools().get("ring").await.ok()?.is_some(),
             arrived.global_pools().get("all").await.ok()?.is_some(),
             arrived.pools_of(InClusterKind::PrefixPool).get("nets").await.ok()?.is_some(),
         ];
-        (claims.len() >= 5 && pools == [true; 3]).then_some(())
+        (claims.len() >= 5 && pools == [true; 4]).then_some(())
     })
     .await;
     killed.kill().and_then(|()| killed.wait()).expect("it can be killed");

@@ -284,3 +284,25 @@ fn object_of_another_or_no_kind_is_denied() {
         assert!(code == 400 && message.contains(reason), "{message}");
     }
 }
+
+#[test]
+fn slices_errors_name_their_field() {
+    let with =
+        |slices: Value| json!({"addresses": ["10.0.0.0/26"], "prefix": 24, "gateway": "10.0.0.1", "slices": slices});
+    let kind = InClusterKind::GlobalIPPool;
+    let rack = json!({"size": 64, "per": "Label", "label": "topology/rack"});
+    assert_eq!(creation(kind, &with(rack.clone()), &Cluster::default()), Ok(Vec::new()));
+    for (slices, field, text) in [
+        (json!({"size": 128, "per": "Cluster"}), "spec.slices.size", "larger than the pool, which has 64 addresses"),
+        (json!({"size": 63, "per": "Cluster"}), "spec.slices.size", "power of two"),
+        (json!({"size": 4, "per": "Label"}), "spec.slices.label", "required with per: Label"),
+    ] {
+        let (code, fields, message) = denied(creation(kind, &with(slices), &Cluster::default()));
+        assert_eq!((code, fields), (422, vec![field.to_owned()]));
+        assert!(message.contains(text), "{message}");
+    }
+    let smaller = json!({"size": 32, "per": "Label", "label": "topology/rack"});
+    let (_, fields, message) = denied(change(kind, &with(rack.clone()), &with(smaller), &Cluster::default()));
+    assert_eq!((fields, message.contains("field is immutable")), (vec!["spec.slices.size".to_owned()], true));
+    assert!(change(kind, &with(rack), &with(Value::Null), &Cluster::default()).is_ok());
+}
