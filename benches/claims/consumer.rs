@@ -77,12 +77,20 @@ impl Consumer {
 
     /// Creates a claim; the claims of consecutive numbers are for one pool after the other.
     pub(crate) async fn create(&self, number: usize, name: &str) -> Identity {
+        self.create_labelled(number, name, 0).await
+    }
+
+    /// Creates a claim with one of `racks` values of the label `rack`, or without this label.
+    async fn create_labelled(&self, number: usize, name: &str, racks: usize) -> Identity {
+        let labels = if racks > 0 { json!({"rack": format!("r{}", number % racks)}) } else { json!({}) };
         let pool = &self.pools[number % self.pools.len()].name;
         // Claims of machine controllers have their machine as owner.
         let owner = json!({"apiVersion": "example.com/v1", "kind": "Machine", "name": name, "uid": name});
         let claim = json!({
             "apiVersion": format!("{GROUP}/v1beta2"), "kind": "IPAddressClaim",
-            "metadata": {"name": name, "namespace": self.namespace, "ownerReferences": [owner]},
+            "metadata": {
+                "name": name, "namespace": self.namespace, "ownerReferences": [owner], "labels": labels,
+            },
             "spec": {"poolRef": {"apiGroup": GROUP, "kind": "InClusterIPPool", "name": pool}},
         });
         self.api.create(&claims(&self.namespace), &claim).await
@@ -95,13 +103,22 @@ impl Consumer {
 
     /// Creates claims and waits until all are bound, by the baseline or by a provider.
     pub(crate) async fn bind(&self, names: &[String], baseline: Option<&Baseline>) -> (Timed, Vec<Identity>) {
+        self.bind_all(names, 0, baseline).await
+    }
+
+    /// Creates claims with `racks` values of the label `rack`, and waits until a provider has bound all of them.
+    pub(crate) async fn bind_labelled(&self, names: &[String], racks: usize) -> (Timed, Vec<Identity>) {
+        self.bind_all(names, racks, None).await
+    }
+
+    async fn bind_all(&self, names: &[String], racks: usize, baseline: Option<&Baseline>) -> (Timed, Vec<Identity>) {
         let (sender, receiver) = unbounded();
         let before = self.watch.counts().bound;
         let started = Instant::now();
         let create = async {
             let made = futures::stream::iter(names.iter().enumerate()).map(|(number, name)| async move {
                 let asked = Instant::now();
-                (number, asked, self.create(number, name).await)
+                (number, asked, self.create_labelled(number, name, racks).await)
             });
             let mut made = made.buffer_unordered(self.at_once);
             let mut all = Vec::with_capacity(names.len());

@@ -34,11 +34,13 @@ mod meter;
 mod options;
 mod outcome;
 mod plot;
+mod policies;
 mod pool;
 mod restart;
 mod rounds;
 mod scrape;
 mod seed;
+mod slices;
 mod table;
 mod throughput;
 
@@ -96,6 +98,8 @@ async fn run_on_empty_pools(options: &Options, series: Series) -> Outcome {
     let count = options.count(series);
     match series {
         Series::Attacked => attacked::run(&cluster, series.name(), count).await,
+        Series::Policies => policies::run(&cluster, series.name(), None, count).await,
+        Series::Slices10000 => slices::run(&cluster, series.name(), options.scaled(10_000), count).await,
         Series::Idle => idle::run(&cluster, count).await,
         Series::Exhausted => exhausted::run(&cluster, count).await,
         Series::Churn => throughput::run(&cluster, count).await,
@@ -132,6 +136,9 @@ async fn run_with_bound_claims(
         return commands::run(cluster, &options.kubectl_ipam, series.name(), consumer, present);
     }
     let count = options.count(series);
+    if series == Series::Policies100000 {
+        return policies::run(cluster, series.name(), Some((consumer, present)), count).await;
+    }
     Rounds { series: series.name(), count, pools: 1, present: Some((consumer, present)) }.run(cluster).await
 }
 

@@ -80,6 +80,15 @@ pub(crate) enum Series {
     /// 300 claims, while a user of another namespace keeps changing a pool for which 1,500 claims wait.
     #[value(name = "attacked")]
     Attacked,
+    /// 300 claims with each allocation policy of the pool, beside the default.
+    #[value(name = "policies")]
+    Policies,
+    /// The same for a pool with 100,000 bound claims.
+    #[value(name = "policies-100000")]
+    Policies100000,
+    /// 1,000 owners with 10,000 slices: a restart, and 1,000 claims.
+    #[value(name = "slices-10000")]
+    Slices10000,
     /// One claim at a time.
     #[value(name = "idle")]
     Idle,
@@ -122,7 +131,8 @@ impl Series {
             | Self::Restart100000
             | Self::DeletedPools100000
             | Self::Scrape100000
-            | Self::Commands100000 => 100_000,
+            | Self::Commands100000
+            | Self::Policies100000 => 100_000,
             _ => 0,
         }
     }
@@ -140,8 +150,8 @@ impl Series {
             | Self::Scrape100000
             | Self::Commands100000
             | Self::Join10000 => 1,
-            Self::Attacked => 300,
-            Self::LargePools => 1_000,
+            Self::Attacked | Self::Policies | Self::Policies100000 => 300,
+            Self::LargePools | Self::Slices10000 => 1_000,
             Self::Exhausted | Self::LargeClaims => 5_000,
         }
     }
