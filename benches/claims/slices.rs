@@ -67,7 +67,7 @@ pub(crate) async fn run(cluster: &Cluster<'_>, series: String, slices: usize, co
         }
     }
     manager.stop();
-    let [plain, first, again] = rates.map(|rates| median(rates));
+    let [plain, first, again] = rates.map(median);
     let figures = vec![
         Figure::new("start to ready", ready, "s"),
         Figure::new(format!("writes until {QUIET} s after ready"), writes as f64, "").at_most(0.0),

@@ -14,7 +14,7 @@ use tracing::debug;
 
 use super::access::limit_error;
 use super::context::Context;
-use super::ledger::{ClaimKey, Held, Ledger, Misplaced, PoolInfo, PoolLookup, Proposal, priority};
+use super::ledger::{ClaimAttributes, ClaimKey, Held, Ledger, Misplaced, PoolInfo, PoolLookup, Proposal, priority};
 use super::reservation::{Ownership, build, claim_reference, ownership};
 use super::{release, scope_changes};
 use crate::api::{AllocationOrder, Audience, IPReservation, PoolKey, Slot, names};
@@ -66,7 +66,9 @@ impl Drop for InClusterHandler {
 impl ClaimHandler for InClusterHandler {
     async fn fetch_pool(&mut self) -> Result<PoolView, HandlerError> {
         let pool = self.pool()?;
-        let info = match self.ledger().pool_or_wait(pool, &self.key, priority(&self.claim)) {
+        let cluster = self.claim.cluster_name().map(Into::into);
+        let attributes = ClaimAttributes { cluster, ..priority(&self.claim).into() };
+        let info = match self.ledger().pool_or_wait(pool, &self.key, attributes) {
             PoolLookup::Found(info) => info,
             PoolLookup::NotSeenYet => {
                 let message = format!("{pool} is not in the cache yet");

@@ -366,7 +366,8 @@ impl WaitQueue {
     /// was not waiting for the pool before.
     pub(super) fn wait_for_pool(&mut self, claim: &ClaimKey, attributes: &ClaimAttributes) -> bool {
         if !self.turns.contains_key(claim) {
-            self.enqueue(claim, attributes, false);
+            // The rules of the pool may not be known yet.
+            self.enqueue(claim, attributes, true);
         }
         self.waiting_for_pool.insert(claim.clone())
     }

@@ -132,6 +132,27 @@ fn turns_count_against_the_limit() {
 }
 
 #[test]
+fn claims_that_waited_for_the_pool_keep_their_order() {
+    // Both claims are created before their pool can allocate.
+    let (mut queue, now) = (WaitQueue::default(), Instant::now());
+    let quota = Quota::new(&AccessRules {
+        namespaces: AllowedNamespaces::All,
+        per_namespace: None,
+        per_cluster: Some(1),
+        headroom: None,
+    });
+    let of_cluster = ClaimAttributes { cluster: Some("one".into()), ..1.into() };
+    for name in ["a", "b"] {
+        queue.wait_for_pool(&of("n", name), &of_cluster);
+    }
+    let woken = queue.pool_changed();
+    assert_eq!((woken.len(), queue.grant(limited(&quota), Freed::default(), now)), (2, vec![of("n", "a")]));
+    let group = Group::Cluster("n".into(), "one".into());
+    assert_eq!(queue.request(&of("n", "b"), &of_cluster, limited(&quota)), Answer::Blocked(group));
+    assert_eq!(queue.request(&of("n", "a"), &of_cluster, limited(&quota)), Answer::Served);
+}
+
+#[test]
 fn removed_limits_unblock_all_claims() {
     let (mut queue, quota) = (WaitQueue::default(), per_namespace(0));
     let supply = Supply { free: 9, quota: Some(&quota), ..Supply::default() };
