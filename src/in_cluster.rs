@@ -38,10 +38,12 @@ mod networks;
 mod options;
 mod pools;
 mod release;
+mod requests;
 mod reservation;
 mod scope_changes;
 mod standby;
 mod sweeper;
+mod takeover;
 mod upgrade;
 
 use std::sync::Arc;

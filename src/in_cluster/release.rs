@@ -13,7 +13,7 @@ use super::reservation::{Ownership, claim_reference, ownership};
 use crate::api::PoolKey;
 
 /// Releases all addresses that are reserved for a claim. If the pool has a grace period, the reservation is kept until
-/// the cool-down ends; the claim does not wait for this. A promise is kept: the next claim of this name gets the
+/// the cool-down ends, and in a sticky pool for longer; the claim does not wait for this. A promise is kept: the next claim of this name gets the
 /// address again.
 pub(super) async fn release(
     context: &Context,
@@ -23,7 +23,7 @@ pub(super) async fn release(
 ) -> Result<(), HandlerError> {
     let held = context.ledger.held_by(key, uid);
     for held in held.iter().filter(|held| !held.is_promise) {
-        let released = if has_cooldown(context, &held.pool) {
+        let released = if keeps_reservation(context, &held.pool) {
             start_cooldown(context, claim, held).await
         } else {
             delete_reservation(context, claim, held).await
@@ -33,8 +33,9 @@ pub(super) async fn release(
     Ok(())
 }
 
-fn has_cooldown(context: &Context, pool: &PoolKey) -> bool {
-    context.ledger.pool_info(pool).is_some_and(|info| info.cooldown_seconds > 0 && !info.deleting)
+fn keeps_reservation(context: &Context, pool: &PoolKey) -> bool {
+    let info = context.ledger.pool_info(pool).filter(|info| !info.deleting);
+    info.is_some_and(|info| info.cooldown_seconds > 0 || info.is_sticky)
 }
 
 async fn delete_reservation(context: &Context, claim: &IPAddressClaim, held: &Held) -> Result<(), CallError> {

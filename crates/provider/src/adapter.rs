@@ -313,6 +313,10 @@ pub enum HandlerError {
     /// `QuotaExceeded`; retried after [`ClaimOptions::resync_interval`].
     #[error("{0}")]
     QuotaExceeded(String),
+    /// The address that the claim requests cannot be allocated to it. Reported as `RequestedAddressUnavailable`; retried
+    /// after [`ClaimOptions::resync_interval`].
+    #[error("{0}")]
+    RequestedAddressUnavailable(String),
     /// The provider is not ready to answer, for example because its caches are not filled yet. Not a failure; retried
     /// after a delay. Reported as `PoolNotReady` if it lasts for more than 5 seconds.
     #[error("{message}")]

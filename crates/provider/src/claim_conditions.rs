@@ -139,6 +139,9 @@ impl ClaimConditions {
             HandlerError::QuotaExceeded(_) => {
                 Self { severity: "Warning", ..Self::info(conditions::QUOTA_EXCEEDED, message) }
             }
+            HandlerError::RequestedAddressUnavailable(_) => {
+                Self { severity: "Warning", ..Self::info(conditions::REQUESTED_ADDRESS_UNAVAILABLE, message) }
+            }
             HandlerError::DuplicateAddress(_) => Self::error(conditions::DUPLICATE_ADDRESS, message),
             HandlerError::Transient { .. } | HandlerError::Permanent(_) => {
                 Self::error(conditions::ALLOCATION_FAILED, message)

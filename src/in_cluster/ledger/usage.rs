@@ -59,15 +59,31 @@ pub(super) struct ReservationInfo {
     /// In seconds since the Unix epoch, and never after the time at which it was observed: the clock of the writer may
     /// be ahead.
     pub(super) released_at: Option<i64>,
+    /// Whether the released address is only kept for the next claim of the same name: its cool-down has ended, and other
+    /// claims get it if no other address is free.
+    pub(super) is_remembered: bool,
     pub(super) list: ListEpoch,
     /// Whether it has to be labelled for `clusterctl move`.
     pub(super) lacks_label: bool,
+}
+
+/// Whether an address can be allocated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Availability {
+    /// Nothing uses the address.
+    Free,
+    /// It was released at this second, and is kept for the next claim of the same name as long as others are free.
+    Remembered(i64),
+    /// It cannot be allocated.
+    Taken,
 }
 
 /// The addresses that are reserved for each claim. The reverse of [`AddressUsage::reservation`], except that an address
 /// that cools down is not held.
 #[derive(Debug, Default)]
 pub(super) struct Holdings {
+    /// Addresses that the last claim of that name has released, and that cool down or are remembered.
+    released: HashMap<ClaimKey, Vec<Slot>>,
     by_uid: HashMap<Uid, Vec<Slot>>,
     /// Addresses that a user promised to the name of a claim.
     by_name: HashMap<ClaimKey, Vec<Slot>>,
@@ -76,8 +92,9 @@ pub(super) struct Holdings {
 impl Holdings {
     /// Records the reservation of an address.
     pub(super) fn insert(&mut self, reservation: &ReservationInfo, slot: &Slot) {
-        let Some(claim) = reservation.claim.as_deref().filter(|_| reservation.released_at.is_none()) else { return };
+        let Some(claim) = reservation.claim.as_deref() else { return };
         let slots = match reservation.claim_uid {
+            _ if reservation.released_at.is_some() => self.released.entry(claim.clone()).or_default(),
             // A claim nearly always has one reservation.
             Some(uid) => self.by_uid.entry(uid).or_insert_with(|| Vec::with_capacity(1)),
             None => self.by_name.entry(claim.clone()).or_default(),
@@ -95,10 +112,16 @@ impl Holdings {
             }
         }
         match (reservation.claim_uid, reservation.claim.as_deref()) {
+            (_, Some(claim)) if reservation.released_at.is_some() => remove_from(&mut self.released, claim, slot),
             (Some(uid), _) => remove_from(&mut self.by_uid, &uid, slot),
             (None, Some(claim)) => remove_from(&mut self.by_name, claim, slot),
             (None, None) => {}
         }
+    }
+
+    /// The addresses that claims of that name have released, and that still have a reservation.
+    pub(super) fn released_by(&self, claim: &ClaimKey) -> impl Iterator<Item = &Slot> {
+        self.released.get(claim).into_iter().flatten()
     }
 
     /// The addresses reserved for the uid of a claim, and those promised to its name.
@@ -137,6 +160,7 @@ impl ReservationInfo {
             cluster,
             is_observed,
             released_at: reservation.spec.released_at.as_ref().map(|time| time.0.as_second().min(now)),
+            is_remembered: false,
             list,
             lacks_label: lacks_label(reservation),
         }
@@ -151,6 +175,20 @@ impl ReservationInfo {
 impl AddressUsage {
     pub(super) fn is_free(&self) -> bool {
         self.reservation.is_none() && self.owners.is_empty() && self.candidate_of.is_none() && self.elsewhere == 0
+    }
+
+    /// Whether the address can be allocated.
+    pub(super) fn availability(&self) -> Availability {
+        if self.is_free() {
+            return Availability::Free;
+        }
+        let is_unused = self.owners.is_empty() && self.candidate_of.is_none() && self.elsewhere == 0;
+        match self.reservation.as_ref().filter(|_| is_unused) {
+            Some(ReservationInfo { is_remembered: true, released_at: Some(since), .. }) => {
+                Availability::Remembered(*since)
+            }
+            _ => Availability::Taken,
+        }
     }
 
     /// How often a pool holds the address: by a reservation, and by a candidate.
@@ -173,10 +211,11 @@ impl AddressUsage {
         self.reservation.is_none() && self.candidate_of.is_none()
     }
 
-    /// The pool and the start of the cool-down, if the address is cooling down.
-    pub(super) fn cooldown(&self) -> Option<(PoolKey, i64)> {
+    /// The pool, the time of the release, and whether the cool-down has ended, if the address is released and has a
+    /// reservation.
+    pub(super) fn release(&self) -> Option<(PoolKey, i64, bool)> {
         let reservation = self.reservation.as_ref()?;
-        Some((reservation.pool.clone(), reservation.released_at?))
+        Some((reservation.pool.clone(), reservation.released_at?, reservation.is_remembered))
     }
 
     /// The claims that use the address or have reserved it, and the pool of each. An IPAddress without a reservation counts too,

@@ -91,7 +91,7 @@ fn per_namespace(limit: usize) -> Quota {
 }
 
 fn limited(quota: &Quota) -> Supply<'_> {
-    Supply { free: 3, headroom: 0, quota: Some(quota) }
+    Supply { free: 3, headroom: 0, quota: Some(quota), requested_is_free: false }
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn namespace_at_its_limit_delays_no_other() {
 #[test]
 fn turns_count_against_the_limit() {
     let (mut queue, quota, now) = (WaitQueue::default(), per_namespace(1), Instant::now());
-    let supply = |free| Supply { free, headroom: 0, quota: Some(&quota) };
+    let supply = |free| Supply { free, headroom: 0, quota: Some(&quota), requested_is_free: false };
     for name in ["a", "b"] {
         assert_eq!(queue.request(&of("n", name), &1.into(), supply(0)), Answer::Wait);
     }
@@ -130,7 +130,7 @@ fn turns_count_against_the_limit() {
 #[test]
 fn removed_limits_unblock_all_claims() {
     let (mut queue, quota) = (WaitQueue::default(), per_namespace(0));
-    let supply = Supply { free: 9, headroom: 0, quota: Some(&quota) };
+    let supply = Supply { free: 9, headroom: 0, quota: Some(&quota), requested_is_free: false };
     for name in ["a", "b"] {
         assert_eq!(queue.request(&of("n", name), &1.into(), supply), Answer::Blocked(Group::Namespace("n".into())));
     }
@@ -142,7 +142,7 @@ fn removed_limits_unblock_all_claims() {
 #[test]
 fn headroom_is_left_for_some_claims() {
     let (mut queue, now) = (WaitQueue::default(), Instant::now());
-    let supply = |free| Supply { free, headroom: 2, quota: None };
+    let supply = |free| Supply { free, headroom: 2, quota: None, requested_is_free: false };
     let privileged = ClaimAttributes { priority: 9, uses_headroom: true, ..ClaimAttributes::default() };
     assert_eq!(queue.request(&claim("a"), &1.into(), supply(3)), Answer::Served);
     assert_eq!(queue.request(&claim("b"), &1.into(), supply(2)), Answer::Wait);
