@@ -26,7 +26,9 @@ mod pools;
 mod prefixes;
 mod refusals;
 mod reporting;
+mod requests;
 mod restore;
+mod sticky;
 mod sweeping;
 mod tenants;
 

@@ -177,7 +177,7 @@ async fn free(loader: &mut Loader<'_>, name: &str, count: u16) -> Result<Report,
         // Each proposal holds its address for a claim that does not exist, in a namespace without another address.
         match ledger.propose(&pool.key, &(format!("-{number}"), String::new()), i64::from(number)) {
             Proposal::Slot(slot) => addresses.push(slot.block.to_string()),
-            Proposal::Wait | Proposal::LimitReached(_) => break,
+            Proposal::Wait | Proposal::LimitReached(_) | Proposal::Unavailable(_) => break,
         }
     }
     let is_random = pool.spec.order() == AllocationOrder::Random;

@@ -44,6 +44,10 @@ pub struct PoolDetails {
     pub cooldown_seconds: i64,
     /// Order of allocation: `LowestFirst`, `RoundRobin` or `Random`.
     pub order: String,
+    /// Whether a claim gets the address back that the last claim of its name had.
+    pub sticky: bool,
+    /// Whether claims may request an address.
+    pub requests: bool,
     /// Who may use a global pool, in words.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub access: Vec<String>,
@@ -150,6 +154,8 @@ pub(super) fn describe(pool: &PoolRow, contents: &Contents<'_>, waiting: Vec<Cla
         prefix_length,
         cooldown_seconds: pool.spec.cooldown_seconds(),
         order: format!("{:?}", pool.spec.order()),
+        sticky: pool.spec.is_sticky(),
+        requests: pool.spec.accepts_requests(),
         access: access(pool),
         counts: contents.counts,
         map: None,
