@@ -225,7 +225,7 @@ impl InClusterHandler {
         info: &PoolInfo,
         requested: Option<Block>,
     ) -> Result<Option<(Slot, bool)>, HandlerError> {
-        for Held { slot, is_promise, pool: from, uid } in self.ledger().held_by(&self.key, self.uid) {
+        for Held { slot, is_promise, pool: from, uid, .. } in self.ledger().held_by(&self.key, self.uid) {
             if from != *pool || requested.is_some_and(|requested| requested != slot.block) {
                 continue;
             }

@@ -1,6 +1,7 @@
 //! Claims of a sticky pool get the former address of their name back.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use capi_ipam::api::InClusterKind;
 use futures::future::join_all;
@@ -79,6 +80,8 @@ async fn absent_claims_do_not_exhaust_a_sticky_pool() {
     assert_eq!(consumer.wait_for_address("waiting").await, "10.0.0.2");
     for name in ["c", "a"] {
         consumer.release(name).await;
+        // The times of releases have a precision of one second.
+        tokio::time::sleep(Duration::from_millis(1_100)).await;
     }
     consumer.wait_for_counts("pool", (3, 2, 1, 0)).await;
     // The address that was released first is allocated first.

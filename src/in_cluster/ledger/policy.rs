@@ -120,8 +120,8 @@ impl State {
         Proposal::Slot(slot)
     }
 
-    /// The address that the last claim of this name had, if the pool keeps it for the next one: the address that was
-    /// released last, if there are several.
+    /// The address that the last claim of this name had, if the pool keeps it for the next one. If there are several: one
+    /// that was in use, and that was released last.
     fn former(&self, pool: &PoolKey, claim: &ClaimKey) -> Option<Former> {
         let entry = self.pools.get(pool)?;
         if !entry.is_sticky() {
@@ -133,9 +133,10 @@ impl State {
             let reservation = usage.reservation.as_ref().filter(|known| known.pool == *pool)?;
             let is_unused = usage.owners.is_empty() && usage.candidate_of.is_none() && usage.elsewhere == 0;
             let is_allocatable = is_unused && entry.is_unobstructed(slot.block);
-            Some((reservation.released_at?, slot.block, reservation.is_remembered)).filter(|_| is_allocatable)
+            is_allocatable.then_some((reservation, reservation.released_at?, slot.block))
         });
-        let (_, block, is_remembered) = kept.max_by_key(|(since, block, _)| (*since, *block))?;
+        let (reservation, _, block) = kept.max_by_key(|(known, since, block)| (known.was_used, *since, *block))?;
+        let is_remembered = reservation.is_remembered;
         Some(Former { block, is_remembered })
     }
 

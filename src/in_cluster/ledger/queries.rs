@@ -23,6 +23,8 @@ pub struct Held {
     pub uid: String,
     /// Whether a user promised the address to the name of the claim. A promise outlives the claim.
     pub is_promise: bool,
+    /// Whether an IPAddress of the claim with this address was observed.
+    pub was_used: bool,
 }
 
 /// The counts of a pool.
@@ -103,6 +105,7 @@ impl Ledger {
                 pool: reservation.pool.clone(),
                 uid: reservation.uid.to_string(),
                 is_promise: reservation.is_manual(),
+                was_used: reservation.was_used,
             })
         };
         state.holdings.of(claim, uid).filter_map(describe).collect()

@@ -62,6 +62,9 @@ pub(super) struct ReservationInfo {
     /// Whether the released address is only kept for the next claim of the same name: its cool-down has ended, and other
     /// claims get it if no other address is free.
     pub(super) is_remembered: bool,
+    /// Whether an IPAddress of the claim with this address was observed. Two managers can reserve two addresses for one
+    /// claim, which uses one of them.
+    pub(super) was_used: bool,
     pub(super) list: ListEpoch,
     /// Whether it has to be labelled for `clusterctl move`.
     pub(super) lacks_label: bool,
@@ -161,6 +164,7 @@ impl ReservationInfo {
             is_observed,
             released_at: reservation.spec.released_at.as_ref().map(|time| time.0.as_second().min(now)),
             is_remembered: false,
+            was_used: false,
             list,
             lacks_label: lacks_label(reservation),
         }
@@ -256,18 +260,22 @@ impl AddressUsage {
     pub(super) fn set_reservation(&mut self, mut reservation: ReservationInfo) {
         let known = self.reservation.as_ref().filter(|known| known.uid == reservation.uid);
         reservation.is_observed |= known.is_some_and(|known| known.is_observed);
+        reservation.was_used |= known.is_some_and(|known| known.was_used);
         if let Some(owner) = self.owners.iter().find(|owner| Some(&owner.name) == reservation.claim.as_ref()) {
             // Shared to save memory: there is one for each claim.
             reservation.claim = Some(Arc::clone(&owner.name));
+            reservation.was_used = true;
         }
         self.reservation = Some(reservation);
     }
 
     pub(super) fn insert_address(&mut self, mut owner: AddressOwner) {
-        if let Some(claim) = self.reservation.as_ref().and_then(|reservation| reservation.claim.as_ref())
+        if let Some(reservation) = &mut self.reservation
+            && let Some(claim) = &reservation.claim
             && *claim == owner.name
         {
             owner.name = Arc::clone(claim);
+            reservation.was_used = true;
         }
         match self.owners.iter_mut().find(|present| present.name == owner.name) {
             Some(present) => *present = owner,
