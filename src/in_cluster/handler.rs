@@ -172,17 +172,13 @@ impl InClusterHandler {
             let slot = match self.ledger().propose(pool, &self.key, attributes.clone()) {
                 Proposal::Slot(slot) => slot,
                 Proposal::LimitReached(limit) => return Err(limit_error(pool, &limit)),
-                Proposal::Wait if !attributes.uses_headroom && self.is_of_selected_machine(pool, &info).await? => {
-                    attributes.uses_headroom = true;
-                    continue;
-                }
-                Proposal::Wait => return Err(HandlerError::PoolExhausted(self.exhausted(pool, &info))),
-                Proposal::Unavailable(Unavailable::NotYet)
+                Proposal::Wait | Proposal::Unavailable(Unavailable::NotYet)
                     if !attributes.uses_headroom && self.is_of_selected_machine(pool, &info).await? =>
                 {
                     attributes.uses_headroom = true;
                     continue;
                 }
+                Proposal::Wait => return Err(HandlerError::PoolExhausted(self.exhausted(pool, &info))),
                 Proposal::Unavailable(why) => {
                     let block = requested.ok_or_else(unavailable)?;
                     return Err(self.unavailable(pool, &info, block, &why));

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use capi_ipam_ip::{Block, UsableBlocks};
 
+use super::pool::PoolEntry;
 use super::quota::Consumer;
 use super::state::State;
 use super::usage::{AddressUsage, ReservationInfo};
@@ -172,8 +173,7 @@ impl State {
 
     /// Computes for all released addresses of a pool whether they are kept for the next claims of the same names.
     pub(super) fn refresh_memories(&mut self, pool: &PoolKey, now: i64) {
-        let released: Vec<Slot> =
-            self.pools.get(pool).into_iter().flat_map(|entry| entry.released()).cloned().collect();
+        let released: Vec<Slot> = self.pools.get(pool).into_iter().flat_map(PoolEntry::released).cloned().collect();
         released.iter().for_each(|slot| self.refresh_memory(slot, now));
     }
 
