@@ -9,6 +9,8 @@ use super::handler::{InClusterHandler, ReserveResult, request_error};
 use super::ledger::PoolInfo;
 use crate::api::{IPReservation, PoolKey, Slot};
 
+const ACTION: &str = "delete the IPReservation of a released address";
+
 impl InClusterHandler {
     /// Reserves a proposed address. A reservation that is kept although its claim has released the address is deleted
     /// first, in the version that the ledger knows: it may have been taken over since, also for this claim.
@@ -22,10 +24,17 @@ impl InClusterHandler {
             let name = slot.reservation_name();
             match self.context.reservations.delete_unchanged(&name, &released.uid, &released.version).await {
                 Ok(_) => self.ledger().remove_reservation_of(slot, &released.uid),
-                // Whether the creation succeeds shows what happened. A deletion that is applied later does not affect
-                // another reservation.
-                Err(error) if error.is_conflict() || error.is_not_found() || error.outcome_is_unknown() => {}
-                Err(error) => return Err(request_error("delete the IPReservation of a released address", error)),
+                // Whether the creation succeeds shows to whom the address belongs now.
+                Err(error) if error.is_conflict() || error.is_not_found() => {}
+                // A deletion that is applied later does not affect another reservation.
+                Err(error) if error.outcome_is_unknown() => {
+                    let read = self.context.reservations.get(&name).await;
+                    let found = read.map_err(|error| request_error("read the IPReservation", error))?;
+                    if found.is_some_and(|found| found.uid().as_ref() == Some(&released.uid)) {
+                        return Err(request_error(ACTION, error));
+                    }
+                }
+                Err(error) => return Err(request_error(ACTION, error)),
             }
         }
         self.reserve(pool, slot, allocated_at).await
