@@ -35,7 +35,7 @@ mod visibility;
 pub use access::{
     AccessRules, AllowedNamespaces, Headroom, NamespaceAccess, NamespaceSource, PoolAccess, PoolLimits, SelectorProblem,
 };
-pub use allocation::{AllocationOrder, AllocationPolicy};
+pub use allocation::{AllocationOrder, AllocationPolicy, STICKY_SECONDS};
 pub use ip_pool::IPPoolSpec;
 pub use network::{
     BlockLengths, IPNetwork, IPNetworkSpec, IPNetworkStatus, MemberPhase, NetworkMember, NetworkProblem, NetworkRules,

@@ -39,12 +39,14 @@ mod networks;
 mod options;
 mod pools;
 mod release;
+mod requests;
 mod reservation;
 mod scope_changes;
 mod slice_return;
 mod slices;
 mod standby;
 mod sweeper;
+mod takeover;
 mod upgrade;
 
 use std::sync::Arc;

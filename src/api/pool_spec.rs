@@ -2,7 +2,7 @@ use capi_ipam_ip::{PoolAddresses, PoolPrefixes, PoolProblem, UsableBlocks};
 use serde::Serialize;
 
 use super::access::PoolAccess;
-use super::allocation::AllocationOrder;
+use super::allocation::{AllocationOrder, AllocationPolicy};
 use super::ip_pool::IPPoolSpec;
 use super::pool_kind::InClusterKind;
 use super::prefix_pool::PrefixPoolSpec;
@@ -67,13 +67,28 @@ impl PoolSpec {
         PoolAccess { allowed_namespaces: namespaces.as_ref(), limits: *limits, headroom: headroom.as_ref() }
     }
 
-    /// The order in which the pool allocates its free addresses.
-    pub fn order(&self) -> AllocationOrder {
+    /// How the pool chooses the address of a claim.
+    pub fn allocation(&self) -> AllocationPolicy {
         let policy = match self {
             Self::Addresses(spec) => spec.allocation,
             Self::Prefixes(spec) => spec.allocation,
         };
-        policy.and_then(|policy| policy.order).unwrap_or_default()
+        policy.unwrap_or_default()
+    }
+
+    /// The order in which the pool allocates its free addresses.
+    pub fn order(&self) -> AllocationOrder {
+        self.allocation().order.unwrap_or_default()
+    }
+
+    /// Whether a claim gets the address back that the last claim of its name had.
+    pub fn is_sticky(&self) -> bool {
+        self.allocation().sticky.unwrap_or_default()
+    }
+
+    /// Whether claims may request an address.
+    pub fn accepts_requests(&self) -> bool {
+        self.allocation().requests.unwrap_or_default()
     }
 
     /// How the pool is divided into slices.

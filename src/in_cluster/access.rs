@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use capi_ipam_ip::Block;
 use capi_ipam_provider::HandlerError;
 use capi_ipam_provider::api::names::CLUSTER_GROUP;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -20,13 +21,14 @@ const INFRASTRUCTURE_GROUP: &str = "infrastructure.cluster.x-k8s.io";
 
 impl InClusterHandler {
     /// What the wait queue has to know about the claim.
-    pub(super) fn attributes(&self, info: &PoolInfo) -> ClaimAttributes {
+    pub(super) fn attributes(&self, info: &PoolInfo, requested: Option<Block>) -> ClaimAttributes {
         let priority = priority(&self.claim);
         if info.access.is_none() && info.slices.is_none() {
-            return priority.into();
+            return ClaimAttributes { requested, ..priority.into() };
         }
         let uses_headroom = headroom_selector(info).is_some_and(|selector| selector.matches(self.claim.labels()));
-        ClaimAttributes { uses_headroom, cluster: self.claim.cluster_name().map(Into::into), ..priority.into() }
+        let cluster = self.claim.cluster_name().map(Into::into);
+        ClaimAttributes { uses_headroom, cluster, requested, ..priority.into() }
     }
 
     /// Fails if claims of this namespace must not use the pool.

@@ -55,7 +55,8 @@ impl InClusterHandler {
                 .await
                 .map_err(|error| request_error("read the IPReservation", error))?;
             let Some(found) = found else { continue };
-            if ownership(&found, &claim_reference(&self.claim)) != Ownership::PreviousClaim {
+            let is_previous = ownership(&found, &claim_reference(&self.claim)) == Ownership::PreviousClaim;
+            if !is_previous && !self.may_take_over(info, &slot, &found) {
                 return self.conflict(pool, existing, block, Some(&found));
             }
             // Read after the reservation: if this claim still exists, the other one of its name is an earlier claim.

@@ -1,7 +1,8 @@
 //! Cool-downs: a released address can be reused when the grace period of its pool has ended.
 //!
 //! Until then its reservation is kept, with the time of the release. It is deleted when the period has ended, or when
-//! the pool is being deleted or does not exist.
+//! the pool is being deleted or does not exist. A sticky pool keeps it for longer, for the next claim of the same name:
+//! other claims get the address after the period, if no other address is free.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -65,6 +66,7 @@ async fn sleep_for(wait: Option<Duration>) {
 /// Deletes the reservations whose cool-down has ended. Returns whether a deletion failed.
 async fn end_expired(context: &Context) -> bool {
     let now = clock::now().0.as_second();
+    context.ledger.end_cooldowns(now);
     let ended = context.ledger.cooled_down(now, |pool| is_served(context, pool), FOREIGN_DELAY_SECONDS);
     let failures = futures::stream::iter(ended)
         .map(|ended| async move {

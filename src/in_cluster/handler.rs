@@ -14,7 +14,9 @@ use tracing::debug;
 
 use super::access::limit_error;
 use super::context::Context;
-use super::ledger::{ClaimAttributes, ClaimKey, Held, Ledger, Misplaced, PoolInfo, PoolLookup, Proposal, priority};
+use super::ledger::{
+    ClaimAttributes, ClaimKey, Held, Ledger, Misplaced, PoolInfo, PoolLookup, Proposal, Unavailable, priority,
+};
 use super::reservation::{Ownership, build, claim_reference, ownership};
 use super::{release, scope_changes};
 use crate::api::{AllocationOrder, Audience, IPReservation, PoolKey, Slot, names};
@@ -145,7 +147,8 @@ impl InClusterHandler {
         if let Some(existing) = existing {
             return self.adopt(pool, existing, &info, &usable).await;
         }
-        if let Some((slot, is_promise)) = self.find_reserved(pool, &info).await? {
+        let requested = self.requested(pool, &info)?;
+        if let Some((slot, is_promise)) = self.find_reserved(pool, &info, requested).await? {
             // What is promised or in use does not depend on limits.
             if !is_promise && self.claim.bound_address().is_none() {
                 self.check_limits(pool, &info, &slot).await?;
@@ -155,6 +158,7 @@ impl InClusterHandler {
         if let Some(slot) = self.ledger().attempt(self.uid, pool) {
             // An error leaves the outcome of the first attempt unknown: the attempt stays remembered.
             let is_ours = info.can_allocate()
+                && requested.is_none_or(|requested| requested == slot.block)
                 && usable.contains(slot.block)
                 && self.ledger().owners(&slot).is_empty()
                 && matches!(self.reserve(pool, &slot, allocation_time(&info)).await?, ReserveResult::Ours);
@@ -165,7 +169,7 @@ impl InClusterHandler {
             }
         }
         self.check_permission(pool, &info)?;
-        let mut attributes = self.attributes(&info);
+        let mut attributes = self.attributes(&info, requested);
         attributes.slice_owner = self.slice_owner(pool, &info)?;
         for number in 1..=MAX_PROPOSALS {
             let info = self.ledger().pool_info(pool).filter(PoolInfo::can_allocate).ok_or_else(unavailable)?;
@@ -187,18 +191,24 @@ impl InClusterHandler {
                     self.slice_unavailable(pool, &refusal).await?;
                     continue;
                 }
-                Proposal::Wait if !attributes.uses_headroom && self.is_of_selected_machine(pool, &info).await? => {
+                Proposal::Wait | Proposal::Unavailable(Unavailable::NotYet)
+                    if !attributes.uses_headroom && self.is_of_selected_machine(pool, &info).await? =>
+                {
                     attributes.uses_headroom = true;
                     continue;
                 }
                 Proposal::Wait => return Err(HandlerError::PoolExhausted(self.exhausted(pool, &info))),
+                Proposal::Unavailable(why) => {
+                    let block = requested.ok_or_else(unavailable)?;
+                    return Err(self.unavailable(pool, &info, block, &why));
+                }
             };
             let candidate = Candidate { ledger: self.ledger(), slot };
             // Prefix and gateway have to be those of the spec from which the address was allocated.
             if !self.ledger().is_current(pool, &usable) {
                 continue;
             }
-            let reserve = self.reserve(pool, &candidate.slot, allocation_time(&info));
+            let reserve = self.reserve_or_take_over(pool, &candidate.slot, allocation_time(&info));
             match traces::in_span(trace_span!("reserve", slot = %candidate.slot, candidate = number), reserve).await? {
                 ReserveResult::Ours => {
                     self.check_limits(pool, &info, &candidate.slot).await?;
@@ -222,10 +232,16 @@ impl InClusterHandler {
     }
 
     /// Finds an address that an earlier attempt reserved, or that is promised to the claim, and whether it is promised.
-    /// Verified by a live read, since the reservation may have been released meanwhile.
-    async fn find_reserved(&self, pool: &PoolKey, info: &PoolInfo) -> Result<Option<(Slot, bool)>, HandlerError> {
-        for Held { slot, is_promise, pool: from, uid } in self.ledger().held_by(&self.key, self.uid) {
-            if from != *pool {
+    /// Verified by a live read, since the reservation may have been released meanwhile. Only the requested block is
+    /// considered, if there is one.
+    async fn find_reserved(
+        &self,
+        pool: &PoolKey,
+        info: &PoolInfo,
+        requested: Option<Block>,
+    ) -> Result<Option<(Slot, bool)>, HandlerError> {
+        for Held { slot, is_promise, pool: from, uid, .. } in self.ledger().held_by(&self.key, self.uid) {
+            if from != *pool || requested.is_some_and(|requested| requested != slot.block) {
                 continue;
             }
             let slot = if slot.scope == info.scope {

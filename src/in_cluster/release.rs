@@ -13,7 +13,7 @@ use super::reservation::{Ownership, claim_reference, ownership};
 use crate::api::PoolKey;
 
 /// Releases all addresses that are reserved for a claim. If the pool has a grace period, the reservation is kept until
-/// the cool-down ends; the claim does not wait for this. A promise is kept: the next claim of this name gets the
+/// the cool-down ends, and in a sticky pool for longer; the claim does not wait for this. A promise is kept: the next claim of this name gets the
 /// address again.
 pub(super) async fn release(
     context: &Context,
@@ -22,8 +22,11 @@ pub(super) async fn release(
     uid: Uid,
 ) -> Result<(), HandlerError> {
     let held = context.ledger.held_by(key, uid);
+    // The claim has used one of the addresses that several managers have reserved for it.
+    let uses_another_of = |pool: &PoolKey| held.iter().any(|held| held.was_used && held.pool == *pool);
     for held in held.iter().filter(|held| !held.is_promise) {
-        let released = if has_cooldown(context, &held.pool) {
+        let is_spare = !held.was_used && uses_another_of(&held.pool);
+        let released = if keeps_reservation(context, &held.pool, is_spare) {
             start_cooldown(context, claim, held).await
         } else {
             delete_reservation(context, claim, held).await
@@ -33,8 +36,11 @@ pub(super) async fn release(
     Ok(())
 }
 
-fn has_cooldown(context: &Context, pool: &PoolKey) -> bool {
-    context.ledger.pool_info(pool).is_some_and(|info| info.cooldown_seconds > 0 && !info.deleting)
+/// Whether the pool keeps the reservation of a released address. A sticky pool without a cool-down keeps only the one
+/// that the claim has used.
+fn keeps_reservation(context: &Context, pool: &PoolKey, is_spare: bool) -> bool {
+    let info = context.ledger.pool_info(pool).filter(|info| !info.deleting);
+    info.is_some_and(|info| info.cooldown_seconds > 0 || (info.is_sticky && !is_spare))
 }
 
 async fn delete_reservation(context: &Context, claim: &IPAddressClaim, held: &Held) -> Result<(), CallError> {

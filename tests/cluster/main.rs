@@ -26,8 +26,10 @@ mod pools;
 mod prefixes;
 mod refusals;
 mod reporting;
+mod requests;
 mod restore;
 mod slices;
+mod sticky;
 mod sweeping;
 mod tenants;
 

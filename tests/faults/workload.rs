@@ -3,6 +3,7 @@
 //! All addresses of these pools are allocatable, so that the oracle can count them by their ranges alone.
 
 mod joining;
+mod sticky;
 mod views;
 
 use std::time::Duration;
@@ -46,6 +47,8 @@ pub enum Workload {
     Exhaust,
     /// A released address cools down before another claim gets it.
     Cooldown,
+    /// Claims of a sticky pool are recreated, and others need the addresses that are kept for them.
+    Sticky,
     /// Addresses in use are removed from a pool and added again.
     Shrink,
     /// A pool is paused while claims are created and deleted.
@@ -67,7 +70,7 @@ pub enum Workload {
 }
 
 impl Workload {
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::Allocate,
         Self::Scale,
         Self::Delete,
@@ -76,6 +79,7 @@ impl Workload {
         Self::Abandon,
         Self::Exhaust,
         Self::Cooldown,
+        Self::Sticky,
         Self::Shrink,
         Self::Pause,
         Self::Replace,
@@ -124,6 +128,7 @@ impl Workload {
             Self::Abandon => work.abandon().await,
             Self::Exhaust => work.exhaust().await,
             Self::Cooldown => work.cooldown().await,
+            Self::Sticky => work.sticky().await,
             Self::Shrink => work.shrink().await,
             Self::Pause => work.pause().await,
             Self::Replace => work.replace().await,

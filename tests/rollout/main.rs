@@ -11,6 +11,7 @@ mod flags;
 mod networks;
 mod order;
 mod permissions;
+mod policy;
 mod readiness;
 mod releases;
 mod restart;

@@ -6,7 +6,7 @@ use crate::support::consumer::Consumer;
 use crate::support::control_plane::{ControlPlane, Options};
 use crate::support::manager::Manager;
 
-const LEADER: [&str; 2] = ["--leader-elect", "--leader-election-namespace=default"];
+const LEADER: [&str; 1] = ["--leader-elect"];
 
 /// Creates a claim and waits for its address. Returns the last part of the address.
 async fn allocate(consumer: &Consumer, claim: &str) -> String {
@@ -54,7 +54,9 @@ async fn round_robin_continues_after_a_restart_and_a_change_of_leader() {
 #[tokio::test(flavor = "multi_thread")]
 async fn random_order_allocates_each_address_once_with_two_managers() {
     let control_plane = ControlPlane::start(Options::default());
-    let managers = [Manager::start(&control_plane, &[]), Manager::start(&control_plane, &[])];
+    // Each claim that both serve at once may have two reservations, until the sweeper deletes one of them.
+    let flags = ["--sweep-interval=1s", "--sweep-grace=2s"];
+    let managers = [Manager::start(&control_plane, &flags), Manager::start(&control_plane, &flags)];
     let consumer = Consumer::new(&control_plane).await;
     let spec = json!({"addresses": ["10.0.0.1-10.0.0.60"], "prefix": 24, "allocation": {"order": "Random"}});
     consumer.create_pool("ring", spec).await;

@@ -22,6 +22,7 @@ mod limits;
 mod namespaces;
 mod predecessor;
 mod queue;
+mod requests;
 mod scale;
 mod slices;
 mod sweeping;

@@ -15,7 +15,9 @@ mod metadata;
 mod uid;
 
 pub use address::{IPAddress, IPAddressSpec};
-pub use claim::{DeprecatedStatus, IPAddressClaim, IPAddressClaimSpec, IPAddressClaimStatus, NestedConditions};
+pub use claim::{
+    DeprecatedStatus, IPAddressClaim, IPAddressClaimSpec, IPAddressClaimStatus, MAX_REQUEST_LENGTH, NestedConditions,
+};
 pub use cluster::{Cluster, ClusterSpec};
 pub use contract::{ContractVersion, LocalReference, PoolReference};
 pub use machine::Machine;

@@ -12,7 +12,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use tokio::sync::mpsc;
 
 use crate::adapter::PoolKind;
-use crate::api::{IPAddressClaim, PoolReference, Uid, names};
+use crate::api::{IPAddressClaim, MAX_REQUEST_LENGTH, PoolReference, Uid, names};
 use crate::selection::Selection;
 
 /// The compact form of a claim that needs no action: it is bound, has our finalizer and is not being deleted, or this
@@ -122,13 +122,22 @@ pub(super) fn trim_claim(claim: &mut IPAddressClaim) {
     (claim.api_version, claim.kind) = (None, None);
     if let Some(annotations) = &mut claim.metadata.annotations {
         let count = annotations.len();
+        let mut is_truncated = false;
         annotations.retain(|name, value| match name.as_str() {
             names::PAUSED_ANNOTATION => true,
+            names::REQUESTED_ADDRESS | names::METAL3_REQUESTED_ADDRESS => {
+                // A longer text is not an address, and is reported.
+                if value.len() > MAX_REQUEST_LENGTH {
+                    value.truncate(value.floor_char_boundary(MAX_REQUEST_LENGTH));
+                    is_truncated = true;
+                }
+                true
+            }
             // A value of any other length is not valid.
             traces::PARENT_ANNOTATION => value.len() == traces::PARENT_LENGTH,
             _ => false,
         });
-        claim.is_trimmed = annotations.len() < count;
+        claim.is_trimmed = is_truncated || annotations.len() < count;
     }
 }
 
@@ -235,5 +244,21 @@ mod tests {
         claim.annotations_mut().insert("example.com/large".to_owned(), "x".repeat(1000));
         trim_claim(&mut claim);
         assert_eq!(claim, IPAddressClaim { is_trimmed: true, ..paused });
+    }
+
+    #[test]
+    fn requested_address_is_kept() {
+        let mut claim = IPAddressClaim::default();
+        assert_eq!(claim.requested_address(), None);
+        claim.annotations_mut().insert(names::METAL3_REQUESTED_ADDRESS.to_owned(), "10.0.0.5".to_owned());
+        claim.annotations_mut().insert(names::REQUESTED_ADDRESS.to_owned(), String::new());
+        trim_claim(&mut claim);
+        assert_eq!((claim.requested_address(), claim.is_trimmed), (Some("10.0.0.5"), false));
+        claim.annotations_mut().insert(names::REQUESTED_ADDRESS.to_owned(), "10.0.0.6".to_owned());
+        assert_eq!(claim.requested_address(), Some("10.0.0.6"));
+        let long = format!("10.0.0.7{}", "é".repeat(100));
+        claim.annotations_mut().insert(names::REQUESTED_ADDRESS.to_owned(), long);
+        trim_claim(&mut claim);
+        assert_eq!((claim.requested_address().map(str::len), claim.is_trimmed), (Some(64), true));
     }
 }

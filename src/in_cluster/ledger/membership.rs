@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use capi_ipam_ip::{Family, Span, SpanSet};
 
 use super::pool::PoolEntry;
-use super::usage::ScopeEntry;
+use super::usage::{Availability, ScopeEntry};
 use super::{Ledger, LengthRecord, PoolKey};
 use kube::ResourceExt;
 
@@ -186,7 +186,7 @@ impl Ledger {
                 let counted = entry.usage.iter().filter(|(_, usage)| is_counted(usage));
                 counted.filter_map(|(block, _)| usable.number(*block)).filter(|number| all.contains(*number)).count()
             };
-            let taken = numbers(&|_| true) as u128;
+            let taken = numbers(&|usage| !matches!(usage.availability(), Availability::Remembered(_))) as u128;
             view.total = view.total.saturating_add(all.len());
             view.shared = view.shared.saturating_add(shared(pools.iter().map(|(_, usable)| &usable.set)));
             view.used = view.used.saturating_add(numbers(&|usage| !usage.owners.is_empty()) as u128);

@@ -14,12 +14,12 @@ use super::ClaimKey;
 use super::networks::NetworkRefusal;
 use super::order::Order;
 use super::quota::{Group, LimitReached, Quota};
-use super::slices::{Choice, SliceInfo, SliceRefusal, Slices};
-use super::usage::AddressUsage;
+use super::slices::{SliceInfo, SliceRefusal, Slices};
+use super::usage::{AddressUsage, Availability};
 use super::wait_queue::{Answer, ClaimAttributes, Freed, Supply, WaitQueue};
 use crate::api::{
-    AccessRules, AddressCounts, AllocationOrder, Pool, PoolKey, PoolSpec, Scope, SliceCounts, SliceOwner, SliceRules,
-    Slot, names,
+    AccessRules, AddressCounts, AllocationOrder, Pool, PoolKey, PoolSpec, STICKY_SECONDS, Scope, SliceRules, Slot,
+    names,
 };
 
 /// The blocks that a pool can allocate, or the problems of its specification.
@@ -38,6 +38,10 @@ pub struct PoolInfo {
     pub initialized: bool,
     /// The seconds before a released address can be reused; 0 without a cool-down.
     pub cooldown_seconds: i64,
+    /// Whether a claim gets the address back that the last claim of its name had.
+    pub is_sticky: bool,
+    /// Whether claims may request an address.
+    pub accepts_requests: bool,
     /// The scope within which its addresses are unique.
     pub scope: Scope,
     /// The network that the spec names.
@@ -83,6 +87,8 @@ impl PoolInfo {
             deleting: meta.deletion_timestamp.is_some(),
             initialized: finalizer::is_set(pool, names::PROTECT_POOL),
             cooldown_seconds: spec.cooldown_seconds(),
+            is_sticky: spec.is_sticky(),
+            accepts_requests: spec.accepts_requests(),
             scope: Scope::Pool(PoolKey::of(pool)),
             network: spec.network().map(Into::into),
             network_problem: None,
@@ -145,18 +151,22 @@ pub(super) struct PoolEntry {
     /// The scope of its addresses; kept while a deleted pool still has addresses in use.
     pub(super) scope: Option<Scope>,
     /// The free numbers of the pool; `None` while all of them are free.
-    free: Option<FreeSet>,
+    pub(super) free: Option<FreeSet>,
     pub(super) order: Order,
     /// Numbers that overlap with a used block of another length.
-    other_lengths: SpanSet,
+    pub(super) other_lengths: SpanSet,
     /// IPAddress objects of the pool with an address in its range.
     used: usize,
     /// IPAddress objects of the pool with another address.
-    out_of_range: usize,
+    pub(super) out_of_range: usize,
     /// Addresses that are held for claims of the pool whose reservation is being created.
     candidates: usize,
     /// Addresses that cool down, ordered by the second in which they were released.
     cooldowns: BTreeSet<(i64, Slot)>,
+    /// Addresses that are kept for the next claim of the same name, in the same order.
+    memories: BTreeSet<(i64, Slot)>,
+    /// The numbers of the pool that are kept in this way, also by another pool of its network, in the same order.
+    pub(super) remembered: BTreeSet<(i64, u128)>,
     /// How many of these are in the pool's range.
     cooling_down: usize,
     /// The scopes in which addresses of this pool are reserved or proposed, and how many: more than one while the pool
@@ -167,7 +177,7 @@ pub(super) struct PoolEntry {
     /// The IPSlices of the pool.
     pub(super) slice_objects: BTreeMap<Block, SliceInfo>,
     /// How the pool is divided into slices; only with slices in its specification.
-    slices: Option<Box<Slices>>,
+    pub(super) slices: Option<Box<Slices>>,
 }
 
 /// What a claim gets of a pool.
@@ -197,7 +207,7 @@ pub(super) enum Effect {
 }
 
 impl PoolEntry {
-    fn usable(&self) -> Option<&UsableBlocks> {
+    pub(super) fn usable(&self) -> Option<&UsableBlocks> {
         self.info.as_ref()?.usable.as_deref().ok()
     }
 
@@ -211,8 +221,8 @@ impl PoolEntry {
         (own != scope).then(|| own.clone())
     }
 
-    /// Records that a block of the pool's scope became used or free.
-    pub(super) fn set_free(&mut self, block: Block, is_free: bool) -> Effect {
+    /// Records that the availability of a block of the pool's scope has changed.
+    pub(super) fn set_availability(&mut self, block: Block, before: Availability, after: Availability) -> Effect {
         let Some(usable) = self.info.as_ref().and_then(|info| info.usable.as_deref().ok()) else {
             return Effect::OutOfPool;
         };
@@ -223,6 +233,8 @@ impl PoolEntry {
         if !usable.set.contains(number) {
             return Effect::OutOfPool;
         }
+        let is_obstructed = self.other_lengths.contains(number);
+        let is_free = after == Availability::Free;
         match &mut self.free {
             Some(free) if !is_free => {
                 if free.take(number) {
@@ -232,7 +244,7 @@ impl PoolEntry {
                     }
                 }
             }
-            Some(free) if !self.other_lengths.contains(number) => {
+            Some(free) if !is_obstructed => {
                 if free.release(number) {
                     self.order.set_free(number, true);
                     if let Some(slices) = &mut self.slices {
@@ -248,6 +260,21 @@ impl PoolEntry {
             }
             Some(_) | None => {}
         }
+        if let Availability::Remembered(since) = before {
+            self.remembered.remove(&(since, number));
+            if let Some(slices) = &mut self.slices {
+                slices.set_remembered(since, number, false);
+            }
+        }
+        if let Availability::Remembered(since) = after
+            && !is_obstructed
+        {
+            self.remembered.insert((since, number));
+            if let Some(slices) = &mut self.slices {
+                slices.set_remembered(since, number, true);
+            }
+        }
+        self.wait_queue.set_block_free(block, after != Availability::Taken && !is_obstructed);
         Effect::Updated
     }
 
@@ -275,8 +302,16 @@ impl PoolEntry {
         self.candidates = if is_added { count.saturating_add(1) } else { count.saturating_sub(1) };
     }
 
-    /// Records that a cool-down of an address of this pool started or ended.
-    pub(super) fn set_cooldown(&mut self, since: i64, slot: Slot, is_started: bool) {
+    /// Records that a released address of this pool cools down or is remembered, or no longer.
+    pub(super) fn set_release(&mut self, since: i64, slot: Slot, is_remembered: bool, is_started: bool) {
+        if is_remembered {
+            if is_started {
+                self.memories.insert((since, slot));
+            } else {
+                self.memories.remove(&(since, slot));
+            }
+            return;
+        }
         let in_range = self.usable().is_some_and(|usable| usable.contains(slot.block));
         if is_started {
             let is_new = self.cooldowns.insert((since, slot));
@@ -292,6 +327,8 @@ impl PoolEntry {
         self.order.reset();
         let Some(usable) = self.info.as_ref().and_then(|info| info.usable.as_ref().ok()) else {
             (self.free, self.other_lengths, self.used, self.cooling_down) = (None, SpanSet::default(), 0, 0);
+            self.remembered.clear();
+            self.refresh_requests(usage);
             self.out_of_range = usage.values().filter(|usage| usage.pools().contains(key)).count();
             self.slices = None;
             return;
@@ -305,81 +342,45 @@ impl PoolEntry {
         let other_lengths: SpanSet = other_lengths.filter_map(|block| usable.numbers_overlapping(*block)).collect();
         let is_all_free = other_lengths.is_empty() && numbers.peek().is_none();
         let free = (!is_all_free).then(|| FreeSet::without(&usable.set.subtract(&other_lengths), numbers));
+        let remembered = usage.iter().filter_map(|(block, usage)| match usage.availability() {
+            Availability::Remembered(since) => Some((since, usable.number(*block)?)),
+            Availability::Free | Availability::Taken => None,
+        });
+        let is_allocatable = |number: u128| usable.set.contains(number) && !other_lengths.contains(number);
+        self.remembered = remembered.filter(|(_, number)| is_allocatable(*number)).collect();
         let mine = usage.iter().filter(|(_, usage)| usage.owners.iter().any(|owner| owner.pool == *key));
         let (inside, outside): (Vec<_>, Vec<_>) = mine.partition(|(block, _)| usable.contains(**block));
         (self.used, self.out_of_range) = (inside.len(), outside.len());
         self.cooling_down = self.cooldowns.iter().filter(|(_, slot)| usable.contains(slot.block)).count();
         (self.free, self.other_lengths) = (free, other_lengths);
         self.divide();
+        self.refresh_requests(usage);
     }
 
-    /// Divides the pool into slices again, after a change of its blocks, its rules or its slices.
-    pub(super) fn divide(&mut self) {
-        let pending = self.slices.take().map(|slices| slices.take_pending()).unwrap_or_default();
-        let Some(info) = &self.info else { return };
-        let (Ok(usable), Some(rules)) = (&info.usable, &info.slices) else { return };
-        let all = usable.set.subtract(&self.other_lengths);
-        let (rules, free) = (Arc::clone(rules), self.free.as_ref());
-        self.slices = Some(Box::new(Slices::new(rules, usable, &all, free, &self.slice_objects, pending)));
-    }
-
-    /// Records an IPSlice of the pool.
-    pub(super) fn insert_slice(&mut self, block: Block, slice: SliceInfo) {
-        self.slice_objects.insert(block, slice.clone());
-        let usable = self.info.as_ref().and_then(|info| info.usable.as_deref().ok());
-        if let (Some(slices), Some(usable)) = (&mut self.slices, usable) {
-            slices.insert(usable, self.free.as_ref(), block, slice);
+    /// Computes again which of the requested blocks are free.
+    fn refresh_requests(&mut self, usage: &HashMap<Block, AddressUsage>) {
+        for block in self.wait_queue.requested_blocks() {
+            let is_free = self.can_allocate_block(block, usage.get(&block));
+            self.wait_queue.set_block_free(block, is_free);
         }
     }
 
-    /// Removes an IPSlice of the pool.
-    pub(super) fn remove_slice(&mut self, block: Block) {
-        self.slice_objects.remove(&block);
-        let usable = self.info.as_ref().and_then(|info| info.usable.as_deref().ok());
-        if let (Some(slices), Some(usable)) = (&mut self.slices, usable) {
-            slices.remove(usable, block);
-            if slices.len() < self.slice_objects.len() {
-                // Another slice that overlaps with it may have an effect now.
-                self.divide();
-            }
-        }
+    /// Whether a block of the pool is free, or kept for the next claim of a name.
+    pub(super) fn can_allocate_block(&self, block: Block, usage: Option<&AddressUsage>) -> bool {
+        let number =
+            self.usable().and_then(|usable| usable.number(block).filter(|number| usable.set.contains(*number)));
+        let is_taken = usage.is_some_and(|usage| usage.availability() == Availability::Taken);
+        number.is_some_and(|number| !is_taken && !self.other_lengths.contains(number))
     }
 
-    /// Records that a slice could not be assigned.
-    pub(super) fn end_slice_assignment(&mut self, block: Block) {
-        let usable = self.info.as_ref().and_then(|info| info.usable.as_deref().ok());
-        if let (Some(slices), Some(usable)) = (&mut self.slices, usable) {
-            slices.end_assignment(usable, block);
-        }
+    /// Whether the pool contains a block with which no block of another length overlaps.
+    pub(super) fn is_unobstructed(&self, block: Block) -> bool {
+        self.can_allocate_block(block, None)
     }
 
-    /// The counts of the slices; `None` without slices.
-    pub(super) fn slice_counts(&self) -> Option<SliceCounts> {
-        self.slices.as_ref().map(|slices| slices.counts())
-    }
-
-    /// Whether an address of a block of the pool is in use, or not free for another reason. Linear in the free spans of
-    /// the block; an address outside of the range of the pool is looked up in `usage`.
-    pub(super) fn has_address_in(&self, block: Block, usage: Option<&HashMap<Block, AddressUsage>>) -> bool {
-        let span = block.span();
-        let overlaps = |other: &Block| {
-            let other_span = other.span();
-            other.family() == block.family() && other_span.first() <= span.last() && span.first() <= other_span.last()
-        };
-        let in_pool = self.usable().zip(self.usable().and_then(|usable| usable.numbers_overlapping(block)));
-        let contained = in_pool.map(|(usable, numbers)| usable.set.intersect(&SpanSet::from(numbers)));
-        let size = in_pool.map(|(_, numbers)| numbers.len()).unwrap_or_default();
-        let is_in_use = contained.as_ref().is_some_and(|contained| {
-            let free = self.free.as_ref();
-            let count = |free: &FreeSet| {
-                let spans = contained.spans().iter().flat_map(|span| free.within(*span));
-                spans.fold(0_u128, |sum, span| sum.saturating_add(span.len()))
-            };
-            free.is_some_and(|free| count(free) < contained.len())
-        });
-        // The gateway and reserved addresses of the subnet are not in the pool, and not in use either.
-        let is_contained = contained.is_some_and(|contained| contained.len() == size);
-        is_in_use || (!is_contained && self.out_of_range > 0 && usage.is_some_and(|usage| usage.keys().any(overlaps)))
+    /// Whether the pool contains a block, used or not.
+    pub(super) fn contains(&self, block: Block) -> bool {
+        self.usable().is_some_and(|usable| usable.contains(block))
     }
 
     fn free_count(&self) -> u128 {
@@ -389,7 +390,8 @@ impl PoolEntry {
 
     fn free_addresses(&self) -> u128 {
         let all = || self.usable().map(|usable| usable.set.len()).unwrap_or_default();
-        self.free.as_ref().map_or_else(all, FreeSet::len)
+        let free = self.free.as_ref().map_or_else(all, FreeSet::len);
+        free.saturating_add(self.remembered.len() as u128)
     }
 
     pub(super) fn grant_turns(&mut self, now: Instant) -> Vec<ClaimKey> {
@@ -397,23 +399,30 @@ impl PoolEntry {
         let groups = self.quota.as_mut().map(|quota| quota.take_freed()).unwrap_or_default();
         let (owners, is_slice_free) = self.slices.as_mut().map(|slices| slices.take_freed()).unwrap_or_default();
         let groups = groups.into_iter().chain(owners.into_iter().map(Group::Owner)).collect();
-        let supply = Supply { free, headroom, quota: self.quota.as_deref(), slices: self.slices.as_deref() };
+        let (quota, slices) = (self.quota.as_deref(), self.slices.as_deref());
+        let supply = Supply { free, headroom, quota, slices, requested_is_free: false };
         self.wait_queue.grant(supply, Freed { groups, is_slice_free }, now)
     }
 
-    /// Returns what the claim gets. If it is not its turn, it is enqueued.
-    pub(super) fn propose(&mut self, claim: &ClaimKey, attributes: &ClaimAttributes) -> Next {
+    /// Returns what the claim gets if it is its turn; otherwise it is enqueued. That is the block that it requests, else
+    /// `preferred`, which has to be free, else the next free one.
+    pub(super) fn propose(
+        &mut self,
+        claim: &ClaimKey,
+        attributes: &ClaimAttributes,
+        preferred: Option<Block>,
+        requested_is_free: bool,
+    ) -> Next {
         let (free, headroom) = (self.free_count(), self.headroom());
-        let supply = Supply { free, headroom, quota: self.quota.as_deref(), slices: self.slices.as_deref() };
+        let (quota, slices) = (self.quota.as_deref(), self.slices.as_deref());
+        let supply = Supply { free, headroom, quota, slices, requested_is_free };
         match self.wait_queue.request(claim, attributes, supply) {
-            Answer::Served => match (&mut self.slices, &attributes.slice_owner) {
-                (Some(_), Some(owner)) => self.next_of_owner(owner),
-                (Some(_), None) => Next::Wait,
-                (None, _) => {
-                    let kept = if attributes.uses_headroom { 0 } else { headroom };
-                    self.next_free(kept).map_or(Next::Wait, Next::Block)
-                }
-            },
+            Answer::Served if self.slices.is_some() => self.next_of_owner(attributes, preferred),
+            Answer::Served => {
+                let kept = if attributes.uses_headroom { 0 } else { headroom };
+                let block = attributes.requested.or(preferred).or_else(|| self.next_free(kept));
+                block.map_or(Next::Wait, Next::Block)
+            }
             Answer::Blocked(Group::Owner(owner)) => match &self.slices {
                 Some(slices) => Next::SliceUnavailable(slices.describe(&owner)),
                 None => Next::Wait,
@@ -425,37 +434,45 @@ impl PoolEntry {
         }
     }
 
-    /// What a claim of an owner of slices gets.
-    fn next_of_owner(&mut self, owner: &Arc<SliceOwner>) -> Next {
-        let Some(info) = &self.info else { return Next::Wait };
-        let (Ok(usable), Some(slices)) = (&info.usable, &mut self.slices) else { return Next::Wait };
-        match slices.choose(owner, info.order, usable, |count| rand::random_range(0..count)) {
-            Choice::Number(number) => Next::Block(usable.block(number)),
-            Choice::Assign(block) => Next::AssignSlice(block),
-            Choice::Resume(block) => Next::ResumeSlice(block),
-            Choice::None => Next::SliceUnavailable(slices.describe(owner)),
+    /// Lets a claim have a block that only it may have now, and that does not count as free: the address that the last
+    /// claim of its name had and that cools down. Fails if its namespace or Cluster may have no further address.
+    pub(super) fn take_back(&mut self, claim: &ClaimKey, attributes: &ClaimAttributes) -> Result<(), LimitReached> {
+        let supply = Supply { quota: self.quota.as_deref(), ..Supply::default() };
+        match (self.wait_queue.request_extra(claim, attributes, supply), supply.quota) {
+            (Answer::Blocked(group), Some(quota)) => Err(quota.describe(&group)),
+            _ => Ok(()),
         }
     }
 
-    /// The free block that the order of the pool chooses, but none of the `kept` highest ones.
+    /// The free block that the order of the pool chooses, but none of the `kept` highest ones. If all others are taken,
+    /// the one that has been kept for the next claim of a name for the longest time.
     fn next_free(&mut self, kept: u128) -> Option<Block> {
         let info = self.info.as_ref()?;
         let usable = info.usable.as_deref().ok()?;
+        let queue = &self.wait_queue;
+        let is_granted = |number: u128| queue.is_granted(usable.block(number));
+        let oldest = || self.remembered.iter().map(|(_, number)| *number).find(|number| !is_granted(*number));
+        // Remembered addresses count as headroom first.
+        let kept = kept.saturating_sub(self.remembered.len() as u128);
         let number = match (&mut self.free, info.order) {
-            (None, AllocationOrder::LowestFirst) => usable.set.lowest(),
+            (None, AllocationOrder::LowestFirst) if queue.granted_requests() == 0 => usable.set.lowest(),
             (free, order) => {
                 let free = free.get_or_insert_with(|| FreeSet::new(&usable.set));
-                self.order.choose(
+                let chosen = self.order.choose(
                     order,
                     usable,
                     || usable.set.clone(),
                     free,
                     kept,
                     |count| rand::random_range(0..count),
-                )
+                );
+                // What a claim requests is kept for it during its turn.
+                let above = std::iter::successors(chosen, |number| free.next_above(*number));
+                let other = above.take(queue.granted_requests().saturating_add(1)).find(|number| !is_granted(*number));
+                other.or_else(oldest).or(chosen)
             }
         };
-        Some(usable.block(number?))
+        Some(usable.block(number.or_else(oldest)?))
     }
 
     fn headroom(&self) -> u128 {
@@ -490,26 +507,50 @@ impl PoolEntry {
     pub(super) fn is_empty(&self) -> bool {
         self.info.is_none()
             && !self.is_in_use()
-            && self.cooldowns.is_empty()
+            && !self.has_cooldowns()
             && self.holds.is_empty()
             && self.slice_objects.is_empty()
             && self.wait_queue.is_empty()
     }
 
+    /// Whether an address of this pool cools down or is remembered.
     pub(super) fn has_cooldowns(&self) -> bool {
-        !self.cooldowns.is_empty()
+        !self.cooldowns.is_empty() || !self.memories.is_empty()
     }
 
-    pub(super) fn cooling_down(&self) -> impl Iterator<Item = &Slot> {
-        self.cooldowns.iter().map(|(_, slot)| slot)
+    /// The released addresses of this pool that have a reservation.
+    pub(super) fn released(&self) -> impl Iterator<Item = &Slot> {
+        self.cooldowns.iter().chain(&self.memories).map(|(_, slot)| slot)
+    }
+
+    /// The pool, if it neither is deleted nor being deleted: otherwise all cool-downs end immediately.
+    fn existing(&self) -> Option<&PoolInfo> {
+        self.info.as_ref().filter(|info| !info.deleting)
+    }
+
+    /// Whether released addresses are kept for the next claims of the same names.
+    pub(super) fn is_sticky(&self) -> bool {
+        self.existing().is_some_and(|info| info.is_sticky)
     }
 
     /// The first second at which an address released at `since` can be reused. Times are truncated to seconds, so the
     /// last second of the cool-down has to be over. In a pool that is deleted or has no grace period, a cool-down ends
     /// immediately.
-    fn cooldown_end(&self, since: i64) -> i64 {
-        let pool = self.info.as_ref().filter(|info| !info.deleting && info.cooldown_seconds > 0);
+    pub(super) fn cooldown_end(&self, since: i64) -> i64 {
+        let pool = self.existing().filter(|info| info.cooldown_seconds > 0);
         pool.map_or(i64::MIN, |info| since.saturating_add(info.cooldown_seconds).saturating_add(1))
+    }
+
+    /// The first second at which an address released at `since` is no longer kept for the next claim of the same name.
+    fn memory_end(&self, since: i64) -> i64 {
+        let pool = self.existing().filter(|info| info.is_sticky);
+        let kept_for = pool.map(|info| info.cooldown_seconds.max(STICKY_SECONDS));
+        kept_for.map_or(i64::MIN, |seconds| since.saturating_add(seconds).saturating_add(1))
+    }
+
+    /// Whether an address released at `since` is only kept for the next claim of the same name at the second `now`.
+    pub(super) fn is_remembered(&self, since: i64, now: i64) -> bool {
+        self.is_sticky() && self.cooldown_end(since) <= now
     }
 
     /// The earliest second at which a cool-down ends; `None` if no address is cooling down.
@@ -517,10 +558,22 @@ impl PoolEntry {
         self.cooldowns.first().map(|(since, _)| self.cooldown_end(*since))
     }
 
-    /// The addresses whose cool-down has ended at the second `now`.
+    /// The earliest second at which a reservation of a released address is no longer needed.
+    pub(super) fn next_reservation_end(&self) -> Option<i64> {
+        let memory = self.memories.first().map(|(since, _)| self.memory_end(*since));
+        memory.into_iter().chain(self.next_cooldown_end()).min()
+    }
+
+    /// The addresses whose cool-down has ended at the second `now`. In a sticky pool they are remembered then.
     pub(super) fn cooled_down(&self, now: i64) -> impl Iterator<Item = &Slot> {
         let over = move |(since, _): &&(i64, Slot)| self.cooldown_end(*since) <= now;
         self.cooldowns.iter().take_while(over).map(|(_, slot)| slot)
+    }
+
+    /// The addresses whose reservations are no longer needed at the second `now`.
+    pub(super) fn reservations_to_delete(&self, now: i64) -> impl Iterator<Item = &Slot> {
+        let forgotten = self.memories.iter().take_while(move |(since, _)| self.memory_end(*since) <= now);
+        self.cooled_down(now).chain(forgotten.map(|(_, slot)| slot))
     }
 }
 

@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use capi_ipam_controller::clock;
+
 use super::networks::{Change, contains_address};
 use super::state::State;
 use super::usage::{AddressOwner, AddressUsage, ScopeEntry};
@@ -47,6 +49,8 @@ impl State {
         }
         let Some(entry) = self.pools.get_mut(key) else { return };
         self.cooldowns_changed |= entry.has_cooldowns();
+        let keeps = |info: &Option<PoolInfo>| info.as_ref().map(|it| (it.is_sticky, it.cooldown_seconds, it.deleting));
+        let keeps_other = entry.has_cooldowns() && keeps(&entry.info) != keeps(&info);
         let exists = info.is_some();
         (entry.declared, entry.info, entry.scope) = (declared, info, Some(after.clone()));
         self.dirty_pools.push(key.clone());
@@ -56,6 +60,9 @@ impl State {
         }
         if has_new_rules {
             self.set_quota(key);
+        }
+        if keeps_other {
+            self.refresh_memories(key, clock::now().0.as_second());
         }
         if is_unchanged {
             self.change_gateway(key, gateway_before, gateway_after);

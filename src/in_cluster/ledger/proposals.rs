@@ -3,7 +3,7 @@
 use capi_ipam_ip::Block;
 use capi_ipam_provider::api::Uid;
 
-use super::{ClaimAttributes, ClaimKey, Ledger, LimitReached, PoolKey, SliceRefusal};
+use super::{ClaimAttributes, ClaimKey, Ledger, LimitReached, PoolKey, SliceRefusal, Unavailable};
 use crate::api::Slot;
 
 /// The maximum number of remembered reservations with an unknown outcome.
@@ -28,11 +28,14 @@ pub enum Proposal {
     /// The owner of the claim may have no further address. The claim is reconciled when it may, unless the refusal is
     /// [`SliceRefusal::Pending`].
     SliceUnavailable(SliceRefusal),
+    /// The claim cannot have the address that it requests. It is reconciled when this may have changed.
+    Unavailable(Unavailable),
 }
 
 impl Ledger {
-    /// Proposes the next free address, by the order of the pool, that is not due to an earlier claim, and holds it for
-    /// the claim.
+    /// Proposes an address that is not due to an earlier claim, and holds it for the claim: the one that it requests,
+    /// else the one that the last claim of its name had, if the pool is sticky, else the next free one by the order of
+    /// the pool. It can have the [reservation](Ledger::released_reservation) of the claim that released it.
     pub fn propose(&self, pool: &PoolKey, claim: &ClaimKey, attributes: impl Into<ClaimAttributes>) -> Proposal {
         self.change(|state| state.propose(pool, claim, &attributes.into()))
     }

@@ -23,6 +23,8 @@ pub struct Held {
     pub uid: String,
     /// Whether a user promised the address to the name of the claim. A promise outlives the claim.
     pub is_promise: bool,
+    /// Whether an IPAddress of the claim with this address was observed.
+    pub was_used: bool,
 }
 
 /// The counts of a pool.
@@ -105,6 +107,7 @@ impl Ledger {
                 pool: reservation.pool.clone(),
                 uid: reservation.uid.to_string(),
                 is_promise: reservation.is_manual(),
+                was_used: reservation.was_used,
             })
         };
         state.holdings.of(claim, uid).filter_map(describe).collect()
@@ -202,16 +205,19 @@ impl Ledger {
         self.state.lock().scopes.get(scope).map(|scope| scope.usage.len()).unwrap_or_default()
     }
 
-    /// The reservations whose cool-down has ended at `now`, in seconds since the Unix epoch, and those whose pool is
-    /// deleted. For pools for which `is_served` returns false, the cool-down ends `delay` seconds later.
+    /// The reservations of released addresses that are no longer needed at `now`, in seconds since the Unix epoch: their
+    /// cool-down has ended, or their pool is deleted. Sticky pools keep them for longer. For pools for which `is_served` returns false, the cool-down ends `delay` seconds later.
     pub fn cooled_down(&self, now: i64, is_served: impl Fn(&PoolKey) -> bool, delay: i64) -> Vec<CooledDown> {
         let state = self.state.lock();
-        let ended = state
-            .pools
-            .iter()
-            .flat_map(|(pool, entry)| entry.cooled_down(if is_served(pool) { now } else { now.saturating_sub(delay) }));
+        let ended = state.pools.iter().flat_map(|(pool, entry)| {
+            entry.reservations_to_delete(if is_served(pool) { now } else { now.saturating_sub(delay) })
+        });
         let described = ended.filter_map(|slot| {
             let reservation = state.usage(slot)?.reservation.as_ref()?;
+            // It is not recorded yet that the cool-down has ended: a sticky pool keeps the address.
+            if !reservation.is_remembered && state.is_remembered(reservation, now) {
+                return None;
+            }
             Some(CooledDown {
                 slot: slot.clone(),
                 uid: reservation.uid.to_string(),
@@ -221,12 +227,12 @@ impl Ledger {
         described.collect()
     }
 
-    /// When the next cool-down ends, in seconds since the Unix epoch, with the delays of [`Self::cooled_down`]; `None`
-    /// without a cool-down.
+    /// When the next cool-down ends or the next reservation of a released address is no longer needed, in seconds since
+    /// the Unix epoch, with the delays of [`Self::cooled_down`]; `None` without a released address.
     pub fn next_cooldown_end(&self, is_served: impl Fn(&PoolKey) -> bool, delay: i64) -> Option<i64> {
         let state = self.state.lock();
         let ends = state.pools.iter().filter_map(|(pool, entry)| {
-            let end = entry.next_cooldown_end()?;
+            let end = entry.next_reservation_end()?;
             Some(if is_served(pool) { end } else { end.saturating_add(delay) })
         });
         ends.min()
@@ -249,7 +255,7 @@ impl Ledger {
             let name = &other.or(usage.owners.first())?.name;
             Some((slot.clone(), ClaimKey::clone(name), reservation.claim_uid.filter(|_| is_releaser(name))))
         };
-        state.pools.values().flat_map(PoolEntry::cooling_down).filter_map(in_use).collect()
+        state.pools.values().flat_map(PoolEntry::released).filter_map(in_use).collect()
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use capi_ipam_controller::clock;
 use capi_ipam_provider::api::Uid;
 
 use super::ClaimKey;
@@ -62,6 +63,8 @@ impl State {
     fn insert_at(&mut self, slot: &Slot, reservation: ReservationInfo) -> Option<ClaimKey> {
         let known = self.usage(slot).and_then(|usage| usage.reservation.as_ref());
         let is_new = known.is_none_or(|known| known.uid != reservation.uid);
+        let is_remembered = self.is_remembered(&reservation, clock::now().0.as_second());
+        let reservation = ReservationInfo { is_remembered, ..reservation };
         self.unindex_holder(slot);
         self.holdings.insert(&reservation, slot);
         let is_promise = reservation.is_manual() && reservation.released_at.is_none();
@@ -69,7 +72,13 @@ impl State {
             let entry = self.pools.get(&reservation.pool);
             reservation.released_at.is_none() && entry.is_some_and(|entry| entry.wait_queue.waits(claim))
         };
-        let to_wake = reservation.claim.as_deref().filter(|claim| is_new && (is_promise || waits(claim))).cloned();
+        // The next claim of the same name may have been observed before the release.
+        let is_kept_for = |claim: &ClaimKey| {
+            let entry = self.pools.get(&reservation.pool).filter(|_| reservation.released_at.is_some());
+            entry.is_some_and(|entry| entry.is_sticky() && entry.wait_queue.waits(claim))
+        };
+        let is_woken = |claim: &&ClaimKey| (is_new && (is_promise || waits(claim))) || is_kept_for(claim);
+        let to_wake = reservation.claim.as_deref().filter(is_woken).cloned();
         self.update(slot, |usage| {
             usage.drop_candidate();
             usage.set_reservation(reservation);

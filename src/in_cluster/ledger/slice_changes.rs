@@ -253,6 +253,8 @@ impl State {
             return;
         }
         entry.insert_slice(block, info);
+        let requesting = entry.wake_requests();
+        self.claims_to_wake.extend(requesting);
         self.dirty_pools.push(pool);
     }
 
@@ -260,6 +262,8 @@ impl State {
         let Some(entry) = self.pools.get_mut(pool) else { return };
         if entry.slice_objects.get(&block).is_some_and(|known| *known.uid == *uid) {
             entry.remove_slice(block);
+            let requesting = entry.wake_requests();
+            self.claims_to_wake.extend(requesting);
             self.dirty_pools.push(pool.clone());
         }
     }

@@ -1,6 +1,6 @@
 //! The slices of a pool, and the free addresses of each owner: a structure without clock, lock or I/O.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::sync::Arc;
 
@@ -9,6 +9,9 @@ use capi_ipam_ip::{Block, FreeSet, Span, SpanSet, UsableBlocks};
 
 use super::order::Order;
 use crate::api::{AllocationOrder, SliceCounts, SliceOwner, SliceRules};
+
+/// The number of free addresses that are tried to find one that no claim requests.
+const MAX_TRIES: usize = 16;
 
 /// Why a claim gets no address of a pool with slices.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,6 +67,17 @@ pub(super) struct SliceInfo {
     pub(super) is_returning: bool,
 }
 
+/// Whether an owner may have an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SliceAccess {
+    /// It is in one of its slices.
+    Own,
+    /// It is in a slice that can be assigned to it.
+    Assignable,
+    /// It is in a slice of another owner, or in one that cannot be assigned.
+    Denied,
+}
+
 /// What a claim of an owner gets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Choice {
@@ -86,6 +100,8 @@ struct Holding {
     /// All numbers of the pool in the slices.
     all: FreeSet,
     free: FreeSet,
+    /// Numbers that are kept for the next claims of the same names, the oldest first.
+    remembered: BTreeSet<(i64, u128)>,
     order: Order,
 }
 
@@ -127,6 +143,7 @@ impl Slices {
         usable: &UsableBlocks,
         all: &SpanSet,
         free: Option<&FreeSet>,
+        remembered: impl Iterator<Item = (i64, u128)> + Clone,
         objects: &BTreeMap<Block, SliceInfo>,
         pending: HashMap<u128, Arc<SliceOwner>>,
     ) -> Self {
@@ -150,7 +167,7 @@ impl Slices {
             slices.count_taken(*span);
         }
         for (block, info) in objects {
-            slices.insert(usable, free, *block, info.clone());
+            slices.insert(usable, free, remembered.clone(), *block, info.clone());
         }
         for (number, owner) in pending {
             slices.begin(number, owner);
@@ -224,7 +241,14 @@ impl Slices {
     }
 
     /// Records a slice. One outside of the pool has no effect, and so has one that overlaps with another one.
-    pub(super) fn insert(&mut self, usable: &UsableBlocks, free: Option<&FreeSet>, block: Block, info: SliceInfo) {
+    pub(super) fn insert(
+        &mut self,
+        usable: &UsableBlocks,
+        free: Option<&FreeSet>,
+        remembered: impl Iterator<Item = (i64, u128)>,
+        block: Block,
+        info: SliceInfo,
+    ) {
         let Some(span) = Self::span_in(usable, block) else { return };
         if let Some(known) = self.assigned.get_mut(&span.first())
             && known.block == block
@@ -250,6 +274,9 @@ impl Slices {
                 None => all.spans().iter().for_each(|span| holding.free.release_span(*span)),
             }
         }
+        if !info.is_returning {
+            holding.remembered.extend(remembered.filter(|(_, number)| span.contains(*number)));
+        }
         self.assigned.insert(span.first(), Assigned { last: span.last(), block, info });
         self.freed.push(owner);
         self.refresh(span);
@@ -272,6 +299,7 @@ impl Slices {
             holding.slices = holding.slices.saturating_sub(1);
             holding.all.take_span(span);
             holding.free.take_span(span);
+            holding.remembered.retain(|(_, number)| !span.contains(*number));
             holding.order.reset();
             if holding.slices == 0 && !holding.is_pending {
                 self.owners.remove(&known.info.owner);
@@ -310,27 +338,48 @@ impl Slices {
         }
     }
 
+    /// Records that a number is kept for the next claim of a name, or no longer.
+    pub(super) fn set_remembered(&mut self, since: i64, number: u128, is_remembered: bool) {
+        let Some(slice) = self.slice_of(number).filter(|slice| !slice.info.is_returning) else { return };
+        let owner = Arc::clone(&slice.info.owner);
+        let Some(holding) = self.owners.get_mut(&owner) else { return };
+        if is_remembered {
+            holding.remembered.insert((since, number));
+            self.freed.push(owner);
+        } else {
+            holding.remembered.remove(&(since, number));
+        }
+    }
+
     fn slice_of(&self, number: u128) -> Option<&Assigned> {
         let (_, slice) = self.assigned.range(..=number).next_back()?;
         (number <= slice.last).then_some(slice)
     }
 
-    /// Chooses what a claim of an owner gets.
+    /// Chooses what a claim of an owner gets: a free number, else the one that is remembered for the longest time, else
+    /// another slice. Numbers for which `is_granted` returns true are avoided.
     pub(super) fn choose(
         &mut self,
         owner: &Arc<SliceOwner>,
         order: AllocationOrder,
         usable: &UsableBlocks,
+        is_granted: impl Fn(u128) -> bool,
         draw: impl FnMut(u128) -> u128,
     ) -> Choice {
         if let Some(holding) = self.owners.get_mut(owner).filter(|holding| !holding.free.is_empty()) {
             let Holding { order: state, all, free, .. } = holding;
             let number = state.choose(order, usable, || all.spans().collect(), free, 0, draw);
-            let Some(number) = number else { return Choice::None };
-            return match self.slice_of(number) {
-                Some(slice) if slice.info.empty_since.is_some() => Choice::Resume(slice.block),
-                _ => Choice::Number(number),
-            };
+            let above = std::iter::successors(number, |number| free.next_above(*number));
+            let tries = usize::try_from(free.len()).unwrap_or(usize::MAX).min(MAX_TRIES);
+            let other = above.take(tries).find(|number| !is_granted(*number));
+            return other.or(number).map_or(Choice::None, |number| self.in_slice(number));
+        }
+        let oldest = self.owners.get(owner).and_then(|holding| {
+            let mut remembered = holding.remembered.iter().map(|(_, number)| *number);
+            remembered.find(|number| !is_granted(*number))
+        });
+        if let Some(number) = oldest {
+            return self.in_slice(number);
         }
         if !self.can_assign(owner) {
             return Choice::None;
@@ -339,6 +388,37 @@ impl Slices {
         let Some(block) = self.block(usable, group) else { return Choice::None };
         self.begin(group, Arc::clone(owner));
         Choice::Assign(block)
+    }
+
+    /// Chooses a number, which is free, for a claim of an owner.
+    pub(super) fn choose_number(&mut self, owner: &Arc<SliceOwner>, number: u128, usable: &UsableBlocks) -> Choice {
+        match self.access(owner, number) {
+            SliceAccess::Own => self.in_slice(number),
+            SliceAccess::Denied => Choice::None,
+            SliceAccess::Assignable => {
+                let group = self.group(number);
+                let Some(block) = self.block(usable, group) else { return Choice::None };
+                self.begin(group, Arc::clone(owner));
+                Choice::Assign(block)
+            }
+        }
+    }
+
+    /// A number of a slice, unless the slice has to be resumed first.
+    fn in_slice(&self, number: u128) -> Choice {
+        match self.slice_of(number) {
+            Some(slice) if slice.info.empty_since.is_some() => Choice::Resume(slice.block),
+            _ => Choice::Number(number),
+        }
+    }
+
+    /// Whether an owner may have a number.
+    pub(super) fn access(&self, owner: &SliceOwner, number: u128) -> SliceAccess {
+        match self.slice_of(number) {
+            Some(slice) if *slice.info.owner == *owner && !slice.info.is_returning => SliceAccess::Own,
+            None if self.can_assign(owner) && self.assignable.contains(self.group(number)) => SliceAccess::Assignable,
+            Some(_) | None => SliceAccess::Denied,
+        }
     }
 
     /// Records that a group is being assigned.
@@ -391,7 +471,9 @@ impl Slices {
 
     /// How many more addresses an owner may have.
     pub(super) fn room(&self, owner: &SliceOwner) -> usize {
-        let free = self.owners.get(owner).map(|holding| holding.free.len()).unwrap_or_default();
+        let holding = self.owners.get(owner);
+        let free = holding.map(|holding| holding.free.len().saturating_add(holding.remembered.len() as u128));
+        let free = free.unwrap_or_default();
         let more = if self.can_assign(owner) { self.rules.size() } else { 0 };
         usize::try_from(free.saturating_add(more)).unwrap_or(usize::MAX)
     }

@@ -8,12 +8,12 @@ use capi_ipam_controller::expiring_map::ExpiringMap;
 use capi_ipam_controller::object_map::ListEpoch;
 use capi_ipam_provider::api::Uid;
 
+use super::ClaimKey;
 use super::networks::Networks;
-use super::pool::{Effect, Next, PoolEntry};
+use super::pool::{Effect, PoolEntry};
 use super::quota::Consumer;
 use super::shared_names::SharedNames;
 use super::usage::{AddressUsage, Holdings, ScopeEntry};
-use super::{ClaimAttributes, ClaimKey, Proposal};
 use crate::api::{InClusterKind, PoolKey, Scope, Slot};
 
 /// How long a response that was read before a deletion can be delayed: longer than any request or list.
@@ -99,7 +99,8 @@ impl State {
         let Self { pools, scopes, dirty_pools, claims_to_wake, cooldowns_changed, quotas, .. } = self;
         let scope = scopes.entry(slot.scope.clone()).or_default();
         let usage = scope.usage.entry(slot.block).or_default();
-        let (pools_before, cooldown_before) = (usage.pools(), usage.cooldown());
+        let availability_before = usage.availability();
+        let (pools_before, release_before) = (usage.pools(), usage.release());
         let candidate_before = usage.candidate_of.clone();
         let reserved_before = usage.reservation.as_ref().map(|reservation| reservation.pool.clone());
         let has_quotas = *quotas > 0;
@@ -108,7 +109,8 @@ impl State {
         let charged_after = if has_quotas { usage.charges() } else { Vec::new() };
         let candidate_after = usage.candidate_of.clone();
         let reserved_after = usage.reservation.as_ref().map(|reservation| reservation.pool.clone());
-        let (pools_after, cooldown_after, is_free) = (usage.pools(), usage.cooldown(), usage.is_free());
+        let availability_after = usage.availability();
+        let (pools_after, release_after, is_free) = (usage.pools(), usage.release(), usage.is_free());
         if pools_after.is_empty() && !pools_before.is_empty() {
             // Another claim had the promised address: the promise can be kept now.
             claims_to_wake.extend(usage.promised_to().cloned());
@@ -147,18 +149,19 @@ impl State {
                 }
             }
         }
-        if cooldown_before != cooldown_after {
+        if release_before != release_after {
             *cooldowns_changed = true;
-            let ended = cooldown_before.map(|cooldown| (cooldown, false));
-            let started = cooldown_after.map(|cooldown| (cooldown, true));
-            for ((pool, since), is_started) in ended.into_iter().chain(started) {
-                pools.entry(pool.clone()).or_default().set_cooldown(since, slot.clone(), is_started);
+            let ended = release_before.map(|release| (release, false));
+            let started = release_after.map(|release| (release, true));
+            for ((pool, since, is_remembered), is_started) in ended.into_iter().chain(started) {
+                let entry = pools.entry(pool.clone()).or_default();
+                entry.set_release(since, slot.clone(), is_remembered, is_started);
                 dirty_pools.push(pool);
             }
         }
         for member in &scope.members {
             let Some(pool) = pools.get_mut(member) else { continue };
-            match pool.set_free(slot.block, is_free) {
+            match pool.set_availability(slot.block, availability_before, availability_after) {
                 Effect::OutOfPool => continue,
                 Effect::Updated => {}
                 Effect::LengthMismatch => pool.recount(member, &scope.usage),
@@ -182,29 +185,12 @@ impl State {
         self.update(slot, |usage| usage.count_elsewhere(is_added));
     }
 
-    pub(super) fn propose(&mut self, pool: &PoolKey, claim: &ClaimKey, attributes: &ClaimAttributes) -> Proposal {
-        let Some(entry) = self.pools.get_mut(pool) else { return Proposal::Wait };
-        let block = match entry.propose(claim, attributes) {
-            Next::Block(block) => block,
-            Next::Wait => return Proposal::Wait,
-            Next::LimitReached(limit) => return Proposal::LimitReached(limit),
-            Next::AssignSlice(block) => return Proposal::AssignSlice(block),
-            Next::ResumeSlice(block) => return Proposal::ResumeSlice(block),
-            Next::SliceUnavailable(refusal) => return Proposal::SliceUnavailable(refusal),
-        };
-        let slot = Slot { scope: entry.scope(pool), block };
-        let consumer =
-            entry.quota.as_ref().map(|_| Box::new(Consumer::new(Arc::new(claim.clone()), attributes.cluster.clone())));
-        self.hold(&slot, pool, consumer);
-        Proposal::Slot(slot)
-    }
-
     pub(super) fn hold_candidate(&mut self, pool: &PoolKey, slot: &Slot) -> bool {
         self.hold(slot, pool, None)
     }
 
     /// Holds an address that is not held, and counts it for `consumer` in pools with limits.
-    fn hold(&mut self, slot: &Slot, pool: &PoolKey, consumer: Option<Box<Consumer>>) -> bool {
+    pub(super) fn hold(&mut self, slot: &Slot, pool: &PoolKey, consumer: Option<Box<Consumer>>) -> bool {
         let is_free = !self.is_candidate(slot);
         if is_free {
             self.update(slot, |usage| {

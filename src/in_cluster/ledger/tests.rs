@@ -9,6 +9,7 @@ mod laws;
 mod networks;
 mod order;
 mod overlaps;
+mod policy;
 mod prefixes;
 mod slices;
 

@@ -59,15 +59,34 @@ pub(super) struct ReservationInfo {
     /// In seconds since the Unix epoch, and never after the time at which it was observed: the clock of the writer may
     /// be ahead.
     pub(super) released_at: Option<i64>,
+    /// Whether the released address is only kept for the next claim of the same name: its cool-down has ended, and other
+    /// claims get it if no other address is free.
+    pub(super) is_remembered: bool,
+    /// Whether an IPAddress of the claim with this address was observed. Two managers can reserve two addresses for one
+    /// claim, which uses one of them.
+    pub(super) was_used: bool,
     pub(super) list: ListEpoch,
     /// Whether it has to be labelled for `clusterctl move`.
     pub(super) lacks_label: bool,
+}
+
+/// Whether an address can be allocated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Availability {
+    /// Nothing uses the address.
+    Free,
+    /// It was released at this second, and is kept for the next claim of the same name as long as others are free.
+    Remembered(i64),
+    /// It cannot be allocated.
+    Taken,
 }
 
 /// The addresses that are reserved for each claim. The reverse of [`AddressUsage::reservation`], except that an address
 /// that cools down is not held.
 #[derive(Debug, Default)]
 pub(super) struct Holdings {
+    /// Addresses that the last claim of that name has released, and that cool down or are remembered.
+    released: HashMap<ClaimKey, Vec<Slot>>,
     by_uid: HashMap<Uid, Vec<Slot>>,
     /// Addresses that a user promised to the name of a claim.
     by_name: HashMap<ClaimKey, Vec<Slot>>,
@@ -76,8 +95,9 @@ pub(super) struct Holdings {
 impl Holdings {
     /// Records the reservation of an address.
     pub(super) fn insert(&mut self, reservation: &ReservationInfo, slot: &Slot) {
-        let Some(claim) = reservation.claim.as_deref().filter(|_| reservation.released_at.is_none()) else { return };
+        let Some(claim) = reservation.claim.as_deref() else { return };
         let slots = match reservation.claim_uid {
+            _ if reservation.released_at.is_some() => self.released.entry(claim.clone()).or_default(),
             // A claim nearly always has one reservation.
             Some(uid) => self.by_uid.entry(uid).or_insert_with(|| Vec::with_capacity(1)),
             None => self.by_name.entry(claim.clone()).or_default(),
@@ -95,10 +115,16 @@ impl Holdings {
             }
         }
         match (reservation.claim_uid, reservation.claim.as_deref()) {
+            (_, Some(claim)) if reservation.released_at.is_some() => remove_from(&mut self.released, claim, slot),
             (Some(uid), _) => remove_from(&mut self.by_uid, &uid, slot),
             (None, Some(claim)) => remove_from(&mut self.by_name, claim, slot),
             (None, None) => {}
         }
+    }
+
+    /// The addresses that claims of that name have released, and that still have a reservation.
+    pub(super) fn released_by(&self, claim: &ClaimKey) -> impl Iterator<Item = &Slot> {
+        self.released.get(claim).into_iter().flatten()
     }
 
     /// The addresses reserved for the uid of a claim, and those promised to its name.
@@ -137,6 +163,8 @@ impl ReservationInfo {
             cluster,
             is_observed,
             released_at: reservation.spec.released_at.as_ref().map(|time| time.0.as_second().min(now)),
+            is_remembered: false,
+            was_used: false,
             list,
             lacks_label: lacks_label(reservation),
         }
@@ -151,6 +179,20 @@ impl ReservationInfo {
 impl AddressUsage {
     pub(super) fn is_free(&self) -> bool {
         self.reservation.is_none() && self.owners.is_empty() && self.candidate_of.is_none() && self.elsewhere == 0
+    }
+
+    /// Whether the address can be allocated.
+    pub(super) fn availability(&self) -> Availability {
+        if self.is_free() {
+            return Availability::Free;
+        }
+        let is_unused = self.owners.is_empty() && self.candidate_of.is_none() && self.elsewhere == 0;
+        match self.reservation.as_ref().filter(|_| is_unused) {
+            Some(ReservationInfo { is_remembered: true, released_at: Some(since), .. }) => {
+                Availability::Remembered(*since)
+            }
+            _ => Availability::Taken,
+        }
     }
 
     /// How often a pool holds the address: by a reservation, and by a candidate.
@@ -173,10 +215,11 @@ impl AddressUsage {
         self.reservation.is_none() && self.candidate_of.is_none()
     }
 
-    /// The pool and the start of the cool-down, if the address is cooling down.
-    pub(super) fn cooldown(&self) -> Option<(PoolKey, i64)> {
+    /// The pool, the time of the release, and whether the cool-down has ended, if the address is released and has a
+    /// reservation.
+    pub(super) fn release(&self) -> Option<(PoolKey, i64, bool)> {
         let reservation = self.reservation.as_ref()?;
-        Some((reservation.pool.clone(), reservation.released_at?))
+        Some((reservation.pool.clone(), reservation.released_at?, reservation.is_remembered))
     }
 
     /// The claims that use the address or have reserved it, and the pool of each. An IPAddress without a reservation counts too,
@@ -217,18 +260,22 @@ impl AddressUsage {
     pub(super) fn set_reservation(&mut self, mut reservation: ReservationInfo) {
         let known = self.reservation.as_ref().filter(|known| known.uid == reservation.uid);
         reservation.is_observed |= known.is_some_and(|known| known.is_observed);
+        reservation.was_used |= known.is_some_and(|known| known.was_used);
         if let Some(owner) = self.owners.iter().find(|owner| Some(&owner.name) == reservation.claim.as_ref()) {
             // Shared to save memory: there is one for each claim.
             reservation.claim = Some(Arc::clone(&owner.name));
+            reservation.was_used = true;
         }
         self.reservation = Some(reservation);
     }
 
     pub(super) fn insert_address(&mut self, mut owner: AddressOwner) {
-        if let Some(claim) = self.reservation.as_ref().and_then(|reservation| reservation.claim.as_ref())
+        if let Some(reservation) = &mut self.reservation
+            && let Some(claim) = &reservation.claim
             && *claim == owner.name
         {
             owner.name = Arc::clone(claim);
+            reservation.was_used = true;
         }
         match self.owners.iter_mut().find(|present| present.name == owner.name) {
             Some(present) => *present = owner,

@@ -13,17 +13,24 @@
 //! | blocked | [`grant`](WaitQueue::grant), these may have one more | waiting, at the same position |
 //! | any | [`leave`](WaitQueue::leave), [`forget`](WaitQueue::forget) | absent |
 //!
+//! A claim that requests a certain address waits for this one, and competes with others only while it is free. Of the
+//! claims that request the same address, one at a time has a turn.
+//!
 //! An address is free for a claim if there are more free addresses than claims before it, not counting the headroom of
 //! the pool for a claim that may not use it. Blocked claims do not count as claims before another one. A lapsed claim is
 //! not served, and keeps its position for its next request. Independently of this, a claim can
 //! [wait for a change of the pool](WaitQueue::wait_for_pool), until [the pool changes](WaitQueue::pool_changed).
 
+mod requests;
+
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use capi_ipam_ip::Block;
 use capi_ipam_provider::api::IPAddressClaim;
 
+use self::requests::RequestedBlocks;
 use super::quota::{Consumer, Group, Quota};
 use super::slices::Slices;
 use crate::api::SliceOwner;
@@ -54,6 +61,8 @@ pub struct ClaimAttributes {
     pub uses_headroom: bool,
     /// The owner of slices to which it belongs; only of a pool with slices.
     pub slice_owner: Option<Arc<SliceOwner>>,
+    /// The block that it requests, and the only one that it may get.
+    pub requested: Option<Block>,
 }
 
 impl From<Priority> for ClaimAttributes {
@@ -73,6 +82,8 @@ pub(super) struct Supply<'a> {
     pub(super) quota: Option<&'a Quota>,
     /// The slices of the pool.
     pub(super) slices: Option<&'a Slices>,
+    /// Whether the block that the claim requests is free; only for requests of a claim.
+    pub(super) requested_is_free: bool,
 }
 
 impl Supply<'_> {
@@ -131,6 +142,7 @@ struct Queued {
     /// Set in a pool with limits.
     consumer: Option<Consumer>,
     uses_headroom: bool,
+    requested: Option<Block>,
 }
 
 /// A priority queue of claims. When an address becomes free, the first claim is granted a turn: the right to one free
@@ -139,6 +151,8 @@ struct Queued {
 pub(super) struct WaitQueue {
     /// The claims that wait for an address outside of the headroom, and those that may use it.
     waiting: [BTreeMap<Position, ClaimKey>; 2],
+    /// The claims that wait for a certain block.
+    requests: RequestedBlocks,
     /// The claims whose group may have no further address.
     blocked: HashMap<Group, BTreeMap<Position, ClaimKey>>,
     queued: HashMap<ClaimKey, Queued>,
@@ -159,17 +173,26 @@ impl WaitQueue {
     /// The claim requests an address. It gets one now, and so leaves the queue, or waits.
     pub(super) fn request(&mut self, claim: &ClaimKey, attributes: &ClaimAttributes, supply: Supply<'_>) -> Answer {
         let kept_free = if attributes.uses_headroom { 0 } else { supply.headroom };
+        let requested = attributes.requested;
+        let is_free = requested.is_none() || supply.requested_is_free;
         let mut at_once = false;
-        if self.queued.contains_key(claim) {
-            at_once = self.remove_turn(claim) && supply.free > kept_free;
-        } else if !supply.has_groups() {
+        if let Some(queued) = self.queued.get(claim) {
+            let is_same = queued.requested == requested;
+            at_once = self.remove_turn(claim) && is_same && is_free && supply.free > kept_free;
+        } else if !supply.has_groups() && is_free {
             let ahead = self.waiting.iter().map(BTreeMap::len).fold(self.turns.len(), usize::saturating_add);
-            if supply.free > kept_free.saturating_add(ahead as u128) {
+            let is_contested = requested.is_some_and(|block| self.requests.is_contested(block));
+            if !is_contested && supply.free > kept_free.saturating_add(ahead as u128) {
                 self.waiting_for_pool.remove(claim);
                 return Answer::Served;
             }
         }
         self.enqueue(claim, attributes, supply.has_groups());
+        if let Some(block) = requested {
+            self.requests.set_free(block, supply.requested_is_free);
+            // A change of the pool can add the block.
+            self.waiting_for_pool.insert(claim.clone());
+        }
         if let Some(group) = self.full_group(claim, supply) {
             self.block(claim, &group);
             return Answer::Blocked(group);
@@ -179,6 +202,28 @@ impl WaitQueue {
             return Answer::Served;
         }
         Answer::Wait
+    }
+
+    /// The claim requests an address that only it may have and that is not among the free ones. It gets it, and so
+    /// leaves the queue, unless its group may have no further address.
+    pub(super) fn request_extra(
+        &mut self,
+        claim: &ClaimKey,
+        attributes: &ClaimAttributes,
+        supply: Supply<'_>,
+    ) -> Answer {
+        self.remove_turn(claim);
+        self.enqueue(claim, attributes, supply.quota.is_some());
+        match self.full_group(claim, supply) {
+            Some(group) => {
+                self.block(claim, &group);
+                Answer::Blocked(group)
+            }
+            None => {
+                self.forget(claim);
+                Answer::Served
+            }
+        }
     }
 
     /// Lets the claim wait, at the position that it already has if it has one.
@@ -195,9 +240,20 @@ impl WaitQueue {
             let consumer = Consumer::new(Arc::new(claim.clone()), attributes.cluster.clone());
             consumer.with_owner(attributes.slice_owner.clone())
         });
-        let uses_headroom = attributes.uses_headroom;
-        self.tier(uses_headroom).insert(position, claim.clone());
-        self.queued.insert(claim.clone(), Queued { position, consumer, uses_headroom });
+        let ClaimAttributes { uses_headroom, requested, .. } = *attributes;
+        requested.iter().for_each(|block| self.requests.add_claim(*block));
+        let known = self.queued.insert(claim.clone(), Queued { position, consumer, uses_headroom, requested });
+        known.and_then(|known| known.requested).iter().for_each(|block| self.requests.remove_claim(*block));
+        self.insert_waiting(position, claim);
+    }
+
+    /// Lets a queued claim wait for its block, or for any address.
+    fn insert_waiting(&mut self, position: Position, claim: &ClaimKey) {
+        let Some(Queued { uses_headroom, requested, .. }) = self.queued.get(claim) else { return };
+        match *requested {
+            Some(block) => self.requests.insert_waiting(block, position, claim.clone()),
+            None => drop(self.tier(*uses_headroom).insert(position, claim.clone())),
+        }
     }
 
     fn tier(&mut self, uses_headroom: bool) -> &mut BTreeMap<Position, ClaimKey> {
@@ -207,7 +263,8 @@ impl WaitQueue {
 
     /// Removes the claim from those that wait or are blocked. It keeps its position.
     fn remove_waiting(&mut self, claim: &ClaimKey) {
-        let Some(Queued { position, consumer, .. }) = self.queued.get(claim) else { return };
+        let Some(Queued { position, consumer, requested, .. }) = self.queued.get(claim) else { return };
+        requested.iter().for_each(|block| self.requests.remove_waiting(*block, position));
         self.waiting.iter_mut().for_each(|tier| drop(tier.remove(position)));
         for group in consumer.iter().flat_map(Consumer::groups) {
             if let Some(blocked) = self.blocked.get_mut(&group) {
@@ -239,7 +296,13 @@ impl WaitQueue {
             let [others, privileged] = &self.waiting;
             let privileged = privileged.first_key_value().filter(|_| available > 0);
             let other = others.first_key_value().filter(|_| available > supply.headroom);
-            let (_, first) = privileged.into_iter().chain(other).min_by_key(|(position, _)| **position)?;
+            let may_use = |claim: &ClaimKey| {
+                let uses_headroom = self.queued.get(claim).is_some_and(|queued| queued.uses_headroom);
+                available > if uses_headroom { 0 } else { supply.headroom }
+            };
+            let requests = self.requests.ready().filter(|(_, claim)| may_use(claim));
+            let candidates = privileged.into_iter().chain(other).chain(requests);
+            let (_, first) = candidates.min_by_key(|(position, _)| **position)?;
             let first = first.clone();
             match self.full_group(&first, supply) {
                 Some(group) => self.block(&first, &group),
@@ -267,6 +330,7 @@ impl WaitQueue {
         let mut granted: Vec<ClaimKey> = freed.iter().filter_map(|it| self.beyond_limit.remove(it)).flatten().collect();
         while let Some(claim) = self.next(supply) {
             self.remove_waiting(&claim);
+            self.set_request_turn(&claim, true);
             self.count_turn(&claim, true);
             self.turns.insert(claim.clone(), now);
             granted.push(claim);
@@ -302,8 +366,7 @@ impl WaitQueue {
             self.blocked.remove(group);
         }
         for (position, claim) in unblocked {
-            let uses_headroom = self.queued.get(&claim).is_some_and(|queued| queued.uses_headroom);
-            self.tier(uses_headroom).insert(position, claim);
+            self.insert_waiting(position, &claim);
         }
     }
 
@@ -320,9 +383,40 @@ impl WaitQueue {
     fn remove_turn(&mut self, claim: &ClaimKey) -> bool {
         let had_turn = self.turns.remove(claim).is_some();
         if had_turn {
+            self.set_request_turn(claim, false);
             self.count_turn(claim, false);
         }
         had_turn
+    }
+
+    fn set_request_turn(&mut self, claim: &ClaimKey, has_turn: bool) {
+        let requested = self.queued.get(claim).and_then(|queued| queued.requested);
+        requested.iter().for_each(|block| self.requests.set_turn(*block, has_turn));
+    }
+
+    /// Records that a block became free, or is no longer free.
+    pub(super) fn set_block_free(&mut self, block: Block, is_free: bool) {
+        self.requests.set_free(block, is_free);
+    }
+
+    /// Whether a claim requests a block.
+    pub(super) fn has_requests(&self) -> bool {
+        !self.requests.is_empty()
+    }
+
+    /// The blocks that claims request.
+    pub(super) fn requested_blocks(&self) -> Vec<Block> {
+        self.requests.blocks()
+    }
+
+    /// The number of blocks for which a claim that requests one has a turn.
+    pub(super) fn granted_requests(&self) -> usize {
+        self.requests.turns()
+    }
+
+    /// Whether a claim has a turn for this block.
+    pub(super) fn is_granted(&self, block: Block) -> bool {
+        self.requests.has_turn(block)
     }
 
     fn count_turn(&mut self, claim: &ClaimKey, is_added: bool) {
@@ -352,7 +446,9 @@ impl WaitQueue {
     pub(super) fn leave(&mut self, claim: &ClaimKey) -> bool {
         self.remove_waiting(claim);
         self.remove_turn(claim);
-        self.queued.remove(claim).is_some()
+        let known = self.queued.remove(claim);
+        known.as_ref().and_then(|known| known.requested).iter().for_each(|block| self.requests.remove_claim(*block));
+        known.is_some()
     }
 
     /// Removes the claim: it waits neither for an address nor for the pool.

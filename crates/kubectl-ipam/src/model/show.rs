@@ -2,6 +2,7 @@ use std::collections::HashSet;
 
 use capi_ipam::api::{NamespaceSource, PoolSpec};
 use capi_ipam_ip::Block;
+use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -44,6 +45,10 @@ pub struct PoolDetails {
     pub cooldown_seconds: i64,
     /// Order of allocation: `LowestFirst`, `RoundRobin` or `Random`.
     pub order: String,
+    /// Whether a claim gets the address back that the last claim of its name had.
+    pub sticky: bool,
+    /// Whether claims may request an address.
+    pub requests: bool,
     /// Who may use a global pool, in words.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub access: Vec<String>,
@@ -79,6 +84,7 @@ pub(super) fn contents<'a>(
     addresses: impl IntoIterator<Item = &'a AddressRow>,
     reservations: impl IntoIterator<Item = &'a ReservationRow>,
 ) -> Contents<'a> {
+    let now = Timestamp::now();
     let usable = pool.usable.as_ref().ok();
     let contains = |block: Block| usable.is_some_and(|usable| usable.contains(block));
     let (inside, outside): (Vec<_>, Vec<_>) = addresses.into_iter().partition(|row| contains(row.block));
@@ -86,9 +92,8 @@ pub(super) fn contents<'a>(
     let reserved: Vec<_> = reservations.into_iter().filter(|row| contains(row.slot.block)).collect();
     let mut held: Vec<(Block, HolderState)> = inside.iter().map(|row| (row.block, HolderState::Allocated)).collect();
     let allocated: HashSet<Block> = inside.iter().map(|row| row.block).collect();
-    held.extend(
-        reserved.iter().filter(|row| !allocated.contains(&row.slot.block)).map(|row| (row.slot.block, state(row))),
-    );
+    let unused = reserved.iter().filter(|row| !allocated.contains(&row.slot.block) && !is_remembered(pool, row, now));
+    held.extend(unused.map(|row| (row.slot.block, state(row))));
     held.sort_by_key(|(block, _)| block.span().first());
     held.dedup_by_key(|(block, _)| *block);
     let total = usable.map(|usable| usable.set.len()).unwrap_or_default();
@@ -106,6 +111,15 @@ pub(super) fn contents<'a>(
         out_of_range: number(outside.len()),
     };
     Contents { inside, outside, reserved, held, counts }
+}
+
+/// Whether a sticky pool keeps a released address for the next claim of the same name, and other claims can get it.
+fn is_remembered(pool: &PoolRow, row: &ReservationRow, now: Timestamp) -> bool {
+    let is_kept = pool.spec.is_sticky() && row.pool == pool.key && row.claim.is_some();
+    // Times are truncated to seconds: the last second has to be over.
+    let seconds = pool.spec.cooldown_seconds();
+    let cooldown = SignedDuration::from_secs(if seconds > 0 { seconds.saturating_add(1) } else { 0 });
+    is_kept && row.released.is_some_and(|released| now.duration_since(released) >= cooldown)
 }
 
 /// Describes a pool. `all` are all known pools, for the networks; addresses and reservations may be of any pool.
@@ -150,6 +164,8 @@ pub(super) fn describe(pool: &PoolRow, contents: &Contents<'_>, waiting: Vec<Cla
         prefix_length,
         cooldown_seconds: pool.spec.cooldown_seconds(),
         order: format!("{:?}", pool.spec.order()),
+        sticky: pool.spec.is_sticky(),
+        requests: pool.spec.accepts_requests(),
         access: access(pool),
         counts: contents.counts,
         map: None,
@@ -190,6 +206,36 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn address_that_a_sticky_pool_keeps_is_free() {
+        let pool = |spec: serde_json::Value| {
+            let mut pool = json!({
+                "kind": "InClusterIPPool", "metadata": { "name": "p", "namespace": "n" },
+                "spec": { "addresses": ["10.0.0.1-10.0.0.4"], "prefix": 24, "addressReuseGracePeriodSeconds": 60 },
+            });
+            json_patch::merge(&mut pool["spec"], &spec);
+            PoolRow::from(&serde_json::from_value::<Pool>(pool).unwrap())
+        };
+        let released = |seconds: i64| {
+            let at = Timestamp::now() - SignedDuration::from_secs(seconds);
+            let reservation = json!({
+                "metadata": { "name": "p.n.p.10.0.0.1" },
+                "spec": {
+                    "scope": "p.n.p", "address": "10.0.0.1", "releasedAt": at,
+                    "poolRef": { "kind": "InClusterIPPool", "namespace": "n", "name": "p" },
+                    "claimRef": { "namespace": "n", "name": "c", "uid": "u" },
+                },
+            });
+            ReservationRow::of(&serde_json::from_value(reservation).unwrap()).unwrap()
+        };
+        let counts = |spec: serde_json::Value, seconds| {
+            let counts = contents(&pool(spec), [], [&released(seconds)]).counts;
+            (counts.free, counts.cooling_down)
+        };
+        let sticky = json!({ "allocation": { "sticky": true } });
+        assert_eq!([counts(sticky.clone(), 5), counts(sticky, 90), counts(json!({}), 90)], [(3, 1), (4, 0), (3, 1)]);
+    }
 
     #[test]
     fn access_rules_are_described() {

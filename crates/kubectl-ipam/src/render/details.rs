@@ -38,6 +38,12 @@ pub(crate) fn head(pool: &PoolDetails) -> String {
     if pool.order != format!("{:?}", AllocationOrder::default()) {
         field("Order", &pool.order);
     }
+    if pool.sticky {
+        field("Sticky", "claims get the former address of their name back");
+    }
+    if pool.requests {
+        field("Requests", "claims may request an address");
+    }
     field("Access", &pool.access.join("; "));
     text
 }

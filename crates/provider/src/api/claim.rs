@@ -5,6 +5,9 @@ use super::conditions::Condition;
 use super::contract::{ContractVersion, LocalReference, PoolReference, impl_resource};
 use super::names;
 
+/// The maximum length of a requested address that is kept of a watched claim, in bytes.
+pub const MAX_REQUEST_LENGTH: usize = 64;
+
 /// A request for one address of a pool, created by an infrastructure provider.
 ///
 /// Source: Cluster API book, IPAM provider contract. Reads `v1beta1` and `v1beta2` alike.
@@ -90,6 +93,15 @@ impl IPAddressClaim {
     pub fn cluster_name(&self) -> Option<&str> {
         let label = || self.metadata.labels.as_ref()?.get(names::CLUSTER_NAME_LABEL).map(String::as_str);
         self.spec.cluster_name.as_deref().filter(|name| !name.is_empty()).or_else(label).filter(|name| !name.is_empty())
+    }
+
+    /// The text of the annotation [`names::REQUESTED_ADDRESS`], or else of [`names::METAL3_REQUESTED_ADDRESS`]. `None` if
+    /// both are missing or empty. Of a watched claim it is truncated after [`MAX_REQUEST_LENGTH`] bytes, which is longer
+    /// than any address or prefix.
+    pub fn requested_address(&self) -> Option<&str> {
+        let annotations = self.metadata.annotations.as_ref()?;
+        let names = [names::REQUESTED_ADDRESS, names::METAL3_REQUESTED_ADDRESS];
+        names.into_iter().filter_map(|name| annotations.get(name)).map(String::as_str).find(|text| !text.is_empty())
     }
 
     /// The name of the IPAddress that the claim is bound to; `None` if the claim is not bound.

@@ -29,6 +29,8 @@ pub const POOL_EXHAUSTED: &str = "PoolExhausted";
 pub const POOL_NOT_ALLOWED: &str = "PoolNotAllowed";
 /// Reason of a claim whose namespace or Cluster has as many addresses of the pool as it may have.
 pub const QUOTA_EXCEEDED: &str = "QuotaExceeded";
+/// Reason of a claim whose requested address cannot be allocated to it.
+pub const REQUESTED_ADDRESS_UNAVAILABLE: &str = "RequestedAddressUnavailable";
 /// Reason of a claim whose IPAddress has the address of another claim.
 pub const DUPLICATE_ADDRESS: &str = "DuplicateAddress";
 /// Reason of a claim whose Cluster does not exist.

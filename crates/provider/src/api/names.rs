@@ -21,6 +21,12 @@ pub const WATCH_FILTER_LABEL: &str = "cluster.x-k8s.io/watch-filter";
 /// Annotation that pauses the reconciliation of an object, with any value.
 pub const PAUSED_ANNOTATION: &str = "cluster.x-k8s.io/paused";
 
+/// Annotation on a claim: the address, or the prefix in CIDR notation, that the claim requests.
+pub const REQUESTED_ADDRESS: &str = "ipam.cluster.x-k8s.io/requested-address";
+
+/// The annotation of Metal3 with the meaning of [`REQUESTED_ADDRESS`], which has precedence.
+pub const METAL3_REQUESTED_ADDRESS: &str = "ipAddress";
+
 /// Annotation on objects that `clusterctl move` deletes in the source cluster after it created them in the target
 /// cluster.
 pub const DELETE_FOR_MOVE: &str = "clusterctl.cluster.x-k8s.io/delete-for-move";

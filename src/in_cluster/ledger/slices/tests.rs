@@ -51,7 +51,15 @@ impl Fixture {
     fn new(most_each: Option<usize>) -> Self {
         let usable = usable();
         let free = FreeSet::new(&usable.set);
-        let slices = Slices::new(rules(most_each), &usable, &usable.set, None, &BTreeMap::new(), HashMap::new());
+        let slices = Slices::new(
+            rules(most_each),
+            &usable,
+            &usable.set,
+            None,
+            std::iter::empty(),
+            &BTreeMap::new(),
+            HashMap::new(),
+        );
         Self { usable, free, slices }
     }
 
@@ -60,7 +68,7 @@ impl Fixture {
     }
 
     fn insert(&mut self, first: u8, info: SliceInfo) {
-        self.slices.insert(&self.usable, Some(&self.free), block(first, 29), info);
+        self.slices.insert(&self.usable, Some(&self.free), std::iter::empty(), block(first, 29), info);
     }
 
     fn set_free(&mut self, last: u8, is_free: bool) {
@@ -71,7 +79,7 @@ impl Fixture {
     }
 
     fn choose(&mut self, name: &str) -> Choice {
-        self.slices.choose(&owner(name), AllocationOrder::LowestFirst, &self.usable, |_| 0)
+        self.slices.choose(&owner(name), AllocationOrder::LowestFirst, &self.usable, |_| false, |_| 0)
     }
 
     /// Chooses an address and takes it. Returns its last part.
@@ -132,7 +140,7 @@ fn slices_with_addresses_in_use_are_not_assigned() {
 #[test]
 fn pinned_slice_of_any_size_has_its_owner() {
     let mut pool = Fixture::new(None);
-    pool.slices.insert(&pool.usable, Some(&pool.free), block(0, 28), info("a"));
+    pool.slices.insert(&pool.usable, Some(&pool.free), std::iter::empty(), block(0, 28), info("a"));
     assert_eq!(pool.slices.counts(), SliceCounts { total: 4, assigned: 1, free: 2 });
     assert_eq!((0..14).filter_map(|_| pool.take("a")).count(), 14);
     // Overlapping and distant slices have no effect.
@@ -142,7 +150,7 @@ fn pinned_slice_of_any_size_has_its_owner() {
     pool.slices.remove(&pool.usable, block(0, 28));
     assert_eq!(pool.slices.counts().assigned, 0);
     let everything = Block::new([0, 0, 0, 0].into(), 0);
-    pool.slices.insert(&pool.usable, Some(&pool.free), everything, info("c"));
+    pool.slices.insert(&pool.usable, Some(&pool.free), std::iter::empty(), everything, info("c"));
     assert_eq!((pool.slices.counts().free, pool.choose("c")), (0, Choice::Number(pool.number(16))));
     pool.slices.remove(&pool.usable, everything);
     assert_eq!(pool.slices.counts().free, 1, "one is being assigned, and two have addresses in use");
@@ -210,7 +218,7 @@ proptest! {
             }
             let pending = pool.slices.pending.clone();
             let again =
-                Slices::new(rules(Some(2)), &pool.usable, &pool.usable.set, Some(&pool.free), &objects, pending);
+                Slices::new(rules(Some(2)), &pool.usable, &pool.usable.set, Some(&pool.free), std::iter::empty(), &objects, pending);
             prop_assert_eq!(&again.assignable, &pool.slices.assignable);
             prop_assert_eq!(&again.in_use, &pool.slices.in_use);
             let owners = |slices: &Slices| {

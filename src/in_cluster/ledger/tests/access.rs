@@ -41,7 +41,7 @@ fn slot_of(number: u8) -> Slot {
 }
 
 fn in_cluster(cluster: &str) -> ClaimAttributes {
-    ClaimAttributes { priority: 1, cluster: Some(cluster.into()), uses_headroom: false, slice_owner: None }
+    ClaimAttributes { priority: 1, cluster: Some(cluster.into()), ..ClaimAttributes::default() }
 }
 
 fn check(ledger: &Ledger, number: u8, namespace: &str, name: &str) -> LimitCheck {
@@ -141,7 +141,7 @@ fn headroom_is_for_selected_claims() {
     apply(&ledger, 1, &json!({"headroom": {"addresses": 8, "for": selector}}));
     assert_eq!(ledger.propose(&global(), &key_of("a", "worker"), 1), Proposal::Slot(slot_of(1)));
     assert_eq!(ledger.propose(&global(), &key_of("a", "late-worker"), 1), Proposal::Wait);
-    let selected = ClaimAttributes { priority: 2, cluster: None, uses_headroom: true, slice_owner: None };
+    let selected = ClaimAttributes { priority: 2, uses_headroom: true, ..ClaimAttributes::default() };
     assert_eq!(ledger.propose(&global(), &key_of("a", "first"), selected), Proposal::Slot(slot_of(2)));
 }
 

@@ -119,3 +119,45 @@ fn slices_are_known_before_their_pool() {
     EventHandler::<IPSlice>::init_done(&ledger);
     assert_eq!(ledger.slices(), []);
 }
+
+#[test]
+fn requested_address_is_in_a_slice_of_the_owner() {
+    let (ledger, woken) = sliced();
+    ledger.apply(&slice("10.0.0.4/30", "a"));
+    let request = |name: &str, owner: &str, last: u8| {
+        let attributes = ClaimAttributes { requested: Some(block(last)), ..of(owner) };
+        ledger.propose(&key(), &claim(name), attributes)
+    };
+    assert_eq!(request("a0", "a", 6), Proposal::Slot(value(6)));
+    assert_eq!(request("b0", "b", 5), Proposal::Unavailable(Unavailable::InOtherSlice));
+    assert_eq!(request("c0", "c", 2), Proposal::AssignSlice(Block::new([10, 0, 0, 0].into(), 30)));
+    ledger.apply(&slice("10.0.0.0/30", "c"));
+    assert_eq!(request("c0", "c", 2), Proposal::Slot(value(2)));
+    assert_eq!(take(&woken).last(), Some(&claim("b0")), "the slices have changed");
+    assert_eq!(request("b0", "b", 5), Proposal::Unavailable(Unavailable::InOtherSlice));
+    // The slice is returned, and the claim can have it.
+    ledger.drop_candidate(&value(6));
+    ledger.delete(&slice("10.0.0.4/30", "a"));
+    assert!(take(&woken).contains(&claim("b0")));
+    assert_eq!(request("b0", "b", 5), Proposal::AssignSlice(Block::new([10, 0, 0, 4].into(), 30)));
+}
+
+#[test]
+fn sticky_address_is_in_a_slice_of_the_owner() {
+    let (ledger, _) = recording();
+    let slices = json!({"size": 4, "per": "Label", "label": "rack"});
+    ledger.apply_pool(&pool(json!({"spec": {"slices": slices, "allocation": {"sticky": true}}})));
+    ledger.apply(&slice("10.0.0.4/30", "a"));
+    ledger.apply(&slice("10.0.0.0/30", "b"));
+    let now = jiff::Timestamp::now().to_string();
+    ledger.apply(&reservation(6, held_by("a0"), Some(&now)));
+    assert!(ledger.slices().iter().find(|slice| slice.owner.name == "a").unwrap().is_in_use, "it is remembered");
+    assert_eq!(last(&ledger, "a0", "b"), 1, "the claim has another owner now");
+    ledger.drop_candidate(&value(1));
+    assert_eq!(last(&ledger, "a0", "a"), 6);
+    ledger.drop_candidate(&value(6));
+    // Remembered addresses of the owner are the last ones.
+    let taken: Vec<u8> = (1..=4).map(|number| last(&ledger, &format!("a{number}"), "a")).collect();
+    assert_eq!(taken, [4, 5, 7, 6]);
+    assert!(matches!(ledger.propose(&key(), &claim("a9"), of("a")), Proposal::AssignSlice(_)));
+}

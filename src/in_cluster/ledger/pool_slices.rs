@@ -1,0 +1,122 @@
+//! The slices of a pool: changes of its entry in the ledger, and what a claim of an owner gets.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use capi_ipam_ip::{Block, FreeSet, SpanSet};
+
+use super::ClaimKey;
+use super::pool::{Next, PoolEntry};
+use super::slices::{Choice, SliceAccess, SliceInfo, Slices};
+use super::usage::AddressUsage;
+use super::wait_queue::ClaimAttributes;
+use crate::api::{SliceCounts, SliceOwner};
+
+impl PoolEntry {
+    /// Divides the pool into slices again, after a change of its blocks, its rules or its slices.
+    pub(super) fn divide(&mut self) {
+        let pending = self.slices.take().map(|slices| slices.take_pending()).unwrap_or_default();
+        let Some(info) = &self.info else { return };
+        let (Ok(usable), Some(rules)) = (&info.usable, &info.slices) else { return };
+        let all = usable.set.subtract(&self.other_lengths);
+        let (rules, free) = (Arc::clone(rules), self.free.as_ref());
+        let remembered = self.remembered.iter().copied();
+        let slices = Slices::new(rules, usable, &all, free, remembered, &self.slice_objects, pending);
+        self.slices = Some(Box::new(slices));
+    }
+
+    /// Records an IPSlice of the pool.
+    pub(super) fn insert_slice(&mut self, block: Block, slice: SliceInfo) {
+        self.slice_objects.insert(block, slice.clone());
+        let usable = self.info.as_ref().and_then(|info| info.usable.as_deref().ok());
+        if let (Some(slices), Some(usable)) = (&mut self.slices, usable) {
+            slices.insert(usable, self.free.as_ref(), self.remembered.iter().copied(), block, slice);
+        }
+    }
+
+    /// Removes an IPSlice of the pool.
+    pub(super) fn remove_slice(&mut self, block: Block) {
+        self.slice_objects.remove(&block);
+        let usable = self.info.as_ref().and_then(|info| info.usable.as_deref().ok());
+        if let (Some(slices), Some(usable)) = (&mut self.slices, usable) {
+            slices.remove(usable, block);
+            if slices.len() < self.slice_objects.len() {
+                // Another slice that overlaps with it may have an effect now.
+                self.divide();
+            }
+        }
+    }
+
+    /// Records that a slice could not be assigned.
+    pub(super) fn end_slice_assignment(&mut self, block: Block) {
+        let usable = self.info.as_ref().and_then(|info| info.usable.as_deref().ok());
+        if let (Some(slices), Some(usable)) = (&mut self.slices, usable) {
+            slices.end_assignment(usable, block);
+        }
+    }
+
+    /// The counts of the slices; `None` without slices.
+    pub(super) fn slice_counts(&self) -> Option<SliceCounts> {
+        self.slices.as_ref().map(|slices| slices.counts())
+    }
+
+    /// Whether an address of a block of the pool is in use, or not free for another reason. Linear in the free spans of
+    /// the block; an address outside of the range of the pool is looked up in `usage`.
+    pub(super) fn has_address_in(&self, block: Block, usage: Option<&HashMap<Block, AddressUsage>>) -> bool {
+        let span = block.span();
+        let overlaps = |other: &Block| {
+            let other_span = other.span();
+            other.family() == block.family() && other_span.first() <= span.last() && span.first() <= other_span.last()
+        };
+        let in_pool = self.usable().zip(self.usable().and_then(|usable| usable.numbers_overlapping(block)));
+        let contained = in_pool.map(|(usable, numbers)| usable.set.intersect(&SpanSet::from(numbers)));
+        let size = in_pool.map(|(_, numbers)| numbers.len()).unwrap_or_default();
+        let is_in_use = contained.as_ref().is_some_and(|contained| {
+            let free = self.free.as_ref();
+            let count = |free: &FreeSet| {
+                let spans = contained.spans().iter().flat_map(|span| free.within(*span));
+                spans.fold(0_u128, |sum, span| sum.saturating_add(span.len()))
+            };
+            free.is_some_and(|free| count(free) < contained.len())
+        });
+        // The gateway and reserved addresses of the subnet are not in the pool, and not in use either.
+        let is_contained = contained.is_some_and(|contained| contained.len() == size);
+        is_in_use
+            || (!is_contained
+                && (self.out_of_range > 0 || self.info.is_none())
+                && usage.is_some_and(|usage| usage.keys().any(overlaps)))
+    }
+
+    /// The claims that request an address, and that a change of the slices may allow to have it.
+    pub(super) fn wake_requests(&mut self) -> Vec<ClaimKey> {
+        // Those that request an address wait for a change of the pool, too.
+        if self.wait_queue.has_requests() { self.wait_queue.pool_changed() } else { Vec::new() }
+    }
+
+    /// Whether the owner of a claim may have a block; true in a pool without slices.
+    pub(super) fn is_for_owner(&self, block: Block, owner: Option<&Arc<SliceOwner>>) -> bool {
+        let (Some(slices), Some(usable)) = (&self.slices, self.usable()) else { return true };
+        let access = owner.zip(usable.number(block)).map(|(owner, number)| slices.access(owner, number));
+        access.is_some_and(|access| access != SliceAccess::Denied)
+    }
+
+    /// What a claim of an owner of slices gets: the block that it requests, else `preferred`, else the next free one.
+    pub(super) fn next_of_owner(&mut self, attributes: &ClaimAttributes, preferred: Option<Block>) -> Next {
+        let Some(info) = &self.info else { return Next::Wait };
+        let (Ok(usable), Some(slices)) = (&info.usable, &mut self.slices) else { return Next::Wait };
+        let Some(owner) = &attributes.slice_owner else { return Next::Wait };
+        let wanted = attributes.requested.or(preferred).and_then(|block| usable.number(block));
+        let queue = &self.wait_queue;
+        let is_granted = |number: u128| queue.is_granted(usable.block(number));
+        let choice = match wanted {
+            Some(number) => slices.choose_number(owner, number, usable),
+            None => slices.choose(owner, info.order, usable, is_granted, |count| rand::random_range(0..count)),
+        };
+        match choice {
+            Choice::Number(number) => Next::Block(usable.block(number)),
+            Choice::Assign(block) => Next::AssignSlice(block),
+            Choice::Resume(block) => Next::ResumeSlice(block),
+            Choice::None => Next::SliceUnavailable(slices.describe(owner)),
+        }
+    }
+}

@@ -1,0 +1,305 @@
+//! Sticky addresses and requested addresses.
+
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::api::STICKY_SECONDS;
+
+fn now() -> i64 {
+    capi_ipam_controller::clock::now().0.as_second()
+}
+
+fn time(second: i64) -> String {
+    jiff::Timestamp::from_second(second).unwrap().to_string()
+}
+
+fn with_policy(spec: serde_json::Value) -> (Ledger, Arc<Mutex<Vec<ClaimKey>>>) {
+    let (ledger, woken) = recording();
+    ledger.apply_pool(&pool(json!({"spec": spec})));
+    (ledger, woken)
+}
+
+fn sticky(cooldown: i64) -> (Ledger, Arc<Mutex<Vec<ClaimKey>>>) {
+    with_policy(json!({"allocation": {"sticky": true}, "addressReuseGracePeriodSeconds": cooldown}))
+}
+
+fn requests() -> (Ledger, Arc<Mutex<Vec<ClaimKey>>>) {
+    with_policy(json!({"allocation": {"requests": true}}))
+}
+
+fn release(ledger: &Ledger, last: u8, name: &str, at: i64) {
+    ledger.apply(&reservation(last, held_by(name), Some(&time(at))));
+}
+
+fn proposed(ledger: &Ledger, name: &str) -> Option<u8> {
+    match ledger.propose(&key(), &claim(name), 1) {
+        Proposal::Slot(slot) => (1..=SIZE).find(|last| block(*last) == slot.block),
+        _ => None,
+    }
+}
+
+fn request(ledger: &Ledger, name: &str, last: u8, priority: i64) -> Proposal {
+    let attributes = ClaimAttributes { priority, requested: Some(block(last)), ..ClaimAttributes::default() };
+    ledger.propose(&key(), &claim(name), attributes)
+}
+
+#[test]
+fn claim_gets_its_former_address_back() {
+    for cooldown in [0, 600] {
+        let (ledger, _) = sticky(cooldown);
+        release(&ledger, 3, "a", now() - 5);
+        release(&ledger, 5, "a", now());
+        release(&ledger, 1, "b", now());
+        assert_eq!(ledger.counts(&key()).free, if cooldown == 0 { 8 } else { 5 });
+        assert_eq!(proposed(&ledger, "new"), Some(2), "other claims get addresses that are not kept");
+        assert_eq!(proposed(&ledger, "a"), Some(5), "the one that was released last");
+        assert_eq!(proposed(&ledger, "b"), Some(1));
+        let released = ledger.released_reservation(&value(5)).expect("its reservation is kept");
+        ledger.remove_reservation_of(&value(5), &released.uid);
+        assert_eq!(ledger.released_reservation(&value(5)), None);
+    }
+}
+
+#[test]
+fn sticky_pool_is_never_exhausted_by_absent_claims() {
+    let (ledger, woken) = sticky(0);
+    for last in 1..=8 {
+        release(&ledger, last, &format!("c{last}"), now() - 100 + i64::from(last));
+    }
+    assert_eq!(ledger.counts(&key()).free, 8);
+    assert_eq!(proposed(&ledger, "c4"), Some(4));
+    let others: Vec<_> = (0..7).map(|number| proposed(&ledger, &format!("x{number}"))).collect();
+    assert_eq!(others, [1, 2, 3, 5, 6, 7, 8].map(Some), "those released first are allocated first");
+    assert_eq!(proposed(&ledger, "y"), None);
+    ledger.drop_candidate(&value(6));
+    assert_eq!(take(&woken), [claim("y")]);
+    assert_eq!(proposed(&ledger, "c6"), None, "the address is for the claim that waited");
+    assert_eq!(proposed(&ledger, "y"), Some(6));
+}
+
+#[test]
+fn kept_address_becomes_available_when_the_cooldown_ends() {
+    let (ledger, woken) = sticky(60);
+    let since = now() - 10;
+    release(&ledger, 1, "a", since);
+    for last in 2..=8 {
+        ledger.apply(&reservation(last, held_by(&format!("c{last}")), None));
+    }
+    assert_eq!((proposed(&ledger, "new"), ledger.counts(&key()).cooling_down), (None, 1));
+    assert_eq!(ledger.next_cooldown_end(|_| true, 0), Some(since + 61));
+    ledger.end_cooldowns(since + 60);
+    assert!(take(&woken).is_empty());
+    ledger.end_cooldowns(since + 61);
+    assert_eq!(take(&woken), [claim("new")]);
+    assert_eq!((ledger.counts(&key()).cooling_down, ledger.counts(&key()).free), (0, 1));
+    assert!(ledger.is_remembered(&value(1), &ledger.released_reservation(&value(1)).unwrap().uid));
+    let end = since + STICKY_SECONDS + 1;
+    assert_eq!(ledger.next_cooldown_end(|_| true, 0), Some(end));
+    let deleted = |second| ledger.cooled_down(second, |_| true, 0).len();
+    assert_eq!((deleted(end - 1), deleted(end)), (0, 1));
+    // Without the policy, nothing is kept.
+    ledger.apply_pool(&pool(json!({"spec": {"addressReuseGracePeriodSeconds": 0}, "metadata": {"generation": 2}})));
+    assert_eq!(deleted(since), 1);
+}
+
+#[test]
+fn policy_can_be_switched_on_while_addresses_cool_down() {
+    let (ledger, _) = with_policy(json!({"addressReuseGracePeriodSeconds": 600}));
+    release(&ledger, 7, "a", now());
+    assert_eq!(proposed(&ledger, "a"), Some(1));
+    let policy = json!({"addressReuseGracePeriodSeconds": 600, "allocation": {"sticky": true}});
+    ledger.apply_pool(&pool(json!({"spec": policy})));
+    assert_eq!(proposed(&ledger, "a"), Some(7));
+    let policy = json!({"allocation": {"sticky": true}});
+    release(&ledger, 8, "b", now());
+    ledger.apply_pool(&pool(json!({"spec": policy})));
+    assert_eq!((proposed(&ledger, "x"), ledger.counts(&key()).free), (Some(2), 5), "the last one is free now");
+}
+
+#[test]
+fn release_that_is_observed_late_wakes_the_next_claim() {
+    let (ledger, woken) = sticky(600);
+    for last in 1..=8 {
+        ledger.apply(&reservation(last, held_by(&format!("c{last}")), None));
+    }
+    assert_eq!(proposed(&ledger, "c3"), None);
+    release(&ledger, 3, "c3", now());
+    assert_eq!(take(&woken), [claim("c3")]);
+    assert_eq!(proposed(&ledger, "c3"), Some(3));
+}
+
+#[test]
+fn released_reservation_without_a_claim_is_not_kept() {
+    let (ledger, _) = sticky(0);
+    ledger.apply(&reservation(1, json!(null), Some(&time(now() - 5))));
+    ledger.end_cooldowns(now());
+    assert_eq!(ledger.cooled_down(now(), |_| true, 0).len(), 1);
+}
+
+#[test]
+fn requested_address_is_allocated_or_nothing() {
+    let (ledger, woken) = requests();
+    assert_eq!(request(&ledger, "a", 5, 1), Proposal::Slot(value(5)));
+    assert_eq!(request(&ledger, "b", 5, 2), Proposal::Unavailable(Unavailable::InUse(None)));
+    assert_eq!(request(&ledger, "c", 5, 1), Proposal::Unavailable(Unavailable::InUse(None)));
+    assert_eq!(request(&ledger, "d", 200, 1), Proposal::Unavailable(Unavailable::NotInPool));
+    assert_eq!(proposed(&ledger, "other"), Some(1), "other claims are not delayed");
+    ledger.drop_candidate(&value(5));
+    assert_eq!(take(&woken), [claim("c")], "the first one that requested it");
+    assert_eq!(request(&ledger, "b", 5, 2), Proposal::Unavailable(Unavailable::RequestedBefore));
+    let others: Vec<_> = (0..6).map(|number| proposed(&ledger, &format!("x{number}"))).collect();
+    assert_eq!(others, [2, 3, 4, 6, 7, 8].map(Some), "the requested one is kept during the turn");
+    assert_eq!(proposed(&ledger, "x"), None);
+    assert_eq!(request(&ledger, "c", 5, 1), Proposal::Slot(value(5)));
+    ledger.apply_pool(&pool(json!({"spec": {"addresses": ["10.0.0.1-10.0.0.8", "10.0.0.200"]}})));
+    assert!(take(&woken).contains(&claim("d")));
+}
+
+#[test]
+fn each_reason_is_distinguished() {
+    let (ledger, _) = with_policy(json!({"allocation": {"requests": true}, "addressReuseGracePeriodSeconds": 600}));
+    let since = now();
+    ledger.apply(&reservation(1, held_by("holder"), None));
+    ledger.apply(&address("owner", 2));
+    ledger.apply(&reservation(3, json!({"namespace": "n", "name": "promised"}), None));
+    ledger.apply(&reservation(4, json!(null), None));
+    release(&ledger, 5, "former", since);
+    let why = |last: u8| match request(&ledger, "a", last, 1) {
+        Proposal::Unavailable(why) => why,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(why(1), Unavailable::InUse(Some(claim("holder"))));
+    assert_eq!(why(2), Unavailable::InUse(Some(claim("owner"))));
+    assert_eq!(why(3), Unavailable::Promised(claim("promised")));
+    assert_eq!(why(4), Unavailable::Excluded);
+    assert_eq!(why(5), Unavailable::CoolingDown(since + 601));
+    assert_eq!(request(&ledger, "former", 5, 1), Proposal::Unavailable(Unavailable::CoolingDown(since + 601)));
+    assert_eq!(request(&ledger, "a", 6, 1), Proposal::Slot(value(6)), "the request has changed");
+}
+
+#[test]
+fn request_waits_behind_claims_of_an_exhausted_pool() {
+    let (ledger, woken) = requests();
+    for last in 1..=8 {
+        ledger.apply(&reservation(last, held_by(&format!("c{last}")), None));
+    }
+    let free = |last: u8| ledger.remove_reservation(&reservation(last, held_by(&format!("c{last}")), None));
+    assert_eq!(proposed(&ledger, "older"), None);
+    assert_eq!(request(&ledger, "younger", 4, 2), Proposal::Unavailable(Unavailable::InUse(Some(claim("c4")))));
+    free(4);
+    assert_eq!(take(&woken), [claim("older")]);
+    assert_eq!(request(&ledger, "younger", 4, 2), Proposal::Unavailable(Unavailable::NotYet));
+    free(6);
+    assert_eq!(take(&woken), [claim("younger")]);
+    assert_eq!(proposed(&ledger, "older"), Some(6), "the requested one is for the other claim");
+    assert_eq!(request(&ledger, "younger", 4, 2), Proposal::Slot(value(4)));
+}
+
+#[test]
+fn unused_turn_for_a_requested_address_passes_on() {
+    let (ledger, woken) = requests();
+    ledger.apply(&reservation(4, held_by("c"), None));
+    for (name, priority) in [("a", 1), ("b", 2)] {
+        assert!(matches!(request(&ledger, name, 4, priority), Proposal::Unavailable(_)));
+    }
+    ledger.remove_reservation(&reservation(4, held_by("c"), None));
+    assert_eq!(take(&woken), [claim("a")]);
+    ledger.end_unused_turn(&key(), &claim("a"), Instant::now());
+    assert_eq!(take(&woken), [claim("b")]);
+    ledger.delete(&claim_object("b"));
+    assert_eq!(request(&ledger, "a", 4, 1), Proposal::Slot(value(4)));
+}
+
+fn claim_object(name: &str) -> IPAddressClaim {
+    serde_json::from_value(json!({
+        "metadata": {"namespace": "n", "name": name},
+        "spec": {"poolRef": {"apiGroup": "ipam.cluster.x-k8s.io", "kind": "InClusterIPPool", "name": "p"}},
+    }))
+    .unwrap()
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    /// A claim asks for any address, or requests one.
+    Ask(u8, Option<u8>),
+    /// A claim releases its address.
+    Release(u8),
+    Forget(u8),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        3 => (0..12_u8, proptest::option::of(1..=10_u8)).prop_map(|(name, last)| Step::Ask(name, last)),
+        2 => (0..12_u8).prop_map(Step::Release),
+        1 => (1..=SIZE).prop_map(Step::Forget),
+    ];
+    proptest::collection::vec(step, 0..120)
+}
+
+proptest! {
+    /// Claims with and without requests in a sticky pool: nobody gets an address that is in use or another than it
+    /// requests, a claim without a request gets an address if one is not in use, its former one if possible, and the
+    /// counts are right.
+    #[test]
+    fn policies_agree_with_a_naive_model(steps in steps()) {
+        let (ledger, woken) = with_policy(json!({"allocation": {"sticky": true, "requests": true}}));
+        let mut held: BTreeMap<u8, u8> = BTreeMap::new();
+        // Who released an address last, and in which order.
+        let mut kept: BTreeMap<u8, (usize, u8)> = BTreeMap::new();
+        let name = |number: u8| format!("c{number}");
+        for (index, step) in steps.into_iter().enumerate() {
+            match step {
+                Step::Ask(number, last) if !held.contains_key(&number) => {
+                    let got = match last {
+                        Some(last) => request(&ledger, &name(number), last, 1),
+                        None => ledger.propose(&key(), &claim(&name(number)), 1),
+                    };
+                    let in_use: BTreeSet<u8> = held.values().copied().collect();
+                    let is_free = |last: &u8| (1..=SIZE).contains(last) && !in_use.contains(last);
+                    let is_new = |last: &u8| is_free(last) && !kept.contains_key(last);
+                    let former = kept.iter().filter(|(_, (_, by))| *by == number).max_by_key(|(_, (at, _))| *at);
+                    let oldest = kept.iter().min_by_key(|(last, (at, _))| (*at, **last));
+                    let expected = match last {
+                        Some(last) => Some(last).filter(is_free),
+                        None => former.map(|(last, _)| *last).or_else(|| (1..=SIZE).find(is_new)).or(oldest.map(|(last, _)| *last)),
+                    };
+                    let slot = if let Proposal::Slot(slot) = got { Some(slot) } else { None };
+                    prop_assert_eq!(slot.clone(), expected.map(value));
+                    if let Some(last) = expected {
+                        if let Some(released) = ledger.released_reservation(&value(last)) {
+                            ledger.remove_reservation_of(&value(last), &released.uid);
+                        }
+                        let mut reservation = reservation(last, held_by(&name(number)), None);
+                        reservation.metadata.uid = Some(format!("r-{index}"));
+                        ledger.apply(&reservation);
+                        kept.remove(&last);
+                        held.insert(number, last);
+                    } else {
+                        // It waits no longer.
+                        ledger.stop_waiting(&key(), &claim(&name(number)));
+                    }
+                }
+                Step::Release(number) => {
+                    let Some(last) = held.remove(&number) else { continue };
+                    let uid = ledger.held_by(&claim(&name(number)), Uid::of(&format!("uid-{}", name(number))))[0].uid.clone();
+                    let at = now() - 1_000 + i64::try_from(index).unwrap();
+                    let mut reservation = reservation(last, held_by(&name(number)), Some(&time(at)));
+                    reservation.metadata.uid = Some(uid);
+                    ledger.apply(&reservation);
+                    kept.insert(last, (index, number));
+                }
+                Step::Forget(last) => {
+                    if kept.remove(&last).is_some() {
+                        let released = ledger.released_reservation(&value(last)).expect("it is kept");
+                        ledger.remove_reservation_of(&value(last), &released.uid);
+                    }
+                }
+                Step::Ask(..) => {}
+            }
+            let counts = ledger.counts(&key());
+            prop_assert_eq!(counts.free, i64::from(SIZE) - i64::try_from(held.len()).unwrap());
+            prop_assert_eq!(counts.cooling_down, 0);
+            prop_assert!(take(&woken).is_empty());
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! The blocks that claims of a wait queue request: a structure without clock, lock or I/O.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use capi_ipam_ip::Block;
+
+use super::{ClaimKey, Position};
+
+/// The requested blocks of one pool, and the claims that wait for each of them.
+#[derive(Debug, Default)]
+pub(super) struct RequestedBlocks {
+    blocks: HashMap<Block, Requested>,
+    /// The blocks that are free, that claims wait for, and for which no claim has a turn.
+    ready: HashSet<Block>,
+    /// The number of blocks for which a claim has a turn.
+    turns: usize,
+}
+
+/// One requested block.
+#[derive(Debug, Default)]
+struct Requested {
+    /// The claims that wait for it, first one first.
+    waiting: BTreeMap<Position, ClaimKey>,
+    /// The number of claims that request it, in any state.
+    claims: usize,
+    is_free: bool,
+    /// Whether a claim has a turn for it.
+    has_turn: bool,
+}
+
+impl RequestedBlocks {
+    fn change(&mut self, block: Block, change: impl FnOnce(&mut Requested)) {
+        let Some(requested) = self.blocks.get_mut(&block) else { return };
+        let had_turn = requested.has_turn;
+        change(requested);
+        let (before, after) = (usize::from(had_turn), usize::from(requested.has_turn));
+        self.turns = self.turns.saturating_add(after).saturating_sub(before);
+        if requested.is_free && !requested.has_turn && !requested.waiting.is_empty() {
+            self.ready.insert(block);
+        } else {
+            self.ready.remove(&block);
+        }
+        if requested.claims == 0 {
+            self.blocks.remove(&block);
+        }
+    }
+
+    /// Whether no claim requests a block.
+    pub(super) fn is_empty(&self) -> bool {
+        self.blocks.is_empty()
+    }
+
+    /// Counts a claim that requests the block.
+    pub(super) fn add_claim(&mut self, block: Block) {
+        let requested = self.blocks.entry(block).or_default();
+        requested.claims = requested.claims.saturating_add(1);
+    }
+
+    /// Stops counting a claim that requests the block, and that neither waits for it nor has a turn.
+    pub(super) fn remove_claim(&mut self, block: Block) {
+        self.change(block, |requested| requested.claims = requested.claims.saturating_sub(1));
+    }
+
+    /// Lets a claim wait for its block.
+    pub(super) fn insert_waiting(&mut self, block: Block, position: Position, claim: ClaimKey) {
+        self.change(block, |requested| drop(requested.waiting.insert(position, claim)));
+    }
+
+    pub(super) fn remove_waiting(&mut self, block: Block, position: &Position) {
+        self.change(block, |requested| drop(requested.waiting.remove(position)));
+    }
+
+    /// Records that the block became free, or is no longer free.
+    pub(super) fn set_free(&mut self, block: Block, is_free: bool) {
+        self.change(block, |requested| requested.is_free = is_free);
+    }
+
+    /// Records whether a claim has a turn for the block.
+    pub(super) fn set_turn(&mut self, block: Block, has_turn: bool) {
+        self.change(block, |requested| requested.has_turn = has_turn);
+    }
+
+    /// Whether a claim waits for the block, or has a turn for it.
+    pub(super) fn is_contested(&self, block: Block) -> bool {
+        self.blocks.get(&block).is_some_and(|requested| requested.has_turn || !requested.waiting.is_empty())
+    }
+
+    /// Whether a claim has a turn for the block.
+    pub(super) fn has_turn(&self, block: Block) -> bool {
+        self.blocks.get(&block).is_some_and(|requested| requested.has_turn)
+    }
+
+    /// The number of blocks for which a claim has a turn.
+    pub(super) fn turns(&self) -> usize {
+        self.turns
+    }
+
+    /// All requested blocks.
+    pub(super) fn blocks(&self) -> Vec<Block> {
+        self.blocks.keys().copied().collect()
+    }
+
+    /// The first claims that wait for blocks which are free now, one for each block.
+    pub(super) fn ready(&self) -> impl Iterator<Item = (&Position, &ClaimKey)> {
+        self.ready.iter().filter_map(|block| self.blocks.get(block)?.waiting.first_key_value())
+    }
+}
