@@ -19,6 +19,7 @@
 //! - `move_label`: the label with which `clusterctl move` moves reservations;
 //! - [`LedgerHandle`]: read access to the ledger for admission, in every replica;
 //! - `sweeper`: deletes abandoned reservations and creates missing ones;
+//! - `terminating`: enqueues claims that are being deleted when their pool changes;
 //! - `upgrade`: stores pools of an old version in the current one.
 
 pub mod ledger;
@@ -42,6 +43,7 @@ mod reservation;
 mod scope_changes;
 mod standby;
 mod sweeper;
+mod terminating;
 mod upgrade;
 
 use std::sync::Arc;
@@ -63,6 +65,7 @@ pub use self::metrics::{METRICS, PoolMetricsMode};
 pub use self::options::InClusterOptions;
 pub use self::standby::{LedgerHandle, run_standby};
 use self::sweeper::Sweeper;
+use self::terminating::TerminatingClaims;
 use crate::api::{IPNetwork, IPReservation, InClusterKind, names};
 
 /// How often a waiting claim is reconciled without a trigger: a safety net, since the ledger enqueues waiting claims.
@@ -112,6 +115,8 @@ fn set_up(setup: &mut ProviderSetup<'_>, options: &InClusterOptions, ledger_hand
     ];
     let (claims, contract, selection) =
         (setup.trigger(), setup.contract.clone(), Selection::of(&setup.manager.options));
+    let terminating = Arc::new(TerminatingClaims::new(setup.trigger()));
+    setup.add_claim_event_handler(Arc::clone(&terminating) as _);
     let mut network_controller = None;
     let (context, pools_synced) = pools::register(setup.manager, &objects_synced, |manager, pools| {
         let controller = manager.controller::<IPNetwork, _>("IPNetwork");
@@ -122,6 +127,7 @@ fn set_up(setup: &mut ProviderSetup<'_>, options: &InClusterOptions, ledger_hand
             deletion_checker: Arc::new(DeletionChecker::new(reservations.clone(), contract.clone())),
             reservations,
             contract,
+            terminating,
             selection,
         })
     });

@@ -3,6 +3,7 @@ use serde::{Deserialize, Serialize};
 
 use super::access::{Headroom, NamespaceAccess, PoolLimits};
 use super::allocation::AllocationPolicy;
+use super::reclaim::ReclaimPolicy;
 
 /// The specification of a pool of single addresses. Wire format of the Go in-cluster provider, `v1alpha2`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -37,6 +38,9 @@ pub struct IPPoolSpec {
     /// How the pool chooses the address of a claim.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allocation: Option<AllocationPolicy>,
+    /// Which addresses count as abandoned although their claims exist: none by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reclaim: Option<ReclaimPolicy>,
     /// Namespaces whose claims may use the pool: all by default. Addresses in use are kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allowed_namespaces: Option<NamespaceAccess>,

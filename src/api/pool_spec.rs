@@ -6,6 +6,7 @@ use super::allocation::AllocationOrder;
 use super::ip_pool::IPPoolSpec;
 use super::pool_kind::InClusterKind;
 use super::prefix_pool::PrefixPoolSpec;
+use super::reclaim::ReclaimPolicy;
 
 /// The specification of a pool of any kind.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -73,6 +74,15 @@ impl PoolSpec {
             Self::Prefixes(spec) => spec.allocation,
         };
         policy.and_then(|policy| policy.order).unwrap_or_default()
+    }
+
+    /// Which addresses of the pool count as abandoned although their claims exist.
+    pub fn reclaim(&self) -> ReclaimPolicy {
+        let policy = match self {
+            Self::Addresses(spec) => spec.reclaim,
+            Self::Prefixes(spec) => spec.reclaim,
+        };
+        policy.unwrap_or_default()
     }
 
     /// Seconds before a released address can be reused; 0 for prefixes.

@@ -116,19 +116,31 @@ impl ClaimCache {
     }
 }
 
+/// Maximum number of bytes that are kept of an annotation `release-now`: more than a uid has.
+const MAX_REQUEST_LENGTH: usize = 64;
+
 /// Drops the fields of a claim that this crate does not read. Annotations can be a hundred times as large as the rest.
 pub(super) fn trim_claim(claim: &mut IPAddressClaim) {
     trim(&mut claim.metadata);
     (claim.api_version, claim.kind) = (None, None);
     if let Some(annotations) = &mut claim.metadata.annotations {
         let count = annotations.len();
+        let mut is_shortened = false;
         annotations.retain(|name, value| match name.as_str() {
             names::PAUSED_ANNOTATION => true,
+            names::RELEASE_NOW_ANNOTATION => {
+                // A longer value is not a uid, and neither are its first characters.
+                if value.len() > MAX_REQUEST_LENGTH {
+                    value.truncate(value.floor_char_boundary(MAX_REQUEST_LENGTH));
+                    is_shortened = true;
+                }
+                true
+            }
             // A value of any other length is not valid.
             traces::PARENT_ANNOTATION => value.len() == traces::PARENT_LENGTH,
             _ => false,
         });
-        claim.is_trimmed = annotations.len() < count;
+        claim.is_trimmed = annotations.len() < count || is_shortened;
     }
 }
 
@@ -232,6 +244,14 @@ mod tests {
         let paused = claim.clone();
         trim_claim(&mut claim);
         assert_eq!(claim, paused);
+        claim.annotations_mut().insert(names::RELEASE_NOW_ANNOTATION.to_owned(), "x".repeat(MAX_REQUEST_LENGTH));
+        let requested = claim.clone();
+        trim_claim(&mut claim);
+        assert_eq!(claim, requested);
+        claim.annotations_mut().insert(names::RELEASE_NOW_ANNOTATION.to_owned(), "x".repeat(1000));
+        trim_claim(&mut claim);
+        assert_eq!(claim, IPAddressClaim { is_trimmed: true, ..requested });
+        claim.annotations_mut().remove(names::RELEASE_NOW_ANNOTATION);
         claim.annotations_mut().insert("example.com/large".to_owned(), "x".repeat(1000));
         trim_claim(&mut claim);
         assert_eq!(claim, IPAddressClaim { is_trimmed: true, ..paused });

@@ -107,6 +107,7 @@ mod claim_conditions;
 mod clusters;
 mod contract;
 mod duplicate;
+mod early_release;
 mod error;
 mod guarded;
 mod index;

@@ -19,6 +19,7 @@ use crate::backoff::ClaimBackoff;
 use crate::claim_cache::{ClaimCache, ClaimFilter, CompactClaim, FilteringHandler, trim_claim};
 use crate::clusters::Clusters;
 use crate::contract::ContractClient;
+use crate::early_release::ReleaseRequestEvents;
 use crate::index::AddressIndex;
 use crate::metrics::ClaimMetrics;
 use crate::options::ClaimOptions;
@@ -184,6 +185,7 @@ impl<A: ProviderAdapter> ClaimReconcilerBuilder<'_, A> {
         }));
         let clusters = Arc::new(Clusters::new(controller.trigger()));
         claim_event_handlers.push(Arc::clone(&clusters) as _);
+        claim_event_handlers.push(Arc::new(ReleaseRequestEvents::new(contract.ipam, manager.events.clone())));
         let backoff = Arc::new(ClaimBackoff::default());
         claim_event_handlers.push(Arc::clone(&backoff) as _);
         controller.watch::<Cluster>(WatchSpec::new(

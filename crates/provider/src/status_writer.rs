@@ -99,17 +99,19 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         }
     }
 
-    /// Reports what blocks the deletion of a claim, unless the deletion just started.
+    /// Reports what blocks the deletion of a claim, unless the deletion just started. The claim is reconciled again
+    /// after `wait` at the latest.
     pub(super) async fn report_blocked_deletion(
         &self,
         claim: &IPAddressClaim,
         status: &ClaimConditions,
         debounce: &mut MessageDebounce,
+        wait: Duration,
     ) -> Result<Action, ReconcileError> {
         if let Some(left) = unreported_deletion(claim, clock::now().0) {
-            return Ok(Action::Requeue(left));
+            return Ok(Action::Requeue(left.min(wait)));
         }
-        let (retry, wait) = (self.update_status(claim, status, debounce).await?, self.options.resync_interval);
+        let retry = self.update_status(claim, status, debounce).await?;
         Ok(Action::Requeue(retry.map_or(wait, |retry| retry.min(wait))))
     }
 

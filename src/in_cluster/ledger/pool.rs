@@ -16,7 +16,9 @@ use super::order::Order;
 use super::quota::{LimitReached, Quota};
 use super::usage::AddressUsage;
 use super::wait_queue::{Answer, ClaimAttributes, Supply, WaitQueue};
-use crate::api::{AccessRules, AddressCounts, AllocationOrder, Pool, PoolKey, PoolSpec, Scope, Slot, names};
+use crate::api::{
+    AccessRules, AddressCounts, AllocationOrder, Pool, PoolKey, PoolSpec, ReclaimPolicy, Scope, Slot, names,
+};
 
 /// The blocks that a pool can allocate, or the problems of its specification.
 type Usable = Result<Arc<UsableBlocks>, Arc<str>>;
@@ -49,6 +51,8 @@ pub struct PoolInfo {
     pub usable: Usable,
     /// The order in which they are allocated.
     pub order: AllocationOrder,
+    /// Which addresses count as abandoned although their claims exist.
+    pub reclaim: ReclaimPolicy,
     /// Who may use the pool; `None` without restrictions.
     pub access: Option<Arc<AccessRules>>,
     /// The `metadata.generation` of the spec.
@@ -84,6 +88,7 @@ impl PoolInfo {
             created: meta.creation_timestamp.as_ref().map(|time| time.0.as_second()).unwrap_or_default(),
             usable,
             order: spec.order(),
+            reclaim: spec.reclaim(),
             access,
             generation: meta.generation,
         }

@@ -19,6 +19,10 @@ pub const ADDRESS_ALLOCATED: &str = "AddressAllocated";
 pub const ALLOCATION_FAILED: &str = "AllocationFailed";
 /// Reason of a claim that is being deleted and whose address cannot be released.
 pub const RELEASE_FAILED: &str = "ReleaseFailed";
+/// Reason of a claim that is being deleted and whose address is released although other finalizers are left on it.
+pub const RELEASED_EARLY: &str = "ReleasedEarly";
+/// Reason of the event on a claim with an annotation `release-now` that has no effect.
+pub const RELEASE_REQUEST_IGNORED: &str = "ReleaseRequestIgnored";
 /// Reason of the event on an IPAddress that a user deletes while a claim is bound to it.
 pub const ADDRESS_IN_USE: &str = "AddressInUse";
 /// Reason of a claim whose pool does not exist, is paused, is being deleted or is invalid.

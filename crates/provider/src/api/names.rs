@@ -21,6 +21,10 @@ pub const WATCH_FILTER_LABEL: &str = "cluster.x-k8s.io/watch-filter";
 /// Annotation that pauses the reconciliation of an object, with any value.
 pub const PAUSED_ANNOTATION: &str = "cluster.x-k8s.io/paused";
 
+/// Annotation on a claim that is being deleted: its address is released although other finalizers are left on the claim.
+/// The value is the uid of the claim.
+pub const RELEASE_NOW_ANNOTATION: &str = "ipam.cluster.x-k8s.io/release-now";
+
 /// Annotation on objects that `clusterctl move` deletes in the source cluster after it created them in the target
 /// cluster.
 pub const DELETE_FOR_MOVE: &str = "clusterctl.cluster.x-k8s.io/delete-for-move";
