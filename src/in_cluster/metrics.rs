@@ -61,9 +61,16 @@ const NETWORK_POOLS: Description = Description {
     help: "Pools of a network as in its status; joining and leaving: at most 50",
 };
 
+const NOT_IN_USE: Description = Description {
+    name: "capi_ipam_addresses_not_in_use",
+    kind: "gauge",
+    labels: &["kind", "namespace", "pool"],
+    help: "Addresses that the Machine of their claim does not report; only of pools with verify: Report",
+};
+
 /// The metrics of the in-cluster provider.
 pub const METRICS: &[Description] =
-    &[POOL_ADDRESSES, WAITING_CLAIMS, OVER_LIMIT, NETWORK_ADDRESSES, NETWORK_POOLS, DUPLICATE_ADDRESSES];
+    &[POOL_ADDRESSES, WAITING_CLAIMS, OVER_LIMIT, NOT_IN_USE, NETWORK_ADDRESSES, NETWORK_POOLS, DUPLICATE_ADDRESSES];
 
 /// Which pools and networks have metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -86,6 +93,7 @@ struct Snapshot {
 #[derive(Clone, Debug, Default)]
 pub(super) struct PoolMetrics {
     snapshot: Arc<Mutex<Arc<Snapshot>>>,
+    not_in_use: Arc<Mutex<Arc<Vec<(PoolKey, usize)>>>>,
 }
 
 /// The labels of a pool.
@@ -98,6 +106,11 @@ impl PoolMetrics {
     /// Registers the metrics of all pools.
     pub(super) fn register(&self, metrics: &Metrics) {
         metrics.register_collector(self.clone());
+    }
+
+    /// Replaces the numbers of addresses that are not in use.
+    pub(super) fn set_not_in_use(&self, counts: Vec<(PoolKey, usize)>) {
+        *self.not_in_use.lock() = Arc::new(counts);
     }
 
     /// Takes a snapshot every few seconds, once the gates are ready. Never returns.
@@ -151,6 +164,13 @@ impl Collector for PoolMetrics {
                 ConstGauge::new(count).encode(over_limit.encode_family(&labels)?)?;
             }
         }
+        let Description { name, help, .. } = NOT_IN_USE;
+        let mut not_in_use = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        let counts = Arc::clone(&self.not_in_use.lock());
+        for (key, count) in counts.iter() {
+            let count = i64::try_from(*count).unwrap_or(i64::MAX);
+            ConstGauge::new(count).encode(not_in_use.encode_family(&labels(key))?)?;
+        }
         let networks = &snapshot.networks;
         encode_networks(&mut encoder, &NETWORK_ADDRESSES, "state", networks, |network| &network.addresses)?;
         encode_networks(&mut encoder, &NETWORK_POOLS, "phase", networks, |network| &network.pools)
@@ -189,7 +209,7 @@ mod tests {
         let all = vec![
             PoolCounts { key: local, counts, waiting: 7, over_limit: None },
             PoolCounts {
-                key: global,
+                key: global.clone(),
                 counts: AddressCounts::default(),
                 waiting: 0,
                 over_limit: Some(OverLimit { groups: 1, addresses: 4, not_allowed: 2 }),
@@ -201,6 +221,7 @@ mod tests {
             pools: [("joining", 1), ("member", 2), ("leaving", 0)],
         };
         *pools.snapshot.lock() = Arc::new(Snapshot { pools: all, networks: vec![network] });
+        pools.set_not_in_use(vec![(global, 6)]);
         let text = metrics.encode().unwrap();
         let local = r#"kind="InClusterIPPool",namespace="n",pool="web""#;
         for (state, count) in
@@ -211,6 +232,8 @@ mod tests {
         }
         assert!(text.contains(&format!("capi_ipam_pool_waiting_claims{{{local}}} 7\n")), "{text}");
         let global = r#"capi_ipam_pool_waiting_claims{kind="GlobalInClusterIPPool",namespace="",pool="shared"} 0"#;
+        assert!(text.contains(global), "{text}");
+        let global = r#"capi_ipam_addresses_not_in_use{kind="GlobalInClusterIPPool",namespace="",pool="shared"} 6"#;
         assert!(text.contains(global), "{text}");
         for (rule, count) in [("limits", 4), ("allowed_namespaces", 2)] {
             let line = format!(r#"namespace="",pool="shared",rule="{rule}"}} {count}"#);

@@ -13,6 +13,19 @@ pub const READY: &str = "Ready";
 /// Condition type: the object is not reconciled because it, its Cluster or its pool is paused.
 pub const PAUSED: &str = "Paused";
 
+/// Condition type of claims: the Machine of the claim reports the address in its status.
+pub const IN_USE: &str = "AddressInUse";
+
+/// Reason of `AddressInUse` if the Machine reports the address.
+pub const MACHINE_HAS_ADDRESS: &str = "MachineHasAddress";
+/// Reason of `AddressInUse` if the Machine reports other addresses only.
+pub const MACHINE_LACKS_ADDRESS: &str = "MachineLacksAddress";
+/// Reason of `AddressInUse` if no Machine of the claim is found.
+pub const MACHINE_NOT_FOUND: &str = "MachineNotFound";
+/// Reason of `AddressInUse` if the Machine reports no IP address.
+pub const MACHINE_WITHOUT_ADDRESSES: &str = "MachineWithoutAddresses";
+/// Reason of the event on a claim whose Machine reports other addresses only.
+pub const ADDRESS_NOT_IN_USE: &str = "AddressNotInUse";
 /// Reason of a claim that is bound to its address.
 pub const ADDRESS_ALLOCATED: &str = "AddressAllocated";
 /// Reason of a claim whose allocation fails.
