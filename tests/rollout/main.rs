@@ -12,6 +12,7 @@ mod networks;
 mod order;
 mod permissions;
 mod readiness;
+mod reclaim;
 mod releases;
 mod restart;
 mod scope;
