@@ -32,6 +32,8 @@ const ADDITIONS: &[(&str, &str)] = &[
     ("", "v1alpha2 .spec.network rules"),
     // Allocation policies.
     ("", "v1alpha2 .spec.allocation*"),
+    // What counts as abandoned.
+    ("", "v1alpha2 .spec.reclaim*"),
     // Access to global pools.
     ("global", "v1alpha2 .spec.allowedNamespaces*"),
     ("global", "v1alpha2 .spec.limits*"),

@@ -376,7 +376,7 @@ fn networks(plane: &ControlPlane) {
 fn access_of_global_pools(plane: &ControlPlane) {
     let mut table = Table { plane, wrong: Vec::new() };
     let pool = |kind: &str, access: &Value| {
-        let mut spec = if kind == GLOBAL_ADDRESSES {
+        let mut spec = if [ADDRESSES, GLOBAL_ADDRESSES].contains(&kind) {
             json!({"addresses": ["10.0.0.1"], "prefix": 24})
         } else {
             json!({"prefixes": ["fd00::/48"]})
@@ -387,6 +387,17 @@ fn access_of_global_pools(plane: &ControlPlane) {
     for kind in [ADDRESSES, PREFIXES, GLOBAL_ADDRESSES, GLOBAL_PREFIXES] {
         for order in ["LowestFirst", "RoundRobin", "Random"] {
             table.accepts_object(&pool(kind, &json!({"allocation": {"order": order}})));
+        }
+        for policy in [json!({}), json!({"terminating": {"afterSeconds": 60}, "verify": "Report"})] {
+            table.accepts_object(&pool(kind, &json!({"reclaim": policy})));
+        }
+        let seconds = "spec.reclaim.terminating.afterSeconds";
+        for (policy, field, text) in [
+            (json!({"terminating": {"afterSeconds": 59}}), seconds, "greater than or equal to 60"),
+            (json!({"terminating": {}}), seconds, "Required value"),
+            (json!({"verify": "Release"}), "spec.reclaim.verify", "Unsupported value"),
+        ] {
+            table.rejects_object(&pool(kind, &json!({"reclaim": policy})), field, text);
         }
         let unknown = json!({"allocation": {"order": "HighestFirst"}});
         table.rejects_object(&pool(kind, &unknown), "spec.allocation.order", "Unsupported value");

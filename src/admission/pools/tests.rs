@@ -284,3 +284,27 @@ fn object_of_another_or_no_kind_is_denied() {
         assert!(code == 400 && message.contains(reason), "{message}");
     }
 }
+
+#[test]
+fn short_terminating_limit_is_denied() {
+    for (kind, spec) in [
+        (InClusterKind::IPPool, json!({"addresses": ["10.0.0.2"], "prefix": 24})),
+        (InClusterKind::GlobalPrefixPool, json!({"prefixes": ["fd00::/48"]})),
+    ] {
+        let with = |seconds: i64| {
+            let mut spec = spec.clone();
+            spec["reclaim"] = json!({"terminating": {"afterSeconds": seconds}, "verify": "Report"});
+            creation(kind, &spec, &Cluster::default())
+        };
+        let (code, fields, message) = denied(with(59));
+        assert_eq!((code, fields), (422, vec!["spec.reclaim.terminating.afterSeconds".to_owned()]));
+        assert!(message.contains("must be greater than or equal to 60"), "{message}");
+        let warnings = warnings_of(with(60));
+        assert!(
+            warnings.iter().any(|text| text.contains("60 seconds after the deletion of its claim")),
+            "{warnings:?}"
+        );
+    }
+    let verify = json!({"addresses": ["10.0.0.2"], "prefix": 24, "reclaim": {"verify": "Report"}});
+    assert_eq!(warnings_of(creation(InClusterKind::IPPool, &verify, &Cluster::default())), [""; 0]);
+}

@@ -75,6 +75,7 @@ fn new_specs() -> impl Strategy<Value = Value> {
         ("excludedAddresses", lists()),
         ("addressReuseGracePeriodSeconds", any::<i32>().prop_map(Value::from).boxed()),
         ("network", one()),
+        ("reclaim", values().boxed()),
         ("subnet", values().boxed()),
         ("tomorrow", values().boxed()),
     ]);
