@@ -89,11 +89,14 @@ struct Snapshot {
     networks: Vec<NetworkCounts>,
 }
 
+/// How many addresses are not in use, of each pool that is checked.
+pub(super) type UseCounts = Vec<(PoolKey, usize)>;
+
 /// The last snapshot of all counts. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PoolMetrics {
     snapshot: Arc<Mutex<Arc<Snapshot>>>,
-    not_in_use: Arc<Mutex<Arc<Vec<(PoolKey, usize)>>>>,
+    not_in_use: Arc<Mutex<Arc<UseCounts>>>,
 }
 
 /// The labels of a pool.
@@ -109,7 +112,7 @@ impl PoolMetrics {
     }
 
     /// Replaces the numbers of addresses that are not in use.
-    pub(super) fn set_not_in_use(&self, counts: Vec<(PoolKey, usize)>) {
+    pub(super) fn set_not_in_use(&self, counts: UseCounts) {
         *self.not_in_use.lock() = Arc::new(counts);
     }
 

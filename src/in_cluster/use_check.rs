@@ -18,7 +18,7 @@ use tracing::debug;
 
 use super::context::Context;
 use super::machines::MachineAddresses;
-use super::metrics::PoolMetrics;
+use super::metrics::{PoolMetrics, UseCounts};
 use crate::api::PoolKey;
 
 /// How often it is determined, in memory, whether other pools are checked now.
@@ -173,7 +173,7 @@ impl UseCheck {
 }
 
 /// The counts of all namespaces, and 0 for a pool without one.
-fn total(pools: &[PoolKey], counts: &HashMap<String, Counts>) -> Vec<(PoolKey, usize)> {
+fn total(pools: &[PoolKey], counts: &HashMap<String, Counts>) -> UseCounts {
     let of_pool = |pool: &PoolKey| counts.values().filter_map(|counts| counts.get(pool)).sum();
     pools.iter().map(|pool| (pool.clone(), of_pool(pool))).collect()
 }

@@ -19,7 +19,7 @@ use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use tracing::info;
 
-use crate::adapter::ProviderAdapter;
+use crate::adapter::{HandlerError, PoolView, ProviderAdapter};
 use crate::api::{ContractVersion, IPAddressClaim, Uid, conditions, names};
 use crate::attempt_state::AttemptState;
 use crate::claim_conditions::ClaimConditions;
@@ -105,15 +105,45 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         }
     }
 
+    /// Completes the view of a claim with the time that its pool permits. Returns when this time is over, if other
+    /// controllers keep the claim and the pool limits the time.
+    pub(super) async fn observe_time_limit(
+        &self,
+        claim: &IPAddressClaim,
+        pool: &PoolView,
+        view: &mut ClaimView,
+    ) -> Result<Option<ReleaseTime>, CallError> {
+        let is_kept = view.deleting && view.has_finalizer && view.has_foreign_finalizers;
+        let Some(limit) = pool.release_terminating_after.filter(|_| is_kept) else { return Ok(None) };
+        if view.early_release != EarlyRelease::No {
+            return Ok(None);
+        }
+        let time = self.release_time(claim, limit).await?;
+        if time.is_some_and(|time| time.left.is_zero()) {
+            view.early_release = EarlyRelease::TimedOut;
+        }
+        Ok(time)
+    }
+
+    /// Reports that other controllers keep the claim. It is reconciled again when the time of its pool is over.
+    pub(super) async fn wait_for_finalizers(
+        &self,
+        claim: &IPAddressClaim,
+        error: Option<HandlerError>,
+        time: Option<ReleaseTime>,
+        attempt: &mut Attempt<AttemptState>,
+    ) -> Result<Action, ReconcileError> {
+        let status = ClaimConditions::terminating(claim, time.map(|time| time.at));
+        let waits = [error.map(|error| self.retry_delay(&error)), time.map(|time| time.left)];
+        let wait = waits.into_iter().flatten().fold(self.options.resync_interval, Duration::min);
+        self.report_blocked_deletion(claim, &status, &mut attempt.state.messages, wait).await
+    }
+
     /// Returns when the pool permits the release of a claim that is being deleted, if it limits the time to `limit`.
     ///
     /// The time is over only if the clock of the API server says so as well: it set `deletionTimestamp`, and an address
     /// is not released early because the clock of this machine is wrong.
-    pub(super) async fn release_time(
-        &self,
-        claim: &IPAddressClaim,
-        limit: Duration,
-    ) -> Result<Option<ReleaseTime>, CallError> {
+    async fn release_time(&self, claim: &IPAddressClaim, limit: Duration) -> Result<Option<ReleaseTime>, CallError> {
         let Some(at) = deadline(claim, limit) else { return Ok(None) };
         let mut left = left_until(at, clock::now().0);
         if left.is_zero() {

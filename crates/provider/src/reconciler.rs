@@ -133,27 +133,15 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
             if !matches!(pool, Err(HandlerError::RetryAfter { .. })) {
                 attempt.state.record_ready();
             }
-            let may_time_out = view.deleting
-                && view.has_finalizer
-                && view.has_foreign_finalizers
-                && view.early_release == EarlyRelease::No;
-            let limit = pool.as_ref().ok().and_then(|pool| pool.release_terminating_after);
-            if let Some(limit) = limit.filter(|_| may_time_out) {
-                release_time = self.release_time(claim, limit).await?;
-                if release_time.is_some_and(|time| time.left.is_zero()) {
-                    view.early_release = EarlyRelease::TimedOut;
-                }
+            if let Ok(pool) = &pool {
+                release_time = self.observe_time_limit(claim, pool, &mut view).await?;
             }
             decision = decide(&view);
         }
         match decision {
             Decision::Nothing | Decision::FetchPool => self.verify_if_due(claim, &view, &mut handler, attempt).await,
             Decision::Wait(WaitReason::ForeignFinalizers) => {
-                let status = ClaimConditions::terminating(claim, release_time.map(|time| time.at));
-                let error_delay = pool.err().map(|error| self.retry_delay(&error));
-                let waits = [error_delay, release_time.map(|time| time.left)];
-                let wait = waits.into_iter().flatten().fold(self.options.resync_interval, Duration::min);
-                self.report_blocked_deletion(claim, &status, &mut attempt.state.messages, wait).await
+                self.wait_for_finalizers(claim, pool.err(), release_time, attempt).await
             }
             Decision::Wait(reason) => {
                 let error = pool.err();
@@ -205,13 +193,13 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
                     outcome = field::Empty,
                 );
                 traces::set_parent(&span, claim.metadata.annotations.as_ref());
-                let released = if decision == Decision::ReleaseEarly {
-                    let release = self.release_early(claim, view.early_release, &mut handler, attempt);
-                    traces::in_span(span.clone(), release).await
-                } else {
-                    let release = self.release(claim, &mut handler, &mut attempt.state.messages, None);
-                    traces::in_span(span.clone(), release).await
+                let release = async {
+                    if decision == Decision::ReleaseEarly {
+                        return self.release_early(claim, view.early_release, &mut handler, attempt).await;
+                    }
+                    self.release(claim, &mut handler, &mut attempt.state.messages, None).await
                 };
+                let released = traces::in_span(span.clone(), release).await;
                 span.record("outcome", traces::outcome(&released));
                 released
             }
