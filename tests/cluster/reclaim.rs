@@ -170,6 +170,12 @@ async fn release_now_keeps_an_address_with_finalizers() {
         consumer.reservation("web", "10.0.0.1").await.is_none().then_some(())
     })
     .await;
+    eventually("the message is complete", || async {
+        let found = claim(&consumer, "a").await;
+        let message = ready(&found).message.unwrap_or_default();
+        (message.ends_with(IN_USE) && found.finalizers() == [IN_USE]).then_some(())
+    })
+    .await;
     remove_foreign_finalizer(&consumer, "a").await;
     consumer.wait_until_deleted("a").await;
 }

@@ -16,8 +16,6 @@ pub(super) const MAX_UNREPORTED_CONFLICTS: u32 = 10;
 #[derive(Debug, Default)]
 pub struct AttemptState {
     pub(super) messages: MessageDebounce,
-    /// Whether this process has reported that the address of the claim is released early.
-    pub(super) reported_early_release: bool,
     /// Number of consecutive attempts that ended with a conflict.
     conflicts: u32,
     /// Since when the provider has not been ready.

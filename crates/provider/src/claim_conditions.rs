@@ -13,6 +13,9 @@ use crate::decision::{EarlyRelease, WaitReason};
 use crate::early_release::foreign_finalizers;
 use crate::message_debounce::StatusDiff;
 
+/// Precedes the last error in the message of a claim whose address cannot be released.
+const LAST_FAILURE: &str = "; not released yet, the last attempt failed: ";
+
 /// The desired conditions of a claim: status, reason and message of `Ready`, and whether `Paused` is True.
 ///
 /// The message of a bound claim is used for the event only, and its condition has no message: other controllers copy
@@ -108,6 +111,14 @@ impl ClaimConditions {
             "the address of the claim is released because {why}; a machine may still use it: these finalizers are left \
              on the claim: {others}"
         );
+        Self { severity: "Warning", ..Self::info(conditions::RELEASED_EARLY, message) }
+    }
+
+    /// The same, after several consecutive attempts that failed, the last one with `error`. `message` is that of the
+    /// condition.
+    pub(super) fn failed_early_release(message: &str, error: &(dyn Error + 'static)) -> Self {
+        let (before, _) = message.split_once(LAST_FAILURE).unwrap_or((message, ""));
+        let message = format!("{before}{LAST_FAILURE}{}", explain(error));
         Self { severity: "Warning", ..Self::info(conditions::RELEASED_EARLY, message) }
     }
 

@@ -14,13 +14,14 @@ use capi_ipam_controller::controller::{Action, Attempt};
 use capi_ipam_controller::events::EventPublisher;
 use capi_ipam_controller::expectations::EXPECTATION_TTL;
 use capi_ipam_controller::watch::EventHandler;
-use capi_ipam_controller::{clock, finalizer};
+use capi_ipam_controller::{clock, finalizer, patch};
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use tracing::info;
 
 use crate::adapter::{HandlerError, PoolView, ProviderAdapter};
-use crate::api::{ContractVersion, IPAddressClaim, Uid, conditions, names};
+use crate::api::conditions::{self, Condition};
+use crate::api::{ContractVersion, IPAddressClaim, Uid, names};
 use crate::attempt_state::AttemptState;
 use crate::claim_conditions::ClaimConditions;
 use crate::decision::{ClaimView, EarlyRelease};
@@ -99,7 +100,7 @@ pub(super) struct ReleaseTime {
 impl<A: ProviderAdapter> ClaimReconciler<A> {
     /// Completes the view of a claim with what permits its early release, apart from its pool.
     pub(super) fn observe_early_release(&self, claim: &IPAddressClaim, view: &mut ClaimView) {
-        view.released_early = self.ready_reason(claim) == Some(conditions::RELEASED_EARLY);
+        view.released_early = self.reports_early_release(claim);
         if is_requested(claim) {
             view.early_release = EarlyRelease::Requested;
         }
@@ -161,15 +162,8 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         attempt: &mut Attempt<AttemptState>,
     ) -> Result<Action, ReconcileError> {
         let status = ClaimConditions::released_early(claim, reason);
-        let reported = match self.ready_reason(claim) {
-            Some(conditions::RELEASED_EARLY) => true,
-            // An earlier attempt failed after it had reported the release.
-            Some(conditions::RELEASE_FAILED) => attempt.state.reported_early_release,
-            _ => false,
-        };
-        if !reported {
+        if !self.reports_early_release(claim) {
             self.update_status(claim, &status, &mut attempt.state.messages).await?;
-            attempt.state.reported_early_release = true;
             // The watch event of the written status triggers the release.
             return Ok(Action::Requeue(EXPECTATION_TTL));
         }
@@ -182,9 +176,37 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         self.release(claim, handler, &mut attempt.state.messages, Some(&status)).await
     }
 
-    fn ready_reason<'a>(&self, claim: &'a IPAddressClaim) -> Option<&'a str> {
-        let conditions = claim.status.as_ref().map(|status| status.conditions(self.contract.ipam)).unwrap_or_default();
-        conditions::find(conditions, conditions::READY)?.reason.as_deref()
+    /// Replaces an outdated message of a claim whose address was released: that of a failed attempt, or that the
+    /// IPAddress waits for other controllers. Returns whether the claim was written.
+    pub(super) async fn complete_report(
+        &self,
+        claim: &IPAddressClaim,
+        status: &ClaimConditions,
+    ) -> Result<bool, CallError> {
+        let claims = self.contract.claims(claim.metadata.namespace.as_deref().unwrap_or_default());
+        let desired = status.apply_to(self.contract.ipam, claim, clock::now());
+        let written = patch::write(&claims, claim, &desired).await?;
+        written.iter().for_each(|claim| self.expect_write(claim));
+        Ok(written.is_some())
+    }
+
+    /// The status of a claim whose early release was reported and keeps failing. `None` for other claims.
+    pub(super) fn failed_early_release(
+        &self,
+        claim: &IPAddressClaim,
+        error: &ReconcileError,
+    ) -> Option<ClaimConditions> {
+        let message = self.ready_condition(claim)?.message.as_deref().filter(|_| self.reports_early_release(claim))?;
+        Some(ClaimConditions::failed_early_release(message, error))
+    }
+
+    fn reports_early_release(&self, claim: &IPAddressClaim) -> bool {
+        let ready = self.ready_condition(claim);
+        ready.is_some_and(|ready| ready.reason.as_deref() == Some(conditions::RELEASED_EARLY))
+    }
+
+    fn ready_condition<'a>(&self, claim: &'a IPAddressClaim) -> Option<&'a Condition> {
+        conditions::find(claim.status.as_ref()?.conditions(self.contract.ipam), conditions::READY)
     }
 }
 

@@ -72,6 +72,11 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         if !finalizer::is_set(claim, names::RELEASE_ADDRESS) {
             return Ok(Action::AwaitChange);
         }
+        if let Some(status) = early
+            && self.complete_report(claim, status).await?
+        {
+            return Ok(Action::Requeue(CONFLICT_RETRY_DELAY));
+        }
         match traces::in_span(trace_span!("finalizer"), self.remove_finalizer(claim)).await {
             // Its other finalizers keep the claim.
             Ok(written) if early.is_some() => self.expect_write(&written),

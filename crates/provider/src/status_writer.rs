@@ -78,7 +78,8 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         attempt: &mut Attempt<AttemptState>,
         error: &ReconcileError,
     ) {
-        let status = ClaimConditions::repeated_failure(claim, error);
+        let early = self.failed_early_release(claim, error);
+        let status = early.unwrap_or_else(|| ClaimConditions::repeated_failure(claim, error));
         // A bound claim stays ready if its IPAddress exists and only its repair fails.
         let is_usable = claim.metadata.deletion_timestamp.is_none()
             && claim.bound_address().is_some()
