@@ -12,6 +12,7 @@
 //! - [`ledger`]: index of addresses in use, free addresses and waiting claims;
 //! - `cooldown`: the end of cool-downs, during which a released address is not reused;
 //! - `pools`: finalizer, counts and conditions of pools; `deletion_check`: what blocks the deletion of a pool;
+//! - `machines`: the Machine of a claim; `use_check`: compares its addresses with those of claims;
 //! - `metrics`: the counts of pools for Prometheus;
 //! - `network_upgrade`: creates the IPNetworks of pools that an earlier version has put into a network;
 //! - `slices`: assigns slices of a pool to owners; `slice_return`: returns those that their owners no longer need;
@@ -20,6 +21,7 @@
 //! - `move_label`: the label with which `clusterctl move` moves reservations;
 //! - [`LedgerHandle`]: read access to the ledger for admission, in every replica;
 //! - `sweeper`: deletes abandoned reservations and creates missing ones;
+//! - `terminating`: enqueues claims that are being deleted when their pool changes;
 //! - `upgrade`: stores pools of an old version in the current one.
 
 pub mod ledger;
@@ -32,6 +34,7 @@ mod deletion_check;
 mod duplicates;
 mod handler;
 mod kinds;
+mod machines;
 mod metrics;
 mod move_label;
 mod network_upgrade;
@@ -47,7 +50,9 @@ mod slices;
 mod standby;
 mod sweeper;
 mod takeover;
+mod terminating;
 mod upgrade;
+mod use_check;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -69,6 +74,8 @@ pub use self::options::InClusterOptions;
 use self::slice_return::SliceReturn;
 pub use self::standby::{LedgerHandle, run_standby};
 use self::sweeper::Sweeper;
+use self::terminating::TerminatingClaims;
+use self::use_check::UseCheck;
 use crate::api::{IPNetwork, IPReservation, IPSlice, InClusterKind, names};
 
 /// How often a waiting claim is reconciled without a trigger: a safety net, since the ledger enqueues waiting claims.
@@ -122,6 +129,8 @@ fn set_up(setup: &mut ProviderSetup<'_>, options: &InClusterOptions, ledger_hand
         (setup.trigger(), setup.contract.clone(), Selection::of(&setup.manager.options));
     let slices = ResourceClient::new(Api::all(client.clone()), &());
     let events = setup.manager.events.clone();
+    let terminating = Arc::new(TerminatingClaims::new(setup.trigger()));
+    setup.add_claim_event_handler(Arc::clone(&terminating) as _);
     let mut network_controller = None;
     let (context, pools_synced) = pools::register(setup.manager, &objects_synced, |manager, pools| {
         let controller = manager.controller::<IPNetwork, _>("IPNetwork");
@@ -134,6 +143,7 @@ fn set_up(setup: &mut ProviderSetup<'_>, options: &InClusterOptions, ledger_hand
             slices,
             events,
             contract,
+            terminating,
             selection,
         })
     });
@@ -166,15 +176,18 @@ fn set_up(setup: &mut ProviderSetup<'_>, options: &InClusterOptions, ledger_hand
     let all_networks = ResourceClient::new(Api::all(setup.manager.client.clone()), &());
     let network_upgrade = network_upgrade::run(Arc::clone(&context), all_networks, ledger_synced.clone(), stop.clone());
     setup.manager.add("upgrade of networks", network_upgrade);
+    let metrics = PoolMetrics::default();
     if options.pool_metrics == PoolMetricsMode::All {
-        let pools = PoolMetrics::default();
-        pools.register(&setup.manager.metrics);
-        let (ledger, gates, stop) = (Arc::clone(&context.ledger), ledger_synced.clone(), stop.clone());
+        metrics.register(&setup.manager.metrics);
+        let (ledger, gates, stop, metrics) =
+            (Arc::clone(&context.ledger), ledger_synced.clone(), stop.clone(), metrics.clone());
         setup.manager.add("metrics of pools", async move {
-            stop.run_until_cancelled(pools.run(ledger, gates)).await;
+            stop.run_until_cancelled(metrics.run(ledger, gates)).await;
         });
     }
-    let all_synced = ledger_synced.into_iter().chain([setup.claims_synced.clone()]).collect();
+    let all_synced: Vec<_> = ledger_synced.into_iter().chain([setup.claims_synced.clone()]).collect();
+    let use_check = UseCheck::new(setup, Arc::clone(&context), metrics, options.verify_interval);
+    setup.manager.add("check of the addresses in use", use_check.run(all_synced.clone(), stop.clone()));
     let sweeper = Sweeper::new(setup, options, Arc::clone(&context), all_synced);
     setup.manager.add("sweeper", sweeper.run(stop));
     InClusterAdapter { context }

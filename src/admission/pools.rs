@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use super::view::View;
 use super::warnings;
-use crate::api::{InClusterKind, Pool, PoolKey, PoolSpec, names};
+use crate::api::{InClusterKind, MIN_TERMINATING_SECONDS, Pool, PoolKey, PoolSpec, names};
 
 /// The maximum number of addresses that are named in a denial.
 const MAX_NAMED: usize = 10;
@@ -83,6 +83,7 @@ fn check(spec: &PoolSpec) -> Result<UsableBlocks, Vec<StatusCause>> {
     let more: Vec<StatusCause> = negative_grace_period(spec)
         .into_iter()
         .chain(spec.network().and_then(network_name_problem))
+        .chain(short_terminating_limit(spec))
         .chain(access)
         .collect();
     let usable = spec.usable();
@@ -104,6 +105,17 @@ fn negative_grace_period(spec: &PoolSpec) -> Option<StatusCause> {
         &json!(seconds),
         "must be greater than or equal to 0",
     ))
+}
+
+fn short_terminating_limit(spec: &PoolSpec) -> Option<StatusCause> {
+    let seconds = spec.reclaim().terminating?.after_seconds;
+    (seconds < MIN_TERMINATING_SECONDS).then(|| {
+        denial::invalid_value(
+            "spec.reclaim.terminating.afterSeconds",
+            &json!(seconds),
+            format!("must be greater than or equal to {MIN_TERMINATING_SECONDS}"),
+        )
+    })
 }
 
 /// Why the pool cannot be in its network: the network has another block length.

@@ -62,6 +62,13 @@ pub(super) fn of(pool: &Pool, key: &PoolKey, usable: &UsableBlocks, view: &dyn V
             over.not_allowed
         ));
     }
+    if let Some(limit) = pool.spec.reclaim().terminating_limit() {
+        warnings.push(format!(
+            "spec.reclaim.terminating.afterSeconds: an address is released {} seconds after the deletion of its claim, \
+             even if a machine still uses it; another machine can then get the same address",
+            limit.as_secs()
+        ));
+    }
     let (scope, refusal) = view.network_of(key, pool);
     // Not denied: `clusterctl move` and restores create pools and networks in any order.
     warnings.extend(refusal.map(|refusal| format!("spec.network: {refusal}")));

@@ -3,6 +3,7 @@ use serde::{Deserialize, Serialize};
 
 use super::access::{Headroom, NamespaceAccess, PoolLimits};
 use super::allocation::AllocationPolicy;
+use super::reclaim::ReclaimPolicy;
 use super::slice_policy::SlicePolicy;
 
 /// The specification of a pool of single addresses. Wire format of the Go in-cluster provider, `v1alpha2`.
@@ -41,6 +42,9 @@ pub struct IPPoolSpec {
     /// Divides the pool into slices: contiguous blocks of addresses, each for the claims of one owner.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slices: Option<SlicePolicy>,
+    /// Which addresses count as abandoned although their claims exist: none by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reclaim: Option<ReclaimPolicy>,
     /// Namespaces whose claims may use the pool: all by default. Addresses in use are kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allowed_namespaces: Option<NamespaceAccess>,

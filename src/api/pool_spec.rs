@@ -6,6 +6,7 @@ use super::allocation::{AllocationOrder, AllocationPolicy};
 use super::ip_pool::IPPoolSpec;
 use super::pool_kind::InClusterKind;
 use super::prefix_pool::PrefixPoolSpec;
+use super::reclaim::ReclaimPolicy;
 use super::slice_policy::{SlicePolicy, SlicePolicyProblem, SliceRules};
 
 /// The specification of a pool of any kind.
@@ -118,6 +119,15 @@ impl PoolSpec {
             Self::Prefixes(spec) => Self::Prefixes(PrefixPoolSpec { excluded_prefixes: Vec::new(), ..spec }),
         };
         listed.usable().ok()
+    }
+
+    /// Which addresses of the pool count as abandoned although their claims exist.
+    pub fn reclaim(&self) -> ReclaimPolicy {
+        let policy = match self {
+            Self::Addresses(spec) => spec.reclaim,
+            Self::Prefixes(spec) => spec.reclaim,
+        };
+        policy.unwrap_or_default()
     }
 
     /// Seconds before a released address can be reused; 0 for prefixes.

@@ -3,6 +3,7 @@ use serde::{Deserialize, Serialize};
 
 use super::access::{Headroom, NamespaceAccess, PoolLimits};
 use super::allocation::AllocationPolicy;
+use super::reclaim::ReclaimPolicy;
 use super::slice_policy::SlicePolicy;
 
 /// The specification of a pool of prefixes. Wire format of the Go in-cluster provider, `v1alpha2`.
@@ -33,6 +34,9 @@ pub struct PrefixPoolSpec {
     /// Divides the pool into slices: contiguous blocks of prefixes, each for the claims of one owner.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slices: Option<SlicePolicy>,
+    /// Which addresses count as abandoned although their claims exist: none by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reclaim: Option<ReclaimPolicy>,
     /// Namespaces whose claims may use the pool: all by default. Addresses in use are kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allowed_namespaces: Option<NamespaceAccess>,

@@ -126,8 +126,8 @@ pub const CLUSTER_RULES: &[Rule] = &[
         group: names::CLUSTER_GROUP,
         resources: &["machines"],
         names: &[],
-        verbs: &["get"],
-        reason: "the labels by which spec.headroom of a global pool selects claims",
+        verbs: &["get", "list"],
+        reason: "the labels by which spec.headroom of a global pool selects claims; the addresses for spec.reclaim.verify",
     },
     Rule {
         group: "authentication.k8s.io",

@@ -4,20 +4,17 @@ use std::time::Duration;
 
 use capi_ipam_ip::Block;
 use capi_ipam_provider::HandlerError;
-use capi_ipam_provider::api::names::CLUSTER_GROUP;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt;
 use kube::core::{Selector, SelectorExt};
 
 use super::handler::{InClusterHandler, request_error};
 use super::ledger::{ClaimAttributes, LimitCheck, LimitReached, PoolInfo, priority};
+use super::machines::machine_of;
 use super::pools::describe_counts;
 use crate::api::{PoolKey, Slot};
 
 /// How long an attempt waits until the watch reports the reservation that it has created.
 const OBSERVE_TIMEOUT: Duration = Duration::from_secs(5);
-/// The suffix of the API groups of infrastructure providers.
-const INFRASTRUCTURE_GROUP: &str = "infrastructure.cluster.x-k8s.io";
 
 impl InClusterHandler {
     /// What the wait queue has to know about the claim.
@@ -72,10 +69,10 @@ impl InClusterHandler {
         if self.ledger().counts(pool).free == 0 {
             return Ok(false);
         }
-        let Some(name) = self.claim.owner_references().iter().find_map(machine_of) else { return Ok(false) };
+        let Some(owner) = self.claim.owner_references().iter().find_map(machine_of) else { return Ok(false) };
         let machines = self.context.contract.machines(&self.key.0);
         let machine =
-            machines.get(name).await.map_err(|error| request_error("read the Machine of the claim", error))?;
+            machines.get(owner.name).await.map_err(|error| request_error("read the Machine of the claim", error))?;
         Ok(machine.is_some_and(|machine| selector.matches(machine.labels())))
     }
 
@@ -96,13 +93,6 @@ impl InClusterHandler {
 
 fn headroom_selector(info: &PoolInfo) -> Option<&Selector> {
     info.access.as_ref()?.headroom.as_ref().map(|(_, selector)| selector)
-}
-
-/// The name of the Machine of an owner. Cluster API gives infrastructure machines the name of their Machine.
-fn machine_of(owner: &OwnerReference) -> Option<&str> {
-    let (group, _) = owner.api_version.split_once('/')?;
-    let is_machine = group == CLUSTER_GROUP && owner.kind == "Machine";
-    (is_machine || group == INFRASTRUCTURE_GROUP).then_some(owner.name.as_str())
 }
 
 /// The error of a claim whose namespace or Cluster may have no further address.

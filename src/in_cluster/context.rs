@@ -8,6 +8,7 @@ use capi_ipam_provider::{ContractClient, Selection};
 
 use super::deletion_check::DeletionChecker;
 use super::ledger::Ledger;
+use super::terminating::TerminatingClaims;
 use crate::api::{IPReservation, IPSlice};
 
 /// The dependencies that claim handlers, pool controllers, sweeper and cool-downs share.
@@ -18,6 +19,7 @@ pub(super) struct Context {
     pub(super) events: EventPublisher,
     pub(super) contract: ContractClient,
     pub(super) deletion_checker: Arc<DeletionChecker>,
+    pub(super) terminating: Arc<TerminatingClaims>,
     /// Selects the claims and pools that this process manages.
     pub(super) selection: Selection,
 }

@@ -68,6 +68,11 @@ impl Drop for InClusterHandler {
 impl ClaimHandler for InClusterHandler {
     async fn fetch_pool(&mut self) -> Result<PoolView, HandlerError> {
         let pool = self.pool()?;
+        let is_deleting = self.claim.metadata.deletion_timestamp.is_some();
+        if is_deleting {
+            // First, so that a change of the pool that the lookup does not see enqueues the claim.
+            self.context.terminating.add(pool, &self.key);
+        }
         let cluster = self.claim.cluster_name().map(Into::into);
         let attributes = ClaimAttributes { cluster, ..priority(&self.claim).into() };
         let info = match self.ledger().pool_or_wait(pool, &self.key, attributes) {
@@ -91,8 +96,10 @@ impl ClaimHandler for InClusterHandler {
             paused: info.paused,
             deleting: info.deleting,
             holds_address: info.deleting && holds_address(),
+            release_terminating_after: info.reclaim.terminating_limit(),
         };
-        if view.paused || view.deleting {
+        // A claim that is being deleted does not need a valid pool.
+        if view.paused || view.deleting || is_deleting {
             return Ok(view);
         }
         if let Err(problems) = &info.usable {

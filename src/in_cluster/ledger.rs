@@ -88,7 +88,7 @@ impl Drop for CatchUp<'_> {
 #[derive(Clone, Debug, PartialEq)]
 pub enum PoolLookup {
     /// The pool exists.
-    Found(PoolInfo),
+    Found(Box<PoolInfo>),
     /// The pool does not exist, and this is the first lookup for the claim: if both were created at the same time, the
     /// claim can be observed first.
     NotSeenYet,
@@ -201,11 +201,11 @@ impl Ledger {
         let entry = state.pools.entry(pool.clone()).or_default();
         let info = entry.info.clone();
         if let Some(info) = info.as_ref().filter(|info| info.can_allocate()) {
-            return PoolLookup::Found(info.clone());
+            return PoolLookup::Found(Box::new(info.clone()));
         }
         let is_first = entry.wait_queue.wait_for_pool(claim, &attributes.into());
         match info {
-            Some(info) => PoolLookup::Found(info),
+            Some(info) => PoolLookup::Found(Box::new(info)),
             None if is_first => PoolLookup::NotSeenYet,
             None => PoolLookup::Missing,
         }

@@ -68,9 +68,24 @@ const NETWORK_POOLS: Description = Description {
     help: "Pools of a network as in its status; joining and leaving: at most 50",
 };
 
+const NOT_IN_USE: Description = Description {
+    name: "capi_ipam_addresses_not_in_use",
+    kind: "gauge",
+    labels: &["kind", "namespace", "pool"],
+    help: "Addresses that the Machine of their claim does not report; only of pools with verify: Report",
+};
+
 /// The metrics of the in-cluster provider.
-pub const METRICS: &[Description] =
-    &[POOL_ADDRESSES, WAITING_CLAIMS, OVER_LIMIT, POOL_SLICES, NETWORK_ADDRESSES, NETWORK_POOLS, DUPLICATE_ADDRESSES];
+pub const METRICS: &[Description] = &[
+    POOL_ADDRESSES,
+    WAITING_CLAIMS,
+    OVER_LIMIT,
+    POOL_SLICES,
+    NOT_IN_USE,
+    NETWORK_ADDRESSES,
+    NETWORK_POOLS,
+    DUPLICATE_ADDRESSES,
+];
 
 /// Which pools and networks have metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -89,10 +104,14 @@ struct Snapshot {
     networks: Vec<NetworkCounts>,
 }
 
+/// How many addresses are not in use, of each pool that is checked.
+pub(super) type UseCounts = Vec<(PoolKey, usize)>;
+
 /// The last snapshot of all counts. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PoolMetrics {
     snapshot: Arc<Mutex<Arc<Snapshot>>>,
+    not_in_use: Arc<Mutex<Arc<UseCounts>>>,
 }
 
 /// The labels of a pool.
@@ -105,6 +124,11 @@ impl PoolMetrics {
     /// Registers the metrics of all pools.
     pub(super) fn register(&self, metrics: &Metrics) {
         metrics.register_collector(self.clone());
+    }
+
+    /// Replaces the numbers of addresses that are not in use.
+    pub(super) fn set_not_in_use(&self, counts: UseCounts) {
+        *self.not_in_use.lock() = Arc::new(counts);
     }
 
     /// Takes a snapshot every few seconds, once the gates are ready. Never returns.
@@ -168,6 +192,13 @@ impl Collector for PoolMetrics {
                 ConstGauge::new(count).encode(slices.encode_family(&labels)?)?;
             }
         }
+        let Description { name, help, .. } = NOT_IN_USE;
+        let mut not_in_use = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        let counts = Arc::clone(&self.not_in_use.lock());
+        for (key, count) in counts.iter() {
+            let count = i64::try_from(*count).unwrap_or(i64::MAX);
+            ConstGauge::new(count).encode(not_in_use.encode_family(&labels(key))?)?;
+        }
         let networks = &snapshot.networks;
         encode_networks(&mut encoder, &NETWORK_ADDRESSES, "state", networks, |network| &network.addresses)?;
         encode_networks(&mut encoder, &NETWORK_POOLS, "phase", networks, |network| &network.pools)
@@ -206,7 +237,7 @@ mod tests {
         let all = vec![
             PoolCounts { key: local, counts, waiting: 7, over_limit: None, slices: None },
             PoolCounts {
-                key: global,
+                key: global.clone(),
                 counts: AddressCounts::default(),
                 waiting: 0,
                 over_limit: Some(OverLimit { groups: 1, addresses: 4, not_allowed: 2 }),
@@ -219,6 +250,7 @@ mod tests {
             pools: [("joining", 1), ("member", 2), ("leaving", 0)],
         };
         *pools.snapshot.lock() = Arc::new(Snapshot { pools: all, networks: vec![network] });
+        pools.set_not_in_use(vec![(global, 6)]);
         let text = metrics.encode().unwrap();
         let local = r#"kind="InClusterIPPool",namespace="n",pool="web""#;
         for (state, count) in
@@ -229,6 +261,8 @@ mod tests {
         }
         assert!(text.contains(&format!("capi_ipam_pool_waiting_claims{{{local}}} 7\n")), "{text}");
         let global = r#"capi_ipam_pool_waiting_claims{kind="GlobalInClusterIPPool",namespace="",pool="shared"} 0"#;
+        assert!(text.contains(global), "{text}");
+        let global = r#"capi_ipam_addresses_not_in_use{kind="GlobalInClusterIPPool",namespace="",pool="shared"} 6"#;
         assert!(text.contains(global), "{text}");
         for (rule, count) in [("limits", 4), ("allowed_namespaces", 2)] {
             let line = format!(r#"namespace="",pool="shared",rule="{rule}"}} {count}"#);

@@ -22,6 +22,10 @@ pub struct InClusterOptions {
     #[arg(long)]
     pub sweep_report_only: bool,
 
+    /// How often the addresses of claims are compared with those of their Machines, for pools with spec.reclaim.verify.
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = parse_duration)]
+    pub verify_interval: Duration,
+
     /// Which pools have metrics: all or none.
     #[arg(long, value_name = "POOLS", default_value = "all", value_enum)]
     pub pool_metrics: PoolMetricsMode,

@@ -15,7 +15,7 @@ use capi_ipam_controller::expectations::{EXPECTATION_TTL, Expectations};
 use capi_ipam_controller::health::ReadinessGate;
 use capi_ipam_controller::manager::Manager;
 use capi_ipam_controller::retry::{Retry, RetryPolicy};
-use capi_ipam_controller::watch::WatchSpec;
+use capi_ipam_controller::watch::{EventHandler, FanOut, WatchSpec};
 use capi_ipam_controller::{clock, finalizer, patch, trace_span, traces};
 use kube::{Client, ResourceExt};
 use tracing::{debug, field, info};
@@ -78,7 +78,9 @@ fn start(
     pools_synced: &[ReadinessGate],
 ) {
     gates.iter().for_each(|other| controller.wait_for(other.clone()));
-    let handler = Arc::new(PoolEventHandler { ledger: Arc::clone(&context.ledger), kind });
+    let ledger: Arc<dyn EventHandler<Pool>> = Arc::new(PoolEventHandler { ledger: Arc::clone(&context.ledger), kind });
+    // After the ledger: the claims that it enqueues look up their pool there.
+    let handler = Arc::new(FanOut(vec![ledger, Arc::clone(&context.terminating) as _]));
     let main = WatchSpec::new(watched_pools(&manager.client, kind), kind, handler, gate.clone());
     let reconciler = PoolReconciler {
         client: manager.client.clone(),

@@ -24,6 +24,7 @@ mod networks;
 mod pausing;
 mod pools;
 mod prefixes;
+mod reclaim;
 mod refusals;
 mod reporting;
 mod requests;
@@ -59,7 +60,7 @@ fn lenient_environment() -> &'static Environment {
 fn start(prepare: impl FnOnce(&ControlPlane)) -> Environment {
     let control_plane = ControlPlane::start(Options { controller_manager: true, ..Options::default() });
     prepare(&control_plane);
-    let manager = Manager::start(&control_plane, &["--sweep-interval=1s", "--sweep-grace=2s"]);
+    let manager = Manager::start(&control_plane, &["--sweep-interval=1s", "--sweep-grace=2s", "--verify-interval=1s"]);
     Environment { control_plane, manager }
 }
 

@@ -35,6 +35,8 @@ const ADDITIONS: &[(&str, &str)] = &[
     // Slices.
     ("", "v1alpha2 .spec.slices*"),
     ("", "v1alpha2 .status.slices*"),
+    // What counts as abandoned.
+    ("", "v1alpha2 .spec.reclaim*"),
     // Access to global pools.
     ("global", "v1alpha2 .spec.allowedNamespaces*"),
     ("global", "v1alpha2 .spec.limits*"),

@@ -392,6 +392,17 @@ fn access_of_global_pools(plane: &ControlPlane) {
         for order in ["LowestFirst", "RoundRobin", "Random"] {
             table.accepts_object(&pool(kind, &json!({"allocation": {"order": order}})));
         }
+        for policy in [json!({}), json!({"terminating": {"afterSeconds": 60}, "verify": "Report"})] {
+            table.accepts_object(&pool(kind, &json!({"reclaim": policy})));
+        }
+        let seconds = "spec.reclaim.terminating.afterSeconds";
+        for (policy, field, text) in [
+            (json!({"terminating": {"afterSeconds": 59}}), seconds, "greater than or equal to 60"),
+            (json!({"terminating": {}}), seconds, "Required value"),
+            (json!({"verify": "Release"}), "spec.reclaim.verify", "Unsupported value"),
+        ] {
+            table.rejects_object(&pool(kind, &json!({"reclaim": policy})), field, text);
+        }
         let unknown = json!({"allocation": {"order": "HighestFirst"}});
         table.rejects_object(&pool(kind, &unknown), "spec.allocation.order", "Unsupported value");
     }

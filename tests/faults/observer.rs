@@ -137,7 +137,9 @@ fn claim(claim: &IPAddressClaim) -> Object {
     let status = claim.status.as_ref();
     let ready = status.and_then(|status| conditions::find(&status.conditions, conditions::READY));
     let says_why = ready.filter(|ready| ready.status != "True").and_then(|ready| ready.reason.as_deref());
+    let request = claim.annotations().get(names::RELEASE_NOW_ANNOTATION);
     let state = Claim {
+        release_requested: request.is_some() && request == claim.metadata.uid.as_ref(),
         uid: claim.uid().unwrap_or_default(),
         pool: pool_name(PoolKey::of_claim(claim)),
         bound: claim.bound_address().map(str::to_owned),

@@ -193,6 +193,18 @@ fn bound_claim_without_its_address_is_detected() {
     history.claim("a", Claim { deleting: true, in_use: true, ..claim("1", true) });
     history.address("a", "1", "10.0.0.1", true);
     assert_eq!(history.ever(), [Rule::Lasting], "its machine exists");
+
+    for (release_requested, reason) in [(true, None), (false, Some("ReleasedEarly")), (true, Some("ReleasedEarly"))] {
+        let mut history = History::with_pool();
+        history.bind_claim("a", "1", "10.0.0.1");
+        let reason = reason.map(str::to_owned);
+        let is_reported = release_requested && reason.is_some();
+        let kept = Claim { deleting: true, in_use: true, release_requested, reason, ..claim("1", true) };
+        history.claim("a", kept);
+        history.address("a", "1", "10.0.0.1", true);
+        let expected: &[Rule] = if is_reported { &[] } else { &[Rule::Lasting] };
+        assert_eq!(history.ever(), expected, "requested and reported");
+    }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //!
 //! All addresses of these pools are allocatable, so that the oracle can count them by their ranges alone.
 
+mod early;
 mod joining;
 mod sticky;
 mod views;
@@ -37,6 +38,8 @@ pub enum Workload {
     Scale,
     /// Claims are bound and deleted.
     Delete,
+    /// The address of a deleted claim is released although another controller keeps the claim.
+    Early,
     /// Claims are deleted and recreated with the same names, while other claims need their addresses.
     Recreate,
     /// Claims are deleted and recreated with the same names, with many free addresses.
@@ -70,10 +73,11 @@ pub enum Workload {
 }
 
 impl Workload {
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::Allocate,
         Self::Scale,
         Self::Delete,
+        Self::Early,
         Self::Recreate,
         Self::Again,
         Self::Abandon,
@@ -123,6 +127,7 @@ impl Workload {
             Self::Allocate => work.allocate(3, 10).await,
             Self::Scale => work.allocate(30, 40).await,
             Self::Delete => work.delete().await,
+            Self::Early => work.early().await,
             Self::Recreate => work.recreate().await,
             Self::Again => work.again().await,
             Self::Abandon => work.abandon().await,
@@ -249,14 +254,7 @@ impl Work<'_> {
         self.delete_all(&in_use).await;
         self.wait_until_deleted(&names).await;
         // Its machine still exists when the claim is deleted.
-        self.consumer
-            .modify(&self.consumer.claims(), "u1", |claim| {
-                claim["metadata"]["finalizers"]
-                    .as_array_mut()
-                    .expect("the list is not empty")
-                    .retain(|all| all != IN_USE);
-            })
-            .await;
+        self.release_machine("u1").await;
         self.wait_until_deleted(&in_use).await;
     }
 

@@ -40,6 +40,8 @@ pub struct Claim {
     pub held: bool,
     /// It has foreign finalizers.
     pub in_use: bool,
+    /// It has the annotation that requests its release, with its uid.
+    pub release_requested: bool,
     /// The reason why it is not ready, if reported.
     pub reason: Option<String>,
 }

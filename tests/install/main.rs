@@ -11,4 +11,5 @@ mod manifests;
 mod markdown;
 mod moving;
 mod readme;
+mod reclaim;
 mod tenants;

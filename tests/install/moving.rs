@@ -49,17 +49,17 @@ impl Side {
 }
 
 /// Creates a Cluster that counts as provisioned: others are not moved.
-async fn provisioned(side: &Side, name: &str) -> Value {
-    side.consumer.create_cluster(name, false).await;
+pub(crate) async fn provisioned(plane: &ControlPlane, consumer: &Consumer, name: &str) -> Value {
+    consumer.create_cluster(name, false).await;
     let status = json!({"status": {
         "initialization": {"infrastructureProvisioned": true, "controlPlaneInitialized": true},
         "conditions": [{"type": "ControlPlaneInitialized", "status": "True", "reason": "Initialized", "message": "",
                         "lastTransitionTime": "2026-01-01T00:00:00Z"}],
     }});
-    let namespace = format!("--namespace={}", side.consumer.namespace);
+    let namespace = format!("--namespace={}", consumer.namespace);
     let patch = status.to_string();
-    side.plane.kubectl(&["patch", "cluster", name, &namespace, "--subresource=status", "--type=merge", "-p", &patch]);
-    let found = side.consumer.clusters().get(name).await.expect("Clusters can be read").expect("the object exists");
+    plane.kubectl(&["patch", "cluster", name, &namespace, "--subresource=status", "--type=merge", "-p", &patch]);
+    let found = consumer.clusters().get(name).await.expect("Clusters can be read").expect("the object exists");
     json!([{"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "name": name, "uid": found.uid()}])
 }
 
@@ -69,7 +69,7 @@ async fn clusterctl_move_keeps_all_addresses() {
     let source = Side::start(&releases, false).await;
     let target = Side::start(&releases, true).await;
     let consumer = &source.consumer;
-    let owners = provisioned(&source, "alpha").await;
+    let owners = provisioned(&source.plane, &source.consumer, "alpha").await;
     let spec = json!({"addresses": ["10.0.0.0/24"], "prefix": 24, "gateway": "10.0.0.1"});
     consumer.create_pool("web", spec.clone()).await;
     consumer

@@ -6,7 +6,7 @@ mod allocating;
 mod memory;
 mod releasing;
 
-use capi_ipam_provider::decision::{self, AddressState, ClaimView, ClusterState, Decision};
+use capi_ipam_provider::decision::{self, AddressState, ClaimView, ClusterState, Decision, EarlyRelease};
 
 use crate::mutations::Mutation;
 use crate::pool;
@@ -38,6 +38,8 @@ pub(crate) fn decide(scope: &Scope, state: &State, manager: usize, name: usize) 
             Some(_) => AddressState::Invalid,
         },
         holds_address: pool::holds_address(scope, known, name, claim),
+        early_release: EarlyRelease::No,
+        released_early: false,
         pool: Some(pool::state(scope, known)),
     };
     match decision::decide(&view) {
@@ -130,7 +132,7 @@ impl Worker<'_> {
         let Some(claim) = self.memory().claims[self.name] else { return };
         self.task = Task { claim, ..Task::default() };
         match decision {
-            Decision::Nothing | Decision::FetchPool | Decision::Wait(_) => {}
+            Decision::Nothing | Decision::FetchPool | Decision::Wait(_) | Decision::ReleaseEarly => {}
             Decision::Bind if claim.finalizer || self.has_mutation(Mutation::CreateBeforeFinalizer) => {
                 self.look_up_address();
             }

@@ -13,6 +13,7 @@ mod order;
 mod permissions;
 mod policy;
 mod readiness;
+mod reclaim;
 mod releases;
 mod restart;
 mod scope;

@@ -19,7 +19,8 @@ use crate::support::wait::eventually;
 use crate::support::webhooks::Webhooks;
 
 /// The lease is deleted before the next manager starts, so that no manager waits for its expiry.
-const FLAGS: [&str; 6] = [
+const FLAGS: [&str; 7] = [
+    "--verify-interval=1s",
     "--leader-elect",
     "--leader-elect-lease-duration=60s",
     "--leader-elect-renew-deadline=40s",
@@ -70,7 +71,8 @@ impl Busy {
         let token = plane.kubectl(&["create", "token", "curious"]);
         let rest = json!({"addresses": ["10.0.0.10-10.0.0.11"], "prefix": 24, "addressReuseGracePeriodSeconds": 1});
         consumer.create_pool("web", rest).await;
-        consumer.create_global_pool(&all, json!({"addresses": ["fd00::/64"], "prefix": 64})).await;
+        let verified = json!({"addresses": ["fd00::/64"], "prefix": 64, "reclaim": {"verify": "Report"}});
+        consumer.create_global_pool(&all, verified).await;
         // Whether the last address is for a claim depends on its Machine.
         let selector = json!({"matchLabels": {"role": "control-plane"}});
         let headroom = json!({"addresses": 1, "for": selector});
@@ -112,6 +114,11 @@ impl Busy {
         for name in ["a", "b", "g", "n", "m"] {
             consumer.wait_for_address(name).await;
         }
+        eventually("the addresses of Machines are compared", || async {
+            let status = consumer.claims().get("g").await.ok()??.status?;
+            status.conditions.iter().any(|condition| condition.type_ == "AddressInUse").then_some(())
+        })
+        .await;
         consumer.create_claim("c", "web").await;
         consumer.wait_for_reason("c", "PoolExhausted").await;
         consumer.wait_for_reason("p", "Paused").await;

@@ -27,7 +27,7 @@ async fn assert_warnings(kind: InClusterKind, spec: Value, expected: &[&str]) {
     client.delete(kind, &name).await.into_object();
 
     let mut before = spec.clone();
-    for field in ["gateway", "excludedAddresses", "excludedPrefixes", "headroom"] {
+    for field in ["gateway", "excludedAddresses", "excludedPrefixes", "headroom", "reclaim"] {
         before.as_object_mut().expect("a specification is an object").remove(field);
     }
     client.create(kind, &other, &before).await.into_object();
@@ -53,6 +53,17 @@ async fn plausible_pool_gets_no_warning() {
         let spec = json!({"prefixes": [format!("fd64:{second}::/48")], "gateway": "fe80::1",
                           "excludedPrefixes": [format!("fd64:{second}::/60")]});
         assert_warnings(kind, spec, &[]).await;
+    }
+}
+
+#[tokio::test]
+async fn limit_of_terminating_claims_is_warned_about() {
+    let reclaim = json!({"terminating": {"afterSeconds": 86400}});
+    let expected = "spec.reclaim.terminating.afterSeconds: an address is released 86400 seconds after the deletion of \
+                    its claim, even if a machine still uses it; another machine can then get the same address";
+    for (kind, third) in [(IPPool, 12), (GlobalIPPool, 13)] {
+        let spec = json!({"addresses": [format!("100.64.{third}.0/24")], "prefix": 24, "reclaim": reclaim});
+        assert_warnings(kind, spec, &[expected]).await;
     }
 }
 

@@ -272,15 +272,26 @@ where
 
     /// Like [`ResourceClient::list`], but passes the pages to a function one by one: only one page is in memory.
     pub async fn for_each_page(&self, mut use_page: impl FnMut(Vec<K>)) -> Result<(), CallError> {
-        let mut params = ListParams::default().limit(PAGE_SIZE);
+        let mut token = None;
         loop {
-            let page = with_timeout(|| format!("list {}", self.kind), self.api.list(&params)).await?;
-            use_page(page.items);
-            match page.metadata.continue_.filter(|token| !token.is_empty()) {
-                Some(token) => params = params.continue_token(&token),
+            let (page, next) = self.list_page(token.as_deref()).await?;
+            use_page(page);
+            match next {
+                Some(next) => token = Some(next),
                 None => return Ok(()),
             }
         }
+    }
+
+    /// Reads one page of all objects, the first one without a `token`. Returns the token of the next page, `None` after
+    /// the last one. A token is valid for some minutes.
+    pub async fn list_page(&self, token: Option<&str>) -> Result<(Vec<K>, Option<String>), CallError> {
+        let mut params = ListParams::default().limit(PAGE_SIZE);
+        if let Some(token) = token {
+            params = params.continue_token(token);
+        }
+        let page = with_timeout(|| format!("list {}", self.kind), self.api.list(&params)).await?;
+        Ok((page.items, page.metadata.continue_.filter(|token| !token.is_empty())))
     }
 
     /// Creates an object. Fails with [`CallError::is_already_exists`] if the name is in use.

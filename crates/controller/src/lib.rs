@@ -11,8 +11,8 @@
 //! - [`health`], [`metrics`] and [`diagnostics`]: probes and metrics, and the servers of both;
 //! - [`traces`]: spans that are exported to an OpenTelemetry collector;
 //! - [`expiring_map`] and [`object_map`]: maps whose entries expire, and maps of objects by name;
-//! - [`discovery`], [`leader`], [`listener`], [`logging`], [`log_limit`], [`options`], [`retry`] and [`clock`]: smaller parts of
-//!   these.
+//! - [`discovery`], [`leader`], [`listener`], [`logging`], [`log_limit`], [`options`], [`retry`], [`clock`] and [`server_clock`]:
+//!   smaller parts of these.
 //!
 //! # Dependencies
 //! kube, k8s-openapi, tokio, clap, axum (probes and metrics only) and tracing. The crate uses no other crate of this
@@ -78,6 +78,7 @@ pub mod object_map;
 pub mod options;
 pub mod patch;
 pub mod retry;
+pub mod server_clock;
 pub mod traces;
 pub mod upgrade;
 pub mod watch;

@@ -198,6 +198,8 @@ pub(crate) struct ClaimRow {
     /// Reason and message of `Ready`, if it is not True.
     pub(crate) reason: Option<Box<str>>,
     pub(crate) message: Option<Box<str>>,
+    /// The message of `AddressInUse`, if it is False.
+    pub(crate) not_in_use: Option<Box<str>>,
     pub(crate) cluster: Option<Box<str>>,
     /// Kind and name of the object that uses the address, such as `VSphereVM/web-1`.
     pub(crate) machine: Option<Box<str>>,
@@ -207,7 +209,8 @@ impl ClaimRow {
     /// `None` if the claim is for a pool of another provider.
     pub(crate) fn of(claim: &IPAddressClaim) -> Option<Self> {
         let pool = PoolKey::of_claim(claim)?;
-        let problem = problem(claim);
+        let problem = find_condition(claim, conditions::READY).filter(|ready| ready.status != "True");
+        let not_in_use = find_condition(claim, conditions::IN_USE).filter(|in_use| in_use.status == "False");
         let part = |text: Option<&str>| text.filter(|text| !text.is_empty()).map(Box::from);
         Some(Self {
             key: (text(claim.metadata.namespace.as_deref()), text(claim.metadata.name.as_deref())),
@@ -217,6 +220,7 @@ impl ClaimRow {
             deleting: claim.metadata.deletion_timestamp.is_some(),
             reason: part(problem.and_then(|condition| condition.reason.as_deref())),
             message: part(problem.and_then(|condition| condition.message.as_deref())),
+            not_in_use: not_in_use.map(|condition| text(condition.message.as_deref())),
             cluster: claim.cluster_name().map(Box::from),
             machine: machine(&claim.metadata),
         })
@@ -227,13 +231,14 @@ impl ClaimRow {
     }
 }
 
-/// The condition that is not True, in any of the lists of the versions of the contract.
-fn problem(claim: &IPAddressClaim) -> Option<&Condition> {
+/// The condition of a type, in any of the lists of the versions of the contract.
+fn find_condition<'a>(claim: &'a IPAddressClaim, type_: &str) -> Option<&'a Condition> {
     let status = claim.status.as_ref()?;
     let nested = [status.v1beta2.as_ref(), status.deprecated.as_ref().and_then(|old| old.v1beta1.as_ref())];
     let lists = std::iter::once(&status.conditions).chain(nested.into_iter().flatten().map(|list| &list.conditions));
-    let mut all = lists.flatten().filter(|condition| condition.status != "True");
-    all.find(|condition| condition.type_ == conditions::READY)
+    let mut of_type = lists.flatten().filter(|condition| condition.type_ == type_).peekable();
+    let first = of_type.peek().copied();
+    of_type.find(|condition| condition.status != "True").or(first)
 }
 
 /// The owner that is not the Cluster: the machine of the infrastructure provider, or what created the claim for it.

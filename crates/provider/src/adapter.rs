@@ -190,10 +190,15 @@ pub struct PoolView {
     /// Whether an earlier attempt already allocated an address of the pool to the claim. Such a claim is bound even
     /// while the pool is being deleted.
     pub holds_address: bool,
+    /// After which time the address of a claim that is being deleted is released although other controllers have not
+    /// removed their finalizers from the claim. Such a finalizer means that a machine may still use the address.
+    /// `None`: never.
+    pub release_terminating_after: Option<Duration>,
 }
 
 impl PoolView {
-    /// Creates the view of a pool object. [`Self::holds_address`] is `false`.
+    /// Creates the view of a pool object. [`Self::holds_address`] is `false`, and [`Self::release_terminating_after`] is
+    /// `None`.
     pub fn of<K: Resource<DynamicType = ()>>(pool: &K) -> Self {
         let meta = pool.meta();
         Self {
@@ -202,6 +207,7 @@ impl PoolView {
             paused: is_paused(meta),
             deleting: meta.deletion_timestamp.is_some(),
             holds_address: false,
+            release_terminating_after: None,
         }
     }
 }

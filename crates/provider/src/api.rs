@@ -20,6 +20,6 @@ pub use claim::{
 };
 pub use cluster::{Cluster, ClusterSpec};
 pub use contract::{ContractVersion, LocalReference, PoolReference};
-pub use machine::Machine;
+pub use machine::{InfrastructureReference, Machine, MachineAddress, MachineSpec, MachineStatus};
 pub use metadata::{is_paused, without_managed_fields};
 pub use uid::Uid;

@@ -125,8 +125,8 @@ pub(super) fn trim_claim(claim: &mut IPAddressClaim) {
         let mut is_truncated = false;
         annotations.retain(|name, value| match name.as_str() {
             names::PAUSED_ANNOTATION => true,
-            names::REQUESTED_ADDRESS | names::METAL3_REQUESTED_ADDRESS => {
-                // A longer text is not an address, and is reported.
+            names::REQUESTED_ADDRESS | names::METAL3_REQUESTED_ADDRESS | names::RELEASE_NOW_ANNOTATION => {
+                // A longer text is neither an address nor a uid, and is reported.
                 if value.len() > MAX_REQUEST_LENGTH {
                     value.truncate(value.floor_char_boundary(MAX_REQUEST_LENGTH));
                     is_truncated = true;
@@ -241,6 +241,14 @@ mod tests {
         let paused = claim.clone();
         trim_claim(&mut claim);
         assert_eq!(claim, paused);
+        claim.annotations_mut().insert(names::RELEASE_NOW_ANNOTATION.to_owned(), "x".repeat(MAX_REQUEST_LENGTH));
+        let requested = claim.clone();
+        trim_claim(&mut claim);
+        assert_eq!(claim, requested);
+        claim.annotations_mut().insert(names::RELEASE_NOW_ANNOTATION.to_owned(), "x".repeat(1000));
+        trim_claim(&mut claim);
+        assert_eq!(claim, IPAddressClaim { is_trimmed: true, ..requested });
+        claim.annotations_mut().remove(names::RELEASE_NOW_ANNOTATION);
         claim.annotations_mut().insert("example.com/large".to_owned(), "x".repeat(1000));
         trim_claim(&mut claim);
         assert_eq!(claim, IPAddressClaim { is_trimmed: true, ..paused });

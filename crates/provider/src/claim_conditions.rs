@@ -2,15 +2,19 @@
 
 use std::error::Error;
 
-use capi_ipam_controller::{clock, finalizer};
+use capi_ipam_controller::clock;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 
 use crate::adapter::{Allocation, HandlerError};
 use crate::api::conditions::{self, Condition};
 use crate::api::{ContractVersion, IPAddressClaim, IPAddressClaimStatus, LocalReference, names};
-use crate::decision::WaitReason;
+use crate::decision::{EarlyRelease, WaitReason};
+use crate::early_release::foreign_finalizers;
 use crate::message_debounce::StatusDiff;
+
+/// Precedes the last error in the message of a claim whose address cannot be released.
+const LAST_FAILURE: &str = "; not released yet, the last attempt failed: ";
 
 /// The desired conditions of a claim: status, reason and message of `Ready`, and whether `Paused` is True.
 ///
@@ -72,23 +76,59 @@ impl ClaimConditions {
                 conditions::POOL_NOT_READY,
                 format!("{} is being deleted and does not allocate addresses", pool_name(claim)),
             ),
-            WaitReason::ForeignFinalizers => {
-                let mut others: Vec<&str> =
-                    finalizer::all(claim).filter(|name| names::is_foreign_finalizer(name)).collect();
-                others.sort_unstable();
-                Self::info(
-                    conditions::DELETING,
-                    format!(
-                        "the claim is being deleted; its address is released after these finalizers are removed: {}",
-                        others.join(", ")
-                    ),
-                )
-            }
+            WaitReason::ForeignFinalizers => Self::terminating(claim, None),
             WaitReason::PoolUnavailable => Self::info(
                 conditions::POOL_NOT_READY,
                 error.map_or_else(|| format!("{} cannot serve claims", pool_name(claim)), ToString::to_string),
             ),
         }
+    }
+
+    /// The claim is being deleted and has finalizers of other controllers. Its address is released `at` the latest.
+    pub(super) fn terminating(claim: &IPAddressClaim, at: Option<jiff::Timestamp>) -> Self {
+        let others = foreign_finalizers(claim);
+        let at = at.map(|at| format!(" (or at {at}, because its pool limits the time)")).unwrap_or_default();
+        Self::info(
+            conditions::DELETING,
+            format!(
+                "the claim is being deleted; its address is released after these finalizers are removed{at}: {others}"
+            ),
+        )
+    }
+
+    /// The claim is being deleted, and its address is released although it has finalizers of other controllers.
+    pub(super) fn released_early(claim: &IPAddressClaim, reason: EarlyRelease) -> Self {
+        let why = match reason {
+            EarlyRelease::Requested => {
+                format!("its annotation {} requests it", names::RELEASE_NOW_ANNOTATION)
+            }
+            EarlyRelease::No | EarlyRelease::TimedOut => {
+                format!("it has been terminating for longer than {} permits", pool_name(claim))
+            }
+        };
+        let others = foreign_finalizers(claim);
+        let message = format!(
+            "the address of the claim is released because {why}; a machine may still use it: these finalizers are left \
+             on the claim: {others}"
+        );
+        Self { severity: "Warning", ..Self::info(conditions::RELEASED_EARLY, message) }
+    }
+
+    /// The same, after several consecutive attempts that failed, the last one with `error`. `message` is that of the
+    /// condition.
+    pub(super) fn failed_early_release(message: &str, error: &(dyn Error + 'static)) -> Self {
+        let (before, _) = message.split_once(LAST_FAILURE).unwrap_or((message, ""));
+        let message = format!("{before}{LAST_FAILURE}{}", explain(error));
+        Self { severity: "Warning", ..Self::info(conditions::RELEASED_EARLY, message) }
+    }
+
+    /// The same, while finalizers of other controllers keep the IPAddress.
+    #[must_use]
+    pub(super) fn waiting_for_address(mut self, claim: &IPAddressClaim) -> Self {
+        let name = claim.name_any();
+        self.message.push_str("; it is not free before all other finalizers are removed from IPAddress ");
+        self.message.push_str(&name);
+        self
     }
 
     /// The claim is being deleted, and its IPAddress has finalizers of other controllers.
@@ -312,7 +352,12 @@ mod tests {
         let all = ["example.com/b", "foregroundDeletion", names::RELEASE_ADDRESS, "example.com/a"];
         claim.metadata.finalizers = Some(all.map(str::to_owned).into());
         let status = ClaimConditions::waiting(&claim, WaitReason::ForeignFinalizers, None);
-        assert!(status.message.ends_with(": example.com/a, example.com/b"), "{}", status.message);
+        assert!(status.message.ends_with("removed: example.com/a, example.com/b"), "{}", status.message);
+        let status = ClaimConditions::terminating(&claim, Some("2026-01-01T00:00:00Z".parse().unwrap()));
+        assert!(status.message.contains("removed (or at 2026-01-01T00:00:00Z, because"), "{}", status.message);
+        let status = ClaimConditions::released_early(&claim, EarlyRelease::TimedOut).waiting_for_address(&claim);
+        assert!(status.message.contains("than InClusterIPPool p permits; a machine"), "{}", status.message);
+        assert!(status.message.contains("on the claim: example.com/a, example.com/b; it is"), "{}", status.message);
     }
 
     #[test]

@@ -1,8 +1,10 @@
 //! Clients for the contract kinds, in the versions that the API server serves.
 
-use capi_ipam_controller::client::ResourceClient;
+use capi_ipam_controller::client::{CallError, ResourceClient};
 use capi_ipam_controller::discovery::wait_for_kind;
+use capi_ipam_controller::server_clock;
 use capi_ipam_controller::watch::WatchApi;
+use jiff::Timestamp;
 use kube::Client;
 use kube::core::PartialObjectMeta;
 
@@ -60,6 +62,11 @@ impl ContractClient {
     /// A client for the Machines of a namespace.
     pub fn machines(&self, namespace: &str) -> ResourceClient<Machine> {
         ResourceClient::new(kube::Api::all_with(self.client.clone(), &self.cluster).constrain(namespace), &self.cluster)
+    }
+
+    /// The time of the API server, see [`server_clock`](capi_ipam_controller::server_clock).
+    pub(super) async fn server_now(&self) -> Result<Timestamp, CallError> {
+        server_clock::server_now(&self.client).await
     }
 
     /// The watch of the claims of all namespaces.

@@ -7,7 +7,8 @@
 //! - Nothing is changed while the Cluster, the claim or the pool is paused. Nothing is changed for a claim whose
 //!   Cluster does not exist, unless the claim is being deleted.
 //! - An address is released only if the claim is being deleted and no other finalizer is left on it. Another finalizer
-//!   means that the machine still uses the address.
+//!   means that the machine still uses the address. It is released nevertheless if a user requests it for this claim, or
+//!   if the claim has been terminating for longer than its pool permits.
 //! - A pool that is being deleted serves no new claim. It does complete a claim that already holds an address but is
 //!   not bound: the pool waits for this address to be released, so the claim must not wait for the pool. The IPAddress
 //!   of a bound claim is not repaired in this state, since the garbage collector may be removing the pool from its
@@ -35,8 +36,25 @@ pub struct ClaimView {
     pub address: AddressState,
     /// The claim already holds an address of its pool: an IPAddress with its name exists, or the provider reports it.
     pub holds_address: bool,
+    /// Whether the address may be released although the claim has other finalizers.
+    pub early_release: EarlyRelease,
+    /// The claim reports that its address was released although it had other finalizers.
+    pub released_early: bool,
     /// The pool of the claim; `None` before it is looked up.
     pub pool: Option<PoolState>,
+}
+
+/// Whether and why the address of a claim that is being deleted may be released although the claim has finalizers of
+/// other controllers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EarlyRelease {
+    /// It must not.
+    #[default]
+    No,
+    /// A user requests it for this claim.
+    Requested,
+    /// The claim has been terminating for longer than its pool permits.
+    TimedOut,
 }
 
 /// The state of the Cluster of a claim.
@@ -91,6 +109,8 @@ pub enum Decision {
     Bind,
     /// Release the address and remove our finalizer from the claim.
     Release,
+    /// Report that the finalizers of other controllers are passed over, and do the same.
+    ReleaseEarly,
 }
 
 /// Why a claim waits.
@@ -116,7 +136,12 @@ pub enum WaitReason {
 ///
 /// Returns [`Decision::FetchPool`] if the pool matters and [`ClaimView::pool`] is `None`: look it up and call again.
 pub fn decide(view: &ClaimView) -> Decision {
-    if view.deleting && !view.has_finalizer {
+    // A process with a stale cache can create the IPAddress again after an early release, which leaves the claim.
+    let is_left_over = view.deleting
+        && !view.has_finalizer
+        && view.released_early
+        && matches!(view.address, AddressState::Valid | AddressState::Deleting);
+    if view.deleting && !view.has_finalizer && !is_left_over {
         return Decision::Nothing;
     }
     let is_complete = match view.address {
@@ -135,12 +160,15 @@ pub fn decide(view: &ClaimView) -> Decision {
     if view.paused {
         return Decision::Wait(WaitReason::ClaimPaused);
     }
-    if view.deleting && view.has_foreign_finalizers {
+    let is_early = view.deleting && view.has_foreign_finalizers;
+    // Whether the time that the pool permits is over is known after the pool is looked up.
+    if is_early && !is_left_over && view.early_release == EarlyRelease::No && view.pool.is_some() {
         return Decision::Wait(WaitReason::ForeignFinalizers);
     }
     let Some(pool) = view.pool else { return Decision::FetchPool };
     match (pool, view.deleting) {
         (PoolState::Paused, _) => Decision::Wait(WaitReason::PoolPaused),
+        (_, true) if is_early => Decision::ReleaseEarly,
         (_, true) => Decision::Release,
         (PoolState::Ready, false) => Decision::Bind,
         (PoolState::Deleting, false) if view.holds_address && !view.bound => Decision::Bind,

@@ -99,6 +99,7 @@ pub mod decision;
 
 mod adapter;
 mod address_in_use;
+mod address_use;
 mod attempt_state;
 mod backoff;
 mod bind;
@@ -107,6 +108,7 @@ mod claim_conditions;
 mod clusters;
 mod contract;
 mod duplicate;
+mod early_release;
 mod error;
 mod guarded;
 mod index;
@@ -128,6 +130,7 @@ mod verify;
 mod waiting_claims;
 
 pub use adapter::{Allocation, ClaimHandler, Ensured, HandlerError, PoolKind, PoolView, ProviderAdapter, Released};
+pub use address_use::{AddressUse, AddressUseReporter};
 pub use capi_ipam_controller as controller;
 pub use claim_cache::{ClaimCache, ClaimSnapshot, CompactClaim};
 pub use contract::ContractClient;

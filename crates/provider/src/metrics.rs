@@ -50,7 +50,7 @@ pub const METRICS: &[Description] = &[CLAIMS, BIND_SECONDS, FAILURES, ORPHANS];
 const BUCKETS: [f64; 10] = [1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0, 7200.0, 86400.0];
 
 /// The reasons of claims that are not ready.
-const REASONS: [&str; 12] = [
+const REASONS: [&str; 13] = [
     conditions::ALLOCATION_FAILED,
     conditions::AWAITING_ADDRESS,
     conditions::CLUSTER_NOT_FOUND,
@@ -62,6 +62,7 @@ const REASONS: [&str; 12] = [
     conditions::POOL_NOT_READY,
     conditions::QUOTA_EXCEEDED,
     conditions::RELEASE_FAILED,
+    conditions::RELEASED_EARLY,
     conditions::REQUESTED_ADDRESS_UNAVAILABLE,
 ];
 

@@ -11,6 +11,7 @@ mod handler;
 use std::fmt::Debug;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use capi_ipam_controller::client::ResourceClient;
 use capi_ipam_controller::discovery::wait_for_kind;
@@ -82,6 +83,14 @@ pub trait PoolProvider: Send + Sync + 'static {
         _address: IpAddr,
     ) -> impl Future<Output = Result<bool, HandlerError>> + Send {
         std::future::ready(Ok(true))
+    }
+
+    /// After which time the address of a claim of the pool that is being deleted is released although other controllers
+    /// have not removed their finalizers from the claim, see [`PoolView::release_terminating_after`]. Default: never.
+    ///
+    /// [`PoolView::release_terminating_after`]: crate::PoolView::release_terminating_after
+    fn release_terminating_after(&self, _pool: &Self::Pool) -> Option<Duration> {
+        None
     }
 
     /// Checks a pool, and returns what is wrong with it. Claims for an invalid pool report it as `PoolNotReady`.

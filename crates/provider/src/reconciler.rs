@@ -23,7 +23,7 @@ use crate::claim_cache::{ClaimFilter, CompactClaim};
 use crate::claim_conditions::ClaimConditions;
 use crate::clusters::Clusters;
 use crate::contract::ContractClient;
-use crate::decision::{AddressState, ClaimView, ClusterState, Decision, PoolState, WaitReason, decide};
+use crate::decision::{AddressState, ClaimView, ClusterState, Decision, EarlyRelease, PoolState, WaitReason, decide};
 use crate::error::ReconcileError;
 use crate::guarded::Guarded;
 use crate::index::AddressIndex;
@@ -117,9 +117,13 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
             cluster: self.clusters.state_or_wait(claim),
             address: self.addresses.state_for(claim),
             holds_address: false,
+            early_release: EarlyRelease::No,
+            released_early: false,
             pool: None,
         };
         view.holds_address = view.address != AddressState::Absent;
+        self.observe_early_release(claim, &mut view);
+        let mut release_time = None;
         let mut decision = decide(&view);
         let mut pool = Err(HandlerError::PoolNotFound(String::new()));
         if decision == Decision::FetchPool {
@@ -129,13 +133,15 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
             if !matches!(pool, Err(HandlerError::RetryAfter { .. })) {
                 attempt.state.record_ready();
             }
+            if let Ok(pool) = &pool {
+                release_time = self.observe_time_limit(claim, pool, &mut view).await?;
+            }
             decision = decide(&view);
         }
         match decision {
             Decision::Nothing | Decision::FetchPool => self.verify_if_due(claim, &view, &mut handler, attempt).await,
             Decision::Wait(WaitReason::ForeignFinalizers) => {
-                let status = ClaimConditions::waiting(claim, WaitReason::ForeignFinalizers, None);
-                self.report_blocked_deletion(claim, &status, &mut attempt.state.messages).await
+                self.wait_for_finalizers(claim, pool.err(), release_time, attempt).await
             }
             Decision::Wait(reason) => {
                 let error = pool.err();
@@ -177,7 +183,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
                     ended => ended,
                 }
             }
-            Decision::Release => {
+            Decision::Release | Decision::ReleaseEarly => {
                 let span = trace_span!(
                     "claim.release",
                     namespace = claim.namespace(),
@@ -187,7 +193,12 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
                     outcome = field::Empty,
                 );
                 traces::set_parent(&span, claim.metadata.annotations.as_ref());
-                let release = self.release(claim, &mut handler, &mut attempt.state.messages);
+                let release = async {
+                    if decision == Decision::ReleaseEarly {
+                        return self.release_early(claim, view.early_release, &mut handler, attempt).await;
+                    }
+                    self.release(claim, &mut handler, &mut attempt.state.messages, None).await
+                };
                 let released = traces::in_span(span.clone(), release).await;
                 span.record("outcome", traces::outcome(&released));
                 released

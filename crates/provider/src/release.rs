@@ -27,11 +27,14 @@ use crate::reconciler::{CONFLICT_RETRY_DELAY, ClaimReconciler};
 const MAX_CLEAN_UP_ATTEMPTS: usize = 5;
 
 impl<A: ProviderAdapter> ClaimReconciler<A> {
+    /// Releases the address of a claim that is being deleted. `early` is the status of a claim that has finalizers of
+    /// other controllers.
     pub(super) async fn release(
         &self,
         claim: &IPAddressClaim,
         handler: &mut Guarded<A::Handler>,
         debounce: &mut MessageDebounce,
+        early: Option<&ClaimConditions>,
     ) -> Result<Action, ReconcileError> {
         let (namespace, name) = (claim.namespace().unwrap_or_default(), claim.name_any());
         let addresses = self.contract.addresses(&namespace);
@@ -52,9 +55,11 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         }
         if removed == Some(false) {
             debug!(namespace, name, "IPAddress still has finalizers of other controllers");
-            return self
-                .report_blocked_deletion(claim, &ClaimConditions::blocked_by_address_finalizers(claim), debounce)
-                .await;
+            let status = early.map_or_else(
+                || ClaimConditions::blocked_by_address_finalizers(claim),
+                |early| early.clone().waiting_for_address(claim),
+            );
+            return self.report_blocked_deletion(claim, &status, debounce, self.options.resync_interval).await;
         }
         if let Released::After(wait) = handler.release_address().await? {
             return Ok(Action::Requeue(wait));
@@ -64,7 +69,17 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         {
             return Ok(Action::Requeue(CONFLICT_RETRY_DELAY));
         }
+        if !finalizer::is_set(claim, names::RELEASE_ADDRESS) {
+            return Ok(Action::AwaitChange);
+        }
+        if let Some(status) = early
+            && self.complete_report(claim, status).await?
+        {
+            return Ok(Action::Requeue(CONFLICT_RETRY_DELAY));
+        }
         match traces::in_span(trace_span!("finalizer"), self.remove_finalizer(claim)).await {
+            // Its other finalizers keep the claim.
+            Ok(written) if early.is_some() => self.expect_write(&written),
             Ok(_) => self.expect_deleted(claim),
             Err(error) if error.is_not_found() => self.expect_deleted(claim),
             Err(error) => return Err(error.into()),

@@ -19,6 +19,7 @@ use crate::backoff::ClaimBackoff;
 use crate::claim_cache::{ClaimCache, ClaimFilter, CompactClaim, FilteringHandler, trim_claim};
 use crate::clusters::Clusters;
 use crate::contract::ContractClient;
+use crate::early_release::ReleaseRequestEvents;
 use crate::index::AddressIndex;
 use crate::metrics::ClaimMetrics;
 use crate::options::ClaimOptions;
@@ -42,6 +43,7 @@ pub struct ProviderSetup<'a> {
     pub claims_synced: ReadinessGate,
     /// Becomes ready when the addresses have been listed once.
     pub addresses_synced: ReadinessGate,
+    pub(super) clusters: Arc<Clusters>,
     pools: Vec<PoolKind>,
     address_event_handlers: Vec<Arc<dyn EventHandler<IPAddress>>>,
     claim_event_handlers: Vec<Arc<dyn EventHandler<IPAddressClaim>>>,
@@ -155,8 +157,10 @@ impl<A: ProviderAdapter> ClaimReconcilerBuilder<'_, A> {
         let addresses = Arc::new(AddressIndex::new(controller.trigger()));
         let claims_synced = manager.health.register_watch("IPAddressClaim");
         let addresses_synced = manager.health.register_watch("IPAddress");
+        let clusters = Arc::new(Clusters::new(controller.trigger()));
         let mut setup = ProviderSetup {
             manager,
+            clusters: Arc::clone(&clusters),
             claims_synced: claims_synced.clone(),
             addresses_synced: addresses_synced.clone(),
             controller: &mut controller,
@@ -182,8 +186,8 @@ impl<A: ProviderAdapter> ClaimReconcilerBuilder<'_, A> {
             events: manager.events.clone(),
             deleting: DeletingAddresses::default(),
         }));
-        let clusters = Arc::new(Clusters::new(controller.trigger()));
         claim_event_handlers.push(Arc::clone(&clusters) as _);
+        claim_event_handlers.push(Arc::new(ReleaseRequestEvents::new(contract.ipam, manager.events.clone())));
         let backoff = Arc::new(ClaimBackoff::default());
         claim_event_handlers.push(Arc::clone(&backoff) as _);
         controller.watch::<Cluster>(WatchSpec::new(

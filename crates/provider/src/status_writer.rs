@@ -78,7 +78,8 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         attempt: &mut Attempt<AttemptState>,
         error: &ReconcileError,
     ) {
-        let status = ClaimConditions::repeated_failure(claim, error);
+        let early = self.failed_early_release(claim, error);
+        let status = early.unwrap_or_else(|| ClaimConditions::repeated_failure(claim, error));
         // A bound claim stays ready if its IPAddress exists and only its repair fails.
         let is_usable = claim.metadata.deletion_timestamp.is_none()
             && claim.bound_address().is_some()
@@ -99,17 +100,19 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         }
     }
 
-    /// Reports what blocks the deletion of a claim, unless the deletion just started.
+    /// Reports what blocks the deletion of a claim, unless the deletion just started. The claim is reconciled again
+    /// after `wait` at the latest.
     pub(super) async fn report_blocked_deletion(
         &self,
         claim: &IPAddressClaim,
         status: &ClaimConditions,
         debounce: &mut MessageDebounce,
+        wait: Duration,
     ) -> Result<Action, ReconcileError> {
         if let Some(left) = unreported_deletion(claim, clock::now().0) {
-            return Ok(Action::Requeue(left));
+            return Ok(Action::Requeue(left.min(wait)));
         }
-        let (retry, wait) = (self.update_status(claim, status, debounce).await?, self.options.resync_interval);
+        let retry = self.update_status(claim, status, debounce).await?;
         Ok(Action::Requeue(retry.map_or(wait, |retry| retry.min(wait))))
     }
 

@@ -220,7 +220,7 @@ fn change_in_v1alpha2_is_not_undone() {
 fn v1alpha2_fields_survive_changes_in_v1alpha1() {
     let mut pool = new(&json!({
         "addresses": ["10.0.0.0/24"], "prefix": 24, "excludedAddresses": ["10.0.0.9"], "network": "lab",
-        "subnet": { "of": "tomorrow" },
+        "subnet": { "of": "tomorrow" }, "reclaim": { "terminating": { "afterSeconds": 60 }, "verify": "Report" },
     }));
     pool["status"] = json!({ "ipAddresses": { "total": 1 }, "conditions": [{ "type": "Ready" }] });
     let view = to_old(&pool);
@@ -239,6 +239,7 @@ fn v1alpha2_fields_survive_changes_in_v1alpha1() {
         json!({
             "addresses": ["10.0.0.0/25"], "prefix": 25, "gateway": "10.0.0.1", "excludedAddresses": ["10.0.0.9"],
             "network": "lab", "subnet": { "of": "tomorrow" },
+            "reclaim": { "terminating": { "afterSeconds": 60 }, "verify": "Report" },
         })
     );
     assert_eq!(back["status"], json!({ "ipAddresses": { "total": 2 }, "conditions": [{ "type": "Ready" }] }));

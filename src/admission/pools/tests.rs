@@ -306,3 +306,27 @@ fn slices_errors_name_their_field() {
     assert_eq!((fields, message.contains("field is immutable")), (vec!["spec.slices.size".to_owned()], true));
     assert!(change(kind, &with(rack), &with(Value::Null), &Cluster::default()).is_ok());
 }
+
+#[test]
+fn short_terminating_limit_is_denied() {
+    for (kind, spec) in [
+        (InClusterKind::IPPool, json!({"addresses": ["10.0.0.2"], "prefix": 24})),
+        (InClusterKind::GlobalPrefixPool, json!({"prefixes": ["fd00::/48"]})),
+    ] {
+        let with = |seconds: i64| {
+            let mut spec = spec.clone();
+            spec["reclaim"] = json!({"terminating": {"afterSeconds": seconds}, "verify": "Report"});
+            creation(kind, &spec, &Cluster::default())
+        };
+        let (code, fields, message) = denied(with(59));
+        assert_eq!((code, fields), (422, vec!["spec.reclaim.terminating.afterSeconds".to_owned()]));
+        assert!(message.contains("must be greater than or equal to 60"), "{message}");
+        let warnings = warnings_of(with(60));
+        assert!(
+            warnings.iter().any(|text| text.contains("60 seconds after the deletion of its claim")),
+            "{warnings:?}"
+        );
+    }
+    let verify = json!({"addresses": ["10.0.0.2"], "prefix": 24, "reclaim": {"verify": "Report"}});
+    assert_eq!(warnings_of(creation(InClusterKind::IPPool, &verify, &Cluster::default())), [""; 0]);
+}

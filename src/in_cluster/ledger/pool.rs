@@ -18,8 +18,8 @@ use super::slices::{SliceInfo, SliceRefusal, Slices};
 use super::usage::{AddressUsage, Availability};
 use super::wait_queue::{Answer, ClaimAttributes, Freed, Supply, WaitQueue};
 use crate::api::{
-    AccessRules, AddressCounts, AllocationOrder, Pool, PoolKey, PoolSpec, STICKY_SECONDS, Scope, SliceRules, Slot,
-    names,
+    AccessRules, AddressCounts, AllocationOrder, Pool, PoolKey, PoolSpec, ReclaimPolicy, STICKY_SECONDS, Scope,
+    SliceRules, Slot, names,
 };
 
 /// The blocks that a pool can allocate, or the problems of its specification.
@@ -57,6 +57,8 @@ pub struct PoolInfo {
     pub usable: Usable,
     /// The order in which they are allocated.
     pub order: AllocationOrder,
+    /// Which addresses count as abandoned although their claims exist.
+    pub reclaim: ReclaimPolicy,
     /// Who may use the pool; `None` without restrictions.
     pub access: Option<Arc<AccessRules>>,
     /// How the pool is divided into slices; `None` without slices.
@@ -96,6 +98,7 @@ impl PoolInfo {
             created: meta.creation_timestamp.as_ref().map(|time| time.0.as_second()).unwrap_or_default(),
             usable,
             order: spec.order(),
+            reclaim: spec.reclaim(),
             access,
             slices,
             generation: meta.generation,

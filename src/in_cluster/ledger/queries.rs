@@ -1,5 +1,6 @@
 //! Queries of the ledger. None of them changes it.
 
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use capi_ipam_ip::{Block, Family, UsableBlocks};
@@ -175,6 +176,32 @@ impl Ledger {
             slices: entry.slice_counts(),
         });
         counts.collect()
+    }
+
+    /// The pools whose addresses are compared with those of Machines, in order.
+    pub fn verified_pools(&self) -> Vec<PoolKey> {
+        let state = self.state.lock();
+        let is_verified = |info: &PoolInfo| info.reclaim.verifies() && !info.paused;
+        let entries = state.pools.iter().filter(|(_, entry)| entry.info.as_ref().is_some_and(is_verified));
+        let mut pools: Vec<PoolKey> = entries.map(|(key, _)| key.clone()).collect();
+        pools.sort_unstable();
+        pools
+    }
+
+    /// The IPAddress objects of some pools: the index of the pool and the address, by namespace and name.
+    pub fn addresses_of(&self, pools: &[PoolKey]) -> BTreeMap<String, HashMap<String, (usize, Block)>> {
+        let state = self.state.lock();
+        let mut found = BTreeMap::<_, HashMap<_, _>>::new();
+        let indexes: HashMap<&PoolKey, usize> = pools.iter().enumerate().map(|(index, pool)| (pool, index)).collect();
+        let scopes: HashSet<Scope> = pools.iter().flat_map(|pool| state.scopes_with(pool)).collect();
+        for (block, usage) in scopes.iter().filter_map(|scope| state.scopes.get(scope)).flat_map(|scope| &scope.usage) {
+            for owner in &usage.owners {
+                let Some(index) = indexes.get(&owner.pool) else { continue };
+                let (namespace, name) = ClaimKey::clone(&owner.name);
+                found.entry(namespace).or_default().insert(name, (*index, *block));
+            }
+        }
+        found
     }
 
     /// The namespaces and names of the IPAddress objects with that address.

@@ -71,21 +71,35 @@ pub enum Check {
     PoolsOverlap,
     /// A pool does not contain all its addresses in use.
     AddressesOutOfRange,
+    /// The Machine of a claim does not report the address of the claim.
+    AddressNotInUse,
+    /// The address of a claim was released although other controllers keep the claim.
+    ReleasedEarly,
 }
 
 impl Check {
     fn severity(self) -> Severity {
         match self {
-            Self::OrphanAddress | Self::AbandonedReservation | Self::PoolsOverlap | Self::AddressesOutOfRange => {
-                Severity::Warning
-            }
+            Self::OrphanAddress
+            | Self::AbandonedReservation
+            | Self::PoolsOverlap
+            | Self::AddressesOutOfRange
+            | Self::AddressNotInUse
+            | Self::ReleasedEarly => Severity::Warning,
             _ => Severity::Error,
         }
     }
 
     /// Whether lists that are read one after the other can show it for a moment.
     pub(crate) fn is_transient(self) -> bool {
-        let lasting = [Self::UnreadableObject, Self::WebhookUntrusted, Self::PoolsOverlap, Self::AddressesOutOfRange];
+        let lasting = [
+            Self::UnreadableObject,
+            Self::WebhookUntrusted,
+            Self::PoolsOverlap,
+            Self::AddressesOutOfRange,
+            Self::AddressNotInUse,
+            Self::ReleasedEarly,
+        ];
         !lasting.contains(&self)
     }
 
@@ -137,6 +151,7 @@ pub(crate) fn findings(inventory: &Inventory, now: Timestamp) -> Vec<Finding> {
     findings.extend(dangling(inventory));
     findings.extend(abandoned(inventory));
     inventory.pools.iter().for_each(|pool| findings.extend(problems(pool)));
+    inventory.claims.iter().for_each(|claim| findings.extend(claim_problems(claim)));
     inventory.networks.iter().for_each(|network| findings.extend(network_problem(network)));
     findings.extend(overlaps(&inventory.pools));
     let unreadable = |text: &String| {
@@ -265,6 +280,23 @@ fn problems(pool: &PoolRow) -> Vec<Finding> {
         let problem = format!("{action:?} network {name}: {remaining} reservations are not moved");
         let repair = "recreate the machine of one of the claims that report DuplicateAddress: kubectl ipam claims -A";
         findings.push(Check::MoveStalled.finding(object, problem, repair.to_owned()));
+    }
+    findings
+}
+
+/// What a claim reports about the use of its address.
+fn claim_problems(claim: &ClaimRow) -> Vec<Finding> {
+    let object = format!("ipaddressclaim {}", join(&claim.key));
+    let mut findings = Vec::new();
+    if let Some(message) = claim.not_in_use.as_deref().filter(|_| !claim.deleting) {
+        let user = claim.machine.as_deref().unwrap_or("its machine");
+        let repair = format!("correct the network configuration of {user}, or replace the machine");
+        findings.push(Check::AddressNotInUse.finding(object.clone(), message.to_owned(), repair));
+    }
+    if claim.deleting && claim.reason.as_deref() == Some(conditions::RELEASED_EARLY) {
+        let message = claim.message.as_deref().unwrap_or_default().to_owned();
+        let repair = "verify that the machine no longer exists, and then find out why its controller keeps the claim";
+        findings.push(Check::ReleasedEarly.finding(object, message, repair.to_owned()));
     }
     findings
 }

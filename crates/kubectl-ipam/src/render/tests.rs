@@ -265,6 +265,16 @@ fn each_fault_has_a_finding_with_its_repair() {
     let mut claims = claim_rows();
     claims.push(claim("vm-9", &json!({ "addressRef": { "name": "vm-9" } })));
     claims.push(claim("vm-5", &json!({ "addressRef": { "name": "vm-5" } })));
+    let in_use =
+        |status: &str| json!({ "type": "AddressInUse", "status": status, "message": "Machine vm-6 reports 10.0.0.9" });
+    let ready = json!({ "type": "Ready", "status": "True" });
+    claims.push(claim("vm-6", &json!({ "conditions": [ready, in_use("False")] })));
+    claims.push(claim("vm-7", &json!({ "conditions": [ready, in_use("True")] })));
+    let early =
+        json!({ "type": "Ready", "status": "False", "reason": "ReleasedEarly", "message": "left: example.com/a" });
+    let mut released = claim("vm-8", &json!({ "conditions": [early] }));
+    released.deleting = true;
+    claims.push(released);
     let mut reservations = reservations();
     reservations.extend(reservations.first().cloned().map(|mut row| {
         row.claim = Some(("team-a".into(), "gone".into()));

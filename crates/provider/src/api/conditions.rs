@@ -13,12 +13,29 @@ pub const READY: &str = "Ready";
 /// Condition type: the object is not reconciled because it, its Cluster or its pool is paused.
 pub const PAUSED: &str = "Paused";
 
+/// Condition type of claims: the Machine of the claim reports the address in its status.
+pub const IN_USE: &str = "AddressInUse";
+
+/// Reason of `AddressInUse` if the Machine reports the address.
+pub const MACHINE_HAS_ADDRESS: &str = "MachineHasAddress";
+/// Reason of `AddressInUse` if the Machine reports other addresses only.
+pub const MACHINE_LACKS_ADDRESS: &str = "MachineLacksAddress";
+/// Reason of `AddressInUse` if no Machine of the claim is found.
+pub const MACHINE_NOT_FOUND: &str = "MachineNotFound";
+/// Reason of `AddressInUse` if the Machine reports no IP address.
+pub const MACHINE_WITHOUT_ADDRESSES: &str = "MachineWithoutAddresses";
+/// Reason of the event on a claim whose Machine reports other addresses only.
+pub const ADDRESS_NOT_IN_USE: &str = "AddressNotInUse";
 /// Reason of a claim that is bound to its address.
 pub const ADDRESS_ALLOCATED: &str = "AddressAllocated";
 /// Reason of a claim whose allocation fails.
 pub const ALLOCATION_FAILED: &str = "AllocationFailed";
 /// Reason of a claim that is being deleted and whose address cannot be released.
 pub const RELEASE_FAILED: &str = "ReleaseFailed";
+/// Reason of a claim that is being deleted and whose address is released although other finalizers are left on it.
+pub const RELEASED_EARLY: &str = "ReleasedEarly";
+/// Reason of the event on a claim with an annotation `release-now` that has no effect.
+pub const RELEASE_REQUEST_IGNORED: &str = "ReleaseRequestIgnored";
 /// Reason of the event on an IPAddress that a user deletes while a claim is bound to it.
 pub const ADDRESS_IN_USE: &str = "AddressInUse";
 /// Reason of a claim whose pool does not exist, is paused, is being deleted or is invalid.

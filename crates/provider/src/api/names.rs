@@ -26,6 +26,9 @@ pub const REQUESTED_ADDRESS: &str = "ipam.cluster.x-k8s.io/requested-address";
 
 /// The annotation of Metal3 with the meaning of [`REQUESTED_ADDRESS`], which has precedence.
 pub const METAL3_REQUESTED_ADDRESS: &str = "ipAddress";
+/// Annotation on a claim that is being deleted: its address is released although other finalizers are left on the claim.
+/// The value is the uid of the claim.
+pub const RELEASE_NOW_ANNOTATION: &str = "ipam.cluster.x-k8s.io/release-now";
 
 /// Annotation on objects that `clusterctl move` deletes in the source cluster after it created them in the target
 /// cluster.

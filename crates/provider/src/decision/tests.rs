@@ -5,28 +5,46 @@ const CLUSTERS: [ClusterState; 4] =
     [ClusterState::None, ClusterState::Running, ClusterState::Paused, ClusterState::Missing];
 const ADDRESSES: [AddressState; 4] =
     [AddressState::Absent, AddressState::Valid, AddressState::Invalid, AddressState::Deleting];
+const EARLY_RELEASES: [EarlyRelease; 3] = [EarlyRelease::No, EarlyRelease::Requested, EarlyRelease::TimedOut];
 const POOLS: [Option<PoolState>; 5] =
     [None, Some(PoolState::Unavailable), Some(PoolState::Paused), Some(PoolState::Deleting), Some(PoolState::Ready)];
 
-/// All possible views: 2^7 · 4 · 4 · 5.
+/// All possible views: 2^8 · 4 · 4 · 3 · 5.
 fn every_view() -> impl Iterator<Item = ClaimView> {
-    let flags = (0..128_u8).map(|bits| [0, 1, 2, 3, 4, 5, 6].map(|bit| BOOLS[usize::from(bits >> bit & 1)]));
-    flags.flat_map(|[deleting, has_finalizer, has_foreign_finalizers, paused, bound, not_ready, holds_address]| {
-        CLUSTERS.into_iter().flat_map(move |cluster| {
-            ADDRESSES.into_iter().flat_map(move |address| {
-                POOLS.into_iter().map(move |pool| ClaimView {
-                    deleting,
-                    has_finalizer,
-                    has_foreign_finalizers,
-                    paused,
-                    bound,
-                    not_ready,
-                    cluster,
-                    address,
-                    holds_address,
-                    pool,
-                })
-            })
+    let bits = |number: u8| [0, 1, 2, 3, 4, 5, 6, 7].map(|bit| BOOLS[usize::from(number >> bit & 1)]);
+    let others = CLUSTERS.into_iter().flat_map(|cluster| {
+        ADDRESSES.into_iter().flat_map(move |address| {
+            EARLY_RELEASES
+                .into_iter()
+                .flat_map(move |early| POOLS.into_iter().map(move |pool| (cluster, address, early, pool)))
+        })
+    });
+    others.flat_map(move |(cluster, address, early_release, pool)| {
+        (0..=u8::MAX).map(move |number| {
+            let [
+                deleting,
+                has_finalizer,
+                has_foreign_finalizers,
+                paused,
+                bound,
+                not_ready,
+                holds_address,
+                released_early,
+            ] = bits(number);
+            ClaimView {
+                deleting,
+                has_finalizer,
+                has_foreign_finalizers,
+                paused,
+                bound,
+                not_ready,
+                cluster,
+                address,
+                holds_address,
+                early_release,
+                released_early,
+                pool,
+            }
         })
     })
 }
@@ -38,11 +56,17 @@ fn for_each(law: impl Fn(ClaimView, Decision) -> bool) {
         assert!(law(view, decision), "{view:?} -> {decision:?}");
         count += 1;
     }
-    assert_eq!(count, 128 * 4 * 4 * 5);
+    assert_eq!(count, 256 * 4 * 4 * 3 * 5);
+}
+
+/// Whether the IPAddress was created again after the early release of the claim.
+fn is_left_over(view: &ClaimView) -> bool {
+    let owned = matches!(view.address, AddressState::Valid | AddressState::Deleting);
+    view.deleting && !view.has_finalizer && view.released_early && owned
 }
 
 fn acts(decision: Decision) -> bool {
-    matches!(decision, Decision::Bind | Decision::Release)
+    matches!(decision, Decision::Bind | Decision::Release | Decision::ReleaseEarly)
 }
 
 #[test]
@@ -61,7 +85,47 @@ fn missing_cluster_blocks_only_claims_not_deleting() {
 #[test]
 fn address_in_use_is_not_released() {
     for_each(|view, decision| {
-        decision != Decision::Release || (view.deleting && view.has_finalizer && !view.has_foreign_finalizers)
+        let is_ours = view.has_finalizer || is_left_over(&view);
+        decision != Decision::Release || (view.deleting && is_ours && !view.has_foreign_finalizers)
+    });
+}
+
+#[test]
+fn finalizers_are_passed_over_only_on_request_or_timeout() {
+    for_each(|view, decision| {
+        let is_permitted = view.has_finalizer && view.early_release != EarlyRelease::No || is_left_over(&view);
+        decision != Decision::ReleaseEarly || view.deleting && view.has_foreign_finalizers && is_permitted
+    });
+}
+
+#[test]
+fn without_early_release_foreign_finalizers_block() {
+    for_each(|view, decision| {
+        let is_blocked = view.deleting && view.has_foreign_finalizers && view.early_release == EarlyRelease::No;
+        !is_blocked || !acts(decision) || is_left_over(&view)
+    });
+}
+
+#[test]
+fn requested_release_needs_no_pool() {
+    for_each(|view, decision| {
+        let unblocked = view.deleting
+            && view.has_finalizer
+            && view.has_foreign_finalizers
+            && view.early_release != EarlyRelease::No
+            && !view.paused
+            && view.cluster != ClusterState::Paused
+            && matches!(view.pool, Some(PoolState::Unavailable | PoolState::Deleting | PoolState::Ready));
+        !unblocked || decision == Decision::ReleaseEarly
+    });
+}
+
+#[test]
+fn early_release_does_not_affect_other_claims() {
+    for_each(|view, decision| {
+        let is_affected = view.deleting && (view.has_foreign_finalizers || !view.has_finalizer);
+        let plain = ClaimView { early_release: EarlyRelease::No, released_early: false, ..view };
+        is_affected || decision == decide(&plain)
     });
 }
 

@@ -82,7 +82,8 @@ impl<P: PoolProvider> ClaimHandler for PoolHandler<P> {
             Some(pool) => pool,
             None => self.read_pool().await?,
         };
-        let view = PoolView::of(pool.as_ref());
+        let release_terminating_after = self.shared.provider.release_terminating_after(&pool);
+        let view = PoolView { release_terminating_after, ..PoolView::of(pool.as_ref()) };
         if !view.paused && !view.deleting {
             let invalid = |problem| HandlerError::PoolNotReady(format!("{} is not valid: {problem}", self.pool_name()));
             self.shared.provider.validate(&pool).map_err(invalid)?;

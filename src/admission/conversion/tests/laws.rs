@@ -76,6 +76,7 @@ fn new_specs() -> impl Strategy<Value = Value> {
         ("addressReuseGracePeriodSeconds", any::<i32>().prop_map(Value::from).boxed()),
         ("network", one()),
         ("allocation", values().boxed()),
+        ("reclaim", values().boxed()),
         ("subnet", values().boxed()),
         ("tomorrow", values().boxed()),
     ]);

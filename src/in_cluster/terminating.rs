@@ -1,0 +1,77 @@
+//! The claims that are being deleted, by pool. A change of `spec.reclaim` of their pool may permit their release.
+
+use std::collections::{BTreeSet, HashMap};
+
+use capi_ipam_controller::controller::Trigger;
+use capi_ipam_controller::watch::EventHandler;
+use capi_ipam_provider::api::IPAddressClaim;
+use kube::ResourceExt;
+use parking_lot::Mutex;
+
+use super::ledger::ClaimKey;
+use crate::api::{Pool, PoolKey};
+
+/// The claims that are being deleted. It enqueues those of a pool whose specification changes.
+pub(super) struct TerminatingClaims {
+    pools: Mutex<HashMap<PoolKey, TerminatingOfPool>>,
+    trigger: Trigger<IPAddressClaim>,
+}
+
+#[derive(Default)]
+struct TerminatingOfPool {
+    claims: BTreeSet<ClaimKey>,
+    /// The last seen generation of the pool.
+    generation: Option<i64>,
+}
+
+impl TerminatingClaims {
+    pub(super) fn new(trigger: Trigger<IPAddressClaim>) -> Self {
+        Self { pools: Mutex::default(), trigger }
+    }
+
+    /// Adds a claim that is being deleted. It is removed when its watch reports that it no longer exists.
+    pub(super) fn add(&self, pool: &PoolKey, claim: &ClaimKey) {
+        let mut pools = self.pools.lock();
+        let known = pools.entry(pool.clone()).or_default();
+        if !known.claims.contains(claim) {
+            known.claims.insert(claim.clone());
+        }
+    }
+
+    fn observe(&self, pool: &PoolKey, generation: Option<i64>) {
+        let mut pools = self.pools.lock();
+        let Some(known) = pools.get_mut(pool) else { return };
+        if std::mem::replace(&mut known.generation, generation) != generation {
+            known.claims.iter().for_each(|(namespace, name)| self.trigger.enqueue(Some(namespace), name));
+        }
+    }
+
+    fn remove(&self, pool: &PoolKey, claim: &ClaimKey) {
+        let mut pools = self.pools.lock();
+        let Some(known) = pools.get_mut(pool) else { return };
+        known.claims.remove(claim);
+        if known.claims.is_empty() {
+            pools.remove(pool);
+        }
+    }
+}
+
+impl EventHandler<Pool> for TerminatingClaims {
+    fn apply(&self, pool: &Pool) {
+        self.observe(&PoolKey::of(pool), pool.metadata.generation);
+    }
+
+    fn delete(&self, pool: &Pool) {
+        self.observe(&PoolKey::of(pool), None);
+    }
+}
+
+impl EventHandler<IPAddressClaim> for TerminatingClaims {
+    fn apply(&self, _: &IPAddressClaim) {}
+
+    fn delete(&self, claim: &IPAddressClaim) {
+        if let Some(pool) = PoolKey::of_claim(claim) {
+            self.remove(&pool, &(claim.namespace().unwrap_or_default(), claim.name_any()));
+        }
+    }
+}

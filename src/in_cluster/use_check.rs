@@ -1,0 +1,196 @@
+//! Compares the addresses of bound claims with those that their Machines report, for pools with `verify: Report`.
+//!
+//! The check only reports: a condition and an event on the claim, and a metric of the pool. It runs every few minutes
+//! and lists the claims and Machines of one namespace after the other, in pages, at a limited rate. Without such a pool
+//! it sends no request.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use capi_ipam_controller::client::{CallError, error_chain};
+use capi_ipam_controller::health::ReadinessGate;
+use capi_ipam_ip::Block;
+use capi_ipam_provider::api::IPAddressClaim;
+use capi_ipam_provider::{AddressUse, AddressUseReporter, ClaimCache, ProviderSetup};
+use tokio_util::sync::CancellationToken;
+use tracing::debug;
+
+use super::context::Context;
+use super::machines::MachineAddresses;
+use super::metrics::{PoolMetrics, UseCounts};
+use crate::api::PoolKey;
+
+/// How often it is determined, in memory, whether other pools are checked now.
+const POLL_INTERVAL: Duration = Duration::from_secs(5);
+/// The time between two pages of a list.
+const PAGE_DELAY: Duration = Duration::from_millis(100);
+/// The time between two writes.
+const WRITE_DELAY: Duration = Duration::from_millis(20);
+/// How many writes may fail before the check of a namespace ends.
+const MAX_FAILURES: u32 = 10;
+
+/// The addresses of one namespace that are checked: index of the pool and address, by name of the claim.
+type Addresses = HashMap<String, (usize, Block)>;
+/// How many addresses are not in use, by pool.
+type Counts = BTreeMap<PoolKey, usize>;
+
+/// The check of the addresses in use.
+pub(super) struct UseCheck {
+    context: Arc<Context>,
+    claims: ClaimCache,
+    reporter: AddressUseReporter,
+    metrics: PoolMetrics,
+    interval: Duration,
+    /// The pools of the last pass.
+    pools: Vec<PoolKey>,
+    /// The counts of each namespace, as of the last time that its check was complete.
+    counts: HashMap<String, Counts>,
+}
+
+impl UseCheck {
+    pub(super) fn new(
+        setup: &ProviderSetup<'_>,
+        context: Arc<Context>,
+        metrics: PoolMetrics,
+        interval: Duration,
+    ) -> Self {
+        let (claims, reporter) = (setup.claim_cache(), AddressUseReporter::new(setup));
+        Self { context, claims, reporter, metrics, interval, pools: Vec::new(), counts: HashMap::new() }
+    }
+
+    pub(super) async fn run(mut self, gates: Vec<ReadinessGate>, stop: CancellationToken) {
+        let work = async {
+            for gate in &gates {
+                gate.wait().await;
+            }
+            let mut last: Option<Instant> = None;
+            loop {
+                let pools = self.context.ledger.verified_pools();
+                let is_due = last.is_none_or(|last| last.elapsed() >= self.interval);
+                if pools != self.pools || is_due && !pools.is_empty() {
+                    self.pass(pools).await;
+                    last = Some(Instant::now());
+                }
+                tokio::time::sleep(POLL_INTERVAL.min(self.interval)).await;
+            }
+        };
+        let _ = stop.run_until_cancelled(work).await;
+    }
+
+    async fn pass(&mut self, pools: Vec<PoolKey>) {
+        let before = std::mem::replace(&mut self.pools, pools);
+        let left: Vec<PoolKey> = before.into_iter().filter(|pool| self.pools.binary_search(pool).is_err()).collect();
+        for (namespace, addresses) in self.context.ledger.addresses_of(&left) {
+            if let Err(error) = self.clear(&namespace, &addresses).await {
+                debug!(namespace, error = error_chain(&error), "cannot remove the conditions AddressInUse");
+            }
+        }
+        let all = self.context.ledger.addresses_of(&self.pools);
+        self.counts.retain(|namespace, _| all.contains_key(namespace));
+        for (namespace, addresses) in all {
+            match self.check(&namespace, &addresses).await {
+                Ok(counts) => drop(self.counts.insert(namespace, counts)),
+                Err(error) => debug!(namespace, error = error_chain(&error), "cannot check the addresses in use"),
+            }
+        }
+        self.metrics.set_not_in_use(total(&self.pools, &self.counts));
+    }
+
+    /// Checks the addresses of a namespace, and returns how many are not in use.
+    async fn check(&self, namespace: &str, addresses: &Addresses) -> Result<Counts, CallError> {
+        let mut counts = Counts::new();
+        // Another process reports on the claims that this one does not reconcile.
+        if !addresses.keys().any(|name| self.is_checked(namespace, name)) {
+            return Ok(counts);
+        }
+        let machines = self.machines(namespace).await?;
+        self.for_each_claim(namespace, addresses, |claim, pool, block| {
+            let found = machines.use_of(claim, block);
+            if let (AddressUse::NotInUse(_), Some(pool)) = (&found, self.pools.get(pool)) {
+                let count = counts.entry(pool.clone()).or_default();
+                *count = count.saturating_add(1);
+            }
+            Some(found)
+        })
+        .await?;
+        Ok(counts)
+    }
+
+    /// Removes the condition from the claims of pools that are no longer checked.
+    async fn clear(&self, namespace: &str, addresses: &Addresses) -> Result<(), CallError> {
+        self.for_each_claim(namespace, addresses, |_, _, _| None).await
+    }
+
+    /// Reports what `find` returns for each of the claims, a page at a time.
+    async fn for_each_claim(
+        &self,
+        namespace: &str,
+        addresses: &Addresses,
+        mut find: impl FnMut(&IPAddressClaim, usize, Block) -> Option<AddressUse>,
+    ) -> Result<(), CallError> {
+        let client = self.context.contract.claims(namespace);
+        let (mut token, mut failures) = (None, 0);
+        loop {
+            let (claims, next) = client.list_page(token.as_deref()).await?;
+            for claim in &claims {
+                let Some(name) = claim.metadata.name.as_deref() else { continue };
+                let Some((pool, block)) = addresses.get(name).filter(|_| self.is_checked(namespace, name)) else {
+                    continue;
+                };
+                let found = find(claim, *pool, *block);
+                match self.reporter.report(claim, found.as_ref()).await {
+                    Ok(false) => {}
+                    Ok(true) => tokio::time::sleep(WRITE_DELAY).await,
+                    Err(error) if failures < MAX_FAILURES => {
+                        debug!(namespace, claim = name, error = error_chain(&error), "cannot report the address use");
+                        failures += 1;
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+            let Some(next) = next else { return Ok(()) };
+            token = Some(next);
+            tokio::time::sleep(PAGE_DELAY).await;
+        }
+    }
+
+    async fn machines(&self, namespace: &str) -> Result<MachineAddresses, CallError> {
+        let client = self.context.contract.machines(namespace);
+        let (mut machines, mut token) = (MachineAddresses::default(), None);
+        loop {
+            let (page, next) = client.list_page(token.as_deref()).await?;
+            page.iter().for_each(|machine| machines.insert(machine));
+            let Some(next) = next else { return Ok(machines) };
+            token = Some(next);
+            tokio::time::sleep(PAGE_DELAY).await;
+        }
+    }
+
+    fn is_checked(&self, namespace: &str, name: &str) -> bool {
+        self.claims.get(namespace, name).is_some_and(|claim| claim.is_managed && claim.bound)
+    }
+}
+
+/// The counts of all namespaces, and 0 for a pool without one.
+fn total(pools: &[PoolKey], counts: &HashMap<String, Counts>) -> UseCounts {
+    let of_pool = |pool: &PoolKey| counts.values().filter_map(|counts| counts.get(pool)).sum();
+    pools.iter().map(|pool| (pool.clone(), of_pool(pool))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::InClusterKind;
+
+    #[test]
+    fn counts_of_namespaces_are_added() {
+        let pool = |name: &str| PoolKey { kind: InClusterKind::GlobalIPPool, namespace: None, name: name.into() };
+        let (a, b, gone) = (pool("a"), pool("b"), pool("gone"));
+        let counts = HashMap::from([
+            ("one".to_owned(), Counts::from([(a.clone(), 2), (gone, 7)])),
+            ("two".to_owned(), Counts::from([(a.clone(), 3)])),
+        ]);
+        assert_eq!(total(&[a.clone(), b.clone()], &counts), [(a, 5), (b, 0)]);
+    }
+}
