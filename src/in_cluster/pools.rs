@@ -26,7 +26,7 @@ use self::status_rate::{STATUS_INTERVAL, StatusLimiter};
 use super::context::Context;
 use super::deletion_check::DeletionBlocker;
 use super::kinds::{pool_client, watched_pools};
-use super::ledger::{PoolEventHandler, PoolInfo};
+use super::ledger::{DrainingUse, PoolEventHandler, PoolInfo};
 use crate::api::conditions::{self, Condition};
 use crate::api::{InClusterKind, Pool, PoolKey, PoolStatus, names};
 
@@ -269,6 +269,7 @@ impl PoolReconciler {
             overlapping: ledger.overlapping(key),
             blocker,
             over_limit: ledger.over_limit(key),
+            draining: ledger.draining_use(key),
         };
         let mut list = pool.status.as_ref().map(|status| status.conditions.clone()).unwrap_or_default();
         for condition in snapshot.conditions() {
@@ -281,6 +282,7 @@ impl PoolReconciler {
             observed_generation: pool.metadata.generation,
             ip_addresses: Some(snapshot.counts),
             network: ledger.pool_network(key),
+            draining: snapshot.draining.as_ref().map(DrainingUse::status),
             conditions: list,
         }
     }

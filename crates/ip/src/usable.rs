@@ -82,6 +82,11 @@ impl UsableBlocks {
         !self.draining.is_empty() && self.number(block).is_some_and(|number| self.draining.contains(number))
     }
 
+    /// The numbers of the blocks that are allocated: those of the set that are not draining.
+    pub fn allocatable(&self) -> SpanSet {
+        if self.draining.is_empty() { self.set.clone() } else { self.set.subtract(&self.draining) }
+    }
+
     /// The lowest free number of the first range that has a free one.
     pub fn first_free(&self, free: &FreeSet) -> Option<u128> {
         match self.ranges.as_slice() {

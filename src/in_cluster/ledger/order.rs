@@ -27,7 +27,7 @@ impl Order {
         draw: impl FnMut(u128) -> u128,
     ) -> Option<u128> {
         match order {
-            AllocationOrder::LowestFirst => free.lowest(),
+            AllocationOrder::LowestFirst => usable.first_free(free),
             AllocationOrder::RoundRobin => {
                 let last = self.last.and_then(|(_, block)| usable.number(block));
                 let next = last.map_or_else(|| free.lowest(), |last| free.next_above(last))?;
@@ -38,7 +38,7 @@ impl Order {
                 Some(chosen)
             }
             AllocationOrder::Random => {
-                let ranks = self.ranks.get_or_insert_with(|| FreeRanks::new(&usable.set, free));
+                let ranks = self.ranks.get_or_insert_with(|| FreeRanks::new(&usable.allocatable(), free));
                 ranks.random(free, kept, draw)
             }
         }

@@ -1,6 +1,7 @@
 //! The ledger's entry of one pool: what its object declares, its counts, free addresses and wait queue.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -11,12 +12,13 @@ use capi_ipam_provider::api::is_paused;
 use kube::ResourceExt;
 
 use super::ClaimKey;
+use super::draining::Draining;
 use super::networks::NetworkRefusal;
 use super::order::Order;
 use super::quota::{LimitReached, Quota};
 use super::usage::AddressUsage;
 use super::wait_queue::{Answer, ClaimAttributes, Supply, WaitQueue};
-use crate::api::{AccessRules, AddressCounts, AllocationOrder, Pool, PoolKey, PoolSpec, Scope, Slot, names};
+use crate::api::{AccessRules, AddressCounts, AddressMetadata, AllocationOrder, Pool, PoolKey, PoolSpec, Scope, Slot, names};
 
 /// The blocks that a pool can allocate, or the problems of its specification.
 type Usable = Result<Arc<UsableBlocks>, Arc<str>>;
@@ -49,6 +51,10 @@ pub struct PoolInfo {
     pub usable: Usable,
     /// The order in which they are allocated.
     pub order: AllocationOrder,
+    /// Whether the spec names draining parts.
+    pub is_draining: bool,
+    /// Labels and annotations of new IPAddress objects.
+    pub metadata: Option<Arc<AddressMetadata>>,
     /// Who may use the pool; `None` without restrictions.
     pub access: Option<Arc<AccessRules>>,
     /// The `metadata.generation` of the spec.
@@ -67,9 +73,9 @@ impl PoolInfo {
         let Pool { spec, metadata: meta, .. } = pool;
         let known = known.filter(|known| meta.generation.is_some() && known.generation == meta.generation);
         let known = known.filter(|known| meta.uid.as_ref() == Some(&known.uid));
-        let (usable, access) = known.map_or_else(
+        let (usable, access, metadata) = known.map_or_else(
             || read_all(spec, pool.kind.is_global()),
-            |known| (known.usable.clone(), known.access.clone()),
+            |known| (known.usable.clone(), known.access.clone(), known.metadata.clone()),
         );
         Self {
             uid: pool.uid().unwrap_or_default(),
@@ -84,6 +90,8 @@ impl PoolInfo {
             created: meta.creation_timestamp.as_ref().map(|time| time.0.as_second()).unwrap_or_default(),
             usable,
             order: spec.order(),
+            is_draining: !spec.draining().is_empty(),
+            metadata,
             access,
             generation: meta.generation,
         }
@@ -94,6 +102,11 @@ impl PoolInfo {
         self.can_bind() && !self.deleting && self.network_problem.is_none()
     }
 
+    /// The gateways of the pool and of its ranges.
+    pub(super) fn gateways(&self) -> BTreeSet<IpAddr> {
+        self.usable.iter().flat_map(|usable| usable.gateways()).collect()
+    }
+
     /// Whether claims that already hold an address of the pool can be bound: also while the pool is being deleted.
     pub fn can_bind(&self) -> bool {
         let is_refused = self.network_problem.as_ref().is_some_and(|refusal| !refusal.keeps_members());
@@ -101,18 +114,26 @@ impl PoolInfo {
     }
 }
 
-/// Parses the blocks of a pool, and who may use it.
-fn read_all(spec: &PoolSpec, is_global: bool) -> (Usable, Option<Arc<AccessRules>>) {
+/// What is parsed of a specification: the blocks, who may use them, and the metadata of their IPAddress objects.
+type Parsed = (Usable, Option<Arc<AccessRules>>, Option<Arc<AddressMetadata>>);
+
+fn read_all(spec: &PoolSpec, is_global: bool) -> Parsed {
     fn join(problems: &[impl ToString]) -> Arc<str> {
         problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ").into()
     }
+    let metadata = spec.address_metadata();
     let usable = spec.usable().map(Arc::new).map_err(|problems| join(&problems));
+    let usable = match metadata.map(AddressMetadata::problems).filter(|problems| !problems.is_empty()) {
+        Some(problems) => usable.and(Err(join(&problems))),
+        None => usable,
+    };
+    let metadata = metadata.map(|metadata| Arc::new(metadata.clone()));
     if !is_global {
-        return (usable, None);
+        return (usable, None, metadata);
     }
     match spec.access().rules() {
-        Ok(access) => (usable, access.map(Arc::new)),
-        Err(problems) => (usable.and(Err(join(&problems))), None),
+        Ok(access) => (usable, access.map(Arc::new), metadata),
+        Err(problems) => (usable.and(Err(join(&problems))), None, metadata),
     }
 }
 
@@ -134,6 +155,7 @@ pub(super) struct PoolEntry {
     pub(super) order: Order,
     /// Numbers that overlap with a used block of another length.
     other_lengths: SpanSet,
+    pub(super) draining: Draining,
     /// IPAddress objects of the pool with an address in its range.
     used: usize,
     /// IPAddress objects of the pool with another address.
@@ -176,6 +198,11 @@ impl PoolEntry {
         (own != scope).then(|| own.clone())
     }
 
+    /// Whether a block is in a draining part of the pool.
+    pub(super) fn is_draining(&self, block: Block) -> bool {
+        self.usable().is_some_and(|usable| usable.is_draining(block))
+    }
+
     /// Records that a block of the pool's scope became used or free.
     pub(super) fn set_free(&mut self, block: Block, is_free: bool) -> Effect {
         let Some(usable) = self.info.as_ref().and_then(|info| info.usable.as_deref().ok()) else {
@@ -187,6 +214,10 @@ impl PoolEntry {
         };
         if !usable.set.contains(number) {
             return Effect::OutOfPool;
+        }
+        if usable.draining.contains(number) {
+            self.draining.set_free(number, is_free && !self.other_lengths.contains(number));
+            return Effect::Updated;
         }
         match &mut self.free {
             Some(free) if !is_free => {
@@ -246,6 +277,7 @@ impl PoolEntry {
         self.order.reset();
         let Some(usable) = self.info.as_ref().and_then(|info| info.usable.as_ref().ok()) else {
             (self.free, self.other_lengths, self.used, self.cooling_down) = (None, SpanSet::default(), 0, 0);
+            self.draining = Draining::default();
             self.out_of_range = usage.values().filter(|usage| usage.pools().contains(key)).count();
             return;
         };
@@ -256,8 +288,9 @@ impl PoolEntry {
             .peekable();
         let other_lengths = usage.keys().filter(|block| usable.number(**block).is_none());
         let other_lengths: SpanSet = other_lengths.filter_map(|block| usable.numbers_overlapping(*block)).collect();
-        let is_all_free = other_lengths.is_empty() && numbers.peek().is_none();
-        let free = (!is_all_free).then(|| FreeSet::without(&usable.set.subtract(&other_lengths), numbers));
+        let is_all_free = other_lengths.is_empty() && usable.draining.is_empty() && numbers.peek().is_none();
+                let free = (!is_all_free).then(|| FreeSet::without(&usable.allocatable().subtract(&other_lengths), numbers));
+        self.draining = Draining::of(key, usable, &other_lengths, usage);
         let mine = usage.iter().filter(|(_, usage)| usage.owners.iter().any(|owner| owner.pool == *key));
         let (inside, outside): (Vec<_>, Vec<_>) = mine.partition(|(block, _)| usable.contains(**block));
         (self.used, self.out_of_range) = (inside.len(), outside.len());
@@ -303,7 +336,7 @@ impl PoolEntry {
         let info = self.info.as_ref()?;
         let usable = info.usable.as_deref().ok()?;
         let number = match (&mut self.free, info.order) {
-            (None, AllocationOrder::LowestFirst) => usable.set.lowest(),
+            (None, AllocationOrder::LowestFirst) if usable.ranges.len() <= 1 => usable.set.lowest(),
             (free, order) => {
                 let free = free.get_or_insert_with(|| FreeSet::new(&usable.set));
                 self.order.choose(order, usable, free, kept, |count| rand::random_range(0..count))
@@ -320,14 +353,16 @@ impl PoolEntry {
     pub(super) fn counts(&self) -> AddressCounts {
         let total = self.usable().map(|usable| usable.set.len()).unwrap_or_default();
         let free = self.free_addresses();
-        let (used, cooling_down) = (self.used as u128, self.cooling_down as u128);
+        let (used, cooling_down, drained) = (self.used as u128, self.cooling_down as u128, self.draining.unused());
+        let others = [free, used, cooling_down, drained];
         AddressCounts {
             total: capped(total),
             free: capped(free),
             used: capped(used),
             out_of_range: capped(self.out_of_range as u128),
             cooling_down: capped(cooling_down),
-            reserved: capped(total.saturating_sub(free).saturating_sub(used).saturating_sub(cooling_down)),
+            drained: capped(drained),
+            reserved: capped(others.into_iter().fold(total, u128::saturating_sub)),
         }
     }
 
