@@ -100,8 +100,8 @@ fn outside_gateways(usable: &UsableBlocks, has_own: bool) -> impl Iterator<Item 
 /// Warns about gateways of a pool of prefixes that can be allocated.
 fn allocatable_gateways(usable: &UsableBlocks, has_own: bool) -> impl Iterator<Item = String> {
     let addresses = usable.addresses();
-    let within = gateways(usable, has_own)
-        .filter(move |(_, gateway, _)| addresses.contains(Family::to_number(*gateway)));
+    let within =
+        gateways(usable, has_own).filter(move |(_, gateway, _)| addresses.contains(Family::to_number(*gateway)));
     within.map(|(field, gateway, _)| {
         format!("{field}: {gateway} is within the pool and can be allocated; exclude it to prevent this")
     })

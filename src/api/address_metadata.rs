@@ -46,9 +46,7 @@ pub enum MetadataProblemKind {
     )]
     Key,
     /// The value of a label is not valid.
-    #[error(
-        "must be empty, or at most 63 letters, digits, '-', '_' and '.', and begin and end with a letter or digit"
-    )]
+    #[error("must be empty, or at most 63 letters, digits, '-', '_' and '.', and begin and end with a letter or digit")]
     LabelValue,
     /// The value of an annotation is too long.
     #[error("is longer than {} bytes", AddressMetadata::MAX_ANNOTATION_BYTES)]

@@ -14,7 +14,7 @@ pub struct IPPoolSpec {
     /// Addresses that can be allocated. An entry is a single address (10.0.0.7), a network in CIDR notation
     /// (10.0.0.0/24) or a range including both ends (10.0.0.10-10.0.0.99). All entries must have the same IP family and
     /// be in one subnet. Required without ranges.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     pub addresses: Vec<String>,
     /// Prefix length of the subnet that contains the addresses. It is set on each IPAddress. Required with addresses.
     #[serde(default)]

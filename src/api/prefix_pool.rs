@@ -13,7 +13,7 @@ use super::ranges::PrefixRange;
 pub struct PrefixPoolSpec {
     /// Prefixes in CIDR notation (fd00:1::/48) from which smaller prefixes are allocated. All must have the same IP
     /// family. Required without ranges.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     pub prefixes: Vec<String>,
     /// Length of the allocated prefixes. Immutable.
     #[serde(default = "default_length")]

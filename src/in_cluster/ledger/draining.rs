@@ -92,7 +92,10 @@ impl State {
             let owner = usage.owners.iter().find(|owner| owner.pool == *pool).map(|owner| &owner.name);
             owner.or(usage.reservation.as_ref()?.claim.as_ref()).map(|claim| ClaimKey::clone(claim))
         };
-        Some(DrainingUse { addresses: in_use.len(), claims: in_use.iter().filter_map(claim_of).take(MAX_NAMED).collect() })
+        Some(DrainingUse {
+            addresses: in_use.len(),
+            claims: in_use.iter().filter_map(claim_of).take(MAX_NAMED).collect(),
+        })
     }
 }
 

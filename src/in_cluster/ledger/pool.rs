@@ -18,7 +18,9 @@ use super::order::Order;
 use super::quota::{LimitReached, Quota};
 use super::usage::AddressUsage;
 use super::wait_queue::{Answer, ClaimAttributes, Supply, WaitQueue};
-use crate::api::{AccessRules, AddressCounts, AddressMetadata, AllocationOrder, Pool, PoolKey, PoolSpec, Scope, Slot, names};
+use crate::api::{
+    AccessRules, AddressCounts, AddressMetadata, AllocationOrder, Pool, PoolKey, PoolSpec, Scope, Slot, names,
+};
 
 /// The blocks that a pool can allocate, or the problems of its specification.
 type Usable = Result<Arc<UsableBlocks>, Arc<str>>;
@@ -289,7 +291,7 @@ impl PoolEntry {
         let other_lengths = usage.keys().filter(|block| usable.number(**block).is_none());
         let other_lengths: SpanSet = other_lengths.filter_map(|block| usable.numbers_overlapping(*block)).collect();
         let is_all_free = other_lengths.is_empty() && usable.draining.is_empty() && numbers.peek().is_none();
-                let free = (!is_all_free).then(|| FreeSet::without(&usable.allocatable().subtract(&other_lengths), numbers));
+        let free = (!is_all_free).then(|| FreeSet::without(&usable.allocatable().subtract(&other_lengths), numbers));
         self.draining = Draining::of(key, usable, &other_lengths, usage);
         let mine = usage.iter().filter(|(_, usage)| usage.owners.iter().any(|owner| owner.pool == *key));
         let (inside, outside): (Vec<_>, Vec<_>) = mine.partition(|(block, _)| usable.contains(**block));

@@ -153,7 +153,8 @@ impl PoolSnapshot<'_> {
             (false, 0) => format!(" by the claims {}", names.join(", ")),
             (false, _) => format!(" by the claims {} and {more} more", names.join(", ")),
         };
-        let message = format!("{addresses} addresses of spec.draining are in use{of_claims}; waiting for their release");
+        let message =
+            format!("{addresses} addresses of spec.draining are in use{of_claims}; waiting for their release");
         Some(Condition::new(conditions::DRAINING, true, conditions::ADDRESSES_IN_USE, message))
     }
 

@@ -77,7 +77,8 @@ impl PoolAddresses<'_> {
 
         let family = problems.into_result(family)?;
         let spans = |items: &[Item<'_>]| items.iter().map(|item| item.entry.span).collect::<Vec<_>>();
-        let reserved_addresses = subnets.iter().flatten().filter(|_| !self.allocate_reserved).copied().flat_map(reserved);
+        let reserved_addresses =
+            subnets.iter().flatten().filter(|_| !self.allocate_reserved).copied().flat_map(reserved);
         let gateways = ranges.iter().filter_map(|range| Some(range.gateway.as_ref()?.entry.span));
         let not_usable =
             spans(&excluded).into_iter().chain(gateways).chain(reserved_addresses).chain(ipv4_mapped(family));

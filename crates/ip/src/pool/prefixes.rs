@@ -147,8 +147,7 @@ mod tests {
 
     fn usable(prefixes: &[&str], excluded: &[&str], length: i64) -> Result<UsableBlocks, Vec<String>> {
         let (prefixes, excluded) = (strings(prefixes), strings(excluded));
-        let pool =
-            PoolPrefixes { prefixes: &prefixes, excluded: &excluded, length, ..PoolPrefixes::default() };
+        let pool = PoolPrefixes { prefixes: &prefixes, excluded: &excluded, length, ..PoolPrefixes::default() };
         pool.usable().map_err(|problems| problems.iter().map(ToString::to_string).collect())
     }
 

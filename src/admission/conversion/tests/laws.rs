@@ -95,9 +95,9 @@ fn new_specs() -> impl Strategy<Value = Value> {
 }
 
 fn ranges() -> BoxedStrategy<Value> {
-    let range = (lists(), 0..=128_i64, one()).prop_map(|(addresses, prefix, gateway)| {
-        json!({ "addresses": addresses, "prefix": prefix, "gateway": gateway })
-    });
+    let range = (lists(), 0..=128_i64, one()).prop_map(
+        |(addresses, prefix, gateway)| json!({ "addresses": addresses, "prefix": prefix, "gateway": gateway }),
+    );
     prop::collection::vec(range, 1..3).prop_map(Value::from).boxed()
 }
 

@@ -214,7 +214,8 @@ impl FirstEntry {
 
     fn required(&self, message: &'static str) -> Rule {
         let list = self.list;
-        let expression = format!("has(self.{list}) && size(self.{list}) > 0 || has(self.ranges) && size(self.ranges) > 0");
+        let expression =
+            format!("has(self.{list}) && size(self.{list}) > 0 || has(self.ranges) && size(self.ranges) > 0");
         required_in(list, &expression, message)
     }
 

@@ -161,10 +161,7 @@ fn every_problem_names_its_field() {
             Pool::new(&["10.0.0.0/16", "10.1.0.0/24"], 16),
             &["spec.addresses[1]: 10.1.0.0/24 is not within the subnet 10.0.0.0/16"],
         ),
-        (
-            Pool::new(&["10.0.0.0/24"], 26),
-            &["spec.addresses[0]: 10.0.0.0/24 is not within the subnet 10.0.0.0/26"],
-        ),
+        (Pool::new(&["10.0.0.0/24"], 26), &["spec.addresses[0]: 10.0.0.0/24 is not within the subnet 10.0.0.0/26"]),
         (
             Pool::new(&["10.0.0.250-10.0.1.5"], 24),
             &["spec.addresses[0]: 10.0.0.250-10.0.1.5 is not within the subnet 10.0.0.0/24"],
