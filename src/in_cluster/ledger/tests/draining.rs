@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn with_spec(spec: Value) -> Ledger {
+fn with_spec(spec: serde_json::Value) -> Ledger {
     let ledger = ledger();
     ledger.apply_pool(&pool(json!({ "spec": spec })));
     ledger
