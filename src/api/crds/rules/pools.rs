@@ -262,7 +262,8 @@ impl FirstEntry {
 /// CEL: a list is unchanged. Rules that iterate over a long list check it first. Otherwise each update of the status
 /// would evaluate them too, which takes the API server about 0.1 s for a list of the maximum length.
 fn same_list(list: &str) -> String {
-    format!("oldSelf.?{list}.orValue([]) == self.?{list}.orValue([])")
+    // Not `self.?list`: the API server does not know the size of an optional list, and estimates a cost beyond its limit.
+    format!("(has(self.{list}) ? oldSelf.?{list}.orValue([]) == self.{list} : !oldSelf.?{list}.hasValue())")
 }
 
 /// CEL: no value has a different family than `first`. A text that is not an address is not of a different family.
