@@ -32,6 +32,13 @@ const ADDITIONS: &[(&str, &str)] = &[
     ("", "v1alpha2 .spec.network rules"),
     // Allocation policies.
     ("", "v1alpha2 .spec.allocation*"),
+    // Ranges, draining parts, metadata of addresses.
+    ("", "v1alpha2 .spec.ranges*"),
+    ("", "v1alpha2 .spec.draining*"),
+    ("", "v1alpha2 .spec.addressMetadata*"),
+    ("", "v1alpha2 .status.draining*"),
+    ("", "v1alpha2 .status.ipAddresses.drained type"),
+    ("ippools", "v1alpha1 .status.ipAddresses.drained type"),
     // Access to global pools.
     ("global", "v1alpha2 .spec.allowedNamespaces*"),
     ("global", "v1alpha2 .spec.limits*"),

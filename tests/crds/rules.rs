@@ -336,8 +336,13 @@ fn what_pools_have_in_common(plane: &ControlPlane) {
             table.rejects(kind, metadata("labels", key, ""), "spec.addressMetadata.labels", "are reserved");
             table.rejects(kind, metadata("annotations", key, ""), "spec.addressMetadata.annotations", "are reserved");
         }
-        table.rejects(kind, metadata("labels", "a", "-"), "spec.addressMetadata.labels", "begin and end with a letter");
-        table.rejects(kind, metadata("labels", "a", &"x".repeat(64)), "spec.addressMetadata.labels", "63");
+        table.rejects(
+            kind,
+            metadata("labels", "a", "-"),
+            "spec.addressMetadata.labels[a]",
+            "begin and end with a letter",
+        );
+        table.rejects(kind, metadata("labels", "a", &"x".repeat(64)), "spec.addressMetadata.labels.a", "63");
         table.rejects(
             kind,
             metadata("annotations", "a", &"x".repeat(4097)),

@@ -212,11 +212,14 @@ impl FirstEntry {
         Self { list, text }
     }
 
+    /// The list or the ranges have an entry. An object that is older than the rule can be updated.
     fn required(&self, message: &'static str) -> Rule {
         let list = self.list;
-        let expression =
-            format!("has(self.{list}) && size(self.{list}) > 0 || has(self.ranges) && size(self.ranges) > 0");
-        required_in(list, &expression, message)
+        let expression = format!(
+            "has(self.{list}) && size(self.{list}) > 0 || has(self.ranges) && size(self.ranges) > 0 || \
+             oldSelf.hasValue() && size(oldSelf.?{list}.orValue([])) == 0 && size(oldSelf.?ranges.orValue([])) == 0"
+        );
+        required_in(list, &expression, message).with_optional_old_self()
     }
 
     /// All entries of the list `name` have the family of this entry.
