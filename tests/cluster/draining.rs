@@ -8,7 +8,7 @@ use crate::support::consumer::{Consumer, unique};
 use crate::support::wait::eventually;
 
 async fn change(consumer: &Consumer, spec: Value) {
-    consumer.modify_pool("pool", |object| json_patch::merge(&mut object["spec"], &spec)).await;
+    consumer.modify_pool("pool", |pool| json_patch::merge(pool, &spec)).await;
 }
 
 async fn condition(consumer: &Consumer, status: &str, reason: &str) -> String {

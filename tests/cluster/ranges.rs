@@ -67,9 +67,7 @@ async fn new_addresses_get_labels_and_annotations() {
     consumer.create_pool("pool", spec).await;
     consumer.create_claim("before", "pool").await;
     consumer.wait_for_address("before").await;
-    consumer
-        .modify_pool("pool", |pool| pool["spec"]["addressMetadata"]["labels"]["example.com/vlan"] = json!("121"))
-        .await;
+    consumer.modify_pool("pool", |pool| pool["addressMetadata"]["labels"]["example.com/vlan"] = json!("121")).await;
     consumer.create_claim("after", "pool").await;
     consumer.wait_for_address("after").await;
     for (name, vlan) in [("before", "120"), ("after", "121")] {

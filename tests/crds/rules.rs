@@ -346,7 +346,7 @@ fn what_pools_have_in_common(plane: &ControlPlane) {
         table.rejects(
             kind,
             metadata("annotations", "a", &"x".repeat(4097)),
-            "spec.addressMetadata.annotations",
+            "spec.addressMetadata.annotations.a",
             "4096",
         );
         for good in ["", "a", "lab", "lab-1", "0", &"x".repeat(63)] {

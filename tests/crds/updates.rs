@@ -122,7 +122,7 @@ fn old_objects() -> Vec<Old> {
         pool(json!({"addresses": ["fd00::1"], "prefix": 64, "gateway": "10.0.0.1"}), Some(("spec.gateway", "family"))),
         // So are required fields.
         pool(json!({"prefix": 24}), Some(("spec.addresses", "Required value"))),
-        pool(json!({}), Some(("spec.prefix", "Required value"))),
+        pool(json!({}), Some(("spec.addresses", "Required value"))),
         prefixes(json!({"prefixes": ["web", "fd00::1", "fd00::1/48"], "allocationPrefixLength": 64}), None),
         prefixes(json!({"prefixes": ["fd00::/72"], "excludedPrefixes": ["10.0.0.1"]}), None),
         prefixes(json!({"prefixes": ["fd00::/48"], "allocationPrefixLength": 0}), None),
