@@ -431,7 +431,7 @@ fn networks(plane: &ControlPlane) {
 fn access_of_global_pools(plane: &ControlPlane) {
     let mut table = Table { plane, wrong: Vec::new() };
     let pool = |kind: &str, access: &Value| {
-        let mut spec = if kind == GLOBAL_ADDRESSES {
+        let mut spec = if [ADDRESSES, GLOBAL_ADDRESSES].contains(&kind) {
             json!({"addresses": ["10.0.0.1"], "prefix": 24})
         } else {
             json!({"prefixes": ["fd00::/48"]})

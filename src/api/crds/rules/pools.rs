@@ -217,7 +217,7 @@ impl FirstEntry {
         let list = self.list;
         let expression = format!(
             "has(self.{list}) && size(self.{list}) > 0 || has(self.ranges) && size(self.ranges) > 0 || \
-             oldSelf.?{list}.hasValue() && size(oldSelf.?{list}.orValue([])) == 0 && !oldSelf.?ranges.hasValue()"
+             oldSelf.hasValue() && size(oldSelf.?{list}.orValue([])) == 0 && size(oldSelf.?ranges.orValue([])) == 0"
         );
         required_in(list, &expression, message).with_optional_old_self()
     }
