@@ -125,7 +125,7 @@ fn parse(criterion: &mut Criterion) {
 fn prefixes(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("/64 prefixes of a /32");
     let whole = ["fd00::/32".to_owned()];
-    let pool = PoolPrefixes { prefixes: &whole, excluded: &[], length: 64, gateway: None };
+    let pool = PoolPrefixes { prefixes: &whole, excluded: &[], length: 64, ..PoolPrefixes::default() };
     group.bench_function("parse", |bencher| bencher.iter(|| black_box(&pool).usable()));
     let usable = pool.usable().expect("the pool is right");
     let first = usable.set.spans().first().expect("the pool has prefixes").first();
@@ -152,7 +152,7 @@ fn range(number: u32) -> String {
 }
 
 fn addresses(ranges: &[String]) -> UsableBlocks {
-    let pool = PoolAddresses { addresses: ranges, excluded: &[], prefix: 8, gateway: None, allocate_reserved: false };
+    let pool = PoolAddresses { addresses: ranges, prefix: 8, ..PoolAddresses::default() };
     pool.usable().expect("the pool is right")
 }
 

@@ -17,6 +17,7 @@ pub mod crds;
 pub mod names;
 
 mod access;
+mod address_metadata;
 mod allocation;
 mod ip_pool;
 mod network;
@@ -26,6 +27,7 @@ mod pool_kind;
 mod pool_spec;
 mod pool_v1alpha1;
 mod prefix_pool;
+mod ranges;
 mod reclaim;
 mod reservation;
 mod scope;
@@ -36,17 +38,19 @@ mod visibility;
 pub use access::{
     AccessRules, AllowedNamespaces, Headroom, NamespaceAccess, NamespaceSource, PoolAccess, PoolLimits, SelectorProblem,
 };
+pub use address_metadata::{AddressMetadata, MetadataProblem, MetadataProblemKind};
 pub use allocation::{AllocationOrder, AllocationPolicy, STICKY_SECONDS};
 pub use ip_pool::IPPoolSpec;
 pub use network::{
     BlockLengths, IPNetwork, IPNetworkSpec, IPNetworkStatus, MemberPhase, NetworkMember, NetworkProblem, NetworkRules,
 };
-pub use pool::{AddressCounts, Pool, PoolNetwork, PoolStatus, SliceCounts};
+pub use pool::{AddressCounts, DrainingStatus, Pool, PoolNetwork, PoolStatus, SliceCounts};
 pub use pool_key::PoolKey;
 pub use pool_kind::InClusterKind;
 pub use pool_spec::PoolSpec;
 pub use pool_v1alpha1::IPPoolSpecV1Alpha1;
 pub use prefix_pool::PrefixPoolSpec;
+pub use ranges::{AddressRange, PrefixRange};
 pub use reclaim::{MIN_TERMINATING_SECONDS, ReclaimPolicy, TerminatingPolicy, VerifyMode};
 pub use reservation::{IPReservation, IPReservationSpec, ReservationClaim, ReservationPool, ReservationProblem};
 pub use scope::{Scope, Slot, network_block_length_name, reservation_name};

@@ -80,16 +80,16 @@ fn check_pool(input: &str) {
         prefix: first.trim_start_matches('r').parse().unwrap_or(24),
         gateway,
         allocate_reserved: first.starts_with('r'),
+        ..PoolAddresses::default()
     };
     match pool.usable() {
         Ok(usable) => {
-            let subnet: SpanSet = usable.subnet.map(Span::from).into_iter().collect();
+            let subnet: SpanSet = usable.ranges.iter().filter_map(|range| range.subnet).map(Span::from).collect();
             assert!(usable.set.subtract(&subnet).is_empty(), "{pool:?}");
             assert!(usable.set.subtract(&numbers(&addresses)).is_empty(), "{pool:?}");
             assert!(usable.set.intersect(&numbers(&excluded)).is_empty(), "{pool:?}");
-            let gateway = usable.gateway.map(Family::to_number);
-            assert!(gateway.is_none_or(|number| !usable.set.contains(number)), "{pool:?}");
-            assert_eq!(i64::from(usable.prefix), pool.prefix);
+            assert!(usable.gateways().all(|gateway| !usable.set.contains(Family::to_number(gateway))), "{pool:?}");
+            assert!(usable.ranges.iter().all(|range| i64::from(range.prefix) == pool.prefix), "{pool:?}");
         }
         Err(problems) => {
             assert!(!problems.is_empty(), "{pool:?}");

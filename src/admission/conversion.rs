@@ -167,6 +167,7 @@ fn to_v1alpha2(mut object: Fields, kind: &str) -> Result<Fields, ConversionError
     let mut new_spec = spec::to_v1alpha2(&old_spec);
     if let Some(data) = &data {
         new_spec.extend(data.spec.clone().into_iter().filter(|(name, _)| !spec::is_shared(name)));
+        spec::remove_missing_fields(&mut new_spec, &old_spec, &data.spec);
         add_status(&mut object, &data.status);
     }
     object.insert("spec".to_owned(), Value::Object(new_spec));
@@ -200,6 +201,7 @@ fn to_v1alpha1(mut object: Fields, kind: &str) -> Fields {
         ..ConversionData::default()
     };
     data.spec.retain(|name, _| !spec::is_shared(name));
+    spec::record_missing_fields(&fields_of(&object, "spec"), &mut data.spec);
     data.status.retain(|name, _| name != COUNTS);
     let with = |data: &ConversionData| annotation::with(&view, data.to_text(&Version::V1Alpha2.api_version(), kind));
     let Some(plain) = with(&data) else {

@@ -6,7 +6,7 @@
 
 use std::fmt::{Display, Write as _};
 
-use capi_ipam_ip::{Block, PoolProblem, PoolProblemKind, UsableBlocks};
+use capi_ipam_ip::{Block, Field, PoolProblem, PoolProblemKind, UsableBlocks};
 use capi_ipam_webhook::denial;
 use capi_ipam_webhook::review::{AdmissionRequest, Decision, Operation};
 use kube::core::Status;
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use super::view::View;
 use super::warnings;
-use crate::api::{InClusterKind, MIN_TERMINATING_SECONDS, Pool, PoolKey, PoolSpec, names};
+use crate::api::{AddressMetadata, InClusterKind, MIN_TERMINATING_SECONDS, Pool, PoolKey, PoolSpec, names};
 
 /// The maximum number of addresses that are named in a denial.
 const MAX_NAMED: usize = 10;
@@ -80,8 +80,10 @@ fn same_spec(request: &AdmissionRequest) -> bool {
 fn check(spec: &PoolSpec) -> Result<UsableBlocks, Vec<StatusCause>> {
     let access = spec.access().rules().err().unwrap_or_default();
     let access = access.iter().map(|problem| denial::invalid_value(problem.field, &json!(null), &problem.source));
+    let metadata = spec.address_metadata().map(AddressMetadata::problems).unwrap_or_default();
     let more: Vec<StatusCause> = negative_grace_period(spec)
         .into_iter()
+        .chain(metadata.iter().map(|it| denial::invalid_value(&it.field, &json!(it.value), it.kind)))
         .chain(spec.network().and_then(network_name_problem))
         .chain(short_terminating_limit(spec))
         .chain(access)
@@ -144,14 +146,19 @@ fn network_name_problem(network: &str) -> Option<StatusCause> {
 }
 
 fn cause(problem: &PoolProblem) -> StatusCause {
-    let field = problem.field.path();
+    let field = match problem.field {
+        Field::Range(..) | Field::Draining(_) => problem.field.to_string(),
+        // Without the index, as the Go provider.
+        field => field.path().to_owned(),
+    };
     match &problem.kind {
         PoolProblemKind::Required => {
-            let list = field.rsplit('.').next().unwrap_or(field);
-            denial::required_value(field, format!("{list} is required"))
+            let list = field.rsplit('.').next().unwrap_or(&field);
+            let or_ranges = if matches!(problem.field, Field::Range(..)) { "" } else { " or ranges" };
+            denial::required_value(&field, format!("{list}{or_ranges} is required"))
         }
-        PoolProblemKind::Prefix { prefix, .. } => denial::invalid_value(field, &json!(prefix), &problem.kind),
-        kind => denial::invalid_value(field, &json!(problem.value), kind),
+        PoolProblemKind::Prefix { prefix, .. } => denial::invalid_value(&field, &json!(prefix), &problem.kind),
+        kind => denial::invalid_value(&field, &json!(problem.value), kind),
     }
 }
 
@@ -213,8 +220,8 @@ fn check_in_use_addresses_kept(
         return Ok(());
     }
     Err(denial::bad_request(&format!(
-        "pool addresses do not contain allocated addresses: {}; delete their claims first, or keep the addresses in \
-         the pool",
+        "pool addresses do not contain allocated addresses: {}; keep them in the pool and add them to spec.draining, so \
+         that nothing more is allocated there, and remove both when they are released",
         named(&dropped)
     )))
 }

@@ -14,6 +14,9 @@ pub const OUT_OF_RANGE: &str = "OutOfRange";
 /// Condition type of global pools with access rules: addresses in use exceed what the rules allow.
 pub const OVER_LIMIT: &str = "OverLimit";
 
+/// Condition type of pools with draining parts: addresses of these parts are in use.
+pub const DRAINING: &str = "Draining";
+
 /// Condition type of pools, as in kstatus: the pool is not ready, and the provider retries. Absent otherwise.
 pub const RECONCILING: &str = "Reconciling";
 
@@ -61,6 +64,12 @@ pub const LIMITS_EXCEEDED: &str = "LimitsExceeded";
 
 /// Reason of a pool whose addresses in use are within its limits and allowed namespaces.
 pub const WITHIN_LIMITS: &str = "WithinLimits";
+
+/// Reason of a pool with addresses in use in its draining parts.
+pub const ADDRESSES_IN_USE: &str = "AddressesInUse";
+
+/// Reason of a pool without addresses in use in its draining parts.
+pub const DRAINED: &str = "Drained";
 
 /// Reason of a pool that serves claims.
 pub const POOL_READY: &str = "PoolReady";

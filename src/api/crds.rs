@@ -74,7 +74,7 @@ fn pool(kind: InClusterKind) -> Result<(Kind, Value), CrdError> {
             let old = schema::object(
                 &format!("{description} This version is deprecated; use {}.", names::POOL_VERSION),
                 &structural::<IPPoolSpecV1Alpha1>(),
-                Some(["conditions", "network", "slices"].into_iter().fold(status.clone(), schema::without)),
+                Some(["conditions", "network", "slices", "draining"].into_iter().fold(status.clone(), schema::without)),
             );
             let mut new = schema::object(&description, &pool_spec::<IPPoolSpec>(kind), Some(status));
             rules::pools::addresses(&mut new, kind.is_global())?;

@@ -2,7 +2,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::access::{Headroom, NamespaceAccess, PoolLimits};
+use super::address_metadata::AddressMetadata;
 use super::allocation::AllocationPolicy;
+use super::ranges::AddressRange;
 use super::reclaim::ReclaimPolicy;
 use super::slice_policy::SlicePolicy;
 
@@ -13,9 +15,11 @@ use super::slice_policy::SlicePolicy;
 pub struct IPPoolSpec {
     /// Addresses that can be allocated. An entry is a single address (10.0.0.7), a network in CIDR notation
     /// (10.0.0.0/24) or a range including both ends (10.0.0.10-10.0.0.99). All entries must have the same IP family and
-    /// be in one subnet.
+    /// be in one subnet. Required without ranges.
+    #[serde(default)]
     pub addresses: Vec<String>,
-    /// Prefix length of the subnet that contains the addresses. It is set on each IPAddress.
+    /// Prefix length of the subnet that contains the addresses. It is set on each IPAddress. Required with addresses.
+    #[serde(default)]
     #[schemars(range(min = 0, max = 128))]
     pub prefix: i64,
     /// Gateway of the subnet. It is set on each IPAddress and never allocated.
@@ -36,6 +40,16 @@ pub struct IPPoolSpec {
     /// only once. Without a network, addresses are unique within the pool only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<String>,
+    /// Further addresses in subnets of their own. They are used after addresses, in their order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ranges: Vec<AddressRange>,
+    /// Addresses, networks or ranges, in the notation of addresses, in which nothing is allocated any more. What is in
+    /// use there stays until it is released; status.draining counts it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub draining: Vec<String>,
+    /// Labels and annotations of each new IPAddress. A change does not affect existing ones.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address_metadata: Option<AddressMetadata>,
     /// How the pool chooses the address of a claim.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allocation: Option<AllocationPolicy>,

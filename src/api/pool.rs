@@ -185,6 +185,9 @@ pub struct PoolStatus {
     /// The network to which the pool belongs, or which it leaves.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<PoolNetwork>,
+    /// What is left in the draining parts of the pool; only with spec.draining.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub draining: Option<DrainingStatus>,
     /// Conditions of the pool. Ready is False with reason InvalidSpec if the specification is invalid.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "conditions::list_schema")]
@@ -216,6 +219,14 @@ pub struct PoolNetwork {
     pub remaining: i64,
 }
 
+/// The draining parts of a pool.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct DrainingStatus {
+    /// Addresses of the draining parts that are in use. When it is 0, the parts can be removed from the pool.
+    pub addresses: i64,
+}
+
 /// Counts of the addresses of a pool. Each is limited to the maximum of a signed 64-bit integer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -235,6 +246,9 @@ pub struct AddressCounts {
     /// Addresses of the pool that were released and cannot be reused before the grace period ends.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub cooling_down: i64,
+    /// Addresses of the draining parts of the pool that are not in use. They are not allocated any more.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub drained: i64,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]

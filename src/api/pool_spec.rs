@@ -2,10 +2,12 @@ use capi_ipam_ip::{PoolAddresses, PoolPrefixes, PoolProblem, UsableBlocks};
 use serde::Serialize;
 
 use super::access::PoolAccess;
+use super::address_metadata::AddressMetadata;
 use super::allocation::{AllocationOrder, AllocationPolicy};
 use super::ip_pool::IPPoolSpec;
 use super::pool_kind::InClusterKind;
 use super::prefix_pool::PrefixPoolSpec;
+use super::ranges::{AddressRange, PrefixRange};
 use super::reclaim::ReclaimPolicy;
 use super::slice_policy::{SlicePolicy, SlicePolicyProblem, SliceRules};
 
@@ -38,6 +40,8 @@ impl PoolSpec {
                 prefix: spec.prefix,
                 gateway: spec.gateway.as_deref(),
                 allocate_reserved: spec.allocate_reserved_ip_addresses,
+                ranges: &spec.ranges.iter().map(AddressRange::to_range).collect::<Vec<_>>(),
+                draining: &spec.draining,
             }
             .usable(),
             Self::Prefixes(spec) => PoolPrefixes {
@@ -45,8 +49,26 @@ impl PoolSpec {
                 excluded: &spec.excluded_prefixes,
                 length: spec.allocation_prefix_length,
                 gateway: spec.gateway.as_deref(),
+                ranges: &spec.ranges.iter().map(PrefixRange::to_range).collect::<Vec<_>>(),
+                draining: &spec.draining,
             }
             .usable(),
+        }
+    }
+
+    /// The entries of addresses that are no longer allocated.
+    pub fn draining(&self) -> &[String] {
+        match self {
+            Self::Addresses(spec) => &spec.draining,
+            Self::Prefixes(spec) => &spec.draining,
+        }
+    }
+
+    /// Labels and annotations of new IPAddress objects.
+    pub fn address_metadata(&self) -> Option<&AddressMetadata> {
+        match self {
+            Self::Addresses(spec) => spec.address_metadata.as_ref(),
+            Self::Prefixes(spec) => spec.address_metadata.as_ref(),
         }
     }
 

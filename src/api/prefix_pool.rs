@@ -2,7 +2,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::access::{Headroom, NamespaceAccess, PoolLimits};
+use super::address_metadata::AddressMetadata;
 use super::allocation::AllocationPolicy;
+use super::ranges::PrefixRange;
 use super::reclaim::ReclaimPolicy;
 use super::slice_policy::SlicePolicy;
 
@@ -12,7 +14,8 @@ use super::slice_policy::SlicePolicy;
 #[schemars(description = "The desired state of the pool.")]
 pub struct PrefixPoolSpec {
     /// Prefixes in CIDR notation (fd00:1::/48) from which smaller prefixes are allocated. All must have the same IP
-    /// family.
+    /// family. Required without ranges.
+    #[serde(default)]
     pub prefixes: Vec<String>,
     /// Length of the allocated prefixes. Immutable.
     #[serde(default = "default_length")]
@@ -28,6 +31,16 @@ pub struct PrefixPoolSpec {
     /// only once. Without a network, prefixes are unique within the pool only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<String>,
+    /// Further prefixes with gateways of their own. They are used after prefixes, in their order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ranges: Vec<PrefixRange>,
+    /// Addresses, networks or ranges. Prefixes that overlap with one of them are not allocated any more. What is in use
+    /// there stays until it is released; status.draining counts it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub draining: Vec<String>,
+    /// Labels and annotations of each new IPAddress. A change does not affect existing ones.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address_metadata: Option<AddressMetadata>,
     /// How the pool chooses the address of a claim.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allocation: Option<AllocationPolicy>,

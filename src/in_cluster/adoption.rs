@@ -115,6 +115,6 @@ impl InClusterHandler {
 /// The allocation of an existing IPAddress, which does not change with the pool.
 fn existing_allocation(existing: &IPAddress, block: Block, usable: &UsableBlocks) -> Allocation {
     let gateway = existing.spec.gateway.as_deref().and_then(|text| parse_address(text).ok());
-    let prefix = u8::try_from(existing.spec.prefix).unwrap_or(usable.prefix);
+    let prefix = u8::try_from(existing.spec.prefix).unwrap_or_else(|_| usable.prefix_of(block));
     Allocation { gateway, ..Allocation::new(block.base(), prefix) }
 }

@@ -19,7 +19,7 @@ use super::ledger::{
 };
 use super::reservation::{Ownership, build, claim_reference, ownership};
 use super::{release, scope_changes};
-use crate::api::{AllocationOrder, Audience, IPReservation, PoolKey, Slot, names};
+use crate::api::{AddressMetadata, AllocationOrder, Audience, IPReservation, PoolKey, Slot, names};
 
 /// The maximum number of proposals that can fail in one attempt. If all fail, the ledger lags far behind.
 const MAX_PROPOSALS: usize = 16;
@@ -160,19 +160,20 @@ impl InClusterHandler {
             if !is_promise && self.claim.bound_address().is_none() {
                 self.check_limits(pool, &info, &slot).await?;
             }
-            return Ok(allocation(slot.block, &usable).into());
+            return Ok(allocation(slot.block, &info, &usable).into());
         }
         if let Some(slot) = self.ledger().attempt(self.uid, pool) {
             // An error leaves the outcome of the first attempt unknown: the attempt stays remembered.
             let is_ours = info.can_allocate()
                 && requested.is_none_or(|requested| requested == slot.block)
                 && usable.contains(slot.block)
+                && !usable.is_draining(slot.block)
                 && self.ledger().owners(&slot).is_empty()
                 && matches!(self.reserve(pool, &slot, allocation_time(&info)).await?, ReserveResult::Ours);
             self.ledger().forget_attempt(self.uid);
             if is_ours {
                 self.check_limits(pool, &info, &slot).await?;
-                return Ok(allocation(slot.block, &usable).into());
+                return Ok(allocation(slot.block, &info, &usable).into());
             }
         }
         self.check_permission(pool, &info)?;
@@ -219,7 +220,7 @@ impl InClusterHandler {
             match traces::in_span(trace_span!("reserve", slot = %candidate.slot, candidate = number), reserve).await? {
                 ReserveResult::Ours => {
                     self.check_limits(pool, &info, &candidate.slot).await?;
-                    return Ok(allocation(candidate.slot.block, &usable).into());
+                    return Ok(allocation(candidate.slot.block, &info, &usable).into());
                 }
                 ReserveResult::Conflict => {
                     debug!(%pool, slot = %candidate.slot, "the proposed address is already reserved");
@@ -279,6 +280,9 @@ impl InClusterHandler {
             // An address that was removed from the pool would be combined with the gateway of another subnet. The
             // sweeper releases it once the claim is bound.
             let is_lost = !is_in_pool && (self.claim.bound_address().is_none() || is_promise);
+            // A promise is no allocation yet: nothing is allocated where the pool drains.
+            let is_draining = || info.usable.as_ref().is_ok_and(|usable| usable.is_draining(slot.block));
+            let is_lost = is_lost || is_promise && self.claim.bound_address().is_none() && is_draining();
             if in_use.is_some() || is_lost {
                 continue;
             }
@@ -364,8 +368,10 @@ fn allocation_time(info: &PoolInfo) -> Option<MicroTime> {
     (info.order == AllocationOrder::RoundRobin).then(clock::now_micro)
 }
 
-fn allocation(block: Block, usable: &UsableBlocks) -> Allocation {
-    Allocation { gateway: usable.gateway, ..Allocation::new(block.base(), usable.prefix) }
+fn allocation(block: Block, info: &PoolInfo, usable: &UsableBlocks) -> Allocation {
+    let AddressMetadata { labels, annotations } = info.metadata.as_deref().cloned().unwrap_or_default();
+    let gateway = usable.gateway_of(block);
+    Allocation { gateway, labels, annotations, ..Allocation::new(block.base(), usable.prefix_of(block)) }
 }
 
 pub(super) fn request_error(action: &str, error: CallError) -> HandlerError {

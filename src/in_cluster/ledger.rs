@@ -7,6 +7,7 @@
 //! use for all pools of the scope. Single addresses and prefixes are handled alike, as blocks of some length.
 
 mod access;
+mod draining;
 mod events;
 mod membership;
 mod networks;
@@ -37,6 +38,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 pub use self::access::LimitCheck;
+pub use self::draining::DrainingUse;
 pub(super) use self::events::PoolEventHandler;
 pub use self::events::allocated_block;
 pub use self::membership::{Misplaced, NetworkCounts, NetworkView};

@@ -29,8 +29,8 @@ pub(super) const DUPLICATE_ADDRESSES: Description = Description {
 const POOL_ADDRESSES: Description = Description {
     name: "capi_ipam_pool_addresses",
     kind: "gauge",
-    labels: &["kind", "namespace", "pool", "state: total, free, used, reserved, cooling_down, out_of_range"],
-    help: "Addresses of a pool, or prefixes of a prefix pool; at most 5 seconds old",
+    labels: &["kind", "namespace", "pool", "state: total, free, used, reserved, cooling_down, drained, out_of_range"],
+    help: "Addresses of a pool, or prefixes of a prefix pool; at most 5 seconds old; drained: only if there are any",
 };
 
 const WAITING_CLAIMS: Description = Description {
@@ -159,8 +159,9 @@ impl Collector for PoolMetrics {
                 ("cooling_down", counts.cooling_down),
                 ("out_of_range", counts.out_of_range),
             ];
+            let drained = (counts.drained > 0).then_some(("drained", counts.drained));
             let [kind, namespace, pool] = labels(key);
-            for (state, count) in states {
+            for (state, count) in states.into_iter().chain(drained) {
                 let labels = [kind, namespace, pool, ("state", state)];
                 ConstGauge::new(count).encode(addresses.encode_family(&labels)?)?;
             }
@@ -233,7 +234,8 @@ mod tests {
         pools.register(&metrics);
         let local = PoolKey { kind: InClusterKind::IPPool, namespace: Some("n".into()), name: "web".into() };
         let global = PoolKey { kind: InClusterKind::GlobalIPPool, namespace: None, name: "shared".into() };
-        let counts = AddressCounts { total: 9, free: 2, used: 4, reserved: 1, cooling_down: 2, out_of_range: 3 };
+        let counts =
+            AddressCounts { total: 14, free: 2, used: 4, reserved: 1, cooling_down: 2, drained: 5, out_of_range: 3 };
         let all = vec![
             PoolCounts { key: local, counts, waiting: 7, over_limit: None, slices: None },
             PoolCounts {
@@ -253,9 +255,8 @@ mod tests {
         pools.set_not_in_use(vec![(global, 6)]);
         let text = metrics.encode().unwrap();
         let local = r#"kind="InClusterIPPool",namespace="n",pool="web""#;
-        for (state, count) in
-            [("total", 9), ("free", 2), ("used", 4), ("reserved", 1), ("cooling_down", 2), ("out_of_range", 3)]
-        {
+        let states = [("total", 14), ("free", 2), ("used", 4), ("reserved", 1), ("cooling_down", 2), ("drained", 5)];
+        for (state, count) in states.into_iter().chain([("out_of_range", 3)]) {
             let line = format!("capi_ipam_pool_addresses{{{local},state=\"{state}\"}} {count}\n");
             assert!(text.contains(&line), "{text}");
         }
@@ -264,6 +265,7 @@ mod tests {
         assert!(text.contains(global), "{text}");
         let global = r#"capi_ipam_addresses_not_in_use{kind="GlobalInClusterIPPool",namespace="",pool="shared"} 6"#;
         assert!(text.contains(global), "{text}");
+        assert_eq!(text.matches("state=\"drained\"").count(), 1, "{text}");
         for (rule, count) in [("limits", 4), ("allowed_namespaces", 2)] {
             let line = format!(r#"namespace="",pool="shared",rule="{rule}"}} {count}"#);
             assert!(text.contains(&line), "{text}");

@@ -26,7 +26,7 @@ use self::status_rate::{STATUS_INTERVAL, StatusLimiter};
 use super::context::Context;
 use super::deletion_check::DeletionBlocker;
 use super::kinds::{pool_client, watched_pools};
-use super::ledger::{PoolEventHandler, PoolInfo};
+use super::ledger::{DrainingUse, PoolEventHandler, PoolInfo};
 use crate::api::conditions::{self, Condition};
 use crate::api::{InClusterKind, Pool, PoolKey, PoolStatus, names};
 
@@ -272,6 +272,7 @@ impl PoolReconciler {
             blocker,
             over_limit: ledger.over_limit(key),
             slices: ledger.slice_counts(key),
+            draining: ledger.draining_use(key),
         };
         let mut list = pool.status.as_ref().map(|status| status.conditions.clone()).unwrap_or_default();
         for condition in snapshot.conditions() {
@@ -285,6 +286,7 @@ impl PoolReconciler {
             ip_addresses: Some(snapshot.counts),
             slices: snapshot.slices,
             network: ledger.pool_network(key),
+            draining: snapshot.draining.as_ref().map(DrainingUse::status),
             conditions: list,
         }
     }

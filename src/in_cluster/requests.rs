@@ -41,7 +41,9 @@ impl InClusterHandler {
 /// Parses the text of a request: an address, or a prefix in CIDR notation or its first address.
 fn parse_request(text: &str, usable: &UsableBlocks) -> Result<Block, String> {
     let (address, span) = match text.split_once('/') {
-        Some((address, _)) if usable.subnet.is_none() => (address, Some(parse_entry(text).map_err(to_string)?.span)),
+        Some((address, _)) if usable.ranges.iter().all(|range| range.subnet.is_none()) => {
+            (address, Some(parse_entry(text).map_err(to_string)?.span))
+        }
         _ => (text, None),
     };
     let address = parse_address(address).map_err(to_string)?;
@@ -70,10 +72,15 @@ fn describe(pool: &PoolKey, info: &PoolInfo, block: Block, why: &Unavailable, au
     match why {
         Unavailable::NotInPool => {
             let usable = info.usable.as_ref().ok();
-            let gateway = usable.and_then(|usable| usable.gateway).map(Block::address);
-            let subnet = usable.and_then(|usable| usable.subnet).filter(|subnet| !subnet.contains(&block.base()));
+            let is_gateway =
+                usable.is_some_and(|usable| usable.gateways().any(|gateway| Block::address(gateway) == block));
+            let ranges = usable.map(|usable| usable.ranges.as_slice()).unwrap_or_default();
+            let subnet = match ranges {
+                [range] => range.subnet.filter(|subnet| !subnet.contains(&block.base())),
+                _ => None,
+            };
             let reason = match subnet {
-                _ if gateway == Some(block) => format!("is the gateway of {pool}"),
+                _ if is_gateway => format!("is a gateway of {pool}"),
                 Some(subnet) => format!("is outside of the subnet {subnet} of {pool}"),
                 None => format!("is not one that {pool} allocates: it is outside of its ranges, excluded or reserved"),
             };
@@ -93,6 +100,9 @@ fn describe(pool: &PoolKey, info: &PoolInfo, block: Block, why: &Unavailable, au
         Unavailable::CoolingDown(end) => {
             let until = jiff::Timestamp::from_second(*end).map(|end| format!(" until {end}")).unwrap_or_default();
             format!("is cooling down{until}; the claim gets it afterwards")
+        }
+        Unavailable::Draining => {
+            format!("is in a draining part of {pool} (spec.draining); request another one or change the pool")
         }
         Unavailable::InOtherSlice => format!(
             "is in a slice of another owner, or in one that cannot be assigned to the owner of the claim; {advice}"

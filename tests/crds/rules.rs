@@ -196,8 +196,8 @@ fn pools_of_addresses(plane: &ControlPlane) {
     table.accepts(GLOBAL_ADDRESSES, is(json!(["10.0.0.1"])));
 
     table.rejects(k, json!({"prefix": 24}), "spec.addresses", "Required value");
-    table.rejects(k, is(json!([])), "spec.addresses", "Required value: addresses is required");
-    table.rejects(GLOBAL_ADDRESSES, is(json!([])), "spec.addresses", "Required value: addresses is required");
+    table.rejects(k, is(json!([])), "spec.addresses", "Required value: addresses or ranges is required");
+    table.rejects(GLOBAL_ADDRESSES, is(json!([])), "spec.addresses", "Required value: addresses or ranges is required");
     table.rejects(k, is(json!(["10.0.0.1", "web"])), "spec.addresses[1]", "\"web\": is neither an IP address");
     table.rejects(k, is(json!(["web", "10.0.0.1"])), "spec.addresses[0]", "is neither an IP address");
     table.rejects(k, is(json!(["10.0.0.1-", "10.0.0.1"])), "spec.addresses[0]", "is neither an IP address");
@@ -235,6 +235,34 @@ fn pools_of_addresses(plane: &ControlPlane) {
     let v6 = json!({"addresses": ["fd00::1"], "prefix": 64, "excludedAddresses": ["10.0.0.1"]});
     table.rejects(k, v6, "spec.excludedAddresses", "another family");
 
+    let range = |addresses: Value, prefix: i64| json!([{"addresses": addresses, "prefix": prefix, "gateway": ""}]);
+    table.accepts(k, json!({"ranges": range(json!(["10.1.0.0/24", "10.1.0.9-10.1.0.10"]), 24)}));
+    table.accepts(k, json!({"ranges": range(json!(["fd00::/64"]), 64), "draining": ["fd00::1"], "gateway": "fd00::1"}));
+    table.accepts(k, with("ranges", range(json!(["10.1.0.1"]), 32)));
+    table.rejects(k, json!({"ranges": []}), "spec.addresses", "Required value: addresses or ranges is required");
+    table.rejects(k, with("ranges", range(json!([]), 24)), "spec.ranges[0].addresses", "addresses is required");
+    table.rejects(k, with("ranges", range(json!(["x"]), 24)), "spec.ranges[0].addresses[0]", "is neither");
+    let apart = range(json!(["10.1.0.1", "10.1.1.1"]), 24);
+    table.rejects(k, with("ranges", apart), "spec.ranges[0].addresses", "within one subnet");
+    table.rejects(k, with("ranges", range(json!(["10.1.0.1"]), 33)), "spec.ranges[0].prefix", "at most 32 for IPv4");
+    table.rejects(k, with("ranges", range(json!(["fd00::1"]), 129)), "spec.ranges[0].prefix", "less than or equal");
+    table.rejects(k, with("ranges", range(json!(["fd00::1"]), 64)), "spec.ranges", "another family");
+    let gateway = |gateway: &str| json!([{"addresses": ["10.1.0.1"], "prefix": 24, "gateway": gateway}]);
+    table.rejects(k, with("ranges", gateway("x")), "spec.ranges[0].gateway", "is not an IPv4 or IPv6 address");
+    table.rejects(k, with("ranges", gateway("fd00::1")), "spec.ranges", "another family");
+    let many: Vec<Value> =
+        (0..65).map(|number| json!({"addresses": [format!("10.1.0.{number}")], "prefix": 24})).collect();
+    table.rejects(k, with("ranges", json!(many)), "spec.ranges", "64");
+    table.accepts(k, with("draining", json!(["10.0.0.0/25", "10.9.0.1"])));
+    table.rejects(k, with("draining", json!(["x"])), "spec.draining[0]", "is neither");
+    table.rejects(k, with("draining", json!(["fd00::1"])), "spec.draining", "another family");
+    table.rejects(
+        k,
+        json!({"ranges": range(json!(["fd00::/64"]), 64), "draining": ["10.0.0.1"]}),
+        "spec.draining",
+        "another family",
+    );
+
     table.accepts(k, with("addressReuseGracePeriodSeconds", json!(0)));
     table.rejects(k, with("addressReuseGracePeriodSeconds", json!(-1)), "spec.addressReuseGracePeriodSeconds", "0");
     table.done();
@@ -254,7 +282,7 @@ fn pools_of_prefixes(plane: &ControlPlane) {
     table.accepts(k, of(json!(["10.0.0.1/32"]), json!(32)));
 
     table.rejects(k, json!({}), "spec.prefixes", "Required value");
-    table.rejects(GLOBAL_PREFIXES, is(json!([])), "spec.prefixes", "Required value: prefixes is required");
+    table.rejects(GLOBAL_PREFIXES, is(json!([])), "spec.prefixes", "Required value: prefixes or ranges is required");
     table.rejects(k, is(json!(["fd00::1"])), "spec.prefixes[0]", "not a prefix in CIDR notation");
     table.rejects(k, is(json!(["fd00::/48", "fd01::-fd02::"])), "spec.prefixes[1]", "not a prefix in CIDR notation");
     table.rejects(k, is(json!([""])), "spec.prefixes[0]", "not a prefix in CIDR notation");
@@ -273,6 +301,13 @@ fn pools_of_prefixes(plane: &ControlPlane) {
     table.rejects(k, of(json!(["fd00::/48"]), json!(129)), "spec.allocationPrefixLength", "128");
     table.rejects(k, is(json!(["10.0.0.0/8"])), "spec.allocationPrefixLength", "at most 32 for IPv4");
     table.rejects(k, of(json!(["10.0.0.0/8"]), json!(33)), "spec.allocationPrefixLength", "at most 32 for IPv4");
+
+    let range = |prefixes: Value| json!({"ranges": [{"prefixes": prefixes, "gateway": "fe80::1"}]});
+    table.accepts(k, range(json!(["fd00::/48"])));
+    table.rejects(k, range(json!([])), "spec.ranges[0].prefixes", "prefixes is required");
+    table.rejects(k, range(json!(["fd00::1/48"])), "spec.ranges[0].prefixes[0]", "has host bits set");
+    table.rejects(k, range(json!(["fd00::/65"])), "spec.ranges", "longer than the allocation prefix length");
+    table.rejects(k, range(json!(["fd00::/48", "10.0.0.0/8"])), "spec.ranges", "another family");
 
     table.accepts(k, with(json!(["fd00::1", "fd00::/64", "fd00::1-fd00::2", "2001:db8::/32"])));
     table.rejects(k, with(json!(["x"])), "spec.excludedPrefixes[0]", "is neither");
@@ -298,6 +333,26 @@ fn what_pools_have_in_common(plane: &ControlPlane) {
         }
         table.rejects(kind, with("gateway", json!("10.0.0.1")), "spec.gateway", "another family");
         table.rejects(kind, with("gateway", json!("0".repeat(46))), "spec.gateway", "45");
+        let metadata = |map: &str, key: &str, value: &str| with("addressMetadata", json!({map: {key: value}}));
+        table.accepts(kind, metadata("labels", "example.com/vlan", "120"));
+        table.accepts(kind, metadata("annotations", "example.com/dns", "10.0.0.53, 10.0.1.53"));
+        for key in ["ipam.cluster.x-k8s.io/a", "cluster.x-k8s.io/cluster-name", "clusterctl.cluster.x-k8s.io/move"] {
+            table.rejects(kind, metadata("labels", key, ""), "spec.addressMetadata.labels", "are reserved");
+            table.rejects(kind, metadata("annotations", key, ""), "spec.addressMetadata.annotations", "are reserved");
+        }
+        table.rejects(
+            kind,
+            metadata("labels", "a", "-"),
+            "spec.addressMetadata.labels[a]",
+            "begin and end with a letter",
+        );
+        table.rejects(kind, metadata("labels", "a", &"x".repeat(64)), "spec.addressMetadata.labels.a", "63");
+        table.rejects(
+            kind,
+            metadata("annotations", "a", &"x".repeat(4097)),
+            "spec.addressMetadata.annotations.a",
+            "4096",
+        );
         for good in ["", "a", "lab", "lab-1", "0", &"x".repeat(63)] {
             table.accepts(kind, with("network", json!(good)));
         }

@@ -120,7 +120,7 @@ async fn invalid_ip_pools_are_denied_with_field_and_reason() {
     for kind in ADDRESSES {
         let trial = Trial::of(kind, addresses(&["10.0.0.1-10.0.0.9"], json!({}))).await;
         let one = |more: Value| addresses(&["10.0.0.1"], more);
-        trial.rejects(addresses(&[], json!({})), 422, "spec.addresses", "addresses is required").await;
+        trial.rejects(addresses(&[], json!({})), 422, "spec.addresses", "addresses or ranges is required").await;
         trial.rejects(addresses(&["nonsense"], json!({})), 422, "spec.addresses", "nonsense").await;
         trial.rejects(addresses(&[""], json!({})), 422, "spec.addresses", "").await;
         trial.rejects(addresses(&["10.0.0.256"], json!({})), 422, "spec.addresses", "10.0.0.256").await;
@@ -136,6 +136,13 @@ async fn invalid_ip_pools_are_denied_with_field_and_reason() {
         trial.rejects(one(json!({"prefix": 33})), 422, "spec.prefix", "33 is not between 0 and 32").await;
         trial.rejects(one(json!({"prefix": 129})), 422, "spec.prefix", "129 is not between 0 and 32").await;
         trial.rejects(one(json!({"prefix": -1})), 422, "spec.prefix", "-1 is not between 0 and 32").await;
+        let range = |address: &str| json!([{"addresses": [address, "10.1.0.9"], "prefix": 24}]);
+        trial.rejects(one(json!({"ranges": range("10.0.0.1")})), 422, "spec.ranges[0].addresses[0]", "overlaps").await;
+        trial.rejects(one(json!({"ranges": range("10.1.0.x")})), 422, "spec.ranges[0].addresses[0]", "10.1.0.x").await;
+        trial.rejects(one(json!({"draining": ["fd00::1"]})), 422, "spec.draining[0]", "fd00::1 is IPv6").await;
+        let metadata = json!({"labels": {"a b": "c"}});
+        let field = "spec.addressMetadata.labels[a b]";
+        trial.rejects(one(json!({"addressMetadata": metadata})), 422, field, "must be a name").await;
         trial.rejects(one(json!({"gateway": "x"})), 422, "spec.gateway", "\"x\"").await;
         trial.rejects(one(json!({"gateway": "10.0.0.0/24"})), 422, "spec.gateway", "10.0.0.0/24").await;
         trial.rejects(one(json!({"gateway": "fd00::1"})), 422, "spec.gateway", "fd00::1 is IPv6").await;
@@ -174,7 +181,7 @@ async fn invalid_prefix_pools_are_denied_with_field_and_reason() {
     for kind in PREFIXES {
         let trial = Trial::of(kind, prefixes(&["fd00::/48"], json!({}))).await;
         let one = |more: Value| prefixes(&["fd00::/48"], more);
-        trial.rejects(prefixes(&[], json!({})), 422, "spec.prefixes", "prefixes is required").await;
+        trial.rejects(prefixes(&[], json!({})), 422, "spec.prefixes", "prefixes or ranges is required").await;
         trial.rejects(prefixes(&["nonsense"], json!({})), 422, "spec.prefixes", "nonsense").await;
         trial.rejects(prefixes(&["fd00::1"], json!({})), 422, "spec.prefixes", "not a prefix").await;
         trial.rejects(prefixes(&["fd00::-fd00::ff"], json!({})), 422, "spec.prefixes", "not a prefix").await;

@@ -42,14 +42,33 @@ impl FreeSet {
         self.spans.first_key_value().map(|(&first, _)| first)
     }
 
+    /// The lowest free number that is in `set`. Each step skips either the spans of `set` that are not free, or the free
+    /// spans that are not in `set`, in logarithmic time.
+    pub fn lowest_in(&self, set: &SpanSet) -> Option<u128> {
+        let spans = set.spans();
+        let mut start = spans.first()?.first();
+        loop {
+            let free = self.first_from(start)?;
+            let span = spans.get(spans.partition_point(|span| span.last() < free))?;
+            if span.contains(free) {
+                return Some(free);
+            }
+            start = span.first();
+        }
+    }
+
+    /// The lowest free number that is not lower than `number`.
+    fn first_from(&self, number: u128) -> Option<u128> {
+        if self.contains(number) {
+            return Some(number);
+        }
+        self.spans.range(number..).next().map(|(&first, _)| first)
+    }
+
     /// The lowest free number that is higher than `number`; the lowest one if there is none.
     pub fn next_above(&self, number: u128) -> Option<u128> {
         let Some(next) = number.checked_add(1) else { return self.lowest() };
-        if self.contains(next) {
-            return Some(next);
-        }
-        let above = self.spans.range(next..).next();
-        above.map(|(&first, _)| first).or_else(|| self.lowest())
+        self.first_from(next).or_else(|| self.lowest())
     }
 
     /// The highest free number that is not among the `kept` highest ones. Linear in the spans of these.

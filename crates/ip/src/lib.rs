@@ -3,6 +3,7 @@
 //! - [`parse_entry`] and [`parse_address`]: strict parsers of the texts of a pool;
 //! - [`PoolAddresses`] and [`PoolPrefixes`]: validation of the spec of a pool. The result is either a list of
 //!   [`PoolProblem`]s or the [`UsableBlocks`] blocks: single addresses, or prefixes of one length;
+//! - [`PoolRange`]: a part of a pool with a subnet and a gateway of its own;
 //! - [`FreeSet`]: the free blocks of a pool, to allocate the lowest one;
 //! - [`Family`], [`Block`], [`Span`] and [`SpanSet`]: addresses, prefixes, ranges and sets as numbers.
 //!
@@ -15,7 +16,7 @@
 //!   number of spans, never on the number of addresses: `::/0` costs as little as a single address.
 //! - An accepted text has one meaning: a text that two programs could read differently is an error.
 //! - [`UsableBlocks`] contains only addresses of the entries of the pool, and none that is excluded, reserved by the subnet,
-//!   the gateway of a pool of addresses, or IPv4-mapped.
+//!   a gateway of a pool of addresses, or IPv4-mapped.
 //! - No function panics or overflows, whatever the input.
 //!
 //! # Example
@@ -29,7 +30,7 @@
 //!     excluded: &["10.0.0.1-10.0.0.9".to_owned()],
 //!     prefix: 24,
 //!     gateway: Some("10.0.0.10"),
-//!     allocate_reserved: false,
+//!     ..PoolAddresses::default()
 //! };
 //! let usable = pool.usable().expect("the pool is valid");
 //! let mut free = FreeSet::new(&usable.set);
@@ -58,6 +59,8 @@ pub use block::Block;
 pub use family::Family;
 pub use free::{FreeRanks, FreeSet};
 pub use parse::{Entry, MAX_ENTRY_LENGTH, ParseError, parse_address, parse_entry, parse_lenient};
-pub use pool::{Field, MAX_PROBLEMS, PoolAddresses, PoolPrefixes, PoolProblem, PoolProblemKind};
+pub use pool::{
+    Field, MAX_PROBLEMS, MAX_RANGES, PoolAddresses, PoolPrefixes, PoolProblem, PoolProblemKind, PoolRange, RangeField,
+};
 pub use set::{Span, SpanSet};
-pub use usable::UsableBlocks;
+pub use usable::{UsableBlocks, UsableRange};

@@ -2,6 +2,7 @@
 
 mod addresses;
 mod prefixes;
+mod ranges;
 
 use std::fmt;
 
@@ -10,10 +11,14 @@ use thiserror::Error;
 
 pub use self::addresses::PoolAddresses;
 pub use self::prefixes::PoolPrefixes;
-use crate::{Entry, Family, ParseError, Span, parse_entry};
+pub use self::ranges::{PoolRange, RangeField};
+use crate::{Entry, Family, ParseError, Span, parse_address, parse_entry};
 
 /// The maximum number of problems that are returned for one pool.
 pub const MAX_PROBLEMS: usize = 64;
+
+/// The maximum number of ranges of one pool.
+pub const MAX_RANGES: usize = 64;
 
 /// The numbers of `::ffff:0:0/96`, the IPv4-mapped addresses (RFC 4291 section 2.5.5.2).
 const IPV4_MAPPED: (u128, u128) = (0xffff_0000_0000, 0xffff_ffff_ffff);
@@ -39,10 +44,16 @@ pub enum Field {
     Prefix,
     /// `spec.allocationPrefixLength`.
     AllocationPrefixLength,
+    /// `spec.ranges` as a whole.
+    Ranges,
+    /// A field of the range with this index, starting at 0.
+    Range(usize, RangeField),
+    /// The entry of `spec.draining` with this index, starting at 0.
+    Draining(usize),
 }
 
 impl Field {
-    /// The path of the field; for an entry of a list, the path of the list.
+    /// The path of the field; for an entry of a list, and for a field of a range, the path of the list.
     pub fn path(self) -> &'static str {
         match self {
             Self::Addresses | Self::Address(_) => "spec.addresses",
@@ -52,16 +63,20 @@ impl Field {
             Self::Gateway => "spec.gateway",
             Self::Prefix => "spec.prefix",
             Self::AllocationPrefixLength => "spec.allocationPrefixLength",
+            Self::Ranges | Self::Range(..) => "spec.ranges",
+            Self::Draining(_) => "spec.draining",
         }
     }
 
-    /// The index of the entry, if the field is an entry of a list.
+    /// The index of the entry or of the range, if the field is one, or a part of one.
     pub fn index(self) -> Option<usize> {
         match self {
             Self::Address(index)
             | Self::ExcludedAddress(index)
             | Self::PrefixEntry(index)
-            | Self::ExcludedPrefix(index) => Some(index),
+            | Self::ExcludedPrefix(index)
+            | Self::Range(index, _)
+            | Self::Draining(index) => Some(index),
             _ => None,
         }
     }
@@ -99,7 +114,7 @@ pub enum PoolProblemKind {
         pool: Family,
     },
     /// The entry has addresses outside of the subnet of the pool.
-    #[error("{text} is not within the pool's subnet {subnet}")]
+    #[error("{text} is not within the subnet {subnet}")]
     OutsideSubnet {
         /// The entry as written.
         text: String,
@@ -137,6 +152,20 @@ pub enum PoolProblemKind {
         text: String,
         /// The allocation prefix length.
         length: u8,
+    },
+    /// The entry has addresses of an earlier range.
+    #[error("{text} overlaps with {other}; an address is in one range only")]
+    Overlap {
+        /// The entry as written.
+        text: String,
+        /// The addresses or prefixes of the pool, or the earlier range.
+        other: Field,
+    },
+    /// The pool has too many ranges.
+    #[error("has {count} ranges, which is more than {MAX_RANGES}")]
+    TooManyRanges {
+        /// The number of ranges.
+        count: usize,
     },
 }
 
@@ -188,9 +217,15 @@ impl Problems {
     }
 
     /// Returns the items of all texts that can be parsed, and adds problems for the others.
-    fn parse_all<'a>(&mut self, field: fn(usize) -> Field, texts: &'a [String]) -> Vec<Item<'a>> {
+    fn parse_all<'a>(&mut self, field: impl Fn(usize) -> Field, texts: &'a [String]) -> Vec<Item<'a>> {
         let numbered = texts.iter().enumerate();
         numbered.filter_map(|(index, text)| self.accept(field(index), text, parse_entry(text))).collect()
+    }
+
+    /// Returns the gateway, if it is set and can be parsed.
+    fn parse_gateway<'a>(&mut self, field: Field, gateway: Option<&'a str>) -> Option<Item<'a>> {
+        let text = gateway.filter(|text| !text.is_empty())?;
+        self.accept(field, text, parse_address(text).map(Entry::from))
     }
 
     /// Adds a problem for each item that is not of the family `pool`.
@@ -219,6 +254,7 @@ impl Problems {
 impl fmt::Display for Field {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(self.path())?;
-        self.index().map_or(Ok(()), |index| write!(formatter, "[{index}]"))
+        self.index().map_or(Ok(()), |index| write!(formatter, "[{index}]"))?;
+        if let Self::Range(_, field) = self { write!(formatter, "{field}") } else { Ok(()) }
     }
 }

@@ -86,6 +86,12 @@ impl SpanSet {
         self.spans.get(index).is_some_and(|span| span.contains(number))
     }
 
+    /// Whether any number of `span` is in the set, by binary search.
+    pub fn overlaps(&self, span: Span) -> bool {
+        let index = self.spans.partition_point(|own| own.last < span.first);
+        self.spans.get(index).is_some_and(|own| own.first <= span.last)
+    }
+
     /// Returns the numbers that are in this set and in `other`. Linear in the spans of both.
     #[must_use]
     pub fn intersect(&self, other: &Self) -> Self {
@@ -122,6 +128,13 @@ impl SpanSet {
         }
         gaps.extend(gap_start.and_then(|start| Span::new(start, u128::MAX)));
         Self { spans: gaps }
+    }
+}
+
+/// Adds the spans of other sets.
+impl<'a> FromIterator<&'a SpanSet> for SpanSet {
+    fn from_iter<I: IntoIterator<Item = &'a SpanSet>>(sets: I) -> Self {
+        sets.into_iter().flat_map(|set| set.spans.iter().copied()).collect()
     }
 }
 

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 
 use crate::block::host_bits;
-use crate::{Block, Family, Span, SpanSet};
+use crate::{Block, Family, FreeSet, Span, SpanSet};
 
 /// The blocks that a pool can allocate. All have the same length.
 ///
@@ -17,13 +17,24 @@ pub struct UsableBlocks {
     pub family: Family,
     /// The length of each block in bits: that of an address, or the allocation prefix length.
     pub length: u8,
+    /// The parts of the pool, in the order in which they are used.
+    pub ranges: Vec<UsableRange>,
+    /// The numbers of the usable blocks of all ranges; empty if all are excluded.
+    pub set: SpanSet,
+    /// The numbers of usable blocks that are no longer allocated, but can be in use.
+    pub draining: SpanSet,
+}
+
+/// A part of a pool, with a prefix length and a gateway of its own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UsableRange {
     /// The prefix length of allocated addresses: that of the subnet, or the length of the block.
     pub prefix: u8,
-    /// The gateway, which can be outside of the pool.
+    /// The gateway, which can be outside of the range.
     pub gateway: Option<IpAddr>,
-    /// The subnet of all addresses of the pool; `None` for a pool of prefixes.
+    /// The subnet of all addresses of the range; `None` for a pool of prefixes.
     pub subnet: Option<IpNet>,
-    /// The numbers of the usable blocks; empty if all are excluded.
+    /// The numbers of all blocks of the range, including excluded ones.
     pub set: SpanSet,
 }
 
@@ -44,6 +55,51 @@ impl UsableBlocks {
         self.number(block).is_some_and(|number| self.set.contains(number))
     }
 
+    /// The range that contains a block; the first range if none does.
+    pub fn range_of(&self, block: Block) -> Option<&UsableRange> {
+        let first = self.ranges.first();
+        let Some(number) = self.number(block).filter(|_| self.ranges.len() > 1) else { return first };
+        self.ranges.iter().find(|range| range.set.contains(number)).or(first)
+    }
+
+    /// The prefix length that an allocated block has: that of its range.
+    pub fn prefix_of(&self, block: Block) -> u8 {
+        self.range_of(block).map_or(self.length, |range| range.prefix)
+    }
+
+    /// The gateway that an allocated block has: that of its range.
+    pub fn gateway_of(&self, block: Block) -> Option<IpAddr> {
+        self.range_of(block)?.gateway
+    }
+
+    /// The gateways of all ranges.
+    pub fn gateways(&self) -> impl Iterator<Item = IpAddr> {
+        self.ranges.iter().filter_map(|range| range.gateway)
+    }
+
+    /// Whether the block is of the pool and is no longer allocated.
+    pub fn is_draining(&self, block: Block) -> bool {
+        !self.draining.is_empty() && self.number(block).is_some_and(|number| self.draining.contains(number))
+    }
+
+    /// Whether the block with this number can be allocated: it is in the set, and not draining.
+    pub fn can_allocate(&self, number: u128) -> bool {
+        self.set.contains(number) && !self.draining.contains(number)
+    }
+
+    /// The numbers of the blocks that are allocated: those of the set that are not draining.
+    pub fn allocatable(&self) -> SpanSet {
+        if self.draining.is_empty() { self.set.clone() } else { self.set.subtract(&self.draining) }
+    }
+
+    /// The lowest free number of the first range that has a free one.
+    pub fn first_free(&self, free: &FreeSet) -> Option<u128> {
+        match self.ranges.as_slice() {
+            [] | [_] => free.lowest(),
+            ranges => ranges.iter().find_map(|range| free.lowest_in(&range.set)),
+        }
+    }
+
     /// Returns the numbers of all blocks with the length of the pool that overlap with `block`, which can have any
     /// length; `None` if it is of another family.
     pub fn numbers_overlapping(&self, block: Block) -> Option<Span> {
@@ -59,7 +115,8 @@ impl UsableBlocks {
     #[must_use]
     pub fn without(&self, addresses: &SpanSet) -> Self {
         let overlapping: SpanSet = addresses.spans().iter().filter_map(|span| self.numbers_of(*span)).collect();
-        Self { set: self.set.subtract(&overlapping), ..self.clone() }
+        let (set, draining) = (self.set.subtract(&overlapping), self.draining.subtract(&overlapping));
+        Self { set, draining, ..self.clone() }
     }
 
     /// Returns the addresses of all usable blocks.
@@ -127,7 +184,13 @@ mod tests {
         let spans = numbers
             .into_iter()
             .filter_map(|(first, more)| Span::new(first.into(), u128::from(first).saturating_add(more.into())));
-        UsableBlocks { family: Family::V4, length, prefix: 24, gateway: None, subnet: None, set: spans.collect() }
+        UsableBlocks {
+            family: Family::V4,
+            length,
+            ranges: Vec::new(),
+            set: spans.collect(),
+            draining: SpanSet::default(),
+        }
     }
 
     fn any_usable() -> impl Strategy<Value = UsableBlocks> {

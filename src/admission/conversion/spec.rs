@@ -23,15 +23,40 @@ pub(super) fn shared_fields(spec: &Fields) -> Fields {
     fields.map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
+/// The fields that `v1alpha2` requires, unless the pool has ranges, with their empty values.
+fn required_fields() -> [(&'static str, Value); 2] {
+    [("addresses", Value::Array(Vec::new())), ("prefix", Value::from(0))]
+}
+
 /// As [`shared_fields`], with empty values for missing fields that `v1alpha2` requires.
 pub(super) fn with_required_fields(spec: &Fields) -> Fields {
     let mut fields = shared_fields(spec);
-    for (name, empty) in [("addresses", Value::Array(Vec::new())), ("prefix", Value::from(0))] {
+    for (name, empty) in required_fields() {
         if fields.get(name).is_none_or(Value::is_null) {
             fields.insert(name.to_owned(), empty);
         }
     }
     fields
+}
+
+/// Records in the `v1alpha2` fields of an object which required fields it does not have, as null.
+pub(super) fn record_missing_fields(spec: &Fields, recorded: &mut Fields) {
+    for (name, _) in required_fields() {
+        if !spec.contains_key(name) {
+            recorded.insert(name.to_owned(), Value::Null);
+        }
+    }
+}
+
+/// Removes the empty required fields that the object did not have before it was converted to `v1alpha1`, and does not
+/// have as a `v1alpha1` object.
+pub(super) fn remove_missing_fields(spec: &mut Fields, old_spec: &Fields, recorded: &Fields) {
+    for (name, empty) in required_fields() {
+        let was_missing = recorded.get(name) == Some(&Value::Null) && !old_spec.contains_key(name);
+        if was_missing && spec.get(name) == Some(&empty) {
+            spec.remove(name);
+        }
+    }
 }
 
 /// Returns the `v1alpha1` spec with the fields that its subnet implies: `start`, `end` and `prefix`.

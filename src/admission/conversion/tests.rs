@@ -53,6 +53,7 @@ fn problems(spec: &Value) -> String {
         prefix: spec.prefix,
         gateway: spec.gateway.as_deref(),
         allocate_reserved: spec.allocate_reserved_ip_addresses,
+        ..PoolAddresses::default()
     };
     let problems = pool.usable().err().unwrap_or_default();
     problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")

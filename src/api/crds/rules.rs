@@ -19,6 +19,7 @@
 //!   cost of a rule in advance, and cannot bound the length of the parts that `split` returns.
 
 mod access;
+mod metadata;
 pub(super) mod networks;
 pub(super) mod pools;
 pub(super) mod reservations;
@@ -81,7 +82,8 @@ impl Rule {
     }
 }
 
-/// Adds rules to a part of a schema. The path is for example `spec.addresses[]`, or empty for the whole object.
+/// Adds rules to a part of a schema. The path is for example `spec.addresses[]` for the entries of a list or
+/// `spec.labels{}` for the values of a map, or empty for the whole object.
 fn add(schema: &mut Value, path: &'static str, rules: impl IntoIterator<Item = Rule>) -> Result<(), CrdError> {
     let part = part(schema, path)?;
     let all = part.entry("x-kubernetes-validations").or_insert_with(|| json!([]));
@@ -101,9 +103,10 @@ fn part<'a>(schema: &'a mut Value, path: &'static str) -> Result<&'a mut Map<Str
     let pointer: String = path
         .split('.')
         .filter(|name| !name.is_empty())
-        .map(|name| match name.strip_suffix("[]") {
-            Some(list) => format!("/properties/{list}/items"),
-            None => format!("/properties/{name}"),
+        .map(|name| match (name.strip_suffix("[]"), name.strip_suffix("{}")) {
+            (Some(list), _) => format!("/properties/{list}/items"),
+            (None, Some(map)) => format!("/properties/{map}/additionalProperties"),
+            (None, None) => format!("/properties/{name}"),
         })
         .collect();
     schema.pointer_mut(&pointer).and_then(Value::as_object_mut).ok_or(CrdError::UnknownField { path })

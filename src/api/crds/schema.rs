@@ -114,7 +114,11 @@ mod tests {
         let spec = structural::<IPPoolSpec>();
         let prefix = &spec["properties"]["prefix"];
         assert_eq!((&prefix["minimum"], &prefix["maximum"], &prefix["format"]), (&json!(0), &json!(128), &Value::Null));
-        assert_eq!(spec["required"], json!(["addresses", "prefix"]));
+        assert_eq!(
+            spec["required"],
+            Value::Null,
+            "addresses and prefix are required by rules, unless there are ranges"
+        );
         assert_eq!(spec["properties"]["addressReuseGracePeriodSeconds"]["format"], "int32");
         assert_eq!(
             spec["properties"]["gateway"],

@@ -29,7 +29,7 @@ impl Order {
         draw: impl FnMut(u128) -> u128,
     ) -> Option<u128> {
         match order {
-            AllocationOrder::LowestFirst => free.lowest(),
+            AllocationOrder::LowestFirst => usable.first_free(free),
             AllocationOrder::RoundRobin => {
                 let last = self.last.and_then(|(_, block)| usable.number(block));
                 let next = last.map_or_else(|| free.lowest(), |last| free.next_above(last))?;

@@ -25,6 +25,8 @@ pub enum Unavailable {
     Excluded,
     /// It was released, and can be reused at this second since the Unix epoch.
     CoolingDown(i64),
+    /// It is in a draining part of the pool.
+    Draining,
     /// It is in a slice of another owner, or in one that cannot be assigned.
     InOtherSlice,
     /// Another claim requested it before.
@@ -160,7 +162,10 @@ impl State {
             let is_granted = entry.is_some_and(|entry| entry.wait_queue.is_granted(slot.block));
             return if is_granted { Unavailable::RequestedBefore } else { Unavailable::NotYet };
         }
-        let Some(usage) = self.usage(slot) else { return Unavailable::InUse(None) };
+        let Some(usage) = self.usage(slot) else {
+            let is_draining = entry.is_some_and(|entry| entry.is_draining(slot.block));
+            return if is_draining { Unavailable::Draining } else { Unavailable::InUse(None) };
+        };
         if let Some(owner) = usage.owners.first() {
             return Unavailable::InUse(Some(ClaimKey::clone(&owner.name)));
         }

@@ -1,6 +1,7 @@
 //! The ledger's entry of one pool: what its object declares, its counts, free addresses and wait queue.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -11,6 +12,7 @@ use capi_ipam_provider::api::is_paused;
 use kube::ResourceExt;
 
 use super::ClaimKey;
+use super::draining::Draining;
 use super::networks::NetworkRefusal;
 use super::order::Order;
 use super::quota::{Group, LimitReached, Quota};
@@ -18,8 +20,8 @@ use super::slices::{SliceInfo, SliceRefusal, Slices};
 use super::usage::{AddressUsage, Availability};
 use super::wait_queue::{Answer, ClaimAttributes, Freed, Supply, WaitQueue};
 use crate::api::{
-    AccessRules, AddressCounts, AllocationOrder, Pool, PoolKey, PoolSpec, ReclaimPolicy, STICKY_SECONDS, Scope,
-    SliceRules, Slot, names,
+    AccessRules, AddressCounts, AddressMetadata, AllocationOrder, Pool, PoolKey, PoolSpec, ReclaimPolicy,
+    STICKY_SECONDS, Scope, SliceRules, Slot, names,
 };
 
 /// The blocks that a pool can allocate, or the problems of its specification.
@@ -59,6 +61,10 @@ pub struct PoolInfo {
     pub order: AllocationOrder,
     /// Which addresses count as abandoned although their claims exist.
     pub reclaim: ReclaimPolicy,
+    /// Whether the spec names draining parts.
+    pub is_draining: bool,
+    /// Labels and annotations of new IPAddress objects.
+    pub metadata: Option<Arc<AddressMetadata>>,
     /// Who may use the pool; `None` without restrictions.
     pub access: Option<Arc<AccessRules>>,
     /// How the pool is divided into slices; `None` without slices.
@@ -79,9 +85,14 @@ impl PoolInfo {
         let Pool { spec, metadata: meta, .. } = pool;
         let known = known.filter(|known| meta.generation.is_some() && known.generation == meta.generation);
         let known = known.filter(|known| meta.uid.as_ref() == Some(&known.uid));
-        let Parsed { usable, access, slices } = known.map_or_else(
+        let Parsed { usable, access, slices, metadata } = known.map_or_else(
             || read_all(spec, pool.kind.is_global()),
-            |known| Parsed { usable: known.usable.clone(), access: known.access.clone(), slices: known.slices.clone() },
+            |known| Parsed {
+                usable: known.usable.clone(),
+                access: known.access.clone(),
+                slices: known.slices.clone(),
+                metadata: known.metadata.clone(),
+            },
         );
         Self {
             uid: pool.uid().unwrap_or_default(),
@@ -99,6 +110,8 @@ impl PoolInfo {
             usable,
             order: spec.order(),
             reclaim: spec.reclaim(),
+            is_draining: !spec.draining().is_empty(),
+            metadata,
             access,
             slices,
             generation: meta.generation,
@@ -108,6 +121,11 @@ impl PoolInfo {
     /// Whether the pool can allocate addresses to claims.
     pub fn can_allocate(&self) -> bool {
         self.can_bind() && !self.deleting && self.network_problem.is_none()
+    }
+
+    /// The gateways of the pool and of its ranges.
+    pub(super) fn gateways(&self) -> BTreeSet<IpAddr> {
+        self.usable.iter().flat_map(|usable| usable.gateways()).collect()
     }
 
     /// Whether claims that already hold an address of the pool can be bound: also while the pool is being deleted.
@@ -122,9 +140,10 @@ struct Parsed {
     usable: Usable,
     access: Option<Arc<AccessRules>>,
     slices: Option<Arc<SliceRules>>,
+    metadata: Option<Arc<AddressMetadata>>,
 }
 
-/// Parses the blocks of a pool, who may use it, and its slices.
+/// Parses the blocks of a pool, who may use it, its slices, and the metadata of its addresses.
 fn read_all(spec: &PoolSpec, is_global: bool) -> Parsed {
     let mut problems = Vec::new();
     let mut add = |found: Vec<String>| problems.extend(found);
@@ -133,11 +152,19 @@ fn read_all(spec: &PoolSpec, is_global: bool) -> Parsed {
     let access = access.map_err(|found| add(found.iter().map(ToString::to_string).collect())).ok().flatten();
     let slices = usable.as_ref().map_or(Ok(None), |usable| spec.slice_rules(usable));
     let slices = slices.map_err(|found| add(found.iter().map(ToString::to_string).collect())).ok().flatten();
+    let metadata = spec.address_metadata();
+    let found = metadata.map(AddressMetadata::problems).unwrap_or_default();
+    add(found.iter().map(ToString::to_string).collect());
     let usable = match usable {
         Some(usable) if problems.is_empty() => Ok(Arc::new(usable)),
         _ => Err(problems.join("; ").into()),
     };
-    Parsed { usable, access: access.map(Arc::new), slices: slices.map(Arc::new) }
+    Parsed {
+        usable,
+        access: access.map(Arc::new),
+        slices: slices.map(Arc::new),
+        metadata: metadata.cloned().map(Arc::new),
+    }
 }
 
 /// One pool. Its object may be missing: addresses can be in use after the pool is deleted.
@@ -158,6 +185,7 @@ pub(super) struct PoolEntry {
     pub(super) order: Order,
     /// Numbers that overlap with a used block of another length.
     pub(super) other_lengths: SpanSet,
+    pub(super) draining: Draining,
     /// IPAddress objects of the pool with an address in its range.
     used: usize,
     /// IPAddress objects of the pool with another address.
@@ -224,6 +252,11 @@ impl PoolEntry {
         (own != scope).then(|| own.clone())
     }
 
+    /// Whether a block is in a draining part of the pool.
+    pub(super) fn is_draining(&self, block: Block) -> bool {
+        self.usable().is_some_and(|usable| usable.is_draining(block))
+    }
+
     /// Records that the availability of a block of the pool's scope has changed.
     pub(super) fn set_availability(&mut self, block: Block, before: Availability, after: Availability) -> Effect {
         let Some(usable) = self.info.as_ref().and_then(|info| info.usable.as_deref().ok()) else {
@@ -238,6 +271,10 @@ impl PoolEntry {
         }
         let is_obstructed = self.other_lengths.contains(number);
         let is_free = after == Availability::Free;
+        if usable.draining.contains(number) {
+            self.draining.set_free(number, is_free && !is_obstructed);
+            return Effect::Updated;
+        }
         match &mut self.free {
             Some(free) if !is_free => {
                 if free.take(number) {
@@ -332,6 +369,7 @@ impl PoolEntry {
             (self.free, self.other_lengths, self.used, self.cooling_down) = (None, SpanSet::default(), 0, 0);
             self.remembered.clear();
             self.refresh_requests(usage);
+            self.draining = Draining::default();
             self.out_of_range = usage.values().filter(|usage| usage.pools().contains(key)).count();
             self.slices = None;
             return;
@@ -343,14 +381,15 @@ impl PoolEntry {
             .peekable();
         let other_lengths = usage.keys().filter(|block| usable.number(**block).is_none());
         let other_lengths: SpanSet = other_lengths.filter_map(|block| usable.numbers_overlapping(*block)).collect();
-        let is_all_free = other_lengths.is_empty() && numbers.peek().is_none();
-        let free = (!is_all_free).then(|| FreeSet::without(&usable.set.subtract(&other_lengths), numbers));
+        let is_all_free = other_lengths.is_empty() && usable.draining.is_empty() && numbers.peek().is_none();
+        let allocatable = usable.allocatable().subtract(&other_lengths);
+        let free = (!is_all_free).then(|| FreeSet::without(&allocatable, numbers));
         let remembered = usage.iter().filter_map(|(block, usage)| match usage.availability() {
             Availability::Remembered(since) => Some((since, usable.number(*block)?)),
             Availability::Free | Availability::Taken => None,
         });
-        let is_allocatable = |number: u128| usable.set.contains(number) && !other_lengths.contains(number);
-        self.remembered = remembered.filter(|(_, number)| is_allocatable(*number)).collect();
+        self.remembered = remembered.filter(|(_, number)| allocatable.contains(*number)).collect();
+        self.draining = Draining::of(key, usable, &other_lengths, usage);
         let mine = usage.iter().filter(|(_, usage)| usage.owners.iter().any(|owner| owner.pool == *key));
         let (inside, outside): (Vec<_>, Vec<_>) = mine.partition(|(block, _)| usable.contains(**block));
         (self.used, self.out_of_range) = (inside.len(), outside.len());
@@ -371,7 +410,7 @@ impl PoolEntry {
     /// Whether a block of the pool is free, or kept for the next claim of a name.
     pub(super) fn can_allocate_block(&self, block: Block, usage: Option<&AddressUsage>) -> bool {
         let number =
-            self.usable().and_then(|usable| usable.number(block).filter(|number| usable.set.contains(*number)));
+            self.usable().and_then(|usable| usable.number(block).filter(|number| usable.can_allocate(*number)));
         let is_taken = usage.is_some_and(|usage| usage.availability() == Availability::Taken);
         number.is_some_and(|number| !is_taken && !self.other_lengths.contains(number))
     }
@@ -458,13 +497,15 @@ impl PoolEntry {
         // Remembered addresses count as headroom first.
         let kept = kept.saturating_sub(self.remembered.len() as u128);
         let number = match (&mut self.free, info.order) {
-            (None, AllocationOrder::LowestFirst) if queue.granted_requests() == 0 => usable.set.lowest(),
+            (None, AllocationOrder::LowestFirst) if queue.granted_requests() == 0 && usable.ranges.len() <= 1 => {
+                usable.set.lowest()
+            }
             (free, order) => {
                 let free = free.get_or_insert_with(|| FreeSet::new(&usable.set));
                 let chosen = self.order.choose(
                     order,
                     usable,
-                    || usable.set.clone(),
+                    || usable.allocatable(),
                     free,
                     kept,
                     |count| rand::random_range(0..count),
@@ -486,14 +527,16 @@ impl PoolEntry {
     pub(super) fn counts(&self) -> AddressCounts {
         let total = self.usable().map(|usable| usable.set.len()).unwrap_or_default();
         let free = self.free_addresses();
-        let (used, cooling_down) = (self.used as u128, self.cooling_down as u128);
+        let (used, cooling_down, drained) = (self.used as u128, self.cooling_down as u128, self.draining.unused());
+        let others = [free, used, cooling_down, drained];
         AddressCounts {
             total: capped(total),
             free: capped(free),
             used: capped(used),
             out_of_range: capped(self.out_of_range as u128),
             cooling_down: capped(cooling_down),
-            reserved: capped(total.saturating_sub(free).saturating_sub(used).saturating_sub(cooling_down)),
+            drained: capped(drained),
+            reserved: capped(others.into_iter().fold(total, u128::saturating_sub)),
         }
     }
 

@@ -1,6 +1,6 @@
 //! Changes of pools: their scope, blocks, gateways and limits.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -11,6 +11,9 @@ use super::state::State;
 use super::usage::{AddressOwner, AddressUsage, ScopeEntry};
 use super::{ClaimKey, PoolInfo};
 use crate::api::{PoolKey, Scope, Slot};
+
+/// A network, and the gateways of a pool of it.
+type Gateways = (Arc<str>, BTreeSet<IpAddr>);
 
 impl State {
     /// Replaces the state of a pool object; `None` removes it.
@@ -33,11 +36,11 @@ impl State {
             let overlapping_before = self.overlapping(key);
             self.dirty_pools.extend(overlapping_before);
         }
-        let gateway = |info: &Option<PoolInfo>| info.as_ref()?.usable.as_ref().ok()?.gateway;
+        let gateways = |info: &Option<PoolInfo>| info.as_ref().map(PoolInfo::gateways).unwrap_or_default();
         let network = |scope: &Scope| if let Scope::Network(network) = scope { Some(network.clone()) } else { None };
         let Some(entry) = self.pools.get(key) else { return };
-        let gateway_before = network(&before).filter(|_| had_object).zip(gateway(&entry.declared));
-        let gateway_after = network(&after).filter(|_| info.is_some()).zip(gateway(&declared));
+        let gateways_before = network(&before).filter(|_| had_object).map(|it| (it, gateways(&entry.declared)));
+        let gateways_after = network(&after).filter(|_| info.is_some()).map(|it| (it, gateways(&declared)));
         self.dirty_networks.extend(network(&before).into_iter().chain(network(&after)));
         let access = |info: &Option<PoolInfo>| info.as_ref().and_then(|info| info.access.clone());
         let has_new_rules = access(&entry.info) != access(&info);
@@ -65,7 +68,7 @@ impl State {
             self.refresh_memories(key, clock::now().0.as_second());
         }
         if is_unchanged {
-            self.change_gateway(key, gateway_before, gateway_after);
+            self.change_gateways(key, gateways_before, gateways_after);
             return;
         }
         self.change_scope(key, &before, &after, exists);
@@ -81,7 +84,7 @@ impl State {
         self.dirty_pools.extend(overlapping);
         let promised_to = self.promised_to(key, &after);
         self.claims_to_wake.extend(promised_to);
-        self.change_gateway(key, gateway_before, gateway_after);
+        self.change_gateways(key, gateways_before, gateways_after);
     }
 
     /// Counts the addresses of a pool by namespace and Cluster, after a change of its access rules.
@@ -109,21 +112,19 @@ impl State {
         }
     }
 
-    /// Records that the gateway of a pool in a network has changed: no pool of the network allocates it.
-    fn change_gateway(
-        &mut self,
-        pool: &PoolKey,
-        before: Option<(Arc<str>, IpAddr)>,
-        after: Option<(Arc<str>, IpAddr)>,
-    ) {
+    /// Records that the gateways of a pool in a network have changed: no pool of the network allocates them.
+    fn change_gateways(&mut self, pool: &PoolKey, before: Option<Gateways>, after: Option<Gateways>) {
         if before == after {
             return;
         }
         let mut changed = Vec::new();
-        for ((network, gateway), is_added) in before.map(|it| (it, false)).into_iter().chain(after.map(|it| (it, true)))
+        for ((network, gateways), is_added) in
+            before.map(|it| (it, false)).into_iter().chain(after.map(|it| (it, true)))
         {
-            if self.networks.count_gateway(&network, gateway, is_added) {
-                changed.push((network, gateway));
+            for gateway in gateways {
+                if self.networks.count_gateway(&network, gateway, is_added) {
+                    changed.push((network.clone(), gateway));
+                }
             }
         }
         for (network, gateway) in changed {

@@ -18,7 +18,7 @@ impl PoolEntry {
         let pending = self.slices.take().map(|slices| slices.take_pending()).unwrap_or_default();
         let Some(info) = &self.info else { return };
         let (Ok(usable), Some(rules)) = (&info.usable, &info.slices) else { return };
-        let all = usable.set.subtract(&self.other_lengths);
+        let all = usable.allocatable().subtract(&self.other_lengths);
         let (rules, free) = (Arc::clone(rules), self.free.as_ref());
         let remembered = self.remembered.iter().copied();
         let slices = Slices::new(rules, usable, &all, free, remembered, &self.slice_objects, pending);
@@ -69,7 +69,7 @@ impl PoolEntry {
             other.family() == block.family() && other_span.first() <= span.last() && span.first() <= other_span.last()
         };
         let in_pool = self.usable().zip(self.usable().and_then(|usable| usable.numbers_overlapping(block)));
-        let contained = in_pool.map(|(usable, numbers)| usable.set.intersect(&SpanSet::from(numbers)));
+        let contained = in_pool.map(|(usable, numbers)| usable.allocatable().intersect(&SpanSet::from(numbers)));
         let size = in_pool.map(|(_, numbers)| numbers.len()).unwrap_or_default();
         let is_in_use = contained.as_ref().is_some_and(|contained| {
             let free = self.free.as_ref();
@@ -80,11 +80,9 @@ impl PoolEntry {
             free.is_some_and(|free| count(free) < contained.len())
         });
         // The gateway and reserved addresses of the subnet are not in the pool, and not in use either.
+        let has_others = self.out_of_range > 0 || self.usable().is_none_or(|usable| !usable.draining.is_empty());
         let is_contained = contained.is_some_and(|contained| contained.len() == size);
-        is_in_use
-            || (!is_contained
-                && (self.out_of_range > 0 || self.info.is_none())
-                && usage.is_some_and(|usage| usage.keys().any(overlaps)))
+        is_in_use || (!is_contained && has_others && usage.is_some_and(|usage| usage.keys().any(overlaps)))
     }
 
     /// The claims that request an address, and that a change of the slices may allow to have it.

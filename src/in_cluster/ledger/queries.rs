@@ -147,16 +147,10 @@ impl Ledger {
     /// is reserved for a claim is in use, also if this process does not watch the namespace of the claim.
     pub fn in_use(&self, pool: &PoolKey, filter: &dyn Fn(Block) -> bool) -> Vec<Block> {
         let state = self.state.lock();
-        let is_in_use = |usage: &AddressUsage| {
-            let reservation = usage.reservation.as_ref().is_some_and(|reservation| {
-                reservation.pool == *pool && !reservation.is_manual() && reservation.released_at.is_none()
-            });
-            reservation || usage.owners.iter().any(|owner| owner.pool == *pool)
-        };
         let mut blocks = Vec::new();
         for scope in state.scopes_with(pool) {
             let usage = state.scopes.get(&scope).into_iter().flat_map(|scope| &scope.usage);
-            let in_use = usage.filter(|(block, usage)| filter(**block) && is_in_use(usage));
+            let in_use = usage.filter(|(block, usage)| filter(**block) && usage.is_in_use_of(pool));
             blocks.extend(in_use.map(|(block, _)| *block));
         }
         blocks.sort_unstable();

@@ -150,7 +150,8 @@ impl Slices {
         let shift = rules.shift;
         let group = |number: u128| number.checked_shr(shift).unwrap_or_default();
         let group_span = |span: &Span| Span::new(group(span.first()), group(span.last()));
-        let groups: SpanSet = usable.set.spans().iter().filter_map(group_span).collect();
+        let allocatable = usable.allocatable();
+        let groups: SpanSet = allocatable.spans().iter().filter_map(group_span).collect();
         let mut slices = Self {
             rules,
             assignable: FreeSet::new(&groups),
@@ -267,7 +268,7 @@ impl Slices {
         holding.slices = holding.slices.saturating_add(1);
         holding.order.reset();
         if !info.is_returning {
-            let all: SpanSet = usable.set.intersect(&SpanSet::from(span));
+            let all: SpanSet = usable.allocatable().intersect(&SpanSet::from(span));
             all.spans().iter().for_each(|span| holding.all.release_span(*span));
             match free {
                 Some(free) => free.within(span).for_each(|span| holding.free.release_span(span)),

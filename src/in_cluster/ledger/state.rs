@@ -115,6 +115,12 @@ impl State {
             // Another claim had the promised address: the promise can be kept now.
             claims_to_wake.extend(usage.promised_to().cloned());
         }
+        for member in &scope.members {
+            let pool = pools.get_mut(member).filter(|pool| pool.is_draining(slot.block));
+            if let Some(pool) = pool {
+                pool.draining.set_in_use(slot.block, usage.is_in_use_of(member));
+            }
+        }
         if is_free {
             scope.usage.remove(&slot.block);
         }

@@ -3,6 +3,7 @@
 mod access;
 mod candidates;
 mod cooldown;
+mod draining;
 mod joining;
 mod late;
 mod laws;

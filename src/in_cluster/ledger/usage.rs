@@ -195,6 +195,14 @@ impl AddressUsage {
         }
     }
 
+    /// Whether the address is in use by a claim of the pool: it has an IPAddress, or is reserved for a claim.
+    pub(super) fn is_in_use_of(&self, pool: &PoolKey) -> bool {
+        let is_reserved = self.reservation.as_ref().is_some_and(|reservation| {
+            reservation.pool == *pool && !reservation.is_manual() && reservation.released_at.is_none()
+        });
+        is_reserved || self.owners.iter().any(|owner| owner.pool == *pool)
+    }
+
     /// How often a pool holds the address: by a reservation, and by a candidate.
     pub(super) fn holds_of(&self, pool: &PoolKey) -> usize {
         let is_reserved = self.reservation.as_ref().is_some_and(|reservation| reservation.pool == *pool);

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use crate::api::conditions::{self, Condition};
 use crate::api::{AddressCounts, Audience, PoolKey, Scope, SliceCounts, names};
 use crate::in_cluster::deletion_check::DeletionBlocker;
-use crate::in_cluster::ledger::{MAX_OVERLAPS, NetworkRefusal, OverLimit, PoolInfo};
+use crate::in_cluster::ledger::{ClaimKey, DrainingUse, MAX_OVERLAPS, NetworkRefusal, OverLimit, PoolInfo};
 
 /// Whether a transition to this condition is reported by a warning event.
 pub(super) fn is_warning(condition: &Condition) -> bool {
@@ -23,6 +23,8 @@ pub(super) fn is_warning(condition: &Condition) -> bool {
         }
         // They repeat what Ready reports.
         conditions::RECONCILING | conditions::STALLED => false,
+        // Requested by the spec.
+        conditions::DRAINING => false,
         _ => condition.status == "True",
     }
 }
@@ -42,6 +44,8 @@ pub(super) struct PoolSnapshot<'a> {
     pub(super) over_limit: Option<OverLimit>,
     /// The counts of the slices of the pool; `None` without slices.
     pub(super) slices: Option<SliceCounts>,
+    /// What is in use in the draining parts of the pool; `None` without such parts.
+    pub(super) draining: Option<DrainingUse>,
 }
 
 impl PoolSnapshot<'_> {
@@ -49,7 +53,8 @@ impl PoolSnapshot<'_> {
     pub(super) fn conditions(&self) -> impl Iterator<Item = Condition> {
         let ready = self.ready();
         let progress = progress(&ready);
-        let optional = self.over_limit().into_iter().chain(self.slices_exhausted()).chain(progress);
+        let optional =
+            self.over_limit().into_iter().chain(self.slices_exhausted()).chain(self.draining()).chain(progress);
         [ready, self.exhausted(), self.overlaps(), self.out_of_range()].into_iter().chain(optional)
     }
 
@@ -63,6 +68,7 @@ impl PoolSnapshot<'_> {
             .filter(move |absent| present.as_ref().is_none_or(|present| present.type_ != *absent))
             .chain(over_limit)
             .chain(slices)
+            .chain(self.draining.is_none().then_some(conditions::DRAINING))
     }
 
     fn ready(&self) -> Condition {
@@ -151,6 +157,26 @@ impl PoolSnapshot<'_> {
         Some(Condition::new(conditions::SLICES_EXHAUSTED, true, conditions::NO_FREE_SLICE, message))
     }
 
+    fn draining(&self) -> Option<Condition> {
+        let DrainingUse { addresses, claims } = self.draining.as_ref()?;
+        if *addresses == 0 {
+            let message = "no address of spec.draining is in use; remove its entries together with the addresses";
+            return Some(Condition::new(conditions::DRAINING, false, conditions::DRAINED, message));
+        }
+        let audience = Audience::of_pool(self.key);
+        let may_name = |(namespace, _): &&ClaimKey| audience.may_name(Some(namespace));
+        let names: Vec<&str> = claims.iter().filter(may_name).map(|(_, name)| name.as_str()).collect();
+        let more = addresses.saturating_sub(names.len());
+        let of_claims = match (names.is_empty(), more) {
+            (true, _) => String::new(),
+            (false, 0) => format!(" by the claims {}", names.join(", ")),
+            (false, _) => format!(" by the claims {} and {more} more", names.join(", ")),
+        };
+        let message =
+            format!("{addresses} addresses of spec.draining are in use{of_claims}; waiting for their release");
+        Some(Condition::new(conditions::DRAINING, true, conditions::ADDRESSES_IN_USE, message))
+    }
+
     fn out_of_range(&self) -> Condition {
         let count = self.counts.out_of_range;
         if count == 0 {
@@ -190,6 +216,9 @@ pub(in crate::in_cluster) fn describe_counts(counts: AddressCounts, cooldown_end
     let mut text = format!("{} in total, {} in use", counts.total, counts.used);
     if counts.reserved > 0 {
         let _ = write!(text, ", {} reserved", counts.reserved);
+    }
+    if counts.drained > 0 {
+        let _ = write!(text, ", {} not allocated because of spec.draining", counts.drained);
     }
     if counts.cooling_down > 0 {
         let _ = write!(text, ", {} cooling down", counts.cooling_down);
@@ -238,6 +267,7 @@ mod tests {
             blocker,
             over_limit,
             slices: None,
+            draining: None,
         };
         let describe = |condition: Condition| {
             assert!(!condition.reason.as_deref().unwrap_or_default().is_empty());

@@ -2,13 +2,15 @@
 
 use ipnet::IpNet;
 
+use crate::pool::ranges::{ParsedRange, PoolRange, RangeField};
 use crate::pool::{Field, Item, PoolProblemKind, Problems, ipv4_mapped};
-use crate::{Entry, Family, PoolProblem, Span, SpanSet, UsableBlocks, parse_address, parse_entry};
+use crate::{Family, PoolProblem, Span, SpanSet, UsableBlocks, UsableRange, parse_entry};
 
 /// The prefixes in the spec of a pool.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct PoolPrefixes<'a> {
-    /// The prefixes of the pool in CIDR notation, which are divided into the prefixes to allocate.
+    /// The prefixes of the pool in CIDR notation, which are divided into the prefixes to allocate. They can be empty if
+    /// there are ranges.
     pub prefixes: &'a [String],
     /// The entries, see [`parse_entry`], with addresses that no allocated prefix may contain.
     pub excluded: &'a [String],
@@ -16,6 +18,10 @@ pub struct PoolPrefixes<'a> {
     pub length: i64,
     /// The gateway of each allocated prefix. It can be within an allocated prefix. An empty text means no gateway.
     pub gateway: Option<&'a str>,
+    /// Further prefixes with gateways of their own, used after `prefixes`.
+    pub ranges: &'a [PoolRange<'a>],
+    /// The entries whose prefixes are no longer allocated, but can be in use.
+    pub draining: &'a [String],
 }
 
 impl PoolPrefixes<'_> {
@@ -26,47 +32,72 @@ impl PoolPrefixes<'_> {
     /// overlap with an excluded entry or with the IPv4-mapped addresses.
     pub fn usable(&self) -> Result<UsableBlocks, Vec<PoolProblem>> {
         let mut problems = Problems::default();
-        if self.prefixes.is_empty() {
+        if self.prefixes.is_empty() && self.ranges.is_empty() {
             problems.add(Field::Prefixes, "", PoolProblemKind::Required);
         }
-        let prefixes: Vec<Item<'_>> = (0..)
-            .map(Field::PrefixEntry)
-            .zip(self.prefixes)
-            .filter_map(|(field, text)| problems.parse_prefix(field, text))
-            .collect();
+        let own = ParsedRange {
+            field: Field::Prefixes,
+            items: problems.parse_prefixes(Field::PrefixEntry, self.prefixes),
+            gateway: problems.parse_gateway(Field::Gateway, self.gateway),
+        };
         let excluded = problems.parse_all(Field::ExcludedPrefix, self.excluded);
-        let gateway = self
-            .gateway
-            .filter(|text| !text.is_empty())
-            .and_then(|text| problems.accept(Field::Gateway, text, parse_address(text).map(Entry::from)));
+        let draining = problems.parse_all(Field::Draining, self.draining);
+        let given = problems.limit_ranges(self.ranges).iter().enumerate();
+        let more: Vec<ParsedRange<'_>> =
+            given.map(|(index, range)| problems.parse_prefix_range(index, range)).collect();
+        let ranges: Vec<ParsedRange<'_>> = std::iter::once(own).chain(more).collect();
 
-        let family = prefixes.first().map(|item| item.entry.family);
+        let family = ranges.iter().flat_map(|range| &range.items).next().map(|item| item.entry.family);
+        let all = ranges.iter().flat_map(|range| range.items.iter().chain(&range.gateway));
         if let Some(family) = family {
-            problems.check_family(family, prefixes.iter().chain(&excluded).chain(&gateway));
+            problems.check_family(family, all.chain(&excluded).chain(&draining));
         }
         let length = problems.check_length(self.length, family.unwrap_or(Family::V6));
         if let Some(length) = length {
-            problems.check_fits(length, &prefixes);
+            ranges.iter().for_each(|range| problems.check_fits(length, &range.items));
         }
+        problems.check_overlaps(&ranges);
 
         let (family, length) = problems.into_result(family.zip(length))?;
-        let empty = UsableBlocks {
-            family,
-            length,
-            prefix: length,
-            gateway: gateway.map(|item| family.address(item.entry.span.first())),
-            subnet: None,
-            set: SpanSet::default(),
-        };
+        let (set, draining_set) = (SpanSet::default(), SpanSet::default());
+        let empty = UsableBlocks { family, length, ranges: Vec::new(), set, draining: draining_set };
         let numbers = |span: Span| empty.numbers_of(span);
-        let prefixes: SpanSet = prefixes.iter().filter_map(|item| numbers(item.entry.span)).collect();
-        let excluded = excluded.iter().map(|item| item.entry.span).chain(ipv4_mapped(family)).filter_map(numbers);
+        let usable_range = |range: &ParsedRange<'_>| UsableRange {
+            prefix: length,
+            gateway: range.gateway_of(family),
+            subnet: None,
+            set: range.spans().filter_map(numbers).collect(),
+        };
+        let ranges: Vec<UsableRange> =
+            ranges.iter().filter(|range| !range.items.is_empty()).map(usable_range).collect();
+        let span = |item: &Item<'_>| numbers(item.entry.span);
+        let excluded = excluded.iter().filter_map(span).chain(ipv4_mapped(family).and_then(numbers));
+        let prefixes: SpanSet = ranges.iter().map(|range| &range.set).collect();
         let set = prefixes.subtract(&excluded.collect());
-        Ok(UsableBlocks { set, ..empty })
+        let draining = set.intersect(&draining.iter().filter_map(span).collect());
+        Ok(UsableBlocks { ranges, set, draining, ..empty })
     }
 }
 
 impl Problems {
+    fn parse_prefix_range<'a>(&mut self, index: usize, range: &PoolRange<'a>) -> ParsedRange<'a> {
+        let field = |field| Field::Range(index, field);
+        if range.entries.is_empty() {
+            self.add(field(RangeField::Prefixes), "", PoolProblemKind::Required);
+        }
+        ParsedRange {
+            field: field(RangeField::Whole),
+            items: self.parse_prefixes(|entry| field(RangeField::PrefixEntry(entry)), range.entries),
+            gateway: self.parse_gateway(field(RangeField::Gateway), range.gateway),
+        }
+    }
+
+    /// Returns the items of all texts that are prefixes, and adds problems for the others.
+    fn parse_prefixes<'a>(&mut self, field: impl Fn(usize) -> Field, texts: &'a [String]) -> Vec<Item<'a>> {
+        let numbered = texts.iter().enumerate();
+        numbered.filter_map(|(index, text)| self.parse_prefix(field(index), text)).collect()
+    }
+
     fn parse_prefix<'a>(&mut self, field: Field, text: &'a str) -> Option<Item<'a>> {
         let item = self.accept(field, text, parse_entry(text))?;
         // A valid entry is a network if it has a slash.
@@ -116,7 +147,7 @@ mod tests {
 
     fn usable(prefixes: &[&str], excluded: &[&str], length: i64) -> Result<UsableBlocks, Vec<String>> {
         let (prefixes, excluded) = (strings(prefixes), strings(excluded));
-        let pool = PoolPrefixes { prefixes: &prefixes, excluded: &excluded, length, gateway: None };
+        let pool = PoolPrefixes { prefixes: &prefixes, excluded: &excluded, length, ..PoolPrefixes::default() };
         pool.usable().map_err(|problems| problems.iter().map(ToString::to_string).collect())
     }
 
@@ -129,7 +160,7 @@ mod tests {
     fn excluded_prefixes_are_not_usable() {
         let pool = usable(&["fd00::/62"], &["fd00:0:0:1::5", "fd00:0:0:2:8000::/65"], 64).unwrap();
         assert_eq!(blocks(&pool), ["fd00::/64", "fd00:0:0:3::/64"]);
-        assert_eq!((pool.prefix, pool.length, pool.subnet), (64, 64, None));
+        assert_eq!((pool.ranges[0].prefix, pool.length, pool.ranges[0].subnet), (64, 64, None));
         let pool = usable(&["10.0.0.0/24", "10.0.2.0/25"], &["10.0.0.64/26"], 26).unwrap();
         assert_eq!(blocks(&pool), ["10.0.0.0/26", "10.0.0.128/26", "10.0.0.192/26", "10.0.2.0/26", "10.0.2.64/26"]);
         assert_eq!(blocks(&usable(&["fd00::4/127"], &[], 128).unwrap()), ["fd00::4", "fd00::5"]);

@@ -103,7 +103,7 @@ fn membership(pool: &PoolRow, block: Block) -> Option<Membership> {
     if overlaps(usable, block) {
         return Some(Membership::Allocatable);
     }
-    if usable.gateway.is_some_and(|gateway| Block::address(gateway) == block) {
+    if usable.gateways().any(|gateway| Block::address(gateway) == block) {
         return Some(Membership::Gateway);
     }
     let contains = |spec: &PoolSpec| spec.usable().is_ok_and(|usable| overlaps(&usable, block));

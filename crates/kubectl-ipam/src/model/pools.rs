@@ -40,6 +40,9 @@ pub struct Counts {
     pub free: u64,
     /// Released addresses that cannot be reused yet.
     pub cooling_down: u64,
+    /// Addresses of draining parts that are not in use.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub drained: u64,
     /// Addresses that are excluded by a reservation, being allocated, or in use by another pool of the network.
     pub reserved: u64,
     /// Addresses in use that the pool does not contain.
@@ -54,6 +57,7 @@ impl From<AddressCounts> for Counts {
             used: number(counts.used),
             free: number(counts.free),
             cooling_down: number(counts.cooling_down),
+            drained: number(counts.drained),
             reserved: number(counts.reserved),
             out_of_range: number(counts.out_of_range),
         }
@@ -93,4 +97,9 @@ pub(super) fn readiness(pool: &PoolRow) -> (String, Option<String>) {
     };
     let reason = if status == "True" { None } else { reason.map(str::to_owned).or_else(own) };
     (status.to_owned(), reason)
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }

@@ -41,6 +41,12 @@ pub struct PoolDetails {
     pub gateway: Option<String>,
     /// Prefix length of the subnet, or the length of allocated prefixes.
     pub prefix_length: i64,
+    /// Further entries in subnets of their own, in words.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub more_ranges: Vec<String>,
+    /// The draining parts.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub draining: Vec<String>,
     /// Seconds before a released address can be reused.
     pub cooldown_seconds: i64,
     /// Order of allocation: `LowestFirst`, `RoundRobin` or `Random`.
@@ -101,11 +107,15 @@ pub(super) fn contents<'a>(
     let cooling = held.iter().filter(|(_, state)| *state == HolderState::CoolingDown).count();
     let other = held.len().saturating_sub(own.len()).saturating_sub(cooling);
     let number = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
+    let draining = usable.map(|usable| usable.draining.len()).unwrap_or_default();
+    let is_draining = |(block, _): &&(Block, HolderState)| usable.is_some_and(|usable| usable.is_draining(*block));
+    let drained = draining.saturating_sub(held.iter().filter(is_draining).count() as u128);
     let capped = |count: u128| u64::try_from(count).unwrap_or(u64::MAX).min(i64::MAX.unsigned_abs());
     let counts = Counts {
         total: capped(total),
         used: number(own.len()),
-        free: capped(total.saturating_sub(held.len() as u128)),
+        free: capped(total.saturating_sub(held.len() as u128).saturating_sub(drained)),
+        drained: capped(drained),
         cooling_down: number(cooling),
         reserved: number(other),
         out_of_range: number(outside.len()),
@@ -162,6 +172,8 @@ pub(super) fn describe(pool: &PoolRow, contents: &Contents<'_>, waiting: Vec<Cla
         excluded: excluded.clone(),
         gateway: gateway.clone().filter(|gateway| !gateway.is_empty()),
         prefix_length,
+        more_ranges: more_ranges(&pool.spec),
+        draining: pool.spec.draining().to_vec(),
         cooldown_seconds: pool.spec.cooldown_seconds(),
         order: format!("{:?}", pool.spec.order()),
         sticky: pool.spec.is_sticky(),
@@ -172,6 +184,22 @@ pub(super) fn describe(pool: &PoolRow, contents: &Contents<'_>, waiting: Vec<Cla
         holders: Vec::new(),
         out_of_range: Vec::new(),
         waiting,
+    }
+}
+
+/// Describes the ranges of a pool: `10.1.0.0/24, prefix /24, gateway 10.1.0.1`.
+fn more_ranges(spec: &PoolSpec) -> Vec<String> {
+    let describe = |entries: &[String], prefix: Option<i64>, gateway: &Option<String>| {
+        let prefix = prefix.map(|prefix| format!(", prefix /{prefix}")).unwrap_or_default();
+        let gateway = gateway.as_ref().filter(|gateway| !gateway.is_empty());
+        let gateway = gateway.map(|gateway| format!(", gateway {gateway}")).unwrap_or_default();
+        format!("{}{prefix}{gateway}", entries.join(", "))
+    };
+    match spec {
+        PoolSpec::Addresses(spec) => {
+            spec.ranges.iter().map(|it| describe(&it.addresses, Some(it.prefix), &it.gateway)).collect()
+        }
+        PoolSpec::Prefixes(spec) => spec.ranges.iter().map(|it| describe(&it.prefixes, None, &it.gateway)).collect(),
     }
 }
 

@@ -31,7 +31,11 @@ pub(crate) fn head(pool: &PoolDetails) -> String {
     field("Ranges", &pool.ranges.join(", "));
     field("Excluded", &pool.excluded.join(", "));
     field("Gateway", pool.gateway.as_deref().unwrap_or_default());
-    field("Prefix", &format!("/{}", pool.prefix_length));
+    if !pool.ranges.is_empty() || pool.more_ranges.is_empty() {
+        field("Prefix", &format!("/{}", pool.prefix_length));
+    }
+    pool.more_ranges.iter().for_each(|range| field("Range", range));
+    field("Draining", &pool.draining.join(", "));
     if pool.cooldown_seconds > 0 {
         field("Cool-down", &format!("{}s", pool.cooldown_seconds));
     }
@@ -51,8 +55,9 @@ pub(crate) fn head(pool: &PoolDetails) -> String {
 /// What addresses, reservations and claims tell.
 pub(crate) fn body(pool: &PoolDetails, style: Style) -> String {
     let counts = &pool.counts;
+    let drained = if counts.drained > 0 { format!(", {} drained", counts.drained) } else { String::new() };
     let counts = format!(
-        "{} total, {} used, {} free, {} reserved, {} cooling down, {} out of range",
+        "{} total, {} used, {} free, {} reserved, {} cooling down{drained}, {} out of range",
         counts.total, counts.used, counts.free, counts.reserved, counts.cooling_down, counts.out_of_range
     );
     let mut text = line("Addresses", &counts);

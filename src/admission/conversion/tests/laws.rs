@@ -77,14 +77,30 @@ fn new_specs() -> impl Strategy<Value = Value> {
         ("network", one()),
         ("allocation", values().boxed()),
         ("reclaim", values().boxed()),
+        ("ranges", ranges()),
+        ("draining", lists()),
+        ("addressMetadata", values().boxed()),
         ("subnet", values().boxed()),
         ("tomorrow", values().boxed()),
     ]);
-    (lists(), 0..=128_i64, rest).prop_map(|(addresses, prefix, mut spec)| {
-        spec["addresses"] = addresses;
-        spec["prefix"] = json!(prefix);
+    (lists(), 0..=128_i64, rest, any::<[bool; 2]>()).prop_map(|(addresses, prefix, mut spec, missing)| {
+        // A pool with ranges may have no addresses.
+        let [no_addresses, no_prefix] = missing.map(|missing| missing && spec.get("ranges").is_some());
+        if !no_addresses {
+            spec["addresses"] = addresses;
+        }
+        if !no_prefix {
+            spec["prefix"] = json!(prefix);
+        }
         spec
     })
+}
+
+fn ranges() -> BoxedStrategy<Value> {
+    let range = (lists(), 0..=128_i64, one()).prop_map(
+        |(addresses, prefix, gateway)| json!({ "addresses": addresses, "prefix": prefix, "gateway": gateway }),
+    );
+    prop::collection::vec(range, 1..3).prop_map(Value::from).boxed()
 }
 
 fn statuses() -> impl Strategy<Value = Option<Value>> {
@@ -188,7 +204,7 @@ proptest! {
         prop_assert_eq!(&back["metadata"]["annotations"]["mine"], &changed["metadata"]["annotations"]["mine"]);
         // The change has the effect that it has on a pool created in v1alpha1, and v1alpha1 shows it.
         let direct = spec::to_v1alpha2(changed["spec"].as_object().unwrap());
-        prop_assert_eq!(spec::shared_fields(back["spec"].as_object().unwrap()), direct);
+        prop_assert_eq!(spec::with_required_fields(back["spec"].as_object().unwrap()), direct);
         let with_subnet = spec::with_subnet_fields(changed["spec"].as_object().unwrap());
         let shown = to_old(&back)["spec"].clone();
         prop_assert!(shown == changed["spec"] || shown == Value::Object(with_subnet));
@@ -199,7 +215,7 @@ proptest! {
         let mut object = to_new(&old);
         object["spec"] = spec;
         let view = to_old(&object);
-        let shared = spec::shared_fields(object["spec"].as_object().unwrap());
+        let shared = spec::with_required_fields(object["spec"].as_object().unwrap());
         prop_assert_eq!(spec::to_v1alpha2(view["spec"].as_object().unwrap()), shared);
     }
 

@@ -1,13 +1,15 @@
 //! Validation rules for pools.
 //!
-//! Only the webhooks check what CEL cannot express: that a range of IPv6 addresses is not reversed, that all pools of a
-//! network allocate blocks of the same length, and everything that depends on other objects, such as addresses in use.
-//! The rules do not apply to writes in `v1alpha1`.
+//! Only the webhooks check what CEL cannot express: that a range of IPv6 addresses is not reversed, that the ranges of a
+//! pool do not overlap, that all pools of a network allocate blocks of the same length, and everything that depends on
+//! other objects, such as addresses in use. The rules do not apply to writes in `v1alpha1`.
 
-use capi_ipam_ip::MAX_ENTRY_LENGTH;
+mod ranges;
+
+use capi_ipam_ip::{MAX_ENTRY_LENGTH, MAX_RANGES};
 use serde_json::Value;
 
-use super::{Rule, access, add, decimal, limit, slices};
+use super::{Rule, access, add, decimal, limit, metadata, slices};
 use crate::api::crds::CrdError;
 
 /// Maximum number of entries of a list. With this many full-length IPv6 ranges, each rule stays below the cost limit of
@@ -28,22 +30,23 @@ const IMMUTABLE: &str = "field is immutable; create another pool";
 /// Adds the limits and rules to the schema of a pool of single addresses.
 pub(in crate::api::crds) fn addresses(schema: &mut Value, is_global: bool) -> Result<(), CrdError> {
     shared(schema, is_global)?;
-    add(schema, "spec.addresses", [required("addresses is required"), one_family()])?;
+    add(schema, "spec.addresses", [one_family()])?;
     entries(schema, "spec.addresses", "spec.addresses[]")?;
     entries(schema, "spec.excludedAddresses", "spec.excludedAddresses[]")?;
+    ranges::addresses(schema)?;
     let first = "self.addresses[0]";
     let unknown = "!has(self.addresses) || size(self.addresses) == 0";
+    let all = FirstEntry::of("addresses");
     add(
         schema,
         "spec",
         [
-            Rule::of(
-                "excludedAddresses",
-                family_of_all(unknown, "excludedAddresses", "addresses"),
-                "an entry is of another family than the addresses",
-            )
-            .with_optional_old_self(),
-            Rule::of("gateway", family_of_gateway(unknown, first), "is of another family than the addresses"),
+            all.required("addresses or ranges is required"),
+            required_in("prefix", &format!("{unknown} || has(self.prefix)"), "prefix is required with addresses"),
+            all.family_of("excludedAddresses", "an entry is of another family than the addresses"),
+            all.family_of("draining", "an entry is of another family than the addresses"),
+            all.family_of_ranges("a range is of another family than the addresses"),
+            all.family_of_gateway("is of another family than the addresses"),
             Rule::of(
                 "prefix",
                 format!("{unknown} || !has(self.prefix) || !{} || self.prefix <= 32", is_v4(first)),
@@ -66,45 +69,47 @@ pub(in crate::api::crds) fn addresses(schema: &mut Value, is_global: bool) -> Re
 /// Adds the limits and rules to the schema of a pool of prefixes.
 pub(in crate::api::crds) fn prefixes(schema: &mut Value, is_global: bool) -> Result<(), CrdError> {
     shared(schema, is_global)?;
-    add(schema, "spec.prefixes", [required("prefixes is required"), one_family()])?;
+    add(schema, "spec.prefixes", [one_family()])?;
     limits(schema, "spec.prefixes", "spec.prefixes[]")?;
     entries(schema, "spec.excludedPrefixes", "spec.excludedPrefixes[]")?;
-    let aligned = Rule::new(
-        "!isCIDR(self) || cidr(self).masked() == cidr(self)",
-        "has host bits set; write the first address of the prefix, a slash, and the length",
-    );
-    add(
-        schema,
-        "spec.prefixes[]",
-        [Rule::new("isCIDR(self)", "is not a prefix in CIDR notation, such as fd00:1::/48"), aligned],
-    )?;
-    let first = "self.prefixes[0]";
-    let unknown = "!has(self.prefixes) || size(self.prefixes) == 0";
+    add(schema, "spec.prefixes[]", prefix_rules())?;
+    ranges::prefixes(schema)?;
+    let all = FirstEntry::of("prefixes");
     let length = length_of("self");
     add(
         schema,
         "spec",
         [
-            Rule::of(
-                "excludedPrefixes",
-                family_of_all(unknown, "excludedPrefixes", "prefixes"),
-                "an entry is of another family than the prefixes",
-            )
-            .with_optional_old_self(),
-            Rule::of("gateway", family_of_gateway(unknown, first), "is of another family than the prefixes"),
+            all.required("prefixes or ranges is required"),
+            all.family_of("excludedPrefixes", "an entry is of another family than the prefixes"),
+            all.family_of("draining", "an entry is of another family than the prefixes"),
+            all.family_of_ranges("a range is of another family than the prefixes"),
+            all.family_of_gateway("is of another family than the prefixes"),
             Rule::of(
                 "allocationPrefixLength",
-                format!("{unknown} || !{} || {length} <= 32", is_v4(first)),
+                format!("!{} || {length} <= 32", is_v4(&all.text)),
                 "is at most 32 for IPv4 prefixes",
             ),
             Rule::of(
                 "prefixes",
                 format!(
-                    "{unknown} || {same_list} || size(self.prefixes) > {MAX_ENTRIES} || self.prefixes.all(p, \
+                    "!has(self.prefixes) || {same_list} || size(self.prefixes) > {MAX_ENTRIES} || self.prefixes.all(p, \
                      !isCIDR(p) || cidr(p).prefixLength() <= {length})",
                     same_list = same_list("prefixes"),
                 ),
                 "an entry is longer than the allocation prefix length",
+            )
+            .with_optional_old_self(),
+            Rule::of(
+                "ranges",
+                format!(
+                    "!has(self.ranges) || {same_list} || size(self.ranges) > {MAX_RANGES} || self.ranges.all(r, \
+                     size(r.prefixes) > {entries} || r.prefixes.all(p, !isCIDR(p) || cidr(p).prefixLength() <= \
+                     {length}))",
+                    same_list = same_list("ranges"),
+                    entries = ranges::MAX_ENTRIES,
+                ),
+                "a prefix is longer than the allocation prefix length",
             )
             .with_optional_old_self(),
             Rule::of("allocationPrefixLength", format!("{length} == {}", length_of("oldSelf")), IMMUTABLE),
@@ -125,7 +130,9 @@ fn shared(schema: &mut Value, is_global: bool) -> Result<(), CrdError> {
     };
     add(schema, "", [has_spec.with_optional_old_self()])?;
     limit(schema, "spec.gateway", "maxLength", MAX_ADDRESS_LENGTH)?;
-    add(schema, "spec.gateway", [Rule::new("self == '' || isIP(self)", "is not an IPv4 or IPv6 address")])?;
+    add(schema, "spec.gateway", [gateway_rule()])?;
+    entries(schema, "spec.draining", "spec.draining[]")?;
+    metadata::address_metadata(schema)?;
     limit(schema, "spec.network", "maxLength", MAX_LABEL_LENGTH)?;
     let label = Rule::new(
         "self.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$')",
@@ -143,6 +150,11 @@ fn limits(schema: &mut Value, list: &'static str, entry: &'static str) -> Result
 /// Adds the limits and rules of a list of addresses, networks and ranges.
 pub(super) fn entries(schema: &mut Value, list: &'static str, entry: &'static str) -> Result<(), CrdError> {
     limits(schema, list, entry)?;
+    add(schema, entry, [entry_rule()])
+}
+
+/// The rule of an address, network or range.
+fn entry_rule() -> Rule {
     let (from, to) = (first_of_range("self"), last_of_range("self"));
     let range = format!("isIP({from}) && isIP({to})");
     let in_order = format!("!{} && {} <= {}", is_v6(&to), number(&from), number(&to));
@@ -153,11 +165,28 @@ pub(super) fn entries(schema: &mut Value, list: &'static str, entry: &'static st
     );
     let of_one_family = format!("{} == {}", is_v6(&from), is_v6(&to));
     let message = format!("self.contains('-') && {range} && {of_one_family} ? '{REVERSED_RANGE}' : '{INVALID_ENTRY}'");
-    add(schema, entry, [Rule { message_expression: Some(message), ..Rule::new(rule, INVALID_ENTRY) }])
+    Rule { message_expression: Some(message), ..Rule::new(rule, INVALID_ENTRY) }
+}
+
+/// The rules of a prefix.
+fn prefix_rules() -> [Rule; 2] {
+    let aligned = Rule::new(
+        "!isCIDR(self) || cidr(self).masked() == cidr(self)",
+        "has host bits set; write the first address of the prefix, a slash, and the length",
+    );
+    [Rule::new("isCIDR(self)", "is not a prefix in CIDR notation, such as fd00:1::/48"), aligned]
+}
+
+fn gateway_rule() -> Rule {
+    Rule::new("self == '' || isIP(self)", "is not an IPv4 or IPv6 address")
 }
 
 fn required(message: &'static str) -> Rule {
     Rule { reason: Some("FieldValueRequired"), ..Rule::new("size(self) > 0", message) }
+}
+
+fn required_in(field: &'static str, expression: &str, message: &'static str) -> Rule {
+    Rule { reason: Some("FieldValueRequired"), ..Rule::of(field, expression, message) }
 }
 
 fn one_family() -> Rule {
@@ -168,28 +197,77 @@ fn one_family() -> Rule {
     Rule::new(rule, MIXED_FAMILIES).with_optional_old_self()
 }
 
-/// CEL: all entries of the list `excluded` have the family of the first entry of `list`, unless `unknown` holds.
-fn family_of_all(unknown: &str, excluded: &str, list: &str) -> String {
-    let no = |other: &str| format!("!self.{excluded}.exists(e, {other})");
-    let same = of_family_of(&format!("self.{list}[0]"), &no(&is_v4("e")), &no(&is_v6("e")));
-    format!(
-        "{unknown} || !has(self.{excluded}) || {} && oldSelf.?{list}[?0].orValue('') == self.{list}[0] || \
-         size(self.{excluded}) > {MAX_ENTRIES} || {same}",
-        same_list(excluded)
-    )
+/// The first entry of a pool, whose family all others must have: that of `list`, or that of the first range.
+struct FirstEntry {
+    list: &'static str,
+    /// CEL: the entry; empty if there is none.
+    text: String,
+}
+
+impl FirstEntry {
+    fn of(list: &'static str) -> Self {
+        let text = format!(
+            "(has(self.{list}) && size(self.{list}) > 0 ? self.{list}[0] : has(self.ranges) && size(self.ranges) > 0 && \
+             size(self.ranges[0].{list}) > 0 ? self.ranges[0].{list}[0] : '')"
+        );
+        Self { list, text }
+    }
+
+    /// The list or the ranges have an entry. An object that is older than the rule can be updated.
+    fn required(&self, message: &'static str) -> Rule {
+        let list = self.list;
+        let expression = format!(
+            "has(self.{list}) && size(self.{list}) > 0 || has(self.ranges) && size(self.ranges) > 0 || \
+             oldSelf.hasValue() && size(oldSelf.?{list}.orValue([])) == 0 && size(oldSelf.?ranges.orValue([])) == 0"
+        );
+        required_in(list, &expression, message).with_optional_old_self()
+    }
+
+    /// All entries of the list `name` have the family of this entry.
+    fn family_of(&self, name: &'static str, message: &'static str) -> Rule {
+        let no = |other: &str| format!("!self.{name}.exists(e, {other})");
+        let same = of_family_of(&self.text, &no(&is_v4("e")), &no(&is_v6("e")));
+        let expression = format!(
+            "!has(self.{name}) || {} && {} && {} || size(self.{name}) > {MAX_ENTRIES} || {same}",
+            same_list(name),
+            same_list(self.list),
+            same_list("ranges"),
+        );
+        Rule::of(name, expression, message).with_optional_old_self()
+    }
+
+    /// All entries and gateways of the ranges have the family of this entry.
+    fn family_of_ranges(&self, message: &'static str) -> Rule {
+        let list = self.list;
+        let no = |is_other: fn(&str) -> String| {
+            format!(
+                "!self.ranges.exists(r, r.{list}.exists(e, {}) || has(r.gateway) && {})",
+                is_other("e"),
+                is_other("r.gateway")
+            )
+        };
+        let same = of_family_of(&self.text, &no(is_v4), &no(is_v6));
+        let expression = format!(
+            "!has(self.ranges) || {} && {} || size(self.ranges) > {MAX_RANGES} || {same}",
+            same_list("ranges"),
+            same_list(list),
+        );
+        Rule::of("ranges", expression, message).with_optional_old_self()
+    }
+
+    /// The gateway has the family of this entry.
+    fn family_of_gateway(&self, message: &'static str) -> Rule {
+        let no = |other: &str| format!("!{other}");
+        let same = of_family_of(&self.text, &no(&is_v4("self.gateway")), &no(&is_v6("self.gateway")));
+        Rule::of("gateway", format!("!has(self.gateway) || {same}"), message)
+    }
 }
 
 /// CEL: a list is unchanged. Rules that iterate over a long list check it first. Otherwise each update of the status
 /// would evaluate them too, which takes the API server about 0.1 s for a list of the maximum length.
 fn same_list(list: &str) -> String {
-    format!("oldSelf.?{list}.orValue([]) == self.{list}")
-}
-
-/// CEL: the gateway has the family of `first`, unless `unknown` holds.
-fn family_of_gateway(unknown: &str, first: &str) -> String {
-    let no = |other: &str| format!("!{other}");
-    let same = of_family_of(first, &no(&is_v4("self.gateway")), &no(&is_v6("self.gateway")));
-    format!("{unknown} || !has(self.gateway) || {same}")
+    // Not `self.?list`: the API server does not know the size of an optional list, and estimates a cost beyond its limit.
+    format!("(has(self.{list}) ? oldSelf.?{list}.orValue([]) == self.{list} : !oldSelf.?{list}.hasValue())")
 }
 
 /// CEL: no value has a different family than `first`. A text that is not an address is not of a different family.

@@ -10,8 +10,15 @@ use crate::api::SliceOwnerKind;
 /// A pool of the addresses .2 to .29 in slices of 8: the first and the last one have fewer addresses.
 fn usable() -> UsableBlocks {
     let addresses = ["10.0.0.2-10.0.0.29".to_owned()];
-    let pool =
-        PoolAddresses { addresses: &addresses, excluded: &[], prefix: 24, gateway: None, allocate_reserved: false };
+    let pool = PoolAddresses {
+        addresses: &addresses,
+        excluded: &[],
+        prefix: 24,
+        gateway: None,
+        allocate_reserved: false,
+        ranges: &[],
+        draining: &[],
+    };
     pool.usable().unwrap()
 }
 

@@ -48,6 +48,7 @@ impl Pool {
             prefix: self.prefix,
             gateway: self.gateway.as_deref(),
             allocate_reserved: self.allocate_reserved,
+            ..PoolAddresses::default()
         }
         .usable()
     }
@@ -115,12 +116,12 @@ fn usable_blocks_have_prefix_gateway_and_subnet() {
     let pool = Pool::new(&["10.0.5.9-10.0.6.1", "10.0.0.7"], 16).gateway("10.1.0.1");
     let usable = pool.usable().expect("no problems");
     assert_eq!(usable.family, Family::V4);
-    assert_eq!(usable.prefix, 16);
-    assert_eq!(usable.gateway, Some(IpAddr::from([10, 1, 0, 1])));
-    assert_eq!(usable.subnet.expect("a subnet").to_string(), "10.0.0.0/16");
+    let range = &usable.ranges[0];
+    assert_eq!((range.prefix, range.gateway), (16, Some(IpAddr::from([10, 1, 0, 1]))));
+    assert_eq!(range.subnet.expect("a subnet").to_string(), "10.0.0.0/16");
     let none = Pool::new(&["fd00:0:0:1::5"], 48).gateway("").usable().expect("no problems");
-    assert_eq!((none.family, none.gateway), (Family::V6, None));
-    assert_eq!(none.subnet.expect("a subnet").to_string(), "fd00::/48");
+    assert_eq!((none.family, none.ranges[0].gateway), (Family::V6, None));
+    assert_eq!(none.ranges[0].subnet.expect("a subnet").to_string(), "fd00::/48");
 }
 
 #[test]
@@ -158,19 +159,16 @@ fn every_problem_names_its_field() {
         ),
         (
             Pool::new(&["10.0.0.0/16", "10.1.0.0/24"], 16),
-            &["spec.addresses[1]: 10.1.0.0/24 is not within the pool's subnet 10.0.0.0/16"],
+            &["spec.addresses[1]: 10.1.0.0/24 is not within the subnet 10.0.0.0/16"],
         ),
-        (
-            Pool::new(&["10.0.0.0/24"], 26),
-            &["spec.addresses[0]: 10.0.0.0/24 is not within the pool's subnet 10.0.0.0/26"],
-        ),
+        (Pool::new(&["10.0.0.0/24"], 26), &["spec.addresses[0]: 10.0.0.0/24 is not within the subnet 10.0.0.0/26"]),
         (
             Pool::new(&["10.0.0.250-10.0.1.5"], 24),
-            &["spec.addresses[0]: 10.0.0.250-10.0.1.5 is not within the pool's subnet 10.0.0.0/24"],
+            &["spec.addresses[0]: 10.0.0.250-10.0.1.5 is not within the subnet 10.0.0.0/24"],
         ),
         (
             Pool::new(&["10.0.1.1", "10.0.0.250-10.0.1.5"], 24),
-            &["spec.addresses[1]: 10.0.0.250-10.0.1.5 is not within the pool's subnet 10.0.1.0/24"],
+            &["spec.addresses[1]: 10.0.0.250-10.0.1.5 is not within the subnet 10.0.1.0/24"],
         ),
         (
             Pool::new(&["", "fd00::1", "10.0.0.1"], 24).excluding(&["10.0.0.2"]).gateway("10.0.0.3"),
@@ -193,7 +191,7 @@ fn every_problem_names_its_field() {
             Pool::new(&["10.0.0.9", "x", "10.1.0.1"], 24),
             &[
                 "spec.addresses[1]: \"x\" is not an IPv4 or IPv6 address",
-                "spec.addresses[2]: 10.1.0.1 is not within the pool's subnet 10.0.0.0/24",
+                "spec.addresses[2]: 10.1.0.1 is not within the subnet 10.0.0.0/24",
             ],
         ),
     ];
@@ -263,10 +261,10 @@ proptest! {
                 let (given, excluded) = (read(&pool.addresses), read(&pool.excluded));
                 prop_assert_eq!(&usable.set.intersect(&given), &usable.set);
                 prop_assert!(usable.set.intersect(&excluded).is_empty());
-                let subnet = Span::from(usable.subnet.expect("a subnet"));
+                let subnet = Span::from(usable.ranges[0].subnet.expect("a subnet"));
                 prop_assert!(given.subtract(&SpanSet::from(subnet)).is_empty());
                 let may_miss = [subnet.first(), subnet.last()];
-                let gateway = usable.gateway.map(Family::to_number);
+                let gateway = usable.ranges[0].gateway.map(Family::to_number);
                 for missing in given.subtract(&excluded).subtract(&usable.set).spans() {
                     for number in missing.first()..=missing.last() {
                         let reserved = !allocate_reserved && may_miss.contains(&number);

@@ -1,0 +1,42 @@
+//! The parts of a pool that have a subnet and a gateway of their own.
+
+use capi_ipam_ip::PoolRange;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Addresses of a pool in a subnet of their own.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AddressRange {
+    /// Addresses that can be allocated, in the notation of spec.addresses. All must be in one subnet.
+    pub addresses: Vec<String>,
+    /// Prefix length of the subnet that contains the addresses. It is set on each IPAddress of the range.
+    #[schemars(range(min = 0, max = 128))]
+    pub prefix: i64,
+    /// Gateway of the subnet. It is set on each IPAddress of the range and never allocated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gateway: Option<String>,
+}
+
+/// Prefixes of a pool with a gateway of their own.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PrefixRange {
+    /// Prefixes in CIDR notation from which prefixes of the length spec.allocationPrefixLength are allocated.
+    pub prefixes: Vec<String>,
+    /// Gateway that is set on each IPAddress of the range. It is not excluded from the allocated prefixes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gateway: Option<String>,
+}
+
+impl AddressRange {
+    pub(super) fn to_range(&self) -> PoolRange<'_> {
+        PoolRange { entries: &self.addresses, prefix: self.prefix, gateway: self.gateway.as_deref() }
+    }
+}
+
+impl PrefixRange {
+    pub(super) fn to_range(&self) -> PoolRange<'_> {
+        PoolRange { entries: &self.prefixes, gateway: self.gateway.as_deref(), ..PoolRange::default() }
+    }
+}
