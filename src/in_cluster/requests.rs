@@ -172,7 +172,7 @@ mod tests {
         }
         assert!(text(block, &Unavailable::InUse(Some(claim("n")))).contains("IPAddressClaim n/secret"));
         assert!(text(block, &Unavailable::CoolingDown(1_000)).contains("until 1970-01-01T00:16:40Z"));
-        assert!(text([10, 0, 0, 1], &Unavailable::NotInPool).starts_with("is the gateway"));
+        assert!(text([10, 0, 0, 1], &Unavailable::NotInPool).starts_with("is a gateway"));
         assert!(text([10, 0, 1, 1], &Unavailable::NotInPool).starts_with("is outside of the subnet 10.0.0.0/24"));
         assert!(text([10, 0, 0, 0], &Unavailable::NotInPool).contains("outside of its ranges, excluded or reserved"));
     }
