@@ -95,6 +95,28 @@ async fn update_that_drops_an_address_in_use_is_denied() {
 }
 
 #[tokio::test]
+async fn drained_part_is_removed_with_its_entry_in_one_change() {
+    for kind in InClusterKind::ALL {
+        let used = Used::pool(kind).await;
+        let (field, rest, part) = match kind {
+            IPPool | GlobalIPPool => ("addresses", "10.0.0.6-10.0.0.9", "10.0.0.5"),
+            PrefixPool | GlobalPrefixPool => ("prefixes", "fd00:0:0:1::/64", "fd00::/64"),
+        };
+        let removal = json!({"spec": {field: [rest], "draining": null}});
+        let response = used.client.dry_run_patch(kind, &used.name, &removal).await;
+        response.assert_denied(400, "", "add them to spec.draining");
+        used.client.patch(kind, &used.name, &json!({"spec": {"draining": [part]}})).await.into_object();
+        assert_eq!(used.consumer.wait_for_address("holder").await, used.address);
+        used.client.dry_run_patch(kind, &used.name, &removal).await.assert_denied(400, "", &used.address);
+        used.consumer.release("holder").await;
+        eventually("part and entry are removed", || async {
+            used.client.patch(kind, &used.name, &removal).await.is_ok().then_some(())
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
 async fn released_address_may_be_dropped() {
     let used = Used::pool(IPPool).await;
     used.consumer.release("holder").await;

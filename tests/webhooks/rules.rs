@@ -136,7 +136,7 @@ async fn invalid_ip_pools_are_denied_with_field_and_reason() {
         trial.rejects(one(json!({"prefix": 33})), 422, "spec.prefix", "33 is not between 0 and 32").await;
         trial.rejects(one(json!({"prefix": 129})), 422, "spec.prefix", "129 is not between 0 and 32").await;
         trial.rejects(one(json!({"prefix": -1})), 422, "spec.prefix", "-1 is not between 0 and 32").await;
-        let range = |address: &str| json!([{"addresses": [address, "10.1.0.9"], "prefix": 24}]);
+        let range = |address: &str| json!([{"addresses": [address], "prefix": 24}]);
         trial.rejects(one(json!({"ranges": range("10.0.0.1")})), 422, "spec.ranges[0].addresses[0]", "overlaps").await;
         trial.rejects(one(json!({"ranges": range("10.1.0.x")})), 422, "spec.ranges[0].addresses[0]", "10.1.0.x").await;
         trial.rejects(one(json!({"draining": ["fd00::1"]})), 422, "spec.draining[0]", "fd00::1 is IPv6").await;

@@ -379,3 +379,16 @@ fn annotations_stay_within_the_limit_of_the_api_server() {
     assert_eq!(bytes(&to_old(&pool)), 256 * 1024);
     assert_eq!(to_new(&to_old(&pool)), pool);
 }
+
+// === pools with ranges ===
+
+#[test]
+fn pool_with_ranges_only_survives_a_round_trip() {
+    let ranges = json!([{"addresses": ["10.1.0.0/24"], "prefix": 24, "gateway": "10.1.0.1"}]);
+    for more in [json!({}), json!({"addresses": []}), json!({"prefix": 0}), json!({"addresses": ["10.0.0.1"]})] {
+        let mut spec = json!({"ranges": ranges, "draining": ["10.1.0.9"], "addressMetadata": {"labels": {"a": "b"}}});
+        json_patch::merge(&mut spec, &more);
+        let object = new(&spec);
+        assert_eq!(to_new(&to_old(&object)), object, "{more}");
+    }
+}

@@ -21,10 +21,8 @@ pub(super) fn is_warning(condition: &Condition) -> bool {
             ];
             problems.contains(&condition.reason.as_deref().unwrap_or_default())
         }
-        // They repeat what Ready reports.
-        conditions::RECONCILING | conditions::STALLED => false,
-        // Requested by the spec.
-        conditions::DRAINING => false,
+        // The first two repeat what Ready reports. The spec requests the last one.
+        conditions::RECONCILING | conditions::STALLED | conditions::DRAINING => false,
         _ => condition.status == "True",
     }
 }
@@ -311,6 +309,35 @@ mod tests {
         }
         let empty_and_invalid = conditions_of(&json!({"spec": {"prefix": 99}}), AddressCounts::default(), 0);
         assert_eq!(empty_and_invalid[1].0, "Exhausted=False");
+    }
+
+    #[test]
+    fn draining_parts_name_claims_of_their_own_namespace_only() {
+        let condition = |pool: serde_json::Value, addresses: usize| {
+            let pool = serde_json::from_value::<Pool>(pool).unwrap();
+            let (key, info) = (PoolKey::of(&pool), PoolInfo::of(&pool));
+            let claims = ["a", "b"].map(|name| ("n".to_owned(), name.to_owned()));
+            let draining = DrainingUse { addresses, claims: claims.into_iter().take(addresses).collect() };
+            let snapshot = PoolSnapshot {
+                key: &key,
+                info: &info,
+                counts: AddressCounts::default(),
+                cooldown_end: None,
+                finalizer_error: None,
+                overlapping: Vec::new(),
+                blocker: None,
+                over_limit: None,
+                draining: Some(draining),
+            };
+            let condition = snapshot.draining().unwrap();
+            (condition.status.clone(), condition.message.unwrap_or_default())
+        };
+        let own = |addresses| condition(json!({"kind": "InClusterIPPool", "metadata": {"namespace": "n"}}), addresses);
+        let global = |addresses| condition(json!({"kind": "GlobalInClusterIPPool"}), addresses);
+        assert_eq!(own(0).0, "False");
+        let text = "9 addresses of spec.draining are in use by the claims a, b and 7 more; waiting for their release";
+        assert_eq!((&*own(9).0, &*own(9).1), ("True", text));
+        assert_eq!(global(2).1, "2 addresses of spec.draining are in use; waiting for their release");
     }
 
     #[test]

@@ -220,6 +220,29 @@ fn show_draws_map_holders_and_waiting_claims() {
 }
 
 #[test]
+fn show_lists_ranges_and_draining_parts() {
+    let spec = json!({
+        "ranges": [
+            { "addresses": ["10.0.1.0/29"], "prefix": 29, "gateway": "10.0.1.1" },
+            { "addresses": ["10.0.0.3-10.0.0.6"], "prefix": 24 },
+        ],
+        "draining": ["10.0.1.0/29", "10.0.0.4"],
+    });
+    let ranges = pool("InClusterIPPool", "web", &spec, &Value::Null);
+    let pool = show(&ranges, std::slice::from_ref(&ranges), &addresses(), &[], Vec::new());
+    let text = text(&Report::PoolDetails(Box::new(pool)), style());
+    for line in [
+        "  Range        10.0.1.0/29, prefix /29, gateway 10.0.1.1\n",
+        "  Range        10.0.0.3-10.0.0.6, prefix /24\n",
+        "  Draining     10.0.1.0/29, 10.0.0.4\n",
+        "9 total, 1 used, 3 free, 0 reserved, 0 cooling down, 5 drained",
+    ] {
+        assert!(text.contains(line), "{text}");
+    }
+    assert!(!text.contains("Ranges") && !text.contains("  Prefix"), "{text}");
+}
+
+#[test]
 fn map_of_the_largest_pool_has_blocks() {
     let spec = json!({ "addresses": ["::/0"], "prefix": 0, "allocateReservedIPAddresses": true });
     let all = pool("InClusterIPPool", "all", &spec, &Value::Null);
