@@ -9,6 +9,9 @@ pub const POOL_VERSION: &str = "v1alpha2";
 /// Deprecated version of the pools of single addresses. It is still served, through conversion.
 pub const OLD_POOL_VERSION: &str = "v1alpha1";
 
+/// Annotation on an IPAddress of a pool with the order RoundRobin: when the address was allocated.
+pub const ALLOCATED_AT_ANNOTATION: &str = "ipam.cluster.x-k8s.io/allocated-at";
+
 /// Finalizer on a pool: the pool is not removed while an address of it is in use.
 pub const PROTECT_POOL: &str = "ipam.cluster.x-k8s.io/ProtectPool";
 

@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use capi_ipam_ip::{Block, Family, ParseError, parse_address};
 use k8s_openapi::ClusterResourceScope;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::Resource;
 use kube::api::ObjectMeta;
 use schemars::JsonSchema;
@@ -83,11 +83,6 @@ pub struct IPReservationSpec {
     /// promised to the claim with this name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub claim_ref: Option<ReservationClaim>,
-    /// Time at which the address was allocated; only of pools with the order RoundRobin, which continues above the
-    /// newest one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "super::crds::date_time_schema")]
-    pub allocated_at: Option<MicroTime>,
     /// Time at which the claim released the address. It can be reused after the grace period of the pool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "super::crds::date_time_schema")]

@@ -43,7 +43,7 @@ impl InClusterHandler {
         let _candidate =
             self.ledger().hold_candidate(pool, &slot).then(|| Candidate { ledger: self.ledger(), slot: slot.clone() });
         for _ in 0..2 {
-            match self.reserve(pool, &slot, None).await? {
+            match self.reserve(pool, &slot).await? {
                 ReserveResult::Ours => return Ok(existing_allocation(existing, block, usable).into()),
                 ReserveResult::Conflict => {}
             }

@@ -8,7 +8,6 @@ use capi_ipam_controller::{clock, trace_span, traces};
 use capi_ipam_ip::{Block, UsableBlocks};
 use capi_ipam_provider::api::{IPAddress, IPAddressClaim, Uid};
 use capi_ipam_provider::{Allocation, ClaimHandler, Ensured, HandlerError, PoolView, ProviderAdapter, Released};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube::ResourceExt;
 use tracing::debug;
 
@@ -169,7 +168,7 @@ impl InClusterHandler {
                 && usable.contains(slot.block)
                 && !usable.is_draining(slot.block)
                 && self.ledger().owners(&slot).is_empty()
-                && matches!(self.reserve(pool, &slot, allocation_time(&info)).await?, ReserveResult::Ours);
+                && matches!(self.reserve(pool, &slot).await?, ReserveResult::Ours);
             self.ledger().forget_attempt(self.uid);
             if is_ours {
                 self.check_limits(pool, &info, &slot).await?;
@@ -216,7 +215,7 @@ impl InClusterHandler {
             if !self.ledger().is_current(pool, &usable) {
                 continue;
             }
-            let reserve = self.reserve_or_take_over(pool, &candidate.slot, allocation_time(&info));
+            let reserve = self.reserve_or_take_over(pool, &candidate.slot);
             match traces::in_span(trace_span!("reserve", slot = %candidate.slot, candidate = number), reserve).await? {
                 ReserveResult::Ours => {
                     self.check_limits(pool, &info, &candidate.slot).await?;
@@ -314,14 +313,8 @@ impl InClusterHandler {
 
     /// Creates the reservation of an address. If it exists already or the outcome is unknown, a live read determines to
     /// whom it belongs.
-    pub(super) async fn reserve(
-        &self,
-        pool: &PoolKey,
-        slot: &Slot,
-        allocated_at: Option<MicroTime>,
-    ) -> Result<ReserveResult, HandlerError> {
-        let mut wanted = build(slot, pool, claim_reference(&self.claim));
-        wanted.spec.allocated_at = allocated_at;
+    pub(super) async fn reserve(&self, pool: &PoolKey, slot: &Slot) -> Result<ReserveResult, HandlerError> {
+        let wanted = build(slot, pool, claim_reference(&self.claim));
         let error = match self.context.reservations.create(&wanted).await {
             Ok(created) => {
                 self.ledger().insert_reservation(&created);
@@ -363,13 +356,13 @@ impl Drop for Candidate<'_> {
     }
 }
 
-/// The time that the reservation of a new address records: the order RoundRobin continues at the newest one.
-fn allocation_time(info: &PoolInfo) -> Option<MicroTime> {
-    (info.order == AllocationOrder::RoundRobin).then(clock::now_micro)
-}
-
+/// The allocation of a new address. With the order RoundRobin, the time of the allocation is an annotation of the
+/// IPAddress: the pool continues above the newest one after a restart, and after `clusterctl move`.
 fn allocation(block: Block, info: &PoolInfo, usable: &UsableBlocks) -> Allocation {
-    let AddressMetadata { labels, annotations } = info.metadata.as_deref().cloned().unwrap_or_default();
+    let AddressMetadata { labels, mut annotations } = info.metadata.as_deref().cloned().unwrap_or_default();
+    if info.order == AllocationOrder::RoundRobin {
+        annotations.insert(names::ALLOCATED_AT_ANNOTATION.to_owned(), format!("{:.6}", clock::now_micro().0));
+    }
     let gateway = usable.gateway_of(block);
     Allocation { gateway, labels, annotations, ..Allocation::new(block.base(), usable.prefix_of(block)) }
 }

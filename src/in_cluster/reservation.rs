@@ -19,7 +19,6 @@ pub(super) fn build(slot: &Slot, pool: &PoolKey, claim: ReservationClaim) -> IPR
 pub(super) fn copy_to(reservation: &IPReservation, slot: &Slot, pool: &PoolKey) -> IPReservation {
     let claim = reservation.spec.claim_ref.clone();
     let mut copy = new_reservation(slot.reservation_name(), &slot.scope, slot.block, pool, claim);
-    copy.spec.allocated_at.clone_from(&reservation.spec.allocated_at);
     copy.spec.released_at.clone_from(&reservation.spec.released_at);
     // With the labels and annotations of users, and the label of `clusterctl move`.
     copy.metadata.labels.clone_from(&reservation.metadata.labels);
@@ -44,7 +43,6 @@ fn new_reservation(
             prefix_length: (!block.is_address()).then(|| block.length().into()),
             pool_ref: pool.to_reference(),
             claim_ref: claim,
-            allocated_at: None,
             released_at: None,
         },
     }

@@ -2,7 +2,6 @@
 //! released it, or for another claim once its cool-down has ended.
 
 use capi_ipam_provider::HandlerError;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube::ResourceExt;
 
 use super::handler::{InClusterHandler, ReserveResult, request_error};
@@ -18,7 +17,6 @@ impl InClusterHandler {
         &self,
         pool: &PoolKey,
         slot: &Slot,
-        allocated_at: Option<MicroTime>,
     ) -> Result<ReserveResult, HandlerError> {
         if let Some(released) = self.ledger().released_reservation(slot) {
             let name = slot.reservation_name();
@@ -37,7 +35,7 @@ impl InClusterHandler {
                 Err(error) => return Err(request_error(ACTION, error)),
             }
         }
-        self.reserve(pool, slot, allocated_at).await
+        self.reserve(pool, slot).await
     }
 
     /// Whether the claim may take over a released address that its IPAddress has, in a sticky pool: the last claim of

@@ -176,7 +176,6 @@ pub(crate) fn reservation(slot: &Slot, pool: &PoolKey, claim: Option<&Key>) -> I
                 uid: None,
                 cluster: None,
             }),
-            allocated_at: None,
             released_at: None,
         },
     }

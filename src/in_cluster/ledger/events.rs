@@ -12,7 +12,7 @@ use kube::ResourceExt;
 use super::state::State;
 use super::usage::AddressOwner;
 use super::{ClaimKey, Ledger, PoolKey};
-use crate::api::{IPNetwork, IPReservation, InClusterKind, Pool, Slot};
+use crate::api::{IPNetwork, IPReservation, InClusterKind, Pool, Slot, names};
 
 /// The pool, block and key of an IPAddress; `None` if it is not of one of our pools or its address is not valid.
 /// Cluster API accepts addresses that no pool can contain, such as IPv4-mapped ones: the address that they stand for is
@@ -42,6 +42,8 @@ impl EventHandler<IPAddress> for Ledger {
     fn apply(&self, address: &IPAddress) {
         let Some((pool, block, name)) = allocated_block(address) else { return };
         let cluster = address.labels().get(CLUSTER_NAME_LABEL).map(String::as_str);
+        let allocated_at = address.annotations().get(names::ALLOCATED_AT_ANNOTATION);
+        let allocated_at = allocated_at.and_then(|text| text.parse::<jiff::Timestamp>().ok());
         self.change(|state| {
             let (pool, list) = (state.shared_key(pool), state.address_list);
             let cluster = state.clusters.share(cluster);
@@ -49,6 +51,9 @@ impl EventHandler<IPAddress> for Ledger {
             // Another manager may have served a claim that has a turn here.
             if state.pools.get_mut(&pool).is_some_and(|entry| entry.wait_queue.leave(&name)) {
                 state.dirty_pools.push(PoolKey::clone(&pool));
+            }
+            if let Some(at) = allocated_at {
+                state.pools.entry(pool.clone()).or_default().order.record(block, at.as_microsecond());
             }
             state.update(&slot, |usage| {
                 usage.insert_address(AddressOwner { name: Arc::new(name), pool, cluster, list });

@@ -34,14 +34,7 @@ impl State {
                 if source == Source::Response && known.is_some_and(|known| known.version > info.version) {
                     return None;
                 }
-                let pool = info.pool.clone();
-                let claim = self.insert_at(&slot, info);
-                if let Some(at) = &reservation.spec.allocated_at
-                    && let Some(entry) = self.pools.get_mut(&pool)
-                {
-                    entry.order.record(slot.block, at.0.as_microsecond());
-                }
-                claim
+                self.insert_at(&slot, info)
             }
             Err(problem) => {
                 let name = reservation.metadata.name.as_ref();

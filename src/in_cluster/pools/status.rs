@@ -327,6 +327,7 @@ mod tests {
                 overlapping: Vec::new(),
                 blocker: None,
                 over_limit: None,
+                slices: None,
                 draining: Some(draining),
             };
             let condition = snapshot.draining().unwrap();

@@ -24,7 +24,7 @@ pub(in crate::api::crds) fn reservations(schema: &mut Value) -> Result<(), CrdEr
          isCIDR({prefix}) && cidr({prefix}).masked() == cidr({prefix})"
     );
     let required = ["scope", "address", "poolRef"].map(|field| (field, format!("self.{field} == oldSelf.{field}")));
-    let optional = ["prefixLength", "claimRef", "allocatedAt"].map(|field| {
+    let optional = ["prefixLength", "claimRef"].map(|field| {
         let same = format!("self.{field} == oldSelf.{field}");
         (field, format!("has(self.{field}) == has(oldSelf.{field}) && (!has(self.{field}) || {same})"))
     });

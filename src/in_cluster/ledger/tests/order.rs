@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 
 use capi_ipam_ip::{FreeSet, UsableBlocks};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 
 use super::super::order::Order;
 use super::*;
 use crate::api::AllocationOrder::{self, LowestFirst, Random, RoundRobin};
+use crate::api::names;
 
 fn with_order(order: &str) -> Ledger {
     let ledger = ledger();
@@ -23,11 +23,12 @@ fn propose(ledger: &Ledger, name: &str) -> u8 {
     }
 }
 
-/// A reservation of an address that was allocated in that microsecond.
-fn allocated(last: u8, at: i64) -> IPReservation {
-    let mut reservation = reservation(last, held_by(&format!("c{last}")), None);
-    reservation.spec.allocated_at = Some(MicroTime(jiff::Timestamp::from_microsecond(at).unwrap()));
-    reservation
+/// An IPAddress that was allocated in that microsecond.
+fn allocated(last: u8, at: i64) -> IPAddress {
+    let mut address = address(&format!("c{last}"), last);
+    let at = jiff::Timestamp::from_microsecond(at).unwrap();
+    address.metadata.annotations = Some([(names::ALLOCATED_AT_ANNOTATION.to_owned(), format!("{at:.6}"))].into());
+    address
 }
 
 #[test]
@@ -42,9 +43,9 @@ fn round_robin_proposes_the_next_address() {
 }
 
 #[test]
-fn round_robin_continues_above_the_newest_reservation() {
+fn round_robin_continues_above_the_newest_address() {
     let ledger = ledger();
-    // A list has the order of the names, and the reservations can be listed before the pool.
+    // A list has the order of the names, and the IPAddress objects can be listed before the pool.
     for (last, at) in [(1, 500), (2, 600), (3, 100), (5, 300)] {
         ledger.apply(&allocated(last, at));
     }
