@@ -1,0 +1,158 @@
+//! What the ledger keeps of a pool object.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use capi_ipam_controller::finalizer;
+use capi_ipam_ip::UsableBlocks;
+use capi_ipam_provider::api::is_paused;
+use kube::ResourceExt;
+
+use super::networks::NetworkRefusal;
+use crate::api::{
+    AccessRules, AddressMetadata, AllocationOrder, Pool, PoolKey, PoolSpec, ReclaimPolicy, Scope, SliceRules, names,
+};
+
+/// The blocks that a pool can allocate, or the problems of its specification.
+type Usable = Result<Arc<UsableBlocks>, Arc<str>>;
+
+/// What the ledger keeps of a pool object.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PoolInfo {
+    /// The uid of the pool.
+    pub uid: String,
+    /// Whether the pool has the annotation that pauses it.
+    pub paused: bool,
+    /// Whether the pool is being deleted.
+    pub deleting: bool,
+    /// Whether the pool has our finalizer, and the block length of its network is set.
+    pub initialized: bool,
+    /// The seconds before a released address can be reused; 0 without a cool-down.
+    pub cooldown_seconds: i64,
+    /// Whether a claim gets the address back that the last claim of its name had.
+    pub is_sticky: bool,
+    /// Whether claims may request an address.
+    pub accepts_requests: bool,
+    /// The scope within which its addresses are unique.
+    pub scope: Scope,
+    /// The network that the spec names.
+    pub network: Option<Arc<str>>,
+    /// Why the pool must not use the network that it names, or that selects it. It neither allocates nor changes its
+    /// reservations then.
+    pub network_problem: Option<NetworkRefusal>,
+    /// The labels, by which networks select pools.
+    pub labels: Arc<BTreeMap<String, String>>,
+    /// When the pool was created, in seconds since the Unix epoch.
+    pub created: i64,
+    /// The blocks that can be allocated, or the problems of the spec.
+    pub usable: Usable,
+    /// The order in which they are allocated.
+    pub order: AllocationOrder,
+    /// Which addresses count as abandoned although their claims exist.
+    pub reclaim: ReclaimPolicy,
+    /// Whether the spec names draining parts.
+    pub is_draining: bool,
+    /// Labels and annotations of new IPAddress objects.
+    pub metadata: Option<Arc<AddressMetadata>>,
+    /// Who may use the pool; `None` without restrictions.
+    pub access: Option<Arc<AccessRules>>,
+    /// How the pool is divided into slices; `None` without slices.
+    pub slices: Option<Arc<SliceRules>>,
+    /// The `metadata.generation` of the spec.
+    pub generation: Option<i64>,
+}
+
+impl PoolInfo {
+    /// Reads a pool object.
+    pub fn of(pool: &Pool) -> Self {
+        Self::updated(None, pool)
+    }
+
+    /// Reads a pool object. The blocks are those of `known`, the previous state of the pool, unless the generation has
+    /// changed: a status update does not parse thousands of addresses again.
+    pub(super) fn updated(known: Option<&Self>, pool: &Pool) -> Self {
+        let Pool { spec, metadata: meta, .. } = pool;
+        let known = known.filter(|known| meta.generation.is_some() && known.generation == meta.generation);
+        let known = known.filter(|known| meta.uid.as_ref() == Some(&known.uid));
+        let Parsed { usable, access, slices, metadata } = known.map_or_else(
+            || read_all(spec, pool.kind.is_global()),
+            |known| Parsed {
+                usable: known.usable.clone(),
+                access: known.access.clone(),
+                slices: known.slices.clone(),
+                metadata: known.metadata.clone(),
+            },
+        );
+        Self {
+            uid: pool.uid().unwrap_or_default(),
+            paused: is_paused(meta),
+            deleting: meta.deletion_timestamp.is_some(),
+            initialized: finalizer::is_set(pool, names::PROTECT_POOL),
+            cooldown_seconds: spec.cooldown_seconds(),
+            is_sticky: spec.is_sticky(),
+            accepts_requests: spec.accepts_requests(),
+            scope: Scope::Pool(PoolKey::of(pool)),
+            network: spec.network().map(Into::into),
+            network_problem: None,
+            labels: Arc::new(meta.labels.clone().unwrap_or_default()),
+            created: meta.creation_timestamp.as_ref().map(|time| time.0.as_second()).unwrap_or_default(),
+            usable,
+            order: spec.order(),
+            reclaim: spec.reclaim(),
+            is_draining: !spec.draining().is_empty(),
+            metadata,
+            access,
+            slices,
+            generation: meta.generation,
+        }
+    }
+
+    /// Whether the pool can allocate addresses to claims.
+    pub fn can_allocate(&self) -> bool {
+        self.can_bind() && !self.deleting && self.network_problem.is_none()
+    }
+
+    /// The gateways of the pool and of its ranges.
+    pub(super) fn gateways(&self) -> BTreeSet<IpAddr> {
+        self.usable.iter().flat_map(|usable| usable.gateways()).collect()
+    }
+
+    /// Whether claims that already hold an address of the pool can be bound: also while the pool is being deleted.
+    pub fn can_bind(&self) -> bool {
+        let is_refused = self.network_problem.as_ref().is_some_and(|refusal| !refusal.keeps_members());
+        self.usable.is_ok() && !self.paused && self.initialized && !is_refused
+    }
+}
+
+/// What is parsed of a specification.
+struct Parsed {
+    usable: Usable,
+    access: Option<Arc<AccessRules>>,
+    slices: Option<Arc<SliceRules>>,
+    metadata: Option<Arc<AddressMetadata>>,
+}
+
+/// Parses the blocks of a pool, who may use it, its slices, and the metadata of its addresses.
+fn read_all(spec: &PoolSpec, is_global: bool) -> Parsed {
+    let mut problems = Vec::new();
+    let mut add = |found: Vec<String>| problems.extend(found);
+    let usable = spec.usable().map_err(|found| add(found.iter().map(ToString::to_string).collect())).ok();
+    let access = if is_global { spec.access().rules() } else { Ok(None) };
+    let access = access.map_err(|found| add(found.iter().map(ToString::to_string).collect())).ok().flatten();
+    let slices = usable.as_ref().map_or(Ok(None), |usable| spec.slice_rules(usable));
+    let slices = slices.map_err(|found| add(found.iter().map(ToString::to_string).collect())).ok().flatten();
+    let metadata = spec.address_metadata();
+    let found = metadata.map(AddressMetadata::problems).unwrap_or_default();
+    add(found.iter().map(ToString::to_string).collect());
+    let usable = match usable {
+        Some(usable) if problems.is_empty() => Ok(Arc::new(usable)),
+        _ => Err(problems.join("; ").into()),
+    };
+    Parsed {
+        usable,
+        access: access.map(Arc::new),
+        slices: slices.map(Arc::new),
+        metadata: metadata.cloned().map(Arc::new),
+    }
+}
