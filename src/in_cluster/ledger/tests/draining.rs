@@ -70,3 +70,34 @@ fn lowest_first_uses_the_ranges_in_their_order() {
     ledger.drop_candidate(&value(1));
     assert_eq!(propose(&ledger, "c5"), Some(8));
 }
+
+proptest! {
+    #[test]
+    fn counts_agree_with_a_recount(
+        changes in proptest::collection::vec((1..=SIZE, any::<bool>()), 0..30),
+        draining in proptest::collection::vec(1..=SIZE, 1..5),
+    ) {
+        let entries: Vec<String> = draining.iter().map(|last| format!("10.0.0.{last}")).collect();
+        let ledger = with_spec(json!({ "draining": entries }));
+        let mut held = BTreeSet::new();
+        for (last, is_added) in changes {
+            let reservation = reservation(last, held_by(&format!("c{last}")), None);
+            if is_added && held.insert(last) {
+                ledger.apply(&reservation);
+            } else if !is_added && held.remove(&last) {
+                ledger.remove_reservation(&reservation);
+                // A deleted reservation is not added again: its uid is never reused.
+                break;
+            }
+        }
+        let recounted = with_spec(json!({}));
+        held.iter().for_each(|last| recounted.apply(&reservation(*last, held_by(&format!("c{last}")), None)));
+        recounted.apply_pool(&pool(json!({"metadata": {"generation": 2}, "spec": { "draining": entries }})));
+        prop_assert_eq!(counts(&ledger), counts(&recounted));
+        prop_assert_eq!(ledger.draining_use(&key()), recounted.draining_use(&key()));
+        let in_use = held.iter().filter(|last| draining.contains(last)).count();
+        prop_assert_eq!(ledger.draining_use(&key()).map(|left| left.addresses), Some(in_use));
+        let lowest = (1..=SIZE).find(|last| !held.contains(last) && !draining.contains(last));
+        prop_assert_eq!(propose(&ledger, "new"), lowest);
+    }
+}

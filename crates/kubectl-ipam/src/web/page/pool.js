@@ -139,6 +139,7 @@ export function pool(route) {
     const lines = [
       ["Ranges", data.ranges.join(", ")], ["Excluded", (data.excluded ?? []).join(", ")], ["Gateway", data.gateway],
       [hasPrefixes(kind) ? "Allocated length" : "Prefix", `/${data.prefixLength}`],
+      ["More ranges", (data.moreRanges ?? []).join("; ")], ["Draining", (data.draining ?? []).join(", ")],
       ["Cool-down", data.cooldownSeconds > 0 ? `${data.cooldownSeconds} s` : "none"],
     ].filter(([, text]) => text);
     facts.replaceChildren(...lines.flatMap(([name, text]) => [el("div", {}, el("dt", { text: name }), el("dd", { text }))]));
