@@ -25,7 +25,7 @@ impl InClusterHandler {
         }
         let uses_headroom = headroom_selector(info).is_some_and(|selector| selector.matches(self.claim.labels()));
         let cluster = self.claim.cluster_name().map(Into::into);
-        ClaimAttributes { uses_headroom, cluster, requested, ..priority.into() }
+        ClaimAttributes { cluster, uses_headroom, requested, ..priority.into() }
     }
 
     /// Fails if claims of this namespace must not use the pool.

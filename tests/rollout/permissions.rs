@@ -119,6 +119,15 @@ impl Busy {
             status.conditions.iter().any(|condition| condition.type_ == "AddressInUse").then_some(())
         })
         .await;
+        // A slice is assigned, marked as empty, and returned.
+        let slices = json!({"size": 4, "per": "Label", "label": "rack"});
+        let sliced = json!({"addresses": ["10.4.0.0/28"], "prefix": 24, "slices": slices});
+        consumer.create_pool("sliced", sliced).await;
+        consumer.create_claim_with("s", "InClusterIPPool", "sliced", json!({"labels": {"rack": "r1"}})).await;
+        consumer.wait_for_address("s").await;
+        consumer.release("s").await;
+        eventually("the slice is returned", || async { consumer.slice_owners().await.is_empty().then_some(()) }).await;
+        consumer.delete_unused_pool(&pools, "sliced").await;
         consumer.create_claim("c", "web").await;
         consumer.wait_for_reason("c", "PoolExhausted").await;
         consumer.wait_for_reason("p", "Paused").await;

@@ -21,7 +21,7 @@ impl PoolEntry {
         let all = usable.allocatable().subtract(&self.other_lengths);
         let (rules, free) = (Arc::clone(rules), self.free.as_ref());
         let remembered = self.remembered.iter().copied();
-        let slices = Slices::new(rules, usable, &all, free, remembered, &self.slice_objects, pending);
+        let slices = Slices::new(rules, usable, &all, free, &remembered, &self.slice_objects, pending);
         self.slices = Some(Box::new(slices));
     }
 

@@ -143,7 +143,7 @@ impl Slices {
         usable: &UsableBlocks,
         all: &SpanSet,
         free: Option<&FreeSet>,
-        remembered: impl Iterator<Item = (i64, u128)> + Clone,
+        remembered: &(impl Iterator<Item = (i64, u128)> + Clone),
         objects: &BTreeMap<Block, SliceInfo>,
         pending: HashMap<u128, Arc<SliceOwner>>,
     ) -> Self {

@@ -176,7 +176,7 @@ proptest! {
             for number in first..=first + more {
                 if is_free { expected.release(number) } else { expected.take(number) };
             }
-            if is_free { free.release_span(span) } else { free.take_span(span) };
+            if is_free { free.release_span(span) } else { free.take_span(span) }
             prop_assert_eq!(&free, &expected);
         }
     }

@@ -225,7 +225,7 @@ proptest! {
             }
             let pending = pool.slices.pending.clone();
             let again =
-                Slices::new(rules(Some(2)), &pool.usable, &pool.usable.set, Some(&pool.free), std::iter::empty(), &objects, pending);
+                Slices::new(rules(Some(2)), &pool.usable, &pool.usable.set, Some(&pool.free), &std::iter::empty(), &objects, pending);
             prop_assert_eq!(&again.assignable, &pool.slices.assignable);
             prop_assert_eq!(&again.in_use, &pool.slices.in_use);
             let owners = |slices: &Slices| {
