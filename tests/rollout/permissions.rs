@@ -127,7 +127,7 @@ impl Busy {
         consumer.wait_for_address("s").await;
         consumer.release("s").await;
         eventually("the slice is returned", || async { consumer.slice_owners().await.is_empty().then_some(()) }).await;
-        consumer.delete_unused_pool(&pools, "sliced").await;
+        consumer.delete_unused_pool(&consumer.pools(), "sliced").await;
         consumer.create_claim("c", "web").await;
         consumer.wait_for_reason("c", "PoolExhausted").await;
         consumer.wait_for_reason("p", "Paused").await;
