@@ -132,6 +132,14 @@ impl Plan {
         late || self.managers > 1
     }
 
+    /// Whether an address may be in the slice of another owner: a late reservation, or one by a manager that has not
+    /// observed that the slice is marked as empty.
+    pub fn may_be_in_another_slice(&self) -> bool {
+        let late = |write, how: WriteFault| write == Write::ReservationCreated && how.is_late();
+        let is_late = matches!(self.fault, Some(Fault::Write { write, how, .. }) if late(write, how));
+        is_late || self.managers > 1
+    }
+
     /// Whether a write may happen between a live read and the decision on it: a write of another manager, or a late
     /// one. Then a claim may be released while its second, unbound IPAddress is created.
     pub fn may_be_overtaken(&self) -> bool {

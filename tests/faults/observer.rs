@@ -1,10 +1,11 @@
 //! Observes every change of every relevant object, with watches that bypass the proxy.
 
 use std::fmt::Debug;
+use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use capi_ipam::api::{self, IPReservation, InClusterKind, PoolKey, PoolSpec, conditions, names};
+use capi_ipam::api::{self, IPReservation, IPSlice, InClusterKind, PoolKey, PoolSpec, conditions, names};
 use capi_ipam_provider::api::{ContractVersion, IPAddress, IPAddressClaim, is_paused};
 use futures::TryStreamExt;
 use kube::api::{ListParams, WatchEvent, WatchParams};
@@ -14,7 +15,8 @@ use tokio::task::JoinHandle;
 
 use crate::support::consumer::counts_of;
 use crate::support::wait::eventually;
-use crate::world::{Address, Change, Claim, Name, Object, Pool, PoolName, Reservation, World};
+use crate::workload::SLICE_LABEL;
+use crate::world::{Address, Change, Claim, Name, Object, Pool, PoolName, Reservation, Slice, World};
 
 /// How long the watches may take to deliver the state of the lists.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -33,6 +35,7 @@ impl Observer {
         observer.watch(Api::<IPAddressClaim>::all_with(client.clone(), &version), claim).await;
         observer.watch(Api::<IPAddress>::all_with(client.clone(), &version), address).await;
         observer.watch(Api::<IPReservation>::all(client.clone()), reservation).await;
+        observer.watch(Api::<IPSlice>::all(client.clone()), slice).await;
         for kind in [InClusterKind::IPPool, InClusterKind::GlobalIPPool] {
             observer.watch(Api::all_with(client.clone(), &kind), pool).await;
         }
@@ -101,7 +104,8 @@ impl Observer {
             let same = listed.claims == known.claims
                 && listed.addresses == known.addresses
                 && listed.reservations == known.reservations
-                && listed.pools == known.pools;
+                && listed.pools == known.pools
+                && listed.slices == known.slices;
             if same {
                 return;
             }
@@ -146,6 +150,7 @@ fn claim(claim: &IPAddressClaim) -> Object {
         deleting: claim.metadata.deletion_timestamp.is_some(),
         held: claim.finalizers().iter().any(|finalizer| finalizer == names::RELEASE_ADDRESS),
         in_use: claim.finalizers().iter().any(|finalizer| finalizer != names::RELEASE_ADDRESS),
+        label: claim.labels().get(SLICE_LABEL).cloned(),
         reason: says_why.map(str::to_owned),
     };
     Object::Claim(name_of(claim), state)
@@ -173,6 +178,23 @@ fn reservation(reservation: &IPReservation) -> Object {
     Object::Reservation(reservation.name_any(), state)
 }
 
+fn slice(slice: &IPSlice) -> Object {
+    let range = |block: &str| {
+        let (first, length) = block.split_once('/')?;
+        let first: Ipv4Addr = first.parse().ok()?;
+        let host_bits = 32_u32.checked_sub(length.parse().ok()?)?;
+        Some((first, Ipv4Addr::from(u32::from(first) | 1_u32.checked_shl(host_bits)?.checked_sub(1)?)))
+    };
+    let state = Slice {
+        uid: slice.uid().unwrap_or_default(),
+        pool: pool_name(slice.block().ok().map(|(pool, _)| pool)),
+        block: range(&slice.spec.block),
+        owner: slice.spec.owner.name.clone(),
+        is_marked: slice.spec.empty_since.is_some(),
+    };
+    Object::Slice(slice.name_any(), state)
+}
+
 /// Pools whose ranges are completely allocatable, see the workloads.
 fn pool(pool: &api::Pool) -> Object {
     let addresses = match &pool.spec {
@@ -186,6 +208,7 @@ fn pool(pool: &api::Pool) -> Object {
         deleting: pool.metadata.deletion_timestamp.is_some(),
         paused: is_paused(&pool.metadata),
         counts: counts_of(pool),
+        slices: pool.status.as_ref().and_then(|status| status.slices.as_ref()).map(|slices| slices.assigned),
     };
     Object::Pool(pool_name(Some(PoolKey::of(pool))), state)
 }

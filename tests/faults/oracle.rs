@@ -1,9 +1,13 @@
 //! The invariants: at every moment, at rest, and over a whole run. Pure functions of the observed changes.
 
+mod slices;
+
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
 use crate::world::{Address, Change, Claim, Object, Pool, PoolName, Reservation, World, in_order};
+
+pub use slices::in_another_slice;
 
 /// A violation of an invariant.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +43,8 @@ pub enum Rule {
     Quiet,
     /// Every claim is bound or reports a reason.
     Served,
+    /// An address in a slice belongs to the owner of the slice, and an owner keeps no slice without an address.
+    Sliced,
     /// A claim gets one IPAddress in its life, which is deleted with it.
     Once,
 }
@@ -189,6 +195,8 @@ pub fn at_rest(world: &World) -> Vec<Violation> {
     found.extend(leaked(world));
     found.extend(not_served(world));
     found.extend(miscounted(world));
+    found.extend(slices::unused(world));
+    found.extend(slices::miscounted(world));
     found
 }
 
@@ -308,7 +316,7 @@ pub fn overall(changes: &[Change]) -> Vec<Violation> {
                     *reserved.entry((uid.clone(), scope.to_owned())).or_default() += 1;
                 }
             }
-            Object::Claim(..) | Object::Pool(..) => {}
+            Object::Claim(..) | Object::Pool(..) | Object::Slice(..) => {}
         }
         world.apply(change);
     }

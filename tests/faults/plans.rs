@@ -112,7 +112,7 @@ const RETRIES: [WriteFault; 3] =
 
 /// Whether a lost response leaves an object that the manager may not know.
 fn is_creation(write: Write) -> bool {
-    matches!(write, Write::ReservationCreated | Write::AddressCreated)
+    matches!(write, Write::ReservationCreated | Write::AddressCreated | Write::SliceAssigned)
 }
 
 /// The writes after which a late write does the most harm: they undo it or invalidate it. Many of them affect a later
@@ -126,6 +126,10 @@ fn undone_by(write: Write) -> &'static [Write] {
         Write::ClaimBound => &[Write::ClaimFinalizerAdded],
         Write::ClaimFinalizerRemoved | Write::ClaimReported => &[Write::ClaimBound],
         Write::PoolFinalizerRemoved => &[Write::PoolFinalizerAdded],
+        Write::SliceAssigned => &[Write::SliceReturned],
+        Write::SliceMarked => &[Write::SliceResumed],
+        Write::SliceResumed => &[Write::SliceMarked],
+        Write::SliceReturned => &[Write::SliceResumed, Write::SliceAssigned],
         _ => &[],
     }
 }

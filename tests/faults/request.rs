@@ -23,6 +23,10 @@ pub enum Write {
     ReservationReleased,
     ReservationDeleted,
     ClaimFinalizerRemoved,
+    SliceAssigned,
+    SliceMarked,
+    SliceResumed,
+    SliceReturned,
     Event,
     Other,
 }
@@ -53,6 +57,10 @@ impl Write {
             (Verb::Create, "ipreservations") => Self::ReservationCreated,
             (Verb::Change, "ipreservations") if body.contains("releasedAt") => Self::ReservationReleased,
             (Verb::Delete, "ipreservations") => Self::ReservationDeleted,
+            (Verb::Create, "ipslices") => Self::SliceAssigned,
+            (Verb::Change, "ipslices") if body.contains(r#""op":"remove""#) => Self::SliceResumed,
+            (Verb::Change, "ipslices") => Self::SliceMarked,
+            (Verb::Delete, "ipslices") => Self::SliceReturned,
             (Verb::Change, pools) if pools.ends_with("pools") && status => Self::PoolStatus,
             (Verb::Change, pools) if pools.ends_with("pools") && body.contains(names::PROTECT_POOL) => {
                 Self::PoolFinalizerAdded
@@ -93,6 +101,10 @@ mod tests {
             write(&Method::PATCH, "globalinclusterippools/p", &finalizers("")),
             Some(Write::PoolFinalizerRemoved)
         );
+        let mark = |op: &str| format!(r#"[{{"op":"{op}","path":"/spec/emptySince"}}]"#);
+        assert_eq!(write(&Method::PATCH, "ipslices/s", &mark("add")), Some(Write::SliceMarked));
+        assert_eq!(write(&Method::PATCH, "ipslices/s", &mark("remove")), Some(Write::SliceResumed));
+        assert_eq!(write(&Method::DELETE, "ipslices/s", ""), Some(Write::SliceReturned));
         assert_eq!(write(&Method::GET, claim, ""), None);
         assert_eq!(write(&Method::PATCH, claim, "[]"), Some(Write::Other));
     }

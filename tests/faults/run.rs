@@ -149,6 +149,9 @@ pub async fn run(plane: &Arc<ControlPlane>, plan: Plan) -> Report {
     failures.extend(leave_nothing(&observer).await);
     failures.extend(caught(observer.catch_up(&client)).await);
     failures.extend(texts(&oracle::ever(&observer.changes(), plan.may_be_overtaken())));
+    if !plan.may_be_in_another_slice() {
+        failures.extend(texts(&oracle::in_another_slice(&observer.changes())));
+    }
     if failures.is_empty() {
         failures.extend(summary(&plan, &observer));
     }
@@ -254,6 +257,7 @@ async fn leave_nothing(observer: &Observer) -> Option<String> {
             .chain(world.addresses.keys())
             .map(|(_, name)| name)
             .chain(world.reservations.keys())
+            .chain(world.slices.keys())
             .chain(world.pools.keys().map(|(_, (_, name))| name))
             .cloned()
             .collect();
@@ -290,7 +294,7 @@ fn too_often(journal: &[Entry]) -> Vec<Violation> {
 async fn force_delete_all(plane: &Arc<ControlPlane>, namespace: &str) {
     let (plane, namespace) = (Arc::clone(plane), namespace.to_owned());
     let remove = move || {
-        let kinds = "ipaddressclaims,ipaddresses,inclusterippools,globalinclusterippools,ipreservations";
+        let kinds = "ipaddressclaims,ipaddresses,inclusterippools,globalinclusterippools,ipreservations,ipslices";
         let everything = ["get", kinds, "--namespace", &namespace, "--output=name"];
         let found = plane.try_kubectl(&everything).unwrap_or_default();
         for object in found.lines() {

@@ -4,6 +4,7 @@
 
 mod early;
 mod joining;
+mod slices;
 mod sticky;
 mod views;
 
@@ -18,6 +19,8 @@ use serde_json::{Value, json};
 
 use crate::support::consumer::{Consumer, ready};
 use crate::support::wait::eventually_within;
+
+pub use slices::SLICE_LABEL;
 
 /// How long a workload waits for one condition, despite faults.
 const TIMEOUT: Duration = Duration::from_secs(45);
@@ -52,6 +55,8 @@ pub enum Workload {
     Cooldown,
     /// Claims of a sticky pool are recreated, and others need the addresses that are kept for them.
     Sticky,
+    /// The slice of an owner without an address is returned, and another owner needs it.
+    Slices,
     /// Addresses in use are removed from a pool and added again.
     Shrink,
     /// A pool is paused while claims are created and deleted.
@@ -73,7 +78,7 @@ pub enum Workload {
 }
 
 impl Workload {
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::Allocate,
         Self::Scale,
         Self::Delete,
@@ -84,6 +89,7 @@ impl Workload {
         Self::Exhaust,
         Self::Cooldown,
         Self::Sticky,
+        Self::Slices,
         Self::Shrink,
         Self::Pause,
         Self::Replace,
@@ -134,6 +140,7 @@ impl Workload {
             Self::Exhaust => work.exhaust().await,
             Self::Cooldown => work.cooldown().await,
             Self::Sticky => work.sticky().await,
+            Self::Slices => work.slices().await,
             Self::Shrink => work.shrink().await,
             Self::Pause => work.pause().await,
             Self::Replace => work.replace().await,

@@ -27,6 +27,7 @@ pub enum Object {
     Address(Name, Address),
     Reservation(String, Reservation),
     Pool(PoolName, Pool),
+    Slice(String, Slice),
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -42,6 +43,8 @@ pub struct Claim {
     pub in_use: bool,
     /// It has the annotation that requests its release, with its uid.
     pub release_requested: bool,
+    /// The value of its label, by which the pools assign their slices.
+    pub label: Option<String>,
     /// The reason why it is not ready, if reported.
     pub reason: Option<String>,
 }
@@ -77,6 +80,28 @@ pub struct Pool {
     pub paused: bool,
     /// The counts in the status: total, free, used, out of range.
     pub counts: Option<(i64, i64, i64, i64)>,
+    /// The number of assigned slices in the status.
+    pub slices: Option<i64>,
+}
+
+/// A slice that is assigned to a value of the label.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Slice {
+    pub uid: String,
+    pub pool: PoolName,
+    /// The first and the last address.
+    pub block: Option<(Ipv4Addr, Ipv4Addr)>,
+    pub owner: String,
+    /// It is marked as empty.
+    pub is_marked: bool,
+}
+
+impl Slice {
+    /// Whether the slice has the address.
+    pub fn contains(&self, address: &str) -> bool {
+        let address = address.parse::<Ipv4Addr>();
+        address.is_ok_and(|address| self.block.is_some_and(|(first, last)| (first..=last).contains(&address)))
+    }
 }
 
 impl Pool {
@@ -107,6 +132,7 @@ pub struct World {
     pub addresses: BTreeMap<Name, Address>,
     pub reservations: BTreeMap<String, Reservation>,
     pub pools: BTreeMap<PoolName, Pool>,
+    pub slices: BTreeMap<String, Slice>,
     /// The network of each pool, kept when the pool is deleted.
     pub networks: HashMap<PoolName, String>,
     /// The states of each pool, by its name.
@@ -143,6 +169,7 @@ impl World {
                 put(&mut self.addresses, name, address, change.gone);
             }
             Object::Reservation(name, reservation) => put(&mut self.reservations, name, reservation, change.gone),
+            Object::Slice(name, slice) => put(&mut self.slices, name, slice, change.gone),
             Object::Pool(name, pool) => {
                 put(&mut self.pools, name, pool, change.gone);
                 self.past.entry(name.clone()).or_default().push(pool.clone());

@@ -334,7 +334,8 @@ fn documented_objects_are_accepted_and_become_ready() {
     objects.iter().for_each(|object| drop(plane.kubectl_apply(&object.to_string())));
     let mut pools = 0;
     let is_ours = |object: &&Value| {
-        text(object, "/apiVersion").starts_with("ipam.cluster.x-k8s.io/") && object["kind"] != "IPReservation"
+        let has_conditions = !["IPReservation", "IPSlice"].contains(&text(object, "/kind").as_str());
+        text(object, "/apiVersion").starts_with("ipam.cluster.x-k8s.io/") && has_conditions
     };
     for object in objects.iter().filter(is_ours) {
         let name = format!("{}/{}", text(object, "/kind"), text(object, "/metadata/name"));
