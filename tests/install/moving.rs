@@ -63,6 +63,33 @@ pub(crate) async fn provisioned(plane: &ControlPlane, consumer: &Consumer, name:
     json!([{"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "name": name, "uid": found.uid()}])
 }
 
+/// Allocates addresses in a pool with the order RoundRobin. Returns the names of the claims that are left.
+async fn allocate_round_robin(consumer: &Consumer) -> [String; 2] {
+    let ring = json!({"addresses": ["10.2.0.0/24"], "prefix": 24, "allocation": {"order": "RoundRobin"}});
+    consumer.create_pool("ring", ring).await;
+    // Moved in the order of their names, which is another one than that of their allocation.
+    for (name, address) in [("ring-c", "10.2.0.1"), ("ring-b", "10.2.0.2"), ("ring-a", "10.2.0.3")] {
+        consumer.create_claim(name, "ring").await;
+        assert_eq!(consumer.wait_for_address(name).await, address);
+    }
+    consumer.release("ring-b").await;
+    ["ring-a", "ring-c"].map(str::to_owned)
+}
+
+/// Allocates an address in a slice of the Cluster, which is after one of another owner. Returns the name of the claim.
+async fn allocate_in_a_slice(consumer: &Consumer, owners: &Value) -> String {
+    let slices = json!({"size": 16, "per": "Cluster"});
+    let sliced = json!({"addresses": ["10.3.0.0/24"], "prefix": 24, "slices": slices});
+    let kind = InClusterKind::GlobalIPPool;
+    consumer.create_pool_of(kind, "sliced", sliced).await;
+    let other = json!({"kind": "Cluster", "namespace": consumer.namespace, "name": "beta"});
+    consumer.pin_slice("g.sliced", "10.3.0.0/28", other).await;
+    let owned = json!({"ownerReferences": owners, "clusterName": "alpha"});
+    consumer.create_claim_with("sliced-a", kind.name(), "sliced", owned).await;
+    assert_eq!(consumer.wait_for_address("sliced-a").await, "10.3.0.16");
+    "sliced-a".to_owned()
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn clusterctl_move_keeps_all_addresses() {
     let releases = Releases::new();
@@ -99,27 +126,10 @@ async fn clusterctl_move_keeps_all_addresses() {
             names.push(name);
         }
     }
-    let ring = json!({"addresses": ["10.2.0.0/24"], "prefix": 24, "allocation": {"order": "RoundRobin"}});
-    consumer.create_pool("ring", ring).await;
-    // Moved in the order of their names, which is another one than that of their allocation.
-    for (name, address) in [("ring-c", "10.2.0.1"), ("ring-b", "10.2.0.2"), ("ring-a", "10.2.0.3")] {
-        consumer.create_claim(name, "ring").await;
-        assert_eq!(consumer.wait_for_address(name).await, address);
-    }
-    consumer.release("ring-b").await;
-    names.extend(["ring-a".to_owned(), "ring-c".to_owned()]);
-    let slices = json!({"size": 16, "per": "Cluster"});
-    let sliced = json!({"addresses": ["10.3.0.0/24"], "prefix": 24, "slices": slices});
-    consumer.create_pool_of(InClusterKind::GlobalIPPool, "sliced", sliced).await;
-    // A slice of an earlier owner is between that of the Cluster and the next free one.
-    let owned = json!({"ownerReferences": owners, "clusterName": "alpha"});
-    let other = json!({"kind": "Cluster", "namespace": consumer.namespace, "name": "beta"});
-    consumer.pin_slice("g.sliced", "10.3.0.0/28", other).await;
-    consumer.create_claim_with("sliced-a", InClusterKind::GlobalIPPool.name(), "sliced", owned.clone()).await;
-    assert_eq!(consumer.wait_for_address("sliced-a").await, "10.3.0.16");
-    names.push("sliced-a".to_owned());
-    let before_move = consumer.slice_owners().await;
-    assert_eq!(before_move.len(), 2);
+    names.extend(allocate_round_robin(consumer).await);
+    names.push(allocate_in_a_slice(consumer, &owners).await);
+    let slices = consumer.slice_owners().await;
+    assert_eq!(slices.len(), 2);
     let kept = consumer.reserve("web", "10.0.0.200", Value::Null).await;
     let promised =
         consumer.reserve("web", "10.0.0.201", json!({"namespace": consumer.namespace, "name": "later"})).await;
@@ -184,7 +194,7 @@ async fn clusterctl_move_keeps_all_addresses() {
     assert_eq!(arrived.wait_for_address("later").await, "10.0.0.201");
     arrived.create_claim("ring-d", "ring").await;
     assert_eq!(arrived.wait_for_address("ring-d").await, "10.2.0.4", "the order continues where it was");
-    assert_eq!(arrived.slice_owners().await, before_move);
+    assert_eq!(arrived.slice_owners().await, slices);
     arrived
         .create_claim_with("sliced-b", InClusterKind::GlobalIPPool.name(), "sliced", json!({"clusterName": "alpha"}))
         .await;
