@@ -63,6 +63,35 @@ pub(crate) async fn provisioned(plane: &ControlPlane, consumer: &Consumer, name:
     json!([{"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "name": name, "uid": found.uid()}])
 }
 
+/// Creates claims for pools of three kinds: plain ones, and claims of a Cluster with and without its label. Returns their
+/// names.
+async fn allocate_in_each_kind(consumer: &Consumer, owners: &Value) -> Vec<String> {
+    // Later claims precede earlier ones in alphabetical order: a new allocation would yield other addresses.
+    let kinds = [
+        (InClusterKind::IPPool.name(), "web"),
+        (InClusterKind::GlobalIPPool.name(), "all"),
+        (InClusterKind::PrefixPool.name(), "nets"),
+    ];
+    let mut names = Vec::new();
+    for (kind, pool) in kinds {
+        for number in (0..12).rev() {
+            let (how, metadata) = match number % 3 {
+                0 => ("plain", json!({})),
+                1 => ("owned", json!({"ownerReferences": owners})),
+                _ => (
+                    "labelled",
+                    json!({"ownerReferences": owners, "labels": {"cluster.x-k8s.io/cluster-name": "alpha"}}),
+                ),
+            };
+            let name = format!("{pool}-{how}-{number:02}");
+            consumer.create_claim_with(&name, kind, pool, metadata).await;
+            consumer.wait_for_address(&name).await;
+            names.push(name);
+        }
+    }
+    names
+}
+
 /// Allocates addresses in a pool with the order RoundRobin. Returns the names of the claims that are left.
 async fn allocate_round_robin(consumer: &Consumer) -> [String; 2] {
     let ring = json!({"addresses": ["10.2.0.0/24"], "prefix": 24, "allocation": {"order": "RoundRobin"}});
@@ -103,29 +132,7 @@ async fn clusterctl_move_keeps_all_addresses() {
         .create_pool_of(InClusterKind::GlobalIPPool, "all", json!({"addresses": ["10.1.0.0/24"], "prefix": 24}))
         .await;
     consumer.create_pool_of(InClusterKind::PrefixPool, "nets", json!({"prefixes": ["fd00::/48"]})).await;
-    // Later claims precede earlier ones in alphabetical order: a new allocation would yield other addresses.
-    let kinds = [
-        (InClusterKind::IPPool.name(), "web"),
-        (InClusterKind::GlobalIPPool.name(), "all"),
-        (InClusterKind::PrefixPool.name(), "nets"),
-    ];
-    let mut names = Vec::new();
-    for (kind, pool) in kinds {
-        for number in (0..12).rev() {
-            let (how, metadata) = match number % 3 {
-                0 => ("plain", json!({})),
-                1 => ("owned", json!({"ownerReferences": owners})),
-                _ => (
-                    "labelled",
-                    json!({"ownerReferences": owners, "labels": {"cluster.x-k8s.io/cluster-name": "alpha"}}),
-                ),
-            };
-            let name = format!("{pool}-{how}-{number:02}");
-            consumer.create_claim_with(&name, kind, pool, metadata).await;
-            consumer.wait_for_address(&name).await;
-            names.push(name);
-        }
-    }
+    let mut names = allocate_in_each_kind(consumer, &owners).await;
     names.extend(allocate_round_robin(consumer).await);
     names.push(allocate_in_a_slice(consumer, &owners).await);
     let slices = consumer.slice_owners().await;
