@@ -108,9 +108,9 @@ async fn allocate_round_robin(consumer: &Consumer) -> [String; 2] {
 /// Allocates an address in a slice of the Cluster, which is after one of another owner. Returns the name of the claim.
 async fn allocate_in_a_slice(consumer: &Consumer, owners: &Value) -> String {
     let slices = json!({"size": 16, "per": "Cluster"});
-    let sliced = json!({"addresses": ["10.3.0.0/24"], "prefix": 24, "slices": slices});
+    let spec = json!({"addresses": ["10.3.0.0/24"], "prefix": 24, "slices": slices});
     let kind = InClusterKind::GlobalIPPool;
-    consumer.create_pool_of(kind, "sliced", sliced).await;
+    consumer.create_pool_of(kind, "sliced", spec).await;
     let other = json!({"kind": "Cluster", "namespace": consumer.namespace, "name": "beta"});
     consumer.pin_slice("g.sliced", "10.3.0.0/28", other).await;
     let owned = json!({"ownerReferences": owners, "clusterName": "alpha"});

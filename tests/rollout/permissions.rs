@@ -119,15 +119,7 @@ impl Busy {
             status.conditions.iter().any(|condition| condition.type_ == "AddressInUse").then_some(())
         })
         .await;
-        // A slice is assigned, marked as empty, and returned.
-        let slices = json!({"size": 4, "per": "Label", "label": "rack"});
-        let sliced = json!({"addresses": ["10.4.0.0/28"], "prefix": 24, "slices": slices});
-        consumer.create_pool("sliced", sliced).await;
-        consumer.create_claim_with("s", "InClusterIPPool", "sliced", json!({"labels": {"rack": "r1"}})).await;
-        consumer.wait_for_address("s").await;
-        consumer.release("s").await;
-        eventually("the slice is returned", || async { consumer.slice_owners().await.is_empty().then_some(()) }).await;
-        consumer.delete_unused_pool(&consumer.pools(), "sliced").await;
+        use_slices(&consumer).await;
         consumer.create_claim("c", "web").await;
         consumer.wait_for_reason("c", "PoolExhausted").await;
         consumer.wait_for_reason("p", "Paused").await;
@@ -175,6 +167,18 @@ impl Busy {
             consumer.wait_until_deleted(name).await;
         }
     }
+}
+
+/// A slice is assigned, marked as empty, and returned.
+async fn use_slices(consumer: &Consumer) {
+    let slices = json!({"size": 4, "per": "Label", "label": "rack"});
+    let spec = json!({"addresses": ["10.4.0.0/28"], "prefix": 24, "slices": slices});
+    consumer.create_pool("sliced", spec).await;
+    consumer.create_claim_with("s", "InClusterIPPool", "sliced", json!({"labels": {"rack": "r1"}})).await;
+    consumer.wait_for_address("s").await;
+    consumer.release("s").await;
+    eventually("the slice is returned", || async { consumer.slice_owners().await.is_empty().then_some(()) }).await;
+    consumer.delete_unused_pool(&consumer.pools(), "sliced").await;
 }
 
 /// Adds the permissions for `--webhook-certs=self-managed`.

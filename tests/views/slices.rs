@@ -19,6 +19,11 @@ fn of(owner: &str) -> Value {
     json!({"labels": {"rack": owner}})
 }
 
+/// The owner of a claim, which its name begins with.
+fn owner_of(claim: &str) -> &str {
+    claim.split('-').next().unwrap_or_default()
+}
+
 async fn create_pool(consumer: &Consumer, addresses: &str, size: u8) {
     let slices = json!({"size": size, "per": "Label", "label": "rack"});
     consumer.create_global_pool("shared", json!({"addresses": [addresses], "prefix": 16, "slices": slices})).await;
@@ -33,7 +38,7 @@ async fn two_managers_race_for_the_last_slice() {
     create_pool(&consumer, "10.0.0.4-10.0.0.7", 4).await;
     for round in 0..ROUNDS {
         let names = ["a", "b", "c", "d"].map(|owner| format!("{owner}-{round}"));
-        join_all(names.iter().map(|name| consumer.create_claim_with(name, KIND, "shared", of(&name[..1])))).await;
+        join_all(names.iter().map(|name| consumer.create_claim_with(name, KIND, "shared", of(owner_of(name))))).await;
         let bound =
             eventually_within(Duration::from_mins(1), "one owner has the slice, and the others wait", || async {
                 let claims = consumer.claims().list().await.expect("claims can be read");
@@ -46,7 +51,7 @@ async fn two_managers_race_for_the_last_slice() {
             .await;
         let slices = consumer.slices().list().await.expect("slices can be listed");
         assert_eq!(slices.len(), 1, "round {round}");
-        assert_eq!(slices[0].spec.owner.name, bound[..1], "round {round}");
+        assert_eq!(slices[0].spec.owner.name, owner_of(&bound), "round {round}");
         join_all(names.iter().map(|name| consumer.delete(name))).await;
         join_all(names.iter().map(|name| consumer.wait_until_deleted(name))).await;
         eventually_within(Duration::from_mins(1), "the slice is returned", || async {
@@ -66,7 +71,7 @@ async fn two_managers_keep_owners_apart() {
     let names: Vec<String> =
         owners.iter().flat_map(|owner| (0..20).map(move |number| format!("{owner}-{number}"))).collect();
     let create = |name: &String| {
-        let owner = name.split('-').next().unwrap_or_default().to_owned();
+        let owner = owner_of(name).to_owned();
         let (name, consumer) = (name.clone(), consumer.clone());
         async move { consumer.create_claim_with(&name, KIND, "shared", of(&owner)).await }
     };
@@ -76,7 +81,7 @@ async fn two_managers_keep_owners_apart() {
     for (name, address) in &addresses {
         let (rest, last) = address.rsplit_once('.').expect("an IPv4 address");
         let first = last.parse::<u8>().expect("a number") / 16 * 16;
-        owners_of.entry(format!("{rest}.{first}/28")).or_default().insert(name.split('-').next().unwrap_or_default());
+        owners_of.entry(format!("{rest}.{first}/28")).or_default().insert(owner_of(name));
     }
     let slices = consumer.slices().list().await.expect("slices can be listed");
     for (block, owners) in owners_of {

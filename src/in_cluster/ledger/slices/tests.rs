@@ -63,7 +63,7 @@ impl Fixture {
             &usable,
             &usable.set,
             None,
-            std::iter::empty(),
+            &std::iter::empty(),
             &BTreeMap::new(),
             HashMap::new(),
         );
