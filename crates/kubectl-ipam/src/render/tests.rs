@@ -321,6 +321,7 @@ fn each_fault_has_a_finding_with_its_repair() {
         addresses,
         reservations,
         claims,
+        slices: Vec::new(),
         unreadable: vec!["skipped 1 ipaddresses that cannot be decoded: team-a/x (no spec)".to_owned()],
         leases: Some(vec![lease]),
         webhooks: vec![webhook],
