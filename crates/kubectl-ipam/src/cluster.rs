@@ -37,6 +37,7 @@ pub(crate) enum Kind {
     Claim,
     Network,
     Reservation,
+    Slice,
 }
 
 impl Kind {
@@ -47,24 +48,27 @@ impl Kind {
             Self::Claim => "ipaddressclaims",
             Self::Network => "ipnetworks",
             Self::Reservation => "ipreservations",
+            Self::Slice => "ipslices",
         }
     }
 
     /// The supported versions, the preferred first.
     fn versions(self) -> &'static [&'static str] {
         match self {
-            Self::Pool(_) | Self::Network | Self::Reservation => &[names::POOL_VERSION],
+            Self::Pool(_) | Self::Network | Self::Reservation | Self::Slice => &[names::POOL_VERSION],
             Self::Address | Self::Claim => &["v1beta2", "v1beta1"],
         }
     }
 
-    /// Whether a cluster without the kind is usual: the Go provider has neither prefix pools, networks nor reservations.
+    /// Whether a cluster without the kind is usual: the Go provider has only pools of addresses.
     fn is_optional(self) -> bool {
-        matches!(self, Self::Network | Self::Reservation) || matches!(self, Self::Pool(kind) if kind.has_prefixes())
+        matches!(self, Self::Network | Self::Reservation | Self::Slice)
+            || matches!(self, Self::Pool(kind) if kind.has_prefixes())
     }
 
     pub(crate) fn is_global(self) -> bool {
-        matches!(self, Self::Network | Self::Reservation) || matches!(self, Self::Pool(kind) if kind.is_global())
+        matches!(self, Self::Network | Self::Reservation | Self::Slice)
+            || matches!(self, Self::Pool(kind) if kind.is_global())
     }
 }
 

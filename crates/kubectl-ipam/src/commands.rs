@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use capi_ipam::api::AllocationOrder;
+use capi_ipam::api::{AllocationOrder, PoolKey};
 use capi_ipam_ip::{Block, parse_address};
 
 use crate::cli::{Cli, Command, DryRun, Format};
 use crate::cluster::Cluster;
 use crate::diagnose::diagnose;
 use crate::error::{Code, Error};
-use crate::load::{Loader, matches};
+use crate::load::{Loader, matches, short};
 use crate::model::{Report, claims, network_lines, pools};
 use crate::objects::{ClaimRow, PoolRow};
 use crate::render::Style;
@@ -171,7 +171,11 @@ async fn free(loader: &mut Loader<'_>, name: &str, count: u16) -> Result<Report,
 
     let pool = loader.find_pool(name).await?;
     if pool.spec.slices().is_some() {
-        let note = format!("{} has slices: the next address depends on the owner of the claim.", pool.key);
+        let key = &pool.key;
+        let note = format!(
+            "{key} has slices: the next address depends on the owner of the claim. List the slices with: {}",
+            show_command(key)
+        );
         return Ok(Report::FreeList { pool: (&pool.key).into(), addresses: Vec::new(), note: Some(note) });
     }
     let ledger = loader.ledger().await?;
@@ -191,6 +195,12 @@ async fn free(loader: &mut Loader<'_>, name: &str, count: u16) -> Result<Report,
         is_random.then(|| format!("{} allocates in random order: these addresses are examples.", pool.key))
     };
     Ok(Report::FreeList { pool: (&pool.key).into(), addresses, note })
+}
+
+/// The command that shows a pool.
+pub(crate) fn show_command(pool: &PoolKey) -> String {
+    let namespace = pool.namespace.as_deref().map(|name| format!(" --namespace {name}")).unwrap_or_default();
+    format!("kubectl ipam show {}/{}{namespace}", short(pool.kind), pool.name)
 }
 
 /// Why a pool has fewer free addresses than requested.

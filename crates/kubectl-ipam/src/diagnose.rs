@@ -48,11 +48,15 @@ async fn check(cluster: &Cluster) -> Result<(Vec<Finding>, Loader<'_>), Error> {
     inventory.unreadable = std::mem::take(&mut loader.warnings);
     inventory.leases = leases(&mut loader).await?;
     inventory.webhooks = webhooks(&mut loader).await?;
+    let is_complete = loader.missing.is_empty();
+    inventory.slices = loader.slices(|_| true).await?;
+    inventory.unreadable.append(&mut loader.warnings);
     // A part of the objects would show references to the others as dangling.
-    if loader.missing.is_empty() {
+    if is_complete {
         return Ok((findings(&inventory, Timestamp::now()), loader));
     }
-    let complete = Inventory { addresses: Vec::new(), reservations: Vec::new(), claims: Vec::new(), ..inventory };
+    let (addresses, reservations, claims, slices) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let complete = Inventory { addresses, reservations, claims, slices, ..inventory };
     Ok((findings(&complete, Timestamp::now()), loader))
 }
 

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use capi_ipam::api::{
-    IPNetwork, IPReservation, InClusterKind, NamespaceAccess, NamespaceSource, Pool, PoolKey, Scope, names,
+    IPNetwork, IPReservation, IPSlice, InClusterKind, NamespaceAccess, NamespaceSource, Pool, PoolKey, Scope, names,
 };
 use capi_ipam::in_cluster::ledger::Ledger;
 use capi_ipam_controller::watch::EventHandler;
@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 
 use crate::cluster::{Cluster, Kind, ListError, OtherKind};
 use crate::error::{Error, MissingRight};
-use crate::objects::{AddressRow, ClaimRow, NetworkRow, PoolRow, ReservationRow};
+use crate::objects::{AddressRow, ClaimRow, NetworkRow, PoolRow, ReservationRow, SliceRow};
 
 /// Reads objects, and collects warnings.
 pub(crate) struct Loader<'a> {
@@ -144,6 +144,13 @@ impl<'a> Loader<'a> {
             }));
         };
         self.list(Kind::Reservation, None, each).await?;
+        Ok(rows)
+    }
+
+    pub(crate) async fn slices(&mut self, keep: impl Fn(&SliceRow) -> bool) -> Result<Vec<SliceRow>, Error> {
+        let mut rows = Vec::new();
+        let each = |slice: IPSlice| rows.extend(Some(SliceRow::from(slice)).filter(&keep));
+        self.list(Kind::Slice, None, each).await?;
         Ok(rows)
     }
 

@@ -11,6 +11,7 @@ mod overview;
 mod pools;
 mod search;
 mod show;
+mod slices;
 mod window;
 
 use capi_ipam::api::PoolKey;
@@ -34,6 +35,7 @@ pub use self::pools::{Counts, PoolLine};
 pub(crate) use self::search::{SearchResult, Searched};
 pub use self::show::PoolDetails;
 pub(crate) use self::show::show;
+pub use self::slices::SliceLine;
 pub(crate) use self::window::{PoolWindow, View, window};
 
 /// The output of a command. The field `kind` names the command's type of output.

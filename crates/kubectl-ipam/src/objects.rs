@@ -1,8 +1,8 @@
 //! What the program keeps of each object: only what it shows.
 
 use capi_ipam::api::{
-    IPNetwork, IPNetworkStatus, IPReservation, MemberPhase, Pool, PoolKey, PoolNetwork, PoolSpec, Scope, Slot,
-    conditions, names,
+    IPNetwork, IPNetworkStatus, IPReservation, IPSlice, MemberPhase, Pool, PoolKey, PoolNetwork, PoolSpec, Scope,
+    SliceOwner, Slot, conditions, names,
 };
 use capi_ipam::in_cluster::ledger::allocated_block;
 use capi_ipam_controller::finalizer;
@@ -183,6 +183,32 @@ impl ReservationRow {
             created: created(&reservation.metadata),
             released: reservation.spec.released_at.as_ref().map(|time| time.0),
         })
+    }
+}
+
+/// A slice of a pool.
+#[derive(Clone, Debug)]
+pub(crate) struct SliceRow {
+    pub(crate) name: String,
+    /// The pool and the block, or why the slice has no effect.
+    pub(crate) block: Result<(PoolKey, Block), String>,
+    pub(crate) owner: SliceOwner,
+    /// Whether a user created it: it is never returned.
+    pub(crate) is_pinned: bool,
+    pub(crate) empty_since: Option<Timestamp>,
+    pub(crate) created: Option<Timestamp>,
+}
+
+impl From<IPSlice> for SliceRow {
+    fn from(slice: IPSlice) -> Self {
+        Self {
+            block: slice.block().map_err(|problem| problem.to_string()),
+            created: created(&slice.metadata),
+            name: slice.metadata.name.unwrap_or_default(),
+            owner: slice.spec.owner,
+            is_pinned: slice.spec.assigned_at.is_none(),
+            empty_since: slice.spec.empty_since.map(|time| time.0),
+        }
     }
 }
 

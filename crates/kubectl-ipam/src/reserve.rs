@@ -9,7 +9,7 @@ use kube::api::ObjectMeta;
 
 use crate::cli::WriteFlags;
 use crate::cluster::{Created, Identity, Kind};
-use crate::commands::parse_block;
+use crate::commands::{parse_block, show_command};
 use crate::error::Error;
 use crate::load::Loader;
 use crate::model::{Report, ReservationAction, ReservationChange};
@@ -46,6 +46,13 @@ pub(crate) async fn reserve(
         check_use(loader, &pool, block, claim.as_ref(), flags).await?;
         let report = create(loader, &pool, block, claim.as_ref(), flags).await?;
         return report.ok_or_else(|| Error::Changed { object: format!("the reservation of {slot}") });
+    }
+    if pool.spec.slices().is_some() {
+        return Err(Error::Argument(format!(
+            "{} has slices: the next address depends on the owner of the claim. Name the address; list the slices with: {}",
+            pool.key,
+            show_command(&pool.key)
+        )));
     }
     let ledger = loader.ledger().await?;
     loader.require_all_reservations()?;

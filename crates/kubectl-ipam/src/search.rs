@@ -9,7 +9,7 @@ use crate::commands::finish;
 use crate::error::{Code, Error};
 use crate::load::Loader;
 use crate::model::{Holder, PoolDetails, PoolMatch, Report, holders, matches_of, show};
-use crate::objects::{AddressRow, ClaimRow, PoolRow, ReservationRow};
+use crate::objects::{AddressRow, ClaimRow, PoolRow, ReservationRow, SliceRow};
 use crate::output;
 use crate::render::{self, Style};
 
@@ -109,7 +109,7 @@ fn overlap(one: Block, other: Block) -> bool {
 /// Prints a pool: first its specification, then what is computed from all IPAddresses, reservations and claims.
 pub(crate) async fn print_details(loader: &mut Loader<'_>, name: &str, style: Style) -> Result<Code, Error> {
     let pool = loader.find_pool(name).await?;
-    output::print(&render::head(&show(&pool, &[], &[], &[], Vec::new())))?;
+    output::print(&render::head(&show(&pool, &[], &[], &[], &[], Vec::new())))?;
     let details = details(loader, &pool).await?;
     output::print(&render::body(&details, style))?;
     Ok(finish(loader))
@@ -127,8 +127,10 @@ pub(crate) async fn details(loader: &mut Loader<'_>, pool: &PoolRow) -> Result<P
     let mut addresses = loader.addresses_in(namespace, |row| scope(&row.pool) == pool.scope).await?;
     let mut reservations = loader.reservations(|row| row.slot.scope == pool.scope).await?;
     let mut claims = loader.claims(namespace, |row| scope(&row.pool) == pool.scope).await?;
+    let is_own = |row: &SliceRow| row.block.as_ref().is_ok_and(|(key, _)| *key == pool.key);
+    let slices = if pool.spec.slices().is_some() { loader.slices(is_own).await? } else { Vec::new() };
     addresses.shrink_to_fit();
     reservations.shrink_to_fit();
     claims.shrink_to_fit();
-    Ok(show(pool, &all, &addresses, &reservations, claims))
+    Ok(show(pool, &all, &addresses, &reservations, &slices, claims))
 }

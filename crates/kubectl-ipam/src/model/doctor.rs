@@ -7,7 +7,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::PoolName;
-use crate::objects::{AddressRow, ClaimRow, Key, NetworkRow, PoolRow, ReservationRow};
+use super::slices::without_effect;
+use crate::objects::{AddressRow, ClaimRow, Key, NetworkRow, PoolRow, ReservationRow, SliceRow};
 
 /// Number of overlapping pools that a finding names.
 const MAX_NAMED: usize = 5;
@@ -69,6 +70,8 @@ pub enum Check {
     AbandonedReservation,
     /// Pools of different networks contain the same addresses.
     PoolsOverlap,
+    /// An IPSlice has no effect.
+    SliceWithoutEffect,
     /// A pool does not contain all its addresses in use.
     AddressesOutOfRange,
     /// The Machine of a claim does not report the address of the claim.
@@ -83,6 +86,7 @@ impl Check {
             Self::OrphanAddress
             | Self::AbandonedReservation
             | Self::PoolsOverlap
+            | Self::SliceWithoutEffect
             | Self::AddressesOutOfRange
             | Self::AddressNotInUse
             | Self::ReleasedEarly => Severity::Warning,
@@ -103,7 +107,7 @@ impl Check {
         !lasting.contains(&self)
     }
 
-    fn finding(self, object: String, problem: String, repair: String) -> Finding {
+    pub(super) fn finding(self, object: String, problem: String, repair: String) -> Finding {
         Finding { severity: self.severity(), check: self, object, problem, repair }
     }
 }
@@ -137,6 +141,7 @@ pub(crate) struct Inventory {
     pub(crate) addresses: Vec<AddressRow>,
     pub(crate) reservations: Vec<ReservationRow>,
     pub(crate) claims: Vec<ClaimRow>,
+    pub(crate) slices: Vec<SliceRow>,
     /// What cannot be decoded.
     pub(crate) unreadable: Vec<String>,
     /// `None` if they cannot be read.
@@ -154,6 +159,7 @@ pub(crate) fn findings(inventory: &Inventory, now: Timestamp) -> Vec<Finding> {
     inventory.claims.iter().for_each(|claim| findings.extend(claim_problems(claim)));
     inventory.networks.iter().for_each(|network| findings.extend(network_problem(network)));
     findings.extend(overlaps(&inventory.pools));
+    findings.extend(without_effect(&inventory.slices, &inventory.pools));
     let unreadable = |text: &String| {
         let repair = "correct or delete the objects: kubectl edit".to_owned();
         Check::UnreadableObject.finding("objects".to_owned(), text.clone(), repair)
@@ -342,7 +348,7 @@ fn overlaps(pools: &[PoolRow]) -> Vec<Finding> {
     known.iter().filter_map(of_pool).collect()
 }
 
-fn edit(pool: &PoolKey) -> String {
+pub(super) fn edit(pool: &PoolKey) -> String {
     let namespace = pool.namespace.as_deref().map(|name| format!(" --namespace {name}")).unwrap_or_default();
     format!("kubectl edit {} {}{namespace}", pool.kind.plural(), pool.name)
 }
@@ -383,7 +389,7 @@ fn unavailable(webhook: &WebhookRow) -> Vec<Finding> {
     findings
 }
 
-fn full(key: &PoolKey) -> String {
+pub(super) fn full(key: &PoolKey) -> String {
     let PoolName { kind, namespace, name } = key.into();
     namespace.map_or_else(|| format!("{kind} {name}"), |namespace| format!("{kind} {namespace}/{name}"))
 }

@@ -1,6 +1,6 @@
 use std::collections::HashSet;
 
-use capi_ipam::api::{NamespaceSource, PoolSpec};
+use capi_ipam::api::{AddressMetadata, NamespaceSource, PoolSpec, ReclaimPolicy, SlicePolicy};
 use capi_ipam_ip::Block;
 use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
@@ -8,8 +8,9 @@ use serde::Serialize;
 
 use super::holders::state;
 use super::map::map;
+use super::slices::{SliceLine, slice_lines};
 use super::{ClaimLine, Counts, Holder, HolderState, OccupancyMap, PoolName, claims, holders, pools};
-use crate::objects::{AddressRow, ClaimRow, PoolRow, ReservationRow};
+use crate::objects::{AddressRow, ClaimRow, PoolRow, ReservationRow, SliceRow};
 
 /// A pool with everything that it contains.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -55,11 +56,23 @@ pub struct PoolDetails {
     pub sticky: bool,
     /// Whether claims may request an address.
     pub requests: bool,
+    /// When the addresses of claims that are being deleted are released, and whether addresses are verified.
+    #[serde(skip_serializing_if = "is_default")]
+    pub reclaim: ReclaimPolicy,
+    /// How the pool is divided into slices.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slice_policy: Option<SlicePolicy>,
+    /// Keys of the labels and annotations that new IPAddresses get.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub address_metadata: Vec<String>,
     /// Who may use a global pool, in words.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub access: Vec<String>,
     /// Counts of the listed objects.
     pub counts: Counts,
+    /// The slices of the pool, in the order of their addresses.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub slices: Vec<SliceLine>,
     /// The map; omitted if the specification is invalid or has no addresses.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub map: Option<OccupancyMap>,
@@ -71,6 +84,10 @@ pub struct PoolDetails {
     /// Claims that wait for an address, the first one first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub waiting: Vec<ClaimLine>,
+}
+
+fn is_default(policy: &ReclaimPolicy) -> bool {
+    *policy == ReclaimPolicy::default()
 }
 
 /// What a pool contains, and what it counts.
@@ -138,6 +155,7 @@ pub(crate) fn show(
     all: &[PoolRow],
     addresses: &[AddressRow],
     reservations: &[ReservationRow],
+    slices: &[SliceRow],
     rows: Vec<ClaimRow>,
 ) -> PoolDetails {
     let contents = contents(pool, addresses, reservations);
@@ -146,8 +164,9 @@ pub(crate) fn show(
     let reserved = contents.reserved.iter().copied();
     let inside = holders(all, contents.inside.iter().copied(), reserved, &rows);
     let outside = holders(all, contents.outside.iter().copied(), [], &rows);
+    let slices = usable.map(|usable| slice_lines(usable, slices, &contents)).unwrap_or_default();
     let waiting = rows.into_iter().filter(|claim| claim.is_waiting() && claim.pool == pool.key).collect();
-    PoolDetails { map, holders: inside, out_of_range: outside, ..describe(pool, &contents, waiting) }
+    PoolDetails { slices, map, holders: inside, out_of_range: outside, ..describe(pool, &contents, waiting) }
 }
 
 /// Describes a pool without its map and holders.
@@ -178,8 +197,12 @@ pub(super) fn describe(pool: &PoolRow, contents: &Contents<'_>, waiting: Vec<Cla
         order: format!("{:?}", pool.spec.order()),
         sticky: pool.spec.is_sticky(),
         requests: pool.spec.accepts_requests(),
+        reclaim: pool.spec.reclaim(),
+        slice_policy: pool.spec.slices().cloned(),
+        address_metadata: pool.spec.address_metadata().map(keys).unwrap_or_default(),
         access: access(pool),
         counts: contents.counts,
+        slices: Vec::new(),
         map: None,
         holders: Vec::new(),
         out_of_range: Vec::new(),
@@ -201,6 +224,11 @@ fn more_ranges(spec: &PoolSpec) -> Vec<String> {
         }
         PoolSpec::Prefixes(spec) => spec.ranges.iter().map(|it| describe(&it.prefixes, None, &it.gateway)).collect(),
     }
+}
+
+/// The keys of labels and annotations.
+fn keys(metadata: &AddressMetadata) -> Vec<String> {
+    metadata.labels.keys().chain(metadata.annotations.keys()).cloned().collect()
 }
 
 /// The messages of the conditions other than Ready that are True: they report problems.

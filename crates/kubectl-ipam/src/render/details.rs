@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use capi_ipam::api::AllocationOrder;
+use capi_ipam::api::{AllocationOrder, ReclaimPolicy, SliceOwnerKind, SlicePolicy, VerifyMode};
 
 use super::{Color, Style, age, clean, full, lists};
 use crate::model::{Cell, Holder, HolderState, OccupancyMap, PoolDetails};
@@ -48,8 +48,32 @@ pub(crate) fn head(pool: &PoolDetails) -> String {
     if pool.requests {
         field("Requests", "claims may request an address");
     }
+    field("Slices", &pool.slice_policy.as_ref().map(slice_policy).unwrap_or_default());
+    field("Reclaim", &reclaim(&pool.reclaim));
+    field("Metadata", &pool.address_metadata.join(", "));
     field("Access", &pool.access.join("; "));
     text
+}
+
+fn slice_policy(policy: &SlicePolicy) -> String {
+    let owner = match policy.per {
+        SliceOwnerKind::Label => format!("value of the label {}", policy.label.as_deref().unwrap_or_default()),
+        kind => format!("{kind:?}"),
+    };
+    let most = policy.most_each.map(|most| format!(", at most {most} each")).unwrap_or_default();
+    let keep = policy.keep_seconds.map_or_else(
+        || "until the owner is deleted".to_owned(),
+        |seconds| format!("for {seconds}s, or until the owner is deleted"),
+    );
+    format!("of {} for each {owner}{most}; empty slices are kept {keep}", policy.size)
+}
+
+fn reclaim(policy: &ReclaimPolicy) -> String {
+    let released =
+        policy.terminating.map(|it| format!("claims release their address {}s after the deletion", it.after_seconds));
+    let verified = policy.verify.filter(|mode| *mode == VerifyMode::Report);
+    let verified = verified.map(|_| "addresses are compared with those of Machines".to_owned());
+    released.into_iter().chain(verified).collect::<Vec<_>>().join("; ")
 }
 
 /// What addresses, reservations and claims tell.
@@ -61,6 +85,9 @@ pub(crate) fn body(pool: &PoolDetails, style: Style) -> String {
         counts.total, counts.used, counts.free, counts.reserved, counts.cooling_down, counts.out_of_range
     );
     let mut text = line("Addresses", &counts);
+    if !pool.slices.is_empty() {
+        let _ = write!(text, "\nSlices\n{}", lists::slices(&pool.slices, style).text());
+    }
     if let Some(map) = &pool.map {
         text.push('\n');
         text.push_str(&draw(map, style));

@@ -3,7 +3,7 @@
 use capi_ipam::api::MemberPhase;
 
 use super::{Color, Grid, Style, age, full};
-use crate::model::{ClaimLine, Holder, NetworkLine, PoolLine};
+use crate::model::{ClaimLine, Holder, NetworkLine, PoolLine, SliceLine};
 
 fn short_kind(kind: &str) -> String {
     kind.replace("InCluster", "").replace("Pool", "")
@@ -133,6 +133,31 @@ pub(super) fn claims(claims: &[ClaimLine], style: Style) -> Grid {
         }
         if style.wide {
             cells.extend([&claim.cluster, &claim.machine, &claim.message].map(|cell| cell.clone().unwrap_or_default()));
+        }
+        grid.row(cells);
+    }
+    grid
+}
+
+pub(super) fn slices(slices: &[SliceLine], style: Style) -> Grid {
+    let mut header = vec!["BLOCK", "OWNER", "USED", "FREE", "TOTAL", "KIND", "EMPTY"];
+    if style.wide {
+        header.push("NAME");
+    }
+    let mut grid = Grid::new(&header);
+    for slice in slices {
+        let count = |count: u64| if style.wide { count.to_string() } else { abbreviate(count) };
+        let mut cells = vec![
+            slice.block.clone(),
+            slice.owner.to_string(),
+            count(slice.used),
+            count(slice.free),
+            count(slice.total),
+            if slice.pinned { "Pinned" } else { "Assigned" }.to_owned(),
+            age(slice.empty_since, style.now),
+        ];
+        if style.wide {
+            cells.push(slice.name.clone());
         }
         grid.row(cells);
     }

@@ -210,7 +210,7 @@ fn who_names_pool_membership_and_holder() {
 
 #[test]
 fn show_draws_map_holders_and_waiting_claims() {
-    let pool = show(&web(), &[web()], &addresses(), &reservations(), claim_rows());
+    let pool = show(&web(), &[web()], &addresses(), &reservations(), &[], claim_rows());
     assert_eq!((pool.counts.total, pool.counts.used, pool.counts.free), (38, 1, 34));
     assert_eq!((pool.counts.reserved, pool.counts.cooling_down, pool.counts.out_of_range), (2, 1, 1));
     let report = Report::PoolDetails(Box::new(pool));
@@ -229,7 +229,7 @@ fn show_lists_ranges_and_draining_parts() {
         "draining": ["10.0.1.0/29", "10.0.0.4"],
     });
     let ranges = pool("InClusterIPPool", "web", &spec, &Value::Null);
-    let pool = show(&ranges, std::slice::from_ref(&ranges), &addresses(), &[], Vec::new());
+    let pool = show(&ranges, std::slice::from_ref(&ranges), &addresses(), &[], &[], Vec::new());
     let text = text(&Report::PoolDetails(Box::new(pool)), style());
     for line in [
         "  Range        10.0.1.0/29, prefix /29, gateway 10.0.1.1\n",
@@ -246,7 +246,7 @@ fn show_lists_ranges_and_draining_parts() {
 fn map_of_the_largest_pool_has_blocks() {
     let spec = json!({ "addresses": ["::/0"], "prefix": 0, "allocateReservedIPAddresses": true });
     let all = pool("InClusterIPPool", "all", &spec, &Value::Null);
-    let pool = show(&all, std::slice::from_ref(&all), &[], &[], Vec::new());
+    let pool = show(&all, std::slice::from_ref(&all), &[], &[], &[], Vec::new());
     let map = pool.map.unwrap();
     assert!(map.cells <= 512, "{}", map.cells);
     assert_eq!(map.rows.first().map(String::as_str), Some("::"));
@@ -321,6 +321,7 @@ fn each_fault_has_a_finding_with_its_repair() {
         addresses,
         reservations,
         claims,
+        slices: Vec::new(),
         unreadable: vec!["skipped 1 ipaddresses that cannot be decoded: team-a/x (no spec)".to_owned()],
         leases: Some(vec![lease]),
         webhooks: vec![webhook],

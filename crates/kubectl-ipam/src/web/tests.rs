@@ -286,7 +286,7 @@ fn shown(state: &State) -> Vec<String> {
         let pool = pools.iter().find(|pool| pool.key.name.as_ref() == "web").unwrap();
         let addresses: Vec<_> = tables.addresses.iter().filter(|row| row.pool == pool.key).cloned().collect();
         let reservations: Vec<_> = tables.reservations.iter().cloned().collect();
-        let details = show(pool, &pools, &addresses, &reservations, tables.claims.iter().cloned().collect());
+        let details = show(pool, &pools, &addresses, &reservations, &[], tables.claims.iter().cloned().collect());
         let style = Style { color: true, wide: false, namespaces: false, now: Timestamp::now() };
         lines =
             render::text(&Report::PoolDetails(Box::new(details)), style).lines().take(24).map(str::to_owned).collect();
