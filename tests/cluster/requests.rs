@@ -83,7 +83,7 @@ async fn each_unavailable_address_is_explained() {
         ("reserved", "10.0.0.13", &promised),
         ("blocked", "10.0.0.14", "is excluded by an IPReservation"),
         ("excluded", "10.0.0.15", "outside of its ranges, excluded or reserved"),
-        ("gateway", "10.0.0.1", "is the gateway"),
+        ("gateway", "10.0.0.1", "is a gateway"),
         ("range", "10.0.0.99", "outside of its ranges, excluded or reserved"),
         ("subnet", "10.0.1.5", "is outside of the subnet 10.0.0.0/24"),
         ("text", "ten", "is not an IPv4 or IPv6 address"),

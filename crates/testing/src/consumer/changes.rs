@@ -86,9 +86,20 @@ impl Consumer {
             match patch::write(client, &before, &after).await {
                 Ok(written) => return written.unwrap_or(before),
                 Err(error) if error.is_conflict() => {}
+                // A part of the patch does not fit to an object that has changed since it was read.
+                Err(error) if error.is_invalid() && has_changed(client, &before).await => {}
                 Err(error) => panic!("{name} cannot be changed: {}", error_chain(&error)),
             }
         }
         panic!("{name} changes concurrently on every attempt");
     }
+}
+
+/// Whether an object has changed since it was read.
+async fn has_changed<K>(client: &ResourceClient<K>, before: &K) -> bool
+where
+    K: Resource + Clone + Debug + Serialize + DeserializeOwned,
+{
+    let found = client.get(&before.name_any()).await.expect("objects can be read");
+    found.is_none_or(|found| found.resource_version() != before.resource_version())
 }
