@@ -41,6 +41,22 @@ spec:
   pools: {}
 ";
 
+const SLICES: &str = "\
+apiVersion: ipam.cluster.x-k8s.io/v1alpha2
+kind: InClusterIPPool
+metadata:
+  name: racks
+  namespace: demo
+spec:
+  addresses:
+    - 10.8.0.0/24
+  prefix: 24
+  slices:
+    size: 64
+    per: Label
+    label: topology/rack
+";
+
 fn main() {
     say("Starting etcd and kube-apiserver, and installing the CRDs …");
     let started = Instant::now();
@@ -125,6 +141,7 @@ fn main() {
     show_plugin(&control_plane, &["show", "rack-1", "--namespace", "demo"]);
 
     show_network(&control_plane, columns);
+    show_slices(&control_plane, columns);
 
     if std::env::args().any(|argument| argument == "--stay") {
         stay(&control_plane);
@@ -148,6 +165,21 @@ fn show_network(control_plane: &ControlPlane, columns: &str) {
     show(control_plane, &["-n", "demo", "get", "ipaddresses.ipam.cluster.x-k8s.io", columns]);
     control_plane.kubectl(&["wait", "ipnetwork/site", "--for=jsonpath={.status.used}=5", "--timeout=30s"]);
     show_plugin(control_plane, &["networks"]);
+}
+
+fn show_slices(control_plane: &ControlPlane, columns: &str) {
+    say("A pool can be divided into slices: each rack gets addresses of its own block:");
+    println!("{SLICES}");
+    control_plane.kubectl_apply(SLICES);
+    for (number, rack) in [(7, "r1"), (8, "r2"), (9, "r1")] {
+        let labelled = format!("metadata:\n  labels:\n    topology/rack: {rack}\n");
+        let claim = claim(number).replace("name: rack-1", "name: racks").replace("metadata:\n", &labelled);
+        control_plane.kubectl_apply(&claim);
+        let name = format!("ipaddressclaim/machine-{number}");
+        control_plane.kubectl(&["-n", "demo", "wait", &name, "--for=condition=Ready", "--timeout=30s"]);
+    }
+    show(control_plane, &["-n", "demo", "get", "ipaddresses.ipam.cluster.x-k8s.io", columns]);
+    show(control_plane, &["get", "ipslices"]);
 }
 
 fn claim(number: u32) -> String {

@@ -8,6 +8,7 @@ mod doctor;
 mod import;
 mod reads;
 mod reserve;
+mod slices;
 mod web;
 
 use std::path::{Path, PathBuf};
