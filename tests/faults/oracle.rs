@@ -144,9 +144,7 @@ fn bound_twice(world: &World) -> Vec<Violation> {
 /// I3. The address of a claim that another controller keeps may be released if a user requests it, after
 /// the claim reports it.
 fn bound_to_nothing(world: &World) -> Vec<Violation> {
-    let is_reported = |claim: &Claim| claim.release_requested && claim.reason.as_deref() == Some("ReleasedEarly");
-    let is_kept = |claim: &Claim| claim.in_use && !is_reported(claim);
-    let bound = world.claims.iter().filter(|(_, claim)| claim.bound.is_some() && (!claim.deleting || is_kept(claim)));
+    let bound = world.claims.iter().filter(|(_, claim)| claim.bound.is_some() && !claim.is_let_go());
     bound
         .filter_map(|(name, claim)| {
             let uid = &claim.uid;

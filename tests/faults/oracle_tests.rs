@@ -204,6 +204,11 @@ fn bound_claim_without_its_address_is_detected() {
         history.address("a", "1", "10.0.0.1", true);
         let expected: &[Rule] = if is_reported { &[] } else { &[Rule::Lasting] };
         assert_eq!(history.ever(), expected, "requested and reported");
+        let late = Address { uid: "late".into(), ..address_of("1", "10.0.0.1") };
+        history.push(Object::Address(name("a"), late), false);
+        history.reservation("10.0.0.1", "1", true);
+        let expected: &[Rule] = if is_reported { &[] } else { &[Rule::Lasting, Rule::Reserved] };
+        assert_eq!(history.ever(), expected, "created again by a late write");
     }
 }
 

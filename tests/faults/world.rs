@@ -49,6 +49,15 @@ pub struct Claim {
     pub reason: Option<String>,
 }
 
+impl Claim {
+    /// Whether its address may be released: no other controller keeps it, or a user requested the early release and the
+    /// claim reports it.
+    pub fn is_let_go(&self) -> bool {
+        let released_early = self.release_requested && self.reason.as_deref() == Some("ReleasedEarly");
+        self.deleting && (!self.in_use || released_early)
+    }
+}
+
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Address {
     pub uid: String,
@@ -159,7 +168,7 @@ impl World {
             Object::Address(name, address) => {
                 let claim = self.claims.get(name).filter(|claim| address.owner.as_ref() == Some(&claim.uid));
                 let is_new = self.addresses.get(name).is_none_or(|known| known.uid != address.uid);
-                let is_let_go = claim.is_none_or(|claim| claim.deleting && !claim.in_use);
+                let is_let_go = claim.is_none_or(Claim::is_let_go);
                 if is_new && is_let_go {
                     self.too_late.insert(address.uid.clone());
                 } else if !is_let_go {

@@ -49,6 +49,8 @@ struct Wanted {
 struct Parsed {
     records: Vec<Record>,
     problems: Vec<ImportProblem>,
+    /// Whether the file is a table, which cannot state all fields of a pool.
+    is_table: bool,
 }
 
 impl Parsed {

@@ -7,7 +7,7 @@ use capi_ipam_ip::Block;
 use kube::api::ObjectMeta;
 use serde_json::Value;
 
-use super::{Entry, Parsed, Record, Wanted};
+use super::{Entry, Parsed, Record, Wanted, table};
 use crate::cluster::Identity;
 use crate::model::ImportProblem;
 use crate::objects::Key;
@@ -75,6 +75,7 @@ pub(super) struct Plan {
 /// Returns the changes, or all problems. `prune` deletes objects of the import that the file does not contain.
 pub(super) fn plan(parsed: Parsed, existing: &Existing, import: &str, prune: bool) -> Result<Plan, Vec<ImportProblem>> {
     let mut planner = Planner::new(existing, import, parsed.problems);
+    planner.is_table = parsed.is_table;
     let (pools, reservations): (Vec<_>, Vec<_>) =
         parsed.records.into_iter().partition(|record| matches!(record.entry, Entry::Pool(_)));
     for Record { line, entry } in pools.into_iter().chain(reservations) {
@@ -99,6 +100,8 @@ struct Planner<'a> {
     import: &'a str,
     plan: Plan,
     problems: Vec<ImportProblem>,
+    /// Whether the file is a table.
+    is_table: bool,
     /// Specifications of pools as they will be.
     specs: HashMap<PoolKey, PoolSpec>,
     /// The lines of pools and of the names of reservations.
@@ -119,6 +122,7 @@ impl<'a> Planner<'a> {
             import,
             plan: Plan::default(),
             problems,
+            is_table: false,
             specs: existing.pools.iter().map(|(key, pool)| (key.clone(), pool.spec.clone())).collect(),
             pool_lines: HashMap::new(),
             reservation_lines: HashMap::new(),
@@ -148,6 +152,13 @@ impl<'a> Planner<'a> {
                 self.require_own(existing.import.as_deref()).map_err(|why| {
                     format!("{key} exists with another specification and {why}; change it with kubectl edit")
                 })?;
+                let lost = if self.is_table { table::fields_without_column(&existing.spec) } else { Vec::new() };
+                if !lost.is_empty() {
+                    return Err(format!(
+                        "{key} has {}, for which a table has no column; import it as YAML or JSON",
+                        lost.join(", ")
+                    ));
+                }
                 let value = serde_json::to_value(&spec).map_err(|error| error.to_string())?;
                 Action::UpdatePool(key.clone(), existing.version.clone(), value)
             }

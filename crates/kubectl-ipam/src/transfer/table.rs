@@ -32,7 +32,7 @@ const COLUMNS: [&str; 12] = [
 
 /// Parses a table. The first row names the columns, in any order. The separator is a comma or a semicolon.
 pub(super) fn parse(text: &str, namespace: &str) -> Parsed {
-    let mut parsed = Parsed::default();
+    let mut parsed = Parsed { is_table: true, ..Parsed::default() };
     let header = text.lines().next().unwrap_or_default();
     let separator = if header.contains(';') && !header.contains(',') { b';' } else { b',' };
     let mut reader =
@@ -172,6 +172,17 @@ fn fields(has_prefixes: bool) -> impl Iterator<Item = (&'static str, &'static st
     ];
     let chosen = fields.map(|(column, addresses, prefixes)| (column, if has_prefixes { prefixes } else { addresses }));
     chosen.into_iter().filter(|(_, field)| !field.is_empty())
+}
+
+/// The fields of a specification for which a table has no column, in alphabetical order.
+pub(super) fn fields_without_column(spec: &PoolSpec) -> Vec<String> {
+    let has_prefixes = matches!(spec, PoolSpec::Prefixes(_));
+    let is_unknown = |name: &String| !fields(has_prefixes).any(|(_, field)| field == name);
+    let spec = serde_json::to_value(spec).unwrap_or_default();
+    let mut names: Vec<String> =
+        spec.as_object().into_iter().flat_map(Map::keys).filter(|name| is_unknown(name)).cloned().collect();
+    names.sort_unstable();
+    names
 }
 
 fn value(column: &str, cell: &str) -> Result<Value, String> {

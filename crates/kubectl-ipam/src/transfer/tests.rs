@@ -108,6 +108,17 @@ fn changed_line_updates_what_the_import_created() {
 }
 
 #[test]
+fn table_does_not_remove_fields_that_it_cannot_state() {
+    let mut existing = imported(TABLE);
+    let web = existing.pools.values_mut().find(|pool| matches!(pool.spec, PoolSpec::Addresses(_))).unwrap();
+    let mut spec = serde_json::to_value(&web.spec).unwrap();
+    spec["draining"] = json!(["10.0.0.9"]);
+    web.spec = PoolSpec::Addresses(serde_json::from_value(spec).unwrap());
+    let problem = "InClusterIPPool team-a/web has draining, for which a table has no column; import it as YAML or JSON";
+    assert_eq!(problems_in(TABLE, &existing), [(Some(2), problem.to_owned())]);
+}
+
+#[test]
 fn prune_deletes_only_what_the_import_created() {
     let text = TABLE.lines().next().unwrap();
     let mut existing = imported(TABLE);

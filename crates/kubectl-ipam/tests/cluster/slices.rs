@@ -32,7 +32,9 @@ async fn slices_are_shown_and_diagnosed() {
     let scope = format!("p.{namespace}.web");
     pin(&plane, &scope, "10.0.0.32/28", "r2");
     for (name, rack) in [("one", "r1"), ("two", "r2")] {
-        consumer.create_claim_for(name, reference("InClusterIPPool", "web"), json!({ "labels": { "rack": rack } })).await;
+        consumer
+            .create_claim_for(name, reference("InClusterIPPool", "web"), json!({ "labels": { "rack": rack } }))
+            .await;
         consumer.wait_for_address(name).await;
     }
 
