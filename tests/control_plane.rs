@@ -108,7 +108,7 @@ fn dropped_control_plane_leaves_no_process() {
 
 /// Starts control planes until one has the address of a dropped one; other tests use dropped ones too.
 fn reused(prepare: impl Fn(&ControlPlane)) -> Option<ControlPlane> {
-    (0..5).find_map(|_| {
+    (0..10).find_map(|_| {
         let plane = ControlPlane::start(Options::default());
         prepare(&plane);
         let server = plane.server().to_owned();
