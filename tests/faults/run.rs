@@ -135,7 +135,7 @@ pub async fn run(plane: &Arc<ControlPlane>, plan: Plan) -> Report {
     }
 
     let mut failures = Vec::new();
-    failures.extend(caught(plan.workload.run(&consumer, plan.managers)).await);
+    failures.extend(Box::pin(caught(plan.workload.run(&consumer, plan.managers))).await);
     let worked = Instant::now();
     failures.extend(come_to_rest(&observer, &client, &proxies).await);
     let converged = worked.elapsed();
