@@ -35,7 +35,7 @@ enum Kind {
 
 /// A decoded object.
 pub enum Object {
-    Pool(Pool),
+    Pool(Box<Pool>),
     Address(IPAddress),
     Reservation(IPReservation),
     Claim(IPAddressClaim),
@@ -76,7 +76,7 @@ impl Description<'_> {
             object["kind"] = json!(key.kind.name());
         }
         let object = match self.kind {
-            Kind::Pool => serde_json::from_value(object).map(Object::Pool),
+            Kind::Pool => serde_json::from_value(object).map(|pool| Object::Pool(Box::new(pool))),
             Kind::Address => serde_json::from_value(object).map(Object::Address),
             Kind::Reservation | Kind::BlockLength => serde_json::from_value(object).map(Object::Reservation),
             Kind::Claim => serde_json::from_value(object).map(Object::Claim),
