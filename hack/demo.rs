@@ -168,7 +168,7 @@ fn show_network(control_plane: &ControlPlane, columns: &str) {
 }
 
 fn show_slices(control_plane: &ControlPlane, columns: &str) {
-    say("A pool can be divided into slices: each rack gets addresses of its own block:");
+    say("A pool can be divided into slices: each rack gets the addresses of one block:");
     println!("{SLICES}");
     control_plane.kubectl_apply(SLICES);
     for (number, rack) in [(7, "r1"), (8, "r2"), (9, "r1")] {

@@ -30,6 +30,7 @@ mod prefix_pool;
 mod ranges;
 mod reclaim;
 mod reservation;
+mod resource;
 mod scope;
 mod slice;
 mod slice_policy;

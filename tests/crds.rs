@@ -3,6 +3,8 @@
 
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "test code: a failure ends the test")]
 
+#[path = "crds/entries.rs"]
+mod entries;
 #[path = "crds/facts.rs"]
 mod facts;
 #[path = "crds/rules.rs"]

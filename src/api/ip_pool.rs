@@ -40,10 +40,11 @@ pub struct IPPoolSpec {
     /// only once. Without a network, addresses are unique within the pool only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<String>,
-    /// Further addresses in subnets of their own. They are used after addresses, in their order.
+    /// Further addresses in other subnets, each range with its gateway. They are used after addresses, in the order of
+    /// the list.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ranges: Vec<AddressRange>,
-    /// Addresses, networks or ranges, in the notation of addresses, in which nothing is allocated any more. What is in
+    /// Addresses, networks or ranges, in the notation of addresses, in which nothing is allocated. What is in
     /// use there stays until it is released; status.draining counts it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub draining: Vec<String>,

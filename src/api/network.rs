@@ -1,9 +1,5 @@
-use std::borrow::Cow;
-
 use capi_ipam_ip::{Family, ParseError, SpanSet, parse_entry};
-use k8s_openapi::ClusterResourceScope;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
-use kube::Resource;
 use kube::api::ObjectMeta;
 use kube::core::Selector;
 use schemars::JsonSchema;
@@ -11,7 +7,6 @@ use serde::{Deserialize, Serialize};
 
 use super::access::{AllowedNamespaces, NamespaceAccess, SelectorProblem, parse_selector};
 use super::conditions::{self, Condition};
-use super::names;
 
 /// A network: the pools of a network never allocate the same address.
 ///
@@ -37,34 +32,7 @@ pub struct IPNetwork {
     pub status: Option<IPNetworkStatus>,
 }
 
-impl Resource for IPNetwork {
-    type DynamicType = ();
-    type Scope = ClusterResourceScope;
-
-    fn kind((): &()) -> Cow<'_, str> {
-        "IPNetwork".into()
-    }
-
-    fn group((): &()) -> Cow<'_, str> {
-        names::GROUP.into()
-    }
-
-    fn version((): &()) -> Cow<'_, str> {
-        names::POOL_VERSION.into()
-    }
-
-    fn plural((): &()) -> Cow<'_, str> {
-        "ipnetworks".into()
-    }
-
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
-    }
-}
+super::resource::cluster_resource!(IPNetwork, "ipnetworks");
 
 /// The specification of an [`IPNetwork`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

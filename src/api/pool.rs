@@ -246,7 +246,7 @@ pub struct AddressCounts {
     /// Addresses of the pool that were released and cannot be reused before the grace period ends.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub cooling_down: i64,
-    /// Addresses of the draining parts of the pool that are not in use. They are not allocated any more.
+    /// Addresses of the draining parts of the pool that are not in use. They are not allocated.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub drained: i64,
 }

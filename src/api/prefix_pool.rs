@@ -31,10 +31,10 @@ pub struct PrefixPoolSpec {
     /// only once. Without a network, prefixes are unique within the pool only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<String>,
-    /// Further prefixes with gateways of their own. They are used after prefixes, in their order.
+    /// Further prefixes, each range with its gateway. They are used after prefixes, in the order of the list.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ranges: Vec<PrefixRange>,
-    /// Addresses, networks or ranges. Prefixes that overlap with one of them are not allocated any more. What is in use
+    /// Addresses, networks or ranges. Prefixes that overlap with one of them are no longer allocated. What is in use
     /// there stays until it is released; status.draining counts it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub draining: Vec<String>,

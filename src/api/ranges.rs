@@ -1,10 +1,10 @@
-//! The parts of a pool that have a subnet and a gateway of their own.
+//! The ranges of a pool, each with its subnet and gateway.
 
 use capi_ipam_ip::PoolRange;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Addresses of a pool in a subnet of their own.
+/// Addresses of a pool in one subnet, with its gateway.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AddressRange {
@@ -18,7 +18,7 @@ pub struct AddressRange {
     pub gateway: Option<String>,
 }
 
-/// Prefixes of a pool with a gateway of their own.
+/// Prefixes of a pool with their gateway.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PrefixRange {

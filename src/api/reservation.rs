@@ -1,15 +1,12 @@
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use capi_ipam_ip::{Block, Family, ParseError, parse_address};
-use k8s_openapi::ClusterResourceScope;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::Resource;
 use kube::api::ObjectMeta;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{PoolKey, Scope, Slot, names, network_block_length_name};
+use super::{PoolKey, Scope, Slot, network_block_length_name};
 
 /// Records which claim holds an address of a scope.
 ///
@@ -31,34 +28,7 @@ pub struct IPReservation {
     pub spec: IPReservationSpec,
 }
 
-impl Resource for IPReservation {
-    type DynamicType = ();
-    type Scope = ClusterResourceScope;
-
-    fn kind((): &()) -> Cow<'_, str> {
-        "IPReservation".into()
-    }
-
-    fn group((): &()) -> Cow<'_, str> {
-        names::GROUP.into()
-    }
-
-    fn version((): &()) -> Cow<'_, str> {
-        names::POOL_VERSION.into()
-    }
-
-    fn plural((): &()) -> Cow<'_, str> {
-        "ipreservations".into()
-    }
-
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
-    }
-}
+super::resource::cluster_resource!(IPReservation, "ipreservations");
 
 /// The specification of an [`IPReservation`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -1,10 +1,7 @@
-use std::borrow::Cow;
 use std::fmt;
 
 use capi_ipam_ip::{Block, Entry, parse_address, parse_entry};
-use k8s_openapi::ClusterResourceScope;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::Resource;
 use kube::api::ObjectMeta;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -31,34 +28,7 @@ pub struct IPSlice {
     pub spec: IPSliceSpec,
 }
 
-impl Resource for IPSlice {
-    type DynamicType = ();
-    type Scope = ClusterResourceScope;
-
-    fn kind((): &()) -> Cow<'_, str> {
-        "IPSlice".into()
-    }
-
-    fn group((): &()) -> Cow<'_, str> {
-        names::GROUP.into()
-    }
-
-    fn version((): &()) -> Cow<'_, str> {
-        names::POOL_VERSION.into()
-    }
-
-    fn plural((): &()) -> Cow<'_, str> {
-        "ipslices".into()
-    }
-
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
-    }
-}
+super::resource::cluster_resource!(IPSlice, "ipslices");
 
 /// The specification of an [`IPSlice`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

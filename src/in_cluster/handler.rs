@@ -181,6 +181,7 @@ impl InClusterHandler {
         for number in 1..=MAX_PROPOSALS {
             let info = self.ledger().pool_info(pool).filter(PoolInfo::can_allocate).ok_or_else(unavailable)?;
             let usable = info.usable.clone().map_err(|_| unavailable())?;
+            let slices_observed = self.ledger().slices_observed();
             let slot = match self.ledger().propose(pool, &self.key, attributes.clone()) {
                 Proposal::Slot(slot) => slot,
                 Proposal::LimitReached(limit) => return Err(limit_error(pool, &limit)),
@@ -195,7 +196,7 @@ impl InClusterHandler {
                     continue;
                 }
                 Proposal::SliceUnavailable(refusal) => {
-                    self.slice_unavailable(pool, &refusal).await?;
+                    self.slice_unavailable(pool, &refusal, slices_observed).await?;
                     continue;
                 }
                 Proposal::Wait | Proposal::Unavailable(Unavailable::NotYet)

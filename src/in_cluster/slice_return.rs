@@ -191,7 +191,8 @@ impl SliceReturn {
         }
     }
 
-    /// Whether an owner exists, according to a live read where its deletion was observed by a list only.
+    /// Whether an owner exists. A Cluster, which was only missing in a list, is read. For other owners the caches are
+    /// decisive: the slice has no address that could be lost.
     async fn owner_exists(&self, owner: &SliceOwner) -> Result<bool, CallError> {
         Ok(match (owner.kind, &owner.namespace) {
             (SliceOwnerKind::Cluster, Some(namespace)) => {

@@ -7,6 +7,7 @@ use capi_ipam_controller::{clock, patch};
 use capi_ipam_ip::Block;
 use capi_ipam_provider::HandlerError;
 use kube::ResourceExt;
+use tokio::sync::futures::Notified;
 use tracing::{debug, info};
 
 use super::handler::{InClusterHandler, request_error};
@@ -105,11 +106,18 @@ impl InClusterHandler {
         Ok(())
     }
 
-    /// The error of a claim whose owner may have no further address. Waits while a slice is being assigned to the owner.
-    pub(super) async fn slice_unavailable(&self, pool: &PoolKey, refusal: &SliceRefusal) -> Result<(), HandlerError> {
+    /// The error of a claim whose owner may have no further address. While a slice is being assigned to the owner, waits
+    /// for `observed`, which has to be of before the refusal: no change is missed.
+    pub(super) async fn slice_unavailable(
+        &self,
+        pool: &PoolKey,
+        refusal: &SliceRefusal,
+        observed: Notified<'_>,
+    ) -> Result<(), HandlerError> {
         let reason = match refusal {
             SliceRefusal::Pending => {
-                self.ledger().slices_observed(OBSERVE_TIMEOUT).await;
+                // The claim requests an address again, also after a timeout.
+                drop(tokio::time::timeout(OBSERVE_TIMEOUT, observed).await);
                 return Ok(());
             }
             SliceRefusal::Limit { .. } => conditions::SLICE_LIMIT,

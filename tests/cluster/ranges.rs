@@ -1,4 +1,4 @@
-//! Pools with several ranges, each with a subnet and a gateway of its own, and the metadata of IPAddress objects.
+//! Pools with several ranges, each with its subnet and gateway, and the metadata of IPAddress objects.
 
 use capi_ipam::api::InClusterKind;
 use serde_json::{Value, json};
@@ -78,7 +78,7 @@ async fn new_addresses_get_labels_and_annotations() {
 }
 
 #[tokio::test]
-async fn invalid_pools_without_rules_are_reported_and_allocate_nothing() {
+async fn invalid_pools_are_reported_without_crd_rules() {
     let consumer = lenient_consumer().await;
     let cases: [(&str, Value, &str); 5] = [
         (

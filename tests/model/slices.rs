@@ -16,7 +16,7 @@
 
 use stateright::{Checker, HasDiscoveries, Model, Property};
 
-/// The claims, each of its own owner.
+/// The claims. Each one has another owner.
 const CLAIMS: usize = 2;
 const MANAGERS: usize = 2;
 

@@ -3,7 +3,7 @@
 //! - [`parse_entry`] and [`parse_address`]: strict parsers of the texts of a pool;
 //! - [`PoolAddresses`] and [`PoolPrefixes`]: validation of the spec of a pool. The result is either a list of
 //!   [`PoolProblem`]s or the [`UsableBlocks`] blocks: single addresses, or prefixes of one length;
-//! - [`PoolRange`]: a part of a pool with a subnet and a gateway of its own;
+//! - [`PoolRange`]: a part of a pool, with its subnet and gateway;
 //! - [`FreeSet`]: the free blocks of a pool, to allocate the lowest one;
 //! - [`Family`], [`Block`], [`Span`] and [`SpanSet`]: addresses, prefixes, ranges and sets as numbers.
 //!

@@ -25,7 +25,7 @@ pub struct UsableBlocks {
     pub draining: SpanSet,
 }
 
-/// A part of a pool, with a prefix length and a gateway of its own.
+/// A part of a pool, with its prefix length and gateway.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UsableRange {
     /// The prefix length of allocated addresses: that of the subnet, or the length of the block.

@@ -3,7 +3,9 @@
 
 mod changes;
 mod claims;
+mod contents;
 mod doctor;
+mod finding;
 mod holders;
 mod map;
 mod networks;
@@ -21,8 +23,8 @@ use serde::Serialize;
 pub use self::changes::{ImportProblem, ImportSummary, ReservationAction, ReservationChange};
 pub(crate) use self::claims::claims;
 pub use self::claims::{ClaimLine, ClaimState};
-pub use self::doctor::{Check, Finding, Severity};
 pub(crate) use self::doctor::{Inventory, LeaseRow, WebhookRow, findings};
+pub use self::finding::{Check, Finding, Severity};
 pub use self::holders::{Holder, HolderState, Membership, PoolMatch};
 pub(crate) use self::holders::{holders, matches_of};
 pub(crate) use self::map::ROW;

@@ -1,8 +1,8 @@
-//! The conditions of a claim: what they status in each state, and how they are applied.
+//! The conditions of a claim: what they report in each state, and how they are applied.
 
 use std::error::Error;
 
-use capi_ipam_controller::clock;
+use capi_ipam_controller::{clock, finalizer};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 
@@ -10,7 +10,6 @@ use crate::adapter::{Allocation, HandlerError};
 use crate::api::conditions::{self, Condition};
 use crate::api::{ContractVersion, IPAddressClaim, IPAddressClaimStatus, LocalReference, names};
 use crate::decision::{EarlyRelease, WaitReason};
-use crate::early_release::foreign_finalizers;
 use crate::message_debounce::StatusDiff;
 
 /// Precedes the last error in the message of a claim whose address cannot be released.
@@ -270,6 +269,13 @@ fn pool_name(claim: &IPAddressClaim) -> String {
     format!("{} {}", claim.spec.pool_ref.kind, claim.spec.pool_ref.name)
 }
 
+/// The finalizers of other controllers on a claim, in alphabetical order.
+fn foreign_finalizers(claim: &IPAddressClaim) -> String {
+    let mut others: Vec<&str> = finalizer::all(claim).filter(|name| names::is_foreign_finalizer(name)).collect();
+    others.sort_unstable();
+    others.join(", ")
+}
+
 #[cfg(test)]
 mod tests {
     use capi_ipam_controller::client::CallError;
@@ -352,6 +358,7 @@ mod tests {
         let all = ["example.com/b", "foregroundDeletion", names::RELEASE_ADDRESS, "example.com/a"];
         claim.metadata.finalizers = Some(all.map(str::to_owned).into());
         let status = ClaimConditions::waiting(&claim, WaitReason::ForeignFinalizers, None);
+        assert_eq!(foreign_finalizers(&claim), "example.com/a, example.com/b");
         assert!(status.message.ends_with("removed: example.com/a, example.com/b"), "{}", status.message);
         let status = ClaimConditions::terminating(&claim, Some("2026-01-01T00:00:00Z".parse().unwrap()));
         assert!(status.message.contains("removed (or at 2026-01-01T00:00:00Z, because"), "{}", status.message);

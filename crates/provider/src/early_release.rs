@@ -14,7 +14,7 @@ use capi_ipam_controller::controller::{Action, Attempt};
 use capi_ipam_controller::events::EventPublisher;
 use capi_ipam_controller::expectations::EXPECTATION_TTL;
 use capi_ipam_controller::watch::EventHandler;
-use capi_ipam_controller::{clock, finalizer, patch};
+use capi_ipam_controller::{clock, patch};
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use tracing::info;
@@ -210,13 +210,6 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
     }
 }
 
-/// The finalizers of other controllers on a claim, in alphabetical order.
-pub(super) fn foreign_finalizers(claim: &IPAddressClaim) -> String {
-    let mut others: Vec<&str> = finalizer::all(claim).filter(|name| names::is_foreign_finalizer(name)).collect();
-    others.sort_unstable();
-    others.join(", ")
-}
-
 /// Publishes one event for each annotation `release-now` that has no effect.
 pub(super) struct ReleaseRequestEvents {
     version: ContractVersion,
@@ -296,10 +289,5 @@ mod tests {
         assert_eq!(left_until(at(60), now), Duration::from_millis(500));
         assert_eq!(left_until(at(60), "2026-01-01T00:01:01Z".parse().unwrap()), Duration::ZERO);
         assert_eq!(left_until(at(60), "2027-01-01T00:00:00Z".parse().unwrap()), Duration::ZERO);
-    }
-
-    #[test]
-    fn foreign_finalizers_are_sorted() {
-        assert_eq!(foreign_finalizers(&claim(None, None)), "example.com/a, example.com/b");
     }
 }

@@ -123,47 +123,39 @@ impl PoolEntry {
             self.draining.set_free(number, is_free && !is_obstructed);
             return Effect::Updated;
         }
-        match &mut self.free {
-            Some(free) if !is_free => {
-                if free.take(number) {
-                    self.order.set_free(number, false);
-                    if let Some(slices) = &mut self.slices {
-                        slices.set_free(number, false);
-                    }
-                }
-            }
-            Some(free) if !is_obstructed => {
-                if free.release(number) {
-                    self.order.set_free(number, true);
-                    if let Some(slices) = &mut self.slices {
-                        slices.set_free(number, true);
-                    }
-                }
-            }
+        let is_changed = match &mut self.free {
+            Some(free) if !is_free => free.take(number),
+            Some(free) => !is_obstructed && free.release(number),
             None if !is_free => {
                 self.free = Some(FreeSet::without(&usable.set, std::iter::once(number)));
-                if let Some(slices) = &mut self.slices {
-                    slices.set_free(number, false);
-                }
+                true
             }
-            Some(_) | None => {}
+            None => false,
+        };
+        if is_changed {
+            self.order.set_free(number, is_free);
+            self.slices.iter_mut().for_each(|slices| slices.set_free(number, is_free));
         }
         if let Availability::Remembered(since) = before {
-            self.remembered.remove(&(since, number));
-            if let Some(slices) = &mut self.slices {
-                slices.set_remembered(since, number, false);
-            }
+            self.set_remembered(since, number, false);
         }
         if let Availability::Remembered(since) = after
             && !is_obstructed
         {
-            self.remembered.insert((since, number));
-            if let Some(slices) = &mut self.slices {
-                slices.set_remembered(since, number, true);
-            }
+            self.set_remembered(since, number, true);
         }
         self.wait_queue.set_block_free(block, after != Availability::Taken && !is_obstructed);
         Effect::Updated
+    }
+
+    /// Records that a number is kept for the next claim of a name, or no longer.
+    fn set_remembered(&mut self, since: i64, number: u128, is_remembered: bool) {
+        if is_remembered {
+            self.remembered.insert((since, number));
+        } else {
+            self.remembered.remove(&(since, number));
+        }
+        self.slices.iter_mut().for_each(|slices| slices.set_remembered(since, number, is_remembered));
     }
 
     /// Counts an IPAddress of this pool that was added or removed.

@@ -61,7 +61,7 @@ impl PoolEntry {
     }
 
     /// Whether an address of a block of the pool is in use, or not free for another reason. Linear in the free spans of
-    /// the block; an address outside of the range of the pool is looked up in `usage`.
+    /// the block; the others of its addresses are looked up in `usage`.
     pub(super) fn has_address_in(&self, block: Block, usage: Option<&HashMap<Block, AddressUsage>>) -> bool {
         let span = block.span();
         let overlaps = |other: &Block| {
@@ -82,7 +82,14 @@ impl PoolEntry {
         // The gateway and reserved addresses of the subnet are not in the pool, and not in use either.
         let has_others = self.out_of_range > 0 || self.usable().is_none_or(|usable| !usable.draining.is_empty());
         let is_contained = contained.is_some_and(|contained| contained.len() == size);
-        is_in_use || (!is_contained && has_others && usage.is_some_and(|usage| usage.keys().any(overlaps)))
+        let is_used = |usage: &HashMap<Block, AddressUsage>| match in_pool {
+            // Addresses have one length: those of a small slice are looked up one by one.
+            Some((usable, numbers)) if usable.length == usable.family.bits() && size <= usage.len() as u128 => {
+                (numbers.first()..=numbers.last()).any(|number| usage.contains_key(&usable.block(number)))
+            }
+            _ => usage.keys().any(overlaps),
+        };
+        is_in_use || (!is_contained && has_others && usage.is_some_and(is_used))
     }
 
     /// The claims that request an address, and that a change of the slices may allow to have it.

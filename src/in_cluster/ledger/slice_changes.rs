@@ -1,11 +1,12 @@
 //! IPSlices in the ledger: changes from the watch and from responses, and queries.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use capi_ipam_controller::watch::EventHandler;
 use capi_ipam_ip::Block;
 use capi_ipam_provider::api::Uid;
+use tokio::sync::futures::Notified;
 
 use super::slices::SliceInfo;
 use super::state::State;
@@ -133,10 +134,9 @@ impl Ledger {
         self.slices_observed.notify_waiters();
     }
 
-    /// Waits until a slice is assigned or not, at most for `timeout`.
-    pub async fn slices_observed(&self, timeout: Duration) {
-        // The caller requests an address again, also after a timeout.
-        drop(tokio::time::timeout(timeout, self.slices_observed.notified()).await);
+    /// Completes when a slice of any pool changes after this call, also before the future is polled.
+    pub fn slices_observed(&self) -> Notified<'_> {
+        self.slices_observed.notified()
     }
 
     /// Stops allocating addresses of a slice, which is about to be returned. Returns false if one is in use.

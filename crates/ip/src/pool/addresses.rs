@@ -20,7 +20,7 @@ pub struct PoolAddresses<'a> {
     pub gateway: Option<&'a str>,
     /// Whether to allocate the first and the last address of each subnet as well.
     pub allocate_reserved: bool,
-    /// Further addresses in subnets of their own, used after `addresses`.
+    /// Further addresses in other subnets, used after `addresses`.
     pub ranges: &'a [PoolRange<'a>],
     /// The entries with addresses that are no longer allocated, but can be in use.
     pub draining: &'a [String],

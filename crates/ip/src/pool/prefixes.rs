@@ -18,7 +18,7 @@ pub struct PoolPrefixes<'a> {
     pub length: i64,
     /// The gateway of each allocated prefix. It can be within an allocated prefix. An empty text means no gateway.
     pub gateway: Option<&'a str>,
-    /// Further prefixes with gateways of their own, used after `prefixes`.
+    /// Further prefixes with other gateways, used after `prefixes`.
     pub ranges: &'a [PoolRange<'a>],
     /// The entries whose prefixes are no longer allocated, but can be in use.
     pub draining: &'a [String],

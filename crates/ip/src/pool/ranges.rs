@@ -1,11 +1,11 @@
-//! The ranges of a pool: its parts with a subnet and a gateway of their own.
+//! The ranges of a pool: parts, each with its subnet and gateway.
 
 use std::fmt;
 
 use crate::pool::{Field, Item, MAX_RANGES, PoolProblemKind, Problems};
 use crate::{Family, Span, SpanSet};
 
-/// A part of a pool, with a subnet and a gateway of its own.
+/// A part of a pool, with its subnet and gateway.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct PoolRange<'a> {
     /// The entries of the range: addresses, or prefixes in CIDR notation.

@@ -3,10 +3,8 @@ use std::collections::{HashMap, HashSet};
 use capi_ipam::api::{PoolKey, Scope, conditions, names};
 use capi_ipam_ip::UsableBlocks;
 use jiff::{SignedDuration, Timestamp};
-use schemars::JsonSchema;
-use serde::Serialize;
 
-use super::PoolName;
+use super::finding::{Check, Finding, edit, full};
 use super::slices::without_effect;
 use crate::objects::{AddressRow, ClaimRow, Key, NetworkRow, PoolRow, ReservationRow, SliceRow};
 
@@ -15,102 +13,6 @@ const MAX_NAMED: usize = 5;
 
 /// How long after its duration a lease may be without a renewal.
 const LEASE_TOLERANCE: SignedDuration = SignedDuration::from_secs(30);
-
-/// Something that is wrong, and how to repair it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct Finding {
-    /// How urgent it is.
-    pub severity: Severity,
-    /// The check that found it.
-    pub check: Check,
-    /// The object, such as `ipaddress team-a/web-1`.
-    pub object: String,
-    /// What is wrong.
-    pub problem: String,
-    /// How to repair it, with the command.
-    pub repair: String,
-}
-
-/// How urgent a finding is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
-pub enum Severity {
-    /// Claims are not served, or two machines can have one address.
-    Error,
-    /// Addresses are wasted, or something else will fail.
-    Warning,
-}
-
-/// A check of `doctor`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, JsonSchema)]
-pub enum Check {
-    /// Several IPAddresses of a pool or network have one address.
-    DuplicateAddress,
-    /// A bound claim has no IPAddress.
-    LostAddress,
-    /// The pool of a claim or of an IPAddress does not exist.
-    MissingPool,
-    /// A pool is not ready.
-    PoolNotReady,
-    /// A network is not ready.
-    NetworkNotReady,
-    /// A pool joins or leaves a network without progress.
-    MoveStalled,
-    /// An object cannot be decoded.
-    UnreadableObject,
-    /// No process holds the lease of the provider.
-    NoLeader,
-    /// No replica answers the webhooks.
-    WebhookUnavailable,
-    /// The API server has no authority for the certificate of the webhooks.
-    WebhookUntrusted,
-    /// An IPAddress has no claim.
-    OrphanAddress,
-    /// A reservation is held for a claim that does not exist.
-    AbandonedReservation,
-    /// Pools of different networks contain the same addresses.
-    PoolsOverlap,
-    /// An IPSlice has no effect.
-    SliceWithoutEffect,
-    /// A pool does not contain all its addresses in use.
-    AddressesOutOfRange,
-    /// The Machine of a claim does not report the address of the claim.
-    AddressNotInUse,
-    /// The address of a claim was released although other controllers keep the claim.
-    ReleasedEarly,
-}
-
-impl Check {
-    fn severity(self) -> Severity {
-        match self {
-            Self::OrphanAddress
-            | Self::AbandonedReservation
-            | Self::PoolsOverlap
-            | Self::SliceWithoutEffect
-            | Self::AddressesOutOfRange
-            | Self::AddressNotInUse
-            | Self::ReleasedEarly => Severity::Warning,
-            _ => Severity::Error,
-        }
-    }
-
-    /// Whether lists that are read one after the other can show it for a moment.
-    pub(crate) fn is_transient(self) -> bool {
-        let lasting = [
-            Self::UnreadableObject,
-            Self::WebhookUntrusted,
-            Self::PoolsOverlap,
-            Self::AddressesOutOfRange,
-            Self::AddressNotInUse,
-            Self::ReleasedEarly,
-        ];
-        !lasting.contains(&self)
-    }
-
-    pub(super) fn finding(self, object: String, problem: String, repair: String) -> Finding {
-        Finding { severity: self.severity(), check: self, object, problem, repair }
-    }
-}
 
 /// A lease of the provider.
 #[derive(Clone, Debug)]
@@ -348,11 +250,6 @@ fn overlaps(pools: &[PoolRow]) -> Vec<Finding> {
     known.iter().filter_map(of_pool).collect()
 }
 
-pub(super) fn edit(pool: &PoolKey) -> String {
-    let namespace = pool.namespace.as_deref().map(|name| format!(" --namespace {name}")).unwrap_or_default();
-    format!("kubectl edit {} {}{namespace}", pool.kind.plural(), pool.name)
-}
-
 fn leaderless(leases: &[LeaseRow], now: Timestamp) -> Option<Finding> {
     let is_held = |lease: &LeaseRow| {
         let end = SignedDuration::from_secs(lease.seconds).saturating_add(LEASE_TOLERANCE);
@@ -387,11 +284,6 @@ fn unavailable(webhook: &WebhookRow) -> Vec<Finding> {
         findings.push(Check::WebhookUnavailable.finding(webhook.name.clone(), problem, repair));
     }
     findings
-}
-
-pub(super) fn full(key: &PoolKey) -> String {
-    let PoolName { kind, namespace, name } = key.into();
-    namespace.map_or_else(|| format!("{kind} {name}"), |namespace| format!("{kind} {namespace}/{name}"))
 }
 
 fn join((namespace, name): &Key) -> String {

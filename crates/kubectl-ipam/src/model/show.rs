@@ -1,15 +1,11 @@
-use std::collections::HashSet;
-
 use capi_ipam::api::{AddressMetadata, NamespaceSource, PoolSpec, ReclaimPolicy, SlicePolicy};
-use capi_ipam_ip::Block;
-use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::holders::state;
+use super::contents::{Contents, contents};
 use super::map::map;
 use super::slices::{SliceLine, slice_lines};
-use super::{ClaimLine, Counts, Holder, HolderState, OccupancyMap, PoolName, claims, holders, pools};
+use super::{ClaimLine, Counts, Holder, OccupancyMap, PoolName, claims, holders, pools};
 use crate::objects::{AddressRow, ClaimRow, PoolRow, ReservationRow, SliceRow};
 
 /// A pool with everything that it contains.
@@ -42,7 +38,7 @@ pub struct PoolDetails {
     pub gateway: Option<String>,
     /// Prefix length of the subnet, or the length of allocated prefixes.
     pub prefix_length: i64,
-    /// Further entries in subnets of their own, in words.
+    /// Further entries in other subnets, in words.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub more_ranges: Vec<String>,
     /// The draining parts.
@@ -88,65 +84,6 @@ pub struct PoolDetails {
 
 fn is_default(policy: &ReclaimPolicy) -> bool {
     *policy == ReclaimPolicy::default()
-}
-
-/// What a pool contains, and what it counts.
-pub(super) struct Contents<'a> {
-    pub(super) inside: Vec<&'a AddressRow>,
-    /// Addresses of the pool that it does not contain.
-    pub(super) outside: Vec<&'a AddressRow>,
-    pub(super) reserved: Vec<&'a ReservationRow>,
-    /// The addresses that are not free, in their order.
-    pub(super) held: Vec<(Block, HolderState)>,
-    counts: Counts,
-}
-
-/// Selects what a pool contains. Addresses and reservations may be of any pool.
-pub(super) fn contents<'a>(
-    pool: &PoolRow,
-    addresses: impl IntoIterator<Item = &'a AddressRow>,
-    reservations: impl IntoIterator<Item = &'a ReservationRow>,
-) -> Contents<'a> {
-    let now = Timestamp::now();
-    let usable = pool.usable.as_ref().ok();
-    let contains = |block: Block| usable.is_some_and(|usable| usable.contains(block));
-    let (inside, outside): (Vec<_>, Vec<_>) = addresses.into_iter().partition(|row| contains(row.block));
-    let outside: Vec<_> = outside.into_iter().filter(|row| row.pool == pool.key).collect();
-    let reserved: Vec<_> = reservations.into_iter().filter(|row| contains(row.slot.block)).collect();
-    let mut held: Vec<(Block, HolderState)> = inside.iter().map(|row| (row.block, HolderState::Allocated)).collect();
-    let allocated: HashSet<Block> = inside.iter().map(|row| row.block).collect();
-    let unused = reserved.iter().filter(|row| !allocated.contains(&row.slot.block) && !is_remembered(pool, row, now));
-    held.extend(unused.map(|row| (row.slot.block, state(row))));
-    held.sort_by_key(|(block, _)| block.span().first());
-    held.dedup_by_key(|(block, _)| *block);
-    let total = usable.map(|usable| usable.set.len()).unwrap_or_default();
-    let own: HashSet<Block> = inside.iter().filter(|row| row.pool == pool.key).map(|row| row.block).collect();
-    let cooling = held.iter().filter(|(_, state)| *state == HolderState::CoolingDown).count();
-    let other = held.len().saturating_sub(own.len()).saturating_sub(cooling);
-    let number = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
-    let draining = usable.map(|usable| usable.draining.len()).unwrap_or_default();
-    let is_draining = |(block, _): &&(Block, HolderState)| usable.is_some_and(|usable| usable.is_draining(*block));
-    let drained = draining.saturating_sub(held.iter().filter(is_draining).count() as u128);
-    let capped = |count: u128| u64::try_from(count).unwrap_or(u64::MAX).min(i64::MAX.unsigned_abs());
-    let counts = Counts {
-        total: capped(total),
-        used: number(own.len()),
-        free: capped(total.saturating_sub(held.len() as u128).saturating_sub(drained)),
-        drained: capped(drained),
-        cooling_down: number(cooling),
-        reserved: number(other),
-        out_of_range: number(outside.len()),
-    };
-    Contents { inside, outside, reserved, held, counts }
-}
-
-/// Whether a sticky pool keeps a released address for the next claim of the same name, and other claims can get it.
-fn is_remembered(pool: &PoolRow, row: &ReservationRow, now: Timestamp) -> bool {
-    let is_kept = pool.spec.is_sticky() && row.pool == pool.key && row.claim.is_some();
-    // Times are truncated to seconds: the last second has to be over.
-    let seconds = pool.spec.cooldown_seconds();
-    let cooldown = SignedDuration::from_secs(if seconds > 0 { seconds.saturating_add(1) } else { 0 });
-    is_kept && row.released.is_some_and(|released| now.duration_since(released) >= cooldown)
 }
 
 /// Describes a pool. `all` are all known pools, for the networks; addresses and reservations may be of any pool.
@@ -262,36 +199,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-
-    #[test]
-    fn address_that_a_sticky_pool_keeps_is_free() {
-        let pool = |spec: serde_json::Value| {
-            let mut pool = json!({
-                "kind": "InClusterIPPool", "metadata": { "name": "p", "namespace": "n" },
-                "spec": { "addresses": ["10.0.0.1-10.0.0.4"], "prefix": 24, "addressReuseGracePeriodSeconds": 60 },
-            });
-            json_patch::merge(&mut pool["spec"], &spec);
-            PoolRow::from(&serde_json::from_value::<Pool>(pool).unwrap())
-        };
-        let released = |seconds: i64| {
-            let at = Timestamp::now() - SignedDuration::from_secs(seconds);
-            let reservation = json!({
-                "metadata": { "name": "p.n.p.10.0.0.1" },
-                "spec": {
-                    "scope": "p.n.p", "address": "10.0.0.1", "releasedAt": at,
-                    "poolRef": { "kind": "InClusterIPPool", "namespace": "n", "name": "p" },
-                    "claimRef": { "namespace": "n", "name": "c", "uid": "u" },
-                },
-            });
-            ReservationRow::of(&serde_json::from_value(reservation).unwrap()).unwrap()
-        };
-        let counts = |spec: serde_json::Value, seconds| {
-            let counts = contents(&pool(spec), [], [&released(seconds)]).counts;
-            (counts.free, counts.cooling_down)
-        };
-        let sticky = json!({ "allocation": { "sticky": true } });
-        assert_eq!([counts(sticky.clone(), 5), counts(sticky, 90), counts(json!({}), 90)], [(3, 1), (4, 0), (3, 1)]);
-    }
 
     #[test]
     fn access_rules_are_described() {

@@ -8,8 +8,8 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::doctor::{Check, Finding, edit, full};
-use super::show::Contents;
+use super::contents::Contents;
+use super::finding::{Check, Finding, edit, full};
 use crate::objects::{PoolRow, SliceRow};
 
 /// A slice of a pool.
@@ -107,7 +107,7 @@ pub(super) fn without_effect(slices: &[SliceRow], pools: &[PoolRow]) -> Vec<Find
                     add(format!("{} contains none of its addresses", full(key)), repair);
                 }
                 Ok(_) => effective.entry(key).or_default().push((block, row)),
-                // The pool has a finding of its own.
+                // Another check reports the pool.
                 Err(_) => {}
             },
             None => {}

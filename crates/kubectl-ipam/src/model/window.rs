@@ -1,8 +1,9 @@
 use capi_ipam_ip::{Block, UsableBlocks};
 use serde::Serialize;
 
+use super::contents::{Contents, contents};
 use super::map::{Cells, cells, number_at, position};
-use super::show::{Contents, contents, describe};
+use super::show::describe;
 use super::{Cell, PoolDetails, holders};
 use crate::objects::{AddressRow, ClaimRow, Key, PoolRow, ReservationRow};
 

@@ -5,7 +5,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
-use crate::api::SliceOwnerKind;
+use crate::api::{AllocationOrder, SliceOwnerKind};
 
 /// A pool of the addresses .2 to .29 in slices of 8: the first and the last one have fewer addresses.
 fn usable() -> UsableBlocks {

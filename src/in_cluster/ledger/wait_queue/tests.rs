@@ -1,3 +1,6 @@
+use std::time::Duration;
+
+use super::grants::TURN_TIMEOUT;
 use super::*;
 use crate::api::{AccessRules, AllowedNamespaces};
 

@@ -1,0 +1,152 @@
+//! The turns of waiting claims: who gets an address next, and which blocked claims wait again.
+
+use std::time::{Duration, Instant};
+
+use capi_ipam_ip::Block;
+
+use super::{ClaimKey, Consumer, Group, Position, Slices, Supply, WaitQueue};
+
+/// How long an address is held for a claim whose turn it is and that is not reconciled.
+pub(super) const TURN_TIMEOUT: Duration = Duration::from_mins(1);
+
+/// What may allow blocked claims to have an address.
+#[derive(Debug, Default)]
+pub(in super::super) struct Freed {
+    /// The groups that have fewer addresses, or may have more.
+    pub(in super::super) groups: Vec<Group>,
+    /// Whether a slice can be assigned to any owner.
+    pub(in super::super) is_slice_free: bool,
+}
+
+impl WaitQueue {
+    /// The first waiting claim for which an address is free. Claims whose group is full are blocked on the way.
+    pub(super) fn next(&mut self, supply: Supply<'_>) -> Option<ClaimKey> {
+        let available = supply.free.saturating_sub(self.turns.len() as u128);
+        loop {
+            let [others, privileged] = &self.waiting;
+            let privileged = privileged.first_key_value().filter(|_| available > 0);
+            let other = others.first_key_value().filter(|_| available > supply.headroom);
+            let may_use = |claim: &ClaimKey| {
+                let uses_headroom = self.queued.get(claim).is_some_and(|queued| queued.uses_headroom);
+                available > if uses_headroom { 0 } else { supply.headroom }
+            };
+            let requests = self.requests.ready().filter(|(_, claim)| may_use(claim));
+            let candidates = privileged.into_iter().chain(other).chain(requests);
+            let (_, first) = candidates.min_by_key(|(position, _)| **position)?;
+            let first = first.clone();
+            match self.full_group(&first, supply) {
+                Some(group) => self.block(&first, &group),
+                None => return Some(first),
+            }
+        }
+    }
+
+    /// Ends expired turns, then grants a turn to the first waiting claims as long as there are more free addresses than
+    /// turns. `freed` is what has changed since the last call. Returns the claims that have to be reconciled: those that
+    /// were granted a turn, and those of groups with fewer addresses that have reserved one.
+    pub(in super::super) fn grant(&mut self, supply: Supply<'_>, freed: Freed, now: Instant) -> Vec<ClaimKey> {
+        let is_expired = |granted_at: &Instant| now.saturating_duration_since(*granted_at) >= TURN_TIMEOUT;
+        let expired = self.turns.iter().filter(|(_, granted_at)| is_expired(granted_at));
+        let expired: Vec<ClaimKey> = expired.map(|(claim, _)| claim.clone()).collect();
+        for claim in &expired {
+            self.remove_turn(claim);
+        }
+        let Freed { groups, is_slice_free } = freed;
+        let freed: Vec<Group> = groups.into_iter().chain(std::mem::take(&mut self.freed)).collect();
+        freed.iter().for_each(|group| self.unblock(group, Some(supply), usize::MAX));
+        if is_slice_free || freed.iter().any(|group| matches!(group, Group::Owner(_))) {
+            self.unblock_owners(supply);
+        }
+        let mut granted: Vec<ClaimKey> = freed.iter().filter_map(|it| self.beyond_limit.remove(it)).flatten().collect();
+        while let Some(claim) = self.next(supply) {
+            self.remove_waiting(&claim);
+            self.set_request_turn(&claim, true);
+            self.count_turn(&claim, true);
+            self.turns.insert(claim.clone(), now);
+            granted.push(claim);
+        }
+        granted
+    }
+
+    /// Lets the first blocked claim of some owners wait again: as many as there are slices that can be assigned, in the
+    /// order of these claims.
+    fn unblock_owners(&mut self, supply: Supply<'_>) {
+        let free_slices = supply.slices.map(Slices::free_slices).unwrap_or_default();
+        if free_slices == 0 {
+            return;
+        }
+        let blocked = self
+            .blocked
+            .iter()
+            .filter(|(group, _)| matches!(group, Group::Owner(_)) && supply.room(group).is_some_and(|room| room > 0));
+        let mut owners: Vec<(Position, Group)> = blocked
+            .filter_map(|(group, claims)| claims.first_key_value().map(|(position, _)| (*position, group.clone())))
+            .collect();
+        owners.sort_unstable_by_key(|(position, _)| *position);
+        owners.iter().take(free_slices).for_each(|(_, owner)| self.unblock(owner, Some(supply), 1));
+    }
+
+    /// Lets the first blocked claims of a group wait again, as many as it may have further addresses, at most `most`.
+    fn unblock(&mut self, group: &Group, supply: Option<Supply<'_>>, most: usize) {
+        let turns = self.turns_of.get(group).copied().unwrap_or_default();
+        let room = supply.and_then(|supply| supply.room(group)).map_or(usize::MAX, |room| room.saturating_sub(turns));
+        let Some(blocked) = self.blocked.get_mut(group) else { return };
+        let unblocked: Vec<_> = (0..room.min(most)).map_while(|_| blocked.pop_first()).collect();
+        if blocked.is_empty() {
+            self.blocked.remove(group);
+        }
+        for (position, claim) in unblocked {
+            self.insert_waiting(position, &claim);
+        }
+    }
+
+    /// Records that the limits, the headroom or the slices of the pool have changed. Returns all claims that wait: they
+    /// have to be reconciled.
+    pub(in super::super) fn rules_changed(&mut self) -> Vec<ClaimKey> {
+        let groups: Vec<Group> = self.blocked.keys().cloned().collect();
+        groups.iter().for_each(|group| self.unblock(group, None, usize::MAX));
+        let beyond_limit = std::mem::take(&mut self.beyond_limit).into_values().flatten();
+        beyond_limit.chain(self.queued.keys().cloned()).collect()
+    }
+
+    /// Removes the turn of a claim. Returns whether it had one.
+    pub(super) fn remove_turn(&mut self, claim: &ClaimKey) -> bool {
+        let had_turn = self.turns.remove(claim).is_some();
+        if had_turn {
+            self.set_request_turn(claim, false);
+            self.count_turn(claim, false);
+        }
+        had_turn
+    }
+
+    fn set_request_turn(&mut self, claim: &ClaimKey, has_turn: bool) {
+        let requested = self.queued.get(claim).and_then(|queued| queued.requested);
+        requested.iter().for_each(|block| self.requests.set_turn(*block, has_turn));
+    }
+
+    /// The number of blocks for which a claim that requests one has a turn.
+    pub(in super::super) fn granted_requests(&self) -> usize {
+        self.requests.turns()
+    }
+
+    /// Whether a claim has a turn for this block.
+    pub(in super::super) fn is_granted(&self, block: Block) -> bool {
+        self.requests.has_turn(block)
+    }
+
+    fn count_turn(&mut self, claim: &ClaimKey, is_added: bool) {
+        let consumer = self.queued.get(claim).and_then(|queued| queued.consumer.as_ref());
+        for group in consumer.into_iter().flat_map(Consumer::groups).collect::<Vec<_>>() {
+            if is_added {
+                let count = self.turns_of.entry(group).or_default();
+                *count = count.saturating_add(1);
+            } else if let Some(count) = self.turns_of.get_mut(&group) {
+                *count = count.saturating_sub(1);
+                if *count == 0 {
+                    self.turns_of.remove(&group);
+                }
+                self.freed.push(group);
+            }
+        }
+    }
+}
