@@ -35,6 +35,7 @@ pub(crate) async fn export(loader: &mut Loader<'_>, namespace: Option<&str>, for
     reservations.sort_by_key(|reservation| reservation.slot().ok());
     let failed = |error: &dyn std::error::Error| Error::Output(error.to_string());
     if matches!(format, Format::Table | Format::Wide | Format::Csv) {
+        pools.iter().try_for_each(require_columns)?;
         return table::write(&pools, &reservations).map_err(|error| failed(&error));
     }
     let value = |result: Result<Value, serde_json::Error>| result.map_err(|error| failed(&error));
@@ -51,6 +52,16 @@ pub(crate) async fn export(loader: &mut Loader<'_>, namespace: Option<&str>, for
     } else {
         serde_saphyr::to_string(&list).map_err(|error| failed(&error))?
     })
+}
+
+/// Fails if a table would lack a field of a pool: an import of it would create another pool.
+fn require_columns(pool: &Pool) -> Result<(), Error> {
+    let fields = table::fields_without_column(&pool.spec);
+    if fields.is_empty() {
+        return Ok(());
+    }
+    let (key, fields) = (PoolKey::of(pool), fields.join(", "));
+    Err(Error::Argument(format!("{key} has {fields}, for which a table has no column: export as YAML, -o yaml")))
 }
 
 fn api_version() -> String {
