@@ -106,7 +106,7 @@ fn dropped_control_plane_leaves_no_process() {
     assert!(!folder.exists());
 }
 
-/// Starts control planes until one has the address of a dropped one; other tests use dropped ones too.
+/// Starts control planes until one has the address of the last dropped one, which another test may take first.
 fn reused(prepare: impl Fn(&ControlPlane)) -> Option<ControlPlane> {
     (0..10).find_map(|_| {
         let plane = ControlPlane::start(Options::default());

@@ -140,13 +140,13 @@ impl ControlPlane {
         plane
     }
 
-    /// A dropped control plane with this installation, without the objects that were created in it.
+    /// The last dropped control plane with this installation, without the objects that were created in it.
     #[allow(clippy::print_stdout, reason = "it is shown when the test fails")]
     fn take_unused(installation: &Installation) -> Option<Self> {
         let installed = hash_of(installation);
         loop {
             let mut unused = UNUSED.lock().unwrap_or_else(PoisonError::into_inner);
-            let mut plane = unused.iter().position(|plane| plane.installed == installed).map(|at| unused.remove(at))?;
+            let mut plane = unused.iter().rposition(|plane| plane.installed == installed).map(|at| unused.remove(at))?;
             drop(unused);
             match plane.clear() {
                 Ok(()) => return Some(plane),

@@ -342,12 +342,13 @@ impl Slices {
         (std::mem::take(&mut self.freed), std::mem::take(&mut self.is_group_freed))
     }
 
-    /// The counts of the slices.
+    /// The counts of the slices. One that is being assigned counts as assigned.
     pub(super) fn counts(&self) -> SliceCounts {
         let capped = |count: u128| i64::try_from(count).unwrap_or(i64::MAX);
+        let assigned = self.assigned.len().saturating_add(self.pending.len());
         SliceCounts {
             total: capped(self.groups.len()),
-            assigned: i64::try_from(self.assigned.len()).unwrap_or(i64::MAX),
+            assigned: i64::try_from(assigned).unwrap_or(i64::MAX),
             free: capped(self.assignable.len()),
         }
     }
