@@ -101,6 +101,10 @@ bench: rust control-plane ## Measure the bind and release rates (ARGS: --quick, 
 bench-allocation: rust ## Measure allocation without Kubernetes (ARGS: names of benchmarks)
 	$(CARGO) bench --locked --bench allocation -- $(ARGS)
 
+.PHONY: bench-scale
+bench-scale: rust ## Measure the ledger with up to a million addresses in 1, 100 and 10,000 pools
+	$(CARGO) bench --locked --bench scale
+
 .PHONY: bench-reviews
 bench-reviews: rust control-plane ## Measure the response times of webhooks (ARGS: number of reviews, default 20000)
 	$(CARGO) bench --locked --bench reviews -- $(ARGS)

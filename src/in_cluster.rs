@@ -170,25 +170,25 @@ fn set_up(setup: &mut ProviderSetup<'_>, options: &InClusterOptions, ledger_hand
     let cooldowns = cooldown::run(Arc::clone(&context), ledger_synced.clone(), stop.clone());
     setup.manager.add("cool-downs", cooldowns);
     let scope_changes = scope_changes::run(Arc::clone(&context), ledger_synced.clone(), stop.clone());
-    setup.manager.add("scope changes", scope_changes);
+    setup.manager.add_background("scope changes", scope_changes);
     let slice_return = SliceReturn::new(Arc::clone(&context), client, ledger_synced.clone(), options);
-    setup.manager.add("return of slices", slice_return.run(stop.clone()));
+    setup.manager.add_background("return of slices", slice_return.run(stop.clone()));
     let all_networks = ResourceClient::new(Api::all(setup.manager.client.clone()), &());
     let network_upgrade = network_upgrade::run(Arc::clone(&context), all_networks, ledger_synced.clone(), stop.clone());
-    setup.manager.add("upgrade of networks", network_upgrade);
+    setup.manager.add_background("upgrade of networks", network_upgrade);
     let metrics = PoolMetrics::default();
     if options.pool_metrics == PoolMetricsMode::All {
         metrics.register(&setup.manager.metrics);
         let (ledger, gates, stop, metrics) =
             (Arc::clone(&context.ledger), ledger_synced.clone(), stop.clone(), metrics.clone());
-        setup.manager.add("metrics of pools", async move {
+        setup.manager.add_background("metrics of pools", async move {
             stop.run_until_cancelled(metrics.run(ledger, gates)).await;
         });
     }
     let all_synced: Vec<_> = ledger_synced.into_iter().chain([setup.claims_synced.clone()]).collect();
     let use_check = UseCheck::new(setup, Arc::clone(&context), metrics, options.verify_interval);
-    setup.manager.add("check of the addresses in use", use_check.run(all_synced.clone(), stop.clone()));
+    setup.manager.add_background("check of the addresses in use", use_check.run(all_synced.clone(), stop.clone()));
     let sweeper = Sweeper::new(setup, options, Arc::clone(&context), all_synced);
-    setup.manager.add("sweeper", sweeper.run(stop));
+    setup.manager.add_background("sweeper", sweeper.run(stop));
     InClusterAdapter { context }
 }

@@ -17,9 +17,20 @@ const TIMEOUT: Duration = Duration::from_mins(10);
 /// Seconds of processor time in 300 ms above which a process counts as busy. An idle API server uses 0.02.
 const BUSY: f64 = 0.055;
 
+/// A program that is measured.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Program {
+    /// Another provider, or another version; `None`: this one.
+    pub(crate) path: Option<PathBuf>,
+    /// Additional flags, separated by spaces.
+    pub(crate) flags: String,
+}
+
 /// A control plane with its clients.
 pub(crate) struct Cluster<'a> {
     pub(crate) options: &'a Options,
+    /// What the series measures.
+    pub(crate) program: Program,
     pub(crate) plane: ControlPlane,
     pub(crate) consumer: ApiClient,
     /// The client of the baselines, with the permissions of the manager.
@@ -30,8 +41,9 @@ impl<'a> Cluster<'a> {
     pub(crate) async fn new(options: &'a Options) -> Self {
         let plane = ControlPlane::start(control_plane::Options { steady: true, ..control_plane::Options::default() });
         let consumer = ApiClient::new(plane.kubeconfig(), "consumer").await;
-        let provider = ApiClient::new(kubeconfig(options, &plane), "baseline").await;
-        Self { options, plane, consumer, provider }
+        let program = Program { path: options.manager.clone(), flags: options.manager_flags.clone() };
+        let provider = ApiClient::new(kubeconfig(&program, &plane), "baseline").await;
+        Self { options, program, plane, consumer, provider }
     }
 
     /// Starts the measured manager and does not wait.
@@ -41,19 +53,19 @@ impl<'a> Cluster<'a> {
 
     /// Like [`Self::launch`], with more flags.
     pub(crate) fn launch_with(&self, more: &[String]) -> Manager {
-        let flags: Vec<String> = self.options.manager_flags.split_whitespace().map(str::to_owned).collect();
+        let flags: Vec<String> = self.program.flags.split_whitespace().map(str::to_owned).collect();
         let port = free_port();
         let mut arguments = vec![
-            format!("--kubeconfig={}", kubeconfig(self.options, &self.plane).display()),
+            format!("--kubeconfig={}", kubeconfig(&self.program, &self.plane).display()),
             format!("--health-probe-bind-address=127.0.0.1:{port}"),
         ];
-        let program = self.options.manager.clone().unwrap_or_else(|| {
+        let program = self.program.path.clone().unwrap_or_else(|| {
             arguments.extend(["--webhook-port=0", "--diagnostics-address=0", "--log-level=warn"].map(str::to_owned));
             std::env::var_os("CAPI_IPAM_MANAGER").map_or_else(|| built("manager"), PathBuf::from)
         });
         arguments.extend(flags.into_iter().chain(more.iter().cloned()));
         let manager = Manager::other(&self.plane, &program, &arguments, port);
-        if self.options.manager.is_some() { manager } else { manager.with_cache_probe() }
+        if self.program.path.is_some() { manager } else { manager.with_cache_probe() }
     }
 
     /// Waits until a manager is ready.
@@ -107,7 +119,7 @@ impl<'a> Cluster<'a> {
     }
 }
 
-fn kubeconfig<'a>(options: &Options, plane: &'a ControlPlane) -> &'a Path {
+fn kubeconfig<'a>(program: &Program, plane: &'a ControlPlane) -> &'a Path {
     // The roles of this package are not sufficient for other managers.
-    if options.manager.is_some() { plane.kubeconfig() } else { plane.provider_kubeconfig() }
+    if program.path.is_some() { plane.kubeconfig() } else { plane.provider_kubeconfig() }
 }

@@ -29,6 +29,7 @@ pub(crate) async fn run(cluster: &Cluster<'_>, count: usize) -> Outcome {
     let mut figures = vec![
         Figure::new("create to bound, p50", bind.p50_ms, "ms").at_most(20.0),
         Figure::new("create to bound, p99", bind.p99_ms, "ms"),
+        Figure::new("create to bound, longest", bind.longest_ms, "ms"),
         Figure::new("baseline, create to bound, p50", middle(&bare.0, &bare_after.0), "ms"),
         Figure::new("baseline with reservation, create to bound, p50", middle(&reserved.0, &reserved_after.0), "ms"),
         Figure::new("delete to gone, p50", release.p50_ms, "ms"),
@@ -54,7 +55,7 @@ async fn baseline(cluster: &Cluster<'_>, count: usize, reserve: bool) -> (Phase,
 }
 
 /// Creates and deletes one claim after the other.
-async fn one_by_one(
+pub(crate) async fn one_by_one(
     cluster: &Cluster<'_>,
     consumer: &Consumer,
     count: usize,

@@ -21,10 +21,12 @@ mod support;
 
 mod api_client;
 mod attacked;
+mod background;
 mod baseline;
 mod claim_watch;
 mod cluster;
 mod commands;
+mod compare;
 mod consumer;
 mod exhausted;
 mod idle;
@@ -51,36 +53,25 @@ use clap::Parser;
 use serde_json::{Value, json};
 
 use cluster::Cluster;
+use compare::Comparison;
 use options::{Options, Series};
 use outcome::{Figure, Outcome};
 use rounds::Rounds;
+use seed::Seeded;
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 async fn main() {
     let options = Options::parse();
-    let started = Instant::now();
     let mut outcomes = Vec::new();
-    let all = options.series();
-    let (fresh, seeded): (Vec<Series>, Vec<Series>) = all.iter().partition(|series| series.present() == 0);
-    for series in fresh {
-        announce(series, started);
-        outcomes.push(run_on_empty_pools(&options, series).await);
-        table::print(&outcomes[outcomes.len() - 1..]);
+    if options.compare.is_some() {
+        let mut comparison = Comparison::default();
+        until_interrupted(compare::run(&options, &mut comparison)).await;
+        comparison.print();
+        write_json(&options, &comparison.json());
+        return;
     }
-    for present in [10_000, 100_000] {
-        let mut together = seeded.iter().copied().filter(|series| series.present() == present).peekable();
-        let Some(first) = together.peek().copied() else { continue };
-        let count = options.present(first);
-        eprintln!("{:>5.0} s: writing {count} bound claims", started.elapsed().as_secs_f64());
-        let mut cluster = Cluster::new(&options).await;
-        let (consumer, took) = seed::seed(&mut cluster, count).await;
-        eprintln!("{:>5.0} s: written after {:.0} s", started.elapsed().as_secs_f64(), took.as_secs_f64());
-        for series in together {
-            announce(series, started);
-            outcomes.push(run_with_bound_claims(&options, series, &cluster, &consumer, count).await);
-            table::print(&outcomes[outcomes.len() - 1..]);
-        }
-    }
+    let started = Instant::now();
+    until_interrupted(run(&options, &mut outcomes, started)).await;
     println!("\nAll series, after {:.0} s:", started.elapsed().as_secs_f64());
     table::print(&outcomes);
     let flat = flatness(&outcomes);
@@ -88,14 +79,68 @@ async fn main() {
     write(&options, &outcomes, &flat);
 }
 
-fn announce(series: Series, started: Instant) {
-    eprintln!("{:>5.0} s: {}", started.elapsed().as_secs_f64(), series.name());
+/// Runs measurements until they end, or until Ctrl-C. What was measured until then is kept.
+async fn until_interrupted(measurements: impl Future<Output = ()>) {
+    tokio::select! {
+        () = measurements => {}
+        _ = tokio::signal::ctrl_c() => eprintln!("interrupted: the results so far follow"),
+    }
+}
+
+async fn run(options: &Options, outcomes: &mut Vec<Outcome>, started: Instant) {
+    let all = options.series();
+    let (fresh, seeded): (Vec<Series>, Vec<Series>) = all.iter().partition(|series| series.present() == 0);
+    let mut progress = Progress { left: all.clone(), done: 0, is_quick: options.is_quick(), started };
+    for series in fresh {
+        progress.announce(series);
+        outcomes.push(run_on_empty_pools(options, series).await);
+        table::print(&outcomes[outcomes.len() - 1..]);
+    }
+    for present in [10_000, 100_000] {
+        let mut together = seeded.iter().copied().filter(|series| series.present() == present).peekable();
+        let Some(first) = together.peek().copied() else { continue };
+        let count = options.present(first);
+        eprintln!("{:>5.0} s: writing {count} bound claims", started.elapsed().as_secs_f64());
+        let mut cluster = Cluster::new(options).await;
+        let (consumer, took) = seed::seed(&mut cluster, count, Seeded::Complete).await;
+        eprintln!("{:>5.0} s: written after {:.0} s", started.elapsed().as_secs_f64(), took.as_secs_f64());
+        for series in together {
+            progress.announce(series);
+            outcomes.push(run_with_bound_claims(options, series, &cluster, &consumer, count).await);
+            table::print(&outcomes[outcomes.len() - 1..]);
+        }
+    }
+}
+
+/// Prints which series begins, and how long all take from there on.
+struct Progress {
+    left: Vec<Series>,
+    /// The usual seconds of the series that are done.
+    done: u64,
+    is_quick: bool,
+    started: Instant,
+}
+
+impl Progress {
+    fn announce(&mut self, series: Series) {
+        let usual: u64 = self.left.iter().map(|series| series.seconds(self.is_quick)).sum();
+        let elapsed = self.started.elapsed().as_secs_f64();
+        // A slower machine takes longer for what is left, too.
+        let slower = if self.done == 0 { 1.0 } else { elapsed / self.done as f64 };
+        let left = usual as f64 * slower;
+        eprintln!("{elapsed:>5.0} s: {}; about {left:.0} s left", series.name());
+        self.left.retain(|other| *other != series);
+        self.done += series.seconds(self.is_quick);
+    }
 }
 
 /// Runs a series on empty pools.
 async fn run_on_empty_pools(options: &Options, series: Series) -> Outcome {
-    let cluster = Cluster::new(options).await;
+    let mut cluster = Cluster::new(options).await;
     let count = options.count(series);
+    if let Some(background) = series.background() {
+        return background::run(&mut cluster, series.name(), background, count).await;
+    }
     match series {
         Series::Attacked => attacked::run(&cluster, series.name(), count).await,
         Series::Policies => policies::run(&cluster, series.name(), None, count).await,
@@ -179,12 +224,15 @@ fn write(options: &Options, outcomes: &[Outcome], flat: &[Figure]) {
         "series": outcomes,
         "flatness": flat,
     });
-    for path in [&options.json, &options.svg] {
-        path.parent().map_or(Ok(()), fs::create_dir_all).expect("the folder can be created");
-    }
-    fs::write(&options.json, format!("{all:#}\n")).expect("the figures can be written");
+    write_json(options, &all);
+    options.svg.parent().map_or(Ok(()), fs::create_dir_all).expect("the folder can be created");
     plot::draw(outcomes, &options.svg).expect("the plot can be drawn");
     println!("\nwritten: {} and {}", options.json.display(), options.svg.display());
+}
+
+fn write_json(options: &Options, all: &Value) {
+    options.json.parent().map_or(Ok(()), fs::create_dir_all).expect("the folder can be created");
+    fs::write(&options.json, format!("{all:#}\n")).expect("the figures can be written");
 }
 
 /// The machine.

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Parser, ValueEnum};
 
+use crate::background::Background;
+
 /// Measures how fast claims are bound and released, compared with the same API writes issued directly.
 #[derive(Parser)]
 #[command(name = "claims", rename_all = "kebab-case")]
@@ -15,15 +17,24 @@ pub(crate) struct Options {
     /// Additional flags for the manager, separated by spaces.
     #[arg(long, default_value = "", allow_hyphen_values = true)]
     pub(crate) manager_flags: String,
+    /// Another manager to compare with on the same API server, alternately, instead of the series.
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["manager", "series", "all"])]
+    pub(crate) compare: Option<PathBuf>,
+    /// Additional flags for the manager of --compare, separated by spaces.
+    #[arg(long, default_value = "", allow_hyphen_values = true)]
+    pub(crate) compare_flags: String,
+    /// The parts of --compare. Default: all.
+    #[arg(long, value_delimiter = ',', requires = "compare")]
+    pub(crate) compare_parts: Vec<Part>,
     /// The series to run. Default: a selection that takes 20 to 30 minutes.
     #[arg(long, value_delimiter = ',')]
     series: Vec<Series>,
     /// Run all series, which takes two to three hours.
     #[arg(long, conflicts_with = "series")]
     all: bool,
-    /// Run the default series with a tenth of the claims.
+    /// Run the default series with a tenth of the claims and few rounds, which takes less than two minutes.
     #[arg(long, conflicts_with_all = ["series", "all"])]
-    quick: bool,
+    pub(crate) quick: bool,
     /// The program kubectl-ipam of the series commands-100000: cargo build --release --package kubectl-ipam.
     #[arg(long, default_value = "target/release/kubectl-ipam", value_name = "FILE")]
     pub(crate) kubectl_ipam: PathBuf,
@@ -48,6 +59,23 @@ pub(crate) struct Options {
     /// The flag that cargo passes to every benchmark.
     #[arg(long, hide = true)]
     bench: bool,
+}
+
+/// A part of a comparison of two managers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Part {
+    /// 500 claims in an empty pool, and their release.
+    #[value(name = "500")]
+    Claims500,
+    /// 3,000 claims.
+    #[value(name = "3000")]
+    Claims3000,
+    /// One claim at a time.
+    #[value(name = "idle")]
+    Idle,
+    /// 200 claims beside 10,000 bound ones, and a restart.
+    #[value(name = "10000")]
+    Beside10000,
 }
 
 /// A series of measurements.
@@ -89,6 +117,21 @@ pub(crate) enum Series {
     /// 1,000 owners with 10,000 slices: a restart, and 1,000 claims.
     #[value(name = "slices-10000")]
     Slices10000,
+    /// One claim at a time, while the IPAddresses of 10,000 bound claims are repaired after a restore.
+    #[value(name = "repair-10000")]
+    Repair10000,
+    /// One claim at a time, while 10,000 addresses of the Go provider are taken over.
+    #[value(name = "takeover-10000")]
+    TakeOver10000,
+    /// One claim at a time, while 10,000 others wait for an exhausted pool.
+    #[value(name = "waiting-10000")]
+    Waiting10000,
+    /// One claim at a time, while 20 pools are deleted beside 10,000 bound claims.
+    #[value(name = "deleted-pools-10000")]
+    DeletedPools10000,
+    /// One claim at a time, while 100 pools change.
+    #[value(name = "changed-pools")]
+    ChangedPools,
     /// One claim at a time.
     #[value(name = "idle")]
     Idle,
@@ -137,6 +180,32 @@ impl Series {
         }
     }
 
+    /// The background work of the series, beside which claims are created one at a time.
+    pub(crate) fn background(self) -> Option<Background> {
+        match self {
+            Self::Repair10000 => Some(Background::Repair),
+            Self::TakeOver10000 => Some(Background::TakeOver),
+            Self::Waiting10000 => Some(Background::Waiting),
+            Self::DeletedPools10000 => Some(Background::DeletedPools),
+            Self::ChangedPools => Some(Background::ChangedPools),
+            _ => None,
+        }
+    }
+
+    /// The usual duration on two cores, with `--quick` or without it, without the writes of bound claims.
+    pub(crate) fn seconds(self, is_quick: bool) -> u64 {
+        match self {
+            Self::Empty500 => if is_quick { 20 } else { 330 },
+            Self::More10000 => if is_quick { 20 } else { 400 },
+            Self::Restart10000 => if is_quick { 20 } else { 45 },
+            Self::Idle => if is_quick { 25 } else { 150 },
+            Self::Exhausted => if is_quick { 15 } else { 90 },
+            Self::Churn => 320,
+            Self::Empty10000 | Self::Policies | Self::Policies100000 | Self::LargePools => 600,
+            _ => 200,
+        }
+    }
+
     /// The number of claims of the series.
     fn count(self) -> usize {
         match self {
@@ -153,6 +222,8 @@ impl Series {
             Self::Attacked | Self::Policies | Self::Policies100000 => 300,
             Self::LargePools | Self::Slices10000 => 1_000,
             Self::Exhausted | Self::LargeClaims => 5_000,
+            Self::Repair10000 | Self::TakeOver10000 | Self::Waiting10000 | Self::DeletedPools10000 => 10_000,
+            Self::ChangedPools => 50,
         }
     }
 }
@@ -168,6 +239,21 @@ impl Options {
             return vec![Empty500, More10000, Restart10000, Idle, Exhausted];
         }
         self.series.clone()
+    }
+
+    /// Whether the numbers and rounds are those of `--quick`.
+    pub(crate) fn is_quick(&self) -> bool {
+        self.quick
+    }
+
+    /// Whether a part of a comparison runs.
+    pub(crate) fn compares(&self, part: Part) -> bool {
+        self.compare_parts.is_empty() || self.compare_parts.contains(&part)
+    }
+
+    /// The number of rounds of a measurement.
+    pub(crate) fn rounds(&self, usual: usize) -> usize {
+        if self.quick { usual.min(2) } else { usual }
     }
 
     /// The factor for all numbers.

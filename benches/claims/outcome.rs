@@ -86,6 +86,12 @@ impl Phase {
         self.cost.requests.reads as f64 / self.claims as f64
     }
 
+    /// Processor time of API server and etcd per claim in milliseconds, also for the watches of this program.
+    pub(crate) fn server_ms(&self) -> f64 {
+        let processor = self.cost.processor;
+        (processor.api_server + processor.etcd) * 1000.0 / self.claims as f64
+    }
+
     /// Processor time of the manager per claim in milliseconds.
     pub(crate) fn processor_ms(&self) -> f64 {
         self.cost.processor.manager * 1000.0 / self.claims as f64
@@ -103,6 +109,10 @@ pub(crate) struct Line {
     pub(crate) reserving_baseline_per_second: f64,
     pub(crate) of_baseline: f64,
     pub(crate) of_reserving_baseline: f64,
+    /// The processor time of API server and etcd per claim, in milliseconds: of the provider and of the baselines.
+    pub(crate) server_ms: f64,
+    pub(crate) baseline_server_ms: f64,
+    pub(crate) reserving_baseline_server_ms: f64,
 }
 
 /// The outcome of a series.
@@ -127,6 +137,12 @@ pub(crate) fn percentile(times: &[Duration], percent: usize) -> f64 {
 
 pub(crate) fn milliseconds(time: Duration) -> f64 {
     time.as_secs_f64() * 1000.0
+}
+
+/// The mean; 0 of no values.
+pub(crate) fn mean(values: impl IntoIterator<Item = f64>) -> f64 {
+    let values: Vec<f64> = values.into_iter().collect();
+    if values.is_empty() { 0.0 } else { values.iter().sum::<f64>() / values.len() as f64 }
 }
 
 /// The median; 0 of no values.

@@ -18,7 +18,7 @@ use crate::baseline::Baseline;
 use crate::cluster::Cluster;
 use crate::consumer::Consumer;
 use crate::meter::Meter;
-use crate::outcome::{Figure, Line, Outcome, Phase, median};
+use crate::outcome::{Figure, Line, Outcome, Phase, mean, median};
 use crate::support::consumer::unique;
 use crate::support::manager::Manager;
 
@@ -37,9 +37,9 @@ pub(crate) struct Rounds<'a> {
 
 /// The phases of one round.
 #[derive(Clone, Debug, Serialize)]
-struct Cycle {
-    bind: Phase,
-    release: Phase,
+pub(crate) struct Cycle {
+    pub(crate) bind: Phase,
+    pub(crate) release: Phase,
 }
 
 /// Both baselines, measured one after the other.
@@ -51,12 +51,12 @@ struct Baselines {
 
 impl Rounds<'_> {
     pub(crate) async fn run(&self, cluster: &Cluster<'_>) -> Outcome {
-        let rounds = match self.count {
+        let rounds = cluster.options.rounds(match self.count {
             0..=200 => 7,
             201..=1_000 => 5,
             1_001..=3_000 => 3,
             _ => 1,
-        };
+        });
         self.baseline(cluster, self.count.min(500), true).await;
         let (mut baselines, mut provided) = (vec![self.baselines(cluster, true).await], Vec::new());
         for round in 0..rounds {
@@ -68,7 +68,11 @@ impl Rounds<'_> {
             line("release", &provided, &baselines, |cycle| &cycle.release),
         ];
         let mut figures = Vec::new();
-        for Line { what, phase, of_baseline, of_reserving_baseline, .. } in &lines {
+        for line in &lines {
+            let Line { what, phase, of_baseline, of_reserving_baseline, .. } = line;
+            let of_server = line.server_ms / line.reserving_baseline_server_ms;
+            let name = format!("CPU of the API server and etcd, {what}: of the baseline with reservation");
+            figures.push(Figure::new(name, of_server, "").at_most(1.1));
             figures.push(Figure::new(format!("{what}, ratio to the baseline"), *of_baseline, "").at_least(0.65));
             figures.push(
                 Figure::new(format!("{what}, ratio to the baseline with reservation"), *of_reserving_baseline, "")
@@ -146,7 +150,7 @@ async fn prepare(cluster: &Cluster<'_>, count: usize, manager: Option<&Manager>)
 }
 
 /// Binds claims, checks their addresses, and releases them.
-async fn cycle(
+pub(crate) async fn cycle(
     cluster: &Cluster<'_>,
     consumer: &Consumer,
     count: usize,
@@ -162,7 +166,7 @@ async fn cycle(
     let (timed, made): (_, Vec<Identity>) = consumer.bind(&names, baseline).await;
     let bind = Phase::new(&timed, meter.read_later().await);
     consumer.check_addresses(present + count).await;
-    if manager.is_some() {
+    if manager.is_some() && !cluster.options.quick {
         tokio::time::sleep(NEW.saturating_sub(began.elapsed())).await;
     }
     prepare(cluster, count, manager).await;
@@ -189,5 +193,8 @@ fn line(what: &'static str, provided: &[Cycle], baselines: &[Baselines], phase: 
         reserving_baseline_per_second: speed(&|baselines| phase(&baselines.reserved).per_second),
         of_baseline: baseline(&|baselines| phase(&baselines.bare).seconds),
         of_reserving_baseline: baseline(&|baselines| phase(&baselines.reserved).seconds),
+        server_ms: mean(provided.iter().map(|cycle| phase(cycle).server_ms())),
+        baseline_server_ms: mean(baselines.iter().map(|baselines| phase(&baselines.bare).server_ms())),
+        reserving_baseline_server_ms: mean(baselines.iter().map(|baselines| phase(&baselines.reserved).server_ms())),
     }
 }

@@ -8,7 +8,7 @@ pub(crate) fn print(outcomes: &[Outcome]) {
         outcomes.iter().flat_map(|outcome| outcome.lines.iter().map(move |line| (outcome, line))).collect();
     if !rated.is_empty() {
         println!(
-            "\n{:<15} {:<8} {:>7} {:>7} {:>7} {:>8} {:>9} {:>11} {:>7} {:>7} {:>7} {:>6} {:>6} {:>7}",
+            "\n{:<15} {:<8} {:>7} {:>7} {:>7} {:>8} {:>9} {:>11} {:>7} {:>7} {:>7} {:>6} {:>6} {:>7} {:>15}",
             "",
             "",
             "present",
@@ -22,13 +22,14 @@ pub(crate) fn print(outcomes: &[Outcome]) {
             "longest",
             "writes",
             "reads",
-            "CPU ms"
+            "CPU ms",
+            "of API server"
         );
     }
     for (outcome, line) in rated {
         let phase = &line.phase;
         println!(
-            "{:<15} {:<8} {:>7} {:>7} {:>7.0} {:>8.0} {:>9.0} {:>6.2}/{:<4.2} {:>7.0} {:>7.0} {:>7.0} {:>6.2} {:>6.2} {:>7.2}",
+            "{:<15} {:<8} {:>7} {:>7} {:>7.0} {:>8.0} {:>9.0} {:>6.2}/{:<4.2} {:>7.0} {:>7.0} {:>7.0} {:>6.2} {:>6.2} {:>7.2} {:>4.1}/{:<4.1}/{:<5.1}",
             outcome.series,
             line.what,
             outcome.present,
@@ -44,6 +45,9 @@ pub(crate) fn print(outcomes: &[Outcome]) {
             phase.writes(),
             phase.reads(),
             phase.processor_ms(),
+            line.server_ms,
+            line.baseline_server_ms,
+            line.reserving_baseline_server_ms,
         );
     }
     println!();

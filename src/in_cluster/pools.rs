@@ -9,11 +9,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use capi_ipam_controller::client::{CallError, ResourceClient, error_chain};
-use capi_ipam_controller::controller::{Action, Attempt, ControllerBuilder, Reconciler, Trigger};
+use capi_ipam_controller::controller::{Action, Attempt, Cached, Cause, ControllerBuilder, Reconciler, Trigger};
 use capi_ipam_controller::events::EventPublisher;
 use capi_ipam_controller::expectations::{EXPECTATION_TTL, Expectations};
 use capi_ipam_controller::health::ReadinessGate;
 use capi_ipam_controller::manager::Manager;
+use capi_ipam_controller::priority::Priority;
 use capi_ipam_controller::retry::{Retry, RetryPolicy};
 use capi_ipam_controller::watch::{EventHandler, FanOut, WatchSpec};
 use capi_ipam_controller::{clock, finalizer, patch, trace_span, traces};
@@ -126,6 +127,13 @@ impl Reconciler for PoolReconciler {
 
     fn transform(pool: &mut Pool) {
         pool.clear_spec();
+    }
+
+    /// Claims wait for the finalizer of a new pool; counts, conditions and the deletion are background work.
+    fn priority(&self, pool: &Cached<Pool, Infallible>, _: Cause) -> Priority {
+        let Cached::Full(pool) = pool else { return Priority::Low };
+        let is_new = pool.metadata.deletion_timestamp.is_none() && !finalizer::is_set(pool.as_ref(), names::PROTECT_POOL);
+        if is_new { Priority::Normal } else { Priority::Low }
     }
 
     /// A pool recovers within seconds once the cause of its failure is gone.

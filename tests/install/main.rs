@@ -5,6 +5,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod finalizer_at_creation;
 mod init;
 mod installed;
 mod manifests;

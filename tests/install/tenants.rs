@@ -13,7 +13,7 @@ use crate::support::wait::eventually;
 const POOLS: [&str; 2] = ["inclusterippools", "inclusterprefixpools"];
 
 /// A temporary kustomization with `config` beside it, as in the examples in `config`.
-fn overlay(kustomization: &str) -> TempDir {
+pub(super) fn overlay(kustomization: &str) -> TempDir {
     let folder = TempDir::new().expect("a folder can be created");
     let root = folder.path();
     let overlay = root.join("overlay");

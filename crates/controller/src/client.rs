@@ -21,6 +21,7 @@ use serde::de::DeserializeOwned;
 
 pub use self::connection::RequestPolicy;
 use crate::metrics::RequestMetrics;
+use crate::priority;
 
 /// How long one request may take. The API server gets the same limit (`timeout=`), so both give up at about the same
 /// time.
@@ -370,11 +371,13 @@ fn has_finalizers<K: Resource>(object: &K) -> bool {
     object.meta().finalizers.as_ref().is_some_and(|all| !all.is_empty())
 }
 
-/// Sends one request with [`REQUEST_TIMEOUT`]. `operation` completes the error message "cannot …".
+/// Sends one request with [`REQUEST_TIMEOUT`]; one of [low priority](crate::priority) waits before. `operation`
+/// completes the error message "cannot …".
 pub async fn with_timeout<T>(
     operation: impl Fn() -> String,
     request: impl Future<Output = kube::Result<T>>,
 ) -> Result<T, CallError> {
+    let _admitted = priority::admit().await;
     match tokio::time::timeout(REQUEST_TIMEOUT, request).await {
         Ok(Ok(response)) => Ok(response),
         Ok(Err(source)) => Err(CallError::Failed { operation: operation(), source: Box::new(source) }),

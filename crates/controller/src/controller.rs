@@ -2,7 +2,8 @@
 //!
 //! - Every watch has its own backoff ([`watch`](super::watch)). The reconciled kind is listed last, after the kinds
 //!   that its reconciler needs. An object is reconciled as soon as the initial list returns it.
-//! - The work queue serves namespaces in turn, and an object is never reconciled by two tasks at the same time.
+//! - The work queue serves namespaces in turn, and an object is never reconciled by two tasks at the same time. Objects
+//!   of low [priority](crate::priority) come last, and their requests yield to others.
 //! - An object that needs no reconcile is cached in a compact form ([`Cached`]), so memory and start-up time depend on
 //!   the pending work more than on the number of objects. This and the fair queue are what kube-runtime's controller
 //!   lacks.
@@ -12,6 +13,7 @@
 
 mod backoff;
 mod closure;
+mod progress;
 mod queue;
 mod store;
 mod worker;
@@ -31,10 +33,11 @@ use tokio_util::sync::CancellationToken;
 
 pub use self::closure::{ReconcileFn, reconcile_fn};
 pub use self::store::{Cached, Store};
-use self::worker::{Worker, forward_events};
+use self::worker::{Worker, WorkerOptions, forward_events};
 use crate::health::ReadinessGate;
 use crate::metrics::{ControllerMetrics, Metrics};
 use crate::object_map::ObjectKey;
+use crate::priority::{Priorities, Priority};
 use crate::retry::{Retry, RetryPolicy};
 use crate::watch::{WatchSpec, watch_into, watch_stream};
 
@@ -57,6 +60,12 @@ pub trait Reconciler: Send + Sync + 'static {
         object: Arc<Self::Object>,
         attempt: &mut Attempt<Self::State>,
     ) -> impl Future<Output = Result<Action, Self::Error>> + Send;
+
+    /// The priority of an object: low if nobody waits for its reconcile. An object in the queue keeps the highest
+    /// priority with which it was enqueued. Called for every event and every trigger, so it must be fast.
+    fn priority(&self, _object: &Cached<Self::Object, Self::Compact>, _cause: Cause) -> Priority {
+        Priority::Normal
+    }
 
     /// Decides what happens after a failed attempt. `failures` is the number of consecutive failed attempts, one or
     /// more. By default the delay doubles with each failure, from 50 ms to 5 minutes.
@@ -200,6 +209,7 @@ pub struct ControllerBuilder<K, S> {
     gates: Vec<ReadinessGate>,
     watches: Vec<BoxFuture<'static, ()>>,
     metrics: ControllerMetrics,
+    priorities: Priorities,
 }
 
 impl<K, S> ControllerBuilder<K, S>
@@ -219,6 +229,7 @@ where
             gates: Vec::new(),
             watches: Vec::new(),
             metrics: ControllerMetrics::default(),
+            priorities: Priorities::default(),
         }
     }
 
@@ -226,6 +237,14 @@ where
     #[must_use]
     pub fn metrics(mut self, metrics: &Metrics) -> Self {
         self.metrics = metrics.controllers.clone();
+        self
+    }
+
+    /// Shares priorities with other work of the process. [`Manager::controller`](crate::manager::Manager::controller)
+    /// calls it.
+    #[must_use]
+    pub fn priorities(mut self, priorities: &Priorities) -> Self {
+        self.priorities = priorities.clone();
         self
     }
 
@@ -264,7 +283,9 @@ where
         let (handler, synced) = (Arc::clone(&main.handler), main.synced.clone());
         let events = watch_stream(main);
         let metrics = self.metrics.of(&self.name);
-        let worker = Worker::new(self.name, reconciler, handler, self.store, synced, usize::from(concurrency), metrics);
+        let (name, concurrency, priorities) = (self.name, usize::from(concurrency), self.priorities);
+        let options = WorkerOptions { name, concurrency, metrics, priorities };
+        let worker = Worker::new(options, reconciler, handler, self.store, synced);
         // One task for each watch: a single future would poll all watches whenever one of them wakes up.
         let mut watches: JoinSet<()> = self.watches.into_iter().collect();
         let (sender, receiver) = mpsc::channel(EVENT_BUFFER);

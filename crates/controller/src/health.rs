@@ -1,5 +1,5 @@
 //! Probes: `/healthz` (the process is alive), `/readyz` (it can answer requests), `/readyz/caches` (it has listed the
-//! kinds that it watches).
+//! kinds that it watches). They also show how much work of low priority is left.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
@@ -82,6 +82,8 @@ struct Component {
     ready: watch::Sender<bool>,
     problem: Option<String>,
     is_required: bool,
+    /// Number of objects of low priority that are left to be reconciled.
+    low_priority: Option<usize>,
 }
 
 /// Problems of the whole process.
@@ -164,7 +166,7 @@ impl Health {
 
     fn insert(&self, components: &mut BTreeMap<String, Component>, name: String, is_required: bool) -> ReadinessGate {
         let (ready, is_ready) = watch::channel(false);
-        components.insert(name.clone(), Component { ready, problem: None, is_required });
+        components.insert(name.clone(), Component { ready, problem: None, is_required, low_priority: None });
         ReadinessGate { name, health: self.clone(), is_ready }
     }
 
@@ -194,6 +196,13 @@ impl Health {
                 format!("{name}: {}", component.problem.as_deref().unwrap_or(default))
             })
             .collect()
+    }
+
+    /// The work of low priority that is not done, one line per kind. The process is ready all the same.
+    pub fn in_progress(&self) -> Vec<String> {
+        let components = self.components.lock();
+        let left = components.iter().filter_map(|(name, component)| Some((name, component.low_priority?)));
+        left.map(|(name, count)| format!("{name}: {count} objects of low priority are left")).collect()
     }
 
     /// Waits for a fatal error, and returns it. The process has to end then.
@@ -233,6 +242,13 @@ impl ReadinessGate {
     pub fn failing(&self, problem: &str) {
         if let Some(component) = self.health.components.lock().get_mut(&self.name) {
             component.problem = Some(problem.to_owned());
+        }
+    }
+
+    /// Reports how many objects of low priority are left to be reconciled; `None` if there are none.
+    pub(crate) fn set_progress(&self, left: Option<usize>) {
+        if let Some(component) = self.health.components.lock().get_mut(&self.name) {
+            component.low_priority = left;
         }
     }
 
@@ -319,8 +335,8 @@ pub async fn listen(address: &str, health: Health) -> Result<Option<ProbeServer>
     let listener = bind(address).await.map_err(failed)?;
     let router = Router::new()
         .route("/healthz", get(|| async { "ok" }))
-        .route("/readyz", get(|State(health): State<Health>| async move { response(&health.problems()) }))
-        .route("/readyz/caches", get(|State(health): State<Health>| async move { response(&health.pending()) }));
+        .route("/readyz", get(|State(health): State<Health>| async move { response(&health, &health.problems()) }))
+        .route("/readyz/caches", get(|State(health): State<Health>| async move { response(&health, &health.pending()) }));
     Ok(Some(ProbeServer { listener, router: router.with_state(health) }))
 }
 
@@ -336,15 +352,20 @@ impl ProbeServer {
     }
 }
 
-fn response(problems: &[String]) -> (StatusCode, String) {
-    if problems.is_empty() {
-        return (StatusCode::OK, "ok".to_owned());
+fn response(health: &Health, problems: &[String]) -> (StatusCode, String) {
+    let list = |title: &str, lines: &[String]| {
+        let mut text = title.to_owned();
+        for line in lines {
+            let _ = write!(text, "\n- {line}");
+        }
+        text
+    };
+    if !problems.is_empty() {
+        return (StatusCode::SERVICE_UNAVAILABLE, list("not ready:", problems) + "\n");
     }
-    let mut text = String::from("not ready:\n");
-    for line in problems {
-        let _ = writeln!(text, "- {line}");
-    }
-    (StatusCode::SERVICE_UNAVAILABLE, text)
+    let in_progress = health.in_progress();
+    let title = if in_progress.is_empty() { "ok" } else { "ok; in progress:" };
+    (StatusCode::OK, list(title, &in_progress))
 }
 
 #[cfg(test)]

@@ -77,6 +77,7 @@ pub mod metrics;
 pub mod object_map;
 pub mod options;
 pub mod patch;
+pub mod priority;
 pub mod retry;
 pub mod server_clock;
 pub mod traces;

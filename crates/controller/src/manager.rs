@@ -38,6 +38,7 @@ use crate::leader::{self, holder_identity};
 use crate::logging::{self, LoggingError};
 use crate::metrics::Metrics;
 use crate::options::{Options, OptionsError};
+use crate::priority::{Priorities, Priority};
 use crate::traces::{TraceError, Traces};
 use crate::upgrade::{self, Step, UpgradeError};
 use crate::{discovery, watch};
@@ -112,6 +113,8 @@ pub struct Manager {
     pub metrics: Metrics,
     /// Publishes events.
     pub events: EventPublisher,
+    /// The priorities of the work of the process.
+    pub priorities: Priorities,
     /// Cancelled when the tasks have to stop.
     pub stop: CancellationToken,
     tasks: Vec<(String, BoxFuture<'static, ()>)>,
@@ -122,6 +125,12 @@ impl Manager {
     /// Adds a task that runs until [`Manager::stop`] is cancelled. If it ends earlier, the process ends with an error.
     pub fn add(&mut self, name: impl Into<String>, task: impl Future<Output = ()> + Send + 'static) {
         self.tasks.push((name.into(), task.boxed()));
+    }
+
+    /// Like [`Manager::add`], for a task that nobody waits for: its requests have [low priority](crate::priority).
+    pub fn add_background(&mut self, name: impl Into<String>, task: impl Future<Output = ()> + Send + 'static) {
+        let priorities = self.priorities.clone();
+        self.add(name, async move { priorities.run(Priority::Low, task).await });
     }
 
     /// Declares that a component has a role which only one component of a manager can have, such as "controller of
@@ -146,14 +155,14 @@ impl Manager {
         upgrade::run(step).await
     }
 
-    /// Starts to build a controller, with the metrics of this process.
+    /// Starts to build a controller, with the metrics and priorities of this process.
     pub fn controller<K, S>(&self, name: &str) -> ControllerBuilder<K, S>
     where
         K: kube::Resource + Clone + serde::de::DeserializeOwned + std::fmt::Debug + Send + Sync + 'static,
         K::DynamicType: Clone + std::fmt::Debug + Send + Sync,
         S: Clone + std::fmt::Debug + Send + Sync + 'static,
     {
-        ControllerBuilder::new(name).metrics(&self.metrics)
+        ControllerBuilder::new(name).metrics(&self.metrics).priorities(&self.priorities)
     }
 
     /// An [`Api`](kube::Api) to watch a namespaced kind in the namespace of the flag `--namespace`, or in all
@@ -229,6 +238,7 @@ struct Process {
     started: ReadinessGate,
     metrics: Metrics,
     events: EventPublisher,
+    priorities: Priorities,
 }
 
 impl Process {
@@ -249,7 +259,8 @@ impl Process {
         let (events, publisher) = EventPublisher::new(client.clone(), identity.name(), &holder);
         tokio::spawn(publisher);
         health.register_metrics(&metrics);
-        Ok(Self { identity, options, holder, client, health, connected, started, metrics, events })
+        let priorities = Priorities::default();
+        Ok(Self { identity, options, holder, client, health, connected, started, metrics, events, priorities })
     }
 
     /// Creates the argument of a setup function, whose tasks stop at `stop`.
@@ -260,6 +271,7 @@ impl Process {
             health: self.health.clone(),
             metrics: self.metrics.clone(),
             events: self.events.clone(),
+            priorities: self.priorities.clone(),
             stop: stop.clone(),
             tasks: Vec::new(),
             roles: BTreeSet::new(),

@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use capi_ipam_controller::client::error_chain;
-use capi_ipam_controller::controller::{Action, Attempt, Cached, Reconciler};
+use capi_ipam_controller::controller::{Action, Attempt, Cached, Cause, Reconciler};
 use capi_ipam_controller::events::EventPublisher;
 use capi_ipam_controller::expectations::{EXPECTATION_TTL, Expectations};
 use capi_ipam_controller::object_map::ObjectKey;
+use capi_ipam_controller::priority::Priority;
 use capi_ipam_controller::retry::Retry;
 use capi_ipam_controller::{finalizer, trace_span, traces};
 use kube::ResourceExt;
@@ -28,6 +29,7 @@ use crate::error::ReconcileError;
 use crate::guarded::Guarded;
 use crate::index::AddressIndex;
 use crate::metrics::{ClaimMetrics, state_of};
+use crate::namespaces::Namespaces;
 use crate::options::ClaimOptions;
 use crate::pending_creates::PendingCreates;
 use crate::verification::Verification;
@@ -39,6 +41,7 @@ pub(super) const CONFLICT_RETRY_DELAY: Duration = Duration::from_millis(500);
 pub struct ClaimReconciler<A: ProviderAdapter> {
     pub(super) adapter: A,
     pub(super) contract: ContractClient,
+    pub(super) namespaces: Namespaces,
     pub(super) addresses: Arc<AddressIndex>,
     pub(super) events: EventPublisher,
     pub(super) clusters: Arc<Clusters>,
@@ -239,6 +242,21 @@ impl<A: ProviderAdapter> Reconciler for ClaimReconciler<A> {
         let address = || self.addresses.state_of(namespace.unwrap_or_default(), name, Some(claim.uid), &claim.pool);
         let is_due = || self.verification.as_ref().is_some_and(|verification| verification.is_due(claim.uid));
         claim.is_managed && (!matches!(address(), AddressState::Valid | AddressState::Deleting) || is_due())
+    }
+
+    /// The repair of a bound claim is background work, and so is that of a claim which had its IPAddress before this
+    /// process started. The regular check of a claim that waits is as well: a change of its pool triggers it.
+    fn priority(&self, claim: &Cached<IPAddressClaim, CompactClaim>, cause: Cause) -> Priority {
+        let Cached::Full(claim) = claim else { return Priority::Low };
+        let is_low = match cause {
+            Cause::Deleting => false,
+            _ if claim.metadata.deletion_timestamp.is_some() => false,
+            _ if claim.bound_address().is_some() => true,
+            Cause::Resumed => self.addresses.state_for(claim) != AddressState::Absent,
+            Cause::Requeued => self.reports_not_ready(claim),
+            Cause::Triggered | Cause::Changed | Cause::Created => false,
+        };
+        if is_low { Priority::Low } else { Priority::Normal }
     }
 
     async fn fetch(&self, namespace: Option<&str>, name: &str) -> Result<Option<IPAddressClaim>, ReconcileError> {

@@ -16,6 +16,8 @@
 //! manifest. Its IPAddress is never restored. Such a claim waits for the full timeout only if there is further evidence
 //! of a move: its creator, a status older than the claim, or a Cluster that is new in this cluster too. Otherwise it
 //! waits only as long as the second write may take.
+//!
+//! A claim to which an admission policy added the finalizer is not restored: see [`namespaces`](crate::namespaces).
 
 use std::time::{Duration, Instant};
 
@@ -43,6 +45,9 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         debounce: &mut MessageDebounce,
     ) -> Result<Option<Action>, ReconcileError> {
         if !finalizer::is_set(claim, names::RELEASE_ADDRESS) || was_queued(claim) {
+            return Ok(None);
+        }
+        if self.namespaces.is_new(claim).await? {
             return Ok(None);
         }
         let timeout = self.options.restored_claim_timeout;

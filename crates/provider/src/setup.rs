@@ -22,6 +22,7 @@ use crate::contract::ContractClient;
 use crate::early_release::ReleaseRequestEvents;
 use crate::index::AddressIndex;
 use crate::metrics::ClaimMetrics;
+use crate::namespaces::Namespaces;
 use crate::options::ClaimOptions;
 use crate::pending_creates::PendingCreates;
 use crate::reconciler::ClaimReconciler;
@@ -213,6 +214,7 @@ impl<A: ProviderAdapter> ClaimReconcilerBuilder<'_, A> {
         let reconciler = Arc::new(ClaimReconciler {
             adapter,
             options,
+            namespaces: Namespaces::new(manager.client.clone()),
             contract,
             addresses,
             events: manager.events.clone(),
@@ -229,7 +231,7 @@ impl<A: ProviderAdapter> ClaimReconcilerBuilder<'_, A> {
             let claims = ClaimCache { store: controller.store(), selection: selection.clone() };
             let sweep = Sweep::new(Arc::clone(&reconciler), claims, options);
             let (stop, gates) = (stop.clone(), vec![claims_synced.clone(), addresses_synced]);
-            manager.add("the sweep of IPAddresses without a claim", async move {
+            manager.add_background("the sweep of IPAddresses without a claim", async move {
                 stop.run_until_cancelled(sweep.run(gates)).await;
             });
         }
@@ -239,7 +241,7 @@ impl<A: ProviderAdapter> ClaimReconcilerBuilder<'_, A> {
             let claims = ClaimCache { store: controller.store(), selection };
             let work = verification.run(interval, claims, claims_synced.clone(), controller.trigger());
             let stop = stop.clone();
-            manager.add("the verification of bound claims", async move {
+            manager.add_background("the verification of bound claims", async move {
                 stop.run_until_cancelled(work).await;
             });
         }

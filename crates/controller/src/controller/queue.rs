@@ -1,8 +1,8 @@
 //! The work queue: which object is reconciled next, and when.
 //!
-//! Namespaces are served in turn, so that thousands of objects in one namespace do not delay those of another. Within a
-//! namespace the order is first in, first out. An object that is being reconciled is not returned again before it
-//! is finished.
+//! Objects of normal priority come before those of low priority. Within a priority, namespaces are served in turn, so
+//! that thousands of objects in one namespace do not delay those of another. Within a namespace the order is first in,
+//! first out. An object that is being reconciled is not returned again before it is finished.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -10,63 +10,31 @@ use std::time::Instant;
 
 use super::Cause;
 use crate::object_map::ObjectKey;
+use crate::priority::Priority;
 
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     states: HashMap<ObjectKey, State>,
-    /// The names of due objects by namespace.
-    due: HashMap<Option<String>, VecDeque<String>>,
-    /// The namespaces with due objects, in the order in which they are served.
-    turns: VecDeque<Option<String>>,
+    normal: Lane,
+    /// May contain objects whose priority has become normal since.
+    low: Lane,
+    /// Number of due objects of low priority.
+    low_due: usize,
     later: BTreeSet<(Instant, ObjectKey)>,
 }
 
-#[derive(Clone, Copy, Debug)]
-enum State {
-    Due(Cause),
-    Later(Instant, Cause),
-    /// Being reconciled, and due again at that time.
-    Running {
-        requeue_at: Option<Instant>,
-        cause: Cause,
-    },
+/// The due objects of one priority.
+#[derive(Debug, Default)]
+struct Lane {
+    /// The names of due objects by namespace.
+    names: HashMap<Option<String>, VecDeque<String>>,
+    /// The namespaces with due objects, in the order in which they are served.
+    turns: VecDeque<Option<String>>,
 }
 
-impl Queue {
-    /// Enqueues an object for the given time. The earliest of several times counts, and the greatest of several causes.
-    pub(super) fn add(&mut self, key: ObjectKey, at: Instant, now: Instant, mut cause: Cause) {
-        match self.states.get_mut(&key) {
-            Some(State::Due(known)) => {
-                *known = cause.max(*known);
-                return;
-            }
-            Some(State::Running { requeue_at, cause: known }) => {
-                *requeue_at = Some(requeue_at.map_or(at, |before| before.min(at)));
-                *known = cause.max(*known);
-                return;
-            }
-            Some(State::Later(before, known)) if *before <= at => {
-                *known = cause.max(*known);
-                return;
-            }
-            Some(State::Later(before, known)) => {
-                cause = cause.max(*known);
-                let before = *before;
-                self.later.remove(&(before, key.clone()));
-            }
-            None => {}
-        }
-        if at > now {
-            self.states.insert(key.clone(), State::Later(at, cause));
-            self.later.insert((at, key));
-        } else {
-            self.states.insert(key.clone(), State::Due(cause));
-            self.push_due(key);
-        }
-    }
-
-    fn push_due(&mut self, (namespace, name): ObjectKey) {
-        match self.due.entry(namespace) {
+impl Lane {
+    fn push(&mut self, (namespace, name): ObjectKey) {
+        match self.names.entry(namespace) {
             Entry::Occupied(mut names) => names.get_mut().push_back(name),
             Entry::Vacant(vacant) => {
                 self.turns.push_back(vacant.key().clone());
@@ -75,45 +43,143 @@ impl Queue {
         }
     }
 
-    /// The next due object, and why it was enqueued. The caller calls [`Queue::finished`] after its reconcile.
-    pub(super) fn next(&mut self, now: Instant) -> Option<(ObjectKey, Cause)> {
-        while self.later.first().is_some_and(|(at, _)| *at <= now) {
-            let Some((_, key)) = self.later.pop_first() else { break };
-            if let Some(state) = self.states.get_mut(&key)
-                && let State::Later(_, cause) = *state
-            {
-                *state = State::Due(cause);
-            }
-            self.push_due(key);
-        }
+    fn pop(&mut self) -> Option<ObjectKey> {
         let namespace = self.turns.pop_front()?;
-        let names = self.due.get_mut(&namespace)?;
+        let names = self.names.get_mut(&namespace)?;
         let name = names.pop_front()?;
         if names.is_empty() {
-            self.due.remove(&namespace);
+            self.names.remove(&namespace);
         } else {
             self.turns.push_back(namespace.clone());
         }
-        let key = (namespace, name);
-        let running = State::Running { requeue_at: None, cause: Cause::Requeued };
-        let cause = match self.states.insert(key.clone(), running) {
-            Some(State::Due(cause)) => cause,
-            _ => Cause::Requeued,
-        };
-        Some((key, cause))
+        Some((namespace, name))
+    }
+}
+
+/// Why an object is in the queue. Of several reasons the greatest cause and the highest priority count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Reason {
+    pub(super) cause: Cause,
+    pub(super) priority: Priority,
+}
+
+impl Reason {
+    /// Nothing has been added yet.
+    const NONE: Self = Self { cause: Cause::Requeued, priority: Priority::Low };
+
+    fn with(self, other: Self) -> Self {
+        Self { cause: self.cause.max(other.cause), priority: self.priority.max(other.priority) }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum State {
+    Due(Reason),
+    Later(Instant, Reason),
+    /// Being reconciled, and due again at that time.
+    Running {
+        requeue_at: Option<Instant>,
+        reason: Reason,
+    },
+}
+
+impl Queue {
+    /// Enqueues an object for the given time. The earliest of several times counts.
+    pub(super) fn add(&mut self, key: ObjectKey, at: Instant, now: Instant, mut reason: Reason) {
+        match self.states.get_mut(&key) {
+            Some(State::Due(known)) => {
+                let raised = known.with(reason);
+                let before = std::mem::replace(known, raised);
+                if raised.priority > before.priority {
+                    self.low_due = self.low_due.saturating_sub(1);
+                    self.normal.push(key);
+                }
+                return;
+            }
+            Some(State::Running { requeue_at, reason: known }) => {
+                *requeue_at = Some(requeue_at.map_or(at, |before| before.min(at)));
+                *known = known.with(reason);
+                return;
+            }
+            Some(State::Later(before, known)) if *before <= at => {
+                *known = known.with(reason);
+                return;
+            }
+            Some(State::Later(before, known)) => {
+                reason = reason.with(*known);
+                let before = *before;
+                self.later.remove(&(before, key.clone()));
+            }
+            None => {}
+        }
+        if at > now {
+            self.states.insert(key.clone(), State::Later(at, reason));
+            self.later.insert((at, key));
+        } else {
+            self.push_due(key, reason);
+        }
     }
 
-    /// Marks an object as reconciled, and enqueues it for `requeue_at` or for the time that was added meanwhile.
-    pub(super) fn finished(&mut self, key: ObjectKey, requeue_at: Option<Instant>, now: Instant) {
-        let Some(State::Running { requeue_at: added, cause }) = self.states.remove(&key) else { return };
-        if let Some(at) = requeue_at.into_iter().chain(added).min() {
-            self.add(key, at, now, cause);
+    fn push_due(&mut self, key: ObjectKey, reason: Reason) {
+        self.states.insert(key.clone(), State::Due(reason));
+        match reason.priority {
+            Priority::Normal => self.normal.push(key),
+            Priority::Low => {
+                self.low_due = self.low_due.saturating_add(1);
+                self.low.push(key);
+            }
+        }
+    }
+
+    /// The next due object, and why it was enqueued; one of low priority only if `allow_low`. The caller calls
+    /// [`Queue::finished`] after its reconcile.
+    pub(super) fn next(&mut self, now: Instant, allow_low: bool) -> Option<(ObjectKey, Reason)> {
+        while self.later.first().is_some_and(|(at, _)| *at <= now) {
+            let Some((_, key)) = self.later.pop_first() else { break };
+            if let Some(State::Later(_, reason)) = self.states.get(&key).copied() {
+                self.push_due(key, reason);
+            }
+        }
+        if let Some(key) = self.normal.pop() {
+            return Some(self.start(key));
+        }
+        while allow_low {
+            let key = self.low.pop()?;
+            if matches!(self.states.get(&key), Some(State::Due(reason)) if reason.priority == Priority::Low) {
+                self.low_due = self.low_due.saturating_sub(1);
+                return Some(self.start(key));
+            }
+        }
+        None
+    }
+
+    fn start(&mut self, key: ObjectKey) -> (ObjectKey, Reason) {
+        let running = State::Running { requeue_at: None, reason: Reason::NONE };
+        let reason = match self.states.insert(key.clone(), running) {
+            Some(State::Due(reason)) => reason,
+            _ => Reason::NONE,
+        };
+        (key, reason)
+    }
+
+    /// Marks an object as reconciled, and enqueues it for `requeue_at` with its priority, or for the time that was added
+    /// meanwhile.
+    pub(super) fn finished(&mut self, key: ObjectKey, requeue: Option<(Instant, Priority)>, now: Instant) {
+        let Some(State::Running { requeue_at: added, reason }) = self.states.remove(&key) else { return };
+        let reason = requeue.map_or(reason, |(_, priority)| reason.with(Reason { priority, ..Reason::NONE }));
+        if let Some(at) = requeue.map(|(at, _)| at).into_iter().chain(added).min() {
+            self.add(key, at, now, reason);
         }
     }
 
     /// The number of due objects, while `running` objects are being reconciled.
     pub(super) fn due(&self, running: usize) -> usize {
         self.states.len().saturating_sub(self.later.len()).saturating_sub(running)
+    }
+
+    /// The number of due objects of low priority.
+    pub(super) fn low_due(&self) -> usize {
+        self.low_due
     }
 
     /// The number of objects that become due later.
@@ -138,7 +204,58 @@ mod tests {
     }
 
     fn next(queue: &mut Queue, now: Instant) -> Option<ObjectKey> {
-        queue.next(now).map(|(key, _)| key)
+        queue.next(now, true).map(|(key, _)| key)
+    }
+
+    fn next_with_cause(queue: &mut Queue, now: Instant) -> Option<(ObjectKey, Cause)> {
+        queue.next(now, true).map(|(key, reason)| (key, reason.cause))
+    }
+
+    fn normal(cause: Cause) -> Reason {
+        Reason { cause, priority: Priority::Normal }
+    }
+
+    const LOW: Reason = Reason { cause: Cause::Changed, priority: Priority::Low };
+
+    #[test]
+    fn low_priority_comes_last() {
+        let (mut queue, now) = (Queue::default(), Instant::now());
+        for name in ["1", "2"] {
+            queue.add(key("low", name), now, now, LOW);
+        }
+        queue.add(key("normal", "1"), now, now, normal(Cause::Changed));
+        assert_eq!((queue.low_due(), queue.due(0)), (2, 3));
+        assert_eq!(next(&mut queue, now), Some(key("normal", "1")));
+        assert_eq!(queue.next(now, false), None);
+        let order: Vec<ObjectKey> = std::iter::from_fn(|| next(&mut queue, now)).collect();
+        assert_eq!((order, queue.low_due()), (vec![key("low", "1"), key("low", "2")], 0));
+    }
+
+    #[test]
+    fn priority_is_raised_and_never_lowered_in_the_queue() {
+        let (mut queue, now) = (Queue::default(), Instant::now());
+        for name in ["1", "2"] {
+            queue.add(key("n", name), now, now, LOW);
+        }
+        queue.add(key("n", "2"), now, now, normal(Cause::Triggered));
+        queue.add(key("n", "2"), now, now, LOW);
+        assert_eq!((queue.low_due(), queue.due(0)), (1, 2));
+        assert_eq!(queue.next(now, false), Some((key("n", "2"), normal(Cause::Changed))));
+        // Its first entry of low priority is left over.
+        queue.finished(key("n", "2"), Some((now, Priority::Low)), now);
+        assert_eq!(queue.low_due(), 2);
+        assert_eq!([next(&mut queue, now), next(&mut queue, now)], [Some(key("n", "1")), Some(key("n", "2"))]);
+        assert_eq!((next(&mut queue, now), queue.low_due()), (None, 0));
+    }
+
+    #[test]
+    fn object_added_while_running_keeps_the_highest_priority() {
+        let (mut queue, now) = (Queue::default(), Instant::now());
+        queue.add(key("n", "a"), now, now, LOW);
+        assert_eq!(next(&mut queue, now), Some(key("n", "a")));
+        queue.add(key("n", "a"), now, now, normal(Cause::Deleting));
+        queue.finished(key("n", "a"), Some((now, Priority::Low)), now);
+        assert_eq!(queue.next(now, false), Some((key("n", "a"), normal(Cause::Deleting))));
     }
 
     #[test]
@@ -146,30 +263,30 @@ mod tests {
         let (mut queue, now) = (Queue::default(), Instant::now());
         let later = now + Duration::from_secs(1);
         for cause in [Cause::Changed, Cause::Deleting, Cause::Triggered] {
-            queue.add(key("n", "due"), now, now, cause);
+            queue.add(key("n", "due"), now, now, normal(cause));
         }
         for (at, cause) in [(later, Cause::Triggered), (now, Cause::Requeued)] {
-            queue.add(key("n", "later"), at, now, cause);
+            queue.add(key("n", "later"), at, now, normal(cause));
         }
-        queue.add(key("n", "late"), later, now, Cause::Created);
-        assert_eq!(queue.next(now), Some((key("n", "due"), Cause::Deleting)));
-        assert_eq!(queue.next(now), Some((key("n", "later"), Cause::Triggered)));
-        assert_eq!(queue.next(later), Some((key("n", "late"), Cause::Created)));
-        queue.add(key("n", "late"), later, later, Cause::Triggered);
-        queue.finished(key("n", "due"), Some(later), later);
-        queue.finished(key("n", "late"), Some(later), later);
-        assert_eq!(queue.next(later), Some((key("n", "due"), Cause::Requeued)));
-        assert_eq!(queue.next(later), Some((key("n", "late"), Cause::Triggered)));
+        queue.add(key("n", "late"), later, now, normal(Cause::Created));
+        assert_eq!(next_with_cause(&mut queue, now), Some((key("n", "due"), Cause::Deleting)));
+        assert_eq!(next_with_cause(&mut queue, now), Some((key("n", "later"), Cause::Triggered)));
+        assert_eq!(next_with_cause(&mut queue, later), Some((key("n", "late"), Cause::Created)));
+        queue.add(key("n", "late"), later, later, normal(Cause::Triggered));
+        queue.finished(key("n", "due"), Some((later, Priority::Normal)), later);
+        queue.finished(key("n", "late"), Some((later, Priority::Normal)), later);
+        assert_eq!(next_with_cause(&mut queue, later), Some((key("n", "due"), Cause::Requeued)));
+        assert_eq!(next_with_cause(&mut queue, later), Some((key("n", "late"), Cause::Triggered)));
     }
 
     #[test]
     fn namespaces_are_served_in_turn() {
         let (mut queue, now) = (Queue::default(), Instant::now());
         for name in ["1", "2", "3"] {
-            queue.add(key("many", name), now, now, Cause::Changed);
+            queue.add(key("many", name), now, now, normal(Cause::Changed));
         }
-        queue.add(key("few", "1"), now, now, Cause::Changed);
-        queue.add((None, "1".to_owned()), now, now, Cause::Changed);
+        queue.add(key("few", "1"), now, now, normal(Cause::Changed));
+        queue.add((None, "1".to_owned()), now, now, normal(Cause::Changed));
         let order: Vec<ObjectKey> = std::iter::from_fn(|| next(&mut queue, now)).collect();
         let expected = [key("many", "1"), key("few", "1"), (None, "1".to_owned()), key("many", "2"), key("many", "3")];
         assert_eq!(order, expected);
@@ -178,10 +295,10 @@ mod tests {
     #[test]
     fn object_added_while_running_is_returned_after_it() {
         let (mut queue, now) = (Queue::default(), Instant::now());
-        queue.add(key("n", "a"), now, now, Cause::Changed);
-        queue.add(key("n", "a"), now, now, Cause::Changed);
+        queue.add(key("n", "a"), now, now, normal(Cause::Changed));
+        queue.add(key("n", "a"), now, now, normal(Cause::Changed));
         assert_eq!(next(&mut queue, now), Some(key("n", "a")));
-        queue.add(key("n", "a"), now, now, Cause::Changed);
+        queue.add(key("n", "a"), now, now, normal(Cause::Changed));
         assert_eq!(next(&mut queue, now), None);
         queue.finished(key("n", "a"), None, now);
         assert_eq!(next(&mut queue, now), Some(key("n", "a")));
@@ -193,15 +310,15 @@ mod tests {
     fn earliest_time_counts() {
         let (mut queue, now) = (Queue::default(), Instant::now());
         let after = |seconds| now + Duration::from_secs(seconds);
-        queue.add(key("n", "a"), after(20), now, Cause::Changed);
-        queue.add(key("n", "a"), after(10), now, Cause::Changed);
-        queue.add(key("n", "a"), after(30), now, Cause::Changed);
+        queue.add(key("n", "a"), after(20), now, normal(Cause::Changed));
+        queue.add(key("n", "a"), after(10), now, normal(Cause::Changed));
+        queue.add(key("n", "a"), after(30), now, normal(Cause::Changed));
         assert_eq!((next(&mut queue, now), queue.next_due()), (None, Some(after(10))));
         assert_eq!((next(&mut queue, after(10)), queue.next_due()), (Some(key("n", "a")), None));
-        queue.add(key("n", "a"), after(15), after(10), Cause::Changed);
-        queue.finished(key("n", "a"), Some(after(60)), after(10));
+        queue.add(key("n", "a"), after(15), after(10), normal(Cause::Changed));
+        queue.finished(key("n", "a"), Some((after(60), Priority::Normal)), after(10));
         assert_eq!(queue.next_due(), Some(after(15)));
-        queue.add(key("n", "a"), after(11), after(11), Cause::Changed);
+        queue.add(key("n", "a"), after(11), after(11), normal(Cause::Changed));
         assert_eq!((next(&mut queue, after(11)), queue.next_due()), (Some(key("n", "a")), None));
     }
 
@@ -209,8 +326,8 @@ mod tests {
     fn delayed_object_becomes_due() {
         let (mut queue, now) = (Queue::default(), Instant::now());
         let soon = now + Duration::from_secs(1);
-        queue.add(key("n", "a"), soon, now, Cause::Changed);
-        queue.add(key("n", "b"), now, now, Cause::Changed);
+        queue.add(key("n", "a"), soon, now, normal(Cause::Changed));
+        queue.add(key("n", "b"), now, now, normal(Cause::Changed));
         assert_eq!(
             [next(&mut queue, soon), next(&mut queue, soon), next(&mut queue, soon)],
             [Some(key("n", "b")), Some(key("n", "a")), None]

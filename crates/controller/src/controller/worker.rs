@@ -15,13 +15,15 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
 use super::backoff::{Backoffs, Start};
-use super::queue::Queue;
+use super::progress::LowPriorityProgress;
+use super::queue::{Queue, Reason};
 use super::store::{Cached, Store, key_of};
 use super::{Action, Attempt, Cause, Reconciler};
 use crate::client::error_chain;
 use crate::health::ReadinessGate;
 use crate::metrics::{Outcome, WorkerMetrics};
 use crate::object_map::ObjectKey;
+use crate::priority::{Priorities, Priority};
 use crate::retry::{Retry, RetryPolicy};
 use crate::watch::{EventHandler, display_name};
 
@@ -35,13 +37,20 @@ const INVALID_RETRY_DELAY: Duration = Duration::from_secs(2);
 /// Time until an object is retried after a panic outside of the reconciler.
 const PANIC_RETRY_DELAY: Duration = Duration::from_secs(30);
 
+/// One of so many concurrent reconciles may be of low priority.
+const LOW_PRIORITY_PART: usize = 4;
+
 struct Context<R: Reconciler> {
     name: String,
     reconciler: Arc<R>,
     backoffs: Backoffs<R::State>,
     timeout: Duration,
     metrics: WorkerMetrics,
+    priorities: Priorities,
 }
+
+/// An ended reconcile: its object and priority, and when to requeue it.
+type Ended = (ObjectKey, Priority, Option<Duration>);
 
 /// A running controller.
 pub(super) struct Worker<R: Reconciler> {
@@ -57,23 +66,35 @@ pub(super) struct Worker<R: Reconciler> {
     /// The initial list is complete.
     listed: bool,
     concurrency: usize,
+    /// Number of reconciles of low priority in progress.
+    running_low: usize,
+    progress: LowPriorityProgress,
+}
+
+/// What controllers of a process share, and what each is configured with.
+pub(super) struct WorkerOptions {
+    pub(super) name: String,
+    pub(super) concurrency: usize,
+    pub(super) metrics: WorkerMetrics,
+    pub(super) priorities: Priorities,
 }
 
 impl<R: Reconciler> Worker<R> {
     pub(super) fn new(
-        name: String,
+        options: WorkerOptions,
         reconciler: Arc<R>,
         handler: Arc<dyn EventHandler<R::Object>>,
         store: Store<R::Object, R::Compact>,
         synced: ReadinessGate,
-        concurrency: usize,
-        metrics: WorkerMetrics,
     ) -> Self {
+        let WorkerOptions { name, concurrency, metrics, priorities } = options;
+        let progress = LowPriorityProgress::new(&name, &synced);
         let (backoffs, timeout) = (Backoffs::default(), RECONCILE_TIMEOUT);
-        let context = Arc::new(Context { name, reconciler, backoffs, timeout, metrics });
+        let context = Arc::new(Context { name, reconciler, backoffs, timeout, metrics, priorities });
         let queue = Queue::default();
         let concurrency = concurrency.max(1);
-        Self { context, handler, store, synced, queue, started: false, listed: false, concurrency }
+        let (started, listed, running_low) = (false, false, 0);
+        Self { context, handler, store, synced, queue, started, listed, concurrency, running_low, progress }
     }
 
     /// Runs until `stop` is cancelled, then waits for the reconciles in progress.
@@ -93,7 +114,9 @@ impl<R: Reconciler> Worker<R> {
         loop {
             self.start_due(&mut running);
             let due = self.queue.due(running.len());
-            self.context.metrics.set_objects(due, self.queue.delayed(), running.len());
+            let due_low = self.queue.low_due();
+            self.context.metrics.set_objects(due, due_low, self.queue.delayed(), running.len());
+            self.progress.observe(due_low.saturating_add(self.running_low), Instant::now());
             // At full concurrency only the end of a reconcile matters: objects that are already due would make the loop
             // spin.
             let next_due = self.queue.next_due().filter(|_| running.len() < self.concurrency);
@@ -122,16 +145,21 @@ impl<R: Reconciler> Worker<R> {
         debug!(controller, "the controller has stopped");
     }
 
-    /// Starts reconciles of due objects, up to the concurrency.
-    fn start_due(&mut self, running: &mut JoinSet<(ObjectKey, Option<Duration>)>) {
+    /// Starts reconciles of due objects, up to the concurrency; of low priority only up to a part of it, so that an
+    /// object of normal priority rarely waits for the end of one.
+    fn start_due(&mut self, running: &mut JoinSet<Ended>) {
+        let max_low = self.concurrency.div_ceil(LOW_PRIORITY_PART);
         while running.len() < self.concurrency {
             let now = Instant::now();
-            let Some((key, cause)) = self.queue.next(now) else { return };
+            let Some((key, reason)) = self.queue.next(now, self.running_low < max_low) else { return };
             match self.store.get(key.0.as_deref(), &key.1) {
                 // Triggered or requeued before it was deleted.
                 None => self.context.backoffs.forget(&key),
                 Some(cached) if self.needs_reconcile(key.0.as_deref(), &key.1, &cached) => {
-                    running.spawn(catch_panic(Arc::clone(&self.context), key, cached, cause));
+                    if reason.priority == Priority::Low {
+                        self.running_low = self.running_low.saturating_add(1);
+                    }
+                    running.spawn(catch_panic(Arc::clone(&self.context), key, cached, reason));
                     continue;
                 }
                 Some(_) => {}
@@ -151,16 +179,28 @@ impl<R: Reconciler> Worker<R> {
         // Before the initial list nothing is cached, and all listed objects are enqueued anyway.
         if self.started {
             self.context.backoffs.trigger(&key);
-            let now = Instant::now();
-            self.queue.add(key, now, now, Cause::Triggered);
+            let (now, cause) = (Instant::now(), Cause::Triggered);
+            let priority = self.priority(&key, cause);
+            self.queue.add(key, now, now, Reason { cause, priority });
         }
     }
 
-    fn handle_end(&mut self, ended: Result<(ObjectKey, Option<Duration>), JoinError>) {
+    /// The priority of a cached object; low if it is not cached, since there is nothing to do then.
+    fn priority(&self, (namespace, name): &ObjectKey, cause: Cause) -> Priority {
+        let cached = self.store.get(namespace.as_deref(), name);
+        cached.map_or(Priority::Low, |cached| self.context.reconciler.priority(&cached, cause))
+    }
+
+    fn handle_end(&mut self, ended: Result<Ended, JoinError>) {
         match ended {
-            Ok((key, requeue_after)) => {
+            Ok((key, priority, requeue_after)) => {
+                if priority == Priority::Low {
+                    self.running_low = self.running_low.saturating_sub(1);
+                }
                 let now = Instant::now();
-                self.queue.finished(key, requeue_after.and_then(|delay| now.checked_add(delay)), now);
+                let requeue_at = requeue_after.and_then(|delay| now.checked_add(delay));
+                let requeue = requeue_at.map(|at| (at, self.priority(&key, Cause::Requeued)));
+                self.queue.finished(key, requeue, now);
             }
             // The task catches panics, so the runtime is shutting down.
             Err(error) => {
@@ -188,7 +228,8 @@ impl<R: Reconciler> Worker<R> {
                 self.context.reconciler.cached(before.as_ref(), Some(&cached));
                 if self.needs_reconcile(namespace, &key.1, &cached) {
                     let now = Instant::now();
-                    self.queue.add(key, now, now, cause);
+                    let priority = self.context.reconciler.priority(&cached, cause);
+                    self.queue.add(key, now, now, Reason { cause, priority });
                 } else {
                     self.context.backoffs.forget(&key);
                 }
@@ -255,14 +296,15 @@ async fn catch_panic<R: Reconciler>(
     context: Arc<Context<R>>,
     key: ObjectKey,
     cached: Cached<R::Object, R::Compact>,
-    cause: Cause,
-) -> (ObjectKey, Option<Duration>) {
-    let requeue_after = AssertUnwindSafe(process(&context, &key, cached, cause)).catch_unwind().await;
+    Reason { cause, priority }: Reason,
+) -> Ended {
+    let work = context.priorities.run(priority, process(&context, &key, cached, cause));
+    let requeue_after = AssertUnwindSafe(work).catch_unwind().await;
     let requeue_after = requeue_after.unwrap_or_else(|_| {
         error!(controller = context.name, object = key.1, "a reconcile panicked; this is a bug");
         Some(PANIC_RETRY_DELAY)
     });
-    (key, requeue_after)
+    (key, priority, requeue_after)
 }
 
 /// Fetches the object if necessary and reconciles it. Returns when to requeue it.

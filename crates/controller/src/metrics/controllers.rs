@@ -20,8 +20,8 @@ pub(super) const RECONCILE_SECONDS: Description = Description {
 pub(super) const QUEUE_OBJECTS: Description = Description {
     name: "controller_queue_objects",
     kind: "gauge",
-    labels: &["controller", "state: due, delayed, running"],
-    help: "Objects that wait for a reconcile, that wait for a retry or a requeue, or that are being reconciled",
+    labels: &["controller", "state: due, due_low_priority, delayed, running"],
+    help: "Objects that wait for a reconcile (also counted separately if nobody waits for it), that wait for a retry or a requeue, or that are being reconciled",
 };
 
 pub(super) const RETRIES: Description = Description {
@@ -99,14 +99,15 @@ impl ControllerMetrics {
     pub(crate) fn of(&self, controller: &str) -> WorkerMetrics {
         let controller = controller.to_owned();
         let state = |state| self.objects.get_or_create_owned(&QueueLabels { controller: controller.clone(), state });
-        let (due, delayed, running) = (state("due"), state("delayed"), state("running"));
+        let (due, due_low) = (state("due"), state("due_low_priority"));
+        let (delayed, running) = (state("delayed"), state("running"));
         let retries = self.retries.get_or_create_owned(&RetryLabels { controller: controller.clone() });
         // They exist before the first reconcile: an alert does not see an increase from nothing to one.
         let durations = Outcome::ALL.map(|outcome| {
             let labels = ReconcileLabels { controller: controller.clone(), outcome: outcome.label() };
             (outcome, self.durations.get_or_create_owned(&labels))
         });
-        WorkerMetrics { durations, due, delayed, running, retries }
+        WorkerMetrics { durations, due, due_low, delayed, running, retries }
     }
 }
 
@@ -115,6 +116,7 @@ impl ControllerMetrics {
 pub(crate) struct WorkerMetrics {
     durations: [(Outcome, Histogram); 5],
     due: Gauge,
+    due_low: Gauge,
     delayed: Gauge,
     running: Gauge,
     retries: Counter,
@@ -133,9 +135,10 @@ impl WorkerMetrics {
         self.retries.inc();
     }
 
-    /// Reports the number of objects in the queue.
-    pub(crate) fn set_objects(&self, due: usize, delayed: usize, running: usize) {
-        for (gauge, count) in [(&self.due, due), (&self.delayed, delayed), (&self.running, running)] {
+    /// Reports the number of objects in the queue; `due_low` of the due ones have low priority.
+    pub(crate) fn set_objects(&self, due: usize, due_low: usize, delayed: usize, running: usize) {
+        let counts = [(&self.due, due), (&self.due_low, due_low), (&self.delayed, delayed), (&self.running, running)];
+        for (gauge, count) in counts {
             gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
         }
     }
@@ -152,11 +155,12 @@ mod tests {
         let nodes = metrics.controllers.of("nodes");
         nodes.record(Outcome::Success, Duration::from_millis(7));
         nodes.record_retry();
-        nodes.set_objects(3, 2, 1);
+        nodes.set_objects(3, 1, 2, 1);
         let text = metrics.encode().unwrap();
         for line in [
             "controller_reconcile_seconds_bucket{le=\"0.01\",controller=\"nodes\",outcome=\"success\"} 1",
             "controller_queue_objects{controller=\"nodes\",state=\"due\"} 3",
+            "controller_queue_objects{controller=\"nodes\",state=\"due_low_priority\"} 1",
             "controller_queue_objects{controller=\"nodes\",state=\"delayed\"} 2",
             "controller_queue_objects{controller=\"nodes\",state=\"running\"} 1",
             "controller_retries_total{controller=\"nodes\"} 1",

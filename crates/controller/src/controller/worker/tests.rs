@@ -37,8 +37,9 @@ fn named(name: &str) -> ConfigMap {
     object
 }
 
-fn metrics() -> WorkerMetrics {
-    Metrics::default().controllers.of("test")
+fn options(concurrency: usize) -> WorkerOptions {
+    let (name, metrics) = ("test".to_owned(), Metrics::default().controllers.of("test"));
+    WorkerOptions { name, concurrency, metrics, priorities: Priorities::default() }
 }
 
 fn synced() -> ReadinessGate {
@@ -64,7 +65,7 @@ async fn main_kind_is_listed_last_and_reconciled_while_listed() {
     let (other, stop) = (Health::default().register_watch("another kind"), CancellationToken::new());
     let (_trigger, triggered) = mpsc::unbounded_channel();
     let worker =
-        Worker::new("test".into(), Arc::clone(&reconciler), Arc::new(()), Store::default(), synced(), 2, metrics());
+        Worker::new(options(2), Arc::clone(&reconciler), Arc::new(()), Store::default(), synced());
     let (sender, receiver) = mpsc::channel(1);
     tokio::spawn(forward_events(events.boxed(), vec![other.clone()], sender));
     let worker = tokio::spawn(worker.run(receiver, triggered, stop.clone()));
@@ -91,7 +92,7 @@ async fn gate_is_ready_when_the_store_has_the_list() {
     let (_trigger, triggered) = mpsc::unbounded_channel();
     let reconciler = Arc::new(Recorder::default());
     let worker =
-        Worker::new("test".into(), Arc::clone(&reconciler), Arc::new(()), store.clone(), synced.clone(), 2, metrics());
+        Worker::new(options(2), Arc::clone(&reconciler), Arc::new(()), store.clone(), synced.clone());
     let worker = tokio::spawn(worker.run(events, triggered, stop.clone()));
     while reconciler.names.lock().unwrap().len() < 2 {
         tokio::task::yield_now().await;
@@ -123,7 +124,7 @@ async fn stored_object_is_trimmed() {
     let (store, handler) = (Store::default(), Arc::new(Deletions::default()));
     let recorder = Arc::new(Recorder::default());
     let mut worker =
-        Worker::new("test".into(), recorder, Arc::clone(&handler) as _, store.clone(), synced(), 1, metrics());
+        Worker::new(options(1), recorder, Arc::clone(&handler) as _, store.clone(), synced());
     let mut full = named("a");
     full.data = Some([("k".to_owned(), "long".to_owned())].into());
     full.metadata.labels = Some([("l".to_owned(), "v".to_owned())].into());
@@ -166,7 +167,7 @@ impl Reconciler for Compacts {
 async fn compact_object_missing_in_a_new_list_is_reported() {
     let (store, handler) = (Store::default(), Arc::new(Deletions::default()));
     let mut worker =
-        Worker::new("test".into(), Arc::new(Compacts), Arc::clone(&handler) as _, store, synced(), 1, metrics());
+        Worker::new(options(1), Arc::new(Compacts), Arc::clone(&handler) as _, store, synced());
     let list = |names: &[&str]| {
         let listed = names.iter().map(|name| Event::InitApply(named(name)));
         let mut events: Vec<_> = std::iter::once(Event::Init).chain(listed).collect();
@@ -210,7 +211,7 @@ impl Reconciler for Panics {
 #[tokio::test]
 async fn object_whose_fetch_panicked_is_retried() {
     let (store, events) = (Store::default(), [Event::Init, Event::InitApply(named("a")), Event::InitDone]);
-    let mut worker = Worker::new("test".into(), Arc::new(Panics), Arc::new(()), store, synced(), 1, metrics());
+    let mut worker = Worker::new(options(1), Arc::new(Panics), Arc::new(()), store, synced());
     events.into_iter().for_each(|event| worker.handle_event(event));
     let mut running = JoinSet::new();
     worker.start_due(&mut running);
@@ -218,7 +219,8 @@ async fn object_whose_fetch_panicked_is_retried() {
     worker.handle_end(ended);
     let due = worker.queue.next_due().expect("it is in the queue");
     assert!(due.saturating_duration_since(Instant::now()) <= PANIC_RETRY_DELAY);
-    assert_eq!(worker.queue.next(due), Some(((None, "a".to_owned()), Cause::Requeued)));
+    let next = worker.queue.next(due, true).map(|(key, reason)| (key, reason.cause));
+    assert_eq!(next, Some(((None, "a".to_owned()), Cause::Requeued)));
 }
 
 /// Takes [`DELAY`] for "slow", and requeues all other objects soon.
@@ -248,7 +250,7 @@ async fn loop_sleeps_at_full_concurrency() {
         sender.send(event).await.unwrap();
     }
     let (_trigger, triggered) = mpsc::unbounded_channel();
-    let worker = Worker::new("test".into(), Arc::new(Slow), Arc::new(()), Store::default(), synced(), 1, metrics());
+    let worker = Worker::new(options(1), Arc::new(Slow), Arc::new(()), Store::default(), synced());
     tokio::spawn(worker.run(events, triggered, CancellationToken::new()));
     tokio::time::sleep(DELAY).await;
     // The object that is due and has to wait must not keep the loop busy.
@@ -294,7 +296,7 @@ impl Faulty {
 /// Runs a worker with a short timeout until `events` are handled and all reconciles have ended or wait.
 async fn run_faulty(reconciler: &Arc<Faulty>, events: Vec<Event<ConfigMap>>) -> Worker<Faulty> {
     let mut worker =
-        Worker::new("test".into(), Arc::clone(reconciler), Arc::new(()), Store::default(), synced(), 8, metrics());
+        Worker::new(options(8), Arc::clone(reconciler), Arc::new(()), Store::default(), synced());
     Arc::get_mut(&mut worker.context).unwrap().timeout = Duration::from_millis(20);
     let mut running = JoinSet::new();
     for event in events {
@@ -304,7 +306,7 @@ async fn run_faulty(reconciler: &Arc<Faulty>, events: Vec<Event<ConfigMap>>) -> 
     worker
 }
 
-async fn settle(worker: &mut Worker<Faulty>, running: &mut JoinSet<(ObjectKey, Option<Duration>)>) {
+async fn settle(worker: &mut Worker<Faulty>, running: &mut JoinSet<Ended>) {
     worker.start_due(running);
     while let Some(ended) = running.join_next().await {
         worker.handle_end(ended);
@@ -373,4 +375,60 @@ async fn attempt_has_the_cause_of_the_event() {
     assert_eq!(causes("old"), [Cause::Resumed, Cause::Changed, Cause::Deleting]);
     assert_eq!(causes("new"), [Cause::Created, Cause::Changed, Cause::Triggered]);
     assert_eq!(causes("newest"), [Cause::Created]);
+}
+
+/// Objects whose name begins with `low` have low priority. Every reconcile waits until it is allowed to end.
+struct ByName {
+    started: Mutex<Vec<String>>,
+    end: tokio::sync::Semaphore,
+}
+
+impl Reconciler for ByName {
+    type Object = ConfigMap;
+    type Compact = Infallible;
+    type State = ();
+    type Error = Infallible;
+
+    fn priority(&self, object: &Cached<ConfigMap, Infallible>, _: Cause) -> Priority {
+        match object {
+            Cached::Full(object) if object.metadata.name.iter().any(|name| name.starts_with("low")) => Priority::Low,
+            _ => Priority::Normal,
+        }
+    }
+
+    async fn reconcile(&self, object: Arc<ConfigMap>, _: &mut Attempt<()>) -> Result<Action, Infallible> {
+        self.started.lock().unwrap().push(object.metadata.name.clone().unwrap_or_default());
+        self.end.acquire().await.unwrap().forget();
+        Ok(Action::AwaitChange)
+    }
+}
+
+#[tokio::test]
+async fn low_priority_leaves_most_of_the_concurrency() {
+    let reconciler = Arc::new(ByName { started: Mutex::default(), end: tokio::sync::Semaphore::new(0) });
+    let (sender, events) = mpsc::channel(8);
+    let (_trigger, triggered) = mpsc::unbounded_channel();
+    let stop = CancellationToken::new();
+    let worker = Worker::new(options(4), Arc::clone(&reconciler), Arc::new(()), Store::default(), synced());
+    let worker = tokio::spawn(worker.run(events, triggered, stop.clone()));
+    let names = || reconciler.started.lock().unwrap().clone();
+    for name in ["low-1", "low-2", "low-3"] {
+        sender.send(Event::Apply(named(name))).await.unwrap();
+    }
+    for _ in 0..20 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(names(), ["low-1"]);
+    sender.send(Event::Apply(named("new"))).await.unwrap();
+    while names().len() < 2 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(names(), ["low-1", "new"]);
+    reconciler.end.add_permits(4);
+    while names().len() < 4 {
+        tokio::task::yield_now().await;
+    }
+    stop.cancel();
+    worker.await.unwrap();
+    assert_eq!(names(), ["low-1", "new", "low-2", "low-3"]);
 }

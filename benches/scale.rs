@@ -1,0 +1,271 @@
+//! `make bench-scale`: the ledger with a thousand to a million addresses in use, in 1, 100 and 10,000 pools, without an
+//! API server. Prints a table and draws each figure over the number of addresses.
+//!
+//! Each case runs in a process of its own, so that its memory is that of the case alone.
+
+#![allow(
+    missing_docs,
+    clippy::expect_used,
+    clippy::print_stdout,
+    clippy::cast_precision_loss,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects,
+    reason = "it prints its results"
+)]
+
+use std::error::Error;
+use std::hint::black_box;
+use std::net::Ipv4Addr;
+use std::process::Command;
+use std::time::Instant;
+
+use capi_ipam::api::{IPReservation, InClusterKind, Pool, PoolKey};
+use capi_ipam::in_cluster::ledger::{ClaimKey, Ledger, Proposal};
+use capi_ipam_controller::watch::EventHandler;
+use capi_ipam_provider::api::IPAddress;
+use plotters::prelude::*;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+const POOLS: [u32; 3] = [1, 100, 10_000];
+const IN_USE: [u32; 4] = [1_000, 10_000, 100_000, 1_000_000];
+/// How often each operation is measured.
+const REPEATS: u32 = 1_000;
+/// The same for the change of a pool, which takes longer.
+const CHANGES: u32 = 20;
+const OUTPUT: &str = "target/bench/scale";
+
+/// The figures of a case.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+struct Figures {
+    pools: u32,
+    in_use: u32,
+    /// Microseconds: propose an address and withdraw the proposal.
+    propose: f64,
+    /// Microseconds: a new reservation and its IPAddress are observed.
+    bind: f64,
+    /// Microseconds: their deletion is observed.
+    release: f64,
+    /// Microseconds: an address of an exhausted pool is released, and the claim that waits for it is woken.
+    wake: f64,
+    /// Microseconds: the specification of a pool changes.
+    change: f64,
+    /// MiB.
+    memory: f64,
+}
+
+type Column = (&'static str, &'static str, fn(&Figures) -> f64);
+
+const COLUMNS: [Column; 6] = [
+    ("propose", "µs", |figures| figures.propose),
+    ("bind", "µs", |figures| figures.bind),
+    ("release", "µs", |figures| figures.release),
+    ("wake", "µs", |figures| figures.wake),
+    ("pool change", "µs", |figures| figures.change),
+    ("memory", "MiB", |figures| figures.memory),
+];
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
+    if let [case, pools, in_use] = &arguments[..]
+        && case == "case"
+    {
+        let number = |text: &str| text.parse().expect("a number");
+        println!("{}", json!(measure(number(pools), number(in_use))));
+        return;
+    }
+    println!("{:>8} {:>10} {:>9} {:>9} {:>9} {:>9} {:>12} {:>11}", "pools", "in use", "propose", "bind", "release", "wake", "pool change", "memory");
+    let mut all = Vec::new();
+    for pools in POOLS {
+        for in_use in IN_USE {
+            let program = std::env::current_exe().expect("the program has a path");
+            let output = Command::new(program).args(["case", &pools.to_string(), &in_use.to_string()]).output();
+            let output = output.expect("the case runs");
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            let figures: Figures = serde_json::from_slice(&output.stdout).expect("the case prints its figures");
+            let Figures { propose, bind, release, wake, change, memory, .. } = figures;
+            println!("{pools:>8} {in_use:>10} {propose:>6.2} µs {bind:>6.2} µs {release:>6.2} µs {wake:>6.2} µs {change:>9.0} µs {memory:>7.1} MiB");
+            all.push(figures);
+        }
+    }
+    std::fs::create_dir_all(OUTPUT).expect("the folder can be created");
+    std::fs::write(format!("{OUTPUT}/scale.json"), format!("{:#}\n", json!(all))).expect("the figures can be written");
+    draw(&all).expect("the charts can be drawn");
+    println!("\nwritten: {OUTPUT}/scale.json and {OUTPUT}/scale.svg");
+}
+
+/// Draws one chart for each figure, with one line for each number of pools.
+fn draw(all: &[Figures]) -> Result<(), Box<dyn Error>> {
+    let path = format!("{OUTPUT}/scale.svg");
+    let area = SVGBackend::new(&path, (1_050, 640)).into_drawing_area();
+    area.fill(&WHITE)?;
+    let colors = [RGBColor(20, 90, 200), RGBColor(200, 110, 20), RGBColor(60, 150, 70)];
+    for ((name, unit, value), part) in COLUMNS.iter().zip(area.split_evenly((2, 3))) {
+        let most = all.iter().map(value).fold(0.0, f64::max) * 1.2;
+        let mut chart = ChartBuilder::on(&part)
+            .caption(format!("{name}, {unit}"), ("sans-serif", 18))
+            .margin(10)
+            .x_label_area_size(28)
+            .y_label_area_size(56)
+            .build_cartesian_2d((900.0..1_100_000.0).log_scale(), 0.0..most)?;
+        chart.configure_mesh().disable_x_mesh().x_labels(4).draw()?;
+        for (pools, color) in POOLS.iter().zip(colors) {
+            let of_pools = all.iter().filter(|figures| figures.pools == *pools);
+            let points: Vec<(f64, f64)> = of_pools.map(|figures| (f64::from(figures.in_use), value(figures))).collect();
+            let label = if *pools == 1 { "1 pool".to_owned() } else { format!("{pools} pools") };
+            chart
+                .draw_series(LineSeries::new(points, color.stroke_width(2)))?
+                .label(label)
+                .legend(move |(x, y)| PathElement::new([(x, y), (x + 16, y)], color.stroke_width(2)));
+        }
+        chart.configure_series_labels().border_style(BLACK).background_style(WHITE).draw()?;
+    }
+    area.present()?;
+    Ok(())
+}
+
+/// The addresses in use: the lowest ones of each pool.
+struct Layout {
+    pools: u32,
+    /// The number of addresses from one pool to the next.
+    distance: u32,
+}
+
+impl Layout {
+    fn first(&self, pool: u32) -> u32 {
+        0x0a00_0000 + pool * self.distance
+    }
+
+    /// The address with a number, and its pool.
+    fn place(&self, number: u32) -> (u32, u32) {
+        let pool = number % self.pools;
+        (pool, self.first(pool) + 1 + number / self.pools)
+    }
+}
+
+fn measure(pools: u32, in_use: u32) -> Figures {
+    let before = resident();
+    let layout = Layout { pools, distance: 0x0100_0000 / pools.next_power_of_two() };
+    let ledger = Ledger::read_only();
+    (0..pools).for_each(|pool| ledger.apply_pool(&pool_object(&layout, pool, 0)));
+    for number in 0..in_use {
+        let (pool, address) = layout.place(number);
+        ledger.insert_reservation(&reservation(pool, address));
+        ledger.apply(&ip_address(pool, address));
+    }
+    let memory = resident() - before;
+    let claim: ClaimKey = ("n".to_owned(), "new".to_owned());
+
+    let propose = timed(REPEATS, |number| {
+        let proposal = ledger.propose(&key(number % pools), &claim, 1);
+        if let Proposal::Slot(slot) = &proposal {
+            ledger.drop_candidate(slot);
+        }
+        black_box(proposal);
+    });
+    let new: Vec<(IPReservation, IPAddress)> = (in_use..in_use + REPEATS)
+        .map(|number| layout.place(number))
+        .map(|(pool, address)| (reservation(pool, address), ip_address(pool, address)))
+        .collect();
+    let bind = timed(REPEATS, |number| {
+        let (reservation, address) = &new[number as usize];
+        ledger.insert_reservation(reservation);
+        ledger.apply(address);
+    });
+    let release = timed(REPEATS, |number| {
+        let (reservation, address) = &new[number as usize];
+        ledger.remove_reservation(reservation);
+        EventHandler::<IPAddress>::delete(&ledger, address);
+    });
+    let change = timed(CHANGES, |number| ledger.apply_pool(&pool_object(&layout, 0, number + 1)));
+    let wake = measure_wake(&ledger, &layout);
+    Figures { pools, in_use, propose, bind, release, wake, change, memory }
+}
+
+/// A pool beside the others without a free address, for which 100 claims wait.
+fn measure_wake(ledger: &Ledger, layout: &Layout) -> f64 {
+    let small = layout.pools;
+    let range = "192.168.0.1-192.168.0.1".to_owned();
+    ledger.apply_pool(&pool_with(small, &range, "192.168.0.200"));
+    let only = reservation(small, Ipv4Addr::new(192, 168, 0, 1).into());
+    ledger.insert_reservation(&only);
+    let claims: Vec<ClaimKey> = (0..100).map(|number| ("n".to_owned(), format!("waits-{number}"))).collect();
+    for claim in &claims {
+        black_box(ledger.propose(&key(small), claim, 1));
+    }
+    timed(REPEATS, |_| {
+        ledger.remove_reservation(&only);
+        ledger.insert_reservation(&only);
+    })
+}
+
+/// The microseconds of one call.
+fn timed(repeats: u32, mut call: impl FnMut(u32)) -> f64 {
+    let started = Instant::now();
+    (0..repeats).for_each(&mut call);
+    started.elapsed().as_secs_f64() * 1e6 / f64::from(repeats)
+}
+
+/// The resident memory of this process in MiB.
+fn resident() -> f64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:"));
+    let kib = line.and_then(|line| line.split_whitespace().nth(1)?.parse::<f64>().ok());
+    kib.unwrap_or_default() / 1024.0
+}
+
+fn key(pool: u32) -> PoolKey {
+    PoolKey { kind: InClusterKind::IPPool, namespace: Some("n".into()), name: format!("p{pool}").into() }
+}
+
+fn pool_object(layout: &Layout, pool: u32, edit: u32) -> Pool {
+    let first = layout.first(pool);
+    let (from, to) = (Ipv4Addr::from(first + 1), Ipv4Addr::from(first + layout.distance - 2));
+    pool_with(pool, &format!("{from}-{to}"), &Ipv4Addr::from(first + layout.distance - 2 - edit).to_string())
+}
+
+fn pool_with(pool: u32, range: &str, excluded: &str) -> Pool {
+    serde_json::from_value(json!({
+        "kind": "InClusterIPPool",
+        "metadata": {
+            "namespace": "n", "name": format!("p{pool}"), "uid": format!("pool-{pool}"),
+            "finalizers": ["ipam.cluster.x-k8s.io/ProtectPool"],
+        },
+        "spec": {"addresses": [range], "excludedAddresses": [excluded], "prefix": 8},
+    }))
+    .expect("the pool is valid")
+}
+
+fn reservation(pool: u32, address: u32) -> IPReservation {
+    let text = Ipv4Addr::from(address).to_string();
+    serde_json::from_value(json!({
+        "metadata": {"name": format!("p.n.p{pool}.{text}"), "uid": format!("{address:08x}-0000-4000-8000-000000000000")},
+        "spec": {
+            "scope": format!("p.n.p{pool}"), "address": text,
+            "poolRef": {"kind": "InClusterIPPool", "namespace": "n", "name": format!("p{pool}")},
+            "claimRef": {
+                "namespace": "n", "name": format!("c-{address}"), "uid": format!("{address:08x}-0000-4000-8000-000000000001"),
+            },
+        },
+    }))
+    .expect("the reservation is valid")
+}
+
+fn ip_address(pool: u32, address: u32) -> IPAddress {
+    let name = format!("c-{address}");
+    serde_json::from_value(json!({
+        "metadata": {
+            "namespace": "n", "name": name, "uid": format!("{address:08x}-0000-4000-8000-000000000002"),
+            "finalizers": ["ipam.cluster.x-k8s.io/ProtectAddress"],
+            "ownerReferences": [{
+                "apiVersion": "ipam.cluster.x-k8s.io/v1beta2", "kind": "IPAddressClaim", "name": name,
+                "uid": format!("{address:08x}-0000-4000-8000-000000000001"), "controller": true,
+            }],
+        },
+        "spec": {
+            "claimRef": {"name": name}, "address": Ipv4Addr::from(address).to_string(), "prefix": 8,
+            "poolRef": {"apiGroup": "ipam.cluster.x-k8s.io", "kind": "InClusterIPPool", "name": format!("p{pool}")},
+        },
+    }))
+    .expect("the IPAddress is valid")
+}
