@@ -74,7 +74,9 @@ fn main() {
         println!("{}", json!(measure(number(pools), number(in_use))));
         return;
     }
-    println!("{:>8} {:>10} {:>9} {:>9} {:>9} {:>9} {:>12} {:>11}", "pools", "in use", "propose", "bind", "release", "wake", "pool change", "memory");
+    print!("{:>8} {:>10}", "pools", "in use");
+    COLUMNS.iter().for_each(|(name, unit, _)| print!(" {:>17}", format!("{name}, {unit}")));
+    println!();
     let mut all = Vec::new();
     for pools in POOLS {
         for in_use in IN_USE {
@@ -83,8 +85,9 @@ fn main() {
             let output = output.expect("the case runs");
             assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
             let figures: Figures = serde_json::from_slice(&output.stdout).expect("the case prints its figures");
-            let Figures { propose, bind, release, wake, change, memory, .. } = figures;
-            println!("{pools:>8} {in_use:>10} {propose:>6.2} µs {bind:>6.2} µs {release:>6.2} µs {wake:>6.2} µs {change:>9.0} µs {memory:>7.1} MiB");
+            print!("{pools:>8} {in_use:>10}");
+            COLUMNS.iter().for_each(|(.., value)| print!(" {:>17.2}", value(&figures)));
+            println!();
             all.push(figures);
         }
     }
@@ -236,16 +239,18 @@ fn pool_with(pool: u32, range: &str, excluded: &str) -> Pool {
     .expect("the pool is valid")
 }
 
+fn uid(address: u32, kind: u32) -> String {
+    format!("{address:08x}-0000-4000-8000-{kind:012x}")
+}
+
 fn reservation(pool: u32, address: u32) -> IPReservation {
     let text = Ipv4Addr::from(address).to_string();
     serde_json::from_value(json!({
-        "metadata": {"name": format!("p.n.p{pool}.{text}"), "uid": format!("{address:08x}-0000-4000-8000-000000000000")},
+        "metadata": {"name": format!("p.n.p{pool}.{text}"), "uid": uid(address, 0)},
         "spec": {
             "scope": format!("p.n.p{pool}"), "address": text,
             "poolRef": {"kind": "InClusterIPPool", "namespace": "n", "name": format!("p{pool}")},
-            "claimRef": {
-                "namespace": "n", "name": format!("c-{address}"), "uid": format!("{address:08x}-0000-4000-8000-000000000001"),
-            },
+            "claimRef": {"namespace": "n", "name": format!("c-{address}"), "uid": uid(address, 1)},
         },
     }))
     .expect("the reservation is valid")
@@ -255,11 +260,11 @@ fn ip_address(pool: u32, address: u32) -> IPAddress {
     let name = format!("c-{address}");
     serde_json::from_value(json!({
         "metadata": {
-            "namespace": "n", "name": name, "uid": format!("{address:08x}-0000-4000-8000-000000000002"),
+            "namespace": "n", "name": name, "uid": uid(address, 2),
             "finalizers": ["ipam.cluster.x-k8s.io/ProtectAddress"],
             "ownerReferences": [{
                 "apiVersion": "ipam.cluster.x-k8s.io/v1beta2", "kind": "IPAddressClaim", "name": name,
-                "uid": format!("{address:08x}-0000-4000-8000-000000000001"), "controller": true,
+                "uid": uid(address, 1), "controller": true,
             }],
         },
         "spec": {

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use capi_ipam_controller::client::connect;
+use http_body_util::BodyExt;
 use kube::Client;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -126,6 +127,14 @@ impl ApiClient {
             }
         }
         panic!("the API server serves no heap profiles")
+    }
+
+    /// A CPU profile of the API server over some seconds, for `go tool pprof`. Requests may take 10 s.
+    pub(crate) async fn profile(&self, seconds: u32) -> Vec<u8> {
+        let path = format!("/debug/pprof/profile?seconds={seconds}");
+        let request = http::Request::get(path).body(kube::client::Body::empty()).expect("the request is valid");
+        let answer = self.client.send(request).await.expect("the API server serves profiles");
+        answer.into_body().collect().await.expect("the profile is sent").to_bytes().to_vec()
     }
 
     /// The size of a collection, after a restart of the API server.

@@ -17,6 +17,9 @@ const TIMEOUT: Duration = Duration::from_mins(10);
 /// Seconds of processor time in 300 ms above which a process counts as busy. An idle API server uses 0.02.
 const BUSY: f64 = 0.055;
 
+/// The length of a profile.
+const PROFILE_SECONDS: u32 = 4;
+
 /// A program that is measured.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Program {
@@ -93,6 +96,17 @@ impl<'a> Cluster<'a> {
     pub(crate) async fn settle(&self, manager: Option<&Manager>) {
         self.consumer.collect_garbage().await;
         self.quiet(manager).await;
+    }
+
+    /// Starts a CPU profile of the API server, if profiles are wanted.
+    pub(crate) fn start_profile(&self, name: &str) -> Option<tokio::task::JoinHandle<()>> {
+        let folder = self.options.profiles.as_ref()?;
+        std::fs::create_dir_all(folder).expect("the folder can be created");
+        let (path, api) = (folder.join(format!("{name}.pb.gz")), self.consumer.clone());
+        Some(tokio::spawn(async move {
+            let profile = api.profile(PROFILE_SECONDS).await;
+            std::fs::write(path, profile).expect("the profile can be written");
+        }))
     }
 
     /// Waits until neither the manager nor the control plane is busy, for at most a minute.

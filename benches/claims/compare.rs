@@ -103,7 +103,7 @@ pub(crate) async fn run(options: &Options, comparison: &mut Comparison) {
 
 /// The order of the two managers in a round.
 fn order(round: usize) -> [usize; 2] {
-    if round % 2 == 0 { [0, 1] } else { [1, 0] }
+    if round.is_multiple_of(2) { [0, 1] } else { [1, 0] }
 }
 
 async fn claims(

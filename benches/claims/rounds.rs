@@ -162,19 +162,34 @@ pub(crate) async fn cycle(
     prepare(cluster, count, manager).await;
     let prefix = unique("claim");
     let names: Vec<String> = (0..count).map(|number| format!("{prefix}-{number}")).collect();
+    let who = match baseline {
+        None => "provider",
+        Some(baseline) if baseline.reserve => "baseline-with-reservation",
+        Some(_) => "baseline",
+    };
     let meter = Meter::start(&cluster.plane, manager.map(|manager| manager.pid()));
+    let profile = cluster.start_profile(&format!("bind-{who}-{prefix}"));
     let (timed, made): (_, Vec<Identity>) = consumer.bind(&names, baseline).await;
     let bind = Phase::new(&timed, meter.read_later().await);
+    finish(profile).await;
     consumer.check_addresses(present + count).await;
     if manager.is_some() && !cluster.options.quick {
         tokio::time::sleep(NEW.saturating_sub(began.elapsed())).await;
     }
     prepare(cluster, count, manager).await;
     let meter = Meter::start(&cluster.plane, manager.map(|manager| manager.pid()));
+    let profile = cluster.start_profile(&format!("release-{who}-{prefix}"));
     let timed = consumer.release(&made, baseline).await;
     let release = Phase::new(&timed, meter.read_later().await);
+    finish(profile).await;
     consumer.check_addresses(present).await;
     Cycle { bind, release }
+}
+
+async fn finish(profile: Option<tokio::task::JoinHandle<()>>) {
+    if let Some(profile) = profile {
+        profile.await.expect("the profile is written");
+    }
 }
 
 /// Compares the rounds of the provider with those of the adjacent baselines.

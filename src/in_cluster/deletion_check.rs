@@ -8,6 +8,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use capi_ipam_controller::client::{CallError, ResourceClient};
+use capi_ipam_controller::priority::inherited;
 use capi_ipam_provider::ContractClient;
 use kube::ResourceExt;
 use parking_lot::Mutex;
@@ -57,7 +58,7 @@ impl DeletionChecker {
             !std::mem::replace(&mut queue.is_listing, true)
         };
         if is_first {
-            tokio::spawn(Arc::clone(self).run());
+            tokio::spawn(inherited(Arc::clone(self).run()));
         }
         // The task sends a result to all waiting callers before it ends, unless it panics or the program stops.
         result.await.unwrap_or(Ok(Some(DeletionBlocker::UnknownAddress)))

@@ -132,7 +132,8 @@ impl Reconciler for PoolReconciler {
     /// Claims wait for the finalizer of a new pool; counts, conditions and the deletion are background work.
     fn priority(&self, pool: &Cached<Pool, Infallible>, _: Cause) -> Priority {
         let Cached::Full(pool) = pool else { return Priority::Low };
-        let is_new = pool.metadata.deletion_timestamp.is_none() && !finalizer::is_set(pool.as_ref(), names::PROTECT_POOL);
+        let is_new =
+            pool.metadata.deletion_timestamp.is_none() && !finalizer::is_set(pool.as_ref(), names::PROTECT_POOL);
         if is_new { Priority::Normal } else { Priority::Low }
     }
 

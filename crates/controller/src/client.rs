@@ -29,6 +29,9 @@ pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Number of objects in one page of a list.
 const PAGE_SIZE: u32 = 500;
+/// The same for a list of low priority. The API server needs a tenth of a second for a large page, and does not
+/// interrupt it.
+const LOW_PRIORITY_PAGE_SIZE: u32 = 200;
 
 /// Why a client cannot be created.
 #[derive(Debug, thiserror::Error)]
@@ -287,7 +290,8 @@ where
     /// Reads one page of all objects, the first one without a `token`. Returns the token of the next page, `None` after
     /// the last one. A token is valid for some minutes.
     pub async fn list_page(&self, token: Option<&str>) -> Result<(Vec<K>, Option<String>), CallError> {
-        let mut params = ListParams::default().limit(PAGE_SIZE);
+        let size = if priority::is_low() { LOW_PRIORITY_PAGE_SIZE } else { PAGE_SIZE };
+        let mut params = ListParams::default().limit(size);
         if let Some(token) = token {
             params = params.continue_token(token);
         }

@@ -336,7 +336,10 @@ pub async fn listen(address: &str, health: Health) -> Result<Option<ProbeServer>
     let router = Router::new()
         .route("/healthz", get(|| async { "ok" }))
         .route("/readyz", get(|State(health): State<Health>| async move { response(&health, &health.problems()) }))
-        .route("/readyz/caches", get(|State(health): State<Health>| async move { response(&health, &health.pending()) }));
+        .route(
+            "/readyz/caches",
+            get(|State(health): State<Health>| async move { response(&health, &health.pending()) }),
+        );
     Ok(Some(ProbeServer { listener, router: router.with_state(health) }))
 }
 
@@ -408,6 +411,18 @@ mod tests {
         certificate.ready();
         assert!(health.problems().is_empty());
         assert_eq!(health.pending(), ["claims: being listed"]);
+    }
+
+    #[test]
+    fn ready_process_shows_what_is_in_progress() {
+        let health = Health::default();
+        let claims = health.register("claims").unwrap();
+        assert_eq!(response(&health, &health.pending()).1, "not ready:\n- claims: being listed\n");
+        claims.ready();
+        assert_eq!(response(&health, &health.pending()), (StatusCode::OK, "ok".to_owned()));
+        claims.set_progress(Some(7));
+        let text = "ok; in progress:\n- claims: 7 objects of low priority are left";
+        assert_eq!(response(&health, &health.pending()), (StatusCode::OK, text.to_owned()));
     }
 
     #[test]

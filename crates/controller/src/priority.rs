@@ -1,10 +1,10 @@
 //! The priority of work: what somebody waits for goes before background work.
 //!
 //! Repairs, counts and garbage collection share the API server with the objects that somebody waits for. Work of
-//! [`Priority::Low`] therefore sends few requests at once: [`IDLE_REQUESTS`] while nothing else happens,
-//! [`BUSY_REQUESTS`] after work of normal priority, and one while such work is in progress. It always goes on, since a
-//! request waits [`MAX_WAIT`] at most. Only requests of [`ResourceClient`](crate::client::ResourceClient) wait, before
-//! their timeout begins.
+//! [`Priority::Low`] therefore sends few requests at once: eight while nothing else happens, two for two seconds after work
+//! of normal priority, and one while such work is in progress. It always goes on, since a request waits one second at
+//! most. Only requests of [`ResourceClient`](crate::client::ResourceClient) wait, before their timeout begins. Lists of low
+//! priority have smaller pages.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -74,7 +74,7 @@ impl State {
 }
 
 impl Priorities {
-    /// Runs work with a priority. What the work spawns as another task has normal priority, and does not delay others.
+    /// Runs work with a priority. What the work spawns as another task does not have it, except with [`inherited`].
     pub async fn run<F: Future>(&self, priority: Priority, work: F) -> F::Output {
         match priority {
             Priority::Low => LOW_PRIORITY.scope(self.clone(), work).await,
@@ -137,6 +137,29 @@ impl Drop for LowRequest {
     }
 }
 
+/// Gives work the priority of the current task, so that it can be spawned as another task.
+///
+/// ```
+/// # async fn work() {}
+/// # let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+/// # let _guard = runtime.enter();
+/// tokio::spawn(capi_ipam_controller::priority::inherited(work()));
+/// ```
+pub fn inherited<F: Future>(work: F) -> impl Future<Output = F::Output> {
+    let priorities = LOW_PRIORITY.try_with(Clone::clone).ok();
+    async move {
+        match priorities {
+            Some(priorities) => priorities.run(Priority::Low, work).await,
+            None => work.await,
+        }
+    }
+}
+
+/// Whether the current task does work of low priority.
+pub(crate) fn is_low() -> bool {
+    LOW_PRIORITY.try_with(|_| ()).is_ok()
+}
+
 /// Waits if the current task does work of low priority. The request is in flight until the result is dropped.
 pub(crate) async fn admit() -> Option<LowRequest> {
     let priorities = LOW_PRIORITY.try_with(Clone::clone).ok()?;
@@ -195,6 +218,7 @@ mod tests {
             .run(Priority::Low, async {
                 assert!(admit().await.is_some());
                 assert!(tokio::spawn(admit()).await.unwrap().is_none());
+                assert!(tokio::spawn(inherited(admit())).await.unwrap().is_some());
             })
             .await;
     }

@@ -146,7 +146,8 @@ impl ControlPlane {
         let installed = hash_of(installation);
         loop {
             let mut unused = UNUSED.lock().unwrap_or_else(PoisonError::into_inner);
-            let mut plane = unused.iter().rposition(|plane| plane.installed == installed).map(|at| unused.remove(at))?;
+            let mut plane =
+                unused.iter().rposition(|plane| plane.installed == installed).map(|at| unused.remove(at))?;
             drop(unused);
             match plane.clear() {
                 Ok(()) => return Some(plane),

@@ -143,14 +143,16 @@ impl Queue {
         if let Some(key) = self.normal.pop() {
             return Some(self.start(key));
         }
-        while allow_low {
+        if !allow_low {
+            return None;
+        }
+        loop {
             let key = self.low.pop()?;
             if matches!(self.states.get(&key), Some(State::Due(reason)) if reason.priority == Priority::Low) {
                 self.low_due = self.low_due.saturating_sub(1);
                 return Some(self.start(key));
             }
         }
-        None
     }
 
     fn start(&mut self, key: ObjectKey) -> (ObjectKey, Reason) {

@@ -31,6 +31,9 @@ use crate::watch::{EventHandler, display_name};
 /// this is a safety net.
 const RECONCILE_TIMEOUT: Duration = Duration::from_mins(2);
 
+/// The limit for one of low priority, as a multiple: each of its requests can wait for others.
+const LOW_PRIORITY_FACTOR: u32 = 5;
+
 /// Time until an object that could not be fetched is fetched again.
 const INVALID_RETRY_DELAY: Duration = Duration::from_secs(2);
 
@@ -298,7 +301,7 @@ async fn catch_panic<R: Reconciler>(
     cached: Cached<R::Object, R::Compact>,
     Reason { cause, priority }: Reason,
 ) -> Ended {
-    let work = context.priorities.run(priority, process(&context, &key, cached, cause));
+    let work = context.priorities.run(priority, process(&context, &key, cached, cause, priority));
     let requeue_after = AssertUnwindSafe(work).catch_unwind().await;
     let requeue_after = requeue_after.unwrap_or_else(|_| {
         error!(controller = context.name, object = key.1, "a reconcile panicked; this is a bug");
@@ -313,6 +316,7 @@ async fn process<R: Reconciler>(
     key: &ObjectKey,
     cached: Cached<R::Object, R::Compact>,
     cause: Cause,
+    priority: Priority,
 ) -> Option<Duration> {
     let object = match cached {
         Cached::Full(object) => object,
@@ -326,7 +330,11 @@ async fn process<R: Reconciler>(
             }
         },
     };
-    reconcile(context, key, &object, cause).await
+    let timeout = match priority {
+        Priority::Normal => context.timeout,
+        Priority::Low => context.timeout.saturating_mul(LOW_PRIORITY_FACTOR),
+    };
+    reconcile(context, key, &object, cause, timeout).await
 }
 
 async fn reconcile<R: Reconciler>(
@@ -334,6 +342,7 @@ async fn reconcile<R: Reconciler>(
     key: &ObjectKey,
     object: &Arc<R::Object>,
     cause: Cause,
+    timeout: Duration,
 ) -> Option<Duration> {
     let mut attempt = match context.backoffs.begin(object.as_ref(), cause, Instant::now()) {
         Start::Now(attempt) => attempt,
@@ -346,7 +355,7 @@ async fn reconcile<R: Reconciler>(
     let begin = Instant::now();
     let run = AssertUnwindSafe(context.reconciler.reconcile(Arc::clone(object), &mut attempt)).catch_unwind();
     let default = || Retry::After(RetryPolicy::default().delay(failures));
-    let ended = tokio::time::timeout(context.timeout, run).await;
+    let ended = tokio::time::timeout(timeout, run).await;
     context.metrics.record(outcome(&ended), begin.elapsed());
     let (failed, retry) = match ended {
         Ok(Ok(Ok(Action::AwaitChange))) => {
@@ -356,7 +365,7 @@ async fn reconcile<R: Reconciler>(
         Ok(Ok(Ok(Action::Requeue(delay)))) => return Some(context.backoffs.requeued(key, attempt.state, delay)),
         Ok(Ok(Err(error))) => (error_chain(&error), context.reconciler.retry(&error, failures)),
         Ok(Err(_)) => ("the reconcile panicked; this is a bug".to_owned(), default()),
-        Err(_) => (format!("the reconcile took longer than {} s", context.timeout.as_secs()), default()),
+        Err(_) => (format!("the reconcile took longer than {} s", timeout.as_secs()), default()),
     };
     let object_name = display_name(object.as_ref());
     if matches!(retry, Retry::After(_)) {

@@ -21,7 +21,7 @@ pub(super) const QUEUE_OBJECTS: Description = Description {
     name: "controller_queue_objects",
     kind: "gauge",
     labels: &["controller", "state: due, due_low_priority, delayed, running"],
-    help: "Objects that wait for a reconcile (also counted separately if nobody waits for it), that wait for a retry or a requeue, or that are being reconciled",
+    help: "Objects that wait for a reconcile, those of low priority among them, that wait for a retry, or that are reconciled",
 };
 
 pub(super) const RETRIES: Description = Description {

@@ -64,8 +64,7 @@ async fn main_kind_is_listed_last_and_reconciled_while_listed() {
     sender.send(Event::InitApply(named("a"))).unwrap();
     let (other, stop) = (Health::default().register_watch("another kind"), CancellationToken::new());
     let (_trigger, triggered) = mpsc::unbounded_channel();
-    let worker =
-        Worker::new(options(2), Arc::clone(&reconciler), Arc::new(()), Store::default(), synced());
+    let worker = Worker::new(options(2), Arc::clone(&reconciler), Arc::new(()), Store::default(), synced());
     let (sender, receiver) = mpsc::channel(1);
     tokio::spawn(forward_events(events.boxed(), vec![other.clone()], sender));
     let worker = tokio::spawn(worker.run(receiver, triggered, stop.clone()));
@@ -91,8 +90,7 @@ async fn gate_is_ready_when_the_store_has_the_list() {
     }
     let (_trigger, triggered) = mpsc::unbounded_channel();
     let reconciler = Arc::new(Recorder::default());
-    let worker =
-        Worker::new(options(2), Arc::clone(&reconciler), Arc::new(()), store.clone(), synced.clone());
+    let worker = Worker::new(options(2), Arc::clone(&reconciler), Arc::new(()), store.clone(), synced.clone());
     let worker = tokio::spawn(worker.run(events, triggered, stop.clone()));
     while reconciler.names.lock().unwrap().len() < 2 {
         tokio::task::yield_now().await;
@@ -123,8 +121,7 @@ impl EventHandler<ConfigMap> for Deletions {
 async fn stored_object_is_trimmed() {
     let (store, handler) = (Store::default(), Arc::new(Deletions::default()));
     let recorder = Arc::new(Recorder::default());
-    let mut worker =
-        Worker::new(options(1), recorder, Arc::clone(&handler) as _, store.clone(), synced());
+    let mut worker = Worker::new(options(1), recorder, Arc::clone(&handler) as _, store.clone(), synced());
     let mut full = named("a");
     full.data = Some([("k".to_owned(), "long".to_owned())].into());
     full.metadata.labels = Some([("l".to_owned(), "v".to_owned())].into());
@@ -166,8 +163,7 @@ impl Reconciler for Compacts {
 #[tokio::test]
 async fn compact_object_missing_in_a_new_list_is_reported() {
     let (store, handler) = (Store::default(), Arc::new(Deletions::default()));
-    let mut worker =
-        Worker::new(options(1), Arc::new(Compacts), Arc::clone(&handler) as _, store, synced());
+    let mut worker = Worker::new(options(1), Arc::new(Compacts), Arc::clone(&handler) as _, store, synced());
     let list = |names: &[&str]| {
         let listed = names.iter().map(|name| Event::InitApply(named(name)));
         let mut events: Vec<_> = std::iter::once(Event::Init).chain(listed).collect();
@@ -295,8 +291,7 @@ impl Faulty {
 
 /// Runs a worker with a short timeout until `events` are handled and all reconciles have ended or wait.
 async fn run_faulty(reconciler: &Arc<Faulty>, events: Vec<Event<ConfigMap>>) -> Worker<Faulty> {
-    let mut worker =
-        Worker::new(options(8), Arc::clone(reconciler), Arc::new(()), Store::default(), synced());
+    let mut worker = Worker::new(options(8), Arc::clone(reconciler), Arc::new(()), Store::default(), synced());
     Arc::get_mut(&mut worker.context).unwrap().timeout = Duration::from_millis(20);
     let mut running = JoinSet::new();
     for event in events {
