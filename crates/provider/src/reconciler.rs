@@ -32,6 +32,7 @@ use crate::metrics::{ClaimMetrics, state_of};
 use crate::namespaces::Namespaces;
 use crate::options::ClaimOptions;
 use crate::pending_creates::PendingCreates;
+use crate::restore::was_queued;
 use crate::verification::Verification;
 
 /// Delay after a conflict. The watch event of the change usually triggers the reconcile earlier.
@@ -245,7 +246,7 @@ impl<A: ProviderAdapter> Reconciler for ClaimReconciler<A> {
     }
 
     /// The repair of a bound claim is background work, and so is that of a claim which had its IPAddress before this
-    /// process started. The regular check of a claim that waits is as well: a change of its pool triggers it.
+    /// process started. The regular check of a claim that waits is as well: a free address triggers it.
     fn priority(&self, claim: &Cached<IPAddressClaim, CompactClaim>, cause: Cause) -> Priority {
         let Cached::Full(claim) = claim else { return Priority::Low };
         let is_low = match cause {
@@ -253,7 +254,7 @@ impl<A: ProviderAdapter> Reconciler for ClaimReconciler<A> {
             _ if claim.metadata.deletion_timestamp.is_some() => false,
             _ if claim.bound_address().is_some() => true,
             Cause::Resumed => self.addresses.state_for(claim) != AddressState::Absent,
-            Cause::Requeued => self.reports_not_ready(claim),
+            Cause::Requeued => was_queued(claim),
             Cause::Triggered | Cause::Changed | Cause::Created => false,
         };
         if is_low { Priority::Low } else { Priority::Normal }

@@ -140,8 +140,9 @@ fn has_older_status(claim: &IPAddressClaim) -> bool {
         && conditions.into_iter().all(|condition| condition.last_transition_time.as_ref().is_none_or(is_older))
 }
 
-/// Returns whether the claim was reconciled in this cluster before: a restored claim reports none of these reasons.
-fn was_queued(claim: &IPAddressClaim) -> bool {
+/// Returns whether the claim reports that it waits for a free address. Then it was reconciled in this cluster before: a
+/// restored claim reports none of these reasons.
+pub(crate) fn was_queued(claim: &IPAddressClaim) -> bool {
     let conditions = claim.status.iter().flat_map(|status| &status.conditions);
     let waited = [conditions::POOL_EXHAUSTED, conditions::QUOTA_EXCEEDED, conditions::REQUESTED_ADDRESS_UNAVAILABLE];
     conditions.into_iter().any(|condition| waited.contains(&condition.reason.as_deref().unwrap_or_default()))

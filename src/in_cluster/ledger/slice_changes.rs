@@ -13,8 +13,9 @@ use super::state::State;
 use super::{ClaimKey, Ledger, PoolKey};
 use crate::api::{IPSlice, SliceCounts, SliceOwner, slice_name};
 
-/// The tolerated difference between the clocks of manager and API server, in seconds.
-const MAX_CLOCK_SKEW: i64 = 60;
+/// The typical difference between the clocks of manager and API server, in seconds. If it is greater, empty slices stay
+/// with their owners for longer.
+const TYPICAL_CLOCK_SKEW: i64 = 3;
 
 /// The state of a slice.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -288,7 +289,7 @@ impl State {
 fn restored_at(slice: &IPSlice) -> Option<i64> {
     let assigned = slice.spec.assigned_at.as_ref()?.0.as_second();
     let created = slice.metadata.creation_timestamp.as_ref()?.0.as_second();
-    (created > assigned.saturating_add(MAX_CLOCK_SKEW)).then_some(created)
+    (created > assigned.saturating_add(TYPICAL_CLOCK_SKEW)).then_some(created)
 }
 
 fn uid_of(slice: &IPSlice) -> Uid {
