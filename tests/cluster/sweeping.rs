@@ -22,6 +22,10 @@ fn pool_spec(count: u8) -> Value {
     json!({"addresses": [format!("10.0.0.1-10.0.0.{count}")], "prefix": 24})
 }
 
+fn pool_reference(kind: InClusterKind, name: &str) -> Value {
+    json!({"apiGroup": names::GROUP, "kind": kind.name(), "name": name})
+}
+
 /// The reserved addresses of the pool `web`.
 async fn reserved(consumer: &Consumer) -> BTreeSet<String> {
     let scope = format!("p.{}.web", consumer.namespace);
@@ -53,15 +57,14 @@ async fn address_of_a_missing_claim_is_removed() {
     // Nothing is removed before all objects exist.
     consumer.set_paused(&consumer.pools(), "web", true).await;
     consumer.wait_for_pool_condition("web", "False", "Paused").await;
-    let pool = |kind: &str, name: &str| json!({"apiGroup": "ipam.cluster.x-k8s.io", "kind": kind, "name": name});
-    let web = pool(InClusterKind::IPPool.name(), "web");
+    let web = pool_reference(InClusterKind::IPPool, "web");
     for (name, address) in
         [("left", "10.0.0.2"), ("twice", "10.0.0.1"), ("outside", "10.0.9.9"), ("in-use", "10.0.0.4")]
     {
         consumer.create_leftover_address(name, web.clone(), address).await;
     }
     consumer.create_address("by-hand", "web", "10.0.0.3").await;
-    let global = pool(InClusterKind::GlobalIPPool.name(), &shared);
+    let global = pool_reference(InClusterKind::GlobalIPPool, &shared);
     consumer.create_leftover_address("global", global, "10.0.0.5").await;
     let addresses = consumer.addresses();
     let finalizers = json!([names::PROTECT_ADDRESS, "example.com/in-use"]);
@@ -74,6 +77,14 @@ async fn address_of_a_missing_claim_is_removed() {
     consumer.wait_for_counts_of(InClusterKind::GlobalIPPool, &shared, (5, 5, 0, 0)).await;
     consumer.modify(&addresses, "in-use", |made| made["metadata"]["finalizers"] = json!([])).await;
     consumer.wait_for_counts("web", (20, 18, 2, 0)).await;
+}
+
+#[tokio::test]
+async fn address_of_a_missing_claim_and_a_missing_pool_is_removed() {
+    let consumer = consumer().await;
+    let missing = pool_reference(InClusterKind::IPPool, "missing");
+    consumer.create_leftover_address("leftover", missing, "10.0.0.5").await;
+    assert_only_these_stay(&[], || given(&consumer)).await;
 }
 
 #[tokio::test]

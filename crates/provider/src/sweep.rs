@@ -191,7 +191,12 @@ impl<A: ProviderAdapter> Sweep<A> {
             return Ok(true);
         }
         let claim = Arc::new(former_claim(&address));
-        match reconciler.handler_of(&claim).fetch_pool().await {
+        let mut pool = reconciler.handler_of(&claim).fetch_pool().await;
+        if matches!(pool, Err(HandlerError::RetryAfter { .. })) {
+            // A handler may report a pool that is not cached as missing only at the second lookup.
+            pool = reconciler.handler_of(&claim).fetch_pool().await;
+        }
+        match pool {
             Ok(pool) if pool.paused => return Ok(true),
             Ok(_) | Err(HandlerError::PoolNotFound(_) | HandlerError::PoolNotReady(_)) => {}
             Err(error) => return Err(error.into()),
