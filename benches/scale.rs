@@ -1,7 +1,7 @@
 //! `make bench-scale`: the ledger with a thousand to a million addresses in use, in 1, 100 and 10,000 pools, without an
 //! API server. Prints a table and draws each figure over the number of addresses.
 //!
-//! Each case runs in a process of its own, so that its memory is that of the case alone.
+//! Each case runs in a separate process, which contains nothing else: its memory is that of the case.
 
 #![allow(
     missing_docs,

@@ -11,6 +11,7 @@ use crate::api_client::{Identity, addresses, pools, reservations};
 use crate::cluster::Cluster;
 use crate::consumer::Consumer;
 use crate::meter::Meter;
+use crate::options::Background;
 use crate::outcome::{Figure, Outcome, percentile};
 use crate::seed::{self, Seeded};
 
@@ -26,21 +27,6 @@ const DELETED: usize = 20;
 const CHANGED: usize = 100;
 const CLAIMS_OF_CHANGED: usize = 10;
 const CHANGE_INTERVAL: Duration = Duration::from_secs(5);
-
-/// The background work.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Background {
-    /// Bound claims whose IPAddresses have no owners, as after a restore.
-    Repair,
-    /// Bound claims without reservations, as after a change from the Go provider.
-    TakeOver,
-    /// Claims that wait for an exhausted pool.
-    Waiting,
-    /// Pools that are deleted beside bound claims.
-    DeletedPools,
-    /// Pools whose specifications change.
-    ChangedPools,
-}
 
 pub(crate) async fn run(cluster: &mut Cluster<'_>, series: String, background: Background, count: usize) -> Outcome {
     let state = match background {

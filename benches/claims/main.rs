@@ -90,7 +90,7 @@ async fn until_interrupted(measurements: impl Future<Output = ()>) {
 async fn run(options: &Options, outcomes: &mut Vec<Outcome>, started: Instant) {
     let all = options.series();
     let (fresh, seeded): (Vec<Series>, Vec<Series>) = all.iter().partition(|series| series.present() == 0);
-    let mut progress = Progress { left: all.clone(), done: 0, is_quick: options.is_quick(), started };
+    let mut progress = Progress { left: all.clone(), done: 0, is_quick: options.quick, started };
     for series in fresh {
         progress.announce(series);
         outcomes.push(run_on_empty_pools(options, series).await);

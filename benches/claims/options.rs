@@ -4,8 +4,6 @@ use std::path::PathBuf;
 
 use clap::{Parser, ValueEnum};
 
-use crate::background::Background;
-
 /// Measures how fast claims are bound and released, compared with the same API writes issued directly.
 #[derive(Parser)]
 #[command(name = "claims", rename_all = "kebab-case")]
@@ -63,6 +61,21 @@ pub(crate) struct Options {
     /// The flag that cargo passes to every benchmark.
     #[arg(long, hide = true)]
     bench: bool,
+}
+
+/// The background work.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Background {
+    /// Bound claims whose IPAddresses have no owners, as after a restore.
+    Repair,
+    /// Bound claims without reservations, as after a change from the Go provider.
+    TakeOver,
+    /// Claims that wait for an exhausted pool.
+    Waiting,
+    /// Pools that are deleted beside bound claims.
+    DeletedPools,
+    /// Pools whose specifications change.
+    ChangedPools,
 }
 
 /// A part of a comparison of two managers.
@@ -277,11 +290,6 @@ impl Options {
             return vec![Empty500, More10000, Restart10000, Idle, Exhausted];
         }
         self.series.clone()
-    }
-
-    /// Whether the numbers and rounds are those of `--quick`.
-    pub(crate) fn is_quick(&self) -> bool {
-        self.quick
     }
 
     /// Whether a part of a comparison runs.

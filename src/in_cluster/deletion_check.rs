@@ -141,6 +141,7 @@ mod tests {
     use std::convert::Infallible;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
+    use capi_ipam_controller::priority::{Priorities, Priority};
     use http::{Request, Response};
     use kube::Client;
     use kube::client::Body;
@@ -211,6 +212,26 @@ mod tests {
         let is_idle = || !checker.queue.lock().is_listing;
         while !is_idle() {
             tokio::task::yield_now().await;
+        }
+    }
+
+    /// Lists of low priority have smaller pages.
+    #[tokio::test]
+    async fn list_has_the_priority_of_the_caller() {
+        let limits = Arc::new(Mutex::new(Vec::new()));
+        let record = Arc::clone(&limits);
+        let respond = move |request: Request<Body>| {
+            record.lock().push(request.uri().query().is_some_and(|query| query.contains("limit=500")));
+            let empty = json!({"apiVersion": "v1", "kind": "List", "metadata": {"resourceVersion": "1"}, "items": []});
+            std::future::ready(Ok::<_, Infallible>(Response::new(Body::from(empty.to_string().into_bytes()))))
+        };
+        let client = Client::new(service_fn(respond), "default");
+        let contract = ContractClient::with_newest_versions(&client);
+        let checker = Arc::new(DeletionChecker::new(ResourceClient::new(kube::Api::all(client), &()), contract));
+        for (priority, is_large) in [(Priority::Low, false), (Priority::Normal, true)] {
+            let found = Priorities::default().run(priority, checker.find_blocker(&pool("a"))).await;
+            assert_eq!(found.unwrap(), None);
+            assert_eq!(std::mem::take(&mut *limits.lock()), [is_large; 2], "{priority:?}");
         }
     }
 

@@ -129,12 +129,11 @@ impl Reconciler for PoolReconciler {
         pool.clear_spec();
     }
 
-    /// Claims wait for the finalizer of a new pool; counts, conditions and the deletion are background work.
     fn priority(&self, pool: &Cached<Pool, Infallible>, _: Cause) -> Priority {
-        let Cached::Full(pool) = pool else { return Priority::Low };
-        let is_new =
-            pool.metadata.deletion_timestamp.is_none() && !finalizer::is_set(pool.as_ref(), names::PROTECT_POOL);
-        if is_new { Priority::Normal } else { Priority::Low }
+        match pool {
+            Cached::Full(pool) => priority_of(pool),
+            Cached::Compact(never) => match *never {},
+        }
     }
 
     /// A pool recovers within seconds once the cause of its failure is gone.
@@ -344,5 +343,31 @@ impl PoolReconciler {
         self.expectations.expect(&written, Instant::now());
         self.context.ledger.apply_pool(&written);
         written
+    }
+}
+
+/// Claims wait for the finalizer of a new pool. Counts, conditions and the deletion are background work.
+fn priority_of(pool: &Pool) -> Priority {
+    let is_new = pool.metadata.deletion_timestamp.is_none() && !finalizer::is_set(pool, names::PROTECT_POOL);
+    if is_new { Priority::Normal } else { Priority::Low }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn only_the_finalizer_of_a_new_pool_is_waited_for() {
+        let priority = |finalizers: &[&str], deleted: Value| {
+            let metadata = json!({"name": "p", "finalizers": finalizers, "deletionTimestamp": deleted});
+            let pool =
+                json!({"kind": "InClusterIPPool", "metadata": metadata, "spec": {"addresses": [], "prefix": 24}});
+            priority_of(&serde_json::from_value(pool).unwrap())
+        };
+        assert_eq!(priority(&["example.com/other"], Value::Null), Priority::Normal);
+        assert_eq!(priority(&[names::PROTECT_POOL], Value::Null), Priority::Low);
+        assert_eq!(priority(&[], json!("2026-01-01T00:00:00Z")), Priority::Low);
     }
 }

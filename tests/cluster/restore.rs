@@ -21,21 +21,27 @@ async fn with_pool() -> Consumer {
     consumer
 }
 
-/// Creates a claim as `clusterctl move` and Velero do: its managed fields are restored after its creation.
-async fn restore_claim(consumer: &Consumer, name: &str) {
-    copy_claim(consumer, name, json!({})).await;
-    let entry = |manager: &str, fields: Value| {
-        json!({"manager": manager, "operation": "Update", "apiVersion": "ipam.cluster.x-k8s.io/v1beta2",
-               "time": "2026-01-01T00:00:00Z", "fieldsType": "FieldsV1", "fieldsV1": fields})
-    };
-    let finalizer = json!({".": {}, "v:\"ipam.cluster.x-k8s.io/ReleaseAddress\"": {}});
-    let fields = [
-        entry("machine-controller", json!({"f:spec": {".": {}, "f:poolRef": {}}})),
-        entry("capi-ipam-in-cluster", json!({"f:metadata": {"f:finalizers": finalizer}})),
-    ];
+fn managed_fields(manager: &str, fields: &Value) -> Value {
+    json!({"manager": manager, "operation": "Update", "apiVersion": "ipam.cluster.x-k8s.io/v1beta2",
+           "time": "2026-01-01T00:00:00Z", "fieldsType": "FieldsV1", "fieldsV1": fields})
+}
+
+fn creator() -> Value {
+    managed_fields("machine-controller", &json!({"f:spec": {".": {}, "f:poolRef": {}}}))
+}
+
+fn restore_managed_fields(consumer: &Consumer, name: &str, fields: &[Value]) {
     let patch = format!("--patch={}", json!({"metadata": {"managedFields": fields}}));
     let namespace = format!("--namespace={}", consumer.namespace);
     environment().control_plane.kubectl(&["patch", "ipaddressclaim", name, &namespace, "--type=merge", &patch]);
+}
+
+/// Creates a claim as `clusterctl move` and Velero do: its managed fields are restored after its creation.
+async fn restore_claim(consumer: &Consumer, name: &str) {
+    copy_claim(consumer, name, json!({})).await;
+    let finalizer = json!({".": {}, "v:\"ipam.cluster.x-k8s.io/ReleaseAddress\"": {}});
+    let served = managed_fields("capi-ipam-in-cluster", &json!({"f:metadata": {"f:finalizers": finalizer}}));
+    restore_managed_fields(consumer, name, &[creator(), served]);
 }
 
 /// Creates a claim with our finalizer, like a copy of another one.
@@ -58,6 +64,17 @@ async fn restored_claim_waits_for_its_address() {
     assert_eq!((address.uid(), &address.spec), (made.uid(), &made.spec));
     consumer.wait_for_reservations("web", &[("10.0.0.1", "b"), ("10.0.0.7", "a")]).await;
     consumer.release("a").await;
+}
+
+/// The managed fields of a claim to which an admission policy added the finalizer do not contain it.
+#[tokio::test]
+async fn restored_claim_with_the_finalizer_of_a_policy_waits_for_its_address() {
+    let consumer = with_pool().await;
+    copy_claim(&consumer, "a", json!({})).await;
+    restore_managed_fields(&consumer, "a", &[creator()]);
+    consumer.wait_for_reason("a", "AwaitingAddress").await;
+    consumer.create_address("a", "web", "10.0.0.7").await;
+    assert_eq!(consumer.wait_for_address("a").await, "10.0.0.7");
 }
 
 #[tokio::test]

@@ -276,6 +276,14 @@ fn foreign_finalizers(claim: &IPAddressClaim) -> String {
     others.join(", ")
 }
 
+/// Returns whether the claim reports that it waits for a free address. Then it was reconciled in this cluster before: a
+/// restored claim reports none of these reasons.
+pub(crate) fn waits_for_free_address(claim: &IPAddressClaim) -> bool {
+    let conditions = claim.status.iter().flat_map(|status| &status.conditions);
+    let waited = [conditions::POOL_EXHAUSTED, conditions::QUOTA_EXCEEDED, conditions::REQUESTED_ADDRESS_UNAVAILABLE];
+    conditions.into_iter().any(|condition| waited.contains(&condition.reason.as_deref().unwrap_or_default()))
+}
+
 #[cfg(test)]
 mod tests {
     use capi_ipam_controller::client::CallError;

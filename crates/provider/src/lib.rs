@@ -115,7 +115,6 @@ mod index;
 mod ip_address;
 mod message_debounce;
 mod metrics;
-mod namespaces;
 mod options;
 mod pending_creates;
 mod pools;

@@ -21,7 +21,7 @@ use crate::api::{IPAddressClaim, conditions, is_paused, names};
 use crate::attempt_state::{AttemptState, MAX_UNREPORTED_CONFLICTS, MAX_UNREPORTED_FAILURES};
 use crate::backoff::ClaimBackoff;
 use crate::claim_cache::{ClaimFilter, CompactClaim};
-use crate::claim_conditions::ClaimConditions;
+use crate::claim_conditions::{ClaimConditions, waits_for_free_address};
 use crate::clusters::Clusters;
 use crate::contract::ContractClient;
 use crate::decision::{AddressState, ClaimView, ClusterState, Decision, EarlyRelease, PoolState, WaitReason, decide};
@@ -29,10 +29,8 @@ use crate::error::ReconcileError;
 use crate::guarded::Guarded;
 use crate::index::AddressIndex;
 use crate::metrics::{ClaimMetrics, state_of};
-use crate::namespaces::Namespaces;
 use crate::options::ClaimOptions;
 use crate::pending_creates::PendingCreates;
-use crate::restore::was_queued;
 use crate::verification::Verification;
 
 /// Delay after a conflict. The watch event of the change usually triggers the reconcile earlier.
@@ -42,7 +40,6 @@ pub(super) const CONFLICT_RETRY_DELAY: Duration = Duration::from_millis(500);
 pub struct ClaimReconciler<A: ProviderAdapter> {
     pub(super) adapter: A,
     pub(super) contract: ContractClient,
-    pub(super) namespaces: Namespaces,
     pub(super) addresses: Arc<AddressIndex>,
     pub(super) events: EventPublisher,
     pub(super) clusters: Arc<Clusters>,
@@ -245,19 +242,14 @@ impl<A: ProviderAdapter> Reconciler for ClaimReconciler<A> {
         claim.is_managed && (!matches!(address(), AddressState::Valid | AddressState::Deleting) || is_due())
     }
 
-    /// The repair of a bound claim is background work, and so is that of a claim which had its IPAddress before this
-    /// process started. The regular check of a claim that waits is as well: a free address triggers it.
     fn priority(&self, claim: &Cached<IPAddressClaim, CompactClaim>, cause: Cause) -> Priority {
-        let Cached::Full(claim) = claim else { return Priority::Low };
-        let is_low = match cause {
-            Cause::Deleting => false,
-            _ if claim.metadata.deletion_timestamp.is_some() => false,
-            _ if claim.bound_address().is_some() => true,
-            Cause::Resumed => self.addresses.state_for(claim) != AddressState::Absent,
-            Cause::Requeued => was_queued(claim),
-            Cause::Triggered | Cause::Changed | Cause::Created => false,
-        };
-        if is_low { Priority::Low } else { Priority::Normal }
+        match claim {
+            // It is bound.
+            Cached::Compact(_) => Priority::Low,
+            Cached::Full(claim) => {
+                priority_of(claim, cause, || self.addresses.state_for(claim) != AddressState::Absent)
+            }
+        }
     }
 
     async fn fetch(&self, namespace: Option<&str>, name: &str) -> Result<Option<IPAddressClaim>, ReconcileError> {
@@ -317,5 +309,52 @@ fn pool_state(pool: &Result<PoolView, HandlerError>) -> PoolState {
         Ok(pool) if pool.paused => PoolState::Paused,
         Ok(pool) if pool.deleting => PoolState::Deleting,
         Ok(_) => PoolState::Ready,
+    }
+}
+
+/// The repair of a bound claim is background work, and so is that of a claim which had its IPAddress before this process
+/// started. The regular check of a claim that waits for a free address is as well: a free address triggers it.
+fn priority_of(claim: &IPAddressClaim, cause: Cause, has_address: impl FnOnce() -> bool) -> Priority {
+    let is_background = match cause {
+        _ if claim.metadata.deletion_timestamp.is_some() => false,
+        _ if claim.bound_address().is_some() => true,
+        Cause::Resumed => has_address(),
+        Cause::Requeued => waits_for_free_address(claim),
+        Cause::Triggered | Cause::Changed | Cause::Created | Cause::Deleting => false,
+    };
+    if is_background { Priority::Low } else { Priority::Normal }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn claim(status: &serde_json::Value) -> IPAddressClaim {
+        serde_json::from_value(json!({
+            "metadata": {"name": "c"}, "spec": {"poolRef": {"kind": "P", "name": "p"}}, "status": status,
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn only_work_that_nobody_waits_for_has_low_priority() {
+        let waiting =
+            |reason: &str| claim(&json!({"conditions": [{"type": "Ready", "status": "False", "reason": reason}]}));
+        let (new, bound) = (claim(&json!({})), claim(&json!({"addressRef": {"name": "c"}})));
+        let mut deleted = bound.clone();
+        deleted.metadata.deletion_timestamp = Some(capi_ipam_controller::clock::now());
+        let is_low =
+            |claim: &IPAddressClaim, cause, has_address| priority_of(claim, cause, || has_address) == Priority::Low;
+        for cause in [Cause::Created, Cause::Changed, Cause::Resumed, Cause::Triggered, Cause::Requeued] {
+            assert!(!is_low(&new, cause, false), "{cause:?}");
+            assert!(is_low(&bound, cause, true) && is_low(&bound, cause, false), "{cause:?}");
+            assert!(!is_low(&deleted, cause, true), "{cause:?}");
+            assert_eq!(is_low(&waiting("PoolExhausted"), cause, false), cause == Cause::Requeued, "{cause:?}");
+            // Its requests failed: it is tried again.
+            assert!(!is_low(&waiting("AllocationFailed"), cause, false), "{cause:?}");
+            assert_eq!(is_low(&new, cause, true), cause == Cause::Resumed, "{cause:?}");
+        }
     }
 }

@@ -17,7 +17,8 @@
 //! of a move: its creator, a status older than the claim, or a Cluster that is new in this cluster too. Otherwise it
 //! waits only as long as the second write may take.
 //!
-//! A claim to which an admission policy added the finalizer is not restored: see [`namespaces`](crate::namespaces).
+//! A finalizer that an admission policy added when the claim was created is in no managed fields. Such a claim was moved
+//! only if its managed fields are older than itself.
 
 use std::time::{Duration, Instant};
 
@@ -29,8 +30,8 @@ use kube::ResourceExt;
 use kube::api::ObjectMeta;
 
 use crate::adapter::ProviderAdapter;
-use crate::api::{IPAddressClaim, conditions, names};
-use crate::claim_conditions::ClaimConditions;
+use crate::api::{IPAddressClaim, names};
+use crate::claim_conditions::{ClaimConditions, waits_for_free_address};
 use crate::error::ReconcileError;
 use crate::message_debounce::MessageDebounce;
 use crate::reconciler::ClaimReconciler;
@@ -44,10 +45,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         claim: &IPAddressClaim,
         debounce: &mut MessageDebounce,
     ) -> Result<Option<Action>, ReconcileError> {
-        if !finalizer::is_set(claim, names::RELEASE_ADDRESS) || was_queued(claim) {
-            return Ok(None);
-        }
-        if self.namespaces.is_new(claim).await? {
+        if !finalizer::is_set(claim, names::RELEASE_ADDRESS) || waits_for_free_address(claim) {
             return Ok(None);
         }
         let timeout = self.options.restored_claim_timeout;
@@ -115,11 +113,13 @@ fn origin(claim: &ObjectMeta) -> Origin {
         times.is_some_and(|(written, created)| created.0.duration_since(written.0) > skew)
     };
     let entries = claim.managed_fields.as_deref().unwrap_or_default();
-    let Some(finalizer_entry) = entries.iter().find(|entry| owns_finalizer(entry)) else { return Origin::Here };
     // The first write of the creator has the creation time of the claim. If the clocks of two API servers differ, a
     // later write may seem older.
     let mut creators = entries.iter().filter(|entry| owns_spec(entry)).peekable();
     let spec_is_older = creators.peek().is_some() && creators.all(|entry| is_older(entry, TYPICAL_SKEW));
+    let Some(finalizer_entry) = entries.iter().find(|entry| owns_finalizer(entry)) else {
+        return if spec_is_older { Origin::Elsewhere } else { Origin::Here };
+    };
     if is_older(finalizer_entry, MAX_SKEW) || (is_older(finalizer_entry, TYPICAL_SKEW) && spec_is_older) {
         return Origin::Elsewhere;
     }
@@ -138,14 +138,6 @@ fn has_older_status(claim: &IPAddressClaim) -> bool {
     let is_older = |time: &Time| created.is_some_and(|created| created.0.duration_since(time.0) > TYPICAL_SKEW);
     claim.bound_address().is_some()
         && conditions.into_iter().all(|condition| condition.last_transition_time.as_ref().is_none_or(is_older))
-}
-
-/// Returns whether the claim reports that it waits for a free address. Then it was reconciled in this cluster before: a
-/// restored claim reports none of these reasons.
-pub(crate) fn was_queued(claim: &IPAddressClaim) -> bool {
-    let conditions = claim.status.iter().flat_map(|status| &status.conditions);
-    let waited = [conditions::POOL_EXHAUSTED, conditions::QUOTA_EXCEEDED, conditions::REQUESTED_ADDRESS_UNAVAILABLE];
-    conditions.into_iter().any(|condition| waited.contains(&condition.reason.as_deref().unwrap_or_default()))
 }
 
 /// The remaining part of a timeout that starts with the creation of the claim; `None` if it has expired.
@@ -225,6 +217,18 @@ mod tests {
         let together =
             at(manager("manager", &json!({"f:spec": spec(), "f:metadata": finalizer()})), "2025-12-31T23:59:50Z");
         assert_eq!(origin(&claim(&json!([together]))), Origin::Elsewhere);
+    }
+
+    /// An admission policy adds the finalizer after the managed fields of the creator are recorded.
+    #[test]
+    fn claim_with_a_finalizer_of_no_manager_is_local_unless_it_is_older() {
+        let of = |time: &str| {
+            let creator = at(manager("capv-manager", &json!({"f:spec": spec()})), time);
+            let later = at(manager("capi-ipam-in-cluster", &json!({"f:status": {}})), "2025-12-31T23:00:00Z");
+            origin(&claim(&json!([creator, later])))
+        };
+        assert_eq!(of("2026-01-01T00:00:00Z"), Origin::Here);
+        assert_eq!(of("2025-12-31T23:59:50Z"), Origin::Elsewhere);
     }
 
     #[test]

@@ -22,7 +22,6 @@ use crate::contract::ContractClient;
 use crate::early_release::ReleaseRequestEvents;
 use crate::index::AddressIndex;
 use crate::metrics::ClaimMetrics;
-use crate::namespaces::Namespaces;
 use crate::options::ClaimOptions;
 use crate::pending_creates::PendingCreates;
 use crate::reconciler::ClaimReconciler;
@@ -214,7 +213,6 @@ impl<A: ProviderAdapter> ClaimReconcilerBuilder<'_, A> {
         let reconciler = Arc::new(ClaimReconciler {
             adapter,
             options,
-            namespaces: Namespaces::new(manager.client.clone()),
             contract,
             addresses,
             events: manager.events.clone(),

@@ -302,6 +302,20 @@ mod tests {
     use crate::api::{InClusterKind, SliceOwnerKind};
 
     #[test]
+    fn slice_that_is_younger_than_its_assignment_is_restored() {
+        let restored = |created: &str| {
+            let slice = serde_json::json!({
+                "metadata": {"name": "s", "creationTimestamp": created},
+                "spec": {"scope": "g.p", "block": "10.0.0.0/28", "assignedAt": "2026-01-01T00:00:00Z",
+                         "owner": {"kind": "Label", "name": "a"}},
+            });
+            restored_at(&serde_json::from_value(slice).unwrap()).is_some()
+        };
+        assert!(!restored("2025-12-31T23:59:57Z") && !restored("2026-01-01T00:00:03Z"));
+        assert!(restored("2026-01-01T00:00:04Z"));
+    }
+
+    #[test]
     fn slice_is_returned_only_after_it_was_marked_as_empty() {
         let owner = SliceOwner { kind: SliceOwnerKind::Cluster, namespace: Some("n".into()), name: "a".into() };
         let used = SliceView {

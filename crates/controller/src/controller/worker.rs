@@ -32,7 +32,7 @@ use crate::watch::{EventHandler, display_name};
 const RECONCILE_TIMEOUT: Duration = Duration::from_mins(2);
 
 /// The limit for one of low priority, as a multiple: each of its requests can wait for others.
-const LOW_PRIORITY_FACTOR: u32 = 5;
+const LOW_PRIORITY_TIMEOUT_FACTOR: u32 = 5;
 
 /// Time until an object that could not be fetched is fetched again.
 const INVALID_RETRY_DELAY: Duration = Duration::from_secs(2);
@@ -40,8 +40,8 @@ const INVALID_RETRY_DELAY: Duration = Duration::from_secs(2);
 /// Time until an object is retried after a panic outside of the reconciler.
 const PANIC_RETRY_DELAY: Duration = Duration::from_secs(30);
 
-/// One of so many concurrent reconciles may be of low priority.
-const LOW_PRIORITY_PART: usize = 4;
+/// The maximum number of concurrent reconciles of low priority is the concurrency divided by this, rounded up.
+const LOW_PRIORITY_DIVISOR: usize = 4;
 
 struct Context<R: Reconciler> {
     name: String,
@@ -74,7 +74,7 @@ pub(super) struct Worker<R: Reconciler> {
     progress: LowPriorityProgress,
 }
 
-/// What controllers of a process share, and what each is configured with.
+/// What a worker is configured with.
 pub(super) struct WorkerOptions {
     pub(super) name: String,
     pub(super) concurrency: usize,
@@ -118,7 +118,8 @@ impl<R: Reconciler> Worker<R> {
             self.start_due(&mut running);
             let due = self.queue.due(running.len());
             let due_low = self.queue.low_due();
-            self.context.metrics.set_objects(due, due_low, self.queue.delayed(), running.len());
+            let delayed = self.queue.delayed();
+            self.context.metrics.set_objects(due.saturating_sub(due_low), due_low, delayed, running.len());
             self.progress.observe(due_low.saturating_add(self.running_low), Instant::now());
             // At full concurrency only the end of a reconcile matters: objects that are already due would make the loop
             // spin.
@@ -151,7 +152,7 @@ impl<R: Reconciler> Worker<R> {
     /// Starts reconciles of due objects, up to the concurrency; of low priority only up to a part of it, so that an
     /// object of normal priority rarely waits for the end of one.
     fn start_due(&mut self, running: &mut JoinSet<Ended>) {
-        let max_low = self.concurrency.div_ceil(LOW_PRIORITY_PART);
+        let max_low = self.concurrency.div_ceil(LOW_PRIORITY_DIVISOR);
         while running.len() < self.concurrency {
             let now = Instant::now();
             let Some((key, reason)) = self.queue.next(now, self.running_low < max_low) else { return };
@@ -332,7 +333,7 @@ async fn process<R: Reconciler>(
     };
     let timeout = match priority {
         Priority::Normal => context.timeout,
-        Priority::Low => context.timeout.saturating_mul(LOW_PRIORITY_FACTOR),
+        Priority::Low => context.timeout.saturating_mul(LOW_PRIORITY_TIMEOUT_FACTOR),
     };
     reconcile(context, key, &object, cause, timeout).await
 }

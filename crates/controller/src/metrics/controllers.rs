@@ -21,7 +21,7 @@ pub(super) const QUEUE_OBJECTS: Description = Description {
     name: "controller_queue_objects",
     kind: "gauge",
     labels: &["controller", "state: due, due_low_priority, delayed, running"],
-    help: "Objects that wait for a reconcile, those of low priority among them, that wait for a retry, or that are reconciled",
+    help: "Objects that wait for a reconcile, by priority, that wait for a retry, or that are being reconciled",
 };
 
 pub(super) const RETRIES: Description = Description {
@@ -135,7 +135,7 @@ impl WorkerMetrics {
         self.retries.inc();
     }
 
-    /// Reports the number of objects in the queue; `due_low` of the due ones have low priority.
+    /// Reports the number of objects in the queue; `due` and `due_low` are those of normal and of low priority.
     pub(crate) fn set_objects(&self, due: usize, due_low: usize, delayed: usize, running: usize) {
         let counts = [(&self.due, due), (&self.due_low, due_low), (&self.delayed, delayed), (&self.running, running)];
         for (gauge, count) in counts {

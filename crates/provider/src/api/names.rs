@@ -30,10 +30,6 @@ pub const METAL3_REQUESTED_ADDRESS: &str = "ipAddress";
 /// The value is the uid of the claim.
 pub const RELEASE_NOW_ANNOTATION: &str = "ipam.cluster.x-k8s.io/release-now";
 
-/// Annotation on a claim to which an admission policy added [`RELEASE_ADDRESS`] when it was created: the creation time of
-/// its namespace.
-pub const FINALIZER_ADDED_IN: &str = "ipam.cluster.x-k8s.io/finalizer-added-in";
-
 /// Annotation on objects that `clusterctl move` deletes in the source cluster after it created them in the target
 /// cluster.
 pub const DELETE_FOR_MOVE: &str = "clusterctl.cluster.x-k8s.io/delete-for-move";

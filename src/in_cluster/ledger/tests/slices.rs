@@ -59,6 +59,15 @@ fn claims_of_an_owner_wait_for_one_slice() {
     assert_eq!(ledger.slice_counts(&key()), Some(SliceCounts { total: 3, assigned: 2, free: 1 }));
 }
 
+#[tokio::test]
+async fn failed_assignment_before_the_wait_is_not_missed() {
+    let (ledger, _) = sliced();
+    assert_eq!(assign(&ledger, "a1", "a"), "10.0.0.0/30");
+    let observed = ledger.slices_observed();
+    ledger.end_slice_assignment(&key(), capi_ipam_ip::Block::new([10, 0, 0, 0].into(), 30));
+    tokio::time::timeout(std::time::Duration::from_secs(1), observed).await.unwrap();
+}
+
 #[test]
 fn full_owner_does_not_delay_others() {
     let (ledger, woken) = sliced();
