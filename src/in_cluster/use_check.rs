@@ -2,9 +2,9 @@
 //!
 //! The check only reports: a condition and an event on the claim, and a metric of the pool. It runs every few minutes
 //! and lists the claims and Machines of one namespace after the other, in pages, at a limited rate. Without such a pool
-//! it sends no request.
+//! it sends no request, unless a claim still has the condition.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -42,7 +42,7 @@ pub(super) struct UseCheck {
     reporter: AddressUseReporter,
     metrics: PoolMetrics,
     interval: Duration,
-    /// The pools of the last pass.
+    /// The pools of the last pass, in order.
     pools: Vec<PoolKey>,
     /// The counts of each namespace, as of the last time that its check was complete.
     counts: HashMap<String, Counts>,
@@ -68,7 +68,7 @@ impl UseCheck {
             loop {
                 let pools = self.context.ledger.verified_pools();
                 let is_due = last.is_none_or(|last| last.elapsed() >= self.interval);
-                if pools != self.pools || is_due && !pools.is_empty() {
+                if pools != self.pools || is_due {
                     self.pass(pools).await;
                     last = Some(Instant::now());
                 }
@@ -79,10 +79,9 @@ impl UseCheck {
     }
 
     async fn pass(&mut self, pools: Vec<PoolKey>) {
-        let before = std::mem::replace(&mut self.pools, pools);
-        let left: Vec<PoolKey> = before.into_iter().filter(|pool| self.pools.binary_search(pool).is_err()).collect();
-        for (namespace, addresses) in self.context.ledger.addresses_of(&left) {
-            if let Err(error) = self.clear(&namespace, &addresses).await {
+        self.pools = pools;
+        for (namespace, names) in self.outdated() {
+            if let Err(error) = self.clear(&namespace, &names).await {
                 debug!(namespace, error = error_chain(&error), "cannot remove the conditions AddressInUse");
             }
         }
@@ -105,29 +104,43 @@ impl UseCheck {
             return Ok(counts);
         }
         let machines = self.machines(namespace).await?;
-        self.for_each_claim(namespace, addresses, |claim, pool, block| {
-            let found = machines.use_of(claim, block);
-            if let (AddressUse::NotInUse(_), Some(pool)) = (&found, self.pools.get(pool)) {
+        self.for_each_claim(namespace, |name, claim| {
+            let (pool, block) = addresses.get(name).filter(|_| self.is_checked(namespace, name))?;
+            let found = machines.use_of(claim, *block);
+            if let (AddressUse::NotInUse(_), Some(pool)) = (&found, self.pools.get(*pool)) {
                 let count = counts.entry(pool.clone()).or_default();
                 *count = count.saturating_add(1);
             }
-            Some(found)
+            Some(Some(found))
         })
         .await?;
         Ok(counts)
     }
 
-    /// Removes the condition from the claims of pools that are no longer checked.
-    async fn clear(&self, namespace: &str, addresses: &Addresses) -> Result<(), CallError> {
-        self.for_each_claim(namespace, addresses, |_, _, _| None).await
+    /// The claims that have the condition although their pool is not checked, by namespace. No manager may have run when
+    /// that changed.
+    fn outdated(&self) -> BTreeMap<String, HashSet<String>> {
+        let mut outdated = BTreeMap::<_, HashSet<_>>::new();
+        for (namespace, name, reference) in self.claims.with_reported_use() {
+            let pool = PoolKey::from_reference(&reference, Some(&namespace));
+            if pool.is_none_or(|pool| self.pools.binary_search(&pool).is_err()) {
+                outdated.entry(namespace).or_default().insert(name);
+            }
+        }
+        outdated
     }
 
-    /// Reports what `find` returns for each of the claims, a page at a time.
+    /// Removes the condition from claims of pools that are not checked.
+    async fn clear(&self, namespace: &str, names: &HashSet<String>) -> Result<(), CallError> {
+        self.for_each_claim(namespace, |name, _| names.contains(name).then_some(None)).await
+    }
+
+    /// Reports what `find` returns for the name and object of each claim, a page at a time: `Some(None)` removes the
+    /// condition, and `None` leaves the claim alone.
     async fn for_each_claim(
         &self,
         namespace: &str,
-        addresses: &Addresses,
-        mut find: impl FnMut(&IPAddressClaim, usize, Block) -> Option<AddressUse>,
+        mut find: impl FnMut(&str, &IPAddressClaim) -> Option<Option<AddressUse>>,
     ) -> Result<(), CallError> {
         let client = self.context.contract.claims(namespace);
         let (mut token, mut failures) = (None, 0);
@@ -135,10 +148,7 @@ impl UseCheck {
             let (claims, next) = client.list_page(token.as_deref()).await?;
             for claim in &claims {
                 let Some(name) = claim.metadata.name.as_deref() else { continue };
-                let Some((pool, block)) = addresses.get(name).filter(|_| self.is_checked(namespace, name)) else {
-                    continue;
-                };
-                let found = find(claim, *pool, *block);
+                let Some(found) = find(name, claim) else { continue };
                 match self.reporter.report(claim, found.as_ref()).await {
                     Ok(false) => {}
                     Ok(true) => tokio::time::sleep(WRITE_DELAY).await,

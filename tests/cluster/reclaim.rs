@@ -256,3 +256,23 @@ async fn addresses_are_compared_with_those_of_machines() {
             .await;
     }
 }
+
+#[tokio::test]
+async fn leftover_report_is_removed() {
+    let consumer = consumer().await;
+    consumer.create_pool("plain", json!({"addresses": ["10.0.0.1"], "prefix": 24})).await;
+    consumer.create_claim("reported", "plain").await;
+    consumer.wait_for_address("reported").await;
+    // As if the pool had been checked, and no manager had run when this ended.
+    let condition = json!({"type": conditions::IN_USE, "status": "False", "reason": "MachineLacksAddress", "message": "",
+                           "lastTransitionTime": "2026-01-01T00:00:00Z"});
+    let written = consumer
+        .modify(&consumer.claims(), "reported", |claim| {
+            claim["status"]["conditions"].as_array_mut().expect("a bound claim has conditions").push(condition.clone());
+        })
+        .await;
+    assert!(conditions::find(&written.status.unwrap().conditions, conditions::IN_USE).is_some());
+    eventually("the condition is removed", || async { in_use(&consumer, "reported").await.is_none().then_some(()) })
+        .await;
+    assert_eq!(ready(&claim(&consumer, "reported").await).status, "True");
+}

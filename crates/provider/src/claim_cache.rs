@@ -12,7 +12,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use tokio::sync::mpsc;
 
 use crate::adapter::PoolKind;
-use crate::api::{IPAddressClaim, MAX_REQUEST_LENGTH, PoolReference, Uid, names};
+use crate::api::{ContractVersion, IPAddressClaim, MAX_REQUEST_LENGTH, PoolReference, Uid, conditions, names};
 use crate::selection::Selection;
 
 /// The compact form of a claim that needs no action: it is bound, has our finalizer and is not being deleted, or this
@@ -25,6 +25,7 @@ pub struct CompactClaim {
     pub(super) is_managed: bool,
     created: i64,
     bound: bool,
+    shows_use: bool,
 }
 
 impl CompactClaim {
@@ -34,7 +35,8 @@ impl CompactClaim {
         let is_complete = bound && finalizer::is_set(claim, names::RELEASE_ADDRESS);
         let compact = claim.metadata.deletion_timestamp.is_none() && (is_complete || !is_managed);
         let uid = Uid::parse(claim.metadata.uid.as_deref()?)?;
-        compact.then_some(Self { uid, pool, is_managed, created: created(claim), bound })
+        let (created, shows_use) = (created(claim), shows_use(claim));
+        compact.then_some(Self { uid, pool, is_managed, created, bound, shows_use })
     }
 
     /// Creates a claim with the properties that identify it and its pool.
@@ -49,6 +51,14 @@ impl CompactClaim {
 
 fn is_bound(claim: &IPAddressClaim) -> bool {
     claim.bound_address().is_some() && claim.bound_address() == claim.metadata.name.as_deref()
+}
+
+/// Whether the claim has the condition `AddressInUse`.
+fn shows_use(claim: &IPAddressClaim) -> bool {
+    let Some(status) = &claim.status else { return false };
+    let mut lists =
+        [ContractVersion::V1Beta2, ContractVersion::V1Beta1].map(|version| status.conditions(version)).into_iter();
+    lists.any(|list| conditions::find(list, conditions::IN_USE).is_some())
 }
 
 fn created(claim: &IPAddressClaim) -> i64 {
@@ -101,6 +111,20 @@ impl ClaimCache {
 }
 
 impl ClaimCache {
+    /// The claims with the condition `AddressInUse` that this process reconciles: namespace, name, and the pool.
+    pub fn with_reported_use(&self) -> Vec<(String, String, PoolReference)> {
+        self.store.filter_map(|namespace, name, cached| {
+            let pool = match cached {
+                Cached::Compact(claim) if claim.shows_use && claim.is_managed => &*claim.pool,
+                Cached::Full(claim) if shows_use(claim) && self.selection.includes(claim.as_ref()) => {
+                    &claim.spec.pool_ref
+                }
+                _ => return None,
+            };
+            Some((namespace.to_owned(), name.to_owned(), pool.clone()))
+        })
+    }
+
     /// The uids and names of the bound claims that this process reconciles.
     pub(super) fn bound(&self) -> Vec<(Uid, ObjectKey)> {
         self.store.filter_map(|namespace, name, cached| {
