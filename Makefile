@@ -97,6 +97,12 @@ image-test: rust control-plane ## Test the image of `make image` and its binary 
 bench: rust control-plane ## Measure the bind and release rates (ARGS: --quick, --all, --series=…, --help)
 	$(CARGO) bench --locked --bench claims -- $(ARGS)
 
+.PHONY: bench-compare
+bench-compare: rust control-plane ## Compare with the Go in-cluster provider on one API server, half an hour (ARGS: --compare-parts=idle)
+	@program=$$(hack/control-plane/ensure.sh go-provider)/cluster-api-ipam-provider-in-cluster && \
+	  $(CARGO) bench --locked --bench claims -- --compare "$$program" \
+	  --compare-flags '--webhook-port=0 --diagnostics-address=0' $(ARGS)
+
 .PHONY: bench-allocation
 bench-allocation: rust ## Measure allocation without Kubernetes (ARGS: names of benchmarks)
 	$(CARGO) bench --locked --bench allocation -- $(ARGS)

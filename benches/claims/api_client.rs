@@ -5,11 +5,14 @@ use std::path::Path;
 use std::time::Duration;
 
 use capi_ipam_controller::client::connect;
+use futures::{AsyncBufReadExt as _, Stream, TryStreamExt as _};
 use http_body_util::BodyExt;
+use hyper::body::Bytes;
 use kube::Client;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use tokio::task::AbortHandle;
 
 /// The API group of the contract and of the pools.
 pub(crate) const GROUP: &str = "ipam.cluster.x-k8s.io";
@@ -105,9 +108,31 @@ impl ApiClient {
         }
     }
 
-    /// Lists all objects in one response from the watch cache of the API server, which does not serve pages.
-    pub(crate) async fn list_at_once<T: DeserializeOwned>(&self, folder: &str) -> Vec<T> {
-        self.page(folder, 0, "").await.items
+    /// Reads a whole collection as one stream, as watches begin, and returns its size. The objects are not parsed.
+    pub(crate) async fn stream(&self, folder: &str) -> usize {
+        const INITIAL: &str = "&sendInitialEvents=true&resourceVersionMatch=NotOlderThan";
+        let mut lines = self.watch(folder, INITIAL).await.into_async_read().lines();
+        let mut count = 0;
+        while let Some(line) = lines.try_next().await.expect("the stream goes on until its bookmark") {
+            if line.contains("k8s.io/initial-events-end") {
+                return count;
+            }
+            count += 1;
+        }
+        panic!("the stream of {folder} ended without a bookmark")
+    }
+
+    /// Watches a collection and discards the events, until the task is aborted.
+    pub(crate) async fn discard_events(&self, folder: &str) -> AbortHandle {
+        let events = self.watch(folder, "&resourceVersion=0").await;
+        tokio::spawn(events.try_for_each(async |_| Ok(()))).abort_handle()
+    }
+
+    async fn watch(&self, folder: &str, options: &str) -> impl Stream<Item = std::io::Result<Bytes>> + use<> + Unpin {
+        let path = format!("{folder}?watch=1&allowWatchBookmarks=true{options}");
+        let request = http::Request::get(path).body(kube::client::Body::empty()).expect("the request is valid");
+        let answer = self.client.send(request).await.expect("the API server answers");
+        answer.into_body().into_data_stream().map_err(std::io::Error::other)
     }
 
     /// The current resource version of a collection, and its size.

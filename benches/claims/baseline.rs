@@ -2,12 +2,14 @@
 //!
 //! No provider can be faster. The baseline gets each claim from the response to its creation or deletion, so it
 //! watches, reads and decides nothing. With reservations it creates one more object for each address, like a provider
-//! that relies on the API server for uniqueness.
+//! that relies on the API server for uniqueness. With `--complete-baseline` it also does what a provider cannot avoid:
+//! it watches these kinds, and writes the conditions that Cluster API and infrastructure providers read.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
 use serde_json::json;
+use tokio::task::AbortHandle;
 
 use crate::api_client::{ApiClient, GROUP, Identity, addresses, claims, reservations};
 use crate::pool::{Pool, address_of};
@@ -18,6 +20,8 @@ pub(crate) struct Baseline {
     pub(crate) namespace: String,
     pub(crate) pools: Vec<Pool>,
     pub(crate) reserve: bool,
+    /// The watches, and whether conditions are written.
+    watches: Vec<AbortHandle>,
     held: Mutex<HashMap<String, Held>>,
 }
 
@@ -31,7 +35,16 @@ struct Held {
 impl Baseline {
     pub(crate) fn new(api: &ApiClient, namespace: &str, pools: &[Pool], reserve: bool) -> Self {
         let held = Mutex::default();
-        Self { api: api.clone(), namespace: namespace.to_owned(), pools: pools.to_vec(), reserve, held }
+        let (api, namespace, pools) = (api.clone(), namespace.to_owned(), pools.to_vec());
+        Self { api, namespace, pools, reserve, watches: Vec::new(), held }
+    }
+
+    /// Opens the watches of a provider, and writes conditions from now on.
+    pub(crate) async fn complete(&mut self) {
+        let kinds = ["ipaddressclaims", "ipaddresses"].map(|plural| format!("/apis/{GROUP}/v1beta2/{plural}"));
+        for folder in kinds.into_iter().chain([reservations()]) {
+            self.watches.push(self.api.discard_events(&folder).await);
+        }
     }
 
     /// Finalizer, reservation, IPAddress, status.
@@ -79,7 +92,16 @@ impl Baseline {
             },
         });
         let address = api.create(&addresses(namespace), &object).await;
-        let status = json!({"addressRef": {"name": name}});
+        let mut status = json!({"addressRef": {"name": name}});
+        if !self.watches.is_empty() {
+            let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+            let ready = json!({"type": "Ready", "status": "True", "lastTransitionTime": now});
+            status["deprecated"] = json!({"v1beta1": {"conditions": [ready]}});
+            status["conditions"] = json!([{
+                "type": "Ready", "status": "True", "lastTransitionTime": now, "observedGeneration": 1,
+                "reason": "AddressAllocated", "message": "",
+            }]);
+        }
         api.patch(&format!("{path}/status"), &claim, &[("/status", status)]).await;
         let held = Held { address, reservation };
         self.held.lock().unwrap_or_else(PoisonError::into_inner).insert(claim.name, held);
@@ -98,5 +120,11 @@ impl Baseline {
             api.delete(&format!("{}/{}", reservations(), reservation.name), &reservation.uid).await;
         }
         api.patch(&format!("{}/{}", claims(namespace), claim.name), &claim, &none).await;
+    }
+}
+
+impl Drop for Baseline {
+    fn drop(&mut self) {
+        self.watches.iter().for_each(AbortHandle::abort);
     }
 }

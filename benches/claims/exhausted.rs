@@ -8,15 +8,16 @@ use crate::cluster::Cluster;
 use crate::meter::Meter;
 use crate::outcome::{Figure, Outcome, percentile};
 
-/// The number of addresses of the pool. All are released if at least as many claims wait.
+/// The usual number of addresses of the pool. All are released if at least as many claims wait.
 const ADDRESSES: usize = 200;
 
 pub(crate) async fn run(cluster: &Cluster<'_>, waiting: usize) -> Outcome {
     let mut consumer = cluster.consumer("exhausted", 0).await;
-    consumer.add_pool("small", "10.0.0.1-10.0.0.200", 24).await;
+    let addresses = cluster.options.scaled(ADDRESSES).min(ADDRESSES);
+    consumer.add_pool("small", &format!("10.0.0.1-10.0.0.{addresses}"), 24).await;
     let mut manager = cluster.start().await;
     cluster.settle(Some(&manager)).await;
-    let names: Vec<String> = (0..ADDRESSES).map(|number| format!("holds-{number}")).collect();
+    let names: Vec<String> = (0..addresses).map(|number| format!("holds-{number}")).collect();
     let (_, held) = consumer.bind(&names, None).await;
 
     let meter = Meter::start(&cluster.plane, Some(manager.pid()));
@@ -42,7 +43,7 @@ pub(crate) async fn run(cluster: &Cluster<'_>, waiting: usize) -> Outcome {
     }
     let cost = meter.read();
     times.sort();
-    consumer.check_addresses(ADDRESSES).await;
+    consumer.check_addresses(addresses).await;
     manager.stop();
 
     let each = |count: u64| count as f64 / released as f64;
@@ -56,5 +57,5 @@ pub(crate) async fn run(cluster: &Cluster<'_>, waiting: usize) -> Outcome {
     ];
     let milliseconds: Vec<f64> = times.iter().map(|time| time.as_secs_f64() * 1000.0).collect();
     let raw = json!({"deleteToBoundMs": milliseconds, "arrival": arrival, "cost": cost});
-    Outcome { series: "exhausted".to_owned(), present: ADDRESSES, claims: waiting, lines: Vec::new(), figures, raw }
+    Outcome { series: "exhausted".to_owned(), present: addresses, claims: waiting, lines: Vec::new(), figures, raw }
 }

@@ -74,7 +74,7 @@ async fn main() {
     until_interrupted(run(&options, &mut outcomes, started)).await;
     println!("\nAll series, after {:.0} s:", started.elapsed().as_secs_f64());
     table::print(&outcomes);
-    let flat = flatness(&outcomes);
+    let flat = if options.quick { Vec::new() } else { flatness(&outcomes) };
     flat.iter().for_each(|figure| table::print_figure("", figure));
     write(&options, &outcomes, &flat);
 }
@@ -93,8 +93,7 @@ async fn run(options: &Options, outcomes: &mut Vec<Outcome>, started: Instant) {
     let mut progress = Progress { left: all.clone(), done: 0, is_quick: options.quick, started };
     for series in fresh {
         progress.announce(series);
-        outcomes.push(run_on_empty_pools(options, series).await);
-        table::print(&outcomes[outcomes.len() - 1..]);
+        add(options, outcomes, run_on_empty_pools(options, series).await);
     }
     for present in [10_000, 100_000] {
         let mut together = seeded.iter().copied().filter(|series| series.present() == present).peekable();
@@ -106,10 +105,19 @@ async fn run(options: &Options, outcomes: &mut Vec<Outcome>, started: Instant) {
         eprintln!("{:>5.0} s: written after {:.0} s", started.elapsed().as_secs_f64(), took.as_secs_f64());
         for series in together {
             progress.announce(series);
-            outcomes.push(run_with_bound_claims(options, series, &cluster, &consumer, count).await);
-            table::print(&outcomes[outcomes.len() - 1..]);
+            add(options, outcomes, run_with_bound_claims(options, series, &cluster, &consumer, count).await);
         }
     }
+}
+
+/// Adds the outcome of a series, and prints it.
+fn add(options: &Options, outcomes: &mut Vec<Outcome>, mut outcome: Outcome) {
+    if options.quick {
+        // The targets are for the usual number of claims.
+        outcome.figures.iter_mut().for_each(|figure| figure.target = None);
+    }
+    table::print(std::slice::from_ref(&outcome));
+    outcomes.push(outcome);
 }
 
 /// Prints which series begins, and how long all take from there on.

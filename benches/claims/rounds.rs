@@ -112,7 +112,10 @@ impl Rounds<'_> {
 
     async fn baseline(&self, cluster: &Cluster<'_>, count: usize, reserve: bool) -> Cycle {
         let consumer = cluster.consumer(&unique("baseline"), self.pools).await;
-        let baseline = Baseline::new(&cluster.provider, &consumer.namespace, &consumer.pools, reserve);
+        let mut baseline = Baseline::new(&cluster.provider, &consumer.namespace, &consumer.pools, reserve);
+        if reserve && cluster.options.complete_baseline {
+            baseline.complete().await;
+        }
         let cycle = cycle(cluster, &consumer, count, 0, Some(&baseline), None).await;
         consumer.delete_pools().await;
         cycle

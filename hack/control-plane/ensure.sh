@@ -8,6 +8,7 @@
 #   ensure.sh helm            the folder with helm
 #   ensure.sh otel-collector  the folder with an OpenTelemetry collector
 #   ensure.sh prometheus      the folder with prometheus and promtool
+#   ensure.sh go-provider     the folder with the Go in-cluster provider, under the name cluster-api-ipam-provider-in-cluster
 #   ensure.sh chromium        the folder with chromium and chromedriver, which Debian's packages install
 #
 # The programs are those in the folder KUBEBUILDER_ASSETS if it contains etcd and kube-apiserver (missing programs are
@@ -63,6 +64,7 @@ check_versions() {
   replaces cluster-api "$CLUSTER_API_VERSION"
   requires otel-collector go.opentelemetry.io/collector/otelcol "$OTEL_COLLECTOR_VERSION"
   requires helm helm.sh/helm/v4 "$HELM_VERSION"
+  requires go-provider sigs.k8s.io/cluster-api-ipam-provider-in-cluster "$GO_PROVIDER_VERSION"
   requires prometheus github.com/prometheus/prometheus "$PROMETHEUS_VERSION"
 }
 
@@ -308,10 +310,14 @@ case ${1:-programs} in
   cluster-api) cluster_api ;;
   otel-collector) programs_of otel-collector "$OTEL_COLLECTOR_VERSION" 'the OpenTelemetry collector' . ;;
   chromium) chromium ;;
+  go-provider)
+    programs_of go-provider "$GO_PROVIDER_VERSION" 'the Go in-cluster provider' \
+      sigs.k8s.io/cluster-api-ipam-provider-in-cluster
+    ;;
   helm) programs_of helm "$HELM_VERSION" helm helm.sh/helm/v4/cmd/helm ;;
   prometheus)
     programs_of prometheus "$PROMETHEUS_VERSION" 'Prometheus and promtool' \
       github.com/prometheus/prometheus/cmd/{prometheus,promtool}
     ;;
-  *) die "unknown argument '$1' (expected none, 'chromium', 'crds', 'cluster-api', 'helm', 'otel-collector' or 'prometheus')" ;;
+  *) die "unknown argument '$1' (expected none, 'chromium', 'crds', 'cluster-api', 'go-provider', 'helm', 'otel-collector' or 'prometheus')" ;;
 esac
