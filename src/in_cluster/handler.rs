@@ -59,7 +59,7 @@ impl Drop for InClusterHandler {
     /// reconcile started, and that the claim did not use, is for the next claim.
     fn drop(&mut self) {
         if let Some(pool) = &self.pool {
-            self.context.ledger.end_unused_turn(pool, &self.key, self.started);
+            self.context.ledger.end_unused_turn(pool, &self.key, self.uid, self.started);
         }
     }
 }

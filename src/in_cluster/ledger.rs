@@ -215,12 +215,14 @@ impl Ledger {
     }
 
     /// Ends the turn of a claim whose reconcile has ended, if the turn was granted before the reconcile started at
-    /// `started` and was not used: the next claim is granted one.
-    pub fn end_unused_turn(&self, pool: &PoolKey, claim: &ClaimKey, started: Instant) {
+    /// `started` and was not used: the next claim is granted one. If another manager has bound the claim meanwhile, it
+    /// leaves the wait queue.
+    pub fn end_unused_turn(&self, pool: &PoolKey, claim: &ClaimKey, uid: Uid, started: Instant) {
         let granted = {
             let mut state = self.state.lock();
+            let has_left = state.leave_when_served(pool, claim, uid);
             let Some(entry) = state.pools.get_mut(pool) else { return };
-            if !entry.wait_queue.end_turn(claim, started) {
+            if !has_left && !entry.wait_queue.end_turn(claim, started) {
                 return;
             }
             entry.grant_turns(Instant::now())

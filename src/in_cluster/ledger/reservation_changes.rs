@@ -9,7 +9,7 @@ use super::ClaimKey;
 use super::networks::LengthRecord;
 use super::state::{Ignored, Source, State, TOMBSTONE_TTL};
 use super::usage::{AddressUsage, ReservationInfo};
-use crate::api::{IPReservation, Slot};
+use crate::api::{IPReservation, PoolKey, Slot};
 use crate::in_cluster::reservation::lacks_label;
 
 impl State {
@@ -72,11 +72,36 @@ impl State {
         };
         let is_woken = |claim: &&ClaimKey| (is_new && (is_promise || waits(claim))) || is_kept_for(claim);
         let to_wake = reservation.claim.as_deref().filter(is_woken).cloned();
+        let holder = reservation.claim.clone().zip(reservation.claim_uid);
+        let pool = reservation.pool.clone();
         self.update(slot, |usage| {
             usage.drop_candidate();
             usage.set_reservation(reservation);
         });
+        if let Some((claim, uid)) = holder {
+            self.leave_when_served(&pool, &claim, uid);
+        }
         to_wake
+    }
+
+    /// Removes a claim that has an IPAddress and its reservation from the wait queue, and returns whether it was there.
+    /// Two managers can serve one claim: it can have requested an address after its IPAddress was observed. Nothing
+    /// reconciles it any more, so a turn would stay unused.
+    pub(super) fn leave_when_served(&mut self, pool: &PoolKey, claim: &ClaimKey, uid: Uid) -> bool {
+        if !self.pools.get(pool).is_some_and(|entry| entry.wait_queue.waits(claim)) {
+            return false;
+        }
+        let has_address = |slot: &Slot| {
+            let owners = self.usage(slot).into_iter().flat_map(|usage| &usage.owners);
+            owners.into_iter().any(|owner| *owner.name == *claim && owner.pool == *pool)
+        };
+        let is_served = self.holdings.of(claim, uid).any(has_address);
+        let Some(entry) = self.pools.get_mut(pool).filter(|_| is_served) else { return false };
+        let has_left = entry.wait_queue.leave(claim);
+        if has_left {
+            self.dirty_pools.push(pool.clone());
+        }
+        has_left
     }
 
     /// Removes a reservation. Returns its address if it is a valid one.

@@ -6,10 +6,43 @@ use super::*;
 fn unused_turn_is_for_the_next_claim() {
     let before = Instant::now();
     let ledger = with_one_turn();
-    ledger.end_unused_turn(&key(), &claim("first"), before);
+    ledger.end_unused_turn(&key(), &claim("first"), Uid::of("uid-first"), before);
     assert_eq!(ledger.propose(&key(), &claim("second"), 2), Proposal::Wait, "it was granted during the reconcile");
-    ledger.end_unused_turn(&key(), &claim("first"), Instant::now());
+    ledger.end_unused_turn(&key(), &claim("first"), Uid::of("uid-first"), Instant::now());
     assert_eq!(ledger.propose(&key(), &claim("second"), 2), Proposal::Slot(value(1)));
+}
+
+/// A pool with two addresses in use, and a claim `a` that requests one although another manager has bound it. `b` waits
+/// behind it.
+fn with_served_claim_in_the_queue(is_reservation_observed: bool) -> (Ledger, Arc<Mutex<Vec<ClaimKey>>>) {
+    let (ledger, woken) = recording();
+    ledger.apply_pool(&pool(json!({"spec": {"addresses": ["10.0.0.1-10.0.0.2"]}})));
+    ledger.apply(&reservation(2, held_by("other"), None));
+    if is_reservation_observed {
+        ledger.apply(&reservation(1, held_by("a"), None));
+    }
+    ledger.apply(&address("a", 1));
+    assert_eq!(ledger.propose(&key(), &claim("a"), 1), Proposal::Wait);
+    assert_eq!(ledger.propose(&key(), &claim("b"), 2), Proposal::Wait);
+    (ledger, woken)
+}
+
+#[test]
+fn claim_that_another_manager_has_bound_gets_no_turn() {
+    let (ledger, woken) = with_served_claim_in_the_queue(true);
+    ledger.end_unused_turn(&key(), &claim("a"), Uid::of("uid-a"), Instant::now());
+    ledger.remove_reservation(&reservation(2, held_by("other"), None));
+    assert_eq!(take(&woken), [claim("b")]);
+}
+
+#[test]
+fn claim_gets_no_turn_if_its_reservation_is_observed_last() {
+    let (ledger, woken) = with_served_claim_in_the_queue(false);
+    ledger.end_unused_turn(&key(), &claim("a"), Uid::of("uid-a"), Instant::now());
+    ledger.apply(&reservation(1, held_by("a"), None));
+    take(&woken);
+    ledger.remove_reservation(&reservation(2, held_by("other"), None));
+    assert_eq!(take(&woken), [claim("b")]);
 }
 
 #[test]

@@ -204,7 +204,7 @@ fn unused_turn_for_a_requested_address_passes_on() {
     }
     ledger.remove_reservation(&reservation(4, held_by("c"), None));
     assert_eq!(take(&woken), [claim("a")]);
-    ledger.end_unused_turn(&key(), &claim("a"), Instant::now());
+    ledger.end_unused_turn(&key(), &claim("a"), Uid::of("uid-a"), Instant::now());
     assert_eq!(take(&woken), [claim("b")]);
     ledger.delete(&claim_object("b"));
     assert_eq!(request(&ledger, "a", 4, 1), Proposal::Slot(value(4)));
