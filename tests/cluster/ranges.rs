@@ -4,6 +4,7 @@ use capi_ipam::api::InClusterKind;
 use serde_json::{Value, json};
 
 use crate::support::consumer::{Consumer, unique};
+use crate::support::wait::eventually;
 use crate::{consumer, lenient_consumer};
 
 /// Binds claims `c1`, `c2`, ... one after the other, and returns address, prefix and gateway of each.
@@ -68,6 +69,12 @@ async fn new_addresses_get_labels_and_annotations() {
     consumer.create_claim("before", "pool").await;
     consumer.wait_for_address("before").await;
     consumer.modify_pool("pool", |pool| pool["addressMetadata"]["labels"]["example.com/vlan"] = json!("121")).await;
+    // The watches of pools and claims are independent.
+    eventually("the change is observed", || async {
+        let pool = consumer.pools().get("pool").await.expect("pools can be read").expect("it exists");
+        (pool.status?.observed_generation == pool.metadata.generation).then_some(())
+    })
+    .await;
     consumer.create_claim("after", "pool").await;
     consumer.wait_for_address("after").await;
     for (name, vlan) in [("before", "120"), ("after", "121")] {
