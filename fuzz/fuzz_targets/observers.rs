@@ -1,7 +1,7 @@
 //! Fuzzes the ledger with watch events in any order: duplicate, late and missing events, incomplete lists, and objects
 //! with unexpected fields; and with claims that request addresses in between.
 //!
-//! Invariants: no address that is known to be in use is proposed; counts are never negative; and after a full list, the
+//! Invariants: no address that is known to be in use, is draining or is in a slice of another owner is proposed; counts are never negative; and after a full list, the
 //! ledger equals a new ledger that has observed this list only.
 //!
 //! Run with `cargo +nightly fuzz run observers`.
@@ -12,16 +12,18 @@
 mod objects;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Instant;
 
-use capi_ipam::api::{PoolKey, Scope, Slot};
-use capi_ipam::in_cluster::ledger::{Ledger, Proposal, Unreserved};
+use capi_ipam::api::{PoolKey, Scope, SliceOwner, SliceOwnerKind, Slot};
+use capi_ipam::in_cluster::ledger::{ClaimAttributes, Ledger, PoolInfo, Proposal, Unreserved};
+use capi_ipam_ip::Block;
 use capi_ipam_provider::api::Uid;
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
 use serde_json::json;
 
-use objects::{Description, Object, init, init_done, pool_key};
+use objects::{Description, Object, init, init_done, owner_name, pool_key};
 
 #[derive(Arbitrary, Debug)]
 enum Event<'a> {
@@ -39,8 +41,11 @@ enum Event<'a> {
     Propose {
         pool: u8,
         claim: u8,
+        requested: Option<u8>,
     },
     Drop(u8),
+    EndSliceAssignment(u8),
+    EndCooldowns(u8),
     LookUp {
         pool: u8,
         claim: u8,
@@ -51,15 +56,23 @@ enum Event<'a> {
     },
 }
 
+/// What a manager has begun.
+#[derive(Default)]
+struct Begun {
+    proposed: BTreeSet<Slot>,
+    slices: BTreeSet<(PoolKey, Block)>,
+}
+
 type Truth<'a> = BTreeMap<(&'static str, String, String), Object>;
 
 fuzz_target!(|events: Vec<Event<'_>>| {
     let ledger = with_network();
-    let (mut truth, mut proposed) = (Truth::new(), BTreeSet::new());
+    let (mut truth, mut begun) = (Truth::new(), Begun::default());
     for event in &events {
-        happen(event, &ledger, &mut truth, &mut proposed);
+        happen(event, &ledger, &mut truth, &mut begun);
     }
-    proposed.iter().for_each(|slot| ledger.drop_candidate(slot));
+    begun.proposed.iter().for_each(|slot| ledger.drop_candidate(slot));
+    begun.slices.iter().for_each(|(pool, block)| ledger.end_slice_assignment(pool, *block));
     // The scope of a deleted pool is remembered, and a new ledger does not know it.
     let pools: BTreeSet<PoolKey> = truth.values().filter_map(Object::as_pool).collect();
     truth.retain(|_, object| object.pool_of_address().is_none_or(|pool| pools.contains(&pool)));
@@ -67,6 +80,8 @@ fuzz_target!(|events: Vec<Event<'_>>| {
     let fresh = with_network();
     list(&ledger, truth.values());
     list(&fresh, truth.values().rev());
+    // Afterwards, the end of a cool-down does not depend on when it was recorded.
+    [&ledger, &fresh].into_iter().for_each(|ledger| ledger.end_cooldowns(i64::MAX));
     compare(&ledger, &fresh, &pools);
 });
 
@@ -81,14 +96,18 @@ fn with_network() -> Ledger {
     ledger
 }
 
-fn happen(event: &Event<'_>, ledger: &Ledger, truth: &mut Truth<'_>, proposed: &mut BTreeSet<Slot>) {
+fn happen(event: &Event<'_>, ledger: &Ledger, truth: &mut Truth<'_>, begun: &mut Begun) {
+    let proposed = &mut begun.proposed;
     match event {
         Event::Applied(object) | Event::AppliedUnseen(object) | Event::AppliedLate(object) => {
             let Some(object) = object.build() else { return };
             if !matches!(event, Event::AppliedUnseen(_)) {
                 object.apply(ledger);
                 // A claim that is about to reserve the address finds it reserved.
-                proposed.retain(|slot| !ledger.is_reserved(slot));
+                if let Some(slot) = object.slot().filter(|slot| ledger.is_reserved(slot)) {
+                    ledger.drop_candidate(&slot);
+                    proposed.remove(&slot);
+                }
             }
             if !matches!(event, Event::AppliedLate(_)) {
                 truth.insert(object.key(), object);
@@ -104,25 +123,76 @@ fn happen(event: &Event<'_>, ledger: &Ledger, truth: &mut Truth<'_>, proposed: &
         }
         Event::ListingBegins => init(ledger),
         Event::ListingEnds => init_done(ledger),
-        Event::Propose { pool, claim } => {
+        Event::Propose { pool, claim, requested } => {
             let pool = pool_key(*pool);
-            let Proposal::Slot(slot) = ledger.propose(&pool, &self::claim(*claim), i64::from(*claim)) else { return };
-            assert!(ledger.owners(&slot).is_empty() && !ledger.is_reserved(&slot), "{slot} is in use");
-            assert!(ledger.pool_info(&pool).is_some_and(|info| info.can_allocate() && info.scope == slot.scope));
-            assert!(proposed.insert(slot.clone()), "{slot} is proposed twice");
+            let Some(info) = ledger.pool_info(&pool) else { return };
+            let attributes = attributes(*claim, *requested, &info);
+            match ledger.propose(&pool, &self::claim(*claim), attributes.clone()) {
+                Proposal::Slot(slot) => {
+                    check_proposal(ledger, &pool, &attributes, &slot);
+                    assert!(proposed.insert(slot.clone()), "{slot} is proposed twice");
+                }
+                Proposal::AssignSlice(block) => {
+                    let is_free = !ledger.slices().iter().any(|slice| slice.pool == pool && slice.block == block);
+                    assert!(is_free, "{block:?} of {pool} is assigned twice");
+                    begun.slices.insert((pool, block));
+                }
+                _ => {}
+            }
         }
         Event::Drop(index) => {
             let Some(slot) = proposed.iter().nth(usize::from(*index)).cloned() else { return };
             ledger.drop_candidate(&slot);
             proposed.remove(&slot);
         }
+        Event::EndSliceAssignment(index) => {
+            let Some((pool, block)) = begun.slices.iter().nth(usize::from(*index)).cloned() else { return };
+            ledger.end_slice_assignment(&pool, block);
+            begun.slices.remove(&(pool, block));
+        }
+        Event::EndCooldowns(seconds) => ledger.end_cooldowns(FIRST_RELEASE + i64::from(*seconds % 32)),
         Event::LookUp { pool, claim } => {
             let (pool, claim) = (pool_key(*pool), self::claim(*claim));
             let _ = ledger.pool_or_wait(&pool, &claim, 1);
             let counts = ledger.counts(&pool);
             assert!(counts.free >= 0 && counts.free <= counts.total && counts.used >= 0 && counts.out_of_range >= 0);
         }
-        Event::Finish { pool, claim } => ledger.end_unused_turn(&pool_key(*pool), &self::claim(*claim), Instant::now()),
+        Event::Finish { pool, claim } => {
+            let uid = Uid::of(&format!("u{}", claim % 4));
+            ledger.end_unused_turn(&pool_key(*pool), &self::claim(*claim), uid, Instant::now());
+        }
+    }
+}
+
+/// Seconds since the Unix epoch: 2026-01-01, the time of the first release.
+const FIRST_RELEASE: i64 = 1_767_225_600;
+
+fn attributes(claim: u8, requested: Option<u8>, info: &PoolInfo) -> ClaimAttributes {
+    let owner = SliceOwner { kind: SliceOwnerKind::Namespace, namespace: None, name: owner_name(claim).to_owned() };
+    let block = |number: u8| info.usable.as_ref().ok().map(|usable| usable.block(u128::from(number % 12)));
+    ClaimAttributes {
+        slice_owner: info.slices.is_some().then(|| Arc::new(owner)),
+        requested: requested.and_then(block),
+        ..ClaimAttributes::from(i64::from(claim))
+    }
+}
+
+fn check_proposal(ledger: &Ledger, pool: &PoolKey, attributes: &ClaimAttributes, slot: &Slot) {
+    let is_reserved = ledger.is_reserved(slot) && ledger.released_reservation(slot).is_none();
+    assert!(ledger.owners(slot).is_empty() && !is_reserved, "{slot} is in use");
+    let info = ledger.pool_info(pool).expect("the pool exists");
+    let usable = info.usable.as_ref().expect("the pool is valid");
+    assert!(info.can_allocate() && info.scope == slot.scope);
+    assert!(usable.contains(slot.block) && !usable.is_draining(slot.block), "{slot} cannot be allocated");
+    assert!(attributes.requested.is_none_or(|requested| requested == slot.block), "{slot} is not requested");
+    if let Some(owner) = &attributes.slice_owner {
+        let contains = |block: Block| {
+            let (all, one) = (block.span(), slot.block.span());
+            block.family() == slot.block.family() && all.first() <= one.first() && one.last() <= all.last()
+        };
+        let slices = ledger.slices();
+        let mut own = slices.iter().filter(|slice| slice.pool == *pool && slice.owner == *owner);
+        assert!(own.any(|slice| contains(slice.block)), "{slot} is in no slice of {owner}");
     }
 }
 
@@ -147,6 +217,8 @@ fn compare(ledger: &Ledger, fresh: &Ledger, pools: &BTreeSet<PoolKey>) {
     for pool in pools {
         assert_eq!(ledger.pool_info(pool), fresh.pool_info(pool));
         assert_eq!(ledger.counts(pool), fresh.counts(pool), "{pool}");
+        assert_eq!(ledger.draining_use(pool), fresh.draining_use(pool), "{pool}");
+        assert_eq!(ledger.slice_counts(pool), fresh.slice_counts(pool), "{pool}");
         assert_eq!(ledger.in_use(pool, &|_| true), fresh.in_use(pool, &|_| true), "{pool}");
         assert_eq!(ledger.is_in_use(pool), fresh.is_in_use(pool));
         assert_eq!(ledger.overlapping(pool), fresh.overlapping(pool));
@@ -156,6 +228,7 @@ fn compare(ledger: &Ledger, fresh: &Ledger, pools: &BTreeSet<PoolKey>) {
     let network = Scope::Network("lab".into());
     assert_eq!(ledger.usage_count(&network), fresh.usage_count(&network));
     assert_eq!(sorted(ledger.members("lab")), sorted(fresh.members("lab")));
+    assert_eq!(sorted(ledger.slices()), sorted(fresh.slices()));
     // The order of the owners of a duplicate address does not matter.
     let has_one_owner = |unreserved: &Unreserved| fresh.owners(&unreserved.slot).len() == 1;
     let unreserved =

@@ -1,6 +1,8 @@
 //! The objects that watches report.
 
-use capi_ipam::api::{IPReservation, InClusterKind, Pool, PoolKey, Scope, Slot, names, network_block_length_name};
+use capi_ipam::api::{
+    IPReservation, IPSlice, InClusterKind, Pool, PoolKey, Scope, Slot, names, network_block_length_name, slice_name,
+};
 use capi_ipam::in_cluster::ledger::Ledger;
 use capi_ipam_controller::watch::EventHandler;
 use capi_ipam_ip::{Block, Family};
@@ -16,12 +18,25 @@ pub struct Description<'a> {
     number: u8,
     claim: u8,
     in_network: bool,
+    policy: Policy,
     /// Variations, depending on the kind.
     choice: u8,
     /// A field and an unexpected value of it.
     replaced: Option<(u8, u8)>,
     /// Further changes, as a JSON merge patch.
     patch: Option<&'a str>,
+}
+
+/// How a pool allocates.
+#[derive(Arbitrary, Debug)]
+struct Policy {
+    order: u8,
+    is_sticky: bool,
+    is_draining: bool,
+    has_range: bool,
+    /// The size of its slices, and how long they are kept.
+    slices: Option<(u8, Option<u8>)>,
+    limit: Option<u8>,
 }
 
 #[derive(Arbitrary, Debug, Clone, Copy)]
@@ -31,6 +46,7 @@ enum Kind {
     Reservation,
     BlockLength,
     Claim,
+    Slice,
 }
 
 /// A decoded object.
@@ -39,6 +55,7 @@ pub enum Object {
     Address(IPAddress),
     Reservation(IPReservation),
     Claim(IPAddressClaim),
+    Slice(IPSlice),
 }
 
 /// One of 8 pools, two of each kind.
@@ -57,6 +74,7 @@ impl Description<'_> {
             Kind::Address => self.address(&key),
             Kind::Reservation => self.reservation(&key),
             Kind::BlockLength => self.block_length(&key),
+            Kind::Slice => self.slice(&key),
             Kind::Claim => json!({"metadata": {"namespace": "n", "name": self.claim_name()},
                                   "spec": {"poolRef": reference(&key)}}),
         };
@@ -66,7 +84,7 @@ impl Description<'_> {
         if let Some(patch) = self.patch.and_then(|text| serde_json::from_str(text).ok()) {
             json_patch::merge(&mut object, &patch);
         }
-        let is_cluster_wide = matches!(self.kind, Kind::Reservation | Kind::BlockLength)
+        let is_cluster_wide = matches!(self.kind, Kind::Reservation | Kind::BlockLength | Kind::Slice)
             || matches!(self.kind, Kind::Pool) && key.kind.is_global();
         if is_cluster_wide && let Some(metadata) = object.pointer_mut("/metadata").and_then(Value::as_object_mut) {
             metadata.remove("namespace");
@@ -80,6 +98,7 @@ impl Description<'_> {
             Kind::Address => serde_json::from_value(object).map(Object::Address),
             Kind::Reservation | Kind::BlockLength => serde_json::from_value(object).map(Object::Reservation),
             Kind::Claim => serde_json::from_value(object).map(Object::Claim),
+            Kind::Slice => serde_json::from_value(object).map(Object::Slice),
         };
         object.ok()
     }
@@ -101,13 +120,14 @@ impl Description<'_> {
     fn pool_object(&self, key: &PoolKey) -> Value {
         let network = self.in_network.then_some("lab");
         let number = self.number % 5;
-        let spec = if key.kind.has_prefixes() {
+        let mut spec = if key.kind.has_prefixes() {
             json!({"prefixes": [format!("fd00:0:0:{}::/61", number / 4 * 8)], "allocationPrefixLength": 63 + number % 2,
                    "excludedPrefixes": [format!("fd00:0:0:{number}::/64")], "network": network})
         } else {
             json!({"addresses": [format!("10.0.0.{number}-10.0.0.6")], "prefix": 24, "network": network,
                    "addressReuseGracePeriodSeconds": self.claim})
         };
+        self.policy.apply_to(&mut spec, key);
         let has = |bit: u8| self.choice & bit != 0;
         let finalizers: &[&str] = if has(1) { &[] } else { &[names::PROTECT_POOL] };
         let annotations = if has(2) { json!({names::PAUSED_ANNOTATION: ""}) } else { Value::Null };
@@ -144,6 +164,22 @@ impl Description<'_> {
         })
     }
 
+    fn slice(&self, key: &PoolKey) -> Value {
+        let number = self.number % 10;
+        let block = if key.kind.has_prefixes() {
+            Block::new(format!("fd00:0:0:{}::", number & !1).parse().expect("an address"), 63 - self.claim % 2)
+        } else {
+            Block::new([10, 0, 0, number & !1].into(), 31 - self.claim % 2)
+        };
+        let time = |bit: u8| (self.choice & bit != 0).then(|| format!("2026-01-01T00:00:{:02}Z", self.choice >> 4));
+        json!({
+            "metadata": {"name": slice_name(key, block), "uid": format!("s{}", self.choice % 2)},
+            "spec": {"scope": Scope::Pool(key.clone()).name(), "block": format!("{}/{}", block.base(), block.length()),
+                     "owner": {"kind": "Namespace", "name": owner_name(self.claim)}, "assignedAt": time(4),
+                     "emptySince": time(8)},
+        })
+    }
+
     fn block_length(&self, key: &PoolKey) -> Value {
         let family = if self.in_network { Family::V4 } else { Family::V6 };
         let length = if self.in_network { 32 } else { 63 + self.number % 2 };
@@ -153,6 +189,34 @@ impl Description<'_> {
                      "poolRef": key.to_reference()},
         })
     }
+}
+
+impl Policy {
+    fn apply_to(&self, spec: &mut Value, key: &PoolKey) {
+        let order = ["LowestFirst", "RoundRobin", "Random"][usize::from(self.order % 3)];
+        spec["allocation"] = json!({"order": order, "sticky": self.is_sticky, "requests": true});
+        if self.is_draining {
+            spec["draining"] = json!([if key.kind.has_prefixes() { "fd00:0:0:2::/63" } else { "10.0.0.4-10.0.0.5" }]);
+        }
+        if self.has_range {
+            spec["ranges"] = if key.kind.has_prefixes() {
+                json!([{"prefixes": ["fd00:0:0:10::/62"]}])
+            } else {
+                json!([{"addresses": ["10.0.0.7-10.0.0.9"], "prefix": 28, "gateway": "10.0.0.8"}])
+            };
+        }
+        if let Some((size, keep)) = self.slices {
+            spec["slices"] = json!({"size": 1 << (size % 3), "per": "Namespace", "keepSeconds": keep});
+        }
+        if let Some(limit) = self.limit.filter(|_| key.kind.is_global()) {
+            spec["limits"] = json!({"perNamespace": limit});
+        }
+    }
+}
+
+/// The name of one of two namespaces that own slices.
+pub fn owner_name(claim: u8) -> &'static str {
+    if claim & 2 == 0 { "n" } else { "m" }
 }
 
 fn reference(key: &PoolKey) -> Value {
@@ -186,6 +250,16 @@ fn replace_field(object: &mut Value, field: u8, value: u8) {
         "/spec/network",
         "/spec/allocationPrefixLength",
         "/spec/addressReuseGracePeriodSeconds",
+        "/spec/allocation",
+        "/spec/draining",
+        "/spec/ranges",
+        "/spec/slices",
+        "/spec/slices/size",
+        "/spec/limits",
+        "/spec/block",
+        "/spec/owner",
+        "/spec/assignedAt",
+        "/spec/emptySince",
     ];
     let many: Vec<String> = (0..300).map(|number| format!("example.com/{number}")).collect();
     let values = [
@@ -225,12 +299,14 @@ impl Object {
             Object::Address(_) => "IPAddress",
             Object::Reservation(_) => "IPReservation",
             Object::Claim(_) => "IPAddressClaim",
+            Object::Slice(_) => "IPSlice",
         };
         let metadata = match self {
             Object::Pool(pool) => &pool.metadata,
             Object::Address(address) => &address.metadata,
             Object::Reservation(reservation) => &reservation.metadata,
             Object::Claim(claim) => &claim.metadata,
+            Object::Slice(slice) => &slice.metadata,
         };
         (kind, metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default())
     }
@@ -241,6 +317,7 @@ impl Object {
             Object::Address(address) => ledger.apply(address),
             Object::Reservation(reservation) => ledger.apply(reservation),
             Object::Claim(claim) => ledger.apply(claim),
+            Object::Slice(slice) => ledger.apply(slice),
         }
     }
 
@@ -250,13 +327,22 @@ impl Object {
             Object::Address(address) => ledger.delete(address),
             Object::Reservation(reservation) => ledger.delete(reservation),
             Object::Claim(claim) => ledger.delete(claim),
+            Object::Slice(slice) => ledger.delete(slice),
         }
     }
 
     pub fn as_pool(&self) -> Option<PoolKey> {
         match self {
             Object::Pool(pool) => Some(PoolKey::of(pool)),
-            Object::Address(_) | Object::Reservation(_) | Object::Claim(_) => None,
+            _ => None,
+        }
+    }
+
+    /// The slot of a reservation.
+    pub fn slot(&self) -> Option<Slot> {
+        match self {
+            Object::Reservation(reservation) => reservation.slot().ok().map(|(slot, _)| slot),
+            _ => None,
         }
     }
 
@@ -273,6 +359,7 @@ pub fn init(ledger: &Ledger) {
     InClusterKind::ALL.into_iter().for_each(|kind| ledger.begin_pool_list(kind));
     EventHandler::<IPAddress>::init(ledger);
     EventHandler::<IPReservation>::init(ledger);
+    EventHandler::<IPSlice>::init(ledger);
 }
 
 /// Completes full lists of all kinds.
@@ -280,4 +367,5 @@ pub fn init_done(ledger: &Ledger) {
     InClusterKind::ALL.into_iter().for_each(|kind| ledger.end_pool_list(kind));
     EventHandler::<IPAddress>::init_done(ledger);
     EventHandler::<IPReservation>::init_done(ledger);
+    EventHandler::<IPSlice>::init_done(ledger);
 }
