@@ -68,7 +68,7 @@ async fn restored_claim_waits_for_its_address() {
 
 /// The managed fields of a claim to which an admission policy added the finalizer do not contain it.
 #[tokio::test]
-async fn restored_claim_with_the_finalizer_of_a_policy_waits_for_its_address() {
+async fn restored_claim_with_the_finalizer_of_a_policy_waits() {
     let consumer = with_pool().await;
     copy_claim(&consumer, "a", json!({})).await;
     restore_managed_fields(&consumer, "a", &[creator()]);

@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn waiting_request_is_admitted_when_another_ends_or_after_a_second() {
+    async fn request_waits_for_another_and_at_most_a_second() {
         let priorities = Priorities::default();
         let _normal = priorities.begin_normal();
         let first = priorities.admit().await;

@@ -221,7 +221,7 @@ mod tests {
 
     /// An admission policy adds the finalizer after the managed fields of the creator are recorded.
     #[test]
-    fn claim_with_a_finalizer_of_no_manager_is_local_unless_it_is_older() {
+    fn finalizer_of_no_manager_is_local_unless_the_claim_is_older() {
         let of = |time: &str| {
             let creator = at(manager("capv-manager", &json!({"f:spec": spec()})), time);
             let later = at(manager("capi-ipam-in-cluster", &json!({"f:status": {}})), "2025-12-31T23:00:00Z");
