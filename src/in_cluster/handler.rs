@@ -72,9 +72,7 @@ impl ClaimHandler for InClusterHandler {
             // First, so that a change of the pool that the lookup does not see enqueues the claim.
             self.context.terminating.add(pool, &self.key);
         }
-        let cluster = self.claim.cluster_name().map(Into::into);
-        let attributes = ClaimAttributes { cluster, ..priority(&self.claim).into() };
-        let info = match self.ledger().pool_or_wait(pool, &self.key, attributes) {
+        let info = match self.ledger().pool_or_wait(pool, &self.key, self.basic_attributes()) {
             PoolLookup::Found(info) => info,
             PoolLookup::NotSeenYet => {
                 let message = format!("{pool} is not in the cache yet");
@@ -144,11 +142,24 @@ impl InClusterHandler {
         self.pool.as_ref().ok_or_else(unsupported)
     }
 
+    /// What the wait queue has to know about a claim whose pool may not be known.
+    fn basic_attributes(&self) -> ClaimAttributes {
+        let cluster = self.claim.cluster_name().map(Into::into);
+        ClaimAttributes { cluster, ..priority(&self.claim).into() }
+    }
+
+    /// The pool, which can have changed since [`ClaimHandler::fetch_pool`]. If it no longer serves the claim, its next
+    /// change enqueues the claim.
+    fn serving(&self, pool: &PoolKey, serves: fn(&PoolInfo) -> bool) -> Result<PoolInfo, HandlerError> {
+        let found = self.ledger().serving_or_wait(pool, &self.key, self.basic_attributes(), serves);
+        found.ok_or_else(|| HandlerError::PoolNotReady(format!("{pool} cannot allocate addresses now")))
+    }
+
     /// Allocates an address: the one of the existing IPAddress, else one that is already reserved for the claim, else
     /// the next free one.
     async fn allocate(&self, pool: &PoolKey, existing: Option<&IPAddress>) -> Result<Ensured, HandlerError> {
         let unavailable = || HandlerError::PoolNotReady(format!("{pool} cannot allocate addresses now"));
-        let info = self.ledger().pool_info(pool).filter(PoolInfo::can_bind).ok_or_else(unavailable)?;
+        let info = self.serving(pool, PoolInfo::can_bind)?;
         let usable = info.usable.clone().map_err(|_| unavailable())?;
         if let Some(existing) = existing {
             return self.adopt(pool, existing, &info, &usable).await;
@@ -179,7 +190,7 @@ impl InClusterHandler {
         let mut attributes = self.attributes(&info, requested);
         attributes.slice_owner = self.slice_owner(pool, &info)?;
         for number in 1..=MAX_PROPOSALS {
-            let info = self.ledger().pool_info(pool).filter(PoolInfo::can_allocate).ok_or_else(unavailable)?;
+            let info = self.serving(pool, PoolInfo::can_allocate)?;
             let usable = info.usable.clone().map_err(|_| unavailable())?;
             let slices_observed = self.ledger().slices_observed();
             let slot = match self.ledger().propose(pool, &self.key, attributes.clone()) {

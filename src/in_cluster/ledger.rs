@@ -214,6 +214,23 @@ impl Ledger {
         }
     }
 
+    /// The pool, if it still serves the claim. Otherwise the claim waits for a change of the pool.
+    pub fn serving_or_wait(
+        &self,
+        pool: &PoolKey,
+        claim: &ClaimKey,
+        attributes: impl Into<ClaimAttributes>,
+        serves: impl Fn(&PoolInfo) -> bool,
+    ) -> Option<PoolInfo> {
+        let mut state = self.state.lock();
+        let entry = state.pools.entry(pool.clone()).or_default();
+        let info = entry.info.clone().filter(serves);
+        if info.is_none() {
+            entry.wait_queue.wait_for_pool(claim, &attributes.into());
+        }
+        info
+    }
+
     /// Ends the turn of a claim whose reconcile has ended, if the turn was granted before the reconcile started at
     /// `started` and was not used: the next claim is granted one. If another manager has bound the claim meanwhile, it
     /// leaves the wait queue.

@@ -10,7 +10,7 @@ use capi_ipam::api::{IPNetwork, IPReservation, IPSlice, InClusterKind, Pool, nam
 use capi_ipam_controller::client::{CallError, ResourceClient};
 use capi_ipam_provider::api::{IPAddress, IPAddressClaim};
 use capi_ipam_testing::consumer as generic;
-pub use capi_ipam_testing::consumer::{object, ready, unique};
+pub use capi_ipam_testing::consumer::{create, object, ready, unique};
 use futures::StreamExt;
 use kube::{Api, Client};
 use serde_json::{Value, json};
@@ -99,7 +99,7 @@ impl Consumer {
             "metadata": { "name": format!("{scope}.{}", block.replace('/', "-")) },
             "spec": { "scope": scope, "block": block, "owner": owner },
         }));
-        self.slices().create(&slice).await.expect("the slice can be created")
+        create(&self.slices(), &slice).await.expect("the slice can be created")
     }
 
     /// Creates a network.
@@ -108,7 +108,7 @@ impl Consumer {
             "apiVersion": "ipam.cluster.x-k8s.io/v1alpha2", "kind": "IPNetwork", "metadata": { "name": name },
             "spec": spec,
         }));
-        self.networks().create(&network).await.expect("the network can be created")
+        create(&self.networks(), &network).await.expect("the network can be created")
     }
 
     /// Creates a network that all pools can join.
@@ -132,7 +132,7 @@ impl Consumer {
             "apiVersion": "ipam.cluster.x-k8s.io/v1alpha2", "kind": kind.name(),
             "metadata": { "name": name, "namespace": (!kind.is_global()).then_some(&self.namespace) }, "spec": spec,
         }));
-        self.pools_of(kind).create(&pool).await.expect("the pool can be created")
+        create(&self.pools_of(kind), &pool).await.expect("the pool can be created")
     }
 
     /// Creates a claim for a pool of a kind.
@@ -192,7 +192,7 @@ impl Consumer {
                 "poolRef": { "apiGroup": names::GROUP, "kind": InClusterKind::IPPool.name(), "name": pool },
             },
         });
-        self.addresses().create(&object(address)).await.expect("the IPAddress can be created");
+        create(&self.addresses(), &object(address)).await.expect("the IPAddress can be created");
     }
 
     /// Creates a reservation of an IPv4 address of a pool of the namespace, as an operator does. `claim` is the claim
@@ -215,7 +215,7 @@ impl Consumer {
         if !claim.is_null() {
             reservation["spec"]["claimRef"] = claim;
         }
-        self.reservations().create(&object(reservation)).await
+        create(&self.reservations(), &object(reservation)).await
     }
 
     /// The reservation of an IPv4 address of a pool of the namespace.

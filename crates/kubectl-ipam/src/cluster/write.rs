@@ -125,11 +125,27 @@ impl Cluster {
         self.delete(&self.pools(key), kind, key.namespace.as_deref(), &key.name, preconditions, dry_run).await
     }
 
+    /// Deletes a reservation if its specification has not changed. The manager can change its labels meanwhile.
     pub(crate) async fn delete_reservation(&self, name: &str, version: &Identity, dry_run: bool) -> Result<(), Error> {
-        let (uid, resource_version) = (Some(version.uid.clone()), Some(version.resource_version.clone()));
         let api: Api<IPReservation> = Api::all(self.client.clone());
-        let preconditions = Preconditions { uid, resource_version };
-        self.delete(&api, Kind::Reservation, None, name, preconditions, dry_run).await
+        let mut resource_version = version.resource_version.clone();
+        loop {
+            let preconditions =
+                Preconditions { uid: Some(version.uid.clone()), resource_version: Some(resource_version.clone()) };
+            let error = match self.try_delete(&api, Kind::Reservation, name, preconditions, dry_run).await {
+                Err(error) if error.is_conflict() => error,
+                done => return done.map_err(|error| self.call_error("delete", Kind::Reservation, None, &error)),
+            };
+            let failed = |error: &CallError| self.call_error("get", Kind::Reservation, None, error);
+            let read = with_timeout(|| format!("read IPReservation {name}"), api.get_opt(name)).await;
+            let Some(found) = read.map_err(|error| failed(&error))? else { return Ok(()) };
+            let present = Identity::of(&found.metadata);
+            let is_same = present.uid == version.uid && present.generation == version.generation;
+            if !is_same || present.resource_version == resource_version {
+                return Err(self.call_error("delete", Kind::Reservation, None, &error));
+            }
+            resource_version = present.resource_version;
+        }
     }
 
     async fn delete<K: Clone + Debug + DeserializeOwned>(
@@ -141,10 +157,23 @@ impl Cluster {
         preconditions: Preconditions,
         dry_run: bool,
     ) -> Result<(), Error> {
+        let deleted = self.try_delete(api, kind, name, preconditions, dry_run).await;
+        deleted.map_err(|error| self.call_error("delete", kind, namespace, &error))
+    }
+
+    /// Deletes an object. One that does not exist counts as deleted.
+    async fn try_delete<K: Clone + Debug + DeserializeOwned>(
+        &self,
+        api: &Api<K>,
+        kind: Kind,
+        name: &str,
+        preconditions: Preconditions,
+        dry_run: bool,
+    ) -> Result<(), CallError> {
         let parameters = DeleteParams { dry_run, preconditions: Some(preconditions), ..DeleteParams::default() };
         let operation = || format!("delete {} {name}", kind.plural());
         match with_timeout(operation, api.delete(name, &parameters)).await {
-            Err(error) if !error.is_not_found() => Err(self.call_error("delete", kind, namespace, &error)),
+            Err(error) if !error.is_not_found() => Err(error),
             _ => Ok(()),
         }
     }
