@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use capi_ipam_provider::api::IPAddressClaim;
 use futures::StreamExt;
 use futures::future::join_all;
 use futures::stream;
@@ -16,7 +17,7 @@ use crate::support::wait::eventually_within;
 const KIND: &str = "GlobalInClusterIPPool";
 /// The number of pools with one slice each, and how many of them are created at a time.
 const RACES: usize = 200;
-const RACES_AT_ONCE: usize = 20;
+const RACES_AT_ONCE: usize = 10;
 
 fn of(owner: &str) -> Value {
     json!({"labels": {"rack": owner}})
@@ -32,27 +33,32 @@ async fn create_pool(consumer: &Consumer, name: &str, addresses: &str, size: u8)
     consumer.create_global_pool(name, json!({"addresses": [addresses], "prefix": 16, "slices": slices})).await;
 }
 
-/// Creates claims of four owners for a pool with one slice, and asserts that one owner gets it.
-async fn race(consumer: &Consumer, number: usize) {
-    let pool = format!("pool-{number}");
-    create_pool(consumer, &pool, &format!("10.0.{number}.4-10.0.{number}.7"), 4).await;
-    let names = ["a", "b", "c", "d"].map(|owner| format!("{owner}-{number}"));
+fn pool_of(race: usize) -> String {
+    format!("pool-{race}")
+}
+
+/// The claims of four owners for the pool of a race.
+fn names_of(race: usize) -> [String; 4] {
+    ["a", "b", "c", "d"].map(|owner| format!("{owner}-{race}"))
+}
+
+/// Creates a pool with one slice, and then claims of four owners at the same time.
+async fn start_race(consumer: &Consumer, race: usize) {
+    let (pool, names) = (pool_of(race), names_of(race));
+    create_pool(consumer, &pool, &format!("10.0.{race}.4-10.0.{race}.7"), 4).await;
     join_all(names.iter().map(|name| consumer.create_claim_with(name, KIND, &pool, of(owner_of(name))))).await;
-    let what = format!("one owner has the slice of {pool}, and the others wait");
-    let bound = eventually_within(Duration::from_mins(2), &what, || async {
-        let mut claims = consumer.claims().list().await.expect("claims can be read");
-        claims.retain(|claim| claim.spec.pool_ref.name == pool);
-        let bound: Vec<_> = claims.iter().filter(|claim| claim.bound_address().is_some()).collect();
-        assert!(bound.len() <= 1, "{} claims of different owners are bound", bound.len());
-        let waits = |reason: &str| reason == "NoFreeSlice" || reason == "AddressAllocated";
-        let is_done = claims.iter().all(|claim| ready(claim).reason.is_some_and(|reason| waits(&reason)));
-        (is_done && bound.len() == 1).then(|| bound[0].metadata.name.clone().expect("claims have names"))
-    })
-    .await;
-    let slices = consumer.slices().list().await.expect("slices can be listed");
-    let of_pool: Vec<_> = slices.iter().filter(|slice| slice.spec.scope == format!("g.{pool}")).collect();
-    assert_eq!(of_pool.len(), 1, "{pool}");
-    assert_eq!(of_pool[0].spec.owner.name, owner_of(&bound), "{pool}");
+}
+
+/// The owner whose claim is bound, if the claims of all owners are bound or wait. The pool has one slice.
+fn winner(claims: &[IPAddressClaim], race: usize) -> Option<String> {
+    let pool = pool_of(race);
+    let claims: Vec<_> = claims.iter().filter(|claim| claim.spec.pool_ref.name == pool).collect();
+    let bound: Vec<_> = claims.iter().filter(|claim| claim.bound_address().is_some()).collect();
+    assert!(bound.len() <= 1, "{} claims of different owners are bound in {pool}", bound.len());
+    let waits = |reason: &str| reason == "NoFreeSlice" || reason == "AddressAllocated";
+    let is_done = claims.iter().all(|claim| ready(claim).reason.is_some_and(|reason| waits(&reason)));
+    let name = bound.first()?.metadata.name.as_deref()?;
+    (is_done && claims.len() == names_of(race).len()).then(|| owner_of(name).to_owned())
 }
 
 /// No slice is returned meanwhile: with a short grace period, a manager returns one before it observes that the other
@@ -62,9 +68,23 @@ async fn two_managers_race_for_the_last_slice() {
     let plane = ControlPlane::start(Options::default());
     let consumer = Consumer::new(&plane).await;
     let _managers = [Manager::start(&plane, &[]), Manager::start(&plane, &[])];
-    let numbers: Vec<usize> = (0..RACES).collect();
-    for numbers in numbers.chunks(RACES_AT_ONCE) {
-        join_all(numbers.iter().map(|number| race(&consumer, *number))).await;
+    let races: Vec<usize> = (0..RACES).collect();
+    for races in races.chunks(RACES_AT_ONCE) {
+        join_all(races.iter().map(|race| start_race(&consumer, *race))).await;
+        let what = "one owner has the slice of each pool, and the others wait";
+        let winners = eventually_within(Duration::from_mins(2), what, || async {
+            let claims = consumer.claims().list().await.expect("claims can be read");
+            races.iter().map(|race| winner(&claims, *race)).collect::<Option<Vec<_>>>()
+        })
+        .await;
+        let slices = consumer.slices().list().await.expect("slices can be listed");
+        for (race, winner) in races.iter().zip(winners) {
+            let scope = format!("g.{}", pool_of(*race));
+            let owners = slices.iter().filter(|slice| slice.spec.scope == scope).map(|slice| &slice.spec.owner.name);
+            assert_eq!(owners.collect::<Vec<_>>(), [&winner], "{scope}");
+        }
+        let names: Vec<String> = races.iter().flat_map(|race| names_of(*race)).collect();
+        join_all(names.iter().map(|name| consumer.delete(name))).await;
     }
 }
 

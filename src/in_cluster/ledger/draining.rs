@@ -1,11 +1,11 @@
 //! The draining parts of a pool: nothing is allocated there, and what is in use stays.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 
 use capi_ipam_ip::{Block, FreeSet, SpanSet, UsableBlocks};
 
 use super::state::State;
-use super::usage::AddressUsage;
+use super::usage::UsageMap;
 use super::{ClaimKey, Ledger, PoolKey};
 use crate::api::{DrainingStatus, Slot};
 
@@ -40,16 +40,11 @@ impl DrainingUse {
 impl Draining {
     /// Counts the draining parts of a pool. `other_lengths` are the numbers that overlap with a used block of another
     /// length.
-    pub(super) fn of(
-        pool: &PoolKey,
-        usable: &UsableBlocks,
-        other_lengths: &SpanSet,
-        usage: &HashMap<Block, AddressUsage>,
-    ) -> Self {
+    pub(super) fn of(pool: &PoolKey, usable: &UsableBlocks, other_lengths: &SpanSet, usage: &UsageMap) -> Self {
         if usable.draining.is_empty() {
             return Self::default();
         }
-        let numbers = usage.keys().filter_map(|block| usable.number(*block));
+        let numbers = usage.blocks().filter_map(|block| usable.number(*block));
         let in_use = usage.iter().filter(|(block, usage)| usable.is_draining(**block) && usage.is_in_use_of(pool));
         Self {
             unused: FreeSet::without(&usable.draining.subtract(other_lengths), numbers),

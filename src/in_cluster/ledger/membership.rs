@@ -96,7 +96,7 @@ impl Ledger {
                 continue;
             }
             for (scope, _) in entry.holds.iter().filter(|(scope, _)| *scope != info.scope) {
-                for (block, usage) in state.scopes.get(scope).into_iter().flat_map(|scope| &scope.usage) {
+                for (block, usage) in state.scopes.get(scope).into_iter().flat_map(|scope| scope.usage.iter()) {
                     let reservation = usage.reservation.as_ref().filter(|reservation| reservation.pool == *pool);
                     let Some(reservation) = reservation else { continue };
                     let target = Slot { scope: info.scope.clone(), block: *block };

@@ -1,6 +1,6 @@
 //! The ledger's entry of one pool: its counts, free addresses and wait queue.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 use capi_ipam_controller::object_map::ListEpoch;
@@ -10,7 +10,7 @@ use super::draining::Draining;
 use super::order::Order;
 use super::quota::{Group, LimitReached, Quota};
 use super::slices::{SliceInfo, SliceRefusal, Slices};
-use super::usage::{AddressUsage, Availability};
+use super::usage::{AddressUsage, Availability, UsageMap};
 use super::wait_queue::{Answer, ClaimAttributes, Freed, Supply, WaitQueue};
 use super::{ClaimKey, PoolInfo};
 use crate::api::{AddressCounts, AllocationOrder, PoolKey, STICKY_SECONDS, Scope, Slot};
@@ -203,7 +203,7 @@ impl PoolEntry {
     }
 
     /// Computes the free set and the counts again from all used blocks of the pool's scope.
-    pub(super) fn recount(&mut self, key: &PoolKey, usage: &HashMap<Block, AddressUsage>) {
+    pub(super) fn recount(&mut self, key: &PoolKey, usage: &UsageMap) {
         self.order.reset();
         let Some(usable) = self.info.as_ref().and_then(|info| info.usable.as_ref().ok()) else {
             (self.free, self.other_lengths, self.used, self.cooling_down) = (None, SpanSet::default(), 0, 0);
@@ -215,24 +215,31 @@ impl PoolEntry {
             return;
         };
         let mut numbers = usage
-            .keys()
+            .blocks()
             .filter_map(|block| usable.number(*block))
             .filter(|number| usable.set.contains(*number))
             .peekable();
-        let other_lengths = usage.keys().filter(|block| usable.number(**block).is_none());
+        let other_lengths = usage.blocks().filter(|block| usable.number(**block).is_none());
         let other_lengths: SpanSet = other_lengths.filter_map(|block| usable.numbers_overlapping(*block)).collect();
         let is_all_free = other_lengths.is_empty() && usable.draining.is_empty() && numbers.peek().is_none();
         let allocatable = usable.allocatable().subtract(&other_lengths);
         let free = (!is_all_free).then(|| FreeSet::without(&allocatable, numbers));
-        let remembered = usage.iter().filter_map(|(block, usage)| match usage.availability() {
-            Availability::Remembered(since) => Some((since, usable.number(*block)?)),
-            Availability::Free | Availability::Taken => None,
-        });
-        self.remembered = remembered.filter(|(_, number)| allocatable.contains(*number)).collect();
+        self.remembered.clear();
+        (self.used, self.out_of_range) = (0, 0);
+        // One pass, since the entries are scattered in memory.
+        for (block, usage) in usage.iter() {
+            let number = usable.number(*block);
+            if let (Availability::Remembered(since), Some(number)) = (usage.availability(), number)
+                && allocatable.contains(number)
+            {
+                self.remembered.insert((since, number));
+            }
+            if usage.owners.iter().any(|owner| owner.pool == *key) {
+                let count = if usable.contains(*block) { &mut self.used } else { &mut self.out_of_range };
+                *count = count.saturating_add(1);
+            }
+        }
         self.draining = Draining::of(key, usable, &other_lengths, usage);
-        let mine = usage.iter().filter(|(_, usage)| usage.owners.iter().any(|owner| owner.pool == *key));
-        let (inside, outside): (Vec<_>, Vec<_>) = mine.partition(|(block, _)| usable.contains(**block));
-        (self.used, self.out_of_range) = (inside.len(), outside.len());
         self.cooling_down = self.cooldowns.iter().filter(|(_, slot)| usable.contains(slot.block)).count();
         (self.free, self.other_lengths) = (free, other_lengths);
         self.divide();
@@ -240,7 +247,7 @@ impl PoolEntry {
     }
 
     /// Computes again which of the requested blocks are free.
-    fn refresh_requests(&mut self, usage: &HashMap<Block, AddressUsage>) {
+    fn refresh_requests(&mut self, usage: &UsageMap) {
         for block in self.wait_queue.requested_blocks() {
             let is_free = self.can_allocate_block(block, usage.get(&block));
             self.wait_queue.set_block_free(block, is_free);

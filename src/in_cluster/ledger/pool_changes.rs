@@ -1,6 +1,6 @@
 //! Changes of pools: their scope, blocks, gateways and limits.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use capi_ipam_controller::clock;
 
 use super::networks::{Change, contains_address};
 use super::state::State;
-use super::usage::{AddressOwner, AddressUsage, ScopeEntry};
+use super::usage::{AddressOwner, AddressUsage, ScopeEntry, UsageMap};
 use super::{ClaimKey, PoolInfo};
 use crate::api::{PoolKey, Scope, Slot};
 
@@ -78,7 +78,7 @@ impl State {
         if let Some((entry, scope)) = self.pools.get_mut(key).zip(self.scopes.get(&after)) {
             entry.recount(key, &scope.usage);
         } else if let Some(entry) = self.pools.get_mut(key) {
-            entry.recount(key, &HashMap::new());
+            entry.recount(key, &UsageMap::default());
         }
         let overlapping = self.overlapping(key);
         self.dirty_pools.extend(overlapping);
@@ -103,7 +103,7 @@ impl State {
         let Some(entry) = self.pools.get(pool) else { return };
         let mut blocks = Vec::new();
         for (other, _) in entry.holds.iter().filter(|(other, _)| other != scope) {
-            let usage = self.scopes.get(other).into_iter().flat_map(|other| &other.usage);
+            let usage = self.scopes.get(other).into_iter().flat_map(|other| other.usage.iter());
             blocks.extend(usage.flat_map(|(block, usage)| std::iter::repeat_n(*block, usage.holds_of(pool))));
         }
         self.scopes_changed |= !blocks.is_empty();
@@ -160,6 +160,9 @@ impl State {
 
     /// The claims to which addresses of the pool are promised: the pool may contain the addresses only now.
     fn promised_to(&self, pool: &PoolKey, scope: &Scope) -> Vec<ClaimKey> {
+        if !self.holdings.has_promises() {
+            return Vec::new();
+        }
         let usage = self.scopes.get(scope).into_iter().flat_map(|scope| scope.usage.values());
         let mine =
             usage.filter(|usage| usage.reservation.as_ref().is_some_and(|reservation| reservation.pool == *pool));
@@ -177,7 +180,7 @@ impl State {
         }
         if before != after {
             let mut moved = Vec::new();
-            let usage = self.scopes.get_mut(before).into_iter().flat_map(|scope| &scope.usage);
+            let usage = self.scopes.get_mut(before).into_iter().flat_map(|scope| scope.usage.iter());
             let mine = |(block, usage): (&_, &AddressUsage)| {
                 let owners = usage.owners.iter().filter(|owner| owner.pool == *key);
                 owners.map(|owner| (*block, owner.name.clone(), owner.cluster.clone(), owner.list)).collect::<Vec<_>>()

@@ -1,6 +1,5 @@
 //! The slices of a pool: changes of its entry in the ledger, and what a claim of an owner gets.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use capi_ipam_ip::{Block, FreeSet, SpanSet};
@@ -8,7 +7,7 @@ use capi_ipam_ip::{Block, FreeSet, SpanSet};
 use super::ClaimKey;
 use super::pool::{Next, PoolEntry};
 use super::slices::{Choice, SliceAccess, SliceInfo, Slices};
-use super::usage::AddressUsage;
+use super::usage::UsageMap;
 use super::wait_queue::ClaimAttributes;
 use crate::api::{SliceCounts, SliceOwner};
 
@@ -62,7 +61,7 @@ impl PoolEntry {
 
     /// Whether an address of a block of the pool is in use, or not free for another reason. Linear in the free spans of
     /// the block; the others of its addresses are looked up in `usage`.
-    pub(super) fn has_address_in(&self, block: Block, usage: Option<&HashMap<Block, AddressUsage>>) -> bool {
+    pub(super) fn has_address_in(&self, block: Block, usage: Option<&UsageMap>) -> bool {
         let span = block.span();
         let overlaps = |other: &Block| {
             let other_span = other.span();
@@ -82,12 +81,12 @@ impl PoolEntry {
         // The gateway and reserved addresses of the subnet are not in the pool, and not in use either.
         let has_others = self.out_of_range > 0 || self.usable().is_none_or(|usable| !usable.draining.is_empty());
         let is_contained = contained.is_some_and(|contained| contained.len() == size);
-        let is_used = |usage: &HashMap<Block, AddressUsage>| match in_pool {
+        let is_used = |usage: &UsageMap| match in_pool {
             // Addresses have one length: those of a small slice are looked up one by one.
             Some((usable, numbers)) if usable.length == usable.family.bits() && size <= usage.len() as u128 => {
-                (numbers.first()..=numbers.last()).any(|number| usage.contains_key(&usable.block(number)))
+                (numbers.first()..=numbers.last()).any(|number| usage.get(&usable.block(number)).is_some())
             }
-            _ => usage.keys().any(overlaps),
+            _ => usage.blocks().any(overlaps),
         };
         is_in_use || (!is_contained && has_others && usage.is_some_and(is_used))
     }

@@ -149,7 +149,7 @@ impl Ledger {
         let state = self.state.lock();
         let mut blocks = Vec::new();
         for scope in state.scopes_with(pool) {
-            let usage = state.scopes.get(&scope).into_iter().flat_map(|scope| &scope.usage);
+            let usage = state.scopes.get(&scope).into_iter().flat_map(|scope| scope.usage.iter());
             let in_use = usage.filter(|(block, usage)| filter(**block) && usage.is_in_use_of(pool));
             blocks.extend(in_use.map(|(block, _)| *block));
         }
@@ -188,7 +188,9 @@ impl Ledger {
         let mut found = BTreeMap::<_, HashMap<_, _>>::new();
         let indexes: HashMap<&PoolKey, usize> = pools.iter().enumerate().map(|(index, pool)| (pool, index)).collect();
         let scopes: HashSet<Scope> = pools.iter().flat_map(|pool| state.scopes_with(pool)).collect();
-        for (block, usage) in scopes.iter().filter_map(|scope| state.scopes.get(scope)).flat_map(|scope| &scope.usage) {
+        for (block, usage) in
+            scopes.iter().filter_map(|scope| state.scopes.get(scope)).flat_map(|scope| scope.usage.iter())
+        {
             for owner in &usage.owners {
                 let Some(index) = indexes.get(&owner.pool) else { continue };
                 let (namespace, name) = ClaimKey::clone(&owner.name);

@@ -98,7 +98,7 @@ impl State {
     pub(super) fn update(&mut self, slot: &Slot, change: impl FnOnce(&mut AddressUsage)) {
         let Self { pools, scopes, dirty_pools, claims_to_wake, cooldowns_changed, quotas, .. } = self;
         let scope = scopes.entry(slot.scope.clone()).or_default();
-        let usage = scope.usage.entry(slot.block).or_default();
+        let usage = scope.usage.get_or_insert(slot.block);
         let availability_before = usage.availability();
         let (pools_before, release_before) = (usage.pools(), usage.release());
         let candidate_before = usage.candidate_of.clone();

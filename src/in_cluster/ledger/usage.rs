@@ -17,9 +17,48 @@ use crate::in_cluster::reservation::lacks_label;
 /// The addresses of one scope that are not free, and the pools that allocate from the scope.
 #[derive(Debug, Default)]
 pub(super) struct ScopeEntry {
-    pub(super) usage: HashMap<Block, AddressUsage>,
+    pub(super) usage: UsageMap,
     /// The existing pools of the scope: one, unless the scope is a network.
     pub(super) members: Vec<PoolKey>,
+}
+
+/// The usage of each address that is not free. Boxed, since a hash map has about twice as many buckets as entries, and
+/// three times as many while it grows.
+#[derive(Debug, Default)]
+pub(super) struct UsageMap(HashMap<Block, Box<AddressUsage>>);
+
+impl UsageMap {
+    pub(super) fn get(&self, block: &Block) -> Option<&AddressUsage> {
+        self.0.get(block).map(Box::as_ref)
+    }
+
+    pub(super) fn get_or_insert(&mut self, block: Block) -> &mut AddressUsage {
+        self.0.entry(block).or_default()
+    }
+
+    pub(super) fn remove(&mut self, block: &Block) {
+        self.0.remove(block);
+    }
+
+    pub(super) fn blocks(&self) -> impl Iterator<Item = &Block> {
+        self.0.keys()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&Block, &AddressUsage)> {
+        self.0.iter().map(|(block, usage)| (block, usage.as_ref()))
+    }
+
+    pub(super) fn values(&self) -> impl Iterator<Item = &AddressUsage> {
+        self.0.values().map(Box::as_ref)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
 }
 
 impl ScopeEntry {
@@ -120,6 +159,11 @@ impl Holdings {
             (None, Some(claim)) => remove_from(&mut self.by_name, claim, slot),
             (None, None) => {}
         }
+    }
+
+    /// Whether a user promised an address to the name of a claim.
+    pub(super) fn has_promises(&self) -> bool {
+        !self.by_name.is_empty()
     }
 
     /// The addresses that claims of that name have released, and that still have a reservation.
