@@ -122,6 +122,10 @@ impl ClaimHandler for InClusterHandler {
     }
 }
 
+fn cannot_allocate(pool: &PoolKey) -> HandlerError {
+    HandlerError::PoolNotReady(format!("{pool} cannot allocate addresses now"))
+}
+
 /// The result of creating a reservation.
 pub(super) enum ReserveResult {
     /// The address is reserved for the claim.
@@ -152,15 +156,14 @@ impl InClusterHandler {
     /// change enqueues the claim.
     fn serving(&self, pool: &PoolKey, serves: fn(&PoolInfo) -> bool) -> Result<PoolInfo, HandlerError> {
         let found = self.ledger().serving_or_wait(pool, &self.key, self.basic_attributes(), serves);
-        found.ok_or_else(|| HandlerError::PoolNotReady(format!("{pool} cannot allocate addresses now")))
+        found.ok_or_else(|| cannot_allocate(pool))
     }
 
     /// Allocates an address: the one of the existing IPAddress, else one that is already reserved for the claim, else
     /// the next free one.
     async fn allocate(&self, pool: &PoolKey, existing: Option<&IPAddress>) -> Result<Ensured, HandlerError> {
-        let unavailable = || HandlerError::PoolNotReady(format!("{pool} cannot allocate addresses now"));
         let info = self.serving(pool, PoolInfo::can_bind)?;
-        let usable = info.usable.clone().map_err(|_| unavailable())?;
+        let usable = info.usable.clone().map_err(|_| cannot_allocate(pool))?;
         if let Some(existing) = existing {
             return self.adopt(pool, existing, &info, &usable).await;
         }
@@ -191,7 +194,7 @@ impl InClusterHandler {
         attributes.slice_owner = self.slice_owner(pool, &info)?;
         for number in 1..=MAX_PROPOSALS {
             let info = self.serving(pool, PoolInfo::can_allocate)?;
-            let usable = info.usable.clone().map_err(|_| unavailable())?;
+            let usable = info.usable.clone().map_err(|_| cannot_allocate(pool))?;
             let slices_observed = self.ledger().slices_observed();
             let slot = match self.ledger().propose(pool, &self.key, attributes.clone()) {
                 Proposal::Slot(slot) => slot,
@@ -218,7 +221,7 @@ impl InClusterHandler {
                 }
                 Proposal::Wait => return Err(HandlerError::PoolExhausted(self.exhausted(pool, &info))),
                 Proposal::Unavailable(why) => {
-                    let block = requested.ok_or_else(unavailable)?;
+                    let block = requested.ok_or_else(|| cannot_allocate(pool))?;
                     return Err(self.unavailable(pool, &info, block, &why));
                 }
             };

@@ -7,6 +7,7 @@ mod draining;
 mod joining;
 mod late;
 mod laws;
+mod lookup;
 mod networks;
 mod order;
 mod overlaps;
@@ -164,33 +165,6 @@ fn nothing_is_proposed_before_the_pool_is_initialized() {
     assert_eq!(ledger.propose(&key(), &claim("a"), 1), Proposal::Wait);
     ledger.apply_pool(&pool(json!({})));
     assert_eq!(ledger.propose(&key(), &claim("a"), 1), Proposal::Slot(value(1)));
-}
-
-#[test]
-fn pool_is_missing_at_the_second_lookup() {
-    let ledger = ledger();
-    assert_eq!(ledger.pool_or_wait(&key(), &claim("a"), 1), PoolLookup::NotSeenYet);
-    assert_eq!(ledger.pool_or_wait(&key(), &claim("a"), 1), PoolLookup::Missing);
-    assert_eq!(ledger.pool_or_wait(&key(), &claim("b"), 1), PoolLookup::NotSeenYet);
-    ledger.apply_pool(&pool(json!({})));
-    assert!(matches!(ledger.pool_or_wait(&key(), &claim("a"), 1), PoolLookup::Found(_)));
-}
-
-#[test]
-fn claim_whose_pool_stops_to_serve_it_during_a_reconcile_is_woken_by_the_next_change() {
-    let (ledger, woken) = recording();
-    ledger.apply_pool(&pool(json!({})));
-    assert!(matches!(ledger.pool_or_wait(&key(), &claim("a"), 1), PoolLookup::Found(_)));
-    let found = |serves: fn(&PoolInfo) -> bool| ledger.serving_or_wait(&key(), &claim("a"), 1, serves).is_some();
-    assert!(found(PoolInfo::can_bind) && found(PoolInfo::can_allocate));
-    let deleting = pool(json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}));
-    ledger.apply_pool(&deleting);
-    assert!(found(PoolInfo::can_bind) && !found(PoolInfo::can_allocate));
-    ledger.remove_pool(&key());
-    assert_eq!(take(&woken), [claim("a")]);
-    assert!(!found(PoolInfo::can_bind));
-    ledger.apply_pool(&pool(json!({})));
-    assert!(take(&woken).contains(&claim("a")));
 }
 
 #[test]

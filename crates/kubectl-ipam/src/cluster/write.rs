@@ -26,6 +26,9 @@ pub(crate) enum Created {
     Exists,
 }
 
+/// How often the deletion of a reservation is tried while others change its metadata.
+const DELETE_ATTEMPTS: u32 = 5;
+
 /// What identifies an object that was read: a request for it fails once the object is another one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
@@ -128,23 +131,23 @@ impl Cluster {
     /// Deletes a reservation if its specification has not changed. The manager can change its labels meanwhile.
     pub(crate) async fn delete_reservation(&self, name: &str, version: &Identity, dry_run: bool) -> Result<(), Error> {
         let api: Api<IPReservation> = Api::all(self.client.clone());
-        let mut resource_version = version.resource_version.clone();
+        let mut version = version.clone();
+        let mut attempt = 1_u32;
         loop {
-            let preconditions =
-                Preconditions { uid: Some(version.uid.clone()), resource_version: Some(resource_version.clone()) };
+            let (uid, resource_version) = (Some(version.uid.clone()), Some(version.resource_version.clone()));
+            let preconditions = Preconditions { uid, resource_version };
             let error = match self.try_delete(&api, Kind::Reservation, name, preconditions, dry_run).await {
-                Err(error) if error.is_conflict() => error,
+                Err(error) if error.is_conflict() && attempt < DELETE_ATTEMPTS => error,
                 done => return done.map_err(|error| self.call_error("delete", Kind::Reservation, None, &error)),
             };
-            let failed = |error: &CallError| self.call_error("get", Kind::Reservation, None, error);
             let read = with_timeout(|| format!("read IPReservation {name}"), api.get_opt(name)).await;
-            let Some(found) = read.map_err(|error| failed(&error))? else { return Ok(()) };
-            let present = Identity::of(&found.metadata);
-            let is_same = present.uid == version.uid && present.generation == version.generation;
-            if !is_same || present.resource_version == resource_version {
+            let read = read.map_err(|error| self.call_error("get", Kind::Reservation, None, &error))?;
+            let Some(found) = read.map(|found| Identity::of(&found.metadata)) else { return Ok(()) };
+            if (&found.uid, found.generation) != (&version.uid, version.generation) {
                 return Err(self.call_error("delete", Kind::Reservation, None, &error));
             }
-            resource_version = present.resource_version;
+            version = found;
+            attempt = attempt.saturating_add(1);
         }
     }
 

@@ -78,6 +78,20 @@ fn sticky_pool_is_never_exhausted_by_absent_claims() {
 }
 
 #[test]
+fn kept_addresses_are_available_after_a_change_of_the_pool() {
+    let (ledger, _) = sticky(0);
+    for last in 1..=8 {
+        release(&ledger, last, &format!("c{last}"), now() - 100 + i64::from(last));
+    }
+    let spec = json!({"allocation": {"sticky": true}, "excludedAddresses": ["10.0.0.2"]});
+    ledger.apply_pool(&pool(json!({"spec": spec})));
+    assert_eq!(ledger.counts(&key()).free, 7);
+    let others: Vec<_> = (0..7).map(|number| proposed(&ledger, &format!("x{number}"))).collect();
+    assert_eq!(others, [1, 3, 4, 5, 6, 7, 8].map(Some));
+    assert_eq!(proposed(&ledger, "y"), None);
+}
+
+#[test]
 fn kept_address_becomes_available_when_the_cooldown_ends() {
     let (ledger, woken) = sticky(60);
     let since = now() - 10;
