@@ -264,7 +264,10 @@ fn leaderless(leases: &[LeaseRow], now: Timestamp) -> Option<Finding> {
             let since = lease.renewed.map(|renewed| format!(" since {renewed}")).unwrap_or_default();
             (format!("lease {}/{}", lease.namespace, names::IN_CLUSTER_LEASE), format!("nobody renews it{since}"))
         }
-        None => (format!("lease {}", names::IN_CLUSTER_LEASE), "it does not exist: no provider has started".to_owned()),
+        None => (
+            format!("lease {}", names::IN_CLUSTER_LEASE),
+            "it does not exist: no provider runs with leader election".to_owned(),
+        ),
     };
     let namespace = leases.first().map_or("capi-ipam-in-cluster-system", |lease| lease.namespace.as_str());
     let repair = format!("start the provider: kubectl describe pods --namespace {namespace}");
