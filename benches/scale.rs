@@ -48,20 +48,23 @@ struct Figures {
     release: f64,
     /// Microseconds: an address of an exhausted pool is released, and the claim that waits for it is woken.
     wake: f64,
-    /// Microseconds: the specification of a pool changes.
+    /// Microseconds: another address of a pool is excluded.
     change: f64,
+    /// Microseconds: all addresses in use of a pool leave its range, or return to it.
+    exclude: f64,
     /// MiB.
     memory: f64,
 }
 
 type Column = (&'static str, &'static str, fn(&Figures) -> f64);
 
-const COLUMNS: [Column; 6] = [
+const COLUMNS: [Column; 7] = [
     ("propose", "µs", |figures| figures.propose),
     ("bind", "µs", |figures| figures.bind),
     ("release", "µs", |figures| figures.release),
     ("wake", "µs", |figures| figures.wake),
     ("pool change", "µs", |figures| figures.change),
+    ("change of all in use", "µs", |figures| figures.exclude),
     ("memory", "MiB", |figures| figures.memory),
 ];
 
@@ -100,10 +103,10 @@ fn main() {
 /// Draws one chart for each figure, with one line for each number of pools.
 fn draw(all: &[Figures]) -> Result<(), Box<dyn Error>> {
     let path = format!("{OUTPUT}/scale.svg");
-    let area = SVGBackend::new(&path, (1_050, 640)).into_drawing_area();
+    let area = SVGBackend::new(&path, (1_400, 640)).into_drawing_area();
     area.fill(&WHITE)?;
     let colors = [RGBColor(20, 90, 200), RGBColor(200, 110, 20), RGBColor(60, 150, 70)];
-    for ((name, unit, value), part) in COLUMNS.iter().zip(area.split_evenly((2, 3))) {
+    for ((name, unit, value), part) in COLUMNS.iter().zip(area.split_evenly((2, 4))) {
         let most = all.iter().map(value).fold(0.0, f64::max) * 1.2;
         let mut chart = ChartBuilder::on(&part)
             .caption(format!("{name}, {unit}"), ("sans-serif", 18))
@@ -181,8 +184,12 @@ fn measure(pools: u32, in_use: u32) -> Figures {
         EventHandler::<IPAddress>::delete(&ledger, address);
     });
     let change = timed(CHANGES, |number| ledger.apply_pool(&pool_object(&layout, 0, number + 1)));
+    let exclude = timed(CHANGES, |number| {
+        let first = if number % 2 == 0 { in_use / pools + 2 } else { 1 };
+        ledger.apply_pool(&pool_from(&layout, 0, first, 0));
+    });
     let wake = measure_wake(&ledger, &layout);
-    Figures { pools, in_use, propose, bind, release, wake, change, memory }
+    Figures { pools, in_use, propose, bind, release, wake, change, exclude, memory }
 }
 
 /// A pool beside the others without a free address, for which 100 claims wait.
@@ -222,8 +229,13 @@ fn key(pool: u32) -> PoolKey {
 }
 
 fn pool_object(layout: &Layout, pool: u32, edit: u32) -> Pool {
+    pool_from(layout, pool, 1, edit)
+}
+
+/// A pool that begins with the address of this offset.
+fn pool_from(layout: &Layout, pool: u32, offset: u32, edit: u32) -> Pool {
     let first = layout.first(pool);
-    let (from, to) = (Ipv4Addr::from(first + 1), Ipv4Addr::from(first + layout.distance - 2));
+    let (from, to) = (Ipv4Addr::from(first + offset), Ipv4Addr::from(first + layout.distance - 2));
     pool_with(pool, &format!("{from}-{to}"), &Ipv4Addr::from(first + layout.distance - 2 - edit).to_string())
 }
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use futures::StreamExt;
 use futures::channel::mpsc::{UnboundedReceiver, unbounded};
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::api_client::{ApiClient, GROUP, Identity, addresses, claims, pools};
 use crate::baseline::Baseline;
@@ -83,17 +83,21 @@ impl Consumer {
     /// Creates a claim with one of `racks` values of the label `rack`, or without this label.
     async fn create_labelled(&self, number: usize, name: &str, racks: usize) -> Identity {
         let labels = if racks > 0 { json!({"rack": format!("r{}", number % racks)}) } else { json!({}) };
-        let pool = &self.pools[number % self.pools.len()].name;
+        let claim = self.claim(name, &self.pools[number % self.pools.len()].name, &labels);
+        self.api.create(&claims(&self.namespace), &claim).await
+    }
+
+    /// A claim for a pool.
+    pub(crate) fn claim(&self, name: &str, pool: &str, labels: &Value) -> Value {
         // Claims of machine controllers have their machine as owner.
         let owner = json!({"apiVersion": "example.com/v1", "kind": "Machine", "name": name, "uid": name});
-        let claim = json!({
+        json!({
             "apiVersion": format!("{GROUP}/v1beta2"), "kind": "IPAddressClaim",
             "metadata": {
                 "name": name, "namespace": self.namespace, "ownerReferences": [owner], "labels": labels,
             },
             "spec": {"poolRef": {"apiGroup": GROUP, "kind": "InClusterIPPool", "name": pool}},
-        });
-        self.api.create(&claims(&self.namespace), &claim).await
+        })
     }
 
     /// Deletes a claim, and returns it as in the response.

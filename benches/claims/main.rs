@@ -19,6 +19,7 @@
 #[path = "../../tests/support/mod.rs"]
 mod support;
 
+mod alternation;
 mod api_client;
 mod attacked;
 mod background;
@@ -29,6 +30,7 @@ mod commands;
 mod compare;
 mod consumer;
 mod exhausted;
+mod finalizer;
 mod idle;
 mod join;
 mod memory;
@@ -91,10 +93,20 @@ async fn run(options: &Options, outcomes: &mut Vec<Outcome>, started: Instant) {
     let all = options.series();
     let (fresh, seeded): (Vec<Series>, Vec<Series>) = all.iter().partition(|series| series.present() == 0);
     let mut progress = Progress { left: all.clone(), done: 0, is_quick: options.quick, started };
+    let mut cluster = None;
     for series in fresh {
         progress.announce(series);
-        add(options, outcomes, run_on_empty_pools(options, series).await);
+        // A new control plane for each series, since the watch caches of an older one are larger.
+        if !options.quick {
+            cluster = None;
+        }
+        let cluster = match &mut cluster {
+            Some(cluster) => cluster,
+            none => none.insert(Cluster::new(options).await),
+        };
+        add(options, outcomes, run_on_empty_pools(cluster, series).await);
     }
+    drop(cluster);
     for present in [10_000, 100_000] {
         let mut together = seeded.iter().copied().filter(|series| series.present() == present).peekable();
         let Some(first) = together.peek().copied() else { continue };
@@ -143,24 +155,25 @@ impl Progress {
 }
 
 /// Runs a series on empty pools.
-async fn run_on_empty_pools(options: &Options, series: Series) -> Outcome {
-    let mut cluster = Cluster::new(options).await;
+async fn run_on_empty_pools(cluster: &mut Cluster<'_>, series: Series) -> Outcome {
+    let options = cluster.options;
     let count = options.count(series);
     if let Some(background) = series.background() {
-        return background::run(&mut cluster, series.name(), background, count).await;
+        return background::run(cluster, series.name(), background, count).await;
     }
     match series {
-        Series::Attacked => attacked::run(&cluster, series.name(), count).await,
-        Series::Policies => policies::run(&cluster, series.name(), None, count).await,
-        Series::Slices10000 => slices::run(&cluster, series.name(), options.scaled(10_000), count).await,
-        Series::Idle => idle::run(&cluster, count).await,
-        Series::Exhausted => exhausted::run(&cluster, count).await,
-        Series::Churn => throughput::run(&cluster, count).await,
-        Series::LargePools => memory::large_pools(&cluster, count).await,
-        Series::LargeClaims => memory::large_claims(&cluster, count).await,
+        Series::Attacked => attacked::run(cluster, series.name(), count).await,
+        Series::Policies => policies::run(cluster, series.name(), None, count).await,
+        Series::FinalizerAtCreation => finalizer::run(cluster, series.name(), count).await,
+        Series::Slices10000 => slices::run(cluster, series.name(), options.scaled(10_000), count).await,
+        Series::Idle => idle::run(cluster, count).await,
+        Series::Exhausted => exhausted::run(cluster, count).await,
+        Series::Churn => throughput::run(cluster, count).await,
+        Series::LargePools => memory::large_pools(cluster, count).await,
+        Series::LargeClaims => memory::large_claims(cluster, count).await,
         _ => {
             let pools = if series == Series::Pools50 { 50 } else { options.pools };
-            Rounds { series: series.name(), count, pools, present: None }.run(&cluster).await
+            Rounds { series: series.name(), count, pools, present: None }.run(cluster).await
         }
     }
 }

@@ -134,6 +134,9 @@ pub(crate) enum Series {
     /// The same for a pool with 100,000 bound claims.
     #[value(name = "policies-100000")]
     Policies100000,
+    /// 500 claims with the component finalizer-at-creation, beside those without it.
+    #[value(name = "finalizer-at-creation")]
+    FinalizerAtCreation,
     /// 1,000 owners with 10,000 slices: a restart, and 1,000 claims.
     #[value(name = "slices-10000")]
     Slices10000,
@@ -259,7 +262,7 @@ impl Series {
     /// The number of claims of the series.
     fn count(self) -> usize {
         match self {
-            Self::Empty500 => 500,
+            Self::Empty500 | Self::FinalizerAtCreation => 500,
             Self::Empty3000 | Self::Pools50 => 3_000,
             Self::Empty10000
             | Self::Churn

@@ -22,6 +22,7 @@ mod problems;
 mod proposals;
 mod queries;
 mod quota;
+mod recount;
 mod reservation_changes;
 mod shared_names;
 mod slice_changes;

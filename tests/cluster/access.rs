@@ -76,11 +76,10 @@ async fn clusters_of_a_namespace_have_their_own_limit() {
     let pool = create_pool(&consumer, 9, json!({"limits": {"perCluster": 1}})).await;
     for cluster in ["one", "two"] {
         consumer.create_cluster(cluster, false).await;
-        for number in 1..=2 {
-            let of_cluster = json!({"clusterName": cluster});
-            consumer.create_claim_with(&format!("{cluster}-{number}"), KIND, &pool, of_cluster).await;
-        }
+        let of_cluster = json!({"clusterName": cluster});
+        consumer.create_claim_with(&format!("{cluster}-1"), KIND, &pool, of_cluster.clone()).await;
         consumer.wait_for_address(&format!("{cluster}-1")).await;
+        consumer.create_claim_with(&format!("{cluster}-2"), KIND, &pool, of_cluster).await;
         let text = consumer.wait_for_reason(&format!("{cluster}-2"), "QuotaExceeded").await;
         assert!(text.contains(&format!("Cluster {cluster} has the 1 addresses")), "{text}");
     }

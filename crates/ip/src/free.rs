@@ -156,6 +156,14 @@ impl FreeSet {
         }
     }
 
+    /// Makes the numbers of `among` free that are in `free` and not in `taken`, and takes the others of `among`. `taken`
+    /// may contain other numbers.
+    pub fn replace(&mut self, among: &SpanSet, free: &SpanSet, taken: impl Iterator<Item = u128>) {
+        among.spans().iter().for_each(|span| self.take_span(*span));
+        let free = among.intersect(free).subtract(&taken.map(Span::single).collect());
+        free.spans().iter().for_each(|span| self.release_span(*span));
+    }
+
     /// The free spans, in ascending order.
     pub fn spans(&self) -> impl Iterator<Item = Span> {
         self.spans.iter().filter_map(|(&first, &last)| Span::new(first, last))

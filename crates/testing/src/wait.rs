@@ -35,6 +35,20 @@ pub async fn eventually_within<T, F: Future<Output = Option<T>>>(
     }
 }
 
+/// Like [`eventually`], for a `poll` that says what it found instead; the panic shows the last of these.
+pub async fn eventually_ok<T, F: Future<Output = Result<T, String>>>(what: &str, mut poll: impl FnMut() -> F) -> T {
+    let start = Instant::now();
+    loop {
+        match poll().await {
+            Ok(found) => return found,
+            Err(instead) => {
+                assert!(start.elapsed() < TIMEOUT, "did not happen within {TIMEOUT:?}: {what}; instead: {instead}");
+            }
+        }
+        pause(start).await;
+    }
+}
+
 /// Waits until the next call of a poll that has been called since `start`.
 pub async fn pause(start: Instant) {
     tokio::time::sleep((start.elapsed() / 10).clamp(INTERVAL.0, INTERVAL.1)).await;

@@ -13,10 +13,10 @@ use crate::api::{DrainingStatus, Slot};
 const MAX_NAMED: usize = 5;
 
 /// The draining parts of a pool. Empty if the pool has none.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(super) struct Draining {
     /// The numbers of these parts that are not in use, reserved or cooling down.
-    unused: FreeSet,
+    pub(super) unused: FreeSet,
     /// The blocks of these parts that are in use.
     in_use: BTreeSet<Block>,
 }

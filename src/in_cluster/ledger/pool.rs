@@ -10,7 +10,7 @@ use super::draining::Draining;
 use super::order::Order;
 use super::quota::{Group, LimitReached, Quota};
 use super::slices::{SliceInfo, SliceRefusal, Slices};
-use super::usage::{AddressUsage, Availability, UsageMap};
+use super::usage::{AddressUsage, Availability};
 use super::wait_queue::{Answer, ClaimAttributes, Freed, Supply, WaitQueue};
 use super::{ClaimKey, PoolInfo};
 use crate::api::{AddressCounts, AllocationOrder, PoolKey, STICKY_SECONDS, Scope, Slot};
@@ -35,19 +35,19 @@ pub(super) struct PoolEntry {
     pub(super) other_lengths: SpanSet,
     pub(super) draining: Draining,
     /// IPAddress objects of the pool with an address in its range.
-    used: usize,
+    pub(super) used: usize,
     /// IPAddress objects of the pool with another address.
     pub(super) out_of_range: usize,
     /// Addresses that are held for claims of the pool whose reservation is being created.
     candidates: usize,
     /// Addresses that cool down, ordered by the second in which they were released.
-    cooldowns: BTreeSet<(i64, Slot)>,
+    pub(super) cooldowns: BTreeSet<(i64, Slot)>,
     /// Addresses that are kept for the next claim of the same name, in the same order.
     memories: BTreeSet<(i64, Slot)>,
     /// The numbers of the pool that are kept in this way, also by another pool of its network, in the same order.
     pub(super) remembered: BTreeSet<(i64, u128)>,
     /// How many of these are in the pool's range.
-    cooling_down: usize,
+    pub(super) cooling_down: usize,
     /// The scopes in which addresses of this pool are reserved or proposed, and how many: more than one while the pool
     /// joins or leaves a network.
     pub(super) holds: Vec<(Scope, usize)>,
@@ -199,58 +199,6 @@ impl PoolEntry {
         } else {
             let was_known = self.cooldowns.remove(&(since, slot));
             self.cooling_down = self.cooling_down.saturating_sub(usize::from(was_known && in_range));
-        }
-    }
-
-    /// Computes the free set and the counts again from all used blocks of the pool's scope.
-    pub(super) fn recount(&mut self, key: &PoolKey, usage: &UsageMap) {
-        self.order.reset();
-        let Some(usable) = self.info.as_ref().and_then(|info| info.usable.as_ref().ok()) else {
-            (self.free, self.other_lengths, self.used, self.cooling_down) = (None, SpanSet::default(), 0, 0);
-            self.remembered.clear();
-            self.refresh_requests(usage);
-            self.draining = Draining::default();
-            self.out_of_range = usage.values().filter(|usage| usage.pools().contains(key)).count();
-            self.slices = None;
-            return;
-        };
-        let mut numbers = usage
-            .blocks()
-            .filter_map(|block| usable.number(*block))
-            .filter(|number| usable.set.contains(*number))
-            .peekable();
-        let other_lengths = usage.blocks().filter(|block| usable.number(**block).is_none());
-        let other_lengths: SpanSet = other_lengths.filter_map(|block| usable.numbers_overlapping(*block)).collect();
-        let is_all_free = other_lengths.is_empty() && usable.draining.is_empty() && numbers.peek().is_none();
-        let allocatable = usable.allocatable().subtract(&other_lengths);
-        let free = (!is_all_free).then(|| FreeSet::without(&allocatable, numbers));
-        self.remembered.clear();
-        (self.used, self.out_of_range) = (0, 0);
-        // One pass, since the entries are scattered in memory.
-        for (block, usage) in usage.iter() {
-            let number = usable.number(*block);
-            if let (Availability::Remembered(since), Some(number)) = (usage.availability(), number)
-                && allocatable.contains(number)
-            {
-                self.remembered.insert((since, number));
-            }
-            if usage.owners.iter().any(|owner| owner.pool == *key) {
-                let count = if usable.contains(*block) { &mut self.used } else { &mut self.out_of_range };
-                *count = count.saturating_add(1);
-            }
-        }
-        self.draining = Draining::of(key, usable, &other_lengths, usage);
-        self.cooling_down = self.cooldowns.iter().filter(|(_, slot)| usable.contains(slot.block)).count();
-        (self.free, self.other_lengths) = (free, other_lengths);
-        self.divide();
-        self.refresh_requests(usage);
-    }
-
-    /// Computes again which of the requested blocks are free.
-    fn refresh_requests(&mut self, usage: &UsageMap) {
-        for block in self.wait_queue.requested_blocks() {
-            let is_free = self.can_allocate_block(block, usage.get(&block));
-            self.wait_queue.set_block_free(block, is_free);
         }
     }
 

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use capi_ipam_controller::clock;
+use capi_ipam_ip::UsableBlocks;
 
 use super::networks::{Change, contains_address};
 use super::state::State;
@@ -64,27 +65,42 @@ impl State {
         if has_new_rules {
             self.set_quota(key);
         }
+        if !is_unchanged {
+            let usable_before = usable_before.filter(|_| before == after);
+            self.change_blocks(key, (&before, &after), usable_before.as_deref(), (exists, exists && moves));
+        }
+        // After the recount, which relates to the state before it.
         if keeps_other {
             self.refresh_memories(key, clock::now().0.as_second());
         }
-        if is_unchanged {
-            self.change_gateways(key, gateways_before, gateways_after);
-            return;
+        self.change_gateways(key, gateways_before, gateways_after);
+    }
+
+    /// Counts the blocks of a pool after a change of its scope or of its usable blocks. `usable_before` are the blocks
+    /// that it had in the same scope.
+    fn change_blocks(
+        &mut self,
+        key: &PoolKey,
+        (before, after): (&Scope, &Scope),
+        usable_before: Option<&UsableBlocks>,
+        (exists, is_new_member): (bool, bool),
+    ) {
+        self.change_scope(key, before, after, exists);
+        if is_new_member {
+            self.count_elsewhere(key, after, true);
         }
-        self.change_scope(key, &before, &after, exists);
-        if moves && exists {
-            self.count_elsewhere(key, &after, true);
-        }
-        if let Some((entry, scope)) = self.pools.get_mut(key).zip(self.scopes.get(&after)) {
-            entry.recount(key, &scope.usage);
-        } else if let Some(entry) = self.pools.get_mut(key) {
-            entry.recount(key, &UsageMap::default());
+        let none = UsageMap::default();
+        let usage = self.scopes.get(after).map_or(&none, |scope| &scope.usage);
+        if let Some(entry) = self.pools.get_mut(key) {
+            match usable_before {
+                Some(usable_before) => entry.change_usable(key, usable_before, usage),
+                None => entry.recount(key, usage),
+            }
         }
         let overlapping = self.overlapping(key);
         self.dirty_pools.extend(overlapping);
-        let promised_to = self.promised_to(key, &after);
+        let promised_to = self.promised_to(key, after);
         self.claims_to_wake.extend(promised_to);
-        self.change_gateways(key, gateways_before, gateways_after);
     }
 
     /// Counts the addresses of a pool by namespace and Cluster, after a change of its access rules.

@@ -13,6 +13,7 @@ mod order;
 mod overlaps;
 mod policy;
 mod prefixes;
+mod recount;
 mod slices;
 
 use std::collections::BTreeSet;

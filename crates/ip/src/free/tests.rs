@@ -180,4 +180,25 @@ proptest! {
             prop_assert_eq!(&free, &expected);
         }
     }
+
+    #[test]
+    fn replaced_numbers_agree_with_single_ones(
+        before in btree_set(0..60_u128, 0..40),
+        among in vec((0..60_u128, 0..9_u128), 0..6),
+        usable in btree_set(0..60_u128, 0..40),
+        taken in vec(0..60_u128, 0..20),
+    ) {
+        let set = |numbers: &BTreeSet<u128>| numbers.iter().copied().map(Span::single).collect::<SpanSet>();
+        let among: SpanSet = among.into_iter().filter_map(|(first, more)| Span::new(first, first + more)).collect();
+        let mut free = FreeSet::new(&set(&before));
+        free.replace(&among, &set(&usable), taken.iter().copied());
+        let is_free = |number: &u128| {
+            if among.contains(*number) {
+                usable.contains(number) && !taken.contains(number)
+            } else {
+                before.contains(number)
+            }
+        };
+        prop_assert_eq!(free, FreeSet::new(&set(&(0..70).filter(is_free).collect())));
+    }
 }

@@ -7,7 +7,7 @@ use capi_ipam_provider::api::IPAddress;
 use kube::ResourceExt;
 
 use super::{Consumer, ready};
-use crate::wait::{consistently, eventually, eventually_within};
+use crate::wait::{consistently, eventually, eventually_ok, eventually_within};
 
 impl Consumer {
     /// Waits until all these claims are bound, and returns the address of each.
@@ -32,9 +32,9 @@ impl Consumer {
 
     /// Like [`Consumer::wait_for_address`], and returns the IPAddress.
     pub async fn wait_for_ip_address(&self, name: &str) -> IPAddress {
-        let claim = eventually(&format!("claim {}/{name} is bound", self.namespace), || async {
-            let claim = self.claims().get(name).await.ok().flatten()?;
-            claim.bound_address().is_some().then_some(claim)
+        let claim = eventually_ok(&format!("claim {}/{name} is bound", self.namespace), || async {
+            let claim = self.claims().get(name).await.map_err(|error| error.to_string())?.ok_or("it does not exist")?;
+            if claim.bound_address().is_some() { Ok(claim) } else { Err(format!("{:?}", ready(&claim))) }
         })
         .await;
         assert_eq!(claim.bound_address(), Some(name), "the IPAddress has the claim's name");
@@ -55,11 +55,15 @@ impl Consumer {
 
     /// Waits until an unbound claim reports a reason, and returns the message.
     pub async fn wait_for_reason(&self, name: &str, reason: &str) -> String {
-        eventually(&format!("claim {}/{name} reports {reason}", self.namespace), || async {
-            let claim = self.claims().get(name).await.ok().flatten()?;
+        eventually_ok(&format!("claim {}/{name} reports {reason}", self.namespace), || async {
+            let claim = self.claims().get(name).await.map_err(|error| error.to_string())?.ok_or("it does not exist")?;
             let ready = ready(&claim);
             assert_ne!(ready.status, "True", "claim {name} is bound, though {reason} was expected");
-            (ready.reason.as_deref() == Some(reason)).then(|| ready.message.unwrap_or_default())
+            if ready.reason.as_deref() == Some(reason) {
+                Ok(ready.message.unwrap_or_default())
+            } else {
+                Err(format!("{ready:?}"))
+            }
         })
         .await
     }
