@@ -77,7 +77,7 @@ fn free_set(criterion: &mut Criterion) {
 
 fn ledger(criterion: &mut Criterion) {
     let claim: ClaimKey = ("n".to_owned(), "new".to_owned());
-    let pool = PoolKey { kind: InClusterKind::IPPool, namespace: Some("n".into()), name: "p".into() };
+    let pool = PoolKey::new(InClusterKind::IPPool, Some("n"), "p");
     for (name, layout) in Layout::ALL {
         let mut group = criterion.benchmark_group(format!("ledger, {name}"));
         group.sample_size(50);

@@ -225,7 +225,7 @@ fn resident() -> f64 {
 }
 
 fn key(pool: u32) -> PoolKey {
-    PoolKey { kind: InClusterKind::IPPool, namespace: Some("n".into()), name: format!("p{pool}").into() }
+    PoolKey::new(InClusterKind::IPPool, Some("n"), &format!("p{pool}"))
 }
 
 fn pool_object(layout: &Layout, pool: u32, edit: u32) -> Pool {

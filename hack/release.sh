@@ -10,9 +10,18 @@ version=v$(sed -n '/^\[workspace.package\]/,/^$/ s/^version = "\(.*\)"$/\1/p' "$
 releases=$root/target/release-files
 folder=$releases/ipam-in-cluster/$version
 
+# Replaces a file at once: a concurrent reader never finds a part of it.
+write() {
+  local temporary
+  temporary=$(mktemp "$1.XXXXXX")
+  cat >"$temporary"
+  chmod 644 -- "$temporary"
+  mv -f -- "$temporary" "$1"
+}
+
 mkdir -p -- "$folder"
-cp -- "$root/manifests/ipam-components.yaml" "$root/manifests/metadata.yaml" "$folder/"
-cat >"$releases/clusterctl.yaml" <<END
+for name in ipam-components.yaml metadata.yaml; do write "$folder/$name" <"$root/manifests/$name"; done
+write "$releases/clusterctl.yaml" <<END
 providers:
   - name: in-cluster
     type: IPAMProvider

@@ -13,6 +13,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use capi_ipam_testing::control_plane::{ControlPlane, Installation, Options};
 use serde_json::{Value, json};
@@ -202,6 +204,12 @@ fn pools_survive_an_uninstallation() {
         "apiVersion": "ipam.cluster.x-k8s.io/v1alpha2", "kind": "InClusterIPPool",
         "metadata": {"name": "web", "namespace": "default"}, "spec": {"addresses": ["10.0.0.1"], "prefix": 24},
     });
+    // The API server observes the deletion with a delay.
+    let deadline = Instant::now() + Duration::from_mins(2);
+    while let Err(error) = plane.dry_create(&pool) {
+        assert!(Instant::now() < deadline, "{error}");
+        sleep(Duration::from_millis(50));
+    }
     plane.kubectl_apply(&pool.to_string());
     run(&["uninstall", "ipam"]);
     assert!(plane.try_kubectl(&["get", deployment, "-n", NAMESPACE]).is_err());

@@ -11,11 +11,11 @@ use capi_ipam_testing::conformance::{self, Check, Pool, Provider, Rule};
 use support::control_plane::installation;
 use support::manager::manager;
 
-/// Short leases, for the check that kills the leader.
+/// Short leases, for the check that kills the leader. A loaded API server can take seconds to answer.
 const LEADER_ELECTION: [&str; 4] = [
     "--leader-elect",
-    "--leader-elect-lease-duration=3s",
-    "--leader-elect-renew-deadline=2s",
+    "--leader-elect-lease-duration=8s",
+    "--leader-elect-renew-deadline=7s",
     "--leader-elect-retry-period=500ms",
 ];
 

@@ -90,7 +90,7 @@ fn controller_manager_collects_garbage() {
     plane.kubectl_apply(&config_map("owned", Some(&uid)));
     plane.kubectl(&["delete", "configmap", "owner"]);
     plane.kubectl(&["create", "namespace", "short-lived"]);
-    plane.kubectl(&["delete", "namespace", "short-lived", "--timeout=60s"]);
+    plane.kubectl(&["delete", "namespace", "short-lived", "--timeout=120s"]);
     eventually("the owned object is deleted", || plane.try_kubectl(&["get", "configmap", "owned"]).is_err());
 }
 

@@ -133,7 +133,7 @@ fn apply(plane: &ControlPlane, text: &str) {
 
 /// Runs `kubectl wait` for an object in the namespace `default` or without a namespace.
 fn wait(plane: &ControlPlane, what: &str, object: &str) {
-    plane.kubectl(&["wait", "--namespace=default", "--timeout=30s", &format!("--for={what}"), object]);
+    plane.kubectl(&["wait", "--namespace=default", "--timeout=120s", &format!("--for={what}"), object]);
 }
 
 fn is_applied(object: &Value) -> bool {

@@ -67,7 +67,7 @@ fuzz_target!(|input: Input| {
 
 fn check(input: &Input, subnet: IpNet, spec: &Value, given: &[Span], mut not_usable: Vec<Span>, length: u8) {
     let kind = if input.length.is_some() { InClusterKind::PrefixPool } else { InClusterKind::IPPool };
-    let key = PoolKey { kind, namespace: Some("n".into()), name: "p".into() };
+    let key = PoolKey::new(kind, Some("n"), "p");
     let metadata = json!({"namespace": "n", "name": "p", "uid": "u", "finalizers": [names::PROTECT_POOL]});
     let pool: Pool =
         serde_json::from_value(json!({"kind": kind.name(), "metadata": metadata, "spec": spec})).expect("a pool");

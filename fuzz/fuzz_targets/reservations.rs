@@ -41,9 +41,9 @@ struct Place {
 impl Place {
     fn pool(&self) -> PoolKey {
         let kind = InClusterKind::ALL[usize::from(self.kind) % InClusterKind::ALL.len()];
-        let namespace = (!kind.is_global()).then(|| text(&self.namespace, b"a0-1").into());
+        let namespace = (!kind.is_global()).then(|| text(&self.namespace, b"a0-1"));
         let name = text(&self.name, b"a0-.1f/") + &"x".repeat(self.longer.into());
-        PoolKey { kind, namespace, name: name.replace('/', "ffff").into() }
+        PoolKey::new(kind, namespace.as_deref(), &name.replace('/', "ffff"))
     }
 
     fn slot(&self) -> Slot {

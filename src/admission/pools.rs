@@ -62,9 +62,9 @@ fn decode(kind: InClusterKind, object: Option<&Value>) -> Result<Pool, Box<Statu
 
 /// The key of the pool. An object that is being created may have no namespace in its metadata.
 fn key(pool: &Pool, request: &AdmissionRequest) -> PoolKey {
-    let mut key = PoolKey::of(pool);
+    let key = PoolKey::of(pool);
     if key.namespace.as_deref().is_none_or(str::is_empty) && !pool.kind.is_global() {
-        key.namespace = Some(request.namespace.as_str().into());
+        return PoolKey::new(pool.kind, Some(&request.namespace), &key.name);
     }
     key
 }

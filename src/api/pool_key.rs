@@ -1,31 +1,46 @@
 use std::fmt;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use capi_ipam_provider::api::{IPAddress, IPAddressClaim, PoolReference};
 
 use super::{InClusterKind, Pool, ReservationPool, names};
 
-/// Identifies a pool of this provider, which need not exist. Displayed as `InClusterIPPool team-a/web`. Cheap to clone.
+/// Identifies a pool of this provider, which need not exist. Displayed as `InClusterIPPool team-a/web`. Cheap to clone,
+/// and as large as a pointer, since each address in use has a few of them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct PoolKey {
+pub struct PoolKey(Arc<PoolName>);
+
+/// The kind, namespace and name of a pool.
+#[derive(Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PoolName {
     /// Kind of the pool.
     pub kind: InClusterKind,
     /// Namespace of the pool; `None` for a global pool.
-    pub namespace: Option<Arc<str>>,
+    pub namespace: Option<Box<str>>,
     /// Name of the pool.
-    pub name: Arc<str>,
+    pub name: Box<str>,
+}
+
+impl Deref for PoolKey {
+    type Target = PoolName;
+
+    fn deref(&self) -> &PoolName {
+        &self.0
+    }
 }
 
 impl PoolKey {
+    /// Returns the key of a pool with this name. The namespace of a global pool is `None`.
+    pub fn new(kind: InClusterKind, namespace: Option<&str>, name: &str) -> Self {
+        Self(Arc::new(PoolName { kind, namespace: namespace.map(Box::from), name: name.into() }))
+    }
+
     /// Returns the key of a pool object.
     pub fn of(pool: &Pool) -> Self {
         let Pool { kind, metadata, .. } = pool;
         let namespace = metadata.namespace.as_deref().filter(|_| !kind.is_global());
-        Self {
-            kind: *kind,
-            namespace: namespace.map(Arc::from),
-            name: metadata.name.as_deref().unwrap_or_default().into(),
-        }
+        Self::new(*kind, namespace, metadata.name.as_deref().unwrap_or_default())
     }
 
     /// Returns the pool that an object in `namespace` refers to; `None` if it is not of a kind of this provider.
@@ -53,8 +68,8 @@ impl PoolKey {
 
     fn of_kind(kind: &str, namespace: Option<&str>, name: &str) -> Option<Self> {
         let kind = InClusterKind::of(kind)?;
-        let namespace = if kind.is_global() { None } else { Some(namespace?.into()) };
-        Some(Self { kind, namespace, name: name.into() })
+        let namespace = if kind.is_global() { None } else { Some(namespace?) };
+        Some(Self::new(kind, namespace, name))
     }
 
     /// Returns the pool whose scope has this name, as returned by [`Scope::name`](super::Scope::name); `None` if it is
@@ -75,7 +90,7 @@ impl PoolKey {
             rest.split_once('.').map(|(namespace, name)| (Some(namespace), name))?
         };
         let is_complete = !name.is_empty() && namespace.is_none_or(|namespace| !namespace.is_empty());
-        is_complete.then(|| Self { kind, namespace: namespace.map(Into::into), name: name.into() })
+        is_complete.then(|| Self::new(kind, namespace, name))
     }
 
     /// Converts the key to the pool reference of a reservation.

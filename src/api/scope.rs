@@ -44,9 +44,9 @@ impl Scope {
     pub fn name(&self) -> String {
         match self {
             Self::Network(network) => format!("n.{network}"),
-            Self::Pool(PoolKey { kind, namespace, name }) => {
-                let namespace = namespace.as_deref().unwrap_or_default();
-                match kind {
+            Self::Pool(pool) => {
+                let (namespace, name) = (pool.namespace.as_deref().unwrap_or_default(), &pool.name);
+                match pool.kind {
                     InClusterKind::IPPool => format!("p.{namespace}.{name}"),
                     InClusterKind::GlobalIPPool => format!("g.{name}"),
                     InClusterKind::PrefixPool => format!("pp.{namespace}.{name}"),
@@ -65,7 +65,7 @@ impl Scope {
 /// use capi_ipam_ip::Block;
 /// use capi_ipam::api::{InClusterKind, PoolKey, Scope, reservation_name};
 ///
-/// let pool = PoolKey { kind: InClusterKind::IPPool, namespace: Some("team-a".into()), name: "web".into() };
+/// let pool = PoolKey::new(InClusterKind::IPPool, Some("team-a"), "web");
 /// let address = Block::address("10.0.0.5".parse().unwrap());
 /// assert_eq!(reservation_name(&Scope::Pool(pool), address), "p.team-a.web.10.0.0.5");
 /// let prefix = Block::new("fd00::".parse().unwrap(), 64);
@@ -141,8 +141,8 @@ mod tests {
     use super::*;
 
     fn pool(kind: InClusterKind, namespace: &str, name: &str) -> Scope {
-        let namespace = (!kind.is_global()).then(|| namespace.into());
-        Scope::Pool(PoolKey { kind, namespace, name: name.into() })
+        let namespace = (!kind.is_global()).then_some(namespace);
+        Scope::Pool(PoolKey::new(kind, namespace, name))
     }
 
     #[test]
@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn scope_names_round_trip() {
-        let key = PoolKey { kind: InClusterKind::IPPool, namespace: Some("a".into()), name: "b".into() };
+        let key = PoolKey::new(InClusterKind::IPPool, Some("a"), "b");
         for scope in [Scope::Pool(key.clone()), Scope::Network("lab".into())] {
             assert_eq!(Scope::parse(&scope.name(), &key), Some(scope));
         }

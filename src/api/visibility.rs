@@ -12,11 +12,7 @@ const MAX_NAMED: usize = 5;
 /// ```
 /// use capi_ipam::api::{Audience, InClusterKind, PoolKey};
 ///
-/// let pool = |namespace: &str| PoolKey {
-///     kind: InClusterKind::IPPool,
-///     namespace: Some(namespace.into()),
-///     name: "web".into(),
-/// };
+/// let pool = |namespace: &str| PoolKey::new(InClusterKind::IPPool, Some(namespace), "web");
 /// let pools = [pool("team-a"), pool("team-b"), pool("team-c")];
 /// assert_eq!(Audience::of(Some("team-a")).pools(&pools), "InClusterIPPool team-a/web and 2 pools in other namespaces");
 /// assert_eq!(Audience::of(None).pools(&pools), "3 namespaced pools");
@@ -96,9 +92,9 @@ mod tests {
     use crate::api::InClusterKind;
 
     fn pool(namespace: &str, name: &str) -> PoolKey {
-        let namespace = (!namespace.is_empty()).then(|| namespace.into());
+        let namespace = (!namespace.is_empty()).then_some(namespace);
         let kind = if namespace.is_some() { InClusterKind::IPPool } else { InClusterKind::GlobalIPPool };
-        PoolKey { kind, namespace, name: name.into() }
+        PoolKey::new(kind, namespace, name)
     }
 
     #[test]

@@ -153,7 +153,7 @@ mod tests {
     use crate::api::InClusterKind;
 
     fn pool(name: &str) -> PoolKey {
-        PoolKey { kind: InClusterKind::IPPool, namespace: Some("n".into()), name: name.into() }
+        PoolKey::new(InClusterKind::IPPool, Some("n"), name)
     }
 
     fn reservation(pool: &str, claim: &serde_json::Value, released: Option<&str>) -> IPReservation {

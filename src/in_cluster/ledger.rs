@@ -11,6 +11,7 @@ mod draining;
 mod events;
 mod membership;
 mod networks;
+mod object_uid;
 mod order;
 mod overlaps;
 mod policy;

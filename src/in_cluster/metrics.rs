@@ -232,8 +232,8 @@ mod tests {
     fn counts_of_pools_are_encoded() {
         let (pools, metrics) = (PoolMetrics::default(), Metrics::default());
         pools.register(&metrics);
-        let local = PoolKey { kind: InClusterKind::IPPool, namespace: Some("n".into()), name: "web".into() };
-        let global = PoolKey { kind: InClusterKind::GlobalIPPool, namespace: None, name: "shared".into() };
+        let local = PoolKey::new(InClusterKind::IPPool, Some("n"), "web");
+        let global = PoolKey::new(InClusterKind::GlobalIPPool, None, "shared");
         let counts =
             AddressCounts { total: 14, free: 2, used: 4, reserved: 1, cooling_down: 2, drained: 5, out_of_range: 3 };
         let all = vec![

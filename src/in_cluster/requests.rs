@@ -160,7 +160,7 @@ mod tests {
     #[test]
     fn messages_name_no_objects_of_other_namespaces() {
         let info = pool("InClusterIPPool", &json!({"addresses": ["10.0.0.0/24"], "prefix": 24, "gateway": "10.0.0.1"}));
-        let key = PoolKey { kind: InClusterKind::IPPool, namespace: Some("n".into()), name: "p".into() };
+        let key = PoolKey::new(InClusterKind::IPPool, Some("n"), "p");
         let claim = |namespace: &str| (namespace.to_owned(), "secret".to_owned());
         let text = |block: [u8; 4], why: &Unavailable| {
             describe(&key, &info, Block::address(block.into()), why, Audience::of(Some("n")))

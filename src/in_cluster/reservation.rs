@@ -103,7 +103,7 @@ mod tests {
     }
 
     fn reservation_for(uid: &str) -> IPReservation {
-        let pool = PoolKey { kind: InClusterKind::GlobalIPPool, namespace: None, name: "p".into() };
+        let pool = PoolKey::new(InClusterKind::GlobalIPPool, None, "p");
         let slot = Slot { scope: Scope::Pool(pool.clone()), block: Block::address([10, 0, 0, 5].into()) };
         let built = build(&slot, &pool, claim(uid));
         assert_eq!(built.slot(), Ok((slot, pool)));
@@ -113,7 +113,7 @@ mod tests {
     #[test]
     fn built_reservations_are_valid() {
         for kind in InClusterKind::ALL {
-            let pool = PoolKey { kind, namespace: (!kind.is_global()).then(|| "n".into()), name: "p".into() };
+            let pool = PoolKey::new(kind, (!kind.is_global()).then_some("n"), "p");
             for scope in [Scope::Pool(pool.clone()), Scope::Network("lab".into())] {
                 for (base, length) in [("10.0.0.5", 32), ("10.0.0.0", 24), ("fd00::", 64), ("fd00::5", 128)] {
                     let slot = Slot { scope: scope.clone(), block: Block::new(base.parse().unwrap(), length) };

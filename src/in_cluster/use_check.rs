@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     fn counts_of_namespaces_are_added() {
-        let pool = |name: &str| PoolKey { kind: InClusterKind::GlobalIPPool, namespace: None, name: name.into() };
+        let pool = |name: &str| PoolKey::new(InClusterKind::GlobalIPPool, None, name);
         let (a, b, gone) = (pool("a"), pool("b"), pool("gone"));
         let counts = HashMap::from([
             ("one".to_owned(), Counts::from([(a.clone(), 2), (gone, 7)])),

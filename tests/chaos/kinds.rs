@@ -13,7 +13,7 @@ const FLAGS: [&str; 2] = ["--sweep-interval=1s", "--sweep-grace=2s"];
 /// Deletes a CRD and all objects of the kind, and returns the CRD.
 fn remove(control_plane: &ControlPlane, definition: &str) -> String {
     let saved = control_plane.kubectl(&["get", "crd", definition, "-o=json"]);
-    control_plane.kubectl(&["delete", "crd", definition, "--timeout=60s"]);
+    control_plane.kubectl(&["delete", "crd", definition, "--timeout=120s"]);
     let mut saved: Value = serde_json::from_str(&saved).expect("kubectl writes JSON");
     let (name, labels) = (saved["metadata"]["name"].take(), saved["metadata"]["labels"].take());
     saved["metadata"] = json!({"name": name, "labels": labels});

@@ -32,6 +32,24 @@ fn set_quota(control_plane: &ControlPlane, namespace: &str, hard: usize, used: u
     ]);
 }
 
+/// Waits until the API server refuses another IPAddress: it observes a quota with a delay.
+async fn wait_until_refused(control_plane: &ControlPlane, namespace: &str) {
+    let pool = json!({"apiGroup": "ipam.cluster.x-k8s.io", "kind": "InClusterIPPool", "name": "web"});
+    let probe = json!({
+        "apiVersion": "ipam.cluster.x-k8s.io/v1beta2", "kind": "IPAddress",
+        "metadata": {"name": "probe", "namespace": namespace},
+        "spec": {"claimRef": {"name": "probe"}, "address": "10.0.0.20", "prefix": 24, "poolRef": pool},
+    });
+    let file = control_plane.folder().join("probe.json");
+    std::fs::write(&file, probe.to_string()).expect("a file can be written");
+    let file = format!("--filename={}", file.display());
+    eventually("the quota is enforced", || async {
+        let refused = control_plane.try_kubectl(&["create", "--dry-run=server", &file]).err()?;
+        refused.contains("exceeded quota").then_some(())
+    })
+    .await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn claim_reports_exceeded_quota_and_binds_after_a_raise() {
     let control_plane = ControlPlane::start(Options::default());
@@ -43,8 +61,7 @@ async fn claim_reports_exceeded_quota_and_binds_after_a_raise() {
     consumer.wait_for_addresses(&first).await;
     set_quota(&control_plane, &consumer.namespace, 2, 2);
     let beyond = names("beyond", 3);
-    // Until the API server has observed the quota.
-    tokio::time::sleep(std::time::Duration::from_secs(2)).await;
+    wait_until_refused(&control_plane, &consumer.namespace).await;
     create_all(&consumer, &beyond, "web").await;
     for name in &beyond {
         let text = consumer.wait_for_reason(name, "AllocationFailed").await;
@@ -69,7 +86,7 @@ async fn claim_reports_exceeded_quota_and_binds_after_a_raise() {
     set_quota(&control_plane, &consumer.namespace, 10, 2);
     let all: Vec<String> = first.into_iter().chain(beyond.into_iter().skip(1)).collect();
     let raised = std::time::Instant::now();
-    eventually_within(std::time::Duration::from_secs(30), "all are bound", || async {
+    eventually_within(std::time::Duration::from_mins(2), "all are bound", || async {
         (consumer.allocated_addresses().await.len() == 4).then_some(())
     })
     .await;

@@ -158,8 +158,8 @@ impl Snapshot {
     }
 }
 
-/// Waits until exactly these claims exist, bound to unique addresses, and no other objects; and asserts that no write
-/// happens then. Returns how long it took.
+/// Waits until exactly these claims exist, bound to unique addresses, and no other objects; and then until nothing is
+/// written for a while. Returns how long the first took.
 pub(crate) async fn wait_until_settled(consumer: &Consumer, pool: &str, names: &[String]) -> Duration {
     let started = Instant::now();
     loop {
@@ -175,10 +175,17 @@ pub(crate) async fn wait_until_settled(consumer: &Consumer, pool: &str, names: &
     let took = started.elapsed();
     // Time for events and the watch events of the last writes.
     tokio::time::sleep(Duration::from_secs(1)).await;
-    let before = Snapshot::read(consumer, pool).await.expect("the API server answers").versions();
-    tokio::time::sleep(QUIET).await;
-    let after = Snapshot::read(consumer, pool).await.expect("the API server answers");
-    assert_eq!(after.violation(names), None);
-    assert!(after.versions() == before, "an object is written in the final state");
-    took
+    let deadline = Instant::now() + TIMEOUT;
+    let mut before = Snapshot::read(consumer, pool).await.map(|seen| seen.versions());
+    loop {
+        tokio::time::sleep(QUIET).await;
+        let seen = Snapshot::read(consumer, pool).await;
+        assert_eq!(seen.as_ref().and_then(|seen| seen.violation(names)), None);
+        let after = seen.map(|seen| seen.versions());
+        if after.is_some() && after == before {
+            return took;
+        }
+        assert!(Instant::now() < deadline, "objects are still written in the final state");
+        before = after;
+    }
 }

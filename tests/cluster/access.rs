@@ -1,12 +1,13 @@
 //! Who may use a global pool: allowed namespaces, limits and headroom.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use futures::future::join_all;
 use serde_json::{Value, json};
 
-use crate::support::consumer::{Consumer, object, ready, unique};
-use crate::support::wait::eventually;
+use crate::support::consumer::{Consumer, create, object, ready, unique};
+use crate::support::wait::{eventually, eventually_within};
 use crate::{consumer, environment};
 
 const KIND: &str = "GlobalInClusterIPPool";
@@ -27,17 +28,17 @@ async fn pool_condition(consumer: &Consumer, pool: &str, status: &str, reason: &
     consumer.wait_for_condition(&consumer.global_pools(), pool, "OverLimit", status, reason).await
 }
 
-/// The number of claims of the namespace by the reason of their condition Ready, once all of them have one of these.
-async fn reasons(consumer: &Consumer, expected: &[&str]) -> BTreeMap<String, usize> {
-    eventually("every claim is bound or waits", || async {
-        let claims = consumer.claims().list().await.expect("claims can be read");
-        let mut counts = BTreeMap::<String, usize>::new();
-        for claim in &claims {
-            *counts.entry(ready(claim).reason.unwrap_or_default().into_owned()).or_default() += 1;
+/// Waits until so many claims of the namespace are bound, and so many wait for a limit, and no others exist.
+async fn wait_for_claims(consumer: &Consumer, bound: usize, waiting: usize) {
+    let expected = BTreeMap::from([("AddressAllocated".to_owned(), bound), ("QuotaExceeded".to_owned(), waiting)]);
+    eventually_within(Duration::from_mins(3), &format!("the claims report {expected:?}"), || async {
+        let mut reasons = BTreeMap::<String, usize>::new();
+        for claim in consumer.claims().list().await.ok()? {
+            *reasons.entry(ready(&claim).reason.unwrap_or_default().into_owned()).or_default() += 1;
         }
-        counts.keys().all(|reason| expected.contains(&reason.as_str())).then_some(counts)
+        (reasons == expected).then_some(())
     })
-    .await
+    .await;
 }
 
 #[tokio::test]
@@ -46,8 +47,7 @@ async fn claims_beyond_a_limit_wait_and_delay_no_other_namespace() {
     let pool = create_pool(&one, 40, json!({"limits": {"perNamespace": 10}})).await;
     let names: Vec<_> = (0..32).map(|number| format!("c{number}")).collect();
     join_all(names.iter().map(|name| one.create_global_claim(name, &pool))).await;
-    let counts = reasons(&one, &["AddressAllocated", "QuotaExceeded"]).await;
-    assert_eq!(counts, BTreeMap::from([("AddressAllocated".to_owned(), 10), ("QuotaExceeded".to_owned(), 22)]));
+    wait_for_claims(&one, 10, 22).await;
     two.create_global_claim("a", &pool).await;
     two.wait_for_address("a").await;
     let claims = one.claims().list().await.expect("claims can be read");
@@ -55,18 +55,10 @@ async fn claims_beyond_a_limit_wait_and_delay_no_other_namespace() {
     let waiting = waiting.first().and_then(|claim| claim.metadata.name.as_deref()).expect("some claims wait");
     let text = one.wait_for_reason(waiting, "QuotaExceeded").await;
     assert!(text.contains("spec.limits.perNamespace") && text.contains(&pool), "{text}");
-    eventually("an event reports the limit", || async {
-        let events = one.events(waiting).await;
-        events.iter().any(|(kind, reason, _)| kind == "Warning" && reason == "QuotaExceeded").then_some(())
-    })
-    .await;
+    one.wait_for_event(waiting, "Warning", "QuotaExceeded", "").await;
     let bound = bound.first().and_then(|claim| claim.metadata.name.as_deref()).expect("some claims are bound");
     one.release(bound).await;
-    eventually("another claim is bound", || async {
-        let bound = reasons(&one, &["AddressAllocated", "QuotaExceeded"]).await.remove("AddressAllocated");
-        (bound == Some(10)).then_some(())
-    })
-    .await;
+    wait_for_claims(&one, 10, 21).await;
     assert_eq!(one.allocated_addresses().await.len(), 10);
 }
 
@@ -124,7 +116,7 @@ async fn tightened_rules_take_no_address_back() {
     set_access(&consumer, &pool, json!({"allowedNamespaces": null})).await;
     consumer.wait_for_address("d").await;
     eventually("the condition is removed", || async {
-        let pool = consumer.global_pools().get(&pool).await.expect("pools can be read")?;
+        let pool = consumer.global_pools().get(&pool).await.ok()??;
         let conditions = pool.status?.conditions;
         conditions.iter().all(|condition| condition.type_ != "OverLimit").then_some(())
     })
@@ -166,7 +158,7 @@ async fn headroom_is_left_for_control_planes() {
         "spec": {"clusterName": "alpha", "bootstrap": {"dataSecretName": "cp-2"}, "infrastructureRef": {
             "apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "ExampleMachine", "name": "cp-2"}},
     }));
-    consumer.machines().create(&machine).await.expect("the Machine can be created");
+    create(&consumer.machines(), &machine).await.expect("the Machine can be created");
     let owner = |name: &str| {
         json!({"ownerReferences": [{"apiVersion": "infrastructure.cluster.x-k8s.io/v1beta1", "kind": "ExampleMachine",
                                     "name": name, "uid": unique("uid")}]})

@@ -10,11 +10,11 @@ use serde_json::{Value, json};
 
 use crate::support::consumer::{Consumer, ready, unique};
 use crate::support::wait::{consistently, eventually};
-use crate::{consumer, environment, lenient_consumer};
+use crate::{consumer, environment, lenient_consumer, lenient_environment};
 
-/// How long a claim for a large or invalid pool may take. It takes milliseconds on a free machine, and minutes if the
-/// work is linear in the number of addresses or quadratic in the number of ranges.
-const BOUNDED: Duration = Duration::from_mins(1);
+/// How long all steps with a large or invalid pool may take. They take milliseconds on a free machine, and longer than
+/// this if the work is linear in the number of addresses or quadratic in the number of ranges.
+const BOUNDED: Duration = Duration::from_mins(4);
 
 /// Specs that only the admission webhook denies, and parts of the expected condition message.
 fn broken_specs() -> Vec<(Value, &'static [&'static str])> {
@@ -61,8 +61,8 @@ async fn invalid_pool_reports_the_field_and_recovers_when_fixed() {
             assert!(texts.iter().all(|part| text.contains(part)), "{spec}: {texts:?} are missing: {text}");
         }
         consumer.wait_for_counts(&pool, (0, 0, 0, 0)).await;
-        let events = eventually("an event", || async { consumer.events(&pool).await.pop() }).await;
-        assert_eq!((events.0.as_str(), events.1.as_str(), &events.2), ("Warning", "InvalidSpec", &output[0]));
+        let note = consumer.wait_for_event(&pool, "Warning", "InvalidSpec", &output[0]).await;
+        assert_eq!(note, output[0]);
 
         let correct = json!({"addresses": ["10.0.0.7"], "prefix": 24});
         consumer.modify(&consumer.pools(), &pool, |pool| pool["spec"] = correct.clone()).await;
@@ -71,8 +71,9 @@ async fn invalid_pool_reports_the_field_and_recovers_when_fixed() {
         consumer.wait_for_counts(&pool, (1, 0, 1, 0)).await;
     }))
     .await;
-    assert!(environment().manager.is_ready());
-    assert!(!environment().manager.log().contains("panicked"), "the manager panicked, see its log");
+    let manager = &lenient_environment().manager;
+    assert!(manager.is_ready());
+    assert!(!manager.log().contains("panicked"), "the manager panicked, see its log");
 }
 
 #[tokio::test]
@@ -102,10 +103,7 @@ async fn invalid_pool_can_be_deleted() {
     consumer.create_pool("web", json!({"addresses": ["nonsense"], "prefix": 24})).await;
     consumer.wait_for_pool_condition("web", "False", "InvalidSpec").await;
     consumer.delete_object(&consumer.pools(), "web").await;
-    eventually("the pool is gone", || async {
-        consumer.pools().get("web").await.expect("pools can be read").is_none().then_some(())
-    })
-    .await;
+    eventually("the pool is gone", || async { consumer.pools().get("web").await.ok()?.is_none().then_some(()) }).await;
 }
 
 #[tokio::test]
@@ -300,22 +298,21 @@ async fn claim_reports_that_its_finalizer_is_rejected() {
     consumer.wait_for_counts("web", (9, 9, 0, 0)).await;
     let claim = "refused-by-policy";
     // The API server enforces a new policy after a delay: only claims created after that are rejected.
-    let text = eventually("the policy is enforced and the claim reports it", || async {
+    eventually("the policy is enforced and the claim reports it", || async {
         consumer.create_claim(claim, "web").await;
-        let says = eventually("the claim has a message", || async {
+        let is_denied = eventually("the claim is bound or reports the policy", || async {
             let found = consumer.claims().get(claim).await.ok()??;
             let ready = ready(&found);
-            (!ready.status.is_empty()).then_some(ready)
+            let is_denied = ready.message.as_deref().is_some_and(|text| text.contains("no finalizers here"));
+            (is_denied || ready.status == "True").then_some(is_denied)
         })
         .await;
-        if says.status == "True" {
+        if !is_denied {
             consumer.release(claim).await;
-            return None;
         }
-        says.message
+        is_denied.then_some(())
     })
     .await;
-    assert!(text.contains("finalizer") && text.contains("no finalizers here"), "{text}");
     assert!(consumer.allocated_addresses().await.is_empty(), "nothing is allocated that cannot be released");
     environment().control_plane.kubectl(&["delete", "validatingadmissionpolicybinding/no-finalizers"]);
     consumer.wait_for_address(claim).await;

@@ -94,8 +94,7 @@ async fn lasting_conflict_is_reported_on_the_claim() {
     let rejection = reject_with_conflict(&consumer, "UPDATE", "ipaddressclaims").await;
     wait_until_rejected(&consumer, "ipaddressclaim").await;
     consumer.create_claim("a", "web").await;
-    let text = consumer.wait_until_unready("a", "AllocationFailed").await;
-    assert!(text.contains(MESSAGE), "{text}");
+    consumer.wait_for_message("a", "AllocationFailed", MESSAGE).await;
     rejection.end();
     assert_eq!(consumer.wait_for_address("a").await, "10.0.0.1");
 }
@@ -108,8 +107,7 @@ async fn lasting_conflict_is_reported_on_the_pool() {
     let rejection = reject_with_conflict(&consumer, "UPDATE", "inclusterippools").await;
     wait_until_rejected(&consumer, "inclusterippool").await;
     consumer.create_pool("web", json!({"addresses": ["10.0.0.1"], "prefix": 24})).await;
-    let text = consumer.wait_for_pool_condition("web", "False", "InitializationFailed").await;
-    assert!(text.contains(MESSAGE), "{text}");
+    consumer.wait_for_pool_message("web", "InitializationFailed", MESSAGE).await;
     rejection.end();
     consumer.wait_for_pool_condition("web", "True", "PoolReady").await;
 }

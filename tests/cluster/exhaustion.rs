@@ -1,6 +1,7 @@
 //! Exhausted pools: which claims wait, what they report, and which one is next.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use capi_ipam::api::InClusterKind;
 use futures::future::join_all;
@@ -8,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::consumer;
 use crate::support::consumer::{Consumer, ready, unique};
-use crate::support::wait::eventually;
+use crate::support::wait::{eventually, eventually_within};
 
 /// `count` addresses from 10.0.0.1.
 fn addresses(count: u8) -> Value {
@@ -60,9 +61,7 @@ async fn oldest_claims_bind_and_others_report_exhaustion() {
         let legacy = json!(claim.status)["deprecated"]["v1beta1"]["conditions"][0].clone();
         assert_eq!([&legacy["type"], &legacy["status"]], ["Ready", "False"]);
         assert_eq!([&legacy["reason"], &legacy["severity"], &legacy["message"]], ["PoolExhausted", "Warning", &text]);
-        let event = ("Warning".to_owned(), "PoolExhausted".to_owned(), text);
-        eventually("an event reports it", || async { consumer.events(name).await.contains(&event).then_some(()) })
-            .await;
+        assert_eq!(consumer.wait_for_event(name, "Warning", "PoolExhausted", &text).await, text);
     }
     consumer.assert_stays_unbound("c").await;
     assert_allocated(&consumer, &[("a", 1), ("b", 2)]).await;
@@ -201,17 +200,15 @@ async fn burst_beyond_capacity_binds_every_address_once() {
         consumer.create_pool_of(kind, pool, json!({"addresses": addresses(5), "prefix": 24})).await;
         let names: Vec<_> = (0..20).map(|_| unique("claim")).collect();
         join_all(names.iter().map(|name| consumer.create_claim_of(kind, name, pool))).await;
-        let states = eventually("every claim is bound or waits", || async {
-            let claims = consumer.claims().list().await.expect("claims can be read");
+        let expected = [vec!["AddressAllocated"; 5], vec!["PoolExhausted"; 15]].concat();
+        eventually_within(Duration::from_mins(3), "five claims are bound, and the others wait", || async {
+            let claims = consumer.claims().list().await.ok()?;
             let reasons = claims.iter().map(|claim| ready(claim).reason.unwrap_or_default().into_owned());
             let mut reasons: Vec<String> = reasons.collect();
             reasons.sort();
-            reasons
-                .iter()
-                .all(|reason| ["AddressAllocated", "PoolExhausted"].contains(&reason.as_str()))
-                .then_some(reasons)
-        });
-        assert_eq!(states.await, [vec!["AddressAllocated"; 5], vec!["PoolExhausted"; 15]].concat());
+            (reasons == expected).then_some(())
+        })
+        .await;
         let mut given: Vec<_> = consumer.allocated_addresses().await.into_values().collect();
         given.sort();
         assert_eq!(given, ["10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.5"]);

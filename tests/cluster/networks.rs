@@ -4,7 +4,7 @@ use capi_ipam::api::InClusterKind;
 use serde_json::json;
 
 use crate::consumer;
-use crate::support::consumer::{Consumer, unique};
+use crate::support::consumer::{Consumer, create, object, retry_unanswered, unique};
 use crate::support::wait::eventually;
 
 /// Creates a claim for a pool of the namespace, and returns its address.
@@ -110,7 +110,7 @@ async fn manual_reservation_excludes_an_address_from_a_network() {
         if !claim.is_null() {
             made["spec"]["claimRef"] = claim;
         }
-        consumer.reservations().create(&crate::support::consumer::object(made)).await.expect("it can be created");
+        create(&consumer.reservations(), &object(made)).await.expect("it can be created");
     };
     reserve(1, json!(null)).await;
     reserve(2, json!({"namespace": consumer.namespace, "name": "vip"})).await;
@@ -126,17 +126,9 @@ async fn invalid_reservation_is_reported_by_an_event() {
     consumer.wait_for_counts("web", (3, 3, 0, 0)).await;
     consumer.reserve("web", "10.23.0.200", json!({"namespace": consumer.namespace, "name": "vip"})).await;
     let name = format!("p.{}.web.10.23.0.200", consumer.namespace);
-    let everywhere = consumer.in_namespace("default");
-    eventually("an event reports that the reservation has no effect", || async {
-        let reported = everywhere.events(&name).await;
-        reported
-            .iter()
-            .any(|(kind, reason, text)| {
-                kind == "Warning" && reason == "InvalidReservation" && text.contains("10.23.0.200")
-            })
-            .then_some(())
-    })
-    .await;
+    // Events about global objects are in the namespace `default`.
+    let default = consumer.in_namespace("default");
+    default.wait_for_event(&name, "Warning", "InvalidReservation", "10.23.0.200").await;
     // A reservation of an address outside the pool has no effect.
     assert_eq!(claim_address(&consumer, "vip", "web").await, "10.23.0.1");
 }
@@ -183,7 +175,7 @@ async fn network_in_use_is_not_deleted() {
     assert_eq!(claim_address(&consumer, "a", "web").await, "10.25.0.1");
     let networks = consumer.networks();
     eventually("the status counts pools and addresses", async || {
-        let status = networks.get(&network).await.expect("it can be read")?.status?;
+        let status = networks.get(&network).await.ok()??.status?;
         let member = status.members.first()?;
         let counts = (status.pools, status.total, status.used, status.free, member.name.as_str());
         (counts == (1, 9, 1, 8, "web")).then_some(())
@@ -198,10 +190,7 @@ async fn network_in_use_is_not_deleted() {
     consumer.release("a").await;
     consumer.release("b").await;
     consumer.delete_unused_pool(&consumer.pools(), "web").await;
-    eventually("the network is gone", async || {
-        networks.get(&network).await.expect("it can be read").is_none().then_some(())
-    })
-    .await;
+    eventually("the network is gone", async || networks.get(&network).await.ok()?.is_none().then_some(())).await;
 }
 
 #[tokio::test]
@@ -224,8 +213,9 @@ async fn pool_in_use_joins_and_leaves_a_network() {
     };
     label(json!({"site": network})).await;
     let reserved = async |prefix: &str| {
-        let all = consumer.reservations().list().await.expect("they can be listed").into_iter();
-        let names = all.filter_map(|found| found.metadata.name);
+        let reservations = consumer.reservations();
+        let all = retry_unanswered(|| reservations.list()).await.expect("they can be listed");
+        let names = all.into_iter().filter_map(|found| found.metadata.name);
         let mut addresses: Vec<_> = names.filter_map(|name| Some(name.strip_prefix(prefix)?.to_owned())).collect();
         addresses.sort();
         addresses
@@ -254,7 +244,7 @@ async fn pool_in_use_joins_and_leaves_a_network() {
     consumer.wait_for_counts("web", (9, 3, 4, 0)).await;
     consumer.release("a").await;
     eventually("the address cools down", async || {
-        let found = consumer.reservations().get(&format!("{outside}10.26.0.1")).await.expect("it can be read")?;
+        let found = consumer.reservations().get(&format!("{outside}10.26.0.1")).await.ok()??;
         found.spec.released_at.map(drop)
     })
     .await;

@@ -10,7 +10,7 @@ use kube::ResourceExt;
 use serde_json::{Value, json};
 
 use crate::consumer;
-use crate::support::consumer::{Consumer, object, unique};
+use crate::support::consumer::{Consumer, create, object, unique};
 use crate::support::wait::{consistently, eventually};
 
 /// A consumer with a pool `web` of `count` addresses.
@@ -28,7 +28,7 @@ fn addresses(count: u8) -> Value {
 /// Waits until a pool does not exist.
 async fn wait_until_pool_deleted(consumer: &Consumer, name: &str) {
     eventually(&format!("pool {name} is gone"), || async {
-        consumer.pools().get(name).await.expect("pools can be read").is_none().then_some(())
+        consumer.pools().get(name).await.ok()?.is_none().then_some(())
     })
     .await;
 }
@@ -64,7 +64,7 @@ async fn foreign_labels_and_annotations_stay_on_a_pool() {
         "metadata": {"name": "web", "namespace": consumer.namespace,
             "labels": {"zone": "a"}, "annotations": {"metric": "7"}, "finalizers": ["example.com/theirs"]},
         "spec": {"addresses": ["10.0.0.1"], "prefix": 24}});
-    consumer.pools().create(&object(pool)).await.expect("the pool can be created");
+    create(&consumer.pools(), &object(pool)).await.expect("the pool can be created");
     consumer.create_claim("a", "web").await;
     consumer.wait_for_address("a").await;
     let pool = consumer.pools().get("web").await.expect("pools can be read").expect("the pool exists");

@@ -4,7 +4,7 @@ use capi_ipam::api::InClusterKind;
 use serde_json::json;
 
 use crate::consumer;
-use crate::support::consumer::unique;
+use crate::support::consumer::{create, object, unique};
 
 #[tokio::test]
 async fn lowest_prefixes_are_allocated_with_length_and_gateway() {
@@ -61,7 +61,7 @@ async fn ipv4_prefixes_are_allocated_in_queue_order() {
         consumer.release(name).await;
     }
     crate::support::wait::eventually("the pool is gone", || async {
-        pools.get(&pool).await.expect("pools can be read").is_none().then_some(())
+        pools.get(&pool).await.ok()?.is_none().then_some(())
     })
     .await;
 }
@@ -105,7 +105,7 @@ async fn existing_prefix_of_another_length_is_adopted() {
     });
     // The claim is created first, so that the sweeper does not remove the address.
     consumer.create_claim_of(InClusterKind::PrefixPool, "a", "web").await;
-    consumer.addresses().create(&crate::support::consumer::object(by_hand)).await.expect("it can be created");
+    create(&consumer.addresses(), &object(by_hand)).await.expect("it can be created");
     consumer.create_pool_of(InClusterKind::PrefixPool, "web", json!({"prefixes": ["fd00::/61"]})).await;
     assert_eq!(consumer.wait_for_ip_address("a").await.spec.prefix, 62);
     consumer.create_claim_of(InClusterKind::PrefixPool, "b", "web").await;

@@ -9,13 +9,14 @@ use kube::ResourceExt;
 use serde_json::{Value, json};
 
 use crate::consumer;
-use crate::support::consumer::{Consumer, object, ready};
+use crate::support::consumer::{Consumer, create, object, ready, retry_unanswered};
 use crate::support::wait::{consistently, eventually};
 
 const IN_USE: &str = "example.com/in-use";
 
 async fn claim(consumer: &Consumer, name: &str) -> IPAddressClaim {
-    consumer.claims().get(name).await.expect("claims can be read").expect("the claim exists")
+    let claims = consumer.claims();
+    retry_unanswered(|| claims.get(name)).await.expect("claims can be read").expect("the claim exists")
 }
 
 async fn create_used_claim(consumer: &Consumer, name: &str, pool: &str) -> String {
@@ -43,13 +44,6 @@ async fn request_release(consumer: &Consumer, name: &str, value: Option<&str>) {
 async fn warnings(consumer: &Consumer, claim: &str, reason: &str) -> Vec<String> {
     let events = consumer.events(claim).await.into_iter();
     events.filter(|event| event.0 == "Warning" && event.1 == reason).map(|event| event.2).collect()
-}
-
-async fn wait_for_warning(consumer: &Consumer, claim: &str, reason: &str, text: &str) {
-    eventually("an event is published", || async {
-        warnings(consumer, claim, reason).await.iter().any(|note| note.contains(text)).then_some(())
-    })
-    .await;
 }
 
 async fn remove_foreign_finalizer(consumer: &Consumer, name: &str) {
@@ -83,7 +77,7 @@ async fn release_now_releases_the_address_of_one_claim() {
     })
     .await;
     assert_eq!(released.finalizers(), [IN_USE]);
-    wait_for_warning(&consumer, "a", "ReleasedEarly", IN_USE).await;
+    consumer.wait_for_event("a", "Warning", "ReleasedEarly", IN_USE).await;
     assert_eq!(warnings(&consumer, "a", "ReleasedEarly").await.len(), 1);
     consumer.wait_for_reservations("web", &[(&address, "next"), (&kept, "kept")]).await;
     let text = consumer.wait_until_unready("kept", "Deleting").await;
@@ -108,11 +102,12 @@ async fn release_now_without_deletion_or_uid_is_ignored() {
     let uid = claim(&consumer, "a").await.uid().expect("objects have a uid");
     let reason = "ReleaseRequestIgnored";
     request_release(&consumer, "a", Some(&uid)).await;
-    wait_for_warning(&consumer, "a", reason, "not being deleted; remove the annotation").await;
+    consumer.wait_for_event("a", "Warning", reason, "not being deleted; remove the annotation").await;
     request_release(&consumer, "a", Some("true")).await;
-    wait_for_warning(&consumer, "a", reason, "has no effect: the claim is not being deleted").await;
+    consumer.wait_for_event("a", "Warning", reason, "has no effect: the claim is not being deleted").await;
     consumer.delete("a").await;
-    wait_for_warning(&consumer, "a", reason, &format!("is not the uid of the claim, which is {uid}")).await;
+    let ignored = format!("is not the uid of the claim, which is {uid}");
+    consumer.wait_for_event("a", "Warning", reason, &ignored).await;
     request_release(&consumer, "a", Some(&"x".repeat(100_000))).await;
     request_release(&consumer, "a", None).await;
     consumer.wait_until_unready("a", "Deleting").await;
@@ -187,7 +182,7 @@ async fn create_machine(consumer: &Consumer, name: &str) -> Value {
         "spec": {"clusterName": "alpha", "bootstrap": {"dataSecretName": name}, "infrastructureRef": {
             "apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "ExampleMachine", "name": format!("infra-{name}")}},
     });
-    let created = consumer.machines().create(&object(machine)).await.expect("the Machine can be created");
+    let created = create(&consumer.machines(), &object(machine)).await.expect("the Machine can be created");
     json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine", "name": name, "uid": created.uid()})
 }
 
@@ -242,7 +237,7 @@ async fn addresses_are_compared_with_those_of_machines() {
     set_machine_addresses(&consumer, "m", &["10.9.9.9", &before["infra"]]).await;
     let text = wait_for_use(&consumer, "direct", "False", "MachineLacksAddress").await;
     assert!(text.starts_with("Machine m reports ") && text.contains("10.9.9.9"), "{text}");
-    wait_for_warning(&consumer, "direct", "AddressNotInUse", "10.9.9.9").await;
+    consumer.wait_for_event("direct", "Warning", "AddressNotInUse", "10.9.9.9").await;
     wait_for_use(&consumer, "infra", "True", "MachineHasAddress").await;
     let written = claim(&consumer, "direct").await;
     tokio::time::sleep(Duration::from_secs(3)).await;

@@ -4,18 +4,23 @@
 use std::time::{Duration, Instant};
 
 use capi_ipam::api::{InClusterKind, conditions};
-use capi_ipam_controller::client::ResourceClient;
+use capi_ipam_controller::client::{ResourceClient, error_chain};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 
 use crate::kstatus::kstatus;
-use crate::support::consumer::{Consumer, object};
+use crate::support::consumer::{Consumer, create, object};
 use crate::support::wait::eventually;
 use crate::{consumer, environment};
 
-/// How long a claim may take to recover: a retry follows within 10 s.
-const RECOVERY: Duration = Duration::from_secs(20);
+/// How long a claim may take to recover: a retry follows within 10 s, and it takes several requests.
+const RECOVERY: Duration = Duration::from_secs(50);
+
+/// The message of the policies.
+const DENIED: &str = "not before the review";
+/// The message of the API server for a webhook that it cannot reach.
+const UNREACHABLE: &str = "failed calling webhook";
 
 async fn with_pool() -> Consumer {
     let consumer = consumer().await;
@@ -39,7 +44,7 @@ fn deny(consumer: &Consumer, operation: &str, kind: &str, expression: &str) -> P
                 "apiGroups": ["ipam.cluster.x-k8s.io"], "apiVersions": ["*"], "operations": [operation],
                 "resources": [kind],
             }]},
-            "validations": [{"expression": expression, "message": "not before the review", "reason": "Forbidden"}],
+            "validations": [{"expression": expression, "message": DENIED, "reason": "Forbidden"}],
         },
     }));
     apply(&json!({
@@ -61,8 +66,8 @@ impl Policy {
     }
 }
 
-/// Waits until the API server rejects an IPAddress in the namespace.
-async fn wait_until_rejected(consumer: &Consumer) {
+/// Waits until the API server rejects an IPAddress in the namespace with these words.
+async fn wait_until_rejected(consumer: &Consumer, words: &str) {
     let probe = json!({
         "apiVersion": "ipam.cluster.x-k8s.io/v1beta2", "kind": "IPAddress",
         "metadata": {"name": "probe", "namespace": consumer.namespace},
@@ -75,7 +80,7 @@ async fn wait_until_rejected(consumer: &Consumer) {
                 consumer.delete_object(&consumer.addresses(), "probe").await;
                 None
             }
-            Err(_) => Some(()),
+            Err(error) => error_chain(&error).contains(words).then_some(()),
         }
     })
     .await;
@@ -83,14 +88,9 @@ async fn wait_until_rejected(consumer: &Consumer) {
 
 /// Waits until the condition of a claim and an event report a failure with these words.
 async fn wait_until_reported(consumer: &Consumer, name: &str, reason: &str, words: &str) {
-    let text = consumer.wait_until_unready(name, reason).await;
-    assert!(text.contains(words), "{text}");
+    let text = consumer.wait_for_message(name, reason, words).await;
     assert!(!text.contains("Status {"), "{text}");
-    eventually("an event reports it", || async {
-        let events = consumer.events(name).await;
-        events.iter().any(|(kind, why, note)| kind == "Warning" && why == reason && note.contains(words)).then_some(())
-    })
-    .await;
+    consumer.wait_for_event(name, "Warning", reason, words).await;
 }
 
 /// Waits until the claim is bound, and asserts that it took seconds.
@@ -118,12 +118,12 @@ async fn unreachable_webhook_is_reported() {
             "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": consumer.namespace}},
         }],
     }));
-    wait_until_rejected(&consumer).await;
+    wait_until_rejected(&consumer, UNREACHABLE).await;
     consumer.modify_pool("web", |spec| spec["addresses"] = json!(["10.0.0.1-10.0.0.3"])).await;
-    wait_until_reported(&consumer, "b", "AllocationFailed", "failed calling webhook").await;
+    wait_until_reported(&consumer, "b", "AllocationFailed", UNREACHABLE).await;
     // It can still be deleted.
     consumer.create_claim("c", "web").await;
-    wait_until_reported(&consumer, "c", "AllocationFailed", "failed calling webhook").await;
+    wait_until_reported(&consumer, "c", "AllocationFailed", UNREACHABLE).await;
     consumer.release("c").await;
     environment().control_plane.kubectl(&["delete", "validatingwebhookconfiguration", &configuration]);
     assert_recovers(&consumer, "b", Instant::now()).await;
@@ -133,9 +133,9 @@ async fn unreachable_webhook_is_reported() {
 async fn policy_against_the_ipaddress_is_reported() {
     let consumer = with_pool().await;
     let policy = deny(&consumer, "CREATE", "ipaddresses", "false");
-    wait_until_rejected(&consumer).await;
+    wait_until_rejected(&consumer, DENIED).await;
     consumer.create_claim("a", "web").await;
-    wait_until_reported(&consumer, "a", "AllocationFailed", "not before the review").await;
+    wait_until_reported(&consumer, "a", "AllocationFailed", DENIED).await;
     assert_recovers(&consumer, "a", policy.remove()).await;
 }
 
@@ -150,11 +150,11 @@ async fn policy_against_the_finalizer_is_reported() {
     );
     let denied = deny(&consumer, "CREATE", "ipaddresses", "false");
     // The manager has observed both.
-    wait_until_rejected(&consumer).await;
+    wait_until_rejected(&consumer, DENIED).await;
     tokio::time::sleep(Duration::from_secs(1)).await;
     denied.remove();
     consumer.create_claim("a", "web").await;
-    wait_until_reported(&consumer, "a", "AllocationFailed", "not before the review").await;
+    wait_until_reported(&consumer, "a", "AllocationFailed", DENIED).await;
     assert_recovers(&consumer, "a", policy.remove()).await;
 }
 
@@ -170,11 +170,12 @@ async fn policy_against_the_release_is_reported() {
         let found = consumer.addresses().get("probe").await.ok()?;
         let Some(found) = found else { panic!("the policy was enforced too late") };
         let dry = ["--namespace", &consumer.namespace, "delete", "--dry-run=server", "ipaddress.ipam.cluster.x-k8s.io"];
-        environment().control_plane.try_kubectl(&[&dry[..], &[&found.name_any()]].concat()).is_err().then_some(())
+        let deleted = environment().control_plane.try_kubectl(&[&dry[..], &[&found.name_any()]].concat());
+        deleted.is_err_and(|text| text.contains(DENIED)).then_some(())
     })
     .await;
     consumer.delete("a").await;
-    wait_until_reported(&consumer, "a", "ReleaseFailed", "not before the review").await;
+    wait_until_reported(&consumer, "a", "ReleaseFailed", DENIED).await;
     let removed = policy.remove();
     consumer.wait_until_deleted("a").await;
     assert!(removed.elapsed() < RECOVERY, "{:?}", removed.elapsed());
@@ -185,8 +186,8 @@ async fn address_with_a_foreign_controller_is_reported() {
     let consumer = with_pool().await;
     let maps: ResourceClient<ConfigMap> =
         ResourceClient::new(Api::namespaced(consumer.client.clone(), &consumer.namespace), &());
-    let owner = maps.create(&object(json!({"metadata": {"name": "server", "namespace": consumer.namespace}}))).await;
-    let owner = owner.expect("a config map can be created");
+    let owner = object(json!({"metadata": {"name": "server", "namespace": consumer.namespace}}));
+    let owner = create(&maps, &owner).await.expect("a config map can be created");
     consumer.create_address("a", "web", "10.0.0.1").await;
     consumer
         .modify(&consumer.addresses(), "a", |address| {
@@ -214,7 +215,8 @@ async fn claim_with_a_protected_annotation_is_released() {
     eventually("a change without annotations is rejected", || async {
         let namespace = ["--namespace", &consumer.namespace];
         let label = ["label", "--overwrite", "ipaddressclaim", "probe", "probe=x", "--dry-run=server"];
-        environment().control_plane.try_kubectl(&[&namespace[..], &label[..]].concat()).is_err().then_some(())
+        let changed = environment().control_plane.try_kubectl(&[&namespace[..], &label[..]].concat());
+        changed.is_err_and(|text| text.contains(DENIED)).then_some(())
     })
     .await;
     consumer.release("a").await;
@@ -227,12 +229,12 @@ const SAME_FINALIZERS: &str = "(has(object.metadata.finalizers) ? object.metadat
 /// Waits until the API server rejects new finalizers on the pool `probe`, which has that of the manager.
 async fn wait_until_finalizers_rejected(consumer: &Consumer) {
     eventually("a finalizer is rejected", || async {
-        let before = consumer.pools().get("probe").await.expect("pools can be read").expect("it exists");
+        let before = consumer.pools().get("probe").await.ok()?.expect("it exists");
         let mut after = before.clone();
         let finalizers = after.metadata.finalizers.get_or_insert_default();
         finalizers.push(format!("example.com/probe-{}", finalizers.len()));
         let written = capi_ipam_controller::patch::write(&consumer.pools(), &before, &after).await;
-        written.is_err_and(|error| error.is_invalid() || error.is_forbidden()).then_some(())
+        written.is_err_and(|error| error_chain(&error).contains(DENIED)).then_some(())
     })
     .await;
 }
@@ -247,17 +249,13 @@ async fn pool_reports_why_its_finalizer_is_rejected() {
     wait_until_finalizers_rejected(&consumer).await;
     consumer.create_pool("web", json!({"addresses": ["10.0.0.1"], "prefix": 24})).await;
     consumer.create_claim("a", "web").await;
-    let text = consumer.wait_for_pool_condition("web", "False", "InitializationFailed").await;
-    assert!(text.contains("not before the review") && !text.contains("Status {"), "{text}");
+    let text = consumer.wait_for_pool_message("web", "InitializationFailed", DENIED).await;
+    assert!(!text.contains("Status {"), "{text}");
     let pool = consumer.pools().get("web").await.expect("pools can be read").expect("the pool exists");
     let reconciling = conditions::find(&pool.status.as_ref().expect("it has a status").conditions, "Reconciling");
     assert!(reconciling.is_some_and(|condition| condition.status == "True"), "{pool:?}");
     assert_eq!(kstatus(&pool), "InProgress");
-    eventually("an event reports it", || async {
-        let events = consumer.events("web").await;
-        events.iter().any(|(kind, why, _)| kind == "Warning" && why == "InitializationFailed").then_some(())
-    })
-    .await;
+    consumer.wait_for_event("web", "Warning", "InitializationFailed", "").await;
     let removed = policy.remove();
     assert_eq!(consumer.wait_for_address("a").await, "10.0.0.1");
     assert!(removed.elapsed() < RECOVERY, "{:?}", removed.elapsed());

@@ -6,7 +6,7 @@ use capi_ipam_provider::api::IPAddressClaim;
 use serde_json::{Value, json};
 
 use crate::consumer;
-use crate::support::consumer::{Consumer, ready, unique};
+use crate::support::consumer::{Consumer, ready, retry_unanswered, unique};
 use crate::support::wait::eventually;
 
 /// The condition `Ready` of an object that aggregates the `v1beta1` conditions of its claims, as the vSphere provider
@@ -42,7 +42,8 @@ async fn conditions_are_correct_in_both_contract_versions() {
         }
     }
     consumer.wait_for_reason("c", "PoolExhausted").await;
-    let claims = || async { consumer.claims().list().await.expect("claims can be read") };
+    let client = consumer.claims();
+    let claims = || async { retry_unanswered(|| client.list()).await.expect("claims can be read") };
     assert_eq!(aggregated(&claims().await), (false, "2/3 completed".to_owned()));
 
     consumer.modify_pool("web", |spec| spec["addresses"] = json!(["10.0.0.1-10.0.0.3"])).await;
@@ -72,9 +73,9 @@ async fn changed_message_is_written_after_a_delay() {
     assert!(before.contains("1 in total"), "{before}");
     // One more address, which is excluded.
     consumer.reserve("web", "10.0.0.2", Value::Null).await;
+    let changed = Instant::now();
     consumer.modify_pool("web", |spec| spec["addresses"] = json!(["10.0.0.1-10.0.0.2"])).await;
     consumer.wait_for_counts("web", (2, 0, 1, 0)).await;
-    let changed = Instant::now();
     touch(&consumer, "b").await;
     let after = eventually("the message is rewritten", || async {
         let text = consumer.wait_for_reason("b", "PoolExhausted").await;
@@ -83,5 +84,5 @@ async fn changed_message_is_written_after_a_delay() {
     .await;
     assert!(after.contains("2 in total"), "{after}");
     let took = changed.elapsed();
-    assert!((Duration::from_secs(4)..Duration::from_secs(20)).contains(&took), "{took:?}");
+    assert!((Duration::from_secs(4)..Duration::from_secs(55)).contains(&took), "{took:?}");
 }

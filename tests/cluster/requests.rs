@@ -5,7 +5,6 @@ use serde_json::{Value, json};
 
 use crate::consumer;
 use crate::support::consumer::{Consumer, unique};
-use crate::support::wait::eventually;
 
 const KIND: &str = "InClusterIPPool";
 const ANNOTATION: &str = "ipam.cluster.x-k8s.io/requested-address";
@@ -31,13 +30,6 @@ async fn request_of(consumer: &Consumer, name: &str, kind: &str, pool: &str, ann
 async fn change_request(consumer: &Consumer, name: &str, address: Value) {
     let annotations = json!({"metadata": {"annotations": {ANNOTATION: address}}});
     consumer.modify(&consumer.claims(), name, |claim| json_patch::merge(claim, &annotations)).await;
-}
-
-async fn wait_for_message(consumer: &Consumer, name: &str, part: &str) {
-    eventually(&format!("the message of {name} contains: {part}"), || async {
-        consumer.wait_for_reason(name, REASON).await.contains(part).then_some(())
-    })
-    .await;
 }
 
 #[tokio::test]
@@ -94,13 +86,9 @@ async fn each_unavailable_address_is_explained() {
         request(&consumer, name, address).await;
     }
     for (name, _, part) in cases {
-        wait_for_message(&consumer, name, part).await;
+        consumer.wait_for_message(name, REASON, part).await;
     }
-    eventually("an event reports it", || async {
-        let events = consumer.events("taken").await;
-        events.iter().any(|(kind, reason, _)| kind == "Warning" && reason == REASON).then_some(())
-    })
-    .await;
+    consumer.wait_for_event("taken", "Warning", REASON, "").await;
     // Claims without a request are not delayed.
     consumer.create_claim("any", "pool").await;
     assert_eq!(consumer.wait_for_address("any").await, "10.0.0.10");
@@ -175,9 +163,9 @@ async fn prefixes_and_ipv6_addresses_are_requested() {
         assert_eq!(consumer.wait_for_address(name).await, text.trim_end_matches("/64"));
     }
     request_of(&consumer, "length", kind, "prefixes", ANNOTATION, "fd00:10:0:7::/80").await;
-    wait_for_message(&consumer, "length", "is not a prefix of the length 64").await;
+    consumer.wait_for_message("length", REASON, "is not a prefix of the length 64").await;
     request_of(&consumer, "outside", kind, "prefixes", ANNOTATION, "fd00:11::/64").await;
-    wait_for_message(&consumer, "outside", "outside of its ranges").await;
+    consumer.wait_for_message("outside", REASON, "outside of its ranges").await;
     let spec = json!({"addresses": ["fd00:20::/64"], "prefix": 64, "allocation": policy});
     consumer.create_pool("v6", spec).await;
     request_of(&consumer, "v6", KIND, "v6", ANNOTATION, "fd00:20:0:0:0::beef").await;

@@ -1,7 +1,5 @@
 //! Claims and reservations from another cluster: `clusterctl move`, or a restored backup.
 
-use std::time::{Duration, Instant};
-
 use capi_ipam::api::InClusterKind;
 use kube::ResourceExt;
 use serde_json::{Value, json};
@@ -17,8 +15,12 @@ fn with_finalizer() -> Value {
 
 async fn with_pool() -> Consumer {
     let consumer = consumer().await;
-    consumer.create_pool("web", json!({"addresses": ["10.0.0.1-10.0.0.9"], "prefix": 24})).await;
+    create_pool(&consumer).await;
     consumer
+}
+
+async fn create_pool(consumer: &Consumer) {
+    consumer.create_pool("web", json!({"addresses": ["10.0.0.1-10.0.0.9"], "prefix": 24})).await;
 }
 
 fn managed_fields(manager: &str, fields: &Value) -> Value {
@@ -36,12 +38,16 @@ fn restore_managed_fields(consumer: &Consumer, name: &str, fields: &[Value]) {
     environment().control_plane.kubectl(&["patch", "ipaddressclaim", name, &namespace, "--type=merge", &patch]);
 }
 
-/// Creates a claim as `clusterctl move` and Velero do: its managed fields are restored after its creation.
-async fn restore_claim(consumer: &Consumer, name: &str) {
-    copy_claim(consumer, name, json!({})).await;
+/// A consumer with a claim that was created as `clusterctl move` and Velero do: its managed fields are restored after
+/// its creation. The pool is created last, since the claim is bound if they are not restored within seconds.
+async fn with_restored_claim(name: &str) -> Consumer {
+    let consumer = consumer().await;
+    copy_claim(&consumer, name, json!({})).await;
     let finalizer = json!({".": {}, "v:\"ipam.cluster.x-k8s.io/ReleaseAddress\"": {}});
     let served = managed_fields("capi-ipam-in-cluster", &json!({"f:metadata": {"f:finalizers": finalizer}}));
-    restore_managed_fields(consumer, name, &[creator(), served]);
+    restore_managed_fields(&consumer, name, &[creator(), served]);
+    create_pool(&consumer).await;
+    consumer
 }
 
 /// Creates a claim with our finalizer, like a copy of another one.
@@ -52,8 +58,7 @@ async fn copy_claim(consumer: &Consumer, name: &str, mut metadata: Value) {
 
 #[tokio::test]
 async fn restored_claim_waits_for_its_address() {
-    let consumer = with_pool().await;
-    restore_claim(&consumer, "a").await;
+    let consumer = with_restored_claim("a").await;
     let text = consumer.wait_for_reason("a", "AwaitingAddress").await;
     assert!(text.contains("ipam.cluster.x-k8s.io/ReleaseAddress"), "{text}");
     // Other claims are bound meanwhile.
@@ -69,9 +74,10 @@ async fn restored_claim_waits_for_its_address() {
 /// The managed fields of a claim to which an admission policy added the finalizer do not contain it.
 #[tokio::test]
 async fn restored_claim_with_the_finalizer_of_a_policy_waits() {
-    let consumer = with_pool().await;
+    let consumer = consumer().await;
     copy_claim(&consumer, "a", json!({})).await;
     restore_managed_fields(&consumer, "a", &[creator()]);
+    create_pool(&consumer).await;
     consumer.wait_for_reason("a", "AwaitingAddress").await;
     consumer.create_address("a", "web", "10.0.0.7").await;
     assert_eq!(consumer.wait_for_address("a").await, "10.0.0.7");
@@ -80,10 +86,9 @@ async fn restored_claim_with_the_finalizer_of_a_policy_waits() {
 #[tokio::test]
 async fn copied_claim_is_bound_within_seconds() {
     let consumer = with_pool().await;
-    let started = Instant::now();
     copy_claim(&consumer, "a", json!({})).await;
+    // The timeout of a claim that was moved is an hour.
     assert_eq!(consumer.wait_for_address("a").await, "10.0.0.1");
-    assert!(started.elapsed() < Duration::from_secs(15), "{:?}", started.elapsed());
 }
 
 #[tokio::test]
@@ -98,8 +103,7 @@ async fn restored_claim_with_a_cluster_waits_for_its_address() {
 
 #[tokio::test]
 async fn removed_finalizer_lets_a_restored_claim_allocate() {
-    let consumer = with_pool().await;
-    restore_claim(&consumer, "a").await;
+    let consumer = with_restored_claim("a").await;
     consumer.wait_for_reason("a", "AwaitingAddress").await;
     consumer.modify(&consumer.claims(), "a", |claim| claim["metadata"]["finalizers"] = json!([])).await;
     assert_eq!(consumer.wait_for_address("a").await, "10.0.0.1");
@@ -107,8 +111,7 @@ async fn removed_finalizer_lets_a_restored_claim_allocate() {
 
 #[tokio::test]
 async fn restored_claim_can_be_deleted_while_waiting() {
-    let consumer = with_pool().await;
-    restore_claim(&consumer, "a").await;
+    let consumer = with_restored_claim("a").await;
     consumer.wait_for_reason("a", "AwaitingAddress").await;
     consumer.release("a").await;
     consumer.wait_for_counts("web", (9, 9, 0, 0)).await;

@@ -102,7 +102,7 @@ async fn absent_claims_do_not_exhaust_a_sticky_pool() {
 #[tokio::test]
 async fn cooling_address_is_only_for_the_claim_of_its_name() {
     let consumer = consumer().await;
-    let spec = json!({"addresses": ["10.0.0.1"], "prefix": 24, "addressReuseGracePeriodSeconds": 8,
+    let spec = json!({"addresses": ["10.0.0.1"], "prefix": 24, "addressReuseGracePeriodSeconds": 600,
                       "allocation": {"sticky": true}});
     consumer.create_pool("pool", spec).await;
     consumer.create_claim("a", "pool").await;
@@ -115,6 +115,7 @@ async fn cooling_address_is_only_for_the_claim_of_its_name() {
     assert_eq!(consumer.wait_for_address("a").await, "10.0.0.1");
     consumer.release("a").await;
     // After the cool-down, others get it.
+    consumer.modify_pool("pool", |spec| spec["addressReuseGracePeriodSeconds"] = json!(1)).await;
     assert_eq!(consumer.wait_for_address("other").await, "10.0.0.1");
     consumer.create_claim("a", "pool").await;
     consumer.wait_for_reason("a", "PoolExhausted").await;

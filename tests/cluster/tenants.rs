@@ -2,6 +2,7 @@
 //! user.
 
 use std::fmt::Debug;
+use std::time::Duration;
 
 use capi_ipam::api::InClusterKind;
 use capi_ipam_controller::client::{CallError, connect};
@@ -10,7 +11,7 @@ use futures::future::join_all;
 use serde_json::json;
 
 use crate::support::consumer::{Consumer, object, ready, unique};
-use crate::support::wait::eventually;
+use crate::support::wait::{eventually, eventually_within};
 use crate::{consumer, environment};
 
 /// A namespace, its administrator, and its user.
@@ -42,7 +43,10 @@ impl Tenant {
         let kubeconfig = plane.kubeconfig_of_account(namespace, "tenant");
         let client = connect(Some(&kubeconfig), "tenant").await.expect("the kubeconfig is valid");
         let user = admin.with_client_of(client);
-        eventually("the roles are aggregated", || async { user.pools().list().await.is_ok().then_some(()) }).await;
+        eventually("the roles are aggregated and observed", || async {
+            (user.pools().list().await.is_ok() && user.claims().list().await.is_ok()).then_some(())
+        })
+        .await;
         Self { admin, user }
     }
 
@@ -185,7 +189,7 @@ async fn deletions_of_others_are_not_blocked() {
     owner.delete_unused_pool(&owner.pools(), "secret-pool").await;
     owner.delete_object(&owner.networks(), &network).await;
     eventually("the network is deleted", || async {
-        owner.networks().get(&network).await.expect("networks can be read").is_none().then_some(())
+        owner.networks().get(&network).await.ok()?.is_none().then_some(())
     })
     .await;
 }
@@ -210,16 +214,17 @@ async fn namespace_is_deleted_with_everything_in_it() {
     }
     user.wait_for_reason("c", "PoolExhausted").await;
     user.wait_for_reason("d", "PoolNotReady").await;
-    environment().control_plane.kubectl(&["delete", "namespace", &user.namespace, "--timeout=60s"]);
+    environment().control_plane.kubectl(&["delete", "namespace", &user.namespace, "--wait=false"]);
+    tenant.admin.wait_until_namespace_deleted().await;
     eventually("its reservations are deleted", || async {
-        let all = owner.reservations().list().await.expect("reservations can be listed");
+        let all = owner.reservations().list().await.ok()?;
         let of_tenant = all.iter().filter(|it| it.spec.pool_ref.namespace.as_deref() == Some(&user.namespace));
         (of_tenant.count() == 0).then_some(())
     })
     .await;
     owner.delete_object(&owner.networks(), &own).await;
     eventually("its network can be deleted", || async {
-        owner.networks().get(&own).await.expect("networks can be read").is_none().then_some(())
+        owner.networks().get(&own).await.ok()?.is_none().then_some(())
     })
     .await;
 }
@@ -243,8 +248,8 @@ async fn limit_of_a_global_pool_cannot_be_evaded() {
         async move { drop(user.create_claim_with(&format!("c{number}"), kind, pool, metadata).await) }
     }))
     .await;
-    eventually("three claims are bound, and the others wait", || async {
-        let claims = user.claims().list().await.expect("claims can be read");
+    eventually_within(Duration::from_mins(3), "three claims are bound, and the others wait", || async {
+        let claims = user.claims().list().await.ok()?;
         let with = |reason: &str| claims.iter().filter(|claim| ready(claim).reason.as_deref() == Some(reason)).count();
         // A claim of a Cluster that does not exist waits for it.
         let waiting = with("QuotaExceeded") + with("ClusterNotFound");

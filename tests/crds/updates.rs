@@ -133,14 +133,20 @@ fn old_objects() -> Vec<Old> {
 #[test]
 fn objects_older_than_the_rules_can_be_updated() {
     let plane = ControlPlane::start(Options::default());
-    let bad = object("InClusterIPPool", "probe", &json!({"addresses": [], "prefix": 24}));
-    let probe = || with_file(&plane, &["create", "--dry-run=server"], &bad);
+    let reservation = json!({"scope": "p.a.b", "address": "web", "poolRef": {"kind": "InClusterIPPool", "name": "b"}});
+    // The API server observes the change of each CRD separately.
+    let bad = [
+        object("InClusterIPPool", "probe", &json!({"addresses": [], "prefix": 24})),
+        object("InClusterPrefixPool", "probe", &json!({"prefixes": ["web"]})),
+        object("IPReservation", "probe", &reservation),
+    ];
+    let is_accepted = |object: &Value| with_file(&plane, &["create", "--dry-run=server"], object).is_ok();
 
     let without_rules: Vec<Value> = DEFINITIONS.iter().map(without_rules).collect();
     let without_rules = json!({"apiVersion": "v1", "kind": "List", "items": without_rules});
     let apply = ["apply", "--server-side", "--force-conflicts"];
     with_file(&plane, &apply, &without_rules).expect("definitions without rules are definitions");
-    wait_until("the rules are removed", || probe().is_ok());
+    wait_until("the rules are removed", || bad.iter().all(is_accepted));
     let old = old_objects();
     for (number, Old { kind, spec, .. }) in old.iter().enumerate() {
         make(&plane, kind, &format!("old-{number}"), spec);
@@ -148,11 +154,10 @@ fn objects_older_than_the_rules_can_be_updated() {
     let mut without_spec = object("InClusterIPPool", "old-spec", &json!({}));
     without_spec.as_object_mut().expect("an object").remove("spec");
     with_file(&plane, &["create"], &without_spec).expect("the rules are removed");
-    let reservation = json!({"scope": "p.a.b", "address": "web", "poolRef": {"kind": "InClusterIPPool", "name": "b"}});
     make(&plane, "IPReservation", "old-name", &reservation);
 
     plane.kubectl(&[&apply, &[&*format!("--filename={COMMITTED}")][..]].concat());
-    wait_until("the rules are enforced", || probe().is_err());
+    wait_until("the rules are enforced", || !bad.iter().any(is_accepted));
     for (number, Old { kind, change: (change, refusal), spec }) in old.iter().enumerate() {
         let name = format!("old-{number}");
         assert_serviceable(&plane, kind, &name);

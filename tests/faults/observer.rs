@@ -131,7 +131,7 @@ fn name_of<K: Resource>(object: &K) -> Name {
 
 fn pool_name(pool: Option<PoolKey>) -> PoolName {
     let name = |pool: PoolKey| {
-        let namespace = pool.namespace.map(|namespace| namespace.to_string()).unwrap_or_default();
+        let namespace = pool.namespace.as_deref().unwrap_or_default().to_owned();
         (pool.kind.name().to_owned(), (namespace, pool.name.to_string()))
     };
     pool.map(name).unwrap_or_default()

@@ -22,8 +22,9 @@ use crate::support::wait::eventually_within;
 
 pub use slices::SLICE_LABEL;
 
-/// How long a workload waits for one condition, despite faults.
-const TIMEOUT: Duration = Duration::from_secs(45);
+/// How long a workload waits for one condition, despite faults: less than the minute after which the manager would end a
+/// turn or release a foreign address without being woken.
+const TIMEOUT: Duration = Duration::from_secs(55);
 
 /// About as long as one write takes.
 const STEP: Duration = Duration::from_millis(4);

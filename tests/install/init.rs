@@ -56,7 +56,7 @@ fn clusterctl_init_installs_a_working_provider() {
     plane.kubectl_apply(pool);
     for (name, version) in [("new", "v1beta2"), ("old", "v1beta1")] {
         plane.kubectl_apply(&claim(name, version));
-        let wait = ["wait", "--for=condition=Ready", "--timeout=30s", "ipaddressclaim", name];
+        let wait = ["wait", "--for=condition=Ready", "--timeout=120s", "ipaddressclaim", name];
         plane.kubectl(&wait);
         for version in ["v1beta1", "v1beta2"] {
             let claim = read(&plane, &[&format!("ipaddressclaims.{version}.ipam.cluster.x-k8s.io"), name]);
@@ -76,7 +76,7 @@ fn clusterctl_init_installs_a_working_provider() {
     let change = ["patch", "ipaddressclaim", "new", "--type=merge", "--patch", other];
     let refused = plane.try_kubectl(&change).expect_err("claims are immutable");
     assert!(refused.contains("IPAddressClaim spec is immutable"), "{refused}");
-    plane.kubectl(&["delete", "ipaddressclaim", "new", "old", "--timeout=30s"]);
+    plane.kubectl(&["delete", "ipaddressclaim", "new", "old", "--timeout=120s"]);
     let left = read(&plane, &["ipreservations"]);
     assert_eq!(left["items"], json!([]));
 }

@@ -1,5 +1,8 @@
 //! The installed manager: with the flags of its Deployment and the permissions of its service account.
 
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
 use serde_json::{Value, json};
 
 use crate::support::clusterctl::PROVIDER;
@@ -34,7 +37,7 @@ pub(crate) fn start(plane: &ControlPlane, more: &[&str]) -> (Manager, Webhooks) 
     let manager = launch(plane, &flags);
     manager.wait_for_log("certificate loaded");
     webhooks.redirect_installed(plane, PROVIDER, true);
-    wait_until_working(&manager);
+    wait_until_working(plane, &manager);
     (manager, webhooks)
 }
 
@@ -44,7 +47,7 @@ pub(crate) fn start_self_managed(plane: &ControlPlane) -> (Manager, Webhooks) {
     webhooks.redirect_installed(plane, PROVIDER, false);
     let [port, _] = webhooks.flags();
     let manager = launch(plane, &[&port, "--webhook-cert-hosts=127.0.0.1", "--webhook-cert-interval=500ms"]);
-    wait_until_working(&manager);
+    wait_until_working(plane, &manager);
     (manager, webhooks)
 }
 
@@ -62,7 +65,20 @@ fn launch(plane: &ControlPlane, more: &[&str]) -> Manager {
     Manager::start_program(plane, &built("manager"), &kubeconfig, &flags)
 }
 
-fn wait_until_working(manager: &Manager) {
+/// Waits until the manager works, and the API server calls its webhooks for validation and conversion.
+fn wait_until_working(plane: &ControlPlane, manager: &Manager) {
     manager.wait_for_log("the controller starts");
     manager.wait_until_ready();
+    let deadline = Instant::now() + Duration::from_mins(2);
+    // The API server observes the change of each CRD separately.
+    for (kind, namespace) in [("InClusterIPPool", Some("default")), ("GlobalInClusterIPPool", None)] {
+        let pool = json!({
+            "apiVersion": "ipam.cluster.x-k8s.io/v1alpha1", "kind": kind,
+            "metadata": { "name": "probe", "namespace": namespace }, "spec": { "subnet": "198.18.0.0/24" },
+        });
+        while let Err(error) = plane.dry_create(&pool) {
+            assert!(Instant::now() < deadline, "the webhooks are not called: {error}");
+            sleep(Duration::from_millis(50));
+        }
+    }
 }

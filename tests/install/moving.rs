@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use capi_ipam::api::InClusterKind;
+use futures::future::{FutureExt as _, join_all};
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
@@ -160,14 +161,18 @@ async fn clusterctl_move_keeps_all_addresses() {
     let mut killed =
         releases.command(&arguments).env("KUBECONFIG", source.plane.kubeconfig()).spawn().expect("it starts");
     eventually("claims and their pools are restored", || async {
-        let claims = arrived.claims().list().await.ok()?;
-        let pools = [
-            arrived.pools().get("web").await.ok()?.is_some(),
-            arrived.pools().get("ring").await.ok()?.is_some(),
-            arrived.global_pools().get("all").await.ok()?.is_some(),
-            arrived.pools_of(InClusterKind::PrefixPool).get("nets").await.ok()?.is_some(),
-        ];
-        (claims.len() >= 5 && pools == [true; 4]).then_some(())
+        let (claims, pools) = (arrived.claims(), arrived.pools());
+        let (global, prefixes) = (arrived.global_pools(), arrived.pools_of(InClusterKind::PrefixPool));
+        // All at once: the move continues meanwhile.
+        let restored = join_all([
+            pools.get("web").boxed(),
+            pools.get("ring").boxed(),
+            global.get("all").boxed(),
+            prefixes.get("nets").boxed(),
+        ]);
+        let (claims, pools) = tokio::join!(claims.list().boxed(), restored);
+        let are_there = pools.iter().all(|pool| matches!(pool, Ok(Some(_))));
+        (claims.ok()?.len() >= 5 && are_there).then_some(())
     })
     .await;
     killed.kill().and_then(|()| killed.wait()).expect("it can be killed");

@@ -339,7 +339,7 @@ fn documented_objects_are_accepted_and_become_ready() {
     };
     for object in objects.iter().filter(is_ours) {
         let name = format!("{}/{}", text(object, "/kind"), text(object, "/metadata/name"));
-        plane.kubectl(&["wait", "--namespace=default", "--timeout=30s", "--for=condition=Ready", &name]);
+        plane.kubectl(&["wait", "--namespace=default", "--timeout=120s", "--for=condition=Ready", &name]);
         pools += usize::from(text(object, "/kind").ends_with("Pool"));
     }
     assert!(pools >= 5, "the pages show pools");

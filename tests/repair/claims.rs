@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::support::consumer::ready;
 use crate::support::wait::eventually;
-use crate::{wait_until_ready, with_claims};
+use crate::{pause, wait_until_ready, with_claims};
 
 #[tokio::test]
 async fn lost_finalizer_is_restored() {
@@ -82,6 +82,10 @@ async fn force_deleted_address_is_recreated_with_the_same_value() {
         let before = consumer.wait_for_ip_address("a").await;
         consumer.force_delete(&consumer.addresses(), "a").await;
         consumer.create_claim(&format!("new{number}"), "web").await;
+        if number == 0 {
+            // Before the others, so that it is this one which gets the free address.
+            assert_eq!(consumer.wait_for_address("new0").await, "10.0.0.3");
+        }
         eventually("the IPAddress is recreated", || async {
             let found = consumer.addresses().get("a").await.ok()??;
             (found.uid() != before.uid()).then_some(())
@@ -90,7 +94,6 @@ async fn force_deleted_address_is_recreated_with_the_same_value() {
         let after = consumer.wait_for_ip_address("a").await;
         assert_eq!(after.spec, before.spec);
     }
-    assert_eq!(consumer.wait_for_address("new0").await, "10.0.0.3");
     consumer.wait_for_reason("new1", "PoolExhausted").await;
     consumer.wait_for_counts("web", (3, 0, 3, 0)).await;
 }
@@ -100,7 +103,8 @@ async fn force_deleted_address_is_recreated_with_the_same_value() {
 async fn bound_claim_gets_no_other_address_while_its_own_is_used() {
     let consumer = with_claims(9, &["a"]).await;
     let pool = json!({"apiGroup": "ipam.cluster.x-k8s.io", "kind": "InClusterIPPool", "name": "web"});
-    consumer.set_paused(&consumer.claims(), "a", true).await;
+    // The manager must not observe the deletion of the IPAddress before the pause.
+    pause(&consumer, "a").await;
     consumer.create_address_for("squatter", pool, "10.0.0.1").await;
     consumer.force_delete(&consumer.addresses(), "a").await;
     consumer.set_paused(&consumer.claims(), "a", false).await;

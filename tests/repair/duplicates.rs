@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::support::consumer::{Consumer, ready};
 use crate::support::wait::eventually;
-use crate::{metric, wait_until_ready, with_claims};
+use crate::{metric, pause, wait_until_ready, with_claims};
 
 const METRIC: &str = "capi_ipam_duplicate_addresses";
 
@@ -18,12 +18,8 @@ async fn create_duplicate(consumer: &Consumer, loser: &str, address: &str) {
     let mut copy = addresses.get(loser).await.expect("addresses can be read").expect("it exists");
     copy.spec.address = address.to_owned();
     (copy.metadata.uid, copy.metadata.resource_version) = (None, None);
-    // Otherwise the manager would recreate it immediately. It has observed the pause when it has bound a later claim.
-    consumer.set_paused(&consumer.claims(), loser, true).await;
-    let metadata = json!({"annotations": {"cluster.x-k8s.io/paused": ""}});
-    consumer.create_claim_with("made-later", "InClusterIPPool", "web", metadata).await;
-    consumer.wait_for_reason("made-later", "Paused").await;
-    consumer.release("made-later").await;
+    // Otherwise the manager would recreate it immediately.
+    pause(consumer, loser).await;
     consumer.force_delete(&addresses, loser).await;
     addresses.create(&copy).await.expect("the copy can be created");
 }

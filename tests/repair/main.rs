@@ -70,6 +70,15 @@ async fn with_claims(count: u8, claims: &[&str]) -> Consumer {
     consumer
 }
 
+/// Pauses a claim of the pool `web`, and waits until the manager has observed it: then a later claim reports its pause.
+async fn pause(consumer: &Consumer, name: &str) {
+    consumer.set_paused(&consumer.claims(), name, true).await;
+    let metadata = json!({"annotations": {"cluster.x-k8s.io/paused": ""}});
+    consumer.create_claim_with("made-later", "InClusterIPPool", "web", metadata).await;
+    consumer.wait_for_reason("made-later", "Paused").await;
+    consumer.release("made-later").await;
+}
+
 /// Waits until a claim reports that it is ready.
 async fn wait_until_ready(consumer: &Consumer, name: &str) {
     eventually(&format!("claim {name} is ready"), || async {

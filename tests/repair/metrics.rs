@@ -23,10 +23,10 @@ async fn documented_metrics_are_served() {
     let consumer = with_claims(3, &["a", "b"]).await;
     let pool = json!({"apiGroup": "ipam.cluster.x-k8s.io", "kind": "InClusterIPPool", "name": "web"});
     consumer.create_leftover_address("left", pool, "10.0.0.3").await;
-    for name in ["c", "d"] {
-        consumer.create_claim(name, "web").await;
-    }
+    // Creation times have whole seconds: of two waiting claims either could get the freed address.
+    consumer.create_claim("c", "web").await;
     consumer.wait_for_address("c").await;
+    consumer.create_claim("d", "web").await;
     consumer.wait_for_reason("d", "PoolExhausted").await;
     let network = format!("net-{}", consumer.namespace);
     consumer.create_open_network(&network).await;

@@ -18,7 +18,9 @@ use crate::support::wait::eventually;
 const FLAGS: [&str; 2] = ["--sweep-interval=1s", "--sweep-grace=1s"];
 const DURATION: Duration = Duration::from_secs(40);
 /// How long a bound claim may lack a manually deleted reservation, while the API server responds.
-const MAX_REPAIR_TIME: Duration = Duration::from_secs(20);
+const MAX_REPAIR_TIME: Duration = Duration::from_secs(30);
+/// How long a manager may take to start before the other one is killed all the same.
+const MAX_START_TIME: Duration = Duration::from_secs(30);
 const CLAIMS: usize = 10;
 /// A finalizer of the user of the address.
 const IN_USE: &str = "example.com/in-use";
@@ -26,7 +28,7 @@ const IN_USE: &str = "example.com/in-use";
 /// Repeats a call until it succeeds, since the API server restarts. The delay leaves the processor to the programs
 /// under test.
 async fn try_for_long<T, F: Future<Output = Option<T>>>(mut call: impl FnMut() -> F) -> Option<T> {
-    let deadline = Instant::now() + Duration::from_mins(1);
+    let deadline = Instant::now() + Duration::from_mins(2);
     loop {
         if let Some(answer) = call().await {
             return Some(answer);
@@ -244,6 +246,11 @@ fn disturb(mut control_plane: ControlPlane, over: &AtomicBool) -> (ControlPlane,
     while !over.load(Ordering::Relaxed) {
         std::thread::sleep(Duration::from_millis(rand::random_range(1000..4000)));
         round += 1;
+        // On a loaded machine each would be killed while it starts, and nothing would be repaired.
+        let deadline = Instant::now() + MAX_START_TIME;
+        while managers.last().is_some_and(|newest| !newest.is_ready()) && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(50));
+        }
         if round % 5 == 0 {
             control_plane.stop_api_server();
             control_plane.start_api_server();

@@ -44,7 +44,7 @@ async fn startup_waits_for_the_api_server_and_the_crds() {
     let mut control_plane = ControlPlane::start(Options::default());
     let definition = "crd/ipreservations.ipam.cluster.x-k8s.io";
     let saved = control_plane.kubectl(&["get", definition, "-o=json"]);
-    control_plane.kubectl(&["delete", definition, "--timeout=30s"]);
+    control_plane.kubectl(&["delete", definition, "--timeout=120s"]);
     control_plane.stop_api_server();
     let manager = Manager::launch(&control_plane, control_plane.provider_kubeconfig(), &[]).may_lack_permissions();
     manager.wait_for_log("waiting for the API server");

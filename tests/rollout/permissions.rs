@@ -30,7 +30,7 @@ const FLAGS: [&str; 7] = [
 ];
 
 /// How long an expected denial may take.
-const TIMEOUT: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_mins(2);
 
 const SELF_MANAGED: [&str; 3] =
     ["--webhook-certs=self-managed", "--webhook-cert-interval=500ms", "--webhook-cert-hosts=127.0.0.1"];

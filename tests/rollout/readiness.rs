@@ -28,6 +28,8 @@ async fn unsynced_caches_do_not_fail_readiness() {
         control_plane.kubectl(&[&definition[..], &[&patch.to_string()]].concat());
     };
     change(json!({"strategy": "None"}));
+    // Until the API server stores pools in the old version.
+    tokio::time::sleep(Duration::from_secs(2)).await;
     let consumer = Consumer::new(&control_plane).await;
     consumer.create_pool("web", json!({"addresses": ["10.0.0.0/24"], "prefix": 24})).await;
     let webhook = json!({"conversionReviewVersions": ["v1"], "clientConfig": {"url": "https://127.0.0.1:1/convert"}});
@@ -75,8 +77,8 @@ async fn manager_exits_when_a_kind_is_no_longer_served() {
     let mut manager = Manager::start(&control_plane, &["--leader-elect"]).may_lack_permissions();
     manager.wait_for_log("acquired leadership lease");
     eventually("all caches are synced", || async { manager.is_ready().then_some(()) }).await;
-    control_plane.kubectl(&["delete", "crd", "clusters.cluster.x-k8s.io", "--timeout=60s"]);
     let started = Instant::now();
+    control_plane.kubectl(&["delete", "crd", "clusters.cluster.x-k8s.io", "--timeout=120s"]);
     let status = eventually_within(Duration::from_mins(3), "the manager exits", || {
         let status = manager.exit_status();
         async move { status }

@@ -13,6 +13,8 @@ const DEFINITION: &str = "inclusterippools.ipam.cluster.x-k8s.io";
 fn change_definition(plane: &ControlPlane, change: impl Fn(&mut Value)) {
     let text = plane.kubectl(&["get", "crd", DEFINITION, "--output=json"]);
     let mut definition: Value = serde_json::from_str(&text).expect("kubectl writes JSON");
+    // The API server writes the status at any time, which does not concern these fields.
+    definition["metadata"]["resourceVersion"].take();
     definition["spec"]["conversion"] = json!({"strategy": "None"});
     change(&mut definition["spec"]["versions"]);
     plane.kubectl_replace(&definition.to_string());

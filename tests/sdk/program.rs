@@ -12,8 +12,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::control_plane;
 
-/// How long a program may take to end.
-const TIMEOUT: Duration = Duration::from_secs(30);
+/// How long the setup of a program and its end may take.
+const TIMEOUT: Duration = Duration::from_mins(2);
 
 #[derive(Parser)]
 struct Flags {

@@ -10,7 +10,7 @@ use capi_ipam::api::{IPNetwork, IPReservation, IPSlice, InClusterKind, Pool, nam
 use capi_ipam_controller::client::{CallError, ResourceClient};
 use capi_ipam_provider::api::{IPAddress, IPAddressClaim};
 use capi_ipam_testing::consumer as generic;
-pub use capi_ipam_testing::consumer::{create, object, ready, unique};
+pub use capi_ipam_testing::consumer::{answered, create, object, ready, retry_unanswered, unique};
 use futures::StreamExt;
 use kube::{Api, Client};
 use serde_json::{Value, json};
@@ -88,7 +88,8 @@ impl Consumer {
 
     /// The owner of each slice, by its block.
     pub async fn slice_owners(&self) -> BTreeMap<String, String> {
-        let all = self.slices().list().await.expect("slices can be listed");
+        let slices = self.slices();
+        let all = retry_unanswered(|| slices.list()).await.expect("slices can be listed");
         all.into_iter().map(|slice| (slice.spec.block, slice.spec.owner.to_string())).collect()
     }
 
@@ -220,8 +221,8 @@ impl Consumer {
 
     /// The reservation of an IPv4 address of a pool of the namespace.
     pub async fn reservation(&self, pool: &str, address: &str) -> Option<IPReservation> {
-        let name = format!("p.{}.{pool}.{address}", self.namespace);
-        self.reservations().get(&name).await.expect("reservations can be read")
+        let (reservations, name) = (self.reservations(), format!("p.{}.{pool}.{address}", self.namespace));
+        retry_unanswered(|| reservations.get(&name)).await.expect("reservations can be read")
     }
 
     /// Changes the specification of a pool of the namespace.

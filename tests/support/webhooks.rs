@@ -214,7 +214,7 @@ fn try_create(plane: &ControlPlane, object: &Value) -> Result<String, String> {
 }
 
 fn wait_until(what: &str, mut look: impl FnMut() -> Result<(), Result<String, String>>) {
-    let deadline = Instant::now() + Duration::from_secs(30);
+    let deadline = Instant::now() + Duration::from_mins(2);
     while let Err(output) = look() {
         assert!(Instant::now() < deadline, "did not happen: {what}: {output:?}");
         sleep(Duration::from_millis(20));

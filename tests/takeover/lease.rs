@@ -19,8 +19,8 @@ use crate::support::webhooks::Webhooks;
 use crate::{MACHINE, fixture};
 
 const HOLDER: &str = "capi-ipam-in-cluster-controller-manager-7c6f5b9d4-x2x7q_0b9f4f63-5c80-4f4e-9d43-8a6a3a3c6c51";
-/// The duration of a lease that is not renewed.
-const LEASE_DURATION: Duration = Duration::from_secs(6);
+/// The duration of a lease that is not renewed. A loaded API server can take seconds for a renewal.
+const LEASE_DURATION: Duration = Duration::from_secs(10);
 
 fn now() -> Value {
     // The format of MicroTime in Go.
@@ -125,7 +125,7 @@ async fn nothing_is_written_while_the_go_provider_leads() {
     let webhooks = Webhooks::new(&plane);
     let own = webhooks.flags();
     let duration = format!("--leader-elect-lease-duration={}s", LEASE_DURATION.as_secs());
-    let times = [duration.as_str(), "--leader-elect-renew-deadline=5s", "--leader-elect-retry-period=200ms"];
+    let times = [duration.as_str(), "--leader-elect-renew-deadline=8s", "--leader-elect-retry-period=200ms"];
     let flags: Vec<&str> = own.iter().map(String::as_str).chain(["--leader-elect"]).chain(times).collect();
     let mut manager = Manager::start(&plane, &flags);
     webhooks.register(&plane);

@@ -2,7 +2,7 @@
 //! taken over; each test covers other objects.
 
 use std::fs;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use capi_ipam::api::names::{CONVERSION_DATA_ANNOTATION, PAUSED_ANNOTATION, PROTECT_ADDRESS, RELEASE_ADDRESS};
 use serde_json::{Value, json};
@@ -16,7 +16,7 @@ use crate::snapshot::Snapshot;
 use crate::store::{CONSUMER, GROUP, OPERATOR, Store, key, remove_finalizer, text};
 use crate::support::control_plane::{ControlPlane, Options};
 use crate::support::manager::Manager;
-use crate::support::wait::{TIMEOUT, consistently, eventually};
+use crate::support::wait::{consistently, eventually};
 use crate::support::webhooks::Webhooks;
 
 /// The environment that all tests of this module share. Never dropped: its processes end with the test process.
@@ -61,7 +61,7 @@ async fn start() -> World {
     let manager =
         Manager::start(&plane, &[own[0].as_str(), own[1].as_str(), "--sweep-interval=1s", "--sweep-grace=1s"]);
     webhooks.register(&plane);
-    let deadline = Instant::now() + TIMEOUT;
+    let deadline = Instant::now() + Duration::from_mins(3);
     let after = loop {
         wait_until_settled(&plane).await;
         let now = Snapshot::of(&store).await;

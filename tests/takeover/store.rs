@@ -1,7 +1,7 @@
 //! Objects as JSON, read and written as by other programs: with their field manager, as whole objects, and in their
 //! version.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use capi_ipam_controller::client::connect;
 use kube::Client;
@@ -9,6 +9,7 @@ use kube::client::Body;
 use serde_json::{Value, json};
 
 use crate::support::control_plane::ControlPlane;
+use crate::support::wait::TIMEOUT;
 
 /// The field manager that creates claims.
 pub(crate) const CONSUMER: &str = "capv-manager";
@@ -22,6 +23,9 @@ pub(crate) const RESTORE: &str = "velero-server";
 /// The API group of the contract and of the pools.
 pub(crate) const GROUP: &str = "ipam.cluster.x-k8s.io";
 
+/// The code of a request that was not answered in time, which the API server returns too.
+const NO_ANSWER: u16 = 504;
+
 /// A JSON client of the API server.
 #[derive(Clone)]
 pub(crate) struct Store {
@@ -33,11 +37,14 @@ impl Store {
         Self { client: connect(Some(plane.kubeconfig()), "consumer").await.expect("the kubeconfig is valid") }
     }
 
-    /// Retries while the API server returns 429.
+    /// Retries while the API server returns 429, and a read that is not answered in time.
     async fn call(&self, method: &str, path: &str, body: &Value) -> Result<Value, (u16, String)> {
+        let start = Instant::now();
         loop {
+            let is_retried =
+                |code: u16| code == 429 || (code == NO_ANSWER && method == "GET" && start.elapsed() < TIMEOUT);
             match self.try_call(method, path, body).await {
-                Err((429, _)) => tokio::time::sleep(Duration::from_millis(100)).await,
+                Err((code, _)) if is_retried(code) => tokio::time::sleep(Duration::from_millis(100)).await,
                 output => return output,
             }
         }
@@ -47,7 +54,7 @@ impl Store {
         let body = if body.is_null() { Body::empty() } else { Body::from(body.to_string().into_bytes()) };
         let request = http::Request::builder().method(method).uri(path).header("content-type", "application/json");
         let request = request.body(body).expect("the test writes valid requests");
-        let answer = self.client.send(request).await.unwrap_or_else(|error| panic!("{method} {path}: {error}"));
+        let answer = self.client.send(request).await.map_err(|error| (NO_ANSWER, error.to_string()))?;
         let code = answer.status().as_u16();
         let text = answer.into_body().collect_bytes().await.expect("the answer has a body");
         let answer: Value = serde_json::from_slice(&text).expect("the API server writes JSON");

@@ -11,8 +11,9 @@ use crate::support::control_plane::{ControlPlane, Options};
 use crate::support::manager::Manager;
 use crate::support::wait::{eventually, eventually_within};
 
-/// How much later than the end of its cool-down an address may be reused.
-const LATE: SignedDuration = SignedDuration::from_secs(2);
+/// How much later than the end of its cool-down an address may be reused: less than the interval of the sweeper, and of
+/// the resync.
+const LATE: SignedDuration = SignedDuration::from_secs(40);
 
 fn spec(seconds: i64) -> Value {
     json!({"addresses": ["10.0.0.1"], "prefix": 24, "addressReuseGracePeriodSeconds": seconds})

@@ -1,4 +1,5 @@
-//! Deleted pools: pool and claim do not wait for each other, and an invalid object blocks a pool only while it exists.
+//! Deleted pools and claims: pool and claim do not wait for each other, an invalid object blocks a pool only while it
+//! exists, and a claim leaves nothing behind.
 
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use capi_ipam::api::names::{GROUP, PROTECT_POOL};
 use kube::ResourceExt;
 use serde_json::json;
 
-use crate::support::consumer::{Consumer, object};
+use crate::support::consumer::{Consumer, create, object};
 use crate::support::control_plane::{ControlPlane, Options};
 use crate::support::manager::Manager;
 use crate::support::wait::eventually;
@@ -26,17 +27,14 @@ async fn with_deleted_pool(plane: &ControlPlane, prepare: impl AsyncFnOnce(&Cons
         "metadata": {"name": "web", "namespace": consumer.namespace, "finalizers": [PROTECT_POOL]},
         "spec": {"addresses": ["10.0.0.1-10.0.0.9"], "prefix": 24},
     });
-    consumer.pools().create(&object(pool)).await.expect("the pool can be created");
+    create(&consumer.pools(), &object(pool)).await.expect("the pool can be created");
     prepare(&consumer).await;
     consumer.delete_object(&consumer.pools(), "web").await;
     consumer
 }
 
 async fn wait_until_pool_deleted(consumer: &Consumer) {
-    eventually("the pool is gone", || async {
-        consumer.pools().get("web").await.expect("pools can be read").is_none().then_some(())
-    })
-    .await;
+    eventually("the pool is gone", || async { consumer.pools().get("web").await.ok()?.is_none().then_some(()) }).await;
 }
 
 /// Creates a claim and a reservation for it: the state after a crash of the manager between the two steps.
@@ -107,6 +105,30 @@ async fn unreadable_address_blocks_its_pool_only_while_it_exists() {
         consumer.delete_object(&consumer.addresses(), name).await;
         wait_until_pool_deleted(&consumer).await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn claim_deleted_immediately_leaves_nothing_behind() {
+    let plane = ControlPlane::start(Options::default());
+    // With the default flags the sweeper frees nothing that is abandoned for less than a minute.
+    let manager = Manager::start(&plane, &[]);
+    let consumer = Consumer::new(&plane).await;
+    consumer.create_pool("web", json!({"addresses": ["10.0.0.1-10.0.0.3"], "prefix": 24})).await;
+    let names: Vec<_> = (0..30).map(|number| format!("c{number}")).collect();
+    for name in &names {
+        consumer.create_claim(name, "web").await;
+        consumer.delete(name).await;
+    }
+    for name in &names {
+        consumer.wait_until_deleted(name).await;
+    }
+    consumer.wait_for_counts("web", (3, 3, 0, 0)).await;
+    consumer.wait_for_reservations("web", &[]).await;
+    // The API server may delete a claim while it gets its finalizer. The manager cleans up without the sweeper.
+    let log = manager.log();
+    let namespace = format!("namespace=\"{}\"", consumer.namespace);
+    let swept = log.lines().filter(|line| line.contains("in_cluster::sweeper") && line.contains(&namespace));
+    assert_eq!(swept.collect::<Vec<_>>(), [""; 0]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

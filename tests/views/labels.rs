@@ -12,7 +12,7 @@ use crate::support::consumer::Consumer;
 use crate::support::control_plane::{ControlPlane, Options, ProviderRequest};
 use crate::support::wait::eventually;
 use crate::versions::version;
-use crate::{serving, unchanged};
+use crate::{serving, settled, unchanged};
 
 /// Several passes of the sweeper.
 const SEVERAL_PASSES: Duration = Duration::from_secs(5);
@@ -127,7 +127,7 @@ async fn a_hundred_relabels_write_only_the_label() {
     let _managers = [serving(&plane, &["--watch-filter=blue"]), serving(&plane, &["--watch-filter=red"])];
     let consumer = with_blue_pool(&plane, 20).await;
     let (before, holding) = bound_first(&consumer, "kept").await;
-    let writes_before = writes(&plane);
+    let writes_before = settled("writes in the audit log", || writes(&plane)).await;
     let mut last = version(&before);
     for round in 0..100 {
         assert_eq!(version(&current(&consumer, "kept").await), last, "written by another client in round {round}");

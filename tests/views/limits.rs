@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures::future::join_all;
 use serde_json::json;
 
-use crate::support::consumer::{Consumer, ready};
+use crate::support::consumer::{Consumer, ready, retry_unanswered};
 use crate::support::control_plane::{ControlPlane, Options};
 use crate::support::manager::Manager;
 use crate::support::wait::eventually_within;
@@ -15,7 +15,8 @@ const LIMIT: usize = 20;
 
 async fn reasons(consumer: &Consumer) -> BTreeMap<String, usize> {
     let mut reasons = BTreeMap::<String, usize>::new();
-    for claim in consumer.claims().list().await.expect("claims can be read") {
+    let claims = consumer.claims();
+    for claim in retry_unanswered(|| claims.list()).await.expect("claims can be read") {
         *reasons.entry(ready(&claim).reason.unwrap_or_default().into_owned()).or_default() += 1;
     }
     reasons
@@ -34,7 +35,7 @@ async fn two_managers_never_exceed_a_limit() {
         join_all(names.iter().map(|name| consumer.create_global_claim(name, "shared"))).await;
         let expected =
             BTreeMap::from([("AddressAllocated".to_owned(), LIMIT), ("QuotaExceeded".to_owned(), names.len() - LIMIT)]);
-        eventually_within(Duration::from_mins(1), "all claims are bound or wait", || async {
+        eventually_within(Duration::from_mins(3), "all claims are bound or wait", || async {
             let bound = consumer.allocated_addresses().await.len();
             assert!(bound <= LIMIT, "{bound} addresses in use, {LIMIT} allowed");
             (reasons(&consumer).await == expected).then_some(())
@@ -44,7 +45,7 @@ async fn two_managers_never_exceed_a_limit() {
         // Each address that is released is for a claim that waits.
         let bound: Vec<_> = consumer.allocated_addresses().await.into_keys().take(12).collect();
         join_all(bound.iter().map(|name| consumer.delete(name))).await;
-        eventually_within(Duration::from_mins(1), "the others are bound", || async {
+        eventually_within(Duration::from_mins(3), "the others are bound", || async {
             let reasons = reasons(&consumer).await;
             let expected = BTreeMap::from([("AddressAllocated".to_owned(), LIMIT)]);
             assert!(consumer.allocated_addresses().await.len() <= LIMIT + bound.len());
@@ -72,7 +73,7 @@ async fn two_managers_leave_the_headroom() {
     let names: Vec<_> = (0..32).map(|number| format!("worker-{number}")).collect();
     join_all(names.iter().map(|name| consumer.create_global_claim(name, "shared"))).await;
     let bound = || async { consumer.allocated_addresses().await.len() };
-    eventually_within(Duration::from_mins(1), "the other addresses are in use", || async {
+    eventually_within(Duration::from_mins(3), "the other addresses are in use", || async {
         (bound().await == 15).then_some(())
     })
     .await;

@@ -38,6 +38,7 @@ use capi_ipam::api::InClusterKind;
 use support::consumer::Consumer;
 use support::control_plane::ControlPlane;
 use support::manager::Manager;
+use support::wait::TIMEOUT;
 
 /// The kind of the global pools in these tests.
 const GLOBAL: InClusterKind = InClusterKind::GlobalIPPool;
@@ -51,6 +52,25 @@ fn serving(plane: &ControlPlane, flags: &[&str]) -> Manager {
 /// Starts a manager that serves the namespace of a consumer, and sweeps every second.
 fn serving_namespace(plane: &ControlPlane, consumer: &Consumer) -> Manager {
     serving(plane, &[&format!("--namespace={}", consumer.namespace)])
+}
+
+/// Waits until a number has not changed for three seconds, and returns it. The API server writes the last lines of its
+/// audit log after it has responded.
+///
+/// # Panics
+/// When it still changes after a minute.
+async fn settled(what: &str, count: impl Fn() -> usize) -> usize {
+    let started = Instant::now();
+    let mut before = count();
+    loop {
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        let now = count();
+        if now == before {
+            return now;
+        }
+        assert!(started.elapsed() < TIMEOUT, "{what} increase for {TIMEOUT:?}: {now}");
+        before = now;
+    }
 }
 
 /// Asserts that a value stays equal for some time. It polls four times a second.

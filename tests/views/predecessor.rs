@@ -6,7 +6,7 @@ use kube::{Resource, ResourceExt};
 use serde_json::{Value, json};
 
 use crate::GLOBAL;
-use crate::support::consumer::{Consumer, object};
+use crate::support::consumer::{Consumer, create, object};
 
 /// Creates a bound claim of a global pool and its IPAddress, without a reservation. No manager that serves the
 /// namespace of the claim may run.
@@ -57,5 +57,6 @@ pub(crate) async fn reserve_global(consumer: &Consumer, pool: &str, address: &st
             "claimRef": {"namespace": consumer.namespace, "name": claim, "uid": uid},
         },
     }));
-    consumer.reservations().create(&made).await.expect("the reservation can be created").uid().unwrap_or_default()
+    let made = create(&consumer.reservations(), &made).await.expect("the reservation can be created");
+    made.uid().unwrap_or_default()
 }

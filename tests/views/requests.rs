@@ -23,10 +23,10 @@ async fn one_of_many_claims_gets_the_requested_address() {
     let create = |name| consumer.create_claim_with(name, "InClusterIPPool", "pool", request.clone());
     join_all(names.iter().map(|name| create(name))).await;
     while !names.is_empty() {
-        eventually_within(Duration::from_mins(1), "one claim is bound, and the others wait", || async {
+        eventually_within(Duration::from_mins(3), "one claim is bound, and the others wait", || async {
             let addresses = consumer.allocated_addresses().await;
             assert!(addresses.len() <= 1 && addresses.values().all(|address| address == "10.0.0.77"), "{addresses:?}");
-            let claims = consumer.claims().list().await.expect("claims can be read");
+            let claims = consumer.claims().list().await.ok()?;
             let waiting = |claim: &&_| ready(claim).reason.as_deref() == Some("RequestedAddressUnavailable");
             let count = claims.iter().filter(waiting).count();
             (addresses.len() == 1 && count + 1 == names.len()).then_some(())

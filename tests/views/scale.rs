@@ -9,6 +9,7 @@ use serde_json::json;
 
 use crate::support::consumer::Consumer;
 use crate::support::control_plane::{ControlPlane, Options};
+use crate::support::wait::eventually_within;
 use crate::versions::{Versions, assert_same, at_rest, holdings};
 use crate::{GLOBAL, serving, serving_namespace};
 
@@ -49,6 +50,16 @@ async fn assert_wrote_nothing(what: &str, consumer: &Consumer, before: &Versions
     assert_same(what, before, &holdings(consumer).await);
 }
 
+/// Waits until there is one reservation for each claim of both namespaces, and returns what is held.
+async fn with_one_reservation_each(consumer: &Consumer) -> Versions {
+    eventually_within(Duration::from_mins(3), "there is one reservation for each claim", || async {
+        let held = holdings(consumer).await;
+        let reservations = held.keys().filter(|key| key.starts_with("reservation")).count();
+        (reservations == 2 * claim_count()).then_some(held)
+    })
+    .await
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn restart_with_other_namespaces_writes_nothing() {
     let plane = ControlPlane::start(Options::default());
@@ -62,9 +73,7 @@ async fn restart_with_other_namespaces_writes_nothing() {
     let bound = addresses(teams, &names).await;
     one.wait_for_counts_of(GLOBAL, "shared", counts(2 * claim_count())).await;
     at_rest(&one).await;
-    let before = holdings(&one).await;
-    let reservations = before.keys().filter(|key| key.starts_with("reservation")).count();
-    assert_eq!(reservations, 2 * claim_count(), "one reservation for each claim");
+    let before = with_one_reservation_each(&one).await;
 
     of_one.kill();
     let mut of_one = serving_namespace(&plane, &one);
@@ -126,7 +135,6 @@ async fn moving_namespaces_under_load_duplicates_no_address() {
     let _managers = [serving_namespace(&plane, &two), serving_namespace(&plane, &one)];
     addresses(teams, &names).await;
     one.wait_for_counts_of(GLOBAL, "shared", counts(2 * claim_count())).await;
-    let held = at_rest(&one).await;
-    let reservations = held.keys().filter(|key| key.starts_with("reservation")).count();
-    assert_eq!(reservations, 2 * claim_count(), "one reservation for each claim");
+    at_rest(&one).await;
+    with_one_reservation_each(&one).await;
 }

@@ -73,7 +73,7 @@ async fn two_managers_race_for_the_last_slice() {
         join_all(races.iter().map(|race| start_race(&consumer, *race))).await;
         let what = "one owner has the slice of each pool, and the others wait";
         let winners = eventually_within(Duration::from_mins(2), what, || async {
-            let claims = consumer.claims().list().await.expect("claims can be read");
+            let claims = consumer.claims().list().await.ok()?;
             races.iter().map(|race| winner(&claims, *race)).collect::<Option<Vec<_>>>()
         })
         .await;

@@ -11,7 +11,7 @@ use crate::predecessor::{
 };
 use crate::support::consumer::Consumer;
 use crate::support::control_plane::{ControlPlane, Options};
-use crate::support::wait::{eventually, eventually_within};
+use crate::support::wait::eventually;
 use crate::versions::{holdings, version};
 use crate::{GLOBAL, serving_namespace, unchanged};
 
@@ -137,7 +137,7 @@ async fn reservation_of_a_dead_claim_is_freed_by_any_manager() {
 
     let _manager = serving_namespace(&plane, &served);
     for address in ["10.0.0.3", "10.0.0.4"] {
-        eventually_within(Duration::from_secs(20), &format!("{address} is free"), || async {
+        eventually(&format!("{address} is free"), || async {
             global_reservation(&unserved, "shared", address).await.is_none().then_some(())
         })
         .await;
@@ -161,7 +161,7 @@ async fn reservation_of_a_dead_claim_is_freed_with_any_label() {
     let dead = json!({"namespace": consumer.namespace, "name": "dead", "uid": "00000000-0000-0000-0000-000000000000"});
     consumer.reserve("web", "10.0.0.2", dead).await;
     let _blue = crate::serving(&plane, &["--watch-filter=blue"]);
-    eventually_within(Duration::from_secs(20), "the reservation of the dead claim is gone", || async {
+    eventually("the reservation of the dead claim is gone", || async {
         consumer.reservation("web", "10.0.0.2").await.is_none().then_some(())
     })
     .await;

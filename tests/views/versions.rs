@@ -10,12 +10,12 @@ use kube::{Api, Resource, ResourceExt};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::support::consumer::Consumer;
+use crate::support::consumer::{Consumer, retry_unanswered};
 
 /// How long no write may happen at rest.
-const QUIET: Duration = Duration::from_secs(5);
+const QUIET: Duration = Duration::from_secs(10);
 /// The maximum time until the cluster is at rest.
-const SETTLING: Duration = Duration::from_mins(1);
+const SETTLING: Duration = Duration::from_mins(3);
 
 /// Kind, namespace and name of objects, each with its uid and resource version.
 pub(crate) type Versions = BTreeMap<String, String>;
@@ -29,7 +29,7 @@ async fn add<K>(all: &mut Versions, kind: &str, calls: ResourceClient<K>)
 where
     K: Resource + Clone + Debug + Serialize + DeserializeOwned,
 {
-    for object in calls.list().await.expect("objects can be listed") {
+    for object in retry_unanswered(|| calls.list()).await.expect("objects can be listed") {
         let key = format!("{kind} {}/{}", object.namespace().unwrap_or_default(), object.name_any());
         all.insert(key, version(&object));
     }
@@ -65,10 +65,10 @@ fn difference(before: &Versions, after: &Versions) -> Vec<String> {
     keys.filter_map(describe).collect()
 }
 
-/// Waits until no object of this provider has been written for five seconds.
+/// Waits until no object of this provider has been written for ten seconds.
 ///
 /// # Panics
-/// When writing does not end within a minute; the text has what was written last.
+/// When writing does not end within three minutes; the text has what was written last.
 pub(crate) async fn at_rest(consumer: &Consumer) -> Versions {
     let deadline = Instant::now() + SETTLING;
     let mut before = everything(consumer).await;

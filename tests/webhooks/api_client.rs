@@ -14,6 +14,9 @@ pub(crate) const JSON: &str = "application/json";
 pub(crate) const MERGE: &str = "application/merge-patch+json";
 pub(crate) const PATCH: &str = "application/json-patch+json";
 
+/// The code of a request that was not answered in time, which the API server returns too.
+const NO_ANSWER: u16 = 504;
+
 /// The response to a request.
 #[derive(Debug)]
 pub(crate) struct Response {
@@ -93,7 +96,11 @@ impl ApiClient {
         let body = if body.is_null() { Body::empty() } else { Body::from(body.to_string().into_bytes()) };
         let request = http::Request::builder().method(method).uri(path).header("content-type", content_type);
         let request = request.body(body).expect("the test writes valid requests");
-        let response = self.api.send(request).await.expect("the API server answers");
+        let response = match self.api.send(request).await {
+            Ok(response) => response,
+            // A poll asks again.
+            Err(error) => return Response::new(NO_ANSWER, &json!({ "message": error.to_string() }), Vec::new()),
+        };
         let code = response.status().as_u16();
         let headers = response.headers().get_all("warning").iter().filter_map(|header| header.to_str().ok());
         let warnings = headers.map(warning).collect();
@@ -104,7 +111,14 @@ impl ApiClient {
         response
     }
 
+    /// Reads an object. A loaded API server is asked three times.
     pub(crate) async fn get(&self, path: &str) -> Value {
+        for _ in 0..2 {
+            let response = self.call("GET", path, JSON, &Value::Null).await;
+            if response.code != NO_ANSWER {
+                return response.into_object();
+            }
+        }
         self.call("GET", path, JSON, &Value::Null).await.into_object()
     }
 

@@ -262,6 +262,13 @@ async fn conversion_needs_no_lease_and_no_synced_cache() {
     let flags: Vec<&str> = own.iter().map(String::as_str).collect();
     let manager = Manager::launch(&plane, &kubeconfig, &flags).may_lack_permissions();
     manager.wait_for_log("certificate loaded");
+    // It serves the webhooks shortly after this message.
+    let probe = old(IPPool, "probe", json!({"subnet": "10.43.0.0/24"}));
+    let path = format!("{}?dryRun=All", client.path(IPPool, "v1alpha1", ""));
+    eventually("a pool is converted", || async {
+        client.call("POST", &path, JSON, &probe).await.is_ok().then_some(())
+    })
+    .await;
     assert_is_converted(&client, "unready").await;
     assert!(!manager.is_ready());
     // Reviews that depend on the addresses in use cannot be decided: the client has to retry.

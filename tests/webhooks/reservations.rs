@@ -148,7 +148,7 @@ async fn reservations_work_for_all_kinds_and_networks() {
 /// The name of the reservation of fd00:0:0:1::/64 for the pool of prefixes `blocks`.
 fn name_of_block(namespace: &str) -> String {
     let block = Block::new("fd00:0:0:1::".parse().expect("this is an address"), 64);
-    let pool = PoolKey { kind: PrefixPool, namespace: Some(namespace.into()), name: "blocks".into() };
+    let pool = PoolKey::new(PrefixPool, Some(namespace), "blocks");
     Slot { scope: Scope::of(&pool, None), block }.reservation_name()
 }
 

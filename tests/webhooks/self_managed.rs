@@ -219,11 +219,11 @@ async fn managers_that_start_together_share_one_certificate() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn certificate_and_ca_rotation_fails_no_request() {
-    const SETTLE: Duration = Duration::from_secs(2);
-    const TIMEOUT: Duration = Duration::from_mins(2);
+    const SETTLE: Duration = Duration::from_secs(4);
+    const TIMEOUT: Duration = Duration::from_mins(5);
     let cluster = Cluster::permitted().await;
     let interval = format!("--webhook-cert-interval={}s", SETTLE.as_secs());
-    let flags = [interval.as_str(), "--webhook-cert-lifetime=20s", "--webhook-ca-lifetime=32s"];
+    let flags = [interval.as_str(), "--webhook-cert-lifetime=40s", "--webhook-ca-lifetime=64s"];
     let second = Webhooks::without_certificate(&cluster.plane);
     let managers = [cluster.manager(&flags), cluster.manager_at(&second, &flags)];
     managers.iter().for_each(|manager| manager.wait_until_ready());

@@ -140,7 +140,13 @@ async fn overlap_with_another_pool_is_warned_about() {
     Consumer::new(&shared().plane).await.create_open_network(&lab).await;
     let networked = |addresses: &str| json!({"addresses": [addresses], "prefix": 24, "network": lab});
     client.create(IPPool, &third, &networked("100.64.11.0/24")).await.into_object();
-    let response = client.create(GlobalIPPool, &unique("overlapping"), &networked("100.64.11.0/25")).await;
+    let (fourth, spec) = (unique("overlapping"), networked("100.64.11.0/25"));
+    eventually("the network is observed", || async {
+        let response = client.dry_run_create(GlobalIPPool, &fourth, &spec).await;
+        (response.is_ok() && response.warnings.is_empty()).then_some(())
+    })
+    .await;
+    let response = client.create(GlobalIPPool, &fourth, &spec).await;
     assert_eq!((response.code, response.warnings), (201, Vec::new()));
 }
 
@@ -180,7 +186,7 @@ async fn tightened_rules_are_warned_about() {
 #[tokio::test]
 async fn v1alpha1_gets_the_same_warnings() {
     let client = client().await;
-    for (kind, second) in [(IPPool, 12), (GlobalIPPool, 13)] {
+    for (kind, second) in [(IPPool, 15), (GlobalIPPool, 16)] {
         let pool = json!({
             "apiVersion": "ipam.cluster.x-k8s.io/v1alpha1", "kind": kind.name(), "metadata": {"name": unique("old")},
             "spec": {"subnet": format!("100.64.{second}.0/24"), "gateway": "192.168.0.1"},

@@ -5,6 +5,7 @@
 //!   [`PoolProblem`]s or the [`UsableBlocks`] blocks: single addresses, or prefixes of one length;
 //! - [`PoolRange`]: a part of a pool, with its subnet and gateway;
 //! - [`FreeSet`]: the free blocks of a pool, to allocate the lowest one;
+//! - [`Extents`]: search for pools whose address ranges overlap;
 //! - [`Family`], [`Block`], [`Span`] and [`SpanSet`]: addresses, prefixes, ranges and sets as numbers.
 //!
 //! # Dependencies
@@ -48,6 +49,7 @@
 //! ```
 
 mod block;
+mod extents;
 mod family;
 mod free;
 mod parse;
@@ -56,6 +58,7 @@ mod set;
 mod usable;
 
 pub use block::Block;
+pub use extents::Extents;
 pub use family::Family;
 pub use free::{FreeRanks, FreeSet};
 pub use parse::{Entry, MAX_ENTRY_LENGTH, ParseError, parse_address, parse_entry, parse_lenient};

@@ -278,7 +278,7 @@ mod tests {
 
     #[test]
     fn pool_is_found_by_name_or_kind_and_name() {
-        let key = |kind| PoolKey { kind, namespace: None, name: "web".into() };
+        let key = |kind| PoolKey::new(kind, None, "web");
         let global = key(InClusterKind::GlobalIPPool);
         for text in ["web", "globalip/web", "GlobalInClusterIPPool/web", "globalinclusterippools/web"] {
             assert!(matches(&global, text), "{text}");

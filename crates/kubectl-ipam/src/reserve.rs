@@ -238,7 +238,7 @@ mod tests {
 
     #[test]
     fn reservation_of_a_user_is_valid() {
-        let key = PoolKey { kind: InClusterKind::PrefixPool, namespace: Some("a".into()), name: "p".into() };
+        let key = PoolKey::new(InClusterKind::PrefixPool, Some("a"), "p");
         let slot = Slot { scope: Scope::Pool(key.clone()), block: Block::new("fd00::".parse().unwrap(), 64) };
         let claim = parse_claim("vm", "a").unwrap();
         let new = reservation(&slot, &key, Some(&claim));

@@ -6,10 +6,11 @@ mod waits;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Instant;
 
 use capi_ipam_provider::api::conditions::{self, Condition};
 use capi_ipam_provider::api::{Cluster, ContractVersion, IPAddress, IPAddressClaim, Machine, names};
-use capi_ipam_provider::controller::client::{CallError, ResourceClient, connect};
+use capi_ipam_provider::controller::client::{CallError, ResourceClient, connect, error_chain};
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::events::v1::Event;
 use kube::api::DynamicObject;
@@ -20,6 +21,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::control_plane::ControlPlane;
+use crate::wait::{TIMEOUT, pause};
 
 static NAMES: AtomicU32 = AtomicU32::new(0);
 
@@ -133,19 +135,24 @@ impl Consumer {
 
     /// The IPAddress objects of the namespace: name and address.
     pub async fn allocated_addresses(&self) -> BTreeMap<String, String> {
-        let all = self.addresses().list().await.expect("addresses can be read");
+        let addresses = self.addresses();
+        let all = retry_unanswered(|| addresses.list()).await.expect("addresses can be read");
         all.into_iter().map(|address| (address.name_any(), address.spec.address)).collect()
     }
 
     /// The events about objects of that name in the namespace: type, reason and note.
     pub async fn events(&self, name: &str) -> Vec<(String, String, String)> {
+        retry_unanswered(|| self.list_events(name)).await.expect("events can be read")
+    }
+
+    async fn list_events(&self, name: &str) -> Result<Vec<(String, String, String)>, CallError> {
         let events: ResourceClient<Event> =
             ResourceClient::new(Api::namespaced(self.client.clone(), &self.namespace), &());
-        let all = events.list().await.expect("events can be read").into_iter();
+        let all = events.list().await?.into_iter();
         let about =
             all.filter(|event| event.regarding.as_ref().and_then(|object| object.name.as_deref()) == Some(name));
         let or_empty = Option::unwrap_or_default;
-        about.map(|event| (or_empty(event.type_), or_empty(event.reason), or_empty(event.note))).collect()
+        Ok(about.map(|event| (or_empty(event.type_), or_empty(event.reason), or_empty(event.note))).collect())
     }
 
     /// Creates a Cluster.
@@ -167,6 +174,9 @@ impl Consumer {
 ///
 /// # Errors
 /// When the API server rejects the object, or does not answer three times.
+///
+/// # Panics
+/// When a former object of that name is still being deleted after a minute.
 pub async fn create<K>(client: &ResourceClient<K>, object: &K) -> Result<K, CallError>
 where
     K: Resource + Clone + Debug + Serialize + DeserializeOwned,
@@ -174,11 +184,57 @@ where
     let mut created = client.create(object).await;
     for _ in 0..2 {
         match created {
-            Err(error) if error.outcome_is_unknown() => created = client.get_or_create(object).await,
+            Err(error) if error.outcome_is_unknown() => created = get_or_create(client, object).await,
             _ => break,
         }
     }
     created
+}
+
+/// Reads the object of this name, or creates it. An object that is being deleted is a former one of that name.
+async fn get_or_create<K>(client: &ResourceClient<K>, object: &K) -> Result<K, CallError>
+where
+    K: Resource + Clone + Debug + Serialize + DeserializeOwned,
+{
+    let start = Instant::now();
+    loop {
+        let found = client.get_or_create(object).await?;
+        if found.meta().deletion_timestamp.is_none() {
+            return Ok(found);
+        }
+        assert!(start.elapsed() < TIMEOUT, "it is still being deleted after {TIMEOUT:?}: {found:?}");
+        pause(start).await;
+    }
+}
+
+/// Sends a read or a deletion again, up to two times, if the API server does not answer.
+///
+/// # Errors
+/// When the API server rejects the request, or does not answer three times.
+pub async fn retry_unanswered<T, F>(request: impl Fn() -> F) -> Result<T, CallError>
+where
+    F: Future<Output = Result<T, CallError>>,
+{
+    let mut response = request().await;
+    for _ in 0..2 {
+        match response {
+            Err(error) if error.outcome_is_unknown() => response = request().await,
+            _ => break,
+        }
+    }
+    response
+}
+
+/// What a poll has read: `None` if the API server did not answer, so that the poll is called again.
+///
+/// # Panics
+/// When the API server rejects the request.
+pub fn answered<T>(response: Result<T, CallError>) -> Option<T> {
+    match response {
+        Ok(found) => Some(found),
+        Err(error) if error.outcome_is_unknown() => None,
+        Err(error) => panic!("{}", error_chain(&error)),
+    }
 }
 
 /// The condition `Ready` of a claim, empty when there is none.

@@ -42,8 +42,9 @@ exit "$status"
 /// Removes a folder when standard input ends without a command, after the time that [`SUPERVISOR`] takes at most.
 const JANITOR: &str = r#"read -r order && exit; sleep 3; rm -rf -- "$1""#;
 
-/// How long [`Supervised::stop`] waits before it sends SIGKILL.
-const STOP_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long [`Supervised::stop`] waits before it sends SIGKILL: longer than a manager of the SDK may take to end its
+/// work and to release its lease.
+const STOP_TIMEOUT: Duration = Duration::from_secs(40);
 
 /// The path of a program in the build folder of the current executable, such as `examples/provider`. A test or a
 /// benchmark is in a folder of the build folder.
@@ -117,7 +118,7 @@ impl Supervised {
         let _ = self.supervisor.wait();
     }
 
-    /// Stops the program with SIGTERM and waits for its exit; kills it after 10 s.
+    /// Stops the program with SIGTERM and waits for its exit; kills it after 40 s.
     pub fn stop(&mut self) {
         self.signal("TERM");
         let deadline = Instant::now() + STOP_TIMEOUT;

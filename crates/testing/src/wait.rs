@@ -7,6 +7,13 @@ use std::time::{Duration, Instant};
 /// with owner references for 30 s after its start, see `CallError::is_owner_kind_unknown` of the controller crate.
 pub const TIMEOUT: Duration = Duration::from_mins(1);
 
+/// How long a test waits for a message that a program writes after several failed requests. Each of them can take until
+/// its own timeout.
+pub const MESSAGE_TIMEOUT: Duration = Duration::from_mins(3);
+
+/// How long a test waits for an event: their rate is limited, and a program publishes them one after the other.
+pub const EVENT_TIMEOUT: Duration = Duration::from_mins(5);
+
 /// The shortest and the longest time between two calls of a poll. Each call costs the API server processor time that
 /// other tests need.
 const INTERVAL: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(100));
@@ -36,13 +43,22 @@ pub async fn eventually_within<T, F: Future<Output = Option<T>>>(
 }
 
 /// Like [`eventually`], for a `poll` that says what it found instead; the panic shows the last of these.
-pub async fn eventually_ok<T, F: Future<Output = Result<T, String>>>(what: &str, mut poll: impl FnMut() -> F) -> T {
+pub async fn eventually_ok<T, F: Future<Output = Result<T, String>>>(what: &str, poll: impl FnMut() -> F) -> T {
+    eventually_ok_within(TIMEOUT, what, poll).await
+}
+
+/// Like [`eventually_ok`], with another timeout.
+pub async fn eventually_ok_within<T, F: Future<Output = Result<T, String>>>(
+    timeout: Duration,
+    what: &str,
+    mut poll: impl FnMut() -> F,
+) -> T {
     let start = Instant::now();
     loop {
         match poll().await {
             Ok(found) => return found,
             Err(instead) => {
-                assert!(start.elapsed() < TIMEOUT, "did not happen within {TIMEOUT:?}: {what}; instead: {instead}");
+                assert!(start.elapsed() < timeout, "did not happen within {timeout:?}: {what}; instead: {instead}");
             }
         }
         pause(start).await;

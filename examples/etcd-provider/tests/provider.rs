@@ -21,8 +21,8 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_etcd-provider");
 const CRD: &str = include_str!("../config/crd.yaml");
 const LEADER_ELECTION: [&str; 4] = [
     "--leader-elect",
-    "--leader-elect-lease-duration=3s",
-    "--leader-elect-renew-deadline=2s",
+    "--leader-elect-lease-duration=8s",
+    "--leader-elect-renew-deadline=7s",
     "--leader-elect-retry-period=500ms",
 ];
 /// The label with the revision of etcd.

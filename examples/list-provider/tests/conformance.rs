@@ -20,8 +20,8 @@ fn provider_conforms() {
         .installation(Installation { account: Some(account), ..Installation::of(OBJECTS) })
         .leader_election([
             "--leader-elect",
-            "--leader-elect-lease-duration=3s",
-            "--leader-elect-renew-deadline=2s",
+            "--leader-elect-lease-duration=8s",
+            "--leader-elect-renew-deadline=7s",
             "--leader-elect-retry-period=500ms",
         ]);
     conformance::run(&provider).assert_passed();

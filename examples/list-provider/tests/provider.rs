@@ -50,7 +50,8 @@ async fn example_provider_binds_and_releases_claims() {
     let created = Instant::now();
     assert_eq!(consumer.wait_for_address("early").await, "fd00::5");
     println!("bound {:?} after the creation of the pool", created.elapsed());
-    assert!(created.elapsed() < Duration::from_secs(10), "{:?}", created.elapsed());
+    // Without a trigger it is retried after 30 s.
+    assert!(created.elapsed() < Duration::from_secs(25), "{:?}", created.elapsed());
     claim(&consumer, "c", "list").await;
     let text = consumer.wait_for_reason("c", "PoolExhausted").await;
     assert_eq!(text, "no address is free");

@@ -61,8 +61,8 @@ pub enum Object {
 /// One of 8 pools, two of each kind.
 pub fn pool_key(pool: u8) -> PoolKey {
     let kind = InClusterKind::ALL[usize::from(pool) % 4];
-    let namespace = (!kind.is_global()).then(|| "n".into());
-    PoolKey { kind, namespace, name: if pool & 4 == 0 { "p" } else { "q" }.into() }
+    let namespace = (!kind.is_global()).then_some("n");
+    PoolKey::new(kind, namespace, if pool & 4 == 0 { "p" } else { "q" })
 }
 
 impl Description<'_> {

@@ -133,7 +133,7 @@ fn prefix_pool_errors_name_their_field() {
 
 #[test]
 fn probable_mistakes_cause_warnings() {
-    let other = PoolKey { kind: InClusterKind::GlobalIPPool, namespace: None, name: "other".into() };
+    let other = PoolKey::new(InClusterKind::GlobalIPPool, None, "other");
     let view = Cluster { overlapping: vec![other], ..Cluster::default() };
     let spec = json!({
         "addresses": ["10.0.0.0/25"], "prefix": 24, "gateway": "10.0.9.1",
@@ -155,11 +155,7 @@ fn probable_mistakes_cause_warnings() {
 
 #[test]
 fn overlapping_pools_of_other_namespaces_are_counted() {
-    let pool = |kind: InClusterKind, namespace: Option<&str>| PoolKey {
-        kind,
-        namespace: namespace.map(Into::into),
-        name: "secret".into(),
-    };
+    let pool = |kind: InClusterKind, namespace: Option<&str>| PoolKey::new(kind, namespace, "secret");
     let overlapping = vec![
         pool(InClusterKind::IPPool, Some("n")),
         pool(InClusterKind::IPPool, Some("other")),

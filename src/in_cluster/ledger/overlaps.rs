@@ -14,12 +14,12 @@ pub const MAX_OVERLAPS: usize = 20;
 impl State {
     /// The pools of other scopes whose address ranges intersect with the bounds of this one, and their blocks.
     fn nearby(&self, pool: &PoolKey, scope: &Scope, usable: &UsableBlocks) -> Vec<(PoolKey, Arc<UsableBlocks>)> {
-        let is_near = |other: &PoolKey| {
+        let near = self.extents.overlapping(usable).filter(|other| *other != pool);
+        let of_another_scope = |other: &PoolKey| {
             let info = self.pools.get(other)?.info.as_ref().filter(|info| info.scope != *scope)?;
-            let theirs = info.usable.as_ref().ok()?;
-            (other != pool && usable.bounds_overlap(theirs)).then(|| (other.clone(), Arc::clone(theirs)))
+            Some((other.clone(), Arc::clone(info.usable.as_ref().ok()?)))
         };
-        self.pools.keys().filter_map(is_near).collect()
+        near.filter_map(of_another_scope).collect()
     }
 
     /// All pools of other scopes that can allocate an address of this one.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use capi_ipam_ip::{Block, UsableBlocks};
+use capi_ipam_provider::api::Uid;
 
 use super::pool::{Next, PoolEntry};
 use super::quota::Consumer;
@@ -64,7 +65,7 @@ impl Ledger {
     pub fn is_remembered(&self, slot: &Slot, uid: &str) -> bool {
         let state = self.state.lock();
         let reservation = state.usage(slot).and_then(|usage| usage.reservation.as_ref());
-        reservation.is_some_and(|reservation| reservation.is_remembered && *reservation.uid == *uid)
+        reservation.is_some_and(|reservation| reservation.is_remembered && reservation.uid.uid() == Uid::of(uid))
     }
 
     /// Records the end of the cool-downs at the second `now`, in seconds since the Unix epoch, in the pools that keep a

@@ -51,6 +51,10 @@ impl State {
         if moves && had_object {
             self.count_elsewhere(key, &before, false);
         }
+        if usable_before != usable_after {
+            usable_before.iter().for_each(|usable| self.extents.remove(usable, key));
+            usable_after.iter().for_each(|usable| self.extents.insert(usable, key.clone()));
+        }
         let Some(entry) = self.pools.get_mut(key) else { return };
         self.cooldowns_changed |= entry.has_cooldowns();
         let keeps = |info: &Option<PoolInfo>| info.as_ref().map(|it| (it.is_sticky, it.cooldown_seconds, it.deleting));

@@ -124,7 +124,7 @@ impl State {
     /// Removes the reservation of an address, if it has that uid or no uid is passed.
     pub(super) fn remove_at(&mut self, slot: &Slot, uid: Option<Uid>) {
         let known = self.usage(slot).and_then(|usage| usage.reservation.as_ref());
-        let Some(known) = known.map(|known| Uid::of(&known.uid)) else { return };
+        let Some(known) = known.map(|known| known.uid.uid()) else { return };
         if uid.is_some_and(|uid| known != uid) {
             return;
         }

@@ -319,7 +319,7 @@ mod tests {
     fn slice_is_returned_only_after_it_was_marked_as_empty() {
         let owner = SliceOwner { kind: SliceOwnerKind::Cluster, namespace: Some("n".into()), name: "a".into() };
         let used = SliceView {
-            pool: PoolKey { kind: InClusterKind::GlobalIPPool, namespace: None, name: "g".into() },
+            pool: PoolKey::new(InClusterKind::GlobalIPPool, None, "g"),
             block: Block::new([10, 0, 0, 0].into(), 30),
             uid: "u".into(),
             version: "1".into(),

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use capi_ipam_controller::expiring_map::ExpiringMap;
 use capi_ipam_controller::object_map::ListEpoch;
+use capi_ipam_ip::Extents;
 use capi_ipam_provider::api::Uid;
 
 use super::ClaimKey;
@@ -22,6 +23,8 @@ pub(super) const TOMBSTONE_TTL: Duration = Duration::from_mins(2);
 #[derive(Default)]
 pub(super) struct State {
     pub(super) pools: HashMap<PoolKey, PoolEntry>,
+    /// The blocks of the existing pools.
+    pub(super) extents: Extents<PoolKey>,
     pub(super) scopes: HashMap<Scope, ScopeEntry>,
     pub(super) holdings: Holdings,
     /// Reservations that are not valid, by name.

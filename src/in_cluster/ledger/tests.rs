@@ -54,7 +54,7 @@ fn known_pools(ledger: &Ledger) -> Vec<PoolKey> {
 }
 
 fn named(name: &str) -> PoolKey {
-    PoolKey { kind: InClusterKind::IPPool, namespace: Some("n".into()), name: name.into() }
+    PoolKey::new(InClusterKind::IPPool, Some("n"), name)
 }
 
 fn key() -> PoolKey {
@@ -138,7 +138,7 @@ fn free(ledger: &Ledger, name: &str) -> i64 {
 }
 
 fn prefix_key() -> PoolKey {
-    PoolKey { kind: InClusterKind::PrefixPool, namespace: Some("n".into()), name: "p".into() }
+    PoolKey::new(InClusterKind::PrefixPool, Some("n"), "p")
 }
 
 fn prefix_pool(length: u8) -> Pool {

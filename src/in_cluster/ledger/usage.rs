@@ -8,7 +8,9 @@ use capi_ipam_controller::clock;
 use capi_ipam_controller::object_map::ListEpoch;
 use capi_ipam_ip::Block;
 use capi_ipam_provider::api::Uid;
+use smallvec::SmallVec;
 
+use super::object_uid::ObjectUid;
 use super::quota::Consumer;
 use super::{ClaimKey, PoolKey};
 use crate::api::{IPReservation, Slot};
@@ -72,7 +74,7 @@ impl ScopeEntry {
 pub(super) struct AddressUsage {
     pub(super) reservation: Option<ReservationInfo>,
     /// The IPAddress objects with this address: more than one if it is a duplicate.
-    pub(super) owners: Vec<AddressOwner>,
+    pub(super) owners: SmallVec<[AddressOwner; 1]>,
     /// The pool that holds the address for a claim whose reservation is being created.
     pub(super) candidate_of: Option<Box<PoolKey>>,
     /// The claim for which it is held; only of a pool with access rules.
@@ -85,7 +87,7 @@ pub(super) struct AddressUsage {
 /// What the ledger keeps of an IPReservation.
 #[derive(Debug)]
 pub(super) struct ReservationInfo {
-    pub(super) uid: Box<str>,
+    pub(super) uid: ObjectUid,
     /// The resource version; 0 if it is not a number.
     pub(super) version: u64,
     pub(super) pool: PoolKey,
@@ -125,11 +127,14 @@ pub(super) enum Availability {
 #[derive(Debug, Default)]
 pub(super) struct Holdings {
     /// Addresses that the last claim of that name has released, and that cool down or are remembered.
-    released: HashMap<ClaimKey, Vec<Slot>>,
-    by_uid: HashMap<Uid, Vec<Slot>>,
+    released: HashMap<ClaimKey, Slots>,
+    by_uid: HashMap<Uid, Slots>,
     /// Addresses that a user promised to the name of a claim.
-    by_name: HashMap<ClaimKey, Vec<Slot>>,
+    by_name: HashMap<ClaimKey, Slots>,
 }
+
+/// The addresses of a claim: nearly always one.
+type Slots = SmallVec<[Slot; 1]>;
 
 impl Holdings {
     /// Records the reservation of an address.
@@ -137,8 +142,7 @@ impl Holdings {
         let Some(claim) = reservation.claim.as_deref() else { return };
         let slots = match reservation.claim_uid {
             _ if reservation.released_at.is_some() => self.released.entry(claim.clone()).or_default(),
-            // A claim nearly always has one reservation.
-            Some(uid) => self.by_uid.entry(uid).or_insert_with(|| Vec::with_capacity(1)),
+            Some(uid) => self.by_uid.entry(uid).or_default(),
             None => self.by_name.entry(claim.clone()).or_default(),
         };
         slots.push(slot.clone());
@@ -146,7 +150,7 @@ impl Holdings {
 
     /// Removes the reservation of an address.
     pub(super) fn remove(&mut self, reservation: &ReservationInfo, slot: &Slot) {
-        fn remove_from<K: Eq + Hash>(index: &mut HashMap<K, Vec<Slot>>, key: &K, slot: &Slot) {
+        fn remove_from<K: Eq + Hash>(index: &mut HashMap<K, Slots>, key: &K, slot: &Slot) {
             let Some(slots) = index.get_mut(key) else { return };
             slots.retain(|held| held != slot);
             if slots.is_empty() {
@@ -199,7 +203,7 @@ impl ReservationInfo {
         let now = clock::now().0.as_second();
         let version = reservation.metadata.resource_version.as_deref();
         Self {
-            uid: reservation.metadata.uid.as_deref().unwrap_or_default().into(),
+            uid: ObjectUid::of(reservation.metadata.uid.as_deref().unwrap_or_default()),
             version: version.and_then(|version| version.parse().ok()).unwrap_or_default(),
             pool,
             claim: claim.map(|claim| Arc::new((claim.namespace.clone(), claim.name.clone()))),
@@ -331,10 +335,7 @@ impl AddressUsage {
         }
         match self.owners.iter_mut().find(|present| present.name == owner.name) {
             Some(present) => *present = owner,
-            None => {
-                self.owners.reserve_exact(1);
-                self.owners.push(owner);
-            }
+            None => self.owners.push(owner),
         }
     }
 

@@ -251,8 +251,7 @@ mod tests {
         json_patch::merge(&mut pool, change);
         let pool = serde_json::from_value::<Pool>(pool).unwrap();
         let (key, info) = (PoolKey::of(&pool), PoolInfo::of(&pool));
-        let other =
-            |index| PoolKey { kind: InClusterKind::GlobalIPPool, namespace: None, name: format!("o{index}").into() };
+        let other = |index| PoolKey::new(InClusterKind::GlobalIPPool, None, &format!("o{index}"));
         let overlapping = (0..overlapping).map(other).collect();
         let blocker = Some(&DeletionBlocker::Addresses(3));
         let snapshot = PoolSnapshot {

@@ -1,7 +1,7 @@
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use capi_ipam::api::{PoolKey, Scope, conditions, names};
-use capi_ipam_ip::UsableBlocks;
+use capi_ipam_ip::{Extents, UsableBlocks};
 use jiff::{SignedDuration, Timestamp};
 
 use super::finding::{Check, Finding, edit, full};
@@ -229,10 +229,12 @@ fn overlaps(pools: &[PoolRow]) -> Vec<Finding> {
     };
     let allocating = pools.iter().filter(|pool| !is_refused(pool));
     let known: Vec<_> = allocating.filter_map(|pool| Some((pool, pool.usable.as_ref().ok()?))).collect();
+    let mut extents = Extents::default();
+    known.iter().enumerate().for_each(|(number, (_, usable))| extents.insert(usable, number));
     let of_pool = |(pool, usable): &(&PoolRow, &UsableBlocks)| {
-        let others = known.iter().filter(|(other, theirs)| {
-            other.scope != pool.scope && usable.bounds_overlap(theirs) && usable.overlaps(theirs)
-        });
+        let near: BTreeSet<usize> = extents.overlapping(usable).copied().collect();
+        let others = near.into_iter().filter_map(|number| known.get(number));
+        let others = others.filter(|(other, theirs)| other.scope != pool.scope && usable.overlaps(theirs));
         let names: Vec<String> = others.map(|(other, _)| full(&other.key)).collect();
         let more = names.len().saturating_sub(MAX_NAMED);
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };

@@ -154,7 +154,7 @@ impl Row<'_> {
         let block = parse_block(address).map_err(|error| format!("addresses: {error}"))?;
         let claim = self.cell("claim").map(|claim| parse_claim(claim, namespace)).transpose();
         let claim = claim.map_err(|error| format!("claim: {error}"))?;
-        let pool = PoolKey { kind, namespace: (!kind.is_global()).then(|| namespace.into()), name: name.into() };
+        let pool = PoolKey::new(kind, (!kind.is_global()).then_some(namespace), name);
         Ok(Wanted { pool, block, scope: None, claim })
     }
 }

@@ -185,7 +185,7 @@ fn address_in_use_is_not_reserved() {
     let mut existing = imported(TABLE);
     let pool = existing.pools.keys().find(|key| key.kind == InClusterKind::IPPool).unwrap().clone();
     // A pool of the same network: the address is in use there too.
-    let other = PoolKey { name: "other".into(), ..pool.clone() };
+    let other = PoolKey::new(pool.kind, pool.namespace.as_deref(), "other");
     let spec: Vec<PoolSpec> = existing.pools.values().map(|pool| pool.spec.clone()).collect();
     let spec = spec.into_iter().find(|spec| spec.network().is_some()).unwrap();
     existing.pools.insert(other.clone(), ExistingPool { spec, import: None, version: version() });

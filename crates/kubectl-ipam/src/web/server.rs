@@ -138,7 +138,7 @@ async fn pool(Extract(page): Extract<Page>, uri: Uri) -> Response {
     };
     let namespace = parameters.get("namespace").filter(|namespace| !namespace.is_empty());
     let name = parameters.get("name").unwrap_or_default();
-    let key = PoolKey { kind, namespace: namespace.map(Into::into), name: name.into() };
+    let key = PoolKey::new(kind, namespace.as_deref(), &name);
     let view = match (parameters.get("at"), parameters.get("start"), parameters.get("length")) {
         (Some(at), ..) => parse_block(&at).map(View::Around).map_err(|error| error.to_string()),
         (None, Some(start), Some(length)) => match (start.parse(), length.parse()) {

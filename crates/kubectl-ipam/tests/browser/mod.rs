@@ -16,8 +16,8 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use serde_json::{Value, json};
 use url::{ParseError, Url};
 
-/// How long a condition of the page may take.
-const TIMEOUT: Duration = Duration::from_secs(20);
+/// How long the start of the browser or a condition of the page may take, on a loaded machine.
+const TIMEOUT: Duration = Duration::from_secs(90);
 
 /// A browser with one window and an empty profile.
 pub(crate) struct Browser {

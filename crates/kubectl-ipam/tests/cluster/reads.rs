@@ -81,8 +81,12 @@ async fn every_command_shows_the_objects_of_the_cluster() {
     })
     .await;
 
-    let network = ask(&["networks"])["networks"][0].clone();
-    assert_eq!((&network["name"], &network["ready"]), (&json!("backbone"), &json!("True")), "{network}");
+    let network = eventually("the network is ready", async || {
+        let network = ask(&["networks"])["networks"][0].clone();
+        (network["ready"] == "True").then_some(network)
+    })
+    .await;
+    assert_eq!(network["name"], "backbone");
     assert_eq!((&network["pools"], &network["ipv6Length"]), (&json!(1), &json!(64)), "{network}");
     assert_eq!(network["members"][0]["pool"], json!({ "kind": "GlobalInClusterPrefixPool", "name": "pods" }));
 
@@ -106,10 +110,10 @@ async fn every_command_shows_the_objects_of_the_cluster() {
         assert_eq!((code, output.as_str()), (expected, ""), "{arguments:?}: {errors}");
     }
 
-    missing_rights_are_named(&control_plane, namespace);
+    missing_rights_are_named(&control_plane, namespace).await;
 }
 
-fn missing_rights_are_named(control_plane: &ControlPlane, namespace: &str) {
+async fn missing_rights_are_named(control_plane: &ControlPlane, namespace: &str) {
     control_plane.kubectl(&["create", "serviceaccount", "nobody", "--namespace", namespace]);
     let nobody = control_plane.kubeconfig_of_account(namespace, "nobody");
     let (code, _, errors) = run(&nobody, &["pools"]);
@@ -125,11 +129,15 @@ fn missing_rights_are_named(control_plane: &ControlPlane, namespace: &str) {
     control_plane.kubectl(&role);
     let binding = format!("--serviceaccount={namespace}:nobody");
     control_plane.kubectl(&["create", "rolebinding", "reader", "--role=reader", &binding, "--namespace", namespace]);
+    // The API server uses a new role with a delay.
+    eventually("the claims are listed", async || {
+        let (code, _, errors) = run(&nobody, &["claims"]);
+        (code == 0 && errors.is_empty()).then_some(())
+    })
+    .await;
     let (code, output, errors) = run(&nobody, &["pools"]);
     assert_eq!(code, 4, "{errors}");
     assert!(output.contains("web") && errors.contains("globalinclusterippools"), "{output}{errors}");
-    let (code, output, errors) = run(&nobody, &["claims"]);
-    assert_eq!((code, errors.as_str()), (0, ""), "{output}");
     let (code, output, errors) = run(&nobody, &["free", "web"]);
     assert_eq!((code, output.as_str()), (4, ""), "{errors}");
     assert!(errors.contains("ipreservations"), "{errors}");

@@ -3,6 +3,7 @@
 use capi_ipam_testing::consumer::Consumer;
 use capi_ipam_testing::control_plane::{ControlPlane, Installation, Options};
 use capi_ipam_testing::manager::Manager;
+use capi_ipam_testing::wait::eventually;
 use serde_json::{Value, json};
 
 use super::{create, definitions, json_of, manager, reference, run};
@@ -31,6 +32,11 @@ async fn slices_are_shown_and_diagnosed() {
     create(&plane, "InClusterIPPool", Some(namespace), "web", &spec);
     let scope = format!("p.{namespace}.web");
     pin(&plane, &scope, "10.0.0.32/28", "r2");
+    eventually("the manager has observed the slice", async || {
+        let assigned = "--output=jsonpath={.status.slices.assigned}";
+        (plane.kubectl(&["get", "inclusterippool", "web", "--namespace", namespace, assigned]) == "1").then_some(())
+    })
+    .await;
     for (name, rack) in [("one", "r1"), ("two", "r2")] {
         consumer
             .create_claim_for(name, reference("InClusterIPPool", "web"), json!({ "labels": { "rack": rack } }))

@@ -11,12 +11,14 @@ use crate::control_plane::ProviderRequest;
 
 /// How long the API server is stopped, without its start.
 const OUTAGE: Duration = Duration::from_secs(2);
-/// How long no write may happen before and after a restart.
+/// How long no write happens before a restart. On a loaded machine there can be seconds between two writes.
+const SETTLED: Duration = Duration::from_secs(5);
+/// How long no write may happen after a restart.
 const QUIET: Duration = Duration::from_secs(2);
 /// How often the writes are counted meanwhile.
 const INTERVAL: Duration = Duration::from_millis(300);
 /// The maximum time until no write happens.
-const QUIET_TIMEOUT: Duration = Duration::from_secs(30);
+const QUIET_TIMEOUT: Duration = Duration::from_mins(2);
 /// The maximum time until a standby is ready. Some programs are not ready as standbys.
 const STANDBY_TIMEOUT: Duration = Duration::from_secs(3);
 
@@ -105,7 +107,7 @@ pub(super) async fn restart(environment: &mut Environment<'_>, scene: &Scene) ->
 async fn wait_until_quiet(environment: &Environment<'_>) -> Result<(), Violation> {
     let start = Instant::now();
     let (mut count, mut since) = (0, start);
-    while since.elapsed() < QUIET {
+    while since.elapsed() < SETTLED {
         let all = writes(environment);
         if all.len() != count {
             (count, since) = (all.len(), Instant::now());

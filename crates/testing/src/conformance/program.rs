@@ -11,6 +11,7 @@ use super::rules::{Rule, Violation};
 use super::scene::Scene;
 use crate::control_plane::{ControlPlane, Options};
 use crate::manager::Manager;
+use crate::wait::TIMEOUT;
 
 /// The number of lines of the log in a failure.
 const LOG_LINES: usize = 25;
@@ -79,8 +80,9 @@ impl<'a> Environment<'a> {
     }
 }
 
-/// Waits until a program is ready.
+/// Waits until a program is ready. A start takes longer than the reaction to a change, so it has at least [`TIMEOUT`].
 pub(super) async fn wait_until_ready(program: &mut Manager, timeout: Duration) -> Result<(), Violation> {
+    let timeout = timeout.max(TIMEOUT);
     let start = Instant::now();
     while !program.is_ready() {
         if let Some(status) = program.exit_status() {

@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::Consumer;
+use super::{Consumer, answered, retry_unanswered};
 use crate::wait::eventually;
 
 impl Consumer {
@@ -24,8 +24,8 @@ impl Consumer {
     where
         K: Resource + Clone + Debug + Serialize + DeserializeOwned,
     {
-        let object = client.get(name).await.expect("objects can be read").expect("the object exists");
-        client.delete(name, &object.uid().unwrap_or_default()).await.expect("the object can be deleted");
+        let uid = read(client, name).await.uid().unwrap_or_default();
+        retry_unanswered(|| client.delete(name, &uid)).await.expect("the object can be deleted");
     }
 
     /// Deletes a pool as soon as admission allows it, and waits until it does not exist. Admission denies the deletion
@@ -35,7 +35,7 @@ impl Consumer {
         K: Resource + Clone + Debug + Serialize + DeserializeOwned,
     {
         eventually(&format!("the pool {name} is deleted"), || async {
-            let Some(pool) = pools.get(name).await.expect("pools can be read") else { return Some(()) };
+            let Some(pool) = answered(pools.get(name).await)? else { return Some(()) };
             let _ = pools.delete(name, &pool.uid().unwrap_or_default()).await;
             None
         })
@@ -78,21 +78,32 @@ impl Consumer {
     where
         K: Resource + Clone + Debug + Serialize + DeserializeOwned,
     {
+        let mut failure = String::new();
         for _ in 0..20 {
-            let before = client.get(name).await.expect("objects can be read").expect("the object exists");
+            let before = read(client, name).await;
             let mut after = serde_json::to_value(&before).expect("objects are JSON");
             change(&mut after);
             let after: K = serde_json::from_value(after).expect("the changed object is valid");
             match patch::write(client, &before, &after).await {
                 Ok(written) => return written.unwrap_or(before),
-                Err(error) if error.is_conflict() => {}
+                // After an unknown outcome the next attempt finds nothing to change if this one was applied.
+                Err(error) if error.is_conflict() || error.outcome_is_unknown() => failure = error_chain(&error),
                 // A part of the patch does not fit to an object that has changed since it was read.
-                Err(error) if error.is_invalid() && has_changed(client, &before).await => {}
+                Err(error) if error.is_invalid() && has_changed(client, &before).await => failure = error_chain(&error),
                 Err(error) => panic!("{name} cannot be changed: {}", error_chain(&error)),
             }
         }
-        panic!("{name} changes concurrently on every attempt");
+        panic!("{name} cannot be changed in 20 attempts: {failure}");
     }
+}
+
+/// Reads an object that exists.
+async fn read<K>(client: &ResourceClient<K>, name: &str) -> K
+where
+    K: Resource + Clone + Debug + Serialize + DeserializeOwned,
+{
+    let found = retry_unanswered(|| client.get(name)).await.expect("objects can be read");
+    found.expect("the object exists")
 }
 
 /// Whether an object has changed since it was read.
@@ -100,6 +111,7 @@ async fn has_changed<K>(client: &ResourceClient<K>, before: &K) -> bool
 where
     K: Resource + Clone + Debug + Serialize + DeserializeOwned,
 {
-    let found = client.get(&before.name_any()).await.expect("objects can be read");
+    let name = before.name_any();
+    let found = retry_unanswered(|| client.get(&name)).await.expect("objects can be read");
     found.is_none_or(|found| found.resource_version() != before.resource_version())
 }

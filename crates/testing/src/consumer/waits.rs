@@ -1,27 +1,29 @@
-//! Waits for the results of a provider: bound and deleted claims, and reasons.
+//! Waits for the results of a provider: bound and deleted claims, reasons and events.
 
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
 use capi_ipam_provider::api::IPAddress;
-use kube::ResourceExt;
+use capi_ipam_provider::controller::client::ResourceClient;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::{Api, ResourceExt};
 
-use super::{Consumer, ready};
-use crate::wait::{consistently, eventually, eventually_ok, eventually_within};
+use super::{Consumer, answered, ready, retry_unanswered};
+use crate::wait::{
+    EVENT_TIMEOUT, MESSAGE_TIMEOUT, consistently, eventually, eventually_ok, eventually_ok_within, eventually_within,
+};
 
 impl Consumer {
     /// Waits until all these claims are bound, and returns the address of each.
     pub async fn wait_for_addresses(&self, names: &[String]) -> BTreeMap<String, String> {
-        eventually_within(Duration::from_mins(2), &format!("{} claims are bound", names.len()), || async {
+        eventually_within(Duration::from_mins(5), &format!("{} claims are bound", names.len()), || async {
             let claims = self.claims().list().await.ok()?;
             let bound = claims.iter().filter(|claim| claim.bound_address().is_some()).map(ResourceExt::name_any);
             let bound: HashSet<String> = bound.collect();
             names.iter().all(|name| bound.contains(name)).then_some(())
         })
         .await;
-        let addresses = self.addresses().list().await.expect("addresses can be listed");
-        let of_name = |address: &IPAddress| (address.name_any(), address.spec.address.clone());
-        let all: BTreeMap<_, _> = addresses.iter().map(of_name).collect();
+        let all = self.allocated_addresses().await;
         names.iter().map(|name| (name.clone(), all[name].clone())).collect()
     }
 
@@ -41,7 +43,9 @@ impl Consumer {
         assert!(claim.finalizers().iter().any(|all| all == "ipam.cluster.x-k8s.io/ReleaseAddress"), "{claim:?}");
         let ready = ready(&claim);
         assert_eq!((ready.status.as_ref(), ready.reason.as_deref()), ("True", Some("AddressAllocated")), "{claim:?}");
-        let address = self.addresses().get(name).await.expect("addresses can be read").expect("the IPAddress exists");
+        let addresses = self.addresses();
+        let address = retry_unanswered(|| addresses.get(name)).await.expect("addresses can be read");
+        let address = address.expect("the IPAddress exists");
         assert_eq!(address.spec.claim_ref.name, name);
         assert_eq!(address.spec.pool_ref, claim.spec.pool_ref);
         let owners = address.owner_references();
@@ -78,11 +82,40 @@ impl Consumer {
         .await
     }
 
+    /// Waits until a claim reports `Ready=False` with a reason and a message that contains a text, and returns the
+    /// message. The first message with that reason can be that of a request that took too long.
+    pub async fn wait_for_message(&self, name: &str, reason: &str, part: &str) -> String {
+        let what = format!("claim {}/{name} reports {reason} with {part:?}", self.namespace);
+        eventually_ok_within(MESSAGE_TIMEOUT, &what, || async {
+            let claim = self.claims().get(name).await.map_err(|error| error.to_string())?.ok_or("it does not exist")?;
+            let ready = ready(&claim);
+            let is_wanted = ready.status == "False" && ready.reason.as_deref() == Some(reason);
+            match &ready.message {
+                Some(text) if is_wanted && text.contains(part) => Ok(text.clone()),
+                _ => Err(format!("{ready:?}")),
+            }
+        })
+        .await
+    }
+
+    /// Waits until an event about an object of that name has a type, a reason and a note that contains a text, and
+    /// returns the note.
+    pub async fn wait_for_event(&self, name: &str, kind: &str, reason: &str, part: &str) -> String {
+        let what = format!("an event {kind} {reason} with {part:?} about {}/{name}", self.namespace);
+        eventually_within(EVENT_TIMEOUT, &what, || async {
+            let events = answered(self.list_events(name).await)?.into_iter();
+            let mut wanted = events.filter(|(of_kind, why, _)| of_kind == kind && why == reason);
+            wanted.find_map(|(_, _, note)| note.contains(part).then_some(note))
+        })
+        .await
+    }
+
     /// Asserts that a claim stays unbound for half a second.
     pub async fn assert_stays_unbound(&self, name: &str) {
         consistently(&format!("claim {}/{name} is unbound", self.namespace), || async {
-            let claim = self.claims().get(name).await.expect("claims can be read").expect("the claim exists");
-            claim.bound_address().is_none()
+            let claims = self.claims();
+            let claim = retry_unanswered(|| claims.get(name)).await.expect("claims can be read");
+            claim.expect("the claim exists").bound_address().is_none()
         })
         .await;
     }
@@ -90,9 +123,20 @@ impl Consumer {
     /// Waits until claim and IPAddress do not exist.
     pub async fn wait_until_deleted(&self, name: &str) {
         eventually(&format!("claim {}/{name} and its address are gone", self.namespace), || async {
-            let claim = self.claims().get(name).await.expect("claims can be read");
-            let address = self.addresses().get(name).await.expect("addresses can be read");
+            let claim = answered(self.claims().get(name).await)?;
+            let address = answered(self.addresses().get(name).await)?;
             (claim.is_none() && address.is_none()).then_some(())
+        })
+        .await;
+    }
+
+    /// Waits until the namespace does not exist. The namespace controller deletes one kind after the other in it, and
+    /// tries again with growing delays.
+    pub async fn wait_until_namespace_deleted(&self) {
+        let namespaces: ResourceClient<Namespace> = ResourceClient::new(Api::all(self.client.clone()), &());
+        let what = format!("namespace {} is gone", self.namespace);
+        eventually_within(Duration::from_mins(5), &what, || async {
+            answered(namespaces.get(&self.namespace).await)?.is_none().then_some(())
         })
         .await;
     }

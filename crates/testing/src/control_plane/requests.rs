@@ -17,6 +17,8 @@ pub struct RequestKey {
     pub resource: String,
     /// Such as `status`, else empty.
     pub subresource: String,
+    /// The HTTP status code of the responses.
+    pub code: u16,
 }
 
 /// A permission that a request of the provider needed, in the terms of RBAC rules.
@@ -67,6 +69,7 @@ pub(super) fn counts_in(metrics: &str) -> BTreeMap<RequestKey, u64> {
             group: label("group").unwrap_or_default(),
             resource: label("resource").unwrap_or_default(),
             subresource: label("subresource").unwrap_or_default(),
+            code: label("code").and_then(|code| code.parse().ok()).unwrap_or_default(),
         };
         // Large counts are printed as 1.234567e+06.
         let value: f64 = value.trim().parse().expect("a metric's value is a number");

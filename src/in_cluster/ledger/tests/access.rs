@@ -8,7 +8,7 @@ use super::*;
 use crate::api::{InClusterKind, names};
 
 fn global() -> PoolKey {
-    PoolKey { kind: InClusterKind::GlobalIPPool, namespace: None, name: "shared".into() }
+    PoolKey::new(InClusterKind::GlobalIPPool, None, "shared")
 }
 
 fn apply(ledger: &Ledger, generation: i64, access: &Value) {

@@ -94,7 +94,7 @@ fn refused_pool_neither_allocates_nor_uses_addresses_of_the_network() {
     ledger.apply_pool(&pool(global));
     ledger.apply_pool(&member("p", "10.0.0.1-10.0.0.8"));
     ledger.apply(&address("a", 2));
-    let global = PoolKey { kind: InClusterKind::GlobalIPPool, namespace: None, name: "g".into() };
+    let global = PoolKey::new(InClusterKind::GlobalIPPool, None, "g");
     assert_eq!(ledger.counts(&global).free, 8, "an IPAddress of a pool that is not allowed");
     assert_eq!(ledger.propose(&key(), &claim("b"), 1), Proposal::Wait);
     assert!(ledger.unreserved(10, |_| true).is_empty());
