@@ -17,17 +17,31 @@ use crate::api::{IPSlice, Pool, PoolKey, SliceOwner, SliceOwnerKind, conditions,
 /// How long an attempt waits until a slice that another one assigns to the owner is observed.
 const OBSERVE_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// How long no other claim of the owner tries to assign a slice after the API server has refused one. The end of an
+/// assignment wakes the claims that wait for it, without their backoff.
+const REFUSED_DELAY: Duration = Duration::from_secs(2);
+
 /// A slice that is being assigned. Dropping it, also by cancelling the attempt, ends the assignment unless the slice was
 /// observed.
-struct Assignment<'a> {
-    ledger: &'a Ledger,
-    pool: &'a PoolKey,
+struct Assignment {
+    ledger: Arc<Ledger>,
+    pool: PoolKey,
     block: Block,
 }
 
-impl Drop for Assignment<'_> {
+impl Assignment {
+    /// Ends the assignment after a delay.
+    fn end_later(self) {
+        tokio::spawn(async move {
+            tokio::time::sleep(REFUSED_DELAY).await;
+            drop(self);
+        });
+    }
+}
+
+impl Drop for Assignment {
     fn drop(&mut self) {
-        self.ledger.end_slice_assignment(self.pool, self.block);
+        self.ledger.end_slice_assignment(&self.pool, self.block);
     }
 }
 
@@ -59,7 +73,7 @@ impl InClusterHandler {
         block: Block,
         owner: &SliceOwner,
     ) -> Result<(), HandlerError> {
-        let _assignment = Assignment { ledger: self.ledger(), pool, block };
+        let assignment = Assignment { ledger: Arc::clone(&self.context.ledger), pool: pool.clone(), block };
         let slice = IPSlice::assigned(pool, block, owner.clone(), clock::now());
         let error = match self.context.slices.create(&slice).await {
             Ok(created) => {
@@ -71,17 +85,26 @@ impl InClusterHandler {
             }
             Err(error) => error,
         };
-        if !error.is_already_exists() && !error.outcome_is_unknown() {
-            return Err(request_error("assign a slice", error));
-        }
-        let read = self.context.slices.get(&slice.name_any()).await;
-        match read.map_err(|error| request_error("read the IPSlice", error))? {
-            Some(found) => {
+        let found = if error.is_already_exists() || error.outcome_is_unknown() {
+            let read = self.context.slices.get(&slice.name_any()).await;
+            read.map_err(|error| request_error("read the IPSlice", error))
+        } else {
+            Ok(None)
+        };
+        match found {
+            Ok(Some(found)) => {
                 debug!(%pool, %block, "the slice is already assigned");
                 self.ledger().insert_slice(&found);
                 Ok(())
             }
-            None => Err(request_error("assign a slice", error)),
+            Ok(None) => {
+                assignment.end_later();
+                Err(request_error("assign a slice", error))
+            }
+            Err(error) => {
+                assignment.end_later();
+                Err(error)
+            }
         }
     }
 

@@ -177,6 +177,10 @@ pub fn few(plans: &[Plan]) -> Vec<Plan> {
                 if how.refused_retry().is_some() && is_creation(*write) {
                     aspects.push(Aspect::Pair(*write, *how, plan.aged));
                 }
+                // The claims of an owner wait for the one that assigns a slice.
+                if *write == Write::SliceAssigned && *how == WriteFault::RefusedForLong {
+                    aspects.push(Aspect::Pair(*write, *how, plan.aged));
+                }
                 // Addresses are released during the retries, so that the next proposal is another address.
                 if is_forgotten_reservation(plan.workload, *write, *nth, *how) {
                     aspects.push(Aspect::Part(plan.workload, *write));
@@ -184,6 +188,10 @@ pub fn few(plans: &[Plan]) -> Vec<Plan> {
             }
             Some(Fault::Watch { resource, how, .. }) => {
                 aspects.extend([Aspect::Watch(resource.clone()), Aspect::WatchHow(*how)]);
+                // Responses are ahead of the watch: a slice can have another owner meanwhile.
+                if resource == "ipslices" && *how == WatchFault::HeldBack {
+                    aspects.push(Aspect::Seen(plan.workload, resource.clone(), *how));
+                }
             }
             Some(Fault::Read { resource, .. }) => aspects.push(Aspect::Read(resource.clone())),
             None => {}

@@ -9,7 +9,7 @@ use capi_ipam_provider::api::Uid;
 use tokio::sync::futures::Notified;
 
 use super::slices::SliceInfo;
-use super::state::State;
+use super::state::{Source, State};
 use super::{ClaimKey, Ledger, PoolKey};
 use crate::api::{IPSlice, SliceCounts, SliceOwner, slice_name};
 
@@ -91,11 +91,7 @@ impl SliceView {
 impl Ledger {
     /// Records an IPSlice that a response has shown. Ignored if the ledger has newer information.
     pub fn insert_slice(&self, slice: &IPSlice) {
-        self.change(|state| {
-            if !state.was_deleted(uid_of(slice), Instant::now()) {
-                state.apply_slice(slice, true);
-            }
-        });
+        self.change(|state| state.apply_slice(slice, Source::Response));
         self.slices_observed.notify_waiters();
     }
 
@@ -199,11 +195,14 @@ impl Ledger {
 
 impl EventHandler<IPSlice> for Ledger {
     fn init(&self) {
-        self.state.lock().slice_list.begin();
+        let mut state = self.state.lock();
+        state.slice_list.begin();
+        state.is_listing_slices = true;
     }
 
     fn init_done(&self) {
         self.change(|state| {
+            state.is_listing_slices = false;
             let newest = state.slice_list;
             let of_pool = |(pool, entry): (&PoolKey, &super::pool::PoolEntry)| {
                 let unlisted = entry.slice_objects.iter().filter(|(_, slice)| slice.list != newest);
@@ -218,7 +217,13 @@ impl EventHandler<IPSlice> for Ledger {
     }
 
     fn apply(&self, slice: &IPSlice) {
-        self.change(|state| state.apply_slice(slice, false));
+        self.change(|state| {
+            if state.is_listing_slices {
+                // After a restore of etcd a deleted object can exist again.
+                state.tombstones.remove(&uid_of(slice));
+            }
+            state.apply_slice(slice, Source::Watch);
+        });
         self.slices_observed.notify_waiters();
     }
 
@@ -228,9 +233,14 @@ impl EventHandler<IPSlice> for Ledger {
 }
 
 impl State {
-    /// Records an IPSlice. One that is not valid has no effect.
-    fn apply_slice(&mut self, slice: &IPSlice, is_response: bool) {
+    /// Records an IPSlice. One that is not valid has no effect. Nor has a state that is older than a known one, of the
+    /// same slice or of a later one of the same block: the watch and responses can be late. What a new list shows is
+    /// always newer than what was known before it.
+    fn apply_slice(&mut self, slice: &IPSlice, source: Source) {
         let Ok((pool, block)) = slice.block() else { return };
+        if self.was_deleted(uid_of(slice), Instant::now()) {
+            return;
+        }
         let list = self.slice_list;
         let pool = self.shared_key(pool);
         let entry = self.pools.entry(pool.clone()).or_default();
@@ -247,7 +257,8 @@ impl State {
             is_returning: known
                 .is_some_and(|known| known.is_returning && Some(&*known.uid) == slice.metadata.uid.as_deref()),
         };
-        if is_response && known.is_some_and(|known| known.version > info.version) {
+        let is_comparable = |known: &SliceInfo| source == Source::Response || known.list == list;
+        if known.is_some_and(|known| is_comparable(known) && known.version > info.version) {
             return;
         }
         if known == Some(&info) {

@@ -55,6 +55,8 @@ pub(super) struct State {
     pub(super) clusters: SharedNames,
     /// Whether the reservations are being listed: they are reported in another order than that of their creation.
     pub(super) is_listing_reservations: bool,
+    /// Whether the slices are being listed.
+    pub(super) is_listing_slices: bool,
 }
 
 /// The source of an observed object.

@@ -170,3 +170,48 @@ fn sticky_address_is_in_a_slice_of_the_owner() {
     assert_eq!(taken, [4, 5, 7, 6]);
     assert!(matches!(ledger.propose(&key(), &claim("a9"), of("a")), Proposal::AssignSlice(_)));
 }
+
+/// A state of the slice 10.0.0.4/30 in the order of the resource versions.
+fn state(version: u32, uid: &str, name: &str, is_marked: bool) -> IPSlice {
+    let mut slice = slice("10.0.0.4/30", name);
+    (slice.metadata.uid, slice.metadata.resource_version) = (Some(uid.to_owned()), Some(version.to_string()));
+    slice.spec.empty_since = is_marked.then(|| serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap());
+    slice
+}
+
+#[test]
+fn late_watch_does_not_give_a_slice_back_to_its_former_owner() {
+    let (ledger, woken) = sliced();
+    ledger.apply(&state(5, "first", "a", false));
+    ledger.insert_slice(&state(6, "first", "a", true));
+    ledger.remove_slice(&state(6, "first", "a", true));
+    // The responses above are ahead of the watch.
+    ledger.apply(&state(6, "first", "a", true));
+    assert_eq!(assign(&ledger, "a0", "a"), "10.0.0.0/30");
+    ledger.insert_slice(&state(8, "second", "b", false));
+    take(&woken);
+    ledger.apply(&state(6, "first", "a", true));
+    assert_eq!(take(&woken), []);
+    let pending = Proposal::SliceUnavailable(SliceRefusal::Pending);
+    assert_eq!(ledger.propose(&key(), &claim("a1"), of("a")), pending);
+    assert_eq!(last(&ledger, "b0", "b"), 4);
+    ledger.delete(&state(7, "first", "a", true));
+    assert_eq!(last(&ledger, "b1", "b"), 5);
+    ledger.apply(&state(8, "second", "b", false));
+    ledger.apply(&state(9, "second", "b", true));
+    assert!(ledger.slices()[0].empty_since.is_some());
+}
+
+#[test]
+fn list_after_a_restore_of_etcd_is_believed() {
+    let (ledger, _) = sliced();
+    ledger.apply(&state(5, "first", "a", false));
+    ledger.delete(&state(6, "first", "a", false));
+    ledger.apply(&state(9, "second", "b", false));
+    EventHandler::<IPSlice>::init(&ledger);
+    ledger.apply(&state(5, "first", "a", false));
+    EventHandler::<IPSlice>::init_done(&ledger);
+    assert_eq!(last(&ledger, "a0", "a"), 4);
+    ledger.apply(&state(6, "first", "a", true));
+    assert!(ledger.slices()[0].empty_since.is_some());
+}
