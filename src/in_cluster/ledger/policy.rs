@@ -130,8 +130,7 @@ impl State {
             }
         };
         let slot = slot_of(block);
-        let consumer =
-            entry.quota.as_ref().map(|_| Box::new(Consumer::new(Arc::new(claim.clone()), attributes.cluster.clone())));
+        let consumer = entry.quota.as_ref().map(|_| Consumer::new(Arc::new(claim.clone()), attributes.cluster.clone()));
         self.hold(&slot, pool, consumer);
         Proposal::Slot(slot)
     }
@@ -147,9 +146,9 @@ impl State {
         let kept = self.holdings.released_by(claim).filter(|slot| slot.scope == scope).filter_map(|slot| {
             let usage = self.usage(slot)?;
             let reservation = usage.reservation.as_ref().filter(|known| known.pool == *pool)?;
-            let is_unused = usage.owners.is_empty() && usage.candidate_of.is_none() && usage.elsewhere == 0;
+            let is_unused = usage.owners.is_empty() && usage.candidate.is_none() && usage.elsewhere == 0;
             let is_allocatable = is_unused && entry.is_unobstructed(slot.block);
-            is_allocatable.then_some((reservation, reservation.released_at?, slot.block))
+            is_allocatable.then_some((reservation, reservation.released_at?.get(), slot.block))
         });
         let (reservation, _, block) = kept.max_by_key(|(known, since, block)| (known.was_used, *since, *block))?;
         let is_remembered = reservation.is_remembered;
@@ -174,8 +173,8 @@ impl State {
         let claim = reservation.claim.as_deref().cloned();
         match (reservation, claim) {
             (ReservationInfo { released_at: Some(since), .. }, _) => {
-                let end = self.pools.get(&reservation.pool).map(|entry| entry.cooldown_end(*since));
-                Unavailable::CoolingDown(end.unwrap_or(*since))
+                let end = self.pools.get(&reservation.pool).map(|entry| entry.cooldown_end(since.get()));
+                Unavailable::CoolingDown(end.unwrap_or(since.get()))
             }
             (_, None) => Unavailable::Excluded,
             (reservation, Some(claim)) if reservation.is_manual() => Unavailable::Promised(claim),
@@ -208,11 +207,11 @@ impl State {
     /// Whether a released address is only kept for the next claim of the same name.
     pub(super) fn is_remembered(&self, reservation: &ReservationInfo, now: i64) -> bool {
         let entry = self.pools.get(&reservation.pool).filter(|_| reservation.claim.is_some());
-        entry.zip(reservation.released_at).is_some_and(|(entry, since)| entry.is_remembered(since, now))
+        entry.zip(reservation.released_at).is_some_and(|(entry, since)| entry.is_remembered(since.get(), now))
     }
 }
 
 /// The claim whose reservation is being created.
 fn candidate_claim(usage: &AddressUsage) -> Option<ClaimKey> {
-    usage.candidate_for.as_ref().map(|consumer| ClaimKey::clone(&consumer.claim))
+    usage.candidate.as_ref()?.consumer.as_ref().map(|consumer| ClaimKey::clone(&consumer.claim))
 }

@@ -217,7 +217,7 @@ impl Ledger {
         let is_of_another = |usage: &AddressUsage| {
             let reservation =
                 usage.reservation.as_ref().is_some_and(|reservation| reservation.claim.as_deref() != Some(claim));
-            reservation || usage.candidate_of.is_some() || usage.owners.iter().any(|owner| *owner.name != *claim)
+            reservation || usage.candidate.is_some() || usage.owners.iter().any(|owner| *owner.name != *claim)
         };
         let scope = state.scopes.get(&slot.scope);
         scope.is_some_and(|scope| scope.usage.iter().any(|(block, usage)| overlaps(block) && is_of_another(usage)))

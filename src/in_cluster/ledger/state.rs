@@ -14,7 +14,7 @@ use super::networks::Networks;
 use super::pool::{Effect, PoolEntry};
 use super::quota::Consumer;
 use super::shared_names::SharedNames;
-use super::usage::{AddressUsage, Holdings, ScopeEntry};
+use super::usage::{AddressUsage, CandidateInfo, Holdings, ScopeEntry};
 use crate::api::{InClusterKind, PoolKey, Scope, Slot};
 
 /// How long a response that was read before a deletion can be delayed: longer than any request or list.
@@ -106,13 +106,13 @@ impl State {
         let usage = scope.usage.get_or_insert(slot.block);
         let availability_before = usage.availability();
         let (pools_before, release_before) = (usage.pools(), usage.release());
-        let candidate_before = usage.candidate_of.clone();
+        let candidate_before = usage.candidate_pool().cloned();
         let reserved_before = usage.reservation.as_ref().map(|reservation| reservation.pool.clone());
         let has_quotas = *quotas > 0;
         let charged_before = if has_quotas { usage.charges() } else { Vec::new() };
         change(usage);
         let charged_after = if has_quotas { usage.charges() } else { Vec::new() };
-        let candidate_after = usage.candidate_of.clone();
+        let candidate_after = usage.candidate_pool().cloned();
         let reserved_after = usage.reservation.as_ref().map(|reservation| reservation.pool.clone());
         let availability_after = usage.availability();
         let (pools_after, release_after, is_free) = (usage.pools(), usage.release(), usage.is_free());
@@ -143,7 +143,7 @@ impl State {
             }
         }
         let mut elsewhere = Vec::new();
-        let candidates = (candidate_before.map(|pool| *pool), candidate_after.map(|pool| *pool));
+        let candidates = (candidate_before, candidate_after);
         for (is_candidate, (before, after)) in [(false, (reserved_before, reserved_after)), (true, candidates)] {
             if before == after {
                 continue;
@@ -201,12 +201,11 @@ impl State {
     }
 
     /// Holds an address that is not held, and counts it for `consumer` in pools with limits.
-    pub(super) fn hold(&mut self, slot: &Slot, pool: &PoolKey, consumer: Option<Box<Consumer>>) -> bool {
+    pub(super) fn hold(&mut self, slot: &Slot, pool: &PoolKey, consumer: Option<Consumer>) -> bool {
         let is_free = !self.is_candidate(slot);
         if is_free {
             self.update(slot, |usage| {
-                usage.candidate_of = Some(Box::new(pool.clone()));
-                usage.candidate_for = consumer;
+                usage.candidate = Some(Box::new(CandidateInfo { pool: pool.clone(), consumer }));
             });
         }
         is_free
@@ -219,7 +218,7 @@ impl State {
     }
 
     fn is_candidate(&self, slot: &Slot) -> bool {
-        self.usage(slot).is_some_and(|usage| usage.candidate_of.is_some())
+        self.usage(slot).is_some_and(|usage| usage.candidate.is_some())
     }
 }
 

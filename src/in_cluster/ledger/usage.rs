@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::hash::Hash;
+use std::num::NonZeroI64;
 use std::sync::Arc;
 
 use capi_ipam_controller::clock;
@@ -75,13 +76,18 @@ pub(super) struct AddressUsage {
     pub(super) reservation: Option<ReservationInfo>,
     /// The IPAddress objects with this address: more than one if it is a duplicate.
     pub(super) owners: SmallVec<[AddressOwner; 1]>,
-    /// The pool that holds the address for a claim whose reservation is being created.
-    pub(super) candidate_of: Option<Box<PoolKey>>,
-    /// The claim for which it is held; only of a pool with access rules.
-    pub(super) candidate_for: Option<Box<Consumer>>,
+    pub(super) candidate: Option<Box<CandidateInfo>>,
     /// The number of reservations and candidates of this address in other scopes, of pools that belong to this scope
     /// now.
     pub(super) elsewhere: u32,
+}
+
+/// A claim whose reservation of the address is being created.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct CandidateInfo {
+    pub(super) pool: PoolKey,
+    /// The claim; only of a pool with access rules.
+    pub(super) consumer: Option<Consumer>,
 }
 
 /// What the ledger keeps of an IPReservation.
@@ -99,7 +105,7 @@ pub(super) struct ReservationInfo {
     pub(super) is_observed: bool,
     /// In seconds since the Unix epoch, and never after the time at which it was observed: the clock of the writer may
     /// be ahead.
-    pub(super) released_at: Option<i64>,
+    pub(super) released_at: Option<NonZeroI64>,
     /// Whether the released address is only kept for the next claim of the same name: its cool-down has ended, and other
     /// claims get it if no other address is free.
     pub(super) is_remembered: bool,
@@ -202,6 +208,7 @@ impl ReservationInfo {
         let claim = reservation.spec.claim_ref.as_ref();
         let now = clock::now().0.as_second();
         let version = reservation.metadata.resource_version.as_deref();
+        let released_at = reservation.spec.released_at.as_ref().map(|time| time.0.as_second());
         Self {
             uid: ObjectUid::of(reservation.metadata.uid.as_deref().unwrap_or_default()),
             version: version.and_then(|version| version.parse().ok()).unwrap_or_default(),
@@ -210,7 +217,7 @@ impl ReservationInfo {
             claim_uid: claim.and_then(|claim| claim.uid.as_deref()).map(Uid::of),
             cluster,
             is_observed,
-            released_at: reservation.spec.released_at.as_ref().map(|time| time.0.as_second().min(now)),
+            released_at: released_at.and_then(|second| NonZeroI64::new(second.min(now).max(1))),
             is_remembered: false,
             was_used: false,
             list,
@@ -226,7 +233,7 @@ impl ReservationInfo {
 
 impl AddressUsage {
     pub(super) fn is_free(&self) -> bool {
-        self.reservation.is_none() && self.owners.is_empty() && self.candidate_of.is_none() && self.elsewhere == 0
+        self.reservation.is_none() && self.owners.is_empty() && self.candidate.is_none() && self.elsewhere == 0
     }
 
     /// Whether the address can be allocated.
@@ -234,10 +241,10 @@ impl AddressUsage {
         if self.is_free() {
             return Availability::Free;
         }
-        let is_unused = self.owners.is_empty() && self.candidate_of.is_none() && self.elsewhere == 0;
+        let is_unused = self.owners.is_empty() && self.candidate.is_none() && self.elsewhere == 0;
         match self.reservation.as_ref().filter(|_| is_unused) {
             Some(ReservationInfo { is_remembered: true, released_at: Some(since), .. }) => {
-                Availability::Remembered(*since)
+                Availability::Remembered(since.get())
             }
             _ => Availability::Taken,
         }
@@ -254,7 +261,7 @@ impl AddressUsage {
     /// How often a pool holds the address: by a reservation, and by a candidate.
     pub(super) fn holds_of(&self, pool: &PoolKey) -> usize {
         let is_reserved = self.reservation.as_ref().is_some_and(|reservation| reservation.pool == *pool);
-        usize::from(is_reserved).saturating_add(usize::from(self.candidate_of.as_deref() == Some(pool)))
+        usize::from(is_reserved).saturating_add(usize::from(self.candidate_pool() == Some(pool)))
     }
 
     /// Counts a hold of this address in another scope that was added or removed.
@@ -263,19 +270,24 @@ impl AddressUsage {
         self.elsewhere = if is_added { count.saturating_add(1) } else { count.saturating_sub(1) };
     }
 
+    /// The pool that holds the address for a claim whose reservation is being created.
+    pub(super) fn candidate_pool(&self) -> Option<&PoolKey> {
+        self.candidate.as_ref().map(|candidate| &candidate.pool)
+    }
+
     pub(super) fn drop_candidate(&mut self) {
-        (self.candidate_of, self.candidate_for) = (None, None);
+        self.candidate = None;
     }
 
     pub(super) fn is_unreserved(&self) -> bool {
-        self.reservation.is_none() && self.candidate_of.is_none()
+        self.reservation.is_none() && self.candidate.is_none()
     }
 
     /// The pool, the time of the release, and whether the cool-down has ended, if the address is released and has a
     /// reservation.
     pub(super) fn release(&self) -> Option<(PoolKey, i64, bool)> {
         let reservation = self.reservation.as_ref()?;
-        Some((reservation.pool.clone(), reservation.released_at?, reservation.is_remembered))
+        Some((reservation.pool.clone(), reservation.released_at?.get(), reservation.is_remembered))
     }
 
     /// The claims that use the address or have reserved it, and the pool of each. An IPAddress without a reservation counts too,
@@ -295,8 +307,8 @@ impl AddressUsage {
         };
         let unreserved = self.owners.iter().filter(is_counted);
         charges.extend(unreserved.map(|it| (it.pool.clone(), Consumer::new(it.name.clone(), it.cluster.clone()))));
-        let candidate = self.candidate_of.as_ref().zip(self.candidate_for.as_ref());
-        charges.extend(candidate.map(|(pool, consumer)| (PoolKey::clone(pool), Consumer::clone(consumer))));
+        let candidate = self.candidate.as_ref();
+        charges.extend(candidate.and_then(|candidate| Some((candidate.pool.clone(), candidate.consumer.clone()?))));
         charges
     }
 
