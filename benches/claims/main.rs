@@ -33,6 +33,7 @@ mod exhausted;
 mod finalizer;
 mod idle;
 mod join;
+mod managers;
 mod memory;
 mod meter;
 mod options;
@@ -165,6 +166,7 @@ async fn run_on_empty_pools(cluster: &mut Cluster<'_>, series: Series) -> Outcom
         Series::Attacked => attacked::run(cluster, series.name(), count).await,
         Series::Policies => policies::run(cluster, series.name(), None, count).await,
         Series::FinalizerAtCreation => finalizer::run(cluster, series.name(), count).await,
+        Series::TwoManagers => managers::run(cluster, series.name(), count).await,
         Series::Slices10000 => slices::run(cluster, series.name(), options.scaled(10_000), count).await,
         Series::Idle => idle::run(cluster, count).await,
         Series::Exhausted => exhausted::run(cluster, count).await,

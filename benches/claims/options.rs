@@ -137,6 +137,9 @@ pub(crate) enum Series {
     /// 500 claims with the component finalizer-at-creation, beside those without it.
     #[value(name = "finalizer-at-creation")]
     FinalizerAtCreation,
+    /// 500 claims with a second active manager, beside those with one.
+    #[value(name = "two-managers")]
+    TwoManagers,
     /// 1,000 owners with 10,000 slices: a restart, and 1,000 claims.
     #[value(name = "slices-10000")]
     Slices10000,
@@ -262,7 +265,7 @@ impl Series {
     /// The number of claims of the series.
     fn count(self) -> usize {
         match self {
-            Self::Empty500 | Self::FinalizerAtCreation => 500,
+            Self::Empty500 | Self::FinalizerAtCreation | Self::TwoManagers => 500,
             Self::Empty3000 | Self::Pools50 => 3_000,
             Self::Empty10000
             | Self::Churn

@@ -7,6 +7,7 @@
 //! use for all pools of the scope. Single addresses and prefixes are handled alike, as blocks of some length.
 
 mod access;
+mod claim_name;
 mod draining;
 mod events;
 mod membership;

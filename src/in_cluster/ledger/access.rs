@@ -1,11 +1,11 @@
 //! Who may use a pool: queries of the ledger, and the claims that wait for permission.
 
 use std::collections::HashSet;
-use std::sync::Arc;
 use std::time::Duration;
 
 use capi_ipam_provider::api::Uid;
 
+use super::claim_name::ClaimName;
 use super::pool::PoolEntry;
 use super::quota::{Consumer, Quota};
 use super::state::State;
@@ -112,14 +112,14 @@ impl State {
         if self.is_listing_reservations || !reservation.is_observed {
             return LimitCheck::Unknown;
         }
-        let consumer = Consumer::new(Arc::new(claim.clone()), reservation.cluster.clone());
+        let consumer = Consumer::new(ClaimName::of(claim), reservation.cluster.clone());
         let exceeded = consumer.groups().filter(|group| quota.is_exceeded(group)).filter(|group| {
             let is_before = |usage: &&AddressUsage| is_before(usage, pool, reservation);
             let scopes = self.scopes_with(pool).filter_map(|scope| self.scopes.get(&scope));
             let before =
                 scopes.flat_map(|scope| scope.usage.values()).filter(is_before).flat_map(AddressUsage::charges);
-            let others = before.filter(|(from, other)| from == pool && group.includes(other) && *other.claim != *claim);
-            let others: HashSet<Arc<ClaimKey>> = others.map(|(_, other)| other.claim).collect();
+            let others = before.filter(|(from, other)| from == pool && group.includes(other) && other.claim != *claim);
+            let others: HashSet<ClaimName> = others.map(|(_, other)| other.claim).collect();
             quota.limit(group).is_some_and(|limit| others.len() >= limit)
         });
         let Some(group) = exceeded.min_by_key(|group| quota.limit(group)) else { return LimitCheck::Within };

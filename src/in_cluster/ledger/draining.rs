@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use capi_ipam_ip::{Block, FreeSet, SpanSet, UsableBlocks};
 
+use super::claim_name::ClaimName;
 use super::state::State;
 use super::usage::UsageMap;
 use super::{ClaimKey, Ledger, PoolKey};
@@ -85,7 +86,7 @@ impl State {
         let claim_of = |block: &Block| {
             let usage = self.usage(&Slot { scope: scope.clone(), block: *block })?;
             let owner = usage.owners.iter().find(|owner| owner.pool == *pool).map(|owner| &owner.name);
-            owner.or(usage.reservation.as_ref()?.claim.as_ref()).map(|claim| ClaimKey::clone(claim))
+            owner.or(usage.reservation.as_ref()?.claim.as_ref()).map(ClaimName::key)
         };
         Some(DrainingUse {
             addresses: in_use.len(),

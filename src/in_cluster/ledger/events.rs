@@ -9,6 +9,7 @@ use capi_ipam_provider::api::{IPAddress, IPAddressClaim};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::ResourceExt;
 
+use super::claim_name::ClaimName;
 use super::state::State;
 use super::usage::AddressOwner;
 use super::{ClaimKey, Ledger, PoolKey};
@@ -56,7 +57,7 @@ impl EventHandler<IPAddress> for Ledger {
                 state.pools.entry(pool.clone()).or_default().order.record(block, at.as_microsecond());
             }
             state.update(&slot, |usage| {
-                usage.insert_address(AddressOwner { name: Arc::new(name), pool, cluster, list });
+                usage.insert_address(AddressOwner { name: ClaimName::of(&name), pool, cluster, list });
             });
         });
     }
@@ -68,9 +69,7 @@ impl EventHandler<IPAddress> for Ledger {
             state.update(&slot, |usage| usage.remove_address(&name));
             // The claim for which the address is reserved may be waiting for this deletion.
             let reserved_for = state.usage(&slot).and_then(|usage| usage.reservation.as_ref()?.claim.clone());
-            state
-                .claims_to_wake
-                .extend(reserved_for.map(|claim| ClaimKey::clone(&claim)).filter(|claim| *claim != name));
+            state.claims_to_wake.extend(reserved_for.map(|claim| claim.key()).filter(|claim| *claim != name));
         });
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use capi_ipam_ip::{Block, UsableBlocks};
 use capi_ipam_provider::api::Uid;
 
+use super::claim_name::ClaimName;
 use super::pool::{Next, PoolEntry};
 use super::quota::Consumer;
 use super::state::State;
@@ -130,7 +131,7 @@ impl State {
             }
         };
         let slot = slot_of(block);
-        let consumer = entry.quota.as_ref().map(|_| Consumer::new(Arc::new(claim.clone()), attributes.cluster.clone()));
+        let consumer = entry.quota.as_ref().map(|_| Consumer::new(ClaimName::of(claim), attributes.cluster.clone()));
         self.hold(&slot, pool, consumer);
         Proposal::Slot(slot)
     }
@@ -167,10 +168,10 @@ impl State {
             return if is_draining { Unavailable::Draining } else { Unavailable::InUse(None) };
         };
         if let Some(owner) = usage.owners.first() {
-            return Unavailable::InUse(Some(ClaimKey::clone(&owner.name)));
+            return Unavailable::InUse(Some(owner.name.key()));
         }
         let Some(reservation) = &usage.reservation else { return Unavailable::InUse(candidate_claim(usage)) };
-        let claim = reservation.claim.as_deref().cloned();
+        let claim = reservation.claim.as_ref().map(ClaimName::key);
         match (reservation, claim) {
             (ReservationInfo { released_at: Some(since), .. }, _) => {
                 let end = self.pools.get(&reservation.pool).map(|entry| entry.cooldown_end(since.get()));
@@ -213,5 +214,5 @@ impl State {
 
 /// The claim whose reservation is being created.
 fn candidate_claim(usage: &AddressUsage) -> Option<ClaimKey> {
-    usage.candidate.as_ref()?.consumer.as_ref().map(|consumer| ClaimKey::clone(&consumer.claim))
+    usage.candidate.as_ref()?.consumer.as_ref().map(|consumer| consumer.claim.key())
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use capi_ipam_controller::clock;
 use capi_ipam_ip::UsableBlocks;
 
+use super::claim_name::ClaimName;
 use super::networks::{Change, contains_address};
 use super::state::State;
 use super::usage::{AddressOwner, AddressUsage, ScopeEntry, UsageMap};
@@ -186,7 +187,7 @@ impl State {
         let usage = self.scopes.get(scope).into_iter().flat_map(|scope| scope.usage.values());
         let mine =
             usage.filter(|usage| usage.reservation.as_ref().is_some_and(|reservation| reservation.pool == *pool));
-        mine.filter_map(AddressUsage::promised_to).cloned().collect()
+        mine.filter_map(AddressUsage::promised_to).map(ClaimName::key).collect()
     }
 
     /// Makes a pool a member of its scope, and moves its addresses to the scope if it has changed.
@@ -207,7 +208,7 @@ impl State {
             };
             moved.extend(usage.flat_map(mine));
             for (block, name, cluster, list) in moved {
-                self.update(&Slot { scope: before.clone(), block }, |usage| usage.remove_address(&name));
+                self.update(&Slot { scope: before.clone(), block }, |usage| usage.remove_address(&name.key()));
                 let pool = key.clone();
                 let owner = AddressOwner { name, pool, cluster, list };
                 self.update(&Slot { scope: after.clone(), block }, |usage| usage.insert_address(owner));

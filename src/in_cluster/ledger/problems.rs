@@ -71,7 +71,7 @@ impl Ledger {
         let unreserved = state.all_usage().filter(|(_, _, usage)| usage.is_unreserved() && usage.elsewhere == 0);
         let described = unreserved.filter_map(|(scope, block, usage)| {
             let owners = usage.owners.iter().filter(|owner| is_kept(&owner.pool));
-            let claims: Vec<_> = owners.map(|owner| (ClaimKey::clone(&owner.name), owner.pool.clone())).collect();
+            let claims: Vec<_> = owners.map(|owner| (owner.name.key(), owner.pool.clone())).collect();
             claims
                 .iter()
                 .any(|(claim, _)| filter(claim))
@@ -95,8 +95,8 @@ impl Ledger {
             for owner in usage.owners.iter().filter(|owner| owner.name != *reserved_for) {
                 conflicts.push(Conflict {
                     slot: Slot { scope: scope.clone(), block },
-                    claim: ClaimKey::clone(&owner.name),
-                    reserved_for: ClaimKey::clone(reserved_for),
+                    claim: owner.name.key(),
+                    reserved_for: reserved_for.key(),
                     uid,
                     is_duplicate,
                 });
@@ -123,8 +123,8 @@ impl Ledger {
             };
             let has_address = owns(usage) || is_elsewhere();
             let slot = || Slot { scope: scope.clone(), block };
-            let is_abandoned = !is_entitled(claim, uid, has_address);
-            is_abandoned.then(|| AbandonedReservation { slot: slot(), claim: ClaimKey::clone(claim), uid })
+            let is_abandoned = !is_entitled(&claim.key(), uid, has_address);
+            is_abandoned.then(|| AbandonedReservation { slot: slot(), claim: claim.key(), uid })
         });
         abandoned.collect()
     }
@@ -181,8 +181,8 @@ impl State {
 /// Why a promise cannot be kept now: another claim uses the address.
 fn promise_conflict(usage: &AddressUsage) -> Option<String> {
     let promised_to = usage.promised_to()?;
-    let owner = usage.owners.iter().find(|owner| *owner.name != *promised_to)?;
-    let (namespace, name) = owner.name.as_ref();
+    let owner = usage.owners.iter().find(|owner| owner.name != *promised_to)?;
+    let (namespace, name) = &owner.name.key();
     let other = Audience::of(None).object("IPAddress", namespace, name);
     Some(format!("spec.address: in use by {other}; delete the claim of that name"))
 }

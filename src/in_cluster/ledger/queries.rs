@@ -6,6 +6,7 @@ use std::sync::Arc;
 use capi_ipam_ip::{Block, Family, UsableBlocks};
 use capi_ipam_provider::api::Uid;
 
+use super::claim_name::ClaimName;
 use super::networks::NetworkRefusal;
 use super::pool::PoolEntry;
 use super::state::State;
@@ -193,7 +194,7 @@ impl Ledger {
         {
             for owner in &usage.owners {
                 let Some(index) = indexes.get(&owner.pool) else { continue };
-                let (namespace, name) = ClaimKey::clone(&owner.name);
+                let (namespace, name) = owner.name.key();
                 found.entry(namespace).or_default().insert(name, (*index, *block));
             }
         }
@@ -204,7 +205,7 @@ impl Ledger {
     pub fn owners(&self, slot: &Slot) -> Vec<ClaimKey> {
         let state = self.state.lock();
         let owners = state.usage(slot).into_iter().flat_map(|usage| &usage.owners);
-        owners.map(|owner| ClaimKey::clone(&owner.name)).collect()
+        owners.map(|owner| owner.name.key()).collect()
     }
 
     /// Whether a block that overlaps with the slot is used by anything other than this claim.
@@ -215,9 +216,11 @@ impl Ledger {
             block.family() == slot.block.family() && span.first() <= other.last() && other.first() <= span.last()
         };
         let is_of_another = |usage: &AddressUsage| {
-            let reservation =
-                usage.reservation.as_ref().is_some_and(|reservation| reservation.claim.as_deref() != Some(claim));
-            reservation || usage.candidate.is_some() || usage.owners.iter().any(|owner| *owner.name != *claim)
+            let reservation = usage
+                .reservation
+                .as_ref()
+                .is_some_and(|reservation| reservation.claim.as_ref().is_none_or(|holder| *holder != *claim));
+            reservation || usage.candidate.is_some() || usage.owners.iter().any(|owner| owner.name != *claim)
         };
         let scope = state.scopes.get(&slot.scope);
         scope.is_some_and(|scope| scope.usage.iter().any(|(block, usage)| overlaps(block) && is_of_another(usage)))
@@ -273,10 +276,10 @@ impl Ledger {
         let in_use = |slot: &Slot| {
             let usage = state.usage(slot)?;
             let reservation = usage.reservation.as_ref()?;
-            let is_releaser = |name: &ClaimKey| Some(name) == reservation.claim.as_deref();
+            let is_releaser = |name: &ClaimName| Some(name) == reservation.claim.as_ref();
             let other = usage.owners.iter().find(|owner| !is_releaser(&owner.name));
             let name = &other.or(usage.owners.first())?.name;
-            Some((slot.clone(), ClaimKey::clone(name), reservation.claim_uid.filter(|_| is_releaser(name))))
+            Some((slot.clone(), name.key(), reservation.claim_uid.filter(|_| is_releaser(name))))
         };
         state.pools.values().flat_map(PoolEntry::released).filter_map(in_use).collect()
     }

@@ -4,13 +4,13 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-use super::ClaimKey;
+use super::claim_name::ClaimName;
 use crate::api::{AccessRules, SliceOwner};
 
 /// A claim that has an address, or requests one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Consumer {
-    pub(super) claim: Arc<ClaimKey>,
+    pub(super) claim: ClaimName,
     /// The Cluster of the claim, in its namespace.
     cluster: Option<Arc<str>>,
     /// The owner of slices to which the claim belongs; only while it requests an address.
@@ -18,7 +18,7 @@ pub(super) struct Consumer {
 }
 
 impl Consumer {
-    pub(super) fn new(claim: Arc<ClaimKey>, cluster: Option<Arc<str>>) -> Self {
+    pub(super) fn new(claim: ClaimName, cluster: Option<Arc<str>>) -> Self {
         Self { claim, cluster, owner: None }
     }
 
@@ -29,7 +29,7 @@ impl Consumer {
 
     /// What can have a limit: the namespace, the Cluster, and the owner of slices.
     pub(super) fn groups(&self) -> impl Iterator<Item = Group> {
-        let namespace: Arc<str> = self.claim.0.as_str().into();
+        let namespace: Arc<str> = self.claim.namespace().into();
         let cluster = self.cluster.clone().map(|cluster| Group::Cluster(namespace.clone(), cluster));
         let owner = self.owner.clone().map(Group::Owner);
         std::iter::once(Group::Namespace(namespace)).chain(cluster).chain(owner)
@@ -54,7 +54,8 @@ impl Group {
             Self::Cluster(namespace, cluster) => (namespace, Some(cluster)),
             Self::Owner(owner) => return consumer.owner.as_ref() == Some(owner),
         };
-        **namespace == *consumer.claim.0 && cluster.is_none_or(|cluster| consumer.cluster.as_ref() == Some(cluster))
+        **namespace == *consumer.claim.namespace()
+            && cluster.is_none_or(|cluster| consumer.cluster.as_ref() == Some(cluster))
     }
 }
 
@@ -102,7 +103,7 @@ pub(super) struct Quota {
     per_namespace: Option<usize>,
     per_cluster: Option<usize>,
     /// The claims with addresses, and the number of their addresses.
-    claims: HashMap<Arc<ClaimKey>, (Consumer, usize)>,
+    claims: HashMap<ClaimName, (Consumer, usize)>,
     /// The number of claims with addresses.
     used: HashMap<Group, usize>,
     /// The groups that have fewer addresses since this was last taken.
@@ -224,7 +225,7 @@ mod tests {
 
     /// A claim of a namespace and Cluster.
     fn claim(name: &str, namespace: &str, cluster: Option<&str>) -> Consumer {
-        Consumer::new(Arc::new((namespace.to_owned(), name.to_owned())), cluster.map(Into::into))
+        Consumer::new(ClaimName::new(namespace, name), cluster.map(Into::into))
     }
 
     #[test]

@@ -6,6 +6,7 @@ use capi_ipam_controller::clock;
 use capi_ipam_provider::api::Uid;
 
 use super::ClaimKey;
+use super::claim_name::ClaimName;
 use super::networks::LengthRecord;
 use super::state::{Ignored, Source, State, TOMBSTONE_TTL};
 use super::usage::{AddressUsage, ReservationInfo};
@@ -70,8 +71,8 @@ impl State {
             let entry = self.pools.get(&reservation.pool).filter(|_| reservation.released_at.is_some());
             entry.is_some_and(|entry| entry.is_sticky() && entry.wait_queue.waits(claim))
         };
-        let is_woken = |claim: &&ClaimKey| (is_new && (is_promise || waits(claim))) || is_kept_for(claim);
-        let to_wake = reservation.claim.as_deref().filter(is_woken).cloned();
+        let is_woken = |claim: &ClaimKey| (is_new && (is_promise || waits(claim))) || is_kept_for(claim);
+        let to_wake = reservation.claim.as_ref().map(ClaimName::key).filter(is_woken);
         let holder = reservation.claim.clone().zip(reservation.claim_uid);
         let pool = reservation.pool.clone();
         self.update(slot, |usage| {
@@ -79,7 +80,7 @@ impl State {
             usage.set_reservation(reservation);
         });
         if let Some((claim, uid)) = holder {
-            self.leave_when_served(&pool, &claim, uid);
+            self.leave_when_served(&pool, &claim.key(), uid);
         }
         to_wake
     }
@@ -93,7 +94,7 @@ impl State {
         }
         let has_address = |slot: &Slot| {
             let owners = self.usage(slot).into_iter().flat_map(|usage| &usage.owners);
-            owners.into_iter().any(|owner| *owner.name == *claim && owner.pool == *pool)
+            owners.into_iter().any(|owner| owner.name == *claim && owner.pool == *pool)
         };
         let is_served = self.holdings.of(claim, uid).any(has_address);
         let Some(entry) = self.pools.get_mut(pool).filter(|_| is_served) else { return false };

@@ -10,6 +10,7 @@ use capi_ipam_ip::Extents;
 use capi_ipam_provider::api::Uid;
 
 use super::ClaimKey;
+use super::claim_name::ClaimName;
 use super::networks::Networks;
 use super::pool::{Effect, PoolEntry};
 use super::quota::Consumer;
@@ -118,7 +119,7 @@ impl State {
         let (pools_after, release_after, is_free) = (usage.pools(), usage.release(), usage.is_free());
         if pools_after.is_empty() && !pools_before.is_empty() {
             // Another claim had the promised address: the promise can be kept now.
-            claims_to_wake.extend(usage.promised_to().cloned());
+            claims_to_wake.extend(usage.promised_to().map(ClaimName::key));
         }
         for member in &scope.members {
             let pool = pools.get_mut(member).filter(|pool| pool.is_draining(slot.block));

@@ -11,6 +11,7 @@ use capi_ipam_ip::Block;
 use capi_ipam_provider::api::Uid;
 use smallvec::SmallVec;
 
+use super::claim_name::ClaimName;
 use super::object_uid::ObjectUid;
 use super::quota::Consumer;
 use super::{ClaimKey, PoolKey};
@@ -97,7 +98,7 @@ pub(super) struct ReservationInfo {
     /// The resource version; 0 if it is not a number.
     pub(super) version: u64,
     pub(super) pool: PoolKey,
-    pub(super) claim: Option<Arc<ClaimKey>>,
+    pub(super) claim: Option<ClaimName>,
     pub(super) claim_uid: Option<Uid>,
     /// The name of the Cluster of the claim.
     pub(super) cluster: Option<Arc<str>>,
@@ -133,10 +134,10 @@ pub(super) enum Availability {
 #[derive(Debug, Default)]
 pub(super) struct Holdings {
     /// Addresses that the last claim of that name has released, and that cool down or are remembered.
-    released: HashMap<ClaimKey, Slots>,
+    released: HashMap<ClaimName, Slots>,
     by_uid: HashMap<Uid, Slots>,
     /// Addresses that a user promised to the name of a claim.
-    by_name: HashMap<ClaimKey, Slots>,
+    by_name: HashMap<ClaimName, Slots>,
 }
 
 /// The addresses of a claim: nearly always one.
@@ -145,7 +146,7 @@ type Slots = SmallVec<[Slot; 1]>;
 impl Holdings {
     /// Records the reservation of an address.
     pub(super) fn insert(&mut self, reservation: &ReservationInfo, slot: &Slot) {
-        let Some(claim) = reservation.claim.as_deref() else { return };
+        let Some(claim) = reservation.claim.as_ref() else { return };
         let slots = match reservation.claim_uid {
             _ if reservation.released_at.is_some() => self.released.entry(claim.clone()).or_default(),
             Some(uid) => self.by_uid.entry(uid).or_default(),
@@ -163,7 +164,7 @@ impl Holdings {
                 index.remove(key);
             }
         }
-        match (reservation.claim_uid, reservation.claim.as_deref()) {
+        match (reservation.claim_uid, reservation.claim.as_ref()) {
             (_, Some(claim)) if reservation.released_at.is_some() => remove_from(&mut self.released, claim, slot),
             (Some(uid), _) => remove_from(&mut self.by_uid, &uid, slot),
             (None, Some(claim)) => remove_from(&mut self.by_name, claim, slot),
@@ -178,19 +179,20 @@ impl Holdings {
 
     /// The addresses that claims of that name have released, and that still have a reservation.
     pub(super) fn released_by(&self, claim: &ClaimKey) -> impl Iterator<Item = &Slot> {
-        self.released.get(claim).into_iter().flatten()
+        self.released.get(&ClaimName::of(claim)).into_iter().flatten()
     }
 
     /// The addresses reserved for the uid of a claim, and those promised to its name.
     pub(super) fn of(&self, claim: &ClaimKey, uid: Uid) -> impl Iterator<Item = &Slot> {
-        self.by_uid.get(&uid).into_iter().chain(self.by_name.get(claim)).flatten()
+        let promised = if self.has_promises() { self.by_name.get(&ClaimName::of(claim)) } else { None };
+        self.by_uid.get(&uid).into_iter().chain(promised).flatten()
     }
 }
 
 /// What the ledger keeps of an IPAddress. It has the name of its claim.
 #[derive(Debug)]
 pub(super) struct AddressOwner {
-    pub(super) name: Arc<ClaimKey>,
+    pub(super) name: ClaimName,
     pub(super) pool: PoolKey,
     /// The name of the Cluster of the claim.
     pub(super) cluster: Option<Arc<str>>,
@@ -213,7 +215,7 @@ impl ReservationInfo {
             uid: ObjectUid::of(reservation.metadata.uid.as_deref().unwrap_or_default()),
             version: version.and_then(|version| version.parse().ok()).unwrap_or_default(),
             pool,
-            claim: claim.map(|claim| Arc::new((claim.namespace.clone(), claim.name.clone()))),
+            claim: claim.map(|claim| ClaimName::new(&claim.namespace, &claim.name)),
             claim_uid: claim.and_then(|claim| claim.uid.as_deref()).map(Uid::of),
             cluster,
             is_observed,
@@ -321,8 +323,8 @@ impl AddressUsage {
     }
 
     /// The claim to which a user promised the address.
-    pub(super) fn promised_to(&self) -> Option<&ClaimKey> {
-        self.reservation.as_ref().filter(|reservation| reservation.is_manual())?.claim.as_deref()
+    pub(super) fn promised_to(&self) -> Option<&ClaimName> {
+        self.reservation.as_ref().filter(|reservation| reservation.is_manual())?.claim.as_ref()
     }
 
     pub(super) fn set_reservation(&mut self, mut reservation: ReservationInfo) {
@@ -331,7 +333,7 @@ impl AddressUsage {
         reservation.was_used |= known.is_some_and(|known| known.was_used);
         if let Some(owner) = self.owners.iter().find(|owner| Some(&owner.name) == reservation.claim.as_ref()) {
             // Shared to save memory: there is one for each claim.
-            reservation.claim = Some(Arc::clone(&owner.name));
+            reservation.claim = Some(owner.name.clone());
             reservation.was_used = true;
         }
         self.reservation = Some(reservation);
@@ -342,7 +344,7 @@ impl AddressUsage {
             && let Some(claim) = &reservation.claim
             && *claim == owner.name
         {
-            owner.name = Arc::clone(claim);
+            owner.name = claim.clone();
             reservation.was_used = true;
         }
         match self.owners.iter_mut().find(|present| present.name == owner.name) {
@@ -352,6 +354,6 @@ impl AddressUsage {
     }
 
     pub(super) fn remove_address(&mut self, name: &ClaimKey) {
-        self.owners.retain(|owner| *owner.name != *name);
+        self.owners.retain(|owner| owner.name != *name);
     }
 }

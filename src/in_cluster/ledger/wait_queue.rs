@@ -33,6 +33,7 @@ use capi_ipam_provider::api::IPAddressClaim;
 
 pub(super) use self::grants::Freed;
 use self::requests::RequestedBlocks;
+use super::claim_name::ClaimName;
 use super::quota::{Consumer, Group, Quota};
 use super::slices::Slices;
 use crate::api::SliceOwner;
@@ -227,7 +228,7 @@ impl WaitQueue {
         };
         self.remove_waiting(claim);
         let consumer = has_groups.then(|| {
-            let consumer = Consumer::new(Arc::new(claim.clone()), attributes.cluster.clone());
+            let consumer = Consumer::new(ClaimName::of(claim), attributes.cluster.clone());
             consumer.with_owner(attributes.slice_owner.clone())
         });
         let ClaimAttributes { uses_headroom, requested, .. } = *attributes;

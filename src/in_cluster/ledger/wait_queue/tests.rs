@@ -100,15 +100,15 @@ fn limited(quota: &Quota) -> Supply<'_> {
 #[test]
 fn namespace_at_its_limit_delays_no_other() {
     let (mut queue, mut quota, now) = (WaitQueue::default(), per_namespace(1), Instant::now());
-    quota.charge(&Consumer::new(Arc::new(of("full", "bound")), None), true);
+    quota.charge(&Consumer::new(ClaimName::of(&of("full", "bound")), None), true);
     for number in 0..1_000 {
         let answer = queue.request(&of("full", &format!("c{number}")), &1.into(), limited(&quota));
         assert_eq!(answer, Answer::Blocked(Group::Namespace("full".into())));
     }
     assert_eq!(queue.request(&of("other", "a"), &2.into(), limited(&quota)), Answer::Served);
-    quota.charge(&Consumer::new(Arc::new(of("other", "a")), None), true);
+    quota.charge(&Consumer::new(ClaimName::of(&of("other", "a")), None), true);
     assert_eq!(queue.grant(limited(&quota), Freed::default(), now), Vec::<ClaimKey>::new());
-    quota.charge(&Consumer::new(Arc::new(of("full", "bound")), None), false);
+    quota.charge(&Consumer::new(ClaimName::of(&of("full", "bound")), None), false);
     let freed = quota.take_freed();
     assert_eq!(
         queue.grant(limited(&quota), Freed { groups: freed, ..Freed::default() }, now),
