@@ -28,7 +28,7 @@ async fn pool_condition(consumer: &Consumer, pool: &str, status: &str, reason: &
     consumer.wait_for_condition(&consumer.global_pools(), pool, "OverLimit", status, reason).await
 }
 
-/// Waits until so many claims of the namespace are bound, and so many wait for a limit, and no others exist.
+/// Waits until the namespace has exactly these numbers of bound claims and of claims that wait for a limit.
 async fn wait_for_claims(consumer: &Consumer, bound: usize, waiting: usize) {
     let expected = BTreeMap::from([("AddressAllocated".to_owned(), bound), ("QuotaExceeded".to_owned(), waiting)]);
     eventually_within(Duration::from_mins(3), &format!("the claims report {expected:?}"), || async {

@@ -6,8 +6,8 @@ use crate::{Family, Span, UsableBlocks};
 
 /// The extents of pools, each from the lowest to the highest usable address, by a key of each pool.
 ///
-/// Extents of similar lengths are kept together, so that a search looks only at those that begin at most twice their
-/// length before the end of the searched one: a few large pools do not slow the search among small ones.
+/// Extents of similar lengths are kept together, so that a search looks only at those that begin in the searched one, or
+/// at most twice their length before it: a few large pools do not slow the search among small ones.
 #[derive(Clone, Debug)]
 pub struct Extents<K> {
     /// By family and the binary logarithm of the distance from the first to the last address, then by the first

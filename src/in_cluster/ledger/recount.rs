@@ -11,7 +11,8 @@ use super::usage::{AddressUsage, Availability, UsageMap};
 
 impl PoolEntry {
     /// Computes the free set and the counts again after a change of the usable blocks from `before`. Only the blocks
-    /// that the change adds or removes are counted, if `before` numbers the blocks in the same way. `usage` is that of
+    /// that the change adds or removes are counted, if `before` numbers the blocks in the same way and all used blocks
+    /// have the pool's length: which blocks of other lengths overlap is known only within the pool. `usage` is that of
     /// the pool's scope, which is the same as before.
     pub(super) fn change_usable(&mut self, key: &PoolKey, before: &UsableBlocks, usage: &UsageMap) {
         let Some(usable) = self.info.as_ref().and_then(|info| info.usable.as_ref().ok()).map(Arc::clone) else {
@@ -20,10 +21,12 @@ impl PoolEntry {
             self.out_of_range = out_of_range;
             return;
         };
-        if (before.family, before.length) != (usable.family, usable.length) {
+        let has_same_numbers = (before.family, before.length) == (usable.family, usable.length);
+        if !has_same_numbers || usage.has_other_lengths(usable.family, usable.length) {
             self.recount(key, usage);
             return;
         }
+        self.other_lengths = SpanSet::default();
         self.order.reset();
         let changed = SpanSet::from_iter([
             &before.set.subtract(&usable.set),
@@ -32,14 +35,13 @@ impl PoolEntry {
             &usable.draining.subtract(&before.draining),
         ]);
         let changed_usage = usage_in(&usable, &changed, usage);
-        let unobstructed = changed.subtract(&self.other_lengths);
-        let allocatable = unobstructed.intersect(&usable.allocatable());
+        let allocatable = changed.intersect(&usable.allocatable());
         let numbers = || changed_usage.iter().map(|(number, ..)| *number);
         if self.free.is_some() || !changed_usage.is_empty() || !usable.draining.is_empty() {
             let free = self.free.get_or_insert_with(|| FreeSet::new(&before.allocatable()));
             free.replace(&changed, &allocatable, numbers());
         }
-        self.draining.unused.replace(&changed, &unobstructed.intersect(&usable.draining), numbers());
+        self.draining.unused.replace(&changed, &changed.intersect(&usable.draining), numbers());
         for (number, block, usage) in &changed_usage {
             if let Availability::Remembered(since) = usage.availability() {
                 if allocatable.contains(*number) {

@@ -1,13 +1,13 @@
 //! What uses an address: its reservation, its IPAddress objects and the proposal of it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 use std::num::NonZeroI64;
 use std::sync::Arc;
 
 use capi_ipam_controller::clock;
 use capi_ipam_controller::object_map::ListEpoch;
-use capi_ipam_ip::Block;
+use capi_ipam_ip::{Block, Family};
 use capi_ipam_provider::api::Uid;
 use smallvec::SmallVec;
 
@@ -29,39 +29,61 @@ pub(super) struct ScopeEntry {
 /// The usage of each address that is not free. Boxed, since a hash map has about twice as many buckets as entries, and
 /// three times as many while it grows.
 #[derive(Debug, Default)]
-pub(super) struct UsageMap(HashMap<Block, Box<AddressUsage>>);
+pub(super) struct UsageMap {
+    entries: HashMap<Block, Box<AddressUsage>>,
+    /// The number of blocks of each family and length.
+    lengths: BTreeMap<(Family, u8), usize>,
+}
 
 impl UsageMap {
     pub(super) fn get(&self, block: &Block) -> Option<&AddressUsage> {
-        self.0.get(block).map(Box::as_ref)
+        self.entries.get(block).map(Box::as_ref)
     }
 
     pub(super) fn get_or_insert(&mut self, block: Block) -> &mut AddressUsage {
-        self.0.entry(block).or_default()
+        let Self { entries, lengths } = self;
+        entries.entry(block).or_insert_with(|| {
+            let count = lengths.entry((block.family(), block.length())).or_default();
+            *count = count.saturating_add(1);
+            Box::default()
+        })
     }
 
     pub(super) fn remove(&mut self, block: &Block) {
-        self.0.remove(block);
+        if self.entries.remove(block).is_none() {
+            return;
+        }
+        let length = (block.family(), block.length());
+        let Some(count) = self.lengths.get_mut(&length) else { return };
+        *count = count.saturating_sub(1);
+        if *count == 0 {
+            self.lengths.remove(&length);
+        }
+    }
+
+    /// Whether there are blocks of the family with another length.
+    pub(super) fn has_other_lengths(&self, family: Family, length: u8) -> bool {
+        self.lengths.keys().any(|(of, other)| *of == family && *other != length)
     }
 
     pub(super) fn blocks(&self) -> impl Iterator<Item = &Block> {
-        self.0.keys()
+        self.entries.keys()
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (&Block, &AddressUsage)> {
-        self.0.iter().map(|(block, usage)| (block, usage.as_ref()))
+        self.entries.iter().map(|(block, usage)| (block, usage.as_ref()))
     }
 
     pub(super) fn values(&self) -> impl Iterator<Item = &AddressUsage> {
-        self.0.values().map(Box::as_ref)
+        self.entries.values().map(Box::as_ref)
     }
 
     pub(super) fn len(&self) -> usize {
-        self.0.len()
+        self.entries.len()
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.entries.is_empty()
     }
 }
 
