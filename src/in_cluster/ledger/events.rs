@@ -54,7 +54,7 @@ impl EventHandler<IPAddress> for Ledger {
                 state.dirty_pools.push(PoolKey::clone(&pool));
             }
             if let Some(at) = allocated_at {
-                state.pools.entry(pool.clone()).or_default().order.record(block, at.as_microsecond());
+                state.pools.entry(pool.clone()).or_default().record_allocation(block, at.as_microsecond());
             }
             state.update(&slot, |usage| {
                 usage.insert_address(AddressOwner { name: ClaimName::of(&name), pool, cluster, list });

@@ -53,6 +53,13 @@ impl Order {
         }
     }
 
+    /// Continues above the block that `previous` has allocated last, if nothing newer is known.
+    pub(super) fn continue_from(&mut self, previous: &Self) {
+        if let Some((at, block)) = previous.last {
+            self.record(block, at);
+        }
+    }
+
     /// Records that a number became free, or is no longer free.
     pub(super) fn set_free(&mut self, number: u128, is_free: bool) {
         if let Some(ranks) = &mut self.ranks {

@@ -31,6 +31,9 @@ pub(super) struct PoolEntry {
     /// The free numbers of the pool; `None` while all of them are free.
     pub(super) free: Option<FreeSet>,
     pub(super) order: Order,
+    /// When the addresses in use were allocated, in microseconds since the Unix epoch; only with the order RoundRobin
+    /// and slices.
+    pub(super) allocated: BTreeMap<Block, i64>,
     /// Numbers that overlap with a used block of another length.
     pub(super) other_lengths: SpanSet,
     pub(super) draining: Draining,
@@ -163,6 +166,9 @@ impl PoolEntry {
         let in_range = self.usable().is_some_and(|usable| usable.contains(block));
         let count = if in_range { &mut self.used } else { &mut self.out_of_range };
         *count = if is_added { count.saturating_add(1) } else { count.saturating_sub(1) };
+        if !is_added {
+            self.allocated.remove(&block);
+        }
     }
 
     /// Counts a reservation or candidate of this pool that was added or removed in a scope.

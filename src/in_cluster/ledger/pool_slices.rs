@@ -6,7 +6,7 @@ use capi_ipam_ip::{Block, FreeSet, SpanSet};
 
 use super::ClaimKey;
 use super::pool::{Next, PoolEntry};
-use super::slices::{Choice, SliceAccess, SliceInfo, Slices};
+use super::slices::{Choice, Contents, SliceAccess, SliceInfo, Slices};
 use super::usage::UsageMap;
 use super::wait_queue::ClaimAttributes;
 use crate::api::{SliceCounts, SliceOwner};
@@ -14,23 +14,44 @@ use crate::api::{SliceCounts, SliceOwner};
 impl PoolEntry {
     /// Divides the pool into slices again, after a change of its blocks, its rules or its slices.
     pub(super) fn divide(&mut self) {
-        let pending = self.slices.take().map(|slices| slices.take_pending()).unwrap_or_default();
+        let previous = self.slices.take();
         let Some(info) = &self.info else { return };
-        let (Ok(usable), Some(rules)) = (&info.usable, &info.slices) else { return };
-        let all = usable.allocatable().subtract(&self.other_lengths);
-        let (rules, free) = (Arc::clone(rules), self.free.as_ref());
-        let remembered = self.remembered.iter().copied();
-        let slices = Slices::new(rules, usable, &all, free, &remembered, &self.slice_objects, pending);
+        let Some(rules) = info.slices.clone() else {
+            self.allocated.clear();
+            return;
+        };
+        let Some(contents) = self.contents() else { return };
+        let all = contents.usable.allocatable().subtract(&self.other_lengths);
+        let slices = Slices::new(rules, contents, &all, &self.slice_objects, previous.as_deref());
         self.slices = Some(Box::new(slices));
+    }
+
+    fn contents(&self) -> Option<Contents<'_>> {
+        let (usable, free) = (self.usable()?, self.free.as_ref());
+        Some(Contents { usable, free, remembered: &self.remembered, allocated: &self.allocated })
+    }
+
+    /// Records when an address was allocated, also by another process. The time is kept for each address in use until
+    /// it is known that the pool has no slices: IPAddresses can be observed before their pool and its slices.
+    pub(super) fn record_allocation(&mut self, block: Block, at: i64) {
+        self.order.record(block, at);
+        if self.info.as_ref().is_none_or(|info| info.slices.is_some()) {
+            self.allocated.insert(block, at);
+        }
+        let usable = self.info.as_ref().and_then(|info| info.usable.as_deref().ok());
+        if let (Some(slices), Some(usable)) = (&mut self.slices, usable) {
+            slices.record(usable, block, at);
+        }
     }
 
     /// Records an IPSlice of the pool.
     pub(super) fn insert_slice(&mut self, block: Block, slice: SliceInfo) {
         self.slice_objects.insert(block, slice.clone());
-        let usable = self.info.as_ref().and_then(|info| info.usable.as_deref().ok());
-        if let (Some(slices), Some(usable)) = (&mut self.slices, usable) {
-            slices.insert(usable, self.free.as_ref(), self.remembered.iter().copied(), block, slice);
+        let mut slices = self.slices.take();
+        if let (Some(slices), Some(contents)) = (&mut slices, self.contents()) {
+            slices.insert(contents, block, slice);
         }
+        self.slices = slices;
     }
 
     /// Removes an IPSlice of the pool.

@@ -31,6 +31,18 @@ pub(super) struct SliceInfo {
     pub(super) is_returning: bool,
 }
 
+/// What a pool contains that is divided into slices.
+#[derive(Clone, Copy)]
+pub(super) struct Contents<'a> {
+    pub(super) usable: &'a UsableBlocks,
+    /// The free numbers; `None`: all of them.
+    pub(super) free: Option<&'a FreeSet>,
+    /// Numbers that are kept for the next claims of the same names, the oldest first.
+    pub(super) remembered: &'a BTreeSet<(i64, u128)>,
+    /// When the blocks in use were allocated, in microseconds since the Unix epoch; only with RoundRobin.
+    pub(super) allocated: &'a BTreeMap<Block, i64>,
+}
+
 /// The slices of one owner, and their free numbers.
 #[derive(Default)]
 struct Holding {
@@ -76,21 +88,19 @@ pub(super) struct Slices {
 }
 
 impl Slices {
-    /// Divides a pool with these blocks into slices. `all` are its numbers, apart from those that overlap with blocks of
-    /// another length, and `free` those that are free; `None`: all of them.
+    /// Divides a pool into slices. `all` are its numbers, apart from those that overlap with blocks of another length.
+    /// What is being assigned, and the positions of RoundRobin, are those of `previous`.
     pub(super) fn new(
         rules: Arc<SliceRules>,
-        usable: &UsableBlocks,
+        contents: Contents<'_>,
         all: &SpanSet,
-        free: Option<&FreeSet>,
-        remembered: &(impl Iterator<Item = (i64, u128)> + Clone),
         objects: &BTreeMap<Block, SliceInfo>,
-        pending: HashMap<u128, Arc<SliceOwner>>,
+        previous: Option<&Self>,
     ) -> Self {
         let shift = rules.shift;
         let group = |number: u128| number.checked_shr(shift).unwrap_or_default();
         let group_span = |span: &Span| Span::new(group(span.first()), group(span.last()));
-        let allocatable = usable.allocatable();
+        let allocatable = contents.usable.allocatable();
         let groups: SpanSet = allocatable.spans().iter().filter_map(group_span).collect();
         let mut slices = Self {
             rules,
@@ -103,17 +113,29 @@ impl Slices {
             freed: Vec::new(),
             is_group_freed: true,
         };
-        let taken = free.map(|free| all.subtract(&free.spans().collect())).unwrap_or_default();
+        let taken = contents.free.map(|free| all.subtract(&free.spans().collect())).unwrap_or_default();
         for span in taken.spans() {
             slices.count_taken(*span);
         }
         for (block, info) in objects {
-            slices.insert(usable, free, remembered.clone(), *block, info.clone());
+            slices.insert(contents, *block, info.clone());
         }
-        for (number, owner) in pending {
-            slices.begin(number, owner);
+        if let Some(previous) = previous {
+            slices.continue_from(previous);
         }
         slices
+    }
+
+    /// Takes over what does not depend on the blocks of the pool.
+    fn continue_from(&mut self, previous: &Self) {
+        for (group, owner) in &previous.pending {
+            self.begin(*group, Arc::clone(owner));
+        }
+        for (owner, holding) in &mut self.owners {
+            if let Some(known) = previous.owners.get(owner) {
+                holding.order.continue_from(&known.order);
+            }
+        }
     }
 
     /// Counts numbers in use, one group after the other.
@@ -182,14 +204,8 @@ impl Slices {
     }
 
     /// Records a slice. One outside of the pool has no effect, and so has one that overlaps with another one.
-    pub(super) fn insert(
-        &mut self,
-        usable: &UsableBlocks,
-        free: Option<&FreeSet>,
-        remembered: impl Iterator<Item = (i64, u128)>,
-        block: Block,
-        info: SliceInfo,
-    ) {
+    pub(super) fn insert(&mut self, contents: Contents<'_>, block: Block, info: SliceInfo) {
+        let usable = contents.usable;
         let Some(span) = Self::span_in(usable, block) else { return };
         if let Some(known) = self.assigned.get_mut(&span.first())
             && known.block == block
@@ -210,12 +226,15 @@ impl Slices {
         if !info.is_returning {
             let all: SpanSet = usable.allocatable().intersect(&SpanSet::from(span));
             all.spans().iter().for_each(|span| holding.all.release_span(*span));
-            match free {
+            match contents.free {
                 Some(free) => free.within(span).for_each(|span| holding.free.release_span(span)),
                 None => all.spans().iter().for_each(|span| holding.free.release_span(*span)),
             }
-            holding.remembered.extend(remembered.filter(|(_, number)| span.contains(*number)));
+            let remembered = contents.remembered.iter().filter(|(_, number)| span.contains(*number));
+            holding.remembered.extend(remembered);
         }
+        let allocated = contents.allocated.range(usable.block(span.first())..=usable.block(span.last()));
+        allocated.for_each(|(block, at)| holding.order.record(*block, *at));
         self.assigned.insert(span.first(), Assigned { last: span.last(), block, info });
         self.freed.push(owner);
         self.refresh(span);
@@ -290,6 +309,14 @@ impl Slices {
         }
     }
 
+    /// Records that a block was allocated, also by another process.
+    pub(super) fn record(&mut self, usable: &UsableBlocks, block: Block, at: i64) {
+        let owner = usable.number(block).and_then(|number| self.slice_of(number)).map(|slice| &slice.info.owner);
+        if let Some(holding) = owner.cloned().and_then(|owner| self.owners.get_mut(&owner)) {
+            holding.order.record(block, at);
+        }
+    }
+
     fn slice_of(&self, number: u128) -> Option<&Assigned> {
         let (_, slice) = self.assigned.range(..=number).next_back()?;
         (number <= slice.last).then_some(slice)
@@ -319,11 +346,6 @@ impl Slices {
             }
         }
         self.freed.push(owner);
-    }
-
-    /// The groups that are being assigned.
-    pub(super) fn take_pending(self) -> HashMap<u128, Arc<SliceOwner>> {
-        self.pending
     }
 
     /// The number of slices that can be assigned.

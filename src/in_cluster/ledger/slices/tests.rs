@@ -47,6 +47,13 @@ fn info(name: &str) -> SliceInfo {
     }
 }
 
+/// A pool that keeps no number for a claim, and does not know when blocks were allocated.
+fn contents<'a>(usable: &'a UsableBlocks, free: &'a FreeSet) -> Contents<'a> {
+    static REMEMBERED: BTreeSet<(i64, u128)> = BTreeSet::new();
+    static ALLOCATED: BTreeMap<Block, i64> = BTreeMap::new();
+    Contents { usable, free: Some(free), remembered: &REMEMBERED, allocated: &ALLOCATED }
+}
+
 /// A pool, its free numbers and its slices.
 struct Fixture {
     usable: UsableBlocks,
@@ -58,15 +65,8 @@ impl Fixture {
     fn new(most_each: Option<usize>) -> Self {
         let usable = usable();
         let free = FreeSet::new(&usable.set);
-        let slices = Slices::new(
-            rules(most_each),
-            &usable,
-            &usable.set,
-            None,
-            &std::iter::empty(),
-            &BTreeMap::new(),
-            HashMap::new(),
-        );
+        let contents = Contents { free: None, ..contents(&usable, &free) };
+        let slices = Slices::new(rules(most_each), contents, &usable.set, &BTreeMap::new(), None);
         Self { usable, free, slices }
     }
 
@@ -75,7 +75,7 @@ impl Fixture {
     }
 
     fn insert(&mut self, first: u8, info: SliceInfo) {
-        self.slices.insert(&self.usable, Some(&self.free), std::iter::empty(), block(first, 29), info);
+        self.slices.insert(contents(&self.usable, &self.free), block(first, 29), info);
     }
 
     fn set_free(&mut self, last: u8, is_free: bool) {
@@ -149,7 +149,7 @@ fn slices_with_addresses_in_use_are_not_assigned() {
 #[test]
 fn pinned_slice_of_any_size_has_its_owner() {
     let mut pool = Fixture::new(None);
-    pool.slices.insert(&pool.usable, Some(&pool.free), std::iter::empty(), block(0, 28), info("a"));
+    pool.slices.insert(contents(&pool.usable, &pool.free), block(0, 28), info("a"));
     assert_eq!(pool.slices.counts(), SliceCounts { total: 4, assigned: 1, free: 2 });
     assert_eq!((0..14).filter_map(|_| pool.take("a")).count(), 14);
     // Overlapping and distant slices have no effect.
@@ -159,7 +159,7 @@ fn pinned_slice_of_any_size_has_its_owner() {
     pool.slices.remove(&pool.usable, block(0, 28));
     assert_eq!(pool.slices.counts().assigned, 1, "one is being assigned");
     let everything = Block::new([0, 0, 0, 0].into(), 0);
-    pool.slices.insert(&pool.usable, Some(&pool.free), std::iter::empty(), everything, info("c"));
+    pool.slices.insert(contents(&pool.usable, &pool.free), everything, info("c"));
     assert_eq!((pool.slices.counts().free, pool.choose("c")), (0, Choice::Number(pool.number(16))));
     pool.slices.remove(&pool.usable, everything);
     assert_eq!(pool.slices.counts().free, 1, "one is being assigned, and two have addresses in use");
@@ -225,9 +225,8 @@ proptest! {
                 }
                 Change::Fail(group) => pool.slices.end_assignment(&pool.usable, block(group * 8, 29)),
             }
-            let pending = pool.slices.pending.clone();
-            let again =
-                Slices::new(rules(Some(2)), &pool.usable, &pool.usable.set, Some(&pool.free), &std::iter::empty(), &objects, pending);
+            let contents = contents(&pool.usable, &pool.free);
+            let again = Slices::new(rules(Some(2)), contents, &pool.usable.set, &objects, Some(&pool.slices));
             prop_assert_eq!(&again.assignable, &pool.slices.assignable);
             prop_assert_eq!(&again.in_use, &pool.slices.in_use);
             let owners = |slices: &Slices| {

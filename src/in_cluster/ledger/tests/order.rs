@@ -24,7 +24,7 @@ fn propose(ledger: &Ledger, name: &str) -> u8 {
 }
 
 /// An IPAddress that was allocated in that microsecond.
-fn allocated(last: u8, at: i64) -> IPAddress {
+pub(super) fn allocated(last: u8, at: i64) -> IPAddress {
     let mut address = address(&format!("c{last}"), last);
     let at = jiff::Timestamp::from_microsecond(at).unwrap();
     address.metadata.annotations = Some([(names::ALLOCATED_AT_ANNOTATION.to_owned(), format!("{at:.6}"))].into());

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::order::allocated;
 use super::*;
 use crate::api::{IPSlice, SliceCounts, SliceOwner, SliceOwnerKind};
 
@@ -127,6 +128,50 @@ fn slices_are_known_before_their_pool() {
     EventHandler::<IPSlice>::init(&ledger);
     EventHandler::<IPSlice>::init_done(&ledger);
     assert_eq!(ledger.slices(), []);
+}
+
+/// Observes a pool with the order RoundRobin, its slices and its addresses; `order` is the order of the three.
+fn with_round_robin(order: [usize; 3]) -> Ledger {
+    let ledger = ledger();
+    for step in order {
+        match step {
+            0 => {
+                let slices = json!({"size": 4, "per": "Label", "label": "rack"});
+                ledger.apply_pool(&pool(json!({"spec": {"slices": slices, "allocation": {"order": "RoundRobin"}}})));
+            }
+            1 => {
+                ledger.insert_slice(&slice("10.0.0.0/30", "0"));
+                ledger.insert_slice(&slice("10.0.0.4/30", "4"));
+            }
+            _ => {
+                for (last, at) in [(1, 300), (2, 100), (5, 600), (6, 700)] {
+                    ledger.apply(&allocated(last, at));
+                }
+            }
+        }
+    }
+    ledger
+}
+
+#[test]
+fn round_robin_continues_in_the_slices_of_each_owner() {
+    for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
+        let ledger = with_round_robin(order);
+        ledger.delete(&allocated(2, 100));
+        assert_eq!((last(&ledger, "a", "0"), last(&ledger, "b", "4")), (2, 7), "{order:?}");
+        assert_eq!((last(&ledger, "c", "0"), last(&ledger, "d", "4")), (3, 4), "{order:?}");
+    }
+}
+
+#[test]
+fn change_of_the_pool_keeps_the_position_of_each_owner() {
+    let ledger = with_round_robin([0, 1, 2]);
+    ledger.delete(&allocated(5, 600));
+    ledger.delete(&allocated(6, 700));
+    let slices = json!({"size": 4, "per": "Label", "label": "rack", "mostEach": 3});
+    let order = json!({"order": "RoundRobin"});
+    ledger.apply_pool(&pool(json!({"metadata": {"generation": 2}, "spec": {"slices": slices, "allocation": order}})));
+    assert_eq!(last(&ledger, "a", "4"), 7);
 }
 
 #[test]
