@@ -1,9 +1,9 @@
 //! Fuzzes the admission of pools with arbitrary old and new pools.
 //!
-//! Invariants: admission follows exactly these rules. A pool can be created if it is valid and its network has the same
-//! block length. An update without a change of the spec is allowed, also if the spec is not valid. For other updates
-//! the new pool has to be one that can be created, with the same network and length, and with all addresses in use that
-//! it had before. A pool in use cannot be deleted without the annotation for it.
+//! Invariants: admission follows exactly these rules. A pool can be created if it and its policies are valid and its
+//! network has the same block length. An update without a change of the spec is allowed, also if the spec is not valid. For other updates
+//! the new pool has to be one that can be created, with the same network, length and size of slices, and with all
+//! addresses in use that it had before. A pool in use cannot be deleted without the annotation for it.
 //!
 //! Run with `cargo +nightly fuzz run validate_pools`.
 
@@ -11,6 +11,8 @@
 
 #[path = "validate_pools/inputs.rs"]
 mod inputs;
+#[path = "validate_pools/policy.rs"]
+mod policy;
 
 use capi_ipam::admission::pools;
 use capi_ipam::api::{InClusterKind, Pool, names};
@@ -20,6 +22,7 @@ use libfuzzer_sys::fuzz_target;
 use serde_json::{Value, json};
 
 use inputs::{Cluster, Spec};
+use policy::Slices;
 
 #[derive(Arbitrary, Debug)]
 struct Input<'a> {
@@ -42,14 +45,20 @@ fn check(kind: InClusterKind, input: &Input<'_>) {
         json!({"kind": kind.name(), "metadata": metadata, "spec": spec.to_json(input.prefixes)})
     };
     let (old, mut new) = (object(&input.old), object(&input.new));
-    let [before, after]: [Pool; 2] = [&old, &new].map(|object| serde_json::from_value(object.clone()).expect("a pool"));
+    let [before, after] = [&input.old, &input.new].map(|spec| pool_of(kind, spec.to_json(input.prefixes)));
     let (usable_before, usable) = (before.spec.usable().ok(), after.spec.usable().ok());
 
     let is_valid = usable.as_ref().is_some_and(|usable| {
         let network = after.spec.network();
         let agrees = network.is_none() || cluster.declared_length.is_none_or(|length| length == usable.length);
         let has_valid_grace_period = input.prefixes || input.new.grace_period.is_none_or(|seconds| seconds >= 0);
-        agrees && has_valid_grace_period && network.is_none_or(|network| ["lab", "other"].contains(&network))
+        let listed = pool_of(kind, input.new.to_listed_json(input.prefixes)).spec.usable();
+        let total = listed.map_or_else(|_| usable.set.len(), |listed| listed.set.len());
+        let has_valid_policy = input.new.policy.is_valid(total, usable.length);
+        agrees
+            && has_valid_grace_period
+            && has_valid_policy
+            && network.is_none_or(|network| ["lab", "other"].contains(&network))
     });
     assert_eq!(is_allowed(kind, Operation::Create, None, Some(&new), cluster), is_valid, "{new}");
 
@@ -58,7 +67,9 @@ fn check(kind: InClusterKind, input: &Input<'_>) {
         let dropped = cluster.blocks().any(|block| before.contains(block) && !after.contains(block));
         before.set.subtract(&after.set).is_empty() || (cluster.complete && !dropped)
     });
-    let fits = is_valid && same_length && keeps;
+    let sizes = [&input.old, &input.new].map(|spec| spec.policy.slices.as_ref().map(Slices::size));
+    let same_size = sizes.contains(&None) || sizes[0] == sizes[1];
+    let fits = is_valid && same_length && same_size && keeps;
     let update = |old: &Value, new: &Value| is_allowed(kind, Operation::Update, Some(old), Some(new), cluster);
     assert_eq!(update(&old, &new), fits || old["spec"] == new["spec"], "{old} -> {new}");
     assert!(update(&old, &old) && update(&new, &new));
@@ -74,6 +85,11 @@ fn check(kind: InClusterKind, input: &Input<'_>) {
     let unused = cluster.complete && cluster.blocks().next().is_none();
     let can_be_deleted = input.deleting || input.annotation.is_some() || unused;
     assert_eq!(is_allowed(kind, Operation::Delete, Some(&new), None, cluster), can_be_deleted);
+}
+
+fn pool_of(kind: InClusterKind, spec: Value) -> Pool {
+    let metadata = json!({"namespace": "n", "name": "p"});
+    serde_json::from_value(json!({"kind": kind.name(), "metadata": metadata, "spec": spec})).expect("a pool")
 }
 
 /// Whether the request is allowed. A denial has a message.

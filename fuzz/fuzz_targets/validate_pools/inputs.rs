@@ -9,6 +9,8 @@ use capi_ipam_ip::{Block, Family, UsableBlocks};
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use serde_json::{Value, json};
 
+use crate::policy::Policy;
+
 const TEXTS: [&str; 20] = [
     "10.0.0.0/24",
     "10.0.0.1-10.0.0.9",
@@ -44,6 +46,17 @@ pub struct Spec<'a> {
     allocate_reserved: bool,
     pub grace_period: Option<i32>,
     network: Option<u8>,
+    ranges: Vec<Range<'a>>,
+    draining: Vec<Text<'a>>,
+    pub policy: Policy,
+}
+
+/// A range with its own subnet.
+#[derive(Arbitrary, Debug)]
+struct Range<'a> {
+    entries: Vec<Text<'a>>,
+    length: i16,
+    gateway: Option<Text<'a>>,
 }
 
 /// A text that is often valid, or any text.
@@ -65,20 +78,50 @@ impl Text<'_> {
 impl Spec<'_> {
     /// Returns the spec as JSON.
     pub fn to_json(&self, prefixes: bool) -> Value {
-        let texts =
-            |entries: &[Text<'_>]| -> Vec<String> { entries.iter().map(|text| text.get().to_owned()).collect() };
         let (entries, excluded) = (texts(&self.entries), texts(&self.excluded));
         let gateway = self.gateway.as_ref().map(Text::get);
         let network = self.network.map(|index| NETWORKS[usize::from(index) % NETWORKS.len()]);
-        if prefixes {
+        let mut spec = if prefixes {
             json!({"prefixes": entries, "excludedPrefixes": excluded, "gateway": gateway, "network": network,
                    "allocationPrefixLength": self.length})
         } else {
             json!({"addresses": entries, "excludedAddresses": excluded, "gateway": gateway, "network": network,
                    "prefix": self.length, "allocateReservedIPAddresses": self.allocate_reserved,
                    "addressReuseGracePeriodSeconds": self.grace_period})
+        };
+        spec["ranges"] = self.ranges.iter().map(|range| range.to_json(prefixes)).collect();
+        spec["draining"] = json!(texts(&self.draining));
+        self.policy.add_to(&mut spec);
+        spec
+    }
+
+    /// The same without what is excluded or reserved: slices are divided by what the pool lists.
+    pub fn to_listed_json(&self, prefixes: bool) -> Value {
+        let mut spec = self.to_json(prefixes);
+        if prefixes {
+            spec["excludedPrefixes"] = json!([]);
+        } else {
+            spec["excludedAddresses"] = json!([]);
+            spec["gateway"] = Value::Null;
+            spec["allocateReservedIPAddresses"] = json!(true);
+        }
+        spec
+    }
+}
+
+impl Range<'_> {
+    fn to_json(&self, prefixes: bool) -> Value {
+        let (entries, gateway) = (texts(&self.entries), self.gateway.as_ref().map(Text::get));
+        if prefixes {
+            json!({"prefixes": entries, "gateway": gateway})
+        } else {
+            json!({"addresses": entries, "prefix": self.length, "gateway": gateway})
         }
     }
+}
+
+fn texts(entries: &[Text<'_>]) -> Vec<String> {
+    entries.iter().map(|text| text.get().to_owned()).collect()
 }
 
 /// The state of the cluster that admission reads.
