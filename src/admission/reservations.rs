@@ -21,7 +21,7 @@ const AUDIENCE: Audience<'static> = Audience::of(None);
 pub fn review(request: &AdmissionRequest, view: &dyn View) -> Decision {
     match request.operation {
         Operation::Create => decode(request.object.as_ref()).and_then(|new| create(&new, view)),
-        // Only releasedAt can change.
+        // It can only be released, and given to another claim afterwards.
         Operation::Update | Operation::Delete | Operation::Connect => Ok(Vec::new()),
     }
 }

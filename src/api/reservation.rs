@@ -11,7 +11,8 @@ use super::{PoolKey, Scope, Slot, network_block_length_name};
 /// Records which claim holds an address of a scope.
 ///
 /// Its name is derived from the scope and the address ([`reservation_name`](super::reservation_name)), so the API
-/// server lets only one client create it. All fields of the specification but `releasedAt` are immutable.
+/// server lets only one client create it. The specification is immutable, except that an address can be released, and
+/// that a released reservation can be given to another claim.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct IPReservation {

@@ -65,6 +65,12 @@ impl InClusterHandler {
             }
             // With the version that was read: it may have been released since, which starts a cool-down.
             let (uid, version) = (found.uid().unwrap_or_default(), found.resource_version().unwrap_or_default());
+            if !is_previous {
+                if self.take_over(pool, &slot, &uid, &version).await? {
+                    return Ok(existing_allocation(existing, block, usable).into());
+                }
+                continue;
+            }
             let deleted = self.context.reservations.delete_unchanged(&name, &uid, &version).await;
             deleted.map_err(|error| request_error("delete the IPReservation of an earlier claim", error))?;
             self.ledger().remove_reservation(&found);

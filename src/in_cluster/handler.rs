@@ -182,7 +182,7 @@ impl InClusterHandler {
                 && usable.contains(slot.block)
                 && !usable.is_draining(slot.block)
                 && self.ledger().owners(&slot).is_empty()
-                && matches!(self.reserve(pool, &slot).await?, ReserveResult::Ours);
+                && matches!(self.reserve_or_take_over(pool, &slot).await?, ReserveResult::Ours);
             self.ledger().forget_attempt(self.uid);
             if is_ours {
                 self.check_limits(pool, &info, &slot).await?;

@@ -12,6 +12,9 @@ use super::ledger::{ClaimKey, Held};
 use super::reservation::{Ownership, claim_reference, ownership};
 use crate::api::PoolKey;
 
+/// How often the deletion of a reservation is attempted if it keeps changing.
+const MAX_ATTEMPTS: usize = 3;
+
 /// Releases all addresses that are reserved for a claim. If the pool has a grace period, the reservation is kept until
 /// the cool-down ends, and in a sticky pool for longer; the claim does not wait for this. A promise is kept: the next claim of this name gets the
 /// address again.
@@ -48,22 +51,27 @@ async fn delete_reservation(context: &Context, claim: &IPAddressClaim, held: &He
         return Ok(());
     }
     let name = held.slot.reservation_name();
-    match context.reservations.delete(&name, &held.uid).await {
-        Ok(_) => {
-            context.ledger.remove_reservation_of(&held.slot, &held.uid);
-            Ok(())
-        }
-        // The uid differs: our reservation is deleted and another one has the name.
-        Err(error) if error.is_conflict() => match context.reservations.get(&name).await? {
-            Some(found) if ownership(&found, &claim_reference(claim)) == Ownership::Ours => Err(error),
-            Some(found) => {
-                context.ledger.insert_reservation(&found);
-                Ok(())
+    // Only as it is known: a deletion that is applied later must not affect a claim that takes the reservation over.
+    let mut version = held.version.clone();
+    let mut conflict = None;
+    for _ in 0..MAX_ATTEMPTS {
+        match context.reservations.delete_unchanged(&name, &held.uid, &version).await {
+            Ok(_) => {
+                context.ledger.remove_reservation_of(&held.slot, &held.uid);
+                return Ok(());
             }
-            None => Ok(()),
-        },
-        Err(error) => Err(error),
+            // It was changed, or another one has its name.
+            Err(error) if error.is_conflict() => conflict = Some(error),
+            Err(error) => return Err(error),
+        }
+        let Some(found) = context.reservations.get(&name).await? else { return Ok(()) };
+        context.ledger.insert_reservation(&found);
+        if ownership(&found, &claim_reference(claim)) != Ownership::Ours {
+            return Ok(());
+        }
+        version = found.metadata.resource_version.unwrap_or_default();
     }
+    conflict.map_or(Ok(()), Err)
 }
 
 async fn start_cooldown(context: &Context, claim: &IPAddressClaim, held: &Held) -> Result<(), CallError> {

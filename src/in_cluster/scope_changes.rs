@@ -134,8 +134,8 @@ pub(super) async fn move_one(context: &Context, misplaced: &Misplaced) -> Result
         Err(error) if error.is_conflict() => {
             // The claim has released the address meanwhile: so must the new reservation be.
             if let Some(new) = created {
-                let uid = new.uid().unwrap_or_default();
-                reservations.delete(&new.name_any(), &uid).await?;
+                let (uid, version) = (new.uid().unwrap_or_default(), new.resource_version().unwrap_or_default());
+                reservations.delete_unchanged(&new.name_any(), &uid, &version).await?;
                 context.ledger.remove_reservation_of(&target, &uid);
             }
             Err(error)

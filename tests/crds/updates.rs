@@ -80,6 +80,20 @@ fn reservations_stay(plane: &ControlPlane) {
     }
     patch(plane, kind, name, &[], &json!({"spec": {"releasedAt": "2026-01-01T00:00:00Z"}}))
         .expect("it may be released");
+    // A released reservation can be taken over, by a claim with a uid and only then.
+    let claim = json!({"namespace": "a", "name": "d", "uid": "1"});
+    let promise = json!({"namespace": "a", "name": "d", "uid": null});
+    for (spec, is_allowed) in [
+        (json!({"claimRef": claim}), false),
+        (json!({"claimRef": promise, "releasedAt": null}), false),
+        (json!({"claimRef": claim, "releasedAt": null, "address": "10.0.0.8"}), false),
+        (json!({"claimRef": claim, "releasedAt": null, "poolRef": {"name": "e"}}), true),
+    ] {
+        let answer = patch(plane, kind, name, &[], &json!({"spec": spec}));
+        assert_eq!(answer.is_ok(), is_allowed, "{spec}: {answer:?}");
+    }
+    let answer = patch(plane, kind, name, &[], &json!({"spec": {"claimRef": {"uid": "2"}}}));
+    refused(&answer, "spec.claimRef", "cannot be changed");
 }
 
 /// An object that is older than the rules, and the expected result of an update.

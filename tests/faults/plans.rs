@@ -112,7 +112,10 @@ const RETRIES: [WriteFault; 3] =
 
 /// Whether a lost response leaves an object that the manager may not know.
 fn is_creation(write: Write) -> bool {
-    matches!(write, Write::ReservationCreated | Write::AddressCreated | Write::SliceAssigned)
+    matches!(
+        write,
+        Write::ReservationCreated | Write::ReservationTakenOver | Write::AddressCreated | Write::SliceAssigned
+    )
 }
 
 /// The writes after which a late write does the most harm: they undo it or invalidate it. Many of them affect a later
@@ -120,7 +123,9 @@ fn is_creation(write: Write) -> bool {
 fn undone_by(write: Write) -> &'static [Write] {
     match write {
         Write::ReservationCreated => &[Write::ReservationDeleted],
-        Write::ReservationReleased | Write::ReservationDeleted => &[Write::ReservationCreated],
+        Write::ReservationReleased => &[Write::ReservationTakenOver, Write::ReservationCreated],
+        Write::ReservationTakenOver => &[Write::ReservationReleased, Write::ReservationDeleted],
+        Write::ReservationDeleted => &[Write::ReservationCreated],
         Write::AddressCreated => &[Write::AddressDeleted, Write::ClaimFinalizerAdded],
         Write::AddressFinalizerRemoved | Write::AddressDeleted => &[Write::AddressCreated],
         Write::ClaimBound => &[Write::ClaimFinalizerAdded],

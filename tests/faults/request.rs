@@ -21,6 +21,7 @@ pub enum Write {
     AddressFinalizerRemoved,
     AddressDeleted,
     ReservationReleased,
+    ReservationTakenOver,
     ReservationDeleted,
     ClaimFinalizerRemoved,
     SliceAssigned,
@@ -56,6 +57,7 @@ impl Write {
             (Verb::Delete, "ipaddresses") => Self::AddressDeleted,
             (Verb::Create, "ipreservations") => Self::ReservationCreated,
             (Verb::Change, "ipreservations") if body.contains("releasedAt") => Self::ReservationReleased,
+            (Verb::Change, "ipreservations") if body.contains("claimRef") => Self::ReservationTakenOver,
             (Verb::Delete, "ipreservations") => Self::ReservationDeleted,
             (Verb::Create, "ipslices") => Self::SliceAssigned,
             (Verb::Change, "ipslices") if body.contains(r#""op":"remove""#) => Self::SliceResumed,
@@ -96,6 +98,8 @@ mod tests {
         assert_eq!(write(&Method::PATCH, &status, r#"[{"path":"/status/addressRef"}]"#), Some(Write::ClaimBound));
         assert_eq!(write(&Method::PATCH, &status, r#"[{"path":"/status"}]"#), Some(Write::ClaimReported));
         assert_eq!(write(&Method::DELETE, "ipreservations/r", ""), Some(Write::ReservationDeleted));
+        let spec = r#"[{"op":"add","path":"/spec","value":{"claimRef":{"name":"c"}}}]"#;
+        assert_eq!(write(&Method::PATCH, "ipreservations/r", spec), Some(Write::ReservationTakenOver));
         assert_eq!(write(&Method::PATCH, "inclusterippools/p/status", "[]"), Some(Write::PoolStatus));
         assert_eq!(
             write(&Method::PATCH, "globalinclusterippools/p", &finalizers("")),

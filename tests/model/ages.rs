@@ -85,7 +85,9 @@ impl State {
         }
         for write in self.late.iter_mut().flatten() {
             match write {
-                Write::Unreserve { address: its, age, .. } | Write::MarkReleased { address: its, age }
+                Write::Unreserve { address: its, age, .. }
+                | Write::TakeReleased { address: its, age, .. }
+                | Write::MarkReleased { address: its, age }
                     if usize::from(*its) == address =>
                 {
                     older(age);

@@ -2,11 +2,14 @@
 //!
 //! `State::cooling` is the clock: whether the period of the last release of an address has not ended yet. A manager
 //! that reads a released reservation knows the period. The period of a stale copy may have ended at any time.
+//!
+//! A sticky pool keeps the reservation of a released address for the next claim of the same name, and for any claim if
+//! no other address is free. It is taken over in one write.
 
 use crate::mutations::Mutation;
 use crate::scope::Scope;
 use crate::server::{Answer, Outcome};
-use crate::state::{Age, Manager, Pool, State, Sweep, Write};
+use crate::state::{Age, Manager, Pool, Reservation, State, Sweep, Write};
 
 impl Scope {
     /// A manager that does not know the pool applies no cool-down.
@@ -15,14 +18,14 @@ impl Scope {
     }
 
     /// Whether a manager keeps the reservation of an address that it releases.
-    pub(crate) fn cools_down(&self, manager: usize, known: &Manager) -> bool {
-        self.cooldown && self.knows_pool(manager) && known.pool == Pool::Serving
+    pub(crate) fn cools_down(&self, manager: usize, known: &Manager, is_sticky: bool) -> bool {
+        (self.cooldown || is_sticky) && self.knows_pool(manager) && known.pool == Pool::Serving
     }
 }
 
 impl State {
     /// The API server marks a reservation as released: the patch carries uid and version.
-    pub(crate) fn mark_released(&mut self, address: usize, age: Age) -> Answer {
+    pub(crate) fn mark_released(&mut self, scope: &Scope, address: usize, age: Age) -> Answer {
         let Some(mut found) = self.objects.reservations[address] else { return Answer::NotFound };
         if age != Age::Current {
             return Answer::Conflict;
@@ -32,13 +35,29 @@ impl State {
         self.age_reservation(address, Age::Changed);
         self.objects.reservations[address] = Some(found);
         // A pool that is being deleted does not wait for cool-downs.
-        self.cooling[address] = self.objects.pool == Pool::Serving;
+        self.cooling[address] = (scope.cooldown && self.objects.pool == Pool::Serving).then_some(found.name);
+        Answer::Done
+    }
+
+    /// The API server gives a released reservation to another claim: the patch carries uid and version.
+    pub(crate) fn take_released(&mut self, scope: &Scope, taken: Reservation, address: usize, age: Age) -> Answer {
+        let Some(found) = self.objects.reservations[address] else { return Answer::NotFound };
+        if age != Age::Current && !(scope.has_mutation(Mutation::TakeReleasedByUid) && age == Age::Changed) {
+            return Answer::Conflict;
+        }
+        self.violations.freed |= self.is_needed(address, found);
+        let gets_back = self.cooling[address] == Some(taken.name);
+        self.violations.too_early |= self.cooling[address].is_some() && !gets_back;
+        self.got_back |= gets_back;
+        self.cooling[address] = None;
+        self.age_reservation(address, Age::Changed);
+        self.objects.reservations[address] = Some(taken);
         Answer::Done
     }
 
     /// The period of an address ends.
     pub(crate) fn elapse(&mut self, address: usize) -> bool {
-        std::mem::take(&mut self.cooling[address])
+        self.cooling[address].take().is_some()
     }
 
     /// Whether the cool-down of an address is over according to the cache of a manager.
@@ -47,7 +66,7 @@ impl State {
         known.ledger[address].is_some_and(|held| {
             held.released
                 && (held.age == Age::Gone
-                    || !self.cooling[address]
+                    || self.cooling[address].is_none()
                     || known.pool != Pool::Serving
                     || !scope.knows_pool(manager))
         })
@@ -71,7 +90,7 @@ impl State {
     pub(crate) fn begin_to_end_cooldown(&mut self, scope: &Scope, manager: usize, address: u8) -> bool {
         let slot = usize::from(address);
         let Some(found) = self.read_released(scope, manager, slot) else { return true };
-        let is_over = !self.cooling[slot] || self.managers[manager].pool != Pool::Serving;
+        let is_over = self.cooling[slot].is_none() || self.managers[manager].pool != Pool::Serving;
         if is_over || !scope.knows_pool(manager) || scope.has_mutation(Mutation::EndCooldownByLedger) {
             self.managers[manager].sweep = Sweep::EndCooldown { address, age: found };
         }

@@ -27,6 +27,7 @@
 //! | [`scope::Scope::serves`] | `--namespace` and `--watch-filter` |
 //! | [`state::State::begin_sweep`], [`state::State::sweep_on`] | `Sweeper::{delete_reservation, delete_address, reserve}` |
 //! | `begin_to_end_cooldown`, `EndCooldown` | `end_cooldown` in `in_cluster/cooldown.rs` |
+//! | `TakeReleased`, `TakeReleasedAgain` | `InClusterHandler::take_over` |
 //! | `begin_to_end_for_use`, `CheckUse`, `CheckUser` | `Sweeper::end_stale_cooldowns` |
 //! | `learn`, `forget` | `Ledger::{insert_reservation, remove_reservation}` |
 //! | `hold_candidate`, `drop_candidate` | `Ledger::{hold_candidate, drop_candidate}` |
@@ -231,6 +232,31 @@ fn released_addresses_cool_down() {
     let two = Scope { managers: 2, first_is_current: true, second_updates: 1, serves: BY_NAMESPACE, ..cooling };
     for start in [Start::Released, Start::Bound, Start::Reused] {
         assert_holds_in_both_modes(Scope { start, lives: [1, 1], ..two });
+    }
+}
+
+#[test]
+fn sticky_addresses_return_to_their_claims() {
+    let sticky = Scope { sticky: true, sweepers: true, lives: [2, 0], ..SMALLEST };
+    for cooldown in [false, true] {
+        let sticky = Scope { cooldown, ..sticky };
+        assert_holds_in_both_modes(Scope { addresses: 2, crashes: 1, lost_replies: 1, ..sticky });
+        assert_holds_in_both_modes(Scope { late_writes: 1, ..sticky });
+        assert_holds_in_both_modes(Scope { late_writes: 1, sticky_later: true, ..sticky });
+        assert_holds_in_both_modes(Scope { lives: [2, 1], ..sticky });
+    }
+    let two = Scope { managers: 2, first_is_current: true, second_updates: 1, serves: BY_NAMESPACE, ..sticky };
+    assert_holds_in_both_modes(Scope { cooldown: true, lives: [2, 1], ..two });
+}
+
+#[test]
+fn requested_address_is_allocated_to_one_claim() {
+    let requests = Scope { requests: true, addresses: 2, sweepers: true, lives: [1, 1], ..SMALLEST };
+    for sticky in [false, true] {
+        let requests = Scope { sticky, ..requests };
+        assert_holds_in_both_modes(Scope { crashes: 1, lost_replies: 1, ..requests });
+        let two = Scope { managers: 2, first_is_current: true, second_updates: 1, serves: BY_NAMESPACE, ..requests };
+        assert_holds_in_both_modes(Scope { late_writes: 1, ..two });
     }
 }
 

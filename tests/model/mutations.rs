@@ -75,6 +75,12 @@ pub(crate) enum Mutation {
     SweepByUid,
     /// An adoption deletes the reservation of a previous claim by its uid only.
     TakeOverByUid,
+    /// A released reservation is taken over by its uid only, even if another claim has taken it over meanwhile.
+    TakeReleasedByUid,
+    /// R2 deletes a reservation by its uid only, even if it was released and taken over meanwhile.
+    UnreserveByUid,
+    /// A claim gets the address that a claim of another name has released, before its cool-down is over.
+    TakeCoolingAddress,
     /// The ledger takes in every read and listed object, however old.
     LateReadWins,
     /// The sweeper finds that a reservation differs from the ledger, and does not correct the ledger.
@@ -104,6 +110,10 @@ const TAKEN_OVER: Scope =
 /// A released address, and a second manager with stale caches.
 const COOLING: Scope =
     Scope { start: Start::Released, cooldown: true, sweepers: true, lives: [1, 1], serves: LIMITED_SECOND, ..STALE };
+/// One manager that serves all claims, and a released address.
+const ONE_COOLING: Scope = Scope { start: Start::Released, sweepers: true, lives: [1, 1], ..SMALLEST };
+/// Two managers of different namespaces and a pool that keeps released addresses for their claims.
+const STICKY: Scope = Scope { sticky: true, lives: [2, 1], serves: BY_NAMESPACE, ..STALE };
 const DELETED_POOL: Scope = Scope { pool_deletion: true, ..SMALLEST };
 
 const TABLE: &[(Mutation, Scope, &str)] = &[
@@ -163,6 +173,13 @@ const TABLE: &[(Mutation, Scope, &str)] = &[
         properties::COOLED_DOWN,
     ),
     (Mutation::SweepByUid, Scope { cooldown: true, sweepers: true, ..STALE }, properties::COOLED_DOWN),
+    (Mutation::TakeReleasedByUid, STICKY, properties::NOT_FREED),
+    (Mutation::TakeCoolingAddress, Scope { sticky: true, cooldown: true, ..ONE_COOLING }, properties::COOLED_DOWN),
+    (
+        Mutation::UnreserveByUid,
+        Scope { managers: 1, late_writes: 1, sticky_later: true, lives: [2, 0], ..STICKY },
+        properties::NOT_FREED,
+    ),
     (Mutation::LateReadWins, Scope { lists: 1, ..SMALLEST }, properties::NEWEST_WINS),
     (Mutation::SweepKeepsLedger, Scope { lists: 1, slow_lists: true, ..SMALLEST }, properties::RECOVERS),
     (Mutation::RemovePoolByCache, DELETED_POOL, properties::POOL_LAST),

@@ -32,7 +32,12 @@ pub(crate) fn of(scope: &Scope) -> Vec<Property<Protocol>> {
     }
     if scope.cooldown {
         properties.push(Property::always(COOLED_DOWN, |_, state: &State| !state.violations.too_early));
-        properties.push(Property::sometimes("an address cools down", |_, state: &State| state.cooling.contains(&true)));
+        properties.push(Property::sometimes("an address cools down", |_, state: &State| {
+            state.cooling.iter().any(Option::is_some)
+        }));
+    }
+    if scope.sticky && scope.cooldown {
+        properties.push(Property::sometimes("a claim gets an address back", |_, state: &State| state.got_back));
     }
     if scope.lists > 0 {
         properties.push(Property::sometimes("a watch overtakes a list", |_, state: &State| {
@@ -116,7 +121,7 @@ fn newest_reservation_wins(state: &State) -> bool {
 
 fn all_are_bound(protocol: &Protocol, state: &State) -> bool {
     (0..NAMES).filter(|name| bound_to(state, *name).is_some()).count()
-        == protocol.scope.addresses.min(protocol.scope.lives.iter().filter(|lives| **lives > 0).count())
+        == protocol.scope.allocatable().min(protocol.scope.lives.iter().filter(|lives| **lives > 0).count())
 }
 
 fn the_last_are_bound(protocol: &Protocol, state: &State) -> bool {

@@ -27,6 +27,7 @@ pub(crate) enum Action {
     Relabel(usize),
     /// The cool-down of an address ends.
     Elapse(usize),
+    MakeSticky,
     DeletePool,
     /// A watch catches up.
     SeeClaims(usize),
@@ -117,6 +118,10 @@ impl State {
             }
             Action::Relabel(name) => self.relabel(name),
             Action::Elapse(address) => self.elapse(address),
+            Action::MakeSticky => {
+                self.is_sticky = true;
+                true
+            }
             Action::DeletePool => self.delete_pool(),
             Action::List(manager) => self.list(manager),
             Action::InsertList(manager) => self.insert_list(scope, manager),
@@ -227,7 +232,10 @@ impl Model for Protocol {
                 actions.push(Action::Collect(name));
             }
         }
-        actions.extend((0..ADDRESSES).filter(|address| state.cooling[*address]).map(Action::Elapse));
+        actions.extend((0..ADDRESSES).filter(|address| state.cooling[*address].is_some()).map(Action::Elapse));
+        if self.scope.sticky && !state.is_sticky {
+            actions.push(Action::MakeSticky);
+        }
         if self.scope.pool_deletion && state.objects.pool == Pool::Serving {
             actions.push(Action::DeletePool);
         }

@@ -157,7 +157,7 @@ impl Protocol {
         };
         // The reservation of an unbound claim of a removed pool is deleted with the claim.
         let goes_later = objects.pool == Pool::Gone && self.scope.may_leave_addresses();
-        let no_address_is_left = self.scope.taken(objects) == self.scope.addresses;
+        let no_address_is_left = self.scope.taken(objects) == self.scope.allocatable();
         let claims = (0..NAMES).all(|name| match objects.claims[name] {
             None => objects.addresses[name].is_none(),
             Some(claim) if self.is_unserved(name, claim) => true,

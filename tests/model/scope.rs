@@ -66,6 +66,12 @@ pub(crate) struct Scope {
     pub(crate) early: bool,
     /// A released address cools down before it is allocated again.
     pub(crate) cooldown: bool,
+    /// A claim gets the address back that the last claim of its name has released.
+    pub(crate) sticky: bool,
+    /// The pool is not sticky in the beginning.
+    pub(crate) sticky_later: bool,
+    /// All claims request the first address.
+    pub(crate) requests: bool,
     /// The pool may be deleted.
     pub(crate) pool_deletion: bool,
     /// The injected error.
@@ -94,6 +100,9 @@ pub(crate) const SMALLEST: Scope = Scope {
     collector: false,
     early: true,
     cooldown: false,
+    sticky: false,
+    sticky_later: false,
+    requests: false,
     pool_deletion: false,
     mutation: None,
 };
@@ -133,6 +142,7 @@ impl Scope {
             relabels_left: self.relabels,
             lists_left: self.lists,
             second_updates_left: self.second_updates,
+            is_sticky: self.sticky && !self.sticky_later,
             ..State::default()
         };
         let released = Reservation { released: true, ..Reservation::default() };
@@ -148,7 +158,7 @@ impl Scope {
             Start::Bound => Some(Reservation { name: 1, life: 1, ..Reservation::default() }),
             Start::Released | Start::Reused => Some(released),
         };
-        state.cooling[0] = self.start == Start::Released;
+        state.cooling[0] = (self.start == Start::Released).then_some(0);
         for manager in 0..self.managers {
             state.see_everything(self, manager);
         }
@@ -166,18 +176,26 @@ impl Scope {
         self.pool_may_be_missing() || self.vanishings > 0
     }
 
+    /// Whether a claim may have an address.
+    pub(crate) fn may_have(&self, address: usize) -> bool {
+        !self.requests || address == 0
+    }
+
     /// Whether a claim had an address before there were reservations.
     pub(crate) fn was_taken_over(&self, name: usize, life: u8) -> bool {
         matches!(self.start, Start::TakenOver | Start::Reused) && name == SECOND && life == 1
+    }
+
+    /// The number of addresses that claims may have.
+    pub(crate) fn allocatable(&self) -> usize {
+        (0..self.addresses.min(ADDRESSES)).filter(|address| self.may_have(*address)).count()
     }
 
     /// The addresses of the pool that some object names.
     pub(crate) fn taken(&self, objects: &Objects) -> usize {
         let in_use =
             |address: usize| objects.addresses.iter().flatten().any(|held| usize::from(held.address) == address);
-        (0..self.addresses.min(ADDRESSES))
-            .filter(|&address| objects.reservations[address].is_some() || in_use(address))
-            .count()
+        (0..self.allocatable()).filter(|&address| objects.reservations[address].is_some() || in_use(address)).count()
     }
 }
 

@@ -59,7 +59,11 @@ impl State {
             Write::RemoveFinalizer { name, age } => self.remove_claim_finalizer(name.into(), age),
             Write::Reserve { address, name, life } => self.reserve(address, name, life),
             Write::Unreserve { address, age, exact } => self.unreserve(scope, address.into(), age, exact),
-            Write::MarkReleased { address, age } => self.mark_released(address.into(), age),
+            Write::TakeReleased { address, name, life, age } => {
+                let taken = Reservation { name, life, released: false, age: Age::Current };
+                self.take_released(scope, taken, address.into(), age)
+            }
+            Write::MarkReleased { address, age } => self.mark_released(scope, address.into(), age),
             Write::RemovePoolFinalizer => self.remove_pool(),
             Write::CreateAddress { name, life, address } => self.create_address(name.into(), life, address),
             Write::RepairAddress { name, life, age } => self.change_address(name.into(), age, |address| {
@@ -135,7 +139,7 @@ impl State {
         // The claim that uses the address may have it reserved.
         let in_use = self.objects.addresses[usize::from(name)];
         let in_use = in_use.is_some_and(|found| found.address == address && found.owner == life);
-        self.violations.too_early |= self.cooling[slot] && !in_use;
+        self.violations.too_early |= self.cooling[slot].is_some() && !in_use;
         self.objects.reservations[slot] = Some(Reservation { name, life, released: false, age: Age::Current });
         self.managers.iter_mut().for_each(|manager| manager.phantoms[slot] = false);
         Answer::Done

@@ -97,6 +97,8 @@ pub(crate) enum Write {
     /// R2, and deletions by the sweeper and by an adoption.
     /// Carries the uid, and if `exact` the resource version too.
     Unreserve { address: u8, age: Age, exact: bool },
+    /// A claim takes over a released reservation.
+    TakeReleased { address: u8, name: u8, life: u8, age: Age },
     /// R2 where the pool has a cool-down.
     MarkReleased { address: u8, age: Age },
     /// R3.
@@ -117,6 +119,10 @@ pub(crate) enum Step {
     CheckBeforeAdoption,
     /// Reads a reservation that should already belong to this claim.
     CheckReservation,
+    /// Takes over the released reservation of the proposed address, as the ledger knows it.
+    TakeReleased,
+    /// The same for an adoption, as it was read.
+    TakeReleasedAgain,
     Reserve,
     /// Reads the reservation after an attempt to create it.
     ReadReservation,
@@ -180,6 +186,8 @@ pub(crate) struct Task {
     pub(crate) early: bool,
     /// A2 succeeded.
     pub(crate) is_reserved: bool,
+    /// The reservation that an adoption takes over is released.
+    pub(crate) is_released: bool,
     /// This task has marked the address in the ledger as about to be reserved.
     pub(crate) announced: bool,
 }
@@ -333,8 +341,12 @@ pub(crate) struct State {
     pub(crate) late: [Option<Write>; LATE_WRITES],
     /// How many claims of each name have been created.
     pub(crate) lives: [u8; NAMES],
-    /// The addresses that were released, and whose period is not over.
-    pub(crate) cooling: [bool; ADDRESSES],
+    /// The addresses whose period is not over, and the names of the claims that have released them.
+    pub(crate) cooling: [Option<u8>; ADDRESSES],
+    /// The pool keeps released addresses for their claims.
+    pub(crate) is_sticky: bool,
+    /// A claim has got the address back that the last claim of its name had.
+    pub(crate) got_back: bool,
     /// How many faults of each kind may still happen.
     pub(crate) crashes_left: u8,
     pub(crate) lost_replies_left: u8,

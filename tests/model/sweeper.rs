@@ -23,7 +23,7 @@ pub(crate) enum Suspect {
 
 pub(crate) fn all_suspects(scope: &Scope) -> impl Iterator<Item = Suspect> + use<> {
     let cooldowns = (0..2).map(Suspect::CooledDown).chain((0..2).map(Suspect::Used)).filter({
-        let has_cooldown = scope.cooldown;
+        let has_cooldown = scope.cooldown || scope.sticky;
         move |_| has_cooldown
     });
     let reservations = (0..2).map(Suspect::Reservation);

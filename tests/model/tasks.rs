@@ -168,6 +168,10 @@ impl Worker<'_> {
         let ledger = self.state.managers[self.manager].ledger[usize::from(address)];
         match self.task.step {
             Step::AddFinalizer => Some(Write::AddFinalizer { name, age: claim }),
+            // As the ledger knows it: it may have been taken over since, and be in use.
+            Step::TakeReleased | Step::TakeReleasedAgain => {
+                Some(Write::TakeReleased { address, name, life, age: self.task.found })
+            }
             Step::Reserve => Some(Write::Reserve { address, name, life }),
             Step::TakeOver => {
                 // As it was read: it may have been released since, and cool down.
@@ -183,7 +187,11 @@ impl Worker<'_> {
                 let age = ledger.map_or(Age::Gone, |reservation| reservation.age);
                 Some(Write::Unreserve { address, age, exact: false })
             }
-            Step::Unreserve => Some(Write::Unreserve { address, age: self.task.found, exact: false }),
+            Step::Unreserve => {
+                // As the ledger knows it: it may have been taken over when the deletion is applied.
+                let exact = !self.has_mutation(Mutation::UnreserveByUid);
+                Some(Write::Unreserve { address, age: self.task.found, exact })
+            }
             Step::MarkReleased => Some(Write::MarkReleased { address, age: self.task.found }),
             Step::RemoveFinalizer => Some(Write::RemoveFinalizer { name, age: claim }),
             _ => None,
@@ -197,6 +205,14 @@ impl Worker<'_> {
                 self.task.claim = self.state.objects.claims[self.name].unwrap_or_default();
                 if self.has_mutation(Mutation::CreateBeforeFinalizer) { self.bind() } else { self.look_up_address() }
             }
+            (Step::TakeReleased | Step::TakeReleasedAgain, Answer::Done) => {
+                let taken = self.state.objects.reservations[usize::from(self.task.address)];
+                self.learn(taken);
+                self.reserved();
+            }
+            (Step::TakeReleased, Answer::Conflict | Answer::NotFound) => self.go_to(Step::Reserve),
+            (Step::TakeReleasedAgain, Answer::Conflict | Answer::NotFound) => self.try_again(),
+            (Step::TakeReleased | Step::TakeReleasedAgain, Answer::Unknown) => self.go_to(Step::ReadReservation),
             (Step::Reserve, Answer::Done) => {
                 let made = self.state.objects.reservations[usize::from(self.task.address)];
                 self.learn(made);
@@ -295,6 +311,7 @@ impl Worker<'_> {
             Step::CheckReservation => self.reservation_checked(reservation),
             Step::ReadReservation => self.reservation_read(reservation),
             Step::ReadHolder => self.holder_read(reservation),
+            Step::CheckBeforeTakingOver if is_there && self.task.is_released => self.go_to(Step::TakeReleasedAgain),
             Step::CheckBeforeTakingOver if is_there => self.go_to(Step::TakeOver),
             Step::ReadAddress if address.is_some() => {
                 self.task.rounds += 1;

@@ -116,11 +116,7 @@ pub fn with_preconditions<K: Resource>(object: &K, operations: Vec<PatchOperatio
 }
 
 /// Like [`with_preconditions`], for an object of which only uid and resourceVersion are known.
-pub(crate) fn with_uid_and_version(
-    uid: Option<String>,
-    version: Option<String>,
-    operations: Vec<PatchOperation>,
-) -> Patch {
+pub fn with_uid_and_version(uid: Option<String>, version: Option<String>, operations: Vec<PatchOperation>) -> Patch {
     let replace = |path: &'static str, value: Option<String>| {
         let path = json_patch::jsonptr::PointerBuf::from_tokens(path.split('/'));
         value.map(|text| PatchOperation::Replace(ReplaceOperation { path, value: Value::String(text) }))

@@ -54,7 +54,7 @@ struct Former {
 }
 
 impl Ledger {
-    /// The reservation of a released address, which has to be deleted before the address can be reserved.
+    /// The reservation of a released address, which a claim that gets the address takes over.
     pub fn released_reservation(&self, slot: &Slot) -> Option<ReleasedReservation> {
         let state = self.state.lock();
         let reservation = state.usage(slot)?.reservation.as_ref().filter(|known| known.released_at.is_some())?;

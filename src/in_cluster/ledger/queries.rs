@@ -23,6 +23,8 @@ pub struct Held {
     pub pool: PoolKey,
     /// The uid of the reservation.
     pub uid: String,
+    /// The latest observed resource version of the reservation.
+    pub version: String,
     /// Whether a user promised the address to the name of the claim. A promise outlives the claim.
     pub is_promise: bool,
     /// Whether an IPAddress of the claim with this address was observed.
@@ -108,6 +110,7 @@ impl Ledger {
                 slot: slot.clone(),
                 pool: reservation.pool.clone(),
                 uid: reservation.uid.to_string(),
+                version: reservation.version.to_string(),
                 is_promise: reservation.is_manual(),
                 was_used: reservation.was_used,
             })

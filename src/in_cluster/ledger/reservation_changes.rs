@@ -14,7 +14,9 @@ use crate::api::{IPReservation, PoolKey, Slot};
 use crate::in_cluster::reservation::lacks_label;
 
 impl State {
-    /// Records a reservation. Returns the claim that has to be reconciled because of it.
+    /// Records a reservation. A state that is older than a known one of the same reservation has no effect: the watch and
+    /// responses can be late. What a new list shows is always newer than what was known before it, also if a restore of
+    /// etcd has lowered the resource versions. Returns the claim that has to be reconciled because of it.
     pub(super) fn insert(&mut self, reservation: &IPReservation, source: Source) -> Option<ClaimKey> {
         let (list, lacks_label) = (self.reservation_list, lacks_label(reservation));
         let uid = || -> Box<str> { reservation.metadata.uid.as_deref().unwrap_or_default().into() };
@@ -32,7 +34,11 @@ impl State {
                 let is_observed = source == Source::Watch;
                 let info = ReservationInfo::of(reservation, self.shared_key(pool), cluster, list, is_observed);
                 let known = self.usage(&slot).and_then(|usage| usage.reservation.as_ref());
-                if source == Source::Response && known.is_some_and(|known| known.version > info.version) {
+                let is_comparable = |known: &ReservationInfo| match source {
+                    Source::Response => true,
+                    Source::Watch => known.list == list && known.uid == info.uid,
+                };
+                if known.is_some_and(|known| is_comparable(known) && known.version > info.version) {
                     return None;
                 }
                 self.insert_at(&slot, info)
@@ -56,7 +62,10 @@ impl State {
     /// or the claim waits: its creation had an unknown outcome.
     fn insert_at(&mut self, slot: &Slot, reservation: ReservationInfo) -> Option<ClaimKey> {
         let known = self.usage(slot).and_then(|usage| usage.reservation.as_ref());
-        let is_new = known.is_none_or(|known| known.uid != reservation.uid);
+        let is_new = known.is_none_or(|known| {
+            let was_taken_over = known.claim_uid != reservation.claim_uid;
+            known.uid != reservation.uid || was_taken_over
+        });
         let is_remembered = self.is_remembered(&reservation, clock::now().0.as_second());
         let reservation = ReservationInfo { is_remembered, ..reservation };
         self.unindex_holder(slot);

@@ -351,6 +351,7 @@ impl AddressUsage {
 
     pub(super) fn set_reservation(&mut self, mut reservation: ReservationInfo) {
         let known = self.reservation.as_ref().filter(|known| known.uid == reservation.uid);
+        let known = known.filter(|known| known.claim_uid == reservation.claim_uid);
         reservation.is_observed |= known.is_some_and(|known| known.is_observed);
         reservation.was_used |= known.is_some_and(|known| known.was_used);
         if let Some(owner) = self.owners.iter().find(|owner| Some(&owner.name) == reservation.claim.as_ref()) {

@@ -41,7 +41,8 @@ impl Worker<'_> {
             let used_by_another = (0..manager.addresses.len()).any(|other| {
                 other != name && manager.addresses[other].is_some_and(|held| usize::from(held.address) == address)
             });
-            manager.ledger[address].is_some_and(|held| held.is_for(name, life)) && !used_by_another
+            let holds = manager.ledger[address].is_some_and(|held| held.is_for(name, life));
+            holds && !used_by_another && self.scope.may_have(address)
         });
         match own.filter(|_| !ignores) {
             Some(address) => {
@@ -52,24 +53,45 @@ impl Worker<'_> {
         }
     }
 
-    /// The lowest address that seems free, marked as proposed.
+    /// The address that the last claim of the name has released, if the pool is sticky; else the lowest address that
+    /// seems free, marked as proposed; else one that is kept for the claims of another name.
     pub(super) fn propose(&mut self) {
         if !pool::proposes(self.scope, self.memory()) {
             return self.end();
         }
         let addresses = self.scope.addresses;
+        let (scope, name, is_sticky) = (self.scope, self.name, self.state.is_sticky);
         let manager = self.memory();
-        let free = (0..addresses).find(|&address| {
-            let used = manager.addresses.iter().flatten().any(|held| usize::from(held.address) == address);
-            manager.ledger[address].is_none() && !manager.proposed[address] && !used
-        });
-        let Some(free) = free else { return self.end() };
-        self.task.address = u8::try_from(free).unwrap_or_default();
+        let find = |is_candidate: &dyn Fn(usize) -> bool| {
+            (0..addresses).find(|&address| {
+                let used = manager.addresses.iter().flatten().any(|held| usize::from(held.address) == address);
+                is_candidate(address) && !manager.proposed[address] && !used && scope.may_have(address)
+            })
+        };
+        let released = |address: usize| manager.ledger[address].filter(|held| held.released && is_sticky);
+        let former = find(&|address| released(address).is_some_and(|held| usize::from(held.name) == name));
+        let free = former.or_else(|| find(&|address| manager.ledger[address].is_none()));
+        let kept = || find(&|address| released(address).is_some() && self.has_cooled_down(address));
+        let Some(chosen) = free.or_else(kept) else { return self.end() };
+        let takes_over = manager.ledger[chosen];
+        self.task.address = u8::try_from(chosen).unwrap_or_default();
         if self.has_mutation(Mutation::PickByCache) {
             return self.reserved();
         }
         self.hold_candidate();
-        self.go_to(Step::Reserve);
+        match takes_over {
+            Some(released) => {
+                self.task.found = released.age;
+                self.go_to(Step::TakeReleased);
+            }
+            None => self.go_to(Step::Reserve),
+        }
+    }
+
+    /// Whether the cool-down of a released address is over, as the manager knows it.
+    fn has_cooled_down(&self, address: usize) -> bool {
+        let is_over = self.state.seems_cooled_down(self.scope, self.manager, address);
+        is_over || self.has_mutation(Mutation::TakeCoolingAddress)
     }
 
     pub(super) fn reservation_checked(&mut self, found: Option<Reservation>) {
@@ -103,10 +125,15 @@ impl Worker<'_> {
     pub(super) fn holder_read(&mut self, found: Option<Reservation>) {
         let Some(found) = found else { return self.try_again() };
         if usize::from(found.name) == self.name && found.life != self.life() && !found.released {
-            self.task.found = Age::Current;
+            (self.task.found, self.task.is_released) = (Age::Current, false);
             let blindly = self.has_mutation(Mutation::TakeOverWithoutReadingTheClaim)
                 || self.has_mutation(Mutation::AdoptWithoutReadingTheClaim);
             return self.go_to(if blindly { Step::TakeOver } else { Step::CheckBeforeTakingOver });
+        }
+        let is_kept = found.released && self.state.is_sticky;
+        if is_kept && (usize::from(found.name) == self.name || self.has_cooled_down(self.task.address.into())) {
+            (self.task.found, self.task.is_released) = (Age::Current, true);
+            return self.go_to(Step::CheckBeforeTakingOver);
         }
         match self.task.existing {
             Some(existing) if existing.owner != 0 && existing.owner != self.life() => {

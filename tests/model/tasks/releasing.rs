@@ -36,7 +36,7 @@ impl Worker<'_> {
             Some((address, age)) => {
                 self.task.found = age;
                 self.task.address = u8::try_from(address).unwrap_or_default();
-                let cools_down = self.scope.cools_down(self.manager, self.memory());
+                let cools_down = self.scope.cools_down(self.manager, self.memory(), self.state.is_sticky);
                 self.go_to(if cools_down { Step::ReadHeld } else { Step::Unreserve });
             }
             None if purpose == Purpose::CleaningUp => self.end(),

@@ -1,4 +1,5 @@
-//! Validation rules for reservations. Only `spec.releasedAt` is mutable.
+//! Validation rules for reservations. Only `spec.releasedAt` is mutable, and a released reservation can be taken over:
+//! it gets another claim, which may be of another pool of its network.
 
 use serde_json::Value;
 
@@ -6,6 +7,9 @@ use super::{Rule, add, decimal};
 use crate::api::crds::CrdError;
 
 const IMMUTABLE: &str = "cannot be changed; delete the reservation and create another one";
+
+const UNLESS_RELEASED: &str =
+    "cannot be changed unless the address is released; delete the reservation and create another one";
 
 /// Adds the rules to the schema of reservations.
 pub(in crate::api::crds) fn reservations(schema: &mut Value) -> Result<(), CrdError> {
@@ -23,15 +27,21 @@ pub(in crate::api::crds) fn reservations(schema: &mut Value) -> Result<(), CrdEr
         "!has(self.prefixLength) || self.prefixLength < 0 || self.prefixLength > 128 || !isIP(self.address) || \
          isCIDR({prefix}) && cidr({prefix}).masked() == cidr({prefix})"
     );
-    let required = ["scope", "address", "poolRef"].map(|field| (field, format!("self.{field} == oldSelf.{field}")));
+    let required = ["scope", "address"].map(|field| (field, format!("self.{field} == oldSelf.{field}")));
     let optional = ["prefixLength", "claimRef"].map(|field| {
         let same = format!("self.{field} == oldSelf.{field}");
         (field, format!("has(self.{field}) == has(oldSelf.{field}) && (!has(self.{field}) || {same})"))
     });
+    let taken_over = "has(oldSelf.releasedAt) && !has(self.releasedAt) && has(self.claimRef) && has(self.claimRef.uid)";
+    let [prefix_length, claim] = optional;
+    let mutable = [("poolRef", "self.poolRef == oldSelf.poolRef".to_owned()), claim]
+        .map(|(field, same)| (field, format!("{same} || {taken_over}")));
     add(
         schema,
         "spec",
         [Rule::of("prefixLength", aligned, "the address is not the first one of a prefix of this length")],
     )?;
-    add(schema, "spec", required.into_iter().chain(optional).map(|(field, rule)| Rule::of(field, rule, IMMUTABLE)))
+    let fixed = required.into_iter().chain([prefix_length]).map(|(field, rule)| Rule::of(field, rule, IMMUTABLE));
+    let mutable = mutable.map(|(field, rule)| Rule::of(field, rule, UNLESS_RELEASED));
+    add(schema, "spec", fixed.chain(mutable))
 }

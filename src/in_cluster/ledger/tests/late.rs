@@ -58,6 +58,32 @@ fn late_response_does_not_undo_a_release() {
 }
 
 #[test]
+fn late_watch_does_not_undo_a_takeover() {
+    let ledger = with_pool();
+    ledger.apply(&at_version(5, "a", Some("1970-01-01T00:16:40Z")));
+    let uid = at_version(5, "a", None).metadata.uid;
+    let state_of = |version, name: &str, released: Option<&str>| {
+        let mut reservation = at_version(version, name, released);
+        reservation.metadata.uid.clone_from(&uid);
+        reservation
+    };
+    // The response to the takeover is earlier than the watch.
+    ledger.insert_reservation(&state_of(9, "b", None));
+    assert_eq!(held_slots(&ledger, "b", "uid-b"), [(value(1), key())]);
+    ledger.apply(&state_of(7, "a", Some("1970-01-01T00:16:40Z")));
+    assert_eq!(held_slots(&ledger, "b", "uid-b"), [(value(1), key())]);
+    ledger.apply(&state_of(9, "b", None));
+    assert_eq!((held_slots(&ledger, "b", "uid-b").len(), cooled_down_slots(&ledger, 5_000)), (1, Vec::new()));
+
+    // A new list is believed: a restore of etcd has lowered the versions.
+    EventHandler::<IPReservation>::init(&ledger);
+    ledger.apply(&state_of(4, "a", None));
+    EventHandler::<IPReservation>::init_done(&ledger);
+    assert_eq!(held_slots(&ledger, "a", "uid-a"), [(value(1), key())]);
+    assert_eq!(held_slots(&ledger, "b", "uid-b"), []);
+}
+
+#[test]
 fn watch_events_with_lower_versions_are_accepted() {
     let ledger = with_pool();
     ledger.apply(&at_version(50, "a", None));
