@@ -1,9 +1,8 @@
 //! The priority of work: what somebody waits for goes before background work.
 //!
 //! Repairs, counts and garbage collection share the API server with the objects that somebody waits for. Work of
-//! [`Priority::Low`] therefore sends few requests at once: eight while nothing else happens, two for two seconds after work
-//! of normal priority, and one while such work is in progress. It always goes on, since a request waits one second at
-//! most. Only requests of [`ResourceClient`](crate::client::ResourceClient) wait, before their timeout begins. Lists of low
+//! [`Priority::Low`] therefore sends few requests at once: eight while nothing else happens, and one while work of normal
+//! priority is in progress and for two seconds after it. It always goes on, since a request waits one second at most. Only requests of [`ResourceClient`](crate::client::ResourceClient) wait, before their timeout begins. Lists of low
 //! priority have smaller pages.
 
 use std::fmt::Debug;
@@ -15,10 +14,9 @@ use tokio::sync::Notify;
 
 /// How many requests of low priority are in flight while nothing else happens.
 const IDLE_REQUESTS: usize = 8;
-/// How many are in flight for [`BUSY_TIME`] after work of normal priority, since more of it probably follows.
-const BUSY_REQUESTS: usize = 2;
-/// How many are in flight while work of normal priority is in progress.
-const SHARED_REQUESTS: usize = 1;
+/// How many are in flight while work of normal priority is in progress, and for [`BUSY_TIME`] after it, since more of it
+/// probably follows.
+const BUSY_REQUESTS: usize = 1;
 /// How long after work of normal priority more of it is expected.
 const BUSY_TIME: Duration = Duration::from_secs(2);
 /// How long a request of low priority waits at most.
@@ -65,10 +63,8 @@ struct State {
 impl State {
     /// How many requests of low priority may be in flight.
     fn limit(&self, now: Instant) -> usize {
-        if self.normal > 0 {
-            return SHARED_REQUESTS;
-        }
-        let is_busy = self.normal_ended.is_some_and(|ended| now.saturating_duration_since(ended) < BUSY_TIME);
+        let has_just_ended = |ended| now.saturating_duration_since(ended) < BUSY_TIME;
+        let is_busy = self.normal > 0 || self.normal_ended.is_some_and(has_just_ended);
         if is_busy { BUSY_REQUESTS } else { IDLE_REQUESTS }
     }
 }
@@ -185,7 +181,7 @@ mod tests {
         assert_eq!(admitted(&priorities).await.len(), IDLE_REQUESTS);
         let normal = priorities.begin_normal();
         let first = admitted(&priorities).await;
-        assert_eq!(first.len(), SHARED_REQUESTS);
+        assert_eq!(first.len(), BUSY_REQUESTS);
         drop((normal, first));
         assert_eq!(admitted(&priorities).await.len(), BUSY_REQUESTS);
     }
