@@ -52,6 +52,26 @@ async fn round_robin_continues_after_a_restart_and_a_change_of_leader() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn round_robin_continues_in_a_slice_after_a_restart() {
+    let control_plane = ControlPlane::start(Options::default());
+    let mut manager = Manager::start(&control_plane, &[]);
+    let consumer = Consumer::new(&control_plane).await;
+    let slices = json!({"size": 8, "per": "Namespace", "mostEach": 1});
+    let order = json!({"order": "RoundRobin"});
+    let spec = json!({"addresses": ["10.0.0.0/27"], "prefix": 27, "slices": slices, "allocation": order});
+    consumer.create_pool("ring", spec).await;
+    for (claim, address) in [("a", "1"), ("b", "2"), ("c", "3")] {
+        assert_eq!(allocate(&consumer, claim).await, address);
+    }
+    consumer.release("a").await;
+    manager.kill();
+    let _manager = Manager::start(&control_plane, &[]);
+    for (claim, address) in [("d", "4"), ("e", "5"), ("f", "6"), ("g", "7"), ("h", "1")] {
+        assert_eq!(allocate(&consumer, claim).await, address, "after a restart");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn random_order_allocates_each_address_once_with_two_managers() {
     let control_plane = ControlPlane::start(Options::default());
     // Each claim that both serve at once may have two reservations, until the sweeper deletes one of them.
