@@ -50,6 +50,7 @@ use self::networks::NetworkInfo;
 pub use self::networks::{LengthRecord, NetworkRefusal};
 pub use self::overlaps::MAX_OVERLAPS;
 pub use self::policy::{ReleasedReservation, Unavailable};
+use self::pool::PoolEntry;
 pub use self::pool_info::PoolInfo;
 pub use self::problems::{AbandonedReservation, Conflict, InvalidReservation, Unreserved};
 pub use self::proposals::Proposal;
@@ -330,16 +331,36 @@ impl Ledger {
         self.wake(&self.owners(slot));
     }
 
-    /// Records a pool that a watch or a response has shown.
+    /// Records a pool that a watch has shown.
     pub fn apply_pool(&self, pool: &Pool) {
+        self.record_pool(pool, Source::Watch);
+    }
+
+    /// Records a pool that a response has shown. Ignored if the ledger has newer information: the pool was deleted, or
+    /// a newer version of it or another pool of its name was observed.
+    pub fn insert_pool(&self, pool: &Pool) {
+        self.record_pool(pool, Source::Response);
+    }
+
+    fn record_pool(&self, pool: &Pool, source: Source) {
         let key = PoolKey::of(pool);
+        let uid = Uid::of(pool.metadata.uid.as_deref().unwrap_or_default());
+        let version = pool.metadata.resource_version.as_deref().and_then(|version| version.parse().ok());
+        let version = version.unwrap_or_default();
         let known = self.state.lock().pools.get(&key).and_then(|entry| entry.declared.clone());
         let info = PoolInfo::updated(known.as_ref(), pool);
         let waiting = self.change(|state| {
             let list = state.pool_list(pool.kind);
             let key = state.shared_key(key);
+            let is_newer = |entry: &PoolEntry| entry.declared.is_some() && entry.version > version;
+            let is_late = state.was_deleted(uid, Instant::now()) || state.pools.get(&key).is_some_and(is_newer);
+            if source == Source::Response && is_late {
+                return Vec::new();
+            }
+            // After a restore of etcd a deleted object can exist again.
+            state.tombstones.remove(&uid);
             let entry = state.pools.entry(key.clone()).or_default();
-            entry.list = list;
+            (entry.list, entry.version) = (list, version);
             if entry.declared.as_ref() == Some(&info) {
                 return Vec::new();
             }
@@ -352,8 +373,9 @@ impl Ledger {
     /// Removes a pool. Its addresses in use are kept.
     pub fn remove_pool(&self, key: &PoolKey) {
         let waiting = self.change(|state| {
-            if !state.pools.contains_key(key) {
-                return Vec::new();
+            let Some(entry) = state.pools.get(key) else { return Vec::new() };
+            if let Some(uid) = entry.declared.as_ref().map(|declared| Uid::of(&declared.uid)) {
+                state.remember_deletion(uid, Instant::now());
             }
             state.set_pool(key, None);
             state.pools.get_mut(key).map(|entry| entry.wait_queue.pool_changed()).unwrap_or_default()
@@ -361,11 +383,27 @@ impl Ledger {
         self.wake(&waiting);
     }
 
-    /// Records a network that a watch or a response has shown.
+    /// Records a network that a watch has shown.
     pub fn apply_network(&self, network: &IPNetwork) {
+        self.record_network(network, Source::Watch);
+    }
+
+    /// Records a network that a response has shown. Ignored if the ledger has newer information, as for pools.
+    pub fn insert_network(&self, network: &IPNetwork) {
+        self.record_network(network, Source::Response);
+    }
+
+    fn record_network(&self, network: &IPNetwork, source: Source) {
         let name: Arc<str> = network.metadata.name.as_deref().unwrap_or_default().into();
+        let info = NetworkInfo::of(network);
+        let uid = Uid::of(&info.uid);
         self.change(|state| {
-            let change = state.networks.set(&name, NetworkInfo::of(network));
+            let is_newer = state.networks.get(&name).is_some_and(|known| known.version > info.version);
+            if source == Source::Response && (is_newer || state.was_deleted(uid, Instant::now())) {
+                return;
+            }
+            state.tombstones.remove(&uid);
+            let change = state.networks.set(&name, info);
             state.refresh_pools(&change);
         });
     }
@@ -373,6 +411,9 @@ impl Ledger {
     /// Removes a network. Its reservations are kept.
     pub fn remove_network(&self, name: &str) {
         self.change(|state| {
+            if let Some(uid) = state.networks.get(name).map(|known| Uid::of(&known.uid)) {
+                state.remember_deletion(uid, Instant::now());
+            }
             let change = state.networks.remove(name);
             state.refresh_pools(&change);
         });

@@ -78,7 +78,7 @@ async fn create(
     match networks.create(&wanted).await {
         Ok(created) => {
             info!(%network, "created the IPNetwork of pools that an earlier version has put into a network");
-            context.ledger.apply_network(&created);
+            context.ledger.insert_network(&created);
         }
         Err(error) if error.is_already_exists() => {}
         Err(error) => return Err(error),

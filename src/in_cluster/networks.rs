@@ -157,7 +157,7 @@ impl NetworkReconciler {
 
     fn record_write(&self, written: IPNetwork) -> IPNetwork {
         self.expectations.expect(&written, Instant::now());
-        self.context.ledger.apply_network(&written);
+        self.context.ledger.insert_network(&written);
         written
     }
 }

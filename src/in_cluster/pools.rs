@@ -341,7 +341,7 @@ impl PoolReconciler {
 
     fn record_write(&self, written: Pool) -> Pool {
         self.expectations.expect(&written, Instant::now());
-        self.context.ledger.apply_pool(&written);
+        self.context.ledger.insert_pool(&written);
         written
     }
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::api_client::{ApiClient, JSON, post_review};
 use crate::shared;
 use crate::support::consumer::{Consumer, unique};
-use crate::support::wait::eventually;
+use crate::support::wait::{eventually, eventually_ok};
 
 async fn client() -> ApiClient {
     ApiClient::new(&Consumer::new(&shared().plane).await)
@@ -33,9 +33,13 @@ async fn assert_warnings(kind: InClusterKind, spec: Value, expected: &[&str]) {
     client.create(kind, &other, &before).await.into_object();
     let change = json!({"spec": spec});
     if before != spec {
-        eventually("the deletion of the first pool is observed, and exactly these warnings are returned", || async {
-            (client.dry_run_patch(kind, &other, &change).await.warnings == expected).then_some(())
-        })
+        eventually_ok(
+            "the deletion of the first pool is observed, and exactly these warnings are returned",
+            || async {
+                let warnings = client.dry_run_patch(kind, &other, &change).await.warnings;
+                if warnings == expected { Ok(()) } else { Err(format!("{kind}: {warnings:?}")) }
+            },
+        )
         .await;
     }
     client.patch(kind, &other, &change).await.into_object();

@@ -88,7 +88,9 @@ pub struct LengthRecord {
 /// What the ledger keeps of an IPNetwork.
 #[derive(Clone, Debug)]
 pub(super) struct NetworkInfo {
-    uid: String,
+    pub(super) uid: String,
+    /// The resource version; 0 if it is not a number.
+    pub(super) version: u64,
     generation: Option<i64>,
     deleting: bool,
     initialized: bool,
@@ -103,8 +105,10 @@ impl NetworkInfo {
             let texts: Vec<String> = problems.iter().map(ToString::to_string).collect();
             texts.join("; ").into()
         });
+        let version = network.metadata.resource_version.as_deref().and_then(|version| version.parse().ok());
         Self {
             uid: network.metadata.uid.clone().unwrap_or_default(),
+            version: version.unwrap_or_default(),
             generation: network.metadata.generation,
             deleting: network.metadata.deletion_timestamp.is_some(),
             initialized: finalizer::is_set(network, names::PROTECT_NETWORK),
@@ -154,6 +158,11 @@ impl Networks {
             _ if selects => Change::All,
             _ => Change::Network(name.clone()),
         }
+    }
+
+    /// A network, as last observed.
+    pub(super) fn get(&self, name: &str) -> Option<&NetworkInfo> {
+        self.known.get(name).map(|(info, _)| info)
     }
 
     /// Removes a network. Returns which pools may be affected.

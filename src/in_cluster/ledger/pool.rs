@@ -24,6 +24,8 @@ pub(super) struct PoolEntry {
     pub(super) info: Option<PoolInfo>,
     pub(super) wait_queue: WaitQueue,
     pub(super) list: ListEpoch,
+    /// The resource version of the pool object; 0 if it is not a number.
+    pub(super) version: u64,
     /// Whether the pool's controller is already enqueued for the latest changes.
     pub(super) notified: bool,
     /// The scope of its addresses; kept while a deleted pool still has addresses in use.

@@ -3,6 +3,7 @@
 use super::super::state::TOMBSTONE_TTL;
 use super::cooldown::cooled_down_slots;
 use super::*;
+use crate::api::IPNetwork;
 
 /// A reservation of 10.0.0.1 with that resource version.
 pub(super) fn at_version(version: u32, holder: &str, released_at: Option<&str>) -> IPReservation {
@@ -55,6 +56,58 @@ fn late_response_does_not_undo_a_release() {
     ledger.apply(&at_version(6, "a", Some("1970-01-01T00:16:40Z")));
     ledger.insert_reservation(&at_version(5, "a", None));
     assert_eq!(cooled_down_slots(&ledger, 1061), [value(1)], "it is still cooling down");
+}
+
+#[test]
+fn late_response_does_not_restore_a_deleted_pool_or_an_older_one() {
+    let at = |version: u32, uid: &str, addresses: &str| {
+        let metadata = json!({"uid": uid, "resourceVersion": version.to_string()});
+        pool(json!({"metadata": metadata, "spec": {"addresses": [addresses]}}))
+    };
+    let ledger = ledger();
+    let watch = PoolEventHandler { ledger: Arc::new(ledger), kind: InClusterKind::IPPool };
+    let ledger = Arc::clone(&watch.ledger);
+    watch.apply(&at(7, "one", "10.0.0.1-10.0.0.2"));
+    ledger.insert_pool(&at(6, "one", "10.0.0.1-10.0.0.8"));
+    assert_eq!(ledger.counts(&key()).total, 2, "the response is older than what the watch has shown");
+    ledger.insert_pool(&at(8, "one", "10.0.0.1-10.0.0.3"));
+    assert_eq!(ledger.counts(&key()).total, 3);
+    watch.delete(&at(9, "one", "10.0.0.1-10.0.0.3"));
+    ledger.insert_pool(&at(8, "one", "10.0.0.1-10.0.0.3"));
+    assert_eq!(ledger.pool_info(&key()), None, "the pool is deleted");
+
+    watch.apply(&at(11, "two", "10.0.0.1-10.0.0.4"));
+    ledger.insert_pool(&at(8, "one", "10.0.0.1-10.0.0.3"));
+    assert_eq!(ledger.counts(&key()).total, 4, "the response is of an earlier pool");
+    watch.init();
+    watch.init_done();
+    ledger.insert_pool(&at(11, "two", "10.0.0.1-10.0.0.4"));
+    assert_eq!(ledger.pool_info(&key()), None, "a list does not show the pool");
+    // A restore of etcd has lowered the versions.
+    watch.apply(&at(5, "two", "10.0.0.1-10.0.0.5"));
+    ledger.insert_pool(&at(6, "two", "10.0.0.1-10.0.0.6"));
+    assert_eq!(ledger.counts(&key()).total, 6);
+}
+
+#[test]
+fn late_response_does_not_restore_a_deleted_network() {
+    let at = |version: u32, length: u8| -> IPNetwork {
+        let network = json!({
+            "metadata": {"name": "lab", "uid": "lab", "resourceVersion": version.to_string(), "generation": 1,
+                         "finalizers": ["ipam.cluster.x-k8s.io/ProtectNetwork"]},
+            "spec": {"namespaces": {"from": "All"}}, "status": {"blockLengths": {"ipv4": length}},
+        });
+        serde_json::from_value(network).unwrap()
+    };
+    let (ledger, version_4) = (ledger(), Family::V4);
+    ledger.apply(&at(7, 28));
+    ledger.insert_network(&at(6, 24));
+    assert_eq!(ledger.network_length("lab", version_4), Some(28));
+    ledger.insert_network(&at(8, 30));
+    assert_eq!(ledger.network_length("lab", version_4), Some(30));
+    EventHandler::<IPNetwork>::delete(&ledger, &at(9, 30));
+    ledger.insert_network(&at(8, 30));
+    assert_eq!(ledger.network_length("lab", version_4), None);
 }
 
 #[test]
