@@ -5,8 +5,11 @@ use serde_json::{Value, json};
 
 const ORDERS: [&str; 3] = ["LowestFirst", "RoundRobin", "Random"];
 const OWNERS: [&str; 3] = ["Cluster", "Namespace", "Label"];
-/// Names of labels, and whether they are valid ones that users may set.
-const LABELS: [(&str, bool); 6] = [
+/// A text, and whether it is valid.
+type Text = (&'static str, bool);
+
+/// Names of labels that users may set.
+const LABELS: [Text; 6] = [
     ("topology/rack", true),
     ("rack", true),
     ("-rack", false),
@@ -14,8 +17,8 @@ const LABELS: [(&str, bool); 6] = [
     ("", false),
     ("example.com/x_y.z", true),
 ];
-/// Values of labels, and whether they are valid.
-const VALUES: [(&str, bool); 5] = [("", true), ("120", true), ("a.b_c-D", true), ("a b", false), ("a.", false)];
+/// Values of labels.
+const VALUES: [Text; 5] = [("", true), ("120", true), ("a.b_c-D", true), ("a b", false), ("a.", false)];
 const MIN_TERMINATING_SECONDS: i32 = 60;
 const MAX_SLICE: u128 = 1 << 20;
 
@@ -90,7 +93,7 @@ impl Policy {
         }
     }
 
-    fn label(&self) -> Option<((&'static str, bool), (&'static str, bool))> {
+    fn label(&self) -> Option<(Text, Text)> {
         let (key, value) = self.label?;
         Some((LABELS[usize::from(key) % LABELS.len()], VALUES[usize::from(value) % VALUES.len()]))
     }
