@@ -129,7 +129,7 @@ fn happen(event: &Event<'_>, ledger: &Ledger, truth: &mut Truth<'_>, begun: &mut
             let attributes = attributes(*claim, *requested, &info);
             match ledger.propose(&pool, &self::claim(*claim), attributes.clone()) {
                 Proposal::Slot(slot) => {
-                    check_proposal(ledger, &pool, &attributes, &slot);
+                    check_proposal(ledger, &pool, &self::claim(*claim), &attributes, &slot);
                     assert!(proposed.insert(slot.clone()), "{slot} is proposed twice");
                 }
                 Proposal::AssignSlice(block) => {
@@ -177,8 +177,8 @@ fn attributes(claim: u8, requested: Option<u8>, info: &PoolInfo) -> ClaimAttribu
     }
 }
 
-fn check_proposal(ledger: &Ledger, pool: &PoolKey, attributes: &ClaimAttributes, slot: &Slot) {
-    let is_reserved = ledger.is_reserved(slot) && ledger.released_reservation(slot).is_none();
+fn check_proposal(ledger: &Ledger, pool: &PoolKey, claim: &ClaimKey, attributes: &ClaimAttributes, slot: &Slot) {
+    let is_reserved = ledger.is_reserved(slot) && ledger.released_reservation(slot, claim).is_none();
     assert!(ledger.owners(slot).is_empty() && !is_reserved, "{slot} is in use");
     let info = ledger.pool_info(pool).expect("the pool exists");
     let usable = info.usable.as_ref().expect("the pool is valid");

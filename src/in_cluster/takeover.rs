@@ -22,7 +22,7 @@ impl InClusterHandler {
         pool: &PoolKey,
         slot: &Slot,
     ) -> Result<ReserveResult, HandlerError> {
-        if let Some(released) = self.ledger().released_reservation(slot)
+        if let Some(released) = self.ledger().released_reservation(slot, &self.key)
             && self.take_over(pool, slot, &released.uid, &released.version).await?
         {
             return Ok(ReserveResult::Ours);

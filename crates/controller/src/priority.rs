@@ -2,7 +2,8 @@
 //!
 //! Repairs, counts and garbage collection share the API server with the objects that somebody waits for. Work of
 //! [`Priority::Low`] therefore sends few requests at once: eight while nothing else happens, and one while work of normal
-//! priority is in progress and for two seconds after it. It always goes on, since a request waits one second at most. Only requests of [`ResourceClient`](crate::client::ResourceClient) wait, before their timeout begins. Lists of low
+//! priority is in progress and for two seconds after it. It always goes on, since a request waits one second at most.
+//! Only requests of [`ResourceClient`](crate::client::ResourceClient) wait, before their timeout begins. Lists of low
 //! priority have smaller pages.
 
 use std::fmt::Debug;

@@ -1,12 +1,11 @@
 //! The event handlers of the ledger: one for each watched kind.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use capi_ipam_controller::watch::EventHandler;
 use capi_ipam_ip::{Block, parse_lenient};
 use capi_ipam_provider::api::names::CLUSTER_NAME_LABEL;
-use capi_ipam_provider::api::{IPAddress, IPAddressClaim, Uid};
+use capi_ipam_provider::api::{IPAddress, IPAddressClaim};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::ResourceExt;
 
@@ -112,8 +111,6 @@ impl EventHandler<IPNetwork> for Ledger {
     }
 
     fn delete(&self, network: &IPNetwork) {
-        let uid = Uid::of(network.metadata.uid.as_deref().unwrap_or_default());
-        self.state.lock().remember_deletion(uid, Instant::now());
         self.remove_network(network.metadata.name.as_deref().unwrap_or_default());
     }
 }
@@ -168,8 +165,6 @@ impl EventHandler<Pool> for PoolEventHandler {
     }
 
     fn delete(&self, pool: &Pool) {
-        let uid = Uid::of(pool.metadata.uid.as_deref().unwrap_or_default());
-        self.ledger.state.lock().remember_deletion(uid, Instant::now());
         self.ledger.remove_pool(&PoolKey::of(pool));
     }
 }

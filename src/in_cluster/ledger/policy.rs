@@ -54,10 +54,16 @@ struct Former {
 }
 
 impl Ledger {
-    /// The reservation of a released address, which a claim that gets the address takes over.
-    pub fn released_reservation(&self, slot: &Slot) -> Option<ReleasedReservation> {
+    /// The reservation of a released address that the claim may take over: its pool is sticky, and the last claim of
+    /// this name had the address, or its cool-down has ended.
+    pub fn released_reservation(&self, slot: &Slot, claim: &ClaimKey) -> Option<ReleasedReservation> {
         let state = self.state.lock();
         let reservation = state.usage(slot)?.reservation.as_ref().filter(|known| known.released_at.is_some())?;
+        let is_sticky = state.pools.get(&reservation.pool).is_some_and(PoolEntry::is_sticky);
+        let is_former = reservation.claim.as_ref().is_some_and(|former| *former == *claim);
+        if !is_sticky || !(is_former || reservation.is_remembered) {
+            return None;
+        }
         Some(ReleasedReservation { uid: reservation.uid.to_string(), version: reservation.version.to_string() })
     }
 

@@ -59,7 +59,7 @@ fn late_response_does_not_undo_a_release() {
 }
 
 #[test]
-fn late_response_does_not_restore_a_deleted_pool_or_an_older_one() {
+fn late_response_restores_no_deleted_or_older_pool() {
     let at = |version: u32, uid: &str, addresses: &str| {
         let metadata = json!({"uid": uid, "resourceVersion": version.to_string()});
         pool(json!({"metadata": metadata, "spec": {"addresses": [addresses]}}))
@@ -90,7 +90,7 @@ fn late_response_does_not_restore_a_deleted_pool_or_an_older_one() {
 }
 
 #[test]
-fn late_response_does_not_restore_a_deleted_network() {
+fn late_response_restores_no_deleted_or_older_network() {
     let at = |version: u32, length: u8| -> IPNetwork {
         let network = json!({
             "metadata": {"name": "lab", "uid": "lab", "resourceVersion": version.to_string(), "generation": 1,

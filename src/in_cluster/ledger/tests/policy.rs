@@ -54,10 +54,26 @@ fn claim_gets_its_former_address_back() {
         assert_eq!(proposed(&ledger, "new"), Some(2), "other claims get addresses that are not kept");
         assert_eq!(proposed(&ledger, "a"), Some(5), "the one that was released last");
         assert_eq!(proposed(&ledger, "b"), Some(1));
-        let released = ledger.released_reservation(&value(5)).expect("its reservation is kept");
+        let released = ledger.released_reservation(&value(5), &claim("a")).expect("its reservation is kept");
         ledger.remove_reservation_of(&value(5), &released.uid);
-        assert_eq!(ledger.released_reservation(&value(5)), None);
+        assert_eq!(ledger.released_reservation(&value(5), &claim("a")), None);
     }
+}
+
+#[test]
+fn cooling_address_is_taken_over_by_the_claim_of_its_name_only() {
+    let (sticky, _) = sticky(600);
+    let (not_sticky, _) = with_policy(json!({"addressReuseGracePeriodSeconds": 600}));
+    for ledger in [&sticky, &not_sticky] {
+        release(ledger, 3, "a", now());
+    }
+    assert!(sticky.released_reservation(&value(3), &claim("a")).is_some());
+    assert_eq!(
+        sticky.released_reservation(&value(3), &claim("b")),
+        None,
+        "another claim attempted to reserve it before"
+    );
+    assert_eq!(not_sticky.released_reservation(&value(3), &claim("a")), None);
 }
 
 #[test]
@@ -106,7 +122,7 @@ fn kept_address_becomes_available_when_the_cooldown_ends() {
     ledger.end_cooldowns(since + 61);
     assert_eq!(take(&woken), [claim("new")]);
     assert_eq!((ledger.counts(&key()).cooling_down, ledger.counts(&key()).free), (0, 1));
-    assert!(ledger.is_remembered(&value(1), &ledger.released_reservation(&value(1)).unwrap().uid));
+    assert!(ledger.is_remembered(&value(1), &ledger.released_reservation(&value(1), &claim("new")).unwrap().uid));
     let end = since + STICKY_SECONDS + 1;
     assert_eq!(ledger.next_cooldown_end(|_| true, 0), Some(end));
     let deleted = |second| ledger.cooled_down(second, |_| true, 0).len();
@@ -280,7 +296,7 @@ proptest! {
                     let slot = if let Proposal::Slot(slot) = got { Some(slot) } else { None };
                     prop_assert_eq!(slot.clone(), expected.map(value));
                     if let Some(last) = expected {
-                        if let Some(released) = ledger.released_reservation(&value(last)) {
+                        if let Some(released) = ledger.released_reservation(&value(last), &claim(&name(number))) {
                             ledger.remove_reservation_of(&value(last), &released.uid);
                         }
                         let mut reservation = reservation(last, held_by(&name(number)), None);
@@ -304,7 +320,7 @@ proptest! {
                 }
                 Step::Forget(last) => {
                     if kept.remove(&last).is_some() {
-                        let released = ledger.released_reservation(&value(last)).expect("it is kept");
+                        let released = ledger.released_reservation(&value(last), &claim("any")).expect("it is kept");
                         ledger.remove_reservation_of(&value(last), &released.uid);
                     }
                 }

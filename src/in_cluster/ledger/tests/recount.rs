@@ -106,7 +106,7 @@ proptest! {
 }
 
 #[test]
-fn block_of_another_length_outside_of_the_pool_is_not_allocated_when_the_pool_grows() {
+fn block_of_another_length_is_not_allocated_when_a_pool_grows() {
     let ledger = ledger();
     ledger.apply_pool(&pool(json!({"spec": {"addresses": ["10.0.0.1-10.0.0.3"]}})));
     let mut prefix = reservation(4, held_by("block"), None);
