@@ -19,6 +19,7 @@ pub mod names;
 mod access;
 mod address_metadata;
 mod allocation;
+mod dns;
 mod ip_pool;
 mod network;
 mod pool;
@@ -41,6 +42,7 @@ pub use access::{
 };
 pub use address_metadata::{AddressMetadata, MetadataProblem, MetadataProblemKind};
 pub use allocation::{AllocationOrder, AllocationPolicy, STICKY_SECONDS};
+pub use dns::{is_dns_label, is_dns_subdomain};
 pub use ip_pool::IPPoolSpec;
 pub use network::{
     BlockLengths, IPNetwork, IPNetworkSpec, IPNetworkStatus, MemberPhase, NetworkMember, NetworkProblem, NetworkRules,
@@ -53,7 +55,9 @@ pub use pool_v1alpha1::IPPoolSpecV1Alpha1;
 pub use prefix_pool::PrefixPoolSpec;
 pub use ranges::{AddressRange, PrefixRange};
 pub use reclaim::{MIN_TERMINATING_SECONDS, ReclaimPolicy, TerminatingPolicy, VerifyMode};
-pub use reservation::{IPReservation, IPReservationSpec, ReservationClaim, ReservationPool, ReservationProblem};
+pub use reservation::{
+    ClaimProblem, IPReservation, IPReservationSpec, ReservationClaim, ReservationPool, ReservationProblem,
+};
 pub use scope::{Scope, Slot, network_block_length_name, reservation_name};
 pub use slice::{IPSlice, IPSliceSpec, SliceOwner, SliceOwnerKind, SliceProblem, slice_name};
 pub use slice_policy::{SlicePolicy, SlicePolicyProblem, SliceRules};

@@ -16,7 +16,9 @@ use serde_json::{Value, json};
 
 use super::view::View;
 use super::warnings;
-use crate::api::{AddressMetadata, InClusterKind, MIN_TERMINATING_SECONDS, Pool, PoolKey, PoolSpec, names};
+use crate::api::{
+    AddressMetadata, InClusterKind, MIN_TERMINATING_SECONDS, Pool, PoolKey, PoolSpec, is_dns_label, names,
+};
 
 /// The maximum number of addresses that are named in a denial.
 const MAX_NAMED: usize = 10;
@@ -76,27 +78,42 @@ fn same_spec(request: &AdmissionRequest) -> bool {
     new == old
 }
 
+/// Returns all problems of a specification that do not depend on other objects. Each begins with the path of its field.
+pub fn spec_problems(spec: &PoolSpec) -> Vec<String> {
+    let usable = spec.usable();
+    let causes = other_causes(spec, usable.as_ref().ok());
+    let of_blocks = usable.err().unwrap_or_default();
+    let mut problems: Vec<String> = of_blocks.iter().map(ToString::to_string).collect();
+    problems.extend(causes.iter().map(|cause| format!("{}: {}", cause.field, cause.message)));
+    problems
+}
+
 /// Returns the blocks of the pool, or all problems of the spec that do not depend on other objects.
 fn check(spec: &PoolSpec) -> Result<UsableBlocks, Vec<StatusCause>> {
-    let access = spec.access().rules().err().unwrap_or_default();
-    let access = access.iter().map(|problem| denial::invalid_value(problem.field, &json!(null), &problem.source));
-    let metadata = spec.address_metadata().map(AddressMetadata::problems).unwrap_or_default();
-    let more: Vec<StatusCause> = negative_grace_period(spec)
-        .into_iter()
-        .chain(metadata.iter().map(|it| denial::invalid_value(&it.field, &json!(it.value), it.kind)))
-        .chain(spec.network().and_then(network_name_problem))
-        .chain(short_terminating_limit(spec))
-        .chain(access)
-        .collect();
     let usable = spec.usable();
-    let slices = usable.as_ref().map_or(Ok(None), |usable| spec.slice_rules(usable)).err().unwrap_or_default();
-    let slices = slices.iter().map(|problem| denial::invalid_value(problem.field, &problem.value, &problem.text));
-    let more: Vec<StatusCause> = more.into_iter().chain(slices).collect();
+    let more = other_causes(spec, usable.as_ref().ok());
     match usable {
         Ok(usable) if more.is_empty() => Ok(usable),
         Ok(_) => Err(more),
         Err(problems) => Err(problems.iter().map(cause).chain(more).collect()),
     }
+}
+
+/// Returns the problems of everything but the addresses. Those of slices are not known without the blocks.
+fn other_causes(spec: &PoolSpec, usable: Option<&UsableBlocks>) -> Vec<StatusCause> {
+    let access = spec.access().rules().err().unwrap_or_default();
+    let access = access.iter().map(|problem| denial::invalid_value(problem.field, &json!(null), &problem.source));
+    let metadata = spec.address_metadata().map(AddressMetadata::problems).unwrap_or_default();
+    let slices = usable.map_or(Ok(None), |usable| spec.slice_rules(usable)).err().unwrap_or_default();
+    let slices = slices.iter().map(|problem| denial::invalid_value(problem.field, &problem.value, &problem.text));
+    negative_grace_period(spec)
+        .into_iter()
+        .chain(metadata.iter().map(|it| denial::invalid_value(&it.field, &json!(it.value), it.kind)))
+        .chain(spec.network().and_then(network_name_problem))
+        .chain(short_terminating_limit(spec))
+        .chain(access)
+        .chain(slices)
+        .collect()
 }
 
 fn negative_grace_period(spec: &PoolSpec) -> Option<StatusCause> {
@@ -138,11 +155,8 @@ fn invalid(key: &PoolKey, causes: Vec<StatusCause>) -> Box<Status> {
 
 /// The name of a network must be a DNS label (RFC 1123), because object names contain it.
 fn network_name_problem(network: &str) -> Option<StatusCause> {
-    let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-    let is_valid =
-        network.len() <= 63 && network.bytes().all(inner) && !network.starts_with('-') && !network.ends_with('-');
     let text = "must be a DNS label: at most 63 lower case letters, digits and dashes, without a dash at either end";
-    (!is_valid).then(|| denial::invalid_value("spec.network", &json!(network), text))
+    (!is_dns_label(network)).then(|| denial::invalid_value("spec.network", &json!(network), text))
 }
 
 fn cause(problem: &PoolProblem) -> StatusCause {

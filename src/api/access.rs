@@ -1,7 +1,9 @@
 //! Which namespaces may do something, and who may use a global pool.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
-use kube::core::{ParseExpressionError, Selector};
+use kube::core::{ParseExpressionError, Selector, SelectorExt};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
@@ -142,6 +144,18 @@ impl NamespaceAccess {
                 None => AllowedNamespaces::Names(Vec::new()),
             },
         })
+    }
+}
+
+impl AllowedNamespaces {
+    /// Returns whether a namespace is among them. `labels` are those of the namespace; `None` if they are not known, for
+    /// example because it does not exist. Returns `None` if the answer depends on them.
+    pub fn allows(&self, namespace: &str, labels: Option<&BTreeMap<String, String>>) -> Option<bool> {
+        match self {
+            Self::All => Some(true),
+            Self::Names(names) => Some(names.iter().any(|name| name == namespace)),
+            Self::Selector(selector) => labels.map(|labels| selector.matches(labels)),
+        }
     }
 }
 

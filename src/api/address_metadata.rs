@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::dns::is_dns_subdomain;
+
 /// Labels and annotations for the IPAddress objects of a pool.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -104,12 +106,7 @@ fn is_reserved(key: &str) -> bool {
 /// Whether the API server accepts the key: a name, optionally after a DNS subdomain (RFC 1123) and a slash.
 fn is_qualified_name(key: &str) -> bool {
     let (domain, name) = key.split_once('/').map_or((None, key), |(domain, name)| (Some(domain), name));
-    let is_label = |label: &str| {
-        let is_valid = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-        !label.is_empty() && label.bytes().all(is_valid) && !label.starts_with('-') && !label.ends_with('-')
-    };
-    let is_subdomain = |domain: &str| domain.len() <= 253 && domain.split('.').all(is_label);
-    !name.is_empty() && is_label_value(name) && domain.is_none_or(is_subdomain)
+    !name.is_empty() && is_label_value(name) && domain.is_none_or(is_dns_subdomain)
 }
 
 /// Whether the API server accepts the value of a label.

@@ -8,6 +8,10 @@ use serde::{Deserialize, Serialize};
 
 use super::{PoolKey, Scope, Slot, network_block_length_name};
 
+mod claim;
+
+pub use claim::{ClaimProblem, ReservationClaim};
+
 /// Records which claim holds an address of a scope.
 ///
 /// Its name is derived from the scope and the address ([`reservation_name`](super::reservation_name)), so the API
@@ -73,25 +77,6 @@ pub struct ReservationPool {
     /// Name of the pool.
     #[schemars(length(min = 1, max = 253))]
     pub name: String,
-}
-
-/// A reference to a claim from a cluster-scoped object.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct ReservationClaim {
-    /// Namespace of the claim.
-    #[schemars(length(min = 1, max = 63))]
-    pub namespace: String,
-    /// Name of the claim.
-    #[schemars(length(min = 1, max = 253))]
-    pub name: String,
-    /// Uid of the claim; omitted if the address is only promised to it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 64))]
-    pub uid: Option<String>,
-    /// Cluster of the claim, by which spec.limits of a global pool counts; omitted without a cluster name.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 253))]
-    pub cluster: Option<String>,
 }
 
 /// Why an [`IPReservation`] has no effect. Displayed with the path of the field.

@@ -248,13 +248,9 @@ impl Networks {
 
     /// Whether a namespace is among the allowed ones.
     pub(super) fn allows_namespace(&self, allowed: &AllowedNamespaces, namespace: &str) -> bool {
-        match allowed {
-            AllowedNamespaces::All => true,
-            AllowedNamespaces::Names(names) => names.iter().any(|name| name == namespace),
-            AllowedNamespaces::Selector(selector) => {
-                self.namespaces.get(namespace).is_some_and(|(labels, _)| selector.matches(labels))
-            }
-        }
+        let labels = self.namespaces.get(namespace).map(|(labels, _)| labels);
+        // A namespace that is not known yet has no permission.
+        allowed.allows(namespace, labels).unwrap_or(false)
     }
 
     /// Applies the network of a pool to its declared state: the scope, and what it can allocate. A pool is not
