@@ -47,6 +47,11 @@ pub trait EventHandler<K>: Send + Sync + 'static {
     fn apply(&self, object: &K);
     /// The object was deleted.
     fn delete(&self, object: &K);
+    /// An object that cannot be decoded was listed, created or changed. It exists, and may be a changed state of an
+    /// object that is known: a handler that removes unlisted objects in [`EventHandler::init_done`] has to keep it.
+    fn apply_invalid(&self, _object: &Invalid) {}
+    /// An object whose last state cannot be decoded was deleted.
+    fn delete_invalid(&self, _object: &Invalid) {}
 }
 
 /// An [`Api`] to watch, in which an invalid object does not fail the whole list.
@@ -164,7 +169,7 @@ where
                         synced.accepted();
                     }
                     newest.fetch_max(version_in(&event), Ordering::Relaxed);
-                    valid_event(event, &kind, trim)
+                    valid_event(event, &kind, trim, handler.as_ref())
                 }
                 Err(error) => {
                     let failure = Failure::of(&error);
@@ -240,11 +245,28 @@ where
     }
 }
 
-fn valid_event<K: Resource>(event: Event<MaybeInvalid<K>>, kind: &str, trim: fn(&mut K)) -> Option<Event<K>> {
-    let valid = |object: MaybeInvalid<K>| match object.0 {
+/// Passes an object that cannot be decoded to the handler, and all others on.
+fn valid_event<K: Resource + 'static>(
+    event: Event<MaybeInvalid<K>>,
+    kind: &str,
+    trim: fn(&mut K),
+    handler: &dyn EventHandler<K>,
+) -> Option<Event<K>> {
+    let (object, is_deleted, wrap): (_, _, fn(K) -> Event<K>) = match event {
+        Event::Init => return Some(Event::Init),
+        Event::InitDone => return Some(Event::InitDone),
+        Event::InitApply(object) => (object, false, Event::InitApply),
+        Event::Apply(object) => (object, false, Event::Apply),
+        Event::Delete(object) => (object, true, Event::Delete),
+    };
+    match object.0 {
         Ok(mut object) => {
             trim(&mut object);
-            Some(object)
+            Some(wrap(object))
+        }
+        Err(invalid) if is_deleted => {
+            handler.delete_invalid(&invalid);
+            None
         }
         Err(invalid) => {
             warn!(
@@ -254,16 +276,10 @@ fn valid_event<K: Resource>(event: Event<MaybeInvalid<K>>, kind: &str, trim: fn(
                 error = invalid.error,
                 "skipping an invalid object; correct or delete it"
             );
+            handler.apply_invalid(&invalid);
             None
         }
-    };
-    Some(match event {
-        Event::Init => Event::Init,
-        Event::InitDone => Event::InitDone,
-        Event::InitApply(object) => Event::InitApply(valid(object)?),
-        Event::Apply(object) => Event::Apply(valid(object)?),
-        Event::Delete(object) => Event::Delete(valid(object)?),
-    })
+    }
 }
 
 /// Namespace and name of an object for logs: `namespace/name`, or the name only.
@@ -315,6 +331,26 @@ mod tests {
             self.add(object.name_any());
         }
         fn delete(&self, _: &ConfigMap) {}
+        fn apply_invalid(&self, object: &Invalid) {
+            self.add(format!("{:?} is invalid", object.metadata.name));
+        }
+        fn delete_invalid(&self, object: &Invalid) {
+            self.add(format!("{:?} was invalid", object.metadata.name));
+        }
+    }
+
+    #[test]
+    fn handler_sees_metadata_of_invalid_objects() {
+        let recorder = Recorder::default();
+        let read = |text: &str| serde_json::from_str::<MaybeInvalid<ConfigMap>>(text).unwrap();
+        let invalid = || read(r#"{"metadata": {"name": "a"}, "data": 7}"#);
+        for event in [Event::InitApply(invalid()), Event::Apply(invalid()), Event::Delete(invalid())] {
+            assert!(valid_event(event, "ConfigMap", |_| {}, &recorder).is_none());
+        }
+        let is_invalid = r#"Some("a") is invalid"#;
+        assert_eq!(recorder.calls(), [is_invalid, is_invalid, r#"Some("a") was invalid"#]);
+        let valid = Event::Delete(read(r#"{"metadata": {"name": "a"}}"#));
+        assert!(matches!(valid_event(valid, "ConfigMap", |_| {}, &recorder), Some(Event::Delete(_))));
     }
 
     /// A server that supports only lists in pages. It has two pages of one object each, and sends the second one when

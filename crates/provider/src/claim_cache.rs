@@ -7,7 +7,7 @@ use capi_ipam_controller::controller::{Cached, Store};
 use capi_ipam_controller::finalizer;
 use capi_ipam_controller::object_map::ObjectKey;
 use capi_ipam_controller::traces;
-use capi_ipam_controller::watch::{EventHandler, FanOut, trim};
+use capi_ipam_controller::watch::{EventHandler, FanOut, Invalid, trim};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use tokio::sync::mpsc;
 
@@ -205,6 +205,14 @@ impl EventHandler<IPAddressClaim> for FilteringHandler {
             // The receiver is dropped when the program ends.
             let _ = self.deleted.send(claim.clone());
         }
+    }
+
+    fn apply_invalid(&self, claim: &Invalid) {
+        self.handlers.apply_invalid(claim);
+    }
+
+    fn delete_invalid(&self, claim: &Invalid) {
+        self.handlers.delete_invalid(claim);
     }
 }
 

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use super::EventHandler;
+use super::{EventHandler, Invalid};
 
 /// Several event handlers of one watch. Each event is passed to all of them, in order.
 ///
@@ -33,6 +33,14 @@ impl<K: 'static> EventHandler<K> for FanOut<K> {
 
     fn delete(&self, object: &K) {
         self.0.iter().for_each(|handler| handler.delete(object));
+    }
+
+    fn apply_invalid(&self, object: &Invalid) {
+        self.0.iter().for_each(|handler| handler.apply_invalid(object));
+    }
+
+    fn delete_invalid(&self, object: &Invalid) {
+        self.0.iter().for_each(|handler| handler.delete_invalid(object));
     }
 }
 
