@@ -13,7 +13,7 @@ use clap_complete::Shell;
     version,
     after_help = "Exit codes: 0 success, 1 doctor has findings or import has problems, 2 invalid command line, \
                   3 cluster unreachable, 4 missing permission (the output may be incomplete), 5 missing definition, \
-                  6 pool or address not found, 7 other failure."
+                  6 pool or address not found, 7 other failure, 8 incomplete export."
 )]
 pub struct Cli {
     /// Flags of all commands.
@@ -65,7 +65,7 @@ pub enum Format {
     Name,
 }
 
-/// Flags of `reserve` and `unreserve`.
+/// Flags of `unreserve`.
 #[derive(Args, Clone, Debug)]
 pub struct WriteFlags {
     /// `server` lets the API server check the change, without making it.
@@ -152,9 +152,9 @@ pub enum Command {
         /// gets the address.
         #[arg(long = "for", value_name = "CLAIM")]
         claim: Option<String>,
-        /// Flags of commands that write.
-        #[command(flatten)]
-        flags: WriteFlags,
+        /// `server` lets the API server check the reservation, without creating it.
+        #[arg(long, value_enum, default_value_t, value_name = "MODE")]
+        dry_run: DryRun,
     },
     /// Delete the reservation of an address.
     Unreserve {
@@ -167,7 +167,10 @@ pub enum Command {
         flags: WriteFlags,
     },
     /// Write pools and reservations in a form that import reads: CSV, JSON or YAML.
-    Export,
+    Export {
+        /// Only these pools and the reservations in them: NAME or KIND/NAME.
+        pools: Vec<String>,
+    },
     /// Create and update pools and reservations from a file.
     Import {
         /// A file in CSV, JSON or YAML; `-` is the standard input.

@@ -44,9 +44,8 @@ pub(crate) async fn run(cli: &Cli) -> Result<Code, Error> {
         return web::serve(&cluster, *port, !no_open).await.map(|()| Code::Ok);
     }
     let mut loader = Loader::new(&cluster);
-    if let Command::Export = &cli.command {
-        output::print(&export(&mut loader, namespace.as_deref(), cli.global.output).await?)?;
-        return Ok(finish(&loader));
+    if let Command::Export { pools } = &cli.command {
+        return print_export(&mut loader, namespace.as_deref(), pools, cli.global.output).await;
     }
     if matches!(cli.global.output, Format::Table | Format::Wide) {
         let style = output::style(&cli.global, cli.global.all_namespaces);
@@ -61,8 +60,31 @@ pub(crate) async fn run(cli: &Cli) -> Result<Code, Error> {
     let style = output::style(&cli.global, cli.global.all_namespaces);
     output::print_report(&report, cli.global.output, style)?;
     match (finish(&loader), &report) {
-        (_, Report::ImportSummary(summary)) if !summary.problems.is_empty() => Ok(Code::Findings),
+        (_, Report::ImportSummary(summary)) if !summary.problems.is_empty() => {
+            if cli.global.output == Format::Name {
+                summary.problems.iter().for_each(|problem| output::warn(&problem.problem));
+            }
+            Ok(Code::Findings)
+        }
         (code, _) => Ok(code),
+    }
+}
+
+/// Prints what can be exported. What is left out has its own exit code.
+async fn print_export(
+    loader: &mut Loader<'_>,
+    namespace: Option<&str>,
+    pools: &[String],
+    format: Format,
+) -> Result<Code, Error> {
+    let exported = export(loader, namespace, pools, format).await?;
+    output::print(&exported.text)?;
+    exported.left_out.iter().for_each(|text| output::warn(text));
+    // A warning names an object that cannot be decoded.
+    let is_complete = exported.left_out.is_empty() && loader.warnings.is_empty();
+    match finish(loader) {
+        Code::Ok if !is_complete => Ok(Code::Incomplete),
+        code => Ok(code),
     }
 }
 
@@ -97,8 +119,9 @@ async fn report(cli: &Cli, loader: &mut Loader<'_>, namespace: Option<&str>) -> 
             let addresses = if *waiting { Vec::new() } else { loader.addresses_in(namespace, |_| true).await? };
             Ok(Report::ClaimList { claims: claims(rows, &addresses) })
         }
-        Command::Reserve { pool, address, claim, flags } => {
-            reserve(loader, pool, address.as_deref(), claim.as_deref(), flags).await
+        Command::Reserve { pool, address, claim, dry_run } => {
+            let is_dry_run = *dry_run == DryRun::Server;
+            reserve(loader, pool, address.as_deref(), claim.as_deref(), is_dry_run).await
         }
         Command::Unreserve { pool, address, flags } => unreserve(loader, pool, address, flags).await,
         Command::Import { file, name, prune, dry_run } => {
@@ -114,7 +137,7 @@ async fn report(cli: &Cli, loader: &mut Loader<'_>, namespace: Option<&str>) -> 
         Command::Pools { .. }
         | Command::Doctor
         | Command::Web { .. }
-        | Command::Export
+        | Command::Export { .. }
         | Command::Completion { .. }
         | Command::Generate { .. } => pool_list(loader, namespace).await,
     }

@@ -21,6 +21,8 @@ pub enum Code {
     NotFound = 6,
     /// Another failure.
     Failed = 7,
+    /// `export` has left objects or fields out.
+    Incomplete = 8,
 }
 
 impl From<Code> for ExitCode {

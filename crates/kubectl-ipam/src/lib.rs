@@ -33,6 +33,9 @@ mod search;
 mod transfer;
 mod web;
 
+#[cfg(any(test, feature = "laws"))]
+pub use crate::transfer::laws;
+
 use std::io::Write;
 use std::process::ExitCode;
 

@@ -192,7 +192,7 @@ impl<'a> Loader<'a> {
     }
 
     /// Adds the networks to the ledger, and the namespaces if a network selects some.
-    async fn fill_networks(&mut self, ledger: &Ledger) -> Result<(), Error> {
+    pub(crate) async fn fill_networks(&mut self, ledger: &Ledger) -> Result<(), Error> {
         let mut selects = false;
         let each = |network: IPNetwork| {
             let access = network.spec.namespaces.as_ref();

@@ -20,7 +20,9 @@ use capi_ipam::api::PoolKey;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-pub use self::changes::{ImportProblem, ImportSummary, ReservationAction, ReservationChange};
+pub use self::changes::{
+    ChangeAction, ImportChange, ImportProblem, ImportSummary, ReservationAction, ReservationChange,
+};
 pub(crate) use self::claims::claims;
 pub use self::claims::{ClaimLine, ClaimState};
 pub(crate) use self::doctor::{Inventory, LeaseRow, WebhookRow, findings};

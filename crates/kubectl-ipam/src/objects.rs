@@ -39,10 +39,10 @@ impl From<&Pool> for PoolRow {
             let texts: Vec<String> = problems.iter().map(ToString::to_string).collect();
             texts.join("; ")
         });
-        let network = network_of(pool).map(str::to_owned);
+        let scope = scope_of(pool);
         Self {
-            scope: Scope::of(&key, network.as_deref()),
-            network,
+            network: scope.network().map(str::to_owned),
+            scope,
             moving: moving_of(pool),
             key,
             spec: pool.spec.clone(),
@@ -56,15 +56,24 @@ impl From<&Pool> for PoolRow {
     }
 }
 
-/// The network to which a pool belongs. It is in the status: a network can select pools that do not name it. Without a
-/// status it is the one that the pool names.
+/// The scope of a stored pool: the network to which it belongs, or else the pool itself.
+///
+/// The network is in the status: a network can select pools that do not name it. A pool that leaves a network has left
+/// it. If the provider has not observed the specification, it is the network that the pool names.
+pub(crate) fn scope_of(pool: &Pool) -> Scope {
+    Scope::of(&PoolKey::of(pool), network_of(pool))
+}
+
 fn network_of(pool: &Pool) -> Option<&str> {
-    match pool.status.as_ref() {
-        Some(status) if status.observed_generation.is_some() => {
-            let joined = status.network.as_ref().filter(|network| network.phase != MemberPhase::Leaving);
-            joined.map(|network| network.name.as_str())
-        }
-        _ => pool.spec.network(),
+    let named = pool.spec.network();
+    let Some(status) = pool.status.as_ref() else { return named };
+    let joined = status.network.as_ref().filter(|network| network.phase != MemberPhase::Leaving);
+    let is_observed = status.observed_generation.is_some_and(|observed| Some(observed) >= pool.metadata.generation);
+    match joined {
+        Some(network) => Some(network.name.as_str()),
+        // The network that it names does not accept the pool.
+        None if is_observed => None,
+        None => named,
     }
 }
 

@@ -11,8 +11,8 @@ use jiff::Timestamp;
 pub(crate) use self::details::{body, details, head};
 pub(crate) use self::grid::{Grid, clean};
 use crate::model::{
-    Finding, Holder, ImportProblem, ImportSummary, PoolMatch, PoolName, Report, ReservationAction, ReservationChange,
-    Severity,
+    Finding, Holder, ImportChange, ImportProblem, ImportSummary, PoolMatch, PoolName, Report, ReservationAction,
+    ReservationChange, Severity,
 };
 
 /// How text is rendered.
@@ -116,20 +116,29 @@ fn change_text(change: &ReservationChange) -> String {
     format!("ipreservation {} {action}{dry_run}{purpose}\n", change.name)
 }
 
-/// The problems by line, then the counts.
+/// The problems by line, the changes if they cannot be seen from the counts, and the counts.
 fn import_text(summary: &ImportSummary, style: Style) -> String {
     let mut text = String::new();
     for ImportProblem { line, problem } in &summary.problems {
         let place = line.map_or_else(|| "not in the file".to_owned(), |line| format!("line {line}"));
         let _ = writeln!(text, "{}: {}", style.paint(&place, Color::Red), clean(problem));
     }
-    let ImportSummary { dry_run, created, updated, deleted, unchanged, .. } = summary;
-    let dry_run = if *dry_run { " (server dry run)" } else { "" };
+    let ImportSummary { dry_run, created, updated, deleted, unchanged, not_made, .. } = summary;
+    let dry_run_text = if *dry_run { " (server dry run)" } else { "" };
+    if *dry_run || *not_made > 0 || style.wide {
+        for ImportChange { action, object, .. } in &summary.changes {
+            let action = format!("{action:?}").to_lowercase();
+            let _ = writeln!(text, "{} {action}{dry_run_text}", clean(object));
+        }
+    }
     let problems = summary.problems.len();
     let _ = writeln!(
         text,
-        "{created} created, {updated} updated, {deleted} deleted, {unchanged} unchanged, {problems} problems{dry_run}"
+        "{created} created, {updated} updated, {deleted} deleted, {unchanged} unchanged, {problems} problems{dry_run_text}"
     );
+    if *not_made > 0 {
+        let _ = writeln!(text, "{not_made} changes were not made; run the same import again to make them");
+    }
     text
 }
 
@@ -167,9 +176,13 @@ pub(crate) fn grid(report: &Report, style: Style) -> Grid {
             grid
         }
         Report::ImportSummary(summary) => {
-            let mut grid = Grid::new(&["LINE", "PROBLEM"]);
+            let mut grid = Grid::new(&["LINE", "ACTION", "OBJECT", "PROBLEM"]);
+            let number = |line: &Option<u64>| line.map(|line| line.to_string()).unwrap_or_default();
+            for ImportChange { line, action, object } in &summary.changes {
+                grid.row(vec![number(line), format!("{action:?}"), object.clone(), String::new()]);
+            }
             for ImportProblem { line, problem } in &summary.problems {
-                grid.row(vec![line.map(|line| line.to_string()).unwrap_or_default(), problem.clone()]);
+                grid.row(vec![number(line), String::new(), String::new(), problem.clone()]);
             }
             grid
         }
@@ -198,8 +211,15 @@ pub(crate) fn names(report: &Report) -> Vec<String> {
         Report::FindingList { findings } => findings.iter().map(|finding| finding.object.clone()).collect(),
         Report::PoolDetails(details) => vec![pool(&details.pool)],
         Report::ReservationChange(change) => vec![format!("ipreservation.ipam.cluster.x-k8s.io/{}", change.name)],
-        Report::ImportSummary(summary) => summary.problems.iter().map(|problem| problem.problem.clone()).collect(),
+        Report::ImportSummary(summary) => summary.changes.iter().map(|change| resource(&change.object)).collect(),
     }
+}
+
+/// `InClusterIPPool team-a/web` as kubectl writes it: `inclusterippool.ipam.cluster.x-k8s.io/web`.
+fn resource(object: &str) -> String {
+    let (kind, name) = object.split_once(' ').unwrap_or((object, ""));
+    let name = name.rsplit('/').next().unwrap_or_default();
+    format!("{}.ipam.cluster.x-k8s.io/{name}", kind.to_lowercase())
 }
 
 /// `InClusterIPPool team-a/web`.

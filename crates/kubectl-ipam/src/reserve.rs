@@ -2,13 +2,16 @@
 
 use std::io::{BufRead, IsTerminal, Write};
 
-use capi_ipam::api::{IPReservation, IPReservationSpec, PoolKey, ReservationClaim, Scope, Slot, names};
+use capi_ipam::api::{
+    AllowedNamespaces, IPReservation, IPReservationSpec, PoolKey, PoolSpec, ReservationClaim, Scope, Slot, names,
+};
 use capi_ipam::in_cluster::ledger::Proposal;
 use capi_ipam_ip::Block;
+use k8s_openapi::api::core::v1::Namespace;
 use kube::api::ObjectMeta;
 
 use crate::cli::WriteFlags;
-use crate::cluster::{Created, Identity, Kind};
+use crate::cluster::{Created, Identity, Kind, OtherKind};
 use crate::commands::{parse_block, show_command};
 use crate::error::Error;
 use crate::load::Loader;
@@ -24,7 +27,7 @@ pub(crate) async fn reserve(
     name: &str,
     address: Option<&str>,
     claim: Option<&str>,
-    flags: &WriteFlags,
+    dry_run: bool,
 ) -> Result<Report, Error> {
     loader.cluster.require_reservations()?;
     let pool = loader.find_pool(name).await?;
@@ -34,6 +37,9 @@ pub(crate) async fn reserve(
         .map_err(|problem| Error::Argument(format!("the specification of {} is invalid: {problem}", pool.key)))?;
     let own_namespace = pool.key.namespace.as_deref().unwrap_or(&loader.cluster.namespace);
     let claim = claim.map(|claim| parse_claim(claim, own_namespace)).transpose()?;
+    if let Some(claim) = &claim {
+        check_claim(loader, &pool, claim).await?;
+    }
     let block = address.map(parse_block).transpose()?;
     if let Some(block) = block {
         if !usable.contains(block) {
@@ -43,8 +49,8 @@ pub(crate) async fn reserve(
         if let Some((row, _)) = find(loader, &slot).await? {
             return Err(held_by(&row));
         }
-        check_use(loader, &pool, block, claim.as_ref(), flags).await?;
-        let report = create(loader, &pool, block, claim.as_ref(), flags).await?;
+        check_use(loader, &pool, block, claim.as_ref()).await?;
+        let report = create(loader, &pool, block, claim.as_ref(), dry_run).await?;
         return report.ok_or_else(|| Error::Changed { object: format!("the reservation of {slot}") });
     }
     if pool.spec.slices().is_some() {
@@ -61,35 +67,57 @@ pub(crate) async fn reserve(
         else {
             break;
         };
-        if let Some(report) = create(loader, &pool, slot.block, claim.as_ref(), flags).await? {
+        if let Some(report) = create(loader, &pool, slot.block, claim.as_ref(), dry_run).await? {
             return Ok(report);
         }
     }
     Err(Error::NoFree { pool: pool.key.to_string() })
 }
 
-/// Asks before a reservation for an address that another claim uses: it takes effect only after the release.
-async fn check_use(
-    loader: &mut Loader<'_>,
-    pool: &PoolRow,
-    block: Block,
-    claim: Option<&Key>,
-    flags: &WriteFlags,
-) -> Result<(), Error> {
+/// Fails if no claim of this name can ever get an address of the pool.
+async fn check_claim(loader: &mut Loader<'_>, pool: &PoolRow, (namespace, name): &Key) -> Result<(), Error> {
+    let allowed = namespaces_of(&pool.spec);
+    let mut labels = None;
+    if matches!(allowed, Some(AllowedNamespaces::Selector(_))) {
+        // Without the permission, any namespace can be selected.
+        let missing = loader.missing.len();
+        let fields = format!("metadata.name={namespace}");
+        let found = loader.others::<Namespace>(OtherKind::Namespace, None, &fields, "").await?;
+        loader.missing.truncate(missing);
+        let found = found.and_then(|found| found.into_iter().next());
+        labels = found.map(|found| found.metadata.labels.unwrap_or_default());
+    }
+    let claim =
+        ReservationClaim { namespace: namespace.to_string(), name: name.to_string(), ..ReservationClaim::default() };
+    let is_allowed = |namespace: &str| {
+        allowed.as_ref().is_none_or(|allowed| allowed.allows(namespace, labels.as_ref()).unwrap_or(true))
+    };
+    claim.problem(&pool.key, is_allowed).map_or(Ok(()), |problem| Err(Error::Argument(problem.to_string())))
+}
+
+/// The namespaces whose claims may use a pool with this specification; `None` for all, or if the rules are not valid.
+pub(crate) fn namespaces_of(spec: &PoolSpec) -> Option<AllowedNamespaces> {
+    let rules = spec.access().rules().ok()??;
+    Some(rules.namespaces)
+}
+
+/// Fails if another claim uses the address, although it has no reservation yet: the provider creates one.
+async fn check_use(loader: &mut Loader<'_>, pool: &PoolRow, block: Block, claim: Option<&Key>) -> Result<(), Error> {
     let rows = loader.addresses(|row| row.block == block).await?;
     let pools = if pool.network.is_some() { loader.pools(None).await? } else { vec![pool.clone()] };
     let is_here = |key: &PoolKey| pools.iter().any(|row| row.key == *key && row.scope == pool.scope);
     let owner = rows.iter().find(|row| is_here(&row.pool)).map(|row| (row.key.0.clone(), row.claim.clone()));
     match owner.filter(|owner| Some(owner) != claim) {
         Some(owner) => {
-            let question = format!(
-                "{block} is in use by the claim {}; the reservation takes effect when it is released",
-                join(&owner)
-            );
-            confirm(&question, flags.yes)
+            let slot = Slot { scope: pool.scope.clone(), block };
+            Err(Error::Held { slot: slot.to_string(), holder: in_use_by(&owner) })
         }
         None => Ok(()),
     }
+}
+
+fn in_use_by(claim: &Key) -> String {
+    format!("in use by the claim {}; delete the claim to release it", join(claim))
 }
 
 /// Creates a reservation. `None` if one exists.
@@ -98,12 +126,12 @@ async fn create(
     pool: &PoolRow,
     block: Block,
     claim: Option<&Key>,
-    flags: &WriteFlags,
+    dry_run: bool,
 ) -> Result<Option<Report>, Error> {
     let slot = Slot { scope: pool.scope.clone(), block };
     let new = reservation(&slot, &pool.key, claim);
-    match loader.cluster.create_reservation(&new, flags.is_dry_run()).await? {
-        Created::New => Ok(Some(report(ReservationAction::Created, &slot, &pool.key, claim, flags))),
+    match loader.cluster.create_reservation(&new, dry_run).await? {
+        Created::New => Ok(Some(report(ReservationAction::Created, &slot, &pool.key, claim, dry_run))),
         Created::Exists => Ok(None),
     }
 }
@@ -141,7 +169,7 @@ pub(crate) async fn unreserve(
         confirm(&format!("{block} cools down; it can be allocated at once"), flags.yes)?;
     }
     loader.cluster.delete_reservation(&slot.reservation_name(), &version, flags.is_dry_run()).await?;
-    Ok(report(ReservationAction::Deleted, &slot, &pool.key, row.claim.as_ref(), flags))
+    Ok(report(ReservationAction::Deleted, &slot, &pool.key, row.claim.as_ref(), flags.is_dry_run()))
 }
 
 /// Reads one reservation.
@@ -188,11 +216,11 @@ pub(crate) fn reservation(slot: &Slot, pool: &PoolKey, claim: Option<&Key>) -> I
     }
 }
 
-fn report(action: ReservationAction, slot: &Slot, pool: &PoolKey, claim: Option<&Key>, flags: &WriteFlags) -> Report {
+fn report(action: ReservationAction, slot: &Slot, pool: &PoolKey, claim: Option<&Key>, dry_run: bool) -> Report {
     let network = if let Scope::Network(name) = &slot.scope { Some(name.to_string()) } else { None };
     Report::ReservationChange(ReservationChange {
         action,
-        dry_run: flags.is_dry_run(),
+        dry_run,
         name: slot.reservation_name(),
         address: slot.block.to_string(),
         pool: pool.into(),

@@ -737,7 +737,7 @@ _kubectl__ipam() {
             return 0
             ;;
         kubectl__subcmd__ipam__subcmd__reserve)
-            opts="-y -n -A -o -h --for --dry-run --yes --context --kubeconfig --namespace --all-namespaces --output --no-color --help"
+            opts="-n -A -o -h --for --dry-run --context --kubeconfig --namespace --all-namespaces --output --no-color --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

@@ -155,7 +155,7 @@ complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand web" -s A -l a
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand web" -l no-color -d 'Disable colors. They are also disabled by NO_COLOR and without a terminal'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand web" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand reserve" -l for -d 'The claim that gets the address: NAMESPACE/NAME, or NAME in the namespace of the pool. Without it, no claim gets the address' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand reserve" -l dry-run -d '`server` lets the API server check the change, without making it' -r -f -a "none\t'Objects are changed'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand reserve" -l dry-run -d '`server` lets the API server check the reservation, without creating it' -r -f -a "none\t'Objects are changed'
 server\t'The API server checks the change, but does not make it'"
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand reserve" -l context -d 'Context of the kubeconfig' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand reserve" -l kubeconfig -d 'Path of the kubeconfig' -r -F
@@ -166,7 +166,6 @@ json\t'JSON, one document'
 yaml\t'YAML'
 csv\t'Comma-separated values with a header (RFC 4180)'
 name\t'One resource name per line'"
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand reserve" -s y -l yes -d 'Do not ask before a change that affects an address in use'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand reserve" -s A -l all-namespaces -d 'All namespaces'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand reserve" -l no-color -d 'Disable colors. They are also disabled by NO_COLOR and without a terminal'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand reserve" -s h -l help -d 'Print help (see more with \'--help\')'

@@ -261,7 +261,7 @@ name\:"One resource name per line"))' \
 (reserve)
 _arguments "${_arguments_options[@]}" : \
 '--for=[The claim that gets the address\: NAMESPACE/NAME, or NAME in the namespace of the pool. Without it, no claim gets the address]:CLAIM:_default' \
-'--dry-run=[\`server\` lets the API server check the change, without making it]:MODE:((none\:"Objects are changed"
+'--dry-run=[\`server\` lets the API server check the reservation, without creating it]:MODE:((none\:"Objects are changed"
 server\:"The API server checks the change, but does not make it"))' \
 '--context=[Context of the kubeconfig]:NAME:_default' \
 '--kubeconfig=[Path of the kubeconfig]:FILE:_files' \
@@ -279,8 +279,6 @@ json\:"JSON, one document"
 yaml\:"YAML"
 csv\:"Comma-separated values with a header (RFC 4180)"
 name\:"One resource name per line"))' \
-'-y[Do not ask before a change that affects an address in use]' \
-'--yes[Do not ask before a change that affects an address in use]' \
 '(-n --namespace)-A[All namespaces]' \
 '(-n --namespace)--all-namespaces[All namespaces]' \
 '--no-color[Disable colors. They are also disabled by NO_COLOR and without a terminal]' \
@@ -344,6 +342,7 @@ name\:"One resource name per line"))' \
 '--no-color[Disable colors. They are also disabled by NO_COLOR and without a terminal]' \
 '-h[Print help (see more with '\''--help'\'')]' \
 '--help[Print help (see more with '\''--help'\'')]' \
+'*::pools -- Only these pools and the reservations in them\: NAME or KIND/NAME:_default' \
 && ret=0
 ;;
 (import)

@@ -1,19 +1,24 @@
 //! Writes. Each has a precondition where another writer can exist.
 
+use std::collections::BTreeMap;
 use std::fmt::Debug;
 
 use capi_ipam::api::{IPReservation, Pool, PoolKey, names};
 use capi_ipam_controller::client::{CallError, with_timeout};
 use json_patch::jsonptr::PointerBuf;
 use json_patch::{Patch as JsonPatch, PatchOperation, ReplaceOperation, TestOperation};
-use kube::Api;
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::api::{DeleteParams, GetParams, Patch, PatchParams, PostParams, Preconditions, ValidationDirective};
+use kube::core::Request;
+use kube::{Api, Resource};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::{Cluster, Kind};
 use crate::error::{Error, MissingRight};
+
+/// Labels or annotations.
+type Texts = BTreeMap<String, String>;
 
 /// Name of the field manager.
 const FIELD_MANAGER: &str = "kubectl-ipam";
@@ -68,35 +73,61 @@ impl Cluster {
     }
 
     pub(crate) async fn create_reservation(&self, new: &IPReservation, dry_run: bool) -> Result<Created, Error> {
-        let kind = Kind::Reservation;
-        self.create(&Api::all(self.client.clone()), kind, None, new, dry_run).await
+        let body = serde_json::to_value(new).map_err(|error| Error::Output(error.to_string()))?;
+        let created = self.create(&IPReservation::url_path(&(), None), &body, dry_run).await;
+        created.map_err(|error| self.call_error("create", Kind::Reservation, None, &error))
     }
 
-    pub(crate) async fn create_pool(&self, key: &PoolKey, new: &Pool, dry_run: bool) -> Result<Created, Error> {
-        self.create(&self.pools(key), Kind::Pool(key.kind), key.namespace.as_deref(), new, dry_run).await
-    }
-
-    async fn create<K>(
-        &self,
-        api: &Api<K>,
-        kind: Kind,
-        namespace: Option<&str>,
-        new: &K,
-        dry_run: bool,
-    ) -> Result<Created, Error>
-    where
-        K: Clone + Debug + DeserializeOwned + Serialize,
-    {
-        let parameters = PostParams { dry_run, field_manager: Some(FIELD_MANAGER.to_owned()) };
-        let operation = || format!("create {}", kind.plural());
-        match with_timeout(operation, api.create(&parameters, new)).await {
-            Ok(_) => Ok(Created::New),
-            Err(error) if error.is_already_exists() => Ok(Created::Exists),
-            Err(error) => Err(self.call_error("create", kind, namespace, &error)),
+    /// Lets the API server check a reservation in a pool that an import changes before: that the pool has another scope
+    /// now, or does not contain the address yet, is no problem.
+    pub(crate) async fn check_reservation(&self, new: &IPReservation) -> Result<Created, Error> {
+        let body = serde_json::to_value(new).map_err(|error| Error::Output(error.to_string()))?;
+        match self.create(&IPReservation::url_path(&(), None), &body, true).await {
+            Err(error) if is_about(&error, &["spec.scope", "spec.address"]) => Ok(Created::New),
+            created => created.map_err(|error| self.call_error("create", Kind::Reservation, None, &error)),
         }
     }
 
-    /// Replaces the specification of a pool if nobody has changed it.
+    /// Creates a pool from the document of a user.
+    pub(crate) async fn create_pool(&self, key: &PoolKey, new: &Value, dry_run: bool) -> Result<Created, Error> {
+        let namespace = key.namespace.as_deref();
+        let created = self.create(&Pool::url_path(&key.kind, namespace), new, dry_run).await;
+        created.map_err(|error| self.call_error("create", Kind::Pool(key.kind), namespace, &error))
+    }
+
+    /// Creates an object. The API server refuses fields that it does not know. If it does not answer, the object is read
+    /// to find out whether it was created.
+    async fn create(&self, folder: &str, new: &Value, dry_run: bool) -> Result<Created, CallError> {
+        let name = new.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
+        let operation = || format!("create {}", plural_of(folder));
+        let parameters = PostParams { dry_run, field_manager: Some(FIELD_MANAGER.to_owned()) };
+        let body = new.to_string().into_bytes();
+        let request = Request::new(folder).create(&parameters, body).map(with_strict_fields);
+        let request = request.map_err(|error| failed(&operation(), kube::Error::BuildRequest(error)))?;
+        match with_timeout(operation, self.client.request::<Value>(request)).await {
+            Ok(_) => Ok(Created::New),
+            Err(error) if error.is_already_exists() => Ok(Created::Exists),
+            Err(error) if error.outcome_is_unknown() && !dry_run => {
+                if self.is_stored(folder, name, new).await {
+                    Ok(Created::New)
+                } else {
+                    Err(error)
+                }
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether an object has everything that was written. Without an answer it is not known to have.
+    async fn is_stored(&self, folder: &str, name: &str, written: &Value) -> bool {
+        let Ok(request) = Request::new(folder).get(name, &GetParams::default()) else { return false };
+        let operation = || format!("read {} {name}", plural_of(folder));
+        let found = with_timeout(operation, self.client.request::<Value>(request)).await;
+        found.is_ok_and(|found| contains(&found, written))
+    }
+
+    /// Replaces the specification of a pool if nobody has changed it. The API server refuses fields that it does not
+    /// know.
     pub(crate) async fn replace_spec(
         &self,
         key: &PoolKey,
@@ -108,17 +139,92 @@ impl Cluster {
             PatchOperation::Test(TestOperation { path: PointerBuf::from_tokens(path), value })
         };
         let replace = ReplaceOperation { path: PointerBuf::from_tokens(["spec"]), value: spec.clone() };
-        let patch = JsonPatch(vec![
+        let patch = Patch::<Pool>::Json(JsonPatch(vec![
             test(["metadata", "uid"], json!(version.uid)),
             test(["metadata", "generation"], json!(version.generation)),
             PatchOperation::Replace(replace),
-        ]);
-        let parameters =
-            PatchParams { dry_run, field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-        let (api, kind) = (self.pools(key), Kind::Pool(key.kind));
+        ]));
+        let (kind, namespace) = (Kind::Pool(key.kind), key.namespace.as_deref());
+        let folder = Pool::url_path(&key.kind, namespace);
+        let result = self.patch(&self.pools(key), kind, &key.name, &patch, dry_run).await;
+        let result = self.unless_stored(result, &folder, &key.name, &json!({ "spec": spec }), dry_run).await;
+        result.map_err(|error| self.call_error("patch", kind, namespace, &error))
+    }
+
+    /// Sets labels and annotations of a pool.
+    pub(crate) async fn label_pool(
+        &self,
+        key: &PoolKey,
+        version: &Identity,
+        labels: &Texts,
+        annotations: &Texts,
+        dry_run: bool,
+    ) -> Result<(), Error> {
+        let (kind, namespace) = (Kind::Pool(key.kind), key.namespace.as_deref());
+        let change = metadata_change(version, labels, annotations);
+        let result = self.patch(&self.pools(key), kind, &key.name, &Patch::Merge(&change), dry_run).await;
+        let folder = Pool::url_path(&key.kind, namespace);
+        let result = self.unless_stored(result, &folder, &key.name, &change, dry_run).await;
+        result.map_err(|error| self.call_error("patch", kind, namespace, &error))
+    }
+
+    /// Sets labels and annotations of a reservation.
+    pub(crate) async fn label_reservation(
+        &self,
+        name: &str,
+        version: &Identity,
+        labels: &Texts,
+        annotations: &Texts,
+        dry_run: bool,
+    ) -> Result<(), Error> {
+        let api: Api<IPReservation> = Api::all(self.client.clone());
+        let change = metadata_change(version, labels, annotations);
+        let result = self.patch(&api, Kind::Reservation, name, &Patch::Merge(&change), dry_run).await;
+        let result = self.unless_stored(result, &IPReservation::url_path(&(), None), name, &change, dry_run).await;
+        result.map_err(|error| self.call_error("patch", Kind::Reservation, None, &error))
+    }
+
+    async fn patch<K, P>(
+        &self,
+        api: &Api<K>,
+        kind: Kind,
+        name: &str,
+        patch: &Patch<P>,
+        dry_run: bool,
+    ) -> Result<(), CallError>
+    where
+        K: Clone + Debug + DeserializeOwned,
+        P: Debug + Serialize,
+    {
+        let parameters = PatchParams {
+            dry_run,
+            field_manager: Some(FIELD_MANAGER.to_owned()),
+            field_validation: Some(ValidationDirective::Strict),
+            ..PatchParams::default()
+        };
         let operation = || format!("patch {}", kind.plural());
-        let result = with_timeout(operation, api.patch(&key.name, &parameters, &Patch::<Pool>::Json(patch))).await;
-        result.map(drop).map_err(|error| self.call_error("patch", kind, key.namespace.as_deref(), &error))
+        with_timeout(operation, api.patch(name, &parameters, patch)).await.map(drop)
+    }
+
+    /// A change with an unknown outcome is done if the object has what was written.
+    async fn unless_stored(
+        &self,
+        result: Result<(), CallError>,
+        folder: &str,
+        name: &str,
+        written: &Value,
+        dry_run: bool,
+    ) -> Result<(), CallError> {
+        match result {
+            Err(error) if error.outcome_is_unknown() && !dry_run => {
+                if self.is_stored(folder, name, written).await {
+                    Ok(())
+                } else {
+                    Err(error)
+                }
+            }
+            result => result,
+        }
     }
 
     pub(crate) async fn delete_pool(&self, key: &PoolKey, version: &Identity, dry_run: bool) -> Result<(), Error> {
@@ -195,6 +301,54 @@ impl Cluster {
     }
 }
 
+/// Adds the query parameter with which the API server refuses unknown and duplicate fields. `PostParams` lacks it.
+fn with_strict_fields(mut request: http::Request<Vec<u8>>) -> http::Request<Vec<u8>> {
+    if let Ok(uri) = format!("{}&fieldValidation=Strict", request.uri()).parse() {
+        *request.uri_mut() = uri;
+    }
+    request
+}
+
+/// The plural of a kind, which ends the path of its objects.
+fn plural_of(folder: &str) -> &str {
+    folder.rsplit('/').next().unwrap_or_default()
+}
+
+fn failed(operation: &str, source: kube::Error) -> CallError {
+    CallError::Failed { operation: operation.to_owned(), source: Box::new(source) }
+}
+
+/// Labels and annotations to set on the object with this uid.
+fn metadata_change(version: &Identity, labels: &Texts, annotations: &Texts) -> Value {
+    let mut metadata = json!({ "uid": version.uid });
+    if let Some(fields) = metadata.as_object_mut() {
+        for (name, texts) in [("labels", labels), ("annotations", annotations)] {
+            if !texts.is_empty() {
+                fields.insert(name.to_owned(), json!(texts));
+            }
+        }
+    }
+    json!({ "metadata": metadata })
+}
+
+/// Whether a value has all fields of another one with their values.
+fn contains(found: &Value, written: &Value) -> bool {
+    match (found, written) {
+        (Value::Object(found), Value::Object(written)) => {
+            written.iter().all(|(name, value)| found.get(name).is_some_and(|found| contains(found, value)))
+        }
+        _ => found == written,
+    }
+}
+
+/// Whether an object is refused because of these fields only.
+fn is_about(error: &CallError, fields: &[&str]) -> bool {
+    let CallError::Failed { source, .. } = error else { return false };
+    let kube::Error::Api(status) = source.as_ref() else { return false };
+    let causes = status.details.as_ref().map(|details| details.causes.as_slice()).unwrap_or_default();
+    error.is_invalid() && !causes.is_empty() && causes.iter().all(|cause| fields.contains(&cause.field.as_str()))
+}
+
 /// The message of the API server.
 fn error_text(error: &CallError) -> Option<String> {
     match error {
@@ -203,5 +357,27 @@ fn error_text(error: &CallError) -> Option<String> {
             _ => None,
         },
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stored_object_contains_what_was_written() {
+        let written = json!({ "metadata": { "labels": { "a": "1" } }, "spec": { "list": ["x"] } });
+        let mut found = json!({ "metadata": { "uid": "u", "labels": { "a": "1", "b": "2" } },
+                                "spec": { "list": ["x"], "default": 64 } });
+        assert!(contains(&found, &written));
+        found["spec"]["list"] = json!(["x", "y"]);
+        assert!(!contains(&found, &written));
+    }
+
+    #[test]
+    fn creation_is_strict() {
+        let request = Request::new("/apis/g/v/kinds").create(&PostParams::default(), Vec::new()).unwrap();
+        let query = with_strict_fields(request).uri().query().unwrap().to_owned();
+        assert!(query.ends_with("&fieldValidation=Strict"), "{query}");
     }
 }

@@ -48,8 +48,36 @@ pub struct ImportSummary {
     pub deleted: u64,
     /// Number of objects that were as in the file.
     pub unchanged: u64,
+    /// The changes that were made, or that the API server checked.
+    pub changes: Vec<ImportChange>,
+    /// Number of changes that were not made because another one failed. The same import makes them.
+    pub not_made: u64,
     /// What is wrong, by line.
     pub problems: Vec<ImportProblem>,
+}
+
+/// What happened to an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+pub enum ChangeAction {
+    /// It was created.
+    Created,
+    /// It was updated.
+    Updated,
+    /// It was deleted.
+    Deleted,
+}
+
+/// A change of one object by `import`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ImportChange {
+    /// Line of the file, starting at 1; omitted for an object that the file does not contain.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub line: Option<u64>,
+    /// What happened to the object.
+    pub action: ChangeAction,
+    /// Kind, namespace and name of the object, as `InClusterIPPool team-a/web`.
+    pub object: String,
 }
 
 /// Something that is wrong in a file, or that the API server refuses.

@@ -1,28 +1,28 @@
-//! `import`: reads the objects of the cluster, and makes the changes.
+//! `import`: lets the API server check the changes, and then makes them.
 
-use std::collections::HashSet;
+use std::cell::Cell;
+use std::collections::HashMap;
 use std::io::{IsTerminal, Write};
 use std::path::Path;
 
-use capi_ipam::api::{IPReservation, Pool, PoolKey};
-use capi_ipam_ip::Block;
 use futures::{StreamExt, stream};
-use kube::ResourceExt;
 
-use super::plan::{Action, Change, Existing, ExistingPool, ExistingReservation, IMPORT_LABEL, Plan, plan};
-use super::{Entry, Parsed, parse, read};
-use crate::cluster::{Cluster, Created, Identity, Kind};
+use super::existing;
+use super::plan::{Action, Change, Plan, plan};
+use super::{parse, read};
+use crate::cluster::{Cluster, Created};
 use crate::error::Error;
 use crate::load::Loader;
-use crate::model::{ImportProblem, ImportSummary};
-use crate::objects::ReservationRow;
+use crate::model::{ChangeAction, ImportChange, ImportProblem, ImportSummary};
 
 /// Number of requests at the same time.
 const CONCURRENCY: usize = 16;
 /// Number of changes between two lines of progress.
 const PROGRESS: usize = 500;
+/// How often the same answer of the API server is reported. It is a problem of the server, not of the objects.
+const MAX_EQUAL_PROBLEMS: usize = 10;
 
-/// Imports a file. Nothing is written if a line is wrong.
+/// Imports a file. Nothing is written if a line is wrong, or if the API server refuses one of the changes.
 pub(crate) async fn import(
     loader: &mut Loader<'_>,
     path: &Path,
@@ -31,147 +31,157 @@ pub(crate) async fn import(
     dry_run: bool,
 ) -> Result<ImportSummary, Error> {
     let parsed = parse(&read(path)?, &loader.cluster.namespace);
-    if parsed.records.iter().any(|record| matches!(record.entry, Entry::Reservation(_))) {
+    if parsed.reserved().next().is_some() {
         loader.cluster.require_reservations()?;
     }
-    let existing = existing(loader, &parsed, prune).await?;
+    let mut warnings: Vec<String> = parsed.warnings().collect();
+    let existing = existing::read(loader, &parsed, prune).await?;
     if let Some(right) = loader.missing.first() {
         return Err(Error::Forbidden(right.clone()));
     }
     let mut summary = ImportSummary { dry_run, ..ImportSummary::default() };
     match plan(parsed, &existing, name, prune) {
-        Ok(plan) => apply(loader.cluster, plan, &mut summary).await?,
+        Ok(mut plan) => {
+            warnings.append(&mut plan.warnings);
+            summary.problems = check(loader.cluster, &plan).await?;
+            if summary.problems.is_empty() {
+                summary.unchanged = plan.unchanged;
+                make(loader.cluster, plan, &mut summary).await;
+            }
+        }
         Err(problems) => summary.problems = problems,
     }
+    loader.warnings.append(&mut warnings);
     summary.problems.sort();
+    summary.changes.sort();
     Ok(summary)
 }
 
-/// Reads what the file is compared with, and keeps only that.
-async fn existing(loader: &mut Loader<'_>, parsed: &Parsed, prune: bool) -> Result<Existing, Error> {
-    let mut existing = Existing::default();
-    let blocks: HashSet<Block> = parsed
-        .records
-        .iter()
-        .filter_map(|record| if let Entry::Reservation(wanted) = &record.entry { Some(wanted.block) } else { None })
-        .collect();
-    let import = |labels: &std::collections::BTreeMap<String, String>| labels.get(IMPORT_LABEL).cloned();
-    loader
-        .each_pool(None, |pool: &Pool| {
-            let entry = ExistingPool {
-                spec: pool.spec.clone(),
-                import: import(pool.labels()),
-                version: Identity::of(&pool.metadata),
-            };
-            existing.pools.insert(PoolKey::of(pool), entry);
-        })
-        .await?;
-    let each = |reservation: IPReservation| {
-        let import = import(reservation.labels());
-        let Some(row) = ReservationRow::of(&reservation) else { return };
-        if import.is_some() || blocks.contains(&row.slot.block) {
-            let entry = ExistingReservation {
-                claim: row.claim,
-                is_held: row.has_uid || row.released.is_some(),
-                import,
-                version: Identity::of(&reservation.metadata),
-            };
-            existing.reservations.insert(row.slot.reservation_name(), entry);
-        }
-    };
-    loader.list(Kind::Reservation, None, each).await?;
-    if !blocks.is_empty() || prune {
-        for row in loader.addresses(|row| prune || blocks.contains(&row.block)).await? {
-            if prune {
-                existing.pools_in_use.insert(row.pool.clone());
+/// Lets the API server check all changes, without making them. Returns the problems. A missing permission or an API
+/// server that does not answer is an error: nothing is written.
+async fn check(cluster: &Cluster, plan: &Plan) -> Result<Vec<ImportProblem>, Error> {
+    let changes: Vec<&Change> = plan.pools.iter().chain(&plan.reservations).chain(&plan.deletions).collect();
+    let mut progress = Progress::new("checked", changes.len());
+    let mut results = stream::iter(changes)
+        .map(|change| async move { (change.line, perform(cluster, change, true).await) })
+        .buffer_unordered(CONCURRENCY);
+    let (mut problems, mut counts) = (Vec::new(), HashMap::<String, usize>::new());
+    while let Some((line, result)) = results.next().await {
+        progress.advance();
+        let problem = match result {
+            Ok(()) => continue,
+            Err(error @ (Error::Forbidden(_) | Error::Unauthenticated { .. } | Error::Unreachable { .. })) => {
+                return Err(error);
             }
-            if blocks.contains(&row.block) {
-                existing.addresses.push((row.pool, row.block, (row.key.0, row.claim)));
-            }
+            Err(error) => error.to_string(),
+        };
+        let count = counts.entry(problem.clone()).or_default();
+        *count = count.saturating_add(1);
+        let is_last = *count == MAX_EQUAL_PROBLEMS;
+        problems.push(ImportProblem { line, problem });
+        if is_last {
+            let problem = format!("the check ended after {MAX_EQUAL_PROBLEMS} equal answers of the API server");
+            problems.push(ImportProblem { line: None, problem });
+            break;
         }
     }
-    if prune {
-        existing.pools_in_use.extend(loader.claims(None, |_| true).await?.into_iter().map(|claim| claim.pool));
-    }
-    Ok(existing)
+    Ok(problems)
 }
 
-/// Makes the changes. A change that fails is a problem of its line; the others are made. A missing permission ends it.
-async fn apply(cluster: &Cluster, plan: Plan, summary: &mut ImportSummary) -> Result<(), Error> {
-    let Plan { pools, reservations, deletions, unchanged } = plan;
-    summary.unchanged = unchanged;
-    let total = pools.len().saturating_add(reservations.len()).saturating_add(deletions.len());
-    let mut progress = Progress { done: 0, total, shows: std::io::stderr().is_terminal() };
-    for changes in [pools, reservations, deletions] {
-        let dry_run = summary.dry_run;
+/// Makes the changes: pools, reservations, deletions. After a failure no other change is started, and above all no
+/// deletion: what the file contains must exist before anything is deleted.
+async fn make(cluster: &Cluster, plan: Plan, summary: &mut ImportSummary) {
+    let phases = [plan.pools, plan.reservations, plan.deletions];
+    let total = phases.iter().map(Vec::len).fold(0, usize::saturating_add);
+    if summary.dry_run {
+        phases.iter().flatten().for_each(|change| count(summary, change));
+        return;
+    }
+    let mut progress = Progress::new("made", total);
+    let has_failed = Cell::new(false);
+    for changes in phases {
+        let is_stopped = || has_failed.get();
         let mut results = stream::iter(changes)
-            .map(|change| async move { (change.line, perform(cluster, change, dry_run).await) })
+            .map(|change| async move {
+                let result = if is_stopped() { None } else { Some(perform(cluster, &change, false).await) };
+                (change, result)
+            })
             .buffer_unordered(CONCURRENCY);
-        while let Some((line, result)) = results.next().await {
-            progress.advance();
-            let count = match result {
-                Ok(Done::Created) => &mut summary.created,
-                Ok(Done::Updated) => &mut summary.updated,
-                Ok(Done::Deleted) => &mut summary.deleted,
-                Err(error @ (Error::Forbidden(_) | Error::Unauthenticated { .. })) => return Err(error),
-                Err(error) => {
-                    summary.problems.push(ImportProblem { line, problem: error.to_string() });
-                    continue;
+        while let Some((change, result)) = results.next().await {
+            match result {
+                Some(Ok(())) => count(summary, &change),
+                Some(Err(error)) => {
+                    has_failed.set(true);
+                    summary.not_made = summary.not_made.saturating_add(1);
+                    let problem = format!("{}: {error}", change.action.object());
+                    summary.problems.push(ImportProblem { line: change.line, problem });
                 }
-            };
-            *count = count.saturating_add(1);
+                None => summary.not_made = summary.not_made.saturating_add(1),
+            }
+            progress.advance();
         }
     }
-    Ok(())
 }
 
-enum Done {
-    Created,
-    Updated,
-    Deleted,
-}
-
-async fn perform(cluster: &Cluster, change: Change, dry_run: bool) -> Result<Done, Error> {
-    let created = |result: Created, name: String| match result {
-        Created::New => Ok(Done::Created),
-        Created::Exists => Err(Error::Changed { object: name }),
+/// Adds a change to the summary.
+fn count(summary: &mut ImportSummary, change: &Change) {
+    let action = change.action.kind();
+    let count = match action {
+        ChangeAction::Created => &mut summary.created,
+        ChangeAction::Updated => &mut summary.updated,
+        ChangeAction::Deleted => &mut summary.deleted,
     };
-    match change.action {
-        Action::CreatePool(key, pool) => created(cluster.create_pool(&key, &pool, dry_run).await?, key.to_string()),
-        Action::UpdatePool(key, version, spec) => {
-            cluster.replace_spec(&key, &version, &spec, dry_run).await.map(|()| Done::Updated)
-        }
-        Action::CreateReservation(new) => {
-            let name = new.name_any();
-            created(cluster.create_reservation(&new, dry_run).await?, format!("IPReservation {name}"))
-        }
-        Action::ReplaceReservation(version, new) => {
-            let name = new.name_any();
-            cluster.delete_reservation(&name, &version, dry_run).await?;
-            if !dry_run {
-                created(cluster.create_reservation(&new, dry_run).await?, format!("IPReservation {name}"))?;
+    *count = count.saturating_add(1);
+    summary.changes.push(ImportChange { line: change.line, action, object: change.action.object() });
+}
+
+/// Sends a change to the API server.
+async fn perform(cluster: &Cluster, change: &Change, dry_run: bool) -> Result<(), Error> {
+    let created = |result: Created| match result {
+        Created::New => Ok(()),
+        Created::Exists => Err(Error::Changed { object: change.action.object() }),
+    };
+    match &change.action {
+        Action::CreatePool(key, pool) => created(cluster.create_pool(key, pool, dry_run).await?),
+        Action::UpdatePool(key, version, update) => {
+            let metadata = &update.metadata;
+            if let Some(spec) = &update.spec {
+                cluster.replace_spec(key, version, spec, dry_run).await?;
             }
-            Ok(Done::Updated)
+            if metadata.is_empty() {
+                return Ok(());
+            }
+            cluster.label_pool(key, version, &metadata.labels, &metadata.annotations, dry_run).await
         }
-        Action::DeleteReservation(name, version) => {
-            cluster.delete_reservation(&name, &version, dry_run).await.map(|()| Done::Deleted)
+        Action::CreateReservation(new) if dry_run && change.follows_pool => {
+            created(cluster.check_reservation(new).await?)
         }
-        Action::DeletePool(key, version) => cluster.delete_pool(&key, &version, dry_run).await.map(|()| Done::Deleted),
+        Action::CreateReservation(new) => created(cluster.create_reservation(new, dry_run).await?),
+        Action::UpdateReservation(name, version, metadata) => {
+            cluster.label_reservation(name, version, &metadata.labels, &metadata.annotations, dry_run).await
+        }
+        Action::DeleteReservation(name, version) => cluster.delete_reservation(name, version, dry_run).await,
+        Action::DeletePool(key, version) => cluster.delete_pool(key, version, dry_run).await,
     }
 }
 
 /// Progress on a terminal.
 struct Progress {
+    what: &'static str,
     done: usize,
     total: usize,
     shows: bool,
 }
 
 impl Progress {
+    fn new(what: &'static str, total: usize) -> Self {
+        Self { what, done: 0, total, shows: std::io::stderr().is_terminal() }
+    }
+
     fn advance(&mut self) {
         self.done = self.done.saturating_add(1);
         if self.shows && self.done.is_multiple_of(PROGRESS) {
-            let _ = writeln!(std::io::stderr(), "{} of {} changes", self.done, self.total);
+            let _ = writeln!(std::io::stderr(), "{} of {} changes {}", self.done, self.total, self.what);
         }
     }
 }

@@ -1,67 +1,139 @@
 //! `export`: pools and reservations of users.
 
+use std::collections::{BTreeMap, HashSet};
+
 use capi_ipam::api::{IPReservation, Pool, PoolKey, names};
+use kube::ResourceExt;
 use kube::api::ObjectMeta;
 use serde_json::{Value, json};
 
-use super::plan::IMPORT_LABEL;
-use super::table;
+use super::{TEXTS_NOT_IMPORTED, Texts, table};
 use crate::cli::Format;
 use crate::cluster::Kind;
 use crate::error::Error;
-use crate::load::Loader;
+use crate::load::{Loader, matches, short};
 
-/// The annotation in which `kubectl apply` stores the last version.
-const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+/// What `export` writes.
+pub(crate) struct Exported {
+    pub(crate) text: String,
+    /// What it leaves out, and why.
+    pub(crate) left_out: Vec<String>,
+}
 
-/// Returns the pools of a namespace, or of all, the global pools, and the reservations of users in them.
-pub(crate) async fn export(loader: &mut Loader<'_>, namespace: Option<&str>, format: Format) -> Result<String, Error> {
+/// Returns the pools of a namespace, or of all, the global pools, and the reservations of users in them. With names,
+/// only these pools.
+pub(crate) async fn export(
+    loader: &mut Loader<'_>,
+    namespace: Option<&str>,
+    names: &[String],
+    format: Format,
+) -> Result<Exported, Error> {
     if format == Format::Name {
         return Err(Error::Argument("export writes csv, json or yaml".to_owned()));
     }
     let mut pools: Vec<Pool> = Vec::new();
     loader.each_pool(namespace, |pool| pools.push(plain_pool(pool))).await?;
     pools.sort_by_key(PoolKey::of);
-    let keys: std::collections::HashSet<PoolKey> = pools.iter().map(PoolKey::of).collect();
-    let mut reservations: Vec<IPReservation> = Vec::new();
+    select(&mut pools, names, namespace)?;
+    let keys: HashSet<PoolKey> = pools.iter().map(PoolKey::of).collect();
+    let (mut reservations, mut left_out): (Vec<IPReservation>, Vec<String>) = (Vec::new(), Vec::new());
     let each = |reservation: IPReservation| {
         let is_of_user = reservation.spec.claim_ref.as_ref().is_none_or(|claim| claim.uid.is_none())
             && reservation.spec.released_at.is_none();
-        if is_of_user && reservation.slot().is_ok_and(|(_, pool)| keys.contains(&pool)) {
-            reservations.push(plain_reservation(reservation));
+        let pool = PoolKey::of_reservation(&reservation.spec.pool_ref);
+        if !is_of_user || pool.is_none_or(|pool| !keys.contains(&pool)) || reservation.network_block_length().is_some()
+        {
+            return;
+        }
+        match reservation.slot() {
+            Ok(_) => reservations.push(plain_reservation(reservation)),
+            Err(problem) => left_out.push(format!("IPReservation {} is left out: {problem}", reservation.name_any())),
         }
     };
     loader.list(Kind::Reservation, None, each).await?;
     reservations.sort_by_key(|reservation| reservation.slot().ok());
-    let failed = |error: &dyn std::error::Error| Error::Output(error.to_string());
-    if matches!(format, Format::Table | Format::Wide | Format::Csv) {
-        pools.iter().try_for_each(require_columns)?;
-        return table::write(&pools, &reservations).map_err(|error| failed(&error));
+    let text = if matches!(format, Format::Table | Format::Wide | Format::Csv) {
+        left_out.extend(remove_without_columns(&mut pools, &mut reservations));
+        table::write(&pools, &reservations).map_err(|error| Error::Output(error.to_string()))?
+    } else {
+        list(&pools, &reservations, format).map_err(Error::Output)?
+    };
+    Ok(Exported { text, left_out })
+}
+
+/// Keeps the pools with one of these names. Fails if a name is that of no pool.
+fn select(pools: &mut Vec<Pool>, names: &[String], namespace: Option<&str>) -> Result<(), Error> {
+    if names.is_empty() {
+        return Ok(());
     }
-    let value = |result: Result<Value, serde_json::Error>| result.map_err(|error| failed(&error));
+    for name in names {
+        if !pools.iter().any(|pool| matches(&PoolKey::of(pool), name)) {
+            let place = namespace.map_or_else(
+                || "any namespace".to_owned(),
+                |namespace| format!("the namespace {namespace} or among the global pools"),
+            );
+            return Err(Error::NoPool { name: name.clone(), place });
+        }
+    }
+    pools.retain(|pool| {
+        let key = PoolKey::of(pool);
+        names.iter().any(|name| matches(&key, name))
+    });
+    Ok(())
+}
+
+/// Removes the pools that a table cannot state, with their reservations: an import would create other pools. Returns
+/// what it removes, and the labels and annotations that the table lacks.
+fn remove_without_columns(pools: &mut Vec<Pool>, reservations: &mut Vec<IPReservation>) -> Vec<String> {
+    let mut left_out = Vec::new();
+    let mut removed: BTreeMap<PoolKey, (String, u64)> = BTreeMap::new();
+    pools.retain(|pool| {
+        let (key, fields) = (PoolKey::of(pool), table::fields_without_column(&pool.spec));
+        if !fields.is_empty() {
+            removed.insert(key, (fields.join(", "), 0));
+            return false;
+        }
+        for (name, texts) in [("labels", &pool.metadata.labels), ("annotations", &pool.metadata.annotations)] {
+            if texts.is_some() {
+                left_out.push(format!("metadata.{name} of {key} is left out: a table has no column for it"));
+            }
+        }
+        true
+    });
+    reservations.retain(|reservation| {
+        let key = PoolKey::of_reservation(&reservation.spec.pool_ref);
+        let Some((_, count)) = key.and_then(|key| removed.get_mut(&key)) else { return true };
+        *count = count.saturating_add(1);
+        false
+    });
+    for (key, (fields, count)) in removed {
+        let with = if count > 0 { format!(" with {count} reservations") } else { String::new() };
+        let namespace = key.namespace.as_deref().map(|name| format!(" --namespace {name}")).unwrap_or_default();
+        left_out.push(format!(
+            "{key} is left out{with}: a table has no column for {fields}; export it with: kubectl ipam export {}/{} \
+             --output yaml{namespace}",
+            short(key.kind),
+            key.name
+        ));
+    }
+    left_out
+}
+
+/// The objects as a List.
+fn list(pools: &[Pool], reservations: &[IPReservation], format: Format) -> Result<String, String> {
+    let value = |result: Result<Value, serde_json::Error>| result.map_err(|error| error.to_string());
     let mut items = Vec::new();
-    for pool in &pools {
+    for pool in pools {
         items.push(value(serde_json::to_value(pool))?);
     }
-    for reservation in &reservations {
+    for reservation in reservations {
         items.push(value(serde_json::to_value(reservation))?);
     }
     let list = json!({ "apiVersion": "v1", "kind": "List", "items": items });
-    Ok(if format == Format::Json {
-        serde_json::to_string_pretty(&list).map_err(|error| failed(&error))? + "\n"
-    } else {
-        serde_saphyr::to_string(&list).map_err(|error| failed(&error))?
-    })
-}
-
-/// Fails if a table would lack a field of a pool: an import of it would create another pool.
-fn require_columns(pool: &Pool) -> Result<(), Error> {
-    let fields = table::fields_without_column(&pool.spec);
-    if fields.is_empty() {
-        return Ok(());
+    if format == Format::Json {
+        return Ok(serde_json::to_string_pretty(&list).map_err(|error| error.to_string())? + "\n");
     }
-    let (key, fields) = (PoolKey::of(pool), fields.join(", "));
-    Err(Error::Argument(format!("{key} has {fields}, for which a table has no column: export as YAML, -o yaml")))
+    serde_saphyr::to_string(&list).map_err(|error| error.to_string())
 }
 
 fn api_version() -> String {
@@ -84,10 +156,14 @@ fn plain_reservation(reservation: IPReservation) -> IPReservation {
 }
 
 fn plain_metadata(metadata: ObjectMeta) -> ObjectMeta {
-    let ObjectMeta { name, namespace, mut labels, mut annotations, .. } = metadata;
-    labels.iter_mut().for_each(|labels| drop(labels.remove(IMPORT_LABEL)));
-    annotations.iter_mut().for_each(|annotations| drop(annotations.remove(LAST_APPLIED)));
-    let labels = labels.filter(|labels| !labels.is_empty());
-    let annotations = annotations.filter(|annotations| !annotations.is_empty());
+    let ObjectMeta { name, namespace, labels, annotations, .. } = metadata;
+    let (labels, annotations) = (of_user(labels), of_user(annotations));
     ObjectMeta { name, namespace, labels, annotations, ..ObjectMeta::default() }
+}
+
+/// The labels or annotations that a user has set; `None` if there are none.
+fn of_user(texts: Option<Texts>) -> Option<Texts> {
+    let mut texts = texts?;
+    texts.retain(|name, _| !TEXTS_NOT_IMPORTED.contains(&name.as_str()));
+    (!texts.is_empty()).then_some(texts)
 }

@@ -1,130 +1,153 @@
 //! JSON and YAML: the objects as the API server stores them, alone, in documents, or in a List.
 
-use capi_ipam::api::{IPPoolSpec, IPReservation, IPReservationSpec, Pool, PrefixPoolSpec, names};
-use schemars::JsonSchema;
-use serde::Deserialize;
+use capi_ipam::api::{IPReservation, InClusterKind, Pool, names};
 use serde_json::{Value, json};
-use serde_saphyr::Spanned;
 
-use super::{Entry, Parsed, Wanted};
-use crate::load::kind_of;
+use super::document::{self, Content, Node};
+use super::schema::{METADATA_NOT_IMPORTED, faults, schema};
+use super::{Entry, Parsed, Record, TEXTS_NOT_IMPORTED, Texts, Wanted, WantedPool};
 use crate::model::ImportProblem;
 
-/// The objects of a List with their lines.
-#[derive(Deserialize)]
-struct List {
-    items: Vec<Spanned<Value>>,
-}
+const RESERVATION: &str = "IPReservation";
 
 /// Parses one or more documents. JSON is YAML.
 pub(super) fn parse(text: &str, namespace: &str) -> Parsed {
-    let mut parsed = Parsed::default();
-    for (start, document) in documents(text) {
-        let line = |line: u64| line.saturating_add(start);
-        let value: Value = match serde_saphyr::from_str_with_options(document, options()) {
-            Ok(Value::Null) => continue,
-            Ok(value) => value,
-            Err(error) => {
-                let at = error.location().map(|location| line(location.line()));
-                parsed.problems.push(ImportProblem { line: at, problem: first_line(&error.to_string()) });
-                continue;
-            }
-        };
-        let is_list = value.get("items").is_some_and(Value::is_array);
-        let items: Vec<Spanned<Value>> = if is_list {
-            let list = serde_saphyr::from_str_with_options::<List>(document, options());
-            list.map(|list| list.items).unwrap_or_default()
+    let (documents, problems) = document::parse(text);
+    let mut parsed = Parsed { problems, ..Parsed::default() };
+    for document in documents {
+        if document.get("kind").and_then(Node::as_text) == Some("List") {
+            list(&mut parsed, document, namespace);
         } else {
-            serde_saphyr::from_str_with_options(document, options()).map(|item| vec![item]).unwrap_or_default()
-        };
-        for item in items {
-            parsed.add(line(item.referenced.line()), entry(item.value, namespace));
+            object(&mut parsed, document, namespace);
         }
     }
     parsed
 }
 
-/// The documents of a text, and the number of lines before each.
-fn documents(text: &str) -> Vec<(u64, &str)> {
-    let mut documents = Vec::new();
-    let (mut start, mut lines_before, mut offset, mut lines) = (0_usize, 0_u64, 0_usize, 0_u64);
-    for line in text.split_inclusive('\n') {
-        let end = offset.saturating_add(line.len());
-        lines = lines.saturating_add(1);
-        if line.trim_end() == "---" {
-            documents.push((lines_before, text.get(start..offset).unwrap_or_default()));
-            (start, lines_before) = (end, lines);
+/// Adds the objects of a List.
+fn list(parsed: &mut Parsed, document: Node, namespace: &str) {
+    let Content::Map(fields) = document.content else { return };
+    for field in fields {
+        match (field.name.as_str(), field.value.content) {
+            // The metadata of a List is empty, or that of a response of the API server.
+            ("apiVersion" | "kind" | "metadata", _) => {}
+            ("items", Content::List(items)) => items.into_iter().for_each(|item| object(parsed, item, namespace)),
+            ("items", _) => parsed.problem(field.line, "items: must be a list".to_owned()),
+            (name, _) => parsed.problem(field.line, format!("{name}: unknown field")),
         }
-        offset = end;
     }
-    documents.push((lines_before, text.get(start..).unwrap_or_default()));
-    documents.retain(|(_, document)| !document.trim().is_empty());
-    documents
 }
 
-/// Limits for tens of thousands of objects: the file is one of the caller's.
-fn options() -> serde_saphyr::Options {
-    serde_saphyr::options! { budget: serde_saphyr::budget! { max_events: 50_000_000, max_nodes: 20_000_000, max_total_scalar_bytes: 1 << 30 } }
-}
-
-fn first_line(text: &str) -> String {
-    text.lines().next().unwrap_or_default().to_owned()
-}
-
-fn entry(mut value: Value, namespace: &str) -> Result<Entry, Vec<String>> {
-    let text = |pointer: &str| value.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
-    let (version, kind) = (text("/apiVersion"), text("/kind"));
+/// Adds an object.
+fn object(parsed: &mut Parsed, mut document: Node, namespace: &str) {
+    let line = document.line;
+    let text = |name: &str| document.get(name).and_then(Node::as_text).unwrap_or_default();
+    let (version, kind) = (text("apiVersion"), text("kind"));
     let expected = format!("{}/{}", names::GROUP, names::POOL_VERSION);
     if version != expected {
-        return Err(vec![format!("apiVersion: is {version:?}; {expected} is supported")]);
+        return parsed.problem(line, format!("apiVersion: is {version:?}; {expected} is supported"));
     }
-    if kind == "IPReservation" {
-        unknown_fields::<IPReservationSpec>(&value)?;
-        return reservation(value).map(Entry::Reservation).map_err(|problem| vec![problem]);
-    }
-    let Some(pool_kind) = kind_of(&kind).filter(|it| it.name() == kind) else {
-        return Err(vec![format!("kind: {kind:?} is neither a pool nor IPReservation")]);
+    let pool_kind = InClusterKind::of(kind);
+    let schema = schema(kind).filter(|_| pool_kind.is_some() || kind == RESERVATION);
+    let Some(schema) = schema else {
+        return parsed.problem(line, format!("kind: {kind:?} is neither a pool nor {RESERVATION}"));
     };
-    if pool_kind.has_prefixes() {
-        unknown_fields::<PrefixPoolSpec>(&value)?;
-    } else {
-        unknown_fields::<IPPoolSpec>(&value)?;
+    remove_not_imported(parsed, &mut document, pool_kind.is_some());
+    let faults = faults(&document, schema);
+    if faults.iter().any(|fault| !fault.is_bound) {
+        // All of them, so that the file has to be corrected once.
+        return faults.into_iter().for_each(|fault| parsed.problem(fault.line, fault.problem));
     }
-    if text("/metadata/name").is_empty() {
-        return Err(vec!["metadata.name: is empty".to_owned()]);
+    let value = document.to_value();
+    let entry = match pool_kind {
+        Some(kind) => pool(kind, value, namespace),
+        None => reservation(value),
+    };
+    let bound = |fault: super::schema::Fault| ImportProblem { line: Some(fault.line), problem: fault.problem };
+    match entry {
+        Ok(entry) => {
+            let out_of_bounds = faults.into_iter().map(bound).collect();
+            parsed.records.push(Record { line, entry, out_of_bounds });
+        }
+        Err(problem) => parsed.problem(line, problem),
     }
-    let given = text("/metadata/namespace");
-    if pool_kind.is_global() && !given.is_empty() {
-        return Err(vec![format!("metadata.namespace: a {kind} has none")]);
+}
+
+/// Removes the fields that the API server and controllers set, as in the output of `kubectl get`, and records them.
+fn remove_not_imported(parsed: &mut Parsed, document: &mut Node, has_status: bool) {
+    let Content::Map(fields) = &mut document.content else { return };
+    fields.retain(|field| {
+        let is_status = has_status && field.name == "status";
+        if is_status {
+            parsed.skip_field(field.line, "status");
+        }
+        !is_status
+    });
+    let Some(metadata) = fields.iter_mut().find(|field| field.name == "metadata") else { return };
+    let Content::Map(fields) = &mut metadata.value.content else { return };
+    fields.retain(|field| {
+        let is_removed = METADATA_NOT_IMPORTED.contains(&field.name.as_str());
+        if is_removed {
+            parsed.skip_field(field.line, &format!("metadata.{}", field.name));
+        }
+        !is_removed
+    });
+    for field in fields {
+        let path = format!("metadata.{}", field.name);
+        let Content::Map(entries) = &mut field.value.content else { continue };
+        entries.retain(|entry| {
+            let is_removed = TEXTS_NOT_IMPORTED.contains(&entry.name.as_str());
+            if is_removed {
+                parsed.skip_field(entry.line, &format!("{path}[{}]", entry.name));
+            }
+            !is_removed
+        });
     }
-    if !pool_kind.is_global()
+}
+
+fn pool(kind: InClusterKind, mut value: Value, namespace: &str) -> Result<Entry, String> {
+    let given = value.pointer("/metadata/namespace").and_then(Value::as_str).unwrap_or_default().to_owned();
+    if kind.is_global() && !given.is_empty() {
+        return Err(format!("metadata.namespace: a {kind} has none"));
+    }
+    if !kind.is_global()
         && given.is_empty()
         && let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut)
     {
         metadata.insert("namespace".to_owned(), json!(namespace));
     }
-    let pool: Pool = serde_json::from_value(value).map_err(|error| vec![error.to_string()])?;
-    Ok(Entry::Pool(Box::new(pool)))
+    let spec = value.get("spec").cloned().unwrap_or_else(|| json!({}));
+    let pool: Pool = serde_json::from_value(value).map_err(|error| format!("spec: {error}"))?;
+    Ok(Entry::Pool(Box::new(WantedPool { pool, spec })))
 }
 
-/// Fails for fields of the specification that would be ignored.
-fn unknown_fields<T: JsonSchema>(value: &Value) -> Result<(), Vec<String>> {
-    let schema = schemars::schema_for!(T);
-    let known = schema.get("properties").and_then(Value::as_object);
-    let is_known = |name: &String| known.is_some_and(|known| known.contains_key(name));
-    let fields = value.get("spec").and_then(Value::as_object).into_iter().flatten().map(|(name, _)| name);
-    let unknown: Vec<String> =
-        fields.filter(|name| !is_known(name)).map(|name| format!("spec.{name}: unknown field")).collect();
-    if unknown.is_empty() { Ok(()) } else { Err(unknown) }
-}
-
-fn reservation(value: Value) -> Result<Wanted, String> {
-    let reservation: IPReservation = serde_json::from_value(value).map_err(|error| error.to_string())?;
-    let (slot, pool) = reservation.slot().map_err(|problem| problem.to_string())?;
-    let claim = reservation.spec.claim_ref.as_ref();
-    if claim.is_some_and(|claim| claim.uid.is_some()) || reservation.spec.released_at.is_some() {
-        return Err("spec.claimRef.uid: a reservation of the provider cannot be imported".to_owned());
+fn reservation(value: Value) -> Result<Entry, String> {
+    let reservation: IPReservation = serde_json::from_value(value).map_err(|error| format!("spec: {error}"))?;
+    if reservation.metadata.namespace.as_deref().is_some_and(|namespace| !namespace.is_empty()) {
+        return Err(format!("metadata.namespace: an {RESERVATION} has none"));
     }
-    let claim = claim.map(|claim| (claim.namespace.as_str().into(), claim.name.as_str().into()));
-    Ok(Wanted { pool, block: slot.block, scope: Some(slot.scope), claim })
+    let (slot, pool) = reservation.slot().map_err(|problem| problem.to_string())?;
+    if reservation.spec.released_at.is_some() {
+        return Err("spec.releasedAt: a reservation of the provider cannot be imported".to_owned());
+    }
+    let claim = match reservation.spec.claim_ref {
+        Some(claim) if claim.uid.is_some() => {
+            return Err("spec.claimRef.uid: a reservation of the provider cannot be imported".to_owned());
+        }
+        // It counts for the limits of a Cluster, which a promise does not.
+        Some(claim) if claim.cluster.is_some() => {
+            return Err("spec.claimRef.cluster: a reservation of the provider cannot be imported".to_owned());
+        }
+        Some(claim) => Some((claim.namespace.into(), claim.name.into())),
+        None => None,
+    };
+    let texts = |texts: Option<Texts>| texts.unwrap_or_default();
+    Ok(Entry::Reservation(Box::new(Wanted {
+        pool,
+        block: slot.block,
+        scope: Some(slot.scope),
+        claim,
+        labels: texts(reservation.metadata.labels),
+        annotations: texts(reservation.metadata.annotations),
+    })))
 }

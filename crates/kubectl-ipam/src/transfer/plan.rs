@@ -1,65 +1,73 @@
 //! Compares a file with the objects of the cluster. A pure function.
+//!
+//! A reservation is identified by its pool and its block, not by its name: the manager moves a reservation to another
+//! name when the pool joins or leaves a network.
 
-use std::collections::{HashMap, HashSet};
+mod pools;
+mod reservations;
 
-use capi_ipam::api::{IPReservation, Pool, PoolKey, PoolSpec, Scope, Slot};
-use capi_ipam_ip::Block;
-use kube::api::ObjectMeta;
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use capi_ipam::api::{AllowedNamespaces, IPReservation, PoolKey, PoolSpec, Scope, Slot};
+use capi_ipam_ip::{Block, Family, UsableBlocks};
+use kube::ResourceExt;
 use serde_json::Value;
 
-use super::{Entry, Parsed, Record, Wanted, table};
+use super::existing::{Existing, ExistingReservation, Metadata};
+use super::{Entry, Parsed, Record};
 use crate::cluster::Identity;
-use crate::model::ImportProblem;
+use crate::model::{ChangeAction, ImportProblem};
 use crate::objects::Key;
-use crate::reserve::reservation;
-
-/// The label of objects that `import` creates: the name of the import.
-pub(super) const IMPORT_LABEL: &str = "ipam.cluster.x-k8s.io/import";
-
-/// What the cluster contains.
-#[derive(Debug, Default)]
-pub(super) struct Existing {
-    pub(super) pools: HashMap<PoolKey, ExistingPool>,
-    /// By name.
-    pub(super) reservations: HashMap<String, ExistingReservation>,
-    /// The claims that have IPAddresses, by pool and address: those of the file only.
-    pub(super) addresses: Vec<(PoolKey, Block, Key)>,
-    /// Pools with IPAddresses or claims.
-    pub(super) pools_in_use: HashSet<PoolKey>,
-}
-
-#[derive(Debug)]
-pub(super) struct ExistingPool {
-    pub(super) spec: PoolSpec,
-    pub(super) import: Option<String>,
-    pub(super) version: Identity,
-}
-
-#[derive(Debug)]
-pub(super) struct ExistingReservation {
-    pub(super) claim: Option<Key>,
-    /// Whether a claim holds it, or the address cools down: it is not one of a user.
-    pub(super) is_held: bool,
-    pub(super) import: Option<String>,
-    pub(super) version: Identity,
-}
+use crate::reserve::namespaces_of;
 
 /// A change of one object.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Change {
     pub(super) line: Option<u64>,
     pub(super) action: Action,
+    /// Whether the API server can refuse it now, and not after the changes of pools: it is a reservation in a pool that
+    /// changes.
+    pub(super) follows_pool: bool,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Action {
-    CreatePool(PoolKey, Box<Pool>),
-    UpdatePool(PoolKey, Identity, Value),
+    CreatePool(PoolKey, Value),
+    UpdatePool(PoolKey, Identity, Box<Update>),
     CreateReservation(Box<IPReservation>),
-    /// All fields are immutable: it is deleted and created.
-    ReplaceReservation(Identity, Box<IPReservation>),
+    /// Adds labels and annotations. Everything else is immutable.
+    UpdateReservation(String, Identity, Metadata),
     DeleteReservation(String, Identity),
     DeletePool(PoolKey, Identity),
+}
+
+/// A change of a pool.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Update {
+    /// The new specification, if it changes.
+    pub(super) spec: Option<Value>,
+    /// Labels and annotations to set.
+    pub(super) metadata: Metadata,
+}
+
+impl Action {
+    /// What happens to the object.
+    pub(super) fn kind(&self) -> ChangeAction {
+        match self {
+            Self::CreatePool(..) | Self::CreateReservation(_) => ChangeAction::Created,
+            Self::UpdatePool(..) | Self::UpdateReservation(..) => ChangeAction::Updated,
+            Self::DeleteReservation(..) | Self::DeletePool(..) => ChangeAction::Deleted,
+        }
+    }
+
+    /// The kind and the name of the object, as `InClusterIPPool team-a/web`.
+    pub(super) fn object(&self) -> String {
+        match self {
+            Self::CreatePool(key, _) | Self::UpdatePool(key, ..) | Self::DeletePool(key, _) => key.to_string(),
+            Self::CreateReservation(new) => format!("IPReservation {}", new.name_any()),
+            Self::UpdateReservation(name, ..) | Self::DeleteReservation(name, _) => format!("IPReservation {name}"),
+        }
+    }
 }
 
 /// The changes, in the order in which they are made, and the number of objects that are as in the file.
@@ -70,29 +78,49 @@ pub(super) struct Plan {
     pub(super) reservations: Vec<Change>,
     pub(super) deletions: Vec<Change>,
     pub(super) unchanged: u64,
+    /// What differs from the file although it is no problem.
+    pub(super) warnings: Vec<String>,
 }
 
 /// Returns the changes, or all problems. `prune` deletes objects of the import that the file does not contain.
 pub(super) fn plan(parsed: Parsed, existing: &Existing, import: &str, prune: bool) -> Result<Plan, Vec<ImportProblem>> {
-    let mut planner = Planner::new(existing, import, parsed.problems);
-    planner.is_table = parsed.is_table;
+    let mut planner = Planner::new(&parsed, existing, import);
+    planner.problems = parsed.problems;
     let (pools, reservations): (Vec<_>, Vec<_>) =
         parsed.records.into_iter().partition(|record| matches!(record.entry, Entry::Pool(_)));
-    for Record { line, entry } in pools.into_iter().chain(reservations) {
+    for Record { line, entry, out_of_bounds } in pools.into_iter().chain(reservations) {
         let result = match entry {
-            Entry::Pool(pool) => planner.pool(line, *pool),
+            Entry::Pool(wanted) => planner.pool(line, *wanted, out_of_bounds),
             Entry::Reservation(wanted) => planner.reservation(line, &wanted),
         };
         if let Err(problem) = result {
-            planner.problems.push(ImportProblem { line: Some(line), problem });
+            planner.problem(line, problem);
         }
     }
     if prune {
         planner.prune();
     }
-    let Planner { plan, mut problems, .. } = planner;
+    let warnings = planner.scope_warnings();
+    let Planner { mut plan, mut problems, .. } = planner;
     problems.sort();
+    plan.warnings = warnings;
     if problems.is_empty() { Ok(plan) } else { Err(problems) }
+}
+
+/// A pool as it will be after the import.
+struct PlannedPool {
+    /// The network or the pool itself.
+    scope: Scope,
+    /// The blocks; `None` if the specification is not valid, which is a problem of the pool.
+    usable: Option<UsableBlocks>,
+    /// The namespaces whose claims may use the pool; `None` for all, or if the rules are not valid.
+    namespaces: Option<AllowedNamespaces>,
+}
+
+impl PlannedPool {
+    fn new(spec: &PoolSpec, scope: Scope) -> Self {
+        Self { scope, usable: spec.usable().ok(), namespaces: namespaces_of(spec) }
+    }
 }
 
 struct Planner<'a> {
@@ -102,154 +130,91 @@ struct Planner<'a> {
     problems: Vec<ImportProblem>,
     /// Whether the file is a table.
     is_table: bool,
-    /// Specifications of pools as they will be.
-    specs: HashMap<PoolKey, PoolSpec>,
-    /// The lines of pools and of the names of reservations.
+    /// The pools of the file, and those of the cluster that were needed.
+    pools: HashMap<PoolKey, PlannedPool>,
+    /// The pools that the import changes.
+    changed_pools: HashSet<PoolKey>,
+    /// The lines of pools, and of reservations by pool and block.
     pool_lines: HashMap<PoolKey, u64>,
-    reservation_lines: HashMap<String, u64>,
+    reservation_lines: HashMap<(PoolKey, Block), u64>,
+    /// The lines of the names that the import creates.
+    slot_lines: HashMap<Slot, (u64, Option<Key>)>,
+    /// The block length of each network and family, as the first pool of the file has it.
+    lengths: HashMap<(String, Family), (u8, PoolKey)>,
+    /// The reservations of the cluster. While one is moved, there are two of a pool and block.
+    by_block: HashMap<(&'a PoolKey, Block), Vec<&'a ExistingReservation>>,
+    by_slot: HashMap<Slot, &'a ExistingReservation>,
+    /// The names of reservations that a line of the file requires.
+    required: HashSet<&'a str>,
     /// The claims with IPAddresses.
     users: HashMap<Block, Vec<(&'a PoolKey, &'a Key)>>,
+    /// Reservations for which the file states another scope: the first line, that scope, and their number, by pool.
+    other_scopes: BTreeMap<PoolKey, (u64, String, u64)>,
 }
 
 impl<'a> Planner<'a> {
-    fn new(existing: &'a Existing, import: &'a str, problems: Vec<ImportProblem>) -> Self {
+    fn new(parsed: &Parsed, existing: &'a Existing, import: &'a str) -> Self {
         let mut users: HashMap<Block, Vec<_>> = HashMap::new();
         for (pool, block, claim) in &existing.addresses {
             users.entry(*block).or_default().push((pool, claim));
+        }
+        let mut by_block: HashMap<_, Vec<_>> = HashMap::new();
+        let mut by_slot = HashMap::new();
+        for reservation in &existing.reservations {
+            by_block.entry((&reservation.pool, reservation.block)).or_default().push(reservation);
+            let slot = Slot { scope: reservation.scope.clone(), block: reservation.block };
+            by_slot.insert(slot, reservation);
         }
         Self {
             existing,
             import,
             plan: Plan::default(),
-            problems,
-            is_table: false,
-            specs: existing.pools.iter().map(|(key, pool)| (key.clone(), pool.spec.clone())).collect(),
+            problems: Vec::new(),
+            is_table: parsed.is_table,
+            pools: HashMap::new(),
+            changed_pools: HashSet::new(),
             pool_lines: HashMap::new(),
             reservation_lines: HashMap::new(),
+            slot_lines: HashMap::new(),
+            lengths: HashMap::new(),
+            by_block,
+            by_slot,
+            required: HashSet::new(),
             users,
+            other_scopes: BTreeMap::new(),
         }
     }
 
-    fn pool(&mut self, line: u64, pool: Pool) -> Result<(), String> {
-        let key = PoolKey::of(&pool);
-        if let Some(other) = self.pool_lines.insert(key.clone(), line) {
-            return Err(format!("{key} is also in line {other}"));
-        }
-        if let Err(problems) = pool.spec.usable() {
-            for problem in &problems {
-                self.problems.push(ImportProblem { line: Some(line), problem: format!("{key}: {problem}") });
-            }
-            return Ok(());
-        }
-        let spec = pool.spec.clone();
-        let action = match self.existing.pools.get(&key) {
-            None => Action::CreatePool(key.clone(), Box::new(self.labelled(pool))),
-            Some(existing) if existing.spec == spec => {
-                self.plan.unchanged = self.plan.unchanged.saturating_add(1);
-                return Ok(());
-            }
-            Some(existing) => {
-                self.require_own(existing.import.as_deref()).map_err(|why| {
-                    format!("{key} exists with another specification and {why}; change it with kubectl edit")
-                })?;
-                let lost = if self.is_table { table::fields_without_column(&existing.spec) } else { Vec::new() };
-                if !lost.is_empty() {
-                    return Err(format!(
-                        "{key} has {}, for which a table has no column; import it as YAML or JSON",
-                        lost.join(", ")
-                    ));
-                }
-                let value = serde_json::to_value(&spec).map_err(|error| error.to_string())?;
-                Action::UpdatePool(key.clone(), existing.version.clone(), value)
-            }
-        };
-        self.plan.pools.push(Change { line: Some(line), action });
-        self.specs.insert(key, spec);
-        Ok(())
+    fn problem(&mut self, line: u64, problem: String) {
+        self.problems.push(ImportProblem { line: Some(line), problem });
     }
 
-    /// The pool with the metadata of the file that users own, and with the label of the import.
-    fn labelled(&self, pool: Pool) -> Pool {
-        let ObjectMeta { name, namespace, labels, annotations, .. } = pool.metadata;
-        let mut labels = labels.unwrap_or_default();
-        labels.insert(IMPORT_LABEL.to_owned(), self.import.to_owned());
-        let metadata = ObjectMeta { name, namespace, labels: Some(labels), annotations, ..ObjectMeta::default() };
-        let api_version = format!("{}/{}", capi_ipam::api::names::GROUP, capi_ipam::api::names::POOL_VERSION);
-        Pool { api_version: Some(api_version), metadata, status: None, ..pool }
+    fn is_unchanged(&mut self) {
+        self.plan.unchanged = self.plan.unchanged.saturating_add(1);
     }
 
-    fn require_own(&self, import: Option<&str>) -> Result<(), String> {
-        match import {
+    /// Fails if an object is not one of this import, which may not change it.
+    fn require_own(&self, metadata: &Metadata) -> Result<(), String> {
+        match metadata.import() {
             Some(name) if name == self.import => Ok(()),
             Some(name) => Err(format!("was created by the import {name}")),
             None => Err("was not created by an import".to_owned()),
         }
     }
 
-    fn reservation(&mut self, line: u64, wanted: &Wanted) -> Result<(), String> {
-        let Wanted { pool, block, scope, claim } = wanted;
-        let spec =
-            self.specs.get(pool).ok_or_else(|| format!("{pool} exists neither in the cluster nor in the file"))?;
-        let expected = Scope::of(pool, spec.network());
-        if let Some(scope) = scope.as_ref().filter(|scope| **scope != expected) {
-            return Err(format!("spec.scope: is {}; the scope of {pool} is {}", scope.name(), expected.name()));
-        }
-        // An invalid specification has its own problem.
-        if spec.usable().is_ok_and(|usable| !usable.contains(*block)) {
-            return Err(format!("{pool} does not contain {block}"));
-        }
-        let slot = Slot { scope: expected, block: *block };
-        let name = slot.reservation_name();
-        if let Some(other) = self.reservation_lines.insert(name.clone(), line) {
-            return Err(format!("{slot} is also in line {other}"));
-        }
-        if let Some(user) = self.user(&slot).filter(|user| Some(*user) != claim.as_ref()) {
-            return Err(format!("{slot} is in use by the claim {}", join(user)));
-        }
-        let mut new = reservation(&slot, pool, claim.as_ref());
-        new.metadata.labels = Some([(IMPORT_LABEL.to_owned(), self.import.to_owned())].into());
-        let action = match self.existing.reservations.get(&name) {
-            None => Action::CreateReservation(Box::new(new)),
-            Some(existing) if existing.is_held => {
-                let holder = existing.claim.as_ref().map(join).unwrap_or_default();
-                return Err(format!("{slot} is held by the claim {holder}, or cools down after its release"));
-            }
-            Some(existing) if existing.claim == *claim => {
-                self.plan.unchanged = self.plan.unchanged.saturating_add(1);
-                return Ok(());
-            }
-            Some(existing) => {
-                self.require_own(existing.import.as_deref()).map_err(|why| {
-                    let purpose = existing.claim.as_ref().map_or_else(
-                        || "excluded from allocation".to_owned(),
-                        |claim| format!("reserved for the claim {}", join(claim)),
-                    );
-                    format!("{slot} is {purpose}, and the reservation {why}")
-                })?;
-                Action::ReplaceReservation(existing.version.clone(), Box::new(new))
-            }
-        };
-        self.plan.reservations.push(Change { line: Some(line), action });
-        Ok(())
-    }
-
-    /// The claim with an IPAddress for this address.
-    fn user(&self, slot: &Slot) -> Option<&'a Key> {
-        let users = self.users.get(&slot.block)?;
-        let is_here = |pool: &PoolKey| Scope::of(pool, self.specs.get(pool).and_then(PoolSpec::network)) == slot.scope;
-        users.iter().find(|(pool, _)| is_here(pool)).map(|(_, claim)| *claim)
-    }
-
+    /// Deletes what the import created and the file does not contain.
     fn prune(&mut self) {
-        for (name, reservation) in &self.existing.reservations {
-            let is_own = reservation.import.as_deref() == Some(self.import) && !reservation.is_held;
-            if is_own && !self.reservation_lines.contains_key(name) {
-                let action = Action::DeleteReservation(name.clone(), reservation.version.clone());
-                self.plan.deletions.push(Change { line: None, action });
+        for reservation in &self.existing.reservations {
+            let is_own = reservation.metadata.import() == Some(self.import) && !reservation.is_held;
+            let key = (reservation.pool.clone(), reservation.block);
+            let is_in_file = self.reservation_lines.contains_key(&key);
+            if is_own && !is_in_file && !self.required.contains(reservation.name.as_str()) {
+                let action = Action::DeleteReservation(reservation.name.clone(), reservation.version.clone());
+                self.plan.deletions.push(Change { line: None, action, follows_pool: false });
             }
         }
         for (key, pool) in &self.existing.pools {
-            if pool.import.as_deref() != Some(self.import) || self.pool_lines.contains_key(key) {
+            if pool.metadata.import() != Some(self.import) || self.pool_lines.contains_key(key) {
                 continue;
             }
             if self.existing.pools_in_use.contains(key) {
@@ -258,11 +223,19 @@ impl<'a> Planner<'a> {
                 continue;
             }
             let action = Action::DeletePool(key.clone(), pool.version.clone());
-            self.plan.deletions.push(Change { line: None, action });
+            self.plan.deletions.push(Change { line: None, action, follows_pool: false });
         }
     }
 }
 
-fn join((namespace, name): &Key) -> String {
-    format!("{namespace}/{name}")
+/// The labels and annotations of the file that an object does not have.
+fn missing_metadata(wanted: &Metadata, found: &Metadata) -> Metadata {
+    let missing = |wanted: &super::Texts, found: &super::Texts| {
+        let differs = |(key, value): &(&String, &String)| found.get(*key) != Some(*value);
+        wanted.iter().filter(differs).map(|(key, value)| (key.clone(), value.clone())).collect()
+    };
+    Metadata {
+        labels: missing(&wanted.labels, &found.labels),
+        annotations: missing(&wanted.annotations, &found.annotations),
+    }
 }

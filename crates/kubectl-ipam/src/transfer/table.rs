@@ -4,7 +4,7 @@ use capi_ipam::api::{IPReservation, Pool, PoolKey, PoolSpec};
 use csv::{ReaderBuilder, StringRecord, Trim, Writer};
 use serde_json::{Map, Value, json};
 
-use super::{Entry, Parsed, Wanted};
+use super::{Entry, Parsed, Texts, Wanted, WantedPool};
 use crate::commands::parse_block;
 use crate::load::{kind_of, short};
 use crate::model::ImportProblem;
@@ -33,30 +33,23 @@ const COLUMNS: [&str; 12] = [
 /// Parses a table. The first row names the columns, in any order. The separator is a comma or a semicolon.
 pub(super) fn parse(text: &str, namespace: &str) -> Parsed {
     let mut parsed = Parsed { is_table: true, ..Parsed::default() };
-    let header = text.lines().next().unwrap_or_default();
+    let header = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
     let separator = if header.contains(';') && !header.contains(',') { b';' } else { b',' };
     let mut reader =
         ReaderBuilder::new().delimiter(separator).flexible(true).trim(Trim::All).from_reader(text.as_bytes());
-    let mut problem = |line, problem: String| parsed.problems.push(ImportProblem { line: Some(line), problem });
-    let columns: Vec<Option<&str>> = match reader.headers() {
-        Ok(header) => header.iter().map(column).collect(),
+    let header = match reader.headers() {
+        Ok(header) => header.clone(),
         Err(error) => {
-            problem(1, error.to_string());
+            parsed.problem(1, error.to_string());
             return parsed;
         }
     };
-    if let Ok(header) = reader.headers() {
-        let unknown = header.iter().zip(&columns).filter(|(_, column)| column.is_none());
-        let names: Vec<&str> = unknown.map(|(name, _)| name).collect();
-        if !names.is_empty() {
-            problem(1, format!("unknown columns: {}; known are {}", names.join(", "), COLUMNS.join(", ")));
-            return parsed;
-        }
-    }
-    if !columns.contains(&Some("kind")) {
-        problem(1, "the first row must name the columns, with the column kind".to_owned());
+    let first_line = header.position().map_or(1, csv::Position::line);
+    if let Some(problem) = header_problem(&header) {
+        parsed.problem(first_line, problem);
         return parsed;
     }
+    let columns: Vec<Option<&str>> = header.iter().map(column).collect();
     for record in reader.into_records() {
         match record {
             Ok(record) => {
@@ -74,8 +67,35 @@ pub(super) fn parse(text: &str, namespace: &str) -> Parsed {
     parsed
 }
 
+/// What is wrong with the row that names the columns.
+fn header_problem(header: &StringRecord) -> Option<String> {
+    let known = COLUMNS.join(", ");
+    if header.iter().any(|name| name.contains('\t')) {
+        return Some("the columns are separated by tabs; separate them by commas or semicolons".to_owned());
+    }
+    let unknown: Vec<String> = header.iter().filter(|name| column(name).is_none()).map(quoted).collect();
+    if !unknown.is_empty() {
+        return Some(format!("unknown columns: {}; known are {known}", unknown.join(", ")));
+    }
+    let twice = header.iter().enumerate().find(|(index, name)| header.iter().take(*index).any(|it| is_same(it, name)));
+    if let Some((_, name)) = twice {
+        return Some(format!("the column {name} exists twice"));
+    }
+    let has_kind = header.iter().any(|name| column(name) == Some("kind"));
+    (!has_kind).then(|| "the first row must name the columns, with the column kind".to_owned())
+}
+
+/// The name of a column for a message; an empty one in quotes.
+fn quoted(name: &str) -> String {
+    if name.is_empty() { "\"\" (an empty name)".to_owned() } else { name.to_owned() }
+}
+
+fn is_same(one: &str, other: &str) -> bool {
+    one.eq_ignore_ascii_case(other)
+}
+
 fn column(name: &str) -> Option<&'static str> {
-    COLUMNS.into_iter().find(|column| column.eq_ignore_ascii_case(name))
+    COLUMNS.into_iter().find(|column| is_same(column, name))
 }
 
 struct Row<'a> {
@@ -97,7 +117,8 @@ impl Row<'_> {
         }
         let kind = self.cell("kind").ok_or_else(|| vec!["kind: is empty".to_owned()])?;
         if kind.eq_ignore_ascii_case(RESERVATION) {
-            return self.reservation(namespace).map(Entry::Reservation).map_err(|problem| vec![problem]);
+            let wanted = self.reservation(namespace).map_err(|problem| vec![problem])?;
+            return Ok(Entry::Reservation(Box::new(wanted)));
         }
         let kind = kind_of(kind).ok_or_else(|| vec![format!("kind: {kind} is neither a pool nor {RESERVATION}")])?;
         let mut problems = Vec::new();
@@ -137,12 +158,14 @@ impl Row<'_> {
         }
         let namespace = (!kind.is_global()).then(|| self.cell("namespace").unwrap_or(namespace));
         let metadata = json!({ "name": name, "namespace": namespace });
+        let spec = Value::Object(spec);
         let pool = serde_json::from_value(json!({ "kind": kind.name(), "metadata": metadata, "spec": spec }));
-        pool.map(|pool| Entry::Pool(Box::new(pool))).map_err(|error| vec![error.to_string()])
+        let pool = pool.map_err(|error| vec![error.to_string()])?;
+        Ok(Entry::Pool(Box::new(WantedPool { pool, spec })))
     }
 
     fn reservation(&self, namespace: &str) -> Result<Wanted, String> {
-        let used = ["kind", "namespace", "name", "addresses", "pool", "claim"];
+        let used = ["kind", "namespace", "addresses", "pool", "claim"];
         if let Some(column) = COLUMNS.iter().find(|column| !used.contains(column) && self.cell(column).is_some()) {
             return Err(format!("{column}: a reservation has none"));
         }
@@ -155,7 +178,8 @@ impl Row<'_> {
         let claim = self.cell("claim").map(|claim| parse_claim(claim, namespace)).transpose();
         let claim = claim.map_err(|error| format!("claim: {error}"))?;
         let pool = PoolKey::new(kind, (!kind.is_global()).then_some(namespace), name);
-        Ok(Wanted { pool, block, scope: None, claim })
+        let (labels, annotations) = (Texts::new(), Texts::new());
+        Ok(Wanted { pool, block, scope: None, claim, labels, annotations })
     }
 }
 
@@ -185,15 +209,30 @@ pub(super) fn fields_without_column(spec: &PoolSpec) -> Vec<String> {
     names
 }
 
+/// Whether the columns of a table have the same values for two specifications.
+pub(super) fn has_columns_of(one: &PoolSpec, other: &PoolSpec) -> bool {
+    let has_prefixes = matches!(one, PoolSpec::Prefixes(_));
+    let [one, other] = [one, other].map(|spec| serde_json::to_value(spec).unwrap_or_default());
+    fields(has_prefixes).all(|(_, field)| one.get(field) == other.get(field))
+}
+
 fn value(column: &str, cell: &str) -> Result<Value, String> {
     match column {
         "addresses" | "excludedAddresses" => {
-            let entries = cell.split([',', ';', ' ', '\n', '\t']).filter(|entry| !entry.is_empty());
-            Ok(entries.collect())
+            let entries: Vec<&str> =
+                cell.split([',', ';', ' ', '\n', '\t']).filter(|entry| !entry.is_empty()).collect();
+            if entries.iter().any(|entry| entry.starts_with('-') || entry.ends_with('-')) {
+                return Err(format!("{cell}: blanks separate entries; write a range without blanks"));
+            }
+            Ok(entries.into())
         }
         "prefix" => {
             let number = cell.strip_prefix('/').unwrap_or(cell);
-            number.parse::<i64>().map(Value::from).map_err(|_| format!("{cell} is not a number"))
+            let value = number.parse::<i64>().map_err(|_| format!("{cell} is not a number"))?;
+            if value.to_string() == number {
+                return Ok(value.into());
+            }
+            Err(format!("{cell} is not a prefix length; write {value}"))
         }
         "addressReuseGracePeriodSeconds" => {
             cell.parse::<i32>().map(Value::from).map_err(|_| format!("{cell} is not a number of seconds"))

@@ -1,20 +1,22 @@
 //! `import` and `export`.
 
 use std::fmt::Write as _;
+use std::path::Path;
 use std::time::Instant;
 
 use capi_ipam_testing::consumer::Consumer;
 use capi_ipam_testing::control_plane::{ControlPlane, Installation, Options};
 use capi_ipam_testing::manager::Manager;
+use capi_ipam_testing::wait::eventually;
 use serde_json::{Value, json};
 
-use super::{definitions, json_of, manager, reference, run};
+use super::{create, definitions, json_of, manager, reference, run};
 
 const HEADER: &str = "kind,namespace,name,addresses,excludedAddresses,prefix,network,pool,claim\n";
 
 /// Number of rows; CAPI_IPAM_OBJECTS changes it.
 fn rows() -> u32 {
-    std::env::var("CAPI_IPAM_OBJECTS").map_or(1_000, |text| text.parse().expect("a number of rows"))
+    std::env::var("CAPI_IPAM_OBJECTS").map_or(500, |text| text.parse().expect("a number of rows"))
 }
 
 #[tokio::test]
@@ -84,11 +86,144 @@ async fn import_is_repeatable_and_deletes_only_what_it_created() {
     let problem = format!("InClusterIPPool {namespace}/web is not in the file, but has IPAddresses or claims");
     assert_eq!((code, counts(&summary)), (1, [0; 4]), "{summary}");
     assert!(summary["problems"][0]["problem"].as_str().expect("text").starts_with(&problem), "{summary}");
+}
 
-    // What the API server refuses is a problem of its line, and the other lines are imported.
-    let table = format!("{HEADER}IP,,Bad_Name,10.3.0.1,,24,,,\nIP,,good,10.3.0.2,,24,,,\nIP,none,db,10.3.0.2,,24,,,\n");
-    let (code, summary) = import(&table, &[]);
-    assert_eq!((code, counts(&summary)), (1, [1, 0, 0, 0]), "{summary}");
-    let lines: Vec<_> = summary["problems"].as_array().expect("a list").iter().map(|it| it["line"].clone()).collect();
-    assert_eq!(lines, [2, 4], "{summary}");
+/// Writes a file, and returns its path.
+fn file(folder: &Path, text: &str) -> String {
+    let path = folder.join("file");
+    std::fs::write(&path, text).expect("the file can be written");
+    path.to_str().expect("the path is UTF-8").to_owned()
+}
+
+fn names(plane: &ControlPlane, resource: &str) -> String {
+    plane.kubectl(&["get", resource, "--all-namespaces", "--output=name"])
+}
+
+#[tokio::test]
+async fn repeated_import_keeps_what_the_manager_has_moved() {
+    let program = manager();
+    let plane = ControlPlane::start(Options::default(), &Installation::of(definitions()));
+    let admin = plane.kubeconfig();
+    let manager = Manager::start_program(&plane, &program, admin, &["--webhook-port=0"]);
+    manager.wait_until_ready();
+    let consumer = Consumer::new(&plane).await;
+    let namespace = consumer.namespace.as_str();
+    let folder = tempfile::tempdir().expect("a folder can be created");
+    let import = |text: &str| -> Value {
+        let path = file(folder.path(), text);
+        let (code, output, errors) =
+            run(admin, &["import", &path, "-n", namespace, "-o", "json", "--name", "racks", "--prune"]);
+        assert_eq!(code, 0, "{output}{errors}");
+        serde_json::from_str(&output).expect("the output is JSON")
+    };
+    let is_unchanged = |summary: &Value| {
+        let changed = ["created", "updated", "deleted"].map(|name| summary[name].as_u64());
+        changed == [Some(0); 3] && summary["unchanged"] == 3
+    };
+    let table = format!(
+        "{HEADER}IP,,web,10.0.0.10-10.0.0.12,,24,,,\nIPReservation,,,10.0.0.10,,,,web,\n\
+         IPReservation,,,10.0.0.11,,,,web,vm-1\n"
+    );
+    assert_eq!(import(&table)["created"], 3);
+    assert!(is_unchanged(&import(&table)));
+
+    // The network selects the pool, and the manager moves the reservations.
+    create(&plane, "IPNetwork", None, "everything", &json!({ "pools": {}, "namespaces": { "from": "All" } }));
+    for _ in 0..10 {
+        assert!(is_unchanged(&import(&table)), "while the reservations are moved");
+    }
+    eventually("the reservations are in the network", async || {
+        let found = names(&plane, "ipreservations");
+        let is_moved = ["10", "11"].iter().all(|last| found.contains(&format!("/n.everything.10.0.0.{last}\n")));
+        (is_moved && !found.contains("/p.")).then_some(())
+    })
+    .await;
+    assert!(is_unchanged(&import(&table)));
+    let (code, exported, errors) = run(admin, &["export", "web", "-n", namespace, "-o", "yaml"]);
+    assert_eq!((code, errors.as_str()), (0, ""), "{exported}");
+    assert!(is_unchanged(&import(&exported)));
+    // Neither the excluded address nor the one of another claim is allocated.
+    consumer.create_claim_for("other", reference("InClusterIPPool", "web"), json!({})).await;
+    assert_eq!(consumer.wait_for_address("other").await, "10.0.0.12");
+    let short: Vec<&str> = table.lines().filter(|line| !line.contains("10.0.0.10,")).collect();
+    assert_eq!(import(&short.join("\n"))["deleted"], 1);
+}
+
+#[tokio::test]
+async fn import_writes_everything_or_nothing() {
+    let plane = ControlPlane::start(Options::default(), &Installation::of(definitions()));
+    let admin = plane.kubeconfig();
+    let folder = tempfile::tempdir().expect("a folder can be created");
+    let kinds = "inclusterippools,globalinclusterippools,ipreservations";
+    let refused = |text: &str, expected: &[(u64, &str)]| {
+        let path = file(folder.path(), text);
+        let (code, output, errors) = run(admin, &["import", &path, "-n", "default", "-o", "json"]);
+        let summary: Value = serde_json::from_str(&output).unwrap_or_else(|_| panic!("{output}{errors}"));
+        let problems = summary["problems"].as_array().expect("a list");
+        let lines: Vec<_> = problems.iter().map(|problem| problem["line"].as_u64().expect("a line")).collect();
+        assert_eq!(lines, expected.iter().map(|(line, _)| *line).collect::<Vec<_>>(), "{summary:#}");
+        for (problem, (_, text)) in problems.iter().zip(expected) {
+            let problem = problem["problem"].as_str().expect("a text");
+            assert!(problem.contains(text), "{problem} instead of {text}");
+        }
+        assert_eq!((code, names(&plane, kinds).as_str()), (1, ""), "nothing is written");
+    };
+    let good = "IP,,good,10.3.0.1-10.3.0.9,,24,,,\n";
+    // What the planner finds.
+    refused(
+        &format!("{HEADER}{good}IP,,Bad_Name,10.3.1.1,,24,,,\nIP,,net,10.3.2.1,,24,Bad_Net,,\n"),
+        &[(3, "InClusterIPPool default/Bad_Name: metadata.name"), (4, "InClusterIPPool default/net: spec.network")],
+    );
+    // What only the API server knows, also of reservations of the new pool.
+    refused(
+        &format!("{HEADER}{good}IP,none,db,10.3.1.2,,24,,,\nIPReservation,,,10.3.0.5,,,,good,vm\n"),
+        &[(3, "namespaces \"none\" not found")],
+    );
+    refused(
+        "apiVersion: ipam.cluster.x-k8s.io/v1alpha2\nkind: InClusterIPPool\nmetadata: {name: reversed}\n\
+         spec: {addresses: [10.3.0.1], prefix: 24, reclaim: {terminating: {afterSeconds: 600}}, \
+         addressMetadata: {labels: {ipam.cluster.x-k8s.io/a: b}}}\n",
+        &[(1, "spec.addressMetadata.labels")],
+    );
+    // A misspelt field would open the pool to every namespace.
+    refused(
+        "apiVersion: ipam.cluster.x-k8s.io/v1alpha2\nkind: GlobalInClusterIPPool\nmetadata: {name: a}\nspec:\n  \
+         addresses: [10.70.1.10]\n  prefix: 24\n  allowedNamespaces: {from: Selector, selector: {matchlabels: {team: a}}}\n",
+        &[(7, "spec.allowedNamespaces.selector.matchlabels: unknown field; matchLabels exists")],
+    );
+
+    // Somebody else's pool without columns does not block the export of a namespace, and can be exported by name.
+    let path = file(folder.path(), &format!("{HEADER}{good}IPReservation,,,10.3.0.5,,,,good,vm\n"));
+    assert_eq!(run(admin, &["import", &path, "-n", "default"]).0, 0);
+    let spec = json!({ "addresses": ["10.4.0.0/24"], "prefix": 24, "slices": { "size": 16, "per": "Namespace" } });
+    create(&plane, "GlobalInClusterIPPool", None, "sliced", &spec);
+    let (code, output, errors) = run(admin, &["export", "-n", "default"]);
+    assert_eq!((code, output.lines().count()), (8, 3), "{output}{errors}");
+    assert!(errors.contains("GlobalInClusterIPPool sliced is left out: a table has no column for slices"), "{errors}");
+    let (code, output, errors) = run(admin, &["export", "good", "-n", "default"]);
+    assert_eq!((code, errors.as_str(), output.lines().count()), (0, "", 3), "{output}");
+    let (code, output, errors) = run(admin, &["export", "GlobalIP/sliced", "-n", "default", "-o", "yaml"]);
+    assert_eq!((code, errors.as_str()), (0, ""));
+    assert!(output.contains("Namespace") && !output.contains("good"), "{output}");
+    assert_eq!(run(admin, &["export", "nope", "-n", "default"]).0, 6);
+
+    // A reservation is not replaced, and a claim that cannot use the pool is refused.
+    refused_with(
+        admin,
+        folder.path(),
+        &format!("{HEADER}{good}IPReservation,,,10.3.0.5,,,,good,\n"),
+        "unreserve IP/good",
+    );
+    for claim in ["kube-system/vm", "Bad_Claim"] {
+        let (code, _, errors) = run(admin, &["reserve", "good", "10.3.0.6", "--for", claim, "-n", "default"]);
+        assert_eq!((code, errors.contains("spec.claimRef.n")), (2, true), "{errors}");
+    }
+}
+
+/// Imports a file that has one problem.
+fn refused_with(admin: &Path, folder: &Path, text: &str, problem: &str) {
+    let path = file(folder, text);
+    let (code, output, errors) = run(admin, &["import", &path, "-n", "default"]);
+    assert_eq!(code, 1, "{output}{errors}");
+    assert!(output.contains(problem) && output.contains("0 created, 0 updated, 0 deleted"), "{output}");
 }

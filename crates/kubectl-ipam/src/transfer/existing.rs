@@ -1,0 +1,184 @@
+//! What the cluster contains, as far as an import has to know it.
+
+use std::collections::{HashMap, HashSet};
+
+use capi_ipam::api::{IPReservation, NamespaceSource, Pool, PoolKey, PoolSpec, Scope};
+use capi_ipam::in_cluster::ledger::Ledger;
+use capi_ipam_ip::Block;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::ResourceExt;
+use kube::api::ObjectMeta;
+
+use super::{IMPORT_LABEL, Parsed, Texts};
+use crate::cluster::{Identity, Kind, OtherKind};
+use crate::error::Error;
+use crate::load::Loader;
+use crate::objects::{Key, ReservationRow, scope_of};
+
+/// What the cluster contains.
+pub(super) struct Existing {
+    pub(super) pools: HashMap<PoolKey, ExistingPool>,
+    /// The reservations of the blocks of the file, and those of imports.
+    pub(super) reservations: Vec<ExistingReservation>,
+    /// The claims that have IPAddresses, by pool and address: those of the file only.
+    pub(super) addresses: Vec<(PoolKey, Block, Key)>,
+    /// Pools with IPAddresses or claims.
+    pub(super) pools_in_use: HashSet<PoolKey>,
+    /// The labels of namespaces, if a pool selects its namespaces by them.
+    pub(super) namespaces: HashMap<String, Texts>,
+    /// Knows the networks: which of them selects a new pool.
+    pub(super) networks: Ledger,
+}
+
+impl Default for Existing {
+    fn default() -> Self {
+        Self {
+            pools: HashMap::new(),
+            reservations: Vec::new(),
+            addresses: Vec::new(),
+            pools_in_use: HashSet::new(),
+            namespaces: HashMap::new(),
+            networks: Ledger::read_only(),
+        }
+    }
+}
+
+/// Labels and annotations of an object.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Metadata {
+    pub(super) labels: Texts,
+    pub(super) annotations: Texts,
+}
+
+impl Metadata {
+    pub(super) fn of(metadata: &ObjectMeta) -> Self {
+        let texts = |texts: &Option<Texts>| texts.clone().unwrap_or_default();
+        Self { labels: texts(&metadata.labels), annotations: texts(&metadata.annotations) }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.labels.is_empty() && self.annotations.is_empty()
+    }
+
+    /// The name of the import that created the object.
+    pub(super) fn import(&self) -> Option<&str> {
+        self.labels.get(IMPORT_LABEL).map(String::as_str)
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct ExistingPool {
+    pub(super) spec: PoolSpec,
+    pub(super) scope: Scope,
+    pub(super) metadata: Metadata,
+    pub(super) version: Identity,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct ExistingReservation {
+    pub(super) name: String,
+    pub(super) pool: PoolKey,
+    pub(super) scope: Scope,
+    pub(super) block: Block,
+    pub(super) claim: Option<Key>,
+    /// Whether a claim holds it, or the address cools down: it is not one of a user.
+    pub(super) is_held: bool,
+    pub(super) metadata: Metadata,
+    pub(super) version: Identity,
+}
+
+impl ExistingReservation {
+    /// `None` if the reservation has no effect.
+    fn of(reservation: &IPReservation) -> Option<Self> {
+        let row = ReservationRow::of(reservation)?;
+        Some(Self {
+            name: reservation.name_any(),
+            pool: row.pool,
+            scope: row.slot.scope,
+            block: row.slot.block,
+            claim: row.claim,
+            is_held: row.has_uid || row.released.is_some(),
+            metadata: Metadata::of(&reservation.metadata),
+            version: Identity::of(&reservation.metadata),
+        })
+    }
+}
+
+/// Reads what a file is compared with, and keeps only that.
+pub(super) async fn read(loader: &mut Loader<'_>, parsed: &Parsed, prune: bool) -> Result<Existing, Error> {
+    let mut existing = Existing::default();
+    loader
+        .each_pool(None, |pool: &Pool| {
+            let entry = ExistingPool {
+                spec: pool.spec.clone(),
+                scope: scope_of(pool),
+                metadata: Metadata::of(&pool.metadata),
+                version: Identity::of(&pool.metadata),
+            };
+            existing.pools.insert(PoolKey::of(pool), entry);
+        })
+        .await?;
+    let blocks: HashSet<Block> = parsed.reserved().map(|wanted| wanted.block).collect();
+    let each = |reservation: IPReservation| {
+        let Some(entry) = ExistingReservation::of(&reservation) else { return };
+        if entry.metadata.import().is_some() || blocks.contains(&entry.block) {
+            existing.reservations.push(entry);
+        }
+    };
+    loader.list(Kind::Reservation, None, each).await?;
+    if !blocks.is_empty() || prune {
+        for row in loader.addresses(|row| prune || blocks.contains(&row.block)).await? {
+            if prune {
+                existing.pools_in_use.insert(row.pool.clone());
+            }
+            if blocks.contains(&row.block) {
+                existing.addresses.push((row.pool, row.block, (row.key.0, row.claim)));
+            }
+        }
+    }
+    if prune {
+        let claims = loader.claims(None, |_| true).await?;
+        existing.pools_in_use.extend(claims.into_iter().map(|claim| claim.pool));
+    }
+    read_networks(loader, parsed, &mut existing).await?;
+    read_namespaces(loader, parsed, &mut existing).await?;
+    Ok(existing)
+}
+
+/// Reads the networks if one of them could select a pool that the file creates or changes, and reserves addresses of.
+async fn read_networks(loader: &mut Loader<'_>, parsed: &Parsed, existing: &mut Existing) -> Result<(), Error> {
+    let reserved: HashSet<&PoolKey> = parsed.reserved().map(|wanted| &wanted.pool).collect();
+    let could_be_selected = parsed
+        .pools()
+        .any(|wanted| wanted.pool.spec.network().is_none() && reserved.contains(&PoolKey::of(&wanted.pool)));
+    if could_be_selected { loader.fill_networks(&existing.networks).await } else { Ok(()) }
+}
+
+/// Reads the labels of namespaces if the file reserves addresses for claims in a pool that selects namespaces by them.
+/// Without the permission, any namespace can be selected.
+async fn read_namespaces(loader: &mut Loader<'_>, parsed: &Parsed, existing: &mut Existing) -> Result<(), Error> {
+    let selects = |spec: &PoolSpec| {
+        let allowed = spec.access().allowed_namespaces;
+        allowed.is_some_and(|allowed| allowed.from == NamespaceSource::Selector)
+    };
+    let mut selecting: HashSet<PoolKey> = HashSet::new();
+    for (key, pool) in &existing.pools {
+        if selects(&pool.spec) {
+            selecting.insert(key.clone());
+        }
+    }
+    for wanted in parsed.pools().filter(|wanted| selects(&wanted.pool.spec)) {
+        selecting.insert(PoolKey::of(&wanted.pool));
+    }
+    let is_needed = parsed.reserved().any(|wanted| wanted.claim.is_some() && selecting.contains(&wanted.pool));
+    if !is_needed {
+        return Ok(());
+    }
+    let missing = loader.missing.len();
+    let namespaces = loader.others::<Namespace>(OtherKind::Namespace, None, "", "").await?;
+    loader.missing.truncate(missing);
+    for namespace in namespaces.into_iter().flatten() {
+        existing.namespaces.insert(namespace.name_any(), namespace.metadata.labels.unwrap_or_default());
+    }
+    Ok(())
+}
