@@ -3,16 +3,21 @@
 //! Until then its reservation is kept, with the time of the release. It is deleted when the period has ended, or when
 //! the pool is being deleted or does not exist. A sticky pool keeps it for longer, for the next claim of the same name:
 //! other claims get the address after the period, if no other address is free.
+//!
+//! The time of a release and the end of the period are times of the API server, so that managers whose clocks differ
+//! agree. A release in the future, as a user or an earlier version with a wrong clock may have written it, would hold the
+//! address for longer: its time is corrected in the object, so that the address is held for one period from then on.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use capi_ipam_controller::client::{CallError, error_chain};
-use capi_ipam_controller::clock;
 use capi_ipam_controller::health::ReadinessGate;
+use capi_ipam_controller::{clock, patch};
 use futures::StreamExt;
+use serde_json::json;
 use tokio_util::sync::CancellationToken;
-use tracing::debug;
+use tracing::{debug, info};
 
 use super::context::Context;
 use super::ledger::CooledDown;
@@ -20,6 +25,8 @@ use crate::api::PoolKey;
 
 /// The delay after which a cool-down is ended for a pool that another process manages, in case that process does not.
 const FOREIGN_DELAY_SECONDS: i64 = 60;
+/// How far a release may be in the future before it is corrected. The clocks of several API servers may differ.
+const MAX_FUTURE_SECONDS: i64 = 60;
 /// The number of reservations that are deleted concurrently.
 const CONCURRENCY: usize = 8;
 /// The delay before a failed deletion is retried.
@@ -51,7 +58,7 @@ fn is_served(context: &Context, pool: &PoolKey) -> bool {
 /// The time until the next cool-down ends; `None` without a cool-down.
 fn wait_time(context: &Context) -> Option<Duration> {
     let end = context.ledger.next_cooldown_end(|pool| is_served(context, pool), FOREIGN_DELAY_SECONDS)?;
-    let now = jiff::Timestamp::now();
+    let now = clock::timestamp();
     let left = jiff::Timestamp::from_second(end).ok().map(|end| end.duration_since(now));
     Some(left.and_then(|left| Duration::try_from(left).ok()).unwrap_or_default())
 }
@@ -63,9 +70,23 @@ async fn sleep_for(wait: Option<Duration>) {
     }
 }
 
-/// Deletes the reservations whose cool-down has ended. Returns whether a deletion failed.
+/// Deletes the reservations whose cool-down has ended. Returns whether something has to be retried.
 async fn end_expired(context: &Context) -> bool {
     let now = clock::now().0.as_second();
+    let has_failed = correct_future_releases(context, now).await;
+    let next = context.ledger.next_cooldown_end(|pool| is_served(context, pool), FOREIGN_DELAY_SECONDS);
+    let Some(next) = next.filter(|next| *next <= now) else { return has_failed };
+    // The time that follows from earlier responses is wrong if the clock of the API server was set back since.
+    let now = match context.contract.server_now().await {
+        Ok(server_now) => now.min(server_now.as_second()),
+        Err(error) => {
+            debug!(error = error_chain(&error), "cannot read the time of the API server, will retry");
+            return true;
+        }
+    };
+    if next > now {
+        return true;
+    }
     context.ledger.end_cooldowns(now);
     let ended = context.ledger.cooled_down(now, |pool| is_served(context, pool), FOREIGN_DELAY_SECONDS);
     let failures = futures::stream::iter(ended)
@@ -77,7 +98,41 @@ async fn end_expired(context: &Context) -> bool {
         })
         .buffer_unordered(CONCURRENCY)
         .filter(|is_gone| std::future::ready(!is_gone));
-    failures.count().await > 0
+    failures.count().await > 0 || has_failed
+}
+
+/// Sets the time of releases that are in the future to the second `now`. Returns whether something has to be retried.
+async fn correct_future_releases(context: &Context, now: i64) -> bool {
+    let mut has_failed = false;
+    for released in context.ledger.released_after(now.saturating_add(MAX_FUTURE_SECONDS)) {
+        if let Err(error) = correct_release(context, &released).await {
+            debug!(slot = %released.slot, error = error_chain(&error), "cannot correct the time of a release, will retry");
+            has_failed = true;
+        }
+    }
+    has_failed
+}
+
+async fn correct_release(context: &Context, released: &CooledDown) -> Result<(), CallError> {
+    let name = released.slot.reservation_name();
+    let (uid, version) = (Some(released.uid.clone()), Some(released.version.clone()));
+    let change = patch::set(&["spec", "releasedAt"], json!(clock::now()));
+    match context.reservations.patch(&name, patch::with_uid_and_version(uid, version, vec![change])).await {
+        Ok(written) => {
+            info!(reservation = name, "corrected spec.releasedAt: it was in the future");
+            context.ledger.insert_reservation(&written);
+            Ok(())
+        }
+        Err(error) if error.is_conflict() || error.is_not_found() => {
+            // It was changed, deleted, or another one has its name.
+            match context.reservations.get(&name).await? {
+                Some(found) => context.ledger.insert_reservation(&found),
+                None => context.ledger.remove_reservation_of(&released.slot, &released.uid),
+            }
+            Ok(())
+        }
+        Err(error) => Err(error),
+    }
 }
 
 /// Deletes the reservation of an ended cool-down. Returns whether it is deleted.

@@ -1,10 +1,13 @@
-//! Clock skew of one hour: timestamps of other writers are in the future or in the past.
-//!
-//! The clock of a process cannot be changed from outside without a preloaded library. So the timestamps in the objects
-//! are shifted instead. The result is the same, since the manager compares its own clock with such a timestamp. The
-//! comparing functions have unit tests for both.
+//! Clock skew: managers whose clocks differ by two minutes, and timestamps of other writers that are an hour in the
+//! future or in the past.
 
+use std::collections::BTreeSet;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
+
+use capi_ipam::api::InClusterKind;
 
 use capi_ipam_controller::client::ResourceClient;
 use jiff::{SignedDuration, Timestamp};
@@ -12,9 +15,9 @@ use k8s_openapi::api::coordination::v1::Lease;
 use kube::Api;
 use serde_json::json;
 
-use crate::support::consumer::{Consumer, object};
+use crate::support::consumer::{Consumer, object, unique};
 use crate::support::control_plane::{ControlPlane, NAMESPACE, Options};
-use crate::support::manager::Manager;
+use crate::support::manager::{self, Manager};
 use crate::support::wait::{consistently, eventually, eventually_within};
 
 const FLAGS: [&str; 2] = ["--sweep-interval=1s", "--sweep-grace=2s"];
@@ -22,6 +25,74 @@ const HOUR: SignedDuration = SignedDuration::from_hours(1);
 
 fn shifted(by: SignedDuration) -> String {
     Timestamp::now().saturating_add(by).expect("an hour is not much").to_string()
+}
+
+/// Starts a manager of one namespace whose wall clock is wrong by `seconds`, with a preloaded library.
+fn start_skewed(control_plane: &ControlPlane, seconds: i64, namespace: &str) -> Manager {
+    let folder = control_plane.folder();
+    let library = folder.join("skew.so");
+    if !library.exists() {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/chaos/skew.c");
+        let mut compile = Command::new("cc");
+        compile.args(["-shared", "-fPIC", "-o"]).arg(&library).arg(source).arg("-ldl");
+        assert!(compile.status().expect("a C compiler is installed").success());
+    }
+    let script = folder.join(format!("manager{seconds}"));
+    let manager = manager::manager();
+    let text = format!(
+        "#!/bin/sh\nexport CLOCK_SKEW_SECONDS={seconds} LD_PRELOAD={}\nexec {} \"$@\"\n",
+        library.display(),
+        manager.display()
+    );
+    std::fs::write(&script, text).expect("a file can be written");
+    std::fs::set_permissions(&script, PermissionsExt::from_mode(0o755)).expect("it can be made executable");
+    let namespace = format!("--namespace={namespace}");
+    let flags = [&FLAGS[..], &["--webhook-port=0", &namespace]].concat();
+    let manager = Manager::start_program(control_plane, &script, control_plane.provider_kubeconfig(), &flags);
+    manager.wait_until_ready();
+    manager
+}
+
+/// Two managers share a global pool whose addresses cool down. Each is woken by the status that the other one writes.
+#[tokio::test(flavor = "multi_thread")]
+async fn managers_with_skewed_clocks_agree_on_cooldowns() {
+    let control_plane = ControlPlane::start(Options::default());
+    let (one, other) = (Consumer::new(&control_plane).await, Consumer::new(&control_plane).await);
+    let _ahead = start_skewed(&control_plane, 60, &one.namespace);
+    let _behind = start_skewed(&control_plane, -60, &other.namespace);
+    let (long, short) = (unique("long"), unique("short"));
+    for (pool, network, seconds) in [(&long, 1, 600), (&short, 2, 5)] {
+        let addresses = json!([format!("10.0.{network}.1-10.0.{network}.2")]);
+        let spec = json!({"addresses": addresses, "prefix": 24, "addressReuseGracePeriodSeconds": seconds});
+        one.create_global_pool(pool, spec).await;
+        for consumer in [&one, &other] {
+            consumer.create_global_claim(pool, pool).await;
+            consumer.wait_for_address(pool).await;
+        }
+    }
+
+    // The address of the manager that is behind is released last, and ended by either.
+    let released = Instant::now();
+    for consumer in [&one, &other] {
+        consumer.release(&short).await;
+    }
+    one.create_global_claim("next", &short).await;
+    one.wait_for_address("next").await;
+    let took = released.elapsed();
+    assert!(took >= Duration::from_secs(5), "the address is reused after {took:?}");
+
+    for consumer in [&one, &other] {
+        consumer.release(&long).await;
+    }
+    one.wait_for_counts_of(InClusterKind::GlobalIPPool, &long, (2, 0, 0, 0)).await;
+    let pools = one.global_pools();
+    let mut versions = BTreeSet::new();
+    for _ in 0..50 {
+        let found = pools.get(&long).await.expect("pools can be read").expect("it exists");
+        versions.insert(found.metadata.resource_version);
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    assert!(versions.len() <= 3, "the pool has {} states in 5 s", versions.len());
 }
 
 /// A cool-down with a start in the future ends; one with a start in the past ends immediately; and neither frees an

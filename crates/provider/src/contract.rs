@@ -65,7 +65,7 @@ impl ContractClient {
     }
 
     /// The time of the API server, see [`server_clock`](capi_ipam_controller::server_clock).
-    pub(super) async fn server_now(&self) -> Result<Timestamp, CallError> {
+    pub async fn server_now(&self) -> Result<Timestamp, CallError> {
         server_clock::server_now(&self.client).await
     }
 

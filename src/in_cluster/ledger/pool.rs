@@ -372,6 +372,13 @@ impl PoolEntry {
         self.cooldowns.iter().chain(&self.memories).map(|(_, slot)| slot)
     }
 
+    /// The addresses that were released after a second.
+    pub(super) fn released_after(&self, second: i64) -> impl Iterator<Item = &Slot> {
+        let is_after = move |(since, _): &&(i64, Slot)| *since > second;
+        let newest = self.cooldowns.iter().rev().take_while(is_after);
+        newest.chain(self.memories.iter().rev().take_while(is_after)).map(|(_, slot)| slot)
+    }
+
     /// The pool, if it neither is deleted nor being deleted: otherwise all cool-downs end immediately.
     fn existing(&self) -> Option<&PoolInfo> {
         self.info.as_ref().filter(|info| !info.deleting)

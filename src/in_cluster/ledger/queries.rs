@@ -46,7 +46,7 @@ pub struct PoolCounts {
     pub slices: Option<SliceCounts>,
 }
 
-/// A reservation whose cool-down has ended.
+/// The reservation of a released address, such as one whose cool-down has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CooledDown {
     /// The scope and address.
@@ -254,6 +254,18 @@ impl Ledger {
             })
         });
         described.collect()
+    }
+
+    /// The released addresses whose release is after `second`, in seconds since the Unix epoch.
+    pub fn released_after(&self, second: i64) -> Vec<CooledDown> {
+        let state = self.state.lock();
+        let mut found = Vec::new();
+        for slot in state.pools.values().flat_map(|entry| entry.released_after(second)) {
+            let Some(reservation) = state.usage(slot).and_then(|usage| usage.reservation.as_ref()) else { continue };
+            let (uid, version) = (reservation.uid.to_string(), reservation.version.to_string());
+            found.push(CooledDown { slot: slot.clone(), uid, version });
+        }
+        found
     }
 
     /// When the next cool-down ends or the next reservation of a released address is no longer needed, in seconds since

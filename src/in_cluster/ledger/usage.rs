@@ -5,7 +5,6 @@ use std::hash::Hash;
 use std::num::NonZeroI64;
 use std::sync::Arc;
 
-use capi_ipam_controller::clock;
 use capi_ipam_controller::object_map::ListEpoch;
 use capi_ipam_ip::{Block, Family};
 use capi_ipam_provider::api::Uid;
@@ -74,6 +73,10 @@ impl UsageMap {
         self.entries.iter().map(|(block, usage)| (block, usage.as_ref()))
     }
 
+    pub(super) fn reservations_mut(&mut self) -> impl Iterator<Item = &mut ReservationInfo> {
+        self.entries.values_mut().filter_map(|usage| usage.reservation.as_mut())
+    }
+
     pub(super) fn values(&self) -> impl Iterator<Item = &AddressUsage> {
         self.entries.values().map(Box::as_ref)
     }
@@ -126,8 +129,8 @@ pub(super) struct ReservationInfo {
     pub(super) cluster: Option<Arc<str>>,
     /// Whether the watch has reported it, and so all reservations that were created before.
     pub(super) is_observed: bool,
-    /// In seconds since the Unix epoch, and never after the time at which it was observed: the clock of the writer may
-    /// be ahead.
+    /// In seconds since the Unix epoch, as it is written: all managers have to derive the same times from it. A time in
+    /// the future is corrected in the object.
     pub(super) released_at: Option<NonZeroI64>,
     /// Whether the released address is only kept for the next claim of the same name: its cool-down has ended, and other
     /// claims get it if no other address is free.
@@ -230,7 +233,6 @@ impl ReservationInfo {
         is_observed: bool,
     ) -> Self {
         let claim = reservation.spec.claim_ref.as_ref();
-        let now = clock::now().0.as_second();
         let version = reservation.metadata.resource_version.as_deref();
         let released_at = reservation.spec.released_at.as_ref().map(|time| time.0.as_second());
         Self {
@@ -241,7 +243,7 @@ impl ReservationInfo {
             claim_uid: claim.and_then(|claim| claim.uid.as_deref()).map(Uid::of),
             cluster,
             is_observed,
-            released_at: released_at.and_then(|second| NonZeroI64::new(second.min(now).max(1))),
+            released_at: released_at.and_then(|second| NonZeroI64::new(second.max(1))),
             is_remembered: false,
             was_used: false,
             list,

@@ -39,6 +39,7 @@ use tower::{BoxError, Service, ServiceBuilder};
 use tracing::{trace, warn};
 
 use super::{REQUEST_TIMEOUT, add_timeout_param};
+use crate::clock;
 use crate::metrics::{RequestMetrics, parse};
 
 /// Limit for opening a connection.
@@ -173,6 +174,9 @@ impl<C: Connect + Clone + Send + Sync + 'static> Service<Request<Body>> for Tran
         let retry = if retry_reads { clone_read(&request) } else { None };
         let (metrics, labels, sent) = (self.metrics.clone(), parse(request.method(), request.uri()), Instant::now());
         let measured = move |response: Result<Self::Response, BoxError>| {
+            if let Ok(response) = &response {
+                clock::observe(response.headers());
+            }
             let code = response.as_ref().ok().map(|response| response.status().as_u16());
             metrics.record(labels, code, sent.elapsed());
             response

@@ -25,13 +25,32 @@ fn cooldown_ends_after_the_grace_period_or_without_a_pool() {
 }
 
 #[test]
-fn cooldown_with_a_future_start_starts_now() {
+fn cooldowns_depend_on_the_objects_only() {
     let ledger = ledger();
     ledger.apply_pool(&pool(json!({"spec": {"addressReuseGracePeriodSeconds": 60}})));
-    ledger.insert_reservation(&reservation(1, held_by("a"), Some("2999-01-01T00:00:00Z")));
-    let now = capi_ipam_controller::clock::now().0.as_second();
-    assert_eq!(cooled_down_slots(&ledger, now), []);
-    assert_eq!(cooled_down_slots(&ledger, now + 62), [value(1)]);
+    // Whatever the clock of the process that observes them says, in the past and in the future.
+    for (last, released, since) in [(1, "1970-01-01T00:16:40Z", 1_000), (2, "2999-01-01T00:00:00Z", 32_472_144_000)] {
+        let reservation = reservation(last, held_by("a"), Some(released));
+        ledger.insert_reservation(&reservation);
+        assert_eq!(ledger.cooldown_end(&key()), Some(since + 61), "{released}");
+        assert_eq!(cooled_down_slots(&ledger, since + 60), []);
+        assert_eq!(cooled_down_slots(&ledger, since + 61), [value(last)]);
+        ledger.remove_reservation(&reservation);
+    }
+}
+
+#[test]
+fn releases_in_the_future_are_found() {
+    for sticky in [false, true] {
+        let ledger = ledger();
+        let spec = json!({"addressReuseGracePeriodSeconds": 60, "allocation": {"sticky": sticky}});
+        ledger.apply_pool(&pool(json!({"spec": spec})));
+        for (last, released) in [(1, "1970-01-01T00:16:40Z"), (2, "1970-01-01T00:33:20Z")] {
+            ledger.insert_reservation(&reservation(last, held_by("a"), Some(released)));
+        }
+        let after = |second| ledger.released_after(second).into_iter().map(|found| found.slot).collect::<Vec<_>>();
+        assert_eq!((after(999), after(1_999), after(2_000)), (vec![value(2), value(1)], vec![value(2)], vec![]));
+    }
 }
 
 #[test]
