@@ -20,7 +20,7 @@
 //!   pools that join or leave a network;
 //! - `move_label`: the label with which `clusterctl move` moves reservations;
 //! - [`LedgerHandle`]: read access to the ledger for admission, in every replica;
-//! - `sweeper`: deletes abandoned reservations and creates missing ones;
+//! - `sweeper`: releases abandoned reservations and creates missing ones;
 //! - `terminating`: enqueues claims that are being deleted when their pool changes;
 //! - `upgrade`: stores pools of an old version in the current one.
 
@@ -139,6 +139,7 @@ fn set_up(setup: &mut ProviderSetup<'_>, options: &InClusterOptions, ledger_hand
         Arc::new(Context {
             ledger: Arc::new(Ledger::new(claims, pools, move |network| trigger.enqueue(None, network))),
             deletion_checker: Arc::new(DeletionChecker::new(reservations.clone(), contract.clone())),
+            restores: manager.health.restores().clone(),
             reservations,
             slices,
             events,

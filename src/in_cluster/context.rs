@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use capi_ipam_controller::client::ResourceClient;
 use capi_ipam_controller::events::EventPublisher;
+use capi_ipam_controller::watch::RestoreDetector;
 use capi_ipam_provider::{ContractClient, Selection};
 
 use super::deletion_check::DeletionChecker;
@@ -18,6 +19,7 @@ pub(super) struct Context {
     pub(super) slices: ResourceClient<IPSlice>,
     pub(super) events: EventPublisher,
     pub(super) contract: ContractClient,
+    pub(super) restores: RestoreDetector,
     pub(super) deletion_checker: Arc<DeletionChecker>,
     pub(super) terminating: Arc<TerminatingClaims>,
     /// Selects the claims and pools that this process manages.

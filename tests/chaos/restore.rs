@@ -74,6 +74,14 @@ async fn assert_recovers_from_a_restore(restart: bool) {
         manager = Manager::start(&control_plane, &FLAGS).may_lack_permissions();
     }
     let restored = Instant::now();
+    if !restart {
+        // One watch sees it, and all list again.
+        crate::support::wait::eventually("the manager notices the restore", || async {
+            manager.log().contains("the resourceVersion has decreased").then_some(())
+        })
+        .await;
+        println!("the restore is noticed {:?} after the start of the API server", restored.elapsed());
+    }
 
     assert_eq!(consumer.allocated_addresses().await, before, "the restored addresses are in use again");
     let after = names("after", 40);

@@ -24,6 +24,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::listener::bind;
 use crate::metrics::{CACHE_SYNCED, Description, Metrics, WATCH_RESTARTS};
+use crate::watch::RestoreDetector;
 
 /// Why probes cannot be served.
 #[derive(Debug, thiserror::Error)]
@@ -92,6 +93,7 @@ struct ProcessState {
     refusals: Mutex<BTreeMap<String, Refusal>>,
     /// Why the process has to end.
     fatal: watch::Sender<Option<String>>,
+    restores: RestoreDetector,
     watch_restarts: Family<RestartLabels, Counter>,
 }
 
@@ -205,6 +207,11 @@ impl Health {
         left.map(|(name, count)| format!("{name}: {count} objects of low priority are left")).collect()
     }
 
+    /// Detects restores of etcd, for all watches of the process.
+    pub fn restores(&self) -> &RestoreDetector {
+        &self.process.restores
+    }
+
     /// Waits for a fatal error, and returns it. The process has to end then.
     pub(crate) async fn fatal_error(&self) -> String {
         let mut fatal = self.process.fatal.subscribe();
@@ -230,6 +237,11 @@ impl ReadinessGate {
             component.problem = None;
             component.ready.send_replace(true);
         }
+    }
+
+    /// Detects restores of etcd, for all watches of the process.
+    pub(crate) fn restores(&self) -> &RestoreDetector {
+        self.health.restores()
     }
 
     /// Counts a failure of the watch, after which it is opened again.

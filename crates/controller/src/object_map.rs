@@ -54,6 +54,11 @@ impl<V> ObjectMap<V> {
         })
     }
 
+    /// Returns the values of all objects. In no particular order.
+    pub fn values_mut(&mut self) -> impl Iterator<Item = &mut V> {
+        self.namespaces.values_mut().flat_map(HashMap::values_mut).map(|entry| &mut entry.value)
+    }
+
     /// Sets the value of an object, which exists in the current list. Returns the previous value.
     pub fn insert(&mut self, namespace: &str, name: &str, value: V) -> Option<V> {
         let entry = Entry { value, epoch: self.epoch };

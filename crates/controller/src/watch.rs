@@ -7,6 +7,7 @@
 mod failures;
 mod fan_out;
 mod maybe_invalid;
+mod restores;
 mod streaming_list;
 
 use std::fmt::Debug;
@@ -21,12 +22,14 @@ use kube::runtime::watcher as start_watch;
 use kube::runtime::watcher::{self, Event};
 use kube::{Api, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use self::failures::{Failure, FailureStreak, RETRY_POLICY, log_failure};
 pub use self::fan_out::FanOut;
 pub use self::maybe_invalid::{Invalid, MaybeInvalid};
+pub use self::restores::{Epoch, RestoreDetector};
 use self::streaming_list::streaming_list;
 use crate::client::with_timeout;
 use crate::health::ReadinessGate;
@@ -47,6 +50,9 @@ pub trait EventHandler<K>: Send + Sync + 'static {
     fn apply(&self, object: &K);
     /// The object was deleted.
     fn delete(&self, object: &K);
+    /// etcd was restored to an earlier state. A handler that compares resourceVersions, or remembers deletions, has to
+    /// accept any state from now on. A list follows. Called for all kinds at once, whichever watch or read has seen it.
+    fn restored(&self) {}
     /// An object that cannot be decoded was listed, created or changed. It exists, and may be a changed state of an
     /// object that is known: a handler that removes unlisted objects in [`EventHandler::init_done`] has to keep it.
     fn apply_invalid(&self, _object: &Invalid) {}
@@ -80,8 +86,12 @@ pub fn trim(metadata: &mut ObjectMeta) {
 /// memory.
 const WATCH_TIMEOUT: u32 = 30;
 
-/// Interval of the check whether the resourceVersion of the server has decreased.
+/// Interval of the check whether the resourceVersion of the server has decreased. It is checked at once when a watch is
+/// interrupted or opened again: the API server does not survive a restore.
 const VERSION_CHECK_INTERVAL: Duration = Duration::from_secs(30);
+
+/// Delay before a failed check is repeated.
+const VERSION_CHECK_RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// What to watch, and what sees the events.
 pub struct WatchSpec<K: Resource> {
@@ -135,7 +145,8 @@ where
 ///
 /// If etcd is restored from a snapshot, resourceVersions decrease. A watch at a version from before the restore then
 /// gets no events and no error until the server reaches that version, and it misses all changes up to there. So the
-/// version is read periodically, and the watch lists everything again if it is lower than before.
+/// version is read periodically and after each interruption. If it is lower than before, all watches of the process list
+/// everything again, see [`RestoreDetector`].
 pub(crate) fn watch_stream<K>(spec: WatchSpec<K>) -> impl Stream<Item = Event<K>> + Send + 'static
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
@@ -148,19 +159,34 @@ where
     let in_pages = Arc::new(AtomicBool::new(false));
     let unserved = CancellationToken::new();
     let no_longer_served = unserved.clone().cancelled_owned();
+    let restores = synced.restores().clone();
+    let weak = Arc::downgrade(&handler);
+    restores.subscribe(move || {
+        let Some(handler) = weak.upgrade() else { return false };
+        handler.restored();
+        true
+    });
     let watch = move || {
         let newest = Arc::new(AtomicU64::new(0));
-        let restored = version_decreased(api.clone(), Arc::clone(&kind), Arc::clone(&newest));
+        let interrupted = Arc::new(Notify::new());
+        let check = VersionCheck {
+            api: api.clone(),
+            kind: Arc::clone(&kind),
+            newest: Arc::clone(&newest),
+            interrupted: Arc::clone(&interrupted),
+        };
+        let epoch_ended = wait_for_restore(check, restores.clone(), restores.epoch());
         let events = if in_pages.swap(false, Ordering::Relaxed) {
             info!(%kind, "the API server cannot stream the initial list; the objects are listed in pages");
             start_watch(api.clone(), config.clone()).left_stream()
         } else {
-            streaming_list(api.clone(), config.clone(), Arc::clone(&in_pages), synced.clone()).right_stream()
+            let reopened = Arc::clone(&interrupted);
+            streaming_list(api.clone(), config.clone(), Arc::clone(&in_pages), synced.clone(), reopened).right_stream()
         };
         let (kind, handler, synced) = (Arc::clone(&kind), Arc::clone(&handler), synced.clone());
         let (served_as, unserved) = (Arc::clone(&served_as), unserved.clone());
         let mut failures = FailureStreak::default();
-        events.take_until(restored.boxed()).filter_map(move |item| {
+        events.take_until(epoch_ended.boxed()).filter_map(move |item| {
             let mut delay = None;
             let seen = match item {
                 Ok(event) => {
@@ -172,6 +198,7 @@ where
                     valid_event(event, &kind, trim, handler.as_ref())
                 }
                 Err(error) => {
+                    interrupted.notify_one();
                     let failure = Failure::of(&error);
                     log_failure(&kind, &failure, failures.record(Instant::now()));
                     synced.count_restart(failure.reason());
@@ -218,30 +245,65 @@ fn version_of(text: Option<&str>) -> u64 {
     text.and_then(|text| text.parse().ok()).unwrap_or_default()
 }
 
-/// Returns when the resourceVersion of the server is lower than one that was seen.
-async fn version_decreased<K>(api: WatchApi<K>, kind: Arc<str>, newest: Arc<AtomicU64>)
+/// Returns when etcd was restored, according to this or another watch of the process.
+async fn wait_for_restore<K>(check: VersionCheck<K>, restores: RestoreDetector, epoch: Epoch)
 where
     K: Resource + Clone + DeserializeOwned + Debug,
 {
-    let one = ListParams::default().limit(1);
-    loop {
-        tokio::time::sleep(VERSION_CHECK_INTERVAL).await;
-        // Read before the request: the response is not older.
-        let known = newest.load(Ordering::Relaxed);
-        let Ok(list) = with_timeout(|| format!("read the resourceVersion of {kind}"), api.list(&one)).await else {
-            continue;
-        };
-        let current = version_of(list.metadata.resource_version.as_deref());
-        if (1..known).contains(&current) {
-            warn!(
-                %kind,
-                known,
-                current,
-                "the resourceVersion has decreased, etcd was probably restored from a snapshot; listing again"
-            );
-            return;
+    tokio::select! {
+        () = check.version_decreased() => restores.report(epoch),
+        () = restores.ended(epoch) => {}
+    }
+}
+
+/// Checks whether the resourceVersion of the server is lower than one that a watch has seen.
+struct VersionCheck<K> {
+    api: WatchApi<K>,
+    kind: Arc<str>,
+    /// The highest version that was seen.
+    newest: Arc<AtomicU64>,
+    /// Notified when the watch is interrupted or opened again.
+    interrupted: Arc<Notify>,
+}
+
+impl<K: Resource + Clone + DeserializeOwned + Debug> VersionCheck<K> {
+    /// Returns when the resourceVersion of the server is lower than one that was seen.
+    async fn version_decreased(&self) {
+        loop {
+            tokio::select! {
+                () = tokio::time::sleep(VERSION_CHECK_INTERVAL) => {}
+                () = self.interrupted.notified() => {}
+            }
+            // Read before the request: the response is not older.
+            let known = self.newest.load(Ordering::Relaxed);
+            if known == 0 {
+                continue;
+            }
+            let current = self.read_version().await;
+            if (1..known).contains(&current) {
+                warn!(
+                    kind = %self.kind,
+                    known,
+                    current,
+                    "the resourceVersion has decreased, etcd was probably restored from a snapshot; listing again"
+                );
+                return;
+            }
+            self.newest.fetch_max(current, Ordering::Relaxed);
         }
-        newest.fetch_max(current, Ordering::Relaxed);
+    }
+
+    /// The current resourceVersion of the server. Repeated until it succeeds: after a restore, other clients write, and
+    /// the version grows again.
+    async fn read_version(&self) -> u64 {
+        let one = ListParams::default().limit(1);
+        loop {
+            let operation = || format!("read the resourceVersion of {}", self.kind);
+            match with_timeout(operation, self.api.list(&one)).await {
+                Ok(list) => return version_of(list.metadata.resource_version.as_deref()),
+                Err(_) => tokio::time::sleep(VERSION_CHECK_RETRY_DELAY).await,
+            }
+        }
     }
 }
 
@@ -331,6 +393,9 @@ mod tests {
             self.add(object.name_any());
         }
         fn delete(&self, _: &ConfigMap) {}
+        fn restored(&self) {
+            self.add("restored");
+        }
         fn apply_invalid(&self, object: &Invalid) {
             self.add(format!("{:?} is invalid", object.metadata.name));
         }
@@ -398,6 +463,63 @@ mod tests {
         synced.wait().await;
         assert_eq!(recorder.calls(), ["init", "a", "b", "init_done"]);
         watch.abort();
+    }
+
+    /// A server whose etcd is restored once `restored` is set: then the versions are lower. One watch fails at that
+    /// moment, the others deliver nothing.
+    fn restored_server(restored: Arc<AtomicBool>, fails: Arc<Notify>) -> Client {
+        let answer = move |request: Request<Body>| {
+            let (restored, fails) = (Arc::clone(&restored), Arc::clone(&fails));
+            async move {
+                let query = request.uri().query().unwrap_or_default().to_owned();
+                let is_silent = request.uri().path().contains("silent");
+                let status = |code: u16| {
+                    let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code});
+                    let body = Body::from(status.to_string().into_bytes());
+                    Ok::<_, Infallible>(Response::builder().status(code).body(body).unwrap())
+                };
+                if query.contains("sendInitialEvents") {
+                    return status(422);
+                }
+                if query.contains("watch=true") {
+                    if is_silent || restored.load(Ordering::Relaxed) {
+                        std::future::pending::<()>().await;
+                    }
+                    fails.notified().await;
+                    return status(500);
+                }
+                let version = if restored.load(Ordering::Relaxed) { "5" } else { "9" };
+                let item = json!({"metadata": {"name": "a", "resourceVersion": version}});
+                let metadata = json!({"resourceVersion": version});
+                let list = json!({"apiVersion": "v1", "kind": "List", "metadata": metadata, "items": [item]});
+                Ok(Response::new(Body::from(list.to_string().into_bytes())))
+            }
+        };
+        Client::new(service_fn(answer), "default")
+    }
+
+    #[tokio::test]
+    async fn all_watches_list_again_when_one_sees_a_restore() {
+        let (restored, fails) = (Arc::new(AtomicBool::new(false)), Arc::new(Notify::new()));
+        let (client, health) = (restored_server(Arc::clone(&restored), Arc::clone(&fails)), Health::default());
+        let recorders: [Arc<Recorder>; 2] = Default::default();
+        let mut watches = tokio::task::JoinSet::new();
+        for (recorder, namespace) in recorders.iter().zip(["failing", "silent"]) {
+            let api = WatchApi::namespaced(client.clone(), namespace);
+            let spec = WatchSpec::new(api, (), Arc::clone(recorder) as _, health.register_watch("ConfigMap"));
+            watches.spawn(watch_into(spec).for_each(|()| std::future::ready(())));
+        }
+        let wait_for = async |calls: &[&str]| {
+            while recorders.iter().any(|recorder| recorder.calls() != calls) {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        wait_for(&["init", "a", "init_done"]).await;
+        restored.store(true, Ordering::Relaxed);
+        let started = Instant::now();
+        fails.notify_one();
+        wait_for(&["init", "a", "init_done", "restored", "init", "a", "init_done"]).await;
+        assert!(started.elapsed() < VERSION_CHECK_INTERVAL / 2, "it is checked at once: {:?}", started.elapsed());
     }
 
     /// A server that does not support streaming lists, and fails lists in pages.

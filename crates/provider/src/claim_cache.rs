@@ -190,6 +190,10 @@ pub(super) struct FilteringHandler {
 }
 
 impl EventHandler<IPAddressClaim> for FilteringHandler {
+    fn restored(&self) {
+        self.handlers.restored();
+    }
+
     fn apply(&self, claim: &IPAddressClaim) {
         if self.filter.matches(claim) {
             self.handlers.apply(claim);

@@ -202,6 +202,10 @@ impl EventHandler<IPAddress> for AddressIndex {
         }
     }
 
+    fn restored(&self) {
+        self.state.lock().addresses.values_mut().for_each(|record| record.version = 0);
+    }
+
     fn delete(&self, address: &IPAddress) {
         let namespace = address.metadata.namespace.as_deref();
         // An IPAddress that this process deleted is already removed.
@@ -253,6 +257,11 @@ mod tests {
         assert!(!protected());
         index.insert(&address("14", &[names::PROTECT_ADDRESS]));
         assert!(protected());
+        // Another watch has seen a restore.
+        index.restored();
+        index.insert(&address("5", &[]));
+        assert!(!protected());
+        index.insert(&address("14", &[names::PROTECT_ADDRESS]));
         // A watch event always replaces the state: versions are lower after a restore.
         index.apply(&address("3", &[]));
         assert!(!protected());

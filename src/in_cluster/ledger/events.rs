@@ -86,6 +86,10 @@ impl EventHandler<IPReservation> for Ledger {
         self.reservations_observed.notify_waiters();
     }
 
+    fn restored(&self) {
+        self.state.lock().forget_reservation_versions();
+    }
+
     fn apply(&self, reservation: &IPReservation) {
         self.observe_reservation(reservation);
         self.reservations_observed.notify_waiters();
@@ -104,6 +108,12 @@ impl EventHandler<IPNetwork> for Ledger {
     fn init_done(&self) {
         let unlisted = self.state.lock().networks.unlisted();
         unlisted.iter().for_each(|name| self.remove_network(name));
+    }
+
+    fn restored(&self) {
+        let mut state = self.state.lock();
+        state.forget_deletions();
+        state.networks.forget_versions();
     }
 
     fn apply(&self, network: &IPNetwork) {
@@ -158,6 +168,12 @@ impl EventHandler<Pool> for PoolEventHandler {
 
     fn init_done(&self) {
         self.ledger.end_pool_list(self.kind);
+    }
+
+    fn restored(&self) {
+        let mut state = self.ledger.state.lock();
+        state.forget_deletions();
+        state.forget_pool_versions(self.kind);
     }
 
     fn apply(&self, pool: &Pool) {

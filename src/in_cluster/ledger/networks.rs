@@ -146,6 +146,11 @@ pub(super) struct Networks {
 }
 
 impl Networks {
+    /// Accepts any state of the known networks from now on, see [`State::forget_deletions`](super::state::State).
+    pub(super) fn forget_versions(&mut self) {
+        self.known.values_mut().for_each(|(info, _)| info.version = 0);
+    }
+
     /// Records a network. Returns whether pools may be affected, and whether that can be any pool.
     pub(super) fn set(&mut self, name: &Arc<str>, info: NetworkInfo) -> Change {
         let list = self.network_list;

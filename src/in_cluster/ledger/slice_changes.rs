@@ -216,6 +216,12 @@ impl EventHandler<IPSlice> for Ledger {
         self.slices_observed.notify_waiters();
     }
 
+    fn restored(&self) {
+        let mut state = self.state.lock();
+        state.forget_deletions();
+        state.forget_slice_versions();
+    }
+
     fn apply(&self, slice: &IPSlice) {
         self.change(|state| {
             if state.is_listing_slices {

@@ -18,6 +18,9 @@ use super::shared_names::SharedNames;
 use super::usage::{AddressUsage, CandidateInfo, Holdings, ScopeEntry};
 use crate::api::{InClusterKind, PoolKey, Scope, Slot};
 
+/// A version that is older than that of any object. As a precondition it fails, so that the object is read.
+const OLDEST_VERSION: u64 = 1;
+
 /// How long a response that was read before a deletion can be delayed: longer than any request or list.
 pub(super) const TOMBSTONE_TTL: Duration = Duration::from_mins(2);
 
@@ -78,6 +81,29 @@ pub(super) struct Ignored {
 }
 
 impl State {
+    /// Forgets which objects were deleted: etcd was restored, and they may exist again. The methods `forget_…_versions` let
+    /// any state of the known objects replace what is known of them, since it is newer than what was before the restore.
+    pub(super) fn forget_deletions(&mut self) {
+        self.tombstones = ExpiringMap::default();
+    }
+
+    pub(super) fn forget_reservation_versions(&mut self) {
+        self.forget_deletions();
+        let scopes = self.scopes.values_mut();
+        let reservations = scopes.flat_map(|scope| scope.usage.reservations_mut());
+        reservations.for_each(|reservation| reservation.version = OLDEST_VERSION);
+    }
+
+    pub(super) fn forget_pool_versions(&mut self, kind: InClusterKind) {
+        let pools = self.pools.iter_mut().filter(|(key, _)| key.kind == kind);
+        pools.for_each(|(_, entry)| entry.version = OLDEST_VERSION);
+    }
+
+    pub(super) fn forget_slice_versions(&mut self) {
+        let slices = self.pools.values_mut().flat_map(|entry| entry.slice_objects.values_mut());
+        slices.for_each(|slice| slice.version = OLDEST_VERSION);
+    }
+
     /// Returns the stored copy of the key, if there is one, to share its memory.
     pub(super) fn shared_key(&self, key: PoolKey) -> PoolKey {
         self.pools.get_key_value(&key).map_or(key, |(stored, _)| stored.clone())

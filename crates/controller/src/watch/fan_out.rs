@@ -27,6 +27,10 @@ impl<K: 'static> EventHandler<K> for FanOut<K> {
         self.0.iter().for_each(|handler| handler.init_done());
     }
 
+    fn restored(&self) {
+        self.0.iter().for_each(|handler| handler.restored());
+    }
+
     fn apply(&self, object: &K) {
         self.0.iter().for_each(|handler| handler.apply(object));
     }

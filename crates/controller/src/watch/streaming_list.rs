@@ -19,6 +19,7 @@ use kube::api::WatchParams;
 use kube::core::{Resource, WatchEvent};
 use kube::runtime::watcher::{Config, Error, Event};
 use serde::de::DeserializeOwned;
+use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
 use super::WATCH_TIMEOUT;
@@ -54,17 +55,18 @@ const MAX_SILENCE: Duration = Duration::from_secs(5);
 ///
 /// Ends and sets `refused` if the API server does not support streaming lists, or repeatedly does not send the whole
 /// list: it closes the watch of a client that reads more slowly than others write. `synced` is notified whenever the
-/// watch is opened.
+/// watch is opened, and `reopened` when it is opened at an earlier version.
 pub(super) fn streaming_list<K>(
     api: Api<K>,
     config: Config,
     refused: Arc<AtomicBool>,
     synced: ReadinessGate,
+    reopened: Arc<Notify>,
 ) -> impl Stream<Item = Result<Event<K>, Error>> + Send + 'static
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
-    streaming_list_with(LIMITS, api, config, refused, synced)
+    streaming_list_with(LIMITS, api, config, refused, synced, reopened)
 }
 
 fn streaming_list_with<K>(
@@ -73,11 +75,12 @@ fn streaming_list_with<K>(
     config: Config,
     refused: Arc<AtomicBool>,
     synced: ReadinessGate,
+    reopened: Arc<Notify>,
 ) -> impl Stream<Item = Result<Event<K>, Error>> + Send + 'static
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
-    let watch = Watch { api, config, refused, synced, limits };
+    let watch = Watch { api, config, refused, synced, reopened, limits };
     unfold((watch, State::Unlisted { failures: 0 }), async |(watch, state)| {
         let (event, state) = watch.step(state).await?;
         Some((event, (watch, state)))
@@ -91,6 +94,7 @@ struct Watch<K> {
     config: Config,
     refused: Arc<AtomicBool>,
     synced: ReadinessGate,
+    reopened: Arc<Notify>,
     limits: Limits,
 }
 
@@ -131,7 +135,10 @@ where
                     while_listing(received, failures, since, events)
                 }
                 State::Listed { version, events: None } => match self.open(Some(&version)).await {
-                    Ok(events) => (None, State::Listed { version, events: Some(events) }),
+                    Ok(events) => {
+                        self.reopened.notify_one();
+                        (None, State::Listed { version, events: Some(events) })
+                    }
                     Err(error) => {
                         let expired = matches!(&error, kube::Error::Api(status) if status.code == 410);
                         (Some(Err(Error::WatchStartFailed(error))), State::after(version, expired))

@@ -40,6 +40,30 @@ fn late_response_does_not_restore_a_deleted_reservation() {
     assert!(ledger.is_reserved(&value(1)), "another reservation of the address is accepted");
 }
 
+/// Otherwise an address stays reserved after a restore: every live read of its reservation is refused as older.
+#[test]
+fn restored_reservations_replace_what_was_known() {
+    let of_the_past = at_version(5, "a", None);
+    let restored = |ledger: &Ledger| {
+        ledger.insert_reservation(&of_the_past);
+        let before = held_slots(ledger, "a", "uid-a");
+        EventHandler::<IPReservation>::restored(ledger);
+        ledger.insert_reservation(&of_the_past);
+        (before, held_slots(ledger, "a", "uid-a"))
+    };
+    // The claim had released the address after the snapshot, or another claim had got it.
+    let released = with_pool();
+    EventHandler::<IPReservation>::delete(&released, &at_version(600, "a", None));
+    assert_eq!(restored(&released), (vec![], vec![(value(1), key())]));
+    let allocated_again = with_pool();
+    allocated_again.apply(&at_version(700, "b", None));
+    assert_eq!(restored(&allocated_again), (vec![], vec![(value(1), key())]));
+    // Until the next list shows the truth, the precondition of a write fails.
+    assert_eq!(allocated_again.held_by(&claim("a"), Uid::of("uid-a"))[0].version, "5");
+    EventHandler::<IPReservation>::restored(&allocated_again);
+    assert_eq!(allocated_again.held_by(&claim("a"), Uid::of("uid-a"))[0].version, "1");
+}
+
 #[test]
 fn own_deletion_is_effective_before_the_watch_event() {
     let ledger = with_pool();
@@ -87,6 +111,10 @@ fn late_response_restores_no_deleted_or_older_pool() {
     watch.apply(&at(5, "two", "10.0.0.1-10.0.0.5"));
     ledger.insert_pool(&at(6, "two", "10.0.0.1-10.0.0.6"));
     assert_eq!(ledger.counts(&key()).total, 6);
+    // A restore that the watch has not seen yet, but another one has.
+    watch.restored();
+    ledger.insert_pool(&at(3, "two", "10.0.0.1-10.0.0.7"));
+    assert_eq!(ledger.counts(&key()).total, 7);
 }
 
 #[test]
@@ -108,6 +136,9 @@ fn late_response_restores_no_deleted_or_older_network() {
     EventHandler::<IPNetwork>::delete(&ledger, &at(9, 30));
     ledger.insert_network(&at(8, 30));
     assert_eq!(ledger.network_length("lab", version_4), None);
+    EventHandler::<IPNetwork>::restored(&ledger);
+    ledger.insert_network(&at(8, 30));
+    assert_eq!(ledger.network_length("lab", version_4), Some(30), "it exists again");
 }
 
 #[test]

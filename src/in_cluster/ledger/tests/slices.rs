@@ -248,6 +248,17 @@ fn late_watch_does_not_give_a_slice_back_to_its_former_owner() {
 }
 
 #[test]
+fn restored_slice_replaces_what_was_known() {
+    let (ledger, _) = sliced();
+    ledger.apply(&state(9, "first", "a", true));
+    ledger.insert_slice(&state(5, "first", "a", false));
+    assert!(ledger.slices()[0].empty_since.is_some(), "the response is older");
+    EventHandler::<IPSlice>::restored(&ledger);
+    ledger.insert_slice(&state(5, "first", "a", false));
+    assert!(ledger.slices()[0].empty_since.is_none());
+}
+
+#[test]
 fn list_after_a_restore_of_etcd_is_believed() {
     let (ledger, _) = sliced();
     ledger.apply(&state(5, "first", "a", false));

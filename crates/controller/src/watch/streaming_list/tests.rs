@@ -43,7 +43,13 @@ impl Server {
         );
         let refused = Arc::new(AtomicBool::new(false));
         let synced = Health::default().register_watch("ConfigMap");
-        let events = streaming_list(Api::<ConfigMap>::all(client), Config::default(), Arc::clone(&refused), synced);
+        let events = streaming_list(
+            Api::<ConfigMap>::all(client),
+            Config::default(),
+            Arc::clone(&refused),
+            synced,
+            Arc::default(),
+        );
         let mut events = Box::pin(events);
         let mut items = Vec::new();
         while let Some(event) = events.next().await {
@@ -190,7 +196,7 @@ async fn endless_list_is_given_up() {
         let (refused, synced) = (Arc::new(AtomicBool::new(false)), Health::default().register_watch("ConfigMap"));
         let limits = Limits { silence: Duration::from_millis(50), total: Duration::from_millis(100) };
         let api = Api::<ConfigMap>::all(client);
-        let events = streaming_list_with(limits, api, Config::default(), Arc::clone(&refused), synced);
+        let events = streaming_list_with(limits, api, Config::default(), Arc::clone(&refused), synced, Arc::default());
         let ended = timeout(Duration::from_secs(10), events.for_each(|_| std::future::ready(()))).await;
         assert!(ended.is_ok() && refused.load(Ordering::Relaxed), "{sends_changes}");
         assert_eq!(*requests.lock().unwrap(), if sends_changes { 1 } else { 3 });
