@@ -64,16 +64,15 @@ impl InClusterHandler {
                 return Err(HandlerError::Conflict("the claim was deleted and created again".to_owned()));
             }
             // With the version that was read: it may have been released since, which starts a cool-down.
-            let (uid, version) = (found.uid().unwrap_or_default(), found.resource_version().unwrap_or_default());
-            if !is_previous {
-                if self.take_over(pool, &slot, &uid, &version).await? {
-                    return Ok(existing_allocation(existing, block, usable).into());
-                }
-                continue;
+            let is_ours = if is_previous {
+                self.take_over_from_previous(pool, &slot, &found).await?
+            } else {
+                let (uid, version) = (found.uid().unwrap_or_default(), found.resource_version().unwrap_or_default());
+                self.take_over(pool, &slot, &uid, &version).await?
+            };
+            if is_ours {
+                return Ok(existing_allocation(existing, block, usable).into());
             }
-            let deleted = self.context.reservations.delete_unchanged(&name, &uid, &version).await;
-            deleted.map_err(|error| request_error("delete the IPReservation of an earlier claim", error))?;
-            self.ledger().remove_reservation(&found);
         }
         Err(HandlerError::Conflict(format!("the reservation of {block} keeps changing")))
     }

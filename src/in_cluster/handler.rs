@@ -14,7 +14,8 @@ use tracing::debug;
 use super::access::limit_error;
 use super::context::Context;
 use super::ledger::{
-    ClaimAttributes, ClaimKey, Held, Ledger, Misplaced, PoolInfo, PoolLookup, Proposal, Unavailable, priority,
+    ClaimAttributes, ClaimKey, Held, Ledger, Misplaced, PoolInfo, PoolLookup, Proposal, Unavailable, allocated_block,
+    priority,
 };
 use super::reservation::{Ownership, build, claim_reference, ownership};
 use super::{release, scope_changes};
@@ -38,6 +39,7 @@ impl ProviderAdapter for InClusterAdapter {
             key: (claim.namespace().unwrap_or_default(), claim.name_any()),
             uid: Uid::of(claim.metadata.uid.as_deref().unwrap_or_default()),
             pool: PoolKey::of_claim(&claim),
+            deleted: None,
             claim,
         }
     }
@@ -52,6 +54,8 @@ pub struct InClusterHandler {
     pub(super) key: ClaimKey,
     pub(super) uid: Uid,
     pool: Option<PoolKey>,
+    /// The pool and the block of the IPAddress of the claim that was deleted during this reconcile.
+    deleted: Option<(PoolKey, Block)>,
 }
 
 impl Drop for InClusterHandler {
@@ -116,8 +120,12 @@ impl ClaimHandler for InClusterHandler {
         self.allocate(self.pool()?, existing).await
     }
 
+    fn address_deleted(&mut self, address: &IPAddress) {
+        self.deleted = allocated_block(address).map(|(pool, block, _)| (pool, block));
+    }
+
     async fn release_address(&mut self) -> Result<Released, HandlerError> {
-        release::release(&self.context, &self.claim, &self.key, self.uid).await?;
+        release::release_claim(&self.context, &self.claim, &self.key, self.uid, self.deleted.as_ref()).await?;
         Ok(Released::Now)
     }
 }

@@ -17,6 +17,7 @@ use tracing::{debug, info, warn};
 
 use super::context::Context;
 use super::ledger::Misplaced;
+use super::release::{FormerUse, KnownReservation, release_reservation};
 use super::reservation::copy_to;
 use crate::api::{IPReservation, Slot};
 
@@ -132,16 +133,37 @@ pub(super) async fn move_one(context: &Context, misplaced: &Misplaced) -> Result
             Ok(true)
         }
         Err(error) if error.is_conflict() => {
-            // The claim has released the address meanwhile: so must the new reservation be.
-            if let Some(new) = created {
-                let (uid, version) = (new.uid().unwrap_or_default(), new.resource_version().unwrap_or_default());
-                reservations.delete_unchanged(&new.name_any(), &uid, &version).await?;
-                context.ledger.remove_reservation_of(&target, &uid);
+            if let Some(new) = created.as_ref().and_then(KnownReservation::of) {
+                undo_copy(context, &old, &new).await?;
             }
             Err(error)
         }
         Err(error) => Err(error),
     }
+}
+
+/// Removes the copy of a reservation that was created while the original changed. If the claim has released the address
+/// meanwhile, the copy is released in the same way, so that the address cools down in the new scope as well.
+async fn undo_copy(context: &Context, old: &IPReservation, copy: &KnownReservation) -> Result<(), CallError> {
+    let current = context.reservations.get(&old.name_any()).await?;
+    if is_released(old, current.as_ref()) {
+        return release_reservation(context, copy, FormerUse::OfClaim).await.map(drop);
+    }
+    // It was changed in another way, such as by a later claim of the name: the next run copies it again.
+    context.reservations.delete_unchanged(&copy.slot.reservation_name(), &copy.uid, &copy.version).await?;
+    context.ledger.remove_reservation_of(&copy.slot, &copy.uid);
+    Ok(())
+}
+
+/// Whether the claim of a reservation has released it, according to a later read. Promises and exclusions are not
+/// released, but deleted by users.
+fn is_released(before: &IPReservation, current: Option<&IPReservation>) -> bool {
+    let names_uid = before.spec.claim_ref.as_ref().is_some_and(|claim| claim.uid.is_some());
+    if !names_uid || before.spec.released_at.is_some() {
+        return false;
+    }
+    let still_exists = current.filter(|current| current.metadata.uid == before.metadata.uid);
+    still_exists.is_none_or(|current| current.spec.released_at.is_some())
 }
 
 /// Whether two reservations are for the same claim, in the same state.
@@ -167,6 +189,19 @@ mod tests {
                      "poolRef": {"kind": "InClusterIPPool", "namespace": "n", "name": "p"}},
         }))
         .unwrap()
+    }
+
+    #[test]
+    fn only_a_reservation_of_a_claim_is_released() {
+        let (of_claim, promise) =
+            (json!({"namespace": "n", "name": "c", "uid": "u"}), json!({"namespace": "n", "name": "c"}));
+        let (held, released) = (reservation(&of_claim, false), reservation(&of_claim, true));
+        assert!(is_released(&held, Some(&released)) && is_released(&held, None));
+        assert!(!is_released(&held, Some(&held)), "only its labels have changed");
+        assert!(!is_released(&released, None), "its cool-down has ended");
+        for manual in [&promise, &Value::Null] {
+            assert!(!is_released(&reservation(manual, false), None), "a user has deleted it");
+        }
     }
 
     #[test]

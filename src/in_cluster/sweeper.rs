@@ -1,12 +1,12 @@
-//! The sweeper: a periodic garbage collector that deletes abandoned reservations, creates missing ones, and passes on
+//! The sweeper: a periodic garbage collector that releases abandoned reservations, creates missing ones, and passes on
 //! turns that are not used. IPAddresses without a claim are deleted by the sweep of the claim controller.
 //!
 //! It repairs what crashes leave behind, and is deliberately slow. A reservation must be abandoned in the ledger in two
-//! passes and for the grace period, and then according to live reads; every deletion has the uid that was read as
+//! passes and for the grace period, and then according to live reads; every write has the version that was read as
 //! precondition; and only a small part of a pool is released in one pass. The reservation of an existing unbound claim
-//! is never deleted.
+//! is never released. A release starts the cool-down, as that of the claim would have.
 //!
-//! Every process deletes abandoned reservations, also in namespaces that it does not manage: it watches the claims of
+//! Every process releases abandoned reservations, also in namespaces that it does not manage: it watches the claims of
 //! all namespaces, and live reads decide. What a read shows is recorded in the ledger. Reservations are created only
 //! for claims that this process manages.
 
@@ -29,10 +29,12 @@ use tracing::{Instrument, debug, info, warn};
 
 use super::context::Context;
 use super::duplicates::Duplicates;
-use super::ledger::{AbandonedReservation, ClaimKey, InvalidReservation, Unreserved, allocated_block};
-use super::move_label;
+use super::ledger::{AbandonedReservation, ClaimKey, Held, InvalidReservation, Unreserved, allocated_block};
 use super::options::InClusterOptions;
-use super::reservation::{Ownership, build, ownership};
+use super::release::{FormerUse, KnownReservation, ReleaseResult, release_reservation};
+use super::reservation::{Ownership, build, claim_reference, ownership};
+use super::takeover::take_over_patch;
+use super::{move_label, release};
 use crate::api::{IPReservation, PoolKey, ReservationClaim, Scope, Slot, conditions};
 
 /// The maximum number of missing reservations that are created in one pass.
@@ -52,7 +54,7 @@ pub(super) struct Sweeper {
     interval: Duration,
     grace: Duration,
     events: EventPublisher,
-    /// The number of deleted reservations.
+    /// The number of released reservations.
     freed: Counter,
     /// Reservations without effect that are reported already.
     reported_invalid: Vec<InvalidReservation>,
@@ -114,14 +116,15 @@ impl Sweeper {
         self.duplicates.report().await;
         self.report_invalid_reservations();
         move_label::add_missing(&self.context).await;
-        if self.delete_abandoned().await {
-            // A deleted reservation may have been that of an earlier claim for an address in use.
+        if self.release_abandoned().await {
+            // A released reservation may have been that of an earlier claim for an address in use.
+            self.end_stale_cooldowns().await;
             self.reserve_missing().await;
         }
     }
 
-    /// Deletes abandoned reservations, and returns whether there were any.
-    async fn delete_abandoned(&mut self) -> bool {
+    /// Releases abandoned reservations, and returns whether there were any.
+    async fn release_abandoned(&mut self) -> bool {
         let claims = &self.claims;
         let seen = self.context.ledger.abandoned_reservations(|(namespace, name), uid, has_address| {
             let claim = claims.get(namespace, name);
@@ -143,7 +146,7 @@ impl Sweeper {
                 *postponed.entry(scope.clone()).or_default() += 1;
                 continue;
             }
-            match self.delete_reservation(&suspect).await {
+            match self.release_reservation(&suspect).await {
                 Ok(true) => *count = count.saturating_add(1),
                 Ok(false) => {}
                 Err(error) => {
@@ -189,8 +192,8 @@ impl Sweeper {
         self.events.warning(&object, &(), NO_CLAIM, "Inspect", &message);
     }
 
-    /// Deletes a reservation if its claim does not exist, or is bound to another address.
-    async fn delete_reservation(&self, abandoned: &AbandonedReservation) -> Result<bool, CallError> {
+    /// Releases a reservation if its claim does not exist, or is bound to another address.
+    async fn release_reservation(&self, abandoned: &AbandonedReservation) -> Result<bool, CallError> {
         let AbandonedReservation { slot, claim, uid } = abandoned;
         let ((namespace, claim_name), uid) = (claim, *uid);
         let name = &slot.reservation_name();
@@ -217,13 +220,32 @@ impl Sweeper {
             Some(claim) if in_use || claim.bound_address().is_none() || address.is_none() => return Ok(false),
             _ => {}
         }
-        // With the version that was read: the claim may have released the reservation since, which starts a cool-down.
-        let (uid, version) = (found.uid().unwrap_or_default(), found.resource_version().unwrap_or_default());
-        self.context.reservations.delete_unchanged(name, &uid, &version).await?;
-        self.context.ledger.remove_reservation(&found);
+        // With the version that was read: the claim may have released the reservation since.
+        let Some(known) = KnownReservation::of(&found) else { return Ok(false) };
+        let former_use = self.former_use(slot, &held);
+        let is_kept = match release_reservation(&self.context, &known, former_use).await? {
+            ReleaseResult::Deleted => false,
+            ReleaseResult::CoolingDown(_) => true,
+            ReleaseResult::Changed(_) => return Ok(false),
+        };
         self.freed.inc();
-        info!(reservation = name, claim = claim_name, namespace, "deleted an abandoned reservation");
+        info!(
+            reservation = name,
+            claim = claim_name,
+            namespace,
+            cools_down = is_kept,
+            "released an abandoned reservation"
+        );
         Ok(true)
+    }
+
+    /// How an address was used whose reservation is abandoned. `held` is what its claim holds.
+    fn former_use(&self, slot: &Slot, held: &[Held]) -> FormerUse {
+        if !self.context.ledger.owners(slot).is_empty() {
+            return FormerUse::OfOther;
+        }
+        let known = held.iter().find(|known| known.slot == *slot);
+        known.map_or(FormerUse::OfClaim, |known| release::former_use(held, known))
     }
 
     /// Ends the cool-downs of addresses that are in use: a provider without reservations allocated them, or a user set
@@ -241,8 +263,9 @@ impl Sweeper {
         }
     }
 
-    /// Ends the cool-down of an address that a bound claim uses, according to live reads. The reservation is read
-    /// first: a claim that is bound in a later read did not release it.
+    /// Makes the reservation of an address that cools down that of the bound claim that uses it, according to live reads,
+    /// in one write: the address is reserved at any time. The reservation is read first: a claim that is bound in a later
+    /// read did not release it.
     async fn end_cooldown(&self, slot: &Slot, namespace: &str, name: &str) -> Result<(), CallError> {
         let reservation = slot.reservation_name();
         let Some(found) = self.context.reservations.get(&reservation).await? else { return Ok(()) };
@@ -259,12 +282,12 @@ impl Sweeper {
                 && claim.metadata.deletion_timestamp.is_none()
                 && address.owner_references().iter().any(|owner| Some(&owner.uid) == claim.metadata.uid.as_ref())
         };
-        if !claim.as_ref().is_some_and(is_owner) {
-            return Ok(());
-        }
+        let Some(claim) = claim.filter(is_owner) else { return Ok(()) };
+        let Some((pool, ..)) = allocated_block(&address) else { return Ok(()) };
         let (uid, version) = (found.uid().unwrap_or_default(), found.resource_version().unwrap_or_default());
-        self.context.reservations.delete_unchanged(&reservation, &uid, &version).await?;
-        self.context.ledger.remove_reservation(&found);
+        let patch = take_over_patch(&pool, slot, claim_reference(&claim), &uid, &version);
+        let written = self.context.reservations.patch(&reservation, patch).await?;
+        self.context.ledger.insert_reservation(&written);
         debug!(reservation, "ended the cool-down of an address in use");
         Ok(())
     }

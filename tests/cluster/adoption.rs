@@ -158,6 +158,26 @@ async fn address_of_a_previous_claim_is_no_duplicate() {
     consumer.wait_for_reservations("web", &[("10.0.0.1", "a"), ("10.0.0.2", "b"), ("10.0.0.3", "c")]).await;
 }
 
+/// As after a restore of a backup: the claim has another uid than the one for which the address is reserved.
+#[tokio::test]
+async fn restored_claim_takes_over_the_reservation_of_its_name() {
+    let consumer = with_pool().await;
+    consumer.set_paused(&consumer.pools(), "web", true).await;
+    consumer.wait_for_pool_condition("web", "False", "Paused").await;
+    let dead = "00000000-0000-0000-0000-000000000000";
+    let holder = json!({"namespace": consumer.namespace, "name": "a", "uid": dead});
+    let before = consumer.reserve("web", "10.0.0.2", holder).await;
+    let claim = consumer.create_claim("a", "web").await;
+    consumer.create_address("a", "web", "10.0.0.2").await;
+    consumer.set_paused(&consumer.pools(), "web", false).await;
+    assert_eq!(consumer.wait_for_address("a").await, "10.0.0.2");
+    let after = consumer.reservation("web", "10.0.0.2").await.expect("the address is reserved");
+    assert_eq!(after.uid(), before.uid(), "it is never deleted");
+    assert_eq!(after.spec.claim_ref.and_then(|claim| claim.uid), claim.uid());
+    consumer.release("a").await;
+    consumer.wait_for_reservations("web", &[]).await;
+}
+
 #[tokio::test]
 async fn address_of_another_pool_is_not_adopted() {
     let consumer = with_pool().await;

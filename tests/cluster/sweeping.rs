@@ -1,13 +1,13 @@
 //! The sweeper frees orphaned addresses, reserves addresses in use, and writes nothing else.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use capi_ipam::api::{InClusterKind, names};
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
-use crate::support::consumer::{Consumer, retry_unanswered, unique};
+use crate::support::consumer::{Consumer, object, retry_unanswered, unique};
 use crate::support::wait::{consistently, eventually};
 use crate::{consumer, environment};
 
@@ -176,7 +176,7 @@ async fn orphaned_addresses_are_freed_in_batches() {
     let freed = eventually("the log reports most of them", || async {
         let log = environment().manager.log();
         let lines =
-            log.lines().filter(|line| line.contains("deleted an abandoned reservation") && line.contains(&namespace));
+            log.lines().filter(|line| line.contains("released an abandoned reservation") && line.contains(&namespace));
         let times: Vec<Timestamp> = lines.filter_map(|line| line.split(' ').next()?.parse().ok()).collect();
         (times.len() >= 6).then_some(times)
     })
@@ -187,6 +187,52 @@ async fn orphaned_addresses_are_freed_in_batches() {
         assert!(took >= SignedDuration::from_millis(900), "six are freed in {took:?}");
     }
     consumer.wait_for_counts("web", (20, 20, 0, 0)).await;
+}
+
+/// The claims are removed without their release, as by somebody who removes the finalizers, or with a namespace.
+#[tokio::test]
+async fn addresses_of_force_removed_claims_cool_down() {
+    let consumer = consumer().await;
+    let mut spec = pool_spec(20);
+    spec["addressReuseGracePeriodSeconds"] = json!(3600);
+    consumer.create_pool("web", spec).await;
+    let names: Vec<String> = (1..=8).map(|number| format!("c{number}")).collect();
+    consumer.create_claims(&names, "web").await;
+    consumer.wait_for_addresses(&names).await;
+    // Of a claim that is bound to another address, and of one that never existed.
+    let bound = consumer.claims().get("c1").await.expect("claims can be read").expect("the claim exists");
+    let of = |name: &str, uid: Option<String>| json!({"namespace": consumer.namespace, "name": name, "uid": uid});
+    consumer.reserve("web", "10.0.0.19", of("c1", bound.uid())).await;
+    consumer.reserve("web", "10.0.0.20", of("never", Some("dead".to_owned()))).await;
+    let reservations = || async {
+        let scope = format!("p.{}.web", consumer.namespace);
+        let client = consumer.reservations();
+        let all = retry_unanswered(|| client.list()).await.expect("reservations can be read");
+        let ours = all.into_iter().filter(|found| found.spec.scope == scope);
+        ours.map(|found| (found.uid().unwrap_or_default(), found)).collect::<BTreeMap<_, _>>()
+    };
+    let before: BTreeSet<String> = reservations().await.into_keys().collect();
+
+    let claims = consumer.claims();
+    for name in &names {
+        // The manager does not release an address while another controller keeps its claim.
+        let held = json!(["ipam.cluster.x-k8s.io/ReleaseAddress", "example.com/in-use"]);
+        consumer.modify(&claims, name, |claim| claim["metadata"]["finalizers"] = held.clone()).await;
+        consumer.delete(name).await;
+    }
+    for name in &names {
+        let patch = json!([{"op": "replace", "path": "/metadata/finalizers", "value": []}]);
+        retry_unanswered(|| claims.patch(name, object(patch.clone()))).await.expect("finalizers can be removed");
+    }
+    assert_only_these_stay(&[], || given(&consumer)).await;
+    eventually("all addresses cool down", || async {
+        let found = reservations().await;
+        assert_eq!(found.keys().cloned().collect::<BTreeSet<_>>(), before, "no reservation is deleted");
+        found.values().all(|found| found.spec.released_at.is_some()).then_some(())
+    })
+    .await;
+    consumer.create_claim("next", "web").await;
+    assert_eq!(consumer.wait_for_address("next").await, "10.0.0.9");
 }
 
 #[tokio::test]

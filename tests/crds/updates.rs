@@ -92,8 +92,25 @@ fn reservations_stay(plane: &ControlPlane) {
         let answer = patch(plane, kind, name, &[], &json!({"spec": spec}));
         assert_eq!(answer.is_ok(), is_allowed, "{spec}: {answer:?}");
     }
-    let answer = patch(plane, kind, name, &[], &json!({"spec": {"claimRef": {"uid": "2"}}}));
-    refused(&answer, "spec.claimRef", "cannot be changed");
+    // A later claim of the same name takes over what is not released: nothing but the uid changes.
+    for claim in [
+        json!({"uid": null}),
+        json!({"name": "e", "uid": "2"}),
+        json!({"namespace": "b", "uid": "2"}),
+        json!({"cluster": "prod", "uid": "2"}),
+        Value::Null,
+    ] {
+        let answer = patch(plane, kind, name, &[], &json!({"spec": {"claimRef": claim}}));
+        refused(&answer, "spec.claimRef", "cannot be changed");
+    }
+    let (claim, released) = (json!({"uid": "2"}), "2026-01-01T00:00:00Z");
+    for (spec, field) in [
+        (json!({"claimRef": claim, "releasedAt": released}), "spec.claimRef"),
+        (json!({"claimRef": claim, "poolRef": {"name": "f"}}), "spec.poolRef"),
+    ] {
+        refused(&patch(plane, kind, name, &[], &json!({"spec": spec})), field, "cannot be changed");
+    }
+    patch(plane, kind, name, &[], &json!({"spec": {"claimRef": claim}})).expect("it may be taken over");
 }
 
 /// An object that is older than the rules, and the expected result of an update.

@@ -172,6 +172,7 @@ fn reservation(reservation: &IPReservation) -> Object {
     let state = Reservation {
         uid: reservation.uid().unwrap_or_default(),
         holder: reservation.spec.claim_ref.as_ref().and_then(|claim| claim.uid.clone()),
+        pool: pool_name(PoolKey::of_reservation(&reservation.spec.pool_ref)),
         value: reservation.spec.address.clone(),
         released: reservation.spec.released_at.is_some(),
     };
@@ -207,6 +208,7 @@ fn pool(pool: &api::Pool) -> Object {
         network: pool.spec.network().map(str::to_owned),
         deleting: pool.metadata.deletion_timestamp.is_some(),
         paused: is_paused(&pool.metadata),
+        has_cooldown: pool.spec.cooldown_seconds() > 0,
         counts: counts_of(pool),
         slices: pool.status.as_ref().and_then(|status| status.slices.as_ref()).map(|slices| slices.assigned),
     };

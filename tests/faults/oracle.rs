@@ -47,6 +47,8 @@ pub enum Rule {
     Sliced,
     /// A claim gets one IPAddress in its life, which is deleted with it.
     Once,
+    /// In a pool with a cool-down no reservation of a claim is deleted before it is released.
+    CooledDown,
 }
 
 impl fmt::Display for Violation {
@@ -66,6 +68,7 @@ pub fn ever(changes: &[Change], overtaken: bool) -> Vec<Violation> {
     let mut found: Vec<Violation> = Vec::new();
     for change in in_order(changes) {
         let mut now = before(&world, change, overtaken);
+        now.extend(without_cooldown(&world, change));
         world.apply(change);
         now.extend(created(&world, change));
         now.extend(bound_twice(&world));
@@ -109,6 +112,17 @@ fn before(world: &World, change: &Change, overtaken: bool) -> Vec<Violation> {
         }
         _ => Vec::new(),
     }
+}
+
+/// The deletion of a reservation that was not released before, in a pool with a cool-down. A reservation that moves to
+/// another scope has a copy there.
+fn without_cooldown(world: &World, change: &Change) -> Option<Violation> {
+    let Object::Reservation(name, deleted) = &change.object else { return None };
+    let holder = deleted.holder.as_ref().filter(|_| change.gone && !deleted.released)?;
+    let pool = world.pools.get(&deleted.pool).filter(|pool| pool.has_cooldown && !pool.deleting)?;
+    let is_copy = |(other, made): (&String, &Reservation)| other != name && made.value == deleted.value;
+    let is_lost = pool.network.is_none() && !world.reservations.iter().any(is_copy);
+    is_lost.then(|| violation(Rule::CooledDown, format!("reservation {name} of {holder} was deleted, not released")))
 }
 
 /// I5: the range of a new IPAddress. The pool may have changed during its creation.

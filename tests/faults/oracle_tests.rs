@@ -54,7 +54,7 @@ impl History {
 
     fn reservation(&mut self, named: &str, holder: &str, gone: bool) {
         let uid = format!("{named}-{holder}");
-        let made = Reservation { uid, holder: Some(holder.into()), value: named.into(), released: false };
+        let made = Reservation { uid, holder: Some(holder.into()), value: named.into(), ..Reservation::default() };
         self.push(Object::Reservation(named.into(), made), gone);
     }
 
@@ -92,6 +92,21 @@ fn regular_lifecycle_has_no_violation() {
     history.push(Object::Claim(name("a"), claim("1", true)), true);
     history.pool(Some((2, 2, 0, 0)));
     assert_eq!((history.ever(), history.at_rest(), history.overall()), (vec![], vec![], vec![]));
+}
+
+#[test]
+fn deletion_without_a_cooldown_is_detected() {
+    let deleted = |has_cooldown, released| {
+        let mut history = History::default();
+        history.push(Object::Pool(pool_name(), Pool { uid: "p".into(), has_cooldown, ..Pool::default() }), false);
+        let made =
+            Reservation { uid: "r".into(), holder: Some("1".into()), pool: pool_name(), ..Reservation::default() };
+        history.push(Object::Reservation("r".into(), made.clone()), false);
+        history.push(Object::Reservation("r".into(), Reservation { released, ..made }), true);
+        history.ever()
+    };
+    assert_eq!(deleted(true, false), [Rule::CooledDown]);
+    assert_eq!((deleted(true, true), deleted(false, false)), (vec![], vec![]));
 }
 
 #[test]

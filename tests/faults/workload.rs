@@ -335,9 +335,12 @@ impl Work<'_> {
     }
 
     async fn cooldown(&self) {
-        let mut spec = range(1, 2);
+        let mut spec = range(1, 3);
         spec["addressReuseGracePeriodSeconds"] = json!(1);
         self.consumer.create_pool("web", spec).await;
+        // What an interrupted process leaves behind.
+        let dead = json!({"namespace": self.consumer.namespace, "name": "dead", "uid": "dead"});
+        self.consumer.reserve("web", "10.0.0.3", dead).await;
         let first = names("c", 2);
         self.create_and_bind(&first).await;
         self.delete_all(&first).await;

@@ -73,6 +73,7 @@ pub struct Reservation {
     pub uid: String,
     /// The uid of the claim that it is for.
     pub holder: Option<String>,
+    pub pool: PoolName,
     /// The address.
     pub value: String,
     /// It cools down.
@@ -87,6 +88,8 @@ pub struct Pool {
     pub network: Option<String>,
     pub deleting: bool,
     pub paused: bool,
+    /// A released address is not reused at once.
+    pub has_cooldown: bool,
     /// The counts in the status: total, free, used, out of range.
     pub counts: Option<(i64, i64, i64, i64)>,
     /// The number of assigned slices in the status.

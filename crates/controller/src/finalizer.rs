@@ -65,6 +65,15 @@ where
     delete_unchanged(calls, unprotected.as_ref().unwrap_or(object)).await
 }
 
+/// The result of [`delete_at_version`].
+#[derive(Debug)]
+pub struct DeletedAtVersion<K> {
+    /// Whether the object is gone: it is not if another client has added a finalizer.
+    pub is_gone: bool,
+    /// The object as it was before its deletion; `None` if it did not exist.
+    pub object: Option<K>,
+}
+
 /// Like [`delete`], for an object of which only uid and resourceVersion are known. Removes all finalizers; the caller
 /// knows that there is no other one at this version, and that the object is not being deleted.
 pub async fn delete_at_version<K>(
@@ -72,7 +81,7 @@ pub async fn delete_at_version<K>(
     name: &str,
     uid: &str,
     version: &str,
-) -> Result<bool, CallError>
+) -> Result<DeletedAtVersion<K>, CallError>
 where
     K: Resource + Clone + std::fmt::Debug + Serialize + DeserializeOwned,
 {
@@ -81,8 +90,11 @@ where
         .patch(name, patch::with_uid_and_version(Some(uid.to_owned()), Some(version.to_owned()), vec![none]))
         .await
     {
-        Ok(unprotected) => delete_unchanged(calls, &unprotected).await,
-        Err(error) if error.is_not_found() => Ok(true),
+        Ok(unprotected) => {
+            let is_gone = delete_unchanged(calls, &unprotected).await?;
+            Ok(DeletedAtVersion { is_gone, object: Some(unprotected) })
+        }
+        Err(error) if error.is_not_found() => Ok(DeletedAtVersion { is_gone: true, object: None }),
         Err(error) => Err(error),
     }
 }

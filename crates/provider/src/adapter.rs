@@ -162,6 +162,11 @@ pub trait ClaimHandler: Send {
         existing: Option<&IPAddress>,
     ) -> impl Future<Output = Result<Ensured, HandlerError>> + Send;
 
+    /// Called with the IPAddress of the claim, in its last state, when the reconciler has deleted it and before
+    /// [`ClaimHandler::release_address`]. A provider that finds what it has allocated by the address can use it, also
+    /// if its own index lags behind. Not called if the IPAddress was deleted by an earlier attempt or by others.
+    fn address_deleted(&mut self, _address: &IPAddress) {}
+
     /// Releases the address of the claim. Called once the IPAddress no longer exists, also if none ever existed, and
     /// possibly again after success.
     fn release_address(&mut self) -> impl Future<Output = Result<Released, HandlerError>> + Send;

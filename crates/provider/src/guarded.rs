@@ -52,6 +52,11 @@ impl<H: ClaimHandler> ClaimHandler for Guarded<H> {
         Ok(ensured)
     }
 
+    fn address_deleted(&mut self, address: &IPAddress) {
+        // The release does not depend on it: a provider that panics here does so again when it releases the address.
+        let _ = std::panic::catch_unwind(AssertUnwindSafe(|| self.handler.address_deleted(address)));
+    }
+
     async fn release_address(&mut self) -> Result<Released, HandlerError> {
         let release = guard(self.timeout, "release the address", self.handler.release_address());
         traces::in_span(trace_span!("release_address"), release).await

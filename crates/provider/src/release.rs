@@ -38,7 +38,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
     ) -> Result<Action, ReconcileError> {
         let (namespace, name) = (claim.namespace().unwrap_or_default(), claim.name_any());
         let addresses = self.contract.addresses(&namespace);
-        let delete = self.remove_at_known_version(claim);
+        let delete = self.remove_at_known_version(claim, handler);
         let mut removed = traces::in_span(trace_span!("delete_address"), delete).await?;
         if removed.is_none()
             && let Some(address) = addresses.get(&name).await?.filter(|address| is_for(address, claim))
@@ -52,6 +52,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
             }
             let delete = self.remove_address(&address);
             removed = Some(traces::in_span(trace_span!("delete_address"), delete).await?);
+            handler.address_deleted(&address);
         }
         if removed == Some(false) {
             debug!(namespace, name, "IPAddress still has finalizers of other controllers");
@@ -116,16 +117,23 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
 
     /// R1 without a read: deletes the IPAddress of the claim at the version in the cache. Returns `None` if no
     /// IPAddress is cached or if it changed since.
-    async fn remove_at_known_version(&self, claim: &IPAddressClaim) -> Result<Option<bool>, ReconcileError> {
+    async fn remove_at_known_version(
+        &self,
+        claim: &IPAddressClaim,
+        handler: &mut Guarded<A::Handler>,
+    ) -> Result<Option<bool>, ReconcileError> {
         let (namespace, name) = (claim.namespace().unwrap_or_default(), claim.name_any());
         let Some((uid, version)) = self.addresses.delete_preconditions(claim) else { return Ok(None) };
         let addresses = self.contract.addresses(&namespace);
         match finalizer::delete_at_version(&addresses, &name, &uid, &version).await {
-            Ok(is_removed) => {
-                if is_removed {
+            Ok(deleted) => {
+                if deleted.is_gone {
                     self.addresses.remove(&namespace, &name);
                 }
-                Ok(Some(is_removed))
+                if let Some(address) = &deleted.object {
+                    handler.address_deleted(address);
+                }
+                Ok(Some(deleted.is_gone))
             }
             Err(error) if error.is_conflict() => Ok(None),
             Err(error) => Err(error.into()),
@@ -174,6 +182,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
             };
             if left_over {
                 self.remove_address(&address).await?;
+                handler.address_deleted(&address);
             }
         }
         if let Released::After(wait) = handler.release_address().await? {

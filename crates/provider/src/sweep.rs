@@ -90,8 +90,8 @@ pub(super) struct Sweep<A: ProviderAdapter> {
     suspects: Suspects<ObjectKey>,
     /// IPAddresses without a claim that are reported and kept.
     reported: Lasting<ObjectKey>,
-    /// The former claims of deleted IPAddresses whose addresses are not released yet.
-    unreleased: Vec<Arc<IPAddressClaim>>,
+    /// Deleted IPAddresses whose addresses could not be released yet, and their former claims.
+    unreleased: Vec<(Arc<IPAddressClaim>, IPAddress)>,
 }
 
 impl<A: ProviderAdapter> Sweep<A> {
@@ -112,6 +112,9 @@ impl<A: ProviderAdapter> Sweep<A> {
     }
 
     async fn pass(&mut self) {
+        for (claim, address) in std::mem::take(&mut self.unreleased) {
+            self.release(claim, address).await;
+        }
         let report_only = self.options.report_only;
         let (kept, abandoned): (Vec<_>, Vec<_>) =
             self.unclaimed().into_iter().partition(|(_, origin)| report_only || *origin == Origin::Manual);
@@ -136,7 +139,6 @@ impl<A: ProviderAdapter> Sweep<A> {
         if postponed > 0 {
             warn!(count = postponed, "too many IPAddresses without a claim for one pass; the others are deleted later");
         }
-        self.release().await;
     }
 
     /// The IPAddresses of this provider for which no claim of their name is cached.
@@ -175,7 +177,7 @@ impl<A: ProviderAdapter> Sweep<A> {
         (namespace, name): &ObjectKey,
         counts: &mut HashMap<(String, PoolReference), usize>,
     ) -> Result<bool, ReconcileError> {
-        let reconciler = &self.reconciler;
+        let reconciler = Arc::clone(&self.reconciler);
         let namespace = namespace.as_deref().unwrap_or_default();
         let found = reconciler.contract.addresses(namespace).get(name).await?;
         let is_abandoned = |found: &IPAddress| Origin::of_address(found) == Some(Origin::Provider);
@@ -212,23 +214,25 @@ impl<A: ProviderAdapter> Sweep<A> {
             reconciler.metrics.orphans_freed("ipaddresses").inc();
             let message = format!("no IPAddressClaim {name} exists: deleted the IPAddress and released {value}");
             reconciler.events.normal(&address, &reconciler.contract.ipam, conditions::ORPHAN_FREED, "Sweep", &message);
-            self.unreleased.extend(claim.metadata.uid.is_some().then_some(claim));
+            // At once: if the process ends before, the address is left to other repairs.
+            if claim.metadata.uid.is_some() {
+                self.release(claim, address).await;
+            }
         }
         Ok(true)
     }
 
-    /// Releases the addresses of deleted IPAddresses. A failed release is repeated in the next pass.
-    async fn release(&mut self) {
-        for claim in std::mem::take(&mut self.unreleased) {
-            let mut handler = self.reconciler.handler_of(&claim);
-            match self.reconciler.clean_up_if_gone(&claim, &mut handler).await {
-                Ok(None | Some(Action::AwaitChange)) => {}
-                Ok(Some(Action::Requeue(_))) => self.unreleased.push(claim),
-                Err(error) => {
-                    let claim_name = claim.name_any();
-                    debug!(claim = claim_name, error = error_chain(&error), "cannot release an address, will retry");
-                    self.unreleased.push(claim);
-                }
+    /// Releases the address of a deleted IPAddress. A failed release is repeated in the next pass.
+    async fn release(&mut self, claim: Arc<IPAddressClaim>, address: IPAddress) {
+        let mut handler = self.reconciler.handler_of(&claim);
+        handler.address_deleted(&address);
+        match self.reconciler.clean_up_if_gone(&claim, &mut handler).await {
+            Ok(None | Some(Action::AwaitChange)) => {}
+            Ok(Some(Action::Requeue(_))) => self.unreleased.push((claim, address)),
+            Err(error) => {
+                let claim_name = claim.name_any();
+                debug!(claim = claim_name, error = error_chain(&error), "cannot release an address, will retry");
+                self.unreleased.push((claim, address));
             }
         }
     }

@@ -1,5 +1,6 @@
-//! Validation rules for reservations. Only `spec.releasedAt` is mutable, and a released reservation can be taken over:
-//! it gets another claim, which may be of another pool of its network.
+//! Validation rules for reservations. Only `spec.releasedAt` is mutable, and a reservation can be taken over: a released
+//! one gets another claim, which may be of another pool of its network, and one that is not released gets the uid of
+//! another claim of the same name.
 
 use serde_json::Value;
 
@@ -33,9 +34,21 @@ pub(in crate::api::crds) fn reservations(schema: &mut Value) -> Result<(), CrdEr
         (field, format!("has(self.{field}) == has(oldSelf.{field}) && (!has(self.{field}) || {same})"))
     });
     let taken_over = "has(oldSelf.releasedAt) && !has(self.releasedAt) && has(self.claimRef) && has(self.claimRef.uid)";
-    let [prefix_length, claim] = optional;
-    let mutable = [("poolRef", "self.poolRef == oldSelf.poolRef".to_owned()), claim]
-        .map(|(field, same)| (field, format!("{same} || {taken_over}")));
+    let [prefix_length, (claim_field, same_claim)] = optional;
+    let same_pool = "self.poolRef == oldSelf.poolRef";
+    // A reserved word of CEL is escaped.
+    let same_name = ["__namespace__", "name"].map(|part| format!("self.claimRef.{part} == oldSelf.claimRef.{part}"));
+    let other_uid = format!(
+        "!has(self.releasedAt) && !has(oldSelf.releasedAt) && has(self.claimRef) && has(oldSelf.claimRef) && \
+         has(self.claimRef.uid) && has(oldSelf.claimRef.uid) && {} && \
+         has(self.claimRef.cluster) == has(oldSelf.claimRef.cluster) && \
+         (!has(self.claimRef.cluster) || self.claimRef.cluster == oldSelf.claimRef.cluster)",
+        same_name.join(" && ")
+    );
+    let mutable = [
+        ("poolRef", format!("{same_pool} || {taken_over}")),
+        (claim_field, format!("{same_claim} || {taken_over} || {other_uid}")),
+    ];
     add(
         schema,
         "spec",
