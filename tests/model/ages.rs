@@ -73,6 +73,8 @@ impl State {
                 Sweep::ReadAddress { address: its, age, .. }
                 | Sweep::ReadClaim { address: its, age, .. }
                 | Sweep::Unreserve { address: its, age }
+                | Sweep::MarkReleased { address: its, age }
+                | Sweep::TakeForUse { address: its, age, .. }
                 | Sweep::EndCooldown { address: its, age }
                 | Sweep::CheckUse { address: its, age, .. }
                 | Sweep::CheckUser { address: its, age, .. }
@@ -87,6 +89,7 @@ impl State {
             match write {
                 Write::Unreserve { address: its, age, .. }
                 | Write::TakeReleased { address: its, age, .. }
+                | Write::TakeOver { address: its, age, .. }
                 | Write::MarkReleased { address: its, age }
                     if usize::from(*its) == address =>
                 {

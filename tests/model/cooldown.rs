@@ -47,9 +47,28 @@ impl State {
         }
         self.violations.freed |= self.is_needed(address, found);
         let gets_back = self.cooling[address] == Some(taken.name);
-        self.violations.too_early |= self.cooling[address].is_some() && !gets_back;
+        // The claim that uses the address may have it reserved.
+        let in_use = self.objects.addresses[usize::from(taken.name)];
+        let in_use = in_use.is_some_and(|used| usize::from(used.address) == address && used.owner == taken.life);
+        self.violations.too_early |= self.cooling[address].is_some() && !gets_back && !in_use;
         self.got_back |= gets_back;
         self.cooling[address] = None;
+        self.age_reservation(address, Age::Changed);
+        self.objects.reservations[address] = Some(taken);
+        Answer::Done
+    }
+
+    /// The API server gives a reservation that is not released to a later claim of the same name: the patch carries uid
+    /// and version.
+    pub(crate) fn take_over(&mut self, taken: Reservation, address: usize, age: Age, exact: bool) -> Answer {
+        let Some(found) = self.objects.reservations[address] else { return Answer::NotFound };
+        let hits = if exact { age == Age::Current } else { age != Age::Gone };
+        if !hits {
+            return Answer::Conflict;
+        }
+        self.violations.freed |= self.is_needed(address, found);
+        // It may have been released since it was read.
+        self.violations.too_early |= self.cooling[address].is_some();
         self.age_reservation(address, Age::Changed);
         self.objects.reservations[address] = Some(taken);
         Answer::Done
@@ -141,9 +160,18 @@ impl State {
                 let claim = self.objects.claims[usize::from(name)].filter(|claim| claim.life == owner);
                 let stays = |deleting: bool| !deleting || scope.has_mutation(Mutation::EndCooldownDuringRelease);
                 match claim.filter(|claim| claim.bound == Some(address) && stays(claim.deleting)) {
-                    Some(_) => Sweep::EndCooldown { address, age },
+                    Some(claim) if claim.deleting => Sweep::EndCooldown { address, age },
+                    Some(_) => Sweep::TakeForUse { address, name, owner, age },
                     None => Sweep::Idle,
                 }
+            }
+            Sweep::TakeForUse { address, name, owner, age } => {
+                let answer = self.send(scope, Write::TakeReleased { address, name, life: owner, age }, outcome);
+                if answer == Answer::Done {
+                    let taken = self.objects.reservations[usize::from(address)];
+                    self.managers[manager].learn(address.into(), taken);
+                }
+                Sweep::Idle
             }
             Sweep::ReadReleased { address } => match self.read_released(scope, manager, address.into()) {
                 Some(age) => Sweep::EndCooldown { address, age },

@@ -41,6 +41,8 @@ pub(crate) enum Mutation {
     TreatUnknownAsDone,
     /// The sweeper frees reservations without live reads.
     SweepByCache,
+    /// The sweeper deletes the reservation of a claim that does not exist, without a cool-down.
+    SweepWithoutCooldown,
     /// The sweeper removes an IPAddress without reading the claim.
     SweepAddressByCache,
     /// The sweeper frees the reservation of an existing unbound claim.
@@ -173,6 +175,11 @@ const TABLE: &[(Mutation, Scope, &str)] = &[
         properties::COOLED_DOWN,
     ),
     (Mutation::SweepByUid, Scope { cooldown: true, sweepers: true, ..STALE }, properties::COOLED_DOWN),
+    (
+        Mutation::SweepWithoutCooldown,
+        Scope { cooldown: true, sweepers: true, forced: 1, lives: [1, 1], ..SMALLEST },
+        properties::COOLED_DOWN,
+    ),
     (Mutation::TakeReleasedByUid, STICKY, properties::NOT_FREED),
     (Mutation::TakeCoolingAddress, Scope { sticky: true, cooldown: true, ..ONE_COOLING }, properties::COOLED_DOWN),
     (

@@ -21,6 +21,8 @@ pub(crate) enum Action {
     DeleteClaim(usize),
     /// The API server deletes a claim while it gets its finalizer.
     ClaimVanishes(usize),
+    /// Somebody removes a bound claim without its release.
+    ForceRemove(usize),
     /// The garbage collector removes a deleted owner.
     Collect(usize),
     /// The label of a claim changes.
@@ -92,6 +94,11 @@ impl State {
             Action::DeleteClaim(name) => self.delete_claim(name),
             Action::ClaimVanishes(name) => {
                 self.vanishings_left -= 1;
+                self.remove_claim(name);
+                true
+            }
+            Action::ForceRemove(name) => {
+                self.forced_left -= 1;
                 self.remove_claim(name);
                 true
             }
@@ -222,6 +229,9 @@ impl Model for Protocol {
                     }
                     if claim.finalizer && claim.bound.is_none() && state.vanishings_left > 0 {
                         actions.push(Action::ClaimVanishes(name));
+                    }
+                    if claim.bound.is_some() && state.forced_left > 0 {
+                        actions.push(Action::ForceRemove(name));
                     }
                     if state.relabels_left > 0 {
                         actions.push(Action::Relabel(name));

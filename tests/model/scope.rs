@@ -42,6 +42,8 @@ pub(crate) struct Scope {
     pub(crate) late_writes: u8,
     /// How many claims vanish although they have our finalizer.
     pub(crate) vanishings: u8,
+    /// How many bound claims somebody removes without their release.
+    pub(crate) forced: u8,
     /// How often the label of a claim changes.
     pub(crate) relabels: u8,
     /// How often a manager lists all reservations. The response reaches the ledger at any later time.
@@ -88,6 +90,7 @@ pub(crate) const SMALLEST: Scope = Scope {
     lost_replies: 0,
     late_writes: 0,
     vanishings: 0,
+    forced: 0,
     relabels: 0,
     lists: 0,
     slow_lists: false,
@@ -139,6 +142,7 @@ impl Scope {
             lost_replies_left: self.lost_replies,
             late_writes_left: self.late_writes,
             vanishings_left: self.vanishings,
+            forced_left: self.forced,
             relabels_left: self.relabels,
             lists_left: self.lists,
             second_updates_left: self.second_updates,

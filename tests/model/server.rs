@@ -2,7 +2,7 @@
 
 use crate::mutations::Mutation;
 use crate::scope::Scope;
-use crate::state::{Address, Age, Claim, Reservation, State, Write};
+use crate::state::{Address, Age, Claim, Pool, Reservation, State, Write};
 
 /// The response of the API server to a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +62,10 @@ impl State {
             Write::TakeReleased { address, name, life, age } => {
                 let taken = Reservation { name, life, released: false, age: Age::Current };
                 self.take_released(scope, taken, address.into(), age)
+            }
+            Write::TakeOver { address, name, life, age, exact } => {
+                let taken = Reservation { name, life, released: false, age: Age::Current };
+                self.take_over(taken, address.into(), age, exact)
             }
             Write::MarkReleased { address, age } => self.mark_released(scope, address.into(), age),
             Write::RemovePoolFinalizer => self.remove_pool(),
@@ -160,6 +164,10 @@ impl State {
             return Answer::Conflict;
         }
         self.violations.freed |= self.is_needed(address, found);
+        // Whoever releases an address has to wait for the period, however the claim has ended.
+        if !found.released && scope.cooldown && self.objects.pool == Pool::Serving {
+            self.cooling[address] = Some(found.name);
+        }
         self.objects.reservations[address] = None;
         self.age_reservation(address, Age::Gone);
         Answer::Done

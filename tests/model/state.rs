@@ -94,11 +94,14 @@ pub(crate) enum Write {
     StripAddress { name: u8, age: Age },
     /// R1, second half.
     DeleteAddress { name: u8, age: Age },
-    /// R2, and deletions by the sweeper and by an adoption.
+    /// R2, and deletions by the sweeper.
     /// Carries the uid, and if `exact` the resource version too.
     Unreserve { address: u8, age: Age, exact: bool },
     /// A claim takes over a released reservation.
     TakeReleased { address: u8, name: u8, life: u8, age: Age },
+    /// A later claim of the same name takes over a reservation that is not released. Carries the uid, and if `exact` the
+    /// resource version too.
+    TakeOver { address: u8, name: u8, life: u8, age: Age, exact: bool },
     /// R2 where the pool has a cool-down.
     MarkReleased { address: u8, age: Age },
     /// R3.
@@ -216,6 +219,11 @@ pub(crate) enum Sweep {
         address: u8,
         age: Age,
     },
+    /// The same where the pool has a cool-down.
+    MarkReleased {
+        address: u8,
+        age: Age,
+    },
     /// An IPAddress seems orphaned. It was read; next its claim is read.
     CheckClaim {
         name: u8,
@@ -243,6 +251,13 @@ pub(crate) enum Sweep {
     },
     /// The IPAddress was read, and is owned by this claim; next the claim is read.
     CheckUser {
+        address: u8,
+        name: u8,
+        owner: u8,
+        age: Age,
+    },
+    /// The claim was read, and is bound: the reservation becomes its own.
+    TakeForUse {
         address: u8,
         name: u8,
         owner: u8,
@@ -352,6 +367,7 @@ pub(crate) struct State {
     pub(crate) lost_replies_left: u8,
     pub(crate) late_writes_left: u8,
     pub(crate) vanishings_left: u8,
+    pub(crate) forced_left: u8,
     pub(crate) relabels_left: u8,
     pub(crate) lists_left: u8,
     pub(crate) second_updates_left: u8,

@@ -123,7 +123,12 @@ impl State {
     pub(crate) fn sweep_on(&mut self, scope: &Scope, manager: usize, outcome: Outcome) -> bool {
         let is_write = matches!(
             self.managers[manager].sweep,
-            Sweep::Unreserve { .. } | Sweep::Strip { .. } | Sweep::Delete { .. } | Sweep::EndCooldown { .. }
+            Sweep::Unreserve { .. }
+                | Sweep::MarkReleased { .. }
+                | Sweep::Strip { .. }
+                | Sweep::Delete { .. }
+                | Sweep::EndCooldown { .. }
+                | Sweep::TakeForUse { .. }
         );
         if outcome != Outcome::Answered && !is_write {
             return false;
@@ -136,8 +141,25 @@ impl State {
             }
             Sweep::ReadClaim { address, name, life, age, found } => {
                 let claim = self.objects.claims[usize::from(name)].filter(|claim| claim.life == life);
-                let is_unneeded = is_unneeded(scope, claim, found, address);
-                if is_unneeded { Sweep::Unreserve { address, age } } else { Sweep::Idle }
+                let cools_down = scope.cools_down(manager, &self.managers[manager], self.is_sticky)
+                    && !scope.has_mutation(Mutation::SweepWithoutCooldown)
+                    && !scope.has_mutation(Mutation::SweepByUid);
+                match is_unneeded(scope, claim, found, address) {
+                    true if cools_down => Sweep::MarkReleased { address, age },
+                    true => Sweep::Unreserve { address, age },
+                    false => Sweep::Idle,
+                }
+            }
+            Sweep::MarkReleased { address, age } => {
+                match self.send(scope, Write::MarkReleased { address, age }, outcome) {
+                    Answer::Done => {
+                        let released = self.objects.reservations[usize::from(address)];
+                        self.managers[manager].learn(address.into(), released);
+                    }
+                    Answer::NotFound => self.managers[manager].forget(address.into()),
+                    _ => {}
+                }
+                Sweep::Idle
             }
             Sweep::Unreserve { address, age } => {
                 // As it was read: it may have been released since, and cool down.

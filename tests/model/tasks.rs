@@ -176,7 +176,7 @@ impl Worker<'_> {
             Step::TakeOver => {
                 // As it was read: it may have been released since, and cool down.
                 let exact = !self.has_mutation(Mutation::TakeOverByUid);
-                Some(Write::Unreserve { address, age: self.task.found, exact })
+                Some(Write::TakeOver { address, name, life, age: self.task.found, exact })
             }
             Step::CreateAddress => Some(Write::CreateAddress { name, life, address }),
             Step::Repair => Some(Write::RepairAddress { name, life, age: existing }),
@@ -220,10 +220,13 @@ impl Worker<'_> {
             }
             (Step::Reserve, Answer::Unknown) if self.has_mutation(Mutation::TreatUnknownAsDone) => self.reserved(),
             (Step::Reserve, Answer::Exists | Answer::Unknown) => self.go_to(Step::ReadReservation),
-            (Step::TakeOver, Answer::Done | Answer::NotFound) => {
-                self.forget();
-                self.try_again();
+            (Step::TakeOver, Answer::Done) => {
+                let taken = self.state.objects.reservations[usize::from(self.task.address)];
+                self.learn(taken);
+                self.reserved();
             }
+            (Step::TakeOver, Answer::Conflict | Answer::NotFound) => self.try_again(),
+            (Step::TakeOver, Answer::Unknown) => self.go_to(Step::ReadReservation),
             (Step::CreateAddress, Answer::Done) => {
                 self.index();
                 self.bind();
