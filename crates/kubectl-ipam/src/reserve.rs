@@ -46,8 +46,8 @@ pub(crate) async fn reserve(
             return Err(Error::Argument(format!("{} does not contain {block}", pool.key)));
         }
         let slot = Slot { scope: pool.scope.clone(), block };
-        if let Some((row, _)) = find(loader, &slot).await? {
-            return Err(held_by(&row));
+        if let Some((row, _)) = find(loader, &pool, block).await?.first() {
+            return Err(held_by(row));
         }
         check_use(loader, &pool, block, claim.as_ref()).await?;
         let report = create(loader, &pool, block, claim.as_ref(), dry_run).await?;
@@ -146,12 +146,13 @@ pub(crate) async fn unreserve(
     let block = parse_block(address)?;
     loader.cluster.require_reservations()?;
     let pool = loader.find_pool(name).await?;
-    let slot = Slot { scope: pool.scope.clone(), block };
-    let Some((row, version)) = find(loader, &slot).await? else {
+    let found = find(loader, &pool, block).await?;
+    let Some((row, _)) = found.first() else {
+        let slot = Slot { scope: pool.scope.clone(), block };
         return Err(Error::NotReserved { slot: slot.to_string() });
     };
-    if row.has_uid {
-        return Err(held_by(&row));
+    if let Some((held, _)) = found.iter().find(|(row, _)| row.has_uid) {
+        return Err(held_by(held));
     }
     let users = loader.addresses(|address| address.block == block).await?;
     let user = row
@@ -168,16 +169,36 @@ pub(crate) async fn unreserve(
     if row.released.is_some() {
         confirm(&format!("{block} cools down; it can be allocated at once"), flags.yes)?;
     }
-    loader.cluster.delete_reservation(&slot.reservation_name(), &version, flags.is_dry_run()).await?;
-    Ok(report(ReservationAction::Deleted, &slot, &pool.key, row.claim.as_ref(), flags.is_dry_run()))
+    for (row, version) in &found {
+        loader.cluster.delete_reservation(&row.slot.reservation_name(), version, flags.is_dry_run()).await?;
+    }
+    Ok(report(ReservationAction::Deleted, &row.slot, &pool.key, row.claim.as_ref(), flags.is_dry_run()))
 }
 
-/// Reads one reservation.
-async fn find(loader: &Loader<'_>, slot: &Slot) -> Result<Option<(ReservationRow, Identity)>, Error> {
-    let mut found = None;
-    let each = |it: IPReservation| found = ReservationRow::of(&it).map(|row| (row, Identity::of(&it.metadata)));
-    loader.cluster.list_named(Kind::Reservation, None, &slot.reservation_name(), each).await?;
-    Ok(found)
+/// Reads the reservation of an address. While the pool joins or leaves a network, it can still be in the other scope, or
+/// in both.
+async fn find(loader: &Loader<'_>, pool: &PoolRow, block: Block) -> Result<Vec<(ReservationRow, Identity)>, Error> {
+    let mut all = Vec::new();
+    for scope in scopes(pool) {
+        let is_own_scope = scope == pool.scope;
+        let name = Slot { scope, block }.reservation_name();
+        let mut found = None;
+        let each = |it: IPReservation| found = ReservationRow::of(&it).map(|row| (row, Identity::of(&it.metadata)));
+        loader.cluster.list_named(Kind::Reservation, None, &name, each).await?;
+        // In the scope that the pool leaves, another pool can have the address.
+        all.extend(found.filter(|(row, _)| is_own_scope || row.pool == pool.key));
+    }
+    Ok(all)
+}
+
+/// The scopes in which reservations of a pool can be: its own first.
+fn scopes(pool: &PoolRow) -> Vec<Scope> {
+    let mut scopes = vec![pool.scope.clone()];
+    if let Some(moving) = &pool.moving {
+        let others = [Scope::Network(moving.name.as_str().into()), Scope::Pool(pool.key.clone())];
+        scopes.extend(others.into_iter().filter(|scope| *scope != pool.scope));
+    }
+    scopes
 }
 
 /// Why an address cannot be reserved.
@@ -272,6 +293,22 @@ mod tests {
         let new = reservation(&slot, &key, Some(&claim));
         assert_eq!(new.slot().unwrap(), (slot, key));
         assert_eq!(new.spec.claim_ref.unwrap().namespace, "a");
+    }
+
+    #[test]
+    fn reservation_of_a_moving_pool_is_searched_in_both_scopes() {
+        let names = |phase: &str| -> Vec<String> {
+            let pool = serde_json::json!({
+                "kind": "InClusterIPPool", "metadata": { "name": "web", "namespace": "a", "generation": 1 },
+                "spec": { "addresses": ["10.0.0.2"], "prefix": 24 },
+                "status": { "observedGeneration": 1, "network": { "name": "lab", "phase": phase, "remaining": 1 } },
+            });
+            let pool: capi_ipam::api::Pool = serde_json::from_value(pool).unwrap();
+            scopes(&PoolRow::from(&pool)).iter().map(Scope::name).collect()
+        };
+        assert_eq!(names("Member"), ["n.lab"]);
+        assert_eq!(names("Joining"), ["n.lab", "p.a.web"]);
+        assert_eq!(names("Leaving"), ["p.a.web", "n.lab"]);
     }
 
     #[test]

@@ -375,6 +375,22 @@ mod tests {
     }
 
     #[test]
+    fn denial_is_about_the_place_of_a_reservation() {
+        let denied = |fields: &[&str], code: u16| {
+            let cause = |field: &&str| json!({ "reason": "FieldValueInvalid", "message": "no", "field": field });
+            let causes: Vec<Value> = fields.iter().map(cause).collect();
+            let status = json!({ "status": "Failure", "code": code, "reason": "Invalid", "message": "denied",
+                                 "details": { "causes": causes } });
+            let status = serde_json::from_value(status).unwrap();
+            is_about(&failed("create", kube::Error::Api(Box::new(status))), &["spec.scope", "spec.address"])
+        };
+        assert!(denied(&["spec.scope"], 422) && denied(&["spec.address", "spec.scope"], 422));
+        assert!(
+            !denied(&["spec.scope", "spec.claimRef.name"], 422) && !denied(&[], 422) && !denied(&["spec.scope"], 409)
+        );
+    }
+
+    #[test]
     fn creation_is_strict() {
         let request = Request::new("/apis/g/v/kinds").create(&PostParams::default(), Vec::new()).unwrap();
         let query = with_strict_fields(request).uri().query().unwrap().to_owned();

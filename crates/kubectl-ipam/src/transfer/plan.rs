@@ -213,8 +213,19 @@ impl<'a> Planner<'a> {
                 self.plan.deletions.push(Change { line: None, action, follows_pool: false });
             }
         }
+        let mut reserving_lines: HashMap<&PoolKey, u64> = HashMap::new();
+        for ((pool, _), line) in &self.reservation_lines {
+            let first = reserving_lines.entry(pool).or_insert(*line);
+            *first = (*first).min(*line);
+        }
         for (key, pool) in &self.existing.pools {
             if pool.metadata.import() != Some(self.import) || self.pool_lines.contains_key(key) {
+                continue;
+            }
+            if let Some(line) = reserving_lines.get(key) {
+                let problem =
+                    format!("{key} is not in the file, but this line reserves an address of it; add the pool");
+                self.problems.push(ImportProblem { line: Some(*line), problem });
                 continue;
             }
             if self.existing.pools_in_use.contains(key) {

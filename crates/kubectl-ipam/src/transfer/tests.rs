@@ -209,6 +209,16 @@ fn prune_deletes_only_what_the_import_created() {
 }
 
 #[test]
+fn pool_with_reservations_of_the_file_is_not_deleted() {
+    let without_pool: Vec<&str> = TABLE.lines().filter(|line| !line.starts_with("GlobalPrefix")).collect();
+    let text = without_pool.join("\n");
+    let problem =
+        "GlobalInClusterPrefixPool pods is not in the file, but this line reserves an address of it; add the pool";
+    assert_eq!(problems_in(&text, &imported(TABLE)), [(Some(5), problem.to_owned())]);
+    assert!(is_empty(&planned(&text, &imported(TABLE), false)));
+}
+
+#[test]
 fn one_exclusion_is_enough_for_the_pools_of_a_network() {
     let text = "\
 kind,namespace,name,addresses,prefix,network,pool

@@ -220,6 +220,47 @@ async fn import_writes_everything_or_nothing() {
     }
 }
 
+#[tokio::test]
+async fn repeat_completes_an_import_that_failed_half_way() {
+    let plane = ControlPlane::start(Options::default(), &Installation::of(definitions()));
+    let admin = plane.kubeconfig();
+    let folder = tempfile::tempdir().expect("a folder can be created");
+    let import = |names: &[&str]| -> (i32, Value) {
+        let rows = names.iter().map(|name| format!("IP,,{name},10.5.0.2-10.5.0.9,,24,,,\n"));
+        let path = file(folder.path(), &(HEADER.to_owned() + &rows.collect::<String>()));
+        let (code, output, errors) =
+            run(admin, &["import", &path, "-n", "default", "-o", "json", "--name", "racks", "--prune"]);
+        (code, serde_json::from_str(&output).unwrap_or_else(|_| panic!("{output}{errors}")))
+    };
+    assert_eq!(import(&["old"]).0, 0);
+    // Each creation is allowed alone, and not both: the API server refuses one of them after the check.
+    let resource = "count/inclusterippools.ipam.cluster.x-k8s.io";
+    let limit = |count: &str| {
+        let hard = json!({ resource: count });
+        let quota = json!({ "apiVersion": "v1", "kind": "ResourceQuota",
+                            "metadata": { "name": "pools", "namespace": "default" }, "spec": { "hard": hard } });
+        plane.kubectl_apply(&quota.to_string());
+        let status = json!({ "status": { "hard": hard, "used": { resource: "1" } } }).to_string();
+        let patch = ["patch", "resourcequota", "pools", "-n", "default", "--subresource=status", "--type=merge", "-p"];
+        plane.kubectl(&[&patch[..], &[&status]].concat());
+    };
+    limit("2");
+    let (code, summary) = import(&["one", "two"]);
+    let counts = |summary: &Value| {
+        ["created", "updated", "deleted", "notMade", "unchanged"].map(|name| summary[name].as_u64().expect("a count"))
+    };
+    assert_eq!((code, counts(&summary)), (1, [1, 0, 0, 2, 0]), "{summary:#}");
+    let problem = summary["problems"][0]["problem"].as_str().expect("a text");
+    assert!(problem.contains("exceeded quota"), "{problem}");
+    let made = summary["changes"][0]["object"].as_str().expect("a name");
+    let stored = names(&plane, "inclusterippools");
+    let name = made.rsplit('/').next().expect("a name");
+    assert!(stored.contains(&format!("/{name}\n")) && stored.contains("/old\n"), "{made}: {stored}");
+    limit("9");
+    let (code, summary) = import(&["one", "two"]);
+    assert_eq!((code, counts(&summary)), (0, [1, 0, 1, 0, 1]), "{summary:#}");
+}
+
 /// Imports a file that has one problem.
 fn refused_with(admin: &Path, folder: &Path, text: &str, problem: &str) {
     let path = file(folder, text);
