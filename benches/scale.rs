@@ -1,7 +1,9 @@
 //! `make bench-scale`: the ledger with a thousand to a million addresses in use, in 1, 100 and 10,000 pools, without an
 //! API server. Prints a table and draws each figure over the number of addresses.
 //!
-//! Each case runs in a separate process, which contains nothing else: its memory is that of the case.
+//! A second table shows a network of pools with many gateways. `-- addresses` and `-- networks` select one of the tables.
+//!
+//! Each case of the first table runs in a separate process, which contains nothing else: its memory is that of the case.
 
 #![allow(
     missing_docs,
@@ -12,6 +14,9 @@
     clippy::arithmetic_side_effects,
     reason = "it prints its results"
 )]
+
+#[path = "scale/networks.rs"]
+mod networks;
 
 use std::error::Error;
 use std::hint::black_box;
@@ -77,6 +82,17 @@ fn main() {
         println!("{}", json!(measure(number(pools), number(in_use))));
         return;
     }
+    let series = arguments.first().map(String::as_str);
+    assert!(matches!(series, None | Some("addresses" | "networks")), "the series are addresses and networks");
+    if series != Some("networks") {
+        print_addresses();
+    }
+    if series != Some("addresses") {
+        networks::print();
+    }
+}
+
+fn print_addresses() {
     print!("{:>8} {:>10}", "pools", "in use");
     COLUMNS.iter().for_each(|(name, unit, _)| print!(" {:>17}", format!("{name}, {unit}")));
     println!();

@@ -92,5 +92,8 @@ pub const NETWORK_NOT_ALLOWED: &str = "NetworkNotAllowed";
 /// Reason of a pool whose network is invalid or being deleted, or that several networks select.
 pub const NETWORK_NOT_READY: &str = "NetworkNotReady";
 
+/// Reason of a pool whose network allocates blocks of another length.
+pub const BLOCK_LENGTH_MISMATCH: &str = "BlockLengthMismatch";
+
 /// Reason of a network with a valid specification.
 pub const NETWORK_READY: &str = "NetworkReady";

@@ -274,7 +274,8 @@ impl InClusterHandler {
             if from != *pool || requested.is_some_and(|requested| requested != slot.block) {
                 continue;
             }
-            let slot = if slot.scope == info.scope {
+            // Nothing of a pool that its network refuses is moved.
+            let slot = if slot.scope == info.scope || info.network_problem.is_some() {
                 slot
             } else {
                 // The pool has joined or left a network since.

@@ -10,7 +10,9 @@ mod access;
 mod claim_name;
 mod draining;
 mod events;
+mod exclusions;
 mod membership;
+mod network_refusal;
 mod networks;
 mod object_uid;
 mod order;
@@ -25,7 +27,9 @@ mod proposals;
 mod queries;
 mod quota;
 mod recount;
+mod refresh;
 mod reservation_changes;
+mod scope_rule;
 mod shared_names;
 mod slice_changes;
 mod slices;
@@ -38,6 +42,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
+use kube::api::ObjectMeta;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -46,8 +51,9 @@ pub use self::draining::DrainingUse;
 pub(super) use self::events::PoolEventHandler;
 pub use self::events::allocated_block;
 pub use self::membership::{Misplaced, NetworkCounts, NetworkView};
+pub use self::network_refusal::NetworkRefusal;
+pub use self::networks::LengthRecord;
 use self::networks::NetworkInfo;
-pub use self::networks::{LengthRecord, NetworkRefusal};
 pub use self::overlaps::MAX_OVERLAPS;
 pub use self::policy::{ReleasedReservation, Unavailable};
 use self::pool::PoolEntry;
@@ -144,10 +150,20 @@ impl Ledger {
         claims.into_iter().for_each(|claim| (self.claims)(claim));
     }
 
-    /// Changes the state, then grants turns in all affected pools, and enqueues the claims that got one. The pools are
-    /// enqueued as well, unless their controller is already notified.
+    /// Changes the state, and computes the networks of the pools that this affects.
     fn change<R>(&self, change: impl FnOnce(&mut State) -> R) -> R {
-        let (result, claims, pools, networks, changed) = {
+        let (result, mut has_more) = self.change_once(change);
+        while has_more {
+            (_, has_more) = self.change_once(State::refresh_queued);
+        }
+        result
+    }
+
+    /// Changes the state, then grants turns in all affected pools, and enqueues the claims that got one. The pools are
+    /// enqueued as well, unless their controller is already notified. Returns whether networks of pools have to be
+    /// computed again.
+    fn change_once<R>(&self, change: impl FnOnce(&mut State) -> R) -> (R, bool) {
+        let (result, claims, pools, networks, changed, has_more) = {
             let mut state = self.state.lock();
             let result = change(&mut state);
             let changed = (std::mem::take(&mut state.cooldowns_changed), std::mem::take(&mut state.scopes_changed));
@@ -168,7 +184,7 @@ impl Ledger {
                 }
                 is_new
             });
-            (result, claims, pools, networks, changed)
+            (result, claims, pools, networks, changed, !state.pools_to_refresh.is_empty())
         };
         let (cooldowns_changed, scopes_changed) = changed;
         if cooldowns_changed {
@@ -180,7 +196,7 @@ impl Ledger {
         self.wake(&claims);
         pools.iter().for_each(|pool| (self.pools)(pool));
         networks.iter().for_each(|network| (self.networks)(network));
-        result
+        (result, has_more)
     }
 
     /// Permits a list of all reservations, until the returned value is dropped; `None` while another list is permitted.
@@ -361,7 +377,12 @@ impl Ledger {
             state.tombstones.remove(&uid);
             let entry = state.pools.entry(key.clone()).or_default();
             (entry.list, entry.version) = (list, version);
+            let (has_status, status) = membership::status_record(pool);
+            let has_same_status = entry.set_status_record(&info.uid, has_status, status);
             if entry.declared.as_ref() == Some(&info) {
+                if !has_same_status {
+                    state.queue_refresh(&key);
+                }
                 return Vec::new();
             }
             state.set_pool(&key, Some(info));
@@ -393,9 +414,18 @@ impl Ledger {
         self.record_network(network, Source::Response);
     }
 
+    /// Records a network that exists and cannot be decoded: its pools stay in it, and do not allocate.
+    fn apply_invalid_network(&self, metadata: &ObjectMeta) {
+        let name = metadata.name.as_deref().unwrap_or_default();
+        self.record_network_info(name.into(), NetworkInfo::undecodable(metadata), Source::Watch);
+    }
+
     fn record_network(&self, network: &IPNetwork, source: Source) {
-        let name: Arc<str> = network.metadata.name.as_deref().unwrap_or_default().into();
-        let info = NetworkInfo::of(network);
+        let name = network.metadata.name.as_deref().unwrap_or_default();
+        self.record_network_info(name.into(), NetworkInfo::of(network), source);
+    }
+
+    fn record_network_info(&self, name: Arc<str>, info: NetworkInfo, source: Source) {
         let uid = Uid::of(&info.uid);
         self.change(|state| {
             let is_newer = state.networks.get(&name).is_some_and(|known| known.version > info.version);

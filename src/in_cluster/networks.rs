@@ -165,7 +165,7 @@ impl NetworkReconciler {
 /// Whether pools belong to a network or have reservations in it. A pool that names a network that does not allow it must
 /// not block the deletion of the network.
 fn is_used(view: &NetworkView) -> bool {
-    !view.members.is_empty() || view.reservations > 0
+    view.needed_by > 0 || view.reservations > 0
 }
 
 /// The status of a network.
@@ -200,13 +200,13 @@ fn status(network: &IPNetwork, view: &NetworkView) -> IPNetworkStatus {
     }
 }
 
-/// The block lengths of a network: those of its reservations, else those that were set before, else those of the
-/// specification, else those of its oldest pool. A length stays while the network is in use: blocks of different lengths
-/// could overlap although the names of their reservations differ.
+/// The block lengths of a network: those that were set before, while the network is in use; else those of the
+/// specification, else those that most reservations have, else those of the oldest pool. A length stays while the network
+/// is in use: blocks of different lengths could overlap although the names of their reservations differ.
 fn block_lengths(network: &IPNetwork, before: BlockLengths, view: &NetworkView) -> BlockLengths {
     let declared = network.spec.block_lengths.unwrap_or_default();
-    let before = if view.members.is_empty() { BlockLengths::default() } else { before };
-    let lengths = [view.reserved_lengths, before, declared, view.oldest_lengths];
+    let before = if view.keeps_lengths { before } else { BlockLengths::default() };
+    let lengths = [before, declared, view.reserved_lengths, view.oldest_lengths];
     BlockLengths {
         ipv4: lengths.iter().find_map(|lengths| lengths.ipv4),
         ipv6: lengths.iter().find_map(|lengths| lengths.ipv6),
@@ -241,8 +241,7 @@ fn ready(network: &IPNetwork, view: &NetworkView, lengths: BlockLengths) -> Cond
     if network.metadata.deletion_timestamp.is_some() {
         let message = format!(
             "waiting for {} pools that belong to the network, and for {} reservations",
-            view.members.len(),
-            view.reservations
+            view.needed_by, view.reservations
         );
         return Condition::new(conditions::READY, false, conditions::DELETING, message);
     }

@@ -42,7 +42,7 @@ pub(super) struct UseCheck {
     reporter: AddressUseReporter,
     metrics: PoolMetrics,
     interval: Duration,
-    /// The pools of the last pass, in order.
+    /// The pools that the last pass has checked, in order.
     pools: Vec<PoolKey>,
     /// The counts of each namespace, as of the last time that its check was complete.
     counts: HashMap<String, Counts>,
@@ -68,9 +68,12 @@ impl UseCheck {
             loop {
                 let pools = self.context.ledger.verified_pools();
                 let is_due = last.is_none_or(|last| last.elapsed() >= self.interval);
-                if pools != self.pools || is_due {
-                    self.pass(pools).await;
+                if is_due {
+                    self.pools.clear();
                     last = Some(Instant::now());
+                }
+                if is_due || pools != self.pools {
+                    self.pass(pools).await;
                 }
                 tokio::time::sleep(POLL_INTERVAL.min(self.interval)).await;
             }
@@ -78,26 +81,34 @@ impl UseCheck {
         let _ = stop.run_until_cancelled(work).await;
     }
 
+    /// Checks the addresses of the pools that were not among those of the last pass: whoever may write one pool does not
+    /// cause that those of all others are read again.
     async fn pass(&mut self, pools: Vec<PoolKey>) {
+        let added: Vec<PoolKey> =
+            pools.iter().filter(|pool| self.pools.binary_search(pool).is_err()).cloned().collect();
         self.pools = pools;
         for (namespace, names) in self.outdated() {
             if let Err(error) = self.clear(&namespace, &names).await {
                 debug!(namespace, error = error_chain(&error), "cannot remove the conditions AddressInUse");
             }
         }
-        let all = self.context.ledger.addresses_of(&self.pools);
-        self.counts.retain(|namespace, _| all.contains_key(namespace));
+        let all = self.context.ledger.addresses_of(&added);
+        let is_kept = |pool: &PoolKey, namespace: &String| {
+            let is_checked_now = added.binary_search(pool).is_ok();
+            self.pools.binary_search(pool).is_ok() && (!is_checked_now || all.contains_key(namespace))
+        };
+        retain_counts(&mut self.counts, is_kept);
         for (namespace, addresses) in all {
-            match self.check(&namespace, &addresses).await {
-                Ok(counts) => drop(self.counts.insert(namespace, counts)),
+            match self.check(&namespace, &addresses, &added).await {
+                Ok(counts) => replace_counts(self.counts.entry(namespace).or_default(), &added, counts),
                 Err(error) => debug!(namespace, error = error_chain(&error), "cannot check the addresses in use"),
             }
         }
         self.metrics.set_not_in_use(total(&self.pools, &self.counts));
     }
 
-    /// Checks the addresses of a namespace, and returns how many are not in use.
-    async fn check(&self, namespace: &str, addresses: &Addresses) -> Result<Counts, CallError> {
+    /// Checks the addresses of some pools in a namespace, and returns how many are not in use.
+    async fn check(&self, namespace: &str, addresses: &Addresses, pools: &[PoolKey]) -> Result<Counts, CallError> {
         let mut counts = Counts::new();
         // Another process reports on the claims that this one does not reconcile.
         if !addresses.keys().any(|name| self.is_checked(namespace, name)) {
@@ -107,7 +118,7 @@ impl UseCheck {
         self.for_each_claim(namespace, |name, claim| {
             let (pool, block) = addresses.get(name).filter(|_| self.is_checked(namespace, name))?;
             let found = machines.use_of(claim, *block);
-            if let (AddressUse::NotInUse(_), Some(pool)) = (&found, self.pools.get(*pool)) {
+            if let (AddressUse::NotInUse(_), Some(pool)) = (&found, pools.get(*pool)) {
                 let count = counts.entry(pool.clone()).or_default();
                 *count = count.saturating_add(1);
             }
@@ -182,6 +193,20 @@ impl UseCheck {
     }
 }
 
+/// Removes the counts of pools that are not checked any more, or have no address in the namespace.
+fn retain_counts(all: &mut HashMap<String, Counts>, is_kept: impl Fn(&PoolKey, &String) -> bool) {
+    for (namespace, counts) in all.iter_mut() {
+        counts.retain(|pool, _| is_kept(pool, namespace));
+    }
+    all.retain(|_, counts| !counts.is_empty());
+}
+
+/// Replaces the counts of the pools that were checked, and keeps those of others.
+fn replace_counts(counts: &mut Counts, checked: &[PoolKey], new: Counts) {
+    counts.retain(|pool, _| checked.binary_search(pool).is_err());
+    counts.extend(new);
+}
+
 /// The counts of all namespaces, and 0 for a pool without one.
 fn total(pools: &[PoolKey], counts: &HashMap<String, Counts>) -> UseCounts {
     let of_pool = |pool: &PoolKey| counts.values().filter_map(|counts| counts.get(pool)).sum();
@@ -202,5 +227,19 @@ mod tests {
             ("two".to_owned(), Counts::from([(a.clone(), 3)])),
         ]);
         assert_eq!(total(&[a.clone(), b.clone()], &counts), [(a, 5), (b, 0)]);
+    }
+
+    #[test]
+    fn check_of_one_pool_keeps_the_counts_of_others() {
+        let pool = |name: &str| PoolKey::new(InClusterKind::GlobalIPPool, None, name);
+        let (a, b) = (pool("a"), pool("b"));
+        let mut counts = Counts::from([(a.clone(), 2), (b.clone(), 3)]);
+        replace_counts(&mut counts, std::slice::from_ref(&b), Counts::new());
+        assert_eq!(counts, Counts::from([(a.clone(), 2)]), "all addresses of the checked pool are in use");
+        let mut all = HashMap::from([("n".to_owned(), Counts::from([(a.clone(), 2), (b.clone(), 3)]))]);
+        retain_counts(&mut all, |pool, _| *pool == a);
+        assert_eq!(all, HashMap::from([("n".to_owned(), counts)]));
+        retain_counts(&mut all, |_, _| false);
+        assert!(all.is_empty());
     }
 }

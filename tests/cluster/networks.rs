@@ -70,7 +70,7 @@ async fn pools_of_a_network_share_one_allocation_length() {
     consumer
         .create_pool_of(InClusterKind::PrefixPool, "prefixes", json!({"prefixes": ["fd21::/48"], "network": network}))
         .await;
-    let text = consumer.wait_for_condition(&prefixes, "prefixes", "Ready", "False", "InvalidSpec").await;
+    let text = consumer.wait_for_condition(&prefixes, "prefixes", "Ready", "False", "BlockLengthMismatch").await;
     assert!(text.contains("spec.network") && text.contains("128"), "{text}");
     consumer.create_claim_of(InClusterKind::PrefixPool, "a", "prefixes").await;
     consumer.wait_for_reason("a", "PoolNotReady").await;
@@ -248,4 +248,72 @@ async fn pool_in_use_joins_and_leaves_a_network() {
         found.spec.released_at.map(drop)
     })
     .await;
+}
+
+/// Two pools of the same addresses that a network selects, with a claim each: 1 is in use in the first one, 2 in the
+/// second one.
+async fn two_selected_pools(consumer: &Consumer, network: &str, subnet: &str) {
+    let selector = json!({"matchLabels": {"site": network}});
+    consumer.create_network(network, json!({"namespaces": {"from": "All"}, "pools": selector})).await;
+    let pools = consumer.pools();
+    for name in ["web", "db"] {
+        let spec = json!({"addresses": [format!("{subnet}.1-{subnet}.4")], "prefix": 24});
+        consumer.create_pool(name, spec).await;
+        consumer.modify(&pools, name, |pool| pool["metadata"]["labels"] = json!({"site": network})).await;
+        eventually("the pool belongs to the network", async || {
+            let network_of = pools.get(name).await.ok()??.status?.network?;
+            (network_of.name == network).then_some(())
+        })
+        .await;
+    }
+    assert_eq!(claim_address(consumer, "web1", "web").await, format!("{subnet}.1"));
+    assert_eq!(claim_address(consumer, "db1", "db").await, format!("{subnet}.2"));
+}
+
+/// No claim gets an address, and the reservations are still in the network.
+async fn assert_pools_wait(consumer: &Consumer, network: &str, subnet: &str) {
+    for name in ["web", "db"] {
+        consumer.wait_for_pool_condition(name, "False", "NetworkNotReady").await;
+        consumer.create_claim(&format!("{name}2"), name).await;
+        consumer.wait_for_reason(&format!("{name}2"), "PoolNotReady").await;
+    }
+    for last in [1, 2] {
+        let name = format!("n.{network}.{subnet}.{last}");
+        assert!(consumer.reservations().get(&name).await.expect("it can be read").is_some(), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn deleted_network_keeps_the_pools_that_it_selects() {
+    let (consumer, network) = (consumer().await, unique("net"));
+    two_selected_pools(&consumer, &network, "10.27.0").await;
+    let networks = consumer.networks();
+    consumer.delete_object(&networks, &network).await;
+    let text = consumer.wait_for_network_condition(&network, "False", "Deleting").await;
+    assert!(text.contains("2 pools") && text.contains("2 reservations"), "{text}");
+    assert_pools_wait(&consumer, &network, "10.27.0").await;
+    assert!(networks.get(&network).await.expect("it can be read").is_some(), "its finalizer stays");
+    // The explicit way out: it selects no pool any more.
+    consumer.modify(&networks, &network, |network| network["spec"]["pools"] = json!(null)).await;
+    eventually("the network is gone", async || networks.get(&network).await.ok()?.is_none().then_some(())).await;
+    assert_eq!(consumer.wait_for_address("web2").await, "10.27.0.2", "each pool is on its own");
+    assert_eq!(consumer.wait_for_address("db2").await, "10.27.0.1");
+}
+
+#[tokio::test]
+async fn network_that_becomes_invalid_keeps_its_pools() {
+    let (consumer, network) = (consumer().await, unique("net"));
+    two_selected_pools(&consumer, &network, "10.28.0").await;
+    let networks = consumer.networks();
+    // Only the webhook can refuse this.
+    let excluded = |excluded: serde_json::Value| {
+        consumer.modify(&networks, &network, move |network| network["spec"]["excluded"] = excluded.clone())
+    };
+    excluded(json!(["fd00::9-fd00::1"])).await;
+    consumer.wait_for_network_condition(&network, "False", "InvalidSpec").await;
+    assert_pools_wait(&consumer, &network, "10.28.0").await;
+    excluded(json!(["10.28.0.200"])).await;
+    let mut addresses = [consumer.wait_for_address("web2").await, consumer.wait_for_address("db2").await];
+    addresses.sort();
+    assert_eq!(addresses, ["10.28.0.3", "10.28.0.4"], "no address is allocated twice");
 }

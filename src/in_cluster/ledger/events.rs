@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use capi_ipam_controller::watch::EventHandler;
+use capi_ipam_controller::watch::{EventHandler, Invalid};
 use capi_ipam_ip::{Block, parse_lenient};
 use capi_ipam_provider::api::names::CLUSTER_NAME_LABEL;
 use capi_ipam_provider::api::{IPAddress, IPAddressClaim};
@@ -121,6 +121,14 @@ impl EventHandler<IPNetwork> for Ledger {
     }
 
     fn delete(&self, network: &IPNetwork) {
+        self.remove_network(network.metadata.name.as_deref().unwrap_or_default());
+    }
+
+    fn apply_invalid(&self, network: &Invalid) {
+        self.apply_invalid_network(&network.metadata);
+    }
+
+    fn delete_invalid(&self, network: &Invalid) {
         self.remove_network(network.metadata.name.as_deref().unwrap_or_default());
     }
 }

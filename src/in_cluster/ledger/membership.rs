@@ -5,11 +5,26 @@ use std::collections::{BTreeMap, BTreeSet};
 use capi_ipam_ip::{Family, Span, SpanSet};
 
 use super::pool::PoolEntry;
-use super::usage::{Availability, ScopeEntry};
-use super::{Ledger, LengthRecord, PoolKey};
+use super::scope_rule::StatusRecord;
+use super::state::State;
+use super::usage::{AddressUsage, Availability, ScopeEntry};
+use super::{Ledger, LengthRecord, NetworkRefusal, PoolInfo, PoolKey};
 use kube::ResourceExt;
 
-use crate::api::{BlockLengths, IPNetwork, IPNetworkStatus, MemberPhase, PoolNetwork, Scope, Slot};
+use crate::api::{BlockLengths, IPNetwork, IPNetworkStatus, MemberPhase, Pool, PoolNetwork, Scope, Slot};
+
+/// Whether a manager has written the status of a pool, and what it states about the network of the pool.
+pub(super) fn status_record(pool: &Pool) -> (bool, Option<StatusRecord>) {
+    let Some(status) = &pool.status else { return (false, None) };
+    let record = status.network.as_ref().map(|network| {
+        let name = network.name.as_str().into();
+        match network.phase {
+            MemberPhase::Joining | MemberPhase::Member => StatusRecord::Member(name),
+            MemberPhase::Leaving => StatusRecord::Left(name),
+        }
+    });
+    (status.observed_generation.is_some(), record)
+}
 
 /// A reservation in a scope to which its pool no longer belongs.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -76,9 +91,14 @@ pub struct NetworkView {
     pub free: u128,
     /// The pools that belong to it, and those that still have reservations in it, ordered.
     pub members: Vec<(PoolKey, MemberPhase)>,
+    /// The number of pools for which the deletion of the network waits. A pool that is not allowed in the network, or
+    /// has another block length, is not counted if it holds no address of the network.
+    pub needed_by: usize,
     /// The number of reservations in it.
     pub reservations: usize,
-    /// The block lengths of its reservations.
+    /// Whether the lengths of its blocks cannot change: it has reservations, or pools with these lengths.
+    pub keeps_lengths: bool,
+    /// The block lengths that most reservations of claims have.
     pub reserved_lengths: BlockLengths,
     /// The block lengths of its oldest pools.
     pub oldest_lengths: BlockLengths,
@@ -134,65 +154,45 @@ impl Ledger {
         .map(|(name, phase)| PoolNetwork { name: name.to_owned(), phase, remaining })
     }
 
-    /// Whether a pool of a network waits for the block length of the network.
+    /// Whether a pool waits until a network is initialized.
     pub fn lacks_block_length(&self, name: &str) -> bool {
-        let state = self.state.lock();
-        let members = state.scopes.get(&Scope::Network(name.into())).into_iter().flat_map(|scope| &scope.members);
-        let infos = members.filter_map(|key| state.pools.get(key)?.info.as_ref());
-        let mut families = infos.filter_map(|info| Some(info.usable.as_ref().ok()?.family));
-        families.any(|family| state.networks.block_length(name, family).is_none())
+        self.state.lock().networks.awaiting(name).next().is_some()
     }
 
-    /// The state of a network.
+    /// The state of a network. It depends on the objects only, and not on the order in which they were observed: all
+    /// managers write the same status.
     pub fn network(&self, name: &str) -> NetworkView {
         let state = self.state.lock();
         let scope = Scope::Network(name.into());
         let empty = ScopeEntry::default();
         let entry = state.scopes.get(&scope).unwrap_or(&empty);
-        let mut members = BTreeMap::new();
-        for (key, pool) in &state.pools {
-            let is_member = pool.info.as_ref().is_some_and(|info| info.scope == scope);
-            let elsewhere = pool.holds.iter().any(|(other, _)| *other != scope);
-            let inside = pool.holds.iter().any(|(other, _)| *other == scope);
-            match (is_member, elsewhere, inside) {
-                (true, true, _) => drop(members.insert(key.clone(), MemberPhase::Joining)),
-                (true, false, _) => drop(members.insert(key.clone(), MemberPhase::Member)),
-                (false, _, true) => drop(members.insert(key.clone(), MemberPhase::Leaving)),
-                (false, _, false) => {}
+        let mut view = NetworkView { members: state.members_of(&scope, entry), ..NetworkView::default() };
+        let mut reserved = LengthCounts::new();
+        for (block, usage) in entry.usage.iter() {
+            let Some(reservation) = &usage.reservation else { continue };
+            view.reservations = view.reservations.saturating_add(1);
+            if !reservation.is_manual() {
+                let count = reserved.entry((block.family(), block.length())).or_default();
+                *count = count.saturating_add(1);
             }
         }
-        let mut view = NetworkView { members: members.into_iter().collect(), ..NetworkView::default() };
+        let members = entry.members.iter().filter_map(|key| Some((key, state.pools.get(key)?)));
+        let members: Vec<(&PoolKey, &PoolEntry, &PoolInfo)> =
+            members.filter_map(|(key, pool)| Some((key, pool, pool.info.as_ref()?))).collect();
+        view.needed_by = members.iter().filter(|(_, pool, info)| needs_network(pool, info)).count();
+        let has_its_length =
+            |info: &PoolInfo| !matches!(info.network_problem, Some(NetworkRefusal::LengthMismatch { .. }));
+        view.keeps_lengths = view.reservations > 0 || members.iter().any(|(.., info)| has_its_length(info));
         for family in [Family::V4, Family::V6] {
-            let pools: Vec<_> = entry
-                .members
-                .iter()
-                .filter_map(|key| state.pools.get(key)?.info.as_ref())
-                .filter_map(|info| Some((info, info.usable.as_ref().ok()?)))
-                .filter(|(_, usable)| usable.family == family)
-                .collect();
-            let reserved = entry.usage.iter().filter(|(_, usage)| usage.reservation.is_some());
-            let length = reserved.map(|(block, _)| block).find(|block| block.family() == family).map(|it| it.length());
-            let oldest = pools.iter().min_by_key(|(info, usable)| (info.created, usable.length));
-            if let Some(length) = length {
+            if let Some(length) = most_frequent(&reserved, family) {
                 view.reserved_lengths.set(family, length);
             }
-            if let Some((_, usable)) = oldest {
-                view.oldest_lengths.set(family, usable.length);
+            if let Some(length) = state.oldest_length(name, &entry.members, family) {
+                view.oldest_lengths.set(family, length);
             }
-            // All pools of a family have the same length, and so the same numbers.
-            let all: SpanSet = pools.iter().flat_map(|(_, usable)| usable.set.spans().iter().copied()).collect();
-            let Some((_, usable)) = pools.first() else { continue };
-            let numbers = |is_counted: &dyn Fn(&super::usage::AddressUsage) -> bool| {
-                let counted = entry.usage.iter().filter(|(_, usage)| is_counted(usage));
-                counted.filter_map(|(block, _)| usable.number(*block)).filter(|number| all.contains(*number)).count()
-            };
-            let taken = numbers(&|usage| !matches!(usage.availability(), Availability::Remembered(_))) as u128;
-            view.total = view.total.saturating_add(all.len());
-            view.shared = view.shared.saturating_add(shared(pools.iter().map(|(_, usable)| &usable.set)));
-            view.used = view.used.saturating_add(numbers(&|usage| !usage.owners.is_empty()) as u128);
-            view.free = view.free.saturating_add(all.len().saturating_sub(taken));
+            let infos: Vec<&PoolInfo> = members.iter().map(|(.., info)| *info).collect();
+            view.count(family, &infos, entry);
         }
-        view.reservations = entry.usage.values().filter(|usage| usage.reservation.is_some()).count();
         view
     }
 
@@ -215,6 +215,84 @@ impl Ledger {
             key.namespace.as_deref().map(str::to_owned)
         };
         state.pools.iter().filter_map(names).collect()
+    }
+}
+
+/// How many reservations there are of each family and length.
+type LengthCounts = BTreeMap<(Family, u8), usize>;
+
+/// The length that most blocks of a family have; of several such lengths the shortest one.
+fn most_frequent(counts: &LengthCounts, family: Family) -> Option<u8> {
+    let of_family = counts.iter().filter(|((of, _), _)| *of == family);
+    of_family.max_by_key(|((_, length), count)| (**count, std::cmp::Reverse(*length))).map(|((_, length), _)| *length)
+}
+
+/// Whether a network has to exist as long as this pool belongs to it.
+fn needs_network(pool: &PoolEntry, info: &PoolInfo) -> bool {
+    let is_refused = info.network_problem.as_ref().is_some_and(NetworkRefusal::is_of_the_pool);
+    !is_refused || pool.is_in_use() || pool.holds.iter().any(|(scope, _)| *scope == info.scope)
+}
+
+impl State {
+    /// The pools that belong to a network, and those that still have reservations in it, ordered.
+    fn members_of(&self, scope: &Scope, entry: &ScopeEntry) -> Vec<(PoolKey, MemberPhase)> {
+        let is_elsewhere = |key: &PoolKey| {
+            let holds = self.pools.get(key).map(|pool| pool.holds.as_slice()).unwrap_or_default();
+            holds.iter().any(|(other, _)| other != scope)
+        };
+        let mut members = Vec::new();
+        for key in &entry.members {
+            let phase = if is_elsewhere(key) { MemberPhase::Joining } else { MemberPhase::Member };
+            members.push((key.clone(), phase));
+        }
+        for key in &entry.holders {
+            if entry.members.binary_search(key).is_err() {
+                members.push((key.clone(), MemberPhase::Leaving));
+            }
+        }
+        members.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+        members
+    }
+
+    /// The length of the blocks of the oldest pool of a network, or of those that join it when it is initialized.
+    fn oldest_length(&self, network: &str, members: &[PoolKey], family: Family) -> Option<u8> {
+        let mut oldest: Option<(i64, &PoolKey, u8)> = None;
+        for key in members.iter().chain(self.networks.awaiting(network)) {
+            let Some(entry) = self.pools.get(key) else { continue };
+            // A member with another length has no usable blocks in the network.
+            let is_awaiting = entry.awaited.as_deref() == Some(network);
+            let info = if is_awaiting { entry.declared.as_ref() } else { entry.info.as_ref() };
+            let Some((info, usable)) = info.and_then(|info| Some((info, info.usable.as_ref().ok()?))) else { continue };
+            let candidate = (info.created, key, usable.length);
+            if usable.family == family && oldest.is_none_or(|oldest| candidate < oldest) {
+                oldest = Some(candidate);
+            }
+        }
+        oldest.map(|(_, _, length)| length)
+    }
+}
+
+impl NetworkView {
+    /// Adds the counts of the addresses of a family.
+    fn count(&mut self, family: Family, members: &[&PoolInfo], entry: &ScopeEntry) {
+        let usable = members.iter().filter_map(|info| info.usable.as_ref().ok());
+        let pools: Vec<_> = usable.filter(|usable| usable.family == family).collect();
+        // All pools of a family have the same length, and so the same numbers.
+        let Some(usable) = pools.first() else { return };
+        let all: SpanSet = pools.iter().flat_map(|usable| usable.set.spans().iter().copied()).collect();
+        let (mut used, mut taken) = (0_u128, 0_u128);
+        for (block, usage) in entry.usage.iter() {
+            if !usable.number(*block).is_some_and(|number| all.contains(number)) {
+                continue;
+            }
+            let is_taken = |usage: &AddressUsage| !matches!(usage.availability(), Availability::Remembered(_));
+            used = used.saturating_add(u128::from(!usage.owners.is_empty()));
+            taken = taken.saturating_add(u128::from(is_taken(usage)));
+        }
+        self.total = self.total.saturating_add(all.len());
+        self.shared = self.shared.saturating_add(shared(pools.iter().map(|usable| &usable.set)));
+        self.used = self.used.saturating_add(used);
+        self.free = self.free.saturating_add(all.len().saturating_sub(taken));
     }
 }
 

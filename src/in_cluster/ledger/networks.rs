@@ -1,74 +1,21 @@
 //! Networks: which pools belong to them, and what their pools must not allocate.
 
-use std::collections::{BTreeMap, HashMap};
-use std::fmt;
-use std::net::IpAddr;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use capi_ipam_controller::finalizer;
 use capi_ipam_controller::object_map::ListEpoch;
-use capi_ipam_ip::{Block, Family, SpanSet, UsableBlocks};
+use capi_ipam_ip::Family;
+use kube::api::ObjectMeta;
 use kube::core::SelectorExt;
 
-use super::{NetworkCounts, PoolInfo, PoolKey};
-use crate::api::{AllowedNamespaces, BlockLengths, IPNetwork, NetworkRules, Scope, names};
+use super::exclusions::{AppliedExclusions, Exclusions};
+use super::scope_rule::{self, Facts, NetworkForPool, NetworkState, Record, StatusRecord};
+use super::{NetworkCounts, NetworkRefusal, PoolInfo, PoolKey};
+use crate::api::{AllowedNamespaces, BlockLengths, IPNetwork, IPNetworkSpec, NetworkRules, names};
 
 /// The labels of an object.
 type Labels = BTreeMap<String, String>;
-
-/// Why a pool must not allocate addresses of a network.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum NetworkRefusal {
-    /// The network that the pool names does not exist.
-    NotFound(Arc<str>),
-    /// The network does not allow the namespace of the pool.
-    NotAllowed(Arc<str>),
-    /// The specification of the network is not valid.
-    Invalid(Arc<str>),
-    /// The network is being deleted.
-    Deleting(Arc<str>),
-    /// Several networks select the pool, which names none of them.
-    Ambiguous(Arc<str>, Arc<str>),
-}
-
-impl NetworkRefusal {
-    /// Whether claims that hold an address of the pool can still be bound.
-    pub(super) fn keeps_members(&self) -> bool {
-        matches!(self, Self::Deleting(_))
-    }
-}
-
-impl fmt::Display for NetworkRefusal {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotFound(network) => {
-                write!(formatter, "IPNetwork {network} does not exist; create it, or correct spec.network")
-            }
-            Self::NotAllowed(network) => {
-                write!(formatter, "IPNetwork {network} does not allow pools of this namespace (spec.namespaces)")
-            }
-            Self::Invalid(network) => write!(formatter, "the specification of IPNetwork {network} is not valid"),
-            Self::Deleting(network) => write!(formatter, "IPNetwork {network} is being deleted"),
-            Self::Ambiguous(one, other) => write!(
-                formatter,
-                "the IPNetworks {one} and {other} both select the pool; name one of them in spec.network"
-            ),
-        }
-    }
-}
-
-/// The network of a pool.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Membership {
-    /// The pool belongs to no network.
-    None,
-    /// The pool belongs to the network.
-    Member(Arc<str>),
-    /// The pool asks for a network, or is selected by one, that it must not use.
-    Refused(NetworkRefusal),
-    /// An earlier version has put the pool into the network, whose object is not created yet.
-    Pending(Arc<str>),
-}
 
 /// An IPReservation with which versions without IPNetwork declare the block length of a network.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,17 +41,18 @@ pub(super) struct NetworkInfo {
     generation: Option<i64>,
     deleting: bool,
     initialized: bool,
-    rules: Result<Arc<NetworkRules>, Arc<str>>,
+    is_valid: bool,
+    /// The specification as far as it can be read: of a network that is not valid, which pools it selects.
+    rules: Option<Arc<NetworkRules>>,
     block_lengths: BlockLengths,
     counts: Box<NetworkCounts>,
 }
 
 impl NetworkInfo {
     pub(super) fn of(network: &IPNetwork) -> Self {
-        let rules = network.spec.rules().map(Arc::new).map_err(|problems| {
-            let texts: Vec<String> = problems.iter().map(ToString::to_string).collect();
-            texts.join("; ").into()
-        });
+        let rules = network.spec.rules().ok();
+        let is_valid = rules.is_some();
+        let rules = rules.or_else(|| readable_rules(&network.spec));
         let version = network.metadata.resource_version.as_deref().and_then(|version| version.parse().ok());
         Self {
             uid: network.metadata.uid.clone().unwrap_or_default(),
@@ -112,24 +60,69 @@ impl NetworkInfo {
             generation: network.metadata.generation,
             deleting: network.metadata.deletion_timestamp.is_some(),
             initialized: finalizer::is_set(network, names::PROTECT_NETWORK),
-            rules,
+            is_valid,
+            rules: rules.map(Arc::new),
             // Those of the specification are in the status as soon as they can be used.
             block_lengths: network.status.as_ref().and_then(|status| status.block_lengths).unwrap_or_default(),
             counts: Box::new(NetworkCounts::of(network)),
         }
     }
 
+    /// A network that exists and cannot be decoded.
+    pub(super) fn undecodable(metadata: &ObjectMeta) -> Self {
+        // Every field that cannot be decoded may have any value: only the metadata is known.
+        let known = Self::of(&IPNetwork { metadata: metadata.clone(), ..IPNetwork::default() });
+        Self { generation: None, is_valid: false, rules: None, ..known }
+    }
+
     /// Whether both mean the same to pools: only the counts and conditions of the status differ.
     fn is_same(&self, other: &Self) -> bool {
         let key = |info: &Self| {
-            (info.uid.clone(), info.generation, info.deleting, info.initialized, info.block_lengths, info.rules.is_ok())
+            (info.uid.clone(), info.generation, info.deleting, info.initialized, info.block_lengths, info.is_valid)
         };
         key(self) == key(other) && self.generation.is_some()
     }
 
     fn selector(&self) -> Option<&kube::core::Selector> {
-        self.rules.as_ref().ok()?.pools.as_ref()
+        self.rules.as_ref()?.pools.as_ref()
     }
+
+    fn state(&self, has_length: bool) -> NetworkState {
+        if !self.is_valid {
+            NetworkState::Invalid
+        } else if self.deleting {
+            NetworkState::Deleting
+        } else if self.initialized && has_length {
+            NetworkState::Ready
+        } else {
+            NetworkState::Initializing
+        }
+    }
+}
+
+/// What can be read of a specification with invalid exclusions: which pools belong to the network.
+fn readable_rules(spec: &IPNetworkSpec) -> Option<NetworkRules> {
+    IPNetworkSpec { excluded: Vec::new(), ..spec.clone() }.rules().ok()
+}
+
+/// What is known of a pool besides its object.
+#[derive(Clone, Default)]
+pub(super) struct PoolPast<'a> {
+    pub(super) record: Record,
+    pub(super) status: Option<&'a StatusRecord>,
+    /// The network in which claims have reservations of the pool.
+    pub(super) reserved_in: Option<Arc<str>>,
+    /// The exclusions as last applied.
+    pub(super) applied: Option<&'a AppliedExclusions>,
+}
+
+/// A pool with the restrictions of its network.
+pub(super) struct PoolInNetwork {
+    pub(super) info: PoolInfo,
+    pub(super) record: Record,
+    /// The network that the pool joins once it is initialized.
+    pub(super) awaited: Option<Arc<str>>,
+    pub(super) applied: Option<AppliedExclusions>,
 }
 
 /// The networks and namespaces that decide to which network a pool belongs.
@@ -139,8 +132,10 @@ pub(super) struct Networks {
     namespaces: HashMap<Arc<str>, (Labels, ListEpoch)>,
     /// What earlier versions have stored of networks, by name.
     records: BTreeMap<String, (LengthRecord, ListEpoch)>,
-    /// The gateways of the pools of each network, with the number of pools.
-    gateways: HashMap<Arc<str>, BTreeMap<IpAddr, usize>>,
+    /// What no pool of a network allocates.
+    pub(super) exclusions: HashMap<Arc<str>, Exclusions>,
+    /// The pools that join a network once it is initialized.
+    awaiting: HashMap<Arc<str>, BTreeSet<PoolKey>>,
     pub(super) network_list: ListEpoch,
     pub(super) namespace_list: ListEpoch,
 }
@@ -155,8 +150,10 @@ impl Networks {
     pub(super) fn set(&mut self, name: &Arc<str>, info: NetworkInfo) -> Change {
         let list = self.network_list;
         let selects = info.selector().is_some();
+        let rules = info.rules.clone().filter(|_| info.is_valid);
         let is_same = self.known.get(name).is_some_and(|(before, _)| before.is_same(&info));
         let before = self.known.insert(name.clone(), (info, list));
+        self.exclusions.entry(name.clone()).or_default().set_rules(rules);
         match before {
             Some(_) if is_same => Change::None,
             Some((before, _)) if selects || before.selector().is_some() => Change::All,
@@ -172,6 +169,12 @@ impl Networks {
 
     /// Removes a network. Returns which pools may be affected.
     pub(super) fn remove(&mut self, name: &str) -> Change {
+        if let Some(exclusions) = self.exclusions.get_mut(name) {
+            exclusions.set_rules(None);
+            if exclusions.is_empty() {
+                self.exclusions.remove(name);
+            }
+        }
         match self.known.remove_entry(name) {
             None => Change::None,
             Some((_, (info, _))) if info.selector().is_some() => Change::All,
@@ -212,38 +215,34 @@ impl Networks {
 
     fn depend_on_labels(&self) -> bool {
         let by_labels = |info: &NetworkInfo| {
-            info.rules.as_ref().is_ok_and(|rules| matches!(rules.namespaces, AllowedNamespaces::Selector(_)))
+            info.rules.as_ref().is_some_and(|rules| matches!(rules.namespaces, AllowedNamespaces::Selector(_)))
         };
         self.known.values().any(|(info, _)| by_labels(info))
     }
 
-    /// The network to which a pool belongs: the one that it names, or else the one that selects it.
-    pub(super) fn membership(&self, pool: &PoolKey, info: &PoolInfo) -> Membership {
-        if let Some(network) = &info.network {
-            let Some((known, _)) = self.known.get(network) else {
-                return if self.records.values().any(|(record, _)| record.network == *network) {
-                    Membership::Pending(network.clone())
-                } else {
-                    Membership::Refused(NetworkRefusal::NotFound(network.clone()))
-                };
-            };
-            return match &known.rules {
-                Err(_) => Membership::Refused(NetworkRefusal::Invalid(network.clone())),
-                Ok(rules) if self.allows(rules, pool) => Membership::Member(network.clone()),
-                Ok(_) => Membership::Refused(NetworkRefusal::NotAllowed(network.clone())),
-            };
-        }
-        let selects = |known: &NetworkInfo| {
-            let rules = known.rules.as_ref().ok().filter(|_| !known.deleting);
-            rules.is_some_and(|rules| {
-                rules.pools.as_ref().is_some_and(|selector| selector.matches(&*info.labels)) && self.allows(rules, pool)
-            })
+    /// A network that need not exist, in relation to a pool.
+    fn for_pool(&self, name: &Arc<str>, pool: &PoolKey, declared: &PoolInfo) -> NetworkForPool {
+        let missing = if self.records.values().any(|(record, _)| record.network == *name) {
+            NetworkState::Upgrading
+        } else {
+            NetworkState::Missing
         };
-        let mut selecting = self.known.iter().filter(|(_, (known, _))| selects(known)).map(|(name, _)| name);
-        match (selecting.next(), selecting.next()) {
-            (None, _) => Membership::None,
-            (Some(network), None) => Membership::Member(network.clone()),
-            (Some(one), Some(other)) => Membership::Refused(NetworkRefusal::Ambiguous(one.clone(), other.clone())),
+        let Some((known, _)) = self.known.get(name) else {
+            return NetworkForPool { name: name.clone(), state: missing, selects: false, allows: false, lengths: None };
+        };
+        let usable = declared.usable.as_ref().ok();
+        let length = usable.map(|usable| (known.block_lengths.of(usable.family), usable.length));
+        let lengths = match length {
+            Some((Some(theirs), ours)) if theirs != ours => Some((theirs, ours)),
+            _ => None,
+        };
+        let has_length = length.is_none_or(|(theirs, _)| theirs.is_some());
+        NetworkForPool {
+            name: name.clone(),
+            state: known.state(has_length),
+            selects: known.selector().is_some_and(|selector| selector.matches(&*declared.labels)),
+            allows: known.rules.as_ref().is_some_and(|rules| self.allows(rules, pool)),
+            lengths,
         }
     }
 
@@ -258,72 +257,72 @@ impl Networks {
         allowed.allows(namespace, labels).unwrap_or(false)
     }
 
-    /// Applies the network of a pool to its declared state: the scope, and what it can allocate. A pool is not
-    /// initialized before the block length of its network is set, and not usable if that is another length.
-    pub(super) fn apply(&self, pool: &PoolKey, declared: &PoolInfo) -> PoolInfo {
+    /// Applies the network of a pool to its declared state: the scope, whether it can allocate, and what.
+    pub(super) fn apply(&self, pool: &PoolKey, declared: &PoolInfo, past: &PoolPast<'_>) -> PoolInNetwork {
+        let selecting: Vec<NetworkForPool> = self
+            .known
+            .iter()
+            .filter(|(_, (known, _))| known.selector().is_some_and(|selector| selector.matches(&*declared.labels)))
+            .map(|(name, _)| self.for_pool(name, pool, declared))
+            .collect();
+        let facts = Facts {
+            record: &past.record,
+            named: declared.network.as_ref(),
+            status: past.status,
+            reserved_in: past.reserved_in.as_ref(),
+            selecting: &selecting,
+        };
+        let decision = scope_rule::decide(&facts, |name| self.for_pool(name, pool, declared));
         let mut info = declared.clone();
-        let network = match self.membership(pool, declared) {
-            Membership::None => return info,
-            Membership::Refused(refusal) => {
-                info.network_problem = Some(refusal);
-                return info;
-            }
-            Membership::Pending(network) => {
-                (info.scope, info.initialized) = (Scope::Network(network), false);
-                return info;
-            }
-            Membership::Member(network) => network,
-        };
-        info.scope = Scope::Network(network.clone());
-        let Some((known, _)) = self.known.get(&network) else { return info };
-        if known.deleting {
-            info.network_problem = Some(NetworkRefusal::Deleting(network.clone()));
-        }
-        let (Ok(usable), Ok(rules)) = (&declared.usable, &known.rules) else { return info };
-        match known.block_lengths.of(usable.family) {
-            _ if !known.initialized => info.initialized = false,
-            None => info.initialized = false,
-            Some(length) if length == usable.length => {
-                let excluded = self.excluded(&network, rules, usable.family);
-                if !excluded.is_empty() {
-                    info.usable = Ok(Arc::new(usable.without(&excluded)));
-                }
-            }
-            Some(length) => {
-                let problem = format!(
-                    "spec.network: the pools of network {network} allocate {} blocks of length {length}, this pool \
-                     allocates length {}; use another network for it",
-                    usable.family, usable.length
-                );
-                info.usable = Err(problem.into());
-            }
-        }
-        info
+        info.scope = decision.record.scope(pool);
+        info.initialized &= decision.awaited.is_none();
+        info.network_problem = decision.refusal;
+        let applied = self.exclude(&mut info, declared, past.applied);
+        PoolInNetwork { info, record: decision.record, awaited: decision.awaited, applied }
     }
 
-    /// The addresses of a family that no pool of a network allocates.
-    fn excluded(&self, network: &str, rules: &NetworkRules, family: Family) -> SpanSet {
-        let excluded = match family {
-            Family::V4 => &rules.excluded_v4,
-            Family::V6 => &rules.excluded_v6,
-        };
-        let gateways = self.gateways.get(network).into_iter().flat_map(BTreeMap::keys);
-        let gateways = gateways.map(|gateway| Block::address(*gateway)).filter(|block| block.family() == family);
-        excluded.spans().iter().copied().chain(gateways.map(Block::span)).collect()
+    /// Removes what no pool of the network allocates from the blocks of a pool.
+    fn exclude(
+        &self,
+        info: &mut PoolInfo,
+        declared: &PoolInfo,
+        before: Option<&AppliedExclusions>,
+    ) -> Option<AppliedExclusions> {
+        let network = info.scope.network()?;
+        let usable = declared.usable.as_ref().ok()?;
+        let theirs = self.block_length(network, usable.family).filter(|theirs| *theirs != usable.length);
+        if let Some(theirs) = theirs {
+            // Blocks of another length have no numbers in this scope.
+            let refusal = NetworkRefusal::LengthMismatch { network: network.into(), theirs, ours: usable.length };
+            info.usable = Err(refusal.to_string().into());
+            return None;
+        }
+        let applied = self.exclusions.get(network)?.apply(usable, before)?;
+        info.usable = Ok(Arc::clone(&applied.usable));
+        Some(applied)
     }
 
-    /// Records that the gateway of a pool of a network was added or removed. Returns whether it is a new one, or was
-    /// the last.
-    pub(super) fn count_gateway(&mut self, network: &Arc<str>, gateway: IpAddr, is_added: bool) -> bool {
-        let gateways = self.gateways.entry(network.clone()).or_default();
-        let count = gateways.entry(gateway).or_default();
-        *count = if is_added { count.saturating_add(1) } else { count.saturating_sub(1) };
-        let is_changed = *count == usize::from(is_added);
-        gateways.retain(|_, count| *count > 0);
-        if gateways.is_empty() {
-            self.gateways.remove(network);
+    /// Records the network that a pool joins once it is initialized.
+    pub(super) fn set_awaited(&mut self, pool: &PoolKey, before: Option<&Arc<str>>, after: Option<&Arc<str>>) {
+        if before == after {
+            return;
         }
-        is_changed
+        if let Some(before) = before
+            && let Some(pools) = self.awaiting.get_mut(before)
+        {
+            pools.remove(pool);
+            if pools.is_empty() {
+                self.awaiting.remove(before);
+            }
+        }
+        if let Some(after) = after {
+            self.awaiting.entry(after.clone()).or_default().insert(pool.clone());
+        }
+    }
+
+    /// The pools that join a network once it is initialized.
+    pub(super) fn awaiting(&self, network: &str) -> impl Iterator<Item = &PoolKey> {
+        self.awaiting.get(network).into_iter().flatten()
     }
 
     /// Records what an earlier version has stored of a network. Returns which pools may be affected.
@@ -377,7 +376,7 @@ impl Networks {
 pub(super) enum Change {
     /// No pool.
     None,
-    /// The pools that name this network.
+    /// The pools that name this network, or belong to it.
     Network(Arc<str>),
     /// The pools of this namespace.
     Namespace(Arc<str>),
@@ -387,18 +386,15 @@ pub(super) enum Change {
 
 impl Change {
     /// Whether a pool may be affected.
-    pub(super) fn affects(&self, pool: &PoolKey, declared: &PoolInfo) -> bool {
+    pub(super) fn affects(&self, pool: &PoolKey, declared: &PoolInfo, record: &Record) -> bool {
         match self {
             Self::None => false,
-            Self::Network(network) => declared.network.as_ref() == Some(network),
+            Self::Network(network) => {
+                let is_member = matches!(record, Record::Network(known) if known.name == *network);
+                is_member || declared.network.as_ref() == Some(network)
+            }
             Self::Namespace(namespace) => pool.namespace.as_deref() == Some(namespace),
             Self::All => true,
         }
     }
-}
-
-/// Whether a pool contains an address.
-pub(super) fn contains_address(usable: &UsableBlocks, address: IpAddr) -> bool {
-    let numbers = usable.numbers_overlapping(Block::address(address));
-    numbers.is_some_and(|numbers| usable.set.contains(numbers.first()))
 }

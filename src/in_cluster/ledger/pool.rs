@@ -1,14 +1,17 @@
 //! The ledger's entry of one pool: its counts, free addresses and wait queue.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Instant;
 
 use capi_ipam_controller::object_map::ListEpoch;
 use capi_ipam_ip::{Block, FreeSet, SpanSet, UsableBlocks};
 
 use super::draining::Draining;
+use super::exclusions::AppliedExclusions;
 use super::order::Order;
 use super::quota::{Group, LimitReached, Quota};
+use super::scope_rule::{Record, StatusRecord};
 use super::slices::{SliceInfo, SliceRefusal, Slices};
 use super::usage::{AddressUsage, Availability};
 use super::wait_queue::{Answer, ClaimAttributes, Freed, Supply, WaitQueue};
@@ -30,6 +33,16 @@ pub(super) struct PoolEntry {
     pub(super) notified: bool,
     /// The scope of its addresses; kept while a deleted pool still has addresses in use.
     pub(super) scope: Option<Scope>,
+    /// What is recorded of its scope.
+    pub(super) record: Record,
+    /// What the status of the pool states about its network.
+    pub(super) status_record: Option<StatusRecord>,
+    /// The network that it joins once the network is initialized.
+    pub(super) awaited: Option<Arc<str>>,
+    /// Its blocks without the exclusions of its network.
+    pub(super) exclusions: Option<AppliedExclusions>,
+    /// Whether its network has to be computed again.
+    pub(super) needs_refresh: bool,
     /// The free numbers of the pool; `None` while all of them are free.
     pub(super) free: Option<FreeSet>,
     pub(super) order: Order,
@@ -173,8 +186,10 @@ impl PoolEntry {
         }
     }
 
-    /// Counts a reservation or candidate of this pool that was added or removed in a scope.
-    pub(super) fn count_hold(&mut self, scope: &Scope, is_added: bool) {
+    /// Counts a reservation or candidate of this pool that was added or removed in a scope. Returns whether it is the
+    /// first one there, or was the last.
+    pub(super) fn count_hold(&mut self, scope: &Scope, is_added: bool) -> bool {
+        let before = self.holds.len();
         match self.holds.iter_mut().find(|(known, _)| known == scope) {
             Some((_, count)) if is_added => *count = count.saturating_add(1),
             Some((_, count)) => *count = count.saturating_sub(1),
@@ -182,6 +197,37 @@ impl PoolEntry {
             None => {}
         }
         self.holds.retain(|(_, count)| *count > 0);
+        self.holds.len() != before
+    }
+
+    /// Records what the object of the pool with this uid states about its network in its status; `has_status` is false
+    /// if it has no status yet. Returns whether this is what was known before.
+    pub(super) fn set_status_record(&mut self, uid: &str, has_status: bool, found: Option<StatusRecord>) -> bool {
+        if self.declared.as_ref().is_none_or(|declared| declared.uid != uid) {
+            // Another pool of the same name. Addresses that are still in use stay in their network.
+            let keeps_network = self.is_in_use() || !self.holds.is_empty();
+            if !keeps_network || !matches!(self.record, Record::Network(_)) {
+                self.record = Record::Unknown;
+            }
+            self.status_record = None;
+        }
+        let known = self.status_record.take();
+        self.status_record = match (found, known.clone()) {
+            (None, Some(StatusRecord::Member(network) | StatusRecord::Left(network))) if has_status => {
+                Some(StatusRecord::Left(network))
+            }
+            (None, known) => known,
+            (found, _) => found,
+        };
+        let is_same = self.status_record == known;
+        // Only another manager states that the pool is no longer in the network in which this one has it.
+        if let (Record::Network(record), Some(StatusRecord::Member(before))) = (&mut self.record, &known)
+            && !is_same
+            && record.name == *before
+        {
+            record.is_inherited = true;
+        }
+        is_same
     }
 
     /// Counts a candidate of this pool that was added or removed.

@@ -1,6 +1,6 @@
 //! Changes of pools: their scope, blocks, gateways and limits.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -8,7 +8,10 @@ use capi_ipam_controller::clock;
 use capi_ipam_ip::UsableBlocks;
 
 use super::claim_name::ClaimName;
-use super::networks::{Change, contains_address};
+use super::exclusions::contains_address;
+use super::networks::{PoolInNetwork, PoolPast};
+use super::pool::PoolEntry;
+use super::scope_rule::Record;
 use super::state::State;
 use super::usage::{AddressOwner, AddressUsage, ScopeEntry, UsageMap};
 use super::{ClaimKey, PoolInfo};
@@ -20,7 +23,8 @@ type Gateways = (Arc<str>, BTreeSet<IpAddr>);
 impl State {
     /// Replaces the state of a pool object; `None` removes it.
     pub(super) fn set_pool(&mut self, key: &PoolKey, declared: Option<PoolInfo>) {
-        let mut info = declared.as_ref().map(|declared| self.networks.apply(key, declared));
+        let placed = declared.as_ref().map(|declared| self.networks.apply(key, declared, &self.past_of(key)));
+        let mut info = self.place(key, placed);
         let before = self.scope_of(key);
         let after = info.as_ref().map_or_else(|| before.clone(), |info| self.shared_scope(info.scope.clone()));
         let entry = self.pools.entry(key.clone()).or_default();
@@ -81,6 +85,49 @@ impl State {
         self.change_gateways(key, gateways_before, gateways_after);
     }
 
+    /// Records the network of a pool; `None` if the pool is deleted. Its addresses in use stay where they are.
+    fn place(&mut self, key: &PoolKey, placed: Option<PoolInNetwork>) -> Option<PoolInfo> {
+        let entry = self.pools.entry(key.clone()).or_default();
+        let awaited_before = entry.awaited.take();
+        entry.exclusions = None;
+        let info = placed.map(|PoolInNetwork { info, record, awaited, applied }| {
+            (entry.record, entry.awaited, entry.exclusions) = (record, awaited, applied);
+            info
+        });
+        let awaited = entry.awaited.clone();
+        self.networks.set_awaited(key, awaited_before.as_ref(), awaited.as_ref());
+        self.dirty_networks.extend(awaited.filter(|awaited| awaited_before.as_ref() != Some(awaited)));
+        info
+    }
+
+    /// What is known of a pool besides its object.
+    pub(super) fn past_of(&self, key: &PoolKey) -> PoolPast<'_> {
+        let Some(entry) = self.pools.get(key) else { return PoolPast::default() };
+        let is_unknown = entry.record == Record::Unknown && entry.status_record.is_none();
+        PoolPast {
+            record: entry.record.clone(),
+            status: entry.status_record.as_ref(),
+            reserved_in: if is_unknown { self.reserved_in(key, entry) } else { None },
+            applied: entry.exclusions.as_ref(),
+        }
+    }
+
+    /// The network in which claims have reservations of a pool: of several networks the first one. Reservations that
+    /// users have created do not count: they can be in any scope.
+    fn reserved_in(&self, key: &PoolKey, entry: &PoolEntry) -> Option<Arc<str>> {
+        let is_of_claim = |usage: &AddressUsage| {
+            usage.reservation.as_ref().is_some_and(|known| known.pool == *key && !known.is_manual())
+        };
+        let mut networks = Vec::new();
+        for (scope, _) in &entry.holds {
+            let Scope::Network(network) = scope else { continue };
+            if self.scopes.get(scope).is_some_and(|scope| scope.usage.values().any(is_of_claim)) {
+                networks.push(network);
+            }
+        }
+        networks.into_iter().min().cloned()
+    }
+
     /// Counts the blocks of a pool after a change of its scope or of its usable blocks. `usable_before` are the blocks
     /// that it had in the same scope.
     fn change_blocks(
@@ -133,49 +180,33 @@ impl State {
         }
     }
 
-    /// Records that the gateways of a pool in a network have changed: no pool of the network allocates them.
+    /// Records that the gateways of a pool in a network have changed: no pool of the network allocates them. Each pool
+    /// that contains one of them is computed again once.
     fn change_gateways(&mut self, pool: &PoolKey, before: Option<Gateways>, after: Option<Gateways>) {
         if before == after {
             return;
         }
-        let mut changed = Vec::new();
-        for ((network, gateways), is_added) in
-            before.map(|it| (it, false)).into_iter().chain(after.map(|it| (it, true)))
-        {
-            for gateway in gateways {
-                if self.networks.count_gateway(&network, gateway, is_added) {
-                    changed.push((network.clone(), gateway));
-                }
+        let mut changed: BTreeMap<Arc<str>, BTreeSet<IpAddr>> = BTreeMap::new();
+        // Added first: a gateway that the pool keeps does not change.
+        for (gateways, is_added) in [(after, true), (before, false)] {
+            let Some((network, gateways)) = gateways else { continue };
+            let exclusions = self.networks.exclusions.entry(network.clone()).or_default();
+            for gateway in exclusions.count_gateways(&gateways, is_added) {
+                changed.entry(network.clone()).or_default().insert(gateway);
+            }
+            if exclusions.is_empty() {
+                self.networks.exclusions.remove(&network);
             }
         }
-        for (network, gateway) in changed {
+        for (network, gateways) in changed {
             let members = self.scopes.get(&Scope::Network(network)).map(|scope| scope.members.clone());
             for member in members.unwrap_or_default().into_iter().filter(|member| member != pool) {
                 let declared = self.pools.get(&member).and_then(|entry| entry.declared.as_ref());
                 let usable = declared.and_then(|declared| declared.usable.as_ref().ok());
-                if usable.is_some_and(|usable| contains_address(usable, gateway)) {
-                    self.refresh_pool(&member);
+                if usable.is_some_and(|usable| gateways.iter().any(|gateway| contains_address(usable, *gateway))) {
+                    self.queue_refresh(&member);
                 }
             }
-        }
-    }
-
-    /// Computes the network of a pool again.
-    fn refresh_pool(&mut self, key: &PoolKey) {
-        let declared = self.pools.get(key).and_then(|entry| entry.declared.clone());
-        self.set_pool(key, declared);
-        let waiting = self.pools.get_mut(key).map(|entry| entry.wait_queue.pool_changed());
-        self.claims_to_wake.extend(waiting.unwrap_or_default());
-    }
-
-    /// Computes the networks of the pools that a change may affect.
-    pub(super) fn refresh_pools(&mut self, change: &Change) {
-        let declared = self.pools.iter().filter_map(|(key, entry)| Some((key, entry.declared.as_ref()?)));
-        let affected: Vec<PoolKey> =
-            declared.filter(|(key, declared)| change.affects(key, declared)).map(|(key, _)| key.clone()).collect();
-        affected.iter().for_each(|key| self.refresh_pool(key));
-        if let Change::Network(network) = change {
-            self.dirty_networks.push(network.clone());
         }
     }
 
@@ -192,12 +223,16 @@ impl State {
 
     /// Makes a pool a member of its scope, and moves its addresses to the scope if it has changed.
     fn change_scope(&mut self, key: &PoolKey, before: &Scope, after: &Scope, exists: bool) {
-        if let Some(scope) = self.scopes.get_mut(before) {
-            scope.members.retain(|member| member != key);
+        if before != after
+            && let Some(scope) = self.scopes.get_mut(before)
+        {
+            scope.set_member(key, false);
         }
-        if exists {
-            let shared = self.shared_key(key.clone());
-            self.scopes.entry(after.clone()).or_default().members.push(shared);
+        let shared = self.shared_key(key.clone());
+        if let Some(scope) = self.scopes.get_mut(after) {
+            scope.set_member(&shared, exists);
+        } else if exists {
+            self.scopes.entry(after.clone()).or_default().set_member(&shared, true);
         }
         if before != after {
             let mut moved = Vec::new();

@@ -9,7 +9,7 @@ use capi_ipam_ip::UsableBlocks;
 use capi_ipam_provider::api::is_paused;
 use kube::ResourceExt;
 
-use super::networks::NetworkRefusal;
+use super::NetworkRefusal;
 use crate::api::{
     AccessRules, AddressMetadata, AllocationOrder, Pool, PoolKey, PoolSpec, ReclaimPolicy, Scope, SliceRules, names,
 };

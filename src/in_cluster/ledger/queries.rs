@@ -7,11 +7,10 @@ use capi_ipam_ip::{Block, Family, UsableBlocks};
 use capi_ipam_provider::api::Uid;
 
 use super::claim_name::ClaimName;
-use super::networks::NetworkRefusal;
 use super::pool::PoolEntry;
 use super::state::State;
 use super::usage::AddressUsage;
-use super::{ClaimKey, Ledger, OverLimit, PoolInfo, PoolKey};
+use super::{ClaimKey, Ledger, NetworkRefusal, OverLimit, PoolInfo, PoolKey};
 use crate::api::{AddressCounts, Pool, Scope, SliceCounts, Slot};
 
 /// An address that is reserved for a claim.
@@ -91,8 +90,9 @@ impl Ledger {
     /// The scope of a pool that may not be stored yet, and why its network does not accept it.
     pub fn network_of(&self, key: &PoolKey, pool: &Pool) -> (Scope, Option<NetworkRefusal>) {
         let declared = PoolInfo { scope: Scope::Pool(key.clone()), ..PoolInfo::of(pool) };
-        let info = self.state.lock().networks.apply(key, &declared);
-        (info.scope, info.network_problem)
+        let state = self.state.lock();
+        let placed = state.networks.apply(key, &declared, &state.past_of(key));
+        (placed.info.scope, placed.info.network_problem)
     }
 
     /// The pools of a network.

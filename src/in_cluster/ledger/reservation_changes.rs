@@ -88,6 +88,7 @@ impl State {
             usage.drop_candidate();
             usage.set_reservation(reservation);
         });
+        self.reservation_inserted(&pool, &slot.scope);
         if let Some((claim, uid)) = holder {
             self.leave_when_served(&pool, &claim.key(), uid);
         }

@@ -49,6 +49,8 @@ pub(super) struct State {
     /// Claims to reconcile again because what they wait for has changed since this was last taken.
     pub(super) claims_to_wake: Vec<ClaimKey>,
     pub(super) networks: Networks,
+    /// The pools whose network has to be computed again.
+    pub(super) pools_to_refresh: Vec<PoolKey>,
     /// Networks whose counts or members may have changed since this was last taken.
     pub(super) dirty_networks: Vec<Arc<str>>,
     /// Whether reservations may have to be moved to another scope since this was last reset.
@@ -169,7 +171,7 @@ impl State {
                 dirty_pools.push(pool);
             }
         }
-        let mut elsewhere = Vec::new();
+        let (mut elsewhere, mut holders) = (Vec::new(), Vec::new());
         let candidates = (candidate_before, candidate_after);
         for (is_candidate, (before, after)) in [(false, (reserved_before, reserved_after)), (true, candidates)] {
             if before == after {
@@ -177,7 +179,9 @@ impl State {
             }
             for (pool, is_added) in before.map(|pool| (pool, false)).into_iter().chain(after.map(|pool| (pool, true))) {
                 let entry = pools.entry(pool.clone()).or_default();
-                entry.count_hold(&slot.scope, is_added);
+                if entry.count_hold(&slot.scope, is_added) && matches!(slot.scope, Scope::Network(_)) {
+                    holders.push((pool.clone(), is_added));
+                }
                 elsewhere.extend(entry.other_scope(&slot.scope).map(|scope| (scope, is_added)));
                 if is_candidate {
                     entry.count_candidate(is_added);
@@ -205,6 +209,9 @@ impl State {
                 Effect::LengthMismatch => pool.recount(member, &scope.usage),
             }
             dirty_pools.push(member.clone());
+        }
+        for (pool, is_added) in holders {
+            scope.set_holder(&pool, is_added);
         }
         if scope.is_empty() {
             scopes.remove(&slot.scope);

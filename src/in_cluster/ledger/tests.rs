@@ -14,6 +14,8 @@ mod overlaps;
 mod policy;
 mod prefixes;
 mod recount;
+mod scope_changes;
+mod scopes;
 mod slices;
 
 use std::collections::BTreeSet;

@@ -21,8 +21,10 @@ use crate::in_cluster::reservation::lacks_label;
 #[derive(Debug, Default)]
 pub(super) struct ScopeEntry {
     pub(super) usage: UsageMap,
-    /// The existing pools of the scope: one, unless the scope is a network.
+    /// The existing pools of the scope, ordered: one, unless the scope is a network.
     pub(super) members: Vec<PoolKey>,
+    /// The pools with a reservation or a candidate in the scope, ordered; only of a network.
+    pub(super) holders: Vec<PoolKey>,
 }
 
 /// The usage of each address that is not free. Boxed, since a hash map has about twice as many buckets as entries, and
@@ -93,6 +95,25 @@ impl UsageMap {
 impl ScopeEntry {
     pub(super) fn is_empty(&self) -> bool {
         self.usage.is_empty() && self.members.is_empty()
+    }
+
+    /// Adds a pool to the members, or removes it.
+    pub(super) fn set_member(&mut self, pool: &PoolKey, is_member: bool) {
+        set_in_order(&mut self.members, pool, is_member);
+    }
+
+    /// Adds a pool to those that hold an address, or removes it.
+    pub(super) fn set_holder(&mut self, pool: &PoolKey, is_holder: bool) {
+        set_in_order(&mut self.holders, pool, is_holder);
+    }
+}
+
+/// Adds a pool to an ordered list, or removes it.
+fn set_in_order(pools: &mut Vec<PoolKey>, pool: &PoolKey, is_included: bool) {
+    match pools.binary_search(pool) {
+        Ok(index) if !is_included => drop(pools.remove(index)),
+        Err(index) if is_included => pools.insert(index, pool.clone()),
+        _ => {}
     }
 }
 

@@ -18,6 +18,7 @@ pub(super) fn is_warning(condition: &Condition) -> bool {
                 conditions::NETWORK_NOT_FOUND,
                 conditions::NETWORK_NOT_ALLOWED,
                 conditions::NETWORK_NOT_READY,
+                conditions::BLOCK_LENGTH_MISMATCH,
             ];
             problems.contains(&condition.reason.as_deref().unwrap_or_default())
         }
@@ -85,6 +86,8 @@ impl PoolSnapshot<'_> {
                 None => String::new(),
             };
             condition(false, conditions::DELETING, message)
+        } else if let Some(refusal @ NetworkRefusal::LengthMismatch { .. }) = &self.info.network_problem {
+            condition(false, network_reason(refusal), refusal.to_string())
         } else if let Err(problems) = &self.info.usable {
             condition(false, conditions::INVALID_SPEC, problems.to_string())
         } else if let Some(refusal) = &self.info.network_problem {
@@ -188,7 +191,8 @@ impl PoolSnapshot<'_> {
 
 fn network_reason(refusal: &NetworkRefusal) -> &'static str {
     match refusal {
-        NetworkRefusal::NotFound(_) => conditions::NETWORK_NOT_FOUND,
+        NetworkRefusal::NotFound(_) | NetworkRefusal::Lost(_) => conditions::NETWORK_NOT_FOUND,
+        NetworkRefusal::LengthMismatch { .. } => conditions::BLOCK_LENGTH_MISMATCH,
         NetworkRefusal::NotAllowed(_) => conditions::NETWORK_NOT_ALLOWED,
         NetworkRefusal::Invalid(_) | NetworkRefusal::Deleting(_) | NetworkRefusal::Ambiguous(..) => {
             conditions::NETWORK_NOT_READY
@@ -203,6 +207,7 @@ fn progress(ready: &Condition) -> Option<Condition> {
         conditions::NETWORK_NOT_FOUND => (conditions::STALLED, conditions::NETWORK_NOT_FOUND),
         conditions::NETWORK_NOT_ALLOWED => (conditions::STALLED, conditions::NETWORK_NOT_ALLOWED),
         conditions::NETWORK_NOT_READY => (conditions::STALLED, conditions::NETWORK_NOT_READY),
+        conditions::BLOCK_LENGTH_MISMATCH => (conditions::STALLED, conditions::BLOCK_LENGTH_MISMATCH),
         conditions::INITIALIZATION_FAILED => (conditions::RECONCILING, conditions::INITIALIZATION_FAILED),
         _ => return None,
     };

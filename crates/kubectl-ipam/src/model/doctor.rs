@@ -176,6 +176,9 @@ fn problems(pool: &PoolRow) -> Vec<Finding> {
             (conditions::READY, Some(conditions::NETWORK_NOT_READY)) if is("False") => {
                 (Check::PoolNotReady, "correct the network that the message names: kubectl ipam networks".to_owned())
             }
+            (conditions::READY, Some(conditions::BLOCK_LENGTH_MISMATCH)) if is("False") => {
+                (Check::PoolNotReady, format!("use another network for the pool: {edit}"))
+            }
             (conditions::OUT_OF_RANGE, _) if is("True") => {
                 (Check::AddressesOutOfRange, format!("add the addresses again, or replace the machines: {edit}"))
             }
@@ -222,8 +225,12 @@ fn network_problem(network: &NetworkRow) -> Option<Finding> {
 /// conditions.
 fn overlaps(pools: &[PoolRow]) -> Vec<Finding> {
     // A pool that its network refuses does not allocate.
-    let network_problems =
-        [conditions::NETWORK_NOT_FOUND, conditions::NETWORK_NOT_ALLOWED, conditions::NETWORK_NOT_READY];
+    let network_problems = [
+        conditions::NETWORK_NOT_FOUND,
+        conditions::NETWORK_NOT_ALLOWED,
+        conditions::NETWORK_NOT_READY,
+        conditions::BLOCK_LENGTH_MISMATCH,
+    ];
     let is_refused = |pool: &PoolRow| {
         pool.ready().is_some_and(|(_, reason)| reason.is_some_and(|reason| network_problems.contains(&reason)))
     };

@@ -103,7 +103,9 @@ fn refused_pool_keeps_its_reservations_where_they_are() {
     assert!(ledger.misplaced(10).is_empty() && ledger.unreserved(10, |_| true).is_empty());
     assert!(ledger.abandoned_reservations(|_, _, has_address| has_address).is_empty());
     let view = ledger.network("lab");
-    assert_eq!((view.reservations, view.members.as_slice()), (1, &[(key(), MemberPhase::Leaving)][..]));
+    let members = [named("p"), named("q")].map(|pool| (pool, MemberPhase::Member));
+    assert_eq!((view.reservations, view.members.as_slice()), (1, &members[..]));
+    assert_eq!(view.needed_by, 1, "the other pool holds no address");
     ledger.apply_network(&lab(json!({})));
     assert_eq!((free(&ledger, "p"), free(&ledger, "q")), (7, 7));
 }

@@ -42,8 +42,8 @@ fn pool_needs_the_block_length_of_its_network() {
     assert_eq!(ledger.propose(&key(), &claim("a"), 1), Proposal::Wait);
     assert_eq!(ledger.network("lab").oldest_lengths.ipv4, Some(32), "the length of the only pool");
     ledger.apply_network(&lab(json!({"status": {"blockLengths": {"ipv4": 24}}})));
-    let problem = ledger.pool_info(&key()).unwrap().usable.unwrap_err();
-    assert!(problem.contains("spec.network") && problem.contains("length 24"), "{problem}");
+    let problem = refusal(&ledger, &key()).unwrap();
+    assert_eq!(problem, NetworkRefusal::LengthMismatch { network: "lab".into(), theirs: 24, ours: 32 });
     ledger.apply_network(&lab(json!({})));
     assert_eq!(ledger.propose(&key(), &claim("a"), 1), Proposal::Slot(in_lab(1)));
 }
@@ -119,19 +119,28 @@ fn network_selects_pools_that_name_no_other() {
     assert_eq!(refusal(&ledger, &named("r")), Some(NetworkRefusal::NotFound("other".into())));
     ledger.apply_pool(&labelled("q", "a", None));
     assert_eq!(ledger.scope(&named("q")), lab_scope);
-    // An empty selector selects all pools; pools of namespaces that are not allowed are not selected.
+    // An empty selector selects all pools. Members stay in the network if it no longer allows their namespace.
     ledger.apply_pool(&labelled("q", "b", None));
     ledger.apply_network(&lab(json!({"spec": {"pools": {}}})));
     assert_eq!(ledger.members("lab").len(), 2);
     ledger.apply_network(&lab(json!({"spec": {"pools": {}, "namespaces": {"from": "None"}}})));
-    assert_eq!((ledger.members("lab").len(), refusal(&ledger, &named("p"))), (0, None));
+    let not_allowed = Some(NetworkRefusal::NotAllowed("lab".into()));
+    assert_eq!((ledger.members("lab").len(), refusal(&ledger, &named("p"))), (2, not_allowed));
+    ledger.apply_pool(&labelled("s", "a", None));
+    assert_eq!((ledger.scope(&named("s")), refusal(&ledger, &named("s"))), (Scope::Pool(named("s")), None));
     // Two networks that select one pool: none of them wins.
     ledger.apply_network(&lab(json!({"spec": {"pools": {}}})));
     ledger.apply_network(&lab(json!({"metadata": {"name": "lab-2"}, "spec": {"pools": {}}})));
     let ambiguous = NetworkRefusal::Ambiguous("lab".into(), "lab-2".into());
     assert_eq!(refusal(&ledger, &named("p")), Some(ambiguous));
+    // The pool stays in its network, until it names another one.
     ledger.remove_network("lab");
-    assert_eq!(ledger.scope(&named("p")), Scope::Network("lab-2".into()));
+    assert_eq!(
+        (ledger.scope(&named("p")), refusal(&ledger, &named("p"))),
+        (lab_scope, Some(NetworkRefusal::Lost("lab".into())))
+    );
+    ledger.apply_pool(&labelled("p", "a", Some("lab-2")));
+    assert_eq!((ledger.scope(&named("p")), refusal(&ledger, &named("p"))), (Scope::Network("lab-2".into()), None));
 }
 
 #[test]

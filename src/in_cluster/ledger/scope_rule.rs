@@ -1,0 +1,299 @@
+//! The rule that decides which scope a pool has, and whether it must not allocate because of a network.
+//!
+//! The scope is a recorded fact, not a consequence of what can be read at the moment. A pool changes it only by an
+//! explicit, valid change: of the pool, or of a network that exists, is valid and is not being deleted. While a network
+//! is invalid, being deleted, unreadable, missing or not restored yet, its pools stay in it and do not allocate: the
+//! addresses of one of them can be in use by another.
+//!
+//! The rule is a function of plain values, without effects. All managers come to the same result for the same record and
+//! the same objects.
+
+use std::sync::Arc;
+
+use super::NetworkRefusal;
+use crate::api::{PoolKey, Scope};
+
+/// What is recorded of the scope of a pool.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) enum Record {
+    /// Nothing: the pool never was in a network, as far as is known. Its status, or the reservations of its claims, can
+    /// still show that it was.
+    #[default]
+    Unknown,
+    /// The pool has left its network by an explicit change: what still is in the network is no evidence.
+    Left,
+    /// The pool is in a network.
+    Network(NetworkRecord),
+}
+
+/// The record of a pool that is in a network.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct NetworkRecord {
+    pub(super) name: Arc<str>,
+    /// Whether the specification of the pool names the network. Otherwise the network selects the pool.
+    pub(super) is_named: bool,
+    /// Whether this is only known from the status or the reservations of the pool, or another manager has recorded
+    /// since that the pool has left the network.
+    pub(super) is_inherited: bool,
+}
+
+impl Record {
+    fn network(name: &Arc<str>, is_named: bool) -> Self {
+        Self::Network(NetworkRecord { name: name.clone(), is_named, is_inherited: false })
+    }
+
+    fn inherited(name: &Arc<str>) -> Self {
+        Self::Network(NetworkRecord { name: name.clone(), is_named: false, is_inherited: true })
+    }
+
+    /// The scope of a pool with this record.
+    pub(super) fn scope(&self, pool: &PoolKey) -> Scope {
+        match self {
+            Self::Unknown | Self::Left => Scope::Pool(pool.clone()),
+            Self::Network(network) => Scope::Network(network.name.clone()),
+        }
+    }
+}
+
+/// What `status.network` of a pool states: a manager has recorded it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum StatusRecord {
+    /// The pool belongs to the network.
+    Member(Arc<str>),
+    /// The pool has left the network.
+    Left(Arc<str>),
+}
+
+/// Whether pools can join or leave a network now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NetworkState {
+    /// It is valid and can be used.
+    Ready,
+    /// It is valid, and its finalizer or the length of its blocks is not set yet.
+    Initializing,
+    /// It is valid and being deleted.
+    Deleting,
+    /// Its specification is not valid, or the object cannot be decoded.
+    Invalid,
+    /// It does not exist, or is not known yet.
+    Missing,
+    /// It does not exist yet, and an earlier version has put pools into it.
+    Upgrading,
+}
+
+/// A network, in relation to one pool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct NetworkForPool {
+    pub(super) name: Arc<str>,
+    pub(super) state: NetworkState,
+    /// Whether `spec.pools` matches the labels of the pool, as far as it can be read.
+    pub(super) selects: bool,
+    /// Whether `spec.namespaces` allows the namespace of the pool.
+    pub(super) allows: bool,
+    /// The length of the blocks of the network and that of the pool, if they differ.
+    pub(super) lengths: Option<(u8, u8)>,
+}
+
+impl NetworkForPool {
+    /// Whether the specification can be relied on.
+    fn is_valid(&self) -> bool {
+        matches!(self.state, NetworkState::Ready | NetworkState::Initializing | NetworkState::Deleting)
+    }
+
+    /// Whether pools can join the network.
+    fn is_open(&self) -> bool {
+        matches!(self.state, NetworkState::Ready | NetworkState::Initializing)
+    }
+
+    /// Why the pool must not allocate addresses of the network.
+    fn refusal(&self, is_named: bool) -> Option<NetworkRefusal> {
+        let name = self.name.clone();
+        match self.state {
+            NetworkState::Missing if is_named => Some(NetworkRefusal::NotFound(name)),
+            NetworkState::Missing | NetworkState::Upgrading if !is_named => Some(NetworkRefusal::Lost(name)),
+            NetworkState::Missing | NetworkState::Upgrading => None,
+            NetworkState::Invalid => Some(NetworkRefusal::Invalid(name)),
+            _ if !self.allows => Some(NetworkRefusal::NotAllowed(name)),
+            NetworkState::Deleting => Some(NetworkRefusal::Deleting(name)),
+            _ => {
+                let (theirs, ours) = self.lengths?;
+                Some(NetworkRefusal::LengthMismatch { network: name, theirs, ours })
+            }
+        }
+    }
+}
+
+/// What decides on the scope of a pool.
+#[derive(Clone, Debug)]
+pub(super) struct Facts<'a> {
+    pub(super) record: &'a Record,
+    /// The network that the specification of the pool names.
+    pub(super) named: Option<&'a Arc<str>>,
+    /// What the status of the pool states.
+    pub(super) status: Option<&'a StatusRecord>,
+    /// The network in which claims have reservations of the pool.
+    pub(super) reserved_in: Option<&'a Arc<str>>,
+    /// The networks that select the pool, ordered by name.
+    pub(super) selecting: &'a [NetworkForPool],
+}
+
+/// The scope of a pool, and whether it can allocate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Decision {
+    /// The record from now on. It contains the scope.
+    pub(super) record: Record,
+    /// Why the pool does not allocate, and nothing of it is moved to another scope.
+    pub(super) refusal: Option<NetworkRefusal>,
+    /// The network that the pool joins once the network is initialized. It does not allocate until then.
+    pub(super) awaited: Option<Arc<str>>,
+}
+
+impl Decision {
+    fn stay(record: Record, refusal: Option<NetworkRefusal>) -> Self {
+        Self { record, refusal, awaited: None }
+    }
+
+    /// Whether the pool can allocate, as far as networks are concerned.
+    pub(super) fn can_allocate(&self) -> bool {
+        self.refusal.is_none() && self.awaited.is_none()
+    }
+
+    /// Whether the pool cannot allocate because of this network.
+    fn depends_on(&self, network: &Arc<str>) -> bool {
+        self.awaited.as_ref() == Some(network) || self.refusal.as_ref().is_some_and(|refusal| refusal.concerns(network))
+    }
+
+    /// The pool is a member of a network that accepts it, or becomes one when the network is initialized.
+    fn join(network: &NetworkForPool, is_named: bool, before: Record) -> Self {
+        if network.state == NetworkState::Initializing {
+            return Self { record: before, refusal: None, awaited: Some(network.name.clone()) };
+        }
+        Self::stay(Record::network(&network.name, is_named), None)
+    }
+}
+
+/// Decides on the scope of a pool. `find` returns the state of a network that need not exist.
+pub(super) fn decide(facts: &Facts<'_>, find: impl Fn(&Arc<str>) -> NetworkForPool) -> Decision {
+    let decide_from = |record: Record| match facts.named {
+        Some(name) => decide_by_name(record, &find(name)),
+        None => decide_by_selection(&record, facts.selecting, &find),
+    };
+    let decision = decide_from(with_evidence(facts));
+    match recorded_by_another(&decision, facts) {
+        Some(record) => decide_from(record),
+        None => decision,
+    }
+}
+
+/// The record, with what the status and the reservations of the pool show about the time before this process.
+fn with_evidence(facts: &Facts<'_>) -> Record {
+    match (facts.record, facts.status) {
+        (Record::Unknown, Some(StatusRecord::Member(name))) => Record::inherited(name),
+        (Record::Unknown, Some(StatusRecord::Left(_))) => Record::Left,
+        (Record::Unknown, None) => facts.reserved_in.map_or(Record::Unknown, Record::inherited),
+        (record, _) => record.clone(),
+    }
+}
+
+/// What another manager has recorded of a pool that cannot allocate. The managers can have observed a change and a
+/// network that became unusable in different orders, or one of them was started in between. They agree by the status,
+/// which is what all of them see.
+fn recorded_by_another(decision: &Decision, facts: &Facts<'_>) -> Option<Record> {
+    if decision.can_allocate() {
+        return None;
+    }
+    match (&decision.record, facts.status?) {
+        (Record::Network(known), StatusRecord::Member(name)) if known.name == *name => None,
+        // The pool has joined a network that is not usable any more: it must not allocate in either scope.
+        (_, StatusRecord::Member(name)) if decision.depends_on(name) => {
+            Some(Record::network(name, facts.named == Some(name)))
+        }
+        (Record::Network(known), StatusRecord::Member(name)) if known.is_inherited => Some(Record::inherited(name)),
+        (Record::Network(known), StatusRecord::Left(name)) if known.is_inherited && known.name == *name => {
+            Some(Record::Left)
+        }
+        _ => None,
+    }
+}
+
+fn decide_by_name(record: Record, network: &NetworkForPool) -> Decision {
+    let record = match record {
+        Record::Network(known) if known.name == network.name => {
+            Record::Network(NetworkRecord { is_named: true, ..known })
+        }
+        record => record,
+    };
+    match network.refusal(true) {
+        Some(refusal) => Decision::stay(record, Some(refusal)),
+        None if network.state == NetworkState::Upgrading => Decision {
+            record: Record::network(&network.name, true),
+            refusal: None,
+            awaited: Some(network.name.clone()),
+        },
+        None => Decision::join(network, true, record),
+    }
+}
+
+fn decide_by_selection(
+    record: &Record,
+    selecting: &[NetworkForPool],
+    find: &impl Fn(&Arc<str>) -> NetworkForPool,
+) -> Decision {
+    let known = match record {
+        Record::Network(known) => Some((known, find(&known.name))),
+        Record::Unknown | Record::Left => None,
+    };
+    if let Some((known, network)) = &known
+        && !leaves(known, network)
+    {
+        return stay_in(known, network, selecting);
+    }
+    let left = known.as_ref().map(|(known, _)| &known.name);
+    // As long as the next network refuses the pool, it stays where it is.
+    let record = match record {
+        Record::Network(known) => Record::Network(NetworkRecord { is_named: false, ..known.clone() }),
+        record => record.clone(),
+    };
+    let candidates: Vec<&NetworkForPool> =
+        selecting.iter().filter(|network| network.allows && Some(&network.name) != left).collect();
+    let open: Vec<&NetworkForPool> = candidates.iter().copied().filter(|network| network.is_open()).collect();
+    let selected = match open.as_slice() {
+        [] => candidates.first().copied(),
+        [network] => Some(*network),
+        [one, other, ..] => {
+            let refusal = NetworkRefusal::Ambiguous(one.name.clone(), other.name.clone());
+            return Decision::stay(record, Some(refusal));
+        }
+    };
+    match selected.map(|network| (network, network.refusal(false))) {
+        Some((_, Some(refusal))) => Decision::stay(record, Some(refusal)),
+        Some((network, None)) => Decision::join(network, false, record),
+        None if left.is_some() => Decision::stay(Record::Left, None),
+        None => Decision::stay(record, None),
+    }
+}
+
+/// Whether a pool that names no network leaves the one in which it is. Only a valid selector that does not match, or a
+/// name that the pool no longer has, is an explicit change.
+fn leaves(known: &NetworkRecord, network: &NetworkForPool) -> bool {
+    !network.selects && (network.is_valid() || known.is_named)
+}
+
+/// The decision for a pool that stays in its network because the network selects it, or because it cannot be known that
+/// it does not.
+fn stay_in(known: &NetworkRecord, network: &NetworkForPool, selecting: &[NetworkForPool]) -> Decision {
+    let others = selecting.iter().filter(|other| other.name != known.name && other.allows && other.is_open());
+    let other = others.map(|other| &other.name).next();
+    let record = Record::Network(NetworkRecord { is_named: false, ..known.clone() });
+    match (network.refusal(false), other) {
+        (Some(refusal), _) => Decision::stay(record, Some(refusal)),
+        (None, Some(other)) => {
+            let (one, other) = if *other < known.name { (other, &known.name) } else { (&known.name, other) };
+            Decision::stay(record, Some(NetworkRefusal::Ambiguous(one.clone(), other.clone())))
+        }
+        (None, None) => Decision::join(network, false, record),
+    }
+}
+
+#[cfg(test)]
+mod tests;
