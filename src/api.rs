@@ -58,7 +58,7 @@ pub use reclaim::{MIN_TERMINATING_SECONDS, ReclaimPolicy, TerminatingPolicy, Ver
 pub use reservation::{
     ClaimProblem, IPReservation, IPReservationSpec, ReservationClaim, ReservationPool, ReservationProblem,
 };
-pub use scope::{Scope, Slot, network_block_length_name, reservation_name};
+pub use scope::{Scope, Slot, block_of_name, network_block_length_name, reservation_name, slot_of_name};
 pub use slice::{IPSlice, IPSliceSpec, SliceOwner, SliceOwnerKind, SliceProblem, slice_name};
 pub use slice_policy::{SlicePolicy, SlicePolicyProblem, SliceRules};
 pub use visibility::Audience;

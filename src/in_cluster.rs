@@ -41,6 +41,7 @@ mod network_upgrade;
 mod networks;
 mod options;
 mod pools;
+mod rechecks;
 mod release;
 mod requests;
 mod reservation;
@@ -172,6 +173,7 @@ fn set_up(setup: &mut ProviderSetup<'_>, options: &InClusterOptions, ledger_hand
     setup.manager.add("cool-downs", cooldowns);
     let scope_changes = scope_changes::run(Arc::clone(&context), ledger_synced.clone(), stop.clone());
     setup.manager.add_background("scope changes", scope_changes);
+    setup.manager.add("rechecks of waiting claims", rechecks::run(Arc::clone(&context.ledger), stop.clone()));
     let slice_return = SliceReturn::new(Arc::clone(&context), client, ledger_synced.clone(), options);
     setup.manager.add_background("return of slices", slice_return.run(stop.clone()));
     let all_networks = ResourceClient::new(Api::all(setup.manager.client.clone()), &());

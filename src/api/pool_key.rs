@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use capi_ipam_provider::api::{IPAddress, IPAddressClaim, PoolReference};
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+
 use super::{InClusterKind, Pool, ReservationPool, names};
 
 /// Identifies a pool of this provider, which need not exist. Displayed as `InClusterIPPool team-a/web`. Cheap to clone,
@@ -59,6 +61,15 @@ impl PoolKey {
     /// Returns the pool that an IPAddress refers to; `None` if it is not of a kind of this provider.
     pub fn of_address(address: &IPAddress) -> Option<Self> {
         Self::from_reference(&address.spec.pool_ref, address.metadata.namespace.as_deref())
+    }
+
+    /// Returns the pool that an owner reference of an object in `namespace` refers to; `None` for other owners.
+    pub fn of_owner(owner: &OwnerReference, namespace: Option<&str>) -> Option<Self> {
+        let (group, _) = owner.api_version.split_once('/')?;
+        if group != names::GROUP {
+            return None;
+        }
+        Self::of_kind(&owner.kind, namespace, &owner.name)
     }
 
     /// Returns the pool that a reservation refers to; `None` if it is not of a kind of this provider.

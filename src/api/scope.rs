@@ -1,5 +1,5 @@
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use capi_ipam_ip::{Block, Family};
@@ -90,6 +90,55 @@ pub fn reservation_name(scope: &Scope, block: Block) -> String {
     format!("h.{:x}.{text}", Sha256::digest(scope))
 }
 
+/// The block that an object of this name reserves in a scope: the reverse of [`reservation_name`]. `None` if the name
+/// is not that of a reservation of the scope.
+///
+/// The name alone reserves the block, whatever the object contains: no other reservation of it can be created.
+pub fn block_of_name(scope: &Scope, name: &str) -> Option<Block> {
+    let (_, block) = split_name(name)?;
+    (reservation_name(scope, block) == name).then_some(block)
+}
+
+/// The slot that an object of this name reserves. `None` if it is not the name of a reservation, or if it contains the
+/// hash of its scope: [`block_of_name`] recognizes it.
+pub fn slot_of_name(name: &str) -> Option<Slot> {
+    let (scope, block) = split_name(name)?;
+    let scope = match scope.strip_prefix("n.") {
+        Some(network) => Scope::Network(network.into()),
+        None => Scope::Pool(PoolKey::of_scope(scope)?),
+    };
+    let slot = Slot { scope, block };
+    (slot.reservation_name() == name).then_some(slot)
+}
+
+/// Splits the name of a reservation into the text of its scope and the block.
+fn split_name(name: &str) -> Option<(&str, Block)> {
+    let (scope, last) = name.rsplit_once('.')?;
+    let mut groups = last.split('-');
+    let segments: Option<Vec<u16>> = groups.by_ref().take(8).map(|group| u16::from_str_radix(group, 16).ok()).collect();
+    let segments: Option<[u16; 8]> = segments.and_then(|segments| segments.try_into().ok());
+    if let Some(segments) = segments {
+        return Some((scope, block_with_length(segments.into(), groups.next())?));
+    }
+    // The four numbers of an IPv4 address contain three dots.
+    let (start, _) = name.rmatch_indices('.').nth(3)?;
+    let (scope, text) = (name.get(..start)?, name.get(start.checked_add(1)?..)?);
+    let (address, length) = match text.split_once('-') {
+        Some((address, length)) => (address, Some(length)),
+        None => (text, None),
+    };
+    let address: Ipv4Addr = address.parse().ok()?;
+    Some((scope, block_with_length(address.into(), length)?))
+}
+
+/// The block of an address and the text of its length; a single address without a length.
+fn block_with_length(base: IpAddr, length: Option<&str>) -> Option<Block> {
+    match length {
+        Some(length) => Some(Block::new(base, length.parse().ok()?)),
+        None => Some(Block::address(base)),
+    }
+}
+
 /// Returns the name of the object that records the length of the blocks that a network allocates, for one IP family:
 /// `n.NETWORK.ipv4` or `n.NETWORK.ipv6`. No reservation of an address has such a name.
 ///
@@ -163,8 +212,35 @@ mod tests {
                 let name = reservation_name(scope, *block);
                 assert!(name.len() <= MAX_NAME_LENGTH);
                 assert!(names.insert(name.clone()), "{name} twice");
+                assert_eq!(block_of_name(scope, &name), Some(*block), "{name}");
+                let is_hashed = name.starts_with("h.");
+                let slot = Slot { scope: scope.clone(), block: *block };
+                assert_eq!(slot_of_name(&name), (!is_hashed).then_some(slot), "{name}");
             }
         }
+    }
+
+    #[test]
+    fn other_names_reserve_nothing() {
+        let network = Scope::Network("a".into());
+        for name in [
+            "",
+            "n.a",
+            "n.a.ipv4",
+            "n.a.10.0.0",
+            "n.a.10.0.0.05",
+            "n.a.10.0.0.5-33",
+            "n.a.10.0.0.5-24",
+            "n.a.10.0.0.5-32",
+            "n.a.fd00-0-0-0-0-0-0-5",
+            "n.a.FD00-0000-0000-0000-0000-0000-0000-0005",
+            "n.a.fd00-0000-0000-0000-0000-0000-0000-0005-64",
+            "x.a.10.0.0.5",
+            "p.a.10.0.0.5",
+        ] {
+            assert_eq!((block_of_name(&network, name), slot_of_name(name)), (None, None), "{name}");
+        }
+        assert_eq!(block_of_name(&network, "n.b.10.0.0.5"), None, "another scope");
     }
 
     #[test]

@@ -139,8 +139,8 @@ async fn correct_release(context: &Context, released: &CooledDown) -> Result<(),
 async fn end_cooldown(context: &Context, ended: &CooledDown) -> Result<bool, CallError> {
     let name = ended.slot.reservation_name();
     match context.reservations.delete_unchanged(&name, &ended.uid, &ended.version).await {
-        Ok(_) => {
-            context.ledger.remove_reservation_of(&ended.slot, &ended.uid);
+        Ok(deleted) => {
+            context.ledger.record_deletion(&ended.slot, &ended.uid, &deleted);
             debug!(reservation = name, "cool-down ended");
             Ok(true)
         }

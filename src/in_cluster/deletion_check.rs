@@ -4,17 +4,19 @@
 //! often deleted together, and there may be a hundred thousand reservations. So there is one list at a time for all
 //! waiting pools, and no more than a page of it is in memory.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use capi_ipam_controller::client::{CallError, ResourceClient};
 use capi_ipam_controller::priority::inherited;
+use capi_ipam_controller::watch::Invalid;
 use capi_ipam_provider::ContractClient;
+use capi_ipam_provider::api::IPAddress;
 use kube::ResourceExt;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-use crate::api::{IPReservation, PoolKey};
+use crate::api::{Audience, IPReservation, PoolKey, Scope, block_of_name};
 
 /// What blocks the deletion of a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +27,8 @@ pub(super) enum DeletionBlocker {
     Reservation(String),
     /// An IPAddress of the pool that is not in the ledger.
     UnknownAddress,
+    /// An object that cannot be decoded and may belong to the pool: its kind and name.
+    Undecodable(String),
 }
 
 type CheckResult = Result<Option<DeletionBlocker>, Arc<CallError>>;
@@ -36,9 +40,16 @@ pub(super) struct DeletionChecker {
     queue: Mutex<Queue>,
 }
 
+/// A pool to check.
+struct PoolToCheck {
+    key: PoolKey,
+    /// The scopes in which addresses of it may be reserved.
+    scopes: Vec<Scope>,
+}
+
 #[derive(Default)]
 struct Queue {
-    waiting: Vec<(PoolKey, oneshot::Sender<CheckResult>)>,
+    waiting: Vec<(PoolToCheck, oneshot::Sender<CheckResult>)>,
     /// Whether a task is listing.
     is_listing: bool,
 }
@@ -49,12 +60,13 @@ impl DeletionChecker {
     }
 
     /// Finds a reservation of a claim or an IPAddress of the pool; `None` if there was none at some time after the
-    /// call. Waits for a list that is running already, and then for one that started after the call.
-    pub(super) async fn find_blocker(self: &Arc<Self>, pool: &PoolKey) -> CheckResult {
+    /// call. Waits for a list that is running already, and then for one that started after the call. `scopes` are those
+    /// in which addresses of the pool may be reserved: a reservation that cannot be decoded is known by its name only.
+    pub(super) async fn find_blocker(self: &Arc<Self>, pool: &PoolKey, scopes: Vec<Scope>) -> CheckResult {
         let (sender, result) = oneshot::channel();
         let is_first = {
             let mut queue = self.queue.lock();
-            queue.waiting.push((pool.clone(), sender));
+            queue.waiting.push((PoolToCheck { key: pool.clone(), scopes }, sender));
             !std::mem::replace(&mut queue.is_listing, true)
         };
         if is_first {
@@ -74,10 +86,11 @@ impl DeletionChecker {
             if batch.is_empty() {
                 return;
             }
-            let pools: HashSet<PoolKey> = batch.iter().map(|(pool, _)| pool.clone()).collect();
+            let (pools, senders): (Vec<PoolToCheck>, Vec<_>) = batch.into_iter().unzip();
+            let keys: Vec<PoolKey> = pools.iter().map(|pool| pool.key.clone()).collect();
             let users = self.list_for(pools).await.map_err(Arc::new);
-            for (pool, sender) in batch {
-                let blocker = users.as_ref().map(|users| users.blocker(&pool)).map_err(Arc::clone);
+            for (pool, sender) in keys.iter().zip(senders) {
+                let blocker = users.as_ref().map(|users| users.blocker(pool)).map_err(Arc::clone);
                 // The caller may have been cancelled.
                 let _ = sender.send(blocker);
             }
@@ -85,21 +98,31 @@ impl DeletionChecker {
     }
 
     /// Reservations first: an address is reserved before its IPAddress is created.
-    async fn list_for(&self, pools: HashSet<PoolKey>) -> Result<Users, CallError> {
-        let mut users = Users { unused: pools, used: Vec::new() };
+    async fn list_for(&self, pools: Vec<PoolToCheck>) -> Result<Users, CallError> {
+        let mut users = Users::of(pools);
         self.reservations
-            .for_each_page(|page| page.iter().for_each(|reservation| users.add_reservation(reservation)))
+            .for_each_page(|page| {
+                for reservation in page {
+                    match reservation.0 {
+                        Ok(reservation) => users.add_reservation(&reservation),
+                        Err(invalid) => users.add_undecodable_reservation(&invalid),
+                    }
+                }
+            })
             .await?;
         let namespaces: HashSet<String> =
-            users.unused.iter().map(|pool| pool.namespace.as_deref().unwrap_or_default().to_owned()).collect();
+            users.unused.keys().map(|pool| pool.namespace.as_deref().unwrap_or_default().to_owned()).collect();
         // A global pool has addresses in all namespaces, which include those of the other pools.
         let all = namespaces.contains("").then(String::new);
         for namespace in all.map_or_else(|| namespaces.into_iter().collect(), |all| vec![all]) {
             let addresses = self.contract.addresses(&namespace);
             addresses
                 .for_each_page(|page| {
-                    for pool in page.iter().filter_map(PoolKey::of_address) {
-                        users.mark_used(&pool, || DeletionBlocker::UnknownAddress);
+                    for address in page {
+                        match address.0 {
+                            Ok(address) => users.add_address(&address),
+                            Err(invalid) => users.add_undecodable_address(&invalid),
+                        }
                     }
                 })
                 .await?;
@@ -110,11 +133,21 @@ impl DeletionChecker {
 
 /// The pools that a list has shown to be used, and the others.
 struct Users {
-    unused: HashSet<PoolKey>,
+    /// The scopes in which addresses of each pool may be reserved.
+    unused: HashMap<PoolKey, Vec<Scope>>,
     used: Vec<(PoolKey, DeletionBlocker)>,
 }
 
 impl Users {
+    fn of(pools: Vec<PoolToCheck>) -> Self {
+        let mut unused = HashMap::<PoolKey, Vec<Scope>>::new();
+        for PoolToCheck { key, scopes } in pools {
+            // A pool can wait twice, and have joined a network meanwhile.
+            unused.entry(key).or_default().extend(scopes);
+        }
+        Self { unused, used: Vec::new() }
+    }
+
     fn add_reservation(&mut self, reservation: &IPReservation) {
         let held = reservation.spec.claim_ref.as_ref().is_some_and(|claim| claim.uid.is_some());
         if held
@@ -125,8 +158,44 @@ impl Users {
         }
     }
 
+    /// The content of the reservation is unknown, but its name has the scope: of a network, each pool may have it.
+    fn add_undecodable_reservation(&mut self, invalid: &Invalid) {
+        let name = invalid.metadata.name.as_deref().unwrap_or_default();
+        let is_of = |scopes: &[Scope]| scopes.iter().any(|scope| block_of_name(scope, name).is_some());
+        let pools: Vec<PoolKey> =
+            self.unused.iter().filter(|(_, scopes)| is_of(scopes)).map(|(pool, _)| pool.clone()).collect();
+        for pool in pools {
+            self.mark_used(&pool, || DeletionBlocker::Undecodable(format!("IPReservation {name}")));
+        }
+    }
+
+    fn add_address(&mut self, address: &IPAddress) {
+        if let Some(pool) = PoolKey::of_address(address) {
+            self.mark_used(&pool, || DeletionBlocker::UnknownAddress);
+        }
+    }
+
+    /// The pool of the IPAddress is that of its owner reference. Without one it may be of each pool that claims of its
+    /// namespace can use.
+    fn add_undecodable_address(&mut self, invalid: &Invalid) {
+        let namespace = invalid.metadata.namespace.as_deref();
+        let owners = invalid.metadata.owner_references.as_deref().unwrap_or_default();
+        let owner = owners.iter().find_map(|owner| PoolKey::of_owner(owner, namespace));
+        let may_be_of = |pool: &PoolKey| match &owner {
+            Some(owner) => owner == pool,
+            None => pool.namespace.is_none() || pool.namespace.as_deref() == namespace,
+        };
+        let pools: Vec<PoolKey> = self.unused.keys().filter(|pool| may_be_of(pool)).cloned().collect();
+        let name = invalid.metadata.name.as_deref().unwrap_or_default();
+        for pool in pools {
+            let audience = Audience::of(pool.namespace.as_deref());
+            let object = audience.object("IPAddress", namespace.unwrap_or_default(), name);
+            self.mark_used(&pool, || DeletionBlocker::Undecodable(object));
+        }
+    }
+
     fn mark_used(&mut self, pool: &PoolKey, blocker: impl FnOnce() -> DeletionBlocker) {
-        if let Some(pool) = self.unused.take(pool) {
+        if let Some((pool, _)) = self.unused.remove_entry(pool) {
             self.used.push((pool, blocker()));
         }
     }
@@ -192,7 +261,7 @@ mod tests {
         let checker = Arc::new(DeletionChecker::new(ResourceClient::new(kube::Api::all(client), &()), contract));
         let find = |name: &'static str| {
             let checker = Arc::clone(&checker);
-            tokio::spawn(async move { checker.find_blocker(&pool(name)).await.unwrap() })
+            tokio::spawn(async move { checker.find_blocker(&pool(name), Vec::new()).await.unwrap() })
         };
         let first = find("a");
         while lists.load(Ordering::Relaxed) == 0 {
@@ -229,16 +298,63 @@ mod tests {
         let contract = ContractClient::with_newest_versions(&client);
         let checker = Arc::new(DeletionChecker::new(ResourceClient::new(kube::Api::all(client), &()), contract));
         for (priority, is_large) in [(Priority::Low, false), (Priority::Normal, true)] {
-            let found = Priorities::default().run(priority, checker.find_blocker(&pool("a"))).await;
+            let found = Priorities::default().run(priority, checker.find_blocker(&pool("a"), Vec::new())).await;
             assert_eq!(found.unwrap(), None);
             assert_eq!(std::mem::take(&mut *limits.lock()), [is_large; 2], "{priority:?}");
         }
     }
 
+    fn users<const N: usize>(names: [&str; N]) -> Users {
+        let to_check = |name| PoolToCheck { key: pool(name), scopes: vec![Scope::Pool(pool(name))] };
+        Users::of(names.map(to_check).into())
+    }
+
+    fn invalid(namespace: Option<&str>, name: &str, owner: Option<&str>) -> Invalid {
+        let owner = owner.map(|pool| {
+            json!([{"apiVersion": "ipam.cluster.x-k8s.io/v1alpha2", "kind": "InClusterIPPool", "name": pool, "uid": "u"}])
+        });
+        let metadata = json!({"namespace": namespace, "name": name, "ownerReferences": owner});
+        Invalid { error: "no date".to_owned(), metadata: serde_json::from_value(metadata).unwrap() }
+    }
+
+    #[test]
+    fn undecodable_reservation_blocks_the_pools_of_its_scope() {
+        let mut users = users(["a", "b", "c"]);
+        let network = PoolToCheck { key: pool("d"), scopes: vec![Scope::Network("lab".into())] };
+        users.unused.extend(Users::of(vec![network]).unused);
+        for name in ["p.n.a.10.0.0.1", "p.n.b.x.10.0.0.1", "c", "n.lab.10.0.0.1", "n.lab.ipv4"] {
+            users.add_undecodable_reservation(&invalid(None, name, None));
+        }
+        let blocked = |object: &str| Some(DeletionBlocker::Undecodable(object.to_owned()));
+        let blockers = ["a", "b", "c", "d"].map(|name| users.blocker(&pool(name)));
+        let expected = [blocked("IPReservation p.n.a.10.0.0.1"), None, None, blocked("IPReservation n.lab.10.0.0.1")];
+        assert_eq!(blockers, expected);
+    }
+
+    #[test]
+    fn undecodable_address_blocks_the_pool_of_its_owner_reference() {
+        let global = PoolKey::new(InClusterKind::GlobalIPPool, None, "g");
+        let all = || {
+            let mut users = users(["a", "b"]);
+            users.unused.insert(global.clone(), Vec::new());
+            users
+        };
+        let mut with_owner = all();
+        with_owner.add_undecodable_address(&invalid(Some("n"), "c", Some("a")));
+        let mut without = all();
+        without.add_undecodable_address(&invalid(Some("n"), "c", None));
+        let mut elsewhere = all();
+        elsewhere.add_undecodable_address(&invalid(Some("other"), "c", None));
+        let blocked = |users: &Users| [pool("a"), pool("b"), global.clone()].map(|pool| users.blocker(&pool).is_some());
+        assert_eq!(blocked(&with_owner), [true, false, false]);
+        assert_eq!(blocked(&without), [true, true, true]);
+        assert_eq!(blocked(&elsewhere), [false, false, true]);
+    }
+
     #[test]
     fn only_reservations_held_by_claims_use_a_pool() {
         let held = json!({"namespace": "n", "name": "c", "uid": "u"});
-        let mut users = Users { unused: ["a", "b", "c", "d"].map(pool).into(), used: Vec::new() };
+        let mut users = users(["a", "b", "c", "d"]);
         users.add_reservation(&reservation("a", &held, None));
         users.add_reservation(&reservation("a", &held, None));
         users.add_reservation(&reservation("b", &held, Some("2026-01-01T00:00:00Z")));

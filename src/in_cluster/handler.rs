@@ -1,5 +1,6 @@
 //! Handles one claim: looks up its pool, allocates an address by creating its reservation (step A2), and releases it.
 
+use std::any::Any;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -18,11 +19,16 @@ use super::ledger::{
     priority,
 };
 use super::reservation::{Ownership, build, claim_reference, ownership};
+use super::slices::slice_unavailable;
 use super::{release, scope_changes};
-use crate::api::{AddressMetadata, AllocationOrder, Audience, IPReservation, PoolKey, Slot, names};
+use crate::api::{AddressMetadata, AllocationOrder, Audience, PoolKey, Slot, names};
 
 /// The maximum number of proposals that can fail in one attempt. If all fail, the ledger lags far behind.
 const MAX_PROPOSALS: usize = 16;
+
+/// The maximum number of steps of one attempt: proposals, also of a pool that has changed meanwhile, and changes of
+/// slices.
+const MAX_STEPS: usize = 48;
 
 /// Serves claims of the four pool kinds: pools of addresses and of prefixes, namespaced and global.
 pub struct InClusterAdapter {
@@ -31,6 +37,14 @@ pub struct InClusterAdapter {
 
 impl ProviderAdapter for InClusterAdapter {
     type Handler = InClusterHandler;
+
+    fn starting(&self, claim: &IPAddressClaim) -> Option<Box<dyn Any + Send>> {
+        let pool = PoolKey::of_claim(claim)?;
+        let key = (claim.namespace().unwrap_or_default(), claim.name_any());
+        let uid = Uid::of(claim.metadata.uid.as_deref().unwrap_or_default());
+        self.context.ledger.start(&pool, &key, uid, priority(claim));
+        Some(Box::new(StartedReconcile { ledger: Arc::clone(&self.context.ledger), pool, key }))
+    }
 
     fn claim_handler(&self, claim: Arc<IPAddressClaim>) -> InClusterHandler {
         InClusterHandler {
@@ -42,6 +56,19 @@ impl ProviderAdapter for InClusterAdapter {
             deleted: None,
             claim,
         }
+    }
+}
+
+/// A reconcile of a claim without an address, until it is dropped.
+struct StartedReconcile {
+    ledger: Arc<Ledger>,
+    pool: PoolKey,
+    key: ClaimKey,
+}
+
+impl Drop for StartedReconcile {
+    fn drop(&mut self) {
+        self.ledger.end(&self.pool, &self.key);
     }
 }
 
@@ -168,7 +195,7 @@ impl InClusterHandler {
     }
 
     /// Allocates an address: the one of the existing IPAddress, else one that is already reserved for the claim, else
-    /// the next free one.
+    /// that of an attempt with an unknown outcome, else the next free one.
     async fn allocate(&self, pool: &PoolKey, existing: Option<&IPAddress>) -> Result<Ensured, HandlerError> {
         let info = self.serving(pool, PoolInfo::can_bind)?;
         let usable = info.usable.clone().map_err(|_| cannot_allocate(pool))?;
@@ -183,54 +210,48 @@ impl InClusterHandler {
             }
             return Ok(allocation(slot.block, &info, &usable).into());
         }
-        if let Some(slot) = self.ledger().attempt(self.uid, pool) {
-            // An error leaves the outcome of the first attempt unknown: the attempt stays remembered.
-            let is_ours = info.can_allocate()
-                && requested.is_none_or(|requested| requested == slot.block)
-                && usable.contains(slot.block)
-                && !usable.is_draining(slot.block)
-                && self.ledger().owners(&slot).is_empty()
-                && matches!(self.reserve_or_take_over(pool, &slot).await?, ReserveResult::Ours);
-            self.ledger().forget_attempt(self.uid);
-            if is_ours {
-                self.check_limits(pool, &info, &slot).await?;
-                return Ok(allocation(slot.block, &info, &usable).into());
-            }
+        if let Some(slot) = self.repeat_attempt(pool, &info, &usable, requested).await? {
+            self.check_limits(pool, &info, &slot).await?;
+            return Ok(allocation(slot.block, &info, &usable).into());
         }
         self.check_permission(pool, &info)?;
         let mut attributes = self.attributes(&info, requested);
         attributes.slice_owner = self.slice_owner(pool, &info)?;
-        for number in 1..=MAX_PROPOSALS {
+        let allocated = self.allocate_new(pool, attributes).await?;
+        Ok(allocated.into())
+    }
+
+    /// Reserves the address of an earlier attempt whose outcome is unknown, if the claim may still have it.
+    async fn repeat_attempt(
+        &self,
+        pool: &PoolKey,
+        info: &PoolInfo,
+        usable: &UsableBlocks,
+        requested: Option<Block>,
+    ) -> Result<Option<Slot>, HandlerError> {
+        let Some(slot) = self.ledger().attempt(self.uid, pool) else { return Ok(None) };
+        let may_have_it = info.can_allocate()
+            && requested.is_none_or(|requested| requested == slot.block)
+            && usable.contains(slot.block)
+            && !usable.is_draining(slot.block)
+            && self.ledger().owners(&slot).is_empty();
+        // An error leaves the outcome of the first attempt unknown: the attempt stays remembered.
+        let is_ours = may_have_it && matches!(self.reserve_or_take_over(pool, &slot).await?, ReserveResult::Ours);
+        self.ledger().forget_attempt(self.uid);
+        Ok(is_ours.then_some(slot))
+    }
+
+    /// Allocates the address that the ledger proposes.
+    async fn allocate_new(&self, pool: &PoolKey, mut attributes: ClaimAttributes) -> Result<Allocation, HandlerError> {
+        let mut conflicts = 0;
+        for _ in 0..MAX_STEPS {
             let info = self.serving(pool, PoolInfo::can_allocate)?;
             let usable = info.usable.clone().map_err(|_| cannot_allocate(pool))?;
-            let slices_observed = self.ledger().slices_observed();
             let slot = match self.ledger().propose(pool, &self.key, attributes.clone()) {
                 Proposal::Slot(slot) => slot,
-                Proposal::LimitReached(limit) => return Err(limit_error(pool, &limit)),
-                Proposal::AssignSlice(block) => {
-                    if let Some(owner) = &attributes.slice_owner {
-                        self.assign_slice(pool, block, owner).await?;
-                    }
+                other => {
+                    self.prepare_next_proposal(pool, &info, other, &mut attributes).await?;
                     continue;
-                }
-                Proposal::ResumeSlice(block) => {
-                    self.resume_slice(pool, block).await?;
-                    continue;
-                }
-                Proposal::SliceUnavailable(refusal) => {
-                    self.slice_unavailable(pool, &refusal, slices_observed).await?;
-                    continue;
-                }
-                Proposal::Wait | Proposal::Unavailable(Unavailable::NotYet)
-                    if !attributes.uses_headroom && self.is_of_selected_machine(pool, &info).await? =>
-                {
-                    attributes.uses_headroom = true;
-                    continue;
-                }
-                Proposal::Wait => return Err(HandlerError::PoolExhausted(self.exhausted(pool, &info))),
-                Proposal::Unavailable(why) => {
-                    let block = requested.ok_or_else(|| cannot_allocate(pool))?;
-                    return Err(self.unavailable(pool, &info, block, &why));
                 }
             };
             let candidate = Candidate { ledger: self.ledger(), slot };
@@ -239,26 +260,62 @@ impl InClusterHandler {
                 continue;
             }
             let reserve = self.reserve_or_take_over(pool, &candidate.slot);
+            let number = conflicts + 1;
             match traces::in_span(trace_span!("reserve", slot = %candidate.slot, candidate = number), reserve).await? {
                 ReserveResult::Ours => {
                     self.check_limits(pool, &info, &candidate.slot).await?;
-                    return Ok(allocation(candidate.slot.block, &info, &usable).into());
+                    return Ok(allocation(candidate.slot.block, &info, &usable));
                 }
                 ReserveResult::Conflict => {
                     debug!(%pool, slot = %candidate.slot, "the proposed address is already reserved");
+                    conflicts = number;
                 }
             }
+            if conflicts == MAX_PROPOSALS {
+                self.catch_up().await?;
+                let message = format!("{MAX_PROPOSALS} proposed addresses of {pool} were already reserved");
+                return Err(HandlerError::Conflict(message));
+            }
         }
-        let catch_up = self.ledger().begin_catch_up();
-        if catch_up.is_some() {
-            let page = |page: Vec<IPReservation>| page.iter().for_each(|found| self.ledger().insert_reservation(found));
-            self.context
-                .reservations
-                .for_each_page(page)
-                .await
-                .map_err(|error| request_error("list reservations", error))?;
+        Err(HandlerError::Conflict(format!("{pool} keeps changing while an address of it is allocated")))
+    }
+
+    /// Does what the ledger asks for before it proposes an address. Fails if the claim has to wait: it is in the wait
+    /// queue then.
+    async fn prepare_next_proposal(
+        &self,
+        pool: &PoolKey,
+        info: &PoolInfo,
+        proposal: Proposal,
+        attributes: &mut ClaimAttributes,
+    ) -> Result<(), HandlerError> {
+        let may_use_headroom = matches!(proposal, Proposal::Wait | Proposal::Unavailable(Unavailable::NotYet));
+        if may_use_headroom && !attributes.uses_headroom && self.is_of_selected_machine(pool, info).await? {
+            attributes.uses_headroom = true;
+            return Ok(());
         }
-        Err(HandlerError::Conflict(format!("{MAX_PROPOSALS} proposed addresses of {pool} were already reserved")))
+        match proposal {
+            Proposal::Slot(_) => Ok(()),
+            Proposal::LimitReached(limit) => Err(limit_error(pool, &limit)),
+            Proposal::AssignSlice(block) => match &attributes.slice_owner {
+                Some(owner) => self.assign_slice(pool, block, owner).await,
+                None => Ok(()),
+            },
+            Proposal::ResumeSlice(block) => self.resume_slice(pool, block).await,
+            Proposal::SliceUnavailable(refusal) => Err(slice_unavailable(pool, &refusal)),
+            Proposal::Wait => Err(HandlerError::PoolExhausted(self.exhausted(pool, info))),
+            Proposal::Unavailable(why) => {
+                let block = attributes.requested.ok_or_else(|| cannot_allocate(pool))?;
+                Err(self.unavailable(pool, info, block, &why))
+            }
+        }
+    }
+
+    /// Lists all reservations, since the ledger lags far behind; not while another claim does.
+    async fn catch_up(&self) -> Result<(), HandlerError> {
+        let Some(_permission) = self.ledger().begin_catch_up() else { return Ok(()) };
+        let listed = self.context.reservations.for_each_page(|page| self.ledger().insert_page(&page)).await;
+        listed.map_err(|error| request_error("list reservations", error))
     }
 
     /// Finds an address that an earlier attempt reserved, or that is promised to the claim, and whether it is promised.
@@ -319,20 +376,16 @@ impl InClusterHandler {
     /// Whether the reservation of an address belongs to the claim, according to a live read.
     pub(super) async fn holds_reservation(&self, slot: &Slot) -> Result<bool, HandlerError> {
         let name = slot.reservation_name();
-        let read = self
-            .context
-            .reservations
-            .get(&name)
-            .await
-            .map_err(|error| request_error("read the IPReservation", error))?;
-        Ok(match read {
-            Some(reservation) if ownership(&reservation, &claim_reference(&self.claim)) == Ownership::Ours => true,
-            Some(reservation) => {
-                self.ledger().insert_reservation(&reservation);
-                false
-            }
-            None => false,
-        })
+        let read = self.context.reservations.get_maybe_invalid(&name).await;
+        let Some(found) = read.map_err(|error| request_error("read the IPReservation", error))? else {
+            return Ok(false);
+        };
+        let claim = claim_reference(&self.claim);
+        let is_ours = found.0.as_ref().is_ok_and(|found| ownership(found, &claim) == Ownership::Ours);
+        if !is_ours {
+            self.ledger().insert_found(slot, &found);
+        }
+        Ok(is_ours)
     }
 
     /// Creates the reservation of an address. If it exists already or the outcome is unknown, a live read determines to
@@ -349,22 +402,21 @@ impl InClusterHandler {
         if !error.is_already_exists() && !error.outcome_is_unknown() {
             return Err(request_error("reserve an address", error));
         }
-        let read = self.context.reservations.get(&wanted.name_any()).await;
+        let read = self.context.reservations.get_maybe_invalid(&wanted.name_any()).await;
         if !matches!(read, Ok(Some(_))) {
             // The reservation may exist, or be created later: the next attempt uses the same address.
             self.ledger().remember_attempt(self.uid, pool, slot);
         }
-        match read.map_err(|error| request_error("read the IPReservation", error))? {
-            Some(found) => {
-                self.ledger().insert_reservation(&found);
-                Ok(if ownership(&found, &claim_reference(&self.claim)) == Ownership::Ours {
-                    ReserveResult::Ours
-                } else {
-                    ReserveResult::Conflict
-                })
-            }
-            None => Err(request_error("reserve an address", error)),
-        }
+        let Some(found) = read.map_err(|error| request_error("read the IPReservation", error))? else {
+            return Err(request_error("reserve an address", error));
+        };
+        // The name is taken, whatever the object contains.
+        self.ledger().insert_found(slot, &found);
+        let claim = claim_reference(&self.claim);
+        Ok(match &found.0 {
+            Ok(found) if found.slot().is_ok() && ownership(found, &claim) == Ownership::Ours => ReserveResult::Ours,
+            Ok(_) | Err(_) => ReserveResult::Conflict,
+        })
     }
 }
 

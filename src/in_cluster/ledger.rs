@@ -26,6 +26,7 @@ mod problems;
 mod proposals;
 mod queries;
 mod quota;
+mod rechecks;
 mod recount;
 mod refresh;
 mod reservation_changes;
@@ -76,14 +77,15 @@ use crate::api::{IPNetwork, IPReservation, InClusterKind, Pool, PoolKey, Slot};
 pub struct Ledger {
     state: Mutex<State>,
     claims: Box<dyn Fn(&ClaimKey) + Send + Sync>,
+    rechecks: Box<dyn Fn(&ClaimKey) + Send + Sync>,
     pools: Box<dyn Fn(&PoolKey) + Send + Sync>,
     networks: Box<dyn Fn(&str) + Send + Sync>,
     cooldowns: Notify,
     scopes: Notify,
+    /// Notified when claims have to be rechecked.
+    rechecks_added: Notify,
     /// Notified when the watch has reported a reservation.
     reservations_observed: Notify,
-    /// Notified when a slice is assigned, or not.
-    slices_observed: Notify,
     catching_up: AtomicBool,
 }
 
@@ -117,16 +119,19 @@ impl Ledger {
         pools: impl Fn(&PoolKey) + Send + Sync + 'static,
         networks: impl Fn(&str) + Send + Sync + 'static,
     ) -> Self {
+        let recheck = claims.clone();
         let enqueue = move |(namespace, name): &ClaimKey| claims.enqueue(Some(namespace), name);
+        let recheck = move |(namespace, name): &ClaimKey| recheck.recheck(Some(namespace), name);
         Self {
             state: Mutex::default(),
             claims: Box::new(enqueue),
+            rechecks: Box::new(recheck),
             pools: Box::new(pools),
             networks: Box::new(networks),
             cooldowns: Notify::new(),
             scopes: Notify::new(),
+            rechecks_added: Notify::new(),
             reservations_observed: Notify::new(),
-            slices_observed: Notify::new(),
             catching_up: AtomicBool::new(false),
         }
     }
@@ -136,12 +141,13 @@ impl Ledger {
         Self {
             state: Mutex::default(),
             claims: Box::new(|_| {}),
+            rechecks: Box::new(|_| {}),
             pools: Box::new(|_| {}),
             networks: Box::new(|_| {}),
             cooldowns: Notify::new(),
             scopes: Notify::new(),
+            rechecks_added: Notify::new(),
             reservations_observed: Notify::new(),
-            slices_observed: Notify::new(),
             catching_up: AtomicBool::new(false),
         }
     }
@@ -167,6 +173,9 @@ impl Ledger {
             let mut state = self.state.lock();
             let result = change(&mut state);
             let changed = (std::mem::take(&mut state.cooldowns_changed), std::mem::take(&mut state.scopes_changed));
+            if !state.claims_to_recheck.is_empty() {
+                self.rechecks_added.notify_one();
+            }
             let mut networks = std::mem::take(&mut state.dirty_networks);
             networks.sort_unstable();
             networks.dedup();
@@ -226,10 +235,12 @@ impl Ledger {
         if let Some(info) = info.as_ref().filter(|info| info.can_allocate()) {
             return PoolLookup::Found(Box::new(info.clone()));
         }
-        let is_first = entry.wait_queue.wait_for_pool(claim, &attributes.into());
+        // A claim in the queue has seen the pool.
+        let was_known = entry.wait_queue.waits(claim);
+        entry.wait_queue.wait_for_pool(claim, &attributes.into());
         match info {
             Some(info) => PoolLookup::Found(Box::new(info)),
-            None if is_first => PoolLookup::NotSeenYet,
+            None if !was_known => PoolLookup::NotSeenYet,
             None => PoolLookup::Missing,
         }
     }

@@ -14,7 +14,7 @@ use capi_ipam_controller::expiring_map::ExpiringMap;
 use capi_ipam_controller::health::ReadinessGate;
 use capi_ipam_controller::manager::Manager;
 use capi_ipam_controller::retry::{Retry, RetryPolicy};
-use capi_ipam_controller::watch::{WatchApi, WatchSpec};
+use capi_ipam_controller::watch::{MaybeInvalid, WatchApi, WatchSpec};
 use capi_ipam_controller::{clock, finalizer, patch, trace_span, traces};
 use capi_ipam_ip::Family;
 use capi_ipam_provider::api::Uid;
@@ -25,7 +25,9 @@ use tracing::{debug, field, info};
 use super::context::Context;
 use super::ledger::NetworkView;
 use crate::api::conditions::{self, Condition};
-use crate::api::{BlockLengths, IPNetwork, IPNetworkStatus, MemberPhase, NetworkMember, Scope, names};
+use crate::api::{
+    BlockLengths, IPNetwork, IPNetworkStatus, IPReservation, MemberPhase, NetworkMember, Scope, block_of_name, names,
+};
 
 /// The minimum interval between two status updates of one network. Its counts are computed from all addresses in use.
 const STATUS_INTERVAL: Duration = Duration::from_secs(2);
@@ -145,10 +147,14 @@ impl NetworkReconciler {
 
     /// Whether a live list shows a reservation of the network. The ledger knows of none.
     async fn has_reservations(&self, name: &str) -> Result<bool, CallError> {
-        let (scope, mut found) = (Scope::Network(name.into()).name(), false);
-        let page = |page: Vec<crate::api::IPReservation>| {
-            let of_network =
-                |it: &crate::api::IPReservation| it.spec.scope == scope && it.network_block_length().is_none();
+        let network = Scope::Network(name.into());
+        let (scope, mut found) = (network.name(), false);
+        let page = |page: Vec<MaybeInvalid<IPReservation>>| {
+            let of_network = |it: &MaybeInvalid<IPReservation>| match &it.0 {
+                Ok(it) => it.spec.scope == scope && it.network_block_length().is_none(),
+                // Its name is known, and reserves an address of the network.
+                Err(invalid) => block_of_name(&network, invalid.metadata.name.as_deref().unwrap_or_default()).is_some(),
+            };
             found |= page.iter().any(of_network);
         };
         self.context.reservations.for_each_page(page).await?;

@@ -216,9 +216,9 @@ impl PoolReconciler {
         match blocker {
             // The ledger enqueues the pool when its addresses change. It may never observe a change of the others.
             None | Some(DeletionBlocker::Addresses(_)) => Ok(Action::AwaitChange),
-            Some(DeletionBlocker::Reservation(_) | DeletionBlocker::UnknownAddress) => {
-                Ok(Action::Requeue(DELETION_RETRY_DELAY))
-            }
+            Some(
+                DeletionBlocker::Reservation(_) | DeletionBlocker::UnknownAddress | DeletionBlocker::Undecodable(_),
+            ) => Ok(Action::Requeue(DELETION_RETRY_DELAY)),
         }
     }
 
@@ -258,7 +258,7 @@ impl PoolReconciler {
         if let Some(held) = ledger.held_in(key) {
             return Ok(Some(DeletionBlocker::Reservation(held.reservation_name())));
         }
-        self.context.deletion_checker.find_blocker(key).await
+        self.context.deletion_checker.find_blocker(key, ledger.possible_scopes(key)).await
     }
 
     fn status(

@@ -128,8 +128,8 @@ fn is_earlier(found: &IPReservation, known: &KnownReservation) -> bool {
 
 async fn delete(context: &Context, known: &KnownReservation) -> Result<ReleaseResult, CallError> {
     let name = known.slot.reservation_name();
-    context.reservations.delete_unchanged(&name, &known.uid, &known.version).await?;
-    context.ledger.remove_reservation_of(&known.slot, &known.uid);
+    let deleted = context.reservations.delete_unchanged(&name, &known.uid, &known.version).await?;
+    context.ledger.record_deletion(&known.slot, &known.uid, &deleted);
     Ok(ReleaseResult::Deleted)
 }
 

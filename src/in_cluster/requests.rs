@@ -97,6 +97,7 @@ fn describe(pool: &PoolKey, info: &PoolInfo, block: Block, why: &Unavailable, au
         Unavailable::Excluded => {
             "is excluded by an IPReservation; request another one or delete the IPReservation".to_owned()
         }
+        Unavailable::BeingDeleted => format!("is reserved by an IPReservation that is being deleted; {advice}"),
         Unavailable::CoolingDown(end) => {
             let until = jiff::Timestamp::from_second(*end).map(|end| format!(" until {end}")).unwrap_or_default();
             format!("is cooling down{until}; the claim gets it afterwards")

@@ -128,8 +128,8 @@ pub(super) async fn move_one(context: &Context, misplaced: &Misplaced) -> Result
     }
     let version = old.resource_version().unwrap_or_default();
     match reservations.delete_unchanged(&old_name, &misplaced.uid, &version).await {
-        Ok(_) => {
-            context.ledger.remove_reservation_of(&misplaced.slot, &misplaced.uid);
+        Ok(deleted) => {
+            context.ledger.record_deletion(&misplaced.slot, &misplaced.uid, &deleted);
             Ok(true)
         }
         Err(error) if error.is_conflict() => {
@@ -150,8 +150,9 @@ async fn undo_copy(context: &Context, old: &IPReservation, copy: &KnownReservati
         return release_reservation(context, copy, FormerUse::OfClaim).await.map(drop);
     }
     // It was changed in another way, such as by a later claim of the name: the next run copies it again.
-    context.reservations.delete_unchanged(&copy.slot.reservation_name(), &copy.uid, &copy.version).await?;
-    context.ledger.remove_reservation_of(&copy.slot, &copy.uid);
+    let name = copy.slot.reservation_name();
+    let deleted = context.reservations.delete_unchanged(&name, &copy.uid, &copy.version).await?;
+    context.ledger.record_deletion(&copy.slot, &copy.uid, &deleted);
     Ok(())
 }
 

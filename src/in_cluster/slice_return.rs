@@ -9,8 +9,9 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use capi_ipam_controller::client::{CallError, error_chain};
+use capi_ipam_controller::client::{CallError, Deleted, error_chain};
 use capi_ipam_controller::health::ReadinessGate;
+use capi_ipam_controller::watch::MaybeInvalid;
 use capi_ipam_controller::{clock, patch};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::{Client, ResourceExt};
@@ -124,7 +125,8 @@ impl SliceReturn {
             return;
         }
         let mut found = HashSet::new();
-        let page = |page: Vec<capi_ipam_provider::api::Cluster>| {
+        // A Cluster that cannot be decoded exists: its metadata is enough.
+        let page = |page: Vec<MaybeInvalid<capi_ipam_provider::api::Cluster>>| {
             found.extend(page.iter().map(|cluster| (cluster.namespace().unwrap_or_default(), cluster.name_any())));
         };
         match self.context.contract.clusters("").for_each_page(page).await {
@@ -168,7 +170,12 @@ impl SliceReturn {
         }
         let name = slice.name();
         match self.context.slices.delete_unchanged(&name, &slice.uid, &slice.version).await {
-            Ok(_) => {
+            // It waits for a finalizer: the next check deletes it again.
+            Ok(Deleted::Terminating(found)) => {
+                ledger.insert_slice(&found);
+                Ok(())
+            }
+            Ok(Deleted::Gone) => {
                 ledger.remove_slice_of(&slice.pool, slice.block, &slice.uid);
                 info!(slice = name, owner = %slice.owner, "returned a slice");
                 let pool = pool_object(&slice.pool, ledger.pool_info(&slice.pool).map(|info| info.uid));

@@ -7,15 +7,14 @@ use capi_ipam_controller::{clock, patch};
 use capi_ipam_ip::Block;
 use capi_ipam_provider::HandlerError;
 use kube::ResourceExt;
-use tokio::sync::futures::Notified;
-use tracing::{debug, info};
+use tracing::{debug, info, warn};
 
 use super::handler::{InClusterHandler, request_error};
 use super::ledger::{Ledger, PoolInfo, SliceRefusal};
 use crate::api::{IPSlice, Pool, PoolKey, SliceOwner, SliceOwnerKind, conditions, slice_name};
 
-/// How long an attempt waits until a slice that another one assigns to the owner is observed.
-const OBSERVE_TIMEOUT: Duration = Duration::from_secs(5);
+/// The delay before a claim that waits for a slice is reconciled again. The end of the assignment wakes it earlier.
+const PENDING_RETRY_DELAY: Duration = Duration::from_secs(5);
 
 /// How long no other claim of the owner tries to assign a slice after the API server has refused one. The end of an
 /// assignment wakes the claims that wait for it, without their backoff.
@@ -86,15 +85,18 @@ impl InClusterHandler {
             Err(error) => error,
         };
         let found = if error.is_already_exists() || error.outcome_is_unknown() {
-            let read = self.context.slices.get(&slice.name_any()).await;
+            let read = self.context.slices.get_maybe_invalid(&slice.name_any()).await;
             read.map_err(|error| request_error("read the IPSlice", error))
         } else {
             Ok(None)
         };
         match found {
             Ok(Some(found)) => {
-                debug!(%pool, %block, "the slice is already assigned");
-                self.ledger().insert_slice(&found);
+                match &found.0 {
+                    Ok(found) if found.block().is_ok() => debug!(%pool, %block, "the slice is already assigned"),
+                    _ => warn!(%pool, %block, "an IPSlice that is not valid has the name of the slice; delete it"),
+                }
+                self.ledger().insert_found_slice(pool, block, &found);
                 Ok(())
             }
             Ok(None) => {
@@ -129,31 +131,24 @@ impl InClusterHandler {
         Ok(())
     }
 
-    /// The error of a claim whose owner may have no further address. While a slice is being assigned to the owner, waits
-    /// for `observed`, which has to be of before the refusal: no change is missed.
-    pub(super) async fn slice_unavailable(
-        &self,
-        pool: &PoolKey,
-        refusal: &SliceRefusal,
-        observed: Notified<'_>,
-    ) -> Result<(), HandlerError> {
-        let reason = match refusal {
-            SliceRefusal::Pending => {
-                // The claim requests an address again, also after a timeout.
-                drop(tokio::time::timeout(OBSERVE_TIMEOUT, observed).await);
-                return Ok(());
-            }
-            SliceRefusal::Limit { .. } => conditions::SLICE_LIMIT,
-            SliceRefusal::NoFreeSlice { .. } => conditions::NO_FREE_SLICE,
-        };
-        let message = format!("{refusal} in {pool}; release claims, or use another pool");
-        Err(HandlerError::Waiting { reason, message })
-    }
-
     /// The reference of a pool, for events.
     fn pool_object(&self, pool: &PoolKey) -> Pool {
         pool_object(pool, self.ledger().pool_info(pool).map(|info| info.uid))
     }
+}
+
+/// The error of a claim whose owner may have no further address now. The claim is in the wait queue.
+pub(super) fn slice_unavailable(pool: &PoolKey, refusal: &SliceRefusal) -> HandlerError {
+    let reason = match refusal {
+        SliceRefusal::Pending { .. } => {
+            let message = format!("{refusal} in {pool}; the claim gets an address afterwards");
+            return HandlerError::RetryAfter { message, after: PENDING_RETRY_DELAY };
+        }
+        SliceRefusal::Limit { .. } => conditions::SLICE_LIMIT,
+        SliceRefusal::NoFreeSlice { .. } => conditions::NO_FREE_SLICE,
+    };
+    let message = format!("{refusal} in {pool}; release claims, or use another pool");
+    HandlerError::Waiting { reason, message }
 }
 
 /// The reference of a pool, for events.

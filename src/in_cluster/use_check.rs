@@ -157,7 +157,7 @@ impl UseCheck {
         let (mut token, mut failures) = (None, 0);
         loop {
             let (claims, next) = client.list_page(token.as_deref()).await?;
-            for claim in &claims {
+            for claim in claims.iter().filter_map(|claim| claim.0.as_ref().ok()) {
                 let Some(name) = claim.metadata.name.as_deref() else { continue };
                 let Some(found) = find(name, claim) else { continue };
                 match self.reporter.report(claim, found.as_ref()).await {
@@ -181,7 +181,8 @@ impl UseCheck {
         let (mut machines, mut token) = (MachineAddresses::default(), None);
         loop {
             let (page, next) = client.list_page(token.as_deref()).await?;
-            page.iter().for_each(|machine| machines.insert(machine));
+            // The addresses of a Machine that cannot be decoded are unknown, as without a Machine.
+            page.iter().filter_map(|machine| machine.0.as_ref().ok()).for_each(|machine| machines.insert(machine));
             let Some(next) = next else { return Ok(machines) };
             token = Some(next);
             tokio::time::sleep(PAGE_DELAY).await;

@@ -317,3 +317,102 @@ async fn claim_reports_that_its_finalizer_is_rejected() {
     environment().control_plane.kubectl(&["delete", "validatingadmissionpolicybinding/no-finalizers"]);
     consumer.wait_for_address(claim).await;
 }
+
+/// An IPReservation of a pool of the namespace of the consumer, as YAML: under the name of the one of `named`, it
+/// reserves `address`.
+fn reservation_named(consumer: &Consumer, pool: &str, named: &str, address: &str, more: &str) -> (String, String) {
+    let namespace = &consumer.namespace;
+    let name = format!("p.{namespace}.{pool}.{named}");
+    let text = format!(
+        "apiVersion: ipam.cluster.x-k8s.io/v1alpha2\nkind: IPReservation\nmetadata: {{name: {name}}}\nspec:\n  \
+         scope: p.{namespace}.{pool}\n  address: {address}\n  poolRef: {{kind: InClusterIPPool, namespace: {namespace}, \
+         name: {pool}}}\n{more}"
+    );
+    (name, text)
+}
+
+/// How often the manager has tried to reserve an address that was reserved already.
+fn vain_attempts(pool: &str, address: &str) -> usize {
+    let (text, slot) = ("the proposed address is already reserved", format!("{address} of "));
+    let log = lenient_environment().manager.log();
+    log.lines().filter(|line| line.contains(text) && line.contains(&slot) && line.contains(pool)).count()
+}
+
+#[tokio::test]
+async fn misnamed_reservation_takes_the_address_of_its_name() {
+    let consumer = lenient_consumer().await;
+    let pool = &unique("web");
+    consumer.create_pool(pool, json!({"addresses": ["10.0.0.1-10.0.0.9"], "prefix": 24})).await;
+    let (name, text) = reservation_named(&consumer, pool, "10.0.0.1", "10.0.0.200", "");
+    lenient_environment().control_plane.kubectl_apply(&text);
+    let names: Vec<String> = (0..3).map(|number| format!("c{number}")).collect();
+    consumer.create_claims(&names, pool).await;
+    let addresses = consumer.wait_for_addresses(&names).await;
+    assert!(!addresses.values().any(|address| address == "10.0.0.1"), "{addresses:?}");
+    // The first claims may be faster than the watch.
+    assert!(vain_attempts(pool, "10.0.0.1") <= names.len(), "the name is tried once");
+    consumer.wait_for_counts(pool, (9, 5, 3, 0)).await;
+    lenient_environment().control_plane.kubectl(&["delete", &format!("ipreservation/{name}")]);
+    consumer.wait_for_counts(pool, (9, 6, 3, 0)).await;
+    consumer.create_claim("last", pool).await;
+    assert_eq!(consumer.wait_for_address("last").await, "10.0.0.1");
+}
+
+#[tokio::test]
+async fn undecodable_reservation_blocks_its_own_pool_only() {
+    let consumer = lenient_consumer().await;
+    let pool = &unique("web");
+    consumer.create_pool(pool, json!({"addresses": ["10.0.0.1-10.0.0.9"], "prefix": 24})).await;
+    // The API server accepts an offset that is none.
+    let date = "  releasedAt: \"2026-01-01T00:00:00+99:99\"\n";
+    let (name, text) = reservation_named(&consumer, pool, "10.0.0.1", "10.0.0.1", date);
+    let control_plane = &lenient_environment().control_plane;
+    control_plane.kubectl_apply(&text);
+    consumer.create_claim("a", pool).await;
+    assert_eq!(consumer.wait_for_address("a").await, "10.0.0.2");
+    assert!(vain_attempts(pool, "10.0.0.1") <= 1, "the name is tried once");
+    let gone = |pool: String| {
+        let consumer = &consumer;
+        async move {
+            let what = format!("pool {pool} is gone");
+            eventually(&what, || async { consumer.pools().get(&pool).await.ok()?.is_none().then_some(()) }).await;
+        }
+    };
+    let other = unique("other");
+    consumer.create_pool(&other, json!({"addresses": ["10.1.0.1"], "prefix": 24})).await;
+    consumer.wait_for_pool_condition(&other, "True", "PoolReady").await;
+    consumer.delete_object(&consumer.pools(), &other).await;
+    gone(other).await;
+    consumer.release("a").await;
+    consumer.delete_object(&consumer.pools(), pool).await;
+    let text = consumer.wait_for_pool_message(pool, "Deleting", &name).await;
+    assert!(text.contains("cannot be decoded"), "{text}");
+    control_plane.kubectl(&["delete", &format!("ipreservation/{name}")]);
+    gone(pool.clone()).await;
+}
+
+#[tokio::test]
+async fn reservation_behind_a_foreign_finalizer_keeps_its_address() {
+    let consumer = lenient_consumer().await;
+    let pool = &unique("web");
+    consumer.create_pool(pool, json!({"addresses": ["10.0.0.1-10.0.0.9"], "prefix": 24})).await;
+    consumer.create_claim("a", pool).await;
+    assert_eq!(consumer.wait_for_address("a").await, "10.0.0.1");
+    let name = &format!("p.{}.{pool}.10.0.0.1", consumer.namespace);
+    consumer
+        .modify(&consumer.reservations(), name, |found| found["metadata"]["finalizers"] = json!(["example.com/audit"]))
+        .await;
+    consumer.release("a").await;
+    let names: Vec<String> = (0..3).map(|number| format!("b{number}")).collect();
+    consumer.create_claims(&names, pool).await;
+    let addresses = consumer.wait_for_addresses(&names).await;
+    assert!(!addresses.values().any(|address| address == "10.0.0.1"), "{addresses:?}");
+    assert!(vain_attempts(pool, "10.0.0.1") <= 1, "it is known to exist");
+    consumer.modify(&consumer.reservations(), name, |found| found["metadata"]["finalizers"] = json!([])).await;
+    eventually("the reservation is gone", || async {
+        consumer.reservations().get(name).await.ok()?.is_none().then_some(())
+    })
+    .await;
+    consumer.create_claim("last", pool).await;
+    assert_eq!(consumer.wait_for_address("last").await, "10.0.0.1");
+}

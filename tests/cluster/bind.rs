@@ -316,3 +316,36 @@ async fn reservation_names_the_claim_of_the_address() {
         assert!(consumer.reservations().get(&name).await.expect("reservations can be read").is_none());
     }
 }
+
+/// The number of an address of the pool `web`, from 1.
+fn number_of(address: &str) -> usize {
+    let number = address.rsplit('.').next().and_then(|last| last.parse().ok());
+    number.unwrap_or_else(|| panic!("{address} is an IPv4 address"))
+}
+
+#[tokio::test]
+async fn claims_get_addresses_in_the_order_of_their_creation() {
+    let consumer = consumer().await;
+    let pool = json!({"addresses": ["10.0.0.1-10.0.0.200"], "prefix": 24});
+    for (round, is_pool_first) in [true, false].into_iter().enumerate() {
+        let web = &format!("web-{round}");
+        if is_pool_first {
+            consumer.create_pool(web, pool.clone()).await;
+            consumer.wait_for_pool_condition(web, "True", "PoolReady").await;
+        }
+        // No alphabetical order.
+        let names: Vec<String> = (0..50).map(|number| format!("{web}-c{}", number * 7 % 50)).collect();
+        for name in &names {
+            consumer.create_claim(name, web).await;
+        }
+        if !is_pool_first {
+            for name in &names {
+                consumer.wait_for_reason(name, "PoolNotReady").await;
+            }
+            consumer.create_pool(web, pool.clone()).await;
+        }
+        let addresses = consumer.wait_for_addresses(&names).await;
+        let order: Vec<usize> = names.iter().map(|name| number_of(&addresses[name])).collect();
+        assert_eq!(order, (1..=50).collect::<Vec<_>>(), "pool first: {is_pool_first}");
+    }
+}

@@ -217,3 +217,26 @@ async fn burst_beyond_capacity_binds_every_address_once() {
         consumer.wait_for_counts_of(kind, pool, (5, 5, 0, 0)).await;
     }
 }
+
+#[tokio::test]
+async fn waiting_claim_learns_that_its_pool_has_stopped() {
+    let consumer = consumer().await;
+    let exhausted = json!({"addresses": ["10.0.0.1"], "prefix": 24, "gateway": "10.0.0.1"});
+    for pool in ["gone", "held", "refused"] {
+        consumer.create_pool(pool, exhausted.clone()).await;
+        consumer.create_claim(pool, pool).await;
+    }
+    for claim in ["gone", "held", "refused"] {
+        consumer.wait_for_reason(claim, "PoolExhausted").await;
+    }
+    consumer.delete_object(&consumer.pools(), "gone").await;
+    consumer.set_paused(&consumer.pools(), "held", true).await;
+    consumer.modify_pool("refused", |spec| spec["network"] = json!("missing")).await;
+    consumer.wait_for_message("gone", "PoolNotReady", "does not exist").await;
+    consumer.wait_for_reason("held", "PoolNotReady").await;
+    consumer.wait_for_message("refused", "PoolNotReady", "missing").await;
+    // It is served when the pool can allocate again.
+    consumer.modify_pool("held", |spec| spec["addresses"] = json!(["10.0.0.1-10.0.0.2"])).await;
+    consumer.set_paused(&consumer.pools(), "held", false).await;
+    assert_eq!(consumer.wait_for_address("held").await, "10.0.0.2");
+}

@@ -12,7 +12,7 @@ use std::time::Duration;
 use either::Either;
 use http::header::USER_AGENT;
 use http::{HeaderValue, Request, Uri};
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::api::{DeleteParams, GetParams, ListParams, ObjectList, Patch, PatchParams, PostParams, Preconditions};
 use kube::client::Body;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config, Resource, ResourceExt};
@@ -22,6 +22,7 @@ use serde::de::DeserializeOwned;
 pub use self::connection::RequestPolicy;
 use crate::metrics::RequestMetrics;
 use crate::priority;
+use crate::watch::{Invalid, MaybeInvalid};
 
 /// How long one request may take. The API server gets the same limit (`timeout=`), so both give up at about the same
 /// time.
@@ -131,6 +132,15 @@ pub enum CallError {
         /// The operation with kind and name.
         operation: String,
     },
+    /// An object in the response cannot be decoded: it exists, but is not valid. Correct or delete it.
+    #[error("cannot {operation}: the object exists and cannot be decoded; correct or delete it")]
+    Undecodable {
+        /// The operation with kind and name.
+        operation: String,
+        /// Why it cannot be decoded, and its metadata.
+        #[source]
+        source: Invalid,
+    },
     /// The object could not be serialized; a bug in this program. Nothing was sent.
     #[error("cannot {operation}: the request cannot be serialized")]
     Serialize {
@@ -209,6 +219,9 @@ impl CallError {
     /// Why the response is no valid object of the kind, in the words of the parser. `None` if the request failed for
     /// another reason.
     pub fn invalid_response(&self) -> Option<String> {
+        if let Self::Undecodable { source, .. } = self {
+            return Some(source.to_string());
+        }
         let Self::Failed { source, .. } = self else { return None };
         if let kube::Error::SerdeError(error) = source.as_ref() { Some(error.to_string()) } else { None }
     }
@@ -217,7 +230,7 @@ impl CallError {
     pub fn outcome_is_unknown(&self) -> bool {
         match self {
             Self::TimedOut { .. } => true,
-            Self::Serialize { .. } => false,
+            Self::Serialize { .. } | Self::Undecodable { .. } => false,
             Self::Failed { .. } => self.status().is_none_or(|status| status.code >= 500),
         }
     }
@@ -254,6 +267,20 @@ where
         with_timeout(|| format!("read {} {name}", self.kind), self.api.get_opt(name)).await
     }
 
+    /// Like [`ResourceClient::get`], but an object that cannot be decoded is no error: it exists, and has metadata.
+    pub async fn get_maybe_invalid(&self, name: &str) -> Result<Option<MaybeInvalid<K>>, CallError> {
+        let read = with_timeout(|| format!("read {} {name}", self.kind), async {
+            let request = kube::core::Request::new(self.api.resource_url());
+            let request = request.get(name, &GetParams::default()).map_err(kube::Error::BuildRequest)?;
+            self.api.clone().into_client().request(request).await
+        });
+        match read.await {
+            Ok(found) => Ok(Some(found)),
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Reads the object of this name, or creates it if it does not exist. Returns the object that the API server has.
     pub async fn get_or_create(&self, object: &K) -> Result<K, CallError> {
         let name = object.name_any();
@@ -267,15 +294,27 @@ where
         }
     }
 
-    /// Reads the current state of all objects from etcd, in pages.
+    /// Reads the current state of all objects from etcd, in pages. Fails if one of them cannot be decoded: the error
+    /// names it. Callers that can go on without it use [`ResourceClient::for_each_page`].
     pub async fn list(&self) -> Result<Vec<K>, CallError> {
-        let mut all = Vec::new();
-        self.for_each_page(|page| all.extend(page)).await?;
-        Ok(all)
+        let (mut all, mut first_invalid) = (Vec::new(), None);
+        self.for_each_page(|page| {
+            for object in page {
+                match object.0 {
+                    Ok(object) => all.push(object),
+                    Err(invalid) => drop(first_invalid.get_or_insert(invalid)),
+                }
+            }
+        })
+        .await?;
+        let Some(source) = first_invalid else { return Ok(all) };
+        let name = source.metadata.name.as_deref().unwrap_or_default();
+        Err(CallError::Undecodable { operation: format!("read {} {name}", self.kind), source })
     }
 
-    /// Like [`ResourceClient::list`], but passes the pages to a function one by one: only one page is in memory.
-    pub async fn for_each_page(&self, mut use_page: impl FnMut(Vec<K>)) -> Result<(), CallError> {
+    /// Like [`ResourceClient::list`], but passes the pages to a function one by one: only one page is in memory. An
+    /// object that cannot be decoded does not fail the others. It exists, so it counts as whatever its metadata allows.
+    pub async fn for_each_page(&self, mut use_page: impl FnMut(Vec<MaybeInvalid<K>>)) -> Result<(), CallError> {
         let mut token = None;
         loop {
             let (page, next) = self.list_page(token.as_deref()).await?;
@@ -289,13 +328,19 @@ where
 
     /// Reads one page of all objects, the first one without a `token`. Returns the token of the next page, `None` after
     /// the last one. A token is valid for some minutes.
-    pub async fn list_page(&self, token: Option<&str>) -> Result<(Vec<K>, Option<String>), CallError> {
+    pub async fn list_page(&self, token: Option<&str>) -> Result<(Vec<MaybeInvalid<K>>, Option<String>), CallError> {
         let size = if priority::is_low() { LOW_PRIORITY_PAGE_SIZE } else { PAGE_SIZE };
         let mut params = ListParams::default().limit(size);
         if let Some(token) = token {
             params = params.continue_token(token);
         }
-        let page = with_timeout(|| format!("list {}", self.kind), self.api.list(&params)).await?;
+        // Typed, kube would log a whole page of which one object cannot be decoded.
+        let page: ObjectList<MaybeInvalid<K>> = with_timeout(|| format!("list {}", self.kind), async {
+            let request = kube::core::Request::new(self.api.resource_url());
+            let request = request.list(&params).map_err(kube::Error::BuildRequest)?;
+            self.api.clone().into_client().request(request).await
+        })
+        .await?;
         Ok((page.items, page.metadata.continue_.filter(|token| !token.is_empty())))
     }
 

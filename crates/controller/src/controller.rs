@@ -18,6 +18,7 @@ mod queue;
 mod store;
 mod worker;
 
+use std::any::Any;
 use std::fmt::Debug;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -60,6 +61,12 @@ pub trait Reconciler: Send + Sync + 'static {
         object: Arc<Self::Object>,
         attempt: &mut Attempt<Self::State>,
     ) -> impl Future<Output = Result<Action, Self::Error>> + Send;
+
+    /// Called before each reconcile, in the order in which reconciles start: first in, first out for the objects of a
+    /// namespace. The returned value is dropped when the reconcile has ended, also by a panic. It must be fast.
+    fn starting(&self, _object: &Cached<Self::Object, Self::Compact>) -> Option<Box<dyn Any + Send>> {
+        None
+    }
 
     /// The priority of an object: low if nobody waits for its reconcile. An object in the queue keeps the highest
     /// priority with which it was enqueued. Called for every event and every trigger, so it must be fast.
@@ -173,7 +180,7 @@ pub enum Action {
 
 /// Enqueues objects of a controller because of something other than a change of the object. Cheap to clone.
 pub struct Trigger<K> {
-    queue: mpsc::UnboundedSender<ObjectKey>,
+    queue: mpsc::UnboundedSender<(ObjectKey, Cause)>,
     kind: PhantomData<fn(K)>,
 }
 
@@ -192,8 +199,18 @@ impl<K> Debug for Trigger<K> {
 impl<K> Trigger<K> {
     /// Enqueues an object, and ends its backoff. An object that does not exist is ignored.
     pub fn enqueue(&self, namespace: Option<&str>, name: &str) {
+        self.send(namespace, name, Cause::Triggered);
+    }
+
+    /// Enqueues an object as if its delay ([`Action::Requeue`]) were over: with the cause [`Cause::Requeued`], and not
+    /// during its backoff.
+    pub fn recheck(&self, namespace: Option<&str>, name: &str) {
+        self.send(namespace, name, Cause::Requeued);
+    }
+
+    fn send(&self, namespace: Option<&str>, name: &str, cause: Cause) {
         // The receiver is dropped when the controller stops.
-        let _ = self.queue.send((namespace.map(str::to_owned), name.to_owned()));
+        let _ = self.queue.send(((namespace.map(str::to_owned), name.to_owned()), cause));
     }
 }
 
@@ -205,7 +222,7 @@ pub struct ControllerBuilder<K, S> {
     name: String,
     store: Store<K, S>,
     trigger: Trigger<K>,
-    triggered: mpsc::UnboundedReceiver<ObjectKey>,
+    triggered: mpsc::UnboundedReceiver<(ObjectKey, Cause)>,
     gates: Vec<ReadinessGate>,
     watches: Vec<BoxFuture<'static, ()>>,
     metrics: ControllerMetrics,

@@ -1,5 +1,6 @@
 //! The traits that a provider implements, and the types that they exchange with the framework.
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -141,6 +142,14 @@ pub trait ProviderAdapter: Send + Sync + 'static {
     /// Creates the handler of a claim. Called once per reconcile; must not block. The handler is dropped when the
     /// reconcile ends, whatever its result.
     fn claim_handler(&self, claim: Arc<IPAddressClaim>) -> Self::Handler;
+
+    /// Called before each reconcile of a claim without an address, in the order in which these reconciles start: of the
+    /// claims of a namespace, that in which the watch has shown them. A provider can allocate addresses in this order,
+    /// although the handlers run concurrently. The returned value is dropped when the reconcile has ended. Must not
+    /// block.
+    fn starting(&self, _claim: &IPAddressClaim) -> Option<Box<dyn Any + Send>> {
+        None
+    }
 }
 
 /// Allocates and releases the address of one claim. Lives for one reconcile.

@@ -6,6 +6,8 @@ use crate::message_debounce::MessageDebounce;
 
 /// How many consecutive attempts fail before the claim reports it. Fewer are common and transient.
 pub(super) const MAX_UNREPORTED_FAILURES: u32 = 2;
+/// How long an attempt that fails may take before the claim reports it at once.
+pub(super) const MAX_UNREPORTED_ATTEMPT: Duration = Duration::from_secs(30);
 /// How long a provider may be not ready before the claim reports it.
 const MAX_UNREPORTED_DELAY: Duration = Duration::from_secs(5);
 /// How many consecutive attempts may end with a conflict before the claim reports it. An admission webhook can reject a

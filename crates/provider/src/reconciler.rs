@@ -1,5 +1,6 @@
 //! The reconciler of claims: collects the observed state, calls [`decide`] and carries out the decision.
 
+use std::any::Any;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -18,7 +19,7 @@ use tracing::{debug, field};
 
 use crate::adapter::{ClaimHandler, HandlerError, PoolView, ProviderAdapter};
 use crate::api::{IPAddressClaim, conditions, is_paused, names};
-use crate::attempt_state::{AttemptState, MAX_UNREPORTED_CONFLICTS, MAX_UNREPORTED_FAILURES};
+use crate::attempt_state::{AttemptState, MAX_UNREPORTED_ATTEMPT, MAX_UNREPORTED_CONFLICTS, MAX_UNREPORTED_FAILURES};
 use crate::backoff::ClaimBackoff;
 use crate::claim_cache::{ClaimFilter, CompactClaim};
 use crate::claim_conditions::{ClaimConditions, waits_for_free_address};
@@ -131,13 +132,14 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
             pool = handler.fetch_pool().await;
             view.pool = Some(pool_state(&pool));
             view.holds_address |= pool.as_ref().is_ok_and(|pool| pool.holds_address);
-            if !matches!(pool, Err(HandlerError::RetryAfter { .. })) {
-                attempt.state.record_ready();
-            }
             if let Ok(pool) = &pool {
                 release_time = self.observe_time_limit(claim, pool, &mut view).await?;
             }
             decision = decide(&view);
+            // The provider can be not ready to allocate either.
+            if decision != Decision::Bind && !matches!(pool, Err(HandlerError::RetryAfter { .. })) {
+                attempt.state.record_ready();
+            }
         }
         match decision {
             Decision::Nothing | Decision::FetchPool => self.verify_if_due(claim, &view, &mut handler, attempt).await,
@@ -235,6 +237,12 @@ impl<A: ProviderAdapter> Reconciler for ClaimReconciler<A> {
         self.metrics.count(state(before), state(after));
     }
 
+    fn starting(&self, claim: &Cached<IPAddressClaim, CompactClaim>) -> Option<Box<dyn Any + Send>> {
+        let Cached::Full(claim) = claim else { return None };
+        let needs_address = claim.bound_address().is_none() && claim.metadata.deletion_timestamp.is_none();
+        if needs_address && self.filter.matches(claim) { self.adapter.starting(claim) } else { None }
+    }
+
     /// Consistent with [`decide`]: a bound claim with a valid IPAddress needs no action.
     fn needs_reconcile(&self, namespace: Option<&str>, name: &str, claim: &CompactClaim) -> bool {
         let address = || self.addresses.state_of(namespace.unwrap_or_default(), name, Some(claim.uid), &claim.pool);
@@ -267,6 +275,7 @@ impl<A: ProviderAdapter> Reconciler for ClaimReconciler<A> {
         if self.is_stale(&claim) {
             return Ok(Action::Requeue(EXPECTATION_TTL));
         }
+        let started = Instant::now();
         let error = match self.sync(&claim, attempt).await {
             Err(error) => error,
             ended => {
@@ -284,7 +293,8 @@ impl<A: ProviderAdapter> Reconciler for ClaimReconciler<A> {
             lasts
         } else {
             attempt.state.record_no_conflict();
-            attempt.failures >= MAX_UNREPORTED_FAILURES
+            // After three attempts of a minute each, the claim would have had no condition for so long.
+            attempt.failures >= MAX_UNREPORTED_FAILURES || started.elapsed() >= MAX_UNREPORTED_ATTEMPT
         };
         self.backoff.record_failure(&claim);
         if is_reported {

@@ -63,6 +63,16 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
             return Err(error.into());
         }
         let mut wait = self.retry_delay(&error);
+        let is_reported = match error {
+            HandlerError::RetryAfter { after, .. } => attempt.state.record_not_ready(after, Instant::now()),
+            _ => {
+                attempt.state.record_ready();
+                true
+            }
+        };
+        if !is_reported {
+            return Ok(Action::Requeue(wait));
+        }
         if let Some(current) = self.latest(claim).await? {
             let retry =
                 self.update_status(&current, &ClaimConditions::failed(&error), &mut attempt.state.messages).await?;

@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::ResourceExt;
 
 use super::claim_name::ClaimName;
-use super::state::State;
+use super::state::{Source, State};
 use super::usage::AddressOwner;
 use super::{ClaimKey, Ledger, PoolKey};
 use crate::api::{IPNetwork, IPReservation, InClusterKind, Pool, Slot, names};
@@ -97,6 +97,17 @@ impl EventHandler<IPReservation> for Ledger {
 
     fn delete(&self, reservation: &IPReservation) {
         self.remove_reservation(reservation);
+    }
+
+    fn apply_invalid(&self, object: &Invalid) {
+        self.change(|state| state.insert_undecodable(object, Source::Watch));
+        self.reservations_observed.notify_waiters();
+    }
+
+    fn delete_invalid(&self, object: &Invalid) {
+        if let Some(slot) = self.change(|state| state.remove_undecodable(object)) {
+            self.wake(&self.owners(&slot));
+        }
     }
 }
 

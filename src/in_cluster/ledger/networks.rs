@@ -341,6 +341,12 @@ impl Networks {
         removed.map_or(Change::None, |(record, _)| Change::Network(record.network))
     }
 
+    /// Keeps a record that exists, and that cannot be decoded now. Returns whether it is known.
+    pub(super) fn keep_record(&mut self, name: &str, uid: &str, list: ListEpoch) -> bool {
+        let known = self.records.get_mut(name).filter(|(record, _)| record.uid == uid);
+        known.map(|(_, epoch)| *epoch = list).is_some()
+    }
+
     /// Removes the records that a list does not show. Returns which pools may be affected.
     pub(super) fn remove_unlisted_records(&mut self, newest: ListEpoch) -> Vec<Change> {
         let is_unlisted = |list: &ListEpoch| *list != newest;

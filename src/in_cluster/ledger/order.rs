@@ -8,7 +8,7 @@ use crate::api::AllocationOrder;
 #[derive(Default)]
 pub(super) struct Order {
     /// The block that was allocated last, and when, in microseconds since the Unix epoch; only with RoundRobin.
-    last: Option<(i64, Block)>,
+    pub(super) last: Option<(i64, Block)>,
     /// The counts of free numbers; only with Random.
     ranks: Option<FreeRanks>,
 }

@@ -25,6 +25,8 @@ pub enum Unavailable {
     Promised(ClaimKey),
     /// A user excluded it with a reservation.
     Excluded,
+    /// Its IPReservation is being deleted, and waits for a finalizer.
+    BeingDeleted,
     /// It was released, and can be reused at this second since the Unix epoch.
     CoolingDown(i64),
     /// It is in a draining part of the pool.
@@ -58,7 +60,8 @@ impl Ledger {
     /// this name had the address, or its cool-down has ended.
     pub fn released_reservation(&self, slot: &Slot, claim: &ClaimKey) -> Option<ReleasedReservation> {
         let state = self.state.lock();
-        let reservation = state.usage(slot)?.reservation.as_ref().filter(|known| known.released_at.is_some())?;
+        let is_released = |known: &&ReservationInfo| known.released_at.is_some() && !known.is_terminating;
+        let reservation = state.usage(slot)?.reservation.as_ref().filter(is_released)?;
         let is_sticky = state.pools.get(&reservation.pool).is_some_and(PoolEntry::is_sticky);
         let is_former = reservation.claim.as_ref().is_some_and(|former| *former == *claim);
         if !is_sticky || !(is_former || reservation.is_remembered) {
@@ -153,8 +156,7 @@ impl State {
         let kept = self.holdings.released_by(claim).filter(|slot| slot.scope == scope).filter_map(|slot| {
             let usage = self.usage(slot)?;
             let reservation = usage.reservation.as_ref().filter(|known| known.pool == *pool)?;
-            let is_unused = usage.owners.is_empty() && usage.candidate.is_none() && usage.elsewhere == 0;
-            let is_allocatable = is_unused && entry.is_unobstructed(slot.block);
+            let is_allocatable = usage.is_unused() && !reservation.is_terminating && entry.is_unobstructed(slot.block);
             is_allocatable.then_some((reservation, reservation.released_at?.get(), slot.block))
         });
         let (reservation, _, block) = kept.max_by_key(|(known, since, block)| (known.was_used, *since, *block))?;
@@ -176,7 +178,13 @@ impl State {
         if let Some(owner) = usage.owners.first() {
             return Unavailable::InUse(Some(owner.name.key()));
         }
+        if usage.is_name_taken {
+            return Unavailable::Excluded;
+        }
         let Some(reservation) = &usage.reservation else { return Unavailable::InUse(candidate_claim(usage)) };
+        if reservation.is_terminating {
+            return Unavailable::BeingDeleted;
+        }
         let claim = reservation.claim.as_ref().map(ClaimName::key);
         match (reservation, claim) {
             (ReservationInfo { released_at: Some(since), .. }, _) => {
@@ -213,7 +221,8 @@ impl State {
 
     /// Whether a released address is only kept for the next claim of the same name.
     pub(super) fn is_remembered(&self, reservation: &ReservationInfo, now: i64) -> bool {
-        let entry = self.pools.get(&reservation.pool).filter(|_| reservation.claim.is_some());
+        let can_be_taken_over = reservation.claim.is_some() && !reservation.is_terminating;
+        let entry = self.pools.get(&reservation.pool).filter(|_| can_be_taken_over);
         entry.zip(reservation.released_at).is_some_and(|(entry, since)| entry.is_remembered(since.get(), now))
     }
 }

@@ -18,6 +18,9 @@ use super::wait_queue::{Answer, ClaimAttributes, Freed, Supply, WaitQueue};
 use super::{ClaimKey, PoolInfo};
 use crate::api::{AddressCounts, AllocationOrder, PoolKey, STICKY_SECONDS, Scope, Slot};
 
+/// The maximum number of addresses that are left to claims which are about to request one.
+const MAX_AHEAD: usize = 64;
+
 /// One pool. Its object may be missing: addresses can be in use after the pool is deleted.
 #[derive(Default)]
 pub(super) struct PoolEntry {
@@ -305,13 +308,21 @@ impl PoolEntry {
         requested_is_free: bool,
     ) -> Next {
         let (free, headroom) = (self.free_count(), self.headroom());
+        // Those with a lower position get the next addresses, although this request has overtaken theirs.
+        let ahead = self.wait_queue.due_before(claim, MAX_AHEAD);
         let (quota, slices) = (self.quota.as_deref(), self.slices.as_deref());
         let supply = Supply { free, headroom, quota, slices, requested_is_free };
         match self.wait_queue.request(claim, attributes, supply) {
-            Answer::Served if self.slices.is_some() => self.next_of_owner(attributes, preferred),
+            Answer::Served if self.slices.is_some() => {
+                let next = self.next_of_owner(attributes, preferred);
+                if let (Next::SliceUnavailable(_), Some(owner)) = (&next, &attributes.slice_owner) {
+                    self.wait_queue.wait_for_group(claim, attributes, &Group::Owner(Arc::clone(owner)));
+                }
+                next
+            }
             Answer::Served => {
                 let kept = if attributes.uses_headroom { 0 } else { headroom };
-                let block = attributes.requested.or(preferred).or_else(|| self.next_free(kept));
+                let block = attributes.requested.or(preferred).or_else(|| self.next_free(kept, ahead));
                 block.map_or(Next::Wait, Next::Block)
             }
             Answer::Blocked(Group::Owner(owner)) => match &self.slices {
@@ -335,9 +346,10 @@ impl PoolEntry {
         }
     }
 
-    /// The free block that the order of the pool chooses, but none of the `kept` highest ones. If all others are taken,
-    /// the one that has been kept for the next claim of a name for the longest time.
-    fn next_free(&mut self, kept: u128) -> Option<Block> {
+    /// The free block that the order of the pool chooses, but none of the `kept` highest ones. The first `ahead` ones are
+    /// left to claims that are about to request one, if there are enough. If all others are taken, the one that has been
+    /// kept for the next claim of a name for the longest time.
+    fn next_free(&mut self, kept: u128, ahead: usize) -> Option<Block> {
         let info = self.info.as_ref()?;
         let usable = info.usable.as_deref().ok()?;
         let queue = &self.wait_queue;
@@ -346,11 +358,14 @@ impl PoolEntry {
         // Remembered addresses count as headroom first.
         let kept = kept.saturating_sub(self.remembered.len() as u128);
         let number = match (&mut self.free, info.order) {
-            (None, AllocationOrder::LowestFirst) if queue.granted_requests() == 0 && usable.ranges.len() <= 1 => {
+            (None, AllocationOrder::LowestFirst)
+                if ahead == 0 && queue.granted_requests() == 0 && usable.ranges.len() <= 1 =>
+            {
                 usable.set.lowest()
             }
             (free, order) => {
                 let free = free.get_or_insert_with(|| FreeSet::new(&usable.set));
+                let last = self.order.last;
                 let chosen = self.order.choose(
                     order,
                     usable,
@@ -359,6 +374,14 @@ impl PoolEntry {
                     kept,
                     |count| rand::random_range(0..count),
                 );
+                let is_ordered = order != AllocationOrder::Random && usable.ranges.len() <= 1;
+                let spare = free.len().saturating_sub(kept).saturating_sub(1);
+                let skipped = if is_ordered && spare >= ahead as u128 { ahead } else { 0 };
+                if skipped > 0 {
+                    // The next claim continues where this one would have without those ahead.
+                    self.order.last = last;
+                }
+                let chosen = std::iter::successors(chosen, |number| free.next_above(*number)).nth(skipped);
                 // What a claim requests is kept for it during its turn.
                 let above = std::iter::successors(chosen, |number| free.next_above(*number));
                 let other = above.take(queue.granted_requests().saturating_add(1)).find(|number| !is_granted(*number));

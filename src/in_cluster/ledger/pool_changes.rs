@@ -65,6 +65,12 @@ impl State {
         let keeps = |info: &Option<PoolInfo>| info.as_ref().map(|it| (it.is_sticky, it.cooldown_seconds, it.deleting));
         let keeps_other = entry.has_cooldowns() && keeps(&entry.info) != keeps(&info);
         let exists = info.is_some();
+        let could_allocate = entry.info.as_ref().is_some_and(PoolInfo::can_allocate);
+        let can_allocate = info.as_ref().is_some_and(PoolInfo::can_allocate);
+        if could_allocate && !can_allocate {
+            // There can be a hundred thousand: not at each change of the pool, and not at once.
+            self.claims_to_recheck.extend(entry.wait_queue.pool_stopped());
+        }
         (entry.declared, entry.info, entry.scope) = (declared, info, Some(after.clone()));
         self.dirty_pools.push(key.clone());
         if has_new_slices {

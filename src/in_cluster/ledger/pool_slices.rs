@@ -67,12 +67,9 @@ impl PoolEntry {
         }
     }
 
-    /// Records that a slice could not be assigned.
+    /// Records that the request which assigns a slice has ended, whatever the pool is now.
     pub(super) fn end_slice_assignment(&mut self, block: Block) {
-        let usable = self.info.as_ref().and_then(|info| info.usable.as_deref().ok());
-        if let (Some(slices), Some(usable)) = (&mut self.slices, usable) {
-            slices.end_assignment(usable, block);
-        }
+        self.slices.iter_mut().for_each(|slices| slices.end_assignment(block));
     }
 
     /// The counts of the slices; `None` without slices.

@@ -114,6 +114,8 @@ impl Ledger {
         let state = self.state.lock();
         let abandoned = state.all_usage().filter_map(|(scope, block, usage)| {
             let reservation = usage.reservation.as_ref().filter(|reservation| reservation.released_at.is_none())?;
+            // One that is being deleted is released already, and waits for a finalizer.
+            let reservation = Some(reservation).filter(|reservation| !reservation.is_terminating)?;
             let (claim, uid) = reservation.claim.as_ref().zip(reservation.claim_uid)?;
             let owns = |usage: &AddressUsage| usage.owners.iter().any(|owner| owner.name == *claim);
             // While the pool joins or leaves a network, its addresses are in another scope than their reservations.
@@ -133,10 +135,14 @@ impl Ledger {
     /// not contain, or one that is in use by another claim.
     pub fn invalid_reservations(&self) -> Vec<InvalidReservation> {
         let state = self.state.lock();
-        let invalid = state.ignored.iter().map(|(name, ignored)| InvalidReservation {
-            name: name.clone(),
-            uid: ignored.uid.to_string(),
-            problem: ignored.problem.clone(),
+        let invalid = state.ignored.iter().map(|(name, ignored)| {
+            let address = ignored.slot.as_ref().map(|slot| slot.block.to_string());
+            let effect = address.map(|it| format!("; {it} is not allocated while an IPReservation has this name"));
+            InvalidReservation {
+                name: name.clone(),
+                uid: ignored.uid.to_string(),
+                problem: format!("{}{}", ignored.problem, effect.unwrap_or_default()),
+            }
         });
         let ineffective = state.all_usage().filter_map(|(scope, block, usage)| {
             let reservation = usage.reservation.as_ref().filter(|reservation| reservation.is_manual())?;

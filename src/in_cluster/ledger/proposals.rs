@@ -25,8 +25,7 @@ pub enum Proposal {
     /// The next free address is in this slice, which is marked as empty: it can be returned at any time. Remove the mark,
     /// and request an address again.
     ResumeSlice(Block),
-    /// The owner of the claim may have no further address. The claim is reconciled when it may, unless the refusal is
-    /// [`SliceRefusal::Pending`].
+    /// The owner of the claim may have no further address now. The claim is reconciled when it may.
     SliceUnavailable(SliceRefusal),
     /// The claim cannot have the address that it requests. It is reconciled when this may have changed.
     Unavailable(Unavailable),

@@ -82,6 +82,16 @@ impl Ledger {
         self.state.lock().scope_of(pool)
     }
 
+    /// The scopes in which addresses of a pool may be reserved: its own, that of the network that it names or belongs
+    /// to, and others in which addresses of it are known.
+    pub fn possible_scopes(&self, pool: &PoolKey) -> Vec<Scope> {
+        let state = self.state.lock();
+        let declared = state.pools.get(pool).and_then(|entry| entry.declared.as_ref());
+        let named = declared.and_then(|declared| declared.network.clone()).map(Scope::Network);
+        let own = Scope::Pool(pool.clone());
+        std::iter::once(own).chain(named).chain(state.scopes_with(pool)).collect()
+    }
+
     /// The length of the blocks that the pools of a network allocate, once it is set.
     pub fn network_length(&self, network: &str, family: Family) -> Option<u8> {
         self.state.lock().networks.block_length(network, family)

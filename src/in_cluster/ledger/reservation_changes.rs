@@ -2,16 +2,56 @@
 
 use std::time::Instant;
 
+use capi_ipam_controller::client::Deleted;
 use capi_ipam_controller::clock;
+use capi_ipam_controller::watch::{Invalid, MaybeInvalid};
 use capi_ipam_provider::api::Uid;
 
-use super::ClaimKey;
 use super::claim_name::ClaimName;
 use super::networks::LengthRecord;
 use super::state::{Ignored, Source, State, TOMBSTONE_TTL};
 use super::usage::{AddressUsage, ReservationInfo};
-use crate::api::{IPReservation, PoolKey, Slot};
+use super::{ClaimKey, Ledger};
+use crate::api::{IPReservation, PoolKey, Slot, block_of_name, slot_of_name};
 use crate::in_cluster::reservation::lacks_label;
+
+impl Ledger {
+    /// Records what a response has shown under the name of the reservation of an address: the name is taken, also if
+    /// the object is not a valid reservation or cannot be decoded.
+    pub fn insert_found(&self, slot: &Slot, found: &MaybeInvalid<IPReservation>) {
+        let claim = self.change(|state| {
+            let claim = match &found.0 {
+                Ok(reservation) => state.insert(reservation, Source::Response),
+                Err(invalid) => {
+                    state.insert_undecodable(invalid, Source::Response);
+                    None
+                }
+            };
+            state.block_name(slot);
+            claim
+        });
+        self.wake(&claim);
+    }
+
+    /// Records a page of a list.
+    pub fn insert_page(&self, page: &[MaybeInvalid<IPReservation>]) {
+        for found in page {
+            match &found.0 {
+                Ok(reservation) => self.insert_reservation(reservation),
+                Err(invalid) => self.change(|state| state.insert_undecodable(invalid, Source::Response)),
+            }
+        }
+    }
+
+    /// Records the result of the deletion of the reservation of an address with that uid. One that waits for a finalizer
+    /// exists: its address is not free before it is gone.
+    pub fn record_deletion(&self, slot: &Slot, uid: &str, deleted: &Deleted<IPReservation>) {
+        match deleted {
+            Deleted::Gone => self.remove_reservation_of(slot, uid),
+            Deleted::Terminating(found) => self.insert_reservation(found),
+        }
+    }
+}
 
 impl State {
     /// Records a reservation. A state that is older than a known one of the same reservation has no effect: the watch and
@@ -28,6 +68,7 @@ impl State {
         }
         match reservation.slot() {
             Ok((slot, pool)) => {
+                self.forget_ignored(reservation.metadata.name.as_deref().unwrap_or_default(), None);
                 let slot = Slot { scope: self.shared_scope(slot.scope), block: slot.block };
                 let cluster = reservation.spec.claim_ref.as_ref().and_then(|claim| claim.cluster.as_deref());
                 let cluster = self.clusters.share(cluster);
@@ -50,12 +91,95 @@ impl State {
                     let change = self.networks.set_record(record, list);
                     self.refresh_pools(&change);
                 } else if let Some(name) = name {
-                    let ignored = Ignored { uid: uid(), problem: problem.to_string(), list, lacks_label };
-                    self.ignored.insert(name.clone(), ignored);
+                    let slot = self.slot_of_name(name);
+                    let ignored = Ignored { slot, uid: uid(), problem: problem.to_string(), list, lacks_label };
+                    self.ignore(name, ignored);
                 }
                 None
             }
         }
+    }
+
+    /// Records an object that cannot be decoded. It exists, so it reserves the address of its name, and what was known
+    /// of it before stays.
+    pub(super) fn insert_undecodable(&mut self, object: &Invalid, source: Source) {
+        let metadata = &object.metadata;
+        let Some(name) = metadata.name.as_deref() else { return };
+        let uid = metadata.uid.as_deref().unwrap_or_default();
+        match source {
+            Source::Watch => self.tombstones.remove(&Uid::of(uid)),
+            Source::Response if self.was_deleted(Uid::of(uid), Instant::now()) => return,
+            Source::Response => {}
+        }
+        let list = self.reservation_list;
+        if self.networks.keep_record(name, uid, list) {
+            return;
+        }
+        let slot = self.slot_of_name(name);
+        let known = slot.as_ref().and_then(|slot| self.usage(slot)?.reservation.as_ref());
+        if let Some(slot) = slot.as_ref().filter(|_| known.is_some_and(|known| known.uid.uid() == Uid::of(uid))) {
+            self.update(slot, |usage| usage.reservation.iter_mut().for_each(|known| known.list = list));
+        }
+        let problem = format!("it cannot be decoded: {}", object.error);
+        self.ignore(name, Ignored { slot, uid: uid.into(), problem, list, lacks_label: false });
+    }
+
+    /// Removes an object whose last state cannot be decoded. Returns its address.
+    pub(super) fn remove_undecodable(&mut self, object: &Invalid) -> Option<Slot> {
+        let name = object.metadata.name.as_deref().unwrap_or_default();
+        let uid = object.metadata.uid.as_deref().unwrap_or_default();
+        self.remember_deletion(Uid::of(uid), Instant::now());
+        let change = self.networks.remove_record(name, uid);
+        self.refresh_pools(&change);
+        let slot = self.forget_ignored(name, Some(uid)).or_else(|| self.slot_of_name(name))?;
+        self.remove_at(&slot, Some(Uid::of(uid)));
+        Some(slot)
+    }
+
+    /// Records that the name of the reservation of an address is taken by an object that was found under it, if that
+    /// object is not a valid reservation.
+    pub(super) fn block_name(&mut self, slot: &Slot) {
+        let Some(ignored) = self.ignored.get_mut(&slot.reservation_name()) else { return };
+        if ignored.slot.is_none() {
+            ignored.slot = Some(slot.clone());
+            self.update(slot, |usage| usage.is_name_taken = true);
+        }
+    }
+
+    /// Records an object that is not a valid reservation. Its name reserves an address all the same.
+    fn ignore(&mut self, name: &str, ignored: Ignored) {
+        let slot = ignored.slot.clone();
+        let before = self.ignored.insert(name.to_owned(), ignored);
+        let Some(slot) = slot else {
+            // A scope whose hash the name contains may not be known any more.
+            let slot_before = before.and_then(|before| before.slot);
+            self.ignored.entry(name.to_owned()).and_modify(|ignored| ignored.slot = slot_before);
+            return;
+        };
+        if before.is_none_or(|before| before.slot.is_none()) {
+            self.update(&slot, |usage| usage.is_name_taken = true);
+        }
+    }
+
+    /// Forgets an object that is not a valid reservation: of this uid, if one is passed. Returns its address.
+    fn forget_ignored(&mut self, name: &str, uid: Option<&str>) -> Option<Slot> {
+        let is_of_uid = |ignored: &Ignored| uid.is_none_or(|uid| *ignored.uid == *uid);
+        if !self.ignored.get(name).is_some_and(is_of_uid) {
+            return None;
+        }
+        let slot = self.ignored.remove(name)?.slot?;
+        self.update(&slot, |usage| usage.is_name_taken = false);
+        Some(slot)
+    }
+
+    /// The address that an object of this name reserves. A hash in the name is compared with those of the known scopes.
+    fn slot_of_name(&self, name: &str) -> Option<Slot> {
+        if !name.starts_with("h.") {
+            return slot_of_name(name);
+        }
+        let of_pools = self.pools.iter().map(|(pool, entry)| entry.scope(pool));
+        let mut scopes = self.scopes.keys().cloned().chain(of_pools);
+        scopes.find_map(|scope| block_of_name(&scope, name).map(|block| Slot { scope, block }))
     }
 
     /// Records the reservation of an address. Returns its claim if the reservation is new and is promised to the claim,
@@ -119,17 +243,15 @@ impl State {
     pub(super) fn remove(&mut self, reservation: &IPReservation) -> Option<Slot> {
         let uid = reservation.metadata.uid.as_deref().unwrap_or_default();
         self.remember_deletion(Uid::of(uid), Instant::now());
+        let name = reservation.metadata.name.as_deref().unwrap_or_default();
         if let Ok((slot, _)) = reservation.slot() {
+            self.forget_ignored(name, Some(uid));
             self.remove_at(&slot, Some(Uid::of(uid)));
             return Some(slot);
         }
-        let name = reservation.metadata.name.as_deref().unwrap_or_default();
         let change = self.networks.remove_record(name, uid);
         self.refresh_pools(&change);
-        if self.ignored.get(name).is_some_and(|ignored| *ignored.uid == *uid) {
-            self.ignored.remove(name);
-        }
-        None
+        self.forget_ignored(name, Some(uid))
     }
 
     /// Removes the reservation of an address, if it has that uid or no uid is passed.
@@ -165,7 +287,11 @@ impl State {
         for slot in self.slots(|usage| usage.reservation.as_ref().is_some_and(|known| known.list != newest)) {
             self.remove_at(&slot, None);
         }
-        self.ignored.retain(|_, ignored| ignored.list == newest);
+        let unlisted = self.ignored.iter().filter(|(_, ignored)| ignored.list != newest);
+        let unlisted: Vec<String> = unlisted.map(|(name, _)| name.clone()).collect();
+        for name in unlisted {
+            self.forget_ignored(&name, None);
+        }
         let changes = self.networks.remove_unlisted_records(newest);
         changes.iter().for_each(|change| self.refresh_pools(change));
     }

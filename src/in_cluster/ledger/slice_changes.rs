@@ -3,15 +3,17 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use capi_ipam_controller::watch::EventHandler;
+use capi_ipam_controller::object_map::ListEpoch;
+use capi_ipam_controller::watch::{EventHandler, Invalid, MaybeInvalid};
 use capi_ipam_ip::Block;
 use capi_ipam_provider::api::Uid;
-use tokio::sync::futures::Notified;
+use kube::Resource;
+use kube::core::ObjectMeta;
 
 use super::slices::SliceInfo;
 use super::state::{Source, State};
 use super::{ClaimKey, Ledger, PoolKey};
-use crate::api::{IPSlice, SliceCounts, SliceOwner, slice_name};
+use crate::api::{IPSlice, Scope, SliceCounts, SliceOwner, block_of_name, slice_name, slot_of_name};
 
 /// The typical difference between the clocks of manager and API server, in seconds. If it is greater, empty slices stay
 /// with their owners for longer.
@@ -92,14 +94,32 @@ impl Ledger {
     /// Records an IPSlice that a response has shown. Ignored if the ledger has newer information.
     pub fn insert_slice(&self, slice: &IPSlice) {
         self.change(|state| state.apply_slice(slice, Source::Response));
-        self.slices_observed.notify_waiters();
+    }
+
+    /// Records what a response has shown under the name of the slice of a block: the name is taken, also if the object
+    /// is not a valid slice or cannot be decoded.
+    pub fn insert_found_slice(&self, pool: &PoolKey, block: Block, found: &MaybeInvalid<IPSlice>) {
+        self.change(|state| match &found.0 {
+            Ok(slice) if slice.block().is_ok() => state.apply_slice(slice, Source::Response),
+            _ => state.insert_slice(pool.clone(), block, SliceInfo::invalid(found.meta()), Source::Response),
+        });
     }
 
     /// Removes an IPSlice, unless another one of its name was created since.
     pub fn remove_slice(&self, slice: &IPSlice) {
-        if let Ok((pool, block)) = slice.block() {
-            self.remove_slice_of(&pool, block, slice.metadata.uid.as_deref().unwrap_or_default());
-        }
+        let place = slice.block().ok();
+        self.remove_slice_with(&slice.metadata, place);
+    }
+
+    fn remove_slice_with(&self, metadata: &ObjectMeta, place: Option<(PoolKey, Block)>) {
+        let uid = metadata.uid.as_deref().unwrap_or_default();
+        self.change(|state| {
+            let by_name = || state.slice_of_name(metadata.name.as_deref().unwrap_or_default());
+            if let Some((pool, block)) = place.or_else(by_name) {
+                state.remember_deletion(Uid::of(uid), Instant::now());
+                state.remove_slice(&pool, block, uid);
+            }
+        });
     }
 
     /// Removes the IPSlice of a block if it has that uid.
@@ -108,7 +128,6 @@ impl Ledger {
             state.remember_deletion(Uid::of(uid), Instant::now());
             state.remove_slice(pool, block, uid);
         });
-        self.slices_observed.notify_waiters();
     }
 
     /// Removes the IPSlice of a block, which a live read has not found.
@@ -120,7 +139,7 @@ impl Ledger {
         }
     }
 
-    /// Records that the slice of a proposal was not assigned. Does nothing if it was observed.
+    /// Records that the request which assigns the slice of a proposal has ended, whatever the pool is now.
     pub fn end_slice_assignment(&self, pool: &PoolKey, block: Block) {
         self.change(|state| {
             if let Some(entry) = state.pools.get_mut(pool) {
@@ -128,12 +147,6 @@ impl Ledger {
                 state.dirty_pools.push(pool.clone());
             }
         });
-        self.slices_observed.notify_waiters();
-    }
-
-    /// Completes when a slice of any pool changes after this call, also before the future is polled.
-    pub fn slices_observed(&self) -> Notified<'_> {
-        self.slices_observed.notified()
     }
 
     /// Stops allocating addresses of a slice, which is about to be returned. Returns false if one is in use.
@@ -156,12 +169,14 @@ impl Ledger {
         for (pool, entry) in &state.pools {
             let info = entry.info.as_ref();
             for (block, slice) in &entry.slice_objects {
+                // An object that is not valid has no owner, and is never returned.
+                let Some(owner) = &slice.owner else { continue };
                 views.push(SliceView {
                     pool: pool.clone(),
                     block: *block,
                     uid: slice.uid.to_string(),
                     version: slice.version.to_string(),
-                    owner: Arc::clone(&slice.owner),
+                    owner: Arc::clone(owner),
                     is_pinned: slice.is_pinned,
                     empty_since: slice.empty_since,
                     restored_at: slice.restored_at,
@@ -213,7 +228,6 @@ impl EventHandler<IPSlice> for Ledger {
                 state.remove_slice(&pool, block, &uid);
             }
         });
-        self.slices_observed.notify_waiters();
     }
 
     fn restored(&self) {
@@ -230,39 +244,68 @@ impl EventHandler<IPSlice> for Ledger {
             }
             state.apply_slice(slice, Source::Watch);
         });
-        self.slices_observed.notify_waiters();
     }
 
     fn delete(&self, slice: &IPSlice) {
         self.remove_slice(slice);
     }
+
+    fn apply_invalid(&self, object: &Invalid) {
+        self.change(|state| {
+            if state.is_listing_slices {
+                state.tombstones.remove(&Uid::of(object.metadata.uid.as_deref().unwrap_or_default()));
+            }
+            state.insert_invalid_slice(&object.metadata, Source::Watch);
+        });
+    }
+
+    fn delete_invalid(&self, object: &Invalid) {
+        self.remove_slice_with(&object.metadata, None);
+    }
 }
 
 impl State {
-    /// Records an IPSlice. One that is not valid has no effect. Nor has a state that is older than a known one, of the
-    /// same slice or of a later one of the same block: the watch and responses can be late. What a new list shows is
-    /// always newer than what was known before it.
+    /// Records an IPSlice. The name of one that is not valid takes its block.
     fn apply_slice(&mut self, slice: &IPSlice, source: Source) {
-        let Ok((pool, block)) = slice.block() else { return };
-        if self.was_deleted(uid_of(slice), Instant::now()) {
+        match slice.block() {
+            Ok((pool, block)) => self.insert_slice(pool, block, SliceInfo::of(slice), source),
+            Err(_) => self.insert_invalid_slice(&slice.metadata, source),
+        }
+    }
+
+    /// Records an object that is not a valid slice, or that cannot be decoded: no other slice of its name can be created.
+    fn insert_invalid_slice(&mut self, metadata: &ObjectMeta, source: Source) {
+        if let Some((pool, block)) = self.slice_of_name(metadata.name.as_deref().unwrap_or_default()) {
+            self.insert_slice(pool, block, SliceInfo::invalid(metadata), source);
+        }
+    }
+
+    /// The pool and the block of the slice of this name. A hash in the name is compared with those of the known pools.
+    fn slice_of_name(&self, name: &str) -> Option<(PoolKey, Block)> {
+        if name.starts_with("h.") {
+            let block_of = |pool: &PoolKey| block_of_name(&Scope::Pool(pool.clone()), name);
+            return self.pools.keys().find_map(|pool| Some((pool.clone(), block_of(pool)?)));
+        }
+        let slot = slot_of_name(name)?;
+        match slot.scope {
+            Scope::Pool(pool) => Some((pool, slot.block)),
+            Scope::Network(_) => None,
+        }
+    }
+
+    /// Records the slice of a block. A state that is older than a known one, of the same slice or of a later one of the
+    /// same block, has no effect: the watch and responses can be late. What a new list shows is always newer than what
+    /// was known before it.
+    fn insert_slice(&mut self, pool: PoolKey, block: Block, info: SliceInfo, source: Source) {
+        if self.was_deleted(Uid::of(&info.uid), Instant::now()) {
             return;
         }
         let list = self.slice_list;
         let pool = self.shared_key(pool);
         let entry = self.pools.entry(pool.clone()).or_default();
         let known = entry.slice_objects.get(&block);
-        let version = slice.metadata.resource_version.as_deref().and_then(|version| version.parse().ok());
-        let info = SliceInfo {
-            uid: slice.metadata.uid.as_deref().unwrap_or_default().into(),
-            version: version.unwrap_or_default(),
-            list,
-            owner: Arc::new(slice.spec.owner.clone()),
-            is_pinned: slice.spec.assigned_at.is_none(),
-            empty_since: slice.spec.empty_since.as_ref().map(|time| time.0.as_second()),
-            restored_at: restored_at(slice),
-            is_returning: known
-                .is_some_and(|known| known.is_returning && Some(&*known.uid) == slice.metadata.uid.as_deref()),
-        };
+        let is_returning = known.is_some_and(|known| known.is_returning && known.uid == info.uid);
+        let info = SliceInfo { list, is_returning, ..info };
         let is_comparable = |known: &SliceInfo| source == Source::Response || known.list == list;
         if known.is_some_and(|known| is_comparable(known) && known.version > info.version) {
             return;
@@ -299,6 +342,33 @@ impl State {
     fn has_address_in(&self, pool: &PoolKey, block: Block) -> bool {
         let usage = self.scopes.get(&self.scope_of(pool)).map(|scope| &scope.usage);
         self.pools.get(pool).is_some_and(|entry| entry.has_address_in(block, usage))
+    }
+}
+
+impl SliceInfo {
+    fn of(slice: &IPSlice) -> Self {
+        Self {
+            owner: Some(Arc::new(slice.spec.owner.clone())),
+            is_pinned: slice.spec.assigned_at.is_none(),
+            empty_since: slice.spec.empty_since.as_ref().map(|time| time.0.as_second()),
+            restored_at: restored_at(slice),
+            ..Self::invalid(&slice.metadata)
+        }
+    }
+
+    /// An object that takes the name of a slice and is none.
+    fn invalid(metadata: &ObjectMeta) -> Self {
+        let version = metadata.resource_version.as_deref().and_then(|version| version.parse().ok());
+        Self {
+            uid: metadata.uid.as_deref().unwrap_or_default().into(),
+            version: version.unwrap_or_default(),
+            list: ListEpoch::default(),
+            owner: None,
+            is_pinned: true,
+            empty_since: None,
+            restored_at: None,
+            is_returning: false,
+        }
     }
 }
 

@@ -20,7 +20,8 @@ pub(super) struct SliceInfo {
     /// The resource version; 0 if it is not a number.
     pub(super) version: u64,
     pub(super) list: ListEpoch,
-    pub(super) owner: Arc<SliceOwner>,
+    /// The owner; `None` for an object that is not valid: its name takes the block, and nobody gets its addresses.
+    pub(super) owner: Option<Arc<SliceOwner>>,
     /// Whether a user created it: it is never returned.
     pub(super) is_pinned: bool,
     /// Since when no address of it is in use, in seconds since the Unix epoch.
@@ -57,6 +58,13 @@ struct Holding {
     order: Order,
 }
 
+/// A slice that is being assigned: its IPSlice is being created.
+struct Pending {
+    owner: Arc<SliceOwner>,
+    /// Its number among the groups of the pool.
+    group: u128,
+}
+
 /// A slice in the range of the pool.
 struct Assigned {
     last: u128,
@@ -79,8 +87,9 @@ pub(super) struct Slices {
     /// The slices by their first number.
     assigned: BTreeMap<u128, Assigned>,
     owners: HashMap<Arc<SliceOwner>, Holding>,
-    /// The groups that are being assigned.
-    pending: HashMap<u128, Arc<SliceOwner>>,
+    /// The slices that are being assigned. By block, since the pool can number its groups differently when the
+    /// assignment ends.
+    pending: HashMap<Block, Pending>,
     /// Owners that have more free addresses since this was last taken.
     freed: Vec<Arc<SliceOwner>>,
     /// Whether a group can be assigned that could not be before.
@@ -121,15 +130,19 @@ impl Slices {
             slices.insert(contents, *block, info.clone());
         }
         if let Some(previous) = previous {
-            slices.continue_from(previous);
+            slices.continue_from(previous, contents.usable);
         }
         slices
     }
 
-    /// Takes over what does not depend on the blocks of the pool.
-    fn continue_from(&mut self, previous: &Self) {
-        for (group, owner) in &previous.pending {
-            self.begin(*group, Arc::clone(owner));
+    /// Takes over what does not depend on the blocks of the pool, and the assignments of blocks that are still groups of
+    /// it. The owner of any other can be assigned a slice of the pool as it is now.
+    fn continue_from(&mut self, previous: &Self, usable: &UsableBlocks) {
+        for (block, pending) in &previous.pending {
+            match self.group_of(usable, *block) {
+                Some(group) => self.begin(group, *block, Arc::clone(&pending.owner)),
+                None => self.freed.push(Arc::clone(&pending.owner)),
+            }
         }
         for (owner, holding) in &mut self.owners {
             if let Some(known) = previous.owners.get(owner) {
@@ -172,6 +185,14 @@ impl Slices {
         Some(Block::new(first.base(), u8::try_from(length).ok()?))
     }
 
+    /// The group with exactly this block, if it has no slice.
+    fn group_of(&self, usable: &UsableBlocks, block: Block) -> Option<u128> {
+        let span = usable.numbers_overlapping(block)?;
+        let group = self.group(span.first());
+        let is_group = self.groups.contains(group) && self.block(usable, group) == Some(block);
+        (is_group && self.overlapping(span).next().is_none()).then_some(group)
+    }
+
     /// Updates which groups of a span can be assigned. Linear in those with an address in use.
     fn refresh(&mut self, span: Span) {
         let Some(groups) = Span::new(self.group(span.first()), self.group(span.last())) else { return };
@@ -185,7 +206,7 @@ impl Slices {
             .flat_map(|span| self.overlapping(span))
             .filter_map(|(slice, _)| Span::new(self.group(slice.first()), self.group(slice.last())))
             .collect();
-        let pending = self.pending.keys().copied();
+        let pending = self.pending.values().map(|pending| pending.group);
         let in_use = self.in_use.range(groups.first()..=groups.last()).map(|(group, _)| *group);
         for group in in_use.chain(pending) {
             self.assignable.take(group);
@@ -218,8 +239,12 @@ impl Slices {
         if self.overlapping(span).next().is_some() {
             return;
         }
-        self.end_pending(span);
-        let owner = Arc::clone(&info.owner);
+        self.end_pending(block);
+        let Some(owner) = info.owner.clone() else {
+            self.assigned.insert(span.first(), Assigned { last: span.last(), block, info });
+            self.refresh(span);
+            return;
+        };
         let holding = self.owners.entry(Arc::clone(&owner)).or_default();
         holding.slices = holding.slices.saturating_add(1);
         holding.order.reset();
@@ -253,17 +278,21 @@ impl Slices {
             return;
         }
         let Some(known) = self.assigned.remove(&span.first()) else { return };
-        if let Some(holding) = self.owners.get_mut(&known.info.owner) {
+        let Some(owner) = known.info.owner else {
+            self.refresh(span);
+            return;
+        };
+        if let Some(holding) = self.owners.get_mut(&owner) {
             holding.slices = holding.slices.saturating_sub(1);
             holding.all.take_span(span);
             holding.free.take_span(span);
             holding.remembered.retain(|(_, number)| !span.contains(*number));
             holding.order.reset();
             if holding.slices == 0 && !holding.is_pending {
-                self.owners.remove(&known.info.owner);
+                self.owners.remove(&owner);
             }
         }
-        self.freed.push(known.info.owner);
+        self.freed.push(owner);
         self.refresh(span);
     }
 
@@ -284,8 +313,7 @@ impl Slices {
             *count = count.saturating_add(1);
             self.assignable.take(group);
         }
-        let Some(slice) = self.slice_of(number).filter(|slice| !slice.info.is_returning) else { return };
-        let owner = Arc::clone(&slice.info.owner);
+        let Some(owner) = self.owner_of(number) else { return };
         let Some(holding) = self.owners.get_mut(&owner) else { return };
         let is_changed = if is_free { holding.free.release(number) } else { holding.free.take(number) };
         if is_changed {
@@ -298,8 +326,7 @@ impl Slices {
 
     /// Records that a number is kept for the next claim of a name, or no longer.
     pub(super) fn set_remembered(&mut self, since: i64, number: u128, is_remembered: bool) {
-        let Some(slice) = self.slice_of(number).filter(|slice| !slice.info.is_returning) else { return };
-        let owner = Arc::clone(&slice.info.owner);
+        let Some(owner) = self.owner_of(number) else { return };
         let Some(holding) = self.owners.get_mut(&owner) else { return };
         if is_remembered {
             holding.remembered.insert((since, number));
@@ -311,8 +338,9 @@ impl Slices {
 
     /// Records that a block was allocated, also by another process.
     pub(super) fn record(&mut self, usable: &UsableBlocks, block: Block, at: i64) {
-        let owner = usable.number(block).and_then(|number| self.slice_of(number)).map(|slice| &slice.info.owner);
-        if let Some(holding) = owner.cloned().and_then(|owner| self.owners.get_mut(&owner)) {
+        let slice = usable.number(block).and_then(|number| self.slice_of(number));
+        let owner = slice.and_then(|slice| slice.info.owner.clone());
+        if let Some(holding) = owner.and_then(|owner| self.owners.get_mut(&owner)) {
             holding.order.record(block, at);
         }
     }
@@ -322,23 +350,30 @@ impl Slices {
         (number <= slice.last).then_some(slice)
     }
 
-    /// Records that a group is being assigned.
-    fn begin(&mut self, group: u128, owner: Arc<SliceOwner>) {
+    /// The owner of the slice with a number, unless the slice is being returned.
+    fn owner_of(&self, number: u128) -> Option<Arc<SliceOwner>> {
+        let slice = self.slice_of(number).filter(|slice| !slice.info.is_returning)?;
+        slice.info.owner.clone()
+    }
+
+    /// Records that the slice of a group is being assigned.
+    fn begin(&mut self, group: u128, block: Block, owner: Arc<SliceOwner>) {
         self.assignable.take(group);
         self.owners.entry(Arc::clone(&owner)).or_default().is_pending = true;
-        self.pending.insert(group, owner);
+        self.pending.insert(block, Pending { owner, group });
     }
 
-    /// Records that a slice could not be assigned.
-    pub(super) fn end_assignment(&mut self, usable: &UsableBlocks, block: Block) {
-        let Some(span) = usable.numbers_overlapping(block) else { return };
-        self.end_pending(span);
-        self.refresh(span);
+    /// Records that the request which assigns a slice has ended. The pool can have changed since it began.
+    pub(super) fn end_assignment(&mut self, block: Block) {
+        let Some(group) = self.end_pending(block) else { return };
+        if let Some(numbers) = self.numbers(group) {
+            self.refresh(numbers);
+        }
     }
 
-    /// Records that the group of the first number of a span is no longer being assigned.
-    fn end_pending(&mut self, span: Span) {
-        let Some(owner) = self.pending.remove(&self.group(span.first())) else { return };
+    /// Records that a slice is no longer being assigned. Returns its group.
+    fn end_pending(&mut self, block: Block) -> Option<u128> {
+        let Pending { owner, group } = self.pending.remove(&block)?;
         if let Some(holding) = self.owners.get_mut(&owner) {
             holding.is_pending = false;
             if holding.slices == 0 {
@@ -346,6 +381,7 @@ impl Slices {
             }
         }
         self.freed.push(owner);
+        Some(group)
     }
 
     /// The number of slices that can be assigned.
@@ -364,14 +400,17 @@ impl Slices {
         (std::mem::take(&mut self.freed), std::mem::take(&mut self.is_group_freed))
     }
 
-    /// The counts of the slices. One that is being assigned counts as assigned.
+    /// The counts of the slices. One that is being assigned by this process counts as free: all managers report the
+    /// same counts, and the others do not know of it.
     pub(super) fn counts(&self) -> SliceCounts {
         let capped = |count: u128| i64::try_from(count).unwrap_or(i64::MAX);
-        let assigned = self.assigned.len().saturating_add(self.pending.len());
+        let has_slice = |group| self.numbers(group).is_some_and(|span| self.overlapping(span).next().is_some());
+        let is_free = |pending: &&Pending| !self.in_use.contains_key(&pending.group) && !has_slice(pending.group);
+        let pending = self.pending.values().filter(is_free).count();
         SliceCounts {
             total: capped(self.groups.len()),
-            assigned: i64::try_from(assigned).unwrap_or(i64::MAX),
-            free: capped(self.assignable.len()),
+            assigned: i64::try_from(self.assigned.len()).unwrap_or(i64::MAX),
+            free: capped(self.assignable.len().saturating_add(pending as u128)),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The state of the ledger: a plain structure without locks and triggers.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -48,6 +48,8 @@ pub(super) struct State {
     pub(super) dirty_pools: Vec<PoolKey>,
     /// Claims to reconcile again because what they wait for has changed since this was last taken.
     pub(super) claims_to_wake: Vec<ClaimKey>,
+    /// Claims that wait for an address of a pool which can no longer allocate since this was last taken.
+    pub(super) claims_to_recheck: VecDeque<ClaimKey>,
     pub(super) networks: Networks,
     /// The pools whose network has to be computed again.
     pub(super) pools_to_refresh: Vec<PoolKey>,
@@ -74,8 +76,10 @@ pub(super) enum Source {
     Response,
 }
 
-/// A reservation that is not valid.
+/// A reservation that is not valid. The API server creates no other one of its name.
 pub(super) struct Ignored {
+    /// The address that its name reserves, if it is known.
+    pub(super) slot: Option<Slot>,
     pub(super) uid: Box<str>,
     pub(super) problem: String,
     pub(super) list: ListEpoch,

@@ -1,9 +1,11 @@
 #![allow(clippy::needless_pass_by_value, reason = "the values are written where they are passed")]
 
 mod access;
+mod arrivals;
 mod candidates;
 mod cooldown;
 mod draining;
+mod invalid;
 mod joining;
 mod late;
 mod laws;

@@ -127,6 +127,9 @@ pub(super) struct AddressUsage {
     /// The number of reservations and candidates of this address in other scopes, of pools that belong to this scope
     /// now.
     pub(super) elsewhere: u32,
+    /// Whether an object that is not a valid reservation has the name of the reservation of this address: no other one
+    /// can be created.
+    pub(super) is_name_taken: bool,
 }
 
 /// A claim whose reservation of the address is being created.
@@ -160,6 +163,8 @@ pub(super) struct ReservationInfo {
     /// claim, which uses one of them.
     pub(super) was_used: bool,
     pub(super) list: ListEpoch,
+    /// Whether it is being deleted and waits for a finalizer: nobody has it, and the address is not free.
+    pub(super) is_terminating: bool,
     /// Whether it has to be labelled for `clusterctl move`.
     pub(super) lacks_label: bool,
 }
@@ -268,6 +273,7 @@ impl ReservationInfo {
             is_remembered: false,
             was_used: false,
             list,
+            is_terminating: reservation.metadata.deletion_timestamp.is_some(),
             lacks_label: lacks_label(reservation),
         }
     }
@@ -280,7 +286,12 @@ impl ReservationInfo {
 
 impl AddressUsage {
     pub(super) fn is_free(&self) -> bool {
-        self.reservation.is_none() && self.owners.is_empty() && self.candidate.is_none() && self.elsewhere == 0
+        self.reservation.is_none() && self.is_unused()
+    }
+
+    /// Whether nothing but a reservation uses the address.
+    pub(super) fn is_unused(&self) -> bool {
+        self.owners.is_empty() && self.candidate.is_none() && self.elsewhere == 0 && !self.is_name_taken
     }
 
     /// Whether the address can be allocated.
@@ -288,8 +299,7 @@ impl AddressUsage {
         if self.is_free() {
             return Availability::Free;
         }
-        let is_unused = self.owners.is_empty() && self.candidate.is_none() && self.elsewhere == 0;
-        match self.reservation.as_ref().filter(|_| is_unused) {
+        match self.reservation.as_ref().filter(|_| self.is_unused()) {
             Some(ReservationInfo { is_remembered: true, released_at: Some(since), .. }) => {
                 Availability::Remembered(since.get())
             }
@@ -326,14 +336,15 @@ impl AddressUsage {
         self.candidate = None;
     }
 
+    /// Whether the address has no reservation, and one can be created.
     pub(super) fn is_unreserved(&self) -> bool {
-        self.reservation.is_none() && self.candidate.is_none()
+        self.reservation.is_none() && self.candidate.is_none() && !self.is_name_taken
     }
 
     /// The pool, the time of the release, and whether the cool-down has ended, if the address is released and has a
-    /// reservation.
+    /// reservation. One that is being deleted is not released a second time, and nobody can take it over.
     pub(super) fn release(&self) -> Option<(PoolKey, i64, bool)> {
-        let reservation = self.reservation.as_ref()?;
+        let reservation = self.reservation.as_ref().filter(|reservation| !reservation.is_terminating)?;
         Some((reservation.pool.clone(), reservation.released_at?.get(), reservation.is_remembered))
     }
 
@@ -341,7 +352,8 @@ impl AddressUsage {
     /// unless its reservation is being moved to this scope.
     pub(super) fn charges(&self) -> Vec<(PoolKey, Consumer)> {
         let mut charges = Vec::new();
-        let reservation = self.reservation.as_ref().filter(|reservation| reservation.released_at.is_none());
+        let is_held = |known: &&ReservationInfo| known.released_at.is_none() && !known.is_terminating;
+        let reservation = self.reservation.as_ref().filter(is_held);
         let reserved = reservation.and_then(|reservation| Some((reservation, reservation.claim.as_ref()?)));
         if let Some((reservation, claim)) = reserved {
             let owner = self.owners.iter().find(|owner| owner.name == *claim);

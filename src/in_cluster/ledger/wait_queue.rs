@@ -24,7 +24,7 @@
 mod grants;
 mod requests;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -42,7 +42,7 @@ use crate::api::SliceOwner;
 pub type ClaimKey = (String, String);
 
 /// The position of a claim in a wait queue: its creation time in seconds since the Unix epoch, lowest first. Claims
-/// created in the same second are served in the order in which they were enqueued.
+/// created in the same second are served in the order in which their reconciles started, which is that of the watch.
 pub type Priority = i64;
 
 /// Returns the priority of a claim.
@@ -157,12 +157,18 @@ pub(super) struct WaitQueue {
     beyond_limit: HashMap<Group, HashSet<ClaimKey>>,
     /// Claims that wait for a change of the pool itself.
     waiting_for_pool: HashSet<ClaimKey>,
+    /// The claims that are being reconciled, in the order in which their reconciles started.
+    started: HashMap<ClaimKey, Position>,
+    /// The positions of the claims that are about to request an address: they have a turn, or are being reconciled and
+    /// have not requested one.
+    due: BTreeSet<Position>,
     last_sequence: u64,
 }
 
 impl WaitQueue {
     /// The claim requests an address. It gets one now, and so leaves the queue, or waits.
     pub(super) fn request(&mut self, claim: &ClaimKey, attributes: &ClaimAttributes, supply: Supply<'_>) -> Answer {
+        self.remove_due(claim);
         let kept_free = if attributes.uses_headroom { 0 } else { supply.headroom };
         let requested = attributes.requested;
         let is_free = requested.is_none() || supply.requested_is_free;
@@ -203,6 +209,7 @@ impl WaitQueue {
         attributes: &ClaimAttributes,
         supply: Supply<'_>,
     ) -> Answer {
+        self.remove_due(claim);
         self.remove_turn(claim);
         self.enqueue(claim, attributes, supply.has_groups());
         match self.full_group(claim, supply) {
@@ -219,13 +226,7 @@ impl WaitQueue {
 
     /// Lets the claim wait, at the position that it already has if it has one.
     fn enqueue(&mut self, claim: &ClaimKey, attributes: &ClaimAttributes, has_groups: bool) {
-        let position = match self.queued.get(claim) {
-            Some(known) => known.position,
-            None => {
-                self.last_sequence = self.last_sequence.saturating_add(1);
-                (attributes.priority, self.last_sequence)
-            }
-        };
+        let position = self.position(claim).unwrap_or_else(|| self.next_position(attributes.priority));
         self.remove_waiting(claim);
         let consumer = has_groups.then(|| {
             let consumer = Consumer::new(ClaimName::of(claim), attributes.cluster.clone());
@@ -236,6 +237,57 @@ impl WaitQueue {
         let known = self.queued.insert(claim.clone(), Queued { position, consumer, uses_headroom, requested });
         known.and_then(|known| known.requested).iter().for_each(|block| self.requests.remove_claim(*block));
         self.insert_waiting(position, claim);
+    }
+
+    /// Records that a reconcile of a claim starts. Reconciles start in the order in which the watch has shown the claims,
+    /// but their requests can overtake each other.
+    pub(super) fn start(&mut self, claim: &ClaimKey, priority: Priority) {
+        let position = self.position(claim).unwrap_or_else(|| self.next_position(priority));
+        self.started.insert(claim.clone(), position);
+        // A claim that waits for a certain address, or for any without a turn, will not get another one.
+        let is_due = match self.queued.get(claim) {
+            Some(queued) => queued.requested.is_none() && self.waiting_for_pool.contains(claim),
+            None => true,
+        };
+        if is_due {
+            self.due.insert(position);
+        }
+    }
+
+    /// Records that the reconcile of a claim has ended.
+    pub(super) fn end(&mut self, claim: &ClaimKey) {
+        if !self.turns.contains_key(claim) {
+            self.remove_due(claim);
+        }
+        self.started.remove(claim);
+    }
+
+    /// How many claims that come before this one are about to request an address, at most `most`.
+    pub(super) fn due_before(&self, claim: &ClaimKey, most: usize) -> usize {
+        self.position(claim).map_or(0, |position| self.due.range(..position).take(most).count())
+    }
+
+    fn position(&self, claim: &ClaimKey) -> Option<Position> {
+        let queued = self.queued.get(claim).map(|queued| queued.position);
+        queued.or_else(|| self.started.get(claim).copied())
+    }
+
+    fn next_position(&mut self, priority: Priority) -> Position {
+        self.last_sequence = self.last_sequence.saturating_add(1);
+        (priority, self.last_sequence)
+    }
+
+    fn remove_due(&mut self, claim: &ClaimKey) {
+        if let Some(position) = self.position(claim) {
+            self.due.remove(&position);
+        }
+    }
+
+    /// Sorts claims by their positions: those that are enqueued are reconciled in this order.
+    fn sorted(&self, claims: impl Iterator<Item = ClaimKey>) -> Vec<ClaimKey> {
+        let mut claims: Vec<ClaimKey> = claims.collect();
+        claims.sort_by_cached_key(|claim| self.position(claim).unwrap_or((Priority::MAX, u64::MAX)));
+        claims
     }
 
     /// Lets a queued claim wait for its block, or for any address.
@@ -274,6 +326,12 @@ impl WaitQueue {
         }
     }
 
+    /// Lets a claim wait until a group may have one more address.
+    pub(super) fn wait_for_group(&mut self, claim: &ClaimKey, attributes: &ClaimAttributes, group: &Group) {
+        self.enqueue(claim, attributes, true);
+        self.block(claim, group);
+    }
+
     /// The group of a claim that may have no further address.
     fn full_group(&self, claim: &ClaimKey, supply: Supply<'_>) -> Option<Group> {
         let consumer = self.queued.get(claim)?.consumer.as_ref()?;
@@ -291,6 +349,7 @@ impl WaitQueue {
     pub(super) fn leave(&mut self, claim: &ClaimKey) -> bool {
         self.remove_waiting(claim);
         self.remove_turn(claim);
+        self.remove_due(claim);
         let known = self.queued.remove(claim);
         known.as_ref().and_then(|known| known.requested).iter().for_each(|block| self.requests.remove_claim(*block));
         known.is_some()
@@ -327,12 +386,22 @@ impl WaitQueue {
 
     /// Returns the claims of a namespace that waited for the pool: they have to be reconciled.
     pub(super) fn namespace_changed(&mut self, namespace: &str) -> Vec<ClaimKey> {
-        self.waiting_for_pool.extract_if(|claim| claim.0 == namespace).collect()
+        let waiting: Vec<ClaimKey> = self.waiting_for_pool.extract_if(|claim| claim.0 == namespace).collect();
+        self.sorted(waiting.into_iter())
     }
 
     /// Returns the claims that waited for the pool, which has changed: they have to be reconciled.
     pub(super) fn pool_changed(&mut self) -> Vec<ClaimKey> {
-        std::mem::take(&mut self.waiting_for_pool).into_iter().collect()
+        let waiting = std::mem::take(&mut self.waiting_for_pool);
+        self.sorted(waiting.into_iter())
+    }
+
+    /// Returns the claims that wait for an address and not for a change of the pool, which can no longer allocate: they
+    /// have to report this.
+    pub(super) fn pool_stopped(&self) -> Vec<ClaimKey> {
+        let beyond_limit = self.beyond_limit.values().flatten();
+        let waiting = self.queued.keys().chain(beyond_limit);
+        self.sorted(waiting.filter(|claim| !self.waiting_for_pool.contains(*claim)).cloned())
     }
 
     /// Records that a block became free, or is no longer free.
@@ -368,7 +437,8 @@ impl WaitQueue {
 
     /// Whether no claim is in the queue or waits for the pool.
     pub(super) fn is_empty(&self) -> bool {
-        self.queued.is_empty() && self.waiting_for_pool.is_empty() && self.beyond_limit.is_empty()
+        let is_waited_for = !self.queued.is_empty() || !self.waiting_for_pool.is_empty();
+        !is_waited_for && self.beyond_limit.is_empty() && self.started.is_empty()
     }
 }
 

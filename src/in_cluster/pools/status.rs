@@ -83,6 +83,9 @@ impl PoolSnapshot<'_> {
                      been created"
                         .to_owned()
                 }
+                Some(DeletionBlocker::Undecodable(object)) => {
+                    format!("{object} cannot be decoded and may have an address of this pool; correct or delete it")
+                }
                 None => String::new(),
             };
             condition(false, conditions::DELETING, message)

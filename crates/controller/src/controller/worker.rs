@@ -1,5 +1,6 @@
 //! The task of a controller: puts watch events and triggers into the queue, and reconciles what is due.
 
+use std::any::Any;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -104,7 +105,7 @@ impl<R: Reconciler> Worker<R> {
     pub(super) async fn run(
         mut self,
         mut events: mpsc::Receiver<Event<R::Object>>,
-        mut triggered: mpsc::UnboundedReceiver<ObjectKey>,
+        mut triggered: mpsc::UnboundedReceiver<(ObjectKey, Cause)>,
         stop: CancellationToken,
     ) {
         let controller = &self.context.name.clone();
@@ -131,15 +132,15 @@ impl<R: Reconciler> Worker<R> {
             tokio::select! {
                 () = &mut cancelled => break,
                 Some(event) = events.recv() => self.handle_event(event),
-                Some(key) = triggered.recv() => self.handle_trigger(key),
+                Some((key, cause)) = triggered.recv() => self.handle_trigger(key, cause),
                 Some(ended) = running.join_next(), if !running.is_empty() => self.handle_end(ended),
                 () = &mut timer, if timer_at.is_some() => timer_at = None,
             }
             while let Ok(event) = events.try_recv() {
                 self.handle_event(event);
             }
-            while let Ok(key) = triggered.try_recv() {
-                self.handle_trigger(key);
+            while let Ok((key, cause)) = triggered.try_recv() {
+                self.handle_trigger(key, cause);
             }
             while let Some(ended) = running.try_join_next() {
                 self.handle_end(ended);
@@ -163,7 +164,8 @@ impl<R: Reconciler> Worker<R> {
                     if reason.priority == Priority::Low {
                         self.running_low = self.running_low.saturating_add(1);
                     }
-                    running.spawn(catch_panic(Arc::clone(&self.context), key, cached, reason));
+                    let started = self.context.reconciler.starting(&cached);
+                    running.spawn(catch_panic(Arc::clone(&self.context), key, cached, reason, started));
                     continue;
                 }
                 Some(_) => {}
@@ -179,11 +181,13 @@ impl<R: Reconciler> Worker<R> {
         }
     }
 
-    fn handle_trigger(&mut self, key: ObjectKey) {
+    fn handle_trigger(&mut self, key: ObjectKey, cause: Cause) {
         // Before the initial list nothing is cached, and all listed objects are enqueued anyway.
         if self.started {
-            self.context.backoffs.trigger(&key);
-            let (now, cause) = (Instant::now(), Cause::Triggered);
+            if cause == Cause::Triggered {
+                self.context.backoffs.trigger(&key);
+            }
+            let now = Instant::now();
             let priority = self.priority(&key, cause);
             self.queue.add(key, now, now, Reason { cause, priority });
         }
@@ -301,6 +305,7 @@ async fn catch_panic<R: Reconciler>(
     key: ObjectKey,
     cached: Cached<R::Object, R::Compact>,
     Reason { cause, priority }: Reason,
+    _started: Option<Box<dyn Any + Send>>,
 ) -> Ended {
     let work = context.priorities.run(priority, process(&context, &key, cached, cause, priority));
     let requeue_after = AssertUnwindSafe(work).catch_unwind().await;

@@ -109,7 +109,8 @@ impl Step for StoredVersions {
         };
         let all = ResourceClient::<DynamicObject>::new(Api::all_with(self.client.clone(), &resource), &resource);
         let mut objects = Vec::new();
-        all.for_each_page(|page| objects.extend(page.into_iter().map(identity))).await?;
+        // Every object decodes as a dynamic one: the step must not leave one out.
+        objects.extend(all.list().await?.into_iter().map(identity));
         stream::iter(objects)
             .map(|object| self.rewrite(&resource, object))
             .buffer_unordered(CONCURRENCY)

@@ -14,8 +14,11 @@ const MAX_TRIES: usize = 16;
 /// Why a claim gets no address of a pool with slices.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SliceRefusal {
-    /// A slice is being assigned to the owner: the claim has to request again when it is.
-    Pending,
+    /// A slice is being assigned to the owner.
+    Pending {
+        /// The owner.
+        owner: Arc<SliceOwner>,
+    },
     /// The owner has as many slices as it may have.
     Limit {
         /// The owner.
@@ -35,7 +38,7 @@ pub enum SliceRefusal {
 impl fmt::Display for SliceRefusal {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Pending => write!(formatter, "a slice is being assigned"),
+            Self::Pending { owner } => write!(formatter, "a slice is being assigned to {owner}"),
             Self::Limit { owner, most } => {
                 write!(formatter, "the {most} slices that {owner} may have (spec.slices.mostEach) have no free address")
             }
@@ -102,7 +105,7 @@ impl Slices {
         }
         let Some(group) = self.assignable.lowest() else { return Choice::None };
         let Some(block) = self.block(usable, group) else { return Choice::None };
-        self.begin(group, Arc::clone(owner));
+        self.begin(group, block, Arc::clone(owner));
         Choice::Assign(block)
     }
 
@@ -119,7 +122,7 @@ impl Slices {
             SliceAccess::Assignable => {
                 let group = self.group(number);
                 let Some(block) = self.block(usable, group) else { return Choice::None };
-                self.begin(group, Arc::clone(owner));
+                self.begin(group, block, Arc::clone(owner));
                 Choice::Assign(block)
             }
         }
@@ -136,7 +139,7 @@ impl Slices {
     /// Whether an owner may have a number.
     pub(in super::super) fn access(&self, owner: &SliceOwner, number: u128) -> SliceAccess {
         match self.slice_of(number) {
-            Some(slice) if *slice.info.owner == *owner && !slice.info.is_returning => SliceAccess::Own,
+            Some(slice) if slice.info.owner.as_deref() == Some(owner) && !slice.info.is_returning => SliceAccess::Own,
             None if self.can_assign(owner) && self.assignable.contains(self.group(number)) => SliceAccess::Assignable,
             Some(_) | None => SliceAccess::Denied,
         }
@@ -163,7 +166,9 @@ impl Slices {
         let holding = self.owners.get(owner);
         let slices = holding.map(|holding| holding.slices).unwrap_or_default();
         match self.rules.most_each {
-            _ if holding.is_some_and(|holding| holding.is_pending) => SliceRefusal::Pending,
+            _ if holding.is_some_and(|holding| holding.is_pending) => {
+                SliceRefusal::Pending { owner: Arc::clone(owner) }
+            }
             Some(most) if slices >= most => SliceRefusal::Limit { owner: Arc::clone(owner), most },
             _ => SliceRefusal::NoFreeSlice { owner: Arc::clone(owner), slices },
         }

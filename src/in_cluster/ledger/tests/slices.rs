@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use capi_ipam_controller::watch::Invalid;
+
 use super::order::allocated;
 use super::*;
 use crate::api::{IPSlice, SliceCounts, SliceOwner, SliceOwnerKind};
@@ -51,22 +53,76 @@ fn last(ledger: &Ledger, claim_name: &str, owner: &str) -> u8 {
 fn claims_of_an_owner_wait_for_one_slice() {
     let (ledger, woken) = sliced();
     assert_eq!(assign(&ledger, "a1", "a"), "10.0.0.0/30");
-    let pending = Proposal::SliceUnavailable(SliceRefusal::Pending);
+    let pending = Proposal::SliceUnavailable(SliceRefusal::Pending { owner: owner("a") });
     assert_eq!(ledger.propose(&key(), &claim("a2"), of("a")), pending);
     assert_eq!(assign(&ledger, "b1", "b"), "10.0.0.4/30", "another owner does not wait");
     ledger.insert_slice(&slice("10.0.0.0/30", "a"));
     assert_eq!(take(&woken), [claim("a2")]);
     assert_eq!((last(&ledger, "a1", "a"), last(&ledger, "a2", "a")), (1, 2));
-    assert_eq!(ledger.slice_counts(&key()), Some(SliceCounts { total: 3, assigned: 2, free: 1 }));
+    assert_eq!(ledger.slice_counts(&key()), Some(SliceCounts { total: 3, assigned: 1, free: 2 }));
 }
 
-#[tokio::test]
-async fn failed_assignment_before_the_wait_is_not_missed() {
-    let (ledger, _) = sliced();
+#[test]
+fn failed_assignment_wakes_the_claim_that_waits_for_it() {
+    let (ledger, woken) = sliced();
     assert_eq!(assign(&ledger, "a1", "a"), "10.0.0.0/30");
-    let observed = ledger.slices_observed();
-    ledger.end_slice_assignment(&key(), capi_ipam_ip::Block::new([10, 0, 0, 0].into(), 30));
-    tokio::time::timeout(std::time::Duration::from_secs(1), observed).await.unwrap();
+    let pending = Proposal::SliceUnavailable(SliceRefusal::Pending { owner: owner("a") });
+    assert_eq!(ledger.propose(&key(), &claim("a2"), of("a")), pending);
+    assert_eq!(take(&woken), []);
+    ledger.end_slice_assignment(&key(), Block::new([10, 0, 0, 0].into(), 30));
+    assert_eq!(take(&woken), [claim("a2")]);
+    assert_eq!(assign(&ledger, "a2", "a"), "10.0.0.0/30");
+}
+
+/// The request that assigns a slice ends after the pool has changed its family, its slice size or its addresses, or has
+/// lost its slices, and after it is as before.
+#[test]
+fn assignment_ends_although_the_pool_has_changed() {
+    let slices = |size: u32| json!({"size": size, "per": "Label", "label": "rack"});
+    let changes = [
+        json!({"spec": {"addresses": ["fd00::/112"], "prefix": 64}}),
+        json!({"spec": {"slices": slices(2)}}),
+        json!({"spec": {"addresses": ["10.0.0.5-10.0.0.8"]}}),
+        json!({"spec": {"slices": null}}),
+        json!({"spec": {"addresses": ["nonsense"]}}),
+    ];
+    for (number, change) in changes.into_iter().enumerate() {
+        for is_undone in [false, true] {
+            let (ledger, woken) = recording();
+            let before = pool(json!({"metadata": {"generation": 1}, "spec": {"slices": slices(4)}}));
+            ledger.apply_pool(&before);
+            assert_eq!(assign(&ledger, "a1", "a"), "10.0.0.0/30");
+            assert!(matches!(ledger.propose(&key(), &claim("a2"), of("a")), Proposal::SliceUnavailable(_)));
+            let mut changed = json!({"metadata": {"generation": 2}, "spec": {"slices": slices(4)}});
+            json_patch::merge(&mut changed, &change);
+            ledger.apply_pool(&pool(changed));
+            if is_undone {
+                ledger.apply_pool(&pool(json!({"metadata": {"generation": 3}, "spec": {"slices": slices(4)}})));
+            }
+            ledger.end_slice_assignment(&key(), Block::new([10, 0, 0, 0].into(), 30));
+            take(&woken);
+            ledger.apply_pool(&pool(json!({"metadata": {"generation": 4}, "spec": {"slices": slices(4)}})));
+            assert_eq!(assign(&ledger, "a3", "a"), "10.0.0.0/30", "change {number}, undone: {is_undone}");
+            assert_eq!(ledger.slice_counts(&key()).unwrap().assigned, 0);
+        }
+    }
+}
+
+#[test]
+fn invalid_slice_takes_the_block_of_its_name() {
+    let (ledger, _) = sliced();
+    let mut invalid = slice("10.0.0.0/30", "b");
+    invalid.spec.block = "10.0.0.4/30".to_owned();
+    ledger.apply(&invalid);
+    assert_eq!(assign(&ledger, "a1", "a"), "10.0.0.4/30", "the API server has the name of the first one");
+    assert_eq!(ledger.slices(), [], "it is never returned");
+    ledger.delete(&invalid);
+    assert_eq!(assign(&ledger, "c1", "c"), "10.0.0.0/30");
+    let undecodable = Invalid { error: "no date".to_owned(), metadata: Box::new(slice("10.0.0.8/30", "d").metadata) };
+    EventHandler::<IPSlice>::apply_invalid(&ledger, &undecodable);
+    assert!(matches!(ledger.propose(&key(), &claim("e1"), of("e")), Proposal::SliceUnavailable(_)));
+    EventHandler::<IPSlice>::delete_invalid(&ledger, &undecodable);
+    assert_eq!(assign(&ledger, "e1", "e"), "10.0.0.8/30");
 }
 
 #[test]
@@ -237,7 +293,7 @@ fn late_watch_does_not_give_a_slice_back_to_its_former_owner() {
     take(&woken);
     ledger.apply(&state(6, "first", "a", true));
     assert_eq!(take(&woken), []);
-    let pending = Proposal::SliceUnavailable(SliceRefusal::Pending);
+    let pending = Proposal::SliceUnavailable(SliceRefusal::Pending { owner: owner("a") });
     assert_eq!(ledger.propose(&key(), &claim("a1"), of("a")), pending);
     assert_eq!(last(&ledger, "b0", "b"), 4);
     ledger.delete(&state(7, "first", "a", true));

@@ -63,6 +63,8 @@ impl WaitQueue {
             self.set_request_turn(&claim, true);
             self.count_turn(&claim, true);
             self.turns.insert(claim.clone(), now);
+            let queued = self.queued.get(&claim).filter(|queued| queued.requested.is_none());
+            self.due.extend(queued.map(|queued| queued.position));
             granted.push(claim);
         }
         granted
@@ -106,13 +108,14 @@ impl WaitQueue {
         let groups: Vec<Group> = self.blocked.keys().cloned().collect();
         groups.iter().for_each(|group| self.unblock(group, None, usize::MAX));
         let beyond_limit = std::mem::take(&mut self.beyond_limit).into_values().flatten();
-        beyond_limit.chain(self.queued.keys().cloned()).collect()
+        self.sorted(beyond_limit.chain(self.queued.keys().cloned()))
     }
 
     /// Removes the turn of a claim. Returns whether it had one.
     pub(super) fn remove_turn(&mut self, claim: &ClaimKey) -> bool {
         let had_turn = self.turns.remove(claim).is_some();
         if had_turn {
+            self.remove_due(claim);
             self.set_request_turn(claim, false);
             self.count_turn(claim, false);
         }

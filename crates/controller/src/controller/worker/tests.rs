@@ -364,7 +364,7 @@ async fn attempt_has_the_cause_of_the_event() {
         Event::InitDone,
     ];
     let mut worker = run_faulty(&reconciler, events).await;
-    worker.handle_trigger((None, "new".to_owned()));
+    worker.handle_trigger((None, "new".to_owned()), Cause::Triggered);
     settle(&mut worker, &mut JoinSet::new()).await;
     let causes = |name: &str| reconciler.of(name).into_iter().map(|(cause, _)| cause).collect::<Vec<_>>();
     assert_eq!(causes("old"), [Cause::Resumed, Cause::Changed, Cause::Deleting]);

@@ -1,0 +1,167 @@
+//! Claims whose requests overtake each other, and claims whose pool can no longer allocate.
+
+use std::sync::Barrier;
+use std::thread;
+
+use super::*;
+
+fn names(count: usize) -> Vec<ClaimKey> {
+    (0..count).map(|number| claim(&format!("c{}", (number * 7) % count))).collect()
+}
+
+fn last_of(proposal: &Proposal) -> u8 {
+    let Proposal::Slot(slot) = proposal else { panic!("{proposal:?}") };
+    (0..=255).find(|last| block(*last) == slot.block).unwrap()
+}
+
+fn large(order: &str) -> Pool {
+    pool(json!({"spec": {"addresses": ["10.0.0.1-10.0.0.100"], "allocation": {"order": order}}}))
+}
+
+#[test]
+fn claim_that_started_first_gets_the_next_address() {
+    for order in ["LowestFirst", "RoundRobin"] {
+        let ledger = ledger();
+        ledger.apply_pool(&large(order));
+        let claims = names(32);
+        claims.iter().for_each(|claim| ledger.start(&key(), claim, Uid::of(&claim.1), 1));
+        // In the reverse order, and in one that depends on the scheduler.
+        for claims in [&claims[16..], &claims[..16]] {
+            for claim in claims.iter().rev() {
+                let position = names(32).iter().position(|known| known == claim).unwrap();
+                let expected = u8::try_from(position).unwrap() + 1;
+                assert_eq!(last_of(&ledger.propose(&key(), claim, 1)), expected, "{order}");
+            }
+        }
+        claims.iter().for_each(|claim| ledger.end(&key(), claim));
+        assert_eq!(last_of(&ledger.propose(&key(), &claim("next"), 1)), 33, "{order}");
+    }
+}
+
+#[test]
+fn racing_workers_keep_the_order_of_the_claims() {
+    let ledger = Arc::new(ledger());
+    ledger.apply_pool(&large("LowestFirst"));
+    let claims = names(32);
+    claims.iter().for_each(|claim| ledger.start(&key(), claim, Uid::of(&claim.1), 1));
+    let barrier = Arc::new(Barrier::new(claims.len()));
+    let workers: Vec<_> = claims
+        .into_iter()
+        .map(|claim| {
+            let (ledger, barrier) = (Arc::clone(&ledger), Arc::clone(&barrier));
+            thread::spawn(move || {
+                barrier.wait();
+                last_of(&ledger.propose(&key(), &claim, 1))
+            })
+        })
+        .collect();
+    let taken: Vec<u8> = workers.into_iter().map(|worker| worker.join().unwrap()).collect();
+    assert_eq!(taken, (1..=32).collect::<Vec<u8>>());
+}
+
+#[test]
+fn claims_that_waited_for_the_pool_get_addresses_in_order() {
+    let (ledger, woken) = recording();
+    let claims = names(20);
+    for claim in &claims {
+        ledger.start(&key(), claim, Uid::of(&claim.1), 1);
+    }
+    // Their lookups overtake each other.
+    for claim in claims.iter().rev() {
+        ledger.pool_or_wait(&key(), claim, 1);
+        ledger.end(&key(), claim);
+    }
+    ledger.apply_pool(&large("LowestFirst"));
+    let mut order = Vec::new();
+    for claim in take(&woken) {
+        if !order.contains(&claim) {
+            order.push(claim);
+        }
+    }
+    assert_eq!(order, claims, "they are reconciled in this order");
+    for (position, claim) in claims.iter().enumerate().rev() {
+        let expected = u8::try_from(position).unwrap() + 1;
+        assert_eq!(last_of(&ledger.propose(&key(), claim, 1)), expected);
+    }
+}
+
+#[test]
+fn claim_that_ends_without_a_request_leaves_no_gap() {
+    let ledger = ledger();
+    ledger.apply_pool(&large("LowestFirst"));
+    for name in ["a", "b", "c"] {
+        ledger.start(&key(), &claim(name), Uid::of(name), 1);
+    }
+    assert_eq!(last_of(&ledger.propose(&key(), &claim("b"), 1)), 2, "the first one is for a");
+    ledger.end(&key(), &claim("a"));
+    assert_eq!(last_of(&ledger.propose(&key(), &claim("c"), 1)), 1, "a does not request one");
+    for name in ["b", "c"] {
+        ledger.end(&key(), &claim(name));
+    }
+    ledger.remove_pool(&key());
+    for last in [1, 2] {
+        ledger.drop_candidate(&value(last));
+    }
+    assert_eq!(known_pools(&ledger), []);
+}
+
+#[test]
+fn last_addresses_are_not_left_to_claims_ahead() {
+    let ledger = ledger();
+    ledger.apply_pool(&pool(json!({"spec": {"addresses": ["10.0.0.1-10.0.0.2"]}})));
+    for name in ["a", "b", "c"] {
+        ledger.start(&key(), &claim(name), Uid::of(name), 1);
+    }
+    assert_eq!(last_of(&ledger.propose(&key(), &claim("c"), 1)), 1, "a and b may not need one");
+}
+
+/// A pool with two addresses in use, for which claims of each kind wait.
+fn with_waiting_claims() -> (Ledger, Arc<Mutex<Vec<ClaimKey>>>, Arc<Mutex<Vec<ClaimKey>>>) {
+    let (ledger, woken) = recording();
+    let rechecked = Arc::<Mutex<Vec<ClaimKey>>>::default();
+    let record = Arc::clone(&rechecked);
+    let rechecks = Box::new(move |claim: &ClaimKey| record.lock().push(claim.clone()));
+    let ledger = Ledger { rechecks, ..ledger };
+    ledger.apply_pool(&pool(json!({"spec": {"addresses": ["10.0.0.1"]}})));
+    ledger.apply(&address("x", 1));
+    for (name, priority) in [("b", 2), ("a", 1), ("c", 3)] {
+        assert_eq!(ledger.propose(&key(), &claim(name), priority), Proposal::Wait);
+    }
+    take(&woken);
+    (ledger, woken, rechecked)
+}
+
+#[test]
+fn waiting_claims_are_rechecked_when_their_pool_stops() {
+    let changes = [
+        json!({"metadata": {"annotations": {"cluster.x-k8s.io/paused": ""}}}),
+        json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}),
+        json!({"spec": {"network": "missing"}}),
+        json!({"spec": {"addresses": ["nonsense"]}}),
+    ];
+    for change in changes.into_iter().map(Some).chain([None]) {
+        let (ledger, woken, rechecked) = with_waiting_claims();
+        let mut object = json!({"spec": {"addresses": ["10.0.0.1"]}});
+        let Some(change) = change else {
+            ledger.remove_pool(&key());
+            assert!(!ledger.recheck(9));
+            assert_eq!(take(&rechecked), ["a", "b", "c"].map(claim));
+            assert_eq!(ledger.pool_or_wait(&key(), &claim("a"), 1), PoolLookup::Missing, "it has seen the pool");
+            continue;
+        };
+        json_patch::merge(&mut object, &change);
+        ledger.apply_pool(&pool(object));
+        assert!(ledger.recheck(2) && take(&rechecked) == ["a", "b"].map(claim), "{change}");
+        assert!(!ledger.recheck(2) && take(&rechecked) == [claim("c")], "{change}");
+        assert_eq!(take(&woken), [], "{change}: they have low priority");
+    }
+}
+
+#[test]
+fn waiting_claims_are_not_rechecked_at_other_changes() {
+    let (ledger, woken, rechecked) = with_waiting_claims();
+    ledger.apply_pool(&pool(json!({"metadata": {"labels": {"a": "b"}}, "spec": {"addresses": ["10.0.0.1"]}})));
+    ledger.apply_pool(&pool(json!({"spec": {"addresses": ["10.0.0.1"], "addressReuseGracePeriodSeconds": 9}})));
+    assert!(!ledger.recheck(9));
+    assert_eq!((take(&woken), take(&rechecked)), (Vec::new(), Vec::new()));
+}

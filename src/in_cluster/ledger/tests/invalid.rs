@@ -1,0 +1,148 @@
+//! Objects that are no valid reservations, or cannot be decoded: their names reserve addresses all the same.
+
+use capi_ipam_controller::client::Deleted;
+use capi_ipam_controller::watch::{Invalid, MaybeInvalid};
+
+use super::*;
+
+fn undecodable(reservation: &IPReservation) -> Invalid {
+    Invalid { error: "no date".to_owned(), metadata: Box::new(reservation.metadata.clone()) }
+}
+
+fn apply_invalid(ledger: &Ledger, reservation: &IPReservation) {
+    EventHandler::<IPReservation>::apply_invalid(ledger, &undecodable(reservation));
+}
+
+fn delete_invalid(ledger: &Ledger, reservation: &IPReservation) {
+    EventHandler::<IPReservation>::delete_invalid(ledger, &undecodable(reservation));
+}
+
+fn begin_list(ledger: &Ledger) {
+    EventHandler::<IPReservation>::init(ledger);
+}
+
+fn end_list(ledger: &Ledger) {
+    EventHandler::<IPReservation>::init_done(ledger);
+}
+
+/// A reservation of 10.0.0.5 with the name of that of 10.0.0.1.
+fn misnamed() -> IPReservation {
+    let mut misnamed = reservation(5, json!(null), None);
+    misnamed.metadata.name = Some(value(1).reservation_name());
+    misnamed
+}
+
+#[test]
+fn name_of_an_invalid_reservation_takes_its_address() {
+    for is_decodable in [true, false] {
+        let (ledger, woken) = recording();
+        ledger.apply_pool(&pool(json!({"spec": {"addresses": ["10.0.0.1-10.0.0.2"]}})));
+        if is_decodable {
+            ledger.apply(&misnamed());
+        } else {
+            apply_invalid(&ledger, &misnamed());
+        }
+        assert_eq!(counts(&ledger), (2, 1, 0, 0));
+        assert_eq!(ledger.propose(&key(), &claim("a"), 1), Proposal::Slot(value(2)));
+        assert_eq!(ledger.propose(&key(), &claim("b"), 1), Proposal::Wait);
+        let requested = ClaimAttributes { requested: Some(block(1)), ..1.into() };
+        let answer = ledger.propose(&key(), &claim("c"), requested);
+        assert_eq!(answer, Proposal::Unavailable(Unavailable::Excluded));
+        let found = ledger.invalid_reservations();
+        assert!(found.len() == 1 && found[0].problem.contains("10.0.0.1 is not allocated"), "{found:?}");
+        // A list shows it again, and then no longer.
+        begin_list(&ledger);
+        if is_decodable {
+            ledger.apply(&misnamed());
+        } else {
+            apply_invalid(&ledger, &misnamed());
+        }
+        end_list(&ledger);
+        assert_eq!(take(&woken), []);
+        begin_list(&ledger);
+        end_list(&ledger);
+        assert_eq!((take(&woken), ledger.invalid_reservations()), (vec![claim("b")], Vec::new()));
+        assert_eq!(ledger.propose(&key(), &claim("b"), 1), Proposal::Slot(value(1)));
+    }
+}
+
+#[test]
+fn deleted_invalid_reservation_frees_its_address() {
+    let ledger = ledger();
+    ledger.apply_pool(&pool(json!({})));
+    ledger.apply(&misnamed());
+    ledger.delete(&misnamed());
+    assert_eq!(ledger.propose(&key(), &claim("a"), 1), Proposal::Slot(value(1)));
+    apply_invalid(&ledger, &reservation(2, held_by("x"), None));
+    assert_eq!(ledger.propose(&key(), &claim("b"), 1), Proposal::Slot(value(3)));
+    let mut later = reservation(2, held_by("x"), None);
+    later.metadata.uid = Some("later".to_owned());
+    delete_invalid(&ledger, &later);
+    assert_eq!(ledger.propose(&key(), &claim("c"), 1), Proposal::Slot(value(4)), "another object was deleted");
+    delete_invalid(&ledger, &reservation(2, held_by("x"), None));
+    assert_eq!(ledger.propose(&key(), &claim("d"), 1), Proposal::Slot(value(2)));
+}
+
+#[test]
+fn reservation_that_becomes_undecodable_stays_known() {
+    let ledger = ledger();
+    ledger.apply_pool(&pool(json!({})));
+    let held = reservation(1, held_by("a"), None);
+    ledger.apply(&held);
+    apply_invalid(&ledger, &held);
+    begin_list(&ledger);
+    apply_invalid(&ledger, &held);
+    end_list(&ledger);
+    assert_eq!(held_slots(&ledger, "a", "uid-a"), [(value(1), key())]);
+    ledger.apply(&held);
+    assert_eq!(ledger.invalid_reservations(), []);
+    apply_invalid(&ledger, &held);
+    delete_invalid(&ledger, &held);
+    assert_eq!((held_slots(&ledger, "a", "uid-a"), counts(&ledger)), (Vec::new(), (8, 8, 0, 0)));
+}
+
+#[test]
+fn name_with_a_hash_takes_its_address() {
+    let (long, ledger) = (format!("p{}", "x".repeat(240)), ledger());
+    let (key, slot) = (named(&long), Slot { scope: Scope::Pool(named(&long)), block: block(1) });
+    let mut hashed = misnamed();
+    hashed.metadata.name = Some(slot.reservation_name());
+    assert!(slot.reservation_name().starts_with("h."));
+    // The pool is not known: nothing says what the hash means before the name is found to be taken.
+    ledger.apply(&hashed);
+    ledger.apply_pool(&pool(json!({"metadata": {"name": long}})));
+    assert_eq!(ledger.propose(&key, &claim("a"), 1), Proposal::Slot(slot.clone()));
+    ledger.insert_found(&slot, &MaybeInvalid(Ok(hashed.clone())));
+    ledger.drop_candidate(&slot);
+    let next = Slot { block: block(2), ..slot.clone() };
+    assert_eq!(ledger.propose(&key, &claim("a"), 1), Proposal::Slot(next));
+    ledger.apply(&hashed);
+    ledger.delete(&hashed);
+    assert_eq!(ledger.propose(&key, &claim("b"), 1), Proposal::Slot(slot.clone()));
+    ledger.drop_candidate(&slot);
+    apply_invalid(&ledger, &hashed);
+    assert!(!matches!(ledger.propose(&key, &claim("c"), 1), Proposal::Slot(found) if found == slot), "it is known now");
+}
+
+#[test]
+fn reservation_that_waits_for_a_finalizer_keeps_its_address() {
+    for released_at in [None, Some("1970-01-01T00:16:40Z")] {
+        let (ledger, woken) = recording();
+        ledger.apply_pool(&pool(json!({"spec": {"addressReuseGracePeriodSeconds": 60}})));
+        let held = reservation(1, held_by("a"), released_at);
+        ledger.apply(&held);
+        let mut terminating = held.clone();
+        terminating.metadata.deletion_timestamp = Some(serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap());
+        let uid = held.metadata.uid.clone().unwrap();
+        ledger.record_deletion(&value(1), &uid, &Deleted::Terminating(Box::new(terminating.clone())));
+        ledger.apply(&terminating);
+        assert_eq!(ledger.propose(&key(), &claim("b"), 1), Proposal::Slot(value(2)), "{released_at:?}");
+        // Nothing deletes it again and again.
+        assert_eq!(ledger.cooled_down(i64::MAX, |_| true, 0), []);
+        assert_eq!(ledger.next_cooldown_end(|_| true, 0), None);
+        assert_eq!(ledger.abandoned_reservations(|_, _, _| false), []);
+        ledger.delete(&terminating);
+        take(&woken);
+        assert_eq!(ledger.propose(&key(), &claim("c"), 1), Proposal::Slot(value(1)));
+    }
+}
