@@ -61,7 +61,9 @@ use std::time::Duration;
 use capi_ipam_controller::client::ResourceClient;
 use capi_ipam_controller::manager::{BoxError, Manager};
 use capi_ipam_controller::watch::{WatchApi, WatchSpec};
-use capi_ipam_provider::{ClaimOptions, ClaimReconciler, PoolKind, ProviderSetup, Selection, SweepOptions};
+use capi_ipam_provider::{
+    ClaimOptions, ClaimReconciler, ContractClient, PoolKind, ProviderSetup, Selection, SweepOptions,
+};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
 
@@ -89,7 +91,9 @@ pub async fn register(
     options: InClusterOptions,
     ledger_handle: LedgerHandle,
 ) -> Result<(), BoxError> {
-    kinds::wait_for_kinds(&manager.client).await;
+    // All missing kinds are reported at once. `build` discovers the versions of the contract again.
+    let contract = ContractClient::discover(&manager.client, &manager.health);
+    futures::join!(kinds::wait_for_kinds(&manager.client, &manager.health), contract);
     upgrade::run(manager).await;
     let claim_options = ClaimOptions {
         resync_interval: RESYNC_INTERVAL,

@@ -14,11 +14,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use capi_ipam_testing::control_plane::{ControlPlane, Installation, Options};
 use serde_json::{Value, json};
 use support::control_plane::{NAMESPACE, ensure, kustomize};
+use support::patience::Patience;
 
 /// Objects by kind and name.
 type Objects = BTreeMap<(String, String), Value>;
@@ -205,9 +206,9 @@ fn pools_survive_an_uninstallation() {
         "metadata": {"name": "web", "namespace": "default"}, "spec": {"addresses": ["10.0.0.1"], "prefix": 24},
     });
     // The API server observes the deletion with a delay.
-    let deadline = Instant::now() + Duration::from_mins(2);
+    let patience = Patience::new(Duration::from_mins(2));
     while let Err(error) = plane.dry_create(&pool) {
-        assert!(Instant::now() < deadline, "{error}");
+        assert!(!patience.is_over(), "{error}");
         sleep(Duration::from_millis(50));
     }
     plane.kubectl_apply(&pool.to_string());

@@ -6,16 +6,17 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use capi_ipam_testing::patience::Patience;
 use support::control_plane::{ControlPlane, Options};
 use support::process::{Supervised, TemporaryFolder};
 
 /// Waits until a condition holds.
 fn eventually(what: &str, holds: impl Fn() -> bool) {
-    let deadline = Instant::now() + Duration::from_mins(1);
+    let patience = Patience::new(Duration::from_mins(1));
     while !holds() {
-        assert!(Instant::now() < deadline, "not after 60 s: {what}");
+        assert!(!patience.is_over(), "not after 60 s: {what}");
         sleep(Duration::from_millis(50));
     }
 }

@@ -22,12 +22,13 @@ use std::path::Path;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use capi_ipam::api::crds;
 use serde_json::{Value, json};
 
 use support::control_plane::{ControlPlane, Options};
+use support::patience::Patience;
 
 /// The committed CRDs.
 const COMMITTED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/config/crd/ipam.cluster.x-k8s.io.yaml");
@@ -65,9 +66,9 @@ fn with_file(plane: &ControlPlane, arguments: &[&str], objects: &Value) -> Resul
 
 /// Waits until the API server has observed a change.
 fn wait_until(what: &str, is_so: impl Fn() -> bool) {
-    let begin = Instant::now();
+    let patience = Patience::new(Duration::from_mins(2));
     while !is_so() {
-        assert!(begin.elapsed() < Duration::from_mins(2), "did not happen within 2 minutes: {what}");
+        assert!(!patience.is_over(), "did not happen within 2 minutes: {what}");
         sleep(Duration::from_millis(100));
     }
 }

@@ -25,7 +25,7 @@ pub const SKIP_VALIDATE_DELETE: &str = "ipam.cluster.x-k8s.io/skip-validate-dele
 pub const MOVE_HIERARCHY_LABEL: &str = "clusterctl.cluster.x-k8s.io/move-hierarchy";
 
 /// Labels on a CustomResourceDefinition, one per version of the Cluster API contract: the value names the versions of
-/// the kind that implement it.
+/// the kind that implement it. That of `v1beta1` is for Cluster API before v1.16, and ends with it.
 pub const CONTRACT_LABELS: [&str; 2] = ["cluster.x-k8s.io/v1beta1", "cluster.x-k8s.io/v1beta2"];
 
 /// Name of the Lease for leader election. It is that of the Go provider, so that both are never active at the same

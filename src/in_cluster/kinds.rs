@@ -2,10 +2,13 @@
 
 use capi_ipam_controller::client::ResourceClient;
 use capi_ipam_controller::discovery::wait_for_kind;
+use capi_ipam_controller::health::Health;
 use capi_ipam_controller::watch::WatchApi;
+use futures::future::join_all;
+use kube::core::ApiResource;
 use kube::{Api, Client};
 
-use crate::api::{InClusterKind, Pool, PoolKey, names};
+use crate::api::{IPNetwork, IPReservation, IPSlice, InClusterKind, Pool, PoolKey, names};
 
 /// The client for one pool.
 pub(super) fn pool_client(client: &Client, key: &PoolKey) -> ResourceClient<Pool> {
@@ -24,12 +27,15 @@ pub(super) fn watched_pools(client: &Client, kind: InClusterKind) -> WatchApi<Po
     WatchApi::all_with(client.clone(), &kind)
 }
 
-/// Waits until the API server serves all our kinds.
-pub(super) async fn wait_for_kinds(client: &Client) {
-    for plural in
-        InClusterKind::ALL.map(InClusterKind::plural).into_iter().chain(["ipnetworks", "ipreservations", "ipslices"])
-    {
-        let versions = [names::POOL_VERSION];
-        wait_for_kind(client, names::GROUP, plural, &versions).await;
-    }
+/// Waits until the API server serves all our kinds. Reports all that are missing to `health`.
+pub(super) async fn wait_for_kinds(client: &Client, health: &Health) {
+    let pools = InClusterKind::ALL.map(|kind| ApiResource::erase::<Pool>(&kind));
+    let others = [
+        ApiResource::erase::<IPNetwork>(&()),
+        ApiResource::erase::<IPReservation>(&()),
+        ApiResource::erase::<IPSlice>(&()),
+    ];
+    let versions = [names::POOL_VERSION];
+    let waits = pools.iter().chain(&others).map(|kind| wait_for_kind(client, health, kind, &versions));
+    join_all(waits).await;
 }

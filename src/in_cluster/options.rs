@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use capi_ipam_controller::options::parse_duration;
+use capi_ipam_controller::options::{parse_bool, parse_duration, parse_interval};
 use clap::Args;
 
 use super::metrics::PoolMetricsMode;
@@ -11,7 +11,7 @@ use super::metrics::PoolMetricsMode;
 #[derive(Args, Clone, Debug)]
 pub struct InClusterOptions {
     /// How often to search for abandoned addresses.
-    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = parse_duration)]
+    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = parse_interval)]
     pub sweep_interval: Duration,
 
     /// How long an address must be abandoned before it is released.
@@ -19,11 +19,12 @@ pub struct InClusterOptions {
     pub sweep_grace: Duration,
 
     /// Only report abandoned addresses, and release none.
-    #[arg(long)]
+    #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true",
+          action = clap::ArgAction::Set, value_name = "BOOL", value_parser = parse_bool)]
     pub sweep_report_only: bool,
 
     /// How often the addresses of claims are compared with those of their Machines, for pools with spec.reclaim.verify.
-    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = parse_duration)]
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = parse_interval)]
     pub verify_interval: Duration,
 
     /// Which pools have metrics: all or none.

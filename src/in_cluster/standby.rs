@@ -85,8 +85,8 @@ pub async fn run_standby(client: Client, health: Health, handle: LedgerHandle, s
         if handle.has_ledger() {
             return;
         }
-        let contract = ContractClient::discover(&client).await;
-        wait_for_kinds(&client).await;
+        let discovery = ContractClient::discover(&client, &health);
+        let (contract, ()) = futures::join!(discovery, wait_for_kinds(&client, &health));
         let ledger = Arc::new(Ledger::read_only());
         let mut watches = Watches { health: health.detached(), gates: Vec::new(), streams: SelectAll::new() };
         watches.add::<IPAddress>(contract.watched_addresses(), contract.ipam, Arc::clone(&ledger) as _);
@@ -103,7 +103,7 @@ pub async fn run_standby(client: Client, health: Health, handle: LedgerHandle, s
             () = handle.wait_for_successor(&ledger) => debug!("the ledger of the provider is complete"),
         }
     };
-    let _ = stop.run_until_cancelled(standby).await;
+    let _ = stop.run_until_cancelled(Box::pin(standby)).await;
     stop.cancelled().await;
 }
 

@@ -10,6 +10,7 @@ use futures::StreamExt as _;
 use kube::{Resource, ResourceExt};
 
 use crate::support::consumer::Consumer;
+use crate::support::patience::Patience;
 use crate::support::wait::eventually_within;
 
 /// The maximum time until the state is correct after the last fault.
@@ -24,11 +25,11 @@ pub(crate) fn names(prefix: &str, count: usize) -> Vec<String> {
 
 /// Repeats a call until it succeeds.
 async fn retry<T>(what: &str, mut call: impl AsyncFnMut() -> Result<T, CallError>) -> T {
-    let deadline = Instant::now() + TIMEOUT;
+    let patience = Patience::new(TIMEOUT);
     loop {
         match call().await {
             Ok(answer) => return answer,
-            Err(error) => assert!(Instant::now() < deadline, "{what}: {}", error_chain(&error)),
+            Err(error) => assert!(!patience.is_over(), "{what}: {}", error_chain(&error)),
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
@@ -161,7 +162,7 @@ impl Snapshot {
 /// Waits until exactly these claims exist, bound to unique addresses, and no other objects; and then until nothing is
 /// written for a while. Returns how long the first took.
 pub(crate) async fn wait_until_settled(consumer: &Consumer, pool: &str, names: &[String]) -> Duration {
-    let started = Instant::now();
+    let (started, patience) = (Instant::now(), Patience::new(TIMEOUT));
     loop {
         let seen = Snapshot::read(consumer, pool).await;
         let wrong = match &seen {
@@ -169,13 +170,13 @@ pub(crate) async fn wait_until_settled(consumer: &Consumer, pool: &str, names: &
             None => Some("the API server does not respond".to_owned()),
         };
         let Some(wrong) = wrong else { break };
-        assert!(started.elapsed() < TIMEOUT, "still wrong after {TIMEOUT:?}: {wrong}");
+        assert!(!patience.is_over(), "still wrong after {TIMEOUT:?}: {wrong}");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     let took = started.elapsed();
     // Time for events and the watch events of the last writes.
     tokio::time::sleep(Duration::from_secs(1)).await;
-    let deadline = Instant::now() + TIMEOUT;
+    let patience = Patience::new(TIMEOUT);
     let mut before = Snapshot::read(consumer, pool).await.map(|seen| seen.versions());
     loop {
         tokio::time::sleep(QUIET).await;
@@ -185,7 +186,7 @@ pub(crate) async fn wait_until_settled(consumer: &Consumer, pool: &str, names: &
         if after.is_some() && after == before {
             return took;
         }
-        assert!(Instant::now() < deadline, "objects are still written in the final state");
+        assert!(!patience.is_over(), "objects are still written in the final state");
         before = after;
     }
 }

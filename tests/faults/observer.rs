@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use capi_ipam::api::{self, IPReservation, IPSlice, InClusterKind, PoolKey, PoolSpec, conditions, names};
 use capi_ipam_provider::api::{ContractVersion, IPAddress, IPAddressClaim, is_paused};
@@ -14,6 +14,7 @@ use serde::de::DeserializeOwned;
 use tokio::task::JoinHandle;
 
 use crate::support::consumer::counts_of;
+use crate::support::patience::Patience;
 use crate::support::wait::eventually;
 use crate::workload::SLICE_LABEL;
 use crate::world::{Address, Change, Claim, Name, Object, Pool, PoolName, Reservation, Slice, World};
@@ -97,7 +98,7 @@ impl Observer {
     /// # Panics
     /// When they have not in time.
     pub async fn catch_up(&self, client: &Client) {
-        let start = Instant::now();
+        let patience = Patience::new(TIMEOUT);
         loop {
             let listed = Self::start(client).await.world();
             let known = self.world();
@@ -109,7 +110,7 @@ impl Observer {
             if same {
                 return;
             }
-            assert!(start.elapsed() < TIMEOUT, "the watches do not deliver the state of the lists");
+            assert!(!patience.is_over(), "the watches do not deliver the state of the lists");
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }

@@ -17,6 +17,7 @@ use crate::request::Write;
 use crate::support::consumer::Consumer;
 use crate::support::control_plane::ControlPlane;
 use crate::support::manager::Manager;
+use crate::support::patience::Patience;
 use crate::workload;
 use crate::world::in_order;
 
@@ -219,10 +220,10 @@ fn texts(violations: &[Violation]) -> Vec<String> {
 
 /// Waits until there are no violations, and returns those that remain.
 async fn come_to_rest(observer: &Observer, client: &Client, proxies: &[Arc<Proxy>]) -> Vec<String> {
-    let mut since = Instant::now();
+    let mut patience = Patience::new(TIMEOUT);
     loop {
         if proxies.iter().any(|proxy| proxy.is_active()) {
-            since = Instant::now();
+            patience = Patience::new(TIMEOUT);
         }
         let wrong = oracle::at_rest(&observer.world());
         if wrong.is_empty() && !proxies.iter().any(|proxy| proxy.is_active()) {
@@ -233,7 +234,7 @@ async fn come_to_rest(observer: &Observer, client: &Client, proxies: &[Arc<Proxy
                 return Vec::new();
             }
         }
-        if since.elapsed() > TIMEOUT {
+        if patience.is_over() {
             return texts(&wrong);
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -242,7 +243,7 @@ async fn come_to_rest(observer: &Observer, client: &Client, proxies: &[Arc<Proxy
 
 /// Waits until no write happens for a while.
 async fn be_quiet(proxies: &[Arc<Proxy>]) -> Option<String> {
-    let deadline = Instant::now() + QUIET_TIMEOUT;
+    let patience = Patience::new(QUIET_TIMEOUT);
     let start = Instant::now();
     loop {
         let writes = proxies.iter().flat_map(|proxy| proxy.journal()).filter(|entry| entry.write != Write::Event);
@@ -250,7 +251,7 @@ async fn be_quiet(proxies: &[Arc<Proxy>]) -> Option<String> {
         if recent.is_empty() && start.elapsed() >= QUIET {
             return None;
         }
-        if Instant::now() > deadline {
+        if patience.is_over() {
             let names: Vec<String> = recent.iter().map(|entry| format!("{:?} {}", entry.write, entry.name)).collect();
             return Some(format!("{:?}: still written at rest: {}", Rule::Quiet, names.join(", ")));
         }
@@ -260,7 +261,7 @@ async fn be_quiet(proxies: &[Arc<Proxy>]) -> Option<String> {
 
 /// Waits until no object remains.
 async fn leave_nothing(observer: &Observer) -> Option<String> {
-    let deadline = Instant::now() + TIMEOUT;
+    let patience = Patience::new(TIMEOUT);
     loop {
         let world = observer.world();
         let left: Vec<String> = world
@@ -276,7 +277,7 @@ async fn leave_nothing(observer: &Observer) -> Option<String> {
         if left.is_empty() {
             return None;
         }
-        if Instant::now() > deadline {
+        if patience.is_over() {
             return Some(format!("{:?}: left at the end: {}", Rule::NoLeak, left.join(", ")));
         }
         tokio::time::sleep(Duration::from_millis(20)).await;

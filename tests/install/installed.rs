@@ -1,13 +1,14 @@
 //! The installed manager: with the flags of its Deployment and the permissions of its service account.
 
 use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use crate::support::clusterctl::PROVIDER;
 use crate::support::control_plane::{ControlPlane, NAMESPACE};
 use crate::support::manager::{Manager, built};
+use crate::support::patience::Patience;
 use crate::support::ports::free_port;
 use crate::support::webhooks::Webhooks;
 
@@ -69,7 +70,7 @@ fn launch(plane: &ControlPlane, more: &[&str]) -> Manager {
 fn wait_until_working(plane: &ControlPlane, manager: &Manager) {
     manager.wait_for_log("the controller starts");
     manager.wait_until_ready();
-    let deadline = Instant::now() + Duration::from_mins(2);
+    let patience = Patience::new(Duration::from_mins(2));
     // The API server observes the change of each CRD separately.
     for (kind, namespace) in [("InClusterIPPool", Some("default")), ("GlobalInClusterIPPool", None)] {
         let pool = json!({
@@ -77,7 +78,7 @@ fn wait_until_working(plane: &ControlPlane, manager: &Manager) {
             "metadata": { "name": "probe", "namespace": namespace }, "spec": { "subnet": "198.18.0.0/24" },
         });
         while let Err(error) = plane.dry_create(&pool) {
-            assert!(Instant::now() < deadline, "the webhooks are not called: {error}");
+            assert!(!patience.is_over(), "the webhooks are not called: {error}");
             sleep(Duration::from_millis(50));
         }
     }

@@ -14,3 +14,4 @@ mod moving;
 mod readme;
 mod reclaim;
 mod tenants;
+mod versions;

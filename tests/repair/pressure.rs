@@ -13,6 +13,7 @@ use serde_json::json;
 use crate::support::consumer::Consumer;
 use crate::support::control_plane::{ControlPlane, Options};
 use crate::support::manager::Manager;
+use crate::support::patience::Patience;
 use crate::support::wait::eventually;
 
 const FLAGS: [&str; 2] = ["--sweep-interval=1s", "--sweep-grace=1s"];
@@ -28,12 +29,12 @@ const IN_USE: &str = "example.com/in-use";
 /// Repeats a call until it succeeds, since the API server restarts. The delay leaves the processor to the programs
 /// under test.
 async fn try_for_long<T, F: Future<Output = Option<T>>>(mut call: impl FnMut() -> F) -> Option<T> {
-    let deadline = Instant::now() + Duration::from_mins(2);
+    let patience = Patience::new(Duration::from_mins(2));
     loop {
         if let Some(answer) = call().await {
             return Some(answer);
         }
-        if Instant::now() >= deadline {
+        if patience.is_over() {
             return None;
         }
         tokio::time::sleep(Duration::from_millis(200)).await;
@@ -247,8 +248,8 @@ fn disturb(mut control_plane: ControlPlane, over: &AtomicBool) -> (ControlPlane,
         std::thread::sleep(Duration::from_millis(rand::random_range(1000..4000)));
         round += 1;
         // On a loaded machine each would be killed while it starts, and nothing would be repaired.
-        let deadline = Instant::now() + MAX_START_TIME;
-        while managers.last().is_some_and(|newest| !newest.is_ready()) && Instant::now() < deadline {
+        let patience = Patience::new(MAX_START_TIME);
+        while managers.last().is_some_and(|newest| !newest.is_ready()) && !patience.is_over() {
             std::thread::sleep(Duration::from_millis(50));
         }
         if round % 5 == 0 {

@@ -28,9 +28,35 @@ fn invalid_flag_prints_one_line_and_an_exit_code() {
     refuses(&["--concurrency=0"], 2, "--concurrency");
     refuses(&["--leader-elect-lease-duration=soon"], 2, "15s");
     refuses(&["--leader-elect-lease-duration=1s"], 1, "--leader-elect-renew-deadline");
+    refuses(&["--leader-elect-lease-duration=-1s"], 2, "must not be negative");
+    refuses(&["--sweep-interval=0"], 2, "must be longer than 0");
     refuses(&["--log-level=a=b=c"], 1, "--log-level");
     refuses(&["--kubeconfig=/no/such/file"], 1, "/no/such/file");
     refuses(&["--health-probe-bind-address=nowhere", "--kubeconfig=/no/such/file"], 1, "/no/such/file");
+}
+
+/// Every flag of the Go provider, with the forms of values that Go's flags accept.
+#[test]
+fn arguments_of_the_go_provider_are_accepted() {
+    for arguments in [
+        &["--leader-elect"][..],
+        &["--leader-elect=T", "--insecure-diagnostics=1"],
+        &["--leader-elect=FALSE", "--insecure-diagnostics"],
+        &["--health-probe-bind-address", ":8081", "--diagnostics-address", "localhost:8443"],
+        &["--health-probe-bind-address=", "--diagnostics-address="],
+        &["--namespace=a", "--namespace", "b", "--watch-filter=x", "--watch-filter=y"],
+        &["--namespace=", "--watch-filter=", "--kubeconfig="],
+        &["--webhook-port=0x24e3", "--webhook-port", "9443"],
+        &["--webhook-cert-dir=", "--webhook-cert-name=", "--webhook-key-name="],
+        &["--webhook-cert-dir", "/certs/", "--webhook-cert-name", "a.crt", "--webhook-key-name", "a.key"],
+        &["--tls-min-version=", "--tls-cipher-suites="],
+        &["--tls-min-version", "VersionTLS13", "--tls-cipher-suites=A,B", "--tls-cipher-suites=C"],
+        // Beside them, the durations of this provider.
+        &["--leader-elect-lease-duration=1.5m", "--leader-elect-retry-period=.5s", "--sweep-grace=0"],
+    ] {
+        let output = run(&[arguments, &["--help"]].concat());
+        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    }
 }
 
 #[test]

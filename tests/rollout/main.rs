@@ -6,6 +6,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod contract_versions;
 mod endpoints;
 mod flags;
 mod networks;

@@ -1,13 +1,19 @@
 //! The probes, and when a manager that cannot work exits.
 
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, TcpStream};
 use std::time::{Duration, Instant};
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::support::consumer::Consumer;
 use crate::support::control_plane::{ACCOUNT, ControlPlane, Options};
 use crate::support::manager::Manager;
-use crate::support::wait::{eventually, eventually_within};
+use crate::support::ports::free_port;
+use crate::support::wait::{eventually, eventually_ok, eventually_within};
+
+/// A kind of Cluster API that is installed but not needed.
+const NOT_NEEDED: &str = "Machine";
 
 fn is_ok(manager: &Manager, path: &str) -> bool {
     manager.probe(path).is_some_and(|answer| answer.starts_with("HTTP/1.1 200"))
@@ -18,7 +24,7 @@ fn is_ok(manager: &Manager, path: &str) -> bool {
 async fn unsynced_caches_do_not_fail_readiness() {
     let control_plane = ControlPlane::start(Options::default());
     let definition = ["patch", "crd", "inclusterippools.ipam.cluster.x-k8s.io", "--type=json", "-p"];
-    let change = |conversion: serde_json::Value| {
+    let change = |conversion: Value| {
         let stored = |version| format!("/spec/versions/{version}/storage");
         let patch = json!([
             {"op": "replace", "path": "/spec/conversion", "value": conversion},
@@ -51,7 +57,7 @@ async fn manager_that_lacks_a_permission_is_not_ready() {
     let manager = Manager::start(&control_plane, &[]).may_lack_permissions();
     assert!(is_ok(&manager, "/readyz"));
     let bindings = control_plane.kubectl(&["get", "clusterrolebindings", "-o=json"]);
-    let bindings: serde_json::Value = serde_json::from_str(&bindings).expect("kubectl writes JSON");
+    let bindings: Value = serde_json::from_str(&bindings).expect("kubectl writes JSON");
     let ours = bindings["items"].as_array().into_iter().flatten().find(|item| {
         item["subjects"].as_array().into_iter().flatten().any(|subject| subject["name"] == json!(ACCOUNT))
     });
@@ -65,7 +71,7 @@ async fn manager_that_lacks_a_permission_is_not_ready() {
             .then_some(())
     })
     .await;
-    let mut saved: serde_json::Value = serde_json::from_str(&saved).expect("kubectl writes JSON");
+    let mut saved: Value = serde_json::from_str(&saved).expect("kubectl writes JSON");
     saved["metadata"] = json!({"name": name});
     control_plane.kubectl_apply(&saved.to_string());
     eventually("the manager is ready again", || async { is_ok(&manager, "/readyz").then_some(()) }).await;
@@ -93,4 +99,111 @@ async fn manager_exits_when_a_kind_is_no_longer_served() {
         "{last}"
     );
     assert!(log.contains("released leadership lease"), "other replicas do not have to wait:\n{log}");
+}
+
+/// Kind and name of each CRD that the manager needs, and the CRDs without what the API server adds.
+fn needed_definitions(control_plane: &ControlPlane) -> (Vec<(String, String)>, Vec<Value>) {
+    let installed = control_plane.kubectl(&["get", "crds", "-o=json"]);
+    let installed: Value = serde_json::from_str(&installed).expect("kubectl writes JSON");
+    let (mut names, mut definitions) = (Vec::new(), Vec::new());
+    for item in installed["items"].as_array().expect("it is a list") {
+        let kind = item["spec"]["names"]["kind"].as_str().expect("a CRD has a kind").to_owned();
+        if kind == NOT_NEEDED {
+            continue;
+        }
+        let mut definition = item.clone();
+        definition["metadata"] = json!({"name": item["metadata"]["name"], "labels": item["metadata"]["labels"]});
+        definition["status"] = json!(null);
+        names.push((kind, item["metadata"]["name"].as_str().expect("it has a name").to_owned()));
+        definitions.push(definition);
+    }
+    (names, definitions)
+}
+
+/// A manager that waits for kinds leads and is not ready, and reports each of them.
+#[tokio::test(flavor = "multi_thread")]
+async fn manager_without_its_kinds_is_not_ready() {
+    let control_plane = ControlPlane::start(Options::default());
+    let (needed, definitions) = needed_definitions(&control_plane);
+    assert_eq!(needed.len(), 10, "three kinds of Cluster API, four kinds of pools and three others: {needed:?}");
+    let names: Vec<&str> = needed.iter().map(|(_, name)| name.as_str()).collect();
+    control_plane.kubectl(&[&["delete", "crd", "--timeout=120s"], &names[..]].concat());
+
+    let metrics = free_port();
+    let diagnostics = format!("--diagnostics-address=127.0.0.1:{metrics}");
+    let flags = ["--leader-elect", &*diagnostics, "--insecure-diagnostics"];
+    let manager = Manager::launch(&control_plane, control_plane.provider_kubeconfig(), &flags);
+    for path in ["/readyz", "/readyz/caches"] {
+        eventually(&format!("{path} reports all kinds"), || async {
+            let answer = manager.probe(path).filter(|answer| answer.starts_with("HTTP/1.1 503"))?;
+            let is_reported = |(kind, name): &(String, String)| {
+                let text = "the API server does not serve this kind; install the CustomResourceDefinition";
+                answer.contains(&format!("\n- {kind}: {text} {name} in version v1"))
+            };
+            needed.iter().all(is_reported).then_some(())
+        })
+        .await;
+    }
+    let text = eventually("the manager leads", || async {
+        let text = scrape(metrics)?;
+        text.lines().any(|line| line.starts_with("leader{") && line.ends_with(" 1")).then_some(text)
+    })
+    .await;
+    let caches = needed.iter().map(|(kind, _)| kind.as_str()).chain(["start of the manager"]);
+    for cache in caches {
+        assert!(text.contains(&format!("cache_synced{{cache=\"{cache}\"}} 0\n")), "{cache}: {text}");
+    }
+
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": definitions});
+    control_plane.kubectl_apply(&list.to_string());
+    eventually("all caches are synced", || async { is_ok(&manager, "/readyz/caches").then_some(()) }).await;
+    let text = scrape(metrics).unwrap_or_default();
+    assert!(!text.contains("cache_synced{") || !text.lines().any(is_unsynced), "{text}");
+}
+
+fn is_unsynced(line: &str) -> bool {
+    line.starts_with("cache_synced{") && line.ends_with(" 0")
+}
+
+/// The metrics that are served over plain HTTP.
+fn scrape(port: u16) -> Option<String> {
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).ok()?;
+    write!(stream, "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    Some(answer)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn manager_that_never_had_a_permission_is_not_ready() {
+    let control_plane = ControlPlane::start(Options::default());
+    control_plane.kubectl(&["create", "serviceaccount", "nobody", "--namespace=default"]);
+    let kubeconfig = control_plane.kubeconfig_of_account("default", "nobody");
+    let leaderless = Manager::launch(&control_plane, &kubeconfig, &["--leader-elect"]).may_lack_permissions();
+    let alone = Manager::launch(&control_plane, &kubeconfig, &[]).may_lack_permissions();
+    for (manager, reported) in [
+        (&leaderless, &["\n- Lease: GET is not allowed for the lease in namespace default"][..]),
+        (&alone, &["\n- IPAddress: ", "\n- IPReservation: ", "\n- Namespace: ", "is forbidden"]),
+    ] {
+        for path in ["/readyz", "/readyz/caches"] {
+            eventually_ok(&format!("{path} reports {reported:?}"), || async {
+                let answer = manager.probe(path).unwrap_or_default();
+                let is_complete = reported.iter().all(|text| answer.contains(text));
+                if answer.starts_with("HTTP/1.1 503") && is_complete { Ok(()) } else { Err(answer) }
+            })
+            .await;
+        }
+    }
+}
+
+/// Longer than a watch that begins with a list, and the silence after which one counts as dead.
+const QUIET: Duration = Duration::from_secs(80);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn quiet_api_server_causes_no_reconnect() {
+    let control_plane = ControlPlane::start(Options::default());
+    let manager = Manager::start(&control_plane, &["--leader-elect"]);
+    tokio::time::sleep(QUIET).await;
+    let log = manager.log();
+    assert!(!log.contains("no answer from the API server"), "{log}");
 }

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 use std::sync::mpsc;
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use capi_ipam_controller::manager::{BoxError, Identity, Manager, run_with_options};
 use capi_ipam_controller::options::Options;
@@ -11,6 +11,7 @@ use clap::Parser;
 use tokio_util::sync::CancellationToken;
 
 use crate::control_plane;
+use crate::support::patience::Patience;
 
 /// How long the setup of a program and its end may take.
 const TIMEOUT: Duration = Duration::from_mins(2);
@@ -59,9 +60,9 @@ impl Program {
     /// Whether the program ended without an error. It must end by itself.
     pub(crate) fn ends_well(mut self) -> bool {
         let thread = self.thread.take().expect("it is taken once");
-        let deadline = Instant::now() + TIMEOUT;
+        let patience = Patience::new(TIMEOUT);
         while !thread.is_finished() {
-            assert!(Instant::now() < deadline, "the program does not end");
+            assert!(!patience.is_over(), "the program does not end");
             std::thread::sleep(Duration::from_millis(10));
         }
         thread.join().expect("it does not panic") == ExitCode::SUCCESS

@@ -18,4 +18,4 @@ pub mod control_plane;
 pub mod manager;
 pub mod webhooks;
 
-pub use capi_ipam_testing::{ports, process, proxy, wait};
+pub use capi_ipam_testing::{patience, ports, process, proxy, wait};

@@ -8,13 +8,14 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use k8s_openapi::ByteString;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use serde_json::{Value, json};
 
 use super::control_plane::{ControlPlane, NAMESPACE};
+use super::patience::Patience;
 use super::ports::free_port;
 
 /// The kinds with two versions, and their plurals.
@@ -214,9 +215,9 @@ fn try_create(plane: &ControlPlane, object: &Value) -> Result<String, String> {
 }
 
 fn wait_until(what: &str, mut look: impl FnMut() -> Result<(), Result<String, String>>) {
-    let deadline = Instant::now() + Duration::from_mins(2);
+    let patience = Patience::new(Duration::from_mins(2));
     while let Err(output) = look() {
-        assert!(Instant::now() < deadline, "did not happen: {what}: {output:?}");
+        assert!(!patience.is_over(), "did not happen: {what}: {output:?}");
         sleep(Duration::from_millis(20));
     }
 }

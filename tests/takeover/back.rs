@@ -10,6 +10,7 @@ use crate::snapshot::{Snapshot, reservation_name};
 use crate::store::{CONSUMER, GO_PROVIDER, GROUP, OPERATOR, Store, text};
 use crate::support::control_plane::{ControlPlane, Options};
 use crate::support::manager::Manager;
+use crate::support::patience::Patience;
 use crate::support::wait::{TIMEOUT, eventually};
 use crate::support::webhooks::Webhooks;
 use crate::{MACHINE, fixture};
@@ -84,7 +85,7 @@ async fn assert_like_the_go_provider(store: &Store, name: &str) {
 
 /// Waits until the state is correct; no address may be allocated twice meanwhile.
 async fn wait_until_correct(store: &Store, manager: &Manager) -> Snapshot {
-    let deadline = std::time::Instant::now() + TIMEOUT;
+    let patience = Patience::new(TIMEOUT);
     loop {
         let now = Snapshot::of(store).await;
         let problems = now.problems();
@@ -92,7 +93,7 @@ async fn wait_until_correct(store: &Store, manager: &Manager) -> Snapshot {
             return now;
         }
         assert!(!problems.iter().any(|problem| problem.contains("twice")), "{problems:#?}\n{}", manager.log());
-        assert!(std::time::Instant::now() < deadline, "{problems:#?}\n{}", manager.log());
+        assert!(!patience.is_over(), "{problems:#?}\n{}", manager.log());
         tokio::time::sleep(std::time::Duration::from_millis(100)).await;
     }
 }

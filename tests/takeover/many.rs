@@ -1,7 +1,7 @@
 //! 2,000 addresses: what is kept, what is written, and that new claims are bound long before the repair ends.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -11,6 +11,7 @@ use crate::snapshot::{Snapshot, path};
 use crate::store::{CONSUMER, OPERATOR, Store, text};
 use crate::support::control_plane::{ControlPlane, Options, RequestKey};
 use crate::support::manager::Manager;
+use crate::support::patience::Patience;
 use crate::support::wait::{eventually, eventually_within};
 use crate::{MACHINE, fixture};
 
@@ -156,8 +157,8 @@ async fn takeover_of_2000_addresses_does_not_delay_new_claims() {
 /// Waits until these writes have happened beside the status of pools, or for two minutes: the caller reports other
 /// writes by name.
 async fn written(plane: &ControlPlane, before: &BTreeMap<(String, String, String), u64>, expected: &[String]) {
-    let deadline = Instant::now() + Duration::from_mins(2);
-    while Instant::now() < deadline {
+    let patience = Patience::new(Duration::from_mins(2));
+    while !patience.is_over() {
         let since = written_since(plane, before);
         if since.iter().filter(|line| !of_pools(line)).eq(expected) {
             return;

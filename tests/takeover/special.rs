@@ -2,7 +2,7 @@
 //! taken over; each test covers other objects.
 
 use std::fs;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use capi_ipam::api::names::{CONVERSION_DATA_ANNOTATION, PAUSED_ANNOTATION, PROTECT_ADDRESS, RELEASE_ADDRESS};
 use serde_json::{Value, json};
@@ -16,6 +16,7 @@ use crate::snapshot::Snapshot;
 use crate::store::{CONSUMER, GROUP, OPERATOR, Store, key, remove_finalizer, text};
 use crate::support::control_plane::{ControlPlane, Options};
 use crate::support::manager::Manager;
+use crate::support::patience::Patience;
 use crate::support::wait::{consistently, eventually};
 use crate::support::webhooks::Webhooks;
 
@@ -61,7 +62,7 @@ async fn start() -> World {
     let manager =
         Manager::start(&plane, &[own[0].as_str(), own[1].as_str(), "--sweep-interval=1s", "--sweep-grace=1s"]);
     webhooks.register(&plane);
-    let deadline = Instant::now() + Duration::from_mins(3);
+    let patience = Patience::new(Duration::from_mins(3));
     let after = loop {
         wait_until_settled(&plane).await;
         let now = Snapshot::of(&store).await;
@@ -69,7 +70,7 @@ async fn start() -> World {
         if wrong.is_empty() {
             break now;
         }
-        assert!(Instant::now() < deadline, "{wrong:#?}");
+        assert!(!patience.is_over(), "{wrong:#?}");
     };
     World { plane, _manager: manager, before, after }
 }

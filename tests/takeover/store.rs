@@ -1,7 +1,7 @@
 //! Objects as JSON, read and written as by other programs: with their field manager, as whole objects, and in their
 //! version.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use capi_ipam_controller::client::connect;
 use kube::Client;
@@ -9,6 +9,7 @@ use kube::client::Body;
 use serde_json::{Value, json};
 
 use crate::support::control_plane::ControlPlane;
+use crate::support::patience::Patience;
 use crate::support::wait::TIMEOUT;
 
 /// The field manager that creates claims.
@@ -39,10 +40,9 @@ impl Store {
 
     /// Retries while the API server returns 429, and a read that is not answered in time.
     async fn call(&self, method: &str, path: &str, body: &Value) -> Result<Value, (u16, String)> {
-        let start = Instant::now();
+        let patience = Patience::new(TIMEOUT);
         loop {
-            let is_retried =
-                |code: u16| code == 429 || (code == NO_ANSWER && method == "GET" && start.elapsed() < TIMEOUT);
+            let is_retried = |code: u16| code == 429 || (code == NO_ANSWER && method == "GET" && !patience.is_over());
             match self.try_call(method, path, body).await {
                 Err((code, _)) if is_retried(code) => tokio::time::sleep(Duration::from_millis(100)).await,
                 output => return output,

@@ -38,6 +38,7 @@ use capi_ipam::api::InClusterKind;
 use support::consumer::Consumer;
 use support::control_plane::ControlPlane;
 use support::manager::Manager;
+use support::patience::Patience;
 use support::wait::TIMEOUT;
 
 /// The kind of the global pools in these tests.
@@ -60,7 +61,7 @@ fn serving_namespace(plane: &ControlPlane, consumer: &Consumer) -> Manager {
 /// # Panics
 /// When it still changes after a minute.
 async fn settled(what: &str, count: impl Fn() -> usize) -> usize {
-    let started = Instant::now();
+    let patience = Patience::new(TIMEOUT);
     let mut before = count();
     loop {
         tokio::time::sleep(Duration::from_secs(3)).await;
@@ -68,7 +69,7 @@ async fn settled(what: &str, count: impl Fn() -> usize) -> usize {
         if now == before {
             return now;
         }
-        assert!(started.elapsed() < TIMEOUT, "{what} increase for {TIMEOUT:?}: {now}");
+        assert!(!patience.is_over(), "{what} increase for {TIMEOUT:?}: {now}");
         before = now;
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use capi_ipam::api::{InClusterKind, Pool};
 use capi_ipam_controller::client::ResourceClient;
@@ -11,6 +11,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::support::consumer::{Consumer, retry_unanswered};
+use crate::support::patience::Patience;
 
 /// How long no write may happen at rest.
 const QUIET: Duration = Duration::from_secs(10);
@@ -70,7 +71,7 @@ fn difference(before: &Versions, after: &Versions) -> Vec<String> {
 /// # Panics
 /// When writing does not end within three minutes; the text has what was written last.
 pub(crate) async fn at_rest(consumer: &Consumer) -> Versions {
-    let deadline = Instant::now() + SETTLING;
+    let patience = Patience::new(SETTLING);
     let mut before = everything(consumer).await;
     loop {
         tokio::time::sleep(QUIET).await;
@@ -79,7 +80,7 @@ pub(crate) async fn at_rest(consumer: &Consumer) -> Versions {
         if written.is_empty() {
             return after;
         }
-        assert!(Instant::now() < deadline, "still written after {SETTLING:?}, within {QUIET:?}: {written:#?}");
+        assert!(!patience.is_over(), "still written after {SETTLING:?}, within {QUIET:?}: {written:#?}");
         before = after;
     }
 }

@@ -34,6 +34,13 @@ const PAGE_SIZE: u32 = 500;
 /// interrupt it.
 const LOW_PRIORITY_PAGE_SIZE: u32 = 200;
 
+/// The message of an error about a kind that the API server does not serve.
+pub(crate) const NOT_SERVED: &str = "the API server does not serve this kind";
+/// The reason of the status of such an error. The API server sends none.
+const UNSERVED_REASON: &str = "KindNotServed";
+/// The reason of the API server for an object that does not exist.
+const NOT_FOUND_REASON: &str = "NotFound";
+
 /// Why a client cannot be created.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
@@ -76,7 +83,8 @@ pub(crate) async fn connect_with(
     policy: RequestPolicy,
     metrics: RequestMetrics,
 ) -> Result<Client, ClientError> {
-    let mut config = match kubeconfig {
+    // As with Go's flag, an empty path is no path.
+    let mut config = match kubeconfig.filter(|path| !path.as_os_str().is_empty()) {
         None => Config::infer().await.map_err(ClientError::NotConfigured)?,
         Some(path) => {
             let failed = |source| ClientError::Kubeconfig { path: path.display().to_string(), source };
@@ -171,9 +179,15 @@ impl CallError {
         self.status().is_some_and(|status| status.reason == reason)
     }
 
-    /// The object or the kind does not exist.
+    /// The object does not exist. A kind that the API server does not serve is another error
+    /// ([`CallError::is_unserved`]): its objects may exist, and be served in another version.
     pub fn is_not_found(&self) -> bool {
-        self.has_code(404)
+        self.has_code(404) && !self.is_unserved()
+    }
+
+    /// The API server does not serve the kind in this version.
+    pub fn is_unserved(&self) -> bool {
+        self.has_reason(UNSERVED_REASON)
     }
 
     /// An object of that name already exists.
@@ -264,7 +278,12 @@ where
 
     /// Reads the current state of an object from etcd, not from the API server's cache. `None` if it does not exist.
     pub async fn get(&self, name: &str) -> Result<Option<K>, CallError> {
-        with_timeout(|| format!("read {} {name}", self.kind), self.api.get_opt(name)).await
+        // Not `get_opt`: it could take a kind that is not served for an object that does not exist.
+        match with_timeout(|| format!("read {} {name}", self.kind), self.api.get(name)).await {
+            Ok(object) => Ok(Some(object)),
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// Like [`ResourceClient::get`], but an object that cannot be decoded is no error: it exists, and has metadata.
@@ -429,8 +448,27 @@ pub async fn with_timeout<T>(
     let _admitted = priority::admit().await;
     match tokio::time::timeout(REQUEST_TIMEOUT, request).await {
         Ok(Ok(response)) => Ok(response),
-        Ok(Err(source)) => Err(CallError::Failed { operation: operation(), source: Box::new(source) }),
+        Ok(Err(mut source)) => {
+            explain_unserved(&mut source);
+            Err(CallError::Failed { operation: operation(), source: Box::new(source) })
+        }
         Err(_) => Err(CallError::TimedOut { operation: operation() }),
+    }
+}
+
+/// Whether the API server does not serve the kind: it responds to an unknown path with 404 and a text instead of a
+/// status, which has no reason of the API server.
+fn is_unserved(status: &kube::core::Status) -> bool {
+    status.code == 404 && status.reason != NOT_FOUND_REASON
+}
+
+/// Replaces the text of the API server for an unknown path, `404 page not found`, by what to do.
+pub(crate) fn explain_unserved(error: &mut kube::Error) {
+    if let kube::Error::Api(status) = error
+        && is_unserved(status)
+    {
+        status.message = format!("{NOT_SERVED}; install its CustomResourceDefinition");
+        UNSERVED_REASON.clone_into(&mut status.reason);
     }
 }
 
@@ -515,6 +553,34 @@ mod tests {
     fn api_status_is_short_in_error_chain() {
         let text = error_chain(&failed(429, "TooManyRequests"));
         assert_eq!(text, "cannot test: text (429 TooManyRequests)");
+    }
+
+    /// A client of a server that responds to each request with this code and text.
+    fn client_of_server(code: u16, text: &'static str) -> ResourceClient<k8s_openapi::api::core::v1::ConfigMap> {
+        let answer = move |_: Request<Body>| {
+            let response = http::Response::builder().status(code).body(Body::from(text.as_bytes().to_vec())).unwrap();
+            std::future::ready(Ok::<_, std::convert::Infallible>(response))
+        };
+        let client = Client::new(tower::service_fn(answer), "default");
+        ResourceClient::new(Api::default_namespaced(client), &())
+    }
+
+    #[tokio::test]
+    async fn object_of_an_unserved_kind_is_not_gone() {
+        let objects = client_of_server(404, "404 page not found\n");
+        let errors = [objects.get("a").await.unwrap_err(), objects.delete("a", "uid").await.unwrap_err()];
+        for error in errors {
+            assert!(error.is_unserved() && !error.is_not_found() && !error.outcome_is_unknown(), "{error:?}");
+            let text = error_chain(&error);
+            let expected = format!(": {NOT_SERVED}; install its CustomResourceDefinition (404 KindNotServed)");
+            assert!(text.ends_with(&expected), "{text}");
+        }
+        let gone = client_of_server(
+            404,
+            r#"{"kind":"Status","status":"Failure","reason":"NotFound","code":404,"message":"no configmap a"}"#,
+        );
+        assert!(gone.get("a").await.unwrap().is_none());
+        assert!(matches!(gone.delete("a", "uid").await, Ok(Deleted::Gone)));
     }
 
     #[test]

@@ -18,6 +18,7 @@ use tracing::{error, warn};
 
 use crate::listener::bind;
 use crate::metrics::{CONTENT_TYPE as METRICS, Metrics};
+use crate::options::parse_bool;
 
 /// Flags for diagnostics. Their names are those of Cluster API's managers.
 #[derive(Args, Clone, Debug)]
@@ -29,7 +30,7 @@ pub struct DiagnosticsOptions {
 
     /// Serve /metrics over plain HTTP and without authorization.
     #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true",
-          action = clap::ArgAction::Set, value_name = "BOOL")]
+          action = clap::ArgAction::Set, value_name = "BOOL", value_parser = parse_bool)]
     pub insecure_diagnostics: bool,
 }
 
@@ -133,6 +134,7 @@ mod tests {
         assert_eq!((found.diagnostics_address.as_str(), found.insecure_diagnostics), (":8443", false));
         assert!(options(&["--insecure-diagnostics"]).insecure_diagnostics);
         assert!(!options(&["--insecure-diagnostics=false"]).insecure_diagnostics);
+        assert!(options(&["--insecure-diagnostics=1"]).insecure_diagnostics);
         assert_eq!(options(&["--diagnostics-address=127.0.0.1:1"]).diagnostics_address, "127.0.0.1:1");
     }
 

@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use kube::Client;
+use kube::core::ApiResource;
 use tracing::{info, warn};
 
-use crate::client::{CallError, error_chain, with_timeout};
+use crate::client::{CallError, NOT_SERVED, error_chain, with_timeout};
+use crate::health::{Health, ReadinessGate};
 
 /// Time between two discovery requests for a missing kind.
 const RETRY_INTERVAL: Duration = Duration::from_secs(3);
@@ -23,36 +25,47 @@ pub(crate) async fn served_version<'a>(
         match with_timeout(operation, client.list_api_group_resources(&group_version)).await {
             Ok(list) if list.resources.iter().any(|resource| resource.name == plural) => return Ok(Some(version)),
             Ok(_) => {}
-            Err(error) if error.is_not_found() => {}
+            Err(error) if error.is_not_found() || error.is_unserved() => {}
             Err(error) => return Err(error),
         }
     }
     Ok(None)
 }
 
-/// Waits until the API server serves a kind, and logs every few seconds what is missing. Returns the first of
-/// `versions` that it serves.
-pub async fn wait_for_kind<'a>(client: &Client, group: &str, plural: &str, versions: &[&'a str]) -> &'a str {
+/// Waits until the API server serves a kind. Reports to `health` and logs every few seconds what is missing. Returns
+/// the first of `versions` that it serves; the version of `kind` has no meaning.
+pub async fn wait_for_kind<'a>(client: &Client, health: &Health, kind: &ApiResource, versions: &[&'a str]) -> &'a str {
+    let ApiResource { group, plural, kind, .. } = kind;
+    let awaited = health.await_kind(kind);
     let mut waited = false;
     loop {
         match served_version(client, group, plural, versions).await {
             Ok(Some(version)) => {
                 if waited {
-                    info!(kind = plural, group, version, "the API server serves the kind now");
+                    info!(kind, group, version, "the API server serves the kind now");
                 }
                 return version;
             }
-            Ok(None) => warn!(
-                definition = format!("{plural}.{group}"),
-                ?versions,
-                "waiting for a kind that the API server does not serve; install its CustomResourceDefinition"
-            ),
-            Err(error) => {
+            Ok(None) => {
+                awaited.refused(&unserved(group, plural, versions));
                 warn!(
                     definition = format!("{plural}.{group}"),
-                    error = error_chain(&error),
+                    ?versions,
+                    "waiting for a kind that the API server does not serve; install its CustomResourceDefinition"
+                );
+            }
+            Err(error) => {
+                let text = error_chain(&error);
+                warn!(
+                    definition = format!("{plural}.{group}"),
+                    error = text,
                     "cannot check whether the API server serves a kind"
                 );
+                if error.is_forbidden() {
+                    awaited.refused(&text);
+                } else {
+                    awaited.failing(&text);
+                }
             }
         }
         waited = true;
@@ -60,8 +73,14 @@ pub async fn wait_for_kind<'a>(client: &Client, group: &str, plural: &str, versi
     }
 }
 
-/// Waits until the API server answers, and logs every few seconds that it does not.
-pub(crate) async fn wait_for_server(client: &Client) {
+/// What probes show about a kind that the API server does not serve.
+pub(crate) fn unserved(group: &str, plural: &str, versions: &[&str]) -> String {
+    let versions = versions.join(" or ");
+    format!("{NOT_SERVED}; install the CustomResourceDefinition {plural}.{group} in version {versions}")
+}
+
+/// Waits until the API server answers. Reports to `connected` and logs every few seconds that it does not.
+pub(crate) async fn wait_for_server(client: &Client, connected: &ReadinessGate) {
     loop {
         match with_timeout(|| "reach the API server".to_owned(), client.apiserver_version()).await {
             Ok(version) => {
@@ -70,7 +89,11 @@ pub(crate) async fn wait_for_server(client: &Client) {
             }
             // It answers, which is enough.
             Err(error) if error.is_forbidden() => return,
-            Err(error) => warn!(error = error_chain(&error), "waiting for the API server"),
+            Err(error) => {
+                let text = error_chain(&error);
+                warn!(error = text, "waiting for the API server");
+                connected.failing(&text);
+            }
         }
         tokio::time::sleep(RETRY_INTERVAL).await;
     }

@@ -45,8 +45,8 @@ pub enum HealthError {
 #[error("{0:?} is registered twice in this process; give each component its own name")]
 pub struct NameTaken(pub String);
 
-/// How long the API server refuses a kind (403, 404) before the process is not ready. It also does so for a moment
-/// while it starts, and while a CustomResourceDefinition is replaced.
+/// How long the API server refuses a kind (403, 404) that was listed before the process is not ready. It also does so
+/// for a moment while it starts, and while a CustomResourceDefinition is replaced.
 const REFUSAL_GRACE: Duration = Duration::from_secs(10);
 
 /// Time after which a refusal that is not repeated is over. A refused watch is retried every 20 s at the latest.
@@ -56,7 +56,8 @@ const REFUSAL_EXPIRY: Duration = Duration::from_secs(30);
 ///
 /// A *requirement* ([`Health::require`]) is needed to answer requests, for example a certificate: the process is not
 /// ready without it. A *cache* ([`Health::register`], [`Health::register_watch`]) is a kind that has to be listed
-/// before the process acts on it. A process without its caches is ready: listing them may need its own webhooks.
+/// before the process acts on it. A process without its caches is ready: listing them may need its own webhooks. It is
+/// not ready if it cannot list them: if the API server does not serve a kind ([`Health::await_kind`]), or refuses it.
 ///
 /// ```
 /// use capi_ipam_controller::health::{Health, NameTaken};
@@ -90,11 +91,21 @@ struct Component {
 /// Problems of the whole process.
 #[derive(Debug, Default)]
 struct ProcessState {
+    /// Kinds that the process waits for.
+    awaited: Mutex<BTreeMap<String, Awaited>>,
     refusals: Mutex<BTreeMap<String, Refusal>>,
     /// Why the process has to end.
     fatal: watch::Sender<Option<String>>,
     restores: RestoreDetector,
     watch_restarts: Family<RestartLabels, Counter>,
+}
+
+/// Why the process still waits for a kind.
+#[derive(Debug)]
+struct Awaited {
+    reason: String,
+    /// Whether the API server has answered that the process cannot have the kind.
+    is_refused: bool,
 }
 
 /// A kind that the API server refuses.
@@ -103,6 +114,8 @@ struct Refusal {
     reason: String,
     first: Instant,
     last: Instant,
+    /// How long the refusal has to last before the process is not ready.
+    grace: Duration,
 }
 
 impl Refusal {
@@ -112,6 +125,41 @@ impl Refusal {
 
     fn duration(&self) -> Duration {
         self.last.saturating_duration_since(self.first)
+    }
+
+    /// Whether the refusal has lasted long enough to count, and is not over.
+    fn is_lasting(&self, now: Instant) -> bool {
+        !self.is_over(now) && self.duration() >= self.grace
+    }
+}
+
+/// Reports to [`Health`] that the process waits for a kind, until it is dropped. Created by [`Health::await_kind`].
+#[derive(Debug)]
+pub struct AwaitedKind {
+    kind: String,
+    process: Arc<ProcessState>,
+}
+
+impl AwaitedKind {
+    /// Reports that the API server does not serve the kind, or that a permission is missing: the process cannot work.
+    pub fn refused(&self, reason: &str) {
+        self.set(reason, true);
+    }
+
+    /// Reports that it is not known whether the API server serves the kind.
+    pub fn failing(&self, reason: &str) {
+        self.set(reason, false);
+    }
+
+    fn set(&self, reason: &str, is_refused: bool) {
+        let awaited = Awaited { reason: reason.to_owned(), is_refused };
+        self.process.awaited.lock().insert(self.kind.clone(), awaited);
+    }
+}
+
+impl Drop for AwaitedKind {
+    fn drop(&mut self) {
+        self.process.awaited.lock().remove(&self.kind);
     }
 }
 
@@ -172,30 +220,49 @@ impl Health {
         ReadinessGate { name, health: self.clone(), is_ready }
     }
 
+    /// Reports that the process waits for a kind before it can watch it. Its cache is not synced until the value is
+    /// dropped, and the process is not ready while the API server refuses the kind.
+    pub fn await_kind(&self, kind: impl Into<String>) -> AwaitedKind {
+        let awaited = AwaitedKind { kind: kind.into(), process: Arc::clone(&self.process) };
+        awaited.failing("the API server is asked whether it serves this kind");
+        awaited
+    }
+
     /// The requirements and caches that are not ready, one per line, with the problem of each.
     pub fn pending(&self) -> Vec<String> {
-        self.pending_where(|_| true)
+        let mut all = self.pending_where(|_| true);
+        all.extend(self.refused(Instant::now()));
+        let awaited = self.process.awaited.lock();
+        all.extend(awaited.iter().map(|(kind, awaited)| (kind.clone(), awaited.reason.clone())));
+        lines(all)
     }
 
     /// Why the process is not ready, one reason per line: requirements that are not ready, and kinds that the API
-    /// server keeps refusing (403, 404). Empty if the process is ready.
+    /// server does not serve or refuses (403, 404). Empty if the process is ready.
     pub fn problems(&self) -> Vec<String> {
         let mut all = self.pending_where(|component| component.is_required);
-        let now = Instant::now();
-        let refusals = self.process.refusals.lock();
-        let lasting =
-            refusals.iter().filter(|(_, refusal)| !refusal.is_over(now) && refusal.duration() >= REFUSAL_GRACE);
-        all.extend(lasting.map(|(name, refusal)| format!("{name}: {}", refusal.reason)));
-        all
+        all.extend(self.refused(Instant::now()));
+        let awaited = self.process.awaited.lock();
+        let refused = awaited.iter().filter(|(_, awaited)| awaited.is_refused);
+        all.extend(refused.map(|(kind, awaited)| (kind.clone(), awaited.reason.clone())));
+        lines(all)
     }
 
-    fn pending_where(&self, is_relevant: impl Fn(&Component) -> bool) -> Vec<String> {
+    /// The kinds that the API server keeps refusing, with the reason.
+    fn refused(&self, now: Instant) -> Vec<(String, String)> {
+        let refusals = self.process.refusals.lock();
+        let lasting = refusals.iter().filter(|(_, refusal)| refusal.is_lasting(now));
+        lasting.map(|(name, refusal)| (name.clone(), refusal.reason.clone())).collect()
+    }
+
+    /// The components that are not ready, with the problem of each.
+    fn pending_where(&self, is_relevant: impl Fn(&Component) -> bool) -> BTreeMap<String, String> {
         let components = self.components.lock();
         let pending = components.iter().filter(|(_, component)| is_relevant(component) && !*component.ready.borrow());
         pending
             .map(|(name, component)| {
                 let default = if component.is_required { "not ready yet" } else { "being listed" };
-                format!("{name}: {}", component.problem.as_deref().unwrap_or(default))
+                (name.clone(), component.problem.as_deref().unwrap_or(default).to_owned())
             })
             .collect()
     }
@@ -221,16 +288,25 @@ impl Health {
         }
     }
 
-    /// The caches, and whether each is listed.
-    fn caches(&self) -> Vec<(String, bool)> {
-        let components = self.components.lock();
-        let caches = components.iter().filter(|(_, component)| !component.is_required);
-        caches.map(|(name, component)| (name.clone(), *component.ready.borrow())).collect()
+    /// The caches, and whether each is synced: listed, and not refused since. A kind that the process waits for is not.
+    fn caches(&self) -> BTreeMap<String, bool> {
+        let mut caches = BTreeMap::new();
+        for (name, component) in self.components.lock().iter().filter(|(_, component)| !component.is_required) {
+            caches.insert(name.clone(), *component.ready.borrow());
+        }
+        caches.extend(self.refused(Instant::now()).into_iter().map(|(name, _)| (name, false)));
+        caches.extend(self.process.awaited.lock().keys().map(|kind| (kind.clone(), false)));
+        caches
     }
 }
 
+/// One line for each name.
+fn lines(all: BTreeMap<String, String>) -> Vec<String> {
+    all.into_iter().map(|(name, problem)| format!("{name}: {problem}")).collect()
+}
+
 impl ReadinessGate {
-    /// Reports that the component is ready: a cache is listed, or a requirement is met. It stays ready from then on.
+    /// Reports that the component is ready: a cache is listed, or a requirement is met.
     pub fn ready(&self) {
         self.accepted();
         if let Some(component) = self.health.components.lock().get_mut(&self.name) {
@@ -242,6 +318,14 @@ impl ReadinessGate {
     /// Detects restores of etcd, for all watches of the process.
     pub(crate) fn restores(&self) -> &RestoreDetector {
         self.health.restores()
+    }
+
+    /// Reports that the component is not ready any longer, and why.
+    pub(crate) fn not_ready(&self, problem: &str) {
+        if let Some(component) = self.health.components.lock().get_mut(&self.name) {
+            component.problem = Some(problem.to_owned());
+            component.ready.send_replace(false);
+        }
     }
 
     /// Counts a failure of the watch, after which it is opened again.
@@ -270,7 +354,9 @@ impl ReadinessGate {
         let now = Instant::now();
         let mut refusals = self.health.process.refusals.lock();
         let first = refusals.get(&self.name).filter(|refusal| !refusal.is_over(now)).map_or(now, |known| known.first);
-        let refusal = Refusal { reason: reason.to_owned(), first, last: now };
+        // What was never listed can be missing for good: the process says so at once.
+        let grace = if self.is_ready() { REFUSAL_GRACE } else { Duration::ZERO };
+        let refusal = Refusal { reason: reason.to_owned(), first, last: now, grace };
         let duration = refusal.duration();
         refusals.insert(self.name.clone(), refusal);
         duration
@@ -384,102 +470,4 @@ fn response(health: &Health, problems: &[String]) -> (StatusCode, String) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn cache_is_pending_until_it_is_listed() {
-        let health = Health::default();
-        assert!(health.pending().is_empty());
-        let claims = health.register("claims").unwrap();
-        claims.failing("forbidden");
-        assert_eq!(health.pending(), ["claims: forbidden"]);
-        claims.ready();
-        claims.wait().await;
-        assert!(health.pending().is_empty());
-    }
-
-    #[test]
-    fn second_component_with_a_name_does_not_displace_the_first() {
-        let health = Health::default();
-        let first = health.register("claims").unwrap();
-        assert_eq!(health.register("claims").unwrap_err(), NameTaken("claims".to_owned()));
-        assert!(health.require("claims").is_err());
-        let second = health.register_watch("claims");
-        second.ready();
-        assert_eq!(health.pending(), ["claims: being listed"]);
-        first.ready();
-        assert!(first.is_ready() && second.is_ready() && health.pending().is_empty());
-        assert!(health.register("claims (2)").is_err());
-        assert!(!health.detached().register("claims").unwrap().is_ready(), "other processes have other components");
-    }
-
-    #[test]
-    fn process_is_ready_without_its_caches() {
-        let health = Health::default();
-        let (_claims, certificate) = (health.register("claims").unwrap(), health.require("certificate").unwrap());
-        assert_eq!(health.problems(), ["certificate: not ready yet"]);
-        assert_eq!(health.pending().len(), 2);
-        certificate.ready();
-        assert!(health.problems().is_empty());
-        assert_eq!(health.pending(), ["claims: being listed"]);
-    }
-
-    #[test]
-    fn ready_process_shows_what_is_in_progress() {
-        let health = Health::default();
-        let claims = health.register("claims").unwrap();
-        assert_eq!(response(&health, &health.pending()).1, "not ready:\n- claims: being listed\n");
-        claims.ready();
-        assert_eq!(response(&health, &health.pending()), (StatusCode::OK, "ok".to_owned()));
-        claims.set_progress(Some(7));
-        let text = "ok; in progress:\n- claims: 7 objects of low priority are left";
-        assert_eq!(response(&health, &health.pending()), (StatusCode::OK, text.to_owned()));
-    }
-
-    #[test]
-    fn lasting_refusal_makes_the_process_not_ready() {
-        let health = Health::default();
-        let detached = health.detached().register("claims").unwrap();
-        let ago = |seconds| Instant::now().checked_sub(Duration::from_secs(seconds)).unwrap();
-        assert_eq!(detached.refused("forbidden"), Duration::ZERO);
-        assert!(health.problems().is_empty(), "it has not lasted long enough");
-        health.process.refusals.lock().get_mut("claims").unwrap().first = ago(12);
-        assert!(detached.refused("forbidden") >= Duration::from_secs(12));
-        assert_eq!(health.problems(), ["claims: forbidden"]);
-        detached.accepted();
-        assert!(health.problems().is_empty());
-
-        detached.refused("forbidden");
-        let set = |first, last| {
-            let mut refusals = health.process.refusals.lock();
-            let refusal = refusals.get_mut("claims").unwrap();
-            (refusal.first, refusal.last) = (ago(first), ago(last));
-        };
-        set(60, 31);
-        assert!(health.problems().is_empty(), "the refusal was not repeated");
-        assert_eq!(detached.refused("forbidden"), Duration::ZERO);
-        assert!(health.pending().is_empty(), "it is not registered here");
-    }
-
-    #[tokio::test]
-    async fn fatal_error_is_returned() {
-        let health = Health::default();
-        health.detached().register("claims").unwrap().fatal("no longer served");
-        assert_eq!(health.fatal_error().await, "claims: no longer served");
-    }
-
-    #[test]
-    fn metric_shows_listed_caches() {
-        let (health, metrics) = (Health::default(), crate::metrics::Metrics::default());
-        health.register_metrics(&metrics);
-        let (claims, _pools, _gate) =
-            (health.register("claims").unwrap(), health.register("pools").unwrap(), health.require("gate").unwrap());
-        claims.ready();
-        let text = metrics.encode().unwrap();
-        assert!(text.contains("cache_synced{cache=\"claims\"} 1\ncache_synced{cache=\"pools\"} 0\n"), "{text}");
-        claims.count_restart("expired");
-        let text = metrics.encode().unwrap();
-        assert!(text.contains("watch_restarts_total{kind=\"claims\",reason=\"expired\"} 1\n"), "{text}");
-    }
-}
+mod tests;

@@ -247,6 +247,7 @@ impl Process {
         let health = Health::default();
         let connected = health.require("connection to the API server")?;
         let started = health.register("start of the manager")?;
+        started.failing("waiting for the API server");
         let metrics = Metrics::default();
         metrics.add_build_info(identity.name(), identity.version());
         let (kubeconfig, policy) = (options.kubeconfig.as_deref(), RequestPolicy::default());
@@ -303,11 +304,13 @@ impl Process {
         F: AsyncFnOnce(&mut Manager) -> Result<(), BoxError>,
     {
         tokio::select! {
-            () = discovery::wait_for_server(&self.client) => {}
+            () = discovery::wait_for_server(&self.client, &self.connected) => {}
             () = stop.cancelled() => return Ok(()),
         }
         self.connected.ready();
         let work = async {
+            // A standby was ready. As the leader it has nothing until its kinds are served and its upgrades are done.
+            self.started.not_ready("the controllers are being set up");
             let mut manager = self.manager(stop);
             tokio::select! {
                 result = setup(&mut manager) => result.map_err(ManagerError::Setup)?,
@@ -330,6 +333,7 @@ impl Process {
             self.metrics.set_leader(lease, true);
             work.await
         };
+        let client = leader::report_refusals(client, &self.options, self.health.detached().register_watch("Lease"));
         match leader::run(client, &self.options, lease, &self.holder, stop.clone(), work).await {
             leader::Outcome::Finished(result) => result,
             leader::Outcome::Lost => Err(ManagerError::LeaseLost),

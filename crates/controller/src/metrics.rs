@@ -32,7 +32,7 @@ pub(crate) const CACHE_SYNCED: Description = Description {
     name: "cache_synced",
     kind: "gauge",
     labels: &["cache"],
-    help: "Whether the initial list of a watched kind is complete (1) or not (0)",
+    help: "Whether a needed kind is served, listed and not refused (1) or not (0); also for the start of the manager",
 };
 
 /// The failures of watches.

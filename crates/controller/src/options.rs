@@ -1,6 +1,7 @@
 //! The flags of every manager. They have the names of the flags of Cluster API's managers where these exist.
 
 mod selector;
+mod values;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,6 +10,7 @@ use clap::Args;
 use kube::core::Selector;
 
 pub use self::selector::parse_selector;
+pub use self::values::{parse_bool, parse_duration, parse_interval, parse_path, parse_port};
 use crate::diagnostics::DiagnosticsOptions;
 use crate::logging::LogFormat;
 use crate::traces::TraceOptions;
@@ -18,7 +20,7 @@ use crate::traces::TraceOptions;
 #[group(skip)]
 pub struct Options {
     /// Kubeconfig of the API server; by default KUBECONFIG, ~/.kube/config or the pod's service account.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = parse_path)]
     pub kubeconfig: Option<PathBuf>,
 
     /// Serve only claims and pools of this namespace, and global pools; by default those of all namespaces. Repeatable.
@@ -39,7 +41,7 @@ pub struct Options {
 
     /// Use leader election: one replica is active, the others are standbys.
     #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true",
-          action = clap::ArgAction::Set, value_name = "BOOL")]
+          action = clap::ArgAction::Set, value_name = "BOOL", value_parser = parse_bool)]
     pub leader_elect: bool,
 
     /// Namespace of the lease; by default that of the pod or of the kubeconfig's context.
@@ -122,30 +124,6 @@ impl Options {
     }
 }
 
-/// Parses a duration in the format of Go's flags: `15s`, `1m30s`, `500ms`.
-pub fn parse_duration(text: &str) -> Result<Duration, String> {
-    let invalid = || format!("{text:?} is not a duration; use for example 15s, 1m30s or 500ms");
-    let mut rest = text;
-    let mut total = Duration::ZERO;
-    while !rest.is_empty() {
-        let digits = rest.find(|letter: char| !letter.is_ascii_digit()).ok_or_else(invalid)?;
-        let (number, tail) = rest.split_at_checked(digits).ok_or_else(invalid)?;
-        let units = tail.find(|letter: char| letter.is_ascii_digit()).unwrap_or(tail.len());
-        let (unit, tail) = tail.split_at_checked(units).ok_or_else(invalid)?;
-        let number: u64 = number.parse().map_err(|_| invalid())?;
-        let part = match unit {
-            "ms" => Some(Duration::from_millis(number)),
-            "s" => Some(Duration::from_secs(number)),
-            "m" => number.checked_mul(60).map(Duration::from_secs),
-            "h" => number.checked_mul(3600).map(Duration::from_secs),
-            _ => None,
-        };
-        total = part.and_then(|part| total.checked_add(part)).ok_or_else(invalid)?;
-        rest = tail;
-    }
-    if text.is_empty() { Err(invalid()) } else { Ok(total) }
-}
-
 #[cfg(test)]
 mod tests {
     use clap::Parser;
@@ -181,12 +159,15 @@ mod tests {
     }
 
     #[test]
-    fn durations_have_the_format_of_go() {
-        assert_eq!(parse_duration("15s"), Ok(Duration::from_secs(15)));
-        assert_eq!(parse_duration("1m30s"), Ok(Duration::from_secs(90)));
-        assert_eq!(parse_duration("500ms"), Ok(Duration::from_millis(500)));
-        for invalid in ["", "15", "s", "1x", "-1s", "99999999999999999999s", "18446744073709551615h"] {
-            assert!(parse_duration(invalid).is_err(), "{invalid}");
+    fn values_have_the_format_of_go() {
+        for (argument, leader_elect) in
+            [("--leader-elect", true), ("--leader-elect=T", true), ("--leader-elect=0", false)]
+        {
+            assert_eq!(options(&[argument]).leader_elect, leader_elect, "{argument}");
         }
+        assert!(Flags::try_parse_from(["test", "--leader-elect=yes"]).is_err());
+        let lease = options(&["--leader-elect-lease-duration=1.5m"]).leader_elect_lease_duration;
+        assert_eq!(lease, Duration::from_secs(90));
+        assert_eq!(options(&["--kubeconfig="]).kubeconfig.as_deref(), Some(std::path::Path::new("")));
     }
 }

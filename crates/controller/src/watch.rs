@@ -32,6 +32,7 @@ pub use self::maybe_invalid::{Invalid, MaybeInvalid};
 pub use self::restores::{Epoch, RestoreDetector};
 use self::streaming_list::streaming_list;
 use crate::client::with_timeout;
+use crate::discovery;
 use crate::health::ReadinessGate;
 
 /// Sees every change of the objects of one kind, in order, before any reconciler runs. The methods correspond to kube's
@@ -155,6 +156,8 @@ where
     let WatchSpec { api, config, version, trim, handler, synced } = spec;
     let kind: Arc<str> = K::kind(&version).into();
     let served_as: Arc<str> = K::api_version(&version).into();
+    let if_unserved: Arc<str> =
+        discovery::unserved(&K::group(&version), &K::plural(&version), &[&K::version(&version)]).into();
     let config = watcher::Config { timeout: config.timeout.or(Some(WATCH_TIMEOUT)), ..config };
     let in_pages = Arc::new(AtomicBool::new(false));
     let unserved = CancellationToken::new();
@@ -185,6 +188,7 @@ where
         };
         let (kind, handler, synced) = (Arc::clone(&kind), Arc::clone(&handler), synced.clone());
         let (served_as, unserved) = (Arc::clone(&served_as), unserved.clone());
+        let if_unserved = Arc::clone(&if_unserved);
         let mut failures = FailureStreak::default();
         events.take_until(epoch_ended.boxed()).filter_map(move |item| {
             let mut delay = None;
@@ -199,7 +203,7 @@ where
                 }
                 Err(error) => {
                     interrupted.notify_one();
-                    let failure = Failure::of(&error);
+                    let failure = Failure::of(&error).explain_unserved(&if_unserved);
                     log_failure(&kind, &failure, failures.record(Instant::now()));
                     synced.count_restart(failure.reason());
                     delay = Some(RETRY_POLICY.delay(failures.count));

@@ -2,11 +2,12 @@
 
 use capi_ipam_controller::client::{CallError, ResourceClient};
 use capi_ipam_controller::discovery::wait_for_kind;
+use capi_ipam_controller::health::Health;
 use capi_ipam_controller::server_clock;
 use capi_ipam_controller::watch::WatchApi;
 use jiff::Timestamp;
 use kube::Client;
-use kube::core::PartialObjectMeta;
+use kube::core::{ApiResource, PartialObjectMeta};
 
 use crate::api::{Cluster, ContractVersion, IPAddress, IPAddressClaim, Machine, names};
 
@@ -21,16 +22,19 @@ pub struct ContractClient {
 }
 
 impl ContractClient {
-    /// Discovers the served versions. Waits until IPAddressClaim, IPAddress and Cluster are installed.
-    pub async fn discover(client: &Client) -> Self {
+    /// Discovers the served versions. Waits until IPAddressClaim, IPAddress and Cluster are installed, and reports
+    /// those that are missing to `health`.
+    pub async fn discover(client: &Client, health: &Health) -> Self {
         let versions = ContractVersion::ALL.map(ContractVersion::as_str);
-        let find = async |group, plural| {
-            let served = wait_for_kind(client, group, plural, &versions).await;
+        let any = ContractVersion::default();
+        let find = async |kind: ApiResource| {
+            let served = wait_for_kind(client, health, &kind, &versions).await;
             ContractVersion::ALL.into_iter().find(|version| version.as_str() == served).unwrap_or_default()
         };
-        let ipam = find(names::GROUP, "ipaddressclaims").await;
-        find(names::GROUP, "ipaddresses").await;
-        let cluster = find(names::CLUSTER_GROUP, "clusters").await;
+        let claims = find(ApiResource::erase::<IPAddressClaim>(&any));
+        let addresses = find(ApiResource::erase::<IPAddress>(&any));
+        let clusters = find(ApiResource::erase::<Cluster>(&any));
+        let (ipam, _, cluster) = futures::join!(claims, addresses, clusters);
         Self { client: client.clone(), ipam, cluster }
     }
 

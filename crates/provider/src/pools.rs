@@ -16,7 +16,7 @@ use std::time::Duration;
 use capi_ipam_controller::client::ResourceClient;
 use capi_ipam_controller::discovery::wait_for_kind;
 use capi_ipam_controller::watch::WatchSpec;
-use kube::core::NamespaceResourceScope;
+use kube::core::{ApiResource, NamespaceResourceScope};
 use kube::{Client, Resource};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -120,8 +120,8 @@ impl<P: PoolProvider> WatchedPools<P> {
     /// the kind.
     pub async fn new(setup: &mut ProviderSetup<'_>, provider: P) -> Self {
         let client = setup.manager.client.clone();
-        let (group, plural, version) = (P::Pool::group(&()), P::Pool::plural(&()), P::Pool::version(&()));
-        wait_for_kind(&client, &group, &plural, &[&version]).await;
+        let kind = ApiResource::erase::<P::Pool>(&());
+        wait_for_kind(&client, &setup.manager.health, &kind, &[&kind.version]).await;
         setup.add_pools(PoolKind::of::<P::Pool>());
         let pools = Arc::new(PoolCache::new(setup.trigger()));
         let addresses = Arc::new(PoolAddresses::new(PoolKind::of::<P::Pool>()));

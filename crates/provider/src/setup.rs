@@ -152,7 +152,7 @@ impl<A: ProviderAdapter> ClaimReconcilerBuilder<'_, A> {
         factory: impl AsyncFnOnce(&mut ProviderSetup<'_>) -> Result<A, BoxError>,
     ) -> Result<(), BoxError> {
         let Self { manager, pools, options, sweep, .. } = self;
-        let contract = ContractClient::discover(&manager.client).await;
+        let contract = ContractClient::discover(&manager.client, &manager.health).await;
         let mut controller = manager.controller("claims");
         let addresses = Arc::new(AddressIndex::new(controller.trigger()));
         let claims_synced = manager.health.register_watch("IPAddressClaim");

@@ -21,6 +21,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::control_plane::ControlPlane;
+use crate::patience::Patience;
 use crate::wait::{TIMEOUT, pause};
 
 static NAMES: AtomicU32 = AtomicU32::new(0);
@@ -196,13 +197,13 @@ async fn get_or_create<K>(client: &ResourceClient<K>, object: &K) -> Result<K, C
 where
     K: Resource + Clone + Debug + Serialize + DeserializeOwned,
 {
-    let start = Instant::now();
+    let (start, patience) = (Instant::now(), Patience::new(TIMEOUT));
     loop {
         let found = client.get_or_create(object).await?;
         if found.meta().deletion_timestamp.is_none() {
             return Ok(found);
         }
-        assert!(start.elapsed() < TIMEOUT, "it is still being deleted after {TIMEOUT:?}: {found:?}");
+        assert!(!patience.is_over(), "it is still being deleted after {TIMEOUT:?}: {found:?}");
         pause(start).await;
     }
 }

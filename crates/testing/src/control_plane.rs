@@ -24,7 +24,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, sleep};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -38,6 +38,7 @@ use self::programs::programs;
 pub use self::programs::{ensure, kustomize};
 pub use self::requests::{AccessRequest, ProviderRequest, RequestKey};
 use self::reuse::FirstState;
+use crate::patience::Patience;
 use crate::process::{Supervised, TemporaryFolder};
 
 /// The name of the user as which a provider without a service account sends its requests.
@@ -261,9 +262,9 @@ impl ControlPlane {
             }
             Ok(())
         };
-        let deadline = Instant::now() + Duration::from_mins(1);
+        let patience = Patience::new(Duration::from_mins(1));
         while let Err(error) = is_served() {
-            assert!(Instant::now() < deadline, "{error}");
+            assert!(!patience.is_over(), "{error}");
             sleep(Duration::from_millis(20));
         }
     }
@@ -282,9 +283,9 @@ impl ControlPlane {
     /// Runs kubectl until it succeeds. A single `kubectl wait` is not enough for a CRD: it fails for one without
     /// conditions.
     fn kubectl_until_done(&self, arguments: &[&str]) {
-        let deadline = Instant::now() + Duration::from_mins(1);
+        let patience = Patience::new(Duration::from_mins(1));
         while let Err(error) = self.try_kubectl(arguments) {
-            assert!(Instant::now() < deadline, "{error}");
+            assert!(!patience.is_over(), "{error}");
             sleep(Duration::from_millis(50));
         }
     }

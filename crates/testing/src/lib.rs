@@ -9,7 +9,8 @@
 //! - [`manager`]: the program of a provider as a separate process, with its probes and its log;
 //! - [`consumer`]: creates claims, addresses and Clusters, and waits for results;
 //! - [`proxy`]: a server between a program and the API server, for faults;
-//! - [`wait`], [`process`], [`ports`]: polling, child processes that never outlive a test, free ports.
+//! - [`wait`], [`patience`]: polling, with limits that are longer on a busy machine;
+//! - [`process`], [`ports`]: child processes that never outlive a test, free ports.
 //!
 //! # Dependencies
 //! Of this workspace, `capi-ipam-provider` only. The crate knows no kind of pool. The programs of the control plane are
@@ -58,6 +59,7 @@ pub mod conformance;
 pub mod consumer;
 pub mod control_plane;
 pub mod manager;
+pub mod patience;
 pub mod ports;
 pub mod process;
 pub mod proxy;

@@ -5,9 +5,10 @@ use std::net::{Ipv4Addr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::control_plane::ControlPlane;
+use crate::patience::Patience;
 use crate::ports::free_port;
 use crate::process::Supervised;
 
@@ -59,12 +60,12 @@ impl Manager {
     /// Waits until the program is ready.
     ///
     /// # Panics
-    /// When it is not ready within a minute.
+    /// When it is not ready within a minute, or longer on a busy machine, or when it exits.
     pub fn wait_until_ready(&self) {
-        let deadline = Instant::now() + Duration::from_mins(1);
+        let patience = Patience::new(Duration::from_mins(1));
         while !self.is_ready() {
             assert!(
-                Instant::now() < deadline,
+                self.process.exists() && !patience.is_over(),
                 "the manager is not ready; its log ends:\n{}",
                 self.process.output_tail()
             );
@@ -94,11 +95,20 @@ impl Manager {
     /// Waits until the log contains a text.
     ///
     /// # Panics
-    /// When it does not within a minute.
+    /// When it does not within a minute, or longer on a busy machine, or when the program exits before.
     pub fn wait_for_log(&self, text: &str) {
-        let deadline = Instant::now() + Duration::from_mins(1);
-        while !self.log().contains(text) {
-            assert!(Instant::now() < deadline, "no {text:?} in the log, which ends:\n{}", self.process.output_tail());
+        let patience = Patience::new(Duration::from_mins(1));
+        loop {
+            // Read before the log: a program that has exited writes nothing more.
+            let exists = self.process.exists();
+            if self.log().contains(text) {
+                return;
+            }
+            assert!(
+                exists && !patience.is_over(),
+                "no {text:?} in the log, which ends:\n{}",
+                self.process.output_tail()
+            );
             sleep(Duration::from_millis(20));
         }
     }

@@ -4,6 +4,7 @@
 //! small shell whose standard input is a pipe that this process holds. The kernel closes the pipe when this process
 //! exits for any reason, and the shell then stops the program.
 
+use crate::patience::Patience;
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
@@ -11,7 +12,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Runs a program (the arguments) with its output on standard error, prints its process id to standard output, and
 /// reads commands from standard input: each line names a signal for the program. End of file means TERM, and KILL 2 s
@@ -106,6 +107,12 @@ impl Supervised {
         self.exit_status().is_none()
     }
 
+    /// Whether the program has not exited, for callers that only borrow this value. Always true where there is no
+    /// `/proc`.
+    pub fn exists(&self) -> bool {
+        !cfg!(target_os = "linux") || Path::new(&format!("/proc/{}", self.pid)).exists()
+    }
+
     /// Sends the program a signal, such as `STOP` or `CONT`.
     pub fn signal(&mut self, signal: &str) {
         // An error here means that supervisor and program have exited.
@@ -121,9 +128,9 @@ impl Supervised {
     /// Stops the program with SIGTERM and waits for its exit; kills it after 40 s.
     pub fn stop(&mut self) {
         self.signal("TERM");
-        let deadline = Instant::now() + STOP_TIMEOUT;
+        let patience = Patience::new(STOP_TIMEOUT);
         while self.is_running() {
-            if Instant::now() > deadline {
+            if patience.is_over() {
                 return self.kill();
             }
             sleep(Duration::from_millis(10));
@@ -133,6 +140,17 @@ impl Supervised {
     /// The exit status of the program, if it has exited.
     pub fn exit_status(&mut self) -> Option<ExitStatus> {
         self.supervisor.try_wait().expect("the supervisor is a child of this process")
+    }
+
+    /// A value that changes while the program does something: the processor time that it has used, in units of the
+    /// kernel, and the length of its log.
+    pub fn activity(&self) -> (u64, u64) {
+        let status = fs::read_to_string(format!("/proc/{}/stat", self.pid)).unwrap_or_default();
+        // The name of the program, in parentheses, can contain spaces. The 12th and 13th field after it are the time in
+        // user mode and in the kernel.
+        let fields = status.rsplit(')').next().unwrap_or_default().split_whitespace();
+        let used = fields.skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
+        (used, fs::metadata(&self.log).map_or(0, |metadata| metadata.len()))
     }
 
     /// The output of the program since its start.

@@ -3,6 +3,8 @@
 use std::future::Future;
 use std::time::{Duration, Instant};
 
+use crate::patience::Patience;
+
 /// How long a test waits for something that takes milliseconds on a free machine. The API server can reject IPAddresses
 /// with owner references for 30 s after its start, see `CallError::is_owner_kind_unknown` of the controller crate.
 pub const TIMEOUT: Duration = Duration::from_mins(1);
@@ -21,7 +23,7 @@ const INTERVAL: (Duration, Duration) = (Duration::from_millis(20), Duration::fro
 /// Calls `poll` until it returns a value: every 20 ms at first, and every 100 ms after a second.
 ///
 /// # Panics
-/// When it returns none within [`TIMEOUT`].
+/// When it returns none within [`TIMEOUT`], or longer on a busy machine, see [`Patience`].
 pub async fn eventually<T, F: Future<Output = Option<T>>>(what: &str, poll: impl FnMut() -> F) -> T {
     eventually_within(TIMEOUT, what, poll).await
 }
@@ -32,12 +34,12 @@ pub async fn eventually_within<T, F: Future<Output = Option<T>>>(
     what: &str,
     mut poll: impl FnMut() -> F,
 ) -> T {
-    let start = Instant::now();
+    let (start, patience) = (Instant::now(), Patience::new(timeout));
     loop {
         if let Some(found) = poll().await {
             return found;
         }
-        assert!(start.elapsed() < timeout, "did not happen within {timeout:?}: {what}");
+        assert!(!patience.is_over(), "did not happen within {timeout:?}: {what}");
         pause(start).await;
     }
 }
@@ -53,12 +55,12 @@ pub async fn eventually_ok_within<T, F: Future<Output = Result<T, String>>>(
     what: &str,
     mut poll: impl FnMut() -> F,
 ) -> T {
-    let start = Instant::now();
+    let (start, patience) = (Instant::now(), Patience::new(timeout));
     loop {
         match poll().await {
             Ok(found) => return found,
             Err(instead) => {
-                assert!(start.elapsed() < timeout, "did not happen within {timeout:?}: {what}; instead: {instead}");
+                assert!(!patience.is_over(), "did not happen within {timeout:?}: {what}; instead: {instead}");
             }
         }
         pause(start).await;

@@ -57,9 +57,6 @@ const USER_TIMEOUT: Duration = Duration::from_secs(30);
 /// Silence that a watch may add to its requested duration.
 const WATCH_MARGIN: Duration = Duration::from_secs(5);
 
-/// Silence after which a dropped watch counts as dead, even if a longer duration was requested.
-const SUSPICIOUS_SILENCE: Duration = Duration::from_secs(30);
-
 /// Duration of a watch if the request has none. The API server chooses it, at most an hour.
 const MAX_WATCH_DURATION: Duration = Duration::from_hours(1);
 
@@ -240,8 +237,14 @@ async fn send<C: Connect + Clone + Send + Sync + 'static>(
     Ok(response?.map(|body| ResponseBody { body, pending, timer: None, is_watch: silence.is_some() }))
 }
 
-/// A response that is not complete. Resets the connections if it is dropped after most of its time is over: the caller
-/// may have a shorter timeout.
+/// Whether a response that is dropped after this silence has probably a dead connection: most of its time is over, and
+/// the caller may have a slightly shorter timeout. A watch that the program ends earlier says nothing about its
+/// connection: without changes it is silent.
+fn is_suspicious(silence: Duration, limit: Duration) -> bool {
+    silence >= limit / 10 * 9
+}
+
+/// A response that is not complete. Resets the connections if it is dropped after a suspicious silence.
 struct Pending<C: Connect + Clone + Send + Sync + 'static> {
     pool: Arc<Pool<C>>,
     /// When the request was sent; for a watch, when data last arrived.
@@ -252,9 +255,7 @@ struct Pending<C: Connect + Clone + Send + Sync + 'static> {
 
 impl<C: Connect + Clone + Send + Sync + 'static> Drop for Pending<C> {
     fn drop(&mut self) {
-        // Nine tenths: a caller with the same timeout may drop the response slightly earlier.
-        let suspicious = SUSPICIOUS_SILENCE.min(self.limit / 10 * 9);
-        if !self.is_over && self.since.elapsed() >= suspicious {
+        if !self.is_over && is_suspicious(self.since.elapsed(), self.limit) {
             self.pool.reset(self.since);
         }
     }

@@ -20,6 +20,9 @@ pub(super) const RETRY_POLICY: RetryPolicy =
 /// How long a watch fails with transient errors before they are logged as warnings.
 const TRANSIENT_FAILURE_GRACE: Duration = Duration::from_secs(10);
 
+/// The code of the status for a kind that the API server does not serve.
+const UNSERVED: u16 = 404;
+
 /// A failure of a watch.
 pub(super) struct Failure {
     /// The HTTP status code, if the API server answered.
@@ -42,12 +45,20 @@ impl Failure {
         }
     }
 
+    /// Replaces the text of the API server by what to do, if it does not serve the kind.
+    pub(super) fn explain_unserved(mut self, explanation: &str) -> Self {
+        if self.code == Some(UNSERVED) {
+            explanation.clone_into(&mut self.text);
+        }
+        self
+    }
+
     /// The kind of failure, for metrics.
     pub(super) fn reason(&self) -> &'static str {
         match self.code {
             Some(410) => "expired",
             Some(403) => "forbidden",
-            Some(404) => "not_found",
+            Some(UNSERVED) => "not_found",
             Some(429) => "throttled",
             Some(_) => "server_error",
             None => "connection",
@@ -56,12 +67,12 @@ impl Failure {
 
     /// Whether the API server refuses the kind, so that an administrator has to act.
     pub(super) fn is_refusal(&self) -> bool {
-        matches!(self.code, Some(403 | 404))
+        matches!(self.code, Some(403 | UNSERVED))
     }
 
     /// Whether the watch cannot recover in this process.
     pub(super) fn is_permanent(&self, was_listed: bool, duration: Duration) -> bool {
-        self.code == Some(404) && was_listed && duration >= MAX_ABSENCE
+        self.code == Some(UNSERVED) && was_listed && duration >= MAX_ABSENCE
     }
 }
 
@@ -96,8 +107,8 @@ pub(super) fn log_failure(kind: &str, Failure { code, text }: &Failure, duration
         // The resourceVersion has expired, which is normal: the kind is listed again.
         Some(410) => debug!(kind, "the resourceVersion has expired, listing again"),
         Some(403) => warn!(kind, error = text, "not allowed to list and watch; check the ClusterRole"),
-        Some(404) => {
-            warn!(kind, error = text, "the API server does not know the kind; install its CustomResourceDefinition");
+        Some(UNSERVED) => {
+            warn!(kind, error = text, "the kind is not served");
         }
         _ if is_transient(*code, duration) => info!(kind, error = text, "the watch is interrupted, retrying"),
         _ => warn!(kind, error = text, seconds = duration.as_secs(), "the watch keeps failing, retrying"),
@@ -107,7 +118,7 @@ pub(super) fn log_failure(kind: &str, Failure { code, text }: &Failure, duration
 /// Whether a failure needs no action: all failures except those of permissions and definitions, if they do not last.
 /// For example, the API server interrupts watches when it applies a new CustomResourceDefinition.
 fn is_transient(code: Option<u16>, duration: Duration) -> bool {
-    !matches!(code, Some(403 | 404)) && duration < TRANSIENT_FAILURE_GRACE
+    !matches!(code, Some(403 | UNSERVED)) && duration < TRANSIENT_FAILURE_GRACE
 }
 
 #[cfg(test)]
@@ -129,7 +140,7 @@ mod tests {
         for code in [None, Some(429), Some(500), Some(503)] {
             assert!(is_transient(code, Duration::ZERO) && !is_transient(code, TRANSIENT_FAILURE_GRACE), "{code:?}");
         }
-        assert!(!is_transient(Some(403), Duration::ZERO) && !is_transient(Some(404), Duration::ZERO));
+        assert!(!is_transient(Some(403), Duration::ZERO) && !is_transient(Some(UNSERVED), Duration::ZERO));
         let status = Status::failure("storage is (re)initializing", "TooManyRequests").with_code(429);
         let error = watcher::Error::InitialListFailed(kube::Error::Api(Box::new(status)));
         assert_eq!(Failure::of(&error).text, "storage is (re)initializing (429 TooManyRequests)");

@@ -32,9 +32,6 @@ const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 /// Number of consecutive lists that may fail before streaming is given up.
 const MAX_FAILURES: u32 = 3;
 
-/// Duration in seconds of a watch that begins with a list (`timeoutSeconds`).
-const LIST_TIMEOUT: u32 = 290;
-
 /// Limits of a streaming list. A list in pages has none.
 #[derive(Clone, Copy)]
 struct Limits {
@@ -47,8 +44,9 @@ struct Limits {
 
 const LIMITS: Limits = Limits { silence: Duration::from_secs(15), total: Duration::from_mins(1) };
 
-/// Silence that a watch may add to its requested duration.
-const MAX_SILENCE: Duration = Duration::from_secs(5);
+/// Duration in seconds of a watch that begins with a list (`timeoutSeconds`): the time for the list, and for the API
+/// server to begin it. The API server ends the watch then, so a silent connection is detected soon after.
+const LIST_TIMEOUT: u32 = 70;
 
 /// Watches a kind, and recovers from errors: resumes at the last resourceVersion or lists again. The caller has to wait
 /// after an error before it polls again.
@@ -144,8 +142,9 @@ where
                         (Some(Err(Error::WatchStartFailed(error))), State::after(version, expired))
                     }
                 },
+                // There is no limit here: the client fails a watch that is silent for longer than it was requested.
                 State::Listed { version, events: Some(mut events) } => {
-                    while_watching(self.next(&mut events).await, version, events)
+                    while_watching(events.next().await, version, events)
                 }
             };
             match item {
@@ -163,10 +162,11 @@ where
 
     /// Opens a watch at a version; without one, a watch that begins with a list.
     async fn open(&self, version: Option<&str>) -> kube::Result<Events<K>> {
+        let watch_timeout = self.config.timeout.unwrap_or(WATCH_TIMEOUT);
         let parameters = WatchParams {
             label_selector: self.config.label_selector.clone(),
             field_selector: self.config.field_selector.clone(),
-            timeout: Some(if version.is_none() { LIST_TIMEOUT } else { self.watch_timeout() }),
+            timeout: Some(if version.is_none() { LIST_TIMEOUT } else { watch_timeout }),
             bookmarks: true,
             send_initial_events: version.is_none(),
         };
@@ -176,16 +176,6 @@ where
         let events = opened.map_err(|elapsed| kube::Error::Service(elapsed.into()))??;
         self.synced.accepted();
         Ok(events.boxed())
-    }
-
-    fn watch_timeout(&self) -> u32 {
-        self.config.timeout.unwrap_or(WATCH_TIMEOUT)
-    }
-
-    /// The next event of a watch. `None` at its end, and after a silence that means a dead connection.
-    async fn next(&self, events: &mut Events<K>) -> Option<kube::Result<WatchEvent<K>>> {
-        let duration = Duration::from_secs(self.watch_timeout().into());
-        timeout(duration.saturating_add(MAX_SILENCE), events.next()).await.ok().flatten()
     }
 }
 

@@ -4,8 +4,9 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use capi_ipam_testing::patience::Patience;
 use capi_ipam_testing::ports::free_port;
 use capi_ipam_testing::process::{Supervised, TemporaryFolder};
 use fantoccini::actions::{InputSource, KeyAction, KeyActions};
@@ -52,11 +53,11 @@ impl Browser {
             "goog:chromeOptions": { "args": flags }, "goog:loggingPrefs": { "browser": "ALL" },
         });
         let capabilities = capabilities.as_object().expect("an object").clone();
-        let (server, start) = (format!("http://127.0.0.1:{port}"), Instant::now());
+        let (server, patience) = (format!("http://127.0.0.1:{port}"), Patience::new(TIMEOUT));
         let driver = loop {
             match ClientBuilder::new(HttpConnector::new()).capabilities(capabilities.clone()).connect(&server).await {
                 Ok(driver) => break driver,
-                Err(error) if start.elapsed() > TIMEOUT => panic!("no browser: {error}\n{}", process.output_tail()),
+                Err(error) if patience.is_over() => panic!("no browser: {error}\n{}", process.output_tail()),
                 Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
             }
         };
@@ -82,9 +83,9 @@ impl Browser {
     /// Waits until an expression is true.
     pub(crate) async fn wait_for(&self, expression: &str) {
         let script = format!("try {{ return Boolean({expression}) }} catch (error) {{ return false }}");
-        let start = Instant::now();
+        let patience = Patience::new(TIMEOUT);
         while self.run(&script).await != json!(true) {
-            if start.elapsed() > TIMEOUT {
+            if patience.is_over() {
                 let text = self.run("return document.body.innerText").await;
                 let text = text.as_str().unwrap_or_default();
                 panic!("not true: {expression}; the page is:\n{text}\n{}", self.log().await);

@@ -8,6 +8,7 @@ use super::program::{Environment, wait_until_ready};
 use super::rules::{Rule, Violation, describe_address};
 use super::scene::Scene;
 use crate::control_plane::ProviderRequest;
+use crate::patience::Patience;
 
 /// How long the API server is stopped, without its start.
 const OUTAGE: Duration = Duration::from_secs(2);
@@ -57,8 +58,8 @@ pub(super) async fn leader_election(environment: &mut Environment<'_>, scene: &S
     scene.create_claim("one", json!({})).await;
     scene.bound("one").await?;
     let mut standby = launch();
-    let start = Instant::now();
-    while !standby.is_ready() && standby.is_running() && start.elapsed() < STANDBY_TIMEOUT {
+    let patience = Patience::new(STANDBY_TIMEOUT);
+    while !standby.is_ready() && standby.is_running() && !patience.is_over() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     if !standby.is_running() {
@@ -105,14 +106,14 @@ pub(super) async fn restart(environment: &mut Environment<'_>, scene: &Scene) ->
 }
 
 async fn wait_until_quiet(environment: &Environment<'_>) -> Result<(), Violation> {
-    let start = Instant::now();
-    let (mut count, mut since) = (0, start);
+    let patience = Patience::new(QUIET_TIMEOUT);
+    let (mut count, mut since) = (0, Instant::now());
     while since.elapsed() < SETTLED {
         let all = writes(environment);
         if all.len() != count {
             (count, since) = (all.len(), Instant::now());
         }
-        if start.elapsed() > QUIET_TIMEOUT {
+        if patience.is_over() {
             let seen = all.last().map(|write| format!("{} {}", write.verb, write.uri)).unwrap_or_default();
             return Err(Violation::new(Rule::Quiet, "no write happens when all claims are bound", seen));
         }

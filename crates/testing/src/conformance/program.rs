@@ -1,7 +1,7 @@
 //! The control plane of all checks, and the program of the provider in it.
 
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use capi_ipam_provider::controller::client::connect;
 use kube::Client;
@@ -11,6 +11,7 @@ use super::rules::{Rule, Violation};
 use super::scene::Scene;
 use crate::control_plane::{ControlPlane, Options};
 use crate::manager::Manager;
+use crate::patience::Patience;
 use crate::wait::TIMEOUT;
 
 /// The number of lines of the log in a failure.
@@ -83,13 +84,13 @@ impl<'a> Environment<'a> {
 /// Waits until a program is ready. A start takes longer than the reaction to a change, so it has at least [`TIMEOUT`].
 pub(super) async fn wait_until_ready(program: &mut Manager, timeout: Duration) -> Result<(), Violation> {
     let timeout = timeout.max(TIMEOUT);
-    let start = Instant::now();
+    let patience = Patience::new(timeout);
     while !program.is_ready() {
         if let Some(status) = program.exit_status() {
             let seen = format!("it has exited with {status}; its log ends:\n{}", last_lines(&program.log()));
             return Err(Violation::new(Rule::Program, "the program starts", seen));
         }
-        if start.elapsed() > timeout {
+        if patience.is_over() {
             let seen = format!("it is not; its log ends:\n{}", last_lines(&program.log()));
             return Err(Violation::new(Rule::Program, format!("/readyz succeeds within {timeout:?}"), seen));
         }

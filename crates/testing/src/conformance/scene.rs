@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use super::provider::Pool;
 use super::rules::{Rule, Violation, check_bound, check_owned, check_reason, check_unique, describe, describe_address};
 use crate::consumer::{Consumer, object};
+use crate::patience::Patience;
 use crate::wait::pause;
 
 /// How long nothing may change that must not change.
@@ -102,10 +103,10 @@ impl Scene {
 
     /// Calls `poll` until it succeeds, and returns its last error at the end of the timeout.
     pub(super) async fn until<T>(&self, mut poll: impl AsyncFnMut() -> Result<T, Violation>) -> Result<T, Violation> {
-        let start = Instant::now();
+        let (start, patience) = (Instant::now(), Patience::new(self.timeout));
         loop {
             match poll().await {
-                Err(violation) if start.elapsed() > self.timeout => {
+                Err(violation) if patience.is_over() => {
                     let expected = format!("{} (within {:?})", violation.expected, self.timeout);
                     return Err(Violation { expected, ..violation });
                 }

@@ -10,11 +10,15 @@ use serde_json::json;
 
 use super::options::Options;
 use super::programs::programs;
+use crate::patience::Patience;
 use crate::ports::free_port;
 use crate::process::Supervised;
 
-/// How long a program may take until it is ready. It takes 2 s on a free machine.
-const TIMEOUT: Duration = Duration::from_secs(90);
+/// How long a program may do nothing before it is ready. It is ready after 2 s on a machine that is not busy.
+const STALL_TIMEOUT: Duration = Duration::from_secs(90);
+
+/// How long a program that does something may take until it is ready.
+const START_TIMEOUT: Duration = Duration::from_mins(10);
 
 /// The soft memory limit of kube-apiserver, from which on it collects garbage more often. It needs 8 GiB for 300,000
 /// objects; without a limit its heap doubles, and a machine with 24 GiB runs out of memory.
@@ -161,9 +165,10 @@ pub(super) fn free_ports<const N: usize>() -> [u16; N] {
     [(); N].map(|()| free_port())
 }
 
-/// Waits until the program is ready.
+/// Waits until the program is ready, as long as it lives and does something.
 fn wait_until_ready(what: &str, mut program: Supervised, ready: impl Fn() -> bool) -> Result<Supervised, PortTaken> {
     let start = Instant::now();
+    let (mut patience, mut activity) = (Patience::new(STALL_TIMEOUT), program.activity());
     loop {
         let is_ready = ready();
         if let Some(status) = program.exit_status() {
@@ -175,11 +180,16 @@ fn wait_until_ready(what: &str, mut program: Supervised, ready: impl Fn() -> boo
         if is_ready {
             return Ok(program);
         }
-        assert!(
-            start.elapsed() < TIMEOUT,
-            "{what} is not ready after {TIMEOUT:?}; the end of its log:\n{}",
-            program.output_tail()
-        );
+        if patience.is_over() {
+            let now = program.activity();
+            assert!(
+                now != activity && start.elapsed() < START_TIMEOUT,
+                "{what} is not ready after {:?}; the end of its log:\n{}",
+                start.elapsed(),
+                program.output_tail()
+            );
+            (patience, activity) = (Patience::new(STALL_TIMEOUT), now);
+        }
         sleep(Duration::from_millis(50));
     }
 }
@@ -188,7 +198,7 @@ fn wait_until_ready(what: &str, mut program: Supervised, ready: impl Fn() -> boo
 fn is_healthy(port: u16) -> bool {
     let ask = || -> std::io::Result<String> {
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
-        stream.set_read_timeout(Some(Duration::from_secs(1)))?;
+        stream.set_read_timeout(Some(Duration::from_secs(10)))?;
         stream.write_all(b"GET /health HTTP/1.0\r\n\r\n")?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer)?;

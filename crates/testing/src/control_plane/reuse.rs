@@ -12,13 +12,14 @@ use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::path::Path;
 use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use k8s_openapi::ByteString;
 use serde_json::{Value, json};
 
 use super::definitions::ServedKind;
 use super::https::Endpoint;
+use crate::patience::Patience;
 
 /// How long the API server may take to notice deletions, and etcd to respond.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -93,14 +94,14 @@ impl FirstState {
 
     /// Waits until no list from the watch cache of the API server contains a deleted object.
     fn wait_until_caches_are_empty(&self, endpoint: &Endpoint<'_>) -> Result<(), String> {
-        let deadline = Instant::now() + TIMEOUT;
+        let patience = Patience::new(TIMEOUT);
         let namespaces = self.revisions.keys().filter(|key| key.starts_with("/registry/namespaces/")).count();
         let kinds = self.kinds.iter().map(|kind| (kind.path.as_str(), 0));
         for (path, expected) in kinds.chain([("/api/v1/namespaces", namespaces)]) {
             let url = format!("{path}?resourceVersion=0");
             // Status code 429 means that the cache is not initialized.
             while !endpoint.get(&url, "application/json").is_ok_and(|listed| has_items(&listed, expected)) {
-                if Instant::now() > deadline {
+                if patience.is_over() {
                     return Err(format!("{path} still lists deleted objects"));
                 }
                 sleep(Duration::from_millis(10));

@@ -31,9 +31,9 @@ pub enum TlsVersion {
     /// TLS 1.1, which is not supported.
     #[value(name = "VersionTLS11")]
     Tls11,
-    /// TLS 1.2.
+    /// TLS 1.2. An empty value of the flag means the default, as in Go.
     #[default]
-    #[value(name = "VersionTLS12")]
+    #[value(name = "VersionTLS12", alias = "")]
     Tls12,
     /// TLS 1.3.
     #[value(name = "VersionTLS13")]
