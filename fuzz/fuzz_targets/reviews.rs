@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use capi_ipam::admission::{View, conversion, pools, reservations};
 use capi_ipam::api::{InClusterKind, Pool, PoolKey, Scope, Slot};
-use capi_ipam::in_cluster::ledger::NetworkRefusal;
+use capi_ipam::in_cluster::ledger::{NetworkRefusal, ScopeChange};
 use capi_ipam_ip::{Block, Family, UsableBlocks};
 use capi_ipam_webhook::conversion::respond as respond_to_conversion;
 use capi_ipam_webhook::reply::{Outcome, Reply, ReplyError};
@@ -125,8 +125,8 @@ impl View for Cluster {
     fn network_length(&self, network: &str, family: Family) -> Option<u8> {
         (network == "lab").then(|| family.bits())
     }
-    fn network_of(&self, key: &PoolKey, _: &Pool) -> (Scope, Option<NetworkRefusal>) {
-        (Scope::of(key, None), Some(NetworkRefusal::NotFound("lab".into())))
+    fn scope_change(&self, key: &PoolKey, _: &Pool) -> ScopeChange {
+        ScopeChange { refusal: Some(NetworkRefusal::NotFound("lab".into())), ..ScopeChange::unknown(key) }
     }
     fn pool(&self, pool: &PoolKey) -> Option<(Scope, Option<Arc<UsableBlocks>>)> {
         Some((Scope::of(pool, None), None))

@@ -328,6 +328,10 @@ impl Cluster {
                 }
                 _ => Error::Unreachable { server, reason: one_line(&error_chain(source.as_ref())) },
             },
+            CallError::Undecodable { operation, source } => {
+                let reason = format!("the object cannot be decoded: {}", error_chain(source));
+                Error::Request { operation: operation.clone(), reason }
+            }
             CallError::TimedOut { .. } | CallError::Serialize { .. } => {
                 Error::Unreachable { server, reason: error_chain(error) }
             }

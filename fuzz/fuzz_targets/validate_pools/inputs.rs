@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use capi_ipam::admission::View;
 use capi_ipam::api::{Pool, PoolKey, Scope, Slot};
-use capi_ipam::in_cluster::ledger::NetworkRefusal;
+use capi_ipam::in_cluster::ledger::{NetworkRefusal, ScopeChange};
 use capi_ipam_ip::{Block, Family, UsableBlocks};
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use serde_json::{Value, json};
@@ -154,8 +154,8 @@ impl View for Cluster {
     fn network_length(&self, _: &str, _: Family) -> Option<u8> {
         self.declared_length
     }
-    fn network_of(&self, key: &PoolKey, _: &Pool) -> (Scope, Option<NetworkRefusal>) {
-        (Scope::of(key, None), Some(NetworkRefusal::NotFound("lab".into())))
+    fn scope_change(&self, key: &PoolKey, _: &Pool) -> ScopeChange {
+        ScopeChange { refusal: Some(NetworkRefusal::NotFound("lab".into())), ..ScopeChange::unknown(key) }
     }
     fn pool(&self, _: &PoolKey) -> Option<(Scope, Option<Arc<UsableBlocks>>)> {
         None
