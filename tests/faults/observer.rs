@@ -16,8 +16,11 @@ use tokio::task::JoinHandle;
 use crate::support::consumer::counts_of;
 use crate::support::patience::Patience;
 use crate::support::wait::eventually;
-use crate::workload::SLICE_LABEL;
+use crate::workload::{NETWORK_LABEL, SLICE_LABEL};
 use crate::world::{Address, Change, Claim, Name, Object, Pool, PoolName, Reservation, Slice, World};
+
+/// The number of addresses of a block of a pool of prefixes in the workloads.
+const PREFIX_SIZE: u32 = 4;
 
 /// How long the watches may take to deliver the state of the lists.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -37,7 +40,7 @@ impl Observer {
         observer.watch(Api::<IPAddress>::all_with(client.clone(), &version), address).await;
         observer.watch(Api::<IPReservation>::all(client.clone()), reservation).await;
         observer.watch(Api::<IPSlice>::all(client.clone()), slice).await;
-        for kind in [InClusterKind::IPPool, InClusterKind::GlobalIPPool] {
+        for kind in [InClusterKind::IPPool, InClusterKind::GlobalIPPool, InClusterKind::PrefixPool] {
             observer.watch(Api::all_with(client.clone(), &kind), pool).await;
         }
         observer
@@ -172,6 +175,7 @@ fn address(address: &IPAddress) -> Object {
 fn reservation(reservation: &IPReservation) -> Object {
     let state = Reservation {
         uid: reservation.uid().unwrap_or_default(),
+        network: reservation.spec.scope.strip_prefix("n.").map(str::to_owned),
         holder: reservation.spec.claim_ref.as_ref().and_then(|claim| claim.uid.clone()),
         pool: pool_name(PoolKey::of_reservation(&reservation.spec.pool_ref)),
         value: reservation.spec.address.clone(),
@@ -180,33 +184,46 @@ fn reservation(reservation: &IPReservation) -> Object {
     Object::Reservation(reservation.name_any(), state)
 }
 
+/// The first and the last address of a prefix.
+fn bounds(prefix: &str) -> Option<(Ipv4Addr, Ipv4Addr)> {
+    let (first, length) = prefix.split_once('/')?;
+    let first: Ipv4Addr = first.parse().ok()?;
+    let host_bits = 32_u32.checked_sub(length.parse().ok()?)?;
+    Some((first, Ipv4Addr::from(u32::from(first) | 1_u32.checked_shl(host_bits)?.checked_sub(1)?)))
+}
+
+fn range_of(prefix: &str) -> String {
+    let (first, last) = bounds(prefix).expect("the workloads write prefixes as they should be");
+    format!("{first}-{last}")
+}
+
 fn slice(slice: &IPSlice) -> Object {
-    let range = |block: &str| {
-        let (first, length) = block.split_once('/')?;
-        let first: Ipv4Addr = first.parse().ok()?;
-        let host_bits = 32_u32.checked_sub(length.parse().ok()?)?;
-        Some((first, Ipv4Addr::from(u32::from(first) | 1_u32.checked_shl(host_bits)?.checked_sub(1)?)))
-    };
     let state = Slice {
         uid: slice.uid().unwrap_or_default(),
         pool: pool_name(slice.block().ok().map(|(pool, _)| pool)),
-        block: range(&slice.spec.block),
+        block: bounds(&slice.spec.block),
         owner: slice.spec.owner.name.clone(),
         is_marked: slice.spec.empty_since.is_some(),
     };
     Object::Slice(slice.name_any(), state)
 }
 
-/// Pools whose ranges are completely allocatable, see the workloads.
+/// Pools whose ranges are completely allocatable, see the workloads. Pools of prefixes have another block length than
+/// the networks, so they belong to none.
 fn pool(pool: &api::Pool) -> Object {
-    let addresses = match &pool.spec {
-        PoolSpec::Addresses(spec) => spec.addresses.clone(),
-        PoolSpec::Prefixes(_) => Vec::new(),
+    let selected_by = pool.metadata.labels.as_ref().and_then(|labels| labels.get(NETWORK_LABEL));
+    let (addresses, block, network) = match &pool.spec {
+        PoolSpec::Addresses(spec) => {
+            let network = pool.spec.network().or(selected_by.map(String::as_str));
+            (spec.addresses.clone(), 1, network.map(str::to_owned))
+        }
+        PoolSpec::Prefixes(spec) => (spec.prefixes.iter().map(|prefix| range_of(prefix)).collect(), PREFIX_SIZE, None),
     };
     let state = Pool {
         uid: pool.metadata.uid.clone().unwrap_or_default(),
         addresses,
-        network: pool.spec.network().map(str::to_owned),
+        block,
+        network,
         deleting: pool.metadata.deletion_timestamp.is_some(),
         paused: is_paused(&pool.metadata),
         has_cooldown: pool.spec.cooldown_seconds() > 0,

@@ -43,6 +43,8 @@ pub enum Rule {
     Quiet,
     /// Every claim is bound or reports a reason.
     Served,
+    /// A reservation is in a scope that its pool has asked for. Its pool changes the scope, and nothing else does.
+    Placed,
     /// An address in a slice belongs to the owner of the slice, and an owner keeps no slice without an address.
     Sliced,
     /// A claim gets one IPAddress in its life, which is deleted with it.
@@ -69,6 +71,7 @@ pub fn ever(changes: &[Change], overtaken: bool) -> Vec<Violation> {
     for change in in_order(changes) {
         let mut now = before(&world, change, overtaken);
         now.extend(without_cooldown(&world, change));
+        now.extend(misplaced(&world, change));
         world.apply(change);
         now.extend(created(&world, change));
         now.extend(bound_twice(&world));
@@ -123,6 +126,16 @@ fn without_cooldown(world: &World, change: &Change) -> Option<Violation> {
     let is_copy = |(other, made): (&String, &Reservation)| other != name && made.value == deleted.value;
     let is_lost = pool.network.is_none() && !world.reservations.iter().any(is_copy);
     is_lost.then(|| violation(Rule::CooledDown, format!("reservation {name} of {holder} was deleted, not released")))
+}
+
+/// The scope of a new reservation. A network that is deleted or invalid, or that has another block length, moves nothing:
+/// only a state of the pool itself permits a scope. The pool may have changed during the creation.
+fn misplaced(world: &World, change: &Change) -> Option<Violation> {
+    let Object::Reservation(name, made) = &change.object else { return None };
+    let is_new = !change.gone && world.reservations.get(name).is_none_or(|known| known.uid != made.uid);
+    let past = world.past.get(&made.pool).filter(|past| is_new && !past.is_empty())?;
+    let is_permitted = past.iter().any(|pool| pool.network == made.network);
+    (!is_permitted).then(|| violation(Rule::Placed, format!("reservation {name} is not in a scope of its pool")))
 }
 
 /// I5: the range of a new IPAddress. The pool may have changed during its creation.

@@ -344,3 +344,25 @@ fn recreated_address_is_reported_in_the_summary() {
     assert_eq!((history.ever(), history.at_rest()), (vec![], vec![]));
     assert_eq!(history.overall(), [Rule::Once, Rule::Once]);
 }
+
+#[test]
+fn reservation_outside_of_the_scopes_of_its_pool_is_detected() {
+    let placed = |networks: &[Option<&str>], of_reservation: Option<&str>| {
+        let mut history = History::default();
+        for network in networks {
+            let pool = Pool { uid: "p".into(), network: network.map(str::to_owned), ..Pool::default() };
+            history.push(Object::Pool(pool_name(), pool), false);
+        }
+        let network = of_reservation.map(str::to_owned);
+        let made = Reservation { uid: "r".into(), pool: pool_name(), network, ..Reservation::default() };
+        history.push(Object::Reservation("r".into(), made), false);
+        history.ever()
+    };
+    assert_eq!(placed(&[Some("lab")], Some("lab")), []);
+    assert_eq!(placed(&[Some("lab")], None), [Rule::Placed], "the network has lost its pool");
+    assert_eq!(placed(&[None], Some("lab")), [Rule::Placed], "the pool asked for no network");
+    // A pool that has left, and one that joins.
+    assert_eq!(placed(&[Some("lab"), None], Some("lab")), []);
+    assert_eq!(placed(&[Some("lab"), None], None), []);
+    assert_eq!(placed(&[None, Some("lab")], None), []);
+}

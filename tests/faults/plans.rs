@@ -187,7 +187,9 @@ pub fn few(plans: &[Plan]) -> Vec<Plan> {
                     aspects.push(Aspect::Pair(*write, *how, plan.aged));
                 }
                 // Addresses are released during the retries, so that the next proposal is another address.
-                if is_forgotten_reservation(plan.workload, *write, *nth, *how) {
+                if is_forgotten_reservation(plan.workload, *write, *nth, *how)
+                    || is_restart_without_network(plan.workload, *write, *nth, *how)
+                {
                     aspects.push(Aspect::Part(plan.workload, *write));
                 }
             }
@@ -195,6 +197,10 @@ pub fn few(plans: &[Plan]) -> Vec<Plan> {
                 aspects.extend([Aspect::Watch(resource.clone()), Aspect::WatchHow(*how)]);
                 // Responses are ahead of the watch: a slice can have another owner meanwhile.
                 if resource == "ipslices" && *how == WatchFault::HeldBack {
+                    aspects.push(Aspect::Seen(plan.workload, resource.clone(), *how));
+                }
+                // Two managers observe that the network is not usable at different times.
+                if resource == "ipnetworks" && plan.workload == Workload::Unavailable && plan.managers == 2 {
                     aspects.push(Aspect::Seen(plan.workload, resource.clone(), *how));
                 }
             }
@@ -211,6 +217,11 @@ fn is_forgotten_reservation(workload: Workload, write: Write, nth: usize, how: W
         && write == Write::ReservationCreated
         && nth > 1
         && how == WriteFault::LostThenRefused(403)
+}
+
+/// Whether the plan restarts the manager while a network is not usable, of which claims are reported then.
+fn is_restart_without_network(workload: Workload, write: Write, nth: usize, how: WriteFault) -> bool {
+    workload == Workload::Unavailable && write == Write::ClaimReported && nth > 1 && how == WriteFault::CrashAfter
 }
 
 /// Many plans that cover every fault at every kind of write and in every workload.

@@ -4,13 +4,14 @@
 
 mod early;
 mod joining;
+mod networks;
 mod slices;
 mod sticky;
 mod views;
 
 use std::time::Duration;
 
-use capi_ipam::api::Pool;
+use capi_ipam::api::{InClusterKind, Pool};
 use capi_ipam_controller::client::ResourceClient;
 use capi_ipam_provider::api::IPAddressClaim;
 use kube::ResourceExt;
@@ -20,6 +21,7 @@ use serde_json::{Value, json};
 use crate::support::consumer::{Consumer, ready};
 use crate::support::wait::eventually_within;
 
+pub use networks::NETWORK_LABEL;
 pub use slices::SLICE_LABEL;
 
 /// How long a workload waits for one condition, despite faults: less than the minute after which the manager would end a
@@ -70,6 +72,10 @@ pub enum Workload {
     Join,
     /// A pool with addresses in use leaves a network.
     Leave,
+    /// A pool joins and leaves a network by its label, and one with another block length does not.
+    Relabel,
+    /// The network of two pools is invalid, is deleted, is removed by force, and is created again.
+    Unavailable,
     /// Claims move from one manager to the other by their label.
     Handover,
     /// The other manager serves another namespace.
@@ -79,7 +85,7 @@ pub enum Workload {
 }
 
 impl Workload {
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 22] = [
         Self::Allocate,
         Self::Scale,
         Self::Delete,
@@ -97,6 +103,8 @@ impl Workload {
         Self::Network,
         Self::Join,
         Self::Leave,
+        Self::Relabel,
+        Self::Unavailable,
         Self::Handover,
         Self::Apart,
         Self::Corner,
@@ -110,7 +118,7 @@ impl Workload {
     /// The maximum number of managers. Two managers observe that a pool joins a network at different times, and may
     /// allocate one address twice until both have observed it.
     pub fn max_managers(self) -> usize {
-        if matches!(self, Self::Join | Self::Leave) { 1 } else { 2 }
+        if matches!(self, Self::Join | Self::Leave | Self::Relabel) { 1 } else { 2 }
     }
 
     /// The flag that limits what a manager serves.
@@ -148,6 +156,8 @@ impl Workload {
             Self::Network => work.network().await,
             Self::Join => work.join().await,
             Self::Leave => work.leave().await,
+            Self::Relabel => work.relabel_pools().await,
+            Self::Unavailable => work.unavailable().await,
             Self::Handover => work.handover().await,
             Self::Apart => work.apart().await,
             Self::Corner => work.corner().await,
@@ -166,6 +176,7 @@ pub async fn clean_up(consumer: &Consumer) {
     work.delete_all(&names).await;
     work.wait_until_deleted(&names).await;
     delete_pools(consumer, &consumer.pools()).await;
+    delete_pools(consumer, &consumer.pools_of(InClusterKind::PrefixPool)).await;
     delete_pools(consumer, &consumer.global_pools()).await;
     // The reservation with the allocation length of a network is never deleted by the provider.
     for made in consumer.reservations().list().await.expect("reservations can be listed") {

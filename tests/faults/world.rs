@@ -74,6 +74,8 @@ pub struct Reservation {
     /// The uid of the claim that it is for.
     pub holder: Option<String>,
     pub pool: PoolName,
+    /// The network in whose scope it is; `None` for that of its pool.
+    pub network: Option<String>,
     /// The address.
     pub value: String,
     /// It cools down.
@@ -85,6 +87,9 @@ pub struct Pool {
     pub uid: String,
     /// Single addresses and ranges.
     pub addresses: Vec<String>,
+    /// The number of addresses of one block.
+    pub block: u32,
+    /// The network that it names, or that selects it.
     pub network: Option<String>,
     pub deleting: bool,
     pub paused: bool,
@@ -123,9 +128,11 @@ impl Pool {
         self.ranges().any(|(first, last)| (first..=last).contains(&address))
     }
 
-    /// How many addresses the pool has.
+    /// How many addresses or blocks the pool has.
     pub fn size(&self) -> i64 {
-        self.ranges().map(|(first, last)| i64::from(u32::from(last)) - i64::from(u32::from(first)) + 1).sum()
+        let addresses: i64 =
+            self.ranges().map(|(first, last)| i64::from(u32::from(last)) - i64::from(u32::from(first)) + 1).sum();
+        addresses / i64::from(self.block.max(1))
     }
 
     fn ranges(&self) -> impl Iterator<Item = (Ipv4Addr, Ipv4Addr)> {

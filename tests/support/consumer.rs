@@ -129,9 +129,15 @@ impl Consumer {
 
     /// Creates a pool of a kind.
     pub async fn create_pool_of(&self, kind: InClusterKind, name: &str, spec: Value) -> Pool {
+        self.create_labelled_pool(kind, name, json!({}), spec).await
+    }
+
+    /// Creates a pool of a kind with labels.
+    pub async fn create_labelled_pool(&self, kind: InClusterKind, name: &str, labels: Value, spec: Value) -> Pool {
+        let namespace = (!kind.is_global()).then_some(&self.namespace);
         let pool = object(json!({
             "apiVersion": "ipam.cluster.x-k8s.io/v1alpha2", "kind": kind.name(),
-            "metadata": { "name": name, "namespace": (!kind.is_global()).then_some(&self.namespace) }, "spec": spec,
+            "metadata": { "name": name, "namespace": namespace, "labels": labels }, "spec": spec,
         }));
         create(&self.pools_of(kind), &pool).await.expect("the pool can be created")
     }

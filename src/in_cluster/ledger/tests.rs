@@ -15,6 +15,7 @@ mod order;
 mod overlaps;
 mod policy;
 mod prefixes;
+mod preview;
 mod recount;
 mod scope_changes;
 mod scopes;

@@ -18,7 +18,7 @@ impl Work<'_> {
         self.create_and_bind(&first).await;
         // Allocated from the network while the pool joins, and so from its free addresses.
         self.set_network(json!(network)).await;
-        self.wait_until_noticed(Some(&network)).await;
+        self.wait_until_noticed("web", Some(&network)).await;
         let late = names("e", 2);
         tokio::join!(
             self.create_claims(&late),
@@ -28,7 +28,7 @@ impl Work<'_> {
         self.wait_until_bound(&late).await;
         self.wait_until_bound(&kept).await;
         self.wait_until_deleted(&first[..1]).await;
-        self.wait_until_moved().await;
+        self.wait_until_moved("web").await;
     }
 
     /// A pool leaves the network that it shares with another one.
@@ -49,8 +49,8 @@ impl Work<'_> {
         tokio::join!(self.create_claims(&late), self.delete_all(&first[..1]));
         self.wait_until_bound(&late).await;
         self.wait_until_deleted(&first[..1]).await;
-        self.wait_until_moved().await;
-        self.wait_until_noticed(None).await;
+        self.wait_until_moved("web").await;
+        self.wait_until_noticed("web", None).await;
     }
 
     async fn set_network(&self, network: Value) {
@@ -58,10 +58,10 @@ impl Work<'_> {
     }
 
     /// Waits until the status shows that the manager has observed the network of the pool.
-    async fn wait_until_noticed(&self, network: Option<&str>) {
+    pub(super) async fn wait_until_noticed(&self, pool: &str, network: Option<&str>) {
         let pools = self.consumer.pools();
         eventually_within(TIMEOUT, "the manager has observed the network", || async {
-            let pool = pools.get("web").await.expect("pools can be read")?;
+            let pool = pools.get(pool).await.expect("pools can be read")?;
             let shown = pool.status?.network;
             (shown.as_ref().map(|network| network.name.as_str()) == network).then_some(())
         })
@@ -69,10 +69,10 @@ impl Work<'_> {
     }
 
     /// Waits until all reservations of the pool are in its scope.
-    async fn wait_until_moved(&self) {
+    pub(super) async fn wait_until_moved(&self, pool: &str) {
         let pools = self.consumer.pools();
         eventually_within(TIMEOUT, "all reservations are moved", || async {
-            let pool = pools.get("web").await.expect("pools can be read")?;
+            let pool = pools.get(pool).await.expect("pools can be read")?;
             let remaining = pool.status?.network.map(|network| network.remaining).unwrap_or_default();
             (remaining == 0).then_some(())
         })
