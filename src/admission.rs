@@ -2,7 +2,7 @@
 //! of the cluster.
 //!
 //! - [`pools`]: validates creations, updates and deletions of pools, with warnings about probable mistakes;
-//! - [`networks`]: validates networks;
+//! - [`networks`]: validates creations, updates and deletions of networks;
 //! - [`reservations`]: validates manually created reservations;
 //! - [`conversion`]: converts pools between their versions;
 //! - [`routes`]: the webhook paths.
@@ -16,6 +16,8 @@ pub mod pools;
 pub mod reservations;
 pub mod routes;
 
+mod deletion;
+mod scope_changes;
 mod view;
 mod warnings;
 

@@ -2,30 +2,73 @@
 
 use capi_ipam_webhook::denial;
 use capi_ipam_webhook::review::{AdmissionRequest, Decision, Operation};
+use kube::api::ObjectMeta;
+use kube::core::Status;
 use kube::core::response::StatusCause;
 use serde::Deserialize as _;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::api::{IPNetwork, NetworkProblem, SelectorProblem, names};
+use super::deletion::{is_unchecked, require_complete};
+use super::scope_changes;
+use super::view::View;
+use crate::api::{Audience, IPNetwork, NetworkProblem, SelectorProblem, names};
 
 /// Decides on a request for a network.
-pub fn review(request: &AdmissionRequest) -> Decision {
-    if !matches!(request.operation, Operation::Create | Operation::Update) || !request.sub_resource.is_empty() {
+pub fn review(request: &AdmissionRequest, view: &dyn View) -> Decision {
+    if !request.sub_resource.is_empty() {
         return Ok(Vec::new());
     }
-    let object = request.object.as_ref().ok_or_else(|| denial::bad_request("the request has no object"))?;
-    let network = IPNetwork::deserialize(object)
-        .map_err(|error| denial::bad_request(&format!("cannot decode the object as an IPNetwork: {error}")))?;
+    match request.operation {
+        Operation::Create | Operation::Update => write(&decode(request.object.as_ref())?, view),
+        Operation::Delete => delete(&metadata(request.old_object.as_ref()), view).map(|()| Vec::new()),
+        Operation::Connect => Ok(Vec::new()),
+    }
+}
+
+fn decode(object: Option<&Value>) -> Result<IPNetwork, Box<Status>> {
+    let object = object.ok_or_else(|| denial::bad_request("the request has no object"))?;
+    IPNetwork::deserialize(object)
+        .map_err(|error| denial::bad_request(&format!("cannot decode the object as an IPNetwork: {error}")))
+}
+
+/// The metadata of a network that is deleted: its specification may be of another version and cannot prevent that.
+fn metadata(object: Option<&Value>) -> ObjectMeta {
+    let metadata = object.and_then(|object| object.get("metadata"));
+    metadata.and_then(|metadata| ObjectMeta::deserialize(metadata).ok()).unwrap_or_default()
+}
+
+fn write(network: &IPNetwork, view: &dyn View) -> Decision {
     if network.metadata.deletion_timestamp.is_some() {
         return Ok(Vec::new());
     }
     match network.spec.rules() {
-        Ok(_) => Ok(Vec::new()),
+        Ok(_) => Ok(scope_changes::of_network(&view.scope_changes(network))),
         Err(problems) => {
             let name = network.metadata.name.as_deref().unwrap_or_default();
             Err(denial::invalid(names::GROUP, "IPNetwork", name, problems.iter().map(cause).collect()))
         }
     }
+}
+
+/// The pools of a network that is being deleted allocate no addresses, so a deletion by mistake is denied.
+fn delete(metadata: &ObjectMeta, view: &dyn View) -> Result<(), Box<Status>> {
+    if is_unchecked(metadata) {
+        return Ok(());
+    }
+    require_complete(view)?;
+    let name = metadata.name.as_deref().unwrap_or_default();
+    let state = view.network(name);
+    if !state.is_used() {
+        return Ok(());
+    }
+    // A message about a network names no namespaced pool.
+    let pools = Audience::of(None).pools(state.members.iter().map(|(pool, _)| pool));
+    let pools = if pools.is_empty() { "no pools".to_owned() } else { pools };
+    Err(denial::bad_request(&format!(
+        "IPNetwork has pools or reservations. Cannot delete IPNetwork until all pools have left it and all reservations \
+         have been removed. In use: {pools}, {} reservations; see kubectl describe ipnetworks {name}",
+        state.reservations
+    )))
 }
 
 fn cause(problem: &NetworkProblem) -> StatusCause {
@@ -40,31 +83,4 @@ fn cause(problem: &NetworkProblem) -> StatusCause {
 }
 
 #[cfg(test)]
-mod tests {
-    use capi_ipam_webhook::review::AdmissionRequest;
-    use serde_json::Value;
-
-    use super::*;
-
-    fn review_spec(spec: &Value) -> Decision {
-        let object = json!({"metadata": {"name": "lab"}, "spec": spec});
-        let kind = json!({"group": names::GROUP, "version": names::POOL_VERSION, "kind": "IPNetwork"});
-        let request = json!({"uid": "1", "kind": kind, "operation": "CREATE", "object": object});
-        review(&serde_json::from_value::<AdmissionRequest>(request).unwrap())
-    }
-
-    #[test]
-    fn problems_name_their_fields() {
-        let valid = json!({"excluded": ["10.0.0.1", "fd00::/64"], "pools": {}});
-        assert_eq!(review_spec(&valid), Ok(Vec::new()));
-        let selector = json!({"matchExpressions": [{"key": "a", "operator": "Like", "values": ["b"]}]});
-        let invalid = json!({
-            "excluded": ["10.0.0.1", "10.0.0.300"], "pools": selector,
-            "namespaces": {"from": "Selector", "selector": selector},
-        });
-        let status = review_spec(&invalid).unwrap_err();
-        let causes = status.details.unwrap().causes;
-        let fields: Vec<_> = causes.iter().map(|cause| cause.field.as_str()).collect();
-        assert_eq!(fields, ["spec.excluded[1]", "spec.namespaces.selector", "spec.pools"]);
-    }
-}
+mod tests;

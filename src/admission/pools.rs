@@ -1,8 +1,9 @@
 //! Admission of pools: the rules of the Go in-cluster provider, with its fields and codes.
 //!
-//! Intended differences: an update that does not change the spec is allowed, also if the spec is not valid; so is every
-//! update of an object that is being deleted; and an update is denied only if it removes addresses in use from the
-//! pool, not because of addresses that were out of range before.
+//! Intended differences: an update that does not change the spec is allowed, also if the spec is not valid, and returns
+//! warnings only if the labels change the network of the pool; so is every update of an object that is being deleted;
+//! and an update is denied only if it removes addresses in use from the pool, not because of addresses that were out of
+//! range before.
 
 use std::fmt::{Display, Write as _};
 
@@ -14,8 +15,9 @@ use kube::core::response::StatusCause;
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 
+use super::deletion::{is_unchecked, require_complete};
 use super::view::View;
-use super::warnings;
+use super::{scope_changes, warnings};
 use crate::api::{
     AddressMetadata, InClusterKind, MIN_TERMINATING_SECONDS, Pool, PoolKey, PoolSpec, is_dns_label, names,
 };
@@ -35,11 +37,14 @@ pub fn review(kind: InClusterKind, request: &AdmissionRequest, view: &dyn View) 
         }
         Operation::Update => {
             let new = decode(kind, request.object.as_ref())?;
-            if new.metadata.deletion_timestamp.is_some() || same_spec(request) {
+            if new.metadata.deletion_timestamp.is_some() {
                 return Ok(Vec::new());
             }
             // An old object that cannot be decoded had no valid addresses.
             let old = decode(kind, request.old_object.as_ref()).ok();
+            if same_spec(request) {
+                return Ok(relabel(&new, old.as_ref(), &key(&new, request), view));
+            }
             update(&new, old.as_ref(), &key(&new, request), view)
         }
         Operation::Delete => {
@@ -179,7 +184,7 @@ fn cause(problem: &PoolProblem) -> StatusCause {
 fn create(new: &Pool, key: &PoolKey, view: &dyn View) -> Decision {
     let usable = check(&new.spec).map_err(|causes| invalid(key, causes))?;
     match network_conflict(&new.spec, &usable, view) {
-        None => Ok(warnings::of(new, key, &usable, view)),
+        None => Ok(warnings::of(new, None, key, &usable, view)),
         Some(cause) => Err(invalid(key, vec![cause])),
     }
 }
@@ -200,7 +205,15 @@ fn update(new: &Pool, old: Option<&Pool>, key: &PoolKey, view: &dyn View) -> Dec
     if let Some(before) = old.and_then(|old| old.spec.usable().ok()) {
         check_in_use_addresses_kept(key, &before, &usable, view)?;
     }
-    Ok(warnings::of(new, key, &usable, view))
+    Ok(warnings::of(new, old, key, &usable, view))
+}
+
+/// Returns the warnings about an update that changes only the metadata of a pool: a network can select it by its labels.
+fn relabel(new: &Pool, old: Option<&Pool>, key: &PoolKey, view: &dyn View) -> Vec<String> {
+    if old.is_some_and(|old| old.metadata.labels == new.metadata.labels) {
+        return Vec::new();
+    }
+    scope_changes::of_pool(&view.scope_change(key, new), new, old)
 }
 
 fn changed_immutable_fields(old: &PoolSpec, new: &PoolSpec) -> impl Iterator<Item = StatusCause> {
@@ -241,9 +254,7 @@ fn check_in_use_addresses_kept(
 }
 
 fn delete(pool: &Pool, key: &PoolKey, view: &dyn View) -> Result<(), Box<Status>> {
-    let annotated = |name: &str| pool.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(name));
-    let is_unchecked = annotated(names::SKIP_VALIDATE_DELETE) || annotated(names::DELETE_FOR_MOVE);
-    if is_unchecked || pool.metadata.deletion_timestamp.is_some() {
+    if is_unchecked(&pool.metadata) {
         return Ok(());
     }
     require_complete(view)?;
@@ -257,14 +268,8 @@ fn delete(pool: &Pool, key: &PoolKey, view: &dyn View) -> Result<(), Box<Status>
     )))
 }
 
-fn require_complete(view: &dyn View) -> Result<(), Box<Status>> {
-    if view.is_complete() {
-        return Ok(());
-    }
-    Err(denial::unavailable("the addresses in use are still being listed; retry in a few seconds"))
-}
-
-fn named(blocks: &[Block]) -> String {
+/// Names some of the blocks, and counts the others.
+pub(super) fn named(blocks: &[Block]) -> String {
     let names: Vec<String> = blocks.iter().take(MAX_NAMED).map(ToString::to_string).collect();
     let mut text = names.join(", ");
     if blocks.len() > names.len() {

@@ -31,12 +31,12 @@ macro_rules! paths {
 /// Adds all webhooks to the endpoints.
 pub fn all(endpoints: Endpoints, view: &Arc<dyn View>) -> Endpoints {
     let endpoints = InClusterKind::ALL.into_iter().fold(endpoints, |endpoints, kind| pool(kind, endpoints, view));
-    let of_reservations = Arc::clone(view);
+    let (of_reservations, of_networks) = (Arc::clone(view), Arc::clone(view));
     endpoints
         .review(VALIDATE_RESERVATION, move |request: &AdmissionRequest| {
             reservations::review(request, of_reservations.as_ref())
         })
-        .review(VALIDATE_NETWORK, networks::review)
+        .review(VALIDATE_NETWORK, move |request: &AdmissionRequest| networks::review(request, of_networks.as_ref()))
         .convert(CONVERT, |object: Value, desired: &str| {
             conversion::convert(object, desired).map_err(|error| error.to_string())
         })

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use capi_ipam_ip::{Block, Family, UsableBlocks};
 
-use crate::api::{AccessRules, Pool, PoolKey, Scope, Slot};
-use crate::in_cluster::ledger::{NetworkRefusal, OverLimit};
+use crate::api::{AccessRules, IPNetwork, Pool, PoolKey, Scope, Slot};
+use crate::in_cluster::ledger::{NetworkView, OverLimit, ScopeChange};
 
 /// The state of the cluster that admission reads. It can lag behind: admission reports mistakes early, and nothing
 /// depends on it for safety.
@@ -22,8 +22,18 @@ pub trait View: Send + Sync + 'static {
     /// The length of the blocks that the pools of a network allocate, once it is declared.
     fn network_length(&self, network: &str, family: Family) -> Option<u8>;
 
-    /// The scope of a pool as it is written, and why its network does not accept it.
-    fn network_of(&self, key: &PoolKey, pool: &Pool) -> (Scope, Option<NetworkRefusal>);
+    /// The scope of a pool as it is written, and as it is now.
+    fn scope_change(&self, key: &PoolKey, pool: &Pool) -> ScopeChange;
+
+    /// The existing pools whose scope a network changes as it is written, or that it does not accept any more.
+    fn scope_changes(&self, _network: &IPNetwork) -> Vec<ScopeChange> {
+        Vec::new()
+    }
+
+    /// The state of a network.
+    fn network(&self, _name: &str) -> NetworkView {
+        NetworkView::default()
+    }
 
     /// The scope of a pool, and its blocks if its spec is valid. `None` if the pool does not exist.
     fn pool(&self, pool: &PoolKey) -> Option<(Scope, Option<Arc<UsableBlocks>>)>;

@@ -4,14 +4,21 @@ use std::net::IpAddr;
 
 use capi_ipam_ip::{Family, SpanSet, UsableBlocks, UsableRange, parse_entry};
 
+use super::scope_changes;
 use super::view::View;
 use crate::api::{AccessRules, Audience, Pool, PoolKey, PoolSpec};
 
 /// The maximum number of warnings about the entries of a list.
 const MAX_ENTRY_WARNINGS: usize = 5;
 
-/// Returns the warnings about a valid pool.
-pub(super) fn of(pool: &Pool, key: &PoolKey, usable: &UsableBlocks, view: &dyn View) -> Vec<String> {
+/// Returns the warnings about a valid pool. `old` is the pool before the write.
+pub(super) fn of(
+    pool: &Pool,
+    old: Option<&Pool>,
+    key: &PoolKey,
+    usable: &UsableBlocks,
+    view: &dyn View,
+) -> Vec<String> {
     let mut warnings = Vec::new();
     match &pool.spec {
         PoolSpec::Addresses(spec) => {
@@ -66,10 +73,9 @@ pub(super) fn of(pool: &Pool, key: &PoolKey, usable: &UsableBlocks, view: &dyn V
             limit.as_secs()
         ));
     }
-    let (scope, refusal) = view.network_of(key, pool);
-    // Not denied: `clusterctl move` and restores create pools and networks in any order.
-    warnings.extend(refusal.map(|refusal| format!("spec.network: {refusal}")));
-    let overlapping = view.overlapping(key, &scope, usable);
+    let change = view.scope_change(key, pool);
+    warnings.extend(scope_changes::of_pool(&change, pool, old));
+    let overlapping = view.overlapping(key, &change.after, usable);
     if !overlapping.is_empty() {
         let pools = Audience::of_pool(key).pools(&overlapping);
         warnings.push(format!(

@@ -1,7 +1,7 @@
 //! The ValidatingWebhookConfiguration: which requests the API server sends to the webhooks.
 //!
-//! Match conditions exclude as many requests as possible: updates that do not change the spec of a pool, updates of
-//! objects that are being deleted, and deletions that an annotation allows. These work while no webhook is available.
+//! Match conditions exclude as many requests as possible: updates that change neither the spec nor the labels of a pool,
+//! updates of objects that are being deleted, and deletions that an annotation allows. These work while no webhook is available.
 //! Reservations of the provider are excluded too: a webhook call would double the time of an allocation.
 
 use serde_json::{Value, json};
@@ -26,39 +26,78 @@ const SPEC_CHANGES: &str = "request.operation == 'CREATE' || (!has(oldObject.met
 const MANUAL_RESERVATIONS: &str = "!(has(object.spec.claimRef) && has(object.spec.claimRef.uid)) && \
                        !(has(object.metadata.name) && object.metadata.name.matches('^n[.][a-z0-9-]+[.]ipv[46]$'))";
 
-/// Matches creations and updates of the spec.
-const SPEC_WRITES: &str = "request.operation == 'CREATE' || !has(oldObject.metadata.deletionTimestamp) && \
-                           (has(object.spec) != has(oldObject.spec) || \
-                           (has(object.spec) && object.spec != oldObject.spec))";
+/// Matches updates that change the labels of a pool and not its spec: a network can select the pool by its labels.
+const LABEL_CHANGES: &str = "!has(oldObject.metadata.deletionTimestamp) && has(object.spec) == has(oldObject.spec) && \
+                             (!has(object.spec) || object.spec == oldObject.spec) && \
+                             (has(object.metadata.labels) != has(oldObject.metadata.labels) || \
+                             (has(object.metadata.labels) && object.metadata.labels != oldObject.metadata.labels))";
+
+/// What a webhook decides.
+#[derive(Clone, Copy)]
+enum Purpose {
+    /// It denies or warns: without its answer the API server denies the request.
+    Validation,
+    /// It only warns: without its answer the API server accepts the request soon.
+    Warnings,
+}
+
+impl Purpose {
+    /// The first part of the name of the webhook, its failure policy, and the seconds that a request waits for it.
+    const fn settings(self) -> (&'static str, &'static str, u8) {
+        match self {
+            Self::Validation => ("validation", "Fail", 10),
+            Self::Warnings => ("labels", "Ignore", 3),
+        }
+    }
+}
+
+/// The requests that the API server sends to a webhook.
+struct Requests<'a> {
+    plural: &'a str,
+    operations: &'a [&'a str],
+    /// The name of the match condition, and the condition.
+    condition: (&'a str, &'a str),
+}
 
 /// The ValidatingWebhookConfiguration.
 pub(super) fn documents() -> [Value; 1] {
+    let operations = &["CREATE", "UPDATE", "DELETE"];
     let pools = InClusterKind::ALL.map(|kind| {
         let Paths { validate, .. } = routes::paths_of(kind);
-        webhook(kind.plural(), validate, &["CREATE", "UPDATE", "DELETE"], "not-only-metadata", SPEC_CHANGES)
+        let condition = ("not-only-metadata", SPEC_CHANGES);
+        webhook(Purpose::Validation, validate, &Requests { plural: kind.plural(), operations, condition })
     });
-    let validate = routes::VALIDATE_RESERVATION;
-    let reservations = webhook("ipreservations", validate, &["CREATE"], "made-by-hand", MANUAL_RESERVATIONS);
-    let validate = routes::VALIDATE_NETWORK;
-    let networks = webhook("ipnetworks", validate, &["CREATE", "UPDATE"], "not-only-metadata", SPEC_WRITES);
+    let labels = InClusterKind::ALL.map(|kind| {
+        let Paths { validate, .. } = routes::paths_of(kind);
+        let condition = ("only-labels", LABEL_CHANGES);
+        webhook(Purpose::Warnings, validate, &Requests { plural: kind.plural(), operations: &["UPDATE"], condition })
+    });
+    let condition = ("made-by-hand", MANUAL_RESERVATIONS);
+    let of_reservations = Requests { plural: "ipreservations", operations: &["CREATE"], condition };
+    let reservations = webhook(Purpose::Validation, routes::VALIDATE_RESERVATION, &of_reservations);
+    let condition = ("not-only-metadata", SPEC_CHANGES);
+    let of_networks = Requests { plural: "ipnetworks", operations, condition };
+    let networks = webhook(Purpose::Validation, routes::VALIDATE_NETWORK, &of_networks);
     [json!({
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": "ValidatingWebhookConfiguration",
         "metadata": { "name": WEBHOOK_CONFIGURATION },
-        "webhooks": pools.into_iter().chain([networks, reservations]).collect::<Vec<_>>(),
+        "webhooks": pools.into_iter().chain([networks, reservations]).chain(labels).collect::<Vec<_>>(),
     })]
 }
 
-fn webhook(plural: &str, path: &str, operations: &[&str], condition: &str, expression: &str) -> Value {
+fn webhook(purpose: Purpose, path: &str, requests: &Requests<'_>) -> Value {
+    let Requests { plural, operations, condition: (condition, expression) } = requests;
+    let (prefix, failure_policy, timeout_seconds) = purpose.settings();
     let singular = plural.strip_suffix('s').unwrap_or(plural);
     json!({
-        "name": format!("validation.{singular}.{}", names::GROUP),
+        "name": format!("{prefix}.{singular}.{}", names::GROUP),
         "admissionReviewVersions": ["v1"],
         "clientConfig": { "service": { "namespace": NAMESPACE, "name": WEBHOOK_SERVICE, "path": path } },
-        "failurePolicy": "Fail",
+        "failurePolicy": failure_policy,
         "matchPolicy": "Equivalent",
         "sideEffects": "None",
-        "timeoutSeconds": 10,
+        "timeoutSeconds": timeout_seconds,
         "rules": [{
             "apiGroups": [names::GROUP],
             "apiVersions": [names::POOL_VERSION],

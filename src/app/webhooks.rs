@@ -12,8 +12,8 @@ use capi_ipam_webhook::server::listen;
 use clap::Args;
 
 use crate::admission::{View, routes};
-use crate::api::{AccessRules, Pool, PoolKey, Scope, Slot};
-use crate::in_cluster::ledger::{NetworkRefusal, OverLimit};
+use crate::api::{AccessRules, IPNetwork, Pool, PoolKey, Scope, Slot};
+use crate::in_cluster::ledger::{NetworkView, OverLimit, ScopeChange};
 use crate::in_cluster::{LedgerHandle, run_standby};
 use crate::installed::{CERTIFICATE_SECRET, CONVERTED_DEFINITIONS, WEBHOOK_CONFIGURATION, WEBHOOK_SERVICE};
 
@@ -87,9 +87,19 @@ impl View for LedgerView {
         self.0.complete()?.network_length(network, family)
     }
 
-    fn network_of(&self, key: &PoolKey, pool: &Pool) -> (Scope, Option<NetworkRefusal>) {
-        let ledger = self.0.complete();
-        ledger.map_or_else(|| (Scope::Pool(key.clone()), None), |ledger| ledger.network_of(key, pool))
+    fn scope_change(&self, key: &PoolKey, pool: &Pool) -> ScopeChange {
+        match self.0.complete() {
+            Some(ledger) => ledger.preview_pool(key, pool),
+            None => ScopeChange::unknown(key),
+        }
+    }
+
+    fn scope_changes(&self, network: &IPNetwork) -> Vec<ScopeChange> {
+        self.0.complete().map(|ledger| ledger.preview_network(network)).unwrap_or_default()
+    }
+
+    fn network(&self, name: &str) -> NetworkView {
+        self.0.complete().map(|ledger| ledger.network(name)).unwrap_or_default()
     }
 
     fn pool(&self, pool: &PoolKey) -> Option<(Scope, Option<Arc<UsableBlocks>>)> {

@@ -29,6 +29,7 @@ mod quota;
 mod recount;
 mod refresh;
 mod reservation_changes;
+mod scope_preview;
 mod scope_rule;
 mod shared_names;
 mod slice_changes;
@@ -62,6 +63,7 @@ pub use self::problems::{AbandonedReservation, Conflict, InvalidReservation, Unr
 pub use self::proposals::Proposal;
 pub use self::queries::{CooledDown, Held, PoolCounts};
 pub use self::quota::{LimitReached, OverLimit};
+pub use self::scope_preview::ScopeChange;
 pub use self::slice_changes::{SliceStep, SliceView};
 pub use self::slices::SliceRefusal;
 use self::state::{Source, State};

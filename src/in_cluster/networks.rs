@@ -117,7 +117,7 @@ impl NetworkReconciler {
             return Ok(Action::Requeue(wait));
         }
         let view = self.context.ledger.network(&name);
-        if is_deleting && has_finalizer && !is_used(&view) && !self.has_reservations(&name).await? {
+        if is_deleting && has_finalizer && !view.is_used() && !self.has_reservations(&name).await? {
             finalizer::remove(&self.networks, network.as_ref(), names::PROTECT_NETWORK).await?;
             info!(network = name, "removed the finalizer: no pool belongs to the deleted network");
             return Ok(Action::AwaitChange);
@@ -160,12 +160,6 @@ impl NetworkReconciler {
         self.context.ledger.insert_network(&written);
         written
     }
-}
-
-/// Whether pools belong to a network or have reservations in it. A pool that names a network that does not allow it must
-/// not block the deletion of the network.
-fn is_used(view: &NetworkView) -> bool {
-    view.needed_by > 0 || view.reservations > 0
 }
 
 /// The status of a network.

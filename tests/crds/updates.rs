@@ -56,6 +56,33 @@ fn immutable_fields_cannot_be_changed() {
         }
     }
     reservations_stay(&plane);
+    block_lengths_stay(&plane);
+}
+
+fn block_lengths_stay(plane: &ControlPlane) {
+    let kind = "IPNetwork";
+    let change = |name: &str, spec: &Value| patch(plane, kind, name, &[], &json!({"spec": spec}));
+    make(plane, kind, "later", &json!({}));
+    change("later", &json!({"blockLengths": {}})).expect("a network needs no length");
+    change("later", &json!({"blockLengths": {"ipv4": 32}})).expect("a length can be set later");
+    change("later", &json!({"blockLengths": {"ipv6": 64}})).expect("so can that of the other family");
+
+    make(plane, kind, "lab", &json!({"blockLengths": {"ipv4": 32, "ipv6": 64}}));
+    change("lab", &json!({"blockLengths": {"ipv4": 32}, "pools": {}})).expect("the lengths are the same");
+    let immutable = "field is immutable once it is set";
+    for (lengths, field) in [
+        (json!({"ipv4": 31}), "ipv4"),
+        (json!({"ipv4": null}), "ipv4"),
+        (json!({"ipv6": 128}), "ipv6"),
+        (json!({"ipv6": null}), "ipv6"),
+    ] {
+        let answer = change("lab", &json!({"blockLengths": lengths}));
+        refused(&answer, &format!("spec.blockLengths.{field}"), immutable);
+    }
+    for removal in [json!({"blockLengths": null}), Value::Null] {
+        refused(&change("lab", &removal), "spec.blockLengths.ipv4", immutable);
+        refused(&change("lab", &removal), "spec.blockLengths.ipv6", immutable);
+    }
 }
 
 fn reservations_stay(plane: &ControlPlane) {

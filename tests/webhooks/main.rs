@@ -13,6 +13,7 @@ mod conversion;
 mod in_use;
 mod junk;
 mod metrics;
+mod networks;
 mod reservations;
 mod robustness;
 mod rules;

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::api::{Scope, Slot};
-use crate::in_cluster::ledger::NetworkRefusal;
+use crate::in_cluster::ledger::{NetworkRefusal, ScopeChange};
 
 /// A cluster with some addresses in use.
 #[derive(Default)]
@@ -16,6 +16,8 @@ struct Cluster {
     in_use: Vec<&'static str>,
     overlapping: Vec<PoolKey>,
     networks: HashMap<&'static str, u8>,
+    /// The scope of the pool, if it exists.
+    scope: Option<Scope>,
 }
 
 impl View for Cluster {
@@ -32,9 +34,15 @@ impl View for Cluster {
     fn network_length(&self, network: &str, _: Family) -> Option<u8> {
         self.networks.get(network).copied()
     }
-    fn network_of(&self, key: &PoolKey, pool: &Pool) -> (Scope, Option<NetworkRefusal>) {
+    /// The label `net` names a network that selects the pool.
+    fn scope_change(&self, key: &PoolKey, pool: &Pool) -> ScopeChange {
         let unknown = pool.spec.network().filter(|name| !self.networks.contains_key(name));
-        (Scope::Pool(key.clone()), unknown.map(|name| NetworkRefusal::NotFound(name.into())))
+        let label = pool.metadata.labels.as_ref().and_then(|labels| labels.get("net"));
+        let network = pool.spec.network().or(label.map(String::as_str)).filter(|_| unknown.is_none());
+        let after = Scope::of(key, network);
+        let affected = if self.scope.as_ref() == Some(&after) { Vec::new() } else { self.in_use(key, &|_| true) };
+        let refusal = unknown.map(|name| NetworkRefusal::NotFound(name.into()));
+        ScopeChange { pool: key.clone(), before: self.scope.clone(), after, refusal, affected }
     }
     fn pool(&self, _: &PoolKey) -> Option<(Scope, Option<Arc<UsableBlocks>>)> {
         None
@@ -325,4 +333,45 @@ fn short_terminating_limit_is_denied() {
     }
     let verify = json!({"addresses": ["10.0.0.2"], "prefix": 24, "reclaim": {"verify": "Report"}});
     assert_eq!(warnings_of(creation(InClusterKind::IPPool, &verify, &Cluster::default())), [""; 0]);
+}
+
+#[test]
+fn leaving_a_network_with_addresses_in_use_warns_like_joining() {
+    let spec = |network: Option<&str>| json!({"addresses": ["10.0.0.0/29"], "prefix": 29, "network": network});
+    let labelled = |spec: &Value, net: Option<&str>| {
+        let mut object = object(InClusterKind::IPPool, spec);
+        object["metadata"]["labels"] = net.map_or(json!({}), |net| json!({"net": net}));
+        object
+    };
+    let own = Scope::Pool(PoolKey::new(InClusterKind::IPPool, Some("n"), "p"));
+    let view = |scope: Scope| Cluster {
+        in_use: vec!["10.0.0.1", "10.0.0.2"],
+        networks: [("lab", 32), ("other", 32)].into(),
+        scope: Some(scope),
+        ..Cluster::default()
+    };
+    let lab = || Scope::Network("lab".into());
+    let update = |old: Value, new: Value, view: &Cluster| {
+        warnings_of(review(InClusterKind::IPPool, &request_for(Operation::Update, Some(old), Some(new)), view))
+    };
+    let leaves = |field: &str| format!("{field}: the pool leaves IPNetwork lab with 2 addresses in use, which");
+    let joins = |field: &str| format!("{field}: the pool joins IPNetwork lab with 2 addresses in use that");
+    let (alone, member) = (spec(None), spec(Some("lab")));
+    let cases = [
+        (labelled(&alone, Some("lab")), labelled(&alone, None), view(lab()), leaves("metadata.labels")),
+        (labelled(&alone, Some("lab")), labelled(&alone, Some("other")), view(lab()), leaves("metadata.labels")),
+        (labelled(&member, None), labelled(&alone, None), view(lab()), leaves("spec.network")),
+        (labelled(&member, None), labelled(&spec(Some("other")), None), view(lab()), leaves("spec.network")),
+        (labelled(&alone, None), labelled(&alone, Some("lab")), view(own.clone()), joins("metadata.labels")),
+        (labelled(&alone, None), labelled(&member, None), view(own), joins("spec.network")),
+    ];
+    for (old, new, view, expected) in cases {
+        let warnings = update(old, new, &view);
+        assert!(warnings.len() == 1 && warnings[0].starts_with(&expected), "{expected}: {warnings:?}");
+        assert!(warnings[0].contains("10.0.0.1, 10.0.0.2; "), "{warnings:?}");
+    }
+    // Labels that change no network.
+    let mut other = labelled(&alone, Some("lab"));
+    other["metadata"]["labels"]["a"] = json!("b");
+    assert!(update(labelled(&alone, Some("lab")), other, &view(lab())).is_empty());
 }

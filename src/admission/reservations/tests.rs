@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::api::{Pool, Scope};
-use crate::in_cluster::ledger::NetworkRefusal;
+use crate::in_cluster::ledger::ScopeChange;
 
 /// A cluster with one pool of ten addresses; one of them is in use.
 struct Cluster;
@@ -26,8 +26,8 @@ impl View for Cluster {
     fn network_length(&self, _: &str, _: Family) -> Option<u8> {
         None
     }
-    fn network_of(&self, key: &PoolKey, _: &Pool) -> (Scope, Option<NetworkRefusal>) {
-        (Scope::Pool(key.clone()), None)
+    fn scope_change(&self, key: &PoolKey, _: &Pool) -> ScopeChange {
+        ScopeChange::unknown(key)
     }
     fn pool(&self, pool: &PoolKey) -> Option<(Scope, Option<Arc<UsableBlocks>>)> {
         let object: Pool = serde_json::from_value(json!({

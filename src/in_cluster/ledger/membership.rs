@@ -273,6 +273,12 @@ impl State {
 }
 
 impl NetworkView {
+    /// Whether pools belong to the network or have reservations in it. A pool that names a network that does not allow it
+    /// must not block the deletion of the network.
+    pub fn is_used(&self) -> bool {
+        self.needed_by > 0 || self.reservations > 0
+    }
+
     /// Adds the counts of the addresses of a family.
     fn count(&mut self, family: Family, members: &[&PoolInfo], entry: &ScopeEntry) {
         let usable = members.iter().filter_map(|info| info.usable.as_ref().ok());

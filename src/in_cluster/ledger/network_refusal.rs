@@ -83,8 +83,8 @@ impl fmt::Display for NetworkRefusal {
             ),
             Self::LengthMismatch { network, theirs, ours } => write!(
                 formatter,
-                "spec.network or labels: the pools of IPNetwork {network} allocate blocks of length {theirs}, this \
-                 pool allocates length {ours}; use another network for it"
+                "the pools of IPNetwork {network} allocate blocks of length {theirs}, this pool allocates length {ours}; \
+                 name another network in spec.network, or change the labels of the pool"
             ),
         }
     }

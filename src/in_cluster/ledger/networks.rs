@@ -167,6 +167,22 @@ impl Networks {
         self.known.get(name).map(|(info, _)| info)
     }
 
+    /// These networks with one as it would be written, to decide on pools that are not changed. A new network is
+    /// initialized in it.
+    pub(super) fn preview(&self, name: &str, mut info: NetworkInfo) -> Self {
+        info.initialized = true;
+        let mut networks = Self {
+            known: self.known.clone(),
+            namespaces: self.namespaces.clone(),
+            records: self.records.clone(),
+            network_list: self.network_list,
+            namespace_list: self.namespace_list,
+            ..Self::default()
+        };
+        networks.set(&name.into(), info);
+        networks
+    }
+
     /// Removes a network. Returns which pools may be affected.
     pub(super) fn remove(&mut self, name: &str) -> Change {
         if let Some(exclusions) = self.exclusions.get_mut(name) {

@@ -10,8 +10,8 @@ use super::claim_name::ClaimName;
 use super::pool::PoolEntry;
 use super::state::State;
 use super::usage::AddressUsage;
-use super::{ClaimKey, Ledger, NetworkRefusal, OverLimit, PoolInfo, PoolKey};
-use crate::api::{AddressCounts, Pool, Scope, SliceCounts, Slot};
+use super::{ClaimKey, Ledger, OverLimit, PoolInfo, PoolKey};
+use crate::api::{AddressCounts, Scope, SliceCounts, Slot};
 
 /// An address that is reserved for a claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,14 +87,6 @@ impl Ledger {
         self.state.lock().networks.block_length(network, family)
     }
 
-    /// The scope of a pool that may not be stored yet, and why its network does not accept it.
-    pub fn network_of(&self, key: &PoolKey, pool: &Pool) -> (Scope, Option<NetworkRefusal>) {
-        let declared = PoolInfo { scope: Scope::Pool(key.clone()), ..PoolInfo::of(pool) };
-        let state = self.state.lock();
-        let placed = state.networks.apply(key, &declared, &state.past_of(key));
-        (placed.info.scope, placed.info.network_problem)
-    }
-
     /// The pools of a network.
     pub fn members(&self, network: &str) -> Vec<PoolKey> {
         let scope = Scope::Network(network.into());
@@ -150,16 +142,7 @@ impl Ledger {
     /// The addresses of a pool that are in use and for which `filter` returns true, in ascending order. An address that
     /// is reserved for a claim is in use, also if this process does not watch the namespace of the claim.
     pub fn in_use(&self, pool: &PoolKey, filter: &dyn Fn(Block) -> bool) -> Vec<Block> {
-        let state = self.state.lock();
-        let mut blocks = Vec::new();
-        for scope in state.scopes_with(pool) {
-            let usage = state.scopes.get(&scope).into_iter().flat_map(|scope| scope.usage.iter());
-            let in_use = usage.filter(|(block, usage)| filter(**block) && usage.is_in_use_of(pool));
-            blocks.extend(in_use.map(|(block, _)| *block));
-        }
-        blocks.sort_unstable();
-        blocks.dedup();
-        blocks
+        self.state.lock().in_use(pool, filter)
     }
 
     /// The counts of all existing pools.
@@ -301,6 +284,19 @@ impl Ledger {
 }
 
 impl State {
+    /// As [`Ledger::in_use`].
+    pub(super) fn in_use(&self, pool: &PoolKey, filter: &dyn Fn(Block) -> bool) -> Vec<Block> {
+        let mut blocks = Vec::new();
+        for scope in self.scopes_with(pool) {
+            let usage = self.scopes.get(&scope).into_iter().flat_map(|scope| scope.usage.iter());
+            let in_use = usage.filter(|(block, usage)| filter(**block) && usage.is_in_use_of(pool));
+            blocks.extend(in_use.map(|(block, _)| *block));
+        }
+        blocks.sort_unstable();
+        blocks.dedup();
+        blocks
+    }
+
     /// The scope of a pool, and others in which addresses of it are reserved.
     pub(super) fn scopes_with(&self, pool: &PoolKey) -> impl Iterator<Item = Scope> {
         let own = self.scope_of(pool);

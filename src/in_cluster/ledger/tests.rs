@@ -13,6 +13,7 @@ mod order;
 mod overlaps;
 mod policy;
 mod prefixes;
+mod preview;
 mod recount;
 mod scope_changes;
 mod scopes;

@@ -77,8 +77,7 @@ impl Planner<'_> {
         }
         let mut labelled = pool.clone();
         labelled.metadata.labels = Some(labels);
-        let (scope, _) = self.existing.networks.network_of(key, &labelled);
-        scope
+        self.existing.networks.preview_pool(key, &labelled).after
     }
 
     /// The object to create: the document of the file, with the metadata that users own and the label of the import.

@@ -1,0 +1,133 @@
+//! What a write of a pool or network would change, for admission. Nothing here changes the ledger.
+
+use std::collections::BTreeMap;
+
+use capi_ipam_ip::Block;
+use kube::ResourceExt;
+
+use super::networks::{NetworkInfo, Networks};
+use super::state::State;
+use super::usage::AddressUsage;
+use super::{Ledger, NetworkRefusal, PoolInfo};
+use crate::api::{IPNetwork, Pool, PoolKey, Scope, Slot};
+
+/// The scope of a pool before and after a write.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ScopeChange {
+    /// The pool.
+    pub pool: PoolKey,
+    /// The scope before the write; `None` if the pool does not exist.
+    pub before: Option<Scope>,
+    /// The scope after the write.
+    pub after: Scope,
+    /// Why its network does not accept the pool after the write.
+    pub refusal: Option<NetworkRefusal>,
+    /// The addresses in use that the change affects, in ascending order. If the pool leaves a network: all of the pool.
+    /// If it only joins one: those that another pool of the network has reserved or in use as well.
+    pub affected: Vec<Block>,
+}
+
+impl ScopeChange {
+    /// The change of a pool of which nothing is known: none.
+    pub fn unknown(pool: &PoolKey) -> Self {
+        let own = Scope::Pool(pool.clone());
+        Self { pool: pool.clone(), before: Some(own.clone()), after: own, refusal: None, affected: Vec::new() }
+    }
+
+    /// The network that the pool leaves.
+    pub fn left_network(&self) -> Option<&str> {
+        let before = self.before.as_ref().filter(|before| **before != self.after)?;
+        before.network()
+    }
+
+    /// The network that the pool joins.
+    pub fn joined_network(&self) -> Option<&str> {
+        if self.before.as_ref() == Some(&self.after) {
+            return None;
+        }
+        self.after.network()
+    }
+}
+
+impl Ledger {
+    /// What a write of a pool, which may not be stored yet, changes.
+    pub fn preview_pool(&self, key: &PoolKey, pool: &Pool) -> ScopeChange {
+        let declared = PoolInfo { scope: Scope::Pool(key.clone()), ..PoolInfo::of(pool) };
+        let state = self.state.lock();
+        let mut change = state.scope_change(key, &declared, &state.networks);
+        if change.left_network().is_some() {
+            change.affected = state.in_use(key, &|_| true);
+        } else if change.joined_network().is_some() {
+            change.affected = state.in_use(key, &|block| state.is_held_by_another(key, &change.after, block));
+        }
+        change
+    }
+
+    /// What a write of a network changes for the existing pools. Pools that keep their scope are left out, unless the
+    /// network would refuse them for another reason than now.
+    pub fn preview_network(&self, network: &IPNetwork) -> Vec<ScopeChange> {
+        let state = self.state.lock();
+        let networks = state.networks.preview(&network.name_any(), NetworkInfo::of(network));
+        let mut changes = Vec::new();
+        for (key, entry) in &state.pools {
+            let (Some(declared), Some(info)) = (&entry.declared, &entry.info) else { continue };
+            let change = state.scope_change(key, declared, &networks);
+            let is_same_scope = change.before.as_ref() == Some(&change.after);
+            let is_same_refusal = change.refusal.is_none() || change.refusal == info.network_problem;
+            if !is_same_scope || !is_same_refusal {
+                changes.push(change);
+            }
+        }
+        changes.sort_unstable_by(|one, other| one.pool.cmp(&other.pool));
+        state.find_affected(&mut changes);
+        changes
+    }
+}
+
+impl State {
+    fn scope_change(&self, key: &PoolKey, declared: &PoolInfo, networks: &Networks) -> ScopeChange {
+        let placed = networks.apply(key, declared, &self.past_of(key));
+        let existing = self.pools.get(key).and_then(|entry| entry.info.as_ref());
+        let before = existing.map(|existing| existing.scope.clone());
+        // The first pool of a network joins it once the length of its blocks is set.
+        let after = placed.awaited.map_or(placed.info.scope, Scope::Network);
+        let refusal = placed.info.network_problem;
+        ScopeChange { pool: key.clone(), before, after, refusal, affected: Vec::new() }
+    }
+
+    /// Finds the addresses that changes affect that happen at the same time: several pools that join a network can use
+    /// the same address.
+    fn find_affected(&self, changes: &mut [ScopeChange]) {
+        let mut users: BTreeMap<(Scope, Block), usize> = BTreeMap::new();
+        for change in changes.iter_mut() {
+            if change.left_network().is_none() && change.joined_network().is_none() {
+                continue;
+            }
+            change.affected = self.in_use(&change.pool, &|_| true);
+            for block in &change.affected {
+                let count = users.entry((change.after.clone(), *block)).or_default();
+                *count = count.saturating_add(1);
+            }
+        }
+        for change in changes.iter_mut().filter(|change| change.left_network().is_none()) {
+            let (pool, scope) = (&change.pool, &change.after);
+            let is_used_by_another_joining_pool =
+                |block: &Block| users.get(&(scope.clone(), *block)).is_some_and(|count| *count > 1);
+            change
+                .affected
+                .retain(|block| is_used_by_another_joining_pool(block) || self.is_held_by_another(pool, scope, *block));
+        }
+    }
+
+    /// Whether another pool of a scope has an address reserved or in use.
+    fn is_held_by_another(&self, pool: &PoolKey, scope: &Scope, block: Block) -> bool {
+        let Some(usage) = self.usage(&Slot { scope: scope.clone(), block }) else { return false };
+        holders(usage).any(|holder| holder != pool)
+    }
+}
+
+/// The pools that have an address reserved or in use.
+fn holders(usage: &AddressUsage) -> impl Iterator<Item = &PoolKey> {
+    let reserved = usage.reservation.iter().map(|reservation| &reservation.pool);
+    reserved.chain(usage.owners.iter().map(|owner| &owner.pool))
+}
