@@ -115,10 +115,13 @@ fn last_addresses_are_not_left_to_claims_ahead() {
     assert_eq!(last_of(&ledger.propose(&key(), &claim("c"), 1)), 1, "a and b may not need one");
 }
 
-/// A pool with two addresses in use, for which claims of each kind wait.
-fn with_waiting_claims() -> (Ledger, Arc<Mutex<Vec<ClaimKey>>>, Arc<Mutex<Vec<ClaimKey>>>) {
+/// The claims that a ledger has enqueued.
+type Enqueued = Arc<Mutex<Vec<ClaimKey>>>;
+
+/// A pool without a free address, and the claims that are woken and rechecked. Three claims wait for an address.
+fn with_waiting_claims() -> (Ledger, Enqueued, Enqueued) {
     let (ledger, woken) = recording();
-    let rechecked = Arc::<Mutex<Vec<ClaimKey>>>::default();
+    let rechecked = Enqueued::default();
     let record = Arc::clone(&rechecked);
     let rechecks = Box::new(move |claim: &ClaimKey| record.lock().push(claim.clone()));
     let ledger = Ledger { rechecks, ..ledger };

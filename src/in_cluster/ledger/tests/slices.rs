@@ -93,9 +93,9 @@ fn assignment_ends_although_the_pool_has_changed() {
             ledger.apply_pool(&before);
             assert_eq!(assign(&ledger, "a1", "a"), "10.0.0.0/30");
             assert!(matches!(ledger.propose(&key(), &claim("a2"), of("a")), Proposal::SliceUnavailable(_)));
-            let mut changed = json!({"metadata": {"generation": 2}, "spec": {"slices": slices(4)}});
-            json_patch::merge(&mut changed, &change);
-            ledger.apply_pool(&pool(changed));
+            let mut object = json!({"metadata": {"generation": 2}, "spec": {"slices": slices(4)}});
+            json_patch::merge(&mut object, &change);
+            ledger.apply_pool(&pool(object));
             if is_undone {
                 ledger.apply_pool(&pool(json!({"metadata": {"generation": 3}, "spec": {"slices": slices(4)}})));
             }
