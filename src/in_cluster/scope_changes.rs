@@ -149,11 +149,21 @@ async fn undo_copy(context: &Context, old: &IPReservation, copy: &KnownReservati
     if is_released(old, current.as_ref()) {
         return release_reservation(context, copy, FormerUse::OfClaim).await.map(drop);
     }
+    if current.as_ref().is_some_and(|current| is_copied(old, current)) {
+        // The next run deletes it.
+        return Ok(());
+    }
     // It was changed in another way, such as by a later claim of the name: the next run copies it again.
     let name = copy.slot.reservation_name();
     let deleted = context.reservations.delete_unchanged(&name, &copy.uid, &copy.version).await?;
     context.ledger.record_deletion(&copy.slot, &copy.uid, &deleted);
     Ok(())
+}
+
+/// Whether a copy of a reservation, as it was read before, is a copy of it as it is now.
+fn is_copied(before: &IPReservation, current: &IPReservation) -> bool {
+    let labels = |reservation: &IPReservation| (reservation.labels().clone(), reservation.annotations().clone());
+    before.metadata.uid == current.metadata.uid && is_same_holder(before, current) && labels(before) == labels(current)
 }
 
 /// Whether the claim of a reservation has released it, according to a later read. Promises and exclusions are not
