@@ -12,6 +12,7 @@
 //! - [`conditions`]: condition types and reasons; [`names`]: finalizers, labels, annotations, API groups;
 //! - [`crds`]: the CustomResourceDefinitions, generated from the types.
 
+pub mod advice;
 pub mod conditions;
 pub mod crds;
 pub mod names;

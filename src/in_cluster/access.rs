@@ -11,6 +11,7 @@ use super::handler::{InClusterHandler, request_error};
 use super::ledger::{ClaimAttributes, LimitCheck, LimitReached, PoolInfo, priority};
 use super::machines::machine_of;
 use super::pools::describe_counts;
+use crate::api::advice::{ANOTHER_POOL, LIMIT, exhausted};
 use crate::api::{PoolKey, Slot};
 
 /// How long an attempt waits until the watch reports the reservation that it has created.
@@ -34,7 +35,7 @@ impl InClusterHandler {
             return Ok(());
         }
         Err(HandlerError::PoolNotAllowed(format!(
-            "{pool} does not allow claims of this namespace (spec.allowedNamespaces); use another pool"
+            "{pool} does not allow claims of this namespace (spec.allowedNamespaces); allow it, or {ANOTHER_POOL}"
         )))
     }
 
@@ -83,11 +84,12 @@ impl InClusterHandler {
         if counts.free > 0 && headroom_selector(info).is_some() {
             return format!(
                 "{pool} has {} free addresses, which are only for the claims that its spec.headroom selects \
-                 ({described}); add addresses to it or release claims",
-                counts.free
+                 ({described}); {}",
+                counts.free,
+                exhausted(&counts)
             );
         }
-        format!("{pool} has no free address ({described}); add addresses to it or release claims")
+        format!("{pool} has no free address ({described}); {}", exhausted(&counts))
     }
 }
 
@@ -97,5 +99,5 @@ fn headroom_selector(info: &PoolInfo) -> Option<&Selector> {
 
 /// The error of a claim whose namespace or Cluster may have no further address.
 pub(super) fn limit_error(pool: &PoolKey, limit: &LimitReached) -> HandlerError {
-    HandlerError::QuotaExceeded(format!("{limit} of {pool}; release claims, or use another pool"))
+    HandlerError::QuotaExceeded(format!("{limit} of {pool}; {LIMIT}, or {ANOTHER_POOL}"))
 }

@@ -11,6 +11,7 @@ use super::duplicates::duplicate_message;
 use super::handler::{Candidate, InClusterHandler, ReserveResult, request_error};
 use super::ledger::{PoolInfo, allocated_block};
 use super::reservation::{Ownership, claim_reference, ownership};
+use crate::api::advice::DUPLICATE;
 use crate::api::{IPReservation, PoolKey, Slot};
 
 impl InClusterHandler {
@@ -110,8 +111,8 @@ impl InClusterHandler {
         }
         let reservation = found.map(|found| format!(" (IPReservation {})", found.name_any())).unwrap_or_default();
         Err(HandlerError::DuplicateAddress(format!(
-            "the IPAddress {} exists already with {block}, which is reserved for another claim{reservation}; delete \
-             the IPAddress to allocate another address",
+            "the IPAddress {} exists already with {block}, which is reserved for another claim{reservation}; \
+             {DUPLICATE}",
             existing.name_any(),
         )))
     }

@@ -17,6 +17,7 @@ use super::context::Context;
 use super::ledger::{ClaimKey, Conflict, allocated_block};
 use super::metrics::DUPLICATE_ADDRESSES;
 use crate::api::Audience;
+use crate::api::advice::DUPLICATE;
 
 /// Counts and reports duplicate addresses.
 pub(super) struct Duplicates {
@@ -91,6 +92,6 @@ pub(super) fn duplicate_message(block: Block, namespace: &str, holder: &ClaimKey
     let other = Audience::of(Some(namespace)).object("IPAddressClaim", &holder.0, &holder.1);
     format!(
         "{block} is in use by this claim and by {other}, for which it is reserved (IPReservation {reservation}); \
-         recreate one of the two claims and the machine that uses it"
+         {DUPLICATE}"
     )
 }

@@ -21,6 +21,7 @@ use super::ledger::{
 use super::reservation::{Ownership, build, claim_reference, ownership};
 use super::slices::slice_unavailable;
 use super::{release, scope_changes};
+use crate::api::advice::{DUPLICATE, MISSING_POOL};
 use crate::api::{AddressMetadata, AllocationOrder, Audience, PoolKey, Slot, names};
 
 /// The maximum number of proposals that can fail in one attempt. If all fail, the ledger lags far behind.
@@ -110,7 +111,7 @@ impl ClaimHandler for InClusterHandler {
                 return Err(HandlerError::RetryAfter { message, after: Duration::from_secs(1) });
             }
             PoolLookup::Missing => {
-                let text = format!("{pool} does not exist; create it or correct the poolRef of the claim");
+                let text = format!("{pool} does not exist; {MISSING_POOL}");
                 return Err(HandlerError::PoolNotFound(text));
             }
         };
@@ -352,8 +353,7 @@ impl InClusterHandler {
             if let Some((namespace, name)) = in_use.as_ref().filter(|_| self.claim.bound_address().is_some()) {
                 let other = Audience::of(Some(&self.key.0)).object("IPAddress", namespace, name);
                 return Err(HandlerError::DuplicateAddress(format!(
-                    "the IPAddress of the claim was deleted, and its address {} is in use by {other}; delete that one \
-                     or recreate the claim",
+                    "the IPAddress of the claim was deleted, and its address {} is in use by {other}; {DUPLICATE}",
                     slot.block
                 )));
             }

@@ -270,13 +270,16 @@ impl PoolReconciler {
     ) -> PoolStatus {
         let ledger = &self.context.ledger;
         let info = ledger.pool_info(key).unwrap_or_else(|| PoolInfo::of(pool));
+        let overlapping = ledger.overlapping(key);
+        let has_one_length = info.usable.as_ref().is_ok_and(|usable| ledger.have_length(&overlapping, usable.length));
         let snapshot = PoolSnapshot {
             key,
             info: &info,
             counts: ledger.counts(key),
             cooldown_end: ledger.cooldown_end(key),
             finalizer_error,
-            overlapping: ledger.overlapping(key),
+            overlapping,
+            has_one_length,
             blocker,
             over_limit: ledger.over_limit(key),
             slices: ledger.slice_counts(key),

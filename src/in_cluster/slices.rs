@@ -11,6 +11,7 @@ use tracing::{debug, info, warn};
 
 use super::handler::{InClusterHandler, request_error};
 use super::ledger::{Ledger, PoolInfo, SliceRefusal};
+use crate::api::advice::{ANOTHER_POOL, LIMIT};
 use crate::api::{IPSlice, Pool, PoolKey, SliceOwner, SliceOwnerKind, conditions, slice_name};
 
 /// The delay before a claim that waits for a slice is reconciled again. The end of the assignment wakes it earlier.
@@ -147,7 +148,7 @@ pub(super) fn slice_unavailable(pool: &PoolKey, refusal: &SliceRefusal) -> Handl
         SliceRefusal::Limit { .. } => conditions::SLICE_LIMIT,
         SliceRefusal::NoFreeSlice { .. } => conditions::NO_FREE_SLICE,
     };
-    let message = format!("{refusal} in {pool}; release claims, or use another pool");
+    let message = format!("{refusal} in {pool}; {LIMIT}, or {ANOTHER_POOL}");
     HandlerError::Waiting { reason, message }
 }
 

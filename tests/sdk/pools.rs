@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use capi_ipam_controller::manager::{BoxError, Manager};
 use capi_ipam_provider::api::IPAddressClaim;
+use capi_ipam_provider::api::advice::MISSING_POOL;
 use capi_ipam_provider::{
     Allocation, ClaimOptions, ClaimReconciler, HandlerError, PoolProvider, Released, SweepOptions, WatchedPools,
 };
@@ -159,7 +160,7 @@ async fn waiting_claims_are_bound_when_their_pool_changes() {
     let env = Environment::start(ClaimOptions { resync_interval: RESYNC_INTERVAL, ..ClaimOptions::default() }).await;
     env.create_claim("a", "pool").await;
     let text = env.consumer.wait_for_reason("a", "PoolNotReady").await;
-    assert_eq!(text, "MemoryPool pool does not exist; create it or correct the poolRef of the claim");
+    assert_eq!(text, format!("MemoryPool pool does not exist; {MISSING_POOL}"));
     env.apply_pool("pool", &json!({"addresses": []}));
     eventually("the claim reports the invalid pool", || async {
         let text = env.consumer.wait_for_reason("a", "PoolNotReady").await;

@@ -1,7 +1,9 @@
 //! The command line.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
+use capi_ipam_controller::options::parse_duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
@@ -45,6 +47,69 @@ pub struct Global {
     /// Disable colors. They are also disabled by NO_COLOR and without a terminal.
     #[arg(long, global = true)]
     pub no_color: bool,
+    /// User to impersonate: the name of a user, or system:serviceaccount:NAMESPACE:NAME.
+    #[arg(long = "as", global = true, value_name = "USER", help_heading = CONNECTION)]
+    pub impersonate: Option<String>,
+    /// Group to impersonate; can be repeated.
+    #[arg(
+        long = "as-group", global = true, value_name = "GROUP", requires = "impersonate", help_heading = CONNECTION
+    )]
+    pub impersonate_groups: Vec<String>,
+    /// UID to impersonate.
+    #[arg(long = "as-uid", global = true, value_name = "UID", requires = "impersonate", help_heading = CONNECTION)]
+    pub impersonate_uid: Option<String>,
+    /// Cluster of the kubeconfig, instead of that of the context.
+    #[arg(long, global = true, value_name = "NAME", help_heading = CONNECTION)]
+    pub cluster: Option<String>,
+    /// User of the kubeconfig, instead of that of the context.
+    #[arg(long, global = true, value_name = "NAME", help_heading = CONNECTION)]
+    pub user: Option<String>,
+    /// Address and port of the API server.
+    #[arg(short, long, global = true, value_name = "URL", help_heading = CONNECTION)]
+    pub server: Option<String>,
+    /// Bearer token, instead of the credentials of the user.
+    #[arg(long, global = true, value_name = "TOKEN", help_heading = CONNECTION)]
+    pub token: Option<String>,
+    /// How long a request may take, for example 30s or 2m. A number without a unit is in seconds; 0 is no limit.
+    #[arg(
+        long, global = true, value_name = "DURATION", default_value = "10s", value_parser = timeout,
+        help_heading = CONNECTION
+    )]
+    pub request_timeout: Duration,
+    /// File with the certificate of the authority of the API server.
+    #[arg(long, global = true, value_name = "FILE", help_heading = CONNECTION)]
+    pub certificate_authority: Option<PathBuf>,
+    /// Do not verify the certificate of the API server: connections are not secure.
+    #[arg(long, global = true, conflicts_with = "certificate_authority", help_heading = CONNECTION)]
+    pub insecure_skip_tls_verify: bool,
+    /// Name in the certificate of the API server; by default the name in its address.
+    #[arg(long, global = true, value_name = "NAME", help_heading = CONNECTION)]
+    pub tls_server_name: Option<String>,
+    /// Level of the log on the standard error: from 6 on each request, from 8 on with details.
+    #[arg(short = 'v', long = "v", global = true, value_name = "LEVEL", default_value_t, help_heading = CONNECTION)]
+    pub verbosity: u8,
+}
+
+/// Heading of the flags for the connection.
+const CONNECTION: &str = "Connection";
+
+/// A duration of a flag of kubectl, in which a number without a unit is in seconds.
+fn timeout(text: &str) -> Result<Duration, String> {
+    text.parse().map(Duration::from_secs).or_else(|_| parse_duration(text))
+}
+
+/// Flags of commands that list objects.
+#[derive(Args, Clone, Debug, Default)]
+pub struct ListFlags {
+    /// Label selector of the listed objects, for example environment=production.
+    #[arg(short = 'l', long, value_name = "LABELS")]
+    pub selector: Option<String>,
+    /// Do not print the header of a table.
+    #[arg(long)]
+    pub no_headers: bool,
+    /// Sort by a field of the JSON output of an item, for example .counts.free.
+    #[arg(long, value_name = "FIELD")]
+    pub sort_by: Option<String>,
 }
 
 /// An output format.
@@ -101,9 +166,16 @@ pub enum Command {
         /// Print changes until interrupted.
         #[arg(short, long)]
         watch: bool,
+        /// Flags of lists.
+        #[command(flatten)]
+        list: ListFlags,
     },
     /// List the networks, with their pools that join or leave.
-    Networks,
+    Networks {
+        /// Flags of lists.
+        #[command(flatten)]
+        list: ListFlags,
+    },
     /// Show who holds an address or a prefix.
     Who {
         /// An address such as 10.0.0.7, or a prefix such as fd00::/64.
@@ -117,6 +189,9 @@ pub enum Command {
         /// Only claims of this pool: NAME or KIND/NAME.
         #[arg(long, value_name = "POOL")]
         pool: Option<String>,
+        /// Flags of lists.
+        #[command(flatten)]
+        list: ListFlags,
     },
     /// Show the next addresses that a pool allocates.
     Free {

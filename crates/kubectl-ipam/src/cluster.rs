@@ -1,16 +1,16 @@
 //! Requests to the API server: the kubeconfig, the served versions, and lists in pages.
 
+mod config;
 mod write;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use capi_ipam::api::{InClusterKind, names};
-use capi_ipam_controller::client::{CallError, error_chain, with_timeout};
+use capi_ipam_controller::client::{CallError, error_chain};
+use kube::Client;
 use kube::api::ListParams;
-use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::Request;
-use kube::{Client, Config};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
@@ -18,6 +18,7 @@ use serde_json::value::RawValue;
 pub(crate) use self::write::{Created, Identity};
 use crate::cli::Global;
 use crate::error::{Error, MissingRight};
+use crate::objects::ServedKinds;
 
 /// Number of objects in one page of a list.
 pub(crate) const PAGE_SIZE: u32 = 500;
@@ -60,7 +61,7 @@ impl Kind {
         }
     }
 
-    /// Whether a cluster without the kind is usual: the Go provider has only pools of addresses.
+    /// Whether the Go provider has no such kind: it has only pools of addresses.
     fn is_optional(self) -> bool {
         matches!(self, Self::Network | Self::Reservation | Self::Slice)
             || matches!(self, Self::Pool(kind) if kind.has_prefixes())
@@ -115,8 +116,12 @@ pub(crate) struct Cluster {
     pub(crate) server: String,
     /// Namespace of the flag, or else of the context.
     pub(crate) namespace: String,
+    /// How long a request may take; `None` without a limit.
+    timeout: Option<Duration>,
     /// Served versions by plural.
     served: BTreeMap<String, Vec<String>>,
+    /// The API groups and kinds that are served.
+    pub(crate) kinds: ServedKinds,
 }
 
 /// Objects that could not be decoded.
@@ -189,35 +194,74 @@ struct Names {
 impl Cluster {
     /// Reads the kubeconfig and the served versions.
     pub(crate) async fn connect(flags: &Global) -> Result<Self, Error> {
-        let config = config(flags).await?;
+        let mut config = config::config(flags).await?;
+        config.connect_timeout = Some(CONNECT_TIMEOUT);
+        config.read_timeout = Some(READ_TIMEOUT);
+        config.headers.push((
+            http::header::USER_AGENT,
+            http::HeaderValue::from_static(concat!("kubectl-ipam/", env!("CARGO_PKG_VERSION"))),
+        ));
+        let timeout = Some(flags.request_timeout).filter(|timeout| !timeout.is_zero());
+        if timeout.is_none_or(|timeout| timeout > READ_TIMEOUT) {
+            config.read_timeout = timeout;
+        }
         let server = config.cluster_url.to_string().trim_end_matches('/').to_owned();
         let namespace = flags.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
         let client = Client::try_from(config)
             .map_err(|error| Error::NotConfigured { reason: format!("{server}: {}", error_chain(&error)) })?;
-        let mut cluster = Self { client, server, namespace, served: BTreeMap::new() };
+        let kinds = ServedKinds::default();
+        let mut cluster = Self { client, server, namespace, timeout, served: BTreeMap::new(), kinds };
         cluster.discover().await?;
         Ok(cluster)
     }
 
+    /// Sends one request with the deadline of the flags.
+    pub(crate) async fn call<T>(
+        &self,
+        operation: impl Fn() -> String,
+        request: impl Future<Output = kube::Result<T>>,
+    ) -> Result<T, CallError> {
+        let result = match self.timeout {
+            Some(timeout) => match tokio::time::timeout(timeout, request).await {
+                Ok(result) => result,
+                Err(_) => return Err(CallError::TimedOut { operation: operation() }),
+            },
+            None => request.await,
+        };
+        result.map_err(|source| CallError::Failed { operation: operation(), source: Box::new(source) })
+    }
+
     async fn discover(&mut self) -> Result<(), Error> {
-        let groups = with_timeout(|| "list the API groups".to_owned(), self.client.list_api_groups()).await;
-        let groups = groups.map_err(|error| self.error(&error))?;
-        let Some(group) = groups.groups.into_iter().find(|group| group.name == names::GROUP) else { return Ok(()) };
+        let groups = self.call(|| "list the API groups".to_owned(), self.client.list_api_groups()).await;
+        let groups = groups.map_err(|error| self.error(&error))?.groups;
+        self.kinds.groups = groups.iter().map(|group| group.name.clone()).collect();
+        let Some(group) = groups.into_iter().find(|group| group.name == names::GROUP) else { return Ok(()) };
         for version in group.versions {
             let operation = || format!("list the resources of {}", version.group_version);
-            let list = with_timeout(operation, self.client.list_api_group_resources(&version.group_version)).await;
+            let list = self.call(operation, self.client.list_api_group_resources(&version.group_version)).await;
             for resource in list.map_err(|error| self.error(&error))?.resources {
+                self.kinds.own.insert(resource.kind);
                 self.served.entry(resource.name).or_default().push(version.version.clone());
             }
         }
         Ok(())
     }
 
-    /// The version in which a kind is read; `None` if it is optional and missing.
+    /// Whether the definitions are those of the Go provider, which has only pools of addresses. If one of the other
+    /// kinds is served, all have to be.
+    fn is_go_provider(&self) -> bool {
+        let pools = InClusterKind::ALL.map(Kind::Pool);
+        let others = [Kind::Network, Kind::Reservation, Kind::Slice];
+        let mut own = pools.into_iter().chain(others).filter(|kind| kind.is_optional());
+        own.all(|kind| !self.served.contains_key(kind.plural()))
+    }
+
+    /// The version in which a kind is read; `None` if the provider does not have it.
     pub(crate) fn version(&self, kind: Kind) -> Result<Option<&'static str>, Error> {
         let (plural, group) = (kind.plural().to_owned(), names::GROUP.to_owned());
         let Some(served) = self.served.get(kind.plural()) else {
-            return if kind.is_optional() { Ok(None) } else { Err(Error::NotInstalled { plural, group }) };
+            let is_absent = kind.is_optional() && self.is_go_provider();
+            return if is_absent { Ok(None) } else { Err(Error::NotInstalled { plural, group }) };
         };
         let found = kind.versions().iter().find(|version| served.iter().any(|served| served == *version));
         let other = || {
@@ -227,14 +271,15 @@ impl Cluster {
         found.copied().map(Some).ok_or_else(other)
     }
 
-    /// Calls `each` for all objects of a kind, in a namespace or in the whole cluster.
+    /// Calls `each` for the objects of a kind with these labels, in a namespace or in the whole cluster.
     pub(crate) async fn list<T: DeserializeOwned>(
         &self,
         kind: Kind,
         namespace: Option<&str>,
+        labels: &str,
         each: impl FnMut(T),
     ) -> Result<Skipped, ListError> {
-        self.list_selected(kind, namespace, ListParams::default(), each).await
+        self.list_selected(kind, namespace, ListParams::default().labels(labels), each).await
     }
 
     /// Calls `each` for the object with this name, if it exists.
@@ -264,7 +309,7 @@ impl Cluster {
         loop {
             let operation = || format!("list {}", kind.plural());
             let request = Request::new(&path).list(&parameters).map_err(|error| self.rejected(operation(), &error))?;
-            let text = with_timeout(operation, self.client.request_text(request)).await;
+            let text = self.call(operation, self.client.request_text(request)).await;
             let text = text.map_err(|error| self.list_error(kind, namespace, &error))?;
             let page: Page<'_> = serde_json::from_str(&text).map_err(|error| self.rejected(operation(), &error))?;
             for item in page.items {
@@ -291,7 +336,7 @@ impl Cluster {
         let prefix = if group.is_empty() { "/api".to_owned() } else { format!("/apis/{group}") };
         let request = Request::new(format!("{prefix}/{version}/{folder}{plural}")).list(parameters);
         let request = request.map_err(|error| self.rejected(operation(), &error))?;
-        let text = with_timeout(operation, self.client.request_text(request)).await;
+        let text = self.call(operation, self.client.request_text(request)).await;
         let resource = || format!("{plural}.{group}");
         let text = text.map_err(|error| self.denied(resource(), namespace, &error))?;
         let list: Items<T> = serde_json::from_str(&text).map_err(|error| self.rejected(operation(), &error))?;
@@ -332,9 +377,11 @@ impl Cluster {
                 let reason = format!("the object cannot be decoded: {}", error_chain(source));
                 Error::Request { operation: operation.clone(), reason }
             }
-            CallError::TimedOut { .. } | CallError::Serialize { .. } => {
-                Error::Unreachable { server, reason: error_chain(error) }
+            CallError::TimedOut { operation } => {
+                let timeout = self.timeout.unwrap_or_default();
+                Error::Unreachable { server, reason: format!("cannot {operation}: no answer within {timeout:?}") }
             }
+            CallError::Serialize { .. } => Error::Unreachable { server, reason: error_chain(error) },
         }
     }
 }
@@ -347,26 +394,6 @@ fn name_of(item: &RawValue) -> String {
     let Named { metadata } = serde_json::from_str(item.get()).unwrap_or_default();
     let name = metadata.name.unwrap_or_else(|| "(without name)".to_owned());
     metadata.namespace.map_or_else(|| name.clone(), |namespace| format!("{namespace}/{name}"))
-}
-
-async fn config(flags: &Global) -> Result<Config, Error> {
-    let failed = |error: &(dyn std::error::Error + 'static)| Error::NotConfigured { reason: error_chain(error) };
-    let options = KubeConfigOptions { context: flags.context.clone(), ..KubeConfigOptions::default() };
-    let mut config = match (&flags.kubeconfig, &flags.context) {
-        (Some(path), _) => {
-            let file = Kubeconfig::read_from(path).map_err(|error| failed(&error))?;
-            Config::from_custom_kubeconfig(file, &options).await.map_err(|error| failed(&error))?
-        }
-        (None, Some(_)) => Config::from_kubeconfig(&options).await.map_err(|error| failed(&error))?,
-        (None, None) => Config::infer().await.map_err(|error| failed(&error))?,
-    };
-    config.connect_timeout = Some(CONNECT_TIMEOUT);
-    config.read_timeout = Some(READ_TIMEOUT);
-    config.headers.push((
-        http::header::USER_AGENT,
-        http::HeaderValue::from_static(concat!("kubectl-ipam/", env!("CARGO_PKG_VERSION"))),
-    ));
-    Ok(config)
 }
 
 #[cfg(test)]

@@ -5,16 +5,17 @@ use std::time::Duration;
 use capi_ipam::api::{AllocationOrder, PoolKey};
 use capi_ipam_ip::{Block, parse_address};
 
-use crate::cli::{Cli, Command, DryRun, Format};
+use crate::cli::{Cli, Command, DryRun, Format, ListFlags};
 use crate::cluster::Cluster;
 use crate::diagnose::diagnose;
 use crate::error::{Code, Error};
-use crate::load::{Loader, matches, short};
-use crate::model::{Report, claims, network_lines, pools};
+use crate::load::{Claims, Loader, Readable, Selected, matches, short};
+use crate::model::{Diagnosis, Report, claims, network_lines, pools};
 use crate::objects::{ClaimRow, PoolRow};
 use crate::render::Style;
 use crate::reserve::{reserve, unreserve};
 use crate::search::{details, print_details, print_who, who};
+use crate::sort::sort_by;
 use crate::transfer::{export, import};
 use crate::{generate, output, render, web};
 
@@ -34,8 +35,8 @@ pub(crate) async fn run(cli: &Cli) -> Result<Code, Error> {
     }
     let cluster = Cluster::connect(&cli.global).await?;
     let namespace = (!cli.global.all_namespaces).then(|| cluster.namespace.clone());
-    if let Command::Pools { watch: true } = &cli.command {
-        return watch(cli, &cluster, namespace.as_deref()).await;
+    if let Command::Pools { watch: true, list } = &cli.command {
+        return watch(cli, &cluster, namespace.as_deref(), list).await;
     }
     if let Command::Doctor = &cli.command {
         return doctor(cli, &cluster).await;
@@ -47,8 +48,8 @@ pub(crate) async fn run(cli: &Cli) -> Result<Code, Error> {
     if let Command::Export { pools } = &cli.command {
         return print_export(&mut loader, namespace.as_deref(), pools, cli.global.output).await;
     }
+    let style = style(cli);
     if matches!(cli.global.output, Format::Table | Format::Wide) {
-        let style = output::style(&cli.global, cli.global.all_namespaces);
         let style = Style { wide: cli.global.output == Format::Wide, ..style };
         match &cli.command {
             Command::Who { address } => return print_who(&mut loader, parse_block(address)?, style).await,
@@ -57,9 +58,10 @@ pub(crate) async fn run(cli: &Cli) -> Result<Code, Error> {
         }
     }
     let report = report(cli, &mut loader, namespace.as_deref()).await?;
-    let style = output::style(&cli.global, cli.global.all_namespaces);
-    output::print_report(&report, cli.global.output, style)?;
-    match (finish(&loader), &report) {
+    // Before the output: a table should not be read without its warnings.
+    warn(&loader);
+    output::print_report(&report, &loader.sentences(), cli.global.output, style)?;
+    match (code(&loader), &report) {
         (_, Report::ImportSummary(summary)) if !summary.problems.is_empty() => {
             if cli.global.output == Format::Name {
                 summary.problems.iter().for_each(|problem| output::warn(&problem.problem));
@@ -82,43 +84,57 @@ async fn print_export(
     exported.left_out.iter().for_each(|text| output::warn(text));
     // A warning names an object that cannot be decoded.
     let is_complete = exported.left_out.is_empty() && loader.warnings.is_empty();
-    match finish(loader) {
+    warn(loader);
+    match code(loader) {
         Code::Ok if !is_complete => Ok(Code::Incomplete),
         code => Ok(code),
     }
 }
 
-async fn doctor(cli: &Cli, cluster: &Cluster) -> Result<Code, Error> {
-    let (findings, loader) = diagnose(cluster).await?;
-    let code = if findings.is_empty() { Code::Ok } else { Code::Findings };
-    let report = Report::FindingList { findings };
-    output::print_report(&report, cli.global.output, output::style(&cli.global, true))?;
-    // A finding is more important than a check that was not possible.
-    Ok(match finish(&loader) {
-        Code::Ok => code,
-        incomplete if code == Code::Ok => incomplete,
-        _ => code,
-    })
+fn style(cli: &Cli) -> Style {
+    let style = output::style(&cli.global, cli.global.all_namespaces);
+    Style { headers: list_flags(&cli.command).is_none_or(|list| !list.no_headers), ..style }
 }
 
-/// Prints the warnings. Output that lacks objects because of a missing permission has its own exit code.
-pub(crate) fn finish(loader: &Loader<'_>) -> Code {
+/// The flags of a command that lists objects.
+fn list_flags(command: &Command) -> Option<&ListFlags> {
+    match command {
+        Command::Pools { list, .. } | Command::Networks { list } | Command::Claims { list, .. } => Some(list),
+        _ => None,
+    }
+}
+
+async fn doctor(cli: &Cli, cluster: &Cluster) -> Result<Code, Error> {
+    let (Diagnosis { findings, unchecked }, loader) = diagnose(cluster).await?;
+    // A finding is more important than a check that was not possible.
+    let code = if findings.is_empty() { code(&loader) } else { Code::Findings };
+    let report = Report::FindingList { findings, unchecked };
+    // The text has the missing permissions.
+    let is_text = matches!(cli.global.output, Format::Table | Format::Wide);
+    if !is_text {
+        warn(&loader);
+    }
+    let style = output::style(&cli.global, true);
+    output::print_report(&report, &loader.sentences(), cli.global.output, style)?;
+    Ok(code)
+}
+
+/// Prints the warnings.
+pub(crate) fn warn(loader: &Loader<'_>) {
     loader.warnings.iter().for_each(|text| output::warn(text));
     loader.missing.iter().for_each(|right| output::warn(&format!("the output is incomplete: {right}")));
+}
+
+/// The exit code of a command whose output was printed: output that lacks objects because of a missing permission has
+/// its own.
+pub(crate) fn code(loader: &Loader<'_>) -> Code {
     if loader.missing.is_empty() { Code::Ok } else { Code::Forbidden }
 }
 
 async fn report(cli: &Cli, loader: &mut Loader<'_>, namespace: Option<&str>) -> Result<Report, Error> {
     match &cli.command {
         Command::Who { address } => who(loader, parse_block(address)?).await,
-        Command::Claims { waiting, pool } => {
-            let wanted = |claim: &ClaimRow| {
-                (!waiting || claim.is_waiting()) && pool.as_deref().is_none_or(|pool| matches(&claim.pool, pool))
-            };
-            let rows = loader.claims(namespace, wanted).await?;
-            let addresses = if *waiting { Vec::new() } else { loader.addresses_in(namespace, |_| true).await? };
-            Ok(Report::ClaimList { claims: claims(rows, &addresses) })
-        }
+        Command::Claims { waiting, pool, list } => claim_list(loader, namespace, *waiting, pool.as_deref(), list).await,
         Command::Reserve { pool, address, claim, dry_run } => {
             let is_dry_run = *dry_run == DryRun::Server;
             reserve(loader, pool, address.as_deref(), claim.as_deref(), is_dry_run).await
@@ -128,36 +144,77 @@ async fn report(cli: &Cli, loader: &mut Loader<'_>, namespace: Option<&str>) -> 
             let is_dry_run = *dry_run == DryRun::Server;
             import(loader, file, name, *prune, is_dry_run).await.map(Report::ImportSummary)
         }
-        Command::Networks => Ok(Report::NetworkList { networks: network_lines(&loader.networks().await?) }),
+        Command::Networks { list } => network_list(loader, list).await,
         Command::Free { pool, count } => free(loader, pool, *count).await,
         Command::Show { pool } => {
             let pool = loader.find_pool(pool).await?;
             details(loader, &pool).await.map(|details| Report::PoolDetails(Box::new(details)))
         }
-        Command::Pools { .. }
-        | Command::Doctor
+        Command::Pools { list, .. } => pool_list(loader, namespace, list).await,
+        Command::Doctor
         | Command::Web { .. }
         | Command::Export { .. }
         | Command::Completion { .. }
-        | Command::Generate { .. } => pool_list(loader, namespace).await,
+        | Command::Generate { .. } => pool_list(loader, namespace, &ListFlags::default()).await,
     }
 }
 
-async fn pool_list(loader: &mut Loader<'_>, namespace: Option<&str>) -> Result<Report, Error> {
-    let rows = loader.pools(namespace).await?;
+/// A list that can be printed. A list of which nothing may be read is unknown.
+fn readable<T>(list: Readable<Vec<T>>, what: &str) -> Result<Vec<T>, Error> {
+    if list.seen().is_empty() {
+        return list.require(|| format!("the list of {what}"));
+    }
+    Ok(list.into_seen())
+}
+
+async fn pool_list(loader: &mut Loader<'_>, namespace: Option<&str>, list: &ListFlags) -> Result<Report, Error> {
+    loader.selected = list.selector.clone().map(Selected::Pools).unwrap_or_default();
+    let rows = readable(loader.pools(namespace).await?, "pools")?;
     // Claims of all namespaces wait for global pools.
     let waiting = loader.claims(None, ClaimRow::is_waiting).await?;
-    Ok(Report::PoolList { pools: pools(&rows, &waiting) })
+    let pools = sort_by(pools(&rows, &waiting.as_ref()), list.sort_by.as_deref())?;
+    Ok(Report::PoolList { pools })
+}
+
+async fn network_list(loader: &mut Loader<'_>, list: &ListFlags) -> Result<Report, Error> {
+    loader.selected = list.selector.clone().map(Selected::Networks).unwrap_or_default();
+    let networks = readable(loader.networks().await?, "networks")?;
+    let networks = sort_by(network_lines(&networks), list.sort_by.as_deref())?;
+    Ok(Report::NetworkList { networks })
+}
+
+async fn claim_list(
+    loader: &mut Loader<'_>,
+    namespace: Option<&str>,
+    only_waiting: bool,
+    pool: Option<&str>,
+    list: &ListFlags,
+) -> Result<Report, Error> {
+    loader.selected = list.selector.clone().map(Selected::Claims).unwrap_or_default();
+    let wanted =
+        |claim: &ClaimRow| (!only_waiting || claim.is_waiting()) && pool.is_none_or(|pool| matches(&claim.pool, pool));
+    let found = loader.all_claims(namespace, wanted).await?;
+    if found.seen().served.is_empty() && found.seen().unserved.is_empty() {
+        let claims = found.require(|| "the list of claims".to_owned())?;
+        drop(claims);
+        return Ok(Report::ClaimList { claims: Vec::new() });
+    }
+    let Claims { served, mut unserved } = found.into_seen();
+    unserved.retain(|claim| pool.is_none_or(|pool| claim.has_pool(pool)) && (!only_waiting || !claim.deleting));
+    let needs_addresses = !only_waiting && !served.is_empty();
+    let none = Readable::complete(Vec::new());
+    let addresses = if needs_addresses { loader.addresses_in(namespace, |_| true).await? } else { none };
+    let lines = claims(served, &unserved, &addresses.as_ref());
+    Ok(Report::ClaimList { claims: sort_by(lines, list.sort_by.as_deref())? })
 }
 
 /// Prints the table, and then each line that changes.
-async fn watch(cli: &Cli, cluster: &Cluster, namespace: Option<&str>) -> Result<Code, Error> {
+async fn watch(cli: &Cli, cluster: &Cluster, namespace: Option<&str>, list: &ListFlags) -> Result<Code, Error> {
     let mut printed: Vec<String> = Vec::new();
     loop {
         let mut loader = Loader::new(cluster);
-        let report = pool_list(&mut loader, namespace).await?;
-        let style = output::style(&cli.global, cli.global.all_namespaces);
-        let text = output::format(&report, cli.global.output, style)?;
+        let report = pool_list(&mut loader, namespace, list).await?;
+        let text = output::format(&report, &loader.sentences(), cli.global.output, style(cli))?;
         if matches!(cli.global.output, Format::Json | Format::Yaml) {
             if printed.first() != Some(&text) {
                 output::print(&text)?;
@@ -171,7 +228,10 @@ async fn watch(cli: &Cli, cluster: &Cluster, namespace: Option<&str>) -> Result<
         }
         tokio::select! {
             () = tokio::time::sleep(WATCH_INTERVAL) => {}
-            _ = tokio::signal::ctrl_c() => return Ok(finish(&loader)),
+            _ = tokio::signal::ctrl_c() => {
+                warn(&loader);
+                return Ok(code(&loader));
+            }
         }
     }
 }
@@ -201,8 +261,7 @@ async fn free(loader: &mut Loader<'_>, name: &str, count: u16) -> Result<Report,
         );
         return Ok(Report::FreeList { pool: (&pool.key).into(), addresses: Vec::new(), note: Some(note) });
     }
-    let ledger = loader.ledger().await?;
-    loader.require_all_reservations()?;
+    let ledger = loader.ledger(&pool).await?.require(|| format!("the next address of {}", pool.key))?;
     let mut addresses = Vec::new();
     for number in 0..count {
         // Each proposal holds its address for a claim that does not exist, in a namespace without another address.

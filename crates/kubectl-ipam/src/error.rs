@@ -57,10 +57,18 @@ pub enum Error {
     /// A permission is missing.
     #[error("{0}")]
     Forbidden(MissingRight),
+    /// A permission is missing without which the answer is unknown.
+    #[error("{what} is unknown: {}", sentences(missing))]
+    Unknown {
+        /// What is unknown, such as `the next address of InClusterIPPool a/b`.
+        what: String,
+        /// The permissions.
+        missing: Vec<MissingRight>,
+    },
     /// A kind is not served.
     #[error(
-        "the CustomResourceDefinition {plural}.{group} is not installed: run clusterctl init --ipam in-cluster \
-         (pools), or clusterctl init (claims and addresses)"
+        "the CustomResourceDefinition {plural}.{group} is not installed: run clusterctl init --ipam in-cluster, or \
+         clusterctl init (claims and addresses); if the provider is installed, apply its manifest again"
     )]
     NotInstalled {
         /// Plural of the kind.
@@ -171,6 +179,12 @@ pub struct MissingRight {
     pub namespace: Option<String>,
 }
 
+/// The sentences about missing permissions.
+pub(crate) fn sentences(missing: &[MissingRight]) -> String {
+    let texts: Vec<String> = missing.iter().map(ToString::to_string).collect();
+    texts.join("; ")
+}
+
 fn place(namespace: Option<&str>) -> String {
     namespace.map_or_else(|| "in the whole cluster".to_owned(), |name| format!("in the namespace {name}"))
 }
@@ -184,7 +198,7 @@ impl Error {
     pub fn code(&self) -> Code {
         match self {
             Self::NotConfigured { .. } | Self::Unreachable { .. } => Code::Unreachable,
-            Self::Unauthenticated { .. } | Self::Forbidden(_) => Code::Forbidden,
+            Self::Unauthenticated { .. } | Self::Forbidden(_) | Self::Unknown { .. } => Code::Forbidden,
             Self::NotInstalled { .. } | Self::OtherVersion { .. } => Code::NoDefinition,
             Self::NoPool { .. } | Self::NoHolder { .. } | Self::NotReserved { .. } => Code::NotFound,
             Self::AmbiguousPool { .. } | Self::Argument(_) | Self::NotConfirmed { .. } => Code::Usage,

@@ -7,7 +7,7 @@ use clap_complete::Shell;
 
 use crate::cli::Cli;
 use crate::error::Error;
-use crate::model::Report;
+use crate::model::Document;
 
 /// The shells with a committed completion script.
 const SHELLS: [Shell; 3] = [Shell::Bash, Shell::Zsh, Shell::Fish];
@@ -40,7 +40,7 @@ pub(crate) fn files() -> Result<Vec<(String, Vec<u8>)>, Error> {
         manual.render(&mut page).map_err(|error| failed(&error))?;
         files.push((format!("man/{name}.1"), page));
     }
-    let schema = serde_json::to_string_pretty(&schemars::schema_for!(Report)).map_err(|error| failed(&error))?;
+    let schema = serde_json::to_string_pretty(&schemars::schema_for!(Document<'_>)).map_err(|error| failed(&error))?;
     files.push(("schema.json".to_owned(), (schema + "\n").into_bytes()));
     Ok(files)
 }

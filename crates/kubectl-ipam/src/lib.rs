@@ -5,7 +5,7 @@
 //! - `diagnose`: what `doctor` reads;
 //! - `cluster`: requests to the API server; `objects`: the fields of an object that are kept;
 //! - [`model`]: reports, computed by pure functions from the objects;
-//! - `search`: `who` and `show`; `reserve`: reservations of users; `transfer`: `import` and `export`;
+//! - `search`: `who` and `show`; `sort`: `--sort-by`; `reserve`: reservations of users; `transfer`: `import` and `export`;
 //! - `render`: a report as text; `output`: formats and terminal;
 //! - `web`: the web page of `web`, with its server and its watches;
 //! - `generate`: completions, manual pages and the JSON schema of `-o json`.
@@ -30,6 +30,7 @@ mod output;
 mod render;
 mod reserve;
 mod search;
+mod sort;
 mod transfer;
 mod web;
 
@@ -61,6 +62,7 @@ pub fn main() -> ExitCode {
             return Code::Failed.into();
         }
     };
+    log(cli.global.verbosity);
     match runtime.block_on(commands::run(&cli)) {
         Ok(code) => code.into(),
         Err(error) => {
@@ -68,4 +70,16 @@ pub fn main() -> ExitCode {
             error.code().into()
         }
     }
+}
+
+/// Logs requests to the standard error, as kubectl does from level 6 on.
+fn log(level: u8) {
+    let filter = match level {
+        0..=5 => return,
+        6..=7 => "warn,kube_client=debug",
+        _ => "debug,hyper_util=trace",
+    };
+    // The text is constant. A second subscriber, which cannot exist, would be no reason to stop.
+    let subscriber = tracing_subscriber::fmt().with_env_filter(tracing_subscriber::EnvFilter::new(filter));
+    let _ = subscriber.with_writer(std::io::stderr).with_ansi(false).try_init();
 }

@@ -1,5 +1,7 @@
 //! Reads the objects that a command needs.
 
+mod readable;
+
 use std::collections::HashSet;
 
 use capi_ipam::api::{
@@ -12,9 +14,10 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::api::ListParams;
 use serde::de::DeserializeOwned;
 
+pub(crate) use self::readable::Readable;
 use crate::cluster::{Cluster, Kind, ListError, OtherKind};
 use crate::error::{Error, MissingRight};
-use crate::objects::{AddressRow, ClaimRow, NetworkRow, PoolRow, ReservationRow, SliceRow};
+use crate::objects::{AddressRow, ClaimRow, NetworkRow, PoolRow, ReservationRow, SliceRow, UnservedClaim};
 
 /// Reads objects, and collects warnings.
 pub(crate) struct Loader<'a> {
@@ -23,6 +26,37 @@ pub(crate) struct Loader<'a> {
     pub(crate) warnings: Vec<String>,
     /// Permissions without which the output is incomplete.
     pub(crate) missing: Vec<MissingRight>,
+    /// The label selector of the objects that a command lists.
+    pub(crate) selected: Selected,
+}
+
+/// Which objects a command lists.
+#[derive(Clone, Debug, Default)]
+pub(crate) enum Selected {
+    #[default]
+    All,
+    Pools(String),
+    Claims(String),
+    Networks(String),
+}
+
+impl Selected {
+    /// The label selector for lists of a kind; empty for all objects.
+    fn labels(&self, kind: Kind) -> &str {
+        match (self, kind) {
+            (Self::Pools(labels), Kind::Pool(_))
+            | (Self::Claims(labels), Kind::Claim)
+            | (Self::Networks(labels), Kind::Network) => labels,
+            _ => "",
+        }
+    }
+}
+
+/// The claims for pools of this provider, and those that no provider serves.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Claims {
+    pub(crate) served: Vec<ClaimRow>,
+    pub(crate) unserved: Vec<UnservedClaim>,
 }
 
 /// The names of pools that were read: rows of one pool share the memory of its name.
@@ -43,7 +77,7 @@ impl SharedPools {
 
 impl<'a> Loader<'a> {
     pub(crate) fn new(cluster: &'a Cluster) -> Self {
-        Self { cluster, warnings: Vec::new(), missing: Vec::new() }
+        Self { cluster, warnings: Vec::new(), missing: Vec::new(), selected: Selected::default() }
     }
 
     /// Lists a kind in the whole cluster. Without the permission, lists the namespace of the caller.
@@ -52,52 +86,95 @@ impl<'a> Loader<'a> {
         kind: Kind,
         namespace: Option<&str>,
         mut each: impl FnMut(T),
-    ) -> Result<(), Error> {
-        let mut result = self.cluster.list(kind, namespace, &mut each).await;
-        if namespace.is_none()
-            && !kind.is_global()
-            && let Err(ListError::Forbidden(right)) = &result
-        {
-            self.missing.push(right.clone());
-            result = self.cluster.list(kind, Some(&self.cluster.namespace), &mut each).await;
-        }
-        match result {
-            Ok(skipped) => self.warnings.extend(skipped.warning(kind)),
-            Err(ListError::Forbidden(right)) => self.missing.push(right),
+    ) -> Result<Readable<()>, Error> {
+        let labels = self.selected.labels(kind).to_owned();
+        let right = match self.cluster.list(kind, namespace, &labels, &mut each).await {
+            Ok(skipped) => {
+                self.warnings.extend(skipped.warning(kind));
+                return Ok(Readable::complete(()));
+            }
+            Err(ListError::Forbidden(right)) => right,
             Err(error) => return Err(error.into()),
+        };
+        self.note(&right);
+        if namespace.is_some() || kind.is_global() {
+            return Ok(Readable::part((), vec![right]));
         }
-        Ok(())
+        let own = self.cluster.namespace.clone();
+        match self.cluster.list(kind, Some(&own), &labels, &mut each).await {
+            Ok(skipped) => {
+                self.warnings.extend(skipped.warning(kind));
+                Ok(Readable::namespace((), right, &own))
+            }
+            // The permission for the whole cluster is reported: it is the one that the command needs.
+            Err(ListError::Forbidden(_)) => Ok(Readable::part((), vec![right])),
+            Err(error) => Err(error.into()),
+        }
     }
 
+    /// The missing permissions as sentences.
+    pub(crate) fn sentences(&self) -> Vec<String> {
+        self.missing.iter().map(ToString::to_string).collect()
+    }
+
+    fn note(&mut self, right: &MissingRight) {
+        if !self.missing.contains(right) {
+            self.missing.push(right.clone());
+        }
+    }
+
+    /// Calls `each` for the pools of a namespace, or of all, and for the global pools.
     pub(crate) async fn each_pool(
         &mut self,
         namespace: Option<&str>,
         mut each: impl FnMut(&Pool),
-    ) -> Result<(), Error> {
-        for kind in InClusterKind::ALL {
+    ) -> Result<Readable<()>, Error> {
+        self.each_pool_of(&InClusterKind::ALL, namespace, &mut each).await
+    }
+
+    async fn each_pool_of(
+        &mut self,
+        kinds: &[InClusterKind],
+        namespace: Option<&str>,
+        mut each: impl FnMut(&Pool),
+    ) -> Result<Readable<()>, Error> {
+        let mut all = Readable::complete(());
+        for kind in kinds {
             let namespace = namespace.filter(|_| !kind.is_global());
-            self.list(Kind::Pool(kind), namespace, |pool: Pool| each(&pool)).await?;
+            let read = self.list(Kind::Pool(*kind), namespace, |pool: Pool| each(&pool)).await?;
+            all = all.depends_on(&read);
         }
-        Ok(())
+        Ok(all)
     }
 
     /// The pools of a namespace, or of all, and the global pools.
-    pub(crate) async fn pools(&mut self, namespace: Option<&str>) -> Result<Vec<PoolRow>, Error> {
+    pub(crate) async fn pools(&mut self, namespace: Option<&str>) -> Result<Readable<Vec<PoolRow>>, Error> {
+        self.pools_of(&InClusterKind::ALL, namespace).await
+    }
+
+    async fn pools_of(
+        &mut self,
+        kinds: &[InClusterKind],
+        namespace: Option<&str>,
+    ) -> Result<Readable<Vec<PoolRow>>, Error> {
         let mut rows = Vec::new();
-        self.each_pool(namespace, |pool| rows.push(PoolRow::from(pool))).await?;
+        let read = self.each_pool_of(kinds, namespace, |pool| rows.push(PoolRow::from(pool))).await?;
         rows.sort_by(|a, b| a.key.cmp(&b.key));
-        Ok(rows)
+        Ok(read.map(|()| rows))
     }
 
     /// All networks.
-    pub(crate) async fn networks(&mut self) -> Result<Vec<NetworkRow>, Error> {
+    pub(crate) async fn networks(&mut self) -> Result<Readable<Vec<NetworkRow>>, Error> {
         let mut rows = Vec::new();
-        self.list(Kind::Network, None, |network: IPNetwork| rows.push(NetworkRow::from(network))).await?;
+        let read = self.list(Kind::Network, None, |network: IPNetwork| rows.push(NetworkRow::from(network))).await?;
         rows.sort_by(|a, b| a.name.cmp(&b.name));
-        Ok(rows)
+        Ok(read.map(|()| rows))
     }
 
-    pub(crate) async fn addresses(&mut self, keep: impl Fn(&AddressRow) -> bool) -> Result<Vec<AddressRow>, Error> {
+    pub(crate) async fn addresses(
+        &mut self,
+        keep: impl Fn(&AddressRow) -> bool,
+    ) -> Result<Readable<Vec<AddressRow>>, Error> {
         self.addresses_in(None, keep).await
     }
 
@@ -105,34 +182,49 @@ impl<'a> Loader<'a> {
         &mut self,
         namespace: Option<&str>,
         keep: impl Fn(&AddressRow) -> bool,
-    ) -> Result<Vec<AddressRow>, Error> {
+    ) -> Result<Readable<Vec<AddressRow>>, Error> {
         let (mut rows, mut pools) = (Vec::new(), SharedPools::default());
         let each = |address: IPAddress| {
             rows.extend(
                 AddressRow::of(&address).filter(&keep).map(|row| AddressRow { pool: pools.share(row.pool), ..row }),
             );
         };
-        self.list(Kind::Address, namespace, each).await?;
-        Ok(rows)
+        let read = self.list(Kind::Address, namespace, each).await?;
+        Ok(read.map(|()| rows))
     }
 
+    /// The claims for pools of this provider.
     pub(crate) async fn claims(
         &mut self,
         namespace: Option<&str>,
         keep: impl Fn(&ClaimRow) -> bool,
-    ) -> Result<Vec<ClaimRow>, Error> {
-        let (mut rows, mut pools) = (Vec::new(), SharedPools::default());
-        let each = |claim: IPAddressClaim| {
-            rows.extend(ClaimRow::of(&claim).filter(&keep).map(|row| ClaimRow { pool: pools.share(row.pool), ..row }));
+    ) -> Result<Readable<Vec<ClaimRow>>, Error> {
+        Ok(self.all_claims(namespace, keep).await?.map(|claims| claims.served))
+    }
+
+    /// The claims for pools of this provider, and those that no provider serves.
+    pub(crate) async fn all_claims(
+        &mut self,
+        namespace: Option<&str>,
+        keep: impl Fn(&ClaimRow) -> bool,
+    ) -> Result<Readable<Claims>, Error> {
+        let (mut claims, mut pools) = (Claims::default(), SharedPools::default());
+        let kinds = &self.cluster.kinds;
+        let each = |claim: IPAddressClaim| match UnservedClaim::of(&claim, kinds) {
+            Some(row) => claims.unserved.push(row),
+            None => {
+                let row = ClaimRow::of(&claim).filter(&keep);
+                claims.served.extend(row.map(|row| ClaimRow { pool: pools.share(row.pool), ..row }));
+            }
         };
-        self.list(Kind::Claim, namespace, each).await?;
-        Ok(rows)
+        let read = self.list(Kind::Claim, namespace, each).await?;
+        Ok(read.map(|()| claims))
     }
 
     pub(crate) async fn reservations(
         &mut self,
         keep: impl Fn(&ReservationRow) -> bool,
-    ) -> Result<Vec<ReservationRow>, Error> {
+    ) -> Result<Readable<Vec<ReservationRow>>, Error> {
         let (mut rows, mut pools) = (Vec::new(), SharedPools::default());
         let each = |reservation: IPReservation| {
             rows.extend(ReservationRow::of(&reservation).filter(&keep).map(|mut row| {
@@ -143,41 +235,40 @@ impl<'a> Loader<'a> {
                 row
             }));
         };
-        self.list(Kind::Reservation, None, each).await?;
-        Ok(rows)
+        let read = self.list(Kind::Reservation, None, each).await?;
+        Ok(read.map(|()| rows))
     }
 
-    pub(crate) async fn slices(&mut self, keep: impl Fn(&SliceRow) -> bool) -> Result<Vec<SliceRow>, Error> {
+    pub(crate) async fn slices(&mut self, keep: impl Fn(&SliceRow) -> bool) -> Result<Readable<Vec<SliceRow>>, Error> {
         let mut rows = Vec::new();
         let each = |slice: IPSlice| rows.extend(Some(SliceRow::from(slice)).filter(&keep));
-        self.list(Kind::Slice, None, each).await?;
-        Ok(rows)
+        let read = self.list(Kind::Slice, None, each).await?;
+        Ok(read.map(|()| rows))
     }
 
-    /// The objects of another API group that match a field selector and a label selector. `None` without the
-    /// permission.
+    /// The objects of another API group that match a field selector and a label selector.
     pub(crate) async fn others<T: DeserializeOwned>(
         &mut self,
         kind: OtherKind,
         namespace: Option<&str>,
         fields: &str,
         labels: &str,
-    ) -> Result<Option<Vec<T>>, Error> {
+    ) -> Result<Readable<Vec<T>>, Error> {
         let parameters = ListParams::default().fields(fields).labels(labels);
         match self.cluster.list_other(kind, namespace, &parameters).await {
-            Ok(found) => Ok(Some(found)),
+            Ok(found) => Ok(Readable::complete(found)),
             Err(ListError::Forbidden(right)) => {
-                self.missing.push(right);
-                Ok(None)
+                self.note(&right);
+                Ok(Readable::part(Vec::new(), vec![right]))
             }
             Err(error) => Err(error.into()),
         }
     }
 
-    /// The ledger of the manager, filled with everything that the caller can read.
-    pub(crate) async fn ledger(&mut self) -> Result<Ledger, Error> {
+    /// The ledger of the manager, filled with everything that the next addresses of a pool depend on.
+    pub(crate) async fn ledger(&mut self, pool: &PoolRow) -> Result<Readable<Ledger>, Error> {
         let ledger = Ledger::read_only();
-        self.fill_networks(&ledger).await?;
+        let mut all = self.fill_networks(&ledger).await?;
         let needs_no_object = self.cluster.version(Kind::Network)?.is_none();
         let each = |pool: &Pool| {
             if needs_no_object && pool.spec.network().is_some() {
@@ -185,42 +276,51 @@ impl<'a> Loader<'a> {
             }
             ledger.apply_pool(pool);
         };
-        self.each_pool(None, each).await?;
-        self.list(Kind::Reservation, None, |object: IPReservation| ledger.apply(&object)).await?;
-        self.list(Kind::Address, None, |object: IPAddress| ledger.apply(&object)).await?;
-        Ok(ledger)
+        // Objects of other namespaces matter for a network and for a global pool only.
+        let is_alone = pool.network.is_none() && pool.moving.is_none();
+        let namespace = if is_alone { pool.key.namespace.as_deref() } else { None };
+        let kinds = [pool.key.kind];
+        let kinds = if is_alone { &kinds[..] } else { &InClusterKind::ALL };
+        let pools = self.each_pool_of(kinds, namespace, each).await?;
+        let reservations = self.list(Kind::Reservation, None, |object: IPReservation| ledger.apply(&object)).await?;
+        let addresses = self.list(Kind::Address, namespace, |object: IPAddress| ledger.apply(&object)).await?;
+        for read in [pools, reservations, addresses] {
+            all = all.depends_on(&read);
+        }
+        Ok(all.map(|()| ledger))
     }
 
     /// Adds the networks to the ledger, and the namespaces if a network selects some.
-    pub(crate) async fn fill_networks(&mut self, ledger: &Ledger) -> Result<(), Error> {
+    pub(crate) async fn fill_networks(&mut self, ledger: &Ledger) -> Result<Readable<()>, Error> {
         let mut selects = false;
         let each = |network: IPNetwork| {
             let access = network.spec.namespaces.as_ref();
             selects |= access.is_some_and(|access| access.from == NamespaceSource::Selector);
             ledger.apply_network(&network);
         };
-        self.list(Kind::Network, None, each).await?;
-        if selects {
-            let namespaces = self.others::<Namespace>(OtherKind::Namespace, None, "", "").await?;
-            namespaces.into_iter().flatten().for_each(|namespace| ledger.apply(&namespace));
+        let networks = self.list(Kind::Network, None, each).await?;
+        if !selects {
+            return Ok(networks);
         }
-        Ok(())
+        let namespaces = self.others::<Namespace>(OtherKind::Namespace, None, "", "").await?;
+        namespaces.seen().iter().for_each(|namespace| ledger.apply(namespace));
+        Ok(networks.depends_on(&namespaces))
     }
 
-    /// Fails if reservations or networks could not be listed: without all of them, the next address is unknown.
-    pub(crate) fn require_all_reservations(&self) -> Result<(), Error> {
-        let find = |kind: &str| self.missing.iter().find(|right| right.resource.starts_with(kind));
-        let missing = find("ipreservations").or_else(|| find("ipnetworks"));
-        missing.map_or(Ok(()), |right| Err(Error::Forbidden(right.clone())))
-    }
-
-    /// Finds a pool by `NAME` or `KIND/NAME` in the namespace of the caller, or among the global pools.
+    /// Finds a pool by `NAME` or `KIND/NAME` in the namespace of the caller, or among the global pools. A pool that may
+    /// not be read is not reported as missing.
     pub(crate) async fn find_pool(&mut self, name: &str) -> Result<PoolRow, Error> {
         let namespace = self.cluster.namespace.clone();
-        let pools = self.pools(Some(&namespace)).await?;
-        let found = find(&pools, name)?;
+        let kind = name.split_once('/').and_then(|(kind, _)| kind_of(kind));
+        let kind = kind.map(|kind| [kind]);
+        let kinds = kind.as_ref().map_or(&InClusterKind::ALL[..], |kind| kind);
+        let pools = self.pools_of(kinds, Some(&namespace)).await?;
         let place = format!("the namespace {namespace} or among the global pools");
-        found.cloned().ok_or_else(|| Error::NoPool { name: name.to_owned(), place })
+        if let Some(found) = find(pools.seen(), name)? {
+            return Ok(found.clone());
+        }
+        pools.require(|| format!("whether the pool {name} exists in {place}"))?;
+        Err(Error::NoPool { name: name.to_owned(), place })
     }
 }
 

@@ -5,6 +5,7 @@ mod changes;
 mod claims;
 mod contents;
 mod doctor;
+mod fact;
 mod finding;
 mod holders;
 mod map;
@@ -23,10 +24,11 @@ use serde::Serialize;
 pub use self::changes::{
     ChangeAction, ImportChange, ImportProblem, ImportSummary, ReservationAction, ReservationChange,
 };
-pub(crate) use self::claims::claims;
 pub use self::claims::{ClaimLine, ClaimState};
-pub(crate) use self::doctor::{Inventory, LeaseRow, WebhookRow, findings};
-pub use self::finding::{Check, Finding, Severity};
+pub(crate) use self::claims::{claims, waiting_claims};
+pub(crate) use self::doctor::{Diagnosis, Inventory, LeaseRow, WebhookRow, diagnosis};
+pub use self::fact::Fact;
+pub use self::finding::{Check, Finding, Severity, Unchecked};
 pub use self::holders::{Holder, HolderState, Membership, PoolMatch};
 pub(crate) use self::holders::{holders, matches_of};
 pub(crate) use self::map::ROW;
@@ -35,10 +37,10 @@ pub(crate) use self::networks::network_lines;
 pub use self::networks::{MemberLine, NetworkLine};
 pub(crate) use self::overview::{Overview, OverviewPool, networks, ranges};
 pub(crate) use self::pools::pools;
-pub use self::pools::{Counts, PoolLine};
+pub use self::pools::{Counts, KnownCounts, PoolLine};
 pub(crate) use self::search::{SearchResult, Searched};
 pub use self::show::PoolDetails;
-pub(crate) use self::show::show;
+pub(crate) use self::show::{show, specification};
 pub use self::slices::SliceLine;
 pub(crate) use self::window::{PoolWindow, View, window};
 
@@ -60,10 +62,10 @@ pub enum Report {
     HolderList {
         /// The address or prefix that was searched.
         address: String,
-        /// The pools and networks that contain it.
-        pools: Vec<PoolMatch>,
-        /// What holds it, or a part of it.
-        holders: Vec<Holder>,
+        /// The pools and networks that contain it; `null` if it is unknown.
+        pools: Option<Vec<PoolMatch>>,
+        /// What holds it, or a part of it; `null` if it is unknown.
+        holders: Option<Vec<Holder>>,
     },
     /// The output of `claims`.
     ClaimList {
@@ -84,6 +86,9 @@ pub enum Report {
     FindingList {
         /// What is wrong, the most urgent first.
         findings: Vec<Finding>,
+        /// The checks that were not possible, or not for all objects.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        unchecked: Vec<Unchecked>,
     },
     /// The output of `show`.
     PoolDetails(Box<PoolDetails>),
@@ -91,6 +96,17 @@ pub enum Report {
     ReservationChange(ReservationChange),
     /// The output of `import`.
     ImportSummary(ImportSummary),
+}
+
+/// The output of `-o json` and `-o yaml`.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Document<'a> {
+    /// The output of the command.
+    #[serde(flatten)]
+    pub report: &'a Report,
+    /// The permissions that the caller lacks. Then lists can be incomplete, and what is unknown is `null`.
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    pub missing: &'a [String],
 }
 
 /// A reference to a pool.

@@ -1,5 +1,7 @@
 //! What the program keeps of each object: only what it shows.
 
+mod unserved;
+
 use capi_ipam::api::{
     IPNetwork, IPNetworkStatus, IPReservation, IPSlice, MemberPhase, Pool, PoolKey, PoolNetwork, PoolSpec, Scope,
     SliceOwner, Slot, conditions, names,
@@ -11,6 +13,11 @@ use capi_ipam_provider::api::conditions::Condition;
 use capi_ipam_provider::api::{IPAddress, IPAddressClaim, is_paused};
 use jiff::Timestamp;
 use kube::api::ObjectMeta;
+
+pub(crate) use self::unserved::{ServedKinds, UnservedClaim};
+
+/// Maximum number of problems of one specification that a message has.
+const MAX_PROBLEMS: usize = 3;
 
 /// Namespace and name of an object.
 pub(crate) type Key = (Box<str>, Box<str>);
@@ -35,10 +42,7 @@ pub(crate) struct PoolRow {
 impl From<&Pool> for PoolRow {
     fn from(pool: &Pool) -> Self {
         let key = PoolKey::of(pool);
-        let usable = pool.spec.usable().map_err(|problems| {
-            let texts: Vec<String> = problems.iter().map(ToString::to_string).collect();
-            texts.join("; ")
-        });
+        let usable = pool.spec.usable().map_err(|problems| first_problems(&problems));
         let scope = scope_of(pool);
         Self {
             network: scope.network().map(str::to_owned),
@@ -54,6 +58,15 @@ impl From<&Pool> for PoolRow {
             initialized: finalizer::is_set(pool, names::PROTECT_POOL),
         }
     }
+}
+
+/// The first problems of a specification, and the number of the others.
+fn first_problems<'a, P: ToString + 'a>(problems: impl IntoIterator<Item = &'a P>) -> String {
+    let texts: Vec<String> = problems.into_iter().map(ToString::to_string).collect();
+    let more = texts.len().saturating_sub(MAX_PROBLEMS);
+    let more = if more > 0 { format!("; and {more} more problems") } else { String::new() };
+    let first: Vec<String> = texts.into_iter().take(MAX_PROBLEMS).collect();
+    format!("{}{more}", first.join("; "))
 }
 
 /// The scope of a stored pool: the network to which it belongs, or else the pool itself.
@@ -89,11 +102,17 @@ impl PoolRow {
         self.key.kind.is_global() && self.spec.access().headroom.is_some()
     }
 
-    /// The addresses or prefixes of the specification.
-    pub(crate) fn entries(&self) -> &[String] {
+    /// The addresses or prefixes of the specification, with those of its ranges.
+    pub(crate) fn entries(&self) -> Vec<String> {
         match &self.spec {
-            PoolSpec::Addresses(spec) => &spec.addresses,
-            PoolSpec::Prefixes(spec) => &spec.prefixes,
+            PoolSpec::Addresses(spec) => {
+                let ranges = spec.ranges.iter().flat_map(|range| &range.addresses);
+                spec.addresses.iter().chain(ranges).cloned().collect()
+            }
+            PoolSpec::Prefixes(spec) => {
+                let ranges = spec.ranges.iter().flat_map(|range| &range.prefixes);
+                spec.prefixes.iter().chain(ranges).cloned().collect()
+            }
         }
     }
 
@@ -119,7 +138,7 @@ impl From<IPNetwork> for NetworkRow {
         Self {
             name: network.metadata.name.unwrap_or_default(),
             status: network.status.unwrap_or_default(),
-            invalid: problems.map(|all| all.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")),
+            invalid: problems.map(|problems| first_problems(&problems)),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Reports as text.
 
 mod details;
+mod findings;
 mod grid;
 mod lists;
 
@@ -11,9 +12,12 @@ use jiff::Timestamp;
 pub(crate) use self::details::{body, details, head};
 pub(crate) use self::grid::{Grid, clean};
 use crate::model::{
-    Finding, Holder, ImportChange, ImportProblem, ImportSummary, PoolMatch, PoolName, Report, ReservationAction,
-    ReservationChange, Severity,
+    Fact, Finding, Holder, ImportChange, ImportProblem, ImportSummary, PoolMatch, PoolName, Report, ReservationAction,
+    ReservationChange,
 };
+
+/// What stands for a value that may not be read.
+const UNKNOWN: &str = "?";
 
 /// How text is rendered.
 #[derive(Clone, Copy, Debug)]
@@ -22,6 +26,8 @@ pub(crate) struct Style {
     pub(crate) wide: bool,
     /// Whether objects of several namespaces are shown.
     pub(crate) namespaces: bool,
+    /// Whether tables have a header.
+    pub(crate) headers: bool,
     pub(crate) now: Timestamp,
 }
 
@@ -56,52 +62,70 @@ pub(crate) fn text(report: &Report, style: Style) -> String {
         Report::ReservationChange(change) => change_text(change),
         Report::ImportSummary(summary) => import_text(summary, style),
         Report::HolderList { pools, holders, address } => {
-            let holders = if holders.is_empty() { nothing_holds(address) } else { holder_texts(holders, style) };
-            format!("{}{holders}", memberships(pools))
+            let holders = match holders.as_deref() {
+                None => no_holder(address, false),
+                Some([]) => no_holder(address, true),
+                Some(holders) => holder_texts(holders, style),
+            };
+            format!("{}{holders}", memberships(pools.as_deref()))
         }
         Report::FreeList { addresses, note, .. } => {
             let mut text = lines(addresses);
             text.extend(note.as_ref().map(|note| format!("{}\n", clean(note))));
             text
         }
-        Report::FindingList { findings } => finding_text(findings, style),
-        Report::PoolList { .. } | Report::NetworkList { .. } | Report::ClaimList { .. } => grid(report, style).text(),
+        Report::FindingList { findings, unchecked } => findings::text(findings, unchecked, style),
+        Report::PoolList { .. } | Report::NetworkList { .. } | Report::ClaimList { .. } => {
+            grid(report, style).text(style.headers)
+        }
     }
 }
 
-/// The pools that contain an address.
-pub(crate) fn memberships(pools: &[PoolMatch]) -> String {
-    if pools.is_empty() {
-        return "No pool contains the address.\n".to_owned();
-    }
+/// The pools that contain an address; `None` if they may not be read.
+pub(crate) fn memberships(pools: Option<&[PoolMatch]>) -> String {
     let text = |entry: &PoolMatch| {
         let network = entry.network.as_deref().map(|name| format!(", network {name}")).unwrap_or_default();
         format!("{}{network}: {:?}\n", full(&entry.pool), entry.membership)
     };
-    pools.iter().map(text).collect()
+    match pools {
+        None => "It is unknown which pools contain the address.\n".to_owned(),
+        Some([]) => "No pool contains the address.\n".to_owned(),
+        Some(pools) => pools.iter().map(text).collect(),
+    }
 }
 
-pub(crate) fn nothing_holds(address: &str) -> String {
-    format!("\nNothing holds {}.\n", clean(address))
+/// The text for an address without a holder. Without all IPAddresses and reservations, it is unknown.
+pub(crate) fn no_holder(address: &str, is_known: bool) -> String {
+    let address = clean(address);
+    if is_known { format!("\nNothing holds {address}.\n") } else { format!("\nIt is unknown who holds {address}.\n") }
+}
+
+/// The missing permissions, as the last lines of a text.
+pub(crate) fn incomplete(missing: &[String]) -> String {
+    let mut text = String::new();
+    for right in missing {
+        let start = if text.is_empty() { "\n" } else { "" };
+        let _ = writeln!(text, "{start}Incomplete: {}", clean(right));
+    }
+    text
+}
+
+/// A number that can be unknown.
+fn number_or_unknown(number: Option<u64>) -> String {
+    number.map_or_else(|| UNKNOWN.to_owned(), |number| number.to_string())
+}
+
+/// A cell of a table.
+fn fact(value: &Fact<String>) -> String {
+    match value {
+        Fact::Known(value) => value.clone(),
+        Fact::Absent => "-".to_owned(),
+        Fact::Unknown => UNKNOWN.to_owned(),
+    }
 }
 
 pub(crate) fn holder_texts<'a>(holders: impl IntoIterator<Item = &'a Holder>, style: Style) -> String {
     holders.into_iter().map(|holder| details::holder(holder, style)).collect()
-}
-
-/// One paragraph for each finding: its lines are too long for a table.
-fn finding_text(findings: &[Finding], style: Style) -> String {
-    if findings.is_empty() {
-        return "No problems found.\n".to_owned();
-    }
-    let mut text = String::new();
-    for finding in findings {
-        let color = if finding.severity == Severity::Error { Color::Red } else { Color::Yellow };
-        let check = style.paint(&format!("{:?}", finding.check), color);
-        let _ = writeln!(text, "{check}: {}\n  {}", clean(&finding.object), clean(&finding.problem));
-        let _ = writeln!(text, "  Repair: {}", clean(&finding.repair));
-    }
-    text
 }
 
 /// Written as kubectl writes changes.
@@ -153,22 +177,27 @@ pub(crate) fn grid(report: &Report, style: Style) -> Grid {
         Report::PoolList { pools } => lists::pools(pools, style),
         Report::NetworkList { networks } => lists::networks(networks, style),
         Report::ClaimList { claims } => lists::claims(claims, style),
-        Report::HolderList { holders, .. } => lists::holders(holders, style),
+        Report::HolderList { holders, .. } => lists::holders(holders.as_deref().unwrap_or_default(), style),
         Report::FreeList { addresses, .. } => {
             let mut grid = Grid::new(&["ADDRESS"]);
             addresses.iter().for_each(|address| grid.row(vec![address.clone()]));
             grid
         }
-        Report::FindingList { findings } => {
+        Report::FindingList { findings, unchecked } => {
             let mut grid = Grid::new(&["SEVERITY", "CHECK", "OBJECT", "PROBLEM", "REPAIR"]);
             for Finding { severity, check, object, problem, repair } in findings {
                 let cells =
                     [format!("{severity:?}"), format!("{check:?}"), object.clone(), problem.clone(), repair.clone()];
                 grid.row(cells.into());
             }
+            for skipped in unchecked {
+                let check = format!("{:?}", skipped.check);
+                let problem = findings::unchecked_problem(skipped).to_owned();
+                grid.row(vec!["Unknown".to_owned(), check, String::new(), problem, skipped.reason.clone()]);
+            }
             grid
         }
-        Report::PoolDetails(pool) => lists::holders(&pool.holders, style),
+        Report::PoolDetails(pool) => lists::holders(pool.holders.as_deref().unwrap_or_default(), style),
         Report::ReservationChange(change) => {
             let mut grid = Grid::new(&["ACTION", "NAME", "ADDRESS", "CLAIM"]);
             let claim = change.claim.clone().unwrap_or_default();
@@ -193,9 +222,9 @@ pub(crate) fn grid(report: &Report, style: Style) -> Grid {
 pub(crate) fn names(report: &Report) -> Vec<String> {
     let pool = |pool: &PoolName| format!("{}.ipam.cluster.x-k8s.io/{}", pool.kind.to_lowercase(), pool.name);
     let address = |holder: &Holder| {
-        let name = holder.ip_address.as_deref().and_then(|name| name.split_once('/'));
+        let name = holder.ip_address.known().and_then(|name| name.split_once('/'));
         let address = name.map(|(_, name)| format!("ipaddress.ipam.cluster.x-k8s.io/{name}"));
-        let reservation = holder.reservation.as_deref();
+        let reservation = holder.reservation.known();
         address.or_else(|| reservation.map(|name| format!("ipreservation.ipam.cluster.x-k8s.io/{name}")))
     };
     match report {
@@ -206,9 +235,9 @@ pub(crate) fn names(report: &Report) -> Vec<String> {
         Report::ClaimList { claims } => {
             claims.iter().map(|claim| format!("ipaddressclaim.ipam.cluster.x-k8s.io/{}", claim.name)).collect()
         }
-        Report::HolderList { holders, .. } => holders.iter().filter_map(address).collect(),
+        Report::HolderList { holders, .. } => holders.iter().flatten().filter_map(address).collect(),
         Report::FreeList { addresses, .. } => addresses.clone(),
-        Report::FindingList { findings } => findings.iter().map(|finding| finding.object.clone()).collect(),
+        Report::FindingList { findings, .. } => findings.iter().map(|finding| finding.object.clone()).collect(),
         Report::PoolDetails(details) => vec![pool(&details.pool)],
         Report::ReservationChange(change) => vec![format!("ipreservation.ipam.cluster.x-k8s.io/{}", change.name)],
         Report::ImportSummary(summary) => summary.changes.iter().map(|change| resource(&change.object)).collect(),

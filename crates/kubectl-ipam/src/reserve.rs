@@ -60,8 +60,7 @@ pub(crate) async fn reserve(
             show_command(&pool.key)
         )));
     }
-    let ledger = loader.ledger().await?;
-    loader.require_all_reservations()?;
+    let ledger = loader.ledger(&pool).await?.require(|| format!("the next address of {}", pool.key))?;
     for attempt in 0..ATTEMPTS {
         let Proposal::Slot(slot) = ledger.propose(&pool.key, &(String::new(), attempt.to_string()), i64::from(attempt))
         else {
@@ -84,7 +83,7 @@ async fn check_claim(loader: &mut Loader<'_>, pool: &PoolRow, (namespace, name):
         let fields = format!("metadata.name={namespace}");
         let found = loader.others::<Namespace>(OtherKind::Namespace, None, &fields, "").await?;
         loader.missing.truncate(missing);
-        let found = found.and_then(|found| found.into_iter().next());
+        let found = found.into_seen().into_iter().next();
         labels = found.map(|found| found.metadata.labels.unwrap_or_default());
     }
     let claim =
@@ -103,8 +102,12 @@ pub(crate) fn namespaces_of(spec: &PoolSpec) -> Option<AllowedNamespaces> {
 
 /// Fails if another claim uses the address, although it has no reservation yet: the provider creates one.
 async fn check_use(loader: &mut Loader<'_>, pool: &PoolRow, block: Block, claim: Option<&Key>) -> Result<(), Error> {
-    let rows = loader.addresses(|row| row.block == block).await?;
-    let pools = if pool.network.is_some() { loader.pools(None).await? } else { vec![pool.clone()] };
+    // The claims that can use the address of a namespaced pool without a network are in its namespace.
+    let is_alone = pool.network.is_none();
+    let namespace = if is_alone { pool.key.namespace.as_deref() } else { None };
+    let in_use = || format!("whether {block} is in use");
+    let rows = loader.addresses_in(namespace, |row| row.block == block).await?.require(in_use)?;
+    let pools = if is_alone { vec![pool.clone()] } else { loader.pools(None).await?.require(in_use)? };
     let is_here = |key: &PoolKey| pools.iter().any(|row| row.key == *key && row.scope == pool.scope);
     let owner = rows.iter().find(|row| is_here(&row.pool)).map(|row| (row.key.0.clone(), row.claim.clone()));
     match owner.filter(|owner| Some(owner) != claim) {
@@ -154,7 +157,9 @@ pub(crate) async fn unreserve(
     if let Some((held, _)) = found.iter().find(|(row, _)| row.has_uid) {
         return Err(held_by(held));
     }
-    let users = loader.addresses(|address| address.block == block).await?;
+    let namespace = if pool.network.is_none() { pool.key.namespace.as_deref() } else { None };
+    let users = loader.addresses_in(namespace, |address| address.block == block).await?;
+    let users = users.require(|| format!("whether {block} is in use"))?;
     let user = row
         .claim
         .as_ref()

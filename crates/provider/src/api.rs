@@ -3,6 +3,7 @@
 //! [`IPAddressClaim`], [`IPAddress`] and the fields of [`Cluster`] that pause reconciliation. The types read every
 //! version of the contract ([`ContractVersion`]) and ignore unknown fields. This module has no I/O.
 
+pub mod advice;
 pub mod conditions;
 pub mod names;
 

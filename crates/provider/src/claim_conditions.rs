@@ -7,6 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 
 use crate::adapter::{Allocation, HandlerError};
+use crate::api::advice::MISSING_CLUSTER;
 use crate::api::conditions::{self, Condition};
 use crate::api::{ContractVersion, IPAddressClaim, IPAddressClaimStatus, LocalReference, names};
 use crate::decision::{EarlyRelease, WaitReason};
@@ -54,7 +55,7 @@ impl ClaimConditions {
             WaitReason::ClusterPaused => Self::paused(format!("Cluster {cluster} is paused; unpause it to continue")),
             WaitReason::ClusterMissing => Self::info(
                 conditions::CLUSTER_NOT_FOUND,
-                format!("Cluster {cluster} does not exist; create it or correct the cluster name of the claim"),
+                format!("Cluster {cluster} does not exist; {MISSING_CLUSTER}"),
             ),
             WaitReason::ClaimPaused => Self::paused(format!(
                 "the claim is paused; remove its annotation {} to continue",

@@ -39,7 +39,8 @@ async fn example_provider_binds_and_releases_claims() {
     assert_eq!(given, ["10.1.0.5", "10.1.0.7"]);
     assert_eq!(
         consumer.wait_for_reason("lost", "PoolNotReady").await,
-        "ListPool nowhere does not exist; create it or correct the poolRef of the claim"
+        "ListPool nowhere does not exist; create it, or delete the claim, so that its controller creates it with another \
+         pool: a claim cannot be changed"
     );
 
     // A claim that is created before its pool is bound as soon as the pool exists.

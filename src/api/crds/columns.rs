@@ -6,7 +6,9 @@ use crate::api::InClusterKind;
 
 /// Columns of pools of single addresses.
 pub(super) fn addresses() -> Value {
-    let entries = column("Addresses", "string", ".spec.addresses", "Addresses that can be allocated.");
+    // The first of the two that the pool has: the API server prints one value for each column.
+    let path = ".spec['addresses','ranges']";
+    let entries = column("Addresses", "string", path, "Addresses that can be allocated, or ranges with them.");
     Value::Array(
         [entries]
             .into_iter()
@@ -19,7 +21,8 @@ pub(super) fn addresses() -> Value {
 
 /// Columns of pools of prefixes.
 pub(super) fn prefixes() -> Value {
-    let entries = column("Prefixes", "string", ".spec.prefixes", "Prefixes from which smaller prefixes are allocated.");
+    let text = "Prefixes from which smaller prefixes are allocated, or ranges with them.";
+    let entries = column("Prefixes", "string", ".spec['prefixes','ranges']", text);
     Value::Array(
         [entries].into_iter().chain(counts("Prefixes")).chain([ready()]).chain(remaining_counts("Prefixes")).collect(),
     )

@@ -42,6 +42,16 @@ impl Ledger {
         extent.map(|(scope, usable)| self.overlapping_with(pool, &scope, &usable)).unwrap_or_default()
     }
 
+    /// Whether all these pools allocate blocks of this length, so that one network can have them.
+    pub fn have_length(&self, pools: &[PoolKey], length: u8) -> bool {
+        let state = self.state.lock();
+        let has_length = |pool: &PoolKey| {
+            let usable = state.pools.get(pool).and_then(|entry| entry.info.as_ref()?.usable.as_ref().ok());
+            usable.is_none_or(|usable| usable.length == length)
+        };
+        pools.iter().all(has_length)
+    }
+
     /// As [`Ledger::overlapping`], for a pool that is not stored yet.
     pub fn overlapping_with(&self, pool: &PoolKey, scope: &Scope, usable: &UsableBlocks) -> Vec<PoolKey> {
         // Compared without holding the lock: the lists of many pools can be long.

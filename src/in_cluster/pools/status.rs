@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 use crate::api::conditions::{self, Condition};
-use crate::api::{AddressCounts, Audience, PoolKey, Scope, SliceCounts, names};
+use crate::api::{AddressCounts, Audience, PoolKey, SliceCounts, advice, names};
 use crate::in_cluster::deletion_check::DeletionBlocker;
 use crate::in_cluster::ledger::{ClaimKey, DrainingUse, MAX_OVERLAPS, NetworkRefusal, OverLimit, PoolInfo};
 
@@ -38,6 +38,8 @@ pub(super) struct PoolSnapshot<'a> {
     /// Why the API server rejects our finalizer.
     pub(super) finalizer_error: Option<&'a str>,
     pub(super) overlapping: Vec<PoolKey>,
+    /// Whether these allocate blocks of the same length as this pool.
+    pub(super) has_one_length: bool,
     pub(super) blocker: Option<&'a DeletionBlocker>,
     /// The addresses beyond what the access rules of the pool allow; `None` without rules.
     pub(super) over_limit: Option<OverLimit>,
@@ -109,7 +111,7 @@ impl PoolSnapshot<'_> {
     fn exhausted(&self) -> Condition {
         if self.info.usable.is_ok() && self.counts.free == 0 {
             let counts = describe_counts(self.counts, self.cooldown_end);
-            let message = format!("no address is free ({counts}); add addresses or release claims");
+            let message = format!("no address is free ({counts}); {}", advice::exhausted(&self.counts));
             return Condition::new(conditions::EXHAUSTED, true, conditions::NO_FREE_ADDRESS, message);
         }
         Condition::new(conditions::EXHAUSTED, false, conditions::ADDRESSES_FREE, "")
@@ -121,10 +123,7 @@ impl PoolSnapshot<'_> {
         }
         let at_least = if self.overlapping.len() >= MAX_OVERLAPS { "at least " } else { "" };
         let pools = Audience::of_pool(self.key).pools(&self.overlapping);
-        let advice = match &self.info.scope {
-            Scope::Pool(_) => "set the same spec.network on all of them if they are in one network",
-            Scope::Network(_) => "they are not in the network of this pool",
-        };
+        let advice = advice::overlap(&self.info.scope, self.has_one_length);
         let message = format!("the same addresses can be allocated by {at_least}{pools}; {advice}");
         Condition::new(conditions::OVERLAPPING, true, conditions::POOLS_OVERLAP, message)
     }
@@ -155,9 +154,9 @@ impl PoolSnapshot<'_> {
         let unassigned = total.saturating_sub(assigned);
         let rest =
             if unassigned > 0 { format!(", and {unassigned} others have addresses in use") } else { String::new() };
-        let message = format!(
-            "{assigned} of {total} slices are assigned{rest}; add addresses, or release the claims of an owner"
-        );
+        let advice =
+            if total > 0 { "add addresses, or release the claims of an owner" } else { "add addresses for a slice" };
+        let message = format!("{assigned} of {total} slices are assigned{rest}; {advice}");
         Some(Condition::new(conditions::SLICES_EXHAUSTED, true, conditions::NO_FREE_SLICE, message))
     }
 
@@ -269,6 +268,7 @@ mod tests {
             cooldown_end: None,
             finalizer_error: None,
             overlapping,
+            has_one_length: true,
             blocker,
             over_limit,
             slices: None,
@@ -332,6 +332,7 @@ mod tests {
                 cooldown_end: None,
                 finalizer_error: None,
                 overlapping: Vec::new(),
+                has_one_length: true,
                 blocker: None,
                 over_limit: None,
                 slices: None,

@@ -1,6 +1,6 @@
 # Print an optspec for argparse to handle cmd's options that are independent of any subcommand.
 function __fish_kubectl_ipam_global_optspecs
-    string join \n context= kubeconfig= n/namespace= A/all-namespaces o/output= no-color h/help V/version
+    string join \n context= kubeconfig= n/namespace= A/all-namespaces o/output= no-color as= as-group= as-uid= cluster= user= s/server= token= request-timeout= certificate-authority= insecure-skip-tls-verify tls-server-name= v/v= h/help V/version
 end
 
 function __fish_kubectl_ipam_needs_command
@@ -33,8 +33,20 @@ json\t'JSON, one document'
 yaml\t'YAML'
 csv\t'Comma-separated values with a header (RFC 4180)'
 name\t'One resource name per line'"
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -l as -d 'User to impersonate: the name of a user, or system:serviceaccount:NAMESPACE:NAME' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -l as-group -d 'Group to impersonate; can be repeated' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -l as-uid -d 'UID to impersonate' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -l cluster -d 'Cluster of the kubeconfig, instead of that of the context' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -l user -d 'User of the kubeconfig, instead of that of the context' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -s s -l server -d 'Address and port of the API server' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -l token -d 'Bearer token, instead of the credentials of the user' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -l request-timeout -d 'How long a request may take, for example 30s or 2m. A number without a unit is in seconds; 0 is no limit' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -l certificate-authority -d 'File with the certificate of the authority of the API server' -r -F
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -l tls-server-name -d 'Name in the certificate of the API server; by default the name in its address' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -s v -l v -d 'Level of the log on the standard error: from 6 on each request, from 8 on with details' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -s A -l all-namespaces -d 'All namespaces'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -l no-color -d 'Disable colors. They are also disabled by NO_COLOR and without a terminal'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -l insecure-skip-tls-verify -d 'Do not verify the certificate of the API server: connections are not secure'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -s V -l version -d 'Print version'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -f -a "pools" -d 'List the pools of all kinds, with their occupancy'
@@ -52,6 +64,8 @@ complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -f -a "import" -
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -f -a "completion" -d 'Print the completion script of a shell'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -f -a "generate" -d 'Write the completions, the manual pages and the JSON schema to a folder'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand pools" -s l -l selector -d 'Label selector of the listed objects, for example environment=production' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand pools" -l sort-by -d 'Sort by a field of the JSON output of an item, for example .counts.free' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand pools" -l context -d 'Context of the kubeconfig' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand pools" -l kubeconfig -d 'Path of the kubeconfig' -r -F
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand pools" -s n -l namespace -d 'Namespace; by default that of the context' -r
@@ -61,10 +75,25 @@ json\t'JSON, one document'
 yaml\t'YAML'
 csv\t'Comma-separated values with a header (RFC 4180)'
 name\t'One resource name per line'"
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand pools" -l as -d 'User to impersonate: the name of a user, or system:serviceaccount:NAMESPACE:NAME' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand pools" -l as-group -d 'Group to impersonate; can be repeated' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand pools" -l as-uid -d 'UID to impersonate' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand pools" -l cluster -d 'Cluster of the kubeconfig, instead of that of the context' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand pools" -l user -d 'User of the kubeconfig, instead of that of the context' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand pools" -s s -l server -d 'Address and port of the API server' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand pools" -l token -d 'Bearer token, instead of the credentials of the user' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand pools" -l request-timeout -d 'How long a request may take, for example 30s or 2m. A number without a unit is in seconds; 0 is no limit' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand pools" -l certificate-authority -d 'File with the certificate of the authority of the API server' -r -F
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand pools" -l tls-server-name -d 'Name in the certificate of the API server; by default the name in its address' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand pools" -s v -l v -d 'Level of the log on the standard error: from 6 on each request, from 8 on with details' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand pools" -s w -l watch -d 'Print changes until interrupted'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand pools" -l no-headers -d 'Do not print the header of a table'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand pools" -s A -l all-namespaces -d 'All namespaces'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand pools" -l no-color -d 'Disable colors. They are also disabled by NO_COLOR and without a terminal'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand pools" -l insecure-skip-tls-verify -d 'Do not verify the certificate of the API server: connections are not secure'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand pools" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand networks" -s l -l selector -d 'Label selector of the listed objects, for example environment=production' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand networks" -l sort-by -d 'Sort by a field of the JSON output of an item, for example .counts.free' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand networks" -l context -d 'Context of the kubeconfig' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand networks" -l kubeconfig -d 'Path of the kubeconfig' -r -F
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand networks" -s n -l namespace -d 'Namespace; by default that of the context' -r
@@ -74,8 +103,21 @@ json\t'JSON, one document'
 yaml\t'YAML'
 csv\t'Comma-separated values with a header (RFC 4180)'
 name\t'One resource name per line'"
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand networks" -l as -d 'User to impersonate: the name of a user, or system:serviceaccount:NAMESPACE:NAME' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand networks" -l as-group -d 'Group to impersonate; can be repeated' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand networks" -l as-uid -d 'UID to impersonate' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand networks" -l cluster -d 'Cluster of the kubeconfig, instead of that of the context' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand networks" -l user -d 'User of the kubeconfig, instead of that of the context' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand networks" -s s -l server -d 'Address and port of the API server' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand networks" -l token -d 'Bearer token, instead of the credentials of the user' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand networks" -l request-timeout -d 'How long a request may take, for example 30s or 2m. A number without a unit is in seconds; 0 is no limit' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand networks" -l certificate-authority -d 'File with the certificate of the authority of the API server' -r -F
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand networks" -l tls-server-name -d 'Name in the certificate of the API server; by default the name in its address' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand networks" -s v -l v -d 'Level of the log on the standard error: from 6 on each request, from 8 on with details' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand networks" -l no-headers -d 'Do not print the header of a table'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand networks" -s A -l all-namespaces -d 'All namespaces'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand networks" -l no-color -d 'Disable colors. They are also disabled by NO_COLOR and without a terminal'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand networks" -l insecure-skip-tls-verify -d 'Do not verify the certificate of the API server: connections are not secure'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand networks" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand who" -l context -d 'Context of the kubeconfig' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand who" -l kubeconfig -d 'Path of the kubeconfig' -r -F
@@ -86,10 +128,24 @@ json\t'JSON, one document'
 yaml\t'YAML'
 csv\t'Comma-separated values with a header (RFC 4180)'
 name\t'One resource name per line'"
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand who" -l as -d 'User to impersonate: the name of a user, or system:serviceaccount:NAMESPACE:NAME' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand who" -l as-group -d 'Group to impersonate; can be repeated' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand who" -l as-uid -d 'UID to impersonate' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand who" -l cluster -d 'Cluster of the kubeconfig, instead of that of the context' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand who" -l user -d 'User of the kubeconfig, instead of that of the context' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand who" -s s -l server -d 'Address and port of the API server' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand who" -l token -d 'Bearer token, instead of the credentials of the user' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand who" -l request-timeout -d 'How long a request may take, for example 30s or 2m. A number without a unit is in seconds; 0 is no limit' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand who" -l certificate-authority -d 'File with the certificate of the authority of the API server' -r -F
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand who" -l tls-server-name -d 'Name in the certificate of the API server; by default the name in its address' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand who" -s v -l v -d 'Level of the log on the standard error: from 6 on each request, from 8 on with details' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand who" -s A -l all-namespaces -d 'All namespaces'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand who" -l no-color -d 'Disable colors. They are also disabled by NO_COLOR and without a terminal'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand who" -l insecure-skip-tls-verify -d 'Do not verify the certificate of the API server: connections are not secure'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand who" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand claims" -l pool -d 'Only claims of this pool: NAME or KIND/NAME' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand claims" -s l -l selector -d 'Label selector of the listed objects, for example environment=production' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand claims" -l sort-by -d 'Sort by a field of the JSON output of an item, for example .counts.free' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand claims" -l context -d 'Context of the kubeconfig' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand claims" -l kubeconfig -d 'Path of the kubeconfig' -r -F
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand claims" -s n -l namespace -d 'Namespace; by default that of the context' -r
@@ -99,9 +155,22 @@ json\t'JSON, one document'
 yaml\t'YAML'
 csv\t'Comma-separated values with a header (RFC 4180)'
 name\t'One resource name per line'"
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand claims" -l as -d 'User to impersonate: the name of a user, or system:serviceaccount:NAMESPACE:NAME' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand claims" -l as-group -d 'Group to impersonate; can be repeated' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand claims" -l as-uid -d 'UID to impersonate' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand claims" -l cluster -d 'Cluster of the kubeconfig, instead of that of the context' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand claims" -l user -d 'User of the kubeconfig, instead of that of the context' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand claims" -s s -l server -d 'Address and port of the API server' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand claims" -l token -d 'Bearer token, instead of the credentials of the user' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand claims" -l request-timeout -d 'How long a request may take, for example 30s or 2m. A number without a unit is in seconds; 0 is no limit' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand claims" -l certificate-authority -d 'File with the certificate of the authority of the API server' -r -F
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand claims" -l tls-server-name -d 'Name in the certificate of the API server; by default the name in its address' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand claims" -s v -l v -d 'Level of the log on the standard error: from 6 on each request, from 8 on with details' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand claims" -l waiting -d 'Only claims without an address'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand claims" -l no-headers -d 'Do not print the header of a table'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand claims" -s A -l all-namespaces -d 'All namespaces'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand claims" -l no-color -d 'Disable colors. They are also disabled by NO_COLOR and without a terminal'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand claims" -l insecure-skip-tls-verify -d 'Do not verify the certificate of the API server: connections are not secure'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand claims" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand free" -s c -l count -d 'Number of addresses' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand free" -l context -d 'Context of the kubeconfig' -r
@@ -113,8 +182,20 @@ json\t'JSON, one document'
 yaml\t'YAML'
 csv\t'Comma-separated values with a header (RFC 4180)'
 name\t'One resource name per line'"
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand free" -l as -d 'User to impersonate: the name of a user, or system:serviceaccount:NAMESPACE:NAME' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand free" -l as-group -d 'Group to impersonate; can be repeated' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand free" -l as-uid -d 'UID to impersonate' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand free" -l cluster -d 'Cluster of the kubeconfig, instead of that of the context' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand free" -l user -d 'User of the kubeconfig, instead of that of the context' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand free" -s s -l server -d 'Address and port of the API server' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand free" -l token -d 'Bearer token, instead of the credentials of the user' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand free" -l request-timeout -d 'How long a request may take, for example 30s or 2m. A number without a unit is in seconds; 0 is no limit' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand free" -l certificate-authority -d 'File with the certificate of the authority of the API server' -r -F
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand free" -l tls-server-name -d 'Name in the certificate of the API server; by default the name in its address' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand free" -s v -l v -d 'Level of the log on the standard error: from 6 on each request, from 8 on with details' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand free" -s A -l all-namespaces -d 'All namespaces'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand free" -l no-color -d 'Disable colors. They are also disabled by NO_COLOR and without a terminal'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand free" -l insecure-skip-tls-verify -d 'Do not verify the certificate of the API server: connections are not secure'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand free" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand show" -l context -d 'Context of the kubeconfig' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand show" -l kubeconfig -d 'Path of the kubeconfig' -r -F
@@ -125,8 +206,20 @@ json\t'JSON, one document'
 yaml\t'YAML'
 csv\t'Comma-separated values with a header (RFC 4180)'
 name\t'One resource name per line'"
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand show" -l as -d 'User to impersonate: the name of a user, or system:serviceaccount:NAMESPACE:NAME' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand show" -l as-group -d 'Group to impersonate; can be repeated' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand show" -l as-uid -d 'UID to impersonate' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand show" -l cluster -d 'Cluster of the kubeconfig, instead of that of the context' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand show" -l user -d 'User of the kubeconfig, instead of that of the context' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand show" -s s -l server -d 'Address and port of the API server' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand show" -l token -d 'Bearer token, instead of the credentials of the user' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand show" -l request-timeout -d 'How long a request may take, for example 30s or 2m. A number without a unit is in seconds; 0 is no limit' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand show" -l certificate-authority -d 'File with the certificate of the authority of the API server' -r -F
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand show" -l tls-server-name -d 'Name in the certificate of the API server; by default the name in its address' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand show" -s v -l v -d 'Level of the log on the standard error: from 6 on each request, from 8 on with details' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand show" -s A -l all-namespaces -d 'All namespaces'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand show" -l no-color -d 'Disable colors. They are also disabled by NO_COLOR and without a terminal'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand show" -l insecure-skip-tls-verify -d 'Do not verify the certificate of the API server: connections are not secure'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand show" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand doctor" -l context -d 'Context of the kubeconfig' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand doctor" -l kubeconfig -d 'Path of the kubeconfig' -r -F
@@ -137,8 +230,20 @@ json\t'JSON, one document'
 yaml\t'YAML'
 csv\t'Comma-separated values with a header (RFC 4180)'
 name\t'One resource name per line'"
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand doctor" -l as -d 'User to impersonate: the name of a user, or system:serviceaccount:NAMESPACE:NAME' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand doctor" -l as-group -d 'Group to impersonate; can be repeated' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand doctor" -l as-uid -d 'UID to impersonate' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand doctor" -l cluster -d 'Cluster of the kubeconfig, instead of that of the context' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand doctor" -l user -d 'User of the kubeconfig, instead of that of the context' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand doctor" -s s -l server -d 'Address and port of the API server' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand doctor" -l token -d 'Bearer token, instead of the credentials of the user' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand doctor" -l request-timeout -d 'How long a request may take, for example 30s or 2m. A number without a unit is in seconds; 0 is no limit' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand doctor" -l certificate-authority -d 'File with the certificate of the authority of the API server' -r -F
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand doctor" -l tls-server-name -d 'Name in the certificate of the API server; by default the name in its address' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand doctor" -s v -l v -d 'Level of the log on the standard error: from 6 on each request, from 8 on with details' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand doctor" -s A -l all-namespaces -d 'All namespaces'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand doctor" -l no-color -d 'Disable colors. They are also disabled by NO_COLOR and without a terminal'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand doctor" -l insecure-skip-tls-verify -d 'Do not verify the certificate of the API server: connections are not secure'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand doctor" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand web" -l port -d 'Port on 127.0.0.1; 0 selects a free one' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand web" -l context -d 'Context of the kubeconfig' -r
@@ -150,9 +255,21 @@ json\t'JSON, one document'
 yaml\t'YAML'
 csv\t'Comma-separated values with a header (RFC 4180)'
 name\t'One resource name per line'"
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand web" -l as -d 'User to impersonate: the name of a user, or system:serviceaccount:NAMESPACE:NAME' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand web" -l as-group -d 'Group to impersonate; can be repeated' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand web" -l as-uid -d 'UID to impersonate' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand web" -l cluster -d 'Cluster of the kubeconfig, instead of that of the context' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand web" -l user -d 'User of the kubeconfig, instead of that of the context' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand web" -s s -l server -d 'Address and port of the API server' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand web" -l token -d 'Bearer token, instead of the credentials of the user' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand web" -l request-timeout -d 'How long a request may take, for example 30s or 2m. A number without a unit is in seconds; 0 is no limit' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand web" -l certificate-authority -d 'File with the certificate of the authority of the API server' -r -F
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand web" -l tls-server-name -d 'Name in the certificate of the API server; by default the name in its address' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand web" -s v -l v -d 'Level of the log on the standard error: from 6 on each request, from 8 on with details' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand web" -l no-open -d 'Do not open the browser'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand web" -s A -l all-namespaces -d 'All namespaces'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand web" -l no-color -d 'Disable colors. They are also disabled by NO_COLOR and without a terminal'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand web" -l insecure-skip-tls-verify -d 'Do not verify the certificate of the API server: connections are not secure'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand web" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand reserve" -l for -d 'The claim that gets the address: NAMESPACE/NAME, or NAME in the namespace of the pool. Without it, no claim gets the address' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand reserve" -l dry-run -d '`server` lets the API server check the reservation, without creating it' -r -f -a "none\t'Objects are changed'
@@ -166,8 +283,20 @@ json\t'JSON, one document'
 yaml\t'YAML'
 csv\t'Comma-separated values with a header (RFC 4180)'
 name\t'One resource name per line'"
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand reserve" -l as -d 'User to impersonate: the name of a user, or system:serviceaccount:NAMESPACE:NAME' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand reserve" -l as-group -d 'Group to impersonate; can be repeated' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand reserve" -l as-uid -d 'UID to impersonate' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand reserve" -l cluster -d 'Cluster of the kubeconfig, instead of that of the context' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand reserve" -l user -d 'User of the kubeconfig, instead of that of the context' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand reserve" -s s -l server -d 'Address and port of the API server' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand reserve" -l token -d 'Bearer token, instead of the credentials of the user' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand reserve" -l request-timeout -d 'How long a request may take, for example 30s or 2m. A number without a unit is in seconds; 0 is no limit' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand reserve" -l certificate-authority -d 'File with the certificate of the authority of the API server' -r -F
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand reserve" -l tls-server-name -d 'Name in the certificate of the API server; by default the name in its address' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand reserve" -s v -l v -d 'Level of the log on the standard error: from 6 on each request, from 8 on with details' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand reserve" -s A -l all-namespaces -d 'All namespaces'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand reserve" -l no-color -d 'Disable colors. They are also disabled by NO_COLOR and without a terminal'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand reserve" -l insecure-skip-tls-verify -d 'Do not verify the certificate of the API server: connections are not secure'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand reserve" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand unreserve" -l dry-run -d '`server` lets the API server check the change, without making it' -r -f -a "none\t'Objects are changed'
 server\t'The API server checks the change, but does not make it'"
@@ -180,9 +309,21 @@ json\t'JSON, one document'
 yaml\t'YAML'
 csv\t'Comma-separated values with a header (RFC 4180)'
 name\t'One resource name per line'"
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand unreserve" -l as -d 'User to impersonate: the name of a user, or system:serviceaccount:NAMESPACE:NAME' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand unreserve" -l as-group -d 'Group to impersonate; can be repeated' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand unreserve" -l as-uid -d 'UID to impersonate' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand unreserve" -l cluster -d 'Cluster of the kubeconfig, instead of that of the context' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand unreserve" -l user -d 'User of the kubeconfig, instead of that of the context' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand unreserve" -s s -l server -d 'Address and port of the API server' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand unreserve" -l token -d 'Bearer token, instead of the credentials of the user' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand unreserve" -l request-timeout -d 'How long a request may take, for example 30s or 2m. A number without a unit is in seconds; 0 is no limit' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand unreserve" -l certificate-authority -d 'File with the certificate of the authority of the API server' -r -F
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand unreserve" -l tls-server-name -d 'Name in the certificate of the API server; by default the name in its address' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand unreserve" -s v -l v -d 'Level of the log on the standard error: from 6 on each request, from 8 on with details' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand unreserve" -s y -l yes -d 'Do not ask before a change that affects an address in use'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand unreserve" -s A -l all-namespaces -d 'All namespaces'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand unreserve" -l no-color -d 'Disable colors. They are also disabled by NO_COLOR and without a terminal'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand unreserve" -l insecure-skip-tls-verify -d 'Do not verify the certificate of the API server: connections are not secure'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand unreserve" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand export" -l context -d 'Context of the kubeconfig' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand export" -l kubeconfig -d 'Path of the kubeconfig' -r -F
@@ -193,8 +334,20 @@ json\t'JSON, one document'
 yaml\t'YAML'
 csv\t'Comma-separated values with a header (RFC 4180)'
 name\t'One resource name per line'"
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand export" -l as -d 'User to impersonate: the name of a user, or system:serviceaccount:NAMESPACE:NAME' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand export" -l as-group -d 'Group to impersonate; can be repeated' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand export" -l as-uid -d 'UID to impersonate' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand export" -l cluster -d 'Cluster of the kubeconfig, instead of that of the context' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand export" -l user -d 'User of the kubeconfig, instead of that of the context' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand export" -s s -l server -d 'Address and port of the API server' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand export" -l token -d 'Bearer token, instead of the credentials of the user' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand export" -l request-timeout -d 'How long a request may take, for example 30s or 2m. A number without a unit is in seconds; 0 is no limit' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand export" -l certificate-authority -d 'File with the certificate of the authority of the API server' -r -F
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand export" -l tls-server-name -d 'Name in the certificate of the API server; by default the name in its address' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand export" -s v -l v -d 'Level of the log on the standard error: from 6 on each request, from 8 on with details' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand export" -s A -l all-namespaces -d 'All namespaces'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand export" -l no-color -d 'Disable colors. They are also disabled by NO_COLOR and without a terminal'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand export" -l insecure-skip-tls-verify -d 'Do not verify the certificate of the API server: connections are not secure'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand export" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand import" -l name -d 'Name of this import, which is stored as a label of the objects that it creates' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand import" -l dry-run -d '`server` checks the file and lets the API server check each object, without changes' -r -f -a "none\t'Objects are changed'
@@ -208,9 +361,21 @@ json\t'JSON, one document'
 yaml\t'YAML'
 csv\t'Comma-separated values with a header (RFC 4180)'
 name\t'One resource name per line'"
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand import" -l as -d 'User to impersonate: the name of a user, or system:serviceaccount:NAMESPACE:NAME' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand import" -l as-group -d 'Group to impersonate; can be repeated' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand import" -l as-uid -d 'UID to impersonate' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand import" -l cluster -d 'Cluster of the kubeconfig, instead of that of the context' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand import" -l user -d 'User of the kubeconfig, instead of that of the context' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand import" -s s -l server -d 'Address and port of the API server' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand import" -l token -d 'Bearer token, instead of the credentials of the user' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand import" -l request-timeout -d 'How long a request may take, for example 30s or 2m. A number without a unit is in seconds; 0 is no limit' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand import" -l certificate-authority -d 'File with the certificate of the authority of the API server' -r -F
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand import" -l tls-server-name -d 'Name in the certificate of the API server; by default the name in its address' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand import" -s v -l v -d 'Level of the log on the standard error: from 6 on each request, from 8 on with details' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand import" -l prune -d 'Delete objects of the import with this name that the file does not contain'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand import" -s A -l all-namespaces -d 'All namespaces'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand import" -l no-color -d 'Disable colors. They are also disabled by NO_COLOR and without a terminal'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand import" -l insecure-skip-tls-verify -d 'Do not verify the certificate of the API server: connections are not secure'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand import" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand completion" -l context -d 'Context of the kubeconfig' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand completion" -l kubeconfig -d 'Path of the kubeconfig' -r -F
@@ -221,8 +386,20 @@ json\t'JSON, one document'
 yaml\t'YAML'
 csv\t'Comma-separated values with a header (RFC 4180)'
 name\t'One resource name per line'"
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand completion" -l as -d 'User to impersonate: the name of a user, or system:serviceaccount:NAMESPACE:NAME' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand completion" -l as-group -d 'Group to impersonate; can be repeated' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand completion" -l as-uid -d 'UID to impersonate' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand completion" -l cluster -d 'Cluster of the kubeconfig, instead of that of the context' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand completion" -l user -d 'User of the kubeconfig, instead of that of the context' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand completion" -s s -l server -d 'Address and port of the API server' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand completion" -l token -d 'Bearer token, instead of the credentials of the user' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand completion" -l request-timeout -d 'How long a request may take, for example 30s or 2m. A number without a unit is in seconds; 0 is no limit' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand completion" -l certificate-authority -d 'File with the certificate of the authority of the API server' -r -F
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand completion" -l tls-server-name -d 'Name in the certificate of the API server; by default the name in its address' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand completion" -s v -l v -d 'Level of the log on the standard error: from 6 on each request, from 8 on with details' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand completion" -s A -l all-namespaces -d 'All namespaces'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand completion" -l no-color -d 'Disable colors. They are also disabled by NO_COLOR and without a terminal'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand completion" -l insecure-skip-tls-verify -d 'Do not verify the certificate of the API server: connections are not secure'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand completion" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand generate" -l context -d 'Context of the kubeconfig' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand generate" -l kubeconfig -d 'Path of the kubeconfig' -r -F
@@ -233,8 +410,20 @@ json\t'JSON, one document'
 yaml\t'YAML'
 csv\t'Comma-separated values with a header (RFC 4180)'
 name\t'One resource name per line'"
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand generate" -l as -d 'User to impersonate: the name of a user, or system:serviceaccount:NAMESPACE:NAME' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand generate" -l as-group -d 'Group to impersonate; can be repeated' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand generate" -l as-uid -d 'UID to impersonate' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand generate" -l cluster -d 'Cluster of the kubeconfig, instead of that of the context' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand generate" -l user -d 'User of the kubeconfig, instead of that of the context' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand generate" -s s -l server -d 'Address and port of the API server' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand generate" -l token -d 'Bearer token, instead of the credentials of the user' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand generate" -l request-timeout -d 'How long a request may take, for example 30s or 2m. A number without a unit is in seconds; 0 is no limit' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand generate" -l certificate-authority -d 'File with the certificate of the authority of the API server' -r -F
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand generate" -l tls-server-name -d 'Name in the certificate of the API server; by default the name in its address' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand generate" -s v -l v -d 'Level of the log on the standard error: from 6 on each request, from 8 on with details' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand generate" -s A -l all-namespaces -d 'All namespaces'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand generate" -l no-color -d 'Disable colors. They are also disabled by NO_COLOR and without a terminal'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand generate" -l insecure-skip-tls-verify -d 'Do not verify the certificate of the API server: connections are not secure'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand generate" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor web reserve unreserve export import completion generate help" -f -a "pools" -d 'List the pools of all kinds, with their occupancy'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor web reserve unreserve export import completion generate help" -f -a "networks" -d 'List the networks, with their pools that join or leave'

@@ -31,9 +31,23 @@ json\:"JSON, one document"
 yaml\:"YAML"
 csv\:"Comma-separated values with a header (RFC 4180)"
 name\:"One resource name per line"))' \
+'--as=[User to impersonate\: the name of a user, or system\:serviceaccount\:NAMESPACE\:NAME]:USER:_default' \
+'*--as-group=[Group to impersonate; can be repeated]:GROUP:_default' \
+'--as-uid=[UID to impersonate]:UID:_default' \
+'--cluster=[Cluster of the kubeconfig, instead of that of the context]:NAME:_default' \
+'--user=[User of the kubeconfig, instead of that of the context]:NAME:_default' \
+'-s+[Address and port of the API server]:URL:_default' \
+'--server=[Address and port of the API server]:URL:_default' \
+'--token=[Bearer token, instead of the credentials of the user]:TOKEN:_default' \
+'--request-timeout=[How long a request may take, for example 30s or 2m. A number without a unit is in seconds; 0 is no limit]:DURATION:_default' \
+'--certificate-authority=[File with the certificate of the authority of the API server]:FILE:_files' \
+'--tls-server-name=[Name in the certificate of the API server; by default the name in its address]:NAME:_default' \
+'-v+[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
+'--v=[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
 '(-n --namespace)-A[All namespaces]' \
 '(-n --namespace)--all-namespaces[All namespaces]' \
 '--no-color[Disable colors. They are also disabled by NO_COLOR and without a terminal]' \
+'(--certificate-authority)--insecure-skip-tls-verify[Do not verify the certificate of the API server\: connections are not secure]' \
 '-h[Print help (see more with '\''--help'\'')]' \
 '--help[Print help (see more with '\''--help'\'')]' \
 '-V[Print version]' \
@@ -49,6 +63,9 @@ name\:"One resource name per line"))' \
         case $line[1] in
             (pools)
 _arguments "${_arguments_options[@]}" : \
+'-l+[Label selector of the listed objects, for example environment=production]:LABELS:_default' \
+'--selector=[Label selector of the listed objects, for example environment=production]:LABELS:_default' \
+'--sort-by=[Sort by a field of the JSON output of an item, for example .counts.free]:FIELD:_default' \
 '--context=[Context of the kubeconfig]:NAME:_default' \
 '--kubeconfig=[Path of the kubeconfig]:FILE:_files' \
 '-n+[Namespace; by default that of the context]:NAME:_default' \
@@ -65,17 +82,35 @@ json\:"JSON, one document"
 yaml\:"YAML"
 csv\:"Comma-separated values with a header (RFC 4180)"
 name\:"One resource name per line"))' \
+'--as=[User to impersonate\: the name of a user, or system\:serviceaccount\:NAMESPACE\:NAME]:USER:_default' \
+'*--as-group=[Group to impersonate; can be repeated]:GROUP:_default' \
+'--as-uid=[UID to impersonate]:UID:_default' \
+'--cluster=[Cluster of the kubeconfig, instead of that of the context]:NAME:_default' \
+'--user=[User of the kubeconfig, instead of that of the context]:NAME:_default' \
+'-s+[Address and port of the API server]:URL:_default' \
+'--server=[Address and port of the API server]:URL:_default' \
+'--token=[Bearer token, instead of the credentials of the user]:TOKEN:_default' \
+'--request-timeout=[How long a request may take, for example 30s or 2m. A number without a unit is in seconds; 0 is no limit]:DURATION:_default' \
+'--certificate-authority=[File with the certificate of the authority of the API server]:FILE:_files' \
+'--tls-server-name=[Name in the certificate of the API server; by default the name in its address]:NAME:_default' \
+'-v+[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
+'--v=[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
 '-w[Print changes until interrupted]' \
 '--watch[Print changes until interrupted]' \
+'--no-headers[Do not print the header of a table]' \
 '(-n --namespace)-A[All namespaces]' \
 '(-n --namespace)--all-namespaces[All namespaces]' \
 '--no-color[Disable colors. They are also disabled by NO_COLOR and without a terminal]' \
+'(--certificate-authority)--insecure-skip-tls-verify[Do not verify the certificate of the API server\: connections are not secure]' \
 '-h[Print help (see more with '\''--help'\'')]' \
 '--help[Print help (see more with '\''--help'\'')]' \
 && ret=0
 ;;
 (networks)
 _arguments "${_arguments_options[@]}" : \
+'-l+[Label selector of the listed objects, for example environment=production]:LABELS:_default' \
+'--selector=[Label selector of the listed objects, for example environment=production]:LABELS:_default' \
+'--sort-by=[Sort by a field of the JSON output of an item, for example .counts.free]:FIELD:_default' \
 '--context=[Context of the kubeconfig]:NAME:_default' \
 '--kubeconfig=[Path of the kubeconfig]:FILE:_files' \
 '-n+[Namespace; by default that of the context]:NAME:_default' \
@@ -92,9 +127,24 @@ json\:"JSON, one document"
 yaml\:"YAML"
 csv\:"Comma-separated values with a header (RFC 4180)"
 name\:"One resource name per line"))' \
+'--as=[User to impersonate\: the name of a user, or system\:serviceaccount\:NAMESPACE\:NAME]:USER:_default' \
+'*--as-group=[Group to impersonate; can be repeated]:GROUP:_default' \
+'--as-uid=[UID to impersonate]:UID:_default' \
+'--cluster=[Cluster of the kubeconfig, instead of that of the context]:NAME:_default' \
+'--user=[User of the kubeconfig, instead of that of the context]:NAME:_default' \
+'-s+[Address and port of the API server]:URL:_default' \
+'--server=[Address and port of the API server]:URL:_default' \
+'--token=[Bearer token, instead of the credentials of the user]:TOKEN:_default' \
+'--request-timeout=[How long a request may take, for example 30s or 2m. A number without a unit is in seconds; 0 is no limit]:DURATION:_default' \
+'--certificate-authority=[File with the certificate of the authority of the API server]:FILE:_files' \
+'--tls-server-name=[Name in the certificate of the API server; by default the name in its address]:NAME:_default' \
+'-v+[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
+'--v=[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
+'--no-headers[Do not print the header of a table]' \
 '(-n --namespace)-A[All namespaces]' \
 '(-n --namespace)--all-namespaces[All namespaces]' \
 '--no-color[Disable colors. They are also disabled by NO_COLOR and without a terminal]' \
+'(--certificate-authority)--insecure-skip-tls-verify[Do not verify the certificate of the API server\: connections are not secure]' \
 '-h[Print help (see more with '\''--help'\'')]' \
 '--help[Print help (see more with '\''--help'\'')]' \
 && ret=0
@@ -117,9 +167,23 @@ json\:"JSON, one document"
 yaml\:"YAML"
 csv\:"Comma-separated values with a header (RFC 4180)"
 name\:"One resource name per line"))' \
+'--as=[User to impersonate\: the name of a user, or system\:serviceaccount\:NAMESPACE\:NAME]:USER:_default' \
+'*--as-group=[Group to impersonate; can be repeated]:GROUP:_default' \
+'--as-uid=[UID to impersonate]:UID:_default' \
+'--cluster=[Cluster of the kubeconfig, instead of that of the context]:NAME:_default' \
+'--user=[User of the kubeconfig, instead of that of the context]:NAME:_default' \
+'-s+[Address and port of the API server]:URL:_default' \
+'--server=[Address and port of the API server]:URL:_default' \
+'--token=[Bearer token, instead of the credentials of the user]:TOKEN:_default' \
+'--request-timeout=[How long a request may take, for example 30s or 2m. A number without a unit is in seconds; 0 is no limit]:DURATION:_default' \
+'--certificate-authority=[File with the certificate of the authority of the API server]:FILE:_files' \
+'--tls-server-name=[Name in the certificate of the API server; by default the name in its address]:NAME:_default' \
+'-v+[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
+'--v=[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
 '(-n --namespace)-A[All namespaces]' \
 '(-n --namespace)--all-namespaces[All namespaces]' \
 '--no-color[Disable colors. They are also disabled by NO_COLOR and without a terminal]' \
+'(--certificate-authority)--insecure-skip-tls-verify[Do not verify the certificate of the API server\: connections are not secure]' \
 '-h[Print help (see more with '\''--help'\'')]' \
 '--help[Print help (see more with '\''--help'\'')]' \
 ':address -- An address such as 10.0.0.7, or a prefix such as fd00\:\:/64:_default' \
@@ -128,6 +192,9 @@ name\:"One resource name per line"))' \
 (claims)
 _arguments "${_arguments_options[@]}" : \
 '--pool=[Only claims of this pool\: NAME or KIND/NAME]:POOL:_default' \
+'-l+[Label selector of the listed objects, for example environment=production]:LABELS:_default' \
+'--selector=[Label selector of the listed objects, for example environment=production]:LABELS:_default' \
+'--sort-by=[Sort by a field of the JSON output of an item, for example .counts.free]:FIELD:_default' \
 '--context=[Context of the kubeconfig]:NAME:_default' \
 '--kubeconfig=[Path of the kubeconfig]:FILE:_files' \
 '-n+[Namespace; by default that of the context]:NAME:_default' \
@@ -144,10 +211,25 @@ json\:"JSON, one document"
 yaml\:"YAML"
 csv\:"Comma-separated values with a header (RFC 4180)"
 name\:"One resource name per line"))' \
+'--as=[User to impersonate\: the name of a user, or system\:serviceaccount\:NAMESPACE\:NAME]:USER:_default' \
+'*--as-group=[Group to impersonate; can be repeated]:GROUP:_default' \
+'--as-uid=[UID to impersonate]:UID:_default' \
+'--cluster=[Cluster of the kubeconfig, instead of that of the context]:NAME:_default' \
+'--user=[User of the kubeconfig, instead of that of the context]:NAME:_default' \
+'-s+[Address and port of the API server]:URL:_default' \
+'--server=[Address and port of the API server]:URL:_default' \
+'--token=[Bearer token, instead of the credentials of the user]:TOKEN:_default' \
+'--request-timeout=[How long a request may take, for example 30s or 2m. A number without a unit is in seconds; 0 is no limit]:DURATION:_default' \
+'--certificate-authority=[File with the certificate of the authority of the API server]:FILE:_files' \
+'--tls-server-name=[Name in the certificate of the API server; by default the name in its address]:NAME:_default' \
+'-v+[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
+'--v=[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
 '--waiting[Only claims without an address]' \
+'--no-headers[Do not print the header of a table]' \
 '(-n --namespace)-A[All namespaces]' \
 '(-n --namespace)--all-namespaces[All namespaces]' \
 '--no-color[Disable colors. They are also disabled by NO_COLOR and without a terminal]' \
+'(--certificate-authority)--insecure-skip-tls-verify[Do not verify the certificate of the API server\: connections are not secure]' \
 '-h[Print help (see more with '\''--help'\'')]' \
 '--help[Print help (see more with '\''--help'\'')]' \
 && ret=0
@@ -172,9 +254,23 @@ json\:"JSON, one document"
 yaml\:"YAML"
 csv\:"Comma-separated values with a header (RFC 4180)"
 name\:"One resource name per line"))' \
+'--as=[User to impersonate\: the name of a user, or system\:serviceaccount\:NAMESPACE\:NAME]:USER:_default' \
+'*--as-group=[Group to impersonate; can be repeated]:GROUP:_default' \
+'--as-uid=[UID to impersonate]:UID:_default' \
+'--cluster=[Cluster of the kubeconfig, instead of that of the context]:NAME:_default' \
+'--user=[User of the kubeconfig, instead of that of the context]:NAME:_default' \
+'-s+[Address and port of the API server]:URL:_default' \
+'--server=[Address and port of the API server]:URL:_default' \
+'--token=[Bearer token, instead of the credentials of the user]:TOKEN:_default' \
+'--request-timeout=[How long a request may take, for example 30s or 2m. A number without a unit is in seconds; 0 is no limit]:DURATION:_default' \
+'--certificate-authority=[File with the certificate of the authority of the API server]:FILE:_files' \
+'--tls-server-name=[Name in the certificate of the API server; by default the name in its address]:NAME:_default' \
+'-v+[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
+'--v=[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
 '(-n --namespace)-A[All namespaces]' \
 '(-n --namespace)--all-namespaces[All namespaces]' \
 '--no-color[Disable colors. They are also disabled by NO_COLOR and without a terminal]' \
+'(--certificate-authority)--insecure-skip-tls-verify[Do not verify the certificate of the API server\: connections are not secure]' \
 '-h[Print help (see more with '\''--help'\'')]' \
 '--help[Print help (see more with '\''--help'\'')]' \
 ':pool -- The pool\: NAME or KIND/NAME:_default' \
@@ -198,9 +294,23 @@ json\:"JSON, one document"
 yaml\:"YAML"
 csv\:"Comma-separated values with a header (RFC 4180)"
 name\:"One resource name per line"))' \
+'--as=[User to impersonate\: the name of a user, or system\:serviceaccount\:NAMESPACE\:NAME]:USER:_default' \
+'*--as-group=[Group to impersonate; can be repeated]:GROUP:_default' \
+'--as-uid=[UID to impersonate]:UID:_default' \
+'--cluster=[Cluster of the kubeconfig, instead of that of the context]:NAME:_default' \
+'--user=[User of the kubeconfig, instead of that of the context]:NAME:_default' \
+'-s+[Address and port of the API server]:URL:_default' \
+'--server=[Address and port of the API server]:URL:_default' \
+'--token=[Bearer token, instead of the credentials of the user]:TOKEN:_default' \
+'--request-timeout=[How long a request may take, for example 30s or 2m. A number without a unit is in seconds; 0 is no limit]:DURATION:_default' \
+'--certificate-authority=[File with the certificate of the authority of the API server]:FILE:_files' \
+'--tls-server-name=[Name in the certificate of the API server; by default the name in its address]:NAME:_default' \
+'-v+[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
+'--v=[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
 '(-n --namespace)-A[All namespaces]' \
 '(-n --namespace)--all-namespaces[All namespaces]' \
 '--no-color[Disable colors. They are also disabled by NO_COLOR and without a terminal]' \
+'(--certificate-authority)--insecure-skip-tls-verify[Do not verify the certificate of the API server\: connections are not secure]' \
 '-h[Print help (see more with '\''--help'\'')]' \
 '--help[Print help (see more with '\''--help'\'')]' \
 ':pool -- The pool\: NAME or KIND/NAME:_default' \
@@ -224,9 +334,23 @@ json\:"JSON, one document"
 yaml\:"YAML"
 csv\:"Comma-separated values with a header (RFC 4180)"
 name\:"One resource name per line"))' \
+'--as=[User to impersonate\: the name of a user, or system\:serviceaccount\:NAMESPACE\:NAME]:USER:_default' \
+'*--as-group=[Group to impersonate; can be repeated]:GROUP:_default' \
+'--as-uid=[UID to impersonate]:UID:_default' \
+'--cluster=[Cluster of the kubeconfig, instead of that of the context]:NAME:_default' \
+'--user=[User of the kubeconfig, instead of that of the context]:NAME:_default' \
+'-s+[Address and port of the API server]:URL:_default' \
+'--server=[Address and port of the API server]:URL:_default' \
+'--token=[Bearer token, instead of the credentials of the user]:TOKEN:_default' \
+'--request-timeout=[How long a request may take, for example 30s or 2m. A number without a unit is in seconds; 0 is no limit]:DURATION:_default' \
+'--certificate-authority=[File with the certificate of the authority of the API server]:FILE:_files' \
+'--tls-server-name=[Name in the certificate of the API server; by default the name in its address]:NAME:_default' \
+'-v+[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
+'--v=[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
 '(-n --namespace)-A[All namespaces]' \
 '(-n --namespace)--all-namespaces[All namespaces]' \
 '--no-color[Disable colors. They are also disabled by NO_COLOR and without a terminal]' \
+'(--certificate-authority)--insecure-skip-tls-verify[Do not verify the certificate of the API server\: connections are not secure]' \
 '-h[Print help (see more with '\''--help'\'')]' \
 '--help[Print help (see more with '\''--help'\'')]' \
 && ret=0
@@ -250,10 +374,24 @@ json\:"JSON, one document"
 yaml\:"YAML"
 csv\:"Comma-separated values with a header (RFC 4180)"
 name\:"One resource name per line"))' \
+'--as=[User to impersonate\: the name of a user, or system\:serviceaccount\:NAMESPACE\:NAME]:USER:_default' \
+'*--as-group=[Group to impersonate; can be repeated]:GROUP:_default' \
+'--as-uid=[UID to impersonate]:UID:_default' \
+'--cluster=[Cluster of the kubeconfig, instead of that of the context]:NAME:_default' \
+'--user=[User of the kubeconfig, instead of that of the context]:NAME:_default' \
+'-s+[Address and port of the API server]:URL:_default' \
+'--server=[Address and port of the API server]:URL:_default' \
+'--token=[Bearer token, instead of the credentials of the user]:TOKEN:_default' \
+'--request-timeout=[How long a request may take, for example 30s or 2m. A number without a unit is in seconds; 0 is no limit]:DURATION:_default' \
+'--certificate-authority=[File with the certificate of the authority of the API server]:FILE:_files' \
+'--tls-server-name=[Name in the certificate of the API server; by default the name in its address]:NAME:_default' \
+'-v+[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
+'--v=[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
 '--no-open[Do not open the browser]' \
 '(-n --namespace)-A[All namespaces]' \
 '(-n --namespace)--all-namespaces[All namespaces]' \
 '--no-color[Disable colors. They are also disabled by NO_COLOR and without a terminal]' \
+'(--certificate-authority)--insecure-skip-tls-verify[Do not verify the certificate of the API server\: connections are not secure]' \
 '-h[Print help (see more with '\''--help'\'')]' \
 '--help[Print help (see more with '\''--help'\'')]' \
 && ret=0
@@ -279,9 +417,23 @@ json\:"JSON, one document"
 yaml\:"YAML"
 csv\:"Comma-separated values with a header (RFC 4180)"
 name\:"One resource name per line"))' \
+'--as=[User to impersonate\: the name of a user, or system\:serviceaccount\:NAMESPACE\:NAME]:USER:_default' \
+'*--as-group=[Group to impersonate; can be repeated]:GROUP:_default' \
+'--as-uid=[UID to impersonate]:UID:_default' \
+'--cluster=[Cluster of the kubeconfig, instead of that of the context]:NAME:_default' \
+'--user=[User of the kubeconfig, instead of that of the context]:NAME:_default' \
+'-s+[Address and port of the API server]:URL:_default' \
+'--server=[Address and port of the API server]:URL:_default' \
+'--token=[Bearer token, instead of the credentials of the user]:TOKEN:_default' \
+'--request-timeout=[How long a request may take, for example 30s or 2m. A number without a unit is in seconds; 0 is no limit]:DURATION:_default' \
+'--certificate-authority=[File with the certificate of the authority of the API server]:FILE:_files' \
+'--tls-server-name=[Name in the certificate of the API server; by default the name in its address]:NAME:_default' \
+'-v+[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
+'--v=[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
 '(-n --namespace)-A[All namespaces]' \
 '(-n --namespace)--all-namespaces[All namespaces]' \
 '--no-color[Disable colors. They are also disabled by NO_COLOR and without a terminal]' \
+'(--certificate-authority)--insecure-skip-tls-verify[Do not verify the certificate of the API server\: connections are not secure]' \
 '-h[Print help (see more with '\''--help'\'')]' \
 '--help[Print help (see more with '\''--help'\'')]' \
 ':pool -- The pool\: NAME or KIND/NAME:_default' \
@@ -308,11 +460,25 @@ json\:"JSON, one document"
 yaml\:"YAML"
 csv\:"Comma-separated values with a header (RFC 4180)"
 name\:"One resource name per line"))' \
+'--as=[User to impersonate\: the name of a user, or system\:serviceaccount\:NAMESPACE\:NAME]:USER:_default' \
+'*--as-group=[Group to impersonate; can be repeated]:GROUP:_default' \
+'--as-uid=[UID to impersonate]:UID:_default' \
+'--cluster=[Cluster of the kubeconfig, instead of that of the context]:NAME:_default' \
+'--user=[User of the kubeconfig, instead of that of the context]:NAME:_default' \
+'-s+[Address and port of the API server]:URL:_default' \
+'--server=[Address and port of the API server]:URL:_default' \
+'--token=[Bearer token, instead of the credentials of the user]:TOKEN:_default' \
+'--request-timeout=[How long a request may take, for example 30s or 2m. A number without a unit is in seconds; 0 is no limit]:DURATION:_default' \
+'--certificate-authority=[File with the certificate of the authority of the API server]:FILE:_files' \
+'--tls-server-name=[Name in the certificate of the API server; by default the name in its address]:NAME:_default' \
+'-v+[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
+'--v=[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
 '-y[Do not ask before a change that affects an address in use]' \
 '--yes[Do not ask before a change that affects an address in use]' \
 '(-n --namespace)-A[All namespaces]' \
 '(-n --namespace)--all-namespaces[All namespaces]' \
 '--no-color[Disable colors. They are also disabled by NO_COLOR and without a terminal]' \
+'(--certificate-authority)--insecure-skip-tls-verify[Do not verify the certificate of the API server\: connections are not secure]' \
 '-h[Print help (see more with '\''--help'\'')]' \
 '--help[Print help (see more with '\''--help'\'')]' \
 ':pool -- The pool\: NAME or KIND/NAME:_default' \
@@ -337,9 +503,23 @@ json\:"JSON, one document"
 yaml\:"YAML"
 csv\:"Comma-separated values with a header (RFC 4180)"
 name\:"One resource name per line"))' \
+'--as=[User to impersonate\: the name of a user, or system\:serviceaccount\:NAMESPACE\:NAME]:USER:_default' \
+'*--as-group=[Group to impersonate; can be repeated]:GROUP:_default' \
+'--as-uid=[UID to impersonate]:UID:_default' \
+'--cluster=[Cluster of the kubeconfig, instead of that of the context]:NAME:_default' \
+'--user=[User of the kubeconfig, instead of that of the context]:NAME:_default' \
+'-s+[Address and port of the API server]:URL:_default' \
+'--server=[Address and port of the API server]:URL:_default' \
+'--token=[Bearer token, instead of the credentials of the user]:TOKEN:_default' \
+'--request-timeout=[How long a request may take, for example 30s or 2m. A number without a unit is in seconds; 0 is no limit]:DURATION:_default' \
+'--certificate-authority=[File with the certificate of the authority of the API server]:FILE:_files' \
+'--tls-server-name=[Name in the certificate of the API server; by default the name in its address]:NAME:_default' \
+'-v+[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
+'--v=[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
 '(-n --namespace)-A[All namespaces]' \
 '(-n --namespace)--all-namespaces[All namespaces]' \
 '--no-color[Disable colors. They are also disabled by NO_COLOR and without a terminal]' \
+'(--certificate-authority)--insecure-skip-tls-verify[Do not verify the certificate of the API server\: connections are not secure]' \
 '-h[Print help (see more with '\''--help'\'')]' \
 '--help[Print help (see more with '\''--help'\'')]' \
 '*::pools -- Only these pools and the reservations in them\: NAME or KIND/NAME:_default' \
@@ -366,10 +546,24 @@ json\:"JSON, one document"
 yaml\:"YAML"
 csv\:"Comma-separated values with a header (RFC 4180)"
 name\:"One resource name per line"))' \
+'--as=[User to impersonate\: the name of a user, or system\:serviceaccount\:NAMESPACE\:NAME]:USER:_default' \
+'*--as-group=[Group to impersonate; can be repeated]:GROUP:_default' \
+'--as-uid=[UID to impersonate]:UID:_default' \
+'--cluster=[Cluster of the kubeconfig, instead of that of the context]:NAME:_default' \
+'--user=[User of the kubeconfig, instead of that of the context]:NAME:_default' \
+'-s+[Address and port of the API server]:URL:_default' \
+'--server=[Address and port of the API server]:URL:_default' \
+'--token=[Bearer token, instead of the credentials of the user]:TOKEN:_default' \
+'--request-timeout=[How long a request may take, for example 30s or 2m. A number without a unit is in seconds; 0 is no limit]:DURATION:_default' \
+'--certificate-authority=[File with the certificate of the authority of the API server]:FILE:_files' \
+'--tls-server-name=[Name in the certificate of the API server; by default the name in its address]:NAME:_default' \
+'-v+[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
+'--v=[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
 '--prune[Delete objects of the import with this name that the file does not contain]' \
 '(-n --namespace)-A[All namespaces]' \
 '(-n --namespace)--all-namespaces[All namespaces]' \
 '--no-color[Disable colors. They are also disabled by NO_COLOR and without a terminal]' \
+'(--certificate-authority)--insecure-skip-tls-verify[Do not verify the certificate of the API server\: connections are not secure]' \
 '-h[Print help (see more with '\''--help'\'')]' \
 '--help[Print help (see more with '\''--help'\'')]' \
 ':file -- A file in CSV, JSON or YAML; `-` is the standard input:_files' \
@@ -393,9 +587,23 @@ json\:"JSON, one document"
 yaml\:"YAML"
 csv\:"Comma-separated values with a header (RFC 4180)"
 name\:"One resource name per line"))' \
+'--as=[User to impersonate\: the name of a user, or system\:serviceaccount\:NAMESPACE\:NAME]:USER:_default' \
+'*--as-group=[Group to impersonate; can be repeated]:GROUP:_default' \
+'--as-uid=[UID to impersonate]:UID:_default' \
+'--cluster=[Cluster of the kubeconfig, instead of that of the context]:NAME:_default' \
+'--user=[User of the kubeconfig, instead of that of the context]:NAME:_default' \
+'-s+[Address and port of the API server]:URL:_default' \
+'--server=[Address and port of the API server]:URL:_default' \
+'--token=[Bearer token, instead of the credentials of the user]:TOKEN:_default' \
+'--request-timeout=[How long a request may take, for example 30s or 2m. A number without a unit is in seconds; 0 is no limit]:DURATION:_default' \
+'--certificate-authority=[File with the certificate of the authority of the API server]:FILE:_files' \
+'--tls-server-name=[Name in the certificate of the API server; by default the name in its address]:NAME:_default' \
+'-v+[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
+'--v=[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
 '(-n --namespace)-A[All namespaces]' \
 '(-n --namespace)--all-namespaces[All namespaces]' \
 '--no-color[Disable colors. They are also disabled by NO_COLOR and without a terminal]' \
+'(--certificate-authority)--insecure-skip-tls-verify[Do not verify the certificate of the API server\: connections are not secure]' \
 '-h[Print help (see more with '\''--help'\'')]' \
 '--help[Print help (see more with '\''--help'\'')]' \
 ':shell -- The shell:(bash elvish fish powershell zsh)' \
@@ -419,9 +627,23 @@ json\:"JSON, one document"
 yaml\:"YAML"
 csv\:"Comma-separated values with a header (RFC 4180)"
 name\:"One resource name per line"))' \
+'--as=[User to impersonate\: the name of a user, or system\:serviceaccount\:NAMESPACE\:NAME]:USER:_default' \
+'*--as-group=[Group to impersonate; can be repeated]:GROUP:_default' \
+'--as-uid=[UID to impersonate]:UID:_default' \
+'--cluster=[Cluster of the kubeconfig, instead of that of the context]:NAME:_default' \
+'--user=[User of the kubeconfig, instead of that of the context]:NAME:_default' \
+'-s+[Address and port of the API server]:URL:_default' \
+'--server=[Address and port of the API server]:URL:_default' \
+'--token=[Bearer token, instead of the credentials of the user]:TOKEN:_default' \
+'--request-timeout=[How long a request may take, for example 30s or 2m. A number without a unit is in seconds; 0 is no limit]:DURATION:_default' \
+'--certificate-authority=[File with the certificate of the authority of the API server]:FILE:_files' \
+'--tls-server-name=[Name in the certificate of the API server; by default the name in its address]:NAME:_default' \
+'-v+[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
+'--v=[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
 '(-n --namespace)-A[All namespaces]' \
 '(-n --namespace)--all-namespaces[All namespaces]' \
 '--no-color[Disable colors. They are also disabled by NO_COLOR and without a terminal]' \
+'(--certificate-authority)--insecure-skip-tls-verify[Do not verify the certificate of the API server\: connections are not secure]' \
 '-h[Print help (see more with '\''--help'\'')]' \
 '--help[Print help (see more with '\''--help'\'')]' \
 ':folder -- The folder:_files' \

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 
 use capi_ipam::api::{IPReservation, Pool, PoolKey, names};
-use capi_ipam_controller::client::{CallError, with_timeout};
+use capi_ipam_controller::client::CallError;
 use json_patch::jsonptr::PointerBuf;
 use json_patch::{Patch as JsonPatch, PatchOperation, ReplaceOperation, TestOperation};
 use kube::api::{DeleteParams, GetParams, Patch, PatchParams, PostParams, Preconditions, ValidationDirective};
@@ -52,7 +52,7 @@ impl Identity {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "with_timeout is the deadline; ResourceClient has no dry run")]
+#[expect(clippy::disallowed_methods, reason = "Cluster::call has the deadline; ResourceClient has no dry run")]
 impl Cluster {
     fn pools(&self, pool: &PoolKey) -> Api<Pool> {
         match &pool.namespace {
@@ -104,7 +104,7 @@ impl Cluster {
         let body = new.to_string().into_bytes();
         let request = Request::new(folder).create(&parameters, body).map(with_strict_fields);
         let request = request.map_err(|error| failed(&operation(), kube::Error::BuildRequest(error)))?;
-        match with_timeout(operation, self.client.request::<Value>(request)).await {
+        match self.call(operation, self.client.request::<Value>(request)).await {
             Ok(_) => Ok(Created::New),
             Err(error) if error.is_already_exists() => Ok(Created::Exists),
             Err(error) if error.outcome_is_unknown() && !dry_run => {
@@ -122,7 +122,7 @@ impl Cluster {
     async fn is_stored(&self, folder: &str, name: &str, written: &Value) -> bool {
         let Ok(request) = Request::new(folder).get(name, &GetParams::default()) else { return false };
         let operation = || format!("read {} {name}", plural_of(folder));
-        let found = with_timeout(operation, self.client.request::<Value>(request)).await;
+        let found = self.call(operation, self.client.request::<Value>(request)).await;
         found.is_ok_and(|found| contains(&found, written))
     }
 
@@ -203,7 +203,7 @@ impl Cluster {
             ..PatchParams::default()
         };
         let operation = || format!("patch {}", kind.plural());
-        with_timeout(operation, api.patch(name, &parameters, patch)).await.map(drop)
+        self.call(operation, api.patch(name, &parameters, patch)).await.map(drop)
     }
 
     /// A change with an unknown outcome is done if the object has what was written.
@@ -246,7 +246,7 @@ impl Cluster {
                 Err(error) if error.is_conflict() && attempt < DELETE_ATTEMPTS => error,
                 done => return done.map_err(|error| self.call_error("delete", Kind::Reservation, None, &error)),
             };
-            let read = with_timeout(|| format!("read IPReservation {name}"), api.get_opt(name)).await;
+            let read = self.call(|| format!("read IPReservation {name}"), api.get_opt(name)).await;
             let read = read.map_err(|error| self.call_error("get", Kind::Reservation, None, &error))?;
             let Some(found) = read.map(|found| Identity::of(&found.metadata)) else { return Ok(()) };
             if (&found.uid, found.generation) != (&version.uid, version.generation) {
@@ -281,7 +281,7 @@ impl Cluster {
     ) -> Result<(), CallError> {
         let parameters = DeleteParams { dry_run, preconditions: Some(preconditions), ..DeleteParams::default() };
         let operation = || format!("delete {} {name}", kind.plural());
-        match with_timeout(operation, api.delete(name, &parameters)).await {
+        match self.call(operation, api.delete(name, &parameters)).await {
             Err(error) if !error.is_not_found() => Err(error),
             _ => Ok(()),
         }

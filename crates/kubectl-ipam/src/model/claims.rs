@@ -4,8 +4,12 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::PoolName;
-use crate::objects::{AddressRow, ClaimRow, Key};
+use super::{Fact, PoolName};
+use crate::load::Readable;
+use crate::objects::{AddressRow, ClaimRow, Key, UnservedClaim};
+
+/// The reason of a claim that no provider serves.
+const UNKNOWN_POOL_KIND: &str = "UnknownPoolKind";
 
 /// One claim in a list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -17,9 +21,10 @@ pub struct ClaimLine {
     pub name: String,
     /// The pool of the claim.
     pub pool: PoolName,
-    /// The address or prefix of the claim.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub address: Option<String>,
+    /// The address or prefix of the claim; `null` if it may not be read.
+    #[serde(skip_serializing_if = "Fact::is_absent")]
+    #[schemars(with = "Option<String>")]
+    pub address: Fact<String>,
     /// The state.
     pub state: ClaimState,
     /// Time of creation.
@@ -49,24 +54,43 @@ pub enum ClaimState {
     Waiting,
     /// The claim is being deleted.
     Deleting,
+    /// No provider serves the claim: the kind of its pool does not exist.
+    Unserved,
 }
 
 /// Returns the lines of claims, by namespace and name.
-pub(crate) fn claims(claims: Vec<ClaimRow>, addresses: &[AddressRow]) -> Vec<ClaimLine> {
-    let by_key: HashMap<&Key, &AddressRow> = addresses.iter().map(|address| (&address.key, address)).collect();
-    let mut claims = claims;
-    claims.sort_by(|a, b| a.key.cmp(&b.key));
-    claims.into_iter().map(|claim| line(claim, &by_key)).collect()
+pub(crate) fn claims<'a>(
+    claims: Vec<ClaimRow>,
+    unserved: &[UnservedClaim],
+    addresses: &Readable<impl IntoIterator<Item = &'a AddressRow> + Clone>,
+) -> Vec<ClaimLine> {
+    let rows = addresses.seen().clone().into_iter();
+    let by_key: HashMap<&Key, &AddressRow> = rows.map(|address| (&address.key, address)).collect();
+    let address_of = |claim: &ClaimRow| {
+        let Some(name) = claim.bound.clone() else { return Fact::Absent };
+        let found = by_key.get(&(claim.key.0.clone(), name)).map(|address| address.block.to_string());
+        Fact::of(found, addresses.covers(Some(&claim.key.0)))
+    };
+    let mut lines: Vec<ClaimLine> = unserved.iter().map(unserved_line).collect();
+    for claim in claims {
+        let address = address_of(&claim);
+        lines.push(line(claim, address));
+    }
+    lines.sort_by(|a, b| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name)));
+    lines
 }
 
-fn line(claim: ClaimRow, addresses: &HashMap<&Key, &AddressRow>) -> ClaimLine {
+/// The lines of claims that wait for an address, by namespace and name.
+pub(crate) fn waiting_claims(rows: Vec<ClaimRow>, unserved: &[UnservedClaim]) -> Vec<ClaimLine> {
+    claims(rows, unserved, &Readable::complete([]))
+}
+
+fn line(claim: ClaimRow, address: Fact<String>) -> ClaimLine {
     let state = match (claim.deleting, &claim.bound) {
         (true, _) => ClaimState::Deleting,
         (false, Some(_)) => ClaimState::Bound,
         (false, None) => ClaimState::Waiting,
     };
-    let bound = claim.bound.clone().map(|name| (claim.key.0.clone(), name));
-    let address = bound.and_then(|key| addresses.get(&key).map(|address| address.block.to_string()));
     ClaimLine {
         pool: (&claim.pool).into(),
         namespace: claim.key.0.into(),
@@ -78,5 +102,20 @@ fn line(claim: ClaimRow, addresses: &HashMap<&Key, &AddressRow>) -> ClaimLine {
         message: claim.message.map(String::from),
         cluster: claim.cluster.map(String::from),
         machine: claim.machine.map(String::from),
+    }
+}
+
+fn unserved_line(claim: &UnservedClaim) -> ClaimLine {
+    ClaimLine {
+        pool: PoolName { kind: claim.kind.clone(), namespace: None, name: claim.pool.clone() },
+        namespace: claim.key.0.to_string(),
+        name: claim.key.1.to_string(),
+        address: Fact::Absent,
+        state: if claim.deleting { ClaimState::Deleting } else { ClaimState::Unserved },
+        created: claim.created,
+        reason: Some(UNKNOWN_POOL_KIND.to_owned()),
+        message: Some(claim.problem()),
+        cluster: claim.cluster.as_deref().map(str::to_owned),
+        machine: claim.machine.as_deref().map(str::to_owned),
     }
 }

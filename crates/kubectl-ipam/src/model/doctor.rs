@@ -1,12 +1,13 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use capi_ipam::api::{PoolKey, Scope, conditions, names};
+use capi_ipam::api::{PoolKey, Scope, advice, conditions, names};
 use capi_ipam_ip::{Extents, UsableBlocks};
 use jiff::{SignedDuration, Timestamp};
 
-use super::finding::{Check, Finding, edit, full};
+use super::finding::{Check, Finding, Unchecked, edit, full};
 use super::slices::without_effect;
-use crate::objects::{AddressRow, ClaimRow, Key, NetworkRow, PoolRow, ReservationRow, SliceRow};
+use crate::load::{Claims, Readable};
+use crate::objects::{AddressRow, ClaimRow, Key, NetworkRow, PoolRow, ReservationRow, SliceRow, UnservedClaim};
 
 /// Number of overlapping pools that a finding names.
 const MAX_NAMED: usize = 5;
@@ -31,52 +32,143 @@ pub(crate) struct WebhookRow {
     pub(crate) has_authority: bool,
     /// Namespace and name of the service; `None` for a URL.
     pub(crate) service: Option<(String, String)>,
-    /// The number of ready replicas; `None` if it cannot be read.
-    pub(crate) ready: Option<usize>,
+    /// The number of ready replicas; `None` for a URL.
+    pub(crate) ready: Readable<Option<usize>>,
 }
 
 /// Everything that is checked.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Inventory {
-    pub(crate) pools: Vec<PoolRow>,
-    pub(crate) networks: Vec<NetworkRow>,
-    pub(crate) addresses: Vec<AddressRow>,
-    pub(crate) reservations: Vec<ReservationRow>,
-    pub(crate) claims: Vec<ClaimRow>,
-    pub(crate) slices: Vec<SliceRow>,
+    pub(crate) pools: Readable<Vec<PoolRow>>,
+    pub(crate) networks: Readable<Vec<NetworkRow>>,
+    pub(crate) addresses: Readable<Vec<AddressRow>>,
+    pub(crate) reservations: Readable<Vec<ReservationRow>>,
+    pub(crate) claims: Readable<Claims>,
+    pub(crate) slices: Readable<Vec<SliceRow>>,
     /// What cannot be decoded.
     pub(crate) unreadable: Vec<String>,
-    /// `None` if they cannot be read.
-    pub(crate) leases: Option<Vec<LeaseRow>>,
-    pub(crate) webhooks: Vec<WebhookRow>,
+    pub(crate) leases: Readable<Vec<LeaseRow>>,
+    pub(crate) webhooks: Readable<Vec<WebhookRow>>,
 }
 
-/// Returns what is wrong, the most urgent first.
-pub(crate) fn findings(inventory: &Inventory, now: Timestamp) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    findings.extend(duplicates(inventory));
-    findings.extend(dangling(inventory));
-    findings.extend(abandoned(inventory));
-    inventory.pools.iter().for_each(|pool| findings.extend(problems(pool)));
-    inventory.claims.iter().for_each(|claim| findings.extend(claim_problems(claim)));
-    inventory.networks.iter().for_each(|network| findings.extend(network_problem(network)));
-    findings.extend(overlaps(&inventory.pools));
-    findings.extend(without_effect(&inventory.slices, &inventory.pools));
-    let unreadable = |text: &String| {
-        let repair = "correct or delete the objects: kubectl edit".to_owned();
-        Check::UnreadableObject.finding("objects".to_owned(), text.clone(), repair)
-    };
-    findings.extend(inventory.unreadable.iter().map(unreadable));
-    findings.extend(inventory.leases.as_deref().and_then(|leases| leaderless(leases, now)));
-    inventory.webhooks.iter().for_each(|webhook| findings.extend(unavailable(webhook)));
-    findings.sort_by(|a, b| (a.severity, a.check, &a.object).cmp(&(b.severity, b.check, &b.object)));
-    findings
+/// What is wrong, and what could not be checked.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Diagnosis {
+    /// The most urgent first.
+    pub(crate) findings: Vec<Finding>,
+    pub(crate) unchecked: Vec<Unchecked>,
 }
 
-fn duplicates(inventory: &Inventory) -> Vec<Finding> {
-    let scopes: HashMap<&PoolKey, &Scope> = inventory.pools.iter().map(|pool| (&pool.key, &pool.scope)).collect();
+impl Diagnosis {
+    /// Makes checks that compare objects: each missing object would be a wrong finding, so they need all.
+    fn compare<T>(&mut self, checks: &[Check], input: &Readable<T>, find: impl FnOnce(&T) -> Vec<Finding>) {
+        match input.known() {
+            Some(input) => self.findings.extend(find(input)),
+            None => self.skip(checks, input, false),
+        }
+    }
+
+    /// Makes checks of single objects, of those that can be read.
+    fn inspect<T>(&mut self, checks: &[Check], input: &Readable<Vec<T>>, find: impl FnMut(&T) -> Vec<Finding>) {
+        self.findings.extend(input.seen().iter().flat_map(find));
+        self.skip(checks, input, !input.seen().is_empty());
+    }
+
+    fn skip<T>(&mut self, checks: &[Check], input: &Readable<T>, partly: bool) {
+        if input.is_complete() {
+            return;
+        }
+        let reason = crate::error::sentences(input.missing());
+        self.unchecked.extend(checks.iter().map(|check| Unchecked { check: *check, reason: reason.clone(), partly }));
+    }
+}
+
+/// Returns what is wrong, the most urgent first, and what could not be checked.
+pub(crate) fn diagnosis(inventory: &Inventory, now: Timestamp) -> Diagnosis {
+    let mut found = Diagnosis::default();
+    let pools = inventory.pools.as_ref();
+    let addresses = || inventory.addresses.as_ref();
+    let users = pools.clone().and(addresses());
+    found.compare(&[Check::DuplicateAddress], &users, |(pools, addresses)| duplicates(pools, addresses));
+    let claimed = addresses().and(inventory.claims.as_ref());
+    let references = [Check::LostAddress, Check::OrphanAddress];
+    found.compare(&references, &claimed, |(addresses, claims)| unreferenced(addresses, claims));
+    let referring = pools.clone().and(claimed);
+    found.compare(&[Check::MissingPool], &referring, |(pools, (addresses, claims))| {
+        missing_pools(pools, addresses, &claims.served)
+    });
+    let held = inventory.reservations.as_ref().and(inventory.claims.as_ref());
+    found.compare(&[Check::AbandonedReservation], &held, |(reservations, claims)| abandoned(reservations, claims));
+    let unserved = inventory.claims.clone().map(|claims| claims.unserved);
+    found.inspect(&[Check::UnknownPoolKind], &unserved, |claim| vec![unknown_kind(claim)]);
+    let of_pools = [Check::PoolNotReady, Check::MoveStalled, Check::AddressesOutOfRange];
+    found.inspect(&of_pools, &inventory.pools, problems);
+    let claims = inventory.claims.clone().map(|claims| claims.served);
+    found.inspect(&[Check::AddressNotInUse, Check::ReleasedEarly], &claims, claim_problems);
+    found.inspect(&[Check::NetworkNotReady], &inventory.networks, |network| {
+        network_problem(network).into_iter().collect()
+    });
+    // An overlap of two pools is one, whatever other pools there are.
+    found.findings.extend(overlaps(inventory.pools.seen()));
+    found.skip(&[Check::PoolsOverlap], &pools, !pools.seen().is_empty());
+    let slices = inventory.slices.as_ref().and(pools);
+    found.compare(&[Check::SliceWithoutEffect], &slices, |(slices, pools)| without_effect(slices, pools));
+    found.findings.extend(inventory.unreadable.iter().map(|text| unreadable(text)));
+    found.skip(&[Check::UnreadableObject], &all_lists(inventory), has_objects(inventory));
+    let leases = &inventory.leases;
+    found.compare(&[Check::NoLeader], leases, |leases| leaderless(leases, now).into_iter().collect());
+    let of_webhooks = [Check::WebhookUnavailable, Check::WebhookUntrusted];
+    found.inspect(&of_webhooks, &inventory.webhooks, unavailable);
+    for webhook in inventory.webhooks.seen() {
+        found.skip(&[Check::WebhookUnavailable], &webhook.ready, false);
+    }
+    found.findings.sort_by(|a, b| (a.severity, a.check, &a.object).cmp(&(b.severity, b.check, &b.object)));
+    found
+}
+
+/// All lists of objects of the provider.
+fn all_lists(inventory: &Inventory) -> Readable<()> {
+    let Inventory { pools, networks, addresses, reservations, claims, slices, .. } = inventory;
+    let all = Readable::complete(()).depends_on(pools).depends_on(networks).depends_on(addresses);
+    all.depends_on(reservations).depends_on(claims).depends_on(slices)
+}
+
+fn has_objects(inventory: &Inventory) -> bool {
+    let Inventory { pools, networks, addresses, reservations, claims, slices, .. } = inventory;
+    let is_empty = [
+        pools.seen().is_empty(),
+        networks.seen().is_empty(),
+        addresses.seen().is_empty(),
+        reservations.seen().is_empty(),
+        claims.seen().served.is_empty(),
+        slices.seen().is_empty(),
+    ];
+    is_empty.contains(&false)
+}
+
+fn unreadable(text: &str) -> Finding {
+    let repair = "correct or delete the objects: kubectl edit".to_owned();
+    Check::UnreadableObject.finding("objects".to_owned(), text.to_owned(), repair)
+}
+
+/// A claim that no provider serves. Nothing else reports it: the claim has no condition and no event.
+fn unknown_kind(claim: &UnservedClaim) -> Finding {
+    let (namespace, name) = &claim.key;
+    let user = claim.machine.as_deref().map(|machine| format!(" of {machine}")).unwrap_or_default();
+    let repair = format!(
+        "a claim cannot be changed: correct the pool (apiGroup: {group}, kind: {}) in the template{user} from which the \
+         claim was created, and delete the claim so that its controller creates it again: kubectl delete \
+         ipaddressclaims.{group} {name} --namespace {namespace}",
+        claim.meant,
+        group = names::GROUP,
+    );
+    Check::UnknownPoolKind.finding(format!("ipaddressclaim {}", join(&claim.key)), claim.problem(), repair)
+}
+
+fn duplicates(pools: &[PoolRow], addresses: &[AddressRow]) -> Vec<Finding> {
+    let scopes: HashMap<&PoolKey, &Scope> = pools.iter().map(|pool| (&pool.key, &pool.scope)).collect();
     let mut users: HashMap<_, Vec<&AddressRow>> = HashMap::new();
-    for address in &inventory.addresses {
+    for address in addresses {
         let scope = scopes.get(&address.pool).map_or_else(|| Scope::Pool(address.pool.clone()), |&scope| scope.clone());
         users.entry((scope, address.block)).or_default().push(address);
     }
@@ -86,62 +178,80 @@ fn duplicates(inventory: &Inventory) -> Vec<Finding> {
             let mut names: Vec<String> = users.iter().map(|address| join(&address.key)).collect();
             names.sort();
             let problem = format!("{} IPAddresses have this address: {}", users.len(), names.join(", "));
-            let repair = format!("delete the machine of all but one claim; kubectl ipam who {block} shows them");
+            let repair = format!("{}; kubectl ipam who {block} shows them", advice::DUPLICATE);
             Check::DuplicateAddress.finding(format!("address {block}"), problem, repair)
         })
         .collect()
 }
 
-/// Objects that refer to something that does not exist.
-fn dangling(inventory: &Inventory) -> Vec<Finding> {
-    let pools: HashSet<&PoolKey> = inventory.pools.iter().map(|pool| &pool.key).collect();
-    let claims: HashSet<&Key> = inventory.claims.iter().map(|claim| &claim.key).collect();
-    let addresses: HashSet<&Key> = inventory.addresses.iter().map(|address| &address.key).collect();
-    let missing_pool = |object: String, pool: &PoolKey| {
-        let repair = format!("create {}, or delete the object", full(pool));
-        Check::MissingPool.finding(object, format!("{} does not exist", full(pool)), repair)
-    };
+/// IPAddresses without their claim, and bound claims without their IPAddress.
+fn unreferenced(addresses: &[AddressRow], claims: &Claims) -> Vec<Finding> {
+    let claim_keys = keys(claims);
+    let address_keys: HashSet<&Key> = addresses.iter().map(|address| &address.key).collect();
     let mut findings = Vec::new();
-    for address in &inventory.addresses {
+    for address in addresses {
         let (namespace, name) = &address.key;
-        let object = format!("ipaddress {}", join(&address.key));
-        if !claims.contains(&(namespace.clone(), address.claim.clone())) {
+        if !claim_keys.contains(&(namespace.clone(), address.claim.clone())) {
             let problem = format!("its claim {} does not exist; {} counts as in use", address.claim, address.block);
             let repair = format!(
                 "if no machine uses it: kubectl delete ipaddresses.{} {name} --namespace {namespace}",
                 names::GROUP
             );
-            findings.push(Check::OrphanAddress.finding(object.clone(), problem, repair));
-        }
-        if !pools.contains(&address.pool) {
-            findings.push(missing_pool(object, &address.pool));
+            findings.push(Check::OrphanAddress.finding(of_address(address), problem, repair));
         }
     }
-    for claim in &inventory.claims {
+    for claim in &claims.served {
         let (namespace, name) = &claim.key;
-        let object = format!("ipaddressclaim {}", join(&claim.key));
         let bound = claim.bound.as_ref().filter(|_| !claim.deleting);
-        if let Some(address) = bound.filter(|address| !addresses.contains(&(namespace.clone(), (*address).clone()))) {
+        let lost = bound.filter(|address| !address_keys.contains(&(namespace.clone(), (*address).clone())));
+        if let Some(address) = lost {
             let problem = format!("it is bound to IPAddress {address}, which does not exist");
             let repair = format!(
                 "the provider creates it again; if not: kubectl describe ipaddressclaims.{} {name} --namespace \
                  {namespace}",
                 names::GROUP
             );
-            findings.push(Check::LostAddress.finding(object.clone(), problem, repair));
-        }
-        if !pools.contains(&claim.pool) {
-            findings.push(missing_pool(object, &claim.pool));
+            findings.push(Check::LostAddress.finding(of_claim(claim), problem, repair));
         }
     }
     findings
 }
 
+/// The names of all claims, also of those that no provider serves.
+fn keys(claims: &Claims) -> HashSet<&Key> {
+    let unserved = claims.unserved.iter().map(|claim| &claim.key);
+    claims.served.iter().map(|claim| &claim.key).chain(unserved).collect()
+}
+
+/// Claims and IPAddresses of pools that do not exist.
+fn missing_pools(pools: &[PoolRow], addresses: &[AddressRow], claims: &[ClaimRow]) -> Vec<Finding> {
+    let pools: HashSet<&PoolKey> = pools.iter().map(|pool| &pool.key).collect();
+    let mut findings = Vec::new();
+    let mut add = |object: String, pool: &PoolKey, repair: String| {
+        findings.push(Check::MissingPool.finding(object, format!("{} does not exist", full(pool)), repair));
+    };
+    for address in addresses.iter().filter(|address| !pools.contains(&address.pool)) {
+        let repair = format!("create {}, or delete the claim {}", full(&address.pool), address.claim);
+        add(of_address(address), &address.pool, repair);
+    }
+    for claim in claims.iter().filter(|claim| !pools.contains(&claim.pool)) {
+        add(of_claim(claim), &claim.pool, advice::MISSING_POOL.to_owned());
+    }
+    findings
+}
+
+fn of_address(address: &AddressRow) -> String {
+    format!("ipaddress {}", join(&address.key))
+}
+
+fn of_claim(claim: &ClaimRow) -> String {
+    format!("ipaddressclaim {}", join(&claim.key))
+}
+
 /// Reservations for claims that do not exist. Those that cool down end by themselves, and those of users stay.
-fn abandoned(inventory: &Inventory) -> Vec<Finding> {
-    let claims: HashSet<&Key> = inventory.claims.iter().map(|claim| &claim.key).collect();
-    let held =
-        inventory.reservations.iter().filter(|reservation| reservation.has_uid && reservation.released.is_none());
+fn abandoned(reservations: &[ReservationRow], claims: &Claims) -> Vec<Finding> {
+    let claims = keys(claims);
+    let held = reservations.iter().filter(|reservation| reservation.has_uid && reservation.released.is_none());
     held.filter_map(|reservation| {
         let claim = reservation.claim.as_ref().filter(|claim| !claims.contains(claim))?;
         let name = reservation.slot.reservation_name();
@@ -197,7 +307,7 @@ fn problems(pool: &PoolRow) -> Vec<Finding> {
 
 /// What a claim reports about the use of its address.
 fn claim_problems(claim: &ClaimRow) -> Vec<Finding> {
-    let object = format!("ipaddressclaim {}", join(&claim.key));
+    let object = of_claim(claim);
     let mut findings = Vec::new();
     if let Some(message) = claim.not_in_use.as_deref().filter(|_| !claim.deleting) {
         let user = claim.machine.as_deref().unwrap_or("its machine");
@@ -242,18 +352,16 @@ fn overlaps(pools: &[PoolRow]) -> Vec<Finding> {
         let near: BTreeSet<usize> = extents.overlapping(usable).copied().collect();
         let others = near.into_iter().filter_map(|number| known.get(number));
         let others = others.filter(|(other, theirs)| other.scope != pool.scope && usable.overlaps(theirs));
-        let names: Vec<String> = others.map(|(other, _)| full(&other.key)).collect();
-        let more = names.len().saturating_sub(MAX_NAMED);
-        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-        let first: Vec<String> = names.into_iter().take(MAX_NAMED).collect();
-        if first.is_empty() {
+        let others: Vec<_> = others.collect();
+        if others.is_empty() {
             return None;
         }
-        let problem = format!("the same addresses can be allocated by {}{more}", first.join(", "));
-        let repair = format!(
-            "if they are in one network, create an IPNetwork and name it in spec.network of both: {}",
-            edit(&pool.key)
-        );
+        let names: Vec<String> = others.iter().take(MAX_NAMED).map(|(other, _)| full(&other.key)).collect();
+        let more = others.len().saturating_sub(MAX_NAMED);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        let problem = format!("the same addresses can be allocated by {}{more}", names.join(", "));
+        let has_one_length = others.iter().all(|(_, theirs)| theirs.length == usable.length);
+        let repair = format!("{}: {}", advice::overlap(&pool.scope, has_one_length), edit(&pool.key));
         Some(Check::PoolsOverlap.finding(full(&pool.key), problem, repair))
     };
     known.iter().filter_map(of_pool).collect()
@@ -290,7 +398,7 @@ fn unavailable(webhook: &WebhookRow) -> Vec<Finding> {
         let repair = "see the log of cert-manager's CA injector, or of the provider".to_owned();
         findings.push(Check::WebhookUntrusted.finding(webhook.name.clone(), problem, repair));
     }
-    if let (Some((namespace, service)), Some(0)) = (&webhook.service, webhook.ready) {
+    if let (Some((namespace, service)), Some(Some(0))) = (&webhook.service, webhook.ready.known()) {
         let problem = format!("no replica of service {namespace}/{service} is ready, so pools cannot be written");
         let repair = format!("kubectl describe pods --namespace {namespace}");
         findings.push(Check::WebhookUnavailable.finding(webhook.name.clone(), problem, repair));

@@ -22,6 +22,18 @@ pub struct Finding {
     pub repair: String,
 }
 
+/// A check that was not possible, or not for all objects.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Unchecked {
+    /// The check.
+    pub check: Check,
+    /// The permission that is missing.
+    pub reason: String,
+    /// Whether the check was made for the objects that can be read.
+    pub partly: bool,
+}
+
 /// How urgent a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 pub enum Severity {
@@ -40,6 +52,8 @@ pub enum Check {
     LostAddress,
     /// The pool of a claim or of an IPAddress does not exist.
     MissingPool,
+    /// The kind of the pool of a claim does not exist, so no provider serves the claim.
+    UnknownPoolKind,
     /// A pool is not ready.
     PoolNotReady,
     /// A network is not ready.
@@ -71,6 +85,28 @@ pub enum Check {
 }
 
 impl Check {
+    /// All checks.
+    pub(crate) const ALL: [Self; 18] = [
+        Self::DuplicateAddress,
+        Self::LostAddress,
+        Self::MissingPool,
+        Self::UnknownPoolKind,
+        Self::PoolNotReady,
+        Self::NetworkNotReady,
+        Self::MoveStalled,
+        Self::UnreadableObject,
+        Self::NoLeader,
+        Self::WebhookUnavailable,
+        Self::WebhookUntrusted,
+        Self::OrphanAddress,
+        Self::AbandonedReservation,
+        Self::PoolsOverlap,
+        Self::SliceWithoutEffect,
+        Self::AddressesOutOfRange,
+        Self::AddressNotInUse,
+        Self::ReleasedEarly,
+    ];
+
     fn severity(self) -> Severity {
         match self {
             Self::OrphanAddress
@@ -87,6 +123,7 @@ impl Check {
     /// Whether lists that are read one after the other can show it for a moment.
     pub(crate) fn is_transient(self) -> bool {
         let lasting = [
+            Self::UnknownPoolKind,
             Self::UnreadableObject,
             Self::WebhookUntrusted,
             Self::PoolsOverlap,

@@ -6,10 +6,11 @@ use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::PoolName;
+use super::{Fact, PoolName};
+use crate::load::Readable;
 use crate::objects::{AddressRow, ClaimRow, Key, PoolRow, ReservationRow};
 
-/// What holds an address or prefix.
+/// What holds an address or prefix. A field is omitted if there is no value, and `null` if it may not be read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Holder {
@@ -20,31 +21,36 @@ pub struct Holder {
     /// The pool.
     pub pool: PoolName,
     /// The network of the pool.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub network: Option<String>,
+    #[serde(skip_serializing_if = "Fact::is_absent")]
+    #[schemars(with = "Option<String>")]
+    pub network: Fact<String>,
     /// Name of the IPReservation.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub reservation: Option<String>,
+    #[serde(skip_serializing_if = "Fact::is_absent")]
+    #[schemars(with = "Option<String>")]
+    pub reservation: Fact<String>,
     /// Namespace and name of the IPAddress.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub ip_address: Option<String>,
+    #[serde(skip_serializing_if = "Fact::is_absent")]
+    #[schemars(with = "Option<String>")]
+    pub ip_address: Fact<String>,
     /// Namespace and name of the claim. If the address cools down, of the last claim.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub claim: Option<String>,
     /// Kind and name of the owner of the claim that is not the Cluster.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub machine: Option<String>,
+    #[serde(skip_serializing_if = "Fact::is_absent")]
+    #[schemars(with = "Option<String>")]
+    pub machine: Fact<String>,
     /// The Cluster of the claim.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cluster: Option<String>,
+    #[serde(skip_serializing_if = "Fact::is_absent")]
+    #[schemars(with = "Option<String>")]
+    pub cluster: Fact<String>,
     /// Since when: creation of the IPAddress or of the reservation, or the release.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub since: Option<Timestamp>,
     /// End of the cool-down.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Fact::is_absent")]
     #[schemars(with = "Option<String>")]
-    pub until: Option<Timestamp>,
+    pub until: Fact<Timestamp>,
 }
 
 /// The state of an address that is not free.
@@ -54,6 +60,8 @@ pub enum HolderState {
     Allocated,
     /// A reservation holds it for a claim that has no IPAddress yet.
     Allocating,
+    /// A reservation holds it for a claim. Whether the claim has an IPAddress may not be read.
+    Held,
     /// A reservation keeps it for a claim of that name.
     Promised,
     /// A reservation excludes it.
@@ -134,49 +142,33 @@ struct Entry<'a> {
 
 /// Joins addresses, reservations and claims: one holder per IPAddress, and one per reservation without one.
 pub(crate) fn holders<'a>(
-    pools: &[PoolRow],
-    addresses: impl IntoIterator<Item = &'a AddressRow>,
-    reservations: impl IntoIterator<Item = &'a ReservationRow>,
-    claims: impl IntoIterator<Item = &'a ClaimRow>,
+    pools: &Readable<&[PoolRow]>,
+    addresses: Readable<impl IntoIterator<Item = &'a AddressRow>>,
+    reservations: Readable<impl IntoIterator<Item = &'a ReservationRow>>,
+    claims: Readable<impl IntoIterator<Item = &'a ClaimRow>>,
 ) -> Vec<Holder> {
-    let pools: HashMap<&PoolKey, &PoolRow> = pools.iter().map(|pool| (&pool.key, pool)).collect();
-    let claims: HashMap<&Key, &ClaimRow> = claims.into_iter().map(|claim| (&claim.key, claim)).collect();
+    let joined = Joined {
+        pools: pools.as_ref().map(|rows| rows.iter().map(|pool| (&pool.key, pool)).collect()),
+        claims: claims.map(|rows| rows.into_iter().map(|claim| (&claim.key, claim)).collect()),
+        has_addresses: addresses.is_complete(),
+        has_reservations: reservations.is_complete(),
+    };
     let mut entries: BTreeMap<(u128, u8, Scope), Entry<'_>> = BTreeMap::new();
     let place = |block: Block, scope: Scope| (block.span().first(), block.length(), scope);
-    for address in addresses {
-        let scope =
-            pools.get(&address.pool).map_or_else(|| Scope::Pool(address.pool.clone()), |pool| pool.scope.clone());
+    for address in addresses.into_seen() {
+        let scope = joined.scope(&address.pool);
         entries.entry(place(address.block, scope)).or_default().addresses.push(address);
     }
-    for reservation in reservations {
+    for reservation in reservations.into_seen() {
         let slot = &reservation.slot;
         entries.entry(place(slot.block, slot.scope.clone())).or_default().reservation = Some(reservation);
     }
     // A vector that grows would take twice the memory for a moment.
     let mut holders = Vec::with_capacity(entries.values().map(|entry| entry.addresses.len().max(1)).sum());
     for ((_, _, scope), entry) in entries {
-        let reservation = entry.reservation;
-        let name = reservation.map(|reservation| reservation.slot.reservation_name());
-        let network = if let Scope::Network(name) = &scope { Some(name.to_string()) } else { None };
-        for address in &entry.addresses {
-            let claim = (address.key.0.clone(), address.claim.clone());
-            let owner = claims.get(&claim);
-            holders.push(Holder {
-                address: address.block.to_string(),
-                state: HolderState::Allocated,
-                pool: (&address.pool).into(),
-                network: network.clone(),
-                reservation: name.clone(),
-                ip_address: Some(join(&address.key)),
-                claim: Some(join(&claim)),
-                machine: owner.and_then(|claim| claim.machine.as_deref()).map(str::to_owned),
-                cluster: owner.and_then(|it| it.cluster.as_deref()).or(address.cluster.as_deref()).map(str::to_owned),
-                since: address.created,
-                until: None,
-            });
-        }
-        if let Some(reservation) = reservation.filter(|_| entry.addresses.is_empty()) {
-            holders.push(reserved(reservation, network, name, &pools, &claims));
+        holders.extend(entry.addresses.iter().map(|address| joined.allocated(address, &scope, entry.reservation)));
+        if let Some(reservation) = entry.reservation.filter(|_| entry.addresses.is_empty()) {
+            holders.push(joined.reserved(reservation, &scope));
         }
     }
     holders
@@ -192,32 +184,85 @@ pub(super) fn state(reservation: &ReservationRow) -> HolderState {
     }
 }
 
-/// The holder of a reservation without an IPAddress.
-fn reserved(
-    reservation: &ReservationRow,
-    network: Option<String>,
-    name: Option<String>,
-    pools: &HashMap<&PoolKey, &PoolRow>,
-    claims: &HashMap<&Key, &ClaimRow>,
-) -> Holder {
-    let state = state(reservation);
-    let owner = reservation.claim.as_ref().filter(|_| state != HolderState::CoolingDown);
-    let owner = owner.and_then(|claim| claims.get(claim));
-    let seconds = pools.get(&reservation.pool).map(|pool| pool.spec.cooldown_seconds());
-    // Times are truncated to seconds: the last second has to be over.
-    let end = seconds.map(|seconds| SignedDuration::from_secs(seconds.saturating_add(1)));
-    Holder {
-        address: reservation.slot.block.to_string(),
-        state,
-        pool: (&reservation.pool).into(),
-        network,
-        reservation: name,
-        ip_address: None,
-        claim: reservation.claim.as_ref().map(join),
-        machine: owner.and_then(|claim| claim.machine.as_deref()).map(str::to_owned),
-        cluster: owner.and_then(|claim| claim.cluster.as_deref()).map(str::to_owned),
-        since: reservation.released.or(reservation.created),
-        until: reservation.released.zip(end).and_then(|(released, end)| released.checked_add(end).ok()),
+/// What addresses and reservations are joined with.
+struct Joined<'a> {
+    pools: Readable<HashMap<&'a PoolKey, &'a PoolRow>>,
+    claims: Readable<HashMap<&'a Key, &'a ClaimRow>>,
+    has_addresses: bool,
+    has_reservations: bool,
+}
+
+impl Joined<'_> {
+    fn scope(&self, pool: &PoolKey) -> Scope {
+        let found = self.pools.seen().get(pool);
+        found.map_or_else(|| Scope::Pool(pool.clone()), |pool| pool.scope.clone())
+    }
+
+    /// The network of an address. The pool says it, so it is unknown without the pool.
+    fn network(&self, scope: &Scope, pool: &PoolKey) -> Fact<String> {
+        match scope {
+            Scope::Network(name) => Fact::Known(name.to_string()),
+            Scope::Pool(_) if self.pools.seen().contains_key(pool) || self.pools.is_complete() => Fact::Absent,
+            Scope::Pool(_) => Fact::Unknown,
+        }
+    }
+
+    fn has_claims(&self, (namespace, _): &Key) -> bool {
+        self.claims.covers(Some(namespace))
+    }
+
+    fn allocated(&self, address: &AddressRow, scope: &Scope, reservation: Option<&ReservationRow>) -> Holder {
+        let claim = (address.key.0.clone(), address.claim.clone());
+        let (owner, is_complete) = (self.claims.seen().get(&claim), self.has_claims(&claim));
+        let cluster = owner.and_then(|claim| claim.cluster.as_deref()).or(address.cluster.as_deref());
+        let name = reservation.map(|reservation| reservation.slot.reservation_name());
+        Holder {
+            address: address.block.to_string(),
+            state: HolderState::Allocated,
+            pool: (&address.pool).into(),
+            network: self.network(scope, &address.pool),
+            reservation: Fact::of(name, self.has_reservations),
+            ip_address: Fact::Known(join(&address.key)),
+            claim: Some(join(&claim)),
+            machine: Fact::of(owner.and_then(|claim| claim.machine.as_deref()).map(str::to_owned), is_complete),
+            cluster: Fact::of(cluster.map(str::to_owned), is_complete),
+            since: address.created,
+            until: Fact::Absent,
+        }
+    }
+
+    /// The holder of a reservation without an IPAddress.
+    fn reserved(&self, reservation: &ReservationRow, scope: &Scope) -> Holder {
+        let state = match state(reservation) {
+            HolderState::Allocating if !self.has_addresses => HolderState::Held,
+            state => state,
+        };
+        let claim = reservation.claim.as_ref().filter(|_| state != HolderState::CoolingDown);
+        let owner = claim.and_then(|claim| self.claims.seen().get(claim));
+        let is_complete = claim.is_none_or(|claim| self.has_claims(claim));
+        let network = if let Scope::Network(name) = scope { Fact::Known(name.to_string()) } else { Fact::Absent };
+        Holder {
+            address: reservation.slot.block.to_string(),
+            state,
+            pool: (&reservation.pool).into(),
+            network,
+            reservation: Fact::Known(reservation.slot.reservation_name()),
+            ip_address: Fact::of(None, self.has_addresses),
+            claim: reservation.claim.as_ref().map(join),
+            machine: Fact::of(owner.and_then(|claim| claim.machine.as_deref()).map(str::to_owned), is_complete),
+            cluster: Fact::of(owner.and_then(|claim| claim.cluster.as_deref()).map(str::to_owned), is_complete),
+            since: reservation.released.or(reservation.created),
+            until: self.until(reservation),
+        }
+    }
+
+    /// The end of the cool-down, whose length the pool has.
+    fn until(&self, reservation: &ReservationRow) -> Fact<Timestamp> {
+        let Some(released) = reservation.released else { return Fact::Absent };
+        let seconds = self.pools.seen().get(&reservation.pool).map(|pool| pool.spec.cooldown_seconds());
+        // Times are truncated to seconds: the last second has to be over.
+        let end = seconds.map(|seconds| SignedDuration::from_secs(seconds.saturating_add(1)));
+        Fact::of(end.and_then(|end| released.checked_add(end).ok()), self.pools.is_complete())
     }
 }
 

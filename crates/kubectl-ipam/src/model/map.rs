@@ -69,7 +69,7 @@ pub(super) fn cells(
         let cell =
             cells.entry(index).or_insert(Cell { index, allocated: 0, reserved: 0, cooling_down: 0, full: false });
         let count = match state {
-            HolderState::Allocated | HolderState::Allocating => &mut cell.allocated,
+            HolderState::Allocated | HolderState::Allocating | HolderState::Held => &mut cell.allocated,
             HolderState::Promised | HolderState::Excluded => &mut cell.reserved,
             HolderState::CoolingDown => &mut cell.cooling_down,
         };

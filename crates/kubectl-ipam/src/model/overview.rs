@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::{Counts, PoolLine};
+use crate::load::Readable;
 
 /// What the start page shows, and what every update sends.
 #[derive(Clone, Debug, Serialize)]
@@ -19,10 +20,10 @@ pub(crate) struct Overview {
     pub(crate) pools: Vec<OverviewPool>,
     /// The networks, by name.
     pub(crate) networks: Vec<NetworkLine>,
-    /// Number of claims with an address.
-    pub(crate) bound: u64,
-    /// Number of claims without an address.
-    pub(crate) waiting: u64,
+    /// Number of claims with an address; `null` if it is unknown.
+    pub(crate) bound: Option<u64>,
+    /// Number of claims without an address; `null` if it is unknown.
+    pub(crate) waiting: Option<u64>,
     /// The kinds that are being listed.
     pub(crate) listing: Vec<&'static str>,
     /// Permissions without which the page is incomplete.
@@ -47,24 +48,27 @@ pub(crate) struct OverviewPool {
 pub(crate) struct NetworkLine {
     /// Name of the network.
     pub(crate) name: String,
-    /// Number of its pools.
-    pub(crate) pools: u64,
-    /// Sum of the addresses in use in its pools.
-    pub(crate) used: u64,
-    /// Number of waiting claims.
-    pub(crate) waiting: u64,
+    /// Number of its pools; `null` if it is unknown.
+    pub(crate) pools: Option<u64>,
+    /// Sum of the addresses in use in its pools; `null` if it is unknown.
+    pub(crate) used: Option<u64>,
+    /// Number of waiting claims; `null` if it is unknown.
+    pub(crate) waiting: Option<u64>,
 }
 
 /// The networks of pools. Pools of a network can share addresses, so their totals are not added.
-pub(crate) fn networks(pools: &[PoolLine]) -> Vec<NetworkLine> {
+pub(crate) fn networks(pools: &Readable<&[PoolLine]>) -> Vec<NetworkLine> {
+    // A network can have pools of each kind and namespace.
+    let zero = pools.is_complete().then_some(0);
+    let add = |sum: Option<u64>, part: Option<u64>| Some(sum?.saturating_add(part?));
     let mut found: BTreeMap<&str, NetworkLine> = BTreeMap::new();
-    for pool in pools {
+    for pool in *pools.seen() {
         let Some(name) = pool.network.as_deref() else { continue };
-        let new = || NetworkLine { name: name.to_owned(), pools: 0, used: 0, waiting: 0 };
+        let new = || NetworkLine { name: name.to_owned(), pools: zero, used: zero, waiting: zero };
         let line = found.entry(name).or_insert_with(new);
-        line.pools = line.pools.saturating_add(1);
-        line.used = line.used.saturating_add(pool.counts.map_or(0, |counts: Counts| counts.used));
-        line.waiting = line.waiting.saturating_add(pool.waiting);
+        line.pools = add(line.pools, Some(1));
+        line.used = add(line.used, Some(pool.counts.map_or(0, |counts: Counts| counts.used)));
+        line.waiting = add(line.waiting, pool.waiting);
     }
     found.into_values().collect()
 }

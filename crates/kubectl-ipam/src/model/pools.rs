@@ -5,6 +5,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::PoolName;
+use crate::load::Readable;
 use crate::objects::{ClaimRow, PoolRow};
 
 /// One pool in a list.
@@ -19,8 +20,8 @@ pub struct PoolLine {
     /// Counts of the status; omitted until a provider has written them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub counts: Option<Counts>,
-    /// Number of claims without an address.
-    pub waiting: u64,
+    /// Number of claims without an address; `null` if it is unknown.
+    pub waiting: Option<u64>,
     /// Status of the condition Ready: `True`, `False` or `Unknown`. A provider that writes no conditions has `Unknown`.
     pub ready: String,
     /// Why the pool is not ready.
@@ -49,6 +50,28 @@ pub struct Counts {
     pub out_of_range: u64,
 }
 
+/// Counts of the addresses of a pool, as far as the objects that they are computed from may be read; the others are
+/// `null`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct KnownCounts {
+    /// Addresses that claims can get, in use or not.
+    pub total: u64,
+    /// Addresses with an IPAddress.
+    pub used: Option<u64>,
+    /// Addresses that can be allocated.
+    pub free: Option<u64>,
+    /// Released addresses that cannot be reused yet.
+    pub cooling_down: Option<u64>,
+    /// Addresses of draining parts that are not in use.
+    #[serde(skip_serializing_if = "is_none_drained")]
+    pub drained: Option<u64>,
+    /// Addresses that are excluded by a reservation, being allocated, or in use by another pool of the network.
+    pub reserved: Option<u64>,
+    /// Addresses in use that the pool does not contain.
+    pub out_of_range: Option<u64>,
+}
+
 impl From<AddressCounts> for Counts {
     fn from(counts: AddressCounts) -> Self {
         let number = |count: i64| u64::try_from(count).unwrap_or_default();
@@ -65,16 +88,24 @@ impl From<AddressCounts> for Counts {
 }
 
 /// Returns the lines of all pools.
-pub(crate) fn pools(pools: &[PoolRow], claims: &[ClaimRow]) -> Vec<PoolLine> {
+pub(crate) fn pools<'a>(
+    pools: &[PoolRow],
+    claims: &Readable<impl IntoIterator<Item = &'a ClaimRow> + Clone>,
+) -> Vec<PoolLine> {
     let mut waiting: HashMap<&PoolKey, u64> = HashMap::new();
-    for claim in claims.iter().filter(|claim| claim.is_waiting()) {
+    for claim in claims.seen().clone().into_iter().filter(|claim| claim.is_waiting()) {
         let count = waiting.entry(&claim.pool).or_default();
         *count = count.saturating_add(1);
     }
-    pools.iter().map(|pool| line(pool, waiting.get(&pool.key).copied().unwrap_or_default())).collect()
+    let waiting_of = |pool: &PoolRow| {
+        // The claims of a namespaced pool are in its namespace.
+        let is_known = claims.covers(pool.key.namespace.as_deref());
+        is_known.then(|| waiting.get(&pool.key).copied().unwrap_or_default())
+    };
+    pools.iter().map(|pool| line(pool, waiting_of(pool))).collect()
 }
 
-fn line(pool: &PoolRow, waiting: u64) -> PoolLine {
+fn line(pool: &PoolRow, waiting: Option<u64>) -> PoolLine {
     let (ready, reason) = readiness(pool);
     PoolLine {
         pool: (&pool.key).into(),
@@ -102,4 +133,9 @@ pub(super) fn readiness(pool: &PoolRow) -> (String, Option<String>) {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
 fn is_zero(count: &u64) -> bool {
     *count == 0
+}
+
+#[expect(clippy::ref_option, reason = "serde asks for a reference")]
+fn is_none_drained(count: &Option<u64>) -> bool {
+    *count == Some(0)
 }

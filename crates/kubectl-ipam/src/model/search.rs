@@ -2,6 +2,7 @@ use capi_ipam_ip::Block;
 use serde::Serialize;
 
 use super::{ClaimLine, Holder, PoolMatch, PoolName, claims, holders, matches_of};
+use crate::load::Readable;
 use crate::objects::{AddressRow, ClaimRow, Key, PoolRow, ReservationRow};
 
 /// Maximum number of results of each type.
@@ -21,14 +22,16 @@ pub(crate) struct SearchResult {
     pub(crate) claims: Vec<ClaimLine>,
     /// Whether more was found than is listed.
     pub(crate) is_limited: bool,
+    /// Whether everything that was searched could be read. Otherwise there can be more pools, holders and claims.
+    pub(crate) is_complete: bool,
 }
 
 /// The objects that are searched.
 pub(crate) struct Searched<'a, A, R, C> {
-    pub(crate) pools: &'a [PoolRow],
-    pub(crate) addresses: A,
-    pub(crate) reservations: R,
-    pub(crate) claims: C,
+    pub(crate) pools: Readable<&'a [PoolRow]>,
+    pub(crate) addresses: Readable<A>,
+    pub(crate) reservations: Readable<R>,
+    pub(crate) claims: Readable<C>,
 }
 
 impl<'a, A, R, C> Searched<'a, A, R, C>
@@ -37,17 +40,31 @@ where
     R: Iterator<Item = &'a ReservationRow>,
     C: Iterator<Item = &'a ClaimRow>,
 {
+    fn is_complete(&self) -> bool {
+        let kinds = [
+            self.pools.is_complete(),
+            self.addresses.is_complete(),
+            self.reservations.is_complete(),
+            self.claims.is_complete(),
+        ];
+        kinds.iter().all(|is_complete| *is_complete)
+    }
+
     /// Searches an address or prefix.
     pub(crate) fn address(self, block: Block, claim_of: impl Fn(&Key) -> Option<&'a ClaimRow>) -> SearchResult {
-        let (addresses, more) = take(self.addresses.filter(|row| overlap(row.block, block)));
-        let (reservations, others) = take(self.reservations.filter(|row| overlap(row.slot.block, block)));
-        let mut found = holders(self.pools, addresses.iter().copied(), reservations.iter().copied(), {
-            let owners = addresses.iter().filter_map(|row| claim_of(&(row.key.0.clone(), row.claim.clone())));
-            owners.chain(reservations.iter().filter_map(|row| claim_of(row.claim.as_ref()?))).collect::<Vec<_>>()
-        });
+        let is_complete = self.is_complete();
+        let addresses = self.addresses.map(|rows| take(rows.filter(|row| overlap(row.block, block))));
+        let reservations = self.reservations.map(|rows| take(rows.filter(|row| overlap(row.slot.block, block))));
+        let more = addresses.seen().1 || reservations.seen().1;
+        let owners = addresses.seen().0.iter().filter_map(|row| claim_of(&(row.key.0.clone(), row.claim.clone())));
+        let promised = reservations.seen().0.iter().filter_map(|row| claim_of(row.claim.as_ref()?));
+        let owners: Vec<_> = owners.chain(promised).collect();
+        let claims = self.claims.map(|_| owners);
+        let mut found =
+            holders(&self.pools, addresses.map(|(rows, _)| rows), reservations.map(|(rows, _)| rows), claims);
         found.truncate(MAX_RESULTS);
-        let matches = matches_of(self.pools, block);
-        SearchResult { matches, holders: found, is_limited: more || others, ..SearchResult::default() }
+        let matches = matches_of(self.pools.seen(), block);
+        SearchResult { matches, holders: found, is_limited: more, is_complete, ..SearchResult::default() }
     }
 
     /// Searches a part of a name.
@@ -57,6 +74,8 @@ where
         claim_of: impl Fn(&Key) -> Option<&'a ClaimRow>,
         address_of: impl Fn(&Key) -> Option<&'a AddressRow>,
     ) -> SearchResult {
+        let is_complete = self.is_complete();
+        let owners = self.claims.as_ref().map(|_| []);
         let has = |name: &str| contains(name, text);
         let has_key = |(namespace, name): &Key| contains_joined(namespace, name, text);
         let is_found = |claim: &&ClaimRow| {
@@ -64,28 +83,30 @@ where
                 || claim.machine.as_deref().is_some_and(has)
                 || claim.cluster.as_deref().is_some_and(has)
         };
-        let (found, more) = take(self.claims.filter(is_found));
+        let (found, more) = take(self.claims.into_seen().filter(is_found));
         let bound = found.iter().filter_map(|claim| address_of(&(claim.key.0.clone(), claim.bound.clone()?)));
         let bound: Vec<AddressRow> = bound.cloned().collect();
-        let named = self.pools.iter().filter(|pool| {
+        let named = self.pools.seen().iter().filter(|pool| {
             let namespace = pool.key.namespace.as_deref().unwrap_or_default();
             contains_joined(namespace, &pool.key.name, text) || pool.network.as_deref().is_some_and(has)
         });
         let (named, other_pools) = take(named);
+        // Without all claims it is unknown which ones no longer exist: what has the text is listed.
         let is_left = |claim: &Key| has_key(claim) && claim_of(claim).is_none();
-        let (reserved, others) =
-            take(self.reservations.filter(|row| row.released.is_some() && row.claim.as_ref().is_some_and(&is_left)));
-        let orphans = self.addresses.filter(|row| {
-            has_key(&(row.key.0.clone(), row.claim.clone()))
-                && claim_of(&(row.key.0.clone(), row.claim.clone())).is_none()
-        });
-        let (orphans, other_orphans) = take(orphans);
+        let is_reserved = |row: &&ReservationRow| row.released.is_some() && row.claim.as_ref().is_some_and(&is_left);
+        let reserved = self.reservations.map(|rows| take(rows.filter(is_reserved)));
+        let is_orphan = |row: &&AddressRow| is_left(&(row.key.0.clone(), row.claim.clone()));
+        let bound_rows = self.addresses.as_ref().map(|_| bound.as_slice());
+        let lines = claims(found.into_iter().cloned().collect(), &[], &bound_rows);
+        let orphans = self.addresses.map(|rows| take(rows.filter(is_orphan)));
+        let others = reserved.seen().1 || orphans.seen().1;
         SearchResult {
             matches: Vec::new(),
             pools: named.into_iter().map(|pool| (&pool.key).into()).collect(),
-            holders: holders(self.pools, orphans, reserved, []),
-            claims: claims(found.into_iter().cloned().collect(), &bound),
-            is_limited: more || other_pools || others || other_orphans,
+            holders: holders(&self.pools, orphans.map(|(rows, _)| rows), reserved.map(|(rows, _)| rows), owners),
+            claims: lines,
+            is_limited: more || other_pools || others,
+            is_complete,
         }
     }
 }

@@ -5,7 +5,8 @@ use serde::Serialize;
 use super::contents::{Contents, contents};
 use super::map::map;
 use super::slices::{SliceLine, slice_lines};
-use super::{ClaimLine, Counts, Holder, OccupancyMap, PoolName, claims, holders, pools};
+use super::{ClaimLine, Fact, Holder, KnownCounts, OccupancyMap, PoolName, holders, pools, waiting_claims};
+use crate::load::Readable;
 use crate::objects::{AddressRow, ClaimRow, PoolRow, ReservationRow, SliceRow};
 
 /// A pool with everything that it contains.
@@ -65,21 +66,33 @@ pub struct PoolDetails {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub access: Vec<String>,
     /// Counts of the listed objects.
-    pub counts: Counts,
-    /// The slices of the pool, in the order of their addresses.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub slices: Vec<SliceLine>,
-    /// The map; omitted if the specification is invalid or has no addresses.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub map: Option<OccupancyMap>,
-    /// What holds addresses of the pool.
-    pub holders: Vec<Holder>,
-    /// What holds addresses that the pool does not contain.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub out_of_range: Vec<Holder>,
-    /// Claims that wait for an address, the first one first.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub waiting: Vec<ClaimLine>,
+    pub counts: KnownCounts,
+    /// The slices of the pool, in the order of their addresses; `null` if they may not be read.
+    #[serde(skip_serializing_if = "is_empty_list")]
+    pub slices: Option<Vec<SliceLine>>,
+    /// The map; omitted if the specification is invalid or has no addresses, and `null` if the IPAddresses or the
+    /// reservations of the pool may not be read.
+    #[serde(skip_serializing_if = "Fact::is_absent")]
+    #[schemars(with = "Option<OccupancyMap>")]
+    pub map: Fact<OccupancyMap>,
+    /// What holds addresses of the pool; `null` if it may not be read.
+    pub holders: Option<Vec<Holder>>,
+    /// What holds addresses that the pool does not contain; `null` if it may not be read.
+    #[serde(skip_serializing_if = "is_empty_list")]
+    pub out_of_range: Option<Vec<Holder>>,
+    /// Claims that wait for an address, the first one first; `null` if they may not be read.
+    #[serde(skip_serializing_if = "is_empty_list")]
+    pub waiting: Option<Vec<ClaimLine>>,
+}
+
+#[expect(clippy::ref_option, reason = "serde asks for a reference")]
+fn is_empty_list<T>(list: &Option<Vec<T>>) -> bool {
+    list.as_ref().is_some_and(Vec::is_empty)
+}
+
+/// A list of what was found; `None` if nothing was found and something may not be read.
+pub(super) fn list<T>(found: Vec<T>, is_complete: bool) -> Option<Vec<T>> {
+    if found.is_empty() && !is_complete { None } else { Some(found) }
 }
 
 fn is_default(policy: &ReclaimPolicy) -> bool {
@@ -89,25 +102,48 @@ fn is_default(policy: &ReclaimPolicy) -> bool {
 /// Describes a pool. `all` are all known pools, for the networks; addresses and reservations may be of any pool.
 pub(crate) fn show(
     pool: &PoolRow,
-    all: &[PoolRow],
-    addresses: &[AddressRow],
-    reservations: &[ReservationRow],
-    slices: &[SliceRow],
-    rows: Vec<ClaimRow>,
+    all: &Readable<&[PoolRow]>,
+    addresses: &Readable<Vec<AddressRow>>,
+    reservations: &Readable<Vec<ReservationRow>>,
+    slices: &Readable<Vec<SliceRow>>,
+    claims: &Readable<Vec<ClaimRow>>,
 ) -> PoolDetails {
-    let contents = contents(pool, addresses, reservations);
+    let contents = contents(pool, addresses.as_ref(), reservations.as_ref());
     let usable = pool.usable.as_ref().ok().filter(|usable| !usable.set.is_empty());
-    let map = usable.map(|usable| map(usable, &contents.held));
-    let reserved = contents.reserved.iter().copied();
-    let inside = holders(all, contents.inside.iter().copied(), reserved, &rows);
-    let outside = holders(all, contents.outside.iter().copied(), [], &rows);
-    let slices = usable.map(|usable| slice_lines(usable, slices, &contents)).unwrap_or_default();
-    let waiting = rows.into_iter().filter(|claim| claim.is_waiting() && claim.pool == pool.key).collect();
-    PoolDetails { slices, map, holders: inside, out_of_range: outside, ..describe(pool, &contents, waiting) }
+    let map = match (usable, &contents.held) {
+        (None, _) => Fact::Absent,
+        (Some(_), None) => Fact::Unknown,
+        (Some(usable), Some(held)) => Fact::Known(map(usable, held)),
+    };
+    let inside = contents.inside.as_ref().map(|rows| rows.iter().copied());
+    let reserved = contents.reserved.as_ref().map(|rows| rows.iter().copied());
+    let is_complete = inside.is_complete() && reserved.is_complete();
+    // Claims of pools that may not be read were not selected.
+    let owners = || claims.as_ref().depends_on(all);
+    let inside = list(holders(all, inside, reserved, owners()), is_complete);
+    let outside = contents.outside.as_ref().map(|rows| rows.iter().copied());
+    let is_complete = outside.is_complete();
+    let outside = list(holders(all, outside, Readable::complete([]), owners()), is_complete);
+    let lines = usable.map(|usable| slice_lines(usable, slices.seen(), &contents)).unwrap_or_default();
+    let is_waiting = |claim: &&ClaimRow| claim.is_waiting() && claim.pool == pool.key;
+    let waiting = claims.as_ref().map(|rows| rows.iter().filter(is_waiting).cloned().collect());
+    PoolDetails {
+        slices: list(lines, slices.is_complete()),
+        map,
+        holders: inside,
+        out_of_range: outside,
+        ..describe(pool, &contents, waiting)
+    }
+}
+
+/// The specification and the conditions of a pool, without what it contains.
+pub(crate) fn specification(pool: &PoolRow) -> PoolDetails {
+    let none = contents(pool, Readable::complete([]), Readable::complete([]));
+    describe(pool, &none, Readable::complete(Vec::new()))
 }
 
 /// Describes a pool without its map and holders.
-pub(super) fn describe(pool: &PoolRow, contents: &Contents<'_>, waiting: Vec<ClaimRow>) -> PoolDetails {
+pub(super) fn describe(pool: &PoolRow, contents: &Contents<'_>, waiting: Readable<Vec<ClaimRow>>) -> PoolDetails {
     let (ready, reason) = pools::readiness(pool);
     let (ranges, excluded, gateway, prefix_length) = match &pool.spec {
         PoolSpec::Addresses(spec) => (&spec.addresses, &spec.excluded_addresses, &spec.gateway, spec.prefix),
@@ -115,7 +151,8 @@ pub(super) fn describe(pool: &PoolRow, contents: &Contents<'_>, waiting: Vec<Cla
             (&spec.prefixes, &spec.excluded_prefixes, &spec.gateway, spec.allocation_prefix_length)
         }
     };
-    let mut waiting = claims(waiting, &[]);
+    let is_complete = waiting.is_complete();
+    let mut waiting = waiting_claims(waiting.into_seen(), &[]);
     waiting.sort_by_key(|claim| claim.created);
     PoolDetails {
         pool: (&pool.key).into(),
@@ -139,11 +176,11 @@ pub(super) fn describe(pool: &PoolRow, contents: &Contents<'_>, waiting: Vec<Cla
         address_metadata: pool.spec.address_metadata().map(keys).unwrap_or_default(),
         access: access(pool),
         counts: contents.counts,
-        slices: Vec::new(),
-        map: None,
-        holders: Vec::new(),
-        out_of_range: Vec::new(),
-        waiting,
+        slices: Some(Vec::new()),
+        map: Fact::Absent,
+        holders: Some(Vec::new()),
+        out_of_range: Some(Vec::new()),
+        waiting: list(waiting, is_complete),
     }
 }
 

@@ -24,10 +24,10 @@ pub struct SliceLine {
     pub owner: SliceOwner,
     /// Number of addresses of the pool in the slice.
     pub total: u64,
-    /// Number of these addresses that an IPAddress has.
-    pub used: u64,
-    /// Number of these addresses that are free.
-    pub free: u64,
+    /// Number of these addresses that an IPAddress has; `null` if it is unknown.
+    pub used: Option<u64>,
+    /// Number of these addresses that are free; `null` if it is unknown.
+    pub free: Option<u64>,
     /// Whether a user created the slice: the provider never returns it.
     pub pinned: bool,
     /// Since when no address of the slice is in use.
@@ -38,13 +38,18 @@ pub struct SliceLine {
 
 /// Describes the slices of a pool with these addresses, in their order.
 pub(super) fn slice_lines(usable: &UsableBlocks, slices: &[SliceRow], contents: &Contents<'_>) -> Vec<SliceLine> {
-    let mut used: Vec<u128> = contents.inside.iter().filter_map(|row| usable.number(row.block)).collect();
-    used.sort_unstable();
-    used.dedup();
+    let used = contents.inside.known().map(|rows| {
+        let mut numbers: Vec<u128> = rows.iter().filter_map(|row| usable.number(row.block)).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        numbers
+    });
     let allocatable = usable.allocatable();
-    // In the order of their addresses.
-    let held = contents.held.iter().filter_map(|(block, _)| usable.number(*block));
-    let taken: Vec<u128> = held.filter(|number| allocatable.contains(*number)).collect();
+    let taken = contents.held.as_ref().map(|held| {
+        // In the order of their addresses.
+        let held = held.iter().filter_map(|(block, _)| usable.number(*block));
+        held.filter(|number| allocatable.contains(*number)).collect::<Vec<u128>>()
+    });
     let mut rows: Vec<_> = slices.iter().filter_map(|row| Some((row.block.as_ref().ok()?.1, row))).collect();
     rows.sort_by_key(|(block, _)| (block.span().first(), block.length()));
     let line = |(block, row): (Block, &SliceRow)| {
@@ -56,8 +61,8 @@ pub(super) fn slice_lines(usable: &UsableBlocks, slices: &[SliceRow], contents: 
             block: format!("{}/{}", block.base(), block.length()),
             owner: row.owner.clone(),
             total: capped(within(&usable.set)),
-            used: capped(count(&used)),
-            free: capped(within(&allocatable).saturating_sub(count(&taken))),
+            used: used.as_ref().map(|used| capped(count(used))),
+            free: taken.as_ref().map(|taken| capped(within(&allocatable).saturating_sub(count(taken)))),
             pinned: row.is_pinned,
             empty_since: row.empty_since,
         }

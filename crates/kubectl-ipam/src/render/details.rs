@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use capi_ipam::api::{AllocationOrder, ReclaimPolicy, SliceOwnerKind, SlicePolicy, VerifyMode};
 
-use super::{Color, Style, age, clean, full, lists};
-use crate::model::{Cell, Holder, HolderState, OccupancyMap, PoolDetails};
+use super::{Color, Style, UNKNOWN, age, clean, fact, full, lists, number_or_unknown};
+use crate::model::{Cell, Fact, Holder, HolderState, OccupancyMap, PoolDetails};
 
 /// Cells in one row of the map.
 const ROW: u64 = crate::model::ROW;
@@ -79,29 +79,52 @@ fn reclaim(policy: &ReclaimPolicy) -> String {
 /// What addresses, reservations and claims tell.
 pub(crate) fn body(pool: &PoolDetails, style: Style) -> String {
     let counts = &pool.counts;
-    let drained = if counts.drained > 0 { format!(", {} drained", counts.drained) } else { String::new() };
+    let number = number_or_unknown;
+    let drained =
+        if counts.drained == Some(0) { String::new() } else { format!(", {} drained", number(counts.drained)) };
     let counts = format!(
         "{} total, {} used, {} free, {} reserved, {} cooling down{drained}, {} out of range",
-        counts.total, counts.used, counts.free, counts.reserved, counts.cooling_down, counts.out_of_range
+        counts.total,
+        number(counts.used),
+        number(counts.free),
+        number(counts.reserved),
+        number(counts.cooling_down),
+        number(counts.out_of_range)
     );
     let mut text = line("Addresses", &counts);
-    if !pool.slices.is_empty() {
-        let _ = write!(text, "\nSlices\n{}", lists::slices(&pool.slices, style).text());
+    match pool.slices.as_deref() {
+        None => text.push_str("\nSlices: unknown\n"),
+        Some([]) => {}
+        Some(slices) => {
+            let _ = write!(text, "\nSlices\n{}", lists::slices(slices, style).text(true));
+        }
     }
-    if let Some(map) = &pool.map {
-        text.push('\n');
-        text.push_str(&draw(map, style));
+    match &pool.map {
+        Fact::Absent => {}
+        Fact::Unknown => text.push_str("\nMap: unknown\n"),
+        Fact::Known(map) => {
+            text.push('\n');
+            text.push_str(&draw(map, style));
+        }
     }
-    let holders = |title: &str, holders: &[Holder], text: &mut String| {
-        if !holders.is_empty() {
-            let _ = write!(text, "\n{title}\n{}", lists::holders(holders, style).text());
+    let holders = |title: &str, holders: Option<&[Holder]>, text: &mut String| match holders {
+        None => {
+            let _ = writeln!(text, "\n{title}: unknown");
+        }
+        Some([]) => {}
+        Some(holders) => {
+            let _ = write!(text, "\n{title}\n{}", lists::holders(holders, style).text(true));
         }
     };
-    holders("Holders", &pool.holders, &mut text);
-    holders("Out of range", &pool.out_of_range, &mut text);
-    if !pool.waiting.is_empty() {
-        let style = Style { namespaces: true, ..style };
-        let _ = write!(text, "\nWaiting claims\n{}", lists::claims(&pool.waiting, style).text());
+    holders("Holders", pool.holders.as_deref(), &mut text);
+    holders("Out of range", pool.out_of_range.as_deref(), &mut text);
+    match pool.waiting.as_deref() {
+        None => text.push_str("\nWaiting claims: unknown\n"),
+        Some([]) => {}
+        Some(waiting) => {
+            let style = Style { namespaces: true, ..style };
+            let _ = write!(text, "\nWaiting claims\n{}", lists::claims(waiting, style).text(true));
+        }
     }
     text
 }
@@ -142,6 +165,7 @@ pub(super) fn holder(holder: &Holder, style: Style) -> String {
     let state = match holder.state {
         HolderState::Allocated => "allocated",
         HolderState::Allocating => "being allocated",
+        HolderState::Held => "held for a claim",
         HolderState::Promised => "reserved for a claim",
         HolderState::Excluded => "excluded by a reservation",
         HolderState::CoolingDown => "cooling down",
@@ -150,22 +174,28 @@ pub(super) fn holder(holder: &Holder, style: Style) -> String {
     let claim = if holder.state == HolderState::CoolingDown { "Last claim" } else { "Claim" };
     let fields = [
         ("Network", &holder.network),
-        (claim, &holder.claim),
+        (claim, &holder.claim.clone().map_or(Fact::Absent, Fact::Known)),
         ("Machine", &holder.machine),
         ("Cluster", &holder.cluster),
         ("IPAddress", &holder.ip_address),
         ("Reservation", &holder.reservation),
     ];
     for (name, value) in fields {
-        if let Some(value) = value {
-            let _ = writeln!(text, "  {name:<12} {}", clean(value));
+        if !value.is_absent() {
+            let _ = writeln!(text, "  {name:<12} {}", clean(&fact(value)));
         }
     }
     if let Some(since) = holder.since {
         let _ = writeln!(text, "  {:<12} {since} ({})", "Since", age(holder.since, style.now));
     }
-    if let Some(until) = holder.until {
-        let _ = writeln!(text, "  {:<12} {until}", "Until");
+    match holder.until {
+        Fact::Absent => {}
+        Fact::Known(until) => {
+            let _ = writeln!(text, "  {:<12} {until}", "Until");
+        }
+        Fact::Unknown => {
+            let _ = writeln!(text, "  {:<12} {UNKNOWN}", "Until");
+        }
     }
     text
 }

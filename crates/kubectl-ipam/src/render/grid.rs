@@ -17,11 +17,12 @@ impl Grid {
     }
 
     /// Aligned columns with two spaces between them.
-    pub(crate) fn text(&self) -> String {
+    pub(crate) fn text(&self, has_header: bool) -> String {
         if self.rows.is_empty() {
             return "Nothing found.\n".to_owned();
         }
-        let mut widths: Vec<usize> = self.header.iter().map(|title| title.len()).collect();
+        let titles = self.header.iter().map(|title| if has_header { title.len() } else { 0 });
+        let mut widths: Vec<usize> = titles.collect();
         for row in &self.rows {
             for (width, cell) in widths.iter_mut().zip(row) {
                 *width = (*width).max(visible(cell));
@@ -29,7 +30,7 @@ impl Grid {
         }
         let mut text = String::new();
         let header: Vec<String> = self.header.iter().map(|title| (*title).to_owned()).collect();
-        for row in std::iter::once(&header).chain(&self.rows) {
+        for row in std::iter::once(&header).filter(|_| has_header).chain(&self.rows) {
             let mut line = String::new();
             for (cell, width) in row.iter().zip(&widths) {
                 let cell = clean(cell);
@@ -44,10 +45,10 @@ impl Grid {
     }
 
     /// CSV as in RFC 4180, with lines that end with a line feed.
-    pub(crate) fn csv(&self) -> String {
+    pub(crate) fn csv(&self, has_header: bool) -> String {
         let header: Vec<String> = self.header.iter().map(|title| title.to_lowercase()).collect();
         let mut text = String::new();
-        for row in std::iter::once(&header).chain(&self.rows) {
+        for row in std::iter::once(&header).filter(|_| has_header).chain(&self.rows) {
             let cells: Vec<String> = row.iter().map(|cell| quote(cell)).collect();
             text.push_str(&cells.join(","));
             text.push('\n');
@@ -98,7 +99,7 @@ mod tests {
     fn csv_quotes_separators_and_quotation_marks() {
         let mut grid = Grid::new(&["NAME", "MESSAGE"]);
         grid.row(vec!["a".to_owned(), "no \"free\", full".to_owned()]);
-        assert_eq!(grid.csv(), "name,message\na,\"no \"\"free\"\", full\"\n");
+        assert_eq!(grid.csv(true), "name,message\na,\"no \"\"free\"\", full\"\n");
     }
 
     #[test]

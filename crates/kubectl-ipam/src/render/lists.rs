@@ -2,8 +2,8 @@
 
 use capi_ipam::api::MemberPhase;
 
-use super::{Color, Grid, Style, age, full};
-use crate::model::{ClaimLine, Holder, NetworkLine, PoolLine, SliceLine};
+use super::{Color, Grid, Style, UNKNOWN, age, fact, full};
+use crate::model::{ClaimLine, ClaimState, Fact, Holder, NetworkLine, PoolLine, SliceLine};
 
 fn short_kind(kind: &str) -> String {
     kind.replace("InCluster", "").replace("Pool", "")
@@ -34,7 +34,7 @@ pub(super) fn pools(pools: &[PoolLine], style: Style) -> Grid {
             count(counts.map(|counts| counts.used)),
             count(counts.map(|counts| counts.free)),
             count(counts.map(|counts| counts.cooling_down)),
-            count(Some(line.waiting)),
+            line.waiting.map_or_else(|| UNKNOWN.to_owned(), |waiting| count(Some(waiting))),
             counts.map_or_else(|| "-".to_owned(), |counts| bar(counts.total, counts.free, style)),
             style.paint(&line.ready, color),
         ];
@@ -117,13 +117,15 @@ pub(super) fn claims(claims: &[ClaimLine], style: Style) -> Grid {
     }
     let mut grid = Grid::new(&header);
     for claim in claims {
-        let kind = if style.wide { claim.pool.kind.clone() } else { short_kind(&claim.pool.kind) };
+        // A misspelt kind is shown as it is.
+        let is_whole = style.wide || claim.state == ClaimState::Unserved;
+        let kind = if is_whole { claim.pool.kind.clone() } else { short_kind(&claim.pool.kind) };
         let state = format!("{:?}", claim.state);
-        let color = if claim.address.is_some() { Color::Green } else { Color::Yellow };
+        let color = if claim.state == ClaimState::Bound { Color::Green } else { Color::Yellow };
         let mut cells = vec![
             claim.name.clone(),
             format!("{kind}/{}", claim.pool.name),
-            claim.address.clone().unwrap_or_else(|| "-".to_owned()),
+            fact(&claim.address),
             age(claim.created, style.now),
             style.paint(&state, color),
             claim.reason.clone().unwrap_or_default(),
@@ -147,11 +149,12 @@ pub(super) fn slices(slices: &[SliceLine], style: Style) -> Grid {
     let mut grid = Grid::new(&header);
     for slice in slices {
         let count = |count: u64| if style.wide { count.to_string() } else { abbreviate(count) };
+        let known = |number: Option<u64>| number.map_or_else(|| UNKNOWN.to_owned(), count);
         let mut cells = vec![
             slice.block.clone(),
             slice.owner.to_string(),
-            count(slice.used),
-            count(slice.free),
+            known(slice.used),
+            known(slice.free),
             count(slice.total),
             if slice.pinned { "Pinned" } else { "Assigned" }.to_owned(),
             age(slice.empty_since, style.now),
@@ -171,19 +174,22 @@ pub(super) fn holders(holders: &[Holder], style: Style) -> Grid {
     }
     let mut grid = Grid::new(&header);
     for holder in holders {
-        let text = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
         let mut cells = vec![
             holder.address.clone(),
             format!("{:?}", holder.state),
-            text(&holder.claim),
-            text(&holder.machine),
-            text(&holder.cluster),
+            holder.claim.clone().unwrap_or_else(|| "-".to_owned()),
+            fact(&holder.machine),
+            fact(&holder.cluster),
             age(holder.since, style.now),
         ];
         if style.wide {
             cells.push(full(&holder.pool));
-            cells.extend([&holder.network, &holder.ip_address, &holder.reservation].map(text));
-            cells.push(holder.until.map_or_else(|| "-".to_owned(), |until| until.to_string()));
+            cells.extend([&holder.network, &holder.ip_address, &holder.reservation].map(fact));
+            cells.push(match holder.until {
+                Fact::Known(until) => until.to_string(),
+                Fact::Absent => "-".to_owned(),
+                Fact::Unknown => UNKNOWN.to_owned(),
+            });
         }
         grid.row(cells);
     }

@@ -8,16 +8,19 @@ use serde_json::{Value, json};
 use super::lists::{abbreviate, bar};
 use super::*;
 use crate::cli::Format;
+use crate::error::MissingRight;
+use crate::load::{Claims, Readable};
 use crate::model::{
-    Inventory, LeaseRow, WebhookRow, claims, findings, holders, matches_of, network_lines, pools, show,
+    Check, Diagnosis, Fact, HolderState, Inventory, LeaseRow, PoolDetails, WebhookRow, claims, diagnosis, holders,
+    matches_of, network_lines, pools, show,
 };
-use crate::objects::{AddressRow, ClaimRow, NetworkRow, PoolRow, ReservationRow};
+use crate::objects::{AddressRow, ClaimRow, NetworkRow, PoolRow, ReservationRow, ServedKinds, UnservedClaim};
 use crate::output;
 
 const CREATED: &str = "2026-01-02T03:04:05Z";
 
 fn style() -> Style {
-    Style { color: false, wide: false, namespaces: false, now: "2026-01-05T03:04:05Z".parse().unwrap() }
+    Style { color: false, wide: false, namespaces: false, headers: true, now: "2026-01-05T03:04:05Z".parse().unwrap() }
 }
 
 /// Compares a text with a committed file. `UPDATE_GOLDEN=1` writes the file.
@@ -126,7 +129,7 @@ fn claim_rows() -> Vec<ClaimRow> {
 
 #[test]
 fn pools_of_all_kinds_are_in_one_table() {
-    let report = Report::PoolList { pools: pools(&all_pools(), &claim_rows()) };
+    let report = Report::PoolList { pools: pools(&all_pools(), &Readable::complete(&claim_rows())) };
     let table = text(&report, style());
     assert!(table.lines().all(|line| line.len() <= 80), "{table}");
     golden("pools.txt", &table);
@@ -137,7 +140,7 @@ fn pools_of_all_kinds_are_in_one_table() {
         (Format::Csv, "pools.csv"),
         (Format::Name, "pools-name.txt"),
     ] {
-        golden(file, &output::format(&report, format, style()).unwrap());
+        golden(file, &output::format(&report, &[], format, style()).unwrap());
     }
     golden("pools-color.txt", &text(&report, Style { color: true, ..style() }));
 }
@@ -172,13 +175,13 @@ fn networks_show_counts_and_moving_pools() {
         (Format::Csv, "networks.csv"),
         (Format::Name, "networks-name.txt"),
     ] {
-        golden(file, &output::format(&report, format, style()).unwrap());
+        golden(file, &output::format(&report, &[], format, style()).unwrap());
     }
 }
 
 #[test]
 fn claims_show_address_state_and_reason() {
-    let report = Report::ClaimList { claims: claims(claim_rows(), &addresses()) };
+    let report = Report::ClaimList { claims: claims(claim_rows(), &[], &Readable::complete(&addresses())) };
     golden("claims.txt", &text(&report, style()));
     golden("claims-wide.txt", &text(&report, Style { wide: true, ..style() }));
 }
@@ -188,8 +191,10 @@ fn who(query: &str) -> Report {
     let (mut addresses, mut reservations) = (addresses(), reservations());
     addresses.retain(|row| row.block == block);
     reservations.retain(|row| row.slot.block == block);
-    let holders = holders(&[web()], &addresses, &reservations, &claim_rows());
-    Report::HolderList { address: query.to_owned(), pools: matches_of(&[web()], block), holders }
+    let (pools, claims) = ([web()], claim_rows());
+    let (addresses, reservations) = (Readable::complete(&addresses), Readable::complete(&reservations));
+    let holders = holders(&Readable::complete(&pools), addresses, reservations, Readable::complete(&claims));
+    Report::HolderList { address: query.to_owned(), pools: Some(matches_of(&[web()], block)), holders: Some(holders) }
 }
 
 #[test]
@@ -208,15 +213,27 @@ fn who_names_pool_membership_and_holder() {
     }
 }
 
+fn shown(
+    pool: &PoolRow,
+    addresses: Vec<AddressRow>,
+    reservations: Vec<ReservationRow>,
+    claims: Vec<ClaimRow>,
+) -> PoolDetails {
+    let pools = [pool.clone()];
+    let (addresses, reservations) = (Readable::complete(addresses), Readable::complete(reservations));
+    let slices = Readable::complete(Vec::new());
+    show(pool, &Readable::complete(&pools), &addresses, &reservations, &slices, &Readable::complete(claims))
+}
+
 #[test]
 fn show_draws_map_holders_and_waiting_claims() {
-    let pool = show(&web(), &[web()], &addresses(), &reservations(), &[], claim_rows());
-    assert_eq!((pool.counts.total, pool.counts.used, pool.counts.free), (38, 1, 34));
-    assert_eq!((pool.counts.reserved, pool.counts.cooling_down, pool.counts.out_of_range), (2, 1, 1));
+    let pool = shown(&web(), addresses(), reservations(), claim_rows());
+    assert_eq!((pool.counts.total, pool.counts.used, pool.counts.free), (38, Some(1), Some(34)));
+    assert_eq!((pool.counts.reserved, pool.counts.cooling_down, pool.counts.out_of_range), (Some(2), Some(1), Some(1)));
     let report = Report::PoolDetails(Box::new(pool));
     golden("show.txt", &text(&report, style()));
     golden("show-color.txt", &text(&report, Style { color: true, ..style() }));
-    golden("show.json", &output::format(&report, Format::Json, style()).unwrap());
+    golden("show.json", &output::format(&report, &[], Format::Json, style()).unwrap());
 }
 
 #[test]
@@ -229,7 +246,7 @@ fn show_lists_ranges_and_draining_parts() {
         "draining": ["10.0.1.0/29", "10.0.0.4"],
     });
     let ranges = pool("InClusterIPPool", "web", &spec, &Value::Null);
-    let pool = show(&ranges, std::slice::from_ref(&ranges), &addresses(), &[], &[], Vec::new());
+    let pool = shown(&ranges, addresses(), Vec::new(), Vec::new());
     let text = text(&Report::PoolDetails(Box::new(pool)), style());
     for line in [
         "  Range        10.0.1.0/29, prefix /29, gateway 10.0.1.1\n",
@@ -246,8 +263,8 @@ fn show_lists_ranges_and_draining_parts() {
 fn map_of_the_largest_pool_has_blocks() {
     let spec = json!({ "addresses": ["::/0"], "prefix": 0, "allocateReservedIPAddresses": true });
     let all = pool("InClusterIPPool", "all", &spec, &Value::Null);
-    let pool = show(&all, std::slice::from_ref(&all), &[], &[], &[], Vec::new());
-    let map = pool.map.unwrap();
+    let pool = shown(&all, Vec::new(), Vec::new(), Vec::new());
+    let map = pool.map.known().unwrap();
     assert!(map.cells <= 512, "{}", map.cells);
     assert_eq!(map.rows.first().map(String::as_str), Some("::"));
 }
@@ -313,37 +330,163 @@ fn each_fault_has_a_finding_with_its_repair() {
         name: "hooks".to_owned(),
         has_authority: false,
         service: Some(("system".to_owned(), "webhook".to_owned())),
-        ready: Some(0),
+        ready: Readable::complete(Some(0)),
     };
     let mut inventory = Inventory {
-        pools,
-        networks: network_rows(),
-        addresses,
-        reservations,
-        claims,
-        slices: Vec::new(),
+        pools: Readable::complete(pools),
+        networks: Readable::complete(network_rows()),
+        addresses: Readable::complete(addresses),
+        reservations: Readable::complete(reservations),
+        claims: Readable::complete(Claims { served: claims, unserved: vec![unserved()] }),
+        slices: Readable::complete(Vec::new()),
         unreadable: vec!["skipped 1 ipaddresses that cannot be decoded: team-a/x (no spec)".to_owned()],
-        leases: Some(vec![lease]),
-        webhooks: vec![webhook],
+        leases: Readable::complete(vec![lease]),
+        webhooks: Readable::complete(vec![webhook]),
     };
     let now = style().now;
-    let report = Report::FindingList { findings: findings(&inventory, now) };
+    let report = findings_of(&inventory);
     golden("doctor.txt", &text(&report, style()));
-    golden("doctor.csv", &output::format(&report, Format::Csv, style()).unwrap());
+    golden("doctor.csv", &output::format(&report, &[], Format::Csv, style()).unwrap());
 
-    inventory.pools.retain(|pool| pool.key.name.as_ref() == "missing");
-    let missing: Vec<_> = findings(&inventory, now).into_iter().map(|finding| finding.object).collect();
+    inventory.pools = Readable::complete(Vec::new());
+    let missing: Vec<_> = diagnosis(&inventory, now).findings.into_iter().map(|finding| finding.object).collect();
     assert!(missing.contains(&"ipaddressclaim team-a/vm-1".to_owned()), "{missing:?}");
-    let healthy = Inventory {
-        pools: vec![web()],
-        leases: Some(vec![LeaseRow {
-            namespace: "system".to_owned(),
-            holder: Some("pod-1".to_owned()),
-            renewed: Some(now),
-            seconds: 15,
-        }]),
-        ..Inventory::default()
-    };
-    let report = Report::FindingList { findings: findings(&healthy, now) };
+    let report = findings_of(&healthy());
     assert_eq!(text(&report, style()), "No problems found.\n");
+}
+
+fn findings_of(inventory: &Inventory) -> Report {
+    let Diagnosis { findings, unchecked } = diagnosis(inventory, style().now);
+    Report::FindingList { findings, unchecked }
+}
+
+fn healthy() -> Inventory {
+    let lease = LeaseRow {
+        namespace: "system".to_owned(),
+        holder: Some("pod-1".to_owned()),
+        renewed: Some(style().now),
+        seconds: 15,
+    };
+    Inventory {
+        pools: Readable::complete(vec![web()]),
+        networks: Readable::complete(Vec::new()),
+        addresses: Readable::complete(Vec::new()),
+        reservations: Readable::complete(Vec::new()),
+        claims: Readable::complete(Claims::default()),
+        slices: Readable::complete(Vec::new()),
+        unreadable: Vec::new(),
+        leases: Readable::complete(vec![lease]),
+        webhooks: Readable::complete(Vec::new()),
+    }
+}
+
+/// A claim whose pool has a kind that does not exist.
+fn unserved() -> UnservedClaim {
+    let claim: IPAddressClaim = serde_json::from_value(json!({
+        "metadata": { "name": "m2", "namespace": "team-a", "creationTimestamp": CREATED },
+        "spec": { "poolRef": { "apiGroup": "ipam.cluster.x-k8s.io", "kind": "InClusterIpPool", "name": "web" } },
+    }))
+    .unwrap();
+    let own = ["InClusterIPPool", "GlobalInClusterIPPool"].map(str::to_owned).into();
+    let served = ServedKinds { groups: ["ipam.cluster.x-k8s.io".to_owned()].into(), own };
+    UnservedClaim::of(&claim, &served).unwrap()
+}
+
+#[test]
+fn claim_of_an_unknown_kind_is_unserved() {
+    let lines = claims(claim_rows(), &[unserved()], &Readable::complete(&addresses()));
+    let table = text(&Report::ClaimList { claims: lines }, style());
+    let line = table.lines().find(|line| line.starts_with("m2")).unwrap();
+    assert!(line.contains("InClusterIpPool/web") && line.contains("Unserved  UnknownPoolKind"), "{table}");
+    let mut inventory = healthy();
+    inventory.claims = Readable::complete(Claims { served: Vec::new(), unserved: vec![unserved()] });
+    let findings = text(&findings_of(&inventory), style());
+    let expected = "UnknownPoolKind: ipaddressclaim team-a/m2\n  kind InClusterIpPool is not served; did you mean \
+                    InClusterIPPool?\n  Repair: a claim cannot be changed: correct the pool";
+    assert!(findings.starts_with(expected), "{findings}");
+    assert!(
+        findings.contains("kubectl delete ipaddressclaims.ipam.cluster.x-k8s.io m2 --namespace team-a"),
+        "{findings}"
+    );
+}
+
+fn right(resource: &str) -> MissingRight {
+    MissingRight { verb: "list", resource: resource.to_owned(), namespace: None }
+}
+
+fn unreadable<T>(resource: &str) -> Readable<Vec<T>> {
+    Readable::part(Vec::new(), vec![right(resource)])
+}
+
+#[test]
+fn check_that_is_not_possible_is_no_good_result() {
+    let mut inventory = healthy();
+    inventory.addresses = unreadable("ipaddresses");
+    let text_of = |inventory: &Inventory| text(&findings_of(inventory), style());
+    let partly = text_of(&inventory);
+    assert!(partly.starts_with("What could be checked has no problem:\nUnknown: "), "{partly}");
+    for check in ["DuplicateAddress", "LostAddress", "OrphanAddress", "MissingPool"] {
+        assert!(partly.contains(check), "{partly}");
+    }
+    assert!(partly.contains("  not checked: you may not list ipaddresses in the whole cluster"), "{partly}");
+    let nothing = Inventory {
+        pools: unreadable("pools"),
+        networks: unreadable("networks"),
+        addresses: unreadable("addresses"),
+        reservations: unreadable("reservations"),
+        claims: Readable::part(Claims::default(), vec![right("claims")]),
+        slices: unreadable("slices"),
+        unreadable: Vec::new(),
+        leases: unreadable("leases"),
+        webhooks: unreadable("webhooks"),
+    };
+    let unchecked = diagnosis(&nothing, style().now).unchecked;
+    let missing = |check: &&Check| !unchecked.iter().any(|skipped| skipped.check == **check);
+    assert_eq!(Check::ALL.iter().filter(missing).collect::<Vec<_>>(), Vec::<&Check>::new());
+    assert!(text_of(&nothing).starts_with("Nothing could be checked:\n"), "{}", text_of(&nothing));
+}
+
+#[test]
+fn counts_and_map_without_a_permission_are_unknown() {
+    let pools = [web()];
+    let all = Readable::complete(&pools[..]);
+    let (addresses, reservations) = (Readable::complete(addresses()), Readable::complete(reservations()));
+    let (slices, claims) = (Readable::complete(Vec::new()), Readable::complete(claim_rows()));
+    let text_of = |pool: PoolDetails| text(&Report::PoolDetails(Box::new(pool)), style());
+    let blind = text_of(show(&web(), &all, &unreadable("a"), &unreadable("r"), &slices, &unreadable("c")));
+    for line in [
+        "38 total, ? used, ? free, ? reserved, ? cooling down, ? out of range",
+        "Map: unknown",
+        "Holders: unknown",
+        "Waiting claims: unknown",
+    ] {
+        assert!(blind.contains(line), "{blind}");
+    }
+    let without_addresses = show(&web(), &all, &unreadable("a"), &reservations, &slices, &claims);
+    let held = without_addresses.holders.as_ref().unwrap().first().unwrap();
+    assert_eq!((held.state, &held.ip_address), (HolderState::Held, &Fact::Unknown), "whether it has an IPAddress");
+    let without_reservations = show(&web(), &all, &addresses, &unreadable("r"), &slices, &claims);
+    assert_eq!((without_reservations.counts.used, without_reservations.counts.free), (Some(1), None));
+    assert_eq!(without_reservations.holders.unwrap()[0].reservation, Fact::Unknown);
+    let without_claims = show(&web(), &all, &addresses, &reservations, &slices, &unreadable("c"));
+    let text = text_of(without_claims);
+    assert!(text.contains("team-a/vm-1           ?") && text.contains("Waiting claims: unknown"), "{text}");
+}
+
+#[test]
+fn many_findings_of_one_kind_are_grouped() {
+    let mut inventory = healthy();
+    inventory.pools = Readable::complete(Vec::new());
+    let waiting = |number: usize| claim(&format!("vm-{number:02}"), &Value::Null);
+    inventory.claims = Readable::complete(Claims { served: (0..40).map(waiting).collect(), unserved: Vec::new() });
+    let table = text(&findings_of(&inventory), style());
+    assert_eq!(table.lines().count(), 3, "{table}");
+    assert!(table.contains("ipaddressclaim team-a/vm-04 and 35 more"), "{table}");
+    let entries: Vec<String> = (0..63).map(|number| format!("10.0.0.{}", 300 + number)).collect();
+    let wrong = pool("InClusterIPPool", "wrong", &json!({ "addresses": entries, "prefix": 24 }), &Value::Null);
+    let mut inventory = healthy();
+    inventory.pools = Readable::complete(vec![wrong]);
+    let table = text(&findings_of(&inventory), style());
+    assert!(table.contains("10.0.0.302") && !table.contains("10.0.0.303"), "{table}");
+    assert!(table.contains("more problems") && table.lines().count() == 3, "{table}");
 }

@@ -117,7 +117,8 @@ pub(super) async fn read(loader: &mut Loader<'_>, parsed: &Parsed, prune: bool) 
             };
             existing.pools.insert(PoolKey::of(pool), entry);
         })
-        .await?;
+        .await?
+        .require(|| "which pools exist".to_owned())?;
     let blocks: HashSet<Block> = parsed.reserved().map(|wanted| wanted.block).collect();
     let each = |reservation: IPReservation| {
         let Some(entry) = ExistingReservation::of(&reservation) else { return };
@@ -125,9 +126,10 @@ pub(super) async fn read(loader: &mut Loader<'_>, parsed: &Parsed, prune: bool) 
             existing.reservations.push(entry);
         }
     };
-    loader.list(Kind::Reservation, None, each).await?;
+    loader.list(Kind::Reservation, None, each).await?.require(|| "which reservations exist".to_owned())?;
     if !blocks.is_empty() || prune {
-        for row in loader.addresses(|row| prune || blocks.contains(&row.block)).await? {
+        let rows = loader.addresses(|row| prune || blocks.contains(&row.block)).await?;
+        for row in rows.require(|| "which addresses are in use".to_owned())? {
             if prune {
                 existing.pools_in_use.insert(row.pool.clone());
             }
@@ -137,7 +139,7 @@ pub(super) async fn read(loader: &mut Loader<'_>, parsed: &Parsed, prune: bool) 
         }
     }
     if prune {
-        let claims = loader.claims(None, |_| true).await?;
+        let claims = loader.claims(None, |_| true).await?.require(|| "which pools are in use".to_owned())?;
         existing.pools_in_use.extend(claims.into_iter().map(|claim| claim.pool));
     }
     read_networks(loader, parsed, &mut existing).await?;
@@ -151,7 +153,10 @@ async fn read_networks(loader: &mut Loader<'_>, parsed: &Parsed, existing: &mut 
     let could_be_selected = parsed
         .pools()
         .any(|wanted| wanted.pool.spec.network().is_none() && reserved.contains(&PoolKey::of(&wanted.pool)));
-    if could_be_selected { loader.fill_networks(&existing.networks).await } else { Ok(()) }
+    if !could_be_selected {
+        return Ok(());
+    }
+    loader.fill_networks(&existing.networks).await?.require(|| "the network of a pool of the file".to_owned())
 }
 
 /// Reads the labels of namespaces if the file reserves addresses for claims in a pool that selects namespaces by them.
@@ -177,7 +182,7 @@ async fn read_namespaces(loader: &mut Loader<'_>, parsed: &Parsed, existing: &mu
     let missing = loader.missing.len();
     let namespaces = loader.others::<Namespace>(OtherKind::Namespace, None, "", "").await?;
     loader.missing.truncate(missing);
-    for namespace in namespaces.into_iter().flatten() {
+    for namespace in namespaces.into_seen() {
         existing.namespaces.insert(namespace.name_any(), namespace.metadata.labels.unwrap_or_default());
     }
     Ok(())

@@ -32,7 +32,7 @@ pub(crate) async fn export(
         return Err(Error::Argument("export writes csv, json or yaml".to_owned()));
     }
     let mut pools: Vec<Pool> = Vec::new();
-    loader.each_pool(namespace, |pool| pools.push(plain_pool(pool))).await?;
+    loader.each_pool(namespace, |pool| pools.push(plain_pool(pool))).await?.into_seen();
     pools.sort_by_key(PoolKey::of);
     select(&mut pools, names, namespace)?;
     let keys: HashSet<PoolKey> = pools.iter().map(PoolKey::of).collect();
@@ -50,7 +50,7 @@ pub(crate) async fn export(
             Err(problem) => left_out.push(format!("IPReservation {} is left out: {problem}", reservation.name_any())),
         }
     };
-    loader.list(Kind::Reservation, None, each).await?;
+    loader.list(Kind::Reservation, None, each).await?.into_seen();
     reservations.sort_by_key(|reservation| reservation.slot().ok());
     let text = if matches!(format, Format::Table | Format::Wide | Format::Csv) {
         left_out.extend(remove_without_columns(&mut pools, &mut reservations));

@@ -22,6 +22,7 @@ use super::assets;
 use super::guard::{Access, Guard};
 use super::state::State;
 use crate::commands::parse_block;
+use crate::error::sentences;
 use crate::model::View;
 
 /// Longest time between two versions that the browser gets.
@@ -149,8 +150,9 @@ async fn pool(Extract(page): Extract<Page>, uri: Uri) -> Response {
     };
     match view {
         Ok(view) => match page.state.pool(&key, view) {
-            Some(pool) => json(&pool),
-            None => (StatusCode::NOT_FOUND, "The pool does not exist.").into_response(),
+            Ok(Some(pool)) => json(&pool),
+            Ok(None) => (StatusCode::NOT_FOUND, "The pool does not exist.").into_response(),
+            Err(missing) => (StatusCode::FORBIDDEN, sentences(&missing)).into_response(),
         },
         Err(text) => bad_request(&text),
     }

@@ -14,9 +14,10 @@ use tokio::sync::Notify;
 use crate::cluster::Kind;
 use crate::commands::parse_block;
 use crate::error::MissingRight;
+use crate::load::Readable;
 use crate::model::{
-    ClaimLine, Overview, OverviewPool, PoolWindow, SearchResult, Searched, View, claims, networks, pools, ranges,
-    window,
+    ClaimLine, Overview, OverviewPool, PoolWindow, SearchResult, Searched, View, networks, pools, ranges,
+    waiting_claims, window,
 };
 use crate::objects::{AddressRow, ClaimRow, Key, PoolRow, ReservationRow};
 
@@ -24,6 +25,9 @@ use crate::objects::{AddressRow, ClaimRow, Key, PoolRow, ReservationRow};
 const MAX_SAMPLES: usize = 60;
 /// Maximum number of waiting claims that the page lists.
 const MAX_WAITING: usize = 500;
+
+/// The verb of a list.
+const LIST: &str = "list";
 
 /// The objects of one kind.
 #[derive(Debug)]
@@ -106,6 +110,13 @@ impl<V> Table<V> {
         self.rows.iter().map(|(_, _, row)| row)
     }
 
+    /// The objects, with the permissions without which they are not all. What is only not watched is known: it is read
+    /// again and again.
+    fn read(&self) -> Readable<impl Iterator<Item = &V>> {
+        let missing = self.missing.iter().filter(|right| right.verb == LIST).cloned().collect();
+        Readable::part(self.rows.iter().map(|(_, _, row)| row), missing)
+    }
+
     fn get(&self, (namespace, name): &Key) -> Option<&V> {
         self.rows.get(namespace, name)
     }
@@ -139,14 +150,24 @@ pub(super) struct Tables {
 
 impl Tables {
     /// The pools, by kind, namespace and name.
-    fn pools(&self) -> Vec<PoolRow> {
-        let mut all: Vec<PoolRow> = self.pools.values().flat_map(Table::iter).cloned().collect();
-        all.sort_by(|a, b| a.key.cmp(&b.key));
-        all
+    fn pools(&self) -> Readable<Vec<PoolRow>> {
+        let mut all = Readable::complete(Vec::new());
+        for table in self.pools.values() {
+            let (rows, more) = (all, table.read());
+            all = rows.and(more).map(|(mut rows, more): (Vec<PoolRow>, _)| {
+                rows.extend(more.cloned());
+                rows
+            });
+        }
+        all.map(|mut rows| {
+            rows.sort_by(|a, b| a.key.cmp(&b.key));
+            rows
+        })
     }
 
-    fn waiting(&self, keep: impl Fn(&ClaimRow) -> bool) -> Vec<ClaimRow> {
-        self.claims.iter().filter(|claim| claim.is_waiting() && keep(claim)).cloned().collect()
+    fn waiting(&self, keep: impl Fn(&ClaimRow) -> bool) -> Readable<Vec<ClaimRow>> {
+        let is_kept = |claim: &&ClaimRow| claim.is_waiting() && keep(claim);
+        self.claims.read().map(|claims| claims.filter(is_kept).cloned().collect())
     }
 }
 
@@ -214,27 +235,29 @@ impl State {
         let tables = self.tables.lock();
         let rows = tables.pools();
         let waiting = tables.waiting(|_| true);
-        let lines = pools(&rows, &waiting);
-        let bound = tables.claims.iter().filter(|claim| claim.bound.is_some()).count();
+        let lines = pools(rows.seen(), &waiting.as_ref());
+        let number = |count: usize| u64::try_from(count).unwrap_or_default();
+        let bound = tables.claims.read().map(|claims| claims.filter(|claim| claim.bound.is_some()).count());
         let mut overview = Overview {
             version: tables.version,
             time: Timestamp::now(),
             server: self.server.clone(),
-            networks: networks(&lines),
+            networks: networks(&rows.as_ref().map(|_| lines.as_slice())),
             pools: Vec::new(),
-            bound: u64::try_from(bound).unwrap_or_default(),
-            waiting: u64::try_from(waiting.len()).unwrap_or_default(),
+            bound: bound.known().map(|count| number(*count)),
+            waiting: waiting.known().map(|claims| number(claims.len())),
             listing: Vec::new(),
             missing: Vec::new(),
             problems: Vec::new(),
         };
         overview.pools = rows
+            .seen()
             .iter()
             .zip(lines)
             .map(|(row, line)| {
                 let mut trend: Vec<u64> = tables.samples.get(&row.key).into_iter().flatten().copied().collect();
                 trend.extend(line.counts.map(|counts| counts.used));
-                OverviewPool { line, ranges: ranges(row.entries()), trend }
+                OverviewPool { line, ranges: ranges(&row.entries()), trend }
             })
             .collect();
         for (kind, table) in &tables.pools {
@@ -246,17 +269,23 @@ impl State {
         overview
     }
 
-    /// A pool and a part of its map; `None` if there is no such pool.
-    pub(super) fn pool(&self, key: &PoolKey, view: View) -> Option<PoolWindow> {
+    /// A pool and a part of its map. An error if it is unknown whether there is such a pool.
+    pub(super) fn pool(&self, key: &PoolKey, view: View) -> Result<Option<PoolWindow>, Vec<MissingRight>> {
         let tables = self.tables.lock();
         let all = tables.pools();
-        let pool = all.iter().find(|pool| pool.key == *key)?;
-        let scopes: HashMap<&PoolKey, &Scope> = all.iter().map(|pool| (&pool.key, &pool.scope)).collect();
+        let Some(pool) = all.seen().iter().find(|pool| pool.key == *key) else {
+            return if all.is_complete() { Ok(None) } else { Err(all.missing().to_vec()) };
+        };
+        let scopes: HashMap<&PoolKey, &Scope> = all.seen().iter().map(|pool| (&pool.key, &pool.scope)).collect();
         let is_same = |other: &PoolKey| other == key || scopes.get(other).is_some_and(|scope| **scope == pool.scope);
-        let addresses = tables.addresses.iter().filter(|row| is_same(&row.pool));
-        let reservations = tables.reservations.iter().filter(|row| row.slot.scope == pool.scope);
+        let addresses = tables.addresses.read().map(|rows| rows.filter(|row| is_same(&row.pool)));
+        // Which addresses are in a network depends on its pools.
+        let addresses = if pool.network.is_some() { addresses.depends_on(&all) } else { addresses };
+        let reservations = tables.reservations.read().map(|rows| rows.filter(|row| row.slot.scope == pool.scope));
         let waiting = tables.waiting(|claim| claim.pool == *key);
-        Some(window(pool, &all, addresses, reservations, waiting, |key| tables.claims.get(key), view))
+        let claim_of = |key: &Key| tables.claims.get(key);
+        let pools = all.as_ref().map(Vec::as_slice);
+        Ok(Some(window(pool, &pools, addresses, reservations, waiting, claim_of, view)))
     }
 
     /// Searches an address or prefix, or a part of a name.
@@ -265,9 +294,13 @@ impl State {
             return SearchResult::default();
         }
         let tables = self.tables.lock();
-        let pools = tables.pools();
-        let (addresses, reservations) = (tables.addresses.iter(), tables.reservations.iter());
-        let searched = Searched { pools: &pools, addresses, reservations, claims: tables.claims.iter() };
+        let all = tables.pools();
+        let searched = Searched {
+            pools: all.as_ref().map(Vec::as_slice),
+            addresses: tables.addresses.read(),
+            reservations: tables.reservations.read(),
+            claims: tables.claims.read(),
+        };
         let claim_of = |key: &Key| tables.claims.get(key);
         match parse_block(text) {
             Ok(block) => searched.address(block, claim_of),
@@ -275,13 +308,17 @@ impl State {
         }
     }
 
-    /// The claims that wait for an address, the first one first.
-    pub(super) fn waiting(&self) -> Vec<ClaimLine> {
-        let mut rows = self.tables.lock().waiting(|_| true);
+    /// The claims that wait for an address, the first one first; `None` if they may not be read.
+    pub(super) fn waiting(&self) -> Option<Vec<ClaimLine>> {
+        let waiting = self.tables.lock().waiting(|_| true);
+        if waiting.seen().is_empty() && !waiting.is_complete() {
+            return None;
+        }
+        let mut rows = waiting.into_seen();
         rows.sort_by(|a, b| (a.created, &a.key).cmp(&(b.created, &b.key)));
         rows.truncate(MAX_WAITING);
-        let mut lines = claims(rows, &[]);
+        let mut lines = waiting_claims(rows, &[]);
         lines.sort_by_key(|line| line.created);
-        lines
+        Some(lines)
     }
 }

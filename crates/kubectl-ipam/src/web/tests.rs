@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use capi_ipam::api::{IPReservation, InClusterKind, Pool};
+use capi_ipam::api::{IPReservation, InClusterKind, Pool, PoolKey};
 use capi_ipam_provider::api::{IPAddress, IPAddressClaim};
 use fantoccini::key::Key;
 use jiff::{SignedDuration, Timestamp};
@@ -14,7 +14,9 @@ use tokio::net::TcpListener;
 use super::guard::Guard;
 use super::server::Page;
 use super::state::{State, Table};
-use crate::model::{Report, show};
+use crate::error::MissingRight;
+use crate::load::Readable;
+use crate::model::{Report, View, show};
 use crate::objects::{AddressRow, ClaimRow, PoolRow, ReservationRow};
 use crate::render::{self, Style};
 
@@ -278,6 +280,33 @@ async fn documentation_pictures() {
     browser.close().await;
 }
 
+#[test]
+fn what_may_not_be_listed_is_unknown() {
+    let state = sample();
+    let right = |resource: &str| MissingRight { verb: "list", resource: resource.to_owned(), namespace: None };
+    let web = PoolKey::new(InClusterKind::IPPool, Some("team-a"), "web");
+    let all = state.overview();
+    assert!(all.waiting.is_some() && all.bound.is_some() && state.search("10.0.0.10").is_complete);
+    assert!(state.pool(&web, View::All).unwrap().unwrap().window.is_some());
+
+    state.update(|tables| tables.claims.missing(MissingRight { verb: "watch", ..right("claims") }));
+    assert!(state.overview().waiting.is_some(), "a list that is not watched is read again");
+    state.update(|tables| tables.claims.missing(right("claims")));
+    let unknown = state.overview();
+    assert_eq!((unknown.waiting, unknown.bound), (None, None));
+    assert!(unknown.pools.iter().all(|pool| pool.line.waiting.is_none()));
+    assert_eq!(state.pool(&web, View::All).unwrap().unwrap().waiting_count, None);
+    assert!(!state.search("web-1").is_complete);
+
+    state.update(|tables| tables.reservations.missing(right("reservations")));
+    let pool = state.pool(&web, View::All).unwrap().unwrap();
+    assert!(pool.window.is_none() && pool.details.counts.free.is_none(), "what is free is unknown");
+    let missing = PoolKey::new(InClusterKind::IPPool, Some("team-a"), "none");
+    assert!(state.pool(&missing, View::All).unwrap().is_none());
+    state.update(|tables| tables.pools.entry(InClusterKind::IPPool).or_default().missing(right("pools")));
+    assert!(state.pool(&missing, View::All).is_err(), "it is unknown whether there is such a pool");
+}
+
 /// The first lines of `show` with colors.
 fn shown(state: &State) -> Vec<String> {
     let mut lines = Vec::new();
@@ -286,8 +315,12 @@ fn shown(state: &State) -> Vec<String> {
         let pool = pools.iter().find(|pool| pool.key.name.as_ref() == "web").unwrap();
         let addresses: Vec<_> = tables.addresses.iter().filter(|row| row.pool == pool.key).cloned().collect();
         let reservations: Vec<_> = tables.reservations.iter().cloned().collect();
-        let details = show(pool, &pools, &addresses, &reservations, &[], tables.claims.iter().cloned().collect());
-        let style = Style { color: true, wide: false, namespaces: false, now: Timestamp::now() };
+        let (addresses, reservations) = (Readable::complete(addresses), Readable::complete(reservations));
+        let claims = Readable::complete(tables.claims.iter().cloned().collect());
+        let slices = Readable::complete(Vec::new());
+        let all = Readable::complete(pools.as_slice());
+        let details = show(pool, &all, &addresses, &reservations, &slices, &claims);
+        let style = Style { color: true, wide: false, namespaces: false, headers: true, now: Timestamp::now() };
         lines =
             render::text(&Report::PoolDetails(Box::new(details)), style).lines().take(24).map(str::to_owned).collect();
     });

@@ -106,6 +106,51 @@ async fn doctor_finds_each_fault_made_by_hand() {
     assert_eq!(found, expected.map(|(check, object)| (check.to_owned(), object.to_owned())), "{output}");
 }
 
+#[tokio::test]
+async fn claim_of_a_kind_that_is_not_served_is_found() {
+    let plane = ControlPlane::start(Options::default(), &Installation::of(definitions()));
+    let admin = plane.kubeconfig();
+    let consumer = Consumer::new(&plane).await;
+    let namespace = consumer.namespace.as_str();
+    let other = json!({ "apiGroup": "ipam.metal3.io", "kind": "IPPool", "name": "p" });
+    consumer.create_claim_for("other", other, json!({})).await;
+    for (name, kind) in [("case", "inclusterippool"), ("plural", "InClusterIPPools"), ("metal3", "IPPool")] {
+        consumer.create_claim_for(name, reference(kind, "p"), json!({})).await;
+    }
+    let group = json!({ "apiGroup": "ipam.cluster.x-k8s.io/v1alpha2", "kind": "InClusterIPPool", "name": "p" });
+    let has_group = consumer.try_create_claim_for("group", group, json!({})).await.is_ok();
+    let claims = json_of(admin, &["claims", "-n", namespace]);
+    let lines: Vec<_> = claims["claims"].as_array().expect("a list").iter().collect();
+    let names: Vec<_> = lines.iter().map(|line| line["name"].as_str().expect("a name")).collect();
+    assert_eq!(names.iter().filter(|name| **name != "group").collect::<Vec<_>>(), [&"case", &"metal3", &"plural"]);
+    assert!(lines.iter().all(|line| line["state"] == "Unserved" && line["reason"] == "UnknownPoolKind"), "{claims}");
+    assert_eq!(json_of(admin, &["claims", "-n", namespace, "--waiting"])["claims"], claims["claims"]);
+
+    let (code, output, errors) = run(admin, &["doctor"]);
+    assert_eq!((code, errors.as_str()), (1, ""), "{output}");
+    assert!(output.contains("kind IPPool is not served; did you mean InClusterIPPool?"), "{output}");
+    assert_eq!(output.contains("of ipam.cluster.x-k8s.io/v1alpha2 is not served"), has_group, "{output}");
+    // The advice: the claim is created again with the right kind.
+    for name in ["case", "plural", "metal3", "group"] {
+        plane.try_kubectl(&["delete", "ipaddressclaim", name, "--namespace", namespace]).ok();
+    }
+    create(&plane, "InClusterIPPool", Some(namespace), "p", &json!({ "addresses": ["10.0.0.10"], "prefix": 24 }));
+    consumer.create_claim_for("case", reference("InClusterIPPool", "p"), json!({})).await;
+    let (_, output, _) = run(admin, &["doctor"]);
+    assert!(!output.contains("UnknownPoolKind"), "{output}");
+}
+
+#[tokio::test]
+async fn missing_definition_is_not_the_go_provider() {
+    let plane = ControlPlane::start(Options::default(), &Installation::of(definitions()));
+    let admin = plane.kubeconfig();
+    plane.kubectl(&["delete", "customresourcedefinition", "ipreservations.ipam.cluster.x-k8s.io"]);
+    eventually("the definition is missing", async || (run(admin, &["doctor"]).0 == 5).then_some(())).await;
+    let (code, output, errors) = run(admin, &["doctor"]);
+    assert_eq!((code, output.as_str()), (5, ""), "{errors}");
+    assert!(errors.contains("ipreservations.ipam.cluster.x-k8s.io is not installed"), "{errors}");
+}
+
 /// Two pools in which one address is in use join a network: the reservation of the second one cannot be moved.
 async fn conflict_while_joining(plane: &ControlPlane, consumer: &Consumer) {
     let (admin, namespace) = (plane.kubeconfig(), consumer.namespace.as_str());

@@ -5,7 +5,9 @@
 #[path = "../browser/mod.rs"]
 mod browser;
 mod doctor;
+mod flags;
 mod import;
+mod permissions;
 mod reads;
 mod reserve;
 mod slices;

@@ -7,6 +7,7 @@ use kube::{Resource, ResourceExt};
 
 use super::{PoolProvider, Shared};
 use crate::adapter::{ClaimHandler, Ensured, HandlerError, PoolView, Released};
+use crate::api::advice::MISSING_POOL;
 use crate::api::{IPAddress, IPAddressClaim};
 
 /// Handles one claim of a [`PoolProvider`] during one reconcile.
@@ -38,7 +39,7 @@ impl<P: PoolProvider> PoolHandler<P> {
             Ok(Some(pool)) => Ok(Arc::new(pool)),
             Ok(None) => {
                 let pool = self.pool_name();
-                let text = format!("{pool} does not exist; create it or correct the poolRef of the claim");
+                let text = format!("{pool} does not exist; {MISSING_POOL}");
                 Err(HandlerError::PoolNotFound(text))
             }
             Err(error) => match error.invalid_response() {

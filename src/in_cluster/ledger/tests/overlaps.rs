@@ -20,6 +20,57 @@ fn search_for_overlaps_ends_after_twenty() {
     assert_eq!(found, first, "the order is stable, so that a status does not change without a cause");
 }
 
+/// The advice of the condition for two pools, which then are as it says. Returns whether both can allocate and whether
+/// the overlap is gone.
+fn follow(advice: &str, length: i64) -> (bool, bool) {
+    let ledger = ledger();
+    ledger.apply_network(&lab(json!({})));
+    let prefixes = |change: serde_json::Value| {
+        let mut pool = json!({
+            "kind": "InClusterPrefixPool", "metadata": {"namespace": "n", "name": "q", "uid": "q", "finalizers":
+                ["ipam.cluster.x-k8s.io/ProtectPool"]},
+            "spec": {"prefixes": ["10.0.0.0/24"], "allocationPrefixLength": length},
+        });
+        json_patch::merge(&mut pool, &change);
+        serde_json::from_value::<Pool>(pool).unwrap()
+    };
+    let (mut own, mut other) = (json!({}), json!({}));
+    if advice.contains("name the same IPNetwork") {
+        (own, other) = (json!({"spec": {"network": "lab"}}), json!({"spec": {"network": "lab"}}));
+    } else if advice.starts_with("exclude the shared range") {
+        other = json!({"spec": {"excludedPrefixes": ["10.0.0.0/28"]}});
+    }
+    ledger.apply_pool(&pool(own));
+    ledger.apply_pool(&prefixes(other));
+    let prefix_pool = PoolKey::new(InClusterKind::PrefixPool, Some("n"), "q");
+    let is_usable = |key: &PoolKey| {
+        let info = ledger.pool_info(key).unwrap();
+        info.usable.is_ok() && info.network_problem.is_none()
+    };
+    (is_usable(&key()) && is_usable(&prefix_pool), ledger.overlapping(&key()).is_empty())
+}
+
+#[test]
+fn advice_about_an_overlap_ends_it() {
+    use crate::api::advice;
+
+    let scope = Scope::Pool(key());
+    for (length, has_one_length) in [(28, false), (32, true)] {
+        assert_eq!(follow("", length), (true, false), "the pools overlap");
+        assert_eq!(follow(advice::overlap(&scope, has_one_length), length), (true, true), "length {length}");
+    }
+    assert_eq!(follow(advice::overlap(&scope, true), 28), (false, true), "one network cannot have both lengths");
+}
+
+#[test]
+fn lengths_of_overlapping_pools_are_compared() {
+    let ledger = ledger();
+    ledger.apply_pool(&pool(json!({})));
+    ledger.apply_pool(&numbered(1, json!({})));
+    let others = ledger.overlapping(&key());
+    assert!(ledger.have_length(&others, 32) && !ledger.have_length(&others, 28));
+}
+
 #[test]
 fn spec_is_parsed_once_per_generation() {
     let ledger = ledger();

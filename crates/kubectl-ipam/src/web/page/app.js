@@ -70,7 +70,7 @@ function update(data) {
   const badge = document.getElementById("waiting-count");
   badge.hidden = data.waiting === 0;
   write(badge, count(data.waiting));
-  if (before && before.waiting !== data.waiting) announce(`${data.waiting} claims wait for an address`);
+  if (before && data.waiting !== null && before.waiting !== data.waiting) announce(`${data.waiting} claims wait for an address`);
   notices(data);
   view.update(data);
 }

@@ -67,8 +67,9 @@ function raised(number) {
   return [...String(number)].map((digit) => superscripts[Number(digit)]).join("");
 }
 
-// A count. Large ones are powers: pools of IPv6 have up to 2¹²⁸ addresses.
+// A count. Large ones are powers: pools of IPv6 have up to 2¹²⁸ addresses. Without a permission it is unknown.
 export function count(value) {
+  if (value === null || value === undefined) return "?";
   const number = BigInt(value);
   if (number < 10_000_000n) return plain.format(number);
   const bits = number.toString(2).length - 1;
@@ -152,7 +153,7 @@ export async function get(path, parameters, signal) {
   const query = new URLSearchParams(parameters);
   const response = await fetch(`${path}?${query}`, { signal });
   if (response.status === 404) return null;
-  if (!response.ok) throw new Error(await response.text());
+  if (!response.ok) throw Object.assign(new Error(await response.text()), { status: response.status });
   return response.json();
 }
 

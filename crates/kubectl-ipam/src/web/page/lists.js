@@ -4,7 +4,7 @@ import { age, announce, count, el, get, kindName, list, Loader, plural, poolLink
 
 const states = {
   Allocated: "Allocated", Allocating: "Being allocated", Promised: "Promised", Excluded: "Excluded",
-  CoolingDown: "Cooling down", Bound: "Bound", Waiting: "Waiting", Deleting: "Being deleted",
+  CoolingDown: "Cooling down", Held: "Held", Bound: "Bound", Waiting: "Waiting", Deleting: "Being deleted",
 };
 
 // The name of a state in words.
@@ -80,17 +80,19 @@ export function waiting() {
   const element = el("section", {}, el("h1", { text: "Waiting claims" }), note, table.element, empty);
   let total = 0;
   const loader = new Loader(async () => {
-    const claims = await get("/api/waiting");
+    const found = await get("/api/waiting");
+    const claims = found ?? [];
     table.set(claims);
     table.element.hidden = claims.length === 0;
     empty.hidden = claims.length > 0;
+    write(empty, found === null ? "It is unknown which claims wait: you may not list claims." : "No claim waits for an address.");
     const more = total > claims.length ? `, of which the oldest ${count(claims.length)} are listed` : "";
     write(note, claims.length > 0 ? `${plural(Math.max(total, claims.length), "claim")} without an address${more}; the oldest is first.` : "");
   });
   table.element.hidden = true;
   empty.hidden = true;
   const update = (data) => {
-    total = data.waiting;
+    total = data.waiting ?? 0;
     loader.run();
   };
   return { element, update, title: "Waiting claims" };
@@ -130,8 +132,10 @@ export function search(route) {
       found.holders.length > 0 && plural(found.holders.length, "address", "addresses"),
       found.claims.length > 0 && plural(found.claims.length, "claim"),
     ].filter(Boolean);
-    const free = isAddress && found.holders.length === 0 ? ". Nothing holds the address" : "";
-    const result = total > 0 ? `${parts.join(", ")}${free}${found.isLimited ? ". There are more: write more of the name" : ""}.` : "Nothing found.";
+    const holds = found.isComplete ? ". Nothing holds the address" : ". It is unknown who holds the address";
+    const free = isAddress && found.holders.length === 0 ? holds : "";
+    const none = found.isComplete ? "Nothing found." : "Nothing found in what you may list.";
+    const result = total > 0 ? `${parts.join(", ")}${free}${found.isLimited ? ". There are more: write more of the name" : ""}.` : none;
     if (summary.textContent !== result) announce(result);
     write(summary, result);
   });

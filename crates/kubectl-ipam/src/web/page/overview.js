@@ -11,7 +11,7 @@ const columns = [
   { name: "Used", of: (pool) => -(pool.counts?.used ?? -1), number: true },
   { name: "Free", of: (pool) => pool.counts?.free ?? Infinity, number: true },
   { name: "Trend", of: (pool) => -growth(pool) },
-  { name: "Waiting", of: (pool) => -pool.waiting, number: true },
+  { name: "Waiting", of: (pool) => -(pool.waiting ?? 0), number: true },
   { name: "State", of: (pool) => (pool.ready === "True" ? 1 : 0) },
 ];
 
@@ -70,7 +70,8 @@ export function overview() {
     table.hidden = shown.length === 0;
     empty.hidden = shown.length > 0;
     if (data.pools.length > 0) write(empty, "No pool matches the filter.");
-    else write(empty, data.listing.length > 0 ? "Reading the pools…" : "The cluster has no pools.");
+    else if (data.listing.length > 0) write(empty, "Reading the pools…");
+    else write(empty, data.missing.length > 0 ? "You may not list the pools." : "The cluster has no pools.");
   }
 
   function update(next) {
@@ -108,7 +109,7 @@ function networkLine() {
   const element = el("li", {}, name, text);
   element.update = (network) => {
     write(name, network.name);
-    const waiting = network.waiting > 0 ? `, ${plural(network.waiting, "waiting claim")}` : "";
+    const waiting = network.waiting === 0 ? "" : `, ${plural(network.waiting, "waiting claim")}`;
     write(text, `${plural(network.pools, "pool")}, ${count(network.used)} in use${waiting}`);
   };
   return element;
@@ -161,6 +162,14 @@ export function occupancyBar() {
   const element = el("div", { class: "occupancy" }, picture, text);
   const set = (counts, noun) => {
     const total = counts?.total ?? 0;
+    // Without a permission it is unknown which addresses are free.
+    if (counts && counts.free === null) {
+      parts.forEach((part) => part.setAttribute("width", 0));
+      write(text, "?");
+      element.title = "It is unknown which addresses are free.";
+      element.dataset.kind = "";
+      return;
+    }
     const values = counts ? [counts.used, counts.reserved, counts.coolingDown] : [0, 0, 0];
     let start = 0;
     parts.forEach((part, index) => {

@@ -45,16 +45,19 @@ export function pool(route) {
     el("p", { class: "hint keys" }, ...keys()),
   );
   const waitingList = waitingTable(false);
-  const waiting = el("section", { hidden: true }, el("h2", { text: "Waiting claims" }), waitingList.element);
+  const unknownWaiting = el("p", { class: "hint", text: "It is unknown which other claims wait: you may not list all claims.", hidden: true });
+  const waiting = el("section", { hidden: true }, el("h2", { text: "Waiting claims" }), unknownWaiting, waitingList.element);
   const outsideList = holderTable();
   const outside = el("section", { hidden: true }, el("h2", { text: "Out of range" }),
     el("p", { class: "hint", text: "These addresses are in use, and are no longer part of the pool." }), outsideList.element);
   const holderList = holderTable();
   const held = el("section", { hidden: true }, el("h2", { text: "Holders in this part of the map" }),
     el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Holders" }, holderList.element));
+  const unknownMap = el("p", { class: "notice warning", hidden: true,
+    text: "It is unknown which addresses are free: you may not list all IPAddresses and reservations of the pool." });
   const gone = el("p", { class: "empty", text: "The pool does not exist.", hidden: true });
   const content = el("div", { hidden: true },
-    el("div", { class: "summary" }, bar.element, counts), warnings, mapSection, waiting, held, outside,
+    el("div", { class: "summary" }, bar.element, counts), warnings, unknownMap, mapSection, waiting, held, outside,
     el("section", {}, el("h2", { text: "Specification" }), facts));
   const element = el("div", { class: "pool" },
     el("p", { class: "crumbs" }, el("a", { href: "#/", text: "Overview" })),
@@ -66,7 +69,12 @@ export function pool(route) {
 
   const loader = new Loader(async () => {
     const asked = view;
-    const data = await get("/api/pool", { kind, namespace: key.namespace ?? "", name, ...view });
+    const data = await get("/api/pool", { kind, namespace: key.namespace ?? "", name, ...view }).catch((error) => {
+      // Whether there is such a pool is unknown.
+      if (error.status !== 403) throw error;
+      write(gone, error.message);
+      return null;
+    });
     if (asked !== view) return;
     const start = performance.now();
     render(data);
@@ -90,12 +98,14 @@ export function pool(route) {
     warnings.replaceChildren(...problems.map((text) => el("p", { class: "notice warning", text })));
     describeSpec(data);
     waiting.hidden = data.waitingCount === 0;
+    unknownWaiting.hidden = data.waitingCount !== null;
     waitingList.set(data.waiting ?? []);
     outside.hidden = !data.outOfRange?.length;
     outsideList.set(data.outOfRange ?? []);
-    held.hidden = data.holders.length === 0;
-    holderList.set(data.holders);
+    held.hidden = !data.holders?.length;
+    holderList.set(data.holders ?? []);
     mapSection.hidden = !data.window;
+    unknownMap.hidden = Boolean(data.window) || data.counts.free !== null;
     if (data.window) renderMap(data);
   }
 

@@ -1,0 +1,56 @@
+//! What to do about a problem, in the words of conditions, events, webhooks and `kubectl ipam doctor`. Each text stands
+//! here once.
+
+pub use capi_ipam_provider::api::advice::{ANOTHER_POOL, MISSING_POOL};
+
+use super::{AddressCounts, Scope};
+
+/// About an address that several bound claims have. To delete an IPAddress does not help: the machine keeps the address.
+pub const DUPLICATE: &str = "delete the machine of all but one of these claims; its controller replaces it";
+
+/// About a pool whose owner, namespace or Cluster has as much as it may have.
+pub const LIMIT: &str = "release claims, or raise the limit of the pool";
+
+/// About pools of other scopes that contain the same addresses. `has_one_length`: all of them allocate blocks of the
+/// same length. A network has one length for each family, so pools of different lengths cannot be in one network.
+pub fn overlap(scope: &Scope, has_one_length: bool) -> &'static str {
+    match (scope, has_one_length) {
+        (_, false) => {
+            "exclude the shared range in all but one of them; one network cannot have them, since their blocks have \
+             different lengths"
+        }
+        (Scope::Pool(_), true) => {
+            "if they are in one network, name the same IPNetwork in spec.network of all of them; otherwise exclude the \
+             shared range in all but one of them"
+        }
+        (Scope::Network(_), true) => {
+            "if they are in the network of this pool, name it in their spec.network; otherwise exclude the shared range \
+             in all but one of them"
+        }
+    }
+}
+
+/// About a pool without a free address: what can make one of them free.
+pub fn exhausted(counts: &AddressCounts) -> String {
+    let mut choices = vec!["add addresses"];
+    if counts.used > 0 {
+        choices.push("release claims");
+    }
+    if counts.reserved > 0 {
+        choices.push("delete reservations that are not needed");
+    }
+    if counts.drained > 0 {
+        choices.push("remove entries of spec.draining");
+    }
+    if counts.cooling_down > 0 {
+        choices.push("wait for the end of the cool-down");
+    }
+    match choices.split_last() {
+        Some((last, [])) => (*last).to_owned(),
+        Some((last, others)) => format!("{} or {last}", others.join(", ")),
+        None => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests;
