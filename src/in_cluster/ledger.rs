@@ -430,23 +430,23 @@ impl Ledger {
     /// Records a network that exists and cannot be decoded: its pools stay in it, and do not allocate.
     fn apply_invalid_network(&self, metadata: &ObjectMeta) {
         let name = metadata.name.as_deref().unwrap_or_default();
-        self.record_network_info(name.into(), NetworkInfo::undecodable(metadata), Source::Watch);
+        self.record_network_info(&name.into(), NetworkInfo::undecodable(metadata), Source::Watch);
     }
 
     fn record_network(&self, network: &IPNetwork, source: Source) {
         let name = network.metadata.name.as_deref().unwrap_or_default();
-        self.record_network_info(name.into(), NetworkInfo::of(network), source);
+        self.record_network_info(&name.into(), NetworkInfo::of(network), source);
     }
 
-    fn record_network_info(&self, name: Arc<str>, info: NetworkInfo, source: Source) {
+    fn record_network_info(&self, name: &Arc<str>, info: NetworkInfo, source: Source) {
         let uid = Uid::of(&info.uid);
         self.change(|state| {
-            let is_newer = state.networks.get(&name).is_some_and(|known| known.version > info.version);
+            let is_newer = state.networks.get(name).is_some_and(|known| known.version > info.version);
             if source == Source::Response && (is_newer || state.was_deleted(uid, Instant::now())) {
                 return;
             }
             state.tombstones.remove(&uid);
-            let change = state.networks.set(&name, info);
+            let change = state.networks.set(name, info);
             state.refresh_pools(&change);
         });
     }

@@ -98,7 +98,7 @@ impl Exclusions {
             });
             let blocks = self.gateways.keys().map(|gateway| Block::address(*gateway));
             let gateways = blocks.filter(|block| block.family() == family).map(Block::span);
-            let rules = rules.into_iter().flat_map(|excluded| excluded.spans()).copied();
+            let rules = rules.into_iter().flat_map(SpanSet::spans).copied();
             Arc::new(rules.chain(gateways).collect())
         })
     }

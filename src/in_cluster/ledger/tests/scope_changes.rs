@@ -283,12 +283,15 @@ fn is_explicit(manager: &Manager, before: &Objects, pool: usize, from: &Scope, t
     may_leave && may_join
 }
 
-/// Whether another manager has recorded this scope of a pool: it has observed an explicit change. A manager adopts it
-/// only for a pool that is refused.
-fn is_recorded(manager: &Manager, pool: usize, scope: &Scope) -> bool {
+/// Whether a manager has adopted the scope of a pool that another one has recorded, after an explicit change that it has
+/// not observed itself. It does so only for a pool that cannot allocate. The pool may have left that scope since.
+fn is_adopted(manager: &Manager, before: &Objects, pool: usize, could_allocate: bool, scope: &Scope) -> bool {
     let status = manager.seen.pools[pool].status.clone().flatten();
     let member = status.filter(|status| status.phase != MemberPhase::Leaving);
-    member.as_ref().map(|status| status.name.as_str()) == scope.network()
+    let own = Scope::Pool(named(POOLS[pool]));
+    let recorded = member.map_or(own, |status| Scope::Network(status.name.as_str().into()));
+    let is_recorded = recorded == *scope && !(could_allocate && manager.can_allocate(pool));
+    is_recorded || (!could_allocate && is_explicit(manager, before, pool, &recorded, scope))
 }
 
 /// Executes a step, and checks that no manager changes the scope of a pool without an explicit change.
@@ -319,7 +322,7 @@ fn execute(objects: &mut Objects, managers: &mut [Manager; 2], step: &Step) {
                 let after = manager.scope(pool);
                 let is_permitted = *before == after
                     || is_explicit(manager, &seen, pool, before, &after)
-                    || (!(*could_allocate && manager.can_allocate(pool)) && is_recorded(manager, pool, &after));
+                    || is_adopted(manager, &seen, pool, *could_allocate, &after);
                 assert!(is_permitted, "{}: {before} -> {after}, {:?}", POOLS[pool], manager.seen);
             }
         }
