@@ -14,6 +14,7 @@ use capi_ipam_controller::events::EventPublisher;
 use capi_ipam_controller::expectations::{EXPECTATION_TTL, Expectations};
 use capi_ipam_controller::health::ReadinessGate;
 use capi_ipam_controller::manager::Manager;
+use capi_ipam_controller::patch::PrunedFields;
 use capi_ipam_controller::priority::Priority;
 use capi_ipam_controller::retry::{Retry, RetryPolicy};
 use capi_ipam_controller::watch::{EventHandler, FanOut, WatchSpec};
@@ -89,6 +90,7 @@ fn start(
         context: Arc::clone(context),
         expectations: Expectations::default(),
         status_limiter: StatusLimiter::default(),
+        pruned_fields: PrunedFields::default(),
         pools_synced: pools_synced.to_vec(),
     };
     let stop = manager.stop.clone();
@@ -114,6 +116,8 @@ struct PoolReconciler {
     context: Arc<Context>,
     expectations: Expectations,
     status_limiter: StatusLimiter,
+    /// The status fields that the served definition does not have.
+    pruned_fields: PrunedFields,
     /// The gates of all kinds of pools.
     pools_synced: Vec<ReadinessGate>,
 }
@@ -189,7 +193,7 @@ impl PoolReconciler {
         // A pool is added to the ledger before its controller is notified.
         let Some(info) = self.context.ledger.pool_info(&key) else { return Ok(Action::AwaitChange) };
         let has_finalizer = finalizer::is_set(pool.as_ref(), names::PROTECT_POOL);
-        let client = pool_client(&self.client, &key);
+        let client = pool_client(&self.client, &key).with_pruned_fields(self.pruned_fields.clone());
         let mut pool = Arc::clone(pool);
         if !info.deleting && !has_finalizer && !info.paused {
             match finalizer::add(&client, pool.as_ref(), names::PROTECT_POOL).await {

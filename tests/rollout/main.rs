@@ -13,6 +13,7 @@ mod networks;
 mod order;
 mod permissions;
 mod policy;
+mod pruned_status;
 mod readiness;
 mod reclaim;
 mod releases;

@@ -9,20 +9,20 @@ use crate::support::wait::eventually;
 
 const DEFINITION: &str = "inclusterippools.ipam.cluster.x-k8s.io";
 
-/// Changes the definition of pools.
-fn change_definition(plane: &ControlPlane, change: impl Fn(&mut Value)) {
-    let text = plane.kubectl(&["get", "crd", DEFINITION, "--output=json"]);
-    let mut definition: Value = serde_json::from_str(&text).expect("kubectl writes JSON");
+/// Changes the versions of a definition, which loses its conversion webhook.
+pub(crate) fn change_definition(plane: &ControlPlane, definition: &str, change: impl Fn(&mut Value)) {
+    let text = plane.kubectl(&["get", "crd", definition, "--output=json"]);
+    let mut changed: Value = serde_json::from_str(&text).expect("kubectl writes JSON");
     // The API server writes the status at any time, which does not concern these fields.
-    definition["metadata"]["resourceVersion"].take();
-    definition["spec"]["conversion"] = json!({"strategy": "None"});
-    change(&mut definition["spec"]["versions"]);
-    plane.kubectl_replace(&definition.to_string());
-    plane.wait_until_served(DEFINITION);
+    changed["metadata"]["resourceVersion"].take();
+    changed["spec"]["conversion"] = json!({"strategy": "None"});
+    change(&mut changed["spec"]["versions"]);
+    plane.kubectl_replace(&changed.to_string());
+    plane.wait_until_served(definition);
 }
 
 fn store_in(plane: &ControlPlane, version: &str) {
-    change_definition(plane, |versions| {
+    change_definition(plane, DEFINITION, |versions| {
         for item in versions.as_array_mut().expect("there are versions") {
             item["storage"] = json!(item["name"] == version);
         }
@@ -55,7 +55,7 @@ async fn pools_of_an_old_version_are_stored_again() {
     assert_eq!(consumer.wait_for_address("a").await, "10.0.0.10");
 
     // The API server accepts a definition without the old version, and all pools can be read with it.
-    change_definition(&plane, |versions| {
+    change_definition(&plane, DEFINITION, |versions| {
         versions.as_array_mut().expect("there are versions").retain(|version| version["name"] != "v1alpha1");
     });
     for name in &names {

@@ -7,7 +7,7 @@ mod connection;
 
 use std::fmt::Debug;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use either::Either;
 use http::header::USER_AGENT;
@@ -21,6 +21,7 @@ use serde::de::DeserializeOwned;
 
 pub use self::connection::RequestPolicy;
 use crate::metrics::RequestMetrics;
+use crate::patch::PrunedFields;
 use crate::priority;
 use crate::watch::{Invalid, MaybeInvalid};
 
@@ -265,6 +266,7 @@ pub struct ResourceClient<K> {
     api: Api<K>,
     api_version: String,
     kind: String,
+    pruned_fields: PrunedFields,
 }
 
 impl<K> ResourceClient<K>
@@ -273,7 +275,36 @@ where
 {
     /// Wraps an [`Api`]. `version` is the kind's dynamic type, `()` for types of k8s-openapi.
     pub fn new(api: Api<K>, version: &K::DynamicType) -> Self {
-        Self { api, api_version: K::api_version(version).into_owned(), kind: K::kind(version).into_owned() }
+        let (api_version, kind) = (K::api_version(version).into_owned(), K::kind(version).into_owned());
+        Self { api, api_version, kind, pruned_fields: PrunedFields::default() }
+    }
+
+    /// Shares what other clients of this kind learn about status fields that the API server does not store. For a
+    /// program that creates a client for each request.
+    #[must_use]
+    pub fn with_pruned_fields(self, pruned_fields: PrunedFields) -> Self {
+        Self { pruned_fields, ..self }
+    }
+
+    pub(crate) fn pruned_fields(&self) -> &PrunedFields {
+        &self.pruned_fields
+    }
+
+    /// Returns `wanted` as the API server would store it: without the status fields that the served schema does not
+    /// have, as far as earlier writes of such clients show. Compare the result with `before` to find out whether a write
+    /// of the status changes anything.
+    pub fn storable(&self, before: &K, wanted: K) -> K {
+        if self.pruned_fields.is_empty() {
+            return wanted;
+        }
+        let Ok(mut value) = serde_json::to_value(&wanted) else { return wanted };
+        let before = serde_json::to_value(before).ok();
+        let before = before.as_ref().and_then(|before| before.get("status"));
+        let Some(status) = value.get_mut("status") else { return wanted };
+        if !self.pruned_fields.remove_from(status, before, Instant::now()) {
+            return wanted;
+        }
+        serde_json::from_value(value).unwrap_or(wanted)
     }
 
     /// Reads the current state of an object from etcd, not from the API server's cache. `None` if it does not exist.

@@ -3,6 +3,10 @@
 //! A patch is the difference between two states of a typed object, so it never changes fields that the type does not
 //! know. It contains uid and resourceVersion: if the object has changed since it was read, it fails with a conflict.
 
+mod pruned_fields;
+
+use std::time::Instant;
+
 use json_patch::{AddOperation, Patch, PatchOperation, ReplaceOperation};
 use kube::{Resource, ResourceExt};
 use serde::Serialize;
@@ -10,7 +14,11 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tracing::debug;
 
+pub use self::pruned_fields::PrunedFields;
 use crate::client::{CallError, ResourceClient, error_chain};
+
+/// The field that the status subresource writes.
+const STATUS: &str = "status";
 
 /// The patch operations between two states of an object.
 #[derive(Debug, Default, PartialEq)]
@@ -24,11 +32,14 @@ pub struct Changes {
 impl Changes {
     /// Computes the difference between two states of an object.
     pub fn between<K: Serialize>(before: &K, after: &K) -> Result<Self, serde_json::Error> {
-        let (before, after) = (serde_json::to_value(before)?, serde_json::to_value(after)?);
-        let (main, status) = json_patch::diff(&before, &after).0.into_iter().partition::<Vec<_>, _>(|operation| {
+        Ok(Self::between_values(&serde_json::to_value(before)?, &serde_json::to_value(after)?))
+    }
+
+    fn between_values(before: &Value, after: &Value) -> Self {
+        let (main, status) = json_patch::diff(before, after).0.into_iter().partition::<Vec<_>, _>(|operation| {
             operation.path().tokens().next().is_none_or(|first| first.decoded() != "status")
         });
-        Ok(Self { main, status })
+        Self { main, status }
     }
 
     /// Whether there is no difference.
@@ -38,7 +49,7 @@ impl Changes {
 }
 
 /// Writes the difference between `before`, as it was read, and `after`: first the main resource, then the status, each
-/// only if it differs.
+/// only if it differs. Status fields that the API server does not store are left out, see [`PrunedFields`].
 ///
 /// Returns the object after the last write, `None` if nothing differs. A conflict means that the object has changed
 /// since it was read, and that nothing of the failed write was applied.
@@ -47,15 +58,27 @@ where
     K: Resource + Clone + std::fmt::Debug + Serialize + DeserializeOwned,
 {
     let name = before.name_any();
-    let changes = Changes::between(before, after)
-        .map_err(|source| CallError::Serialize { operation: format!("patch {name}"), source })?;
+    let to_value = |object: &K| {
+        let failed = |source| CallError::Serialize { operation: format!("patch {name}"), source };
+        serde_json::to_value(object).map_err(failed)
+    };
+    let (before_value, mut after_value) = (to_value(before)?, to_value(after)?);
+    if let Some(status) = after_value.get_mut(STATUS) {
+        calls.pruned_fields().remove_from(status, before_value.get(STATUS), Instant::now());
+    }
+    let changes = Changes::between_values(&before_value, &after_value);
     let mut latest = None;
     if !changes.main.is_empty() {
         latest = Some(calls.patch(&name, with_preconditions(before, changes.main)).await?);
     }
     if !changes.status.is_empty() {
         let patch = with_preconditions(latest.as_ref().unwrap_or(before), changes.status);
-        latest = Some(calls.patch_status(&name, patch).await?);
+        let written = calls.patch_status(&name, patch).await?;
+        let stored = to_value(&written)?;
+        if let (Some(wanted), Some(stored)) = (after_value.get(STATUS), stored.get(STATUS)) {
+            calls.pruned_fields().learn(wanted, stored, Instant::now());
+        }
+        latest = Some(written);
     }
     Ok(latest)
 }

@@ -66,7 +66,9 @@ impl AddressUseReporter {
         }
         let claims = self.contract.claims(claim.metadata.namespace.as_deref().unwrap_or_default());
         match patch::write(&claims, claim, &desired).await {
-            Ok(_) => {}
+            // Nothing differs from what the API server stores.
+            Ok(None) => return Ok(false),
+            Ok(Some(_)) => {}
             // The next check reads the claim again.
             Err(error) if error.is_conflict() || error.is_not_found() => return Ok(false),
             Err(error) => return Err(error),
@@ -96,8 +98,11 @@ fn desired(
     let list = desired.status.as_mut()?.conditions_mut(version);
     let is_changed = match found {
         Some(found) => {
+            // A claim whose machine has the address needs nothing, whatever address it had before.
+            let is_settled =
+                *found == AddressUse::InUse && conditions::remove(list, conditions::RESTORED_WITHOUT_ADDRESS);
             let condition = found.condition().with_observed_generation(claim.metadata.generation);
-            conditions::set(list, condition, now)
+            conditions::set(list, condition, now) || is_settled
         }
         None => conditions::remove(list, conditions::IN_USE),
     };

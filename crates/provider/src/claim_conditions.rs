@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-use capi_ipam_controller::{clock, finalizer};
+use capi_ipam_controller::finalizer;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 
@@ -187,18 +187,6 @@ impl ClaimConditions {
         }
     }
 
-    /// Compares the conditions of the claim with this status.
-    pub(super) fn diff(&self, version: ContractVersion, claim: &IPAddressClaim) -> StatusDiff {
-        let desired = self.apply_to(version, claim, clock::now());
-        if desired.status == claim.status {
-            StatusDiff::None
-        } else if without_messages(desired.status) == without_messages(claim.status.clone()) {
-            StatusDiff::Message
-        } else {
-            StatusDiff::State
-        }
-    }
-
     /// Returns the claim with these conditions, in the lists of both versions of the contract: controllers that read
     /// the `v1beta1` list treat a claim without `Ready` as not ready.
     pub(super) fn apply_to(&self, version: ContractVersion, claim: &IPAddressClaim, now: Time) -> IPAddressClaim {
@@ -211,6 +199,12 @@ impl ClaimConditions {
         conditions::set(status.v1beta1_conditions_mut(version), ready.to_v1beta1(self.severity), now.clone());
         let list = status.conditions_mut(version);
         conditions::set(list, ready, now.clone());
+        if self.reason == conditions::AWAITING_ADDRESS {
+            // It stays when `Ready` has another reason: the status that showed the restore may be overwritten.
+            let (type_, reason) = (conditions::RESTORED_WITHOUT_ADDRESS, conditions::AWAITING_ADDRESS);
+            let restored = Condition::new(type_, false, reason, "the IPAddress of the claim is not restored yet");
+            conditions::set(list, restored.with_observed_generation(generation), now.clone());
+        }
         if self.paused {
             let paused = Condition::new(conditions::PAUSED, true, conditions::PAUSED_REASON, self.message.clone());
             conditions::set(list, paused.with_observed_generation(generation), now);
@@ -225,6 +219,17 @@ impl ClaimConditions {
         let mut written = self.apply_to(version, claim, now);
         written.status.get_or_insert_default().address_ref = Some(LocalReference { name: claim.name_any() });
         written
+    }
+}
+
+/// Compares the status of the claim with the desired one.
+pub(super) fn status_diff(claim: &IPAddressClaim, desired: &IPAddressClaim) -> StatusDiff {
+    if desired.status == claim.status {
+        StatusDiff::None
+    } else if without_messages(desired.status.clone()) == without_messages(claim.status.clone()) {
+        StatusDiff::Message
+    } else {
+        StatusDiff::State
     }
 }
 
@@ -333,14 +338,17 @@ mod tests {
     fn message_only_difference_is_detected() {
         let exhausted = |text: &str| ClaimConditions::failed(&HandlerError::PoolExhausted(text.into()));
         for version in ContractVersion::ALL {
-            assert_eq!(exhausted("1 in use").diff(version, &claim()), StatusDiff::State);
+            let diff = |status: &ClaimConditions, claim: &IPAddressClaim| {
+                status_diff(claim, &status.apply_to(version, claim, now()))
+            };
+            assert_eq!(diff(&exhausted("1 in use"), &claim()), StatusDiff::State);
             let written = exhausted("1 in use").apply_to(version, &claim(), now());
-            assert_eq!(exhausted("1 in use").diff(version, &written), StatusDiff::None);
-            assert_eq!(exhausted("2 in use").diff(version, &written), StatusDiff::Message);
+            assert_eq!(diff(&exhausted("1 in use"), &written), StatusDiff::None);
+            assert_eq!(diff(&exhausted("2 in use"), &written), StatusDiff::Message);
             let failed = ClaimConditions::failed(&HandlerError::Permanent("1 in use".into()));
-            assert_eq!(failed.diff(version, &written), StatusDiff::State);
+            assert_eq!(diff(&failed, &written), StatusDiff::State);
             let paused = ClaimConditions::waiting(&claim(), WaitReason::ClusterPaused, None);
-            assert_eq!(paused.diff(version, &written), StatusDiff::State);
+            assert_eq!(diff(&paused, &written), StatusDiff::State);
         }
     }
 

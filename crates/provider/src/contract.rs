@@ -3,6 +3,7 @@
 use capi_ipam_controller::client::{CallError, ResourceClient};
 use capi_ipam_controller::discovery::wait_for_kind;
 use capi_ipam_controller::health::Health;
+use capi_ipam_controller::patch::PrunedFields;
 use capi_ipam_controller::server_clock;
 use capi_ipam_controller::watch::WatchApi;
 use jiff::Timestamp;
@@ -19,6 +20,8 @@ pub struct ContractClient {
     pub ipam: ContractVersion,
     /// The version in use of Cluster.
     pub cluster: ContractVersion,
+    /// The status fields of claims that the served definition does not have.
+    pruned_claim_fields: PrunedFields,
 }
 
 impl ContractClient {
@@ -35,17 +38,19 @@ impl ContractClient {
         let addresses = find(ApiResource::erase::<IPAddress>(&any));
         let clusters = find(ApiResource::erase::<Cluster>(&any));
         let (ipam, _, cluster) = futures::join!(claims, addresses, clusters);
-        Self { client: client.clone(), ipam, cluster }
+        Self { client: client.clone(), ipam, cluster, pruned_claim_fields: PrunedFields::default() }
     }
 
     /// Uses the newest versions without discovery, for example in tests without an API server.
     pub fn with_newest_versions(client: &Client) -> Self {
-        Self { client: client.clone(), ipam: ContractVersion::default(), cluster: ContractVersion::default() }
+        let (ipam, cluster) = (ContractVersion::default(), ContractVersion::default());
+        Self { client: client.clone(), ipam, cluster, pruned_claim_fields: PrunedFields::default() }
     }
 
     /// A client for the claims of a namespace.
     pub fn claims(&self, namespace: &str) -> ResourceClient<IPAddressClaim> {
-        ResourceClient::new(kube::Api::all_with(self.client.clone(), &self.ipam).constrain(namespace), &self.ipam)
+        let api = kube::Api::all_with(self.client.clone(), &self.ipam).constrain(namespace);
+        ResourceClient::new(api, &self.ipam).with_pruned_fields(self.pruned_claim_fields.clone())
     }
 
     /// A client for the metadata of the claims of a namespace, including `managedFields`.

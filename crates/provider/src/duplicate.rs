@@ -40,7 +40,8 @@ impl DuplicateReporter {
         let desired = status.apply_to(self.contract.ipam, claim, clock::now());
         let claims = self.contract.claims(&claim.namespace().unwrap_or_default());
         match patch::write(&claims, claim, &desired).await {
-            Ok(_) => self.events.warning(claim, &self.contract.ipam, status.reason, "Inspect", &status.message),
+            Ok(None) => {}
+            Ok(Some(_)) => self.events.warning(claim, &self.contract.ipam, status.reason, "Inspect", &status.message),
             // The provider checks the changed claim again later.
             Err(error) if error.is_conflict() || error.is_not_found() => {}
             Err(error) => return Err(error),

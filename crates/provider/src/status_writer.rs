@@ -11,7 +11,7 @@ use tracing::debug;
 use crate::adapter::{HandlerError, ProviderAdapter};
 use crate::api::IPAddressClaim;
 use crate::attempt_state::{AttemptState, MAX_UNREPORTED_FAILURES};
-use crate::claim_conditions::ClaimConditions;
+use crate::claim_conditions::{ClaimConditions, status_diff};
 use crate::decision::AddressState;
 use crate::error::ReconcileError;
 use crate::message_debounce::{MESSAGE_DEBOUNCE, MessageDebounce, StatusWrite};
@@ -27,14 +27,16 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         debounce: &mut MessageDebounce,
     ) -> Result<Option<Duration>, CallError> {
         let version = self.contract.ipam;
-        match debounce.decide(status.diff(version, claim), Instant::now()) {
+        let namespace = claim.namespace().unwrap_or_default();
+        let claims = self.contract.claims(&namespace);
+        // Without what the API server does not store, or the difference would never become empty.
+        let desired = claims.storable(claim, status.apply_to(version, claim, clock::now()));
+        match debounce.decide(status_diff(claim, &desired), Instant::now()) {
             StatusWrite::Skip => return Ok(None),
             StatusWrite::After(wait) => return Ok(Some(wait)),
             StatusWrite::Now => {}
         }
-        let namespace = claim.namespace().unwrap_or_default();
-        let desired = status.apply_to(version, claim, clock::now());
-        match patch::write(&self.contract.claims(&namespace), claim, &desired).await {
+        match patch::write(&claims, claim, &desired).await {
             Ok(written) => written.iter().for_each(|claim| self.expect_write(claim)),
             // The change or the deletion of the claim triggers another reconcile.
             Err(error) if error.is_conflict() || error.is_not_found() => return Ok(None),

@@ -112,11 +112,15 @@ impl IPAddressClaim {
 }
 
 impl IPAddressClaimStatus {
-    /// The conditions as in metav1, from the field that `version` has for them.
+    /// The conditions as in metav1, from the field that `version` has for them. The definitions of the first releases of
+    /// `v1beta1` do not have this field: then those with a severity.
     pub fn conditions(&self, version: ContractVersion) -> &[Condition] {
         match version {
             ContractVersion::V1Beta2 => &self.conditions,
-            ContractVersion::V1Beta1 => self.v1beta2.as_ref().map_or(&[], |list| &list.conditions),
+            ContractVersion::V1Beta1 => match &self.v1beta2 {
+                Some(list) if !list.conditions.is_empty() => &list.conditions,
+                _ => &self.conditions,
+            },
         }
     }
 

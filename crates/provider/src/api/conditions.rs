@@ -16,6 +16,13 @@ pub const PAUSED: &str = "Paused";
 /// Condition type of claims: the Machine of the claim reports the address in its status.
 pub const IN_USE: &str = "AddressInUse";
 
+/// Condition type of claims: the claim was restored without its IPAddress, or may have been, and has a new address.
+pub const RESTORED_WITHOUT_ADDRESS: &str = "RestoredWithoutAddress";
+
+/// Reason of `RestoredWithoutAddress` if the claim was created with the finalizer of the provider.
+pub const FINALIZER_AT_CREATION: &str = "FinalizerAtCreation";
+/// Reason of `RestoredWithoutAddress` if the claim was restored, and its IPAddress was not restored in time.
+pub const ADDRESS_NOT_RESTORED: &str = "AddressNotRestored";
 /// Reason of `AddressInUse` if the Machine reports the address.
 pub const MACHINE_HAS_ADDRESS: &str = "MachineHasAddress";
 /// Reason of `AddressInUse` if the Machine reports other addresses only.
