@@ -117,6 +117,81 @@ async fn restored_claim_can_be_deleted_while_waiting() {
     consumer.wait_for_counts("web", (9, 9, 0, 0)).await;
 }
 
+/// What `kubectl get --output=yaml` writes of a claim, and the claim is deleted.
+async fn back_up(consumer: &Consumer, name: &str, flags: &[&str]) -> String {
+    let namespace = format!("--namespace={}", consumer.namespace);
+    let get = [&["get", "ipaddressclaim", name, &namespace, "--output=yaml"], flags].concat();
+    let yaml = environment().control_plane.kubectl(&get);
+    consumer.release(name).await;
+    yaml
+}
+
+/// A backup of two bound claims. Their IPAddresses are lost, and other claims have the lowest addresses.
+async fn with_backup(consumer: &Consumer, flags: &[&str]) -> String {
+    create_pool(consumer).await;
+    consumer.create_claim("a", "web").await;
+    assert_eq!(consumer.wait_for_address("a").await, "10.0.0.1");
+    let backup = back_up(consumer, "a", flags).await;
+    consumer.create_claim("b", "web").await;
+    assert_eq!(consumer.wait_for_address("b").await, "10.0.0.1");
+    // The clocks of API servers can differ, so a status that is a second older shows nothing.
+    tokio::time::sleep(std::time::Duration::from_secs(5)).await;
+    backup
+}
+
+fn kubectl_with(consumer: &Consumer, command: &[&str], yaml: &str) {
+    let file = environment().control_plane.folder().join(format!("{}.yaml", consumer.namespace));
+    std::fs::write(&file, yaml).expect("a file can be written");
+    let file = format!("--filename={}", file.display());
+    environment().control_plane.kubectl(&[command, &[&file]].concat());
+}
+
+#[tokio::test]
+async fn claim_applied_from_a_backup_waits_for_its_address() {
+    let consumer = consumer().await;
+    let backup = with_backup(&consumer, &[]).await;
+    kubectl_with(&consumer, &["apply"], &backup);
+    consumer.wait_for_reason("a", "AwaitingAddress").await;
+    consumer.create_address("a", "web", "10.0.0.7").await;
+    assert_eq!(consumer.wait_for_address("a").await, "10.0.0.7");
+    assert_eq!(replaced(&consumer, "a").await, None);
+}
+
+#[tokio::test]
+async fn claim_with_an_older_status_entry_waits_for_its_address() {
+    let consumer = consumer().await;
+    let backup = with_backup(&consumer, &["--show-managed-fields"]).await;
+    kubectl_with(&consumer, &["create"], &backup);
+    consumer.wait_for_reason("a", "AwaitingAddress").await;
+    // A new address on request is visible as well.
+    consumer.modify(&consumer.claims(), "a", |claim| claim["metadata"]["finalizers"] = json!([])).await;
+    assert_eq!(consumer.wait_for_address("a").await, "10.0.0.2");
+    assert_eq!(replaced(&consumer, "a").await.as_deref(), Some("AddressNotRestored"));
+}
+
+/// Without managed fields, nothing but the finalizer shows that the claim was restored.
+#[tokio::test]
+async fn claim_that_may_be_restored_reports_its_new_address() {
+    let consumer = consumer().await;
+    let backup = with_backup(&consumer, &[]).await;
+    kubectl_with(&consumer, &["create"], &backup);
+    assert_eq!(consumer.wait_for_address("a").await, "10.0.0.2");
+    assert_eq!(replaced(&consumer, "a").await.as_deref(), Some("FinalizerAtCreation"));
+    consumer.wait_for_event("a", "Warning", "FinalizerAtCreation", "10.0.0.2/24 from InClusterIPPool web").await;
+    // Claims that were not restored report nothing.
+    assert_eq!(replaced(&consumer, "b").await, None);
+}
+
+/// The reason of the condition of a bound claim that its address is new.
+async fn replaced(consumer: &Consumer, name: &str) -> Option<String> {
+    let claim = consumer.claims().get(name).await.expect("claims can be read").expect("the claim exists");
+    let status = claim.status.expect("the claim is bound");
+    assert!(status.address_ref.is_some(), "{status:?}");
+    let condition = status.conditions.into_iter().find(|condition| condition.type_ == "RestoredWithoutAddress")?;
+    assert_eq!(condition.status, "True");
+    condition.reason.map(std::borrow::Cow::into_owned)
+}
+
 #[tokio::test]
 async fn only_manual_reservations_get_the_move_label() {
     let consumer = with_pool().await;

@@ -17,7 +17,7 @@ use kube::ResourceExt;
 use tracing::{Span, debug, field, info};
 
 use crate::adapter::{Allocation, ClaimHandler, Ensured, HandlerError, PoolView, ProviderAdapter};
-use crate::api::{IPAddress, IPAddressClaim, names};
+use crate::api::{IPAddress, IPAddressClaim, conditions, names};
 use crate::claim_conditions::ClaimConditions;
 use crate::error::ReconcileError;
 use crate::guarded::Guarded;
@@ -25,6 +25,7 @@ use crate::index::owning_claim;
 use crate::ip_address::{is_for, new_ip_address, repaired};
 use crate::message_debounce::MessageDebounce;
 use crate::reconciler::{CONFLICT_RETRY_DELAY, ClaimReconciler};
+use crate::restore::{RestoreCheck, confirm_restored, end_wait, replaced_address};
 
 /// How often in one attempt an IPAddress of another writer may appear under the name of the claim.
 const MAX_ROUNDS: usize = 3;
@@ -45,14 +46,14 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         } else {
             self.add_finalizer_and_allocate(claim, handler).await?
         };
-        let Some((claim, mut early_allocation)) = begun else { return Ok(Action::AwaitChange) };
+        let Some((mut claim, mut early_allocation)) = begun else { return Ok(Action::AwaitChange) };
         let addresses = self.contract.addresses(&namespace);
         let mut existing = if is_known { addresses.get(&name).await? } else { None };
-        if had_finalizer
-            && existing.is_none()
-            && let Some(action) = self.wait_for_restore(&claim, debounce).await?
-        {
-            return Ok(action);
+        if had_finalizer && existing.is_none() {
+            claim = match self.check_restore(claim, debounce).await? {
+                RestoreCheck::Wait(action) => return Ok(action),
+                RestoreCheck::Serve(latest) => *latest,
+            };
         }
         for _ in 0..MAX_ROUNDS {
             if let Some(leftover) = existing.as_ref().filter(|address| address.metadata.deletion_timestamp.is_some()) {
@@ -95,6 +96,9 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
                 }
             };
             Span::current().record("address", field::display(allocation.address));
+            // The IPAddress of an earlier claim of this name: the claim has the address that it had before.
+            let is_restored =
+                existing.as_ref().is_some_and(|address| owning_claim(address) != claim.metadata.uid.as_deref());
             let write = match existing.take() {
                 Some(address) => {
                     let adopt = self.adopt(&address, &claim, pool, &allocation);
@@ -107,7 +111,8 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
             };
             match write {
                 AddressWrite::Owned => {
-                    let committed = traces::in_span(trace_span!("commit"), self.commit(&claim, &allocation)).await;
+                    let commit = self.commit(&claim, &allocation, is_restored);
+                    let committed = traces::in_span(trace_span!("commit"), commit).await;
                     return match committed {
                         // A patch of a claim that was just deleted can also fail with a conflict.
                         Err(error) if error.is_not_found() || error.is_conflict() => {
@@ -131,6 +136,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         let claims = self.contract.claims(&namespace);
         let mut desired = claim.clone();
         desired.finalizers_mut().push(names::RELEASE_ADDRESS.to_owned());
+        end_wait(self.contract.ipam, &mut desired, clock::now());
         if claim.owner_references().is_empty() {
             // Otherwise `clusterctl move` moves its pool, but neither the claim nor its IPAddress.
             desired.labels_mut().insert(names::MOVE_LABEL.to_owned(), String::new());
@@ -225,11 +231,19 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         Ok(AddressWrite::Owned)
     }
 
-    /// A4. Commits the binding.
-    async fn commit(&self, claim: &IPAddressClaim, allocation: &Allocation) -> Result<Action, CallError> {
+    /// A4. Commits the binding. `is_restored` is whether the IPAddress is that of an earlier claim of this name.
+    async fn commit(
+        &self,
+        claim: &IPAddressClaim,
+        allocation: &Allocation,
+        is_restored: bool,
+    ) -> Result<Action, CallError> {
         let version = self.contract.ipam;
         let status = ClaimConditions::bound(claim, allocation);
-        let desired = status.bind(version, claim, clock::now());
+        let mut desired = status.bind(version, claim, clock::now());
+        if is_restored || replaced_address(version, claim).is_none() {
+            confirm_restored(version, &mut desired);
+        }
         let namespace = claim.namespace().unwrap_or_default();
         if let Some(written) = patch::write(&self.contract.claims(&namespace), claim, &desired).await? {
             self.expect_write(&written);
@@ -238,6 +252,11 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
                 self.metrics.record_bind(claim);
             }
             self.events.normal(claim, &version, status.reason, "Allocate", &status.message);
+            if let Some(replaced) = replaced_address(version, &written) {
+                let reason = replaced.reason.as_deref().unwrap_or(conditions::RESTORED_WITHOUT_ADDRESS);
+                let text = replaced.message.as_deref().unwrap_or_default();
+                self.events.warning(claim, &version, reason, "Allocate", &format!("{}: {text}", status.message));
+            }
         }
         Ok(Action::AwaitChange)
     }
