@@ -17,6 +17,7 @@ mod fixture;
 mod go_provider;
 mod lease;
 mod many;
+mod owners;
 mod snapshot;
 mod special;
 mod store;

@@ -85,6 +85,9 @@ fn differences(now: &Snapshot) -> Vec<String> {
         }
     }
     let claim = |namespace, name| now.get("IPAddressClaim", namespace, name);
+    if owner_versions(now)[0] != "ipam.cluster.x-k8s.io/v1beta2" {
+        wrong.push("the owner of old-1 is in an old version".to_owned());
+    }
     if claim("tenant-a", "m-2").is_some() {
         wrong.push("m-2 is not released".to_owned());
     }
@@ -97,6 +100,12 @@ fn differences(now: &Snapshot) -> Vec<String> {
         }
     }
     wrong
+}
+
+/// The versions of the owners of an IPAddress that was created when older versions were served.
+fn owner_versions(now: &Snapshot) -> [&str; 2] {
+    let address = now.get("IPAddress", "tenant-a", "old-1").expect("it is kept");
+    ["/metadata/ownerReferences/0/apiVersion", "/metadata/ownerReferences/1/apiVersion"].map(|path| text(address, path))
 }
 
 fn counts_of(pool: &Value) -> Value {
@@ -129,7 +138,9 @@ async fn nothing_else_changes() {
     world.before.assert_addresses_kept(&world.after, &["tenant-a/m-2"]);
     let changed = ["tenant-a/m-2", "tenant-a/waiting", "tenant-b/b-1", "tenant-b/b-2"].map(str::to_owned);
     assert_eq!(world.before.changed("IPAddressClaim", &world.after), changed.into());
-    assert_eq!(world.before.changed("IPAddress", &world.after), ["tenant-a/m-2".to_owned()].into());
+    // The owner of one of them is in an old version.
+    let changed = ["tenant-a/m-2", "tenant-a/old-1"].map(str::to_owned);
+    assert_eq!(world.before.changed("IPAddress", &world.after), changed.into());
 }
 
 #[tokio::test]
@@ -161,9 +172,9 @@ async fn half_released_claim_is_released() {
 #[tokio::test]
 async fn owner_references_in_old_versions_are_valid() {
     let (world, store, _machine) = world().await;
-    let kept = world.after.get("IPAddress", "tenant-a", "old-1").expect("it is kept");
-    let owners: Vec<&str> = [0, 1].map(|at| text(&kept["metadata"]["ownerReferences"][at], "/apiVersion")).into();
-    assert_eq!(owners, ["ipam.cluster.x-k8s.io/v1beta1", "ipam.cluster.x-k8s.io/v1alpha1"]);
+    let (claims, pools) = ("ipam.cluster.x-k8s.io/v1beta", "ipam.cluster.x-k8s.io/v1alpha1");
+    assert_eq!(owner_versions(&world.before), [format!("{claims}1").as_str(), pools]);
+    assert_eq!(owner_versions(&world.after), [format!("{claims}2").as_str(), pools]);
     assert!(world.after.get("IPReservation", "", "p.tenant-a.old-subnet.10.10.0.2").is_some());
     store.delete("IPAddressClaim", "tenant-a", "old-1").await;
     wait_until_deleted(&store, "tenant-a", "old-1").await;

@@ -11,7 +11,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt;
 use parking_lot::Mutex;
 
-use crate::api::{IPAddress, IPAddressClaim, PoolReference, Uid, names};
+use crate::api::{ContractVersion, IPAddress, IPAddressClaim, PoolReference, Uid, names};
 use crate::decision::AddressState;
 
 /// The last seen state of all IPAddress objects, by namespace and name. Filled by their watch and by the writes of this
@@ -36,6 +36,8 @@ pub struct AddressRecord {
     pub claim: Option<Uid>,
     /// The pool of the IPAddress.
     pub pool: Arc<PoolReference>,
+    /// The version in which the claim is an owner of the IPAddress, if it is one of the contract.
+    pub(super) owner_version: Option<ContractVersion>,
     /// Whether the IPAddress has our finalizer.
     pub protected: bool,
     /// Whether the IPAddress has other finalizers.
@@ -148,6 +150,7 @@ impl AddressIndex {
         let pool = state.intern(&address.spec.pool_ref);
         let record = AddressRecord {
             claim: owning_claim(address).map(Uid::of),
+            owner_version: owner_version(address),
             owned_by_pool: address
                 .owner_references()
                 .iter()
@@ -222,12 +225,21 @@ fn version(address: &IPAddress) -> u64 {
 
 /// The uid of the claim that owns an IPAddress, if any.
 pub(super) fn owning_claim(address: &IPAddress) -> Option<&str> {
-    let owner = address.owner_references().iter().find(|owner| owner.kind == "IPAddressClaim" && in_group(owner))?;
+    let owner = address.owner_references().iter().find(|owner| is_claim_owner(owner))?;
     Some(&owner.uid)
 }
 
-fn in_group(owner: &OwnerReference) -> bool {
-    owner.api_version.split_once('/').is_some_and(|(group, _)| group == names::GROUP)
+/// Whether an owner is a claim of the contract, in any version.
+pub(super) fn is_claim_owner(owner: &OwnerReference) -> bool {
+    let group = owner.api_version.split_once('/').map(|(group, _)| group);
+    owner.kind == "IPAddressClaim" && group == Some(names::GROUP)
+}
+
+/// The version in which the claim is an owner of an IPAddress.
+fn owner_version(address: &IPAddress) -> Option<ContractVersion> {
+    let owner = address.owner_references().iter().find(|owner| is_claim_owner(owner))?;
+    let (_, version) = owner.api_version.split_once('/')?;
+    ContractVersion::ALL.into_iter().find(|known| known.as_str() == version)
 }
 
 #[cfg(test)]

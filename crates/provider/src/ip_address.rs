@@ -95,7 +95,7 @@ pub(super) fn is_for(address: &IPAddress, claim: &IPAddressClaim) -> bool {
 
 /// Returns the IPAddress with our finalizer, the owner references of claim and pool, and the labels and annotations of
 /// claim and allocation. Other owners, finalizers, labels and annotations are kept. Owner references to the right
-/// objects in an older API version are not changed.
+/// objects in an older API version are not changed here: `owner_versions` rewrites them in the background.
 pub(super) fn repaired(
     version: ContractVersion,
     address: &IPAddress,

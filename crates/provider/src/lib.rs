@@ -116,6 +116,7 @@ mod ip_address;
 mod message_debounce;
 mod metrics;
 mod options;
+mod owner_versions;
 mod pending_creates;
 mod pools;
 mod reconciler;

@@ -190,11 +190,12 @@ impl<A: ProviderAdapter> ClaimReconcilerBuilder<'_, A> {
         claim_event_handlers.push(Arc::new(ReleaseRequestEvents::new(contract.ipam, manager.events.clone())));
         let backoff = Arc::new(ClaimBackoff::default());
         claim_event_handlers.push(Arc::clone(&backoff) as _);
+        let clusters_synced = manager.health.register_watch("Cluster");
         controller.watch::<Cluster>(WatchSpec::new(
             contract.watched_clusters(manager.options.watched_namespace()),
             contract.cluster,
             Arc::clone(&clusters) as _,
-            manager.health.register_watch("Cluster"),
+            clusters_synced.clone(),
         ));
         controller.watch::<IPAddress>(WatchSpec::new(
             contract.watched_addresses(),
@@ -228,11 +229,14 @@ impl<A: ProviderAdapter> ClaimReconcilerBuilder<'_, A> {
         if let Some(options) = sweep {
             let claims = ClaimCache { store: controller.store(), selection: selection.clone() };
             let sweep = Sweep::new(Arc::clone(&reconciler), claims, options);
-            let (stop, gates) = (stop.clone(), vec![claims_synced.clone(), addresses_synced]);
+            let (stop, gates) = (stop.clone(), vec![claims_synced.clone(), addresses_synced.clone()]);
             manager.add_background("the sweep of IPAddresses without a claim", async move {
                 stop.run_until_cancelled(sweep.run(gates)).await;
             });
         }
+        let gates = vec![claims_synced.clone(), addresses_synced, clusters_synced];
+        let upgrade = Arc::clone(&reconciler).upgrade_owner_references(gates, stop.clone());
+        manager.add_background("the upgrade of owner references", upgrade);
         let clean_up = Arc::clone(&reconciler).clean_up_deleted(deleted_claims, stop.clone());
         manager.add("the clean-up after deleted claims", clean_up);
         if let Some((verification, interval)) = verification {
