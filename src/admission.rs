@@ -17,6 +17,7 @@ pub mod reservations;
 pub mod routes;
 
 mod deletion;
+mod limits;
 mod scope_changes;
 mod view;
 mod warnings;

@@ -36,6 +36,7 @@ mod resource;
 mod scope;
 mod slice;
 mod slice_policy;
+mod spec_warnings;
 mod visibility;
 
 pub use access::{
@@ -62,4 +63,5 @@ pub use reservation::{
 pub use scope::{Scope, Slot, block_of_name, network_block_length_name, reservation_name, slot_of_name};
 pub use slice::{IPSlice, IPSliceSpec, SliceOwner, SliceOwnerKind, SliceProblem, slice_name};
 pub use slice_policy::{SlicePolicy, SlicePolicyProblem, SliceRules};
+pub use spec_warnings::{host_bits_warning, network_warnings, pool_warnings};
 pub use visibility::Audience;

@@ -30,7 +30,7 @@ mod spec;
 
 use serde_json::Value;
 
-use crate::api::names;
+use crate::api::{Pool, names};
 use annotation::ConversionData;
 use spec::Fields;
 
@@ -237,6 +237,15 @@ fn as_v1alpha1(object: &Fields, kind: &str) -> Fields {
 fn old_spec_of(object: &Fields, kind: &str) -> Option<Fields> {
     let text = annotation::text(object)?;
     ConversionData::parse(text, &Version::V1Alpha1.api_version(), kind).map(|data| data.spec)
+}
+
+/// Returns `spec.subnet` of a pool that was written in `v1alpha1`, unless it was changed in `v1alpha2` since.
+pub(super) fn old_subnet(pool: &Pool) -> Option<String> {
+    let text = pool.metadata.annotations.as_ref()?.get(names::CONVERSION_DATA_ANNOTATION)?;
+    let old = ConversionData::parse(text, &Version::V1Alpha1.api_version(), pool.kind.name())?.spec;
+    let spec = serde_json::to_value(&pool.spec).ok()?;
+    let is_current = spec::to_v1alpha2(&old) == spec::with_required_fields(spec.as_object()?);
+    old.get("subnet").and_then(Value::as_str).filter(|_| is_current).map(str::to_owned)
 }
 
 /// Restores the conversion-data annotation that a `v1alpha2` object had before it was converted to `v1alpha1`.

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::deletion::{is_unchecked, require_complete};
 use super::scope_changes;
 use super::view::View;
-use crate::api::{Audience, IPNetwork, NetworkProblem, SelectorProblem, names};
+use crate::api::{Audience, IPNetwork, NetworkProblem, SelectorProblem, names, network_warnings};
 
 /// Decides on a request for a network.
 pub fn review(request: &AdmissionRequest, view: &dyn View) -> Decision {
@@ -42,7 +42,11 @@ fn write(network: &IPNetwork, view: &dyn View) -> Decision {
         return Ok(Vec::new());
     }
     match network.spec.rules() {
-        Ok(_) => Ok(scope_changes::of_network(&view.scope_changes(network))),
+        Ok(_) => {
+            let mut warnings = network_warnings(&network.spec);
+            warnings.extend(scope_changes::of_network(&view.scope_changes(network)));
+            Ok(warnings)
+        }
         Err(problems) => {
             let name = network.metadata.name.as_deref().unwrap_or_default();
             Err(denial::invalid(names::GROUP, "IPNetwork", name, problems.iter().map(cause).collect()))

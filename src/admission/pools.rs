@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use super::deletion::{is_unchecked, require_complete};
 use super::view::View;
-use super::{scope_changes, warnings};
+use super::{limits, scope_changes, warnings};
 use crate::api::{
     AddressMetadata, InClusterKind, MIN_TERMINATING_SECONDS, Pool, PoolKey, PoolSpec, is_dns_label, names,
 };
@@ -33,6 +33,7 @@ pub fn review(kind: InClusterKind, request: &AdmissionRequest, view: &dyn View) 
     match request.operation {
         Operation::Create => {
             let new = decode(kind, request.object.as_ref())?;
+            check_limits(&new, request)?;
             create(&new, &key(&new, request), view)
         }
         Operation::Update => {
@@ -40,6 +41,7 @@ pub fn review(kind: InClusterKind, request: &AdmissionRequest, view: &dyn View) 
             if new.metadata.deletion_timestamp.is_some() {
                 return Ok(Vec::new());
             }
+            check_limits(&new, request)?;
             // An old object that cannot be decoded had no valid addresses.
             let old = decode(kind, request.old_object.as_ref()).ok();
             if same_spec(request) {
@@ -76,10 +78,13 @@ fn key(pool: &Pool, request: &AdmissionRequest) -> PoolKey {
     key
 }
 
+/// The specifications of the new and the old object.
+fn specs(request: &AdmissionRequest) -> [Option<&Value>; 2] {
+    [&request.object, &request.old_object].map(|object| object.as_ref().and_then(|object| object.get("spec")))
+}
+
 fn same_spec(request: &AdmissionRequest) -> bool {
-    let specs =
-        [&request.object, &request.old_object].map(|object| object.as_ref().and_then(|object| object.get("spec")));
-    let [new, old] = specs;
+    let [new, old] = specs(request);
     new == old
 }
 
@@ -91,6 +96,13 @@ pub fn spec_problems(spec: &PoolSpec) -> Vec<String> {
     let mut problems: Vec<String> = of_blocks.iter().map(ToString::to_string).collect();
     problems.extend(causes.iter().map(|cause| format!("{}: {}", cause.field, cause.message)));
     problems
+}
+
+/// Denies a specification with more entries than its definition allows.
+fn check_limits(new: &Pool, request: &AdmissionRequest) -> Result<(), Box<Status>> {
+    let [spec, before] = specs(request);
+    let causes = limits::exceeded(new.kind, spec, before);
+    if causes.is_empty() { Ok(()) } else { Err(invalid(&key(new, request), causes)) }
 }
 
 /// Returns the blocks of the pool, or all problems of the spec that do not depend on other objects.

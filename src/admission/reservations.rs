@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::view::View;
-use crate::api::{Audience, IPReservation, PoolKey, ReservationProblem, Slot, names};
+use crate::api::{Audience, ClaimProblem, IPReservation, PoolKey, ReservationProblem, Slot, names};
 
 /// Reservations are cluster-scoped, so messages about them name no namespaced object.
 const AUDIENCE: Audience<'static> = Audience::of(None);
@@ -43,7 +43,9 @@ fn create(new: &IPReservation, view: &dyn View) -> Decision {
         denial::invalid(names::GROUP, "IPReservation", name, vec![cause])
     };
     let (slot, pool) = new.slot().map_err(|problem| invalid(problem_cause(new, &problem)))?;
-    let problem = placement_problem(&slot, &pool, view).or_else(|| in_use(new, &slot, view));
+    let problem = placement_problem(&slot, &pool, view)
+        .or_else(|| claim_problem(new, &pool))
+        .or_else(|| in_use(new, &slot, view));
     match problem {
         // It has no effect in the source cluster either; denying it would only stop `clusterctl move`.
         Some(cause) if new.labels().contains_key(names::MOVE_LABEL) => {
@@ -79,6 +81,20 @@ fn placement_problem(slot: &Slot, pool: &PoolKey, view: &dyn View) -> Option<Sta
     let is_outside = !usable?.contains(slot.block);
     let text = format!("{pool} does not contain this address");
     is_outside.then(|| denial::invalid_value("spec.address", &json!(slot.block.to_string()), text))
+}
+
+/// Why no claim can ever get the address: the reservation would only withdraw it from the pool. What a user promises does
+/// not depend on `spec.allowedNamespaces`.
+fn claim_problem(new: &IPReservation, pool: &PoolKey) -> Option<StatusCause> {
+    let claim = new.spec.claim_ref.as_ref()?;
+    let problem = claim.problem(pool, |_| true)?;
+    let value = match &problem {
+        ClaimProblem::Name { name } => name,
+        ClaimProblem::Namespace { namespace }
+        | ClaimProblem::OtherNamespace { namespace, .. }
+        | ClaimProblem::NotAllowed { namespace, .. } => namespace,
+    };
+    Some(denial::invalid_value(problem.field(), &json!(value), problem.detail()))
 }
 
 /// Why the address cannot be reserved: an IPAddress of another claim uses it.

@@ -71,11 +71,12 @@ fn pool(kind: InClusterKind) -> Result<(Kind, Value), CrdError> {
     Ok(match kind {
         InClusterKind::IPPool | InClusterKind::GlobalIPPool => {
             let description = describe("single IP addresses");
-            let old = schema::object(
+            let mut old = schema::object(
                 &format!("{description} This version is deprecated; use {}.", names::POOL_VERSION),
                 &structural::<IPPoolSpecV1Alpha1>(),
                 Some(["conditions", "network", "slices", "draining"].into_iter().fold(status.clone(), schema::without)),
             );
+            rules::pools::old_addresses(&mut old)?;
             let mut new = schema::object(&description, &pool_spec::<IPPoolSpec>(kind), Some(status));
             rules::pools::addresses(&mut new, kind.is_global())?;
             let old = version(names::OLD_POOL_VERSION, &columns::old_addresses(kind), &old);
@@ -87,6 +88,15 @@ fn pool(kind: InClusterKind) -> Result<(Kind, Value), CrdError> {
             definition(names, &[version(names::POOL_VERSION, &columns::prefixes(), &schema)])
         }
     })
+}
+
+/// The schema of the specification of a kind of pool in the stored version.
+pub fn stored_pool_spec(kind: InClusterKind) -> Result<Value, CrdError> {
+    let (_, mut definition) = pool(kind)?;
+    let versions = definition.pointer_mut("/spec/versions").and_then(Value::as_array_mut).into_iter().flatten();
+    let stored = versions.filter(|version| version.get("storage") == Some(&json!(true)));
+    let mut schemas = stored.filter_map(|version| version.pointer_mut("/schema/openAPIV3Schema/properties/spec"));
+    schemas.next().map(Value::take).ok_or(CrdError::UnknownField { path: "spec" })
 }
 
 /// Builds the schema of the specification of a kind of pool.
@@ -212,6 +222,60 @@ mod tests {
         let has_two = |definition: &CustomResourceDefinition| definition.spec.versions.len() == 2;
         let names: Vec<_> = all().unwrap().iter().filter(|it| has_two(it)).map(ResourceExt::name_any).collect();
         assert_eq!(names, CONVERTED_DEFINITIONS);
+    }
+
+    /// The specification of a pool of single addresses in both versions.
+    fn specs_of_addresses() -> [Value; 2] {
+        let kind = InClusterKind::IPPool.name();
+        let all = all().unwrap();
+        let definition = all.iter().find(|it| it.spec.names.kind == kind).unwrap();
+        [names::OLD_POOL_VERSION, names::POOL_VERSION].map(|name| {
+            let version = definition.spec.versions.iter().find(|version| version.name == name).unwrap();
+            serde_json::to_value(version).unwrap()["schema"]["openAPIV3Schema"]["properties"]["spec"].take()
+        })
+    }
+
+    /// The limits of all lists and texts of a schema, by path.
+    fn limits(schema: &Value, path: &str, found: &mut Vec<(String, Option<u64>)>) {
+        match schema["type"].as_str() {
+            Some("array") => {
+                found.push((path.to_owned(), schema["maxItems"].as_u64()));
+                limits(&schema["items"], &format!("{path}[]"), found);
+            }
+            Some("string") if schema.get("enum").is_none() => {
+                found.push((path.to_owned(), schema["maxLength"].as_u64()));
+            }
+            _ => {
+                for (name, field) in schema["properties"].as_object().into_iter().flatten() {
+                    limits(field, &format!("{path}.{name}"), found);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn old_version_has_the_limits_of_the_stored_one() {
+        let [old, new] = specs_of_addresses().map(|schema| {
+            let mut found = Vec::new();
+            limits(&schema, "spec", &mut found);
+            found
+        });
+        assert_eq!(old.len(), 6, "{old:?}");
+        for (path, limit) in &old {
+            assert!(limit.is_some(), "{path} has no limit");
+            let same = new.iter().find(|(other, _)| other == path);
+            assert!(same.is_none_or(|(_, stored)| stored == limit), "{path}: {limit:?} and {same:?}");
+        }
+        let shared = old.iter().filter(|(path, _)| new.iter().any(|(other, _)| other == path));
+        assert_eq!(shared.count(), 3);
+    }
+
+    #[test]
+    fn stored_schema_of_each_pool_is_found() {
+        for kind in InClusterKind::ALL {
+            let list = if kind.has_prefixes() { "prefixes" } else { "addresses" };
+            assert_eq!(stored_pool_spec(kind).unwrap()["properties"][list]["maxItems"], 4096, "{kind}");
+        }
     }
 
     #[test]

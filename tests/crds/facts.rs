@@ -26,6 +26,13 @@ const ADDITIONS: &[(&str, &str)] = &[
     ("", "v1alpha2 .status.network*"),
     ("", "v1alpha2 .status.observedGeneration type"),
     ("ippools", "v1alpha1 .status.observedGeneration type"),
+    // The limits of the stored version.
+    ("ippools", "v1alpha1 .spec.addresses maxItems"),
+    ("ippools", "v1alpha1 .spec.addresses[] maxLength"),
+    ("ippools", "v1alpha1 .spec.subnet maxLength"),
+    ("ippools", "v1alpha1 .spec.start maxLength"),
+    ("ippools", "v1alpha1 .spec.end maxLength"),
+    ("ippools", "v1alpha1 .spec.gateway maxLength"),
     // Networks.
     ("", "v1alpha2 .spec.network type"),
     ("", "v1alpha2 .spec.network maxLength"),

@@ -95,6 +95,32 @@ async fn pool_is_updated_and_deleted_in_v1alpha1() {
     }
 }
 
+/// The limits of the stored version apply to what an object of the old version is converted to.
+#[tokio::test]
+async fn v1alpha1_has_the_limits_of_the_stored_version() {
+    let client = client().await;
+    let addresses = |count: usize| -> Vec<String> {
+        (0..count).map(|number| format!("10.{}.{}.{}", number / 65_536, number / 256 % 256, number % 256)).collect()
+    };
+    for kind in KINDS {
+        let create = async |pool: Value| client.call("POST", &client.path(kind, "v1alpha1", ""), JSON, &pool).await;
+        let pool = |spec: Value| old(kind, &unique("long"), spec);
+        for (list, more) in [(4096, 201), (4097, 422), (20_000, 422)] {
+            let response = create(pool(json!({"addresses": addresses(list), "prefix": 8}))).await;
+            assert_eq!(response.code, more, "{list} addresses: {}", response.message.get(..200).unwrap_or_default());
+        }
+        let range = json!({"addresses": addresses(4096), "start": "10.9.0.1", "end": "10.9.0.9", "prefix": 8});
+        create(pool(range)).await.assert_denied(422, "spec.addresses", "at most 4096 are allowed");
+        let mut annotated = pool(json!({"addresses": ["10.0.0.0/8"], "prefix": 8}));
+        let stored = json!({
+            "apiVersion": "ipam.cluster.x-k8s.io/v1alpha2", "kind": kind.name(), "status": {},
+            "spec": {"excludedAddresses": addresses(5000)},
+        });
+        annotated["metadata"]["annotations"] = json!({ANNOTATION: stored.to_string()});
+        create(annotated).await.assert_denied(422, "spec.excludedAddresses", "at most 4096 are allowed");
+    }
+}
+
 #[tokio::test]
 async fn v1alpha1_round_trip_loses_nothing() {
     let client = client().await;

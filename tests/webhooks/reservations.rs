@@ -73,6 +73,16 @@ impl Team {
 }
 
 #[tokio::test]
+async fn reservation_for_an_impossible_claim_is_denied() {
+    let team = Team::new().await;
+    let (name, namespace) = ("spec.claimRef.name", "spec.claimRef.namespace");
+    team.assert_denied("10.0.0.2", team.for_claim("Bad_Claim"), name, "is not the name of a claim").await;
+    let of = |namespace: &str| json!({"spec": {"claimRef": {"namespace": namespace, "name": "vip"}}});
+    team.assert_denied("10.0.0.2", of("kube-system"), namespace, "only to claims of its namespace").await;
+    team.assert_denied("10.0.0.2", of("Team_A"), namespace, "is not the name of a namespace").await;
+}
+
+#[tokio::test]
 async fn address_reserved_for_a_claim_is_exclusive() {
     let team = Team::new().await;
     let response = team.reserve("10.0.0.1", team.for_claim("vip")).await;

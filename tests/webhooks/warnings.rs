@@ -82,6 +82,37 @@ async fn gateway_outside_the_subnet_is_warned_about() {
 }
 
 #[tokio::test]
+async fn host_bits_are_warned_about() {
+    for (kind, third) in [(IPPool, 20), (GlobalIPPool, 21)] {
+        let network = format!("100.64.{third}");
+        let spec = json!({"addresses": [format!("{network}.200/28")], "prefix": 24,
+                          "excludedAddresses": [format!("{network}.193/30")]});
+        let expected = [
+            format!(
+                "spec.addresses[0]: {network}.200/28 means {network}.192/28 (16 addresses, {network}.192-{network}.207)"
+            ),
+            format!(
+                "spec.excludedAddresses[0]: {network}.193/30 means {network}.192/30 (4 addresses, {network}.192-{network}.195)"
+            ),
+        ];
+        let client = client().await;
+        let created = client.create(kind, &unique("host-bits"), &spec).await;
+        assert_eq!((created.code, created.warnings), (201, expected.to_vec()));
+    }
+    let network = json!({
+        "apiVersion": "ipam.cluster.x-k8s.io/v1alpha2", "kind": "IPNetwork", "metadata": {"name": unique("host-bits")},
+        "spec": {"excluded": ["fd00::5/126"], "namespaces": {"from": "Selector", "selector": {}}},
+    });
+    let path = "/apis/ipam.cluster.x-k8s.io/v1alpha2/ipnetworks";
+    let created = client().await.call("POST", path, JSON, &network).await;
+    let expected = [
+        "spec.excluded[0]: fd00::5/126 means fd00::4/126 (4 addresses, fd00::4-fd00::7)",
+        "spec.namespaces.selector: is empty and selects all namespaces; write from: All if this is intended",
+    ];
+    assert_eq!((created.code, created.warnings), (201, expected.map(str::to_owned).to_vec()));
+}
+
+#[tokio::test]
 async fn exclusion_outside_the_pool_is_warned_about() {
     for (kind, third) in [(IPPool, 4), (GlobalIPPool, 5)] {
         let spec = json!({"addresses": [format!("100.64.{third}.10-100.64.{third}.20")], "prefix": 24,
@@ -193,7 +224,7 @@ async fn v1alpha1_gets_the_same_warnings() {
     for (kind, second) in [(IPPool, 15), (GlobalIPPool, 16)] {
         let pool = json!({
             "apiVersion": "ipam.cluster.x-k8s.io/v1alpha1", "kind": kind.name(), "metadata": {"name": unique("old")},
-            "spec": {"subnet": format!("100.64.{second}.0/24"), "gateway": "192.168.0.1"},
+            "spec": {"subnet": format!("100.64.{second}.9/24"), "gateway": "192.168.0.1"},
         });
         let response = client.call("POST", &client.path(kind, "v1alpha1", ""), JSON, &pool).await;
         let text = |what: &str| response.warnings.iter().any(|warning| warning.contains(what));
@@ -201,6 +232,7 @@ async fn v1alpha1_gets_the_same_warnings() {
             response.code == 201 && text("192.168.0.1 is outside of the subnet") && text("deprecated"),
             "{response:?}"
         );
+        assert!(text(&format!("spec.subnet: 100.64.{second}.9/24 means 100.64.{second}.0/24")), "{response:?}");
     }
 }
 

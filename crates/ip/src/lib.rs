@@ -61,7 +61,9 @@ pub use block::Block;
 pub use extents::Extents;
 pub use family::Family;
 pub use free::{FreeRanks, FreeSet};
-pub use parse::{Entry, MAX_ENTRY_LENGTH, ParseError, parse_address, parse_entry, parse_lenient};
+pub use parse::{
+    Entry, MAX_ENTRY_LENGTH, ParseError, network_with_host_bits, parse_address, parse_entry, parse_lenient,
+};
 pub use pool::{
     Field, MAX_PROBLEMS, MAX_RANGES, PoolAddresses, PoolPrefixes, PoolProblem, PoolProblemKind, PoolRange, RangeField,
 };

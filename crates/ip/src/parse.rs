@@ -115,6 +115,15 @@ pub fn parse_entry(text: &str) -> Result<Entry, ParseError> {
     }
 }
 
+/// Returns the network that a text stands for if it has host bits set: `10.0.0.0/24` for `10.0.0.5/24`. `None` for all
+/// other texts.
+pub fn network_with_host_bits(text: &str) -> Option<Entry> {
+    let (address, _) = text.split_once('/')?;
+    let entry = parse_entry(text).ok()?;
+    let written = parse_address(address).ok()?;
+    (Family::to_number(written) != entry.span.first()).then_some(entry)
+}
+
 /// Parses one address, such as a gateway, with the rules of [`parse_entry`]. A network or a range is a
 /// [`ParseError::NotAnAddress`].
 pub fn parse_address(text: &str) -> Result<IpAddr, ParseError> {

@@ -85,11 +85,10 @@ fn warnings_of(decision: Decision) -> Vec<String> {
 
 #[test]
 fn effective_reservations_are_allowed() {
-    let promise = |name: &str| json!({"spec": {"claimRef": {"namespace": "n", "name": name}}});
     assert!(warnings_of(review_of(Operation::Create, reservation(2, json!({})))).is_empty());
-    assert!(warnings_of(review_of(Operation::Create, reservation(2, promise("vip")))).is_empty());
+    assert!(warnings_of(review_of(Operation::Create, reservation(2, promise("n", "vip")))).is_empty());
     assert!(
-        warnings_of(review_of(Operation::Create, reservation(3, promise("holder")))).is_empty(),
+        warnings_of(review_of(Operation::Create, reservation(3, promise("n", "holder")))).is_empty(),
         "the address is promised to its owner"
     );
     let unknown = json!({"metadata": {"name": "g.x.10.0.0.2"}, "spec": {"scope": "g.x",
@@ -100,6 +99,10 @@ fn effective_reservations_are_allowed() {
     );
     let by_provider = json!({"spec": {"claimRef": {"namespace": "n", "name": "c", "uid": "u"}}});
     assert!(warnings_of(review_of(Operation::Create, reservation(77, by_provider))).is_empty());
+}
+
+fn promise(namespace: &str, name: &str) -> Value {
+    json!({"spec": {"claimRef": {"namespace": namespace, "name": name}}})
 }
 
 #[test]
@@ -117,6 +120,9 @@ fn reservations_without_effect_are_denied_with_field() {
         ),
         (reservation(2, json!({"spec": {"address": "10.0.0"}})), "spec.address", "10.0.0"),
         (reservation(2, json!({"spec": {"poolRef": {"kind": "Pod"}}})), "spec.poolRef", "Pod"),
+        (reservation(2, promise("n", "Bad_Claim")), "spec.claimRef.name", "is not the name of a claim"),
+        (reservation(2, promise("No", "vip")), "spec.claimRef.namespace", "is not the name of a namespace"),
+        (reservation(2, promise("kube-system", "vip")), "spec.claimRef.namespace", "claims of its namespace"),
     ];
     for (object, field, text) in cases {
         let (code, fields, message) = denied(review_of(Operation::Create, object));

@@ -3,9 +3,9 @@
 use capi_ipam_provider::api::Uid;
 
 use super::state::State;
-use super::usage::AddressUsage;
+use super::usage::{AddressUsage, ReservationInfo};
 use super::{ClaimKey, Ledger, PoolKey};
-use crate::api::{Audience, Slot};
+use crate::api::{Audience, ReservationClaim, Slot};
 
 /// A reservation to which its claim is not entitled, as far as the ledger knows. To be verified with the API server.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -147,7 +147,10 @@ impl Ledger {
         let ineffective = state.all_usage().filter_map(|(scope, block, usage)| {
             let reservation = usage.reservation.as_ref().filter(|reservation| reservation.is_manual())?;
             let slot = Slot { scope: scope.clone(), block };
-            let problem = state.placement_problem(&slot, &reservation.pool).or_else(|| promise_conflict(usage))?;
+            let problem = state
+                .placement_problem(&slot, &reservation.pool)
+                .or_else(|| impossible_promise(reservation))
+                .or_else(|| promise_conflict(usage))?;
             Some(InvalidReservation { name: slot.reservation_name(), uid: reservation.uid.to_string(), problem })
         });
         invalid.chain(ineffective).collect()
@@ -182,6 +185,13 @@ impl State {
         let usable = info.usable.as_ref().ok()?;
         (!usable.contains(slot.block)).then(|| format!("spec.address: {pool} does not contain {}", slot.block))
     }
+}
+
+/// Why no claim can ever get a promised address.
+fn impossible_promise(reservation: &ReservationInfo) -> Option<String> {
+    let (namespace, name) = reservation.claim.as_ref()?.key();
+    let claim = ReservationClaim { namespace, name, ..ReservationClaim::default() };
+    claim.problem(&reservation.pool, |_| true).map(|problem| problem.to_string())
 }
 
 /// Why a promise cannot be kept now: another claim uses the address.

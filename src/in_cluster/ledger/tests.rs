@@ -469,6 +469,26 @@ proptest! {
     }
 }
 
+/// No claim can have these names, or use the namespaced pool from another namespace.
+#[test]
+fn promises_that_no_claim_can_get_are_found() {
+    let ledger = ledger();
+    ledger.apply_pool(&pool(json!({})));
+    for (last, namespace, name) in [(1, "n", "vip"), (2, "n", "Bad_Claim"), (3, "kube-system", "x"), (4, "N", "x")] {
+        ledger.insert_reservation(&reservation(last, json!({"namespace": namespace, "name": name}), None));
+    }
+    let mut invalid: Vec<_> = ledger.invalid_reservations().into_iter().map(|found| found.problem).collect();
+    invalid.sort();
+    assert_eq!(invalid.len(), 3, "{invalid:?}");
+    for (problem, expected) in invalid.iter().zip([
+        "spec.claimRef.name: \"Bad_Claim\" is not",
+        "spec.claimRef.namespace: \"N\" is not the name of a namespace",
+        "spec.claimRef.namespace: InClusterIPPool n/p allocates only to claims of its namespace",
+    ]) {
+        assert!(problem.starts_with(expected), "{problem}");
+    }
+}
+
 #[test]
 fn manual_reservations_without_effect_are_found() {
     let ledger = ledger();

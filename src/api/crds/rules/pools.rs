@@ -2,7 +2,7 @@
 //!
 //! Only the webhooks check what CEL cannot express: that a range of IPv6 addresses is not reversed, that the ranges of a
 //! pool do not overlap, that all pools of a network allocate blocks of the same length, and everything that depends on
-//! other objects, such as addresses in use. The rules do not apply to writes in `v1alpha1`.
+//! other objects, such as addresses in use. The rules do not apply to writes in `v1alpha1`, but the limits do.
 
 mod ranges;
 
@@ -26,6 +26,17 @@ const INVALID_ENTRY: &str = "is neither an IP address (10.0.0.7) nor a network (
 const REVERSED_RANGE: &str = "ends before it begins; write the lower address first";
 const MIXED_FAMILIES: &str = "all entries must have the same IP family, IPv4 or IPv6";
 const IMMUTABLE: &str = "field is immutable; create another pool";
+
+/// Adds the limits to the schema of a pool of single addresses in the deprecated version: those of the same fields of the
+/// stored version. The rules are left to the webhooks, since the fields of the two versions differ.
+pub(in crate::api::crds) fn old_addresses(schema: &mut Value) -> Result<(), CrdError> {
+    limits(schema, "spec.addresses", "spec.addresses[]")?;
+    limit(schema, "spec.subnet", "maxLength", MAX_ENTRY_LENGTH)?;
+    for address in ["spec.gateway", "spec.start", "spec.end"] {
+        limit(schema, address, "maxLength", MAX_ADDRESS_LENGTH)?;
+    }
+    Ok(())
+}
 
 /// Adds the limits and rules to the schema of a pool of single addresses.
 pub(in crate::api::crds) fn addresses(schema: &mut Value, is_global: bool) -> Result<(), CrdError> {
