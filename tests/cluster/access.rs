@@ -62,6 +62,37 @@ async fn claims_beyond_a_limit_wait_and_delay_no_other_namespace() {
     assert_eq!(one.allocated_addresses().await.len(), 10);
 }
 
+/// Only administrators can promise an address, so neither the limits nor the allowed namespaces apply to it.
+#[tokio::test]
+async fn promise_is_kept_beyond_the_rules_and_takes_no_quota() {
+    let consumer = consumer().await;
+    let pool = create_pool(&consumer, 9, json!({"limits": {"perNamespace": 1}})).await;
+    let promises = ["vip-1", "vip-2"].map(|name| {
+        let address = if name == "vip-1" { "10.0.0.5" } else { "10.0.0.6" };
+        json!({
+            "apiVersion": "ipam.cluster.x-k8s.io/v1alpha2", "kind": "IPReservation",
+            "metadata": {"name": format!("g.{pool}.{address}")},
+            "spec": {"scope": format!("g.{pool}"), "address": address, "poolRef": {"kind": KIND, "name": pool},
+                     "claimRef": {"namespace": consumer.namespace, "name": name}},
+        })
+    });
+    for promise in promises {
+        create(&consumer.reservations(), &object(promise)).await.expect("the reservation can be created");
+    }
+    // Promises without claims count for no limit.
+    consumer.create_global_claim("first", &pool).await;
+    consumer.wait_for_address("first").await;
+    consumer.create_global_claim("vip-1", &pool).await;
+    assert_eq!(consumer.wait_for_address("vip-1").await, "10.0.0.5", "the limit does not apply");
+    set_access(&consumer, &pool, json!({"allowedNamespaces": {"from": "None"}})).await;
+    consumer.create_global_claim("vip-2", &pool).await;
+    assert_eq!(consumer.wait_for_address("vip-2").await, "10.0.0.6", "the allowed namespaces do not apply");
+    set_access(&consumer, &pool, json!({"allowedNamespaces": null})).await;
+    consumer.create_global_claim("last", &pool).await;
+    let text = consumer.wait_for_reason("last", "QuotaExceeded").await;
+    assert!(text.contains("spec.limits.perNamespace"), "{text}");
+}
+
 #[tokio::test]
 async fn clusters_of_a_namespace_have_their_own_limit() {
     let consumer = consumer().await;
@@ -73,7 +104,7 @@ async fn clusters_of_a_namespace_have_their_own_limit() {
         consumer.wait_for_address(&format!("{cluster}-1")).await;
         consumer.create_claim_with(&format!("{cluster}-2"), KIND, &pool, of_cluster).await;
         let text = consumer.wait_for_reason(&format!("{cluster}-2"), "QuotaExceeded").await;
-        assert!(text.contains(&format!("Cluster {cluster} has the 1 addresses")), "{text}");
+        assert!(text.contains(&format!("claims of Cluster {cluster} have the 1 address that")), "{text}");
     }
     consumer.create_global_claim("without-cluster", &pool).await;
     consumer.wait_for_address("without-cluster").await;

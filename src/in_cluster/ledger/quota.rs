@@ -70,16 +70,16 @@ pub struct LimitReached {
 
 impl fmt::Display for LimitReached {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let limit = self.limit;
+        let addresses =
+            if self.limit == 1 { "the 1 address".to_owned() } else { format!("all {} addresses", self.limit) };
         match &self.cluster {
             Some(cluster) => write!(
                 formatter,
-                "Cluster {cluster} has the {limit} addresses that a Cluster may have (spec.limits.perCluster)"
+                "claims of Cluster {cluster} have {addresses} that a Cluster may have (spec.limits.perCluster)"
             ),
             None => write!(
                 formatter,
-                "the namespace of the claim has the {limit} addresses that a namespace may have \
-                 (spec.limits.perNamespace)"
+                "claims of the namespace have {addresses} that a namespace may have (spec.limits.perNamespace)"
             ),
         }
     }

@@ -348,11 +348,13 @@ impl AddressUsage {
         Some((reservation.pool.clone(), reservation.released_at?.get(), reservation.is_remembered))
     }
 
-    /// The claims that use the address or have reserved it, and the pool of each. An IPAddress without a reservation counts too,
-    /// unless its reservation is being moved to this scope.
+    /// The claims that use the address or have reserved it, and the pool of each. An IPAddress without a reservation counts
+    /// too, unless its reservation is being moved to this scope. So does that of a claim whose address a user promised;
+    /// the promise alone does not: the namespace does not use the address yet, and cannot release it.
     pub(super) fn charges(&self) -> Vec<(PoolKey, Consumer)> {
         let mut charges = Vec::new();
-        let is_held = |known: &&ReservationInfo| known.released_at.is_none() && !known.is_terminating;
+        let is_active = |known: &ReservationInfo| known.released_at.is_none() && !known.is_terminating;
+        let is_held = |known: &&ReservationInfo| is_active(known) && !known.is_manual();
         let reservation = self.reservation.as_ref().filter(is_held);
         let reserved = reservation.and_then(|reservation| Some((reservation, reservation.claim.as_ref()?)));
         if let Some((reservation, claim)) = reserved {

@@ -36,6 +36,16 @@ fn reservation_of(number: u8, namespace: &str, name: &str, cluster: Option<&str>
     serde_json::from_value(object).unwrap()
 }
 
+fn address_of(number: u8, namespace: &str, name: &str, cluster: Option<&str>) -> IPAddress {
+    let labels = cluster.map(|cluster| json!({"cluster.x-k8s.io/cluster-name": cluster}));
+    let object = json!({
+        "metadata": {"namespace": namespace, "name": name, "labels": labels},
+        "spec": {"address": format!("10.0.0.{number}"), "prefix": 24, "claimRef": {"name": name},
+                 "poolRef": {"apiGroup": names::GROUP, "kind": "GlobalInClusterIPPool", "name": "shared"}},
+    });
+    serde_json::from_value(object).unwrap()
+}
+
 fn slot_of(number: u8) -> Slot {
     Slot { scope: Scope::Pool(global()), block: Block::address([10, 0, 0, number].into()) }
 }
@@ -68,6 +78,24 @@ fn claims_beyond_a_limit_wait_until_an_address_is_released() {
     ledger.remove_reservation(&first);
     assert_eq!(take(&woken), [key_of("a", "c2")]);
     assert_eq!(propose("a", "c2", "one"), Proposal::Slot(slot_of(1)));
+}
+
+/// A user who promises addresses does not use up the limit of the namespace, until its claims have them.
+#[test]
+fn promise_counts_when_its_claim_has_the_address() {
+    let (ledger, _) = recording();
+    apply(&ledger, 1, &json!({"limits": {"perNamespace": 1}}));
+    let mut promise = reservation_of(1, "a", "vip", None, 1);
+    promise.spec.claim_ref.as_mut().unwrap().uid = None;
+    ledger.apply(&promise);
+    let propose = |name: &str| ledger.propose(&global(), &key_of("a", name), in_cluster("one"));
+    let Proposal::Slot(slot) = propose("one") else { panic!("the promise takes the quota") };
+    ledger.drop_candidate(&slot);
+    let vip = address_of(1, "a", "vip", None);
+    EventHandler::<IPAddress>::apply(&ledger, &vip);
+    assert!(matches!(propose("two"), Proposal::LimitReached(LimitReached { limit: 1, .. })));
+    EventHandler::<IPAddress>::delete(&ledger, &vip);
+    assert!(matches!(propose("two"), Proposal::Slot(_)));
 }
 
 #[test]
@@ -153,12 +181,7 @@ fn cluster_of_an_address_counts_without_that_of_its_reservation() {
     let attributes = in_cluster("one");
     assert!(matches!(ledger.propose(&global(), &key_of("a", "x"), attributes.clone()), Proposal::Slot(_)));
     ledger.drop_candidate(&slot_of(2));
-    let address = json!({
-        "metadata": {"namespace": "a", "name": "old", "labels": {"cluster.x-k8s.io/cluster-name": "one"}},
-        "spec": {"address": "10.0.0.1", "prefix": 24, "claimRef": {"name": "old"},
-                 "poolRef": {"apiGroup": names::GROUP, "kind": "GlobalInClusterIPPool", "name": "shared"}},
-    });
-    EventHandler::<IPAddress>::apply(&ledger, &serde_json::from_value(address).unwrap());
+    EventHandler::<IPAddress>::apply(&ledger, &address_of(1, "a", "old", Some("one")));
     let limit = LimitReached { limit: 1, cluster: Some(Arc::from("one")) };
     assert_eq!(ledger.propose(&global(), &key_of("a", "y"), attributes), Proposal::LimitReached(limit));
 }
