@@ -10,7 +10,7 @@ use capi_ipam::in_cluster::ledger::allocated_block;
 use capi_ipam_controller::finalizer;
 use capi_ipam_ip::{Block, UsableBlocks};
 use capi_ipam_provider::api::conditions::Condition;
-use capi_ipam_provider::api::{IPAddress, IPAddressClaim, is_paused};
+use capi_ipam_provider::api::{ContractVersion, IPAddress, IPAddressClaim, is_paused};
 use jiff::Timestamp;
 use kube::api::ObjectMeta;
 
@@ -168,6 +168,8 @@ pub(crate) struct AddressRow {
     pub(crate) claim: Box<str>,
     pub(crate) created: Option<Timestamp>,
     pub(crate) cluster: Option<Box<str>>,
+    /// Whether the claim is its owner in the version v1beta1.
+    pub(crate) has_old_owner: bool,
 }
 
 impl AddressRow {
@@ -182,8 +184,15 @@ impl AddressRow {
             key: (namespace.into(), name.into()),
             created: created(&address.metadata),
             cluster: label(&address.metadata, names::CLUSTER_NAME_LABEL),
+            has_old_owner: has_old_owner(&address.metadata),
         })
     }
+}
+
+fn has_old_owner(metadata: &ObjectMeta) -> bool {
+    let version = format!("{}/{}", names::GROUP, ContractVersion::V1Beta1.as_str());
+    let owners = metadata.owner_references.as_deref().unwrap_or_default();
+    owners.iter().any(|owner| owner.kind == "IPAddressClaim" && owner.api_version == version)
 }
 
 /// A reservation of an address.
@@ -254,6 +263,8 @@ pub(crate) struct ClaimRow {
     pub(crate) message: Option<Box<str>>,
     /// The message of `AddressInUse`, if it is False.
     pub(crate) not_in_use: Option<Box<str>>,
+    /// The message of `RestoredWithoutAddress`, if it is True.
+    pub(crate) replaced: Option<Box<str>>,
     pub(crate) cluster: Option<Box<str>>,
     /// Kind and name of the object that uses the address, such as `VSphereVM/web-1`.
     pub(crate) machine: Option<Box<str>>,
@@ -265,6 +276,7 @@ impl ClaimRow {
         let pool = PoolKey::of_claim(claim)?;
         let problem = find_condition(claim, conditions::READY).filter(|ready| ready.status != "True");
         let not_in_use = find_condition(claim, conditions::IN_USE).filter(|in_use| in_use.status == "False");
+        let replaced = find_condition(claim, conditions::RESTORED_WITHOUT_ADDRESS).filter(|it| it.status == "True");
         let part = |text: Option<&str>| text.filter(|text| !text.is_empty()).map(Box::from);
         Some(Self {
             key: (text(claim.metadata.namespace.as_deref()), text(claim.metadata.name.as_deref())),
@@ -275,6 +287,7 @@ impl ClaimRow {
             reason: part(problem.and_then(|condition| condition.reason.as_deref())),
             message: part(problem.and_then(|condition| condition.message.as_deref())),
             not_in_use: not_in_use.map(|condition| text(condition.message.as_deref())),
+            replaced: replaced.map(|condition| text(condition.message.as_deref())),
             cluster: claim.cluster_name().map(Box::from),
             machine: machine(&claim.metadata),
         })

@@ -5,6 +5,8 @@ use capi_ipam_ip::{Extents, UsableBlocks};
 use jiff::{SignedDuration, Timestamp};
 
 use super::finding::{Check, Finding, Unchecked, edit, full};
+use super::owners::outdated_owners;
+use super::promises::impossible;
 use super::slices::without_effect;
 use crate::load::{Claims, Readable};
 use crate::objects::{AddressRow, ClaimRow, Key, NetworkRow, PoolRow, ReservationRow, SliceRow, UnservedClaim};
@@ -99,12 +101,18 @@ pub(crate) fn diagnosis(inventory: &Inventory, now: Timestamp) -> Diagnosis {
     });
     let held = inventory.reservations.as_ref().and(inventory.claims.as_ref());
     found.compare(&[Check::AbandonedReservation], &held, |(reservations, claims)| abandoned(reservations, claims));
+    found.inspect(&[Check::InvalidReservation], &inventory.reservations, |reservation| {
+        impossible(reservation).into_iter().collect()
+    });
+    found.findings.extend(outdated_owners(inventory.addresses.seen()));
+    found.skip(&[Check::OutdatedOwner], &inventory.addresses, !inventory.addresses.seen().is_empty());
     let unserved = inventory.claims.clone().map(|claims| claims.unserved);
     found.inspect(&[Check::UnknownPoolKind], &unserved, |claim| vec![unknown_kind(claim)]);
     let of_pools = [Check::PoolNotReady, Check::MoveStalled, Check::AddressesOutOfRange];
     found.inspect(&of_pools, &inventory.pools, problems);
     let claims = inventory.claims.clone().map(|claims| claims.served);
-    found.inspect(&[Check::AddressNotInUse, Check::ReleasedEarly], &claims, claim_problems);
+    let of_claims = [Check::AddressNotInUse, Check::ReleasedEarly, Check::RestoredWithoutAddress];
+    found.inspect(&of_claims, &claims, claim_problems);
     found.inspect(&[Check::NetworkNotReady], &inventory.networks, |network| {
         network_problem(network).into_iter().collect()
     });
@@ -313,6 +321,16 @@ fn claim_problems(claim: &ClaimRow) -> Vec<Finding> {
         let user = claim.machine.as_deref().unwrap_or("its machine");
         let repair = format!("correct the network configuration of {user}, or replace the machine");
         findings.push(Check::AddressNotInUse.finding(object.clone(), message.to_owned(), repair));
+    }
+    if let Some(message) = claim.replaced.as_deref().filter(|_| !claim.deleting) {
+        let user = claim.machine.as_deref().unwrap_or("its machine");
+        let (namespace, name) = &claim.key;
+        let repair = format!(
+            "compare the address of {user} with that of the claim: kubectl get ipaddresses.{} {name} --namespace \
+             {namespace}; replace the machine if they differ",
+            names::GROUP
+        );
+        findings.push(Check::RestoredWithoutAddress.finding(object.clone(), message.to_owned(), repair));
     }
     if claim.deleting && claim.reason.as_deref() == Some(conditions::RELEASED_EARLY) {
         let message = claim.message.as_deref().unwrap_or_default().to_owned();

@@ -82,6 +82,12 @@ pub enum Check {
     AddressNotInUse,
     /// The address of a claim was released although other controllers keep the claim.
     ReleasedEarly,
+    /// A claim was restored without its IPAddress, or may have been, and has a new address.
+    RestoredWithoutAddress,
+    /// No claim can ever get the address of a reservation.
+    InvalidReservation,
+    /// An IPAddress has an owner reference in a version that Cluster API will no longer serve.
+    OutdatedOwner,
 }
 
 impl Check {
@@ -115,7 +121,10 @@ impl Check {
             | Self::SliceWithoutEffect
             | Self::AddressesOutOfRange
             | Self::AddressNotInUse
-            | Self::ReleasedEarly => Severity::Warning,
+            | Self::ReleasedEarly
+            | Self::RestoredWithoutAddress
+            | Self::InvalidReservation
+            | Self::OutdatedOwner => Severity::Warning,
             _ => Severity::Error,
         }
     }
@@ -130,6 +139,8 @@ impl Check {
             Self::AddressesOutOfRange,
             Self::AddressNotInUse,
             Self::ReleasedEarly,
+            Self::RestoredWithoutAddress,
+            Self::InvalidReservation,
         ];
         !lasting.contains(&self)
     }

@@ -1,0 +1,45 @@
+//! The owner references of IPAddresses.
+
+use super::finding::{Check, Finding};
+use crate::objects::AddressRow;
+
+/// IPAddresses whose owner references the garbage collector cannot resolve once `v1beta1` is no longer served.
+pub(super) fn outdated_owners(addresses: &[AddressRow]) -> Option<Finding> {
+    let mut outdated = addresses.iter().filter(|address| address.has_old_owner);
+    let first = outdated.next()?;
+    let count = outdated.count().saturating_add(1);
+    let problem = format!(
+        "the owner references of {count} IPAddresses, such as {}, are in the version v1beta1, which Cluster API v1.16 \
+         does not serve",
+        format_args!("{}/{}", first.key.0, first.key.1)
+    );
+    let repair = "the provider rewrites 10 a second, except those of paused Clusters and claims: unpause them before \
+                  Cluster API is upgraded";
+    Some(Check::OutdatedOwner.finding("ipaddresses".to_owned(), problem, repair.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use capi_ipam_provider::api::IPAddress;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn owners_in_an_old_version_are_one_finding() {
+        let row = |name: &str, version: &str| {
+            let owner = json!({"apiVersion": format!("ipam.cluster.x-k8s.io/{version}"), "kind": "IPAddressClaim",
+                               "name": name, "uid": "u"});
+            let address: IPAddress = serde_json::from_value(json!({
+                "metadata": {"namespace": "n", "name": name, "ownerReferences": [owner]},
+                "spec": {"address": "10.0.0.1", "prefix": 24, "claimRef": {"name": name},
+                         "poolRef": {"apiGroup": "ipam.cluster.x-k8s.io", "kind": "InClusterIPPool", "name": "p"}},
+            }))
+            .unwrap();
+            AddressRow::of(&address).unwrap()
+        };
+        assert_eq!(outdated_owners(&[row("a", "v1beta2")]), None);
+        let found = outdated_owners(&[row("a", "v1beta2"), row("b", "v1beta1"), row("c", "v1beta1")]).unwrap();
+        assert!(found.problem.contains("of 2 IPAddresses, such as n/b,"), "{}", found.problem);
+    }
+}
