@@ -40,9 +40,7 @@ async fn missing_reservation_crd_stops_allocation_and_loses_nothing() {
     let given = consumer.allocated_addresses().await;
     let definition = "ipreservations.ipam.cluster.x-k8s.io";
     let saved = remove(&control_plane, definition);
-    manager.wait_for_log(
-        "the API server does not know the kind; install its CustomResourceDefinition kind=\"IPReservation\"",
-    );
+    manager.wait_for_log("the kind is not served kind=\"IPReservation\"");
     create_all(&consumer, &during, "web").await;
     let text = consumer.wait_for_reason("during0", "AllocationFailed").await;
     assert!(text.contains("reserve"), "{text}");
@@ -71,9 +69,7 @@ async fn other_pool_kinds_are_served_while_one_crd_is_missing() {
     let mut saved = Vec::new();
     for (definition, kind) in gone {
         saved.push((definition, remove(&control_plane, definition)));
-        manager.wait_for_log(&format!(
-            "the API server does not know the kind; install its CustomResourceDefinition kind=\"{kind}\""
-        ));
+        manager.wait_for_log(&format!("the kind is not served kind=\"{kind}\""));
     }
     let more = names("more", 5);
     create_all(&consumer, &more, "web").await;
