@@ -175,6 +175,12 @@ async fn overlap_with_another_pool_is_warned_about() {
     Consumer::new(&shared().plane).await.create_open_network(&lab).await;
     let networked = |addresses: &str| json!({"addresses": [addresses], "prefix": 24, "network": lab});
     client.create(IPPool, &third, &networked("100.64.11.0/24")).await.into_object();
+    let path = client.path(IPPool, "v1alpha2", &third);
+    eventually("the pool joins the network", || async {
+        let pool = client.get(&path).await;
+        pool["status"]["network"].is_object().then_some(())
+    })
+    .await;
     let (fourth, spec) = (unique("overlapping"), networked("100.64.11.0/25"));
     eventually("the network is observed", || async {
         let response = client.dry_run_create(GlobalIPPool, &fourth, &spec).await;
