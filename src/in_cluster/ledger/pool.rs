@@ -223,12 +223,8 @@ impl PoolEntry {
             (found, _) => found,
         };
         let is_same = self.status_record == known;
-        // Only another manager states that the pool is no longer in the network in which this one has it.
-        if let (Record::Network(record), Some(StatusRecord::Member(before))) = (&mut self.record, &known)
-            && !is_same
-            && record.name == *before
-        {
-            record.is_inherited = true;
+        if !is_same {
+            self.record.note_status_change(known.as_ref(), self.status_record.as_ref());
         }
         is_same
     }

@@ -21,7 +21,10 @@ pub(super) enum Record {
     #[default]
     Unknown,
     /// The pool has left its network by an explicit change: what still is in the network is no evidence.
-    Left,
+    Left {
+        /// Whether another manager has recorded since that the pool is in a network.
+        is_contested: bool,
+    },
     /// The pool is in a network.
     Network(NetworkRecord),
 }
@@ -33,11 +36,14 @@ pub(super) struct NetworkRecord {
     /// Whether the specification of the pool names the network. Otherwise the network selects the pool.
     pub(super) is_named: bool,
     /// Whether this is only known from the status or the reservations of the pool, or another manager has recorded
-    /// since that the pool has left the network.
+    /// since that the pool is not in the network.
     pub(super) is_inherited: bool,
 }
 
 impl Record {
+    /// The pool has left its network, and no manager has recorded otherwise since.
+    pub(super) const LEFT: Self = Self::Left { is_contested: false };
+
     fn network(name: &Arc<str>, is_named: bool) -> Self {
         Self::Network(NetworkRecord { name: name.clone(), is_named, is_inherited: false })
     }
@@ -49,8 +55,22 @@ impl Record {
     /// The scope of a pool with this record.
     pub(super) fn scope(&self, pool: &PoolKey) -> Scope {
         match self {
-            Self::Unknown | Self::Left => Scope::Pool(pool.clone()),
+            Self::Unknown | Self::Left { .. } => Scope::Pool(pool.clone()),
             Self::Network(network) => Scope::Network(network.name.clone()),
+        }
+    }
+
+    /// Notes that the status of the pool has changed from `before` to `after`. If it differs from this record, another
+    /// manager has written it, and may have observed an explicit change that this one has not.
+    pub(super) fn note_status_change(&mut self, before: Option<&StatusRecord>, after: Option<&StatusRecord>) {
+        match self {
+            Self::Unknown => {}
+            Self::Left { is_contested } => *is_contested |= matches!(after, Some(StatusRecord::Member(_))),
+            // A status that did not name the network before can be older than this record.
+            Self::Network(known) => {
+                let was_recorded = matches!(before, Some(StatusRecord::Member(name)) if *name == known.name);
+                known.is_inherited |= was_recorded;
+            }
         }
     }
 }
@@ -189,7 +209,7 @@ pub(super) fn decide(facts: &Facts<'_>, find: impl Fn(&Arc<str>) -> NetworkForPo
 fn with_evidence(facts: &Facts<'_>) -> Record {
     match (facts.record, facts.status) {
         (Record::Unknown, Some(StatusRecord::Member(name))) => Record::inherited(name),
-        (Record::Unknown, Some(StatusRecord::Left(_))) => Record::Left,
+        (Record::Unknown, Some(StatusRecord::Left(_))) => Record::LEFT,
         (Record::Unknown, None) => facts.reserved_in.map_or(Record::Unknown, Record::inherited),
         (record, _) => record.clone(),
     }
@@ -197,7 +217,8 @@ fn with_evidence(facts: &Facts<'_>) -> Record {
 
 /// What another manager has recorded of a pool that cannot allocate. The managers can have observed a change and a
 /// network that became unusable in different orders, or one of them was started in between. They agree by the status,
-/// which is what all of them see.
+/// which is what all of them see: a manager whose own statement another one has replaced follows it. It never follows
+/// a status that can be older than its own record, and while it can allocate it follows none, so the other one does.
 fn recorded_by_another(decision: &Decision, facts: &Facts<'_>) -> Option<Record> {
     if decision.can_allocate() {
         return None;
@@ -209,9 +230,9 @@ fn recorded_by_another(decision: &Decision, facts: &Facts<'_>) -> Option<Record>
             Some(Record::network(name, facts.named == Some(name)))
         }
         (Record::Network(known), StatusRecord::Member(name)) if known.is_inherited => Some(Record::inherited(name)),
-        (Record::Network(known), StatusRecord::Left(name)) if known.is_inherited && known.name == *name => {
-            Some(Record::Left)
-        }
+        (Record::Left { is_contested: true }, StatusRecord::Member(name)) => Some(Record::inherited(name)),
+        // The status of a pool that is in no network names any network in which it still has reservations.
+        (Record::Network(known), StatusRecord::Left(_)) if known.is_inherited => Some(Record::LEFT),
         _ => None,
     }
 }
@@ -241,18 +262,31 @@ fn decide_by_selection(
 ) -> Decision {
     let known = match record {
         Record::Network(known) => Some((known, find(&known.name))),
-        Record::Unknown | Record::Left => None,
+        Record::Unknown | Record::Left { .. } => None,
     };
     if let Some((known, network)) = &known
         && !leaves(known, network)
     {
         return stay_in(known, network, selecting);
     }
-    let left = known.as_ref().map(|(known, _)| &known.name);
-    // As long as the next network refuses the pool, it stays where it is.
-    let record = match record {
-        Record::Network(known) => Record::Network(NetworkRecord { is_named: false, ..known.clone() }),
-        record => record.clone(),
+    let decision = select_next(record, selecting);
+    match &decision.record {
+        // As long as the next network does not accept the pool, it stays where it is. The record no longer shows that
+        // the pool named its network, so the reason is the one that a manager finds that has not observed this.
+        Record::Network(stays) if known.is_some_and(|(known, _)| known.is_named && known.name == stays.name) => {
+            decide_by_selection(&decision.record, selecting, find)
+        }
+        _ => decision,
+    }
+}
+
+/// The decision for a pool that is in no network, or leaves the recorded one.
+fn select_next(record: &Record, selecting: &[NetworkForPool]) -> Decision {
+    let (left, record) = match record {
+        Record::Network(known) => {
+            (Some(&known.name), Record::Network(NetworkRecord { is_named: false, ..known.clone() }))
+        }
+        record => (None, record.clone()),
     };
     let candidates: Vec<&NetworkForPool> =
         selecting.iter().filter(|network| network.allows && Some(&network.name) != left).collect();
@@ -268,8 +302,9 @@ fn decide_by_selection(
     match selected.map(|network| (network, network.refusal(false))) {
         Some((_, Some(refusal))) => Decision::stay(record, Some(refusal)),
         Some((network, None)) => Decision::join(network, false, record),
-        None if left.is_some() => Decision::stay(Record::Left, None),
-        None => Decision::stay(record, None),
+        None if record == Record::Unknown => Decision::stay(record, None),
+        // It allocates in its own scope: only another manager that does not can give way.
+        None => Decision::stay(Record::LEFT, None),
     }
 }
 

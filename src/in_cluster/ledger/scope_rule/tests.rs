@@ -136,7 +136,7 @@ fn status_and_reservations_show_the_scope_after_a_restart() {
         Facts { record: &Record::Unknown, named: None, status: None, reserved_in: Some(&reserved_in), selecting: &[] };
     let missing = |name: &Arc<str>| network(name, NetworkState::Missing, false, false);
     assert_eq!(scope_of(&decide(&facts, missing)), "n.lab");
-    let facts = Facts { record: &Record::Left, ..facts };
+    let facts = Facts { record: &Record::LEFT, ..facts };
     assert_eq!(scope_of(&decide(&facts, missing)), "g.p", "it has left the network");
 }
 
@@ -145,10 +145,111 @@ fn managers_that_observed_other_states_agree_by_the_status() {
     // One has observed that the pool was unlabelled for a moment, the other one has not.
     let networks = [network("lab", NetworkState::Invalid, true, true)];
     let member = StatusRecord::Member("lab".into());
-    assert_eq!(scope_of(&decide_with(&Record::Left, None, None, &networks)), "g.p");
-    assert_eq!(scope_of(&decide_with(&Record::Left, None, Some(&member), &networks)), "n.lab");
+    assert_eq!(scope_of(&decide_with(&Record::LEFT, None, None, &networks)), "g.p");
+    assert_eq!(scope_of(&decide_with(&Record::LEFT, None, Some(&member), &networks)), "n.lab");
     // What a manager knows from the status only, another one knows better.
     let left = StatusRecord::Left("lab".into());
     assert_eq!(scope_of(&decide_with(&recorded("lab", false, true), None, Some(&left), &[])), "g.p");
     assert_eq!(scope_of(&decide_with(&recorded("lab", false, false), None, Some(&left), &[])), "n.lab");
+}
+
+/// Two networks in all states, each of which selects the pool or does not.
+fn two_networks() -> Vec<[NetworkForPool; 2]> {
+    let mut all = Vec::new();
+    for (one, two) in STATES.into_iter().flat_map(|one| STATES.map(|two| (one, two))) {
+        for (one_selects, two_selects) in [(false, false), (false, true), (true, false), (true, true)] {
+            let lab = network("lab", one, one_selects && one != NetworkState::Missing, true);
+            let other = network("other", two, two_selects && two != NetworkState::Missing, true);
+            all.push([lab, other]);
+        }
+    }
+    all
+}
+
+/// What two managers record in the end that write the status of a pool in turns, each with what it has recorded before.
+fn agreed(mut records: [Record; 2], status: Option<&StatusRecord>, networks: &[NetworkForPool]) -> Vec<Record> {
+    let mut status = status.cloned();
+    let mut writes = 0;
+    for writer in [0, 1].into_iter().cycle().take(12) {
+        let known = status.clone();
+        let written = match &records[writer] {
+            Record::Network(network) => StatusRecord::Member(network.name.clone()),
+            Record::Unknown | Record::Left { .. } => StatusRecord::Left("lab".into()),
+        };
+        if known.as_ref() == Some(&written) {
+            continue;
+        }
+        writes += 1;
+        status = Some(written);
+        for record in &mut records {
+            record.note_status_change(known.as_ref(), status.as_ref());
+            *record = decide_with(record, None, status.as_ref(), networks).record;
+        }
+    }
+    assert!(writes <= 4, "the managers write the status in turns: {records:?}");
+    records.into_iter().collect()
+}
+
+#[test]
+fn two_managers_agree_whatever_each_has_recorded() {
+    let members = || ["lab", "other"].map(|name| StatusRecord::Member(name.into()));
+    let statuses = || [None, Some(StatusRecord::Left("lab".into()))].into_iter().chain(members().map(Some));
+    let records = || {
+        let networks = ["lab", "other"].map(|name| [recorded(name, false, false), recorded(name, false, true)]);
+        [Record::LEFT, Record::Left { is_contested: true }].into_iter().chain(networks.into_iter().flatten())
+    };
+    for networks in two_networks() {
+        for (one, two) in records().flat_map(|one| records().map(move |two| (one.clone(), two))) {
+            for status in statuses() {
+                let scopes: Vec<Scope> = agreed([one.clone(), two.clone()], status.as_ref(), &networks)
+                    .iter()
+                    .map(|record| record.scope(&PoolKey::new(InClusterKind::GlobalIPPool, None, "p")))
+                    .collect();
+                assert_eq!(scopes[0], scopes[1], "{one:?} {two:?} {status:?} {networks:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn manager_that_can_allocate_does_not_follow_the_status() {
+    let networks = [network("lab", NetworkState::Invalid, false, true)];
+    let member = StatusRecord::Member("lab".into());
+    // It has observed that the pool left the network; another manager has observed that only afterwards.
+    let contested = Record::Left { is_contested: true };
+    let decision = decide_with(&contested, None, Some(&member), &networks);
+    assert_eq!((decision.record, decision.refusal), (Record::LEFT, None));
+    // The other one follows, also if the status names another network in which the pool still has reservations.
+    let left = StatusRecord::Left("other".into());
+    let mut record = recorded("lab", false, false);
+    assert_eq!(decide_with(&record, None, Some(&left), &networks).record, record, "the status can be older");
+    record.note_status_change(Some(&member), Some(&left));
+    assert_eq!(decide_with(&record, None, Some(&left), &networks).record, Record::LEFT);
+}
+
+#[test]
+fn refused_managers_agree_on_the_network_of_the_pool() {
+    let networks =
+        [network("lab", NetworkState::Deleting, true, true), network("other", NetworkState::Ready, false, true)];
+    let member = StatusRecord::Member("other".into());
+    let mut record = Record::LEFT;
+    assert_eq!(decide_with(&record, None, Some(&member), &networks).record, record, "the status can be older");
+    record.note_status_change(None, Some(&member));
+    let decision = decide_with(&record, None, Some(&member), &networks);
+    assert_eq!(decision.record, recorded("other", false, true));
+    assert!(decision.refusal.is_some());
+}
+
+#[test]
+fn decision_is_the_same_when_it_is_repeated() {
+    for networks in two_networks() {
+        for named in [None, Some("lab"), Some("other")] {
+            let members = [false, true].map(|is_named| recorded("lab", is_named, false));
+            for record in [Record::Unknown, Record::LEFT].into_iter().chain(members) {
+                let decision = decide_with(&record, named, None, &networks);
+                let repeated = decide_with(&decision.record, named, None, &networks);
+                assert_eq!(decision, repeated, "{record:?} {named:?} {networks:?}");
+            }
+        }
+    }
 }
