@@ -83,16 +83,13 @@ fn placement_problem(slot: &Slot, pool: &PoolKey, view: &dyn View) -> Option<Sta
     is_outside.then(|| denial::invalid_value("spec.address", &json!(slot.block.to_string()), text))
 }
 
-/// Why no claim can ever get the address: the reservation would only withdraw it from the pool. What a user promises does
-/// not depend on `spec.allowedNamespaces`.
+/// Why no claim can ever get the address: the reservation would only withdraw it from the pool.
 fn claim_problem(new: &IPReservation, pool: &PoolKey) -> Option<StatusCause> {
     let claim = new.spec.claim_ref.as_ref()?;
-    let problem = claim.problem(pool, |_| true)?;
+    let problem = claim.problem(pool)?;
     let value = match &problem {
         ClaimProblem::Name { name } => name,
-        ClaimProblem::Namespace { namespace }
-        | ClaimProblem::OtherNamespace { namespace, .. }
-        | ClaimProblem::NotAllowed { namespace, .. } => namespace,
+        ClaimProblem::Namespace { namespace } | ClaimProblem::OtherNamespace { namespace, .. } => namespace,
     };
     Some(denial::invalid_value(problem.field(), &json!(value), problem.detail()))
 }

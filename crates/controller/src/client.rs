@@ -3,6 +3,7 @@
 //! Writes are never repeated here. After a write whose outcome is unknown ([`CallError::outcome_is_unknown`]) the
 //! caller has to read the object before it decides anything.
 
+mod call_error;
 mod connection;
 
 use std::fmt::Debug;
@@ -19,11 +20,13 @@ use kube::{Api, Client, Config, Resource, ResourceExt};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+pub use self::call_error::{CallError, error_chain};
+pub(crate) use self::call_error::{NOT_SERVED, explain_unserved, status_message};
 pub use self::connection::RequestPolicy;
 use crate::metrics::RequestMetrics;
 use crate::patch::PrunedFields;
 use crate::priority;
-use crate::watch::{Invalid, MaybeInvalid};
+use crate::watch::MaybeInvalid;
 
 /// How long one request may take. The API server gets the same limit (`timeout=`), so both give up at about the same
 /// time.
@@ -34,13 +37,6 @@ const PAGE_SIZE: u32 = 500;
 /// The same for a list of low priority. The API server needs a tenth of a second for a large page, and does not
 /// interrupt it.
 const LOW_PRIORITY_PAGE_SIZE: u32 = 200;
-
-/// The message of an error about a kind that the API server does not serve.
-pub(crate) const NOT_SERVED: &str = "the API server does not serve this kind";
-/// The reason of the status of such an error. The API server sends none.
-const UNSERVED_REASON: &str = "KindNotServed";
-/// The reason of the API server for an object that does not exist.
-const NOT_FOUND_REASON: &str = "NotFound";
 
 /// Why a client cannot be created.
 #[derive(Debug, thiserror::Error)]
@@ -121,134 +117,6 @@ fn add_timeout_param(mut request: Request<Body>, limit: Duration) -> Request<Bod
         }
     }
     request
-}
-
-/// A request to the API server that did not succeed.
-#[derive(Debug, thiserror::Error)]
-pub enum CallError {
-    /// The server rejected the request, or the connection failed.
-    #[error("cannot {operation}")]
-    Failed {
-        /// The operation with kind and name, such as `create Lease a`.
-        operation: String,
-        /// The error of the server or the connection.
-        #[source]
-        source: Box<kube::Error>,
-    },
-    /// The server did not answer in time.
-    #[error("cannot {operation}: no answer within {} s", REQUEST_TIMEOUT.as_secs())]
-    TimedOut {
-        /// The operation with kind and name.
-        operation: String,
-    },
-    /// An object in the response cannot be decoded: it exists, but is not valid. Correct or delete it.
-    #[error("cannot {operation}: the object exists and cannot be decoded; correct or delete it")]
-    Undecodable {
-        /// The operation with kind and name.
-        operation: String,
-        /// Why it cannot be decoded, and its metadata.
-        #[source]
-        source: Invalid,
-    },
-    /// The object could not be serialized; a bug in this program. Nothing was sent.
-    #[error("cannot {operation}: the request cannot be serialized")]
-    Serialize {
-        /// The operation with kind and name.
-        operation: String,
-        /// What cannot be serialized.
-        #[source]
-        source: serde_json::Error,
-    },
-}
-
-impl CallError {
-    fn status(&self) -> Option<&kube::core::Status> {
-        match self {
-            Self::Failed { source, .. } => match source.as_ref() {
-                kube::Error::Api(status) => Some(status),
-                _ => None,
-            },
-            _ => None,
-        }
-    }
-
-    fn has_code(&self, code: u16) -> bool {
-        self.status().is_some_and(|status| status.code == code)
-    }
-
-    fn has_reason(&self, reason: &str) -> bool {
-        self.status().is_some_and(|status| status.reason == reason)
-    }
-
-    /// The object does not exist. A kind that the API server does not serve is another error
-    /// ([`CallError::is_unserved`]): its objects may exist, and be served in another version.
-    pub fn is_not_found(&self) -> bool {
-        self.has_code(404) && !self.is_unserved()
-    }
-
-    /// The API server does not serve the kind in this version.
-    pub fn is_unserved(&self) -> bool {
-        self.has_reason(UNSERVED_REASON)
-    }
-
-    /// An object of that name already exists.
-    pub fn is_already_exists(&self) -> bool {
-        self.has_code(409) && self.has_reason("AlreadyExists")
-    }
-
-    /// The object has changed since it was read. This is expected: read it again and retry.
-    pub fn is_conflict(&self) -> bool {
-        self.has_code(409) && !self.has_reason("AlreadyExists")
-    }
-
-    /// The permissions, or an admission plugin, do not allow the request.
-    pub fn is_forbidden(&self) -> bool {
-        self.has_code(403)
-    }
-
-    /// The API server or an admission webhook rejected the object as invalid.
-    pub fn is_invalid(&self) -> bool {
-        self.has_code(422) || self.has_code(400)
-    }
-
-    /// The namespace is being deleted and accepts no new objects.
-    pub fn is_namespace_terminating(&self) -> bool {
-        let cause = "NamespaceTerminating";
-        let details = self.status().and_then(|status| status.details.as_ref());
-        self.is_forbidden() && details.is_some_and(|details| details.causes.iter().any(|entry| entry.reason == cause))
-    }
-
-    /// The API server does not know the kind of a blocking owner reference. Its admission plugin
-    /// `OwnerReferencesPermissionEnforcement` reads the kinds every 30 s, so the request can fail for that long after the
-    /// start of the API server.
-    pub fn is_owner_kind_unknown(&self) -> bool {
-        let is_reason = |text: &str| text.contains("cannot find RESTMapping");
-        self.is_forbidden() && self.status().is_some_and(|status| is_reason(&status.message))
-    }
-
-    /// The object cannot be serialized, so the request fails until the object changes.
-    pub fn is_unserializable(&self) -> bool {
-        matches!(self, Self::Serialize { .. })
-    }
-
-    /// Why the response is no valid object of the kind, in the words of the parser. `None` if the request failed for
-    /// another reason.
-    pub fn invalid_response(&self) -> Option<String> {
-        if let Self::Undecodable { source, .. } = self {
-            return Some(source.to_string());
-        }
-        let Self::Failed { source, .. } = self else { return None };
-        if let kube::Error::SerdeError(error) = source.as_ref() { Some(error.to_string()) } else { None }
-    }
-
-    /// The request may have been applied, or may be applied later. Read the object to find out.
-    pub fn outcome_is_unknown(&self) -> bool {
-        match self {
-            Self::TimedOut { .. } => true,
-            Self::Serialize { .. } | Self::Undecodable { .. } => false,
-            Self::Failed { .. } => self.status().is_none_or(|status| status.code >= 500),
-        }
-    }
 }
 
 /// The state of an object after a deletion.
@@ -487,63 +355,6 @@ pub async fn with_timeout<T>(
     }
 }
 
-/// Whether the API server does not serve the kind: it responds to an unknown path with 404 and a text instead of a
-/// status, which has no reason of the API server.
-fn is_unserved(status: &kube::core::Status) -> bool {
-    status.code == 404 && status.reason != NOT_FOUND_REASON
-}
-
-/// Replaces the text of the API server for an unknown path, `404 page not found`, by what to do.
-pub(crate) fn explain_unserved(error: &mut kube::Error) {
-    if let kube::Error::Api(status) = error
-        && is_unserved(status)
-    {
-        status.message = format!("{NOT_SERVED}; install its CustomResourceDefinition");
-        UNSERVED_REASON.clone_into(&mut status.reason);
-    }
-}
-
-/// The error and all its sources in one line. A source whose text is already included is left out.
-pub fn error_chain(error: &(dyn std::error::Error + 'static)) -> String {
-    // An API status has the whole message.
-    let source_of = |error| if api_status(error).is_some() { None } else { std::error::Error::source(error) };
-    let mut text = message(error);
-    let mut next = source_of(error);
-    while let Some(source) = next {
-        let part = message(source);
-        if !text.contains(&part) {
-            text.push_str(": ");
-            text.push_str(&part);
-        }
-        next = source_of(source);
-    }
-    text.replace('\n', " ")
-}
-
-/// The status that the API server returned, if the error is one.
-fn api_status<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a kube::core::Status> {
-    let boxed = || error.downcast_ref::<Box<kube::Error>>().map(AsRef::as_ref);
-    match error.downcast_ref().or_else(boxed) {
-        Some(kube::Error::Api(status)) => Some(status),
-        _ => None,
-    }
-}
-
-/// The message of an error without its sources. kube prints an API status with all its fields; here it is the message,
-/// the code and the reason.
-fn message(error: &(dyn std::error::Error + 'static)) -> String {
-    api_status(error).map_or_else(|| error.to_string(), status_message)
-}
-
-/// The message of an API status, with code and reason.
-pub(super) fn status_message(status: &kube::core::Status) -> String {
-    let outcome = format!("{} {}", status.code, status.reason);
-    match status.message.trim() {
-        "" => outcome.trim().to_owned(),
-        message => format!("{message} ({})", outcome.trim()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -551,11 +362,6 @@ mod tests {
     fn uri_with_timeout(uri: &str) -> String {
         let request = Request::builder().uri(uri).body(Body::empty()).unwrap();
         add_timeout_param(request, REQUEST_TIMEOUT).uri().to_string()
-    }
-
-    fn failed(code: u16, reason: &str) -> CallError {
-        let status = kube::core::Status::failure("text", reason).with_code(code);
-        CallError::Failed { operation: "test".to_owned(), source: Box::new(kube::Error::Api(Box::new(status))) }
     }
 
     #[test]
@@ -566,24 +372,6 @@ mod tests {
             uri_with_timeout("https://a/x?&watch=true&timeoutSeconds=290"),
             "https://a/x?&watch=true&timeoutSeconds=290"
         );
-    }
-
-    #[test]
-    fn outcome_is_unknown_after_5xx_and_timeouts() {
-        for (code, reason, unknown) in
-            [(409, "AlreadyExists", false), (422, "Invalid", false), (429, "TooManyRequests", false)]
-                .into_iter()
-                .chain([(500, "InternalError", true), (503, "x", true), (504, "Timeout", true)])
-        {
-            assert_eq!(failed(code, reason).outcome_is_unknown(), unknown, "{code}");
-        }
-        assert!(CallError::TimedOut { operation: String::new() }.outcome_is_unknown());
-    }
-
-    #[test]
-    fn api_status_is_short_in_error_chain() {
-        let text = error_chain(&failed(429, "TooManyRequests"));
-        assert_eq!(text, "cannot test: text (429 TooManyRequests)");
     }
 
     /// A client of a server that responds to each request with this code and text.
@@ -612,11 +400,5 @@ mod tests {
         );
         assert!(gone.get("a").await.unwrap().is_none());
         assert!(matches!(gone.delete("a", "uid").await, Ok(Deleted::Gone)));
-    }
-
-    #[test]
-    fn already_exists_is_not_a_conflict() {
-        assert!(failed(409, "AlreadyExists").is_already_exists() && !failed(409, "AlreadyExists").is_conflict());
-        assert!(failed(409, "Conflict").is_conflict() && !failed(409, "Conflict").is_already_exists());
     }
 }

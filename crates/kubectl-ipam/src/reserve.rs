@@ -2,16 +2,13 @@
 
 use std::io::{BufRead, IsTerminal, Write};
 
-use capi_ipam::api::{
-    AllowedNamespaces, IPReservation, IPReservationSpec, PoolKey, PoolSpec, ReservationClaim, Scope, Slot, names,
-};
+use capi_ipam::api::{IPReservation, IPReservationSpec, PoolKey, ReservationClaim, Scope, Slot, names};
 use capi_ipam::in_cluster::ledger::Proposal;
 use capi_ipam_ip::Block;
-use k8s_openapi::api::core::v1::Namespace;
 use kube::api::ObjectMeta;
 
 use crate::cli::WriteFlags;
-use crate::cluster::{Created, Identity, Kind, OtherKind};
+use crate::cluster::{Created, Identity, Kind};
 use crate::commands::{parse_block, show_command};
 use crate::error::Error;
 use crate::load::Loader;
@@ -38,7 +35,7 @@ pub(crate) async fn reserve(
     let own_namespace = pool.key.namespace.as_deref().unwrap_or(&loader.cluster.namespace);
     let claim = claim.map(|claim| parse_claim(claim, own_namespace)).transpose()?;
     if let Some(claim) = &claim {
-        check_claim(loader, &pool, claim).await?;
+        check_claim(&pool.key, claim)?;
     }
     let block = address.map(parse_block).transpose()?;
     if let Some(block) = block {
@@ -74,30 +71,16 @@ pub(crate) async fn reserve(
 }
 
 /// Fails if no claim of this name can ever get an address of the pool.
-async fn check_claim(loader: &mut Loader<'_>, pool: &PoolRow, (namespace, name): &Key) -> Result<(), Error> {
-    let allowed = namespaces_of(&pool.spec);
-    let mut labels = None;
-    if matches!(allowed, Some(AllowedNamespaces::Selector(_))) {
-        // Without the permission, any namespace can be selected.
-        let missing = loader.missing.len();
-        let fields = format!("metadata.name={namespace}");
-        let found = loader.others::<Namespace>(OtherKind::Namespace, None, &fields, "").await?;
-        loader.missing.truncate(missing);
-        let found = found.into_seen().into_iter().next();
-        labels = found.map(|found| found.metadata.labels.unwrap_or_default());
+fn check_claim(pool: &PoolKey, claim: &Key) -> Result<(), Error> {
+    match promised_to(claim).problem(pool) {
+        Some(problem) => Err(Error::Argument(problem.to_string())),
+        None => Ok(()),
     }
-    let claim =
-        ReservationClaim { namespace: namespace.to_string(), name: name.to_string(), ..ReservationClaim::default() };
-    let is_allowed = |namespace: &str| {
-        allowed.as_ref().is_none_or(|allowed| allowed.allows(namespace, labels.as_ref()).unwrap_or(true))
-    };
-    claim.problem(&pool.key, is_allowed).map_or(Ok(()), |problem| Err(Error::Argument(problem.to_string())))
 }
 
-/// The namespaces whose claims may use a pool with this specification; `None` for all, or if the rules are not valid.
-pub(crate) fn namespaces_of(spec: &PoolSpec) -> Option<AllowedNamespaces> {
-    let rules = spec.access().rules().ok()??;
-    Some(rules.namespaces)
+/// The claim reference of a promise: it has no uid.
+pub(crate) fn promised_to((namespace, name): &Key) -> ReservationClaim {
+    ReservationClaim { namespace: namespace.to_string(), name: name.to_string(), uid: None, cluster: None }
 }
 
 /// Fails if another claim uses the address, although it has no reservation yet: the provider creates one.
@@ -231,12 +214,7 @@ pub(crate) fn reservation(slot: &Slot, pool: &PoolKey, claim: Option<&Key>) -> I
             address: block.base().to_string(),
             prefix_length: (!block.is_address()).then(|| block.length().into()),
             pool_ref: pool.to_reference(),
-            claim_ref: claim.map(|(namespace, name)| ReservationClaim {
-                namespace: namespace.to_string(),
-                name: name.to_string(),
-                uid: None,
-                cluster: None,
-            }),
+            claim_ref: claim.map(promised_to),
             released_at: None,
         },
     }

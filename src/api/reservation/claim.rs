@@ -55,14 +55,6 @@ pub enum ClaimProblem {
         /// The namespace in the claim reference.
         namespace: String,
     },
-    /// The pool does not allow claims of the namespace.
-    #[error("spec.claimRef.namespace: spec.allowedNamespaces of {pool} does not allow claims of {namespace}")]
-    NotAllowed {
-        /// The pool of the reservation.
-        pool: PoolKey,
-        /// The namespace in the claim reference.
-        namespace: String,
-    },
 }
 
 impl ClaimProblem {
@@ -70,7 +62,7 @@ impl ClaimProblem {
     pub fn field(&self) -> &'static str {
         match self {
             Self::Name { .. } => "spec.claimRef.name",
-            Self::Namespace { .. } | Self::OtherNamespace { .. } | Self::NotAllowed { .. } => "spec.claimRef.namespace",
+            Self::Namespace { .. } | Self::OtherNamespace { .. } => "spec.claimRef.namespace",
         }
     }
 
@@ -84,9 +76,9 @@ impl ClaimProblem {
 
 impl ReservationClaim {
     /// Returns why no claim with this namespace and name can ever get an address of `pool`: the reservation would only
-    /// withdraw the address from the pool. `is_allowed` states whether the pool accepts claims of a namespace
-    /// ([`AllowedNamespaces::allows`](crate::api::AllowedNamespaces::allows)); it returns true if that is not known.
-    pub fn problem(&self, pool: &PoolKey, is_allowed: impl FnOnce(&str) -> bool) -> Option<ClaimProblem> {
+    /// withdraw the address from the pool. `spec.allowedNamespaces` of a global pool is no reason: who promises an
+    /// address to a claim decides that the claim gets it.
+    pub fn problem(&self, pool: &PoolKey) -> Option<ClaimProblem> {
         let namespace = self.namespace.clone();
         if !is_dns_label(&namespace) {
             return Some(ClaimProblem::Namespace { namespace });
@@ -96,9 +88,7 @@ impl ReservationClaim {
         }
         match &pool.namespace {
             Some(own) if **own != *namespace => Some(ClaimProblem::OtherNamespace { pool: pool.clone(), namespace }),
-            Some(_) => None,
-            None if is_allowed(&namespace) => None,
-            None => Some(ClaimProblem::NotAllowed { pool: pool.clone(), namespace }),
+            Some(_) | None => None,
         }
     }
 }
@@ -116,14 +106,11 @@ mod tests {
     fn impossible_claim_has_a_problem_with_its_field() {
         let pool = PoolKey::new(InClusterKind::IPPool, Some("team-a"), "web");
         let global = PoolKey::new(InClusterKind::GlobalIPPool, None, "shared");
-        let field = |claim: &ReservationClaim, pool: &PoolKey| {
-            claim.problem(pool, |namespace| namespace != "denied").map(|problem| problem.field())
-        };
+        let field = |claim: &ReservationClaim, pool: &PoolKey| claim.problem(pool).map(|problem| problem.field());
         let (namespace, name) = (Some("spec.claimRef.namespace"), Some("spec.claimRef.name"));
         assert_eq!(field(&claim("team-a", "vm-1.example"), &pool), None);
         assert_eq!(field(&claim("team-b", "vm-1"), &global), None);
         assert_eq!(field(&claim("team-b", "vm-1"), &pool), namespace);
-        assert_eq!(field(&claim("denied", "vm-1"), &global), namespace);
         for wrong in ["Bad_Claim", "a b", "", "-a", "a.", "a..b", &"a".repeat(254)] {
             assert_eq!(field(&claim("team-a", wrong), &pool), name, "{wrong}");
         }
@@ -135,7 +122,7 @@ mod tests {
     #[test]
     fn problem_is_displayed_with_the_path_of_its_field() {
         let pool = PoolKey::new(InClusterKind::IPPool, Some("team-a"), "web");
-        let problem = claim("kube-system", "x").problem(&pool, |_| true).unwrap();
+        let problem = claim("kube-system", "x").problem(&pool).unwrap();
         assert_eq!(
             problem.to_string(),
             "spec.claimRef.namespace: InClusterIPPool team-a/web allocates only to claims of its namespace, not of \

@@ -191,7 +191,7 @@ impl State {
 fn impossible_promise(reservation: &ReservationInfo) -> Option<String> {
     let (namespace, name) = reservation.claim.as_ref()?.key();
     let claim = ReservationClaim { namespace, name, ..ReservationClaim::default() };
-    claim.problem(&reservation.pool, |_| true).map(|problem| problem.to_string())
+    claim.problem(&reservation.pool).map(|problem| problem.to_string())
 }
 
 /// Why a promise cannot be kept now: another claim uses the address.

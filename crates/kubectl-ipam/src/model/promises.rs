@@ -9,8 +9,7 @@ use crate::objects::ReservationRow;
 pub(super) fn impossible(reservation: &ReservationRow) -> Option<Finding> {
     let (namespace, name) = reservation.claim.clone().filter(|_| !reservation.has_uid)?;
     let claim = ReservationClaim { namespace: namespace.into(), name: name.into(), ..ReservationClaim::default() };
-    // What a user promises does not depend on spec.allowedNamespaces.
-    let problem = claim.problem(&reservation.pool, |_| true)?;
+    let problem = claim.problem(&reservation.pool)?;
     let object = reservation.slot.reservation_name();
     let repair = format!("delete it, and create another one if needed: kubectl delete ipreservation {object}");
     Some(Check::InvalidReservation.finding(format!("ipreservation {object}"), problem.to_string(), repair))

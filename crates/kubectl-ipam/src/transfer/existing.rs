@@ -2,15 +2,14 @@
 
 use std::collections::{HashMap, HashSet};
 
-use capi_ipam::api::{IPReservation, NamespaceSource, Pool, PoolKey, PoolSpec, Scope};
+use capi_ipam::api::{IPReservation, Pool, PoolKey, PoolSpec, Scope};
 use capi_ipam::in_cluster::ledger::Ledger;
 use capi_ipam_ip::Block;
-use k8s_openapi::api::core::v1::Namespace;
 use kube::ResourceExt;
 use kube::api::ObjectMeta;
 
 use super::{IMPORT_LABEL, Parsed, Texts};
-use crate::cluster::{Identity, Kind, OtherKind};
+use crate::cluster::{Identity, Kind};
 use crate::error::Error;
 use crate::load::Loader;
 use crate::objects::{Key, ReservationRow, scope_of};
@@ -24,8 +23,6 @@ pub(super) struct Existing {
     pub(super) addresses: Vec<(PoolKey, Block, Key)>,
     /// Pools with IPAddresses or claims.
     pub(super) pools_in_use: HashSet<PoolKey>,
-    /// The labels of namespaces, if a pool selects its namespaces by them.
-    pub(super) namespaces: HashMap<String, Texts>,
     /// Knows the networks: which of them selects a new pool.
     pub(super) networks: Ledger,
 }
@@ -37,7 +34,6 @@ impl Default for Existing {
             reservations: Vec::new(),
             addresses: Vec::new(),
             pools_in_use: HashSet::new(),
-            namespaces: HashMap::new(),
             networks: Ledger::read_only(),
         }
     }
@@ -143,7 +139,6 @@ pub(super) async fn read(loader: &mut Loader<'_>, parsed: &Parsed, prune: bool) 
         existing.pools_in_use.extend(claims.into_iter().map(|claim| claim.pool));
     }
     read_networks(loader, parsed, &mut existing).await?;
-    read_namespaces(loader, parsed, &mut existing).await?;
     Ok(existing)
 }
 
@@ -157,33 +152,4 @@ async fn read_networks(loader: &mut Loader<'_>, parsed: &Parsed, existing: &mut 
         return Ok(());
     }
     loader.fill_networks(&existing.networks).await?.require(|| "the network of a pool of the file".to_owned())
-}
-
-/// Reads the labels of namespaces if the file reserves addresses for claims in a pool that selects namespaces by them.
-/// Without the permission, any namespace can be selected.
-async fn read_namespaces(loader: &mut Loader<'_>, parsed: &Parsed, existing: &mut Existing) -> Result<(), Error> {
-    let selects = |spec: &PoolSpec| {
-        let allowed = spec.access().allowed_namespaces;
-        allowed.is_some_and(|allowed| allowed.from == NamespaceSource::Selector)
-    };
-    let mut selecting: HashSet<PoolKey> = HashSet::new();
-    for (key, pool) in &existing.pools {
-        if selects(&pool.spec) {
-            selecting.insert(key.clone());
-        }
-    }
-    for wanted in parsed.pools().filter(|wanted| selects(&wanted.pool.spec)) {
-        selecting.insert(PoolKey::of(&wanted.pool));
-    }
-    let is_needed = parsed.reserved().any(|wanted| wanted.claim.is_some() && selecting.contains(&wanted.pool));
-    if !is_needed {
-        return Ok(());
-    }
-    let missing = loader.missing.len();
-    let namespaces = loader.others::<Namespace>(OtherKind::Namespace, None, "", "").await?;
-    loader.missing.truncate(missing);
-    for namespace in namespaces.into_seen() {
-        existing.namespaces.insert(namespace.name_any(), namespace.metadata.labels.unwrap_or_default());
-    }
-    Ok(())
 }

@@ -8,7 +8,7 @@ mod reservations;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use capi_ipam::api::{AllowedNamespaces, IPReservation, PoolKey, PoolSpec, Scope, Slot};
+use capi_ipam::api::{IPReservation, PoolKey, PoolSpec, Scope, Slot};
 use capi_ipam_ip::{Block, Family, UsableBlocks};
 use kube::ResourceExt;
 use serde_json::Value;
@@ -18,7 +18,6 @@ use super::{Entry, Parsed, Record};
 use crate::cluster::Identity;
 use crate::model::{ChangeAction, ImportProblem};
 use crate::objects::Key;
-use crate::reserve::namespaces_of;
 
 /// A change of one object.
 #[derive(Clone, Debug)]
@@ -113,13 +112,11 @@ struct PlannedPool {
     scope: Scope,
     /// The blocks; `None` if the specification is not valid, which is a problem of the pool.
     usable: Option<UsableBlocks>,
-    /// The namespaces whose claims may use the pool; `None` for all, or if the rules are not valid.
-    namespaces: Option<AllowedNamespaces>,
 }
 
 impl PlannedPool {
     fn new(spec: &PoolSpec, scope: Scope) -> Self {
-        Self { scope, usable: spec.usable().ok(), namespaces: namespaces_of(spec) }
+        Self { scope, usable: spec.usable().ok() }
     }
 }
 

@@ -274,28 +274,20 @@ fn object_that_is_as_in_the_file_is_not_checked() {
 
 #[test]
 fn reservation_for_an_impossible_claim_is_refused() {
-    let pool = |allowed: &str| {
-        format!(
-            "apiVersion: ipam.cluster.x-k8s.io/v1alpha2\nkind: GlobalInClusterIPPool\nmetadata: {{name: g}}\nspec: \
-             {{addresses: [10.0.0.2-10.0.0.9], prefix: 24, allowedNamespaces: {allowed}}}\n---\n\
-             apiVersion: ipam.cluster.x-k8s.io/v1alpha2\nkind: IPReservation\nmetadata: {{name: g.g.10.0.0.7}}\nspec: \
-             {{scope: g.g, address: 10.0.0.7, poolRef: {{kind: GlobalInClusterIPPool, name: g}}, \
-             claimRef: {{namespace: team-b, name: vm}}}}\n"
-        )
-    };
-    let problem =
-        "spec.claimRef.namespace: spec.allowedNamespaces of GlobalInClusterIPPool g does not allow claims of team-b";
-    assert_eq!(problems(&pool("{from: Names, names: [team-a]}")), [(Some(6), problem.to_owned())]);
-    let by_label = pool("{from: Selector, selector: {matchLabels: {team: a}}}");
-    // The labels of the namespace are not known.
-    assert_eq!(planned(&by_label, &Existing::default(), false).reservations.len(), 1);
-    let namespaces = [("team-b".to_owned(), Texts::new())].into();
-    let existing = Existing { namespaces, ..Existing::default() };
-    assert_eq!(problems_in(&by_label, &existing), [(Some(6), problem.to_owned())]);
     let table = TABLE.replace(",vm-1", ",kube-system/vm-1").replace("team-b/vm-2", "team-b/a b");
     let found = problems(&table);
     assert!(found[0].1.starts_with("spec.claimRef.namespace: InClusterIPPool team-a/web allocates only"), "{found:?}");
     assert!(found[1].1.starts_with("spec.claimRef.name: \"a b\""), "{found:?}");
+}
+
+#[test]
+fn promise_is_not_subject_to_allowed_namespaces() {
+    let file = "apiVersion: ipam.cluster.x-k8s.io/v1alpha2\nkind: GlobalInClusterIPPool\nmetadata: {name: g}\nspec: \
+         {addresses: [10.0.0.2-10.0.0.9], prefix: 24, allowedNamespaces: {from: Names, names: [team-a]}}\n---\n\
+         apiVersion: ipam.cluster.x-k8s.io/v1alpha2\nkind: IPReservation\nmetadata: {name: g.g.10.0.0.7}\nspec: \
+         {scope: g.g, address: 10.0.0.7, poolRef: {kind: GlobalInClusterIPPool, name: g}, \
+         claimRef: {namespace: team-b, name: vm}}\n";
+    assert_eq!(planned(file, &Existing::default(), false).reservations.len(), 1);
 }
 
 #[test]

@@ -67,6 +67,20 @@ async fn addresses_are_reserved_for_nobody_or_for_a_claim() {
     let (code, _, errors) = call(&["reserve", "web"]);
     assert_eq!((code, errors.contains("has no free address")), (7, true), "{errors}");
 
+    // What an administrator promises does not depend on the rules of a global pool, only on whether the claim can exist.
+    let rules = json!({ "addresses": ["10.0.2.10-10.0.2.12"], "prefix": 24, "allowedNamespaces": { "from": "None" } });
+    create(&plane, "GlobalInClusterIPPool", None, "shared", &rules);
+    assert_eq!(call(&["reserve", "shared", "10.0.2.11", "--for", "vip"]).0, 0);
+    consumer.create_claim_for("vip", reference("GlobalInClusterIPPool", "shared"), json!({})).await;
+    assert_eq!(consumer.wait_for_address("vip").await, "10.0.2.11");
+    for (arguments, field) in [
+        (["reserve", "shared", "10.0.2.12", "--for", "Bad_Name"], "spec.claimRef.name: "),
+        (["reserve", "web", "10.0.0.14", "--for", "kube-system/vm"], "spec.claimRef.namespace: "),
+    ] {
+        let (code, _, errors) = call(&arguments);
+        assert!(code == 2 && errors.contains(field), "{arguments:?}: {code} {errors}");
+    }
+
     plane.kubectl(&["create", "serviceaccount", "viewer", "--namespace", namespace]);
     let account = format!("--serviceaccount={namespace}:viewer");
     let rules = ["ipreservations", "inclusterippools", "globalinclusterippools", "ipaddresses"]

@@ -1,6 +1,6 @@
 //! The reservations of a file.
 
-use capi_ipam::api::{IPReservation, PoolKey, ReservationClaim, Scope, Slot};
+use capi_ipam::api::{IPReservation, PoolKey, Scope, Slot};
 use capi_ipam_ip::Block;
 
 use super::super::existing::{ExistingReservation, Metadata};
@@ -8,7 +8,7 @@ use super::super::{IMPORT_LABEL, Wanted};
 use super::{Action, Change, PlannedPool, Planner, missing_metadata};
 use crate::load::short;
 use crate::objects::Key;
-use crate::reserve::reservation;
+use crate::reserve::{promised_to, reservation};
 
 impl<'a> Planner<'a> {
     /// Plans a reservation. One that is as in the file is not checked: it is never a reason to stop an import.
@@ -113,18 +113,11 @@ impl<'a> Planner<'a> {
         if let Some(user) = self.user(slot).filter(|user| Some(*user) != wanted.claim.as_ref()) {
             return Err(format!("{slot} is in use by the claim {}", join(user)));
         }
-        let Some((namespace, name)) = &wanted.claim else { return Ok(()) };
-        let claim = ReservationClaim {
-            namespace: namespace.to_string(),
-            name: name.to_string(),
-            ..ReservationClaim::default()
-        };
-        let namespaces = pool.and_then(|pool| pool.namespaces.as_ref());
-        let is_allowed = |namespace: &str| {
-            let labels = self.existing.namespaces.get(namespace);
-            namespaces.is_none_or(|namespaces| namespaces.allows(namespace, labels).unwrap_or(true))
-        };
-        claim.problem(&wanted.pool, is_allowed).map_or(Ok(()), |problem| Err(problem.to_string()))
+        let claim = wanted.claim.as_ref().map(promised_to);
+        match claim.and_then(|claim| claim.problem(&wanted.pool)) {
+            Some(problem) => Err(problem.to_string()),
+            None => Ok(()),
+        }
     }
 
     /// The claim with an IPAddress for this address, in any pool of the scope.
