@@ -133,6 +133,14 @@ fn two_managers_that_see_a_network_change_keep_its_pool() {
 }
 
 #[test]
+fn two_managers_that_see_a_label_and_a_network_change_agree() {
+    for start in [Start::Outside, Start::Member] {
+        let two = Scope { start, managers: 2, first_is_current: true, crashes: 0, ..CHANGING };
+        holds(Scope { network_changes: 1, ..two });
+    }
+}
+
+#[test]
 fn pool_with_another_block_length_does_not_join() {
     holds(OTHER_LENGTH);
 }

@@ -6,6 +6,9 @@ use super::Scope;
 use super::state::{ADDRESSES, CLAIMS, Claim, Manager, Network, OF_OTHER_POOL, Pool, Start, State, index};
 
 pub(super) fn of(model: &Scope) -> Vec<Property<Scope>> {
+    if model.checks_agreement_only() {
+        return vec![agreement()];
+    }
     let mut properties = vec![
         Property::always("no address is allocated twice in a network", |model: &Scope, state: &State| {
             (0..ADDRESSES).all(|address| is_unique(model, state, address))
@@ -31,15 +34,8 @@ pub(super) fn of(model: &Scope) -> Vec<Property<Scope>> {
                 state.reservations[index(false)] == [None; ADDRESSES]
             }));
     }
-    // Of a label and a network that become unusable together, two managers can observe different parts first.
-    if model.managers > 1 && model.label_changes == 0 {
-        properties.push(Property::always(
-            "no two managers record different scopes in turns",
-            |model: &Scope, state| {
-                let pairs = [(0, 1), (1, 0)];
-                pairs.into_iter().all(|(one, other)| agree(model, state, &state.managers[one], &state.managers[other]))
-            },
-        ));
+    if model.managers > 1 {
+        properties.push(agreement());
     }
     if model.has_other_length {
         properties.push(Property::always("no pool with another block length has a reservation", |_, state: &State| {
@@ -68,6 +64,14 @@ pub(super) fn of(model: &Scope) -> Vec<Property<Scope>> {
     properties
 }
 
+/// Two managers that have observed everything do not write the status of the pool in turns.
+fn agreement() -> Property<Scope> {
+    Property::always("no two managers record different scopes in turns", |model: &Scope, state: &State| {
+        let pairs = [(0, 1), (1, 0)];
+        pairs.into_iter().all(|(one, other)| agree(model, state, &state.managers[one], &state.managers[other]))
+    })
+}
+
 /// An address that both pools had in use when a manager observed that they are in one network is reported. Of several
 /// managers, one that has not observed a label yet allocates in the old scope.
 fn is_unique(model: &Scope, state: &State, address: usize) -> bool {
@@ -84,17 +88,25 @@ fn is_unique(model: &Scope, state: &State, address: usize) -> bool {
     !(model.managers == 1 && is_member && is_informed)
 }
 
-/// Whether two managers that have observed the network and the label agree after each has seen the record of the other.
-fn agree(model: &Scope, state: &State, one: &Manager, other: &Manager) -> bool {
-    let (mut one, mut other) = (one.clone(), other.clone());
-    for manager in [&one, &other] {
-        if manager.network != state.network || manager.pool.label != state.pool.label {
+/// Whether two managers that have observed everything agree after they have written the status of the pool in turns, and
+/// each has observed what both wrote.
+fn agree(model: &Scope, state: &State, first: &Manager, second: &Manager) -> bool {
+    let mut managers = [first.clone(), second.clone()];
+    for manager in &managers {
+        let has_observed = manager.network == state.network && manager.pool == state.pool;
+        if !has_observed || manager.ledger != state.reservations {
             return true;
         }
     }
-    other.see_pool(model, Pool { status: one.status(), ..state.pool });
-    one.see_pool(model, Pool { status: other.status(), ..state.pool });
-    one.is_member() == other.is_member()
+    let mut pool = state.pool;
+    for writer in [0, 1, 0, 1] {
+        pool = Pool { status: managers[writer].status(), ..pool };
+        for manager in &mut managers {
+            manager.see_pool(model, pool);
+        }
+    }
+    let [first, second] = managers;
+    first.is_member() == second.is_member()
 }
 
 fn is_in_scope(state: &State, manager: &Manager) -> bool {

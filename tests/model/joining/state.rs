@@ -162,10 +162,18 @@ impl Manager {
     /// The manager observes the object of the pool.
     pub(super) fn see_pool(&mut self, model: &Scope, pool: Pool) {
         self.pool = pool;
-        self.shown = match (pool.status, self.shown) {
+        let before = self.shown;
+        self.shown = match (pool.status, before) {
             (Status::None, Status::Member | Status::Left) => Status::Left,
             (status, _) => status,
         };
+        // Only another manager states that the pool is no longer in the network in which this one has it.
+        if let Record::Network { is_inherited } = &mut self.record
+            && before == Status::Member
+            && self.shown != before
+        {
+            *is_inherited = true;
+        }
         self.decide(model);
     }
 
