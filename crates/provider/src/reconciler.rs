@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, field};
 
 use crate::adapter::{ClaimHandler, HandlerError, PoolView, ProviderAdapter};
-use crate::api::{IPAddressClaim, conditions, is_paused, names};
+use crate::api::{IPAddressClaim, Uid, conditions, is_paused, names};
 use crate::attempt_state::{AttemptState, MAX_UNREPORTED_ATTEMPT, MAX_UNREPORTED_CONFLICTS, MAX_UNREPORTED_FAILURES};
 use crate::backoff::ClaimBackoff;
 use crate::claim_cache::{ClaimFilter, CompactClaim};
@@ -240,7 +240,17 @@ impl<A: ProviderAdapter> Reconciler for ClaimReconciler<A> {
     fn starting(&self, claim: &Cached<IPAddressClaim, CompactClaim>) -> Option<Box<dyn Any + Send>> {
         let Cached::Full(claim) = claim else { return None };
         let needs_address = claim.bound_address().is_none() && claim.metadata.deletion_timestamp.is_none();
-        if needs_address && self.filter.matches(claim) { self.adapter.starting(claim) } else { None }
+        if !needs_address || !self.filter.matches(claim) {
+            return None;
+        }
+        // A claim keeps the address of an existing IPAddress of its name.
+        let metadata = &claim.metadata;
+        let (namespace, name) = (metadata.namespace.as_deref()?, metadata.name.as_deref()?);
+        let uid = metadata.uid.as_deref().map(Uid::of);
+        match self.addresses.state_of(namespace, name, uid, &claim.spec.pool_ref) {
+            AddressState::Absent => self.adapter.starting(claim),
+            AddressState::Valid | AddressState::Deleting | AddressState::Invalid => None,
+        }
     }
 
     /// Consistent with [`decide`]: a bound claim with a valid IPAddress needs no action.
