@@ -143,10 +143,10 @@ pub trait ProviderAdapter: Send + Sync + 'static {
     /// reconcile ends, whatever its result.
     fn claim_handler(&self, claim: Arc<IPAddressClaim>) -> Self::Handler;
 
-    /// Called before each reconcile of a claim without an address and IPAddress, in the order in which these reconciles start: of the
-    /// claims of a namespace, that in which the watch has shown them. A provider can allocate addresses in this order,
-    /// although the handlers run concurrently. The returned value is dropped when the reconcile has ended. Must not
-    /// block.
+    /// Called before each reconcile of a claim without an address and without an IPAddress, in the order in which these
+    /// reconciles start: of the claims of a namespace, that in which the watch has shown them. A provider can allocate
+    /// addresses in this order, although the handlers run concurrently. The returned value is dropped when the reconcile
+    /// has ended. Must not block.
     fn starting(&self, _claim: &IPAddressClaim) -> Option<Box<dyn Any + Send>> {
         None
     }
