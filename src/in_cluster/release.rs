@@ -1,6 +1,6 @@
 //! The release of reservations: the only place that ends the reservation of a claim.
 //!
-//! Whoever releases an address, step R2, the sweeper or a move to another scope, calls [`release_reservation`]. It
+//! Each release of an address, by step R2, the sweeper or a move to another scope, calls [`release_reservation`]. It
 //! decides by the rules of the pool whether the reservation is deleted, or kept with the time of the release until the
 //! cool-down ends.
 

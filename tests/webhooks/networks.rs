@@ -196,7 +196,7 @@ async fn leaving_a_network_with_addresses_in_use_is_warned_about() {
 }
 
 #[tokio::test]
-async fn joining_a_network_with_shared_addresses_in_use_is_warned_about() {
+async fn joining_a_network_with_shared_addresses_is_warned_about() {
     for kind in InClusterKind::ALL {
         let (lab, first, second) = (Lab::create().await, unique("first"), unique("second"));
         lab.create_pool(kind, &first, &spec(kind)).await;

@@ -163,7 +163,7 @@ pub(super) struct ReservationInfo {
     /// claim, which uses one of them.
     pub(super) was_used: bool,
     pub(super) list: ListEpoch,
-    /// Whether it is being deleted and waits for a finalizer: nobody has it, and the address is not free.
+    /// Whether it is being deleted and waits for a finalizer: no claim has it, and the address is not free.
     pub(super) is_terminating: bool,
     /// Whether it has to be labelled for `clusterctl move`.
     pub(super) lacks_label: bool,

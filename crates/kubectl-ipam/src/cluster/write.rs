@@ -126,7 +126,7 @@ impl Cluster {
         found.is_ok_and(|found| contains(&found, written))
     }
 
-    /// Replaces the specification of a pool if nobody has changed it. The API server refuses fields that it does not
+    /// Replaces the specification of a pool if it is unchanged. The API server refuses fields that it does not
     /// know.
     pub(crate) async fn replace_spec(
         &self,
