@@ -81,9 +81,11 @@ async fn every_command_shows_the_objects_of_the_cluster() {
     })
     .await;
 
-    let network = eventually("the network is ready", async || {
+    // The status of a network is written every 2 seconds. The first one is without the pool, which waits for the block
+    // length in it.
+    let network = eventually("the network is ready and counts the pool", async || {
         let network = ask(&["networks"])["networks"][0].clone();
-        (network["ready"] == "True").then_some(network)
+        (network["ready"] == "True" && network["pools"] == 1).then_some(network)
     })
     .await;
     assert_eq!(network["name"], "backbone");
