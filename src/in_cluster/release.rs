@@ -5,6 +5,7 @@
 //! cool-down ends.
 
 use capi_ipam_controller::client::CallError;
+use capi_ipam_controller::resource_version::ResourceVersion;
 use capi_ipam_controller::{clock, patch};
 use capi_ipam_ip::Block;
 use capi_ipam_provider::HandlerError;
@@ -121,9 +122,8 @@ pub(super) async fn release_reservation(
 
 /// Whether a read shows an earlier version of a reservation than the one that was known before.
 fn is_earlier(found: &IPReservation, known: &KnownReservation) -> bool {
-    let number = |text: &str| text.parse::<u64>().ok();
-    let found = found.metadata.resource_version.as_deref().and_then(number);
-    found.zip(number(&known.version)).is_some_and(|(found, known)| found < known)
+    let (found, known) = (ResourceVersion::of(&found.metadata), ResourceVersion::parse(&known.version));
+    found.zip(known).is_some_and(|(found, known)| found < known)
 }
 
 async fn delete(context: &Context, known: &KnownReservation) -> Result<ReleaseResult, CallError> {

@@ -6,6 +6,7 @@ use kube::Resource;
 use parking_lot::Mutex;
 
 use crate::expiring_map::ExpiringMap;
+use crate::resource_version::ResourceVersion;
 
 /// Age at which an expectation expires: the controller then acts on the watched state even if it looks stale.
 pub const EXPECTATION_TTL: Duration = Duration::from_secs(10);
@@ -16,7 +17,7 @@ pub const EXPECTATION_TTL: Duration = Duration::from_secs(10);
 /// are kept until they expire, also after the watch has shown the write, since a task may still hold an older state.
 #[derive(Debug, Default)]
 pub struct Expectations {
-    versions: Mutex<ExpiringMap<String, u64>>,
+    versions: Mutex<ExpiringMap<String, ResourceVersion>>,
 }
 
 impl Expectations {
@@ -31,11 +32,11 @@ impl Expectations {
     /// Records that a write removed the object. Every state of it is stale from now on.
     pub fn expect_deleted<K: Resource>(&self, object: &K, now: Instant) {
         if let Some(uid) = object.meta().uid.clone() {
-            self.insert(&uid, u64::MAX, now);
+            self.insert(&uid, ResourceVersion::MAX, now);
         }
     }
 
-    fn insert(&self, uid: &str, version: u64, now: Instant) {
+    fn insert(&self, uid: &str, version: ResourceVersion, now: Instant) {
         self.versions.lock().insert(uid.to_owned(), version, EXPECTATION_TTL, now);
     }
 
@@ -46,9 +47,9 @@ impl Expectations {
     }
 }
 
-fn identify<K: Resource>(object: &K) -> Option<(&str, u64)> {
+fn identify<K: Resource>(object: &K) -> Option<(&str, ResourceVersion)> {
     let meta = object.meta();
-    Some((meta.uid.as_deref()?, meta.resource_version.as_deref()?.parse().ok()?))
+    Some((meta.uid.as_deref()?, ResourceVersion::of(meta)?))
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@
 //! - [`health`], [`metrics`] and [`diagnostics`]: probes and metrics, and the servers of both;
 //! - [`traces`]: spans that are exported to an OpenTelemetry collector;
 //! - [`expiring_map`] and [`object_map`]: maps whose entries expire, and maps of objects by name;
+//! - [`resource_version`] and [`uid`]: the identity of a state of an object;
 //! - [`discovery`], [`leader`], [`listener`], [`logging`], [`log_limit`], [`options`], [`retry`], [`clock`] and [`server_clock`]:
 //!   smaller parts of these.
 //!
@@ -78,9 +79,11 @@ pub mod object_map;
 pub mod options;
 pub mod patch;
 pub mod priority;
+pub mod resource_version;
 pub mod retry;
 pub mod server_clock;
 pub mod traces;
+pub mod uid;
 pub mod upgrade;
 pub mod watch;
 

@@ -34,6 +34,7 @@ use self::streaming_list::streaming_list;
 use crate::client::with_timeout;
 use crate::discovery;
 use crate::health::ReadinessGate;
+use crate::resource_version::ResourceVersion;
 
 /// Sees every change of the objects of one kind, in order, before any reconciler runs. The methods correspond to kube's
 /// [`Event`].
@@ -241,12 +242,12 @@ where
 /// The resourceVersion of the object of an event, 0 if there is none.
 fn version_in<K: Resource>(event: &Event<K>) -> u64 {
     let (Event::InitApply(object) | Event::Apply(object) | Event::Delete(object)) = event else { return 0 };
-    version_of(object.meta().resource_version.as_deref())
+    as_number(object.meta().resource_version.as_deref())
 }
 
-/// A resourceVersion as a number, which grows with every write; 0 if it is no number, so that it is never compared.
-fn version_of(text: Option<&str>) -> u64 {
-    text.and_then(|text| text.parse().ok()).unwrap_or_default()
+/// A resourceVersion as a number; 0 if it is no number, so that it is never compared.
+fn as_number(text: Option<&str>) -> u64 {
+    text.and_then(ResourceVersion::parse).map_or(0, ResourceVersion::get)
 }
 
 /// Returns when etcd was restored, according to this or another watch of the process.
@@ -304,7 +305,7 @@ impl<K: Resource + Clone + DeserializeOwned + Debug> VersionCheck<K> {
         loop {
             let operation = || format!("read the resourceVersion of {}", self.kind);
             match with_timeout(operation, self.api.list(&one)).await {
-                Ok(list) => return version_of(list.metadata.resource_version.as_deref()),
+                Ok(list) => return as_number(list.metadata.resource_version.as_deref()),
                 Err(_) => tokio::time::sleep(VERSION_CHECK_RETRY_DELAY).await,
             }
         }

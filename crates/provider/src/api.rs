@@ -7,13 +7,14 @@ pub mod advice;
 pub mod conditions;
 pub mod names;
 
+pub use capi_ipam_controller::uid::Uid;
+
 mod address;
 mod claim;
 mod cluster;
 mod contract;
 mod machine;
 mod metadata;
-mod uid;
 
 pub use address::{IPAddress, IPAddressSpec};
 pub use claim::{
@@ -23,4 +24,3 @@ pub use cluster::{Cluster, ClusterSpec};
 pub use contract::{ContractVersion, LocalReference, PoolReference};
 pub use machine::{InfrastructureReference, Machine, MachineAddress, MachineSpec, MachineStatus};
 pub use metadata::{is_paused, without_managed_fields};
-pub use uid::Uid;

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use capi_ipam_provider::api::{ContractVersion, IPAddress, IPAddressClaim};
+use capi_ipam_provider::controller::resource_version::ResourceVersion;
 use futures::TryStreamExt;
 use k8s_openapi::NamespaceResourceScope;
 use kube::api::{ListParams, WatchEvent, WatchParams};
@@ -79,7 +80,7 @@ impl History {
 
 /// The resource version of an object, if it is a number, as with etcd.
 fn version_of<K: Resource>(object: &K) -> Option<u64> {
-    object.resource_version()?.parse().ok()
+    ResourceVersion::of(object.meta()).map(ResourceVersion::get)
 }
 
 /// The objects of one kind in a [`History`].

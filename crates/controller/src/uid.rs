@@ -1,3 +1,5 @@
+//! The uid of an object.
+
 use sha2::{Digest, Sha256};
 
 /// The uid of an object in 16 bytes, for compact caches and fast comparison. Bytes, not a number: the alignment of a
