@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use capi_ipam::admission::routes::paths_of;
-use capi_ipam::api::InClusterKind::IPPool;
+use capi_ipam_api::InClusterKind::IPPool;
 use futures::StreamExt;
 use futures::future::join_all;
 use serde_json::{Value, json};

@@ -24,8 +24,8 @@ use std::net::Ipv4Addr;
 use std::process::Command;
 use std::time::Instant;
 
-use capi_ipam::api::{IPReservation, InClusterKind, Pool, PoolKey};
 use capi_ipam::in_cluster::ledger::{ClaimKey, Ledger, Proposal};
+use capi_ipam_api::{IPReservation, InClusterKind, Pool, PoolKey};
 use capi_ipam_controller::watch::EventHandler;
 use capi_ipam_provider::api::IPAddress;
 use plotters::prelude::*;

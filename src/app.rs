@@ -8,12 +8,12 @@ mod webhooks;
 
 use std::process::ExitCode;
 
+use capi_ipam_api::names;
 use capi_ipam_controller::manager::{Identity, print_usage, run_with_options};
 use capi_ipam_controller::options::Options;
 use capi_ipam_webhook::options::WebhookOptions;
 use clap::{Parser, Subcommand, ValueEnum};
 
-use crate::api::names;
 use crate::in_cluster::{self, InClusterOptions, LedgerHandle};
 use webhooks::CertificateOptions;
 

@@ -2,7 +2,7 @@
 //!
 //! Uniqueness depends on the API server alone. An address is allocated by creating an
 //! [`IPReservation`] whose name is derived from the scope and the address
-//! ([`reservation_name`](crate::api::reservation_name)): if two clients create it, one of them gets a conflict. The
+//! ([`reservation_name`](capi_ipam_api::reservation_name)): if two clients create it, one of them gets a conflict. The
 //! in-memory [`ledger`] makes this fast. It proposes the lowest address that seems free; a wrong proposal costs a
 //! retry, never a duplicate.
 //!
@@ -58,6 +58,7 @@ mod use_check;
 use std::sync::Arc;
 use std::time::Duration;
 
+use capi_ipam_api::{IPNetwork, IPReservation, IPSlice, InClusterKind, names};
 use capi_ipam_controller::client::ResourceClient;
 use capi_ipam_controller::manager::{BoxError, Manager};
 use capi_ipam_controller::watch::{WatchApi, WatchSpec};
@@ -79,7 +80,6 @@ pub use self::standby::{LedgerHandle, run_standby};
 use self::sweeper::Sweeper;
 use self::terminating::TerminatingClaims;
 use self::use_check::UseCheck;
-use crate::api::{IPNetwork, IPReservation, IPSlice, InClusterKind, names};
 
 /// How often a waiting claim is reconciled without a trigger: a safety net, since the ledger enqueues waiting claims.
 const RESYNC_INTERVAL: Duration = Duration::from_mins(10);

@@ -11,16 +11,16 @@
 //! | [`capi_ipam_controller`] | parts of any controller: client, watches, work queue, patches, leader election, manager | |
 //! | [`capi_ipam_webhook`] | server for admission and conversion webhooks, and its certificates | controller |
 //! | [`capi_ipam_provider`] | kinds of the IPAM contract, and the reconciler of claims; knows no kind of pool | controller |
-//! | [`api`] | kinds of this provider and their CustomResourceDefinitions; no I/O | ip, provider |
-//! | [`in_cluster`] | allocation and release, controllers of pools, sweeper | ip, controller, provider, `api` |
-//! | [`admission`] | validation and conversion of pools and reservations: pure functions | ip, webhook, `api` |
+//! | [`capi_ipam_api`] | kinds of this provider and their CustomResourceDefinitions; no I/O | ip, provider |
+//! | [`in_cluster`] | allocation and release, controllers of pools, sweeper | ip, controller, provider, api |
+//! | [`admission`] | validation and conversion of pools and reservations: pure functions | ip, webhook, api |
 //! | [`app`] | the program: flags, wiring, generated manifests | all |
 //!
 //! Cargo enforces the boundaries of the crates, and `tests/architecture.rs` further rules.
 //!
 //! # Invariants
 //! - An address of a scope is allocated to at most one claim. The API server guarantees this: the name of an
-//!   [`IPReservation`](api::IPReservation) is derived from the scope and the address, and only one client can create
+//!   [`IPReservation`](capi_ipam_api::IPReservation) is derived from the scope and the address, and only one client can create
 //!   it. Caches, leader election and webhooks are optimizations that correctness does not depend on.
 //! - Nothing that holds an address is released because a watch, a cache or a list no longer shows it. A live read
 //!   confirms it first.
@@ -28,8 +28,5 @@
 //! - All state is in the cluster. A restarted or another replica continues from there.
 
 pub mod admission;
-pub mod api;
 pub mod app;
 pub mod in_cluster;
-
-mod installed;

@@ -9,13 +9,15 @@ use std::process::Command;
 /// The maximum number of lines of a source file.
 const MAX_LINES: usize = 600;
 
-/// Names that a crate must not contain outside of its tests: it is generic.
+/// Names that a folder must not contain outside of its tests: a crate is generic, or a module does not use another.
 const FORBIDDEN_NAMES: &[(&str, &[&str])] = &[
     ("crates/ip", &["kube::", "inclusterippool", "inclusterprefixpool"]),
     ("crates/controller", &["ipam.", "ipaddress", "ippool", "prefixpool", "ipreservation", "poolref"]),
     ("crates/webhook", &["ipam.", "ipaddress", "ippool", "prefixpool", "ipreservation", "poolref"]),
     ("crates/provider", &["inclusterippool", "inclusterprefixpool", "ipreservation"]),
     ("crates/testing", &["inclusterippool", "inclusterprefixpool", "ipreservation"]),
+    // Admission reads the state of the cluster through its trait `View`.
+    ("src/admission", &["in_cluster::"]),
 ];
 
 #[test]
@@ -30,7 +32,7 @@ fn source_files_are_short() {
 }
 
 #[test]
-fn generic_crates_do_not_name_kinds() {
+fn folders_do_not_name_what_they_must_not_use() {
     for (folder, names) in FORBIDDEN_NAMES {
         for file in sources(folder).iter().filter(|file| !file.iter().any(|part| part == "tests" || part == "tests.rs"))
         {
@@ -49,10 +51,18 @@ fn generic_crates_do_not_name_kinds() {
 fn provider_sdk_depends_on_no_webhook_crate() {
     let dependencies = dependencies("capi-ipam-provider");
     assert!(dependencies.iter().any(|name| name == "capi-ipam-controller"), "{dependencies:?}");
-    for unwanted in ["rcgen", "x509-parser", "capi-ipam-webhook", "capi-ipam-ip", "capi-ipam"] {
+    for unwanted in ["rcgen", "x509-parser", "capi-ipam-webhook", "capi-ipam-ip", "capi-ipam-api", "capi-ipam"] {
         let is_absent = dependencies.iter().all(|name| name != unwanted);
         assert!(is_absent, "capi-ipam-provider depends on {unwanted}");
     }
+}
+
+#[test]
+fn kinds_depend_on_addresses_and_the_contract_only() {
+    let dependencies = dependencies("capi-ipam-api");
+    let own: Vec<_> = dependencies.iter().filter(|name| name.starts_with("capi-ipam")).collect();
+    let allowed = |name: &str| ["capi-ipam-controller", "capi-ipam-ip", "capi-ipam-provider"].contains(&name);
+    assert!(own.iter().all(|name| allowed(name)), "the kinds do not know who serves them: {own:?}");
 }
 
 #[test]

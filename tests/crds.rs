@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::sleep;
 use std::time::Duration;
 
-use capi_ipam::api::crds;
+use capi_ipam_api::crds;
 use serde_json::{Value, json};
 
 use support::control_plane::{ControlPlane, Options};

@@ -8,7 +8,7 @@ mod support;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use capi_ipam::api::IPReservation;
+use capi_ipam_api::IPReservation;
 use serde_json::Value;
 
 use support::control_plane::{ControlPlane, Options};

@@ -7,8 +7,8 @@ use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use capi_ipam::api::{IPNetwork, Pool};
 use capi_ipam::in_cluster::ledger::Ledger;
+use capi_ipam_api::{IPNetwork, Pool};
 use parking_lot::Mutex;
 use serde_json::json;
 
@@ -51,7 +51,7 @@ fn measure(gateways: Gateways) -> [f64; 5] {
     let start = milliseconds(|| pools.iter().for_each(|pool| ledger.apply_pool(pool)));
     let (waited, is_done) = (Mutex::new(0.0_f64), AtomicBool::new(false));
     let (mut changes, mut network_changes) = (Vec::new(), Vec::new());
-    let key = capi_ipam::api::PoolKey::of(&pools[1]);
+    let key = capi_ipam_api::PoolKey::of(&pools[1]);
     std::thread::scope(|scope| {
         // What another claim waits for the lock.
         scope.spawn(|| {

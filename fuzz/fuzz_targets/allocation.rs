@@ -11,8 +11,8 @@
 #[path = "allocation/pools.rs"]
 mod pools;
 
-use capi_ipam::api::{InClusterKind, Pool, PoolKey, Scope, Slot, names};
 use capi_ipam::in_cluster::ledger::{Ledger, Proposal};
+use capi_ipam_api::{InClusterKind, Pool, PoolKey, Scope, Slot, names};
 use capi_ipam_ip::{Block, Family, Span};
 use ipnet::IpNet;
 use libfuzzer_sys::arbitrary::{self, Arbitrary};

@@ -9,7 +9,7 @@
 
 use std::net::IpAddr;
 
-use capi_ipam::api::{IPReservation, InClusterKind, PoolKey, Scope, Slot, network_block_length_name};
+use capi_ipam_api::{IPReservation, InClusterKind, PoolKey, Scope, Slot, network_block_length_name};
 use capi_ipam_ip::{Block, Family};
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;

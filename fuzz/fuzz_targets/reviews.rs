@@ -11,8 +11,7 @@
 use std::sync::Arc;
 
 use capi_ipam::admission::{View, conversion, pools, reservations};
-use capi_ipam::api::{InClusterKind, Pool, PoolKey, Scope, Slot};
-use capi_ipam::in_cluster::ledger::{NetworkRefusal, ScopeChange};
+use capi_ipam_api::{InClusterKind, NetworkRefusal, Pool, PoolKey, Scope, ScopeChange, Slot};
 use capi_ipam_ip::{Block, Family, UsableBlocks};
 use capi_ipam_webhook::conversion::respond as respond_to_conversion;
 use capi_ipam_webhook::reply::{Outcome, Reply, ReplyError};

@@ -15,7 +15,7 @@ mod inputs;
 mod policy;
 
 use capi_ipam::admission::pools;
-use capi_ipam::api::{InClusterKind, Pool, names};
+use capi_ipam_api::{InClusterKind, Pool, names};
 use capi_ipam_webhook::review::{AdmissionRequest, GroupVersionKind, Operation};
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;

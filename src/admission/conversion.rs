@@ -28,9 +28,9 @@
 mod annotation;
 mod spec;
 
+use capi_ipam_api::{Pool, names};
 use serde_json::Value;
 
-use crate::api::{Pool, names};
 use annotation::ConversionData;
 use spec::Fields;
 

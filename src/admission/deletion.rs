@@ -1,11 +1,11 @@
 //! What admission checks of deletions of pools and networks alike.
 
+use capi_ipam_api::names;
 use capi_ipam_webhook::denial;
 use kube::api::ObjectMeta;
 use kube::core::Status;
 
 use super::view::View;
-use crate::api::names;
 
 /// Whether an object can be deleted although it is in use: it has an annotation that allows this, or it is being deleted
 /// already. Its finalizer keeps it until it is no longer in use.

@@ -6,12 +6,11 @@
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
+use capi_ipam_api::{InClusterKind, crds};
 use capi_ipam_webhook::denial;
 use kube::core::response::StatusCause;
 use serde_json::{Value, json};
 use tracing::error;
-
-use crate::api::{InClusterKind, crds};
 
 /// The maximum number of causes that are returned for one object.
 const MAX_CAUSES: usize = 16;

@@ -1,5 +1,6 @@
 //! Admission of networks: what their definition cannot check.
 
+use capi_ipam_api::{Audience, IPNetwork, NetworkProblem, SelectorProblem, names, network_warnings};
 use capi_ipam_webhook::denial;
 use capi_ipam_webhook::review::{AdmissionRequest, Decision, Operation};
 use kube::api::ObjectMeta;
@@ -11,7 +12,6 @@ use serde_json::{Value, json};
 use super::deletion::{is_unchecked, require_complete};
 use super::scope_changes;
 use super::view::View;
-use crate::api::{Audience, IPNetwork, NetworkProblem, SelectorProblem, names, network_warnings};
 
 /// Decides on a request for a network.
 pub fn review(request: &AdmissionRequest, view: &dyn View) -> Decision {

@@ -7,6 +7,9 @@
 
 use std::fmt::{Display, Write as _};
 
+use capi_ipam_api::{
+    AddressMetadata, InClusterKind, MIN_TERMINATING_SECONDS, Pool, PoolKey, PoolSpec, is_dns_label, names,
+};
 use capi_ipam_ip::{Block, Field, PoolProblem, PoolProblemKind, UsableBlocks};
 use capi_ipam_webhook::denial;
 use capi_ipam_webhook::review::{AdmissionRequest, Decision, Operation};
@@ -18,9 +21,6 @@ use serde_json::{Value, json};
 use super::deletion::{is_unchecked, require_complete};
 use super::view::View;
 use super::{limits, scope_changes, warnings};
-use crate::api::{
-    AddressMetadata, InClusterKind, MIN_TERMINATING_SECONDS, Pool, PoolKey, PoolSpec, is_dns_label, names,
-};
 
 /// The maximum number of addresses that are named in a denial.
 const MAX_NAMED: usize = 10;

@@ -3,6 +3,7 @@
 //! Reservations of the provider name the uid of a claim. The webhook configuration excludes them from admission, and
 //! they are allowed here as well.
 
+use capi_ipam_api::{Audience, ClaimProblem, IPReservation, PoolKey, ReservationProblem, Slot, names};
 use capi_ipam_webhook::denial;
 use capi_ipam_webhook::review::{AdmissionRequest, Decision, Operation};
 use kube::ResourceExt;
@@ -12,7 +13,6 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::view::View;
-use crate::api::{Audience, ClaimProblem, IPReservation, PoolKey, ReservationProblem, Slot, names};
 
 /// Reservations are cluster-scoped, so messages about them name no namespaced object.
 const AUDIENCE: Audience<'static> = Audience::of(None);

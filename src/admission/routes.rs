@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
+use capi_ipam_api::InClusterKind;
+use capi_ipam_api::installed::CONVERSION_PATH;
 use capi_ipam_webhook::endpoints::Endpoints;
 use capi_ipam_webhook::review::AdmissionRequest;
 use serde_json::Value;
 
 use super::view::View;
 use super::{conversion, networks, pools, reservations};
-use crate::api::InClusterKind;
-use crate::installed::CONVERSION_PATH;
 
 /// The path of conversion webhooks.
 pub const CONVERT: &str = CONVERSION_PATH;

@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
+use capi_ipam_api::{Audience, Pool, PoolKey, ScopeChange};
+
 use super::pools::named;
-use crate::api::{Audience, Pool, PoolKey};
-use crate::in_cluster::ledger::ScopeChange;
 
 /// Networks are cluster-scoped, so messages about them name no namespaced object.
 const AUDIENCE: Audience<'static> = Audience::of(None);

@@ -2,10 +2,8 @@
 
 use std::sync::Arc;
 
+use capi_ipam_api::{AccessRules, IPNetwork, NetworkView, OverLimit, Pool, PoolKey, Scope, ScopeChange, Slot};
 use capi_ipam_ip::{Block, Family, UsableBlocks};
-
-use crate::api::{AccessRules, IPNetwork, Pool, PoolKey, Scope, Slot};
-use crate::in_cluster::ledger::{NetworkView, OverLimit, ScopeChange};
 
 /// The state of the cluster that admission reads. It can lag behind: admission reports mistakes early, and nothing
 /// depends on it for safety.

@@ -1,10 +1,10 @@
 //! Warnings about valid pools that are probably not what the user intended.
 
+use capi_ipam_api::{AccessRules, Audience, Pool, PoolKey, host_bits_warning, pool_warnings};
 use capi_ipam_ip::UsableBlocks;
 
 use super::view::View;
 use super::{conversion, scope_changes};
-use crate::api::{AccessRules, Audience, Pool, PoolKey, host_bits_warning, pool_warnings};
 
 /// Returns the warnings about a valid pool. `old` is the pool before the write.
 pub(super) fn of(

@@ -211,10 +211,10 @@ fn cell(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use capi_ipam_api::crds;
     use serde_json::json;
 
     use super::*;
-    use crate::api::crds;
 
     #[test]
     fn kinds_with_the_same_fields_share_a_section() {

@@ -2,13 +2,13 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::process::ExitCode;
 
+use capi_ipam_api::crds::{self, CrdError};
 use capi_ipam_controller::metrics::Description;
 use clap::CommandFactory;
 use serde::Serialize;
 use serde_json::Value;
 
 use super::{Flags, Generated, api_reference, rbac, webhook_configuration};
-use crate::api::crds::{self, CrdError};
 use crate::in_cluster;
 
 /// The beginning of docs/flags.md.

@@ -1,9 +1,8 @@
 //! The permissions of the manager: a table with the reason for each rule. `config/rbac/role.yaml` is generated from it.
 
+use capi_ipam_api::installed::{CERTIFICATE_SECRET, CONVERTED_DEFINITIONS, NAMESPACE, WEBHOOK_CONFIGURATION};
+use capi_ipam_api::names;
 use serde_json::{Value, json};
-
-use crate::api::names;
-use crate::installed::{CERTIFICATE_SECRET, CONVERTED_DEFINITIONS, NAMESPACE, WEBHOOK_CONFIGURATION};
 
 /// A rule of a role.
 #[derive(Clone, Copy, Debug)]

@@ -4,11 +4,11 @@
 //! updates of objects that are being deleted, and deletions that an annotation allows. These work while no webhook is available.
 //! Reservations of the provider are excluded too: a webhook call would double the time of an allocation.
 
+use capi_ipam_api::installed::{NAMESPACE, WEBHOOK_CONFIGURATION, WEBHOOK_SERVICE};
+use capi_ipam_api::{InClusterKind, names};
 use serde_json::{Value, json};
 
 use crate::admission::routes::{self, Paths};
-use crate::api::{InClusterKind, names};
-use crate::installed::{NAMESPACE, WEBHOOK_CONFIGURATION, WEBHOOK_SERVICE};
 
 /// Matches creations, updates of the spec and deletions, except updates of objects that are being deleted, and
 /// deletions with an annotation that allows them.

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use capi_ipam_api::installed::{CERTIFICATE_SECRET, CONVERTED_DEFINITIONS, WEBHOOK_CONFIGURATION, WEBHOOK_SERVICE};
+use capi_ipam_api::{AccessRules, IPNetwork, NetworkView, OverLimit, Pool, PoolKey, Scope, ScopeChange, Slot};
 use capi_ipam_controller::manager::{BoxError, Manager};
 use capi_ipam_ip::{Block, Family, UsableBlocks};
 use capi_ipam_webhook::diagnostics;
@@ -12,10 +14,7 @@ use capi_ipam_webhook::server::listen;
 use clap::Args;
 
 use crate::admission::{View, routes};
-use crate::api::{AccessRules, IPNetwork, Pool, PoolKey, Scope, Slot};
-use crate::in_cluster::ledger::{NetworkView, OverLimit, ScopeChange};
 use crate::in_cluster::{LedgerHandle, run_standby};
-use crate::installed::{CERTIFICATE_SECRET, CONVERTED_DEFINITIONS, WEBHOOK_CONFIGURATION, WEBHOOK_SERVICE};
 
 /// The flags for the objects of the self-managed certificate.
 #[derive(Args, Clone, Debug)]

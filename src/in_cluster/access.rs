@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use capi_ipam_api::advice::{ANOTHER_POOL, LIMIT, exhausted};
+use capi_ipam_api::{PoolKey, Slot};
 use capi_ipam_ip::Block;
 use capi_ipam_provider::HandlerError;
 use kube::ResourceExt;
@@ -11,8 +13,6 @@ use super::handler::{InClusterHandler, request_error};
 use super::ledger::{ClaimAttributes, LimitCheck, LimitReached, PoolInfo, priority};
 use super::machines::machine_of;
 use super::pools::describe_counts;
-use crate::api::advice::{ANOTHER_POOL, LIMIT, exhausted};
-use crate::api::{PoolKey, Slot};
 
 /// How long an attempt waits until the watch reports the reservation that it has created.
 const OBSERVE_TIMEOUT: Duration = Duration::from_secs(5);

@@ -1,6 +1,8 @@
 //! Adopts the address of an IPAddress that exists already: of an earlier attempt, an upgrade or a restore, or created by a
 //! user.
 
+use capi_ipam_api::advice::DUPLICATE;
+use capi_ipam_api::{IPReservation, PoolKey, Slot};
 use capi_ipam_ip::{Block, UsableBlocks, parse_address};
 use capi_ipam_provider::api::IPAddress;
 use capi_ipam_provider::{Allocation, Ensured, HandlerError};
@@ -11,8 +13,6 @@ use super::duplicates::duplicate_message;
 use super::handler::{Candidate, InClusterHandler, ReserveResult, request_error};
 use super::ledger::{PoolInfo, allocated_block};
 use super::reservation::{Ownership, claim_reference, ownership};
-use crate::api::advice::DUPLICATE;
-use crate::api::{IPReservation, PoolKey, Slot};
 
 impl InClusterHandler {
     /// Adopts the address of an existing IPAddress with the name of the claim.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use capi_ipam_api::{IPReservation, IPSlice};
 use capi_ipam_controller::client::ResourceClient;
 use capi_ipam_controller::events::EventPublisher;
 use capi_ipam_controller::watch::RestoreDetector;
@@ -10,7 +11,6 @@ use capi_ipam_provider::{ContractClient, Selection};
 use super::deletion_check::DeletionChecker;
 use super::ledger::Ledger;
 use super::terminating::TerminatingClaims;
-use crate::api::{IPReservation, IPSlice};
 
 /// The dependencies that claim handlers, pool controllers, sweeper and cool-downs share.
 pub(super) struct Context {

@@ -11,6 +11,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use capi_ipam_api::PoolKey;
 use capi_ipam_controller::client::{CallError, error_chain};
 use capi_ipam_controller::health::ReadinessGate;
 use capi_ipam_controller::{clock, patch};
@@ -21,7 +22,6 @@ use tracing::{debug, info};
 
 use super::context::Context;
 use super::ledger::CooledDown;
-use crate::api::PoolKey;
 
 /// The delay after which a cool-down is ended for a pool that another process manages, in case that process does not.
 const FOREIGN_DELAY_SECONDS: i64 = 60;

@@ -7,6 +7,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use capi_ipam_api::{Audience, IPReservation, PoolKey, Scope, block_of_name};
 use capi_ipam_controller::client::{CallError, ResourceClient};
 use capi_ipam_controller::priority::inherited;
 use capi_ipam_controller::watch::Invalid;
@@ -15,8 +16,6 @@ use capi_ipam_provider::api::IPAddress;
 use kube::ResourceExt;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
-
-use crate::api::{Audience, IPReservation, PoolKey, Scope, block_of_name};
 
 /// What blocks the deletion of a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -210,6 +209,7 @@ mod tests {
     use std::convert::Infallible;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
+    use capi_ipam_api::InClusterKind;
     use capi_ipam_controller::priority::{Priorities, Priority};
     use http::{Request, Response};
     use kube::Client;
@@ -219,7 +219,6 @@ mod tests {
     use tower::service_fn;
 
     use super::*;
-    use crate::api::InClusterKind;
 
     fn pool(name: &str) -> PoolKey {
         PoolKey::new(InClusterKind::IPPool, Some("n"), name)

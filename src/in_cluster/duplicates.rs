@@ -6,6 +6,8 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use capi_ipam_api::Audience;
+use capi_ipam_api::advice::DUPLICATE;
 use capi_ipam_controller::client::{CallError, error_chain};
 use capi_ipam_ip::Block;
 use capi_ipam_provider::api::Uid;
@@ -16,8 +18,6 @@ use tracing::debug;
 use super::context::Context;
 use super::ledger::{ClaimKey, Conflict, allocated_block};
 use super::metrics::DUPLICATE_ADDRESSES;
-use crate::api::Audience;
-use crate::api::advice::DUPLICATE;
 
 /// Counts and reports duplicate addresses.
 pub(super) struct Duplicates {

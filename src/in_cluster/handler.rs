@@ -4,6 +4,8 @@ use std::any::Any;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use capi_ipam_api::advice::{DUPLICATE, MISSING_POOL};
+use capi_ipam_api::{AddressMetadata, AllocationOrder, Audience, PoolKey, Slot, names};
 use capi_ipam_controller::client::{CallError, error_chain};
 use capi_ipam_controller::{clock, trace_span, traces};
 use capi_ipam_ip::{Block, UsableBlocks};
@@ -21,8 +23,6 @@ use super::ledger::{
 use super::reservation::{Ownership, build, claim_reference, ownership};
 use super::slices::slice_unavailable;
 use super::{release, scope_changes};
-use crate::api::advice::{DUPLICATE, MISSING_POOL};
-use crate::api::{AddressMetadata, AllocationOrder, Audience, PoolKey, Slot, names};
 
 /// The maximum number of proposals that can fail in one attempt. If all fail, the ledger lags far behind.
 const MAX_PROPOSALS: usize = 16;

@@ -1,5 +1,6 @@
 //! API clients of our kinds.
 
+use capi_ipam_api::{IPNetwork, IPReservation, IPSlice, InClusterKind, Pool, PoolKey, names};
 use capi_ipam_controller::client::ResourceClient;
 use capi_ipam_controller::discovery::wait_for_kind;
 use capi_ipam_controller::health::Health;
@@ -7,8 +8,6 @@ use capi_ipam_controller::watch::WatchApi;
 use futures::future::join_all;
 use kube::core::ApiResource;
 use kube::{Api, Client};
-
-use crate::api::{IPNetwork, IPReservation, IPSlice, InClusterKind, Pool, PoolKey, names};
 
 /// The client for one pool.
 pub(super) fn pool_client(client: &Client, key: &PoolKey) -> ResourceClient<Pool> {

@@ -12,7 +12,6 @@ mod draining;
 mod events;
 mod exclusions;
 mod membership;
-mod network_refusal;
 mod networks;
 mod object_uid;
 mod order;
@@ -52,8 +51,7 @@ pub use self::access::LimitCheck;
 pub use self::draining::DrainingUse;
 pub(super) use self::events::PoolEventHandler;
 pub use self::events::allocated_block;
-pub use self::membership::{Misplaced, NetworkCounts, NetworkView};
-pub use self::network_refusal::NetworkRefusal;
+pub use self::membership::{Misplaced, NetworkCounts};
 pub use self::networks::LengthRecord;
 use self::networks::NetworkInfo;
 pub use self::overlaps::MAX_OVERLAPS;
@@ -63,16 +61,14 @@ pub use self::pool_info::PoolInfo;
 pub use self::problems::{AbandonedReservation, Conflict, InvalidReservation, Unreserved};
 pub use self::proposals::Proposal;
 pub use self::queries::{CooledDown, Held, PoolCounts};
-pub use self::quota::{LimitReached, OverLimit};
-pub use self::scope_preview::ScopeChange;
+pub use self::quota::LimitReached;
 pub use self::slice_changes::{SliceStep, SliceView};
 pub use self::slices::SliceRefusal;
 use self::state::{Source, State};
 pub use self::wait_queue::{ClaimAttributes, ClaimKey, Priority, priority};
+use capi_ipam_api::{IPNetwork, IPReservation, InClusterKind, Pool, PoolKey, Slot};
 use capi_ipam_controller::controller::Trigger;
 use capi_ipam_provider::api::{IPAddressClaim, Uid};
-
-use crate::api::{IPNetwork, IPReservation, InClusterKind, Pool, PoolKey, Slot};
 
 /// The in-memory index of pools, addresses and waiting claims. Its methods hold a lock for a short time and never wait
 /// for anything else.

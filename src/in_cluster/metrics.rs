@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use capi_ipam_api::{OverLimit, PoolKey, SliceCounts};
 use capi_ipam_controller::health::ReadinessGate;
 use capi_ipam_controller::metrics::{Description, Metrics};
 use parking_lot::Mutex;
@@ -13,8 +14,7 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::gauge::ConstGauge;
 
-use super::ledger::{Ledger, NetworkCounts, OverLimit, PoolCounts};
-use crate::api::{PoolKey, SliceCounts};
+use super::ledger::{Ledger, NetworkCounts, PoolCounts};
 
 /// The time between two snapshots.
 const INTERVAL: Duration = Duration::from_secs(5);
@@ -226,7 +226,7 @@ fn encode_networks(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::{AddressCounts, InClusterKind};
+    use capi_ipam_api::{AddressCounts, InClusterKind};
 
     #[test]
     fn counts_of_pools_are_encoded() {

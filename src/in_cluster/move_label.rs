@@ -1,6 +1,7 @@
 //! Labels reservations so that `clusterctl move` moves them. Reservations of claims are not labelled: they are created
 //! again in the target cluster.
 
+use capi_ipam_api::names;
 use capi_ipam_controller::client::{CallError, error_chain};
 use capi_ipam_controller::patch;
 use kube::ResourceExt;
@@ -8,7 +9,6 @@ use tracing::{debug, info};
 
 use super::context::Context;
 use super::reservation::lacks_label;
-use crate::api::names;
 
 /// Adds the missing labels. Failures are retried at the next call.
 pub(super) async fn add_missing(context: &Context) {

@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use capi_ipam_api::{BlockLengths, IPNetwork, IPNetworkSpec, NamespaceAccess, NamespaceSource, names};
 use capi_ipam_controller::client::{CallError, ResourceClient, error_chain};
 use capi_ipam_controller::health::ReadinessGate;
 use kube::api::ObjectMeta;
@@ -20,7 +21,6 @@ use tracing::{info, warn};
 
 use super::context::Context;
 use super::ledger::LengthRecord;
-use crate::api::{BlockLengths, IPNetwork, IPNetworkSpec, NamespaceAccess, NamespaceSource, names};
 
 /// How often the records are looked for.
 const INTERVAL: Duration = Duration::from_secs(2);

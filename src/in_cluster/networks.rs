@@ -7,6 +7,11 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use capi_ipam_api::conditions::{self, Condition};
+use capi_ipam_api::{
+    BlockLengths, IPNetwork, IPNetworkStatus, IPReservation, MemberPhase, NetworkMember, NetworkView, Scope,
+    block_of_name, names,
+};
 use capi_ipam_controller::client::{CallError, ResourceClient};
 use capi_ipam_controller::controller::{Action, Attempt, ControllerBuilder, Reconciler};
 use capi_ipam_controller::expectations::{EXPECTATION_TTL, Expectations};
@@ -23,11 +28,6 @@ use parking_lot::Mutex;
 use tracing::{debug, field, info};
 
 use super::context::Context;
-use super::ledger::NetworkView;
-use crate::api::conditions::{self, Condition};
-use crate::api::{
-    BlockLengths, IPNetwork, IPNetworkStatus, IPReservation, MemberPhase, NetworkMember, Scope, block_of_name, names,
-};
 
 /// The minimum interval between two status updates of one network. Its counts are computed from all addresses in use.
 const STATUS_INTERVAL: Duration = Duration::from_secs(2);
@@ -174,7 +174,7 @@ fn status(network: &IPNetwork, view: &NetworkView) -> IPNetworkStatus {
     let count = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
     let capped = |count: u128| i64::try_from(count).unwrap_or(i64::MAX);
     let joined = view.members.iter().filter(|(_, phase)| *phase != MemberPhase::Leaving).count();
-    let member = |(pool, phase): &(crate::api::PoolKey, MemberPhase)| NetworkMember {
+    let member = |(pool, phase): &(capi_ipam_api::PoolKey, MemberPhase)| NetworkMember {
         kind: pool.kind.name().to_owned(),
         namespace: pool.namespace.as_deref().map(str::to_owned),
         name: pool.name.to_string(),

@@ -8,6 +8,8 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use capi_ipam_api::conditions::{self, Condition};
+use capi_ipam_api::{InClusterKind, Pool, PoolKey, PoolStatus, names};
 use capi_ipam_controller::client::{CallError, ResourceClient, error_chain};
 use capi_ipam_controller::controller::{Action, Attempt, Cached, Cause, ControllerBuilder, Reconciler, Trigger};
 use capi_ipam_controller::events::EventPublisher;
@@ -29,8 +31,6 @@ use super::context::Context;
 use super::deletion_check::DeletionBlocker;
 use super::kinds::{pool_client, watched_pools};
 use super::ledger::{DrainingUse, PoolEventHandler, PoolInfo};
-use crate::api::conditions::{self, Condition};
-use crate::api::{InClusterKind, Pool, PoolKey, PoolStatus, names};
 
 /// The delay before a pool that is being deleted and still has reservations is reconciled again.
 const DELETION_RETRY_DELAY: Duration = Duration::from_secs(5);

@@ -4,6 +4,7 @@
 //! decides by the rules of the pool whether the reservation is deleted, or kept with the time of the release until the
 //! cool-down ends.
 
+use capi_ipam_api::{IPReservation, PoolKey, Scope, Slot};
 use capi_ipam_controller::client::CallError;
 use capi_ipam_controller::resource_version::ResourceVersion;
 use capi_ipam_controller::{clock, patch};
@@ -17,7 +18,6 @@ use tracing::warn;
 use super::context::Context;
 use super::ledger::{ClaimKey, Held, PoolInfo};
 use super::reservation::{Ownership, claim_reference, ownership};
-use crate::api::{IPReservation, PoolKey, Scope, Slot};
 
 /// How often the release of a reservation is attempted if it keeps changing.
 const MAX_ATTEMPTS: usize = 3;
@@ -221,10 +221,10 @@ async fn release_of_claim(
 
 #[cfg(test)]
 mod tests {
+    use capi_ipam_api::{InClusterKind, Pool};
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::api::{InClusterKind, Pool};
 
     fn keeps(change: &Value, former_use: FormerUse) -> bool {
         let mut pool = json!({

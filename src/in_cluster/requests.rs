@@ -1,11 +1,11 @@
 //! The address that a claim requests: its text, and why the claim cannot have it.
 
+use capi_ipam_api::{Audience, PoolKey, conditions};
 use capi_ipam_ip::{Block, Family, UsableBlocks, parse_address, parse_entry};
 use capi_ipam_provider::HandlerError;
 
 use super::handler::InClusterHandler;
 use super::ledger::{PoolInfo, Unavailable};
-use crate::api::{Audience, PoolKey, conditions};
 
 impl InClusterHandler {
     /// The block that the claim requests, if the pool accepts requests. A bound claim has its address already. If the
@@ -118,10 +118,10 @@ fn describe(pool: &PoolKey, info: &PoolInfo, block: Block, why: &Unavailable, au
 
 #[cfg(test)]
 mod tests {
+    use capi_ipam_api::{InClusterKind, Pool};
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::api::{InClusterKind, Pool};
 
     fn pool(kind: &str, spec: &Value) -> PoolInfo {
         let pool = json!({"kind": kind, "metadata": {"name": "p", "namespace": "n"}, "spec": spec});

@@ -1,11 +1,10 @@
 //! Construction and ownership of IPReservation objects.
 
+use capi_ipam_api::{IPReservation, IPReservationSpec, PoolKey, ReservationClaim, Scope, Slot, names};
 use capi_ipam_ip::Block;
 use capi_ipam_provider::api::IPAddressClaim;
 use kube::ResourceExt;
 use kube::api::ObjectMeta;
-
-use crate::api::{IPReservation, IPReservationSpec, PoolKey, ReservationClaim, Scope, Slot, names};
 
 /// The maximum length of the name of a Cluster in a reservation.
 const MAX_CLUSTER_LENGTH: usize = 253;
@@ -93,10 +92,10 @@ pub(super) fn lacks_label(reservation: &IPReservation) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use capi_ipam_api::InClusterKind;
     use capi_ipam_controller::clock::now;
 
     use super::*;
-    use crate::api::InClusterKind;
 
     fn claim(uid: &str) -> ReservationClaim {
         ReservationClaim { namespace: "n".to_owned(), name: "c".to_owned(), uid: Some(uid.to_owned()), cluster: None }

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use capi_ipam_api::{IPReservation, Slot};
 use capi_ipam_controller::client::{CallError, error_chain};
 use capi_ipam_controller::health::ReadinessGate;
 use futures::StreamExt;
@@ -19,7 +20,6 @@ use super::context::Context;
 use super::ledger::Misplaced;
 use super::release::{FormerUse, KnownReservation, release_reservation};
 use super::reservation::copy_to;
-use crate::api::{IPReservation, Slot};
 
 /// The number of reservations that are moved concurrently.
 const CONCURRENCY: usize = 8;

@@ -9,6 +9,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use capi_ipam_api::{PoolKey, SliceOwner, SliceOwnerKind};
 use capi_ipam_controller::client::{CallError, Deleted, error_chain};
 use capi_ipam_controller::health::ReadinessGate;
 use capi_ipam_controller::watch::MaybeInvalid;
@@ -24,7 +25,6 @@ use super::kinds::pool_client;
 use super::ledger::{SliceStep, SliceView};
 use super::options::InClusterOptions;
 use super::slices::{describe, pool_object};
-use crate::api::{PoolKey, SliceOwner, SliceOwnerKind};
 
 /// The maximum time between two checks of all slices.
 const MAX_INTERVAL: Duration = Duration::from_secs(10);

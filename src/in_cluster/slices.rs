@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use capi_ipam_api::advice::{ANOTHER_POOL, LIMIT};
+use capi_ipam_api::{IPSlice, Pool, PoolKey, SliceOwner, SliceOwnerKind, conditions, slice_name};
 use capi_ipam_controller::{clock, patch};
 use capi_ipam_ip::Block;
 use capi_ipam_provider::HandlerError;
@@ -11,8 +13,6 @@ use tracing::{debug, info, warn};
 
 use super::handler::{InClusterHandler, request_error};
 use super::ledger::{Ledger, PoolInfo, SliceRefusal};
-use crate::api::advice::{ANOTHER_POOL, LIMIT};
-use crate::api::{IPSlice, Pool, PoolKey, SliceOwner, SliceOwnerKind, conditions, slice_name};
 
 /// The delay before a claim that waits for a slice is reconciled again. The end of the assignment wakes it earlier.
 const PENDING_RETRY_DELAY: Duration = Duration::from_secs(5);

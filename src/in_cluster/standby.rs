@@ -7,6 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use capi_ipam_api::{IPNetwork, IPReservation, InClusterKind, Pool};
 use capi_ipam_controller::health::{Health, ReadinessGate};
 use capi_ipam_controller::watch::{EventHandler, WatchApi, WatchSpec, watch_into};
 use capi_ipam_provider::ContractClient;
@@ -21,7 +22,6 @@ use tracing::debug;
 
 use super::kinds::{wait_for_kinds, watched_pools};
 use super::ledger::{Ledger, PoolEventHandler};
-use crate::api::{IPNetwork, IPReservation, InClusterKind, Pool};
 
 /// How long to wait for the lease before the standby ledger is created. A process that acquires the lease in this time
 /// needs one ledger only, and so half of the memory.

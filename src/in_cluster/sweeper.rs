@@ -14,6 +14,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use capi_ipam_api::{IPReservation, PoolKey, ReservationClaim, Scope, Slot, conditions};
 use capi_ipam_controller::client::{CallError, error_chain};
 use capi_ipam_controller::clock;
 use capi_ipam_controller::events::EventPublisher;
@@ -35,7 +36,6 @@ use super::release::{FormerUse, KnownReservation, ReleaseResult, release_reserva
 use super::reservation::{Ownership, build, claim_reference, ownership};
 use super::takeover::take_over_patch;
 use super::{move_label, release};
-use crate::api::{IPReservation, PoolKey, ReservationClaim, Scope, Slot, conditions};
 
 /// The maximum number of missing reservations that are created in one pass.
 const MAX_RESERVED_PER_PASS: usize = 20_000;

@@ -5,6 +5,7 @@
 //! The reservation is changed in one write, in a known version. So the address is never without a reservation: no other
 //! process can allocate it while it cools down, whatever fails or lags.
 
+use capi_ipam_api::{IPReservation, PoolKey, ReservationClaim, Slot};
 use capi_ipam_controller::client::{CallError, error_chain};
 use capi_ipam_controller::patch;
 use capi_ipam_provider::HandlerError;
@@ -16,7 +17,6 @@ use super::handler::{InClusterHandler, ReserveResult, request_error};
 use super::ledger::PoolInfo;
 use super::release::{FormerUse, KnownReservation, ReleaseResult, release_reservation};
 use super::reservation::{Ownership, build, claim_reference, ownership};
-use crate::api::{IPReservation, PoolKey, ReservationClaim, Slot};
 
 const ACTION: &str = "take over the IPReservation of a released address";
 

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use capi_ipam_api::{Pool, PoolKey};
 use capi_ipam_controller::controller::Trigger;
 use capi_ipam_controller::watch::EventHandler;
 use capi_ipam_provider::api::IPAddressClaim;
@@ -9,7 +10,6 @@ use kube::ResourceExt;
 use parking_lot::Mutex;
 
 use super::ledger::ClaimKey;
-use crate::api::{Pool, PoolKey};
 
 /// The claims that are being deleted. It enqueues those of a pool whose specification changes.
 pub(super) struct TerminatingClaims {

@@ -1,11 +1,10 @@
 //! Upgrade of stored pools.
 
+use capi_ipam_api::installed::CONVERTED_DEFINITIONS;
 use capi_ipam_controller::client::error_chain;
 use capi_ipam_controller::manager::Manager;
 use capi_ipam_controller::upgrade::StoredVersions;
 use tracing::warn;
-
-use crate::installed::CONVERTED_DEFINITIONS;
 
 /// Stores pools that are stored as v1alpha1 in the current version, and removes v1alpha1 from the stored versions of
 /// the CustomResourceDefinitions. A release without v1alpha1 can be installed only after that.

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use capi_ipam_api::PoolKey;
 use capi_ipam_controller::client::{CallError, error_chain};
 use capi_ipam_controller::health::ReadinessGate;
 use capi_ipam_ip::Block;
@@ -19,7 +20,6 @@ use tracing::debug;
 use super::context::Context;
 use super::machines::MachineAddresses;
 use super::metrics::{PoolMetrics, UseCounts};
-use crate::api::PoolKey;
 
 /// How often it is determined, in memory, whether other pools are checked now.
 const POLL_INTERVAL: Duration = Duration::from_secs(5);
@@ -217,7 +217,7 @@ fn total(pools: &[PoolKey], counts: &HashMap<String, Counts>) -> UseCounts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::InClusterKind;
+    use capi_ipam_api::InClusterKind;
 
     #[test]
     fn counts_of_namespaces_are_added() {

@@ -7,8 +7,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use capi_ipam::api::InClusterKind;
-
+use capi_ipam_api::InClusterKind;
 use capi_ipam_controller::client::ResourceClient;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::coordination::v1::Lease;

@@ -1,6 +1,6 @@
 //! CRDs that are deleted and installed again while the manager runs.
 
-use capi_ipam::api::InClusterKind;
+use capi_ipam_api::InClusterKind;
 use serde_json::{Value, json};
 
 use crate::support::consumer::Consumer;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
-use capi_ipam::api::IPReservation;
+use capi_ipam_api::IPReservation;
 use capi_ipam_controller::client::{CallError, error_chain};
 use capi_ipam_provider::api::{IPAddress, IPAddressClaim};
 use futures::StreamExt as _;

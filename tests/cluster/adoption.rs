@@ -1,6 +1,6 @@
 //! IPAddress objects that exist before their claim: from a restore, from a move, or created manually.
 
-use capi_ipam::api::InClusterKind;
+use capi_ipam_api::InClusterKind;
 use kube::ResourceExt;
 use serde_json::json;
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use capi_ipam::api::InClusterKind;
+use capi_ipam_api::InClusterKind;
 use capi_ipam_provider::api::IPAddressClaim;
 use futures::future::join_all;
 use kube::ResourceExt;

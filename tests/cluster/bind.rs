@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use capi_ipam::api::InClusterKind;
+use capi_ipam_api::InClusterKind;
 use futures::StreamExt;
 use futures::future::join_all;
 use kube::ResourceExt;

@@ -1,6 +1,6 @@
 //! Draining parts of pools: nothing is allocated there, what is in use stays, and they are removed when nothing is left.
 
-use capi_ipam::api::InClusterKind;
+use capi_ipam_api::InClusterKind;
 use serde_json::{Value, json};
 
 use crate::consumer;

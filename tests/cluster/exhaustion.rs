@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use capi_ipam::api::InClusterKind;
+use capi_ipam_api::InClusterKind;
 use futures::future::join_all;
 use serde_json::{Value, json};
 

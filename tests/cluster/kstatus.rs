@@ -1,6 +1,6 @@
 //! What tools that follow the rules of kstatus report of a pool: Flux, Argo CD, and `kubectl wait` in part.
 
-use capi_ipam::api::Pool;
+use capi_ipam_api::Pool;
 use serde_json::{Value, json};
 
 use crate::support::consumer::{Consumer, object};

@@ -1,6 +1,6 @@
 //! Claims, addresses, pools and Clusters are created and deleted in every order.
 
-use capi_ipam::api::InClusterKind;
+use capi_ipam_api::InClusterKind;
 use capi_ipam_controller::client::ResourceClient;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::{Api, ResourceExt};

@@ -1,6 +1,6 @@
 //! Pools with common addresses, in one network and in none.
 
-use capi_ipam::api::InClusterKind;
+use capi_ipam_api::InClusterKind;
 use serde_json::json;
 
 use crate::consumer;

@@ -1,7 +1,7 @@
 //! Pausing by Cluster, pool and claim, for allocation and release; and Clusters that do not exist.
 
-use capi_ipam::api::InClusterKind;
-use capi_ipam::api::conditions::{self, Condition};
+use capi_ipam_api::InClusterKind;
+use capi_ipam_api::conditions::{self, Condition};
 use capi_ipam_provider::api::IPAddressClaim;
 use futures::future::join_all;
 use kube::ResourceExt;

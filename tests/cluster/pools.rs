@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use capi_ipam::api::{IPReservation, InClusterKind, Pool};
+use capi_ipam_api::{IPReservation, InClusterKind, Pool};
 use capi_ipam_controller::client::{CallError, ResourceClient};
 use capi_ipam_controller::{clock, patch};
 use futures::future::join_all;

@@ -1,6 +1,6 @@
 //! Pools of prefixes: allocation, content of the IPAddress, exclusions, waiting and release.
 
-use capi_ipam::api::InClusterKind;
+use capi_ipam_api::InClusterKind;
 use serde_json::json;
 
 use crate::consumer;

@@ -1,6 +1,6 @@
 //! Pools with several ranges, each with its subnet and gateway, and the metadata of IPAddress objects.
 
-use capi_ipam::api::InClusterKind;
+use capi_ipam_api::InClusterKind;
 use serde_json::{Value, json};
 
 use crate::support::consumer::{Consumer, unique};

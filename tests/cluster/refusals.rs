@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use capi_ipam::api::{InClusterKind, conditions};
+use capi_ipam_api::{InClusterKind, conditions};
 use capi_ipam_controller::client::{ResourceClient, error_chain};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, ResourceExt};

@@ -1,6 +1,6 @@
 //! Claims that request an address.
 
-use capi_ipam::api::InClusterKind;
+use capi_ipam_api::InClusterKind;
 use serde_json::{Value, json};
 
 use crate::consumer;

@@ -1,6 +1,6 @@
 //! Claims and reservations from another cluster: `clusterctl move`, or a restored backup.
 
-use capi_ipam::api::InClusterKind;
+use capi_ipam_api::InClusterKind;
 use kube::ResourceExt;
 use serde_json::{Value, json};
 

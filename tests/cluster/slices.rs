@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use capi_ipam::api::{IPSlice, InClusterKind};
+use capi_ipam_api::{IPSlice, InClusterKind};
 use futures::future::join_all;
 use kube::ResourceExt;
 use serde_json::{Value, json};

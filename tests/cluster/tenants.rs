@@ -4,7 +4,7 @@
 use std::fmt::Debug;
 use std::time::Duration;
 
-use capi_ipam::api::InClusterKind;
+use capi_ipam_api::InClusterKind;
 use capi_ipam_controller::client::{CallError, connect};
 use capi_ipam_provider::api::names::GROUP;
 use futures::future::join_all;

@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use capi_ipam::api::{self, IPReservation, IPSlice, InClusterKind, PoolKey, PoolSpec, conditions, names};
+use capi_ipam_api::{IPReservation, IPSlice, InClusterKind, PoolKey, PoolSpec, conditions, names};
 use capi_ipam_provider::api::{ContractVersion, IPAddress, IPAddressClaim, is_paused};
 use futures::TryStreamExt;
 use kube::api::{ListParams, WatchEvent, WatchParams};
@@ -210,7 +210,7 @@ fn slice(slice: &IPSlice) -> Object {
 
 /// Pools whose ranges are completely allocatable, see the workloads. Pools of prefixes have another block length than
 /// the networks, so they belong to none.
-fn pool(pool: &api::Pool) -> Object {
+fn pool(pool: &capi_ipam_api::Pool) -> Object {
     let selected_by = pool.metadata.labels.as_ref().and_then(|labels| labels.get(NETWORK_LABEL));
     let (addresses, block, network) = match &pool.spec {
         PoolSpec::Addresses(spec) => {

@@ -1,6 +1,6 @@
 //! Classifies the writes of the provider.
 
-use capi_ipam::api::names;
+use capi_ipam_api::names;
 use serde::{Deserialize, Serialize};
 
 use crate::support::proxy::{ApiRequest, Verb};

@@ -11,7 +11,7 @@ mod views;
 
 use std::time::Duration;
 
-use capi_ipam::api::{InClusterKind, Pool};
+use capi_ipam_api::{InClusterKind, Pool};
 use capi_ipam_controller::client::ResourceClient;
 use capi_ipam_provider::api::IPAddressClaim;
 use kube::ResourceExt;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use capi_ipam::api::{InClusterKind, names};
+use capi_ipam_api::{InClusterKind, names};
 use capi_ipam_provider::api::IPAddressClaim;
 use kube::ResourceExt;
 use serde_json::json;

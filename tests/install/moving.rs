@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use capi_ipam::api::InClusterKind;
+use capi_ipam_api::InClusterKind;
 use futures::future::{FutureExt as _, join_all};
 use kube::ResourceExt;
 use serde_json::{Value, json};

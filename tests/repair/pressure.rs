@@ -216,7 +216,7 @@ impl Monitor {
             if let Some(other) = holders.insert(address, uid) {
                 panic!("{address} belongs to both {} ({uid}) and {} ({other})", all[uid], all[other]);
             }
-            let held_by = |reservation: &&capi_ipam::api::IPReservation| {
+            let held_by = |reservation: &&capi_ipam_api::IPReservation| {
                 reservation.spec.address == *address
                     && reservation.spec.claim_ref.as_ref().and_then(|claim| claim.uid.as_ref()) == Some(uid)
             };

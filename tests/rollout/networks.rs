@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
-use capi_ipam::api::{IPReservation, MemberPhase};
+use capi_ipam_api::{IPReservation, MemberPhase};
 use serde_json::{Value, json};
 
 use crate::support::consumer::{Consumer, ready};

@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use capi_ipam::api::InClusterKind;
 use capi_ipam::app::rbac::{
     CLUSTER_RULES, NAMESPACE_RULES, Rule, SELF_MANAGED_CERTS_CLUSTER_RULES, SELF_MANAGED_CERTS_NAMESPACE_RULES,
 };
+use capi_ipam_api::InClusterKind;
 use serde_json::{Value, json};
 
 use crate::support::consumer::{Consumer, object};

@@ -6,7 +6,7 @@ mod waits;
 use std::collections::BTreeMap;
 use std::ops::Deref;
 
-use capi_ipam::api::{IPNetwork, IPReservation, IPSlice, InClusterKind, Pool, names};
+use capi_ipam_api::{IPNetwork, IPReservation, IPSlice, InClusterKind, Pool, names};
 use capi_ipam_controller::client::{CallError, ResourceClient};
 use capi_ipam_provider::api::{IPAddress, IPAddressClaim};
 use capi_ipam_testing::consumer as generic;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use capi_ipam::api::names::{PROTECT_ADDRESS, PROTECT_POOL, RELEASE_ADDRESS, SKIP_VALIDATE_DELETE};
+use capi_ipam_api::names::{PROTECT_ADDRESS, PROTECT_POOL, RELEASE_ADDRESS, SKIP_VALIDATE_DELETE};
 use serde_json::{Value, json};
 
 use crate::go_provider::{GoProvider, claim, ip_address};

@@ -2,7 +2,7 @@
 
 use std::net::Ipv4Addr;
 
-use capi_ipam::api::names::{PROTECT_POOL, RELEASE_ADDRESS};
+use capi_ipam_api::names::{PROTECT_POOL, RELEASE_ADDRESS};
 use futures::StreamExt as _;
 use serde_json::{Value, json};
 

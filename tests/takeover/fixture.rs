@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use capi_ipam::api::names::{PROTECT_ADDRESS, RELEASE_ADDRESS};
+use capi_ipam_api::names::{PROTECT_ADDRESS, RELEASE_ADDRESS};
 use serde_json::{Value, json};
 
 use crate::go_provider::{GoProvider, claim};

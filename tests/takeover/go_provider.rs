@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 
-use capi_ipam::api::names::{PROTECT_ADDRESS, PROTECT_POOL, RELEASE_ADDRESS};
+use capi_ipam_api::names::{PROTECT_ADDRESS, PROTECT_POOL, RELEASE_ADDRESS};
 use serde_json::{Value, json};
 
 use crate::store::{GO_PROVIDER, GROUP, Store, add_finalizer, has_finalizer, key, remove_finalizer, text};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use capi_ipam::api::names::IN_CLUSTER_LEASE;
+use capi_ipam_api::names::IN_CLUSTER_LEASE;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 

@@ -4,7 +4,7 @@
 use std::fs;
 use std::time::Duration;
 
-use capi_ipam::api::names::{CONVERSION_DATA_ANNOTATION, PAUSED_ANNOTATION, PROTECT_ADDRESS, RELEASE_ADDRESS};
+use capi_ipam_api::names::{CONVERSION_DATA_ANNOTATION, PAUSED_ANNOTATION, PROTECT_ADDRESS, RELEASE_ADDRESS};
 use serde_json::{Value, json};
 use tokio::sync::{OnceCell, RwLockReadGuard};
 

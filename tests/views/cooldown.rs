@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use capi_ipam::api::conditions::{EXHAUSTED, NO_FREE_ADDRESS};
+use capi_ipam_api::conditions::{EXHAUSTED, NO_FREE_ADDRESS};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 

@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
-use capi_ipam::api::InClusterKind;
-use capi_ipam::api::conditions::DELETING;
-use capi_ipam::api::names::{GROUP, PROTECT_POOL};
+use capi_ipam_api::InClusterKind;
+use capi_ipam_api::conditions::DELETING;
+use capi_ipam_api::names::{GROUP, PROTECT_POOL};
 use kube::ResourceExt;
 use serde_json::json;
 

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use capi_ipam::api::InClusterKind;
-use capi_ipam::api::names::{RELEASE_ADDRESS, WATCH_FILTER_LABEL};
+use capi_ipam_api::InClusterKind;
+use capi_ipam_api::names::{RELEASE_ADDRESS, WATCH_FILTER_LABEL};
 use capi_ipam_provider::api::IPAddressClaim;
 use kube::ResourceExt;
 use serde_json::{Value, json};

@@ -33,8 +33,7 @@ mod waiting;
 use std::fmt::Debug;
 use std::time::{Duration, Instant};
 
-use capi_ipam::api::InClusterKind;
-
+use capi_ipam_api::InClusterKind;
 use support::consumer::Consumer;
 use support::control_plane::ControlPlane;
 use support::manager::Manager;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use capi_ipam::api::InClusterKind;
-use capi_ipam::api::conditions::{self, NO_OVERLAP, OVERLAPPING, POOLS_OVERLAP};
+use capi_ipam_api::InClusterKind;
+use capi_ipam_api::conditions::{self, NO_OVERLAP, OVERLAPPING, POOLS_OVERLAP};
 use serde_json::{Value, json};
 
 use crate::support::consumer::{Consumer, counts_of, ready, retry_unanswered};

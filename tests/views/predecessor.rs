@@ -1,7 +1,7 @@
 //! Objects of a provider that has no reservations.
 
-use capi_ipam::api::IPReservation;
-use capi_ipam::api::names::{GROUP, PROTECT_ADDRESS, RELEASE_ADDRESS};
+use capi_ipam_api::IPReservation;
+use capi_ipam_api::names::{GROUP, PROTECT_ADDRESS, RELEASE_ADDRESS};
 use kube::{Resource, ResourceExt};
 use serde_json::{Value, json};
 

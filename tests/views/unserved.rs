@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use capi_ipam::api::conditions::DELETING;
+use capi_ipam_api::conditions::DELETING;
 use kube::ResourceExt;
 use serde_json::json;
 

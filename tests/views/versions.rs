@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::time::Duration;
 
-use capi_ipam::api::{InClusterKind, Pool};
+use capi_ipam_api::{InClusterKind, Pool};
 use capi_ipam_controller::client::ResourceClient;
 use kube::{Api, Resource, ResourceExt};
 use serde::Serialize;

@@ -1,7 +1,7 @@
 //! Sends requests to the API server or directly to the webhooks, and reads code, fields, message and warnings.
 
 use capi_ipam::admission::routes::paths_of;
-use capi_ipam::api::InClusterKind;
+use capi_ipam_api::InClusterKind;
 use kube::Client;
 use kube::client::Body;
 use serde_json::{Value, json};

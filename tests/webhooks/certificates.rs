@@ -2,8 +2,8 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use capi_ipam::api::InClusterKind::{self, GlobalIPPool, IPPool};
-use capi_ipam::api::names;
+use capi_ipam_api::InClusterKind::{self, GlobalIPPool, IPPool};
+use capi_ipam_api::names;
 use futures::future::{join, join_all};
 use serde_json::{Value, json};
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use capi_ipam::api::InClusterKind::{self, GlobalIPPool, IPPool};
+use capi_ipam_api::InClusterKind::{self, GlobalIPPool, IPPool};
 use serde_json::{Value, json};
 
 use crate::api_client::{ApiClient, JSON, MERGE};

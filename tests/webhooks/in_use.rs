@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use capi_ipam::api::InClusterKind::{self, GlobalIPPool, GlobalPrefixPool, IPPool, PrefixPool};
+use capi_ipam_api::InClusterKind::{self, GlobalIPPool, GlobalPrefixPool, IPPool, PrefixPool};
 use serde_json::{Value, json};
 
 use crate::api_client::{ApiClient, JSON, MERGE, post_review};

@@ -1,7 +1,7 @@
 //! Authentication and authorization of metrics: the API server reviews tokens and access, and the manager needs only
 //! the permissions of `config/rbac`.
 
-use capi_ipam::api::InClusterKind::IPPool;
+use capi_ipam_api::InClusterKind::IPPool;
 use serde_json::{Value, json};
 
 use crate::api_client::post_review;

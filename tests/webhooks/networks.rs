@@ -1,8 +1,8 @@
 //! Networks in use are not deleted, and pools that join or leave a network with addresses in use are warned about.
 
 use capi_ipam::admission::routes::VALIDATE_NETWORK;
-use capi_ipam::api::InClusterKind::{self, GlobalIPPool, GlobalPrefixPool, IPPool, PrefixPool};
-use capi_ipam::api::names;
+use capi_ipam_api::InClusterKind::{self, GlobalIPPool, GlobalPrefixPool, IPPool, PrefixPool};
+use capi_ipam_api::names;
 use serde_json::{Value, json};
 
 use crate::api_client::{ApiClient, JSON, MERGE, Response, parse};

@@ -1,8 +1,8 @@
 //! Manually created reservations: valid ones are accepted and respected, those without effect are denied with a reason.
 
 use capi_ipam::admission::routes::VALIDATE_RESERVATION;
-use capi_ipam::api::InClusterKind::{GlobalIPPool, IPPool, PrefixPool};
-use capi_ipam::api::{PoolKey, Scope, Slot};
+use capi_ipam_api::InClusterKind::{GlobalIPPool, IPPool, PrefixPool};
+use capi_ipam_api::{PoolKey, Scope, Slot};
 use capi_ipam_ip::Block;
 use serde_json::{Value, json};
 

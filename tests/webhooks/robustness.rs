@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use capi_ipam::admission::routes::{CONVERT, VALIDATE_RESERVATION, paths_of};
-use capi_ipam::api::InClusterKind::{GlobalIPPool, IPPool};
-use capi_ipam::api::names::IN_CLUSTER_LEASE;
+use capi_ipam_api::InClusterKind::{GlobalIPPool, IPPool};
+use capi_ipam_api::names::IN_CLUSTER_LEASE;
 use futures::future::join_all;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

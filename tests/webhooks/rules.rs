@@ -1,7 +1,7 @@
 //! The validation rules of pool specs, for all kinds: at the API server (by the CRD or the webhook), and directly at
 //! the webhook.
 
-use capi_ipam::api::InClusterKind::{self, GlobalIPPool, GlobalPrefixPool, IPPool, PrefixPool};
+use capi_ipam_api::InClusterKind::{self, GlobalIPPool, GlobalPrefixPool, IPPool, PrefixPool};
 use serde_json::{Value, json};
 
 use crate::api_client::{ApiClient, Response, post_review};

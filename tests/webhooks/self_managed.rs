@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use capi_ipam::api::InClusterKind::{GlobalIPPool, IPPool};
+use capi_ipam_api::InClusterKind::{GlobalIPPool, IPPool};
 use capi_ipam_controller::client::ResourceClient;
 use futures::future::{join, join_all};
 use k8s_openapi::ByteString;
@@ -261,7 +261,7 @@ async fn certificate_and_ca_rotation_fails_no_request() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    let convert = async |kind: capi_ipam::api::InClusterKind| {
+    let convert = async |kind: capi_ipam_api::InClusterKind| {
         let old = json!({"apiVersion": "ipam.cluster.x-k8s.io/v1alpha1", "kind": kind.name(),
                          "metadata": {"name": "old"}, "spec": {"subnet": "10.1.0.0/24"}});
         let path = format!("{}?dryRun=All", cluster.client.path(kind, "v1alpha1", ""));

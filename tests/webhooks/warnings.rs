@@ -1,6 +1,6 @@
 //! Warnings: pools that are valid but probably unintended are written with a warning to the client.
 
-use capi_ipam::api::InClusterKind::{self, GlobalIPPool, GlobalPrefixPool, IPPool, PrefixPool};
+use capi_ipam_api::InClusterKind::{self, GlobalIPPool, GlobalPrefixPool, IPPool, PrefixPool};
 use serde_json::{Value, json};
 
 use crate::api_client::{ApiClient, JSON, post_review};

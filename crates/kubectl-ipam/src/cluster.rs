@@ -6,7 +6,7 @@ mod write;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use capi_ipam::api::{InClusterKind, names};
+use capi_ipam_api::{InClusterKind, names};
 use capi_ipam_controller::client::{CallError, error_chain};
 use kube::Client;
 use kube::api::ListParams;

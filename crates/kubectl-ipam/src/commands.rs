@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use capi_ipam::api::{AllocationOrder, PoolKey};
+use capi_ipam_api::{AllocationOrder, PoolKey};
 use capi_ipam_ip::{Block, parse_address};
 
 use crate::cli::{Cli, Command, DryRun, Format, ListFlags};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use capi_ipam::api::names;
+use capi_ipam_api::names;
 use jiff::Timestamp;
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use k8s_openapi::api::coordination::v1::Lease;

@@ -19,7 +19,7 @@ mod show;
 mod slices;
 mod window;
 
-use capi_ipam::api::PoolKey;
+use capi_ipam_api::PoolKey;
 use schemars::JsonSchema;
 use serde::Serialize;
 

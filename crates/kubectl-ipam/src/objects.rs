@@ -2,11 +2,11 @@
 
 mod unserved;
 
-use capi_ipam::api::{
+use capi_ipam::in_cluster::ledger::allocated_block;
+use capi_ipam_api::{
     IPNetwork, IPNetworkStatus, IPReservation, IPSlice, MemberPhase, Pool, PoolKey, PoolNetwork, PoolSpec, Scope,
     SliceOwner, Slot, conditions, names,
 };
-use capi_ipam::in_cluster::ledger::allocated_block;
 use capi_ipam_controller::finalizer;
 use capi_ipam_ip::{Block, UsableBlocks};
 use capi_ipam_provider::api::conditions::Condition;
@@ -32,7 +32,7 @@ pub(crate) struct PoolRow {
     pub(crate) moving: Option<PoolNetwork>,
     pub(crate) spec: PoolSpec,
     pub(crate) usable: Result<UsableBlocks, String>,
-    pub(crate) counts: Option<capi_ipam::api::AddressCounts>,
+    pub(crate) counts: Option<capi_ipam_api::AddressCounts>,
     pub(crate) conditions: Vec<Condition>,
     pub(crate) paused: bool,
     pub(crate) deleting: bool,

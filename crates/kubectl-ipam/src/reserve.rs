@@ -2,8 +2,8 @@
 
 use std::io::{BufRead, IsTerminal, Write};
 
-use capi_ipam::api::{IPReservation, IPReservationSpec, PoolKey, ReservationClaim, Scope, Slot, names};
 use capi_ipam::in_cluster::ledger::Proposal;
+use capi_ipam_api::{IPReservation, IPReservationSpec, PoolKey, ReservationClaim, Scope, Slot, names};
 use capi_ipam_ip::Block;
 use kube::api::ObjectMeta;
 
@@ -264,7 +264,7 @@ fn join((namespace, name): &Key) -> String {
 
 #[cfg(test)]
 mod tests {
-    use capi_ipam::api::InClusterKind;
+    use capi_ipam_api::InClusterKind;
 
     use super::*;
 
@@ -286,7 +286,7 @@ mod tests {
                 "spec": { "addresses": ["10.0.0.2"], "prefix": 24 },
                 "status": { "observedGeneration": 1, "network": { "name": "lab", "phase": phase, "remaining": 1 } },
             });
-            let pool: capi_ipam::api::Pool = serde_json::from_value(pool).unwrap();
+            let pool: capi_ipam_api::Pool = serde_json::from_value(pool).unwrap();
             scopes(&PoolRow::from(&pool)).iter().map(Scope::name).collect()
         };
         assert_eq!(names("Member"), ["n.lab"]);

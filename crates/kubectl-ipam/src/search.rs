@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use capi_ipam::api::{IPReservation, PoolKey, Scope, Slot};
+use capi_ipam_api::{IPReservation, PoolKey, Scope, Slot};
 use capi_ipam_ip::{Block, UsableBlocks};
 use capi_ipam_provider::api::{IPAddress, IPAddressClaim};
 

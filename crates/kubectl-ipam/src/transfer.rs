@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::Path;
 
-use capi_ipam::api::{Pool, PoolKey, Scope, names};
+use capi_ipam_api::{Pool, PoolKey, Scope, names};
 use capi_ipam_ip::Block;
 use serde_json::Value;
 

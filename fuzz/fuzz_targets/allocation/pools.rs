@@ -1,7 +1,7 @@
 //! Pools in one subnet, and addresses in use.
 
-use capi_ipam::api::{PoolKey, Slot, names};
 use capi_ipam::in_cluster::ledger::Ledger;
+use capi_ipam_api::{PoolKey, Slot, names};
 use capi_ipam_controller::watch::EventHandler;
 use capi_ipam_ip::{Family, Span, parse_entry};
 use capi_ipam_provider::api::IPAddress;

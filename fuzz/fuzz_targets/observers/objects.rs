@@ -1,9 +1,9 @@
 //! The objects that watches report.
 
-use capi_ipam::api::{
+use capi_ipam::in_cluster::ledger::Ledger;
+use capi_ipam_api::{
     IPReservation, IPSlice, InClusterKind, Pool, PoolKey, Scope, Slot, names, network_block_length_name, slice_name,
 };
-use capi_ipam::in_cluster::ledger::Ledger;
 use capi_ipam_controller::watch::EventHandler;
 use capi_ipam_ip::{Block, Family};
 use capi_ipam_provider::api::{IPAddress, IPAddressClaim};

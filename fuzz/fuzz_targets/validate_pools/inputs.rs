@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use capi_ipam::admission::View;
-use capi_ipam::api::{Pool, PoolKey, Scope, Slot};
-use capi_ipam::in_cluster::ledger::{NetworkRefusal, ScopeChange};
+use capi_ipam_api::{NetworkRefusal, Pool, PoolKey, Scope, ScopeChange, Slot};
 use capi_ipam_ip::{Block, Family, UsableBlocks};
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use serde_json::{Value, json};

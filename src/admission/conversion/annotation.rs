@@ -1,9 +1,9 @@
 //! The conversion-data annotation, which stores the fields that only the other version of an object has.
 
+use capi_ipam_api::names;
 use serde_json::{Value, json};
 
 use super::spec::Fields;
-use crate::api::names;
 
 /// The maximum size of the annotations of an object in bytes, names and values together. The API server rejects
 /// converted objects that exceed it, and with them the whole request.

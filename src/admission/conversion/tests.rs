@@ -1,9 +1,9 @@
+use capi_ipam_api::names::CONVERSION_DATA_ANNOTATION as ANNOTATION;
+use capi_ipam_api::{IPPoolSpec, IPPoolSpecV1Alpha1};
 use capi_ipam_ip::PoolAddresses;
 use serde_json::json;
 
 use super::*;
-use crate::api::names::CONVERSION_DATA_ANNOTATION as ANNOTATION;
-use crate::api::{IPPoolSpec, IPPoolSpecV1Alpha1};
 
 mod laws;
 

@@ -1,11 +1,10 @@
 use std::sync::Arc;
 
+use capi_ipam_api::InClusterKind::{self, GlobalIPPool, IPPool};
+use capi_ipam_api::{MemberPhase, NetworkRefusal, NetworkView, Pool, PoolKey, Scope, ScopeChange, Slot};
 use capi_ipam_ip::{Block, Family, UsableBlocks};
 
 use super::*;
-use crate::api::InClusterKind::{self, GlobalIPPool, IPPool};
-use crate::api::{MemberPhase, Pool, PoolKey, Scope, Slot};
-use crate::in_cluster::ledger::{NetworkRefusal, NetworkView, ScopeChange};
 
 /// A cluster with one network.
 #[derive(Default)]

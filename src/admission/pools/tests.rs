@@ -1,13 +1,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use capi_ipam_api::{NetworkRefusal, Scope, ScopeChange, Slot};
 use capi_ipam_ip::Family;
 use capi_ipam_webhook::review::GroupVersionKind;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::api::{Scope, Slot};
-use crate::in_cluster::ledger::{NetworkRefusal, ScopeChange};
 
 /// A cluster with some addresses in use.
 #[derive(Default)]

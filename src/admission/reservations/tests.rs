@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
+use capi_ipam_api::{Pool, Scope, ScopeChange};
 use capi_ipam_ip::{Block, Family, UsableBlocks};
 use capi_ipam_webhook::review::GroupVersionKind;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::api::{Pool, Scope};
-use crate::in_cluster::ledger::ScopeChange;
 
 /// A cluster with one pool of ten addresses; one of them is in use.
 struct Cluster;

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
+use capi_ipam_api::{AccessRules, AllowedNamespaces, OverLimit, Slot};
 use capi_ipam_provider::api::Uid;
 
 use super::claim_name::ClaimName;
@@ -10,8 +11,7 @@ use super::pool::PoolEntry;
 use super::quota::{Consumer, Quota};
 use super::state::State;
 use super::usage::{AddressUsage, ReservationInfo};
-use super::{ClaimKey, Ledger, LimitReached, OverLimit, PoolKey};
-use crate::api::{AccessRules, AllowedNamespaces, Slot};
+use super::{ClaimKey, Ledger, LimitReached, PoolKey};
 
 /// Whether a claim may keep the address that it has reserved, and is not bound to yet.
 #[derive(Clone, Debug, PartialEq, Eq)]

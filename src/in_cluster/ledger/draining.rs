@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 
+use capi_ipam_api::{DrainingStatus, Slot};
 use capi_ipam_ip::{Block, FreeSet, SpanSet, UsableBlocks};
 
 use super::claim_name::ClaimName;
 use super::state::State;
 use super::usage::UsageMap;
 use super::{ClaimKey, Ledger, PoolKey};
-use crate::api::{DrainingStatus, Slot};
 
 /// The maximum number of claims that are named.
 const MAX_NAMED: usize = 5;

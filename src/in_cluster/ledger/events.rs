@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use capi_ipam_api::{IPNetwork, IPReservation, InClusterKind, Pool, Slot, names};
 use capi_ipam_controller::watch::{EventHandler, Invalid};
 use capi_ipam_ip::{Block, parse_lenient};
 use capi_ipam_provider::api::names::CLUSTER_NAME_LABEL;
@@ -13,7 +14,6 @@ use super::claim_name::ClaimName;
 use super::state::{Source, State};
 use super::usage::AddressOwner;
 use super::{ClaimKey, Ledger, PoolKey};
-use crate::api::{IPNetwork, IPReservation, InClusterKind, Pool, Slot, names};
 
 /// The pool, block and key of an IPAddress; `None` if it is not of one of our pools or its address is not valid.
 /// Cluster API accepts addresses that no pool can contain, such as IPv4-mapped ones: the address that they stand for is

@@ -5,9 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use capi_ipam_api::NetworkRules;
 use capi_ipam_ip::{Block, Family, SpanSet, UsableBlocks};
-
-use crate::api::NetworkRules;
 
 /// What no pool of one network allocates. The sets are computed once after a change and shared by all pools.
 #[derive(Default)]

@@ -8,10 +8,11 @@ use super::pool::PoolEntry;
 use super::scope_rule::StatusRecord;
 use super::state::State;
 use super::usage::{AddressUsage, Availability, ScopeEntry};
-use super::{Ledger, LengthRecord, NetworkRefusal, PoolInfo, PoolKey};
+use super::{Ledger, LengthRecord, PoolInfo, PoolKey};
+use capi_ipam_api::{
+    IPNetwork, IPNetworkStatus, MemberPhase, NetworkRefusal, NetworkView, Pool, PoolNetwork, Scope, Slot,
+};
 use kube::ResourceExt;
-
-use crate::api::{BlockLengths, IPNetwork, IPNetworkStatus, MemberPhase, Pool, PoolNetwork, Scope, Slot};
 
 /// Whether a manager has written the status of a pool, and what it states about the network of the pool.
 pub(super) fn status_record(pool: &Pool) -> (bool, Option<StatusRecord>) {
@@ -76,32 +77,6 @@ impl NetworkCounts {
             ],
         }
     }
-}
-
-/// The state of a network.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct NetworkView {
-    /// Addresses that its pools can allocate, each counted once.
-    pub total: u128,
-    /// Addresses that more than one of its pools contains.
-    pub shared: u128,
-    /// Addresses of the pools that are in use by an IPAddress.
-    pub used: u128,
-    /// Addresses that can be allocated now.
-    pub free: u128,
-    /// The pools that belong to it, and those that still have reservations in it, ordered.
-    pub members: Vec<(PoolKey, MemberPhase)>,
-    /// The number of pools for which the deletion of the network waits. A pool that is not allowed in the network, or
-    /// has another block length, is not counted if it holds no address of the network.
-    pub needed_by: usize,
-    /// The number of reservations in it.
-    pub reservations: usize,
-    /// Whether the lengths of its blocks cannot change: it has reservations, or pools with these lengths.
-    pub keeps_lengths: bool,
-    /// The block lengths that most reservations of claims have.
-    pub reserved_lengths: BlockLengths,
-    /// The block lengths of its oldest pools.
-    pub oldest_lengths: BlockLengths,
 }
 
 impl Ledger {
@@ -191,7 +166,7 @@ impl Ledger {
                 view.oldest_lengths.set(family, length);
             }
             let infos: Vec<&PoolInfo> = members.iter().map(|(.., info)| *info).collect();
-            view.count(family, &infos, entry);
+            count(&mut view, family, &infos, entry);
         }
         view
     }
@@ -272,36 +247,6 @@ impl State {
     }
 }
 
-impl NetworkView {
-    /// Whether pools belong to the network or have reservations in it. A pool that names a network that does not allow it
-    /// must not block the deletion of the network.
-    pub fn is_used(&self) -> bool {
-        self.needed_by > 0 || self.reservations > 0
-    }
-
-    /// Adds the counts of the addresses of a family.
-    fn count(&mut self, family: Family, members: &[&PoolInfo], entry: &ScopeEntry) {
-        let usable = members.iter().filter_map(|info| info.usable.as_ref().ok());
-        let pools: Vec<_> = usable.filter(|usable| usable.family == family).collect();
-        // All pools of a family have the same length, and so the same numbers.
-        let Some(usable) = pools.first() else { return };
-        let all: SpanSet = pools.iter().flat_map(|usable| usable.set.spans().iter().copied()).collect();
-        let (mut used, mut taken) = (0_u128, 0_u128);
-        for (block, usage) in entry.usage.iter() {
-            if !usable.number(*block).is_some_and(|number| all.contains(number)) {
-                continue;
-            }
-            let is_taken = |usage: &AddressUsage| !matches!(usage.availability(), Availability::Remembered(_));
-            used = used.saturating_add(u128::from(!usage.owners.is_empty()));
-            taken = taken.saturating_add(u128::from(is_taken(usage)));
-        }
-        self.total = self.total.saturating_add(all.len());
-        self.shared = self.shared.saturating_add(shared(pools.iter().map(|usable| &usable.set)));
-        self.used = self.used.saturating_add(used);
-        self.free = self.free.saturating_add(all.len().saturating_sub(taken));
-    }
-}
-
 /// The number of numbers that more than one set contains.
 fn shared<'a>(sets: impl Iterator<Item = &'a SpanSet>) -> u128 {
     let mut spans: Vec<Span> = sets.flat_map(SpanSet::spans).copied().collect();
@@ -312,4 +257,26 @@ fn shared<'a>(sets: impl Iterator<Item = &'a SpanSet>) -> u128 {
         Span::new(span.first(), before?.min(span.last()))
     });
     repeated.collect::<SpanSet>().len()
+}
+
+/// Adds the counts of the addresses of a family.
+fn count(view: &mut NetworkView, family: Family, members: &[&PoolInfo], entry: &ScopeEntry) {
+    let usable = members.iter().filter_map(|info| info.usable.as_ref().ok());
+    let pools: Vec<_> = usable.filter(|usable| usable.family == family).collect();
+    // All pools of a family have the same length, and so the same numbers.
+    let Some(usable) = pools.first() else { return };
+    let all: SpanSet = pools.iter().flat_map(|usable| usable.set.spans().iter().copied()).collect();
+    let (mut used, mut taken) = (0_u128, 0_u128);
+    for (block, usage) in entry.usage.iter() {
+        if !usable.number(*block).is_some_and(|number| all.contains(number)) {
+            continue;
+        }
+        let is_taken = |usage: &AddressUsage| !matches!(usage.availability(), Availability::Remembered(_));
+        used = used.saturating_add(u128::from(!usage.owners.is_empty()));
+        taken = taken.saturating_add(u128::from(is_taken(usage)));
+    }
+    view.total = view.total.saturating_add(all.len());
+    view.shared = view.shared.saturating_add(shared(pools.iter().map(|usable| &usable.set)));
+    view.used = view.used.saturating_add(used);
+    view.free = view.free.saturating_add(all.len().saturating_sub(taken));
 }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
+use capi_ipam_api::{AllowedNamespaces, BlockLengths, IPNetwork, IPNetworkSpec, NetworkRefusal, NetworkRules, names};
 use capi_ipam_controller::finalizer;
 use capi_ipam_controller::object_map::ListEpoch;
 use capi_ipam_ip::Family;
@@ -11,8 +12,7 @@ use kube::core::SelectorExt;
 
 use super::exclusions::{AppliedExclusions, Exclusions};
 use super::scope_rule::{self, Facts, NetworkForPool, NetworkState, Record, StatusRecord};
-use super::{NetworkCounts, NetworkRefusal, PoolInfo, PoolKey};
-use crate::api::{AllowedNamespaces, BlockLengths, IPNetwork, IPNetworkSpec, NetworkRules, names};
+use super::{NetworkCounts, PoolInfo, PoolKey};
 
 /// The labels of an object.
 type Labels = BTreeMap<String, String>;

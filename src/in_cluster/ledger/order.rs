@@ -1,8 +1,7 @@
 //! Chooses a free address of a pool.
 
+use capi_ipam_api::AllocationOrder;
 use capi_ipam_ip::{Block, FreeRanks, FreeSet, SpanSet, UsableBlocks};
-
-use crate::api::AllocationOrder;
 
 /// The state of the order of a pool. A pool that allocates the lowest address first needs none.
 #[derive(Default)]

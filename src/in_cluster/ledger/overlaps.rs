@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use capi_ipam_api::Scope;
 use capi_ipam_ip::UsableBlocks;
 
 use super::state::State;
 use super::{Ledger, PoolKey};
-use crate::api::Scope;
 
 /// The maximum number of overlapping pools that are searched: a message names a few of them and counts the rest.
 pub const MAX_OVERLAPS: usize = 20;

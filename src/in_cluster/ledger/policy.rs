@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use capi_ipam_api::Slot;
 use capi_ipam_ip::{Block, UsableBlocks};
 use capi_ipam_provider::api::Uid;
 
@@ -12,7 +13,6 @@ use super::state::State;
 use super::usage::{AddressUsage, ReservationInfo};
 use super::wait_queue::ClaimAttributes;
 use super::{ClaimKey, Ledger, PoolKey, Proposal};
-use crate::api::Slot;
 
 /// Why a claim cannot have the address that it requests now. The claim waits until this changes.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Instant;
 
+use capi_ipam_api::{AddressCounts, AllocationOrder, PoolKey, STICKY_SECONDS, Scope, Slot};
 use capi_ipam_controller::object_map::ListEpoch;
 use capi_ipam_ip::{Block, FreeSet, SpanSet, UsableBlocks};
 
@@ -16,7 +17,6 @@ use super::slices::{SliceInfo, SliceRefusal, Slices};
 use super::usage::{AddressUsage, Availability};
 use super::wait_queue::{Answer, ClaimAttributes, Freed, Supply, WaitQueue};
 use super::{ClaimKey, PoolInfo};
-use crate::api::{AddressCounts, AllocationOrder, PoolKey, STICKY_SECONDS, Scope, Slot};
 
 /// The maximum number of addresses that are left to claims which are about to request one.
 const MAX_AHEAD: usize = 64;

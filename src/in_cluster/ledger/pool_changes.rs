@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use capi_ipam_api::{PoolKey, Scope, Slot};
 use capi_ipam_controller::clock;
 use capi_ipam_ip::UsableBlocks;
 
@@ -15,7 +16,6 @@ use super::scope_rule::Record;
 use super::state::State;
 use super::usage::{AddressOwner, AddressUsage, ScopeEntry, UsageMap};
 use super::{ClaimKey, PoolInfo};
-use crate::api::{PoolKey, Scope, Slot};
 
 /// A network, and the gateways of a pool of it.
 type Gateways = (Arc<str>, BTreeSet<IpAddr>);

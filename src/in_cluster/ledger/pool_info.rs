@@ -4,15 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use capi_ipam_api::{
+    AccessRules, AddressMetadata, AllocationOrder, NetworkRefusal, Pool, PoolKey, PoolSpec, ReclaimPolicy, Scope,
+    SliceRules, names,
+};
 use capi_ipam_controller::finalizer;
 use capi_ipam_ip::UsableBlocks;
 use capi_ipam_provider::api::is_paused;
 use kube::ResourceExt;
-
-use super::NetworkRefusal;
-use crate::api::{
-    AccessRules, AddressMetadata, AllocationOrder, Pool, PoolKey, PoolSpec, ReclaimPolicy, Scope, SliceRules, names,
-};
 
 /// The blocks that a pool can allocate, or the problems of its specification.
 type Usable = Result<Arc<UsableBlocks>, Arc<str>>;

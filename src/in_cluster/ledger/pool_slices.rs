@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use capi_ipam_api::{SliceCounts, SliceOwner};
 use capi_ipam_ip::{Block, FreeSet, SpanSet};
 
 use super::ClaimKey;
@@ -9,7 +10,6 @@ use super::pool::{Next, PoolEntry};
 use super::slices::{Choice, Contents, SliceAccess, SliceInfo, Slices};
 use super::usage::UsageMap;
 use super::wait_queue::ClaimAttributes;
-use crate::api::{SliceCounts, SliceOwner};
 
 impl PoolEntry {
     /// Divides the pool into slices again, after a change of its blocks, its rules or its slices.

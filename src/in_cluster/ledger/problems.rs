@@ -1,11 +1,11 @@
 //! What is wrong with addresses and reservations, as far as the ledger knows: queries for those who repair or report it.
 
+use capi_ipam_api::{Audience, ReservationClaim, Slot};
 use capi_ipam_provider::api::Uid;
 
 use super::state::State;
 use super::usage::{AddressUsage, ReservationInfo};
 use super::{ClaimKey, Ledger, PoolKey};
-use crate::api::{Audience, ReservationClaim, Slot};
 
 /// A reservation to which its claim is not entitled, as far as the ledger knows. To be verified with the API server.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -1,10 +1,10 @@
 //! Proposals of addresses, and the addresses held while their reservation is being created.
 
+use capi_ipam_api::Slot;
 use capi_ipam_ip::Block;
 use capi_ipam_provider::api::Uid;
 
 use super::{ClaimAttributes, ClaimKey, Ledger, LimitReached, PoolKey, SliceRefusal, Unavailable};
-use crate::api::Slot;
 
 /// The maximum number of remembered reservations with an unknown outcome.
 const MAX_ATTEMPTS: usize = 10_000;

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
+use capi_ipam_api::{AddressCounts, OverLimit, Scope, SliceCounts, Slot};
 use capi_ipam_ip::{Block, Family, UsableBlocks};
 use capi_ipam_provider::api::Uid;
 
@@ -10,8 +11,7 @@ use super::claim_name::ClaimName;
 use super::pool::PoolEntry;
 use super::state::State;
 use super::usage::AddressUsage;
-use super::{ClaimKey, Ledger, OverLimit, PoolInfo, PoolKey};
-use crate::api::{AddressCounts, Scope, SliceCounts, Slot};
+use super::{ClaimKey, Ledger, PoolInfo, PoolKey};
 
 /// An address that is reserved for a claim.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,8 +4,9 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
+use capi_ipam_api::{AccessRules, OverLimit, SliceOwner};
+
 use super::claim_name::ClaimName;
-use crate::api::{AccessRules, SliceOwner};
 
 /// A claim that has an address, or requests one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,17 +84,6 @@ impl fmt::Display for LimitReached {
             ),
         }
     }
-}
-
-/// Addresses beyond what the rules of a pool allow. They stay in use.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct OverLimit {
-    /// Namespaces and Clusters with more addresses than their limit.
-    pub groups: usize,
-    /// The addresses that these have beyond their limits.
-    pub addresses: usize,
-    /// Addresses in namespaces that may not use the pool.
-    pub not_allowed: usize,
 }
 
 /// The claims with addresses of a pool, by namespace and Cluster. A claim can have two addresses for a moment, and counts
@@ -217,7 +207,7 @@ impl Quota {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::AllowedNamespaces;
+    use capi_ipam_api::AllowedNamespaces;
 
     fn quota(per_namespace: Option<usize>, per_cluster: Option<usize>) -> Quota {
         Quota::new(&AccessRules { namespaces: AllowedNamespaces::All, per_namespace, per_cluster, headroom: None })

@@ -6,10 +6,11 @@
 
 use std::time::{Duration, Instant};
 
+use capi_ipam_api::{PoolKey, Scope};
+
 use super::networks::Change;
 use super::scope_rule::Record;
 use super::state::State;
-use crate::api::{PoolKey, Scope};
 
 /// How long one step may hold the lock. The pool with which this time is exceeded is the last one of the step.
 const MAX_STEP_TIME: Duration = Duration::from_millis(1);

@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use capi_ipam_api::{IPReservation, PoolKey, Slot, block_of_name, slot_of_name};
 use capi_ipam_controller::client::Deleted;
 use capi_ipam_controller::clock;
 use capi_ipam_controller::watch::{Invalid, MaybeInvalid};
@@ -12,7 +13,6 @@ use super::networks::LengthRecord;
 use super::state::{Ignored, Source, State, TOMBSTONE_TTL};
 use super::usage::{AddressUsage, ReservationInfo};
 use super::{ClaimKey, Ledger};
-use crate::api::{IPReservation, PoolKey, Slot, block_of_name, slot_of_name};
 use crate::in_cluster::reservation::lacks_label;
 
 impl Ledger {

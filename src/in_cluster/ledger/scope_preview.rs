@@ -2,52 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use capi_ipam_api::{IPNetwork, Pool, PoolKey, Scope, ScopeChange, Slot};
 use capi_ipam_ip::Block;
 use kube::ResourceExt;
 
 use super::networks::{NetworkInfo, Networks};
 use super::state::State;
 use super::usage::AddressUsage;
-use super::{Ledger, NetworkRefusal, PoolInfo};
-use crate::api::{IPNetwork, Pool, PoolKey, Scope, Slot};
-
-/// The scope of a pool before and after a write.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ScopeChange {
-    /// The pool.
-    pub pool: PoolKey,
-    /// The scope before the write; `None` if the pool does not exist.
-    pub before: Option<Scope>,
-    /// The scope after the write.
-    pub after: Scope,
-    /// Why its network does not accept the pool after the write.
-    pub refusal: Option<NetworkRefusal>,
-    /// The addresses in use that the change affects, in ascending order. If the pool leaves a network: all of the pool.
-    /// If it only joins one: those that another pool of the network has reserved or in use as well.
-    pub affected: Vec<Block>,
-}
-
-impl ScopeChange {
-    /// The change of a pool of which nothing is known: none.
-    pub fn unknown(pool: &PoolKey) -> Self {
-        let own = Scope::Pool(pool.clone());
-        Self { pool: pool.clone(), before: Some(own.clone()), after: own, refusal: None, affected: Vec::new() }
-    }
-
-    /// The network that the pool leaves.
-    pub fn left_network(&self) -> Option<&str> {
-        let before = self.before.as_ref().filter(|before| **before != self.after)?;
-        before.network()
-    }
-
-    /// The network that the pool joins.
-    pub fn joined_network(&self) -> Option<&str> {
-        if self.before.as_ref() == Some(&self.after) {
-            return None;
-        }
-        self.after.network()
-    }
-}
+use super::{Ledger, PoolInfo};
 
 impl Ledger {
     /// What a write of a pool, which may not be stored yet, changes.

@@ -10,8 +10,7 @@
 
 use std::sync::Arc;
 
-use super::NetworkRefusal;
-use crate::api::{PoolKey, Scope};
+use capi_ipam_api::{NetworkRefusal, PoolKey, Scope};
 
 /// What is recorded of the scope of a pool.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

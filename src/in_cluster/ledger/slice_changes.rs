@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use capi_ipam_api::{IPSlice, Scope, SliceCounts, SliceOwner, block_of_name, slice_name, slot_of_name};
 use capi_ipam_controller::object_map::ListEpoch;
 use capi_ipam_controller::watch::{EventHandler, Invalid, MaybeInvalid};
 use capi_ipam_ip::Block;
@@ -13,7 +14,6 @@ use kube::core::ObjectMeta;
 use super::slices::SliceInfo;
 use super::state::{Source, State};
 use super::{ClaimKey, Ledger, PoolKey};
-use crate::api::{IPSlice, Scope, SliceCounts, SliceOwner, block_of_name, slice_name, slot_of_name};
 
 /// The typical difference between the clocks of manager and API server, in seconds. If it is greater, empty slices stay
 /// with their owners for longer.
@@ -386,7 +386,7 @@ fn uid_of(slice: &IPSlice) -> Uid {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::{InClusterKind, SliceOwnerKind};
+    use capi_ipam_api::{InClusterKind, SliceOwnerKind};
 
     #[test]
     fn slice_that_is_younger_than_its_assignment_is_restored() {

@@ -5,13 +5,13 @@ mod choice;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
+use capi_ipam_api::{SliceCounts, SliceOwner, SliceRules};
 use capi_ipam_controller::object_map::ListEpoch;
 use capi_ipam_ip::{Block, FreeSet, Span, SpanSet, UsableBlocks};
 
 pub use self::choice::SliceRefusal;
 pub(super) use self::choice::{Choice, SliceAccess};
 use super::order::Order;
-use crate::api::{SliceCounts, SliceOwner, SliceRules};
 
 /// What the ledger keeps of an IPSlice.
 #[derive(Clone, Debug, PartialEq, Eq)]

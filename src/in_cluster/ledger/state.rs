@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use capi_ipam_api::{InClusterKind, PoolKey, Scope, Slot};
 use capi_ipam_controller::expiring_map::ExpiringMap;
 use capi_ipam_controller::object_map::ListEpoch;
 use capi_ipam_ip::Extents;
@@ -16,7 +17,6 @@ use super::pool::{Effect, PoolEntry};
 use super::quota::Consumer;
 use super::shared_names::SharedNames;
 use super::usage::{AddressUsage, CandidateInfo, Holdings, ScopeEntry};
-use crate::api::{InClusterKind, PoolKey, Scope, Slot};
 
 /// A version that is older than that of any object. As a precondition it fails, so that the object is read.
 const OLDEST_VERSION: u64 = 1;

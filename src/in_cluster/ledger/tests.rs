@@ -25,6 +25,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use capi_ipam_api::{NetworkRefusal, OverLimit, Scope, reservation_name};
 use capi_ipam_controller::watch::EventHandler;
 use capi_ipam_ip::{Block, Family};
 use capi_ipam_provider::api::{IPAddress, IPAddressClaim};
@@ -32,7 +33,6 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::api::{Scope, reservation_name};
 
 /// The addresses of the pool in these tests are 10.0.0.1 to 10.0.0.8.
 const SIZE: u8 = 8;

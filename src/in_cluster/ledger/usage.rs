@@ -5,6 +5,7 @@ use std::hash::Hash;
 use std::num::NonZeroI64;
 use std::sync::Arc;
 
+use capi_ipam_api::{IPReservation, Slot};
 use capi_ipam_controller::object_map::ListEpoch;
 use capi_ipam_ip::{Block, Family};
 use capi_ipam_provider::api::Uid;
@@ -14,7 +15,6 @@ use super::claim_name::ClaimName;
 use super::object_uid::ObjectUid;
 use super::quota::Consumer;
 use super::{ClaimKey, PoolKey};
-use crate::api::{IPReservation, Slot};
 use crate::in_cluster::reservation::lacks_label;
 
 /// The addresses of one scope that are not free, and the pools that allocate from the scope.

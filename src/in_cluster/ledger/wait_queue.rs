@@ -28,6 +28,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
 
+use capi_ipam_api::SliceOwner;
 use capi_ipam_ip::Block;
 use capi_ipam_provider::api::IPAddressClaim;
 
@@ -36,7 +37,6 @@ use self::requests::RequestedBlocks;
 use super::claim_name::ClaimName;
 use super::quota::{Consumer, Group, Quota};
 use super::slices::Slices;
-use crate::api::SliceOwner;
 
 /// Namespace and name of a claim.
 pub type ClaimKey = (String, String);

@@ -3,10 +3,11 @@
 
 use std::fmt::Write as _;
 
-use crate::api::conditions::{self, Condition};
-use crate::api::{AddressCounts, Audience, PoolKey, SliceCounts, advice, names};
+use capi_ipam_api::conditions::{self, Condition};
+use capi_ipam_api::{AddressCounts, Audience, NetworkRefusal, OverLimit, PoolKey, SliceCounts, advice, names};
+
 use crate::in_cluster::deletion_check::DeletionBlocker;
-use crate::in_cluster::ledger::{ClaimKey, DrainingUse, MAX_OVERLAPS, NetworkRefusal, OverLimit, PoolInfo};
+use crate::in_cluster::ledger::{ClaimKey, DrainingUse, MAX_OVERLAPS, PoolInfo};
 
 /// Whether a transition to this condition is reported by a warning event.
 pub(super) fn is_warning(condition: &Condition) -> bool {
@@ -236,10 +237,10 @@ pub(in crate::in_cluster) fn describe_counts(counts: AddressCounts, cooldown_end
 
 #[cfg(test)]
 mod tests {
+    use capi_ipam_api::{InClusterKind, Pool};
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::api::{InClusterKind, Pool};
 
     fn conditions_of(change: &Value, counts: AddressCounts, overlapping: usize) -> Vec<(String, String, String)> {
         conditions_over_limit(change, counts, overlapping, None)

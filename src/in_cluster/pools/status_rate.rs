@@ -2,11 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+use capi_ipam_api::Pool;
 use capi_ipam_controller::expiring_map::ExpiringMap;
 use capi_ipam_provider::api::Uid;
 use parking_lot::Mutex;
-
-use crate::api::Pool;
 
 /// The minimum interval between two status updates of one pool.
 pub(super) const STATUS_INTERVAL: Duration = Duration::from_millis(250);

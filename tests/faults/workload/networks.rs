@@ -1,7 +1,7 @@
 //! A network that selects its pools by their label.
 
-use capi_ipam::api::InClusterKind::{self, IPPool, PrefixPool};
-use capi_ipam::api::Pool;
+use capi_ipam_api::InClusterKind::{self, IPPool, PrefixPool};
+use capi_ipam_api::Pool;
 use kube::ResourceExt;
 use serde_json::{Value, json};
 

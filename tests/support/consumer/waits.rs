@@ -1,7 +1,7 @@
 //! Waits for reservations, and for counts and conditions of pools.
 
-use capi_ipam::api::conditions::Condition;
-use capi_ipam::api::{IPReservation, InClusterKind, Pool, conditions};
+use capi_ipam_api::conditions::Condition;
+use capi_ipam_api::{IPReservation, InClusterKind, Pool, conditions};
 use capi_ipam_controller::client::ResourceClient;
 use kube::ResourceExt;
 

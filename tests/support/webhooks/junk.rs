@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use capi_ipam::admission::routes::{CONVERT, paths_of};
-use capi_ipam::api::InClusterKind::IPPool;
+use capi_ipam_api::InClusterKind::IPPool;
 use futures::future::join_all;
 use hyper::body::Bytes;
 use serde_json::{Value, json};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 
-use capi_ipam::api::{IPReservation, Pool, PoolKey, names};
+use capi_ipam_api::{IPReservation, Pool, PoolKey, names};
 use capi_ipam_controller::client::CallError;
 use json_patch::jsonptr::PointerBuf;
 use json_patch::{Patch as JsonPatch, PatchOperation, ReplaceOperation, TestOperation};

@@ -98,7 +98,7 @@ fn is_remembered(pool: &PoolRow, row: &ReservationRow, now: Timestamp) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use capi_ipam::api::Pool;
+    use capi_ipam_api::Pool;
     use serde_json::json;
 
     use super::*;

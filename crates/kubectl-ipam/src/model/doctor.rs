@@ -1,6 +1,6 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use capi_ipam::api::{PoolKey, Scope, advice, conditions, names};
+use capi_ipam_api::{PoolKey, Scope, advice, conditions, names};
 use capi_ipam_ip::{Extents, UsableBlocks};
 use jiff::{SignedDuration, Timestamp};
 

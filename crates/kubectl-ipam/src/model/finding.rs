@@ -1,6 +1,6 @@
 //! What a check of `doctor` reports.
 
-use capi_ipam::api::PoolKey;
+use capi_ipam_api::PoolKey;
 use schemars::JsonSchema;
 use serde::Serialize;
 

@@ -1,6 +1,6 @@
 use std::collections::{BTreeMap, HashMap};
 
-use capi_ipam::api::{PoolKey, PoolSpec, Scope};
+use capi_ipam_api::{PoolKey, PoolSpec, Scope};
 use capi_ipam_ip::{Block, SpanSet, UsableBlocks};
 use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;

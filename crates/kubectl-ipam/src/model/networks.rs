@@ -1,4 +1,4 @@
-use capi_ipam::api::MemberPhase;
+use capi_ipam_api::MemberPhase;
 use schemars::JsonSchema;
 use serde::Serialize;
 

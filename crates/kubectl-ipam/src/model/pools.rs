@@ -1,6 +1,6 @@
 use std::collections::HashMap;
 
-use capi_ipam::api::{AddressCounts, PoolKey};
+use capi_ipam_api::{AddressCounts, PoolKey};
 use schemars::JsonSchema;
 use serde::Serialize;
 

@@ -1,6 +1,6 @@
 //! Reservations that promise an address to a claim.
 
-use capi_ipam::api::ReservationClaim;
+use capi_ipam_api::ReservationClaim;
 
 use super::finding::{Check, Finding};
 use crate::objects::ReservationRow;
@@ -17,7 +17,7 @@ pub(super) fn impossible(reservation: &ReservationRow) -> Option<Finding> {
 
 #[cfg(test)]
 mod tests {
-    use capi_ipam::api::IPReservation;
+    use capi_ipam_api::IPReservation;
     use serde_json::json;
 
     use super::*;

@@ -1,4 +1,4 @@
-use capi_ipam::api::{AddressMetadata, NamespaceSource, PoolSpec, ReclaimPolicy, SlicePolicy};
+use capi_ipam_api::{AddressMetadata, NamespaceSource, PoolSpec, ReclaimPolicy, SlicePolicy};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -232,7 +232,7 @@ fn access(pool: &PoolRow) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use capi_ipam::api::Pool;
+    use capi_ipam_api::Pool;
     use serde_json::json;
 
     use super::*;

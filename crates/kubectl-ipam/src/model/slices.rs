@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use capi_ipam::api::{PoolKey, SliceOwner};
+use capi_ipam_api::{PoolKey, SliceOwner};
 use capi_ipam_ip::{Block, Span, SpanSet, UsableBlocks};
 use jiff::Timestamp;
 use schemars::JsonSchema;
@@ -151,7 +151,7 @@ fn overlaps(mut rows: Vec<(Block, &SliceRow)>) -> Vec<Finding> {
 
 #[cfg(test)]
 mod tests {
-    use capi_ipam::api::Pool;
+    use capi_ipam_api::Pool;
     use serde_json::json;
 
     use super::*;
@@ -168,10 +168,8 @@ mod tests {
             let owner = json!({ "kind": "Namespace", "name": "x" });
             let spec = json!({ "scope": scope, "block": block, "owner": owner, "assignedAt": assigned });
             SliceRow::from(
-                serde_json::from_value::<capi_ipam::api::IPSlice>(
-                    json!({ "metadata": { "name": name }, "spec": spec }),
-                )
-                .unwrap(),
+                serde_json::from_value::<capi_ipam_api::IPSlice>(json!({ "metadata": { "name": name }, "spec": spec }))
+                    .unwrap(),
             )
         };
         let rows = [

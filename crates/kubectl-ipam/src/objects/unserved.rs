@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use capi_ipam::api::{InClusterKind, names};
+use capi_ipam_api::{InClusterKind, names};
 use capi_ipam_provider::api::IPAddressClaim;
 use jiff::Timestamp;
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use capi_ipam::api::{AllocationOrder, ReclaimPolicy, SliceOwnerKind, SlicePolicy, VerifyMode};
+use capi_ipam_api::{AllocationOrder, ReclaimPolicy, SliceOwnerKind, SlicePolicy, VerifyMode};
 
 use super::{Color, Style, UNKNOWN, age, clean, fact, full, lists, number_or_unknown};
 use crate::model::{Cell, Fact, Holder, HolderState, OccupancyMap, PoolDetails};

@@ -1,6 +1,6 @@
 //! The tables of lists.
 
-use capi_ipam::api::MemberPhase;
+use capi_ipam_api::MemberPhase;
 
 use super::{Color, Grid, Style, UNKNOWN, age, fact, full};
 use crate::model::{ClaimLine, ClaimState, Fact, Holder, NetworkLine, PoolLine, SliceLine};

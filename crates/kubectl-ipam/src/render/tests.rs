@@ -1,6 +1,6 @@
 use std::path::Path;
 
-use capi_ipam::api::{IPNetwork, IPReservation, Pool};
+use capi_ipam_api::{IPNetwork, IPReservation, Pool};
 use capi_ipam_ip::Block;
 use capi_ipam_provider::api::{IPAddress, IPAddressClaim};
 use serde_json::{Value, json};

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use capi_ipam::api::{IPReservation, Pool, PoolKey, names};
+use capi_ipam_api::{IPReservation, Pool, PoolKey, names};
 use kube::ResourceExt;
 use kube::api::ObjectMeta;
 use serde_json::{Value, json};

@@ -8,7 +8,7 @@
 
 use std::collections::HashSet;
 
-use capi_ipam::api::{Pool, PoolKey, Scope, Slot, reservation_name};
+use capi_ipam_api::{Pool, PoolKey, Scope, Slot, reservation_name};
 use capi_ipam_ip::Block;
 use kube::ResourceExt;
 use serde_json::{Value, json};
@@ -241,7 +241,7 @@ impl Model {
         }
     }
 
-    fn create_reservation(&mut self, new: &capi_ipam::api::IPReservation) -> Result<(), String> {
+    fn create_reservation(&mut self, new: &capi_ipam_api::IPReservation) -> Result<(), String> {
         let (slot, pool) = new.slot().map_err(|problem| format!("an invalid reservation is created: {problem}"))?;
         let name = new.name_any();
         let is_same = |found: &ExistingReservation| found.pool == pool && found.block == slot.block;

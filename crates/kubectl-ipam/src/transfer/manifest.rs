@@ -1,6 +1,6 @@
 //! JSON and YAML: the objects as the API server stores them, alone, in documents, or in a List.
 
-use capi_ipam::api::{IPReservation, InClusterKind, Pool, names};
+use capi_ipam_api::{IPReservation, InClusterKind, Pool, names};
 use serde_json::{Value, json};
 
 use super::document::{self, Content, Node};

@@ -8,7 +8,7 @@ mod reservations;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use capi_ipam::api::{IPReservation, PoolKey, PoolSpec, Scope, Slot};
+use capi_ipam_api::{IPReservation, PoolKey, PoolSpec, Scope, Slot};
 use capi_ipam_ip::{Block, Family, UsableBlocks};
 use kube::ResourceExt;
 use serde_json::Value;

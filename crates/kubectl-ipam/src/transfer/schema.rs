@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-use capi_ipam::api::{crds, names};
+use capi_ipam_api::{crds, names};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 

@@ -1,6 +1,6 @@
 //! CSV: one row is a pool or a reservation.
 
-use capi_ipam::api::{IPReservation, Pool, PoolKey, PoolSpec};
+use capi_ipam_api::{IPReservation, Pool, PoolKey, PoolSpec};
 use csv::{ReaderBuilder, StringRecord, Trim, Writer};
 use serde_json::{Map, Value, json};
 

@@ -3,7 +3,7 @@
 mod fields;
 mod laws;
 
-use capi_ipam::api::{InClusterKind, PoolSpec};
+use capi_ipam_api::{InClusterKind, PoolSpec};
 use serde_json::json;
 
 use super::existing::{Existing, ExistingPool, ExistingReservation, Metadata};

@@ -12,7 +12,7 @@ use axum::middleware::{Next, from_fn_with_state};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use capi_ipam::api::{InClusterKind, PoolKey};
+use capi_ipam_api::{InClusterKind, PoolKey};
 use futures::{Stream, StreamExt};
 use serde::Serialize;
 use tokio::net::TcpListener;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
-use capi_ipam::api::{InClusterKind, PoolKey, Scope};
+use capi_ipam_api::{InClusterKind, PoolKey, Scope};
 use capi_ipam_controller::object_map::ObjectMap;
 use capi_ipam_controller::watch::MaybeInvalid;
 use jiff::Timestamp;

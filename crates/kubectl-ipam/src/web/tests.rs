@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use capi_ipam::api::{IPReservation, InClusterKind, Pool, PoolKey};
+use capi_ipam_api::{IPReservation, InClusterKind, Pool, PoolKey};
 use capi_ipam_provider::api::{IPAddress, IPAddressClaim};
 use fantoccini::key::Key;
 use jiff::{SignedDuration, Timestamp};

@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use capi_ipam::api::{IPReservation, InClusterKind, Pool, names};
+use capi_ipam_api::{IPReservation, InClusterKind, Pool, names};
 use capi_ipam_controller::client::error_chain;
 use capi_ipam_controller::watch::WatchApi;
 use capi_ipam_provider::api::{ContractVersion, IPAddress, IPAddressClaim};

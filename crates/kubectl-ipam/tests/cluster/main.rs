@@ -16,7 +16,7 @@ mod web;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use capi_ipam::api::crds;
+use capi_ipam_api::crds;
 use capi_ipam_testing::control_plane::ControlPlane;
 use capi_ipam_testing::process::built;
 use serde_json::{Value, json};

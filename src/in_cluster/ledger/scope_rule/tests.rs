@@ -1,5 +1,6 @@
+use capi_ipam_api::InClusterKind;
+
 use super::*;
-use crate::api::InClusterKind;
 
 const STATES: [NetworkState; 6] = [
     NetworkState::Ready,

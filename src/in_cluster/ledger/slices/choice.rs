@@ -3,10 +3,10 @@
 use std::fmt;
 use std::sync::Arc;
 
+use capi_ipam_api::{AllocationOrder, SliceOwner};
 use capi_ipam_ip::{Block, UsableBlocks};
 
 use super::{Holding, Slices};
-use crate::api::{AllocationOrder, SliceOwner};
 
 /// The number of free addresses that are tried to find one that no claim requests.
 const MAX_TRIES: usize = 16;

@@ -1,11 +1,11 @@
 use std::collections::BTreeSet;
 
+use capi_ipam_api::{AllocationOrder, SliceOwnerKind};
 use capi_ipam_ip::PoolAddresses;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
-use crate::api::{AllocationOrder, SliceOwnerKind};
 
 /// A pool of the addresses .2 to .29 in slices of 8: the first and the last one have fewer addresses.
 fn usable() -> UsableBlocks {

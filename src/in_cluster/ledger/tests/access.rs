@@ -1,11 +1,11 @@
 //! Limits, allowed namespaces and headroom of global pools.
 
+use capi_ipam_api::{InClusterKind, names};
 use capi_ipam_controller::watch::EventHandler;
 use k8s_openapi::api::core::v1::Namespace;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::api::{InClusterKind, names};
 
 fn global() -> PoolKey {
     PoolKey::new(InClusterKind::GlobalIPPool, None, "shared")

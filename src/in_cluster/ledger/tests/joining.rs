@@ -1,7 +1,8 @@
 //! Pools that join and leave a network while addresses of them are in use.
 
+use capi_ipam_api::MemberPhase;
+
 use super::*;
-use crate::api::MemberPhase;
 
 /// A pool that belongs to the network if it has the label.
 fn selected(name: &str, addresses: &str, is_member: bool) -> Pool {

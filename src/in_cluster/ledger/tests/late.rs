@@ -1,9 +1,10 @@
 //! Responses that are older than what the watch has reported, and manually created IPAddress objects.
 
+use capi_ipam_api::IPNetwork;
+
 use super::super::state::TOMBSTONE_TTL;
 use super::cooldown::cooled_down_slots;
 use super::*;
-use crate::api::IPNetwork;
 
 /// A reservation of 10.0.0.1 with that resource version.
 pub(super) fn at_version(version: u32, holder: &str, released_at: Option<&str>) -> IPReservation {

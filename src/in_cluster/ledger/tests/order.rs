@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use capi_ipam_api::AllocationOrder::{self, LowestFirst, Random, RoundRobin};
+use capi_ipam_api::names;
 use capi_ipam_ip::{FreeSet, UsableBlocks};
 
 use super::super::order::Order;
 use super::*;
-use crate::api::AllocationOrder::{self, LowestFirst, Random, RoundRobin};
-use crate::api::names;
 
 fn with_order(order: &str) -> Ledger {
     let ledger = ledger();

@@ -52,7 +52,7 @@ fn follow(advice: &str, length: i64) -> (bool, bool) {
 
 #[test]
 fn advice_about_an_overlap_ends_it() {
-    use crate::api::advice;
+    use capi_ipam_api::advice;
 
     let scope = Scope::Pool(key());
     for (length, has_one_length) in [(28, false), (32, true)] {

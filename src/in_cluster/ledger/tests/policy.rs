@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use capi_ipam_api::STICKY_SECONDS;
+
 use super::*;
-use crate::api::STICKY_SECONDS;
 
 fn now() -> i64 {
     capi_ipam_controller::clock::now().0.as_second()

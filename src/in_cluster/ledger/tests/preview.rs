@@ -1,7 +1,7 @@
 //! What a write of a pool or network would change.
 
 use super::*;
-use crate::in_cluster::ledger::ScopeChange;
+use capi_ipam_api::ScopeChange;
 
 fn labelled(name: &str, last: u8, net: Option<&str>) -> Pool {
     let addresses = format!("10.0.0.1-10.0.0.{last}");

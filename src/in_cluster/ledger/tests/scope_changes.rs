@@ -3,8 +3,9 @@
 
 #![allow(clippy::option_option, reason = "an absent selector differs from an empty one")]
 
+use capi_ipam_api::{MemberPhase, PoolNetwork};
+
 use super::*;
-use crate::api::{MemberPhase, PoolNetwork};
 
 const POOLS: [&str; 3] = ["p", "q", "r"];
 const NETWORKS: [&str; 2] = ["lab", "other"];

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use capi_ipam_api::{IPSlice, SliceCounts, SliceOwner, SliceOwnerKind};
 use capi_ipam_controller::watch::Invalid;
 
 use super::order::allocated;
 use super::*;
-use crate::api::{IPSlice, SliceCounts, SliceOwner, SliceOwnerKind};
 
 fn owner(name: &str) -> Arc<SliceOwner> {
     Arc::new(SliceOwner { kind: SliceOwnerKind::Label, namespace: None, name: name.to_owned() })

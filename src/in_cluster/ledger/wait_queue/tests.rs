@@ -1,8 +1,9 @@
 use std::time::Duration;
 
+use capi_ipam_api::{AccessRules, AllowedNamespaces};
+
 use super::grants::TURN_TIMEOUT;
 use super::*;
-use crate::api::{AccessRules, AllowedNamespaces};
 
 fn claim(name: &str) -> ClaimKey {
     ("n".to_owned(), name.to_owned())

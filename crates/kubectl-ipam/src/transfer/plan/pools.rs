@@ -1,7 +1,7 @@
 //! The pools of a file.
 
 use capi_ipam::admission::pools::spec_problems;
-use capi_ipam::api::{Pool, PoolKey, PoolSpec, Scope, is_dns_label, is_dns_subdomain, names};
+use capi_ipam_api::{Pool, PoolKey, PoolSpec, Scope, is_dns_label, is_dns_subdomain, names};
 use serde_json::{Value, json};
 
 use super::super::existing::{ExistingPool, Metadata};

@@ -1,6 +1,6 @@
 //! The reservations of a file.
 
-use capi_ipam::api::{IPReservation, PoolKey, Scope, Slot};
+use capi_ipam_api::{IPReservation, PoolKey, Scope, Slot};
 use capi_ipam_ip::Block;
 
 use super::super::existing::{ExistingReservation, Metadata};

@@ -1,5 +1,5 @@
 //! The kinds of the in-cluster provider, their CustomResourceDefinitions, and the types that identify pools and
-//! addresses. This module has no I/O. The kinds of the Cluster API contract are in [`capi_ipam_provider::api`].
+//! addresses. This crate has no I/O. The kinds of the Cluster API contract are in [`capi_ipam_provider::api`].
 //!
 //! - [`Pool`]: a pool of one of four kinds ([`InClusterKind`]): of single addresses or of prefixes, namespaced or
 //!   global. Their wire format is that of the Go in-cluster provider;
@@ -8,13 +8,16 @@
 //! - [`IPNetwork`]: the owner of a network decides which pools belong to it;
 //! - [`PoolKey`]: identifies a pool; [`Scope`]: the set within which an address is unique, a pool or a named network;
 //!   [`Slot`]: an address or prefix of a scope;
+//! - [`NetworkRefusal`], [`ScopeChange`], [`NetworkView`], [`OverLimit`]: what the index of addresses answers about networks
+//!   and limits;
 //! - [`Audience`]: hides the names of objects in other namespaces from messages;
 //! - [`conditions`]: condition types and reasons; [`names`]: finalizers, labels, annotations, API groups;
-//! - [`crds`]: the CustomResourceDefinitions, generated from the types.
+//! - [`crds`]: the CustomResourceDefinitions, generated from the types; [`installed`]: names of the installed objects.
 
 pub mod advice;
 pub mod conditions;
 pub mod crds;
+pub mod installed;
 pub mod names;
 
 mod access;
@@ -23,6 +26,8 @@ mod allocation;
 mod dns;
 mod ip_pool;
 mod network;
+mod network_refusal;
+mod network_view;
 mod pool;
 mod pool_key;
 mod pool_kind;
@@ -34,13 +39,15 @@ mod reclaim;
 mod reservation;
 mod resource;
 mod scope;
+mod scope_change;
 mod slice;
 mod slice_policy;
 mod spec_warnings;
 mod visibility;
 
 pub use access::{
-    AccessRules, AllowedNamespaces, Headroom, NamespaceAccess, NamespaceSource, PoolAccess, PoolLimits, SelectorProblem,
+    AccessRules, AllowedNamespaces, Headroom, NamespaceAccess, NamespaceSource, OverLimit, PoolAccess, PoolLimits,
+    SelectorProblem,
 };
 pub use address_metadata::{AddressMetadata, MetadataProblem, MetadataProblemKind};
 pub use allocation::{AllocationOrder, AllocationPolicy, STICKY_SECONDS};
@@ -49,6 +56,8 @@ pub use ip_pool::IPPoolSpec;
 pub use network::{
     BlockLengths, IPNetwork, IPNetworkSpec, IPNetworkStatus, MemberPhase, NetworkMember, NetworkProblem, NetworkRules,
 };
+pub use network_refusal::NetworkRefusal;
+pub use network_view::NetworkView;
 pub use pool::{AddressCounts, DrainingStatus, Pool, PoolNetwork, PoolStatus, SliceCounts};
 pub use pool_key::PoolKey;
 pub use pool_kind::InClusterKind;
@@ -61,6 +70,7 @@ pub use reservation::{
     ClaimProblem, IPReservation, IPReservationSpec, ReservationClaim, ReservationPool, ReservationProblem,
 };
 pub use scope::{Scope, Slot, block_of_name, network_block_length_name, reservation_name, slot_of_name};
+pub use scope_change::ScopeChange;
 pub use slice::{IPSlice, IPSliceSpec, SliceOwner, SliceOwnerKind, SliceProblem, slice_name};
 pub use slice_policy::{SlicePolicy, SlicePolicyProblem, SliceRules};
 pub use spec_warnings::{host_bits_warning, network_warnings, pool_warnings};

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::{Rule, add, limit};
-use crate::api::crds::CrdError;
+use crate::crds::CrdError;
 
 /// The maximum length of a qualified name: a DNS subdomain, a slash and a name.
 const MAX_LABEL_NAME_LENGTH: usize = 317;
@@ -11,7 +11,7 @@ const MAX_LABEL_NAME_LENGTH: usize = 317;
 const IMMUTABLE: &str = "cannot be changed; delete the slice and create another one";
 
 /// Adds the rules to the schema of slices. Only `spec.emptySince` is mutable.
-pub(in crate::api::crds) fn slices(schema: &mut Value) -> Result<(), CrdError> {
+pub(in crate::crds) fn slices(schema: &mut Value) -> Result<(), CrdError> {
     // CEL cannot format the block in the way in which it ends the name.
     let name = Rule::of(
         "metadata",

@@ -10,7 +10,7 @@ use capi_ipam_ip::{MAX_ENTRY_LENGTH, MAX_RANGES};
 use serde_json::Value;
 
 use super::{Rule, access, add, decimal, limit, metadata, slices};
-use crate::api::crds::CrdError;
+use crate::crds::CrdError;
 
 /// Maximum number of entries of a list. With this many full-length IPv6 ranges, each rule stays below the cost limit of
 /// the API server; tests/crds.rs verifies it.
@@ -29,7 +29,7 @@ const IMMUTABLE: &str = "field is immutable; create another pool";
 
 /// Adds the limits to the schema of a pool of single addresses in the deprecated version: those of the same fields of the
 /// stored version. The rules are left to the webhooks, since the fields of the two versions differ.
-pub(in crate::api::crds) fn old_addresses(schema: &mut Value) -> Result<(), CrdError> {
+pub(in crate::crds) fn old_addresses(schema: &mut Value) -> Result<(), CrdError> {
     limits(schema, "spec.addresses", "spec.addresses[]")?;
     limit(schema, "spec.subnet", "maxLength", MAX_ENTRY_LENGTH)?;
     for address in ["spec.gateway", "spec.start", "spec.end"] {
@@ -39,7 +39,7 @@ pub(in crate::api::crds) fn old_addresses(schema: &mut Value) -> Result<(), CrdE
 }
 
 /// Adds the limits and rules to the schema of a pool of single addresses.
-pub(in crate::api::crds) fn addresses(schema: &mut Value, is_global: bool) -> Result<(), CrdError> {
+pub(in crate::crds) fn addresses(schema: &mut Value, is_global: bool) -> Result<(), CrdError> {
     shared(schema, is_global)?;
     add(schema, "spec.addresses", [one_family()])?;
     entries(schema, "spec.addresses", "spec.addresses[]")?;
@@ -78,7 +78,7 @@ pub(in crate::api::crds) fn addresses(schema: &mut Value, is_global: bool) -> Re
 }
 
 /// Adds the limits and rules to the schema of a pool of prefixes.
-pub(in crate::api::crds) fn prefixes(schema: &mut Value, is_global: bool) -> Result<(), CrdError> {
+pub(in crate::crds) fn prefixes(schema: &mut Value, is_global: bool) -> Result<(), CrdError> {
     shared(schema, is_global)?;
     add(schema, "spec.prefixes", [one_family()])?;
     limits(schema, "spec.prefixes", "spec.prefixes[]")?;

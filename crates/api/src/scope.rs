@@ -63,7 +63,7 @@ impl Scope {
 ///
 /// ```
 /// use capi_ipam_ip::Block;
-/// use capi_ipam::api::{InClusterKind, PoolKey, Scope, reservation_name};
+/// use capi_ipam_api::{InClusterKind, PoolKey, Scope, reservation_name};
 ///
 /// let pool = PoolKey::new(InClusterKind::IPPool, Some("team-a"), "web");
 /// let address = Block::address("10.0.0.5".parse().unwrap());

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::{Rule, access, add, limit, pools};
-use crate::api::crds::CrdError;
+use crate::crds::CrdError;
 
 /// The maximum number of excluded entries.
 const MAX_ITEMS: usize = 1_000;
@@ -20,7 +20,7 @@ fn immutable_block_length((family, field): (&str, &'static str)) -> Rule {
 }
 
 /// Adds the limits and rules to the schema of networks.
-pub(in crate::api::crds) fn networks(schema: &mut Value) -> Result<(), CrdError> {
+pub(in crate::crds) fn networks(schema: &mut Value) -> Result<(), CrdError> {
     let name = Rule::of(
         "metadata",
         "self.metadata.name.matches('^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$')",

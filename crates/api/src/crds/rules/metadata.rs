@@ -6,8 +6,8 @@
 use serde_json::Value;
 
 use super::{Rule, add, limit};
-use crate::api::AddressMetadata;
-use crate::api::crds::CrdError;
+use crate::AddressMetadata;
+use crate::crds::CrdError;
 
 /// The maximum length of the value of a label.
 const MAX_LABEL_LENGTH: usize = 63;

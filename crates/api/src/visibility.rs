@@ -10,7 +10,7 @@ const MAX_NAMED: usize = 5;
 /// Conditions, events, and warnings and denials of webhooks refer to other objects only through this type.
 ///
 /// ```
-/// use capi_ipam::api::{Audience, InClusterKind, PoolKey};
+/// use capi_ipam_api::{Audience, InClusterKind, PoolKey};
 ///
 /// let pool = |namespace: &str| PoolKey::new(InClusterKind::IPPool, Some(namespace), "web");
 /// let pools = [pool("team-a"), pool("team-b"), pool("team-c")];
@@ -89,7 +89,7 @@ fn join_list(parts: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::InClusterKind;
+    use crate::InClusterKind;
 
     fn pool(namespace: &str, name: &str) -> PoolKey {
         let namespace = (!namespace.is_empty()).then_some(namespace);

@@ -3,8 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::api::PoolKey;
-use crate::api::dns::{is_dns_label, is_dns_subdomain};
+use crate::PoolKey;
+use crate::dns::{is_dns_label, is_dns_subdomain};
 
 /// A reference to a claim from a cluster-scoped object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -96,7 +96,7 @@ impl ReservationClaim {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::InClusterKind;
+    use crate::InClusterKind;
 
     fn claim(namespace: &str, name: &str) -> ReservationClaim {
         ReservationClaim { namespace: namespace.to_owned(), name: name.to_owned(), ..ReservationClaim::default() }

@@ -6,7 +6,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 
 /// The schema of a timestamp.
-pub(in crate::api) fn date_time_schema(_: &mut SchemaGenerator) -> Schema {
+pub(crate) fn date_time_schema(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "string", "format": "date-time" })
 }
 
@@ -107,7 +107,7 @@ fn is_zero_value(default: &Value) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::IPPoolSpec;
+    use crate::IPPoolSpec;
 
     #[test]
     fn bounds_match_the_go_provider() {

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::api::InClusterKind;
+use crate::InClusterKind;
 
 /// Columns of pools of single addresses.
 pub(super) fn addresses() -> Value {

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::{Rule, add, limit};
-use crate::api::crds::CrdError;
+use crate::crds::CrdError;
 
 /// The maximum number of names of namespaces.
 const MAX_NAMES: usize = 1_000;

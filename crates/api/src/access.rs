@@ -86,6 +86,17 @@ pub struct AccessRules {
     pub headroom: Option<(u128, Selector)>,
 }
 
+/// Addresses beyond what the rules of a pool allow. They stay in use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OverLimit {
+    /// Namespaces and Clusters with more addresses than their limit.
+    pub groups: usize,
+    /// The addresses that these have beyond their limits.
+    pub addresses: usize,
+    /// Addresses in namespaces that may not use the pool.
+    pub not_allowed: usize,
+}
+
 /// Namespaces that may do something.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AllowedNamespaces {

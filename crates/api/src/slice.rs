@@ -197,7 +197,8 @@ mod tests {
         for (scope, block) in [("p.a.b.c", "10.0.0.7/32"), ("pp.a.b", "fd00::/60"), ("gp.x", "0.0.0.0/0")] {
             let pool = PoolKey::of_scope(scope).unwrap();
             let block = parse_entry(block).ok().as_ref().and_then(block_of).unwrap();
-            let made = IPSlice::assigned(&pool, block, SliceOwner::default(), capi_ipam_controller::clock::now());
+            let now = serde_json::from_value(json!("2026-01-01T12:00:00Z")).unwrap();
+            let made = IPSlice::assigned(&pool, block, SliceOwner::default(), now);
             assert_eq!(made.block(), Ok((pool, block)), "{made:?}");
         }
     }

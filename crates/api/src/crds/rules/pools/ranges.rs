@@ -4,8 +4,8 @@ use capi_ipam_ip::{MAX_ENTRY_LENGTH, MAX_RANGES};
 use serde_json::Value;
 
 use super::{MAX_ADDRESS_LENGTH, entry_rule, gateway_rule, is_v4, prefix_rules, required, within_subnet};
-use crate::api::crds::CrdError;
-use crate::api::crds::rules::{Rule, add, limit};
+use crate::crds::CrdError;
+use crate::crds::rules::{Rule, add, limit};
 
 /// The maximum number of entries of a range. All ranges together have as many entries as the other lists.
 pub(super) const MAX_ENTRIES: usize = 64;

@@ -12,11 +12,11 @@ macro_rules! cluster_resource {
             }
 
             fn group((): &()) -> std::borrow::Cow<'_, str> {
-                $crate::api::names::GROUP.into()
+                $crate::names::GROUP.into()
             }
 
             fn version((): &()) -> std::borrow::Cow<'_, str> {
-                $crate::api::names::POOL_VERSION.into()
+                $crate::names::POOL_VERSION.into()
             }
 
             fn plural((): &()) -> std::borrow::Cow<'_, str> {

@@ -31,7 +31,7 @@ pub enum NetworkRefusal {
 
 impl NetworkRefusal {
     /// Whether the pool is refused because of this network.
-    pub(super) fn concerns(&self, name: &str) -> bool {
+    pub fn concerns(&self, name: &str) -> bool {
         match self {
             Self::NotFound(network)
             | Self::Lost(network)
@@ -44,13 +44,13 @@ impl NetworkRefusal {
     }
 
     /// Whether claims that hold an address of the pool can still be bound.
-    pub(super) fn keeps_members(&self) -> bool {
+    pub fn keeps_members(&self) -> bool {
         matches!(self, Self::Deleting(_))
     }
 
     /// Whether only the pool is refused, and other pools use the network: if nothing of the pool is in the network, the
     /// network need not wait for the pool.
-    pub(super) fn is_of_the_pool(&self) -> bool {
+    pub fn is_of_the_pool(&self) -> bool {
         matches!(self, Self::NotAllowed(_) | Self::LengthMismatch { .. })
     }
 }

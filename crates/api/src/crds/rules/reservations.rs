@@ -5,7 +5,7 @@
 use serde_json::Value;
 
 use super::{Rule, add, decimal};
-use crate::api::crds::CrdError;
+use crate::crds::CrdError;
 
 const IMMUTABLE: &str = "cannot be changed; delete the reservation and create another one";
 
@@ -13,7 +13,7 @@ const UNLESS_RELEASED: &str =
     "cannot be changed unless the address is released; delete the reservation and create another one";
 
 /// Adds the rules to the schema of reservations.
-pub(in crate::api::crds) fn reservations(schema: &mut Value) -> Result<(), CrdError> {
+pub(in crate::crds) fn reservations(schema: &mut Value) -> Result<(), CrdError> {
     // CEL cannot format the address in the way in which it ends the name.
     let name = Rule::of(
         "metadata",

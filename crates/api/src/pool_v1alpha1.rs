@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 /// The specification of a pool of single addresses in the deprecated version `v1alpha1`. Wire format of the Go
 /// in-cluster provider. All fields are optional. The status is [`PoolStatus`](super::PoolStatus) without conditions.
 ///
-/// Pools are not stored in this version: see [`conversion`](crate::admission::conversion).
+/// Pools are not stored in this version: the conversion webhook converts them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(description = "The desired state of the pool.")]

@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::api::{InClusterKind, Pool, crds};
+use crate::{InClusterKind, Pool, crds};
 
 /// The warnings about a pool; an error if its specification is not valid.
 fn warnings(kind: InClusterKind, spec: &Value) -> Result<Vec<String>, String> {

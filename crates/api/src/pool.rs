@@ -23,7 +23,7 @@ use super::pool_spec::PoolSpec;
 /// The kind is the dynamic type: an [`Api`](kube::Api) is created for one kind.
 ///
 /// ```
-/// use capi_ipam::api::{InClusterKind, Pool, PoolSpec};
+/// use capi_ipam_api::{InClusterKind, Pool, PoolSpec};
 ///
 /// let text = r#"{"kind": "InClusterPrefixPool", "metadata": {"name": "racks"}, "spec": {"prefixes": ["fd00::/48"]}}"#;
 /// let pool: Pool = serde_json::from_str(text).unwrap();

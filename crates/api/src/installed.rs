@@ -1,0 +1,15 @@
+//! The names of the installed objects, which are those of the manifests.
+
+/// Namespace of the program.
+pub const NAMESPACE: &str = "capi-ipam-in-cluster-system";
+/// Service of the webhooks.
+pub const WEBHOOK_SERVICE: &str = "capi-ipam-in-cluster-webhook-service";
+/// Path of the conversion webhook.
+pub const CONVERSION_PATH: &str = "/convert";
+/// The ValidatingWebhookConfiguration.
+pub const WEBHOOK_CONFIGURATION: &str = "capi-ipam-in-cluster-validating-webhook-configuration";
+/// Secret of the self-managed certificate.
+pub const CERTIFICATE_SECRET: &str = "capi-ipam-in-cluster-webhook-self-managed-cert";
+/// CustomResourceDefinitions with a conversion webhook.
+pub const CONVERTED_DEFINITIONS: &[&str] =
+    &["globalinclusterippools.ipam.cluster.x-k8s.io", "inclusterippools.ipam.cluster.x-k8s.io"];
