@@ -20,8 +20,8 @@
 //!
 //! # Invariants
 //! - An address of a scope is allocated to at most one claim. The API server guarantees this: the name of an
-//!   [`IPReservation`](capi_ipam_api::IPReservation) is derived from the scope and the address, and only one client can create
-//!   it. Caches, leader election and webhooks are optimizations that correctness does not depend on.
+//!   [`IPReservation`](capi_ipam_api::IPReservation) is derived from the scope and the address, and only one client can
+//!   create it. Caches, leader election and webhooks are optimizations that correctness does not depend on.
 //! - Nothing that holds an address is released because a watch, a cache or a list no longer shows it. A live read
 //!   confirms it first.
 //! - A reservation exists before its IPAddress is created, and until its IPAddress is removed.

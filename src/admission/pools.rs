@@ -7,9 +7,7 @@
 
 use std::fmt::{Display, Write as _};
 
-use capi_ipam_api::{
-    AddressMetadata, InClusterKind, MIN_TERMINATING_SECONDS, Pool, PoolKey, PoolSpec, is_dns_label, names,
-};
+use capi_ipam_api::{InClusterKind, Pool, PoolKey, PoolSpec, names};
 use capi_ipam_ip::{Block, Field, PoolProblem, PoolProblemKind, UsableBlocks};
 use capi_ipam_webhook::denial;
 use capi_ipam_webhook::review::{AdmissionRequest, Decision, Operation};
@@ -88,16 +86,6 @@ fn same_spec(request: &AdmissionRequest) -> bool {
     new == old
 }
 
-/// Returns all problems of a specification that do not depend on other objects. Each begins with the path of its field.
-pub fn spec_problems(spec: &PoolSpec) -> Vec<String> {
-    let usable = spec.usable();
-    let causes = other_causes(spec, usable.as_ref().ok());
-    let of_blocks = usable.err().unwrap_or_default();
-    let mut problems: Vec<String> = of_blocks.iter().map(ToString::to_string).collect();
-    problems.extend(causes.iter().map(|cause| format!("{}: {}", cause.field, cause.message)));
-    problems
-}
-
 /// Denies a specification with more entries than its definition allows.
 fn check_limits(new: &Pool, request: &AdmissionRequest) -> Result<(), Box<Status>> {
     let [spec, before] = specs(request);
@@ -108,50 +96,13 @@ fn check_limits(new: &Pool, request: &AdmissionRequest) -> Result<(), Box<Status
 /// Returns the blocks of the pool, or all problems of the spec that do not depend on other objects.
 fn check(spec: &PoolSpec) -> Result<UsableBlocks, Vec<StatusCause>> {
     let usable = spec.usable();
-    let more = other_causes(spec, usable.as_ref().ok());
+    let problems = spec.field_problems(usable.as_ref().ok());
+    let of_fields = problems.iter().map(|problem| denial::invalid_value(&problem.field, &problem.value, &problem.text));
     match usable {
-        Ok(usable) if more.is_empty() => Ok(usable),
-        Ok(_) => Err(more),
-        Err(problems) => Err(problems.iter().map(cause).chain(more).collect()),
+        Ok(usable) if problems.is_empty() => Ok(usable),
+        Ok(_) => Err(of_fields.collect()),
+        Err(of_addresses) => Err(of_addresses.iter().map(cause).chain(of_fields).collect()),
     }
-}
-
-/// Returns the problems of everything but the addresses. Those of slices are not known without the blocks.
-fn other_causes(spec: &PoolSpec, usable: Option<&UsableBlocks>) -> Vec<StatusCause> {
-    let access = spec.access().rules().err().unwrap_or_default();
-    let access = access.iter().map(|problem| denial::invalid_value(problem.field, &json!(null), &problem.source));
-    let metadata = spec.address_metadata().map(AddressMetadata::problems).unwrap_or_default();
-    let slices = usable.map_or(Ok(None), |usable| spec.slice_rules(usable)).err().unwrap_or_default();
-    let slices = slices.iter().map(|problem| denial::invalid_value(problem.field, &problem.value, &problem.text));
-    negative_grace_period(spec)
-        .into_iter()
-        .chain(metadata.iter().map(|it| denial::invalid_value(&it.field, &json!(it.value), it.kind)))
-        .chain(spec.network().and_then(network_name_problem))
-        .chain(short_terminating_limit(spec))
-        .chain(access)
-        .chain(slices)
-        .collect()
-}
-
-fn negative_grace_period(spec: &PoolSpec) -> Option<StatusCause> {
-    let PoolSpec::Addresses(spec) = spec else { return None };
-    let seconds = spec.address_reuse_grace_period_seconds.filter(|seconds| *seconds < 0)?;
-    Some(denial::invalid_value(
-        "spec.addressReuseGracePeriodSeconds",
-        &json!(seconds),
-        "must be greater than or equal to 0",
-    ))
-}
-
-fn short_terminating_limit(spec: &PoolSpec) -> Option<StatusCause> {
-    let seconds = spec.reclaim().terminating?.after_seconds;
-    (seconds < MIN_TERMINATING_SECONDS).then(|| {
-        denial::invalid_value(
-            "spec.reclaim.terminating.afterSeconds",
-            &json!(seconds),
-            format!("must be greater than or equal to {MIN_TERMINATING_SECONDS}"),
-        )
-    })
 }
 
 /// Why the pool cannot be in its network: the network has another block length.
@@ -168,12 +119,6 @@ fn network_conflict(spec: &PoolSpec, usable: &UsableBlocks, view: &dyn View) -> 
 
 fn invalid(key: &PoolKey, causes: Vec<StatusCause>) -> Box<Status> {
     denial::invalid(names::GROUP, key.kind.name(), &key.name, causes)
-}
-
-/// The name of a network must be a DNS label (RFC 1123), because object names contain it.
-fn network_name_problem(network: &str) -> Option<StatusCause> {
-    let text = "must be a DNS label: at most 63 lower case letters, digits and dashes, without a dash at either end";
-    (!is_dns_label(network)).then(|| denial::invalid_value("spec.network", &json!(network), text))
 }
 
 fn cause(problem: &PoolProblem) -> StatusCause {

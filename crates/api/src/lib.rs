@@ -8,8 +8,7 @@
 //! - [`IPNetwork`]: the owner of a network decides which pools belong to it;
 //! - [`PoolKey`]: identifies a pool; [`Scope`]: the set within which an address is unique, a pool or a named network;
 //!   [`Slot`]: an address or prefix of a scope;
-//! - [`NetworkRefusal`], [`ScopeChange`], [`NetworkView`], [`OverLimit`]: what the index of addresses answers about networks
-//!   and limits;
+//! - [`NetworkRefusal`], [`ScopeChange`], [`NetworkView`], [`OverLimit`]: what is known about networks and limits;
 //! - [`Audience`]: hides the names of objects in other namespaces from messages;
 //! - [`conditions`]: condition types and reasons; [`names`]: finalizers, labels, annotations, API groups;
 //! - [`crds`]: the CustomResourceDefinitions, generated from the types; [`installed`]: names of the installed objects.
@@ -31,6 +30,7 @@ mod network_view;
 mod pool;
 mod pool_key;
 mod pool_kind;
+mod pool_problems;
 mod pool_spec;
 mod pool_v1alpha1;
 mod prefix_pool;
@@ -61,6 +61,7 @@ pub use network_view::NetworkView;
 pub use pool::{AddressCounts, DrainingStatus, Pool, PoolNetwork, PoolStatus, SliceCounts};
 pub use pool_key::PoolKey;
 pub use pool_kind::InClusterKind;
+pub use pool_problems::FieldProblem;
 pub use pool_spec::PoolSpec;
 pub use pool_v1alpha1::IPPoolSpecV1Alpha1;
 pub use prefix_pool::PrefixPoolSpec;
@@ -72,6 +73,6 @@ pub use reservation::{
 pub use scope::{Scope, Slot, block_of_name, network_block_length_name, reservation_name, slot_of_name};
 pub use scope_change::ScopeChange;
 pub use slice::{IPSlice, IPSliceSpec, SliceOwner, SliceOwnerKind, SliceProblem, slice_name};
-pub use slice_policy::{SlicePolicy, SlicePolicyProblem, SliceRules};
+pub use slice_policy::{SlicePolicy, SliceRules};
 pub use spec_warnings::{host_bits_warning, network_warnings, pool_warnings};
 pub use visibility::Audience;

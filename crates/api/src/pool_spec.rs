@@ -6,10 +6,11 @@ use super::address_metadata::AddressMetadata;
 use super::allocation::{AllocationOrder, AllocationPolicy};
 use super::ip_pool::IPPoolSpec;
 use super::pool_kind::InClusterKind;
+use super::pool_problems::FieldProblem;
 use super::prefix_pool::PrefixPoolSpec;
 use super::ranges::{AddressRange, PrefixRange};
 use super::reclaim::ReclaimPolicy;
-use super::slice_policy::{SlicePolicy, SlicePolicyProblem, SliceRules};
+use super::slice_policy::{SlicePolicy, SliceRules};
 
 /// The specification of a pool of any kind.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -123,7 +124,7 @@ impl PoolSpec {
     }
 
     /// Parses the slices of a pool with these blocks; `None` without slices. Fails with all problems.
-    pub fn slice_rules(&self, usable: &UsableBlocks) -> Result<Option<SliceRules>, Vec<SlicePolicyProblem>> {
+    pub fn slice_rules(&self, usable: &UsableBlocks) -> Result<Option<SliceRules>, Vec<FieldProblem>> {
         let Some(policy) = self.slices() else { return Ok(None) };
         let total = self.listed().map_or_else(|| usable.set.len(), |listed| listed.set.len());
         policy.rules(total, usable.length).map(Some)

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
+use super::pool_problems::FieldProblem;
 use super::slice::{SliceOwner, SliceOwnerKind};
 
 /// The maximum size of a slice.
@@ -48,26 +50,12 @@ pub struct SliceRules {
     pub keep_seconds: Option<i64>,
 }
 
-/// A problem of the slices of a pool. Displayed with the path of the field.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{field}: {text}")]
-pub struct SlicePolicyProblem {
-    /// The path of the field.
-    pub field: &'static str,
-    /// The value as written.
-    pub value: serde_json::Value,
-    /// What is wrong, and what to write.
-    pub text: String,
-}
-
 impl SlicePolicy {
     /// Parses the policy of a pool whose specification lists `total` addresses or prefixes of `length` bits. Fails with
     /// all problems.
-    pub fn rules(&self, total: u128, length: u8) -> Result<SliceRules, Vec<SlicePolicyProblem>> {
+    pub fn rules(&self, total: u128, length: u8) -> Result<SliceRules, Vec<FieldProblem>> {
         let mut problems = Vec::new();
-        let mut problem = |field, value: serde_json::Value, text: String| {
-            problems.push(SlicePolicyProblem { field, value, text });
-        };
+        let mut problem = |field, value: Value, text: String| problems.push(FieldProblem::new(field, value, text));
         let size = u128::try_from(self.size).ok().filter(|size| size.is_power_of_two() && self.size <= MAX_SIZE);
         match size {
             None => {
@@ -82,7 +70,7 @@ impl SlicePolicy {
         }
         match (self.per, self.label.as_deref()) {
             (SliceOwnerKind::Label, None) => {
-                problem("spec.slices.label", serde_json::Value::Null, "is required with per: Label".to_owned());
+                problem("spec.slices.label", Value::Null, "is required with per: Label".to_owned());
             }
             (SliceOwnerKind::Label, Some(label)) if !is_label_name(label) => {
                 let text = "is not the name of a label, such as topology/rack".to_owned();

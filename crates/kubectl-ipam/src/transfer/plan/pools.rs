@@ -1,7 +1,6 @@
 //! The pools of a file.
 
-use capi_ipam::admission::pools::spec_problems;
-use capi_ipam_api::{Pool, PoolKey, PoolSpec, Scope, is_dns_label, is_dns_subdomain, names};
+use capi_ipam_api::{FieldProblem, Pool, PoolKey, PoolSpec, Scope, is_dns_label, is_dns_subdomain, names};
 use serde_json::{Value, json};
 
 use super::super::existing::{ExistingPool, Metadata};
@@ -125,8 +124,13 @@ impl Planner<'_> {
         let named =
             |problem: ImportProblem| ImportProblem { problem: format!("{key}: {}", problem.problem), ..problem };
         self.problems.extend(out_of_bounds.into_iter().map(named));
-        for problem in spec_problems(spec) {
+        let usable = spec.usable();
+        let of_fields = spec.field_problems(usable.as_ref().ok());
+        for problem in usable.err().unwrap_or_default() {
             self.problem(line, format!("{key}: {problem}"));
+        }
+        for FieldProblem { field, value, text } in of_fields {
+            self.problem(line, format!("{key}: {field}: Invalid value: {value}: {text}"));
         }
         self.check_length(line, key, scope);
     }
