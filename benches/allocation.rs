@@ -8,9 +8,9 @@
 use std::hint::black_box;
 use std::net::Ipv4Addr;
 
-use capi_ipam::in_cluster::ledger::{ClaimKey, Ledger, Proposal};
 use capi_ipam_api::{IPReservation, InClusterKind, Pool, PoolKey};
 use capi_ipam_ip::{FreeRanks, FreeSet, PoolAddresses, PoolPrefixes, Span, SpanSet, UsableBlocks};
+use capi_ipam_ledger::{ClaimKey, Ledger, Proposal};
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};

@@ -24,9 +24,9 @@ use std::net::Ipv4Addr;
 use std::process::Command;
 use std::time::Instant;
 
-use capi_ipam::in_cluster::ledger::{ClaimKey, Ledger, Proposal};
 use capi_ipam_api::{IPReservation, InClusterKind, Pool, PoolKey};
 use capi_ipam_controller::watch::EventHandler;
+use capi_ipam_ledger::{ClaimKey, Ledger, Proposal};
 use capi_ipam_provider::api::IPAddress;
 use plotters::prelude::*;
 use serde::{Deserialize, Serialize};

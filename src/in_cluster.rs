@@ -3,13 +3,12 @@
 //! Uniqueness depends on the API server alone. An address is allocated by creating an
 //! [`IPReservation`] whose name is derived from the scope and the address
 //! ([`reservation_name`](capi_ipam_api::reservation_name)): if two clients create it, one of them gets a conflict. The
-//! in-memory [`ledger`] makes this fast. It proposes the lowest address that seems free; a wrong proposal costs a
+//! in-memory [ledger](capi_ipam_ledger) makes this fast. It proposes the lowest address that seems free; a wrong proposal costs a
 //! retry, never a duplicate.
 //!
 //! - [`register`]: the watches, controllers and background tasks;
 //! - [`handler`](InClusterHandler), `release`: the handler of one claim creates and deletes reservations (steps A2, R2);
 //! - `access`: who may use a global pool; `adoption`: keeps the address of an existing IPAddress;
-//! - [`ledger`]: index of addresses in use, free addresses and waiting claims;
 //! - `cooldown`: the end of cool-downs, during which a released address is not reused;
 //! - `pools`: finalizer, counts and conditions of pools; `deletion_check`: what blocks the deletion of a pool;
 //! - `machines`: the Machine of a claim; `use_check`: compares its addresses with those of claims;
@@ -23,8 +22,6 @@
 //! - `sweeper`: releases abandoned reservations and creates missing ones;
 //! - `terminating`: enqueues claims that are being deleted when their pool changes;
 //! - `upgrade`: stores pools of an old version in the current one.
-
-pub mod ledger;
 
 mod access;
 mod adoption;
@@ -62,6 +59,7 @@ use capi_ipam_api::{IPNetwork, IPReservation, IPSlice, InClusterKind, names};
 use capi_ipam_controller::client::ResourceClient;
 use capi_ipam_controller::manager::{BoxError, Manager};
 use capi_ipam_controller::watch::{WatchApi, WatchSpec};
+use capi_ipam_ledger::Ledger;
 use capi_ipam_provider::{
     ClaimOptions, ClaimReconciler, ContractClient, PoolKind, ProviderSetup, Selection, SweepOptions,
 };
@@ -71,7 +69,6 @@ use kube::Api;
 use self::context::Context;
 use self::deletion_check::DeletionChecker;
 pub use self::handler::{InClusterAdapter, InClusterHandler};
-use self::ledger::Ledger;
 use self::metrics::PoolMetrics;
 pub use self::metrics::{METRICS, PoolMetricsMode};
 pub use self::options::InClusterOptions;

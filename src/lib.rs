@@ -12,7 +12,8 @@
 //! | [`capi_ipam_webhook`] | server for admission and conversion webhooks, and its certificates | controller |
 //! | [`capi_ipam_provider`] | kinds of the IPAM contract, and the reconciler of claims; knows no kind of pool | controller |
 //! | [`capi_ipam_api`] | kinds of this provider and their CustomResourceDefinitions; no I/O | ip, provider |
-//! | [`in_cluster`] | allocation and release, controllers of pools, sweeper | ip, controller, provider, api |
+//! | [`capi_ipam_ledger`] | index of the addresses in use, the free addresses and the waiting claims; no requests | ip, controller, provider, api |
+//! | [`in_cluster`] | allocation and release, controllers of pools, sweeper | ip, controller, provider, api, ledger |
 //! | [`admission`] | validation and conversion of pools and reservations: pure functions | ip, webhook, api |
 //! | [`app`] | the program: flags, wiring, generated manifests | all |
 //!

@@ -81,7 +81,15 @@ fn manager_does_not_depend_on_the_kubectl_plugin() {
             assert!(is_absent, "{package} depends on {unwanted}");
         }
     }
-    assert!(dependencies("kubectl-ipam").iter().any(|name| name == "capi-ipam"), "it uses the ledger of the manager");
+}
+
+#[test]
+fn kubectl_plugin_does_not_depend_on_the_manager() {
+    let dependencies = dependencies("kubectl-ipam");
+    assert!(dependencies.iter().any(|name| name == "capi-ipam-ledger"), "it uses the ledger of the manager");
+    for unwanted in ["capi-ipam", "capi-ipam-webhook", "rcgen"] {
+        assert!(dependencies.iter().all(|name| name != unwanted), "kubectl-ipam depends on {unwanted}");
+    }
 }
 
 #[test]

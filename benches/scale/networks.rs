@@ -7,8 +7,8 @@ use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use capi_ipam::in_cluster::ledger::Ledger;
 use capi_ipam_api::{IPNetwork, Pool};
+use capi_ipam_ledger::Ledger;
 use parking_lot::Mutex;
 use serde_json::json;
 

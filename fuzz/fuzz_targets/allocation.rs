@@ -11,9 +11,9 @@
 #[path = "allocation/pools.rs"]
 mod pools;
 
-use capi_ipam::in_cluster::ledger::{Ledger, Proposal};
 use capi_ipam_api::{InClusterKind, Pool, PoolKey, Scope, Slot, names};
 use capi_ipam_ip::{Block, Family, Span};
+use capi_ipam_ledger::{Ledger, Proposal};
 use ipnet::IpNet;
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;

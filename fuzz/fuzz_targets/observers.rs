@@ -15,9 +15,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Instant;
 
-use capi_ipam::in_cluster::ledger::{ClaimAttributes, ClaimKey, Held, Ledger, PoolInfo, Proposal, Unreserved};
 use capi_ipam_api::{PoolKey, Scope, SliceOwner, SliceOwnerKind, Slot};
 use capi_ipam_ip::Block;
+use capi_ipam_ledger::{ClaimAttributes, ClaimKey, Held, Ledger, PoolInfo, Proposal, Unreserved};
 use capi_ipam_provider::api::Uid;
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;

@@ -5,12 +5,12 @@ use std::time::Duration;
 use capi_ipam_api::advice::{ANOTHER_POOL, LIMIT, exhausted};
 use capi_ipam_api::{PoolKey, Slot};
 use capi_ipam_ip::Block;
+use capi_ipam_ledger::{ClaimAttributes, LimitCheck, LimitReached, PoolInfo, priority};
 use capi_ipam_provider::HandlerError;
 use kube::ResourceExt;
 use kube::core::{Selector, SelectorExt};
 
 use super::handler::{InClusterHandler, request_error};
-use super::ledger::{ClaimAttributes, LimitCheck, LimitReached, PoolInfo, priority};
 use super::machines::machine_of;
 use super::pools::describe_counts;
 

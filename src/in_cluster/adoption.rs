@@ -4,6 +4,7 @@
 use capi_ipam_api::advice::DUPLICATE;
 use capi_ipam_api::{IPReservation, PoolKey, Slot};
 use capi_ipam_ip::{Block, UsableBlocks, parse_address};
+use capi_ipam_ledger::{PoolInfo, allocated_block};
 use capi_ipam_provider::api::IPAddress;
 use capi_ipam_provider::{Allocation, Ensured, HandlerError};
 use kube::ResourceExt;
@@ -11,7 +12,6 @@ use tracing::warn;
 
 use super::duplicates::duplicate_message;
 use super::handler::{Candidate, InClusterHandler, ReserveResult, request_error};
-use super::ledger::{PoolInfo, allocated_block};
 use super::reservation::{Ownership, claim_reference, ownership};
 
 impl InClusterHandler {

@@ -6,10 +6,10 @@ use capi_ipam_api::{IPReservation, IPSlice};
 use capi_ipam_controller::client::ResourceClient;
 use capi_ipam_controller::events::EventPublisher;
 use capi_ipam_controller::watch::RestoreDetector;
+use capi_ipam_ledger::Ledger;
 use capi_ipam_provider::{ContractClient, Selection};
 
 use super::deletion_check::DeletionChecker;
-use super::ledger::Ledger;
 use super::terminating::TerminatingClaims;
 
 /// The dependencies that claim handlers, pool controllers, sweeper and cool-downs share.

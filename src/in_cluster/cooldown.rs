@@ -15,13 +15,13 @@ use capi_ipam_api::PoolKey;
 use capi_ipam_controller::client::{CallError, error_chain};
 use capi_ipam_controller::health::ReadinessGate;
 use capi_ipam_controller::{clock, patch};
+use capi_ipam_ledger::CooledDown;
 use futures::StreamExt;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info};
 
 use super::context::Context;
-use super::ledger::CooledDown;
 
 /// The delay after which a cool-down is ended for a pool that another process manages, in case that process does not.
 const FOREIGN_DELAY_SECONDS: i64 = 60;

@@ -10,13 +10,13 @@ use capi_ipam_api::Audience;
 use capi_ipam_api::advice::DUPLICATE;
 use capi_ipam_controller::client::{CallError, error_chain};
 use capi_ipam_ip::Block;
+use capi_ipam_ledger::{ClaimKey, Conflict, allocated_block};
 use capi_ipam_provider::api::Uid;
 use capi_ipam_provider::{ClaimCache, ClaimSnapshot, ContractClient, DuplicateReporter, ProviderSetup};
 use prometheus_client::metrics::gauge::Gauge;
 use tracing::debug;
 
 use super::context::Context;
-use super::ledger::{ClaimKey, Conflict, allocated_block};
 use super::metrics::DUPLICATE_ADDRESSES;
 
 /// Counts and reports duplicate addresses.

@@ -9,6 +9,10 @@ use capi_ipam_api::{AddressMetadata, AllocationOrder, Audience, PoolKey, Slot, n
 use capi_ipam_controller::client::{CallError, error_chain};
 use capi_ipam_controller::{clock, trace_span, traces};
 use capi_ipam_ip::{Block, UsableBlocks};
+use capi_ipam_ledger::{
+    ClaimAttributes, ClaimKey, Held, Ledger, Misplaced, PoolInfo, PoolLookup, Proposal, Unavailable, allocated_block,
+    priority,
+};
 use capi_ipam_provider::api::{IPAddress, IPAddressClaim, Uid};
 use capi_ipam_provider::{Allocation, ClaimHandler, Ensured, HandlerError, PoolView, ProviderAdapter, Released};
 use kube::ResourceExt;
@@ -16,10 +20,6 @@ use tracing::debug;
 
 use super::access::limit_error;
 use super::context::Context;
-use super::ledger::{
-    ClaimAttributes, ClaimKey, Held, Ledger, Misplaced, PoolInfo, PoolLookup, Proposal, Unavailable, allocated_block,
-    priority,
-};
 use super::reservation::{Ownership, build, claim_reference, ownership};
 use super::slices::slice_unavailable;
 use super::{release, scope_changes};

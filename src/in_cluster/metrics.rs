@@ -8,13 +8,12 @@ use std::time::Duration;
 use capi_ipam_api::{OverLimit, PoolKey, SliceCounts};
 use capi_ipam_controller::health::ReadinessGate;
 use capi_ipam_controller::metrics::{Description, Metrics};
+use capi_ipam_ledger::{Ledger, NetworkCounts, PoolCounts};
 use parking_lot::Mutex;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::gauge::ConstGauge;
-
-use super::ledger::{Ledger, NetworkCounts, PoolCounts};
 
 /// The time between two snapshots.
 const INTERVAL: Duration = Duration::from_secs(5);

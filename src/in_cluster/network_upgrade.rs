@@ -15,12 +15,12 @@ use std::time::Duration;
 use capi_ipam_api::{BlockLengths, IPNetwork, IPNetworkSpec, NamespaceAccess, NamespaceSource, names};
 use capi_ipam_controller::client::{CallError, ResourceClient, error_chain};
 use capi_ipam_controller::health::ReadinessGate;
+use capi_ipam_ledger::LengthRecord;
 use kube::api::ObjectMeta;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::context::Context;
-use super::ledger::LengthRecord;
 
 /// How often the records are looked for.
 const INTERVAL: Duration = Duration::from_secs(2);

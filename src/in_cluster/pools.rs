@@ -21,6 +21,7 @@ use capi_ipam_controller::priority::Priority;
 use capi_ipam_controller::retry::{Retry, RetryPolicy};
 use capi_ipam_controller::watch::{EventHandler, FanOut, WatchSpec};
 use capi_ipam_controller::{clock, finalizer, patch, trace_span, traces};
+use capi_ipam_ledger::{DrainingUse, PoolEventHandler, PoolInfo};
 use kube::{Client, ResourceExt};
 use tracing::{debug, field, info};
 
@@ -30,7 +31,6 @@ use self::status_rate::{STATUS_INTERVAL, StatusLimiter};
 use super::context::Context;
 use super::deletion_check::DeletionBlocker;
 use super::kinds::{pool_client, watched_pools};
-use super::ledger::{DrainingUse, PoolEventHandler, PoolInfo};
 
 /// The delay before a pool that is being deleted and still has reservations is reconciled again.
 const DELETION_RETRY_DELAY: Duration = Duration::from_secs(5);

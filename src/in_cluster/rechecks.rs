@@ -5,9 +5,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use capi_ipam_ledger::Ledger;
 use tokio_util::sync::CancellationToken;
-
-use super::ledger::Ledger;
 
 /// The number of claims that are enqueued at once.
 const BATCH_SIZE: usize = 200;

@@ -9,6 +9,7 @@ use capi_ipam_controller::client::CallError;
 use capi_ipam_controller::resource_version::ResourceVersion;
 use capi_ipam_controller::{clock, patch};
 use capi_ipam_ip::Block;
+use capi_ipam_ledger::{ClaimKey, Held, PoolInfo};
 use capi_ipam_provider::HandlerError;
 use capi_ipam_provider::api::{IPAddressClaim, Uid};
 use kube::ResourceExt;
@@ -16,7 +17,6 @@ use serde_json::json;
 use tracing::warn;
 
 use super::context::Context;
-use super::ledger::{ClaimKey, Held, PoolInfo};
 use super::reservation::{Ownership, claim_reference, ownership};
 
 /// How often the release of a reservation is attempted if it keeps changing.

@@ -2,10 +2,10 @@
 
 use capi_ipam_api::{Audience, PoolKey, conditions};
 use capi_ipam_ip::{Block, Family, UsableBlocks, parse_address, parse_entry};
+use capi_ipam_ledger::{PoolInfo, Unavailable};
 use capi_ipam_provider::HandlerError;
 
 use super::handler::InClusterHandler;
-use super::ledger::{PoolInfo, Unavailable};
 
 impl InClusterHandler {
     /// The block that the claim requests, if the pool accepts requests. A bound claim has its address already. If the

@@ -82,14 +82,6 @@ pub(super) fn ownership(reservation: &IPReservation, claim: &ReservationClaim) -
     }
 }
 
-/// Whether the label of `clusterctl move` is missing on a reservation that no claim holds.
-pub(super) fn lacks_label(reservation: &IPReservation) -> bool {
-    let of_a_claim = reservation.spec.claim_ref.as_ref().is_some_and(|claim| claim.uid.is_some());
-    !of_a_claim
-        && reservation.metadata.deletion_timestamp.is_none()
-        && !reservation.labels().contains_key(names::MOVE_LABEL)
-}
-
 #[cfg(test)]
 mod tests {
     use capi_ipam_api::InClusterKind;

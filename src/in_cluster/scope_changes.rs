@@ -11,13 +11,13 @@ use std::time::{Duration, Instant};
 use capi_ipam_api::{IPReservation, Slot};
 use capi_ipam_controller::client::{CallError, error_chain};
 use capi_ipam_controller::health::ReadinessGate;
+use capi_ipam_ledger::Misplaced;
 use futures::StreamExt;
 use kube::ResourceExt;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
 use super::context::Context;
-use super::ledger::Misplaced;
 use super::release::{FormerUse, KnownReservation, release_reservation};
 use super::reservation::copy_to;
 

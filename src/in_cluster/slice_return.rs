@@ -14,6 +14,7 @@ use capi_ipam_controller::client::{CallError, Deleted, error_chain};
 use capi_ipam_controller::health::ReadinessGate;
 use capi_ipam_controller::watch::MaybeInvalid;
 use capi_ipam_controller::{clock, patch};
+use capi_ipam_ledger::{SliceStep, SliceView};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::{Client, ResourceExt};
 use tokio::time::Instant;
@@ -22,7 +23,6 @@ use tracing::{debug, info};
 
 use super::context::Context;
 use super::kinds::pool_client;
-use super::ledger::{SliceStep, SliceView};
 use super::options::InClusterOptions;
 use super::slices::{describe, pool_object};
 

@@ -7,12 +7,12 @@ use capi_ipam_api::advice::{ANOTHER_POOL, LIMIT};
 use capi_ipam_api::{IPSlice, Pool, PoolKey, SliceOwner, SliceOwnerKind, conditions, slice_name};
 use capi_ipam_controller::{clock, patch};
 use capi_ipam_ip::Block;
+use capi_ipam_ledger::{Ledger, PoolInfo, SliceRefusal};
 use capi_ipam_provider::HandlerError;
 use kube::ResourceExt;
 use tracing::{debug, info, warn};
 
 use super::handler::{InClusterHandler, request_error};
-use super::ledger::{Ledger, PoolInfo, SliceRefusal};
 
 /// The delay before a claim that waits for a slice is reconciled again. The end of the assignment wakes it earlier.
 const PENDING_RETRY_DELAY: Duration = Duration::from_secs(5);

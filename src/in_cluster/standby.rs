@@ -10,6 +10,7 @@ use std::time::Duration;
 use capi_ipam_api::{IPNetwork, IPReservation, InClusterKind, Pool};
 use capi_ipam_controller::health::{Health, ReadinessGate};
 use capi_ipam_controller::watch::{EventHandler, WatchApi, WatchSpec, watch_into};
+use capi_ipam_ledger::{Ledger, PoolEventHandler};
 use capi_ipam_provider::ContractClient;
 use capi_ipam_provider::api::IPAddress;
 use futures::StreamExt as _;
@@ -21,7 +22,6 @@ use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
 use super::kinds::{wait_for_kinds, watched_pools};
-use super::ledger::{Ledger, PoolEventHandler};
 
 /// How long to wait for the lease before the standby ledger is created. A process that acquires the lease in this time
 /// needs one ledger only, and so half of the memory.

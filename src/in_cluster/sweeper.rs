@@ -20,6 +20,7 @@ use capi_ipam_controller::clock;
 use capi_ipam_controller::events::EventPublisher;
 use capi_ipam_controller::health::ReadinessGate;
 use capi_ipam_controller::trace_span;
+use capi_ipam_ledger::{AbandonedReservation, ClaimKey, Held, InvalidReservation, Unreserved, allocated_block};
 use capi_ipam_provider::api::conditions::NO_CLAIM;
 use capi_ipam_provider::api::{IPAddress, IPAddressClaim, Uid};
 use capi_ipam_provider::{ClaimCache, ClaimSnapshot, ContractClient, Lasting, ProviderSetup, Suspects};
@@ -30,7 +31,6 @@ use tracing::{Instrument, debug, info, warn};
 
 use super::context::Context;
 use super::duplicates::Duplicates;
-use super::ledger::{AbandonedReservation, ClaimKey, Held, InvalidReservation, Unreserved, allocated_block};
 use super::options::InClusterOptions;
 use super::release::{FormerUse, KnownReservation, ReleaseResult, release_reservation};
 use super::reservation::{Ownership, build, claim_reference, ownership};

@@ -8,13 +8,13 @@
 use capi_ipam_api::{IPReservation, PoolKey, ReservationClaim, Slot};
 use capi_ipam_controller::client::{CallError, error_chain};
 use capi_ipam_controller::patch;
+use capi_ipam_ledger::PoolInfo;
 use capi_ipam_provider::HandlerError;
 use kube::ResourceExt;
 use serde_json::json;
 use tracing::warn;
 
 use super::handler::{InClusterHandler, ReserveResult, request_error};
-use super::ledger::PoolInfo;
 use super::release::{FormerUse, KnownReservation, ReleaseResult, release_reservation};
 use super::reservation::{Ownership, build, claim_reference, ownership};
 

@@ -5,11 +5,10 @@ use std::collections::{BTreeSet, HashMap};
 use capi_ipam_api::{Pool, PoolKey};
 use capi_ipam_controller::controller::Trigger;
 use capi_ipam_controller::watch::EventHandler;
+use capi_ipam_ledger::ClaimKey;
 use capi_ipam_provider::api::IPAddressClaim;
 use kube::ResourceExt;
 use parking_lot::Mutex;
-
-use super::ledger::ClaimKey;
 
 /// The claims that are being deleted. It enqueues those of a pool whose specification changes.
 pub(super) struct TerminatingClaims {

@@ -2,11 +2,12 @@ use std::sync::Arc;
 
 use capi_ipam_ip::{Block, Family, ParseError, parse_address};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::ResourceExt;
 use kube::api::ObjectMeta;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{PoolKey, Scope, Slot, network_block_length_name};
+use super::{PoolKey, Scope, Slot, names, network_block_length_name};
 
 mod claim;
 
@@ -174,6 +175,13 @@ impl IPReservation {
         let length = u8::try_from(self.spec.prefix_length?).ok()?;
         let is_record = self.metadata.name.as_deref() == Some(&network_block_length_name(network, family));
         is_record.then(|| (network.into(), family, length))
+    }
+
+    /// Whether no claim holds the reservation, and the label with which `clusterctl move` moves it is missing.
+    pub fn needs_move_label(&self) -> bool {
+        let of_a_claim = self.spec.claim_ref.as_ref().is_some_and(|claim| claim.uid.is_some());
+        let is_labelled = self.labels().contains_key(names::MOVE_LABEL);
+        !of_a_claim && !is_labelled && self.metadata.deletion_timestamp.is_none()
     }
 }
 

@@ -250,7 +250,7 @@ pub(crate) fn parse_block(text: &str) -> Result<Block, Error> {
 
 /// Asks the ledger of the manager for the next addresses.
 async fn free(loader: &mut Loader<'_>, name: &str, count: u16) -> Result<Report, Error> {
-    use capi_ipam::in_cluster::ledger::Proposal;
+    use capi_ipam_ledger::Proposal;
 
     let pool = loader.find_pool(name).await?;
     if pool.spec.slices().is_some() {

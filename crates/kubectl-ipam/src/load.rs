@@ -4,11 +4,11 @@ mod readable;
 
 use std::collections::HashSet;
 
-use capi_ipam::in_cluster::ledger::Ledger;
 use capi_ipam_api::{
     IPNetwork, IPReservation, IPSlice, InClusterKind, NamespaceAccess, NamespaceSource, Pool, PoolKey, Scope, names,
 };
 use capi_ipam_controller::watch::EventHandler;
+use capi_ipam_ledger::Ledger;
 use capi_ipam_provider::api::{IPAddress, IPAddressClaim};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::ListParams;

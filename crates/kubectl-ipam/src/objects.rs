@@ -2,13 +2,13 @@
 
 mod unserved;
 
-use capi_ipam::in_cluster::ledger::allocated_block;
 use capi_ipam_api::{
     IPNetwork, IPNetworkStatus, IPReservation, IPSlice, MemberPhase, Pool, PoolKey, PoolNetwork, PoolSpec, Scope,
     SliceOwner, Slot, conditions, names,
 };
 use capi_ipam_controller::finalizer;
 use capi_ipam_ip::{Block, UsableBlocks};
+use capi_ipam_ledger::allocated_block;
 use capi_ipam_provider::api::conditions::Condition;
 use capi_ipam_provider::api::{ContractVersion, IPAddress, IPAddressClaim, is_paused};
 use jiff::Timestamp;

@@ -2,9 +2,9 @@
 
 use std::io::{BufRead, IsTerminal, Write};
 
-use capi_ipam::in_cluster::ledger::Proposal;
 use capi_ipam_api::{IPReservation, IPReservationSpec, PoolKey, ReservationClaim, Scope, Slot, names};
 use capi_ipam_ip::Block;
+use capi_ipam_ledger::Proposal;
 use kube::api::ObjectMeta;
 
 use crate::cli::WriteFlags;

@@ -1,9 +1,9 @@
 //! Pools in one subnet, and addresses in use.
 
-use capi_ipam::in_cluster::ledger::Ledger;
 use capi_ipam_api::{PoolKey, Slot, names};
 use capi_ipam_controller::watch::EventHandler;
 use capi_ipam_ip::{Family, Span, parse_entry};
+use capi_ipam_ledger::Ledger;
 use capi_ipam_provider::api::IPAddress;
 use ipnet::IpNet;
 use libfuzzer_sys::arbitrary::{self, Arbitrary};

@@ -1,11 +1,11 @@
 //! The objects that watches report.
 
-use capi_ipam::in_cluster::ledger::Ledger;
 use capi_ipam_api::{
     IPReservation, IPSlice, InClusterKind, Pool, PoolKey, Scope, Slot, names, network_block_length_name, slice_name,
 };
 use capi_ipam_controller::watch::EventHandler;
 use capi_ipam_ip::{Block, Family};
+use capi_ipam_ledger::Ledger;
 use capi_ipam_provider::api::{IPAddress, IPAddressClaim};
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use serde_json::{Value, json};

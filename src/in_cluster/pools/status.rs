@@ -5,9 +5,9 @@ use std::fmt::Write as _;
 
 use capi_ipam_api::conditions::{self, Condition};
 use capi_ipam_api::{AddressCounts, Audience, NetworkRefusal, OverLimit, PoolKey, SliceCounts, advice, names};
+use capi_ipam_ledger::{ClaimKey, DrainingUse, MAX_OVERLAPS, PoolInfo};
 
 use crate::in_cluster::deletion_check::DeletionBlocker;
-use crate::in_cluster::ledger::{ClaimKey, DrainingUse, MAX_OVERLAPS, PoolInfo};
 
 /// Whether a transition to this condition is reported by a warning event.
 pub(super) fn is_warning(condition: &Condition) -> bool {

@@ -2,9 +2,9 @@
 
 use std::collections::{HashMap, HashSet};
 
-use capi_ipam::in_cluster::ledger::Ledger;
 use capi_ipam_api::{IPReservation, Pool, PoolKey, PoolSpec, Scope};
 use capi_ipam_ip::Block;
+use capi_ipam_ledger::Ledger;
 use kube::ResourceExt;
 use kube::api::ObjectMeta;
 

@@ -15,7 +15,6 @@ use super::claim_name::ClaimName;
 use super::object_uid::ObjectUid;
 use super::quota::Consumer;
 use super::{ClaimKey, PoolKey};
-use crate::in_cluster::reservation::lacks_label;
 
 /// The addresses of one scope that are not free, and the pools that allocate from the scope.
 #[derive(Debug, Default)]
@@ -274,7 +273,7 @@ impl ReservationInfo {
             was_used: false,
             list,
             is_terminating: reservation.metadata.deletion_timestamp.is_some(),
-            lacks_label: lacks_label(reservation),
+            lacks_label: reservation.needs_move_label(),
         }
     }
 

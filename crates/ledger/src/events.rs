@@ -175,9 +175,11 @@ impl EventHandler<IPAddressClaim> for Ledger {
 }
 
 /// The event handler of the pools of one kind. It updates the ledger.
-pub(in crate::in_cluster) struct PoolEventHandler {
-    pub(in crate::in_cluster) ledger: Arc<Ledger>,
-    pub(in crate::in_cluster) kind: InClusterKind,
+pub struct PoolEventHandler {
+    /// The ledger to update.
+    pub ledger: Arc<Ledger>,
+    /// The kind of the pools.
+    pub kind: InClusterKind,
 }
 
 impl EventHandler<Pool> for PoolEventHandler {

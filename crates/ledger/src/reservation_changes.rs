@@ -13,7 +13,6 @@ use super::networks::LengthRecord;
 use super::state::{Ignored, Source, State, TOMBSTONE_TTL};
 use super::usage::{AddressUsage, ReservationInfo};
 use super::{ClaimKey, Ledger};
-use crate::in_cluster::reservation::lacks_label;
 
 impl Ledger {
     /// Records what a response has shown under the name of the reservation of an address: the name is taken, also if
@@ -58,7 +57,7 @@ impl State {
     /// responses can be late. What a new list shows is always newer than what was known before it, also if a restore of
     /// etcd has lowered the resource versions. Returns the claim that has to be reconciled because of it.
     pub(super) fn insert(&mut self, reservation: &IPReservation, source: Source) -> Option<ClaimKey> {
-        let (list, lacks_label) = (self.reservation_list, lacks_label(reservation));
+        let (list, lacks_label) = (self.reservation_list, reservation.needs_move_label());
         let uid = || -> Box<str> { reservation.metadata.uid.as_deref().unwrap_or_default().into() };
         match source {
             // After a restore of etcd a deleted object can exist again.

@@ -49,8 +49,7 @@ use tokio::sync::Notify;
 
 pub use self::access::LimitCheck;
 pub use self::draining::DrainingUse;
-pub(super) use self::events::PoolEventHandler;
-pub use self::events::allocated_block;
+pub use self::events::{PoolEventHandler, allocated_block};
 pub use self::membership::{Misplaced, NetworkCounts};
 pub use self::networks::LengthRecord;
 use self::networks::NetworkInfo;
