@@ -9,8 +9,9 @@ use std::hint::black_box;
 use std::net::Ipv4Addr;
 
 use capi_ipam_api::{IPReservation, InClusterKind, Pool, PoolKey};
+use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::{FreeRanks, FreeSet, PoolAddresses, PoolPrefixes, Span, SpanSet, UsableBlocks};
-use capi_ipam_ledger::{ClaimKey, Ledger, Proposal};
+use capi_ipam_ledger::{Ledger, Proposal};
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
@@ -76,7 +77,7 @@ fn free_set(criterion: &mut Criterion) {
 }
 
 fn ledger(criterion: &mut Criterion) {
-    let claim: ClaimKey = ("n".to_owned(), "new".to_owned());
+    let claim: NamespacedName = NamespacedName::new("n", "new");
     let pool = PoolKey::new(InClusterKind::IPPool, Some("n"), "p");
     for (name, layout) in Layout::ALL {
         let mut group = criterion.benchmark_group(format!("ledger, {name}"));

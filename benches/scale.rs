@@ -25,8 +25,9 @@ use std::process::Command;
 use std::time::Instant;
 
 use capi_ipam_api::{IPReservation, InClusterKind, Pool, PoolKey};
+use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::watch::EventHandler;
-use capi_ipam_ledger::{ClaimKey, Ledger, Proposal};
+use capi_ipam_ledger::{Ledger, Proposal};
 use capi_ipam_provider::api::IPAddress;
 use plotters::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -176,7 +177,7 @@ fn measure(pools: u32, in_use: u32) -> Figures {
         ledger.apply(&ip_address(pool, address));
     }
     let memory = resident() - before;
-    let claim: ClaimKey = ("n".to_owned(), "new".to_owned());
+    let claim: NamespacedName = NamespacedName::new("n", "new");
 
     let propose = timed(REPEATS, |number| {
         let proposal = ledger.propose(&key(number % pools), &claim, 1);
@@ -215,7 +216,8 @@ fn measure_wake(ledger: &Ledger, layout: &Layout) -> f64 {
     ledger.apply_pool(&pool_with(small, &range, "192.168.0.200"));
     let only = reservation(small, Ipv4Addr::new(192, 168, 0, 1).into());
     ledger.insert_reservation(&only);
-    let claims: Vec<ClaimKey> = (0..100).map(|number| ("n".to_owned(), format!("waits-{number}"))).collect();
+    let claims: Vec<NamespacedName> =
+        (0..100).map(|number| NamespacedName::new("n", &format!("waits-{number}"))).collect();
     for claim in &claims {
         black_box(ledger.propose(&key(small), claim, 1));
     }

@@ -58,6 +58,7 @@ use std::time::Duration;
 use capi_ipam_api::{IPNetwork, IPReservation, IPSlice, InClusterKind, names};
 use capi_ipam_controller::client::ResourceClient;
 use capi_ipam_controller::manager::{BoxError, Manager};
+use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::watch::{WatchApi, WatchSpec};
 use capi_ipam_ledger::Ledger;
 use capi_ipam_provider::{
@@ -139,7 +140,9 @@ fn set_up(setup: &mut ProviderSetup<'_>, options: &InClusterOptions, ledger_hand
         let trigger = controller.trigger();
         network_controller = Some(controller);
         Arc::new(Context {
-            ledger: Arc::new(Ledger::new(claims, pools, move |network| trigger.enqueue(None, network))),
+            ledger: Arc::new(Ledger::new(claims, pools, move |network| {
+                trigger.enqueue(NamespacedName::new("", network));
+            })),
             deletion_checker: Arc::new(DeletionChecker::new(reservations.clone(), contract.clone())),
             restores: manager.health.restores().clone(),
             reservations,

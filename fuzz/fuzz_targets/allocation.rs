@@ -129,6 +129,6 @@ fn lowest(family: Family, length: u8, given: &[Span], not_usable: &[Span]) -> Op
     candidates.filter(is_free).min()
 }
 
-fn claim(number: u8) -> (String, String) {
-    ("n".to_owned(), format!("c{number}"))
+fn claim(number: u8) -> NamespacedName {
+    NamespacedName::new("n", &format!("c{number}"))
 }

@@ -16,8 +16,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use capi_ipam_api::{PoolKey, Scope, SliceOwner, SliceOwnerKind, Slot};
+use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::Block;
-use capi_ipam_ledger::{ClaimAttributes, ClaimKey, Held, Ledger, PoolInfo, Proposal, Unreserved};
+use capi_ipam_ledger::{ClaimAttributes, Held, Ledger, PoolInfo, Proposal, Unreserved};
 use capi_ipam_provider::api::Uid;
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
@@ -177,7 +178,7 @@ fn attributes(claim: u8, requested: Option<u8>, info: &PoolInfo) -> ClaimAttribu
     }
 }
 
-fn check_proposal(ledger: &Ledger, pool: &PoolKey, claim: &ClaimKey, attributes: &ClaimAttributes, slot: &Slot) {
+fn check_proposal(ledger: &Ledger, pool: &PoolKey, claim: &NamespacedName, attributes: &ClaimAttributes, slot: &Slot) {
     let is_reserved = ledger.is_reserved(slot) && ledger.released_reservation(slot, claim).is_none();
     assert!(ledger.owners(slot).is_empty() && !is_reserved, "{slot} is in use");
     let info = ledger.pool_info(pool).expect("the pool exists");
@@ -196,8 +197,8 @@ fn check_proposal(ledger: &Ledger, pool: &PoolKey, claim: &ClaimKey, attributes:
     }
 }
 
-fn claim(number: u8) -> (String, String) {
-    ("n".to_owned(), format!("c{}", number % 4))
+fn claim(number: u8) -> NamespacedName {
+    NamespacedName::new("n", &format!("c{}", number % 4))
 }
 
 fn list<'a>(ledger: &Ledger, objects: impl Iterator<Item = &'a Object>) {
@@ -248,7 +249,7 @@ fn compare(ledger: &Ledger, fresh: &Ledger, pools: &BTreeSet<PoolKey>) {
     }
     assert_eq!(ledger.next_cooldown_end(|_| true, 0), fresh.next_cooldown_end(|_| true, 0));
     // Only the former ledger knows which addresses were used.
-    let held_by = |ledger: &Ledger, claim: &ClaimKey, uid| {
+    let held_by = |ledger: &Ledger, claim: &NamespacedName, uid| {
         sorted(ledger.held_by(claim, uid).into_iter().map(|held| Held { was_used: false, ..held }).collect())
     };
     for (claim, uid) in (0..4).map(|number| (claim(number), Uid::of(&format!("u{number}")))) {

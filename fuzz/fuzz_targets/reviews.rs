@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use capi_ipam::admission::{View, conversion, pools, reservations};
 use capi_ipam_api::{InClusterKind, NetworkRefusal, Pool, PoolKey, Scope, ScopeChange, Slot};
+use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::{Block, Family, UsableBlocks};
 use capi_ipam_webhook::conversion::respond as respond_to_conversion;
 use capi_ipam_webhook::reply::{Outcome, Reply, ReplyError};
@@ -130,7 +131,7 @@ impl View for Cluster {
     fn pool(&self, pool: &PoolKey) -> Option<(Scope, Option<Arc<UsableBlocks>>)> {
         Some((Scope::of(pool, None), None))
     }
-    fn owners(&self, _: &Slot) -> Vec<(String, String)> {
-        vec![("n".to_owned(), "holder".to_owned())]
+    fn owners(&self, _: &Slot) -> Vec<NamespacedName> {
+        vec![NamespacedName::new("n", "holder")]
     }
 }

@@ -4,6 +4,7 @@
 //! they are allowed here as well.
 
 use capi_ipam_api::{Audience, ClaimProblem, IPReservation, PoolKey, ReservationProblem, Slot, names};
+use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_webhook::denial;
 use capi_ipam_webhook::review::{AdmissionRequest, Decision, Operation};
 use kube::ResourceExt;
@@ -96,10 +97,10 @@ fn claim_problem(new: &IPReservation, pool: &PoolKey) -> Option<StatusCause> {
 
 /// Why the address cannot be reserved: an IPAddress of another claim uses it.
 fn in_use(new: &IPReservation, slot: &Slot, view: &dyn View) -> Option<StatusCause> {
-    let promised_to = new.spec.claim_ref.as_ref().map(|claim| (claim.namespace.clone(), claim.name.clone()));
+    let promised_to = new.spec.claim_ref.as_ref().map(|claim| NamespacedName::new(&claim.namespace, &claim.name));
     let owners = view.owners(slot);
-    let (namespace, name) = owners.iter().find(|owner| Some(*owner) != promised_to.as_ref())?;
-    let owner = AUDIENCE.object("IPAddress", namespace, name);
+    let owner = owners.iter().find(|owner| Some(*owner) != promised_to.as_ref())?;
+    let owner = AUDIENCE.object("IPAddress", owner.namespace(), owner.name());
     let text = format!("in use by {owner} (see kubectl get ipaddresses --all-namespaces); delete its claim first");
     Some(denial::invalid_value("spec.address", &json!(slot.block.to_string()), text))
 }

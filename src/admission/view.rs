@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use capi_ipam_api::{AccessRules, IPNetwork, NetworkView, OverLimit, Pool, PoolKey, Scope, ScopeChange, Slot};
+use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::{Block, Family, UsableBlocks};
 
 /// The state of the cluster that admission reads. It can lag behind: admission reports mistakes early, and nothing
@@ -41,6 +42,6 @@ pub trait View: Send + Sync + 'static {
         OverLimit::default()
     }
 
-    /// The namespaces and names of the IPAddress objects with that address.
-    fn owners(&self, slot: &Slot) -> Vec<(String, String)>;
+    /// The IPAddress objects with that address.
+    fn owners(&self, slot: &Slot) -> Vec<NamespacedName>;
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use capi_ipam_api::installed::{CERTIFICATE_SECRET, CONVERTED_DEFINITIONS, WEBHOOK_CONFIGURATION, WEBHOOK_SERVICE};
 use capi_ipam_api::{AccessRules, IPNetwork, NetworkView, OverLimit, Pool, PoolKey, Scope, ScopeChange, Slot};
 use capi_ipam_controller::manager::{BoxError, Manager};
+use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::{Block, Family, UsableBlocks};
 use capi_ipam_webhook::diagnostics;
 use capi_ipam_webhook::endpoints::Endpoints;
@@ -110,7 +111,7 @@ impl View for LedgerView {
         self.0.complete().map(|ledger| ledger.over_limit_with(pool, rules)).unwrap_or_default()
     }
 
-    fn owners(&self, slot: &Slot) -> Vec<(String, String)> {
+    fn owners(&self, slot: &Slot) -> Vec<NamespacedName> {
         self.0.complete().map(|ledger| ledger.owners(slot)).unwrap_or_default()
     }
 }

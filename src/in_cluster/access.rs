@@ -71,7 +71,7 @@ impl InClusterHandler {
             return Ok(false);
         }
         let Some(owner) = self.claim.owner_references().iter().find_map(machine_of) else { return Ok(false) };
-        let machines = self.context.contract.machines(&self.key.0);
+        let machines = self.context.contract.machines(self.key.namespace());
         let machine =
             machines.get(owner.name).await.map_err(|error| request_error("read the Machine of the claim", error))?;
         Ok(machine.is_some_and(|machine| selector.matches(machine.labels())))

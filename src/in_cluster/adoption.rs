@@ -3,6 +3,7 @@
 
 use capi_ipam_api::advice::DUPLICATE;
 use capi_ipam_api::{IPReservation, PoolKey, Slot};
+use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::{Block, UsableBlocks, parse_address};
 use capi_ipam_ledger::{PoolInfo, allocated_block};
 use capi_ipam_provider::api::IPAddress;
@@ -79,8 +80,8 @@ impl InClusterHandler {
     }
 
     async fn claim_exists(&self) -> Result<bool, HandlerError> {
-        let claims = self.context.contract.claims(&self.key.0);
-        let read = claims.get(&self.key.1).await.map_err(|error| request_error("read the claim", error))?;
+        let claims = self.context.contract.claims(self.key.namespace());
+        let read = claims.get(self.key.name()).await.map_err(|error| request_error("read the claim", error))?;
         Ok(read.is_some_and(|read| read.metadata.uid == self.claim.metadata.uid))
     }
 
@@ -102,11 +103,11 @@ impl InClusterHandler {
             return Ok(Ensured::DeleteExisting(format!("{block} {why}")));
         }
         let by = found.and_then(|found| found.spec.claim_ref.as_ref());
-        let claim = &self.key.1;
+        let claim = self.key.name();
         warn!(%pool, %block, claim, reserved_for = ?by, "the address of an IPAddress is reserved for another claim");
         if let Some((found, by)) = found.zip(by).filter(|_| self.claim.bound_address().is_some()) {
-            let other = (by.namespace.clone(), by.name.clone());
-            let message = duplicate_message(block, &self.key.0, &other, &found.name_any());
+            let other = NamespacedName::new(&by.namespace, &by.name);
+            let message = duplicate_message(block, self.key.namespace(), &other, &found.name_any());
             return Err(HandlerError::DuplicateAddress(message));
         }
         let reservation = found.map(|found| format!(" (IPReservation {})", found.name_any())).unwrap_or_default();

@@ -9,8 +9,9 @@ use std::sync::Arc;
 use capi_ipam_api::Audience;
 use capi_ipam_api::advice::DUPLICATE;
 use capi_ipam_controller::client::{CallError, error_chain};
+use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::Block;
-use capi_ipam_ledger::{ClaimKey, Conflict, allocated_block};
+use capi_ipam_ledger::{Conflict, allocated_block};
 use capi_ipam_provider::api::Uid;
 use capi_ipam_provider::{ClaimCache, ClaimSnapshot, ContractClient, DuplicateReporter, ProviderSetup};
 use prometheus_client::metrics::gauge::Gauge;
@@ -50,7 +51,7 @@ impl Duplicates {
         let is_managed = |found: &&Conflict| self.bound(&found.claim).is_some_and(|claim| claim.is_managed);
         for found in duplicates.iter().filter(is_managed) {
             if let Err(error) = self.report_on_claim(found).await {
-                let (namespace, claim) = &found.claim;
+                let (namespace, claim) = found.claim.parts();
                 debug!(namespace, claim, error = error_chain(&error), "cannot report a duplicate address, will retry");
             }
         }
@@ -58,7 +59,7 @@ impl Duplicates {
 
     /// Reports a duplicate on its claim, unless it is reported already or live reads do not confirm it.
     async fn report_on_claim(&self, found: &Conflict) -> Result<(), CallError> {
-        let (namespace, name) = &found.claim;
+        let (namespace, name) = found.claim.parts();
         let claim = self.contract.claims(namespace).get(name).await?;
         let bound =
             claim.filter(|claim| claim.bound_address() == Some(name) && !self.reporter.reports_duplicate(claim));
@@ -75,8 +76,8 @@ impl Duplicates {
         self.reporter.report(&claim, message).await
     }
 
-    fn bound(&self, (namespace, name): &ClaimKey) -> Option<ClaimSnapshot> {
-        self.claims.get(namespace, name).filter(|claim| claim.bound)
+    fn bound(&self, claim: &NamespacedName) -> Option<ClaimSnapshot> {
+        self.claims.get(claim.namespace(), claim.name()).filter(|claim| claim.bound)
     }
 
     /// Whether both claims are bound with the address. Other conflicts resolve: the reservation is released, or the
@@ -88,8 +89,8 @@ impl Duplicates {
 }
 
 /// The message for a bound claim of `namespace` whose address is reserved for another claim.
-pub(super) fn duplicate_message(block: Block, namespace: &str, holder: &ClaimKey, reservation: &str) -> String {
-    let other = Audience::of(Some(namespace)).object("IPAddressClaim", &holder.0, &holder.1);
+pub(super) fn duplicate_message(block: Block, namespace: &str, holder: &NamespacedName, reservation: &str) -> String {
+    let other = Audience::of(Some(namespace)).object("IPAddressClaim", holder.namespace(), holder.name());
     format!(
         "{block} is in use by this claim and by {other}, for which it is reserved (IPReservation {reservation}); \
          {DUPLICATE}"

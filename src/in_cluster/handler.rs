@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 use capi_ipam_api::advice::{DUPLICATE, MISSING_POOL};
 use capi_ipam_api::{AddressMetadata, AllocationOrder, Audience, PoolKey, Slot, names};
 use capi_ipam_controller::client::{CallError, error_chain};
+use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::{clock, trace_span, traces};
 use capi_ipam_ip::{Block, UsableBlocks};
 use capi_ipam_ledger::{
-    ClaimAttributes, ClaimKey, Held, Ledger, Misplaced, PoolInfo, PoolLookup, Proposal, Unavailable, allocated_block,
-    priority,
+    ClaimAttributes, Held, Ledger, Misplaced, PoolInfo, PoolLookup, Proposal, Unavailable, allocated_block, priority,
 };
 use capi_ipam_provider::api::{IPAddress, IPAddressClaim, Uid};
 use capi_ipam_provider::{Allocation, ClaimHandler, Ensured, HandlerError, PoolView, ProviderAdapter, Released};
@@ -41,7 +41,7 @@ impl ProviderAdapter for InClusterAdapter {
 
     fn starting(&self, claim: &IPAddressClaim) -> Option<Box<dyn Any + Send>> {
         let pool = PoolKey::of_claim(claim)?;
-        let key = (claim.namespace().unwrap_or_default(), claim.name_any());
+        let key = NamespacedName::of(&claim.metadata);
         let uid = Uid::of(claim.metadata.uid.as_deref().unwrap_or_default());
         self.context.ledger.start(&pool, &key, uid, priority(claim));
         Some(Box::new(StartedReconcile { ledger: Arc::clone(&self.context.ledger), pool, key }))
@@ -51,7 +51,7 @@ impl ProviderAdapter for InClusterAdapter {
         InClusterHandler {
             context: Arc::clone(&self.context),
             started: Instant::now(),
-            key: (claim.namespace().unwrap_or_default(), claim.name_any()),
+            key: NamespacedName::of(&claim.metadata),
             uid: Uid::of(claim.metadata.uid.as_deref().unwrap_or_default()),
             pool: PoolKey::of_claim(&claim),
             deleted: None,
@@ -64,7 +64,7 @@ impl ProviderAdapter for InClusterAdapter {
 struct StartedReconcile {
     ledger: Arc<Ledger>,
     pool: PoolKey,
-    key: ClaimKey,
+    key: NamespacedName,
 }
 
 impl Drop for StartedReconcile {
@@ -79,7 +79,7 @@ pub struct InClusterHandler {
     /// When the reconcile started.
     started: Instant,
     pub(super) claim: Arc<IPAddressClaim>,
-    pub(super) key: ClaimKey,
+    pub(super) key: NamespacedName,
     pub(super) uid: Uid,
     pool: Option<PoolKey>,
     /// The pool and the block of the IPAddress of the claim that was deleted during this reconcile.
@@ -350,8 +350,9 @@ impl InClusterHandler {
             // allocated again: a provider without reservations may have allocated it.
             let is_in_pool = info.usable.as_ref().is_ok_and(|usable| usable.contains(slot.block));
             let in_use = self.ledger().owners(&slot).into_iter().find(|owner| *owner != self.key);
-            if let Some((namespace, name)) = in_use.as_ref().filter(|_| self.claim.bound_address().is_some()) {
-                let other = Audience::of(Some(&self.key.0)).object("IPAddress", namespace, name);
+            if let Some(owner) = in_use.as_ref().filter(|_| self.claim.bound_address().is_some()) {
+                let audience = Audience::of(Some(self.key.namespace()));
+                let other = audience.object("IPAddress", owner.namespace(), owner.name());
                 return Err(HandlerError::DuplicateAddress(format!(
                     "the IPAddress of the claim was deleted, and its address {} is in use by {other}; {DUPLICATE}",
                     slot.block

@@ -16,6 +16,7 @@ use capi_ipam_controller::events::EventPublisher;
 use capi_ipam_controller::expectations::{EXPECTATION_TTL, Expectations};
 use capi_ipam_controller::health::ReadinessGate;
 use capi_ipam_controller::manager::Manager;
+use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::patch::PrunedFields;
 use capi_ipam_controller::priority::Priority;
 use capi_ipam_controller::retry::{Retry, RetryPolicy};
@@ -59,7 +60,7 @@ pub(super) fn register(
         controllers.iter().map(|(kind, controller)| (*kind, controller.trigger())).collect();
     let enqueue = move |pool: &PoolKey| {
         if let Some(trigger) = triggers.get(&pool.kind) {
-            trigger.enqueue(pool.namespace.as_deref(), &pool.name);
+            trigger.enqueue(NamespacedName::new(pool.namespace.as_deref().unwrap_or_default(), &pool.name));
         }
     };
     let context = context(manager, Box::new(enqueue));

@@ -6,10 +6,11 @@
 
 use capi_ipam_api::{IPReservation, PoolKey, Scope, Slot};
 use capi_ipam_controller::client::CallError;
+use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::resource_version::ResourceVersion;
 use capi_ipam_controller::{clock, patch};
 use capi_ipam_ip::Block;
-use capi_ipam_ledger::{ClaimKey, Held, PoolInfo};
+use capi_ipam_ledger::{Held, PoolInfo};
 use capi_ipam_provider::HandlerError;
 use capi_ipam_provider::api::{IPAddressClaim, Uid};
 use kube::ResourceExt;
@@ -155,7 +156,7 @@ async fn start_cooldown(context: &Context, known: &KnownReservation) -> Result<R
 pub(super) async fn release_claim(
     context: &Context,
     claim: &IPAddressClaim,
-    key: &ClaimKey,
+    key: &NamespacedName,
     uid: Uid,
     deleted: Option<&(PoolKey, Block)>,
 ) -> Result<(), HandlerError> {

@@ -30,7 +30,7 @@ impl InClusterHandler {
 
     /// The error of a claim that cannot have the block that it requests.
     pub(super) fn unavailable(&self, pool: &PoolKey, info: &PoolInfo, block: Block, why: &Unavailable) -> HandlerError {
-        let why = describe(pool, info, block, why, Audience::of(Some(&self.key.0)));
+        let why = describe(pool, info, block, why, Audience::of(Some(self.key.namespace())));
         HandlerError::Waiting {
             reason: conditions::REQUESTED_ADDRESS_UNAVAILABLE,
             message: format!("the requested {block} {why}"),
@@ -86,13 +86,13 @@ fn describe(pool: &PoolKey, info: &PoolInfo, block: Block, why: &Unavailable, au
             };
             format!("{reason}; request another one or change the pool")
         }
-        Unavailable::InUse(Some((namespace, name))) => {
-            format!("is in use by {}; {advice}", audience.object("IPAddressClaim", namespace, name))
+        Unavailable::InUse(Some(claim)) => {
+            format!("is in use by {}; {advice}", audience.object("IPAddressClaim", claim.namespace(), claim.name()))
         }
         Unavailable::InUse(None) => format!("is in use; {advice}"),
-        Unavailable::Promised((namespace, name)) => format!(
+        Unavailable::Promised(claim) => format!(
             "is reserved for {}; request another one or delete the IPReservation",
-            audience.object("IPAddressClaim", namespace, name)
+            audience.object("IPAddressClaim", claim.namespace(), claim.name())
         ),
         Unavailable::Excluded => {
             "is excluded by an IPReservation; request another one or delete the IPReservation".to_owned()
@@ -119,6 +119,7 @@ fn describe(pool: &PoolKey, info: &PoolInfo, block: Block, why: &Unavailable, au
 #[cfg(test)]
 mod tests {
     use capi_ipam_api::{InClusterKind, Pool};
+    use capi_ipam_controller::namespaced_name::NamespacedName;
     use serde_json::{Value, json};
 
     use super::*;
@@ -162,7 +163,7 @@ mod tests {
     fn messages_name_no_objects_of_other_namespaces() {
         let info = pool("InClusterIPPool", &json!({"addresses": ["10.0.0.0/24"], "prefix": 24, "gateway": "10.0.0.1"}));
         let key = PoolKey::new(InClusterKind::IPPool, Some("n"), "p");
-        let claim = |namespace: &str| (namespace.to_owned(), "secret".to_owned());
+        let claim = |namespace: &str| NamespacedName::new(namespace, "secret");
         let text = |block: [u8; 4], why: &Unavailable| {
             describe(&key, &info, Block::address(block.into()), why, Audience::of(Some("n")))
         };

@@ -12,11 +12,12 @@ use std::time::Duration;
 use capi_ipam_api::{PoolKey, SliceOwner, SliceOwnerKind};
 use capi_ipam_controller::client::{CallError, Deleted, error_chain};
 use capi_ipam_controller::health::ReadinessGate;
+use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::watch::MaybeInvalid;
 use capi_ipam_controller::{clock, patch};
 use capi_ipam_ledger::{SliceStep, SliceView};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::{Client, ResourceExt};
+use kube::{Client, Resource};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info};
@@ -40,7 +41,7 @@ pub(super) struct SliceReturn {
     interval: Duration,
     grace: Duration,
     restore_timeout: Duration,
-    clusters: Option<(Instant, HashSet<(String, String)>)>,
+    clusters: Option<(Instant, HashSet<NamespacedName>)>,
 }
 
 impl SliceReturn {
@@ -102,7 +103,8 @@ impl SliceReturn {
                 SliceOwnerKind::Namespace => self.context.ledger.namespace_exists(&owner.name),
                 // Without a list, nothing is known.
                 SliceOwnerKind::Cluster => self.clusters.as_ref().is_none_or(|(_, clusters)| {
-                    clusters.contains(&(owner.namespace.clone().unwrap_or_default(), owner.name.clone()))
+                    let namespace = owner.namespace.as_deref().unwrap_or_default();
+                    clusters.contains(&NamespacedName::new(namespace, &owner.name))
                 }),
             };
             let result = match slice.next_step(now, grace, restore_timeout, exists) {
@@ -127,7 +129,7 @@ impl SliceReturn {
         let mut found = HashSet::new();
         // A Cluster that cannot be decoded exists: its metadata is enough.
         let page = |page: Vec<MaybeInvalid<capi_ipam_provider::api::Cluster>>| {
-            found.extend(page.iter().map(|cluster| (cluster.namespace().unwrap_or_default(), cluster.name_any())));
+            found.extend(page.iter().map(|cluster| NamespacedName::of(cluster.meta())));
         };
         match self.context.contract.clusters("").for_each_page(page).await {
             Ok(()) => self.clusters = Some((now, found)),

@@ -49,7 +49,7 @@ impl InClusterHandler {
     /// The owner of slices to which the claim belongs; `None` if the pool has no slices. Fails if the claim has no owner.
     pub(super) fn slice_owner(&self, pool: &PoolKey, info: &PoolInfo) -> Result<Option<Arc<SliceOwner>>, HandlerError> {
         let Some(rules) = &info.slices else { return Ok(None) };
-        let owner = rules.owner_of(&self.key.0, self.claim.cluster_name(), self.claim.labels());
+        let owner = rules.owner_of(self.key.namespace(), self.claim.cluster_name(), self.claim.labels());
         if owner.is_none() {
             self.ledger().wait_for_slices(pool, &self.key);
         }

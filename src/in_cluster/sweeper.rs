@@ -19,8 +19,9 @@ use capi_ipam_controller::client::{CallError, error_chain};
 use capi_ipam_controller::clock;
 use capi_ipam_controller::events::EventPublisher;
 use capi_ipam_controller::health::ReadinessGate;
+use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::trace_span;
-use capi_ipam_ledger::{AbandonedReservation, ClaimKey, Held, InvalidReservation, Unreserved, allocated_block};
+use capi_ipam_ledger::{AbandonedReservation, Held, InvalidReservation, Unreserved, allocated_block};
 use capi_ipam_provider::api::conditions::NO_CLAIM;
 use capi_ipam_provider::api::{IPAddress, IPAddressClaim, Uid};
 use capi_ipam_provider::{ClaimCache, ClaimSnapshot, ContractClient, Lasting, ProviderSetup, Suspects};
@@ -110,7 +111,7 @@ impl Sweeper {
         let is_managed = |claim: ClaimSnapshot| claim.is_managed;
         self.context
             .ledger
-            .prune_wait_queues(|(namespace, name)| self.claims.get(namespace, name).is_some_and(is_managed));
+            .prune_wait_queues(|claim| self.claims.get(claim.namespace(), claim.name()).is_some_and(is_managed));
         self.end_stale_cooldowns().await;
         self.reserve_missing().await;
         self.duplicates.report().await;
@@ -126,8 +127,8 @@ impl Sweeper {
     /// Releases abandoned reservations, and returns whether there were any.
     async fn release_abandoned(&mut self) -> bool {
         let claims = &self.claims;
-        let seen = self.context.ledger.abandoned_reservations(|(namespace, name), uid, has_address| {
-            let claim = claims.get(namespace, name);
+        let seen = self.context.ledger.abandoned_reservations(|claim, uid, has_address| {
+            let claim = claims.get(claim.namespace(), claim.name());
             claim.is_some_and(|claim| claim.uid == uid && (has_address || !claim.bound))
         });
         let mut released: HashMap<Scope, usize> = HashMap::new();
@@ -178,15 +179,17 @@ impl Sweeper {
     }
 
     /// Reports a reservation that seems abandoned and is kept.
-    fn report_abandoned(&self, AbandonedReservation { slot, claim: (namespace, claim), uid }: &AbandonedReservation) {
+    fn report_abandoned(&self, abandoned: &AbandonedReservation) {
+        let AbandonedReservation { slot, claim, uid } = abandoned;
         let name = slot.reservation_name();
-        warn!(reservation = name, namespace, claim, "reservation seems abandoned and is kept");
+        let (namespace, claim_name) = claim.parts();
+        warn!(reservation = name, namespace, claim = claim_name, "reservation seems abandoned and is kept");
         let mut object = IPReservation::default();
         let message = format!(
             "the claim in spec.claimRef does not exist or does not use {}; delete this IPReservation to release it",
             slot.block
         );
-        let held = self.context.ledger.held_by(&(namespace.clone(), claim.clone()), *uid);
+        let held = self.context.ledger.held_by(claim, *uid);
         object.metadata.uid = held.into_iter().find(|held| held.slot == *slot).map(|held| held.uid);
         object.metadata.name = Some(name);
         self.events.warning(&object, &(), NO_CLAIM, "Inspect", &message);
@@ -195,7 +198,8 @@ impl Sweeper {
     /// Releases a reservation if its claim does not exist, or is bound to another address.
     async fn release_reservation(&self, abandoned: &AbandonedReservation) -> Result<bool, CallError> {
         let AbandonedReservation { slot, claim, uid } = abandoned;
-        let ((namespace, claim_name), uid) = (claim, *uid);
+        let (namespace, claim_name) = claim.parts();
+        let uid = *uid;
         let name = &slot.reservation_name();
         let held = self.context.ledger.held_by(claim, uid);
         // Read before the claim: if the claim is missing in the later read, no existing claim holds this reservation.
@@ -251,13 +255,13 @@ impl Sweeper {
     /// Ends the cool-downs of addresses that are in use: a provider without reservations allocated them, or a user set
     /// `releasedAt`.
     async fn end_stale_cooldowns(&self) {
-        for (slot, (namespace, name), uid) in self.context.ledger.cooling_down_in_use() {
-            let Some(claim) = self.bound_claim(&namespace, &name) else { continue };
+        for (slot, name, uid) in self.context.ledger.cooling_down_in_use() {
+            let Some(claim) = self.bound_claim(&name) else { continue };
             // This is a later claim with the name of the one that released the address.
             if uid.is_some_and(|uid| uid != claim.uid) {
                 continue;
             }
-            if let Err(error) = self.end_cooldown(&slot, &namespace, &name).await {
+            if let Err(error) = self.end_cooldown(&slot, name.namespace(), name.name()).await {
                 debug!(%slot, error = error_chain(&error), "cannot end a cool-down, will retry");
             }
         }
@@ -296,7 +300,7 @@ impl Sweeper {
     /// created IPAddress objects.
     async fn reserve_missing(&self) {
         use futures::StreamExt as _;
-        let is_bound = |(namespace, name): &ClaimKey| self.bound_claim(namespace, name).is_some();
+        let is_bound = |claim: &NamespacedName| self.bound_claim(claim).is_some();
         let missing = self.context.ledger.unreserved(MAX_RESERVED_PER_PASS, is_bound);
         let created = futures::stream::iter(missing)
             .map(|missing| async move {
@@ -319,8 +323,8 @@ impl Sweeper {
     }
 
     /// The claim of that name, if this process manages it, and it is bound and keeps its address.
-    fn bound_claim(&self, namespace: &str, name: &str) -> Option<ClaimSnapshot> {
-        self.claims.get(namespace, name).filter(|claim| claim.is_managed && self.keeps_address(claim))
+    fn bound_claim(&self, claim: &NamespacedName) -> Option<ClaimSnapshot> {
+        self.claims.get(claim.namespace(), claim.name()).filter(|claim| claim.is_managed && self.keeps_address(claim))
     }
 
     fn keeps_address(&self, claim: &ClaimSnapshot) -> bool {
@@ -336,7 +340,8 @@ impl Sweeper {
     async fn reserve(&self, missing: &Unreserved) -> Result<bool, CallError> {
         let Unreserved { slot, claims } = missing;
         // The address of a duplicate belongs to the oldest claim.
-        let seen = claims.iter().filter_map(|(key, pool)| Some((self.claims.get(&key.0, &key.1)?, key, pool)));
+        let seen =
+            claims.iter().filter_map(|(key, pool)| Some((self.claims.get(key.namespace(), key.name())?, key, pool)));
         let bound = seen.filter(|(claim, ..)| self.keeps_address(claim));
         let oldest = bound.min_by_key(|(claim, ..)| (claim.created, claim.uid));
         let Some((claim, key, pool)) = oldest.filter(|(claim, ..)| claim.is_managed) else { return Ok(false) };
@@ -344,17 +349,18 @@ impl Sweeper {
         if !self.context.ledger.is_unreserved(slot) {
             return Ok(false);
         }
-        let (namespace, name) = key.clone();
+        let (namespace, name) = key.parts();
         // A deleted claim may have released the address, and the watch of IPAddress objects may lag behind. A claim
         // with another reservation may have another address, and the watched IPAddress may be that of an earlier claim.
         let needs_read = claim.deleted.is_some() || !self.context.ledger.held_by(key, claim.uid).is_empty();
         if needs_read {
-            let address = self.contract.addresses(&namespace).get(&name).await?;
+            let address = self.contract.addresses(namespace).get(name).await?;
             if !address.is_some_and(|address| has_address(&address, slot, pool)) {
                 return Ok(false);
             }
         }
-        let holding = ReservationClaim { namespace, name, uid: Some(claim.uid.to_string()), cluster: None };
+        let (namespace, name, uid) = (namespace.to_owned(), name.to_owned(), Some(claim.uid.to_string()));
+        let holding = ReservationClaim { namespace, name, uid, cluster: None };
         match self.context.reservations.create(&build(slot, pool, holding.clone())).await {
             Ok(created) => {
                 self.context.ledger.insert_reservation(&created);

@@ -146,7 +146,7 @@ impl InClusterHandler {
             return false;
         }
         let reference = found.spec.claim_ref.as_ref();
-        let is_former = reference.is_some_and(|it| (&it.namespace, &it.name) == (&self.key.0, &self.key.1));
+        let is_former = reference.is_some_and(|it| (&*it.namespace, &*it.name) == self.key.parts());
         is_former || self.ledger().is_remembered(slot, found.metadata.uid.as_deref().unwrap_or_default())
     }
 }

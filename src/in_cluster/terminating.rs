@@ -4,10 +4,9 @@ use std::collections::{BTreeSet, HashMap};
 
 use capi_ipam_api::{Pool, PoolKey};
 use capi_ipam_controller::controller::Trigger;
+use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::watch::EventHandler;
-use capi_ipam_ledger::ClaimKey;
 use capi_ipam_provider::api::IPAddressClaim;
-use kube::ResourceExt;
 use parking_lot::Mutex;
 
 /// The claims that are being deleted. It enqueues those of a pool whose specification changes.
@@ -18,7 +17,7 @@ pub(super) struct TerminatingClaims {
 
 #[derive(Default)]
 struct TerminatingOfPool {
-    claims: BTreeSet<ClaimKey>,
+    claims: BTreeSet<NamespacedName>,
     /// The last seen generation of the pool.
     generation: Option<i64>,
 }
@@ -29,7 +28,7 @@ impl TerminatingClaims {
     }
 
     /// Adds a claim that is being deleted. It is removed when its watch reports that it no longer exists.
-    pub(super) fn add(&self, pool: &PoolKey, claim: &ClaimKey) {
+    pub(super) fn add(&self, pool: &PoolKey, claim: &NamespacedName) {
         let mut pools = self.pools.lock();
         let known = pools.entry(pool.clone()).or_default();
         if !known.claims.contains(claim) {
@@ -41,11 +40,11 @@ impl TerminatingClaims {
         let mut pools = self.pools.lock();
         let Some(known) = pools.get_mut(pool) else { return };
         if std::mem::replace(&mut known.generation, generation) != generation {
-            known.claims.iter().for_each(|(namespace, name)| self.trigger.enqueue(Some(namespace), name));
+            known.claims.iter().for_each(|claim| self.trigger.enqueue(claim.clone()));
         }
     }
 
-    fn remove(&self, pool: &PoolKey, claim: &ClaimKey) {
+    fn remove(&self, pool: &PoolKey, claim: &NamespacedName) {
         let mut pools = self.pools.lock();
         let Some(known) = pools.get_mut(pool) else { return };
         known.claims.remove(claim);
@@ -70,7 +69,7 @@ impl EventHandler<IPAddressClaim> for TerminatingClaims {
 
     fn delete(&self, claim: &IPAddressClaim) {
         if let Some(pool) = PoolKey::of_claim(claim) {
-            self.remove(&pool, &(claim.namespace().unwrap_or_default(), claim.name_any()));
+            self.remove(&pool, &NamespacedName::of(&claim.metadata));
         }
     }
 }

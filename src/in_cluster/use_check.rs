@@ -132,10 +132,11 @@ impl UseCheck {
     /// that changed.
     fn outdated(&self) -> BTreeMap<String, HashSet<String>> {
         let mut outdated = BTreeMap::<_, HashSet<_>>::new();
-        for (namespace, name, reference) in self.claims.with_reported_use() {
-            let pool = PoolKey::from_reference(&reference, Some(&namespace));
+        for (claim, reference) in self.claims.with_reported_use() {
+            let (namespace, name) = claim.parts();
+            let pool = PoolKey::from_reference(&reference, Some(namespace));
             if pool.is_none_or(|pool| self.pools.binary_search(&pool).is_err()) {
-                outdated.entry(namespace).or_default().insert(name);
+                outdated.entry(namespace.to_owned()).or_default().insert(name.to_owned());
             }
         }
         outdated

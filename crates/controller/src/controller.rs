@@ -37,7 +37,7 @@ pub use self::store::{Cached, Store};
 use self::worker::{Worker, WorkerOptions, forward_events};
 use crate::health::ReadinessGate;
 use crate::metrics::{ControllerMetrics, Metrics};
-use crate::object_map::ObjectKey;
+use crate::namespaced_name::NamespacedName;
 use crate::priority::{Priorities, Priority};
 use crate::retry::{Retry, RetryPolicy};
 use crate::watch::{WatchSpec, watch_into, watch_stream};
@@ -120,22 +120,18 @@ pub trait Reconciler: Send + Sync + 'static {
 
     /// Creates an object from its compact form, which the handler of the watch gets as deleted when a new list does not
     /// contain the object. `None` if the handler need not know.
-    fn expand(&self, _key: &ObjectKey, _compact: &Self::Compact) -> Option<Self::Object> {
+    fn expand(&self, _name: &NamespacedName, _compact: &Self::Compact) -> Option<Self::Object> {
         None
     }
 
     /// Whether an object in compact form needs a reconcile after all, because of other objects. Called for every watch
     /// event and every trigger of the object, so it must be fast. If true, the object is fetched and reconciled.
-    fn needs_reconcile(&self, _namespace: Option<&str>, _name: &str, _compact: &Self::Compact) -> bool {
+    fn needs_reconcile(&self, _name: &NamespacedName, _compact: &Self::Compact) -> bool {
         false
     }
 
     /// Reads an object that is cached in compact form from the API server.
-    fn fetch(
-        &self,
-        _namespace: Option<&str>,
-        _name: &str,
-    ) -> impl Future<Output = Result<Option<Self::Object>, Self::Error>> + Send {
+    fn fetch(&self, _name: &NamespacedName) -> impl Future<Output = Result<Option<Self::Object>, Self::Error>> + Send {
         std::future::ready(Ok(None))
     }
 }
@@ -180,7 +176,7 @@ pub enum Action {
 
 /// Enqueues objects of a controller because of something other than a change of the object. Cheap to clone.
 pub struct Trigger<K> {
-    queue: mpsc::UnboundedSender<(ObjectKey, Cause)>,
+    queue: mpsc::UnboundedSender<(NamespacedName, Cause)>,
     kind: PhantomData<fn(K)>,
 }
 
@@ -198,19 +194,19 @@ impl<K> Debug for Trigger<K> {
 
 impl<K> Trigger<K> {
     /// Enqueues an object, and ends its backoff. An object that does not exist is ignored.
-    pub fn enqueue(&self, namespace: Option<&str>, name: &str) {
-        self.send(namespace, name, Cause::Triggered);
+    pub fn enqueue(&self, object: NamespacedName) {
+        self.send(object, Cause::Triggered);
     }
 
     /// Enqueues an object as if its delay ([`Action::Requeue`]) were over: with the cause [`Cause::Requeued`], and not
     /// during its backoff.
-    pub fn recheck(&self, namespace: Option<&str>, name: &str) {
-        self.send(namespace, name, Cause::Requeued);
+    pub fn recheck(&self, object: NamespacedName) {
+        self.send(object, Cause::Requeued);
     }
 
-    fn send(&self, namespace: Option<&str>, name: &str, cause: Cause) {
+    fn send(&self, object: NamespacedName, cause: Cause) {
         // The receiver is dropped when the controller stops.
-        let _ = self.queue.send(((namespace.map(str::to_owned), name.to_owned()), cause));
+        let _ = self.queue.send((object, cause));
     }
 }
 
@@ -222,7 +218,7 @@ pub struct ControllerBuilder<K, S> {
     name: String,
     store: Store<K, S>,
     trigger: Trigger<K>,
-    triggered: mpsc::UnboundedReceiver<(ObjectKey, Cause)>,
+    triggered: mpsc::UnboundedReceiver<(NamespacedName, Cause)>,
     gates: Vec<ReadinessGate>,
     watches: Vec<BoxFuture<'static, ()>>,
     metrics: ControllerMetrics,

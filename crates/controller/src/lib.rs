@@ -11,7 +11,7 @@
 //! - [`health`], [`metrics`] and [`diagnostics`]: probes and metrics, and the servers of both;
 //! - [`traces`]: spans that are exported to an OpenTelemetry collector;
 //! - [`expiring_map`] and [`object_map`]: maps whose entries expire, and maps of objects by name;
-//! - [`resource_version`] and [`uid`]: the identity of a state of an object;
+//! - [`namespaced_name`], [`uid`] and [`resource_version`]: the identity of an object and of a state of it;
 //! - [`discovery`], [`leader`], [`listener`], [`logging`], [`log_limit`], [`options`], [`retry`], [`clock`] and [`server_clock`]:
 //!   smaller parts of these.
 //!
@@ -75,6 +75,7 @@ pub mod log_limit;
 pub mod logging;
 pub mod manager;
 pub mod metrics;
+pub mod namespaced_name;
 pub mod object_map;
 pub mod options;
 pub mod patch;

@@ -7,8 +7,7 @@
 
 use std::collections::HashMap;
 
-/// Namespace and name of an object.
-pub type ObjectKey = (Option<String>, String);
+use crate::namespaced_name::NamespacedName;
 
 /// The number of the newest list of a watch. An object that was last stored in an older epoch, and that the newest list
 /// did not contain, is deleted. Numbers wrap around.
@@ -90,15 +89,12 @@ impl<V> ObjectMap<V> {
 
     /// The list is complete. Removes and returns the objects that it did not contain and that were not inserted since
     /// it began.
-    pub fn init_done(&mut self) -> Vec<(ObjectKey, V)> {
+    pub fn init_done(&mut self) -> Vec<(NamespacedName, V)> {
         let epoch = self.epoch;
         let mut removed = Vec::new();
         self.namespaces.retain(|namespace, names| {
             let old = names.extract_if(|_, entry| entry.epoch != epoch);
-            removed.extend(old.map(|(name, entry)| {
-                let namespace = (!namespace.is_empty()).then(|| namespace.to_string());
-                ((namespace, name.into()), entry.value)
-            }));
+            removed.extend(old.map(|(name, entry)| (NamespacedName::new(namespace, &name), entry.value)));
             !names.is_empty()
         });
         removed
@@ -125,7 +121,7 @@ mod tests {
         assert_eq!(all, [("", "c", &3), ("n", "a", &1), ("n", "b", &4)]);
         let mut removed = map.init_done();
         removed.sort_unstable();
-        assert_eq!(removed, [((None, "c".to_owned()), 3), ((Some("n".to_owned()), "a".to_owned()), 1)]);
+        assert_eq!(removed, [(NamespacedName::new("", "c"), 3), (NamespacedName::new("n", "a"), 1)]);
         assert_eq!((map.get("n", "b"), map.get("", "c"), map.get("n", "a")), (Some(&4), None, None));
     }
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use capi_ipam_api::{AllocationOrder, PoolKey};
+use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::{Block, parse_address};
 
 use crate::cli::{Cli, Command, DryRun, Format, ListFlags};
@@ -265,7 +266,7 @@ async fn free(loader: &mut Loader<'_>, name: &str, count: u16) -> Result<Report,
     let mut addresses = Vec::new();
     for number in 0..count {
         // Each proposal holds its address for a claim that does not exist, in a namespace without another address.
-        match ledger.propose(&pool.key, &(format!("-{number}"), String::new()), i64::from(number)) {
+        match ledger.propose(&pool.key, &NamespacedName::new(&format!("-{number}"), ""), i64::from(number)) {
             Proposal::Slot(slot) => addresses.push(slot.block.to_string()),
             _ => break,
         }

@@ -7,6 +7,7 @@ use capi_ipam_api::{
     SliceOwner, Slot, conditions, names,
 };
 use capi_ipam_controller::finalizer;
+use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::{Block, UsableBlocks};
 use capi_ipam_ledger::allocated_block;
 use capi_ipam_provider::api::conditions::Condition;
@@ -18,9 +19,6 @@ pub(crate) use self::unserved::{ServedKinds, UnservedClaim};
 
 /// Maximum number of problems of one specification that a message has.
 const MAX_PROBLEMS: usize = 3;
-
-/// Namespace and name of an object.
-pub(crate) type Key = (Box<str>, Box<str>);
 
 /// A pool.
 #[derive(Clone, Debug)]
@@ -164,7 +162,7 @@ impl NetworkRow {
 pub(crate) struct AddressRow {
     pub(crate) pool: PoolKey,
     pub(crate) block: Block,
-    pub(crate) key: Key,
+    pub(crate) key: NamespacedName,
     pub(crate) claim: Box<str>,
     pub(crate) created: Option<Timestamp>,
     pub(crate) cluster: Option<Box<str>>,
@@ -175,17 +173,22 @@ pub(crate) struct AddressRow {
 impl AddressRow {
     /// `None` if the IPAddress is of another provider, or its address is invalid.
     pub(crate) fn of(address: &IPAddress) -> Option<Self> {
-        let (pool, block, (namespace, name)) = allocated_block(address)?;
+        let (pool, block, name) = allocated_block(address)?;
         let claim = &address.spec.claim_ref.name;
         Some(Self {
             pool,
             block,
-            claim: if claim.is_empty() { name.as_str().into() } else { claim.as_str().into() },
-            key: (namespace.into(), name.into()),
+            claim: if claim.is_empty() { name.name().into() } else { claim.as_str().into() },
+            key: name,
             created: created(&address.metadata),
             cluster: label(&address.metadata, names::CLUSTER_NAME_LABEL),
             has_old_owner: has_old_owner(&address.metadata),
         })
+    }
+
+    /// The claim, which is in the same namespace.
+    pub(crate) fn claim_key(&self) -> NamespacedName {
+        NamespacedName::new(self.key.namespace(), &self.claim)
     }
 }
 
@@ -200,7 +203,7 @@ fn has_old_owner(metadata: &ObjectMeta) -> bool {
 pub(crate) struct ReservationRow {
     pub(crate) slot: Slot,
     pub(crate) pool: PoolKey,
-    pub(crate) claim: Option<Key>,
+    pub(crate) claim: Option<NamespacedName>,
     /// Whether a claim holds it, not only its name.
     pub(crate) has_uid: bool,
     pub(crate) created: Option<Timestamp>,
@@ -215,7 +218,7 @@ impl ReservationRow {
         Some(Self {
             slot,
             pool,
-            claim: claim.map(|claim| (claim.namespace.as_str().into(), claim.name.as_str().into())),
+            claim: claim.map(|claim| NamespacedName::new(&claim.namespace, &claim.name)),
             has_uid: claim.is_some_and(|claim| claim.uid.is_some()),
             created: created(&reservation.metadata),
             released: reservation.spec.released_at.as_ref().map(|time| time.0),
@@ -252,7 +255,7 @@ impl From<IPSlice> for SliceRow {
 /// A claim for a pool of this provider.
 #[derive(Clone, Debug)]
 pub(crate) struct ClaimRow {
-    pub(crate) key: Key,
+    pub(crate) key: NamespacedName,
     pub(crate) pool: PoolKey,
     /// Name of the IPAddress.
     pub(crate) bound: Option<Box<str>>,
@@ -279,7 +282,7 @@ impl ClaimRow {
         let replaced = find_condition(claim, conditions::RESTORED_WITHOUT_ADDRESS).filter(|it| it.status == "True");
         let part = |text: Option<&str>| text.filter(|text| !text.is_empty()).map(Box::from);
         Some(Self {
-            key: (text(claim.metadata.namespace.as_deref()), text(claim.metadata.name.as_deref())),
+            key: NamespacedName::of(&claim.metadata),
             pool,
             bound: claim.bound_address().map(Box::from),
             created: created(&claim.metadata),
@@ -291,6 +294,11 @@ impl ClaimRow {
             cluster: claim.cluster_name().map(Box::from),
             machine: machine(&claim.metadata),
         })
+    }
+
+    /// The IPAddress to which the claim is bound.
+    pub(crate) fn address_key(&self) -> Option<NamespacedName> {
+        Some(NamespacedName::new(self.key.namespace(), self.bound.as_deref()?))
     }
 
     pub(crate) fn is_waiting(&self) -> bool {

@@ -3,6 +3,7 @@
 use std::io::{BufRead, IsTerminal, Write};
 
 use capi_ipam_api::{IPReservation, IPReservationSpec, PoolKey, ReservationClaim, Scope, Slot, names};
+use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::Block;
 use capi_ipam_ledger::Proposal;
 use kube::api::ObjectMeta;
@@ -13,7 +14,7 @@ use crate::commands::{parse_block, show_command};
 use crate::error::Error;
 use crate::load::Loader;
 use crate::model::{Report, ReservationAction, ReservationChange};
-use crate::objects::{Key, PoolRow, ReservationRow};
+use crate::objects::{AddressRow, PoolRow, ReservationRow};
 
 /// How often another address is tried if somebody else reserves the next one first.
 const ATTEMPTS: u32 = 10;
@@ -59,7 +60,8 @@ pub(crate) async fn reserve(
     }
     let ledger = loader.ledger(&pool).await?.require(|| format!("the next address of {}", pool.key))?;
     for attempt in 0..ATTEMPTS {
-        let Proposal::Slot(slot) = ledger.propose(&pool.key, &(String::new(), attempt.to_string()), i64::from(attempt))
+        let Proposal::Slot(slot) =
+            ledger.propose(&pool.key, &NamespacedName::new("", &attempt.to_string()), i64::from(attempt))
         else {
             break;
         };
@@ -71,7 +73,7 @@ pub(crate) async fn reserve(
 }
 
 /// Fails if no claim of this name can ever get an address of the pool.
-fn check_claim(pool: &PoolKey, claim: &Key) -> Result<(), Error> {
+fn check_claim(pool: &PoolKey, claim: &NamespacedName) -> Result<(), Error> {
     match promised_to(claim).problem(pool) {
         Some(problem) => Err(Error::Argument(problem.to_string())),
         None => Ok(()),
@@ -79,12 +81,18 @@ fn check_claim(pool: &PoolKey, claim: &Key) -> Result<(), Error> {
 }
 
 /// The claim reference of a promise: it has no uid.
-pub(crate) fn promised_to((namespace, name): &Key) -> ReservationClaim {
-    ReservationClaim { namespace: namespace.to_string(), name: name.to_string(), uid: None, cluster: None }
+pub(crate) fn promised_to(claim: &NamespacedName) -> ReservationClaim {
+    let (namespace, name) = claim.parts();
+    ReservationClaim { namespace: namespace.to_owned(), name: name.to_owned(), uid: None, cluster: None }
 }
 
 /// Fails if another claim uses the address, although it has no reservation yet: the provider creates one.
-async fn check_use(loader: &mut Loader<'_>, pool: &PoolRow, block: Block, claim: Option<&Key>) -> Result<(), Error> {
+async fn check_use(
+    loader: &mut Loader<'_>,
+    pool: &PoolRow,
+    block: Block,
+    claim: Option<&NamespacedName>,
+) -> Result<(), Error> {
     // The claims that can use the address of a namespaced pool without a network are in its namespace.
     let is_alone = pool.network.is_none();
     let namespace = if is_alone { pool.key.namespace.as_deref() } else { None };
@@ -92,7 +100,7 @@ async fn check_use(loader: &mut Loader<'_>, pool: &PoolRow, block: Block, claim:
     let rows = loader.addresses_in(namespace, |row| row.block == block).await?.require(in_use)?;
     let pools = if is_alone { vec![pool.clone()] } else { loader.pools(None).await?.require(in_use)? };
     let is_here = |key: &PoolKey| pools.iter().any(|row| row.key == *key && row.scope == pool.scope);
-    let owner = rows.iter().find(|row| is_here(&row.pool)).map(|row| (row.key.0.clone(), row.claim.clone()));
+    let owner = rows.iter().find(|row| is_here(&row.pool)).map(AddressRow::claim_key);
     match owner.filter(|owner| Some(owner) != claim) {
         Some(owner) => {
             let slot = Slot { scope: pool.scope.clone(), block };
@@ -102,8 +110,8 @@ async fn check_use(loader: &mut Loader<'_>, pool: &PoolRow, block: Block, claim:
     }
 }
 
-fn in_use_by(claim: &Key) -> String {
-    format!("in use by the claim {}; delete the claim to release it", join(claim))
+fn in_use_by(claim: &NamespacedName) -> String {
+    format!("in use by the claim {claim}; delete the claim to release it")
 }
 
 /// Creates a reservation. `None` if one exists.
@@ -111,7 +119,7 @@ async fn create(
     loader: &Loader<'_>,
     pool: &PoolRow,
     block: Block,
-    claim: Option<&Key>,
+    claim: Option<&NamespacedName>,
     dry_run: bool,
 ) -> Result<Option<Report>, Error> {
     let slot = Slot { scope: pool.scope.clone(), block };
@@ -143,15 +151,10 @@ pub(crate) async fn unreserve(
     let namespace = if pool.network.is_none() { pool.key.namespace.as_deref() } else { None };
     let users = loader.addresses_in(namespace, |address| address.block == block).await?;
     let users = users.require(|| format!("whether {block} is in use"))?;
-    let user = row
-        .claim
-        .as_ref()
-        .filter(|claim| users.iter().any(|address| address.key.0 == claim.0 && address.claim == claim.1));
+    let user = row.claim.as_ref().filter(|claim| users.iter().any(|address| address.claim_key() == **claim));
     if let Some(claim) = user {
-        let question = format!(
-            "{block} is in use by the claim {}; the next claim of that name can get another address",
-            join(claim)
-        );
+        let question =
+            format!("{block} is in use by the claim {claim}; the next claim of that name can get another address");
         confirm(&question, flags.yes)?;
     }
     if row.released.is_some() {
@@ -192,18 +195,18 @@ fn scopes(pool: &PoolRow) -> Vec<Scope> {
 /// Why an address cannot be reserved.
 fn held_by(row: &ReservationRow) -> Error {
     let holder = match (&row.claim, row.released.is_some()) {
-        (Some(claim), true) => format!("cooling down after the release by the claim {}", join(claim)),
+        (Some(claim), true) => format!("cooling down after the release by the claim {claim}"),
         (Some(claim), false) if row.has_uid => {
-            format!("held by the claim {}; delete the claim to release it", join(claim))
+            format!("held by the claim {claim}; delete the claim to release it")
         }
-        (Some(claim), false) => format!("reserved for the claim {}", join(claim)),
+        (Some(claim), false) => format!("reserved for the claim {claim}"),
         (None, _) => "reserved already".to_owned(),
     };
     Error::Held { slot: row.slot.to_string(), holder }
 }
 
 /// A reservation of a user.
-pub(crate) fn reservation(slot: &Slot, pool: &PoolKey, claim: Option<&Key>) -> IPReservation {
+pub(crate) fn reservation(slot: &Slot, pool: &PoolKey, claim: Option<&NamespacedName>) -> IPReservation {
     let block = slot.block;
     IPReservation {
         api_version: Some(format!("{}/{}", names::GROUP, names::POOL_VERSION)),
@@ -220,7 +223,13 @@ pub(crate) fn reservation(slot: &Slot, pool: &PoolKey, claim: Option<&Key>) -> I
     }
 }
 
-fn report(action: ReservationAction, slot: &Slot, pool: &PoolKey, claim: Option<&Key>, dry_run: bool) -> Report {
+fn report(
+    action: ReservationAction,
+    slot: &Slot,
+    pool: &PoolKey,
+    claim: Option<&NamespacedName>,
+    dry_run: bool,
+) -> Report {
     let network = if let Scope::Network(name) = &slot.scope { Some(name.to_string()) } else { None };
     Report::ReservationChange(ReservationChange {
         action,
@@ -229,17 +238,17 @@ fn report(action: ReservationAction, slot: &Slot, pool: &PoolKey, claim: Option<
         address: slot.block.to_string(),
         pool: pool.into(),
         network,
-        claim: claim.map(join),
+        claim: claim.map(ToString::to_string),
     })
 }
 
 /// Parses `NAMESPACE/NAME` or `NAME`.
-pub(crate) fn parse_claim(text: &str, namespace: &str) -> Result<Key, Error> {
+pub(crate) fn parse_claim(text: &str, namespace: &str) -> Result<NamespacedName, Error> {
     let (namespace, name) = text.split_once('/').unwrap_or((namespace, text));
     if namespace.is_empty() || name.is_empty() || name.contains('/') {
         return Err(Error::Argument(format!("invalid claim {text}: write NAMESPACE/NAME or NAME")));
     }
-    Ok((namespace.into(), name.into()))
+    Ok(NamespacedName::new(namespace, name))
 }
 
 /// Asks on the terminal. Without one, `--yes` is necessary.
@@ -256,10 +265,6 @@ fn confirm(warning: &str, yes: bool) -> Result<(), Error> {
     let mut answer = String::new();
     let is_read = std::io::stdin().lock().read_line(&mut answer).is_ok();
     if is_read && ["y", "yes"].contains(&answer.trim().to_lowercase().as_str()) { Ok(()) } else { Err(refused()) }
-}
-
-fn join((namespace, name): &Key) -> String {
-    format!("{namespace}/{name}")
 }
 
 #[cfg(test)]
@@ -296,7 +301,7 @@ mod tests {
 
     #[test]
     fn claim_has_a_namespace_and_a_name() {
-        assert_eq!(join(&parse_claim("b/vm", "a").unwrap()), "b/vm");
+        assert_eq!(parse_claim("b/vm", "a").unwrap().to_string(), "b/vm");
         for wrong in ["", "/vm", "a/", "a/b/c"] {
             assert!(parse_claim(wrong, "a").is_err(), "{wrong}");
         }

@@ -84,7 +84,7 @@ async fn all_holders(
     let addresses = loader.addresses(|row| overlap(row.block, block)).await?;
     let reservations = loader.reservations(|row| overlap(row.slot.block, block)).await?;
     let wanted = |claim: &ClaimRow| {
-        addresses.seen().iter().any(|row| row.key.0 == claim.key.0 && row.claim == claim.key.1)
+        addresses.seen().iter().any(|row| row.claim_key() == claim.key)
             || reservations.seen().iter().any(|row| row.claim.as_ref() == Some(&claim.key))
     };
     let has_none = addresses.seen().is_empty() && reservations.seen().is_empty();
@@ -110,7 +110,8 @@ async fn reserved_holders(
         // Without the permission the list of all reservations reports it.
         let _ = denied(cluster.list_named(Kind::Reservation, None, &slot.reservation_name(), each).await)?;
     }
-    for (namespace, name) in reservations.iter().filter_map(|row| row.claim.as_ref()) {
+    for claim in reservations.iter().filter_map(|row| row.claim.as_ref()) {
+        let (namespace, name) = claim.parts();
         let each = |it: IPAddressClaim| claims.extend(ClaimRow::of(&it));
         claim_rights.extend(denied(cluster.list_named(Kind::Claim, Some(namespace), name, each).await)?);
         // The IPAddress has the name of its claim.

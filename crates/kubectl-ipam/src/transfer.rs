@@ -21,6 +21,7 @@ use std::io::Read;
 use std::path::Path;
 
 use capi_ipam_api::{Pool, PoolKey, Scope, names};
+use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::Block;
 use serde_json::Value;
 
@@ -28,7 +29,6 @@ pub(crate) use self::apply::import;
 pub(crate) use self::export::export;
 use crate::error::Error;
 use crate::model::ImportProblem;
-use crate::objects::Key;
 
 /// The label of objects that `import` creates: the name of the import.
 const IMPORT_LABEL: &str = "ipam.cluster.x-k8s.io/import";
@@ -72,7 +72,7 @@ struct Wanted {
     block: Block,
     /// The scope if the file states it.
     scope: Option<Scope>,
-    claim: Option<Key>,
+    claim: Option<NamespacedName>,
     labels: Texts,
     annotations: Texts,
 }

@@ -4,14 +4,14 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use capi_ipam_api::{AccessRules, AllowedNamespaces, OverLimit, Slot};
+use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_provider::api::Uid;
 
-use super::claim_name::ClaimName;
 use super::pool::PoolEntry;
 use super::quota::{Consumer, Quota};
 use super::state::State;
 use super::usage::{AddressUsage, ReservationInfo};
-use super::{ClaimKey, Ledger, LimitReached, PoolKey};
+use super::{Ledger, LimitReached, PoolKey};
 
 /// Whether a claim may keep the address that it has reserved, and is not bound to yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,9 +28,9 @@ pub enum LimitCheck {
 impl Ledger {
     /// Whether a claim may use a pool, by its namespace. Otherwise it waits for a change of the pool or of the labels
     /// of the namespace: one step, because a change between the check and the wait would go unnoticed.
-    pub fn is_allowed_or_waits(&self, pool: &PoolKey, claim: &ClaimKey) -> bool {
+    pub fn is_allowed_or_waits(&self, pool: &PoolKey, claim: &NamespacedName) -> bool {
         self.change(|state| {
-            let is_allowed = state.is_allowed(pool, &claim.0);
+            let is_allowed = state.is_allowed(pool, claim.namespace());
             if !is_allowed {
                 let entry = state.pools.entry(pool.clone()).or_default();
                 entry.wait_queue.wait_for_permission(claim);
@@ -44,7 +44,7 @@ impl Ledger {
     /// Checks the limits of a pool for an address that is reserved for a claim with that uid. Several managers can
     /// reserve the last addresses of a namespace at the same time: in the order in which the API server has created
     /// them, the first ones are within the limit. All managers see the same order, which is that of the watch.
-    pub fn check_limits(&self, pool: &PoolKey, slot: &Slot, claim: &ClaimKey, uid: Uid) -> LimitCheck {
+    pub fn check_limits(&self, pool: &PoolKey, slot: &Slot, claim: &NamespacedName, uid: Uid) -> LimitCheck {
         self.change(|state| state.check_limits(pool, slot, claim, uid))
     }
 
@@ -103,7 +103,7 @@ impl State {
         Some(quota.over(|namespace| self.networks.allows_namespace(&rules.namespaces, namespace)))
     }
 
-    fn check_limits(&mut self, pool: &PoolKey, slot: &Slot, claim: &ClaimKey, uid: Uid) -> LimitCheck {
+    fn check_limits(&mut self, pool: &PoolKey, slot: &Slot, claim: &NamespacedName, uid: Uid) -> LimitCheck {
         let Some(quota) = self.pools.get(pool).and_then(|entry| entry.quota.as_ref()) else {
             return LimitCheck::Within;
         };
@@ -112,14 +112,14 @@ impl State {
         if self.is_listing_reservations || !reservation.is_observed {
             return LimitCheck::Unknown;
         }
-        let consumer = Consumer::new(ClaimName::of(claim), reservation.cluster.clone());
+        let consumer = Consumer::new(claim.clone(), reservation.cluster.clone());
         let exceeded = consumer.groups().filter(|group| quota.is_exceeded(group)).filter(|group| {
             let is_before = |usage: &&AddressUsage| is_before(usage, pool, reservation);
             let scopes = self.scopes_with(pool).filter_map(|scope| self.scopes.get(&scope));
             let before =
                 scopes.flat_map(|scope| scope.usage.values()).filter(is_before).flat_map(AddressUsage::charges);
             let others = before.filter(|(from, other)| from == pool && group.includes(other) && other.claim != *claim);
-            let others: HashSet<ClaimName> = others.map(|(_, other)| other.claim).collect();
+            let others: HashSet<NamespacedName> = others.map(|(_, other)| other.claim).collect();
             quota.limit(group).is_some_and(|limit| others.len() >= limit)
         });
         let Some(group) = exceeded.min_by_key(|group| quota.limit(group)) else { return LimitCheck::Within };

@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 
 use capi_ipam_api::{DrainingStatus, Slot};
+use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::{Block, FreeSet, SpanSet, UsableBlocks};
 
-use super::claim_name::ClaimName;
 use super::state::State;
 use super::usage::UsageMap;
-use super::{ClaimKey, Ledger, PoolKey};
+use super::{Ledger, PoolKey};
 
 /// The maximum number of claims that are named.
 const MAX_NAMED: usize = 5;
@@ -28,7 +28,7 @@ pub struct DrainingUse {
     /// The number of addresses in use.
     pub addresses: usize,
     /// The claims of the lowest of these addresses.
-    pub claims: Vec<ClaimKey>,
+    pub claims: Vec<NamespacedName>,
 }
 
 impl DrainingUse {
@@ -86,7 +86,7 @@ impl State {
         let claim_of = |block: &Block| {
             let usage = self.usage(&Slot { scope: scope.clone(), block: *block })?;
             let owner = usage.owners.iter().find(|owner| owner.pool == *pool).map(|owner| &owner.name);
-            owner.or(usage.reservation.as_ref()?.claim.as_ref()).map(ClaimName::key)
+            owner.or(usage.reservation.as_ref()?.claim.as_ref()).cloned()
         };
         Some(DrainingUse {
             addresses: in_use.len(),

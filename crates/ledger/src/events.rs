@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use capi_ipam_api::{IPNetwork, IPReservation, InClusterKind, Pool, Slot, names};
+use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::watch::{EventHandler, Invalid};
 use capi_ipam_ip::{Block, parse_lenient};
 use capi_ipam_provider::api::names::CLUSTER_NAME_LABEL;
@@ -10,15 +11,14 @@ use capi_ipam_provider::api::{IPAddress, IPAddressClaim};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::ResourceExt;
 
-use super::claim_name::ClaimName;
 use super::state::{Source, State};
 use super::usage::AddressOwner;
-use super::{ClaimKey, Ledger, PoolKey};
+use super::{Ledger, PoolKey};
 
 /// The pool, block and key of an IPAddress; `None` if it is not of one of our pools or its address is not valid.
 /// Cluster API accepts addresses that no pool can contain, such as IPv4-mapped ones: the address that they stand for is
 /// in use.
-pub fn allocated_block(address: &IPAddress) -> Option<(PoolKey, Block, ClaimKey)> {
+pub fn allocated_block(address: &IPAddress) -> Option<(PoolKey, Block, NamespacedName)> {
     let pool = PoolKey::of_address(address)?;
     let value = parse_lenient(&address.spec.address)?;
     let block = match pool.kind {
@@ -28,7 +28,7 @@ pub fn allocated_block(address: &IPAddress) -> Option<(PoolKey, Block, ClaimKey)
             Block::new(value, u8::try_from(address.spec.prefix).ok()?)
         }
     };
-    Some((pool, block, (address.namespace().unwrap_or_default(), address.name_any())))
+    Some((pool, block, NamespacedName::of(&address.metadata)))
 }
 
 impl EventHandler<IPAddress> for Ledger {
@@ -57,7 +57,7 @@ impl EventHandler<IPAddress> for Ledger {
                 state.pools.entry(pool.clone()).or_default().record_allocation(block, at.as_microsecond());
             }
             state.update(&slot, |usage| {
-                usage.insert_address(AddressOwner { name: ClaimName::of(&name), pool, cluster, list });
+                usage.insert_address(AddressOwner { name: name.clone(), pool, cluster, list });
             });
         });
     }
@@ -69,7 +69,7 @@ impl EventHandler<IPAddress> for Ledger {
             state.update(&slot, |usage| usage.remove_address(&name));
             // The claim for which the address is reserved may be waiting for this deletion.
             let reserved_for = state.usage(&slot).and_then(|usage| usage.reservation.as_ref()?.claim.clone());
-            state.claims_to_wake.extend(reserved_for.map(|claim| claim.key()).filter(|claim| *claim != name));
+            state.claims_to_wake.extend(reserved_for.filter(|claim| *claim != name));
         });
     }
 }
@@ -169,7 +169,7 @@ impl EventHandler<IPAddressClaim> for Ledger {
 
     fn delete(&self, claim: &IPAddressClaim) {
         if let Some(pool) = PoolKey::of_claim(claim) {
-            self.stop_waiting(&pool, &(claim.namespace().unwrap_or_default(), claim.name_any()));
+            self.stop_waiting(&pool, &NamespacedName::of(&claim.metadata));
         }
     }
 }

@@ -7,7 +7,6 @@
 //! use for all pools of the scope. Single addresses and prefixes are handled alike, as blocks of some length.
 
 mod access;
-mod claim_name;
 mod draining;
 mod events;
 mod exclusions;
@@ -43,6 +42,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
+use capi_ipam_controller::namespaced_name::NamespacedName;
 use kube::api::ObjectMeta;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -64,7 +64,7 @@ pub use self::quota::LimitReached;
 pub use self::slice_changes::{SliceStep, SliceView};
 pub use self::slices::SliceRefusal;
 use self::state::{Source, State};
-pub use self::wait_queue::{ClaimAttributes, ClaimKey, Priority, priority};
+pub use self::wait_queue::{ClaimAttributes, Priority, priority};
 use capi_ipam_api::{IPNetwork, IPReservation, InClusterKind, Pool, PoolKey, Slot};
 use capi_ipam_controller::controller::Trigger;
 use capi_ipam_provider::api::{IPAddressClaim, Uid};
@@ -73,8 +73,8 @@ use capi_ipam_provider::api::{IPAddressClaim, Uid};
 /// for anything else.
 pub struct Ledger {
     state: Mutex<State>,
-    claims: Box<dyn Fn(&ClaimKey) + Send + Sync>,
-    rechecks: Box<dyn Fn(&ClaimKey) + Send + Sync>,
+    claims: Box<dyn Fn(&NamespacedName) + Send + Sync>,
+    rechecks: Box<dyn Fn(&NamespacedName) + Send + Sync>,
     pools: Box<dyn Fn(&PoolKey) + Send + Sync>,
     networks: Box<dyn Fn(&str) + Send + Sync>,
     cooldowns: Notify,
@@ -117,8 +117,8 @@ impl Ledger {
         networks: impl Fn(&str) + Send + Sync + 'static,
     ) -> Self {
         let recheck = claims.clone();
-        let enqueue = move |(namespace, name): &ClaimKey| claims.enqueue(Some(namespace), name);
-        let recheck = move |(namespace, name): &ClaimKey| recheck.recheck(Some(namespace), name);
+        let enqueue = move |claim: &NamespacedName| claims.enqueue(claim.clone());
+        let recheck = move |claim: &NamespacedName| recheck.recheck(claim.clone());
         Self {
             state: Mutex::default(),
             claims: Box::new(enqueue),
@@ -149,7 +149,7 @@ impl Ledger {
         }
     }
 
-    fn wake<'a>(&self, claims: impl IntoIterator<Item = &'a ClaimKey>) {
+    fn wake<'a>(&self, claims: impl IntoIterator<Item = &'a NamespacedName>) {
         claims.into_iter().for_each(|claim| (self.claims)(claim));
     }
 
@@ -225,7 +225,12 @@ impl Ledger {
 
     /// Returns the pool of a claim if it can allocate. Otherwise the claim waits for a change of the pool: it is
     /// reconciled again when the pool changes, and is enqueued for an address.
-    pub fn pool_or_wait(&self, pool: &PoolKey, claim: &ClaimKey, attributes: impl Into<ClaimAttributes>) -> PoolLookup {
+    pub fn pool_or_wait(
+        &self,
+        pool: &PoolKey,
+        claim: &NamespacedName,
+        attributes: impl Into<ClaimAttributes>,
+    ) -> PoolLookup {
         let mut state = self.state.lock();
         let entry = state.pools.entry(pool.clone()).or_default();
         let info = entry.info.clone();
@@ -246,7 +251,7 @@ impl Ledger {
     pub fn serving_or_wait(
         &self,
         pool: &PoolKey,
-        claim: &ClaimKey,
+        claim: &NamespacedName,
         attributes: impl Into<ClaimAttributes>,
         serves: impl Fn(&PoolInfo) -> bool,
     ) -> Option<PoolInfo> {
@@ -262,7 +267,7 @@ impl Ledger {
     /// Ends the turn of a claim whose reconcile has ended, if the turn was granted before the reconcile started at
     /// `started` and was not used: the next claim is granted one. If another manager has bound the claim meanwhile, it
     /// leaves the wait queue.
-    pub fn end_unused_turn(&self, pool: &PoolKey, claim: &ClaimKey, uid: Uid, started: Instant) {
+    pub fn end_unused_turn(&self, pool: &PoolKey, claim: &NamespacedName, uid: Uid, started: Instant) {
         let granted = {
             let mut state = self.state.lock();
             let has_left = state.leave_when_served(pool, claim, uid);
@@ -276,7 +281,7 @@ impl Ledger {
     }
 
     /// Removes the claim from the wait queue of the pool.
-    fn stop_waiting(&self, pool: &PoolKey, claim: &ClaimKey) {
+    fn stop_waiting(&self, pool: &PoolKey, claim: &NamespacedName) {
         let granted = {
             let mut state = self.state.lock();
             let Some(entry) = state.pools.get_mut(pool) else { return };
@@ -292,14 +297,14 @@ impl Ledger {
 
     /// Removes claims for which `exists` returns false from all wait queues, and grants the turns that have expired to
     /// the next claims.
-    pub fn prune_wait_queues(&self, exists: impl Fn(&ClaimKey) -> bool) {
-        let granted: Vec<ClaimKey> = {
+    pub fn prune_wait_queues(&self, exists: impl Fn(&NamespacedName) -> bool) {
+        let granted: Vec<NamespacedName> = {
             let mut state = self.state.lock();
             let entries = state.pools.values_mut();
             let now = Instant::now();
             entries
                 .flat_map(|entry| {
-                    let gone: Vec<ClaimKey> =
+                    let gone: Vec<NamespacedName> =
                         entry.wait_queue.claims().filter(|claim| !exists(claim)).cloned().collect();
                     gone.iter().for_each(|claim| entry.wait_queue.forget(claim));
                     entry.grant_turns(now)

@@ -3,16 +3,16 @@
 use std::sync::Arc;
 
 use capi_ipam_api::Slot;
+use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::{Block, UsableBlocks};
 use capi_ipam_provider::api::Uid;
 
-use super::claim_name::ClaimName;
 use super::pool::{Next, PoolEntry};
 use super::quota::Consumer;
 use super::state::State;
 use super::usage::{AddressUsage, ReservationInfo};
 use super::wait_queue::ClaimAttributes;
-use super::{ClaimKey, Ledger, PoolKey, Proposal};
+use super::{Ledger, PoolKey, Proposal};
 
 /// Why a claim cannot have the address that it requests now. The claim waits until this changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,9 +20,9 @@ pub enum Unavailable {
     /// The pool does not contain it: it is outside, excluded, or a reserved address of the subnet.
     NotInPool,
     /// The claim of this namespace and name uses it, or has reserved it. `None` if another pool of the network uses it.
-    InUse(Option<ClaimKey>),
+    InUse(Option<NamespacedName>),
     /// A user reserved it for the claim of this namespace and name.
-    Promised(ClaimKey),
+    Promised(NamespacedName),
     /// A user excluded it with a reservation.
     Excluded,
     /// Its IPReservation is being deleted, and waits for a finalizer.
@@ -58,7 +58,7 @@ struct Former {
 impl Ledger {
     /// The reservation of a released address that the claim may take over: its pool is sticky, and the last claim of
     /// this name had the address, or its cool-down has ended.
-    pub fn released_reservation(&self, slot: &Slot, claim: &ClaimKey) -> Option<ReleasedReservation> {
+    pub fn released_reservation(&self, slot: &Slot, claim: &NamespacedName) -> Option<ReleasedReservation> {
         let state = self.state.lock();
         let is_released = |known: &&ReservationInfo| known.released_at.is_some() && !known.is_terminating;
         let reservation = state.usage(slot)?.reservation.as_ref().filter(is_released)?;
@@ -86,7 +86,7 @@ impl Ledger {
 
     /// Lets a claim whose request is not valid wait for a change of the pool. Returns false if `usable` are no longer
     /// the blocks of the pool.
-    pub fn wait_for_change(&self, pool: &PoolKey, claim: &ClaimKey, usable: &Arc<UsableBlocks>) -> bool {
+    pub fn wait_for_change(&self, pool: &PoolKey, claim: &NamespacedName, usable: &Arc<UsableBlocks>) -> bool {
         self.change(|state| {
             let Some(entry) = state.pools.get_mut(pool) else { return false };
             let current = entry.info.as_ref().and_then(|info| info.usable.as_ref().ok());
@@ -101,7 +101,7 @@ impl Ledger {
 }
 
 impl State {
-    pub(super) fn propose(&mut self, pool: &PoolKey, claim: &ClaimKey, attributes: &ClaimAttributes) -> Proposal {
+    pub(super) fn propose(&mut self, pool: &PoolKey, claim: &NamespacedName, attributes: &ClaimAttributes) -> Proposal {
         let former = self.former(pool, claim);
         let Some(entry) = self.pools.get_mut(pool) else { return Proposal::Wait };
         let scope = entry.scope(pool);
@@ -140,14 +140,14 @@ impl State {
             }
         };
         let slot = slot_of(block);
-        let consumer = entry.quota.as_ref().map(|_| Consumer::new(ClaimName::of(claim), attributes.cluster.clone()));
+        let consumer = entry.quota.as_ref().map(|_| Consumer::new(claim.clone(), attributes.cluster.clone()));
         self.hold(&slot, pool, consumer);
         Proposal::Slot(slot)
     }
 
     /// The address that the last claim of this name had, if the pool keeps it for the next one. If there are several: one
     /// that was in use, and that was released last.
-    fn former(&self, pool: &PoolKey, claim: &ClaimKey) -> Option<Former> {
+    fn former(&self, pool: &PoolKey, claim: &NamespacedName) -> Option<Former> {
         let entry = self.pools.get(pool)?;
         if !entry.is_sticky() {
             return None;
@@ -176,7 +176,7 @@ impl State {
             return if is_draining { Unavailable::Draining } else { Unavailable::InUse(None) };
         };
         if let Some(owner) = usage.owners.first() {
-            return Unavailable::InUse(Some(owner.name.key()));
+            return Unavailable::InUse(Some(owner.name.clone()));
         }
         if usage.is_name_taken {
             return Unavailable::Excluded;
@@ -185,7 +185,7 @@ impl State {
         if reservation.is_terminating {
             return Unavailable::BeingDeleted;
         }
-        let claim = reservation.claim.as_ref().map(ClaimName::key);
+        let claim = reservation.claim.clone();
         match (reservation, claim) {
             (ReservationInfo { released_at: Some(since), .. }, _) => {
                 let end = self.pools.get(&reservation.pool).map(|entry| entry.cooldown_end(since.get()));
@@ -228,6 +228,6 @@ impl State {
 }
 
 /// The claim whose reservation is being created.
-fn candidate_claim(usage: &AddressUsage) -> Option<ClaimKey> {
-    usage.candidate.as_ref()?.consumer.as_ref().map(|consumer| consumer.claim.key())
+fn candidate_claim(usage: &AddressUsage) -> Option<NamespacedName> {
+    usage.candidate.as_ref()?.consumer.as_ref().map(|consumer| consumer.claim.clone())
 }

@@ -5,9 +5,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use capi_ipam_api::{AddressCounts, AllocationOrder, PoolKey, STICKY_SECONDS, Scope, Slot};
+use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::object_map::ListEpoch;
 use capi_ipam_ip::{Block, FreeSet, SpanSet, UsableBlocks};
 
+use super::PoolInfo;
 use super::draining::Draining;
 use super::exclusions::AppliedExclusions;
 use super::order::Order;
@@ -16,7 +18,6 @@ use super::scope_rule::{Record, StatusRecord};
 use super::slices::{SliceInfo, SliceRefusal, Slices};
 use super::usage::{AddressUsage, Availability};
 use super::wait_queue::{Answer, ClaimAttributes, Freed, Supply, WaitQueue};
-use super::{ClaimKey, PoolInfo};
 
 /// The maximum number of addresses that are left to claims which are about to request one.
 const MAX_AHEAD: usize = 64;
@@ -284,7 +285,7 @@ impl PoolEntry {
         free.saturating_add(self.remembered.len() as u128)
     }
 
-    pub(super) fn grant_turns(&mut self, now: Instant) -> Vec<ClaimKey> {
+    pub(super) fn grant_turns(&mut self, now: Instant) -> Vec<NamespacedName> {
         let (free, headroom) = (self.free_count(), self.headroom());
         let groups = self.quota.as_mut().map(|quota| quota.take_freed()).unwrap_or_default();
         let (owners, is_slice_free) = self.slices.as_mut().map(|slices| slices.take_freed()).unwrap_or_default();
@@ -298,7 +299,7 @@ impl PoolEntry {
     /// `preferred`, which has to be free, else the next free one.
     pub(super) fn propose(
         &mut self,
-        claim: &ClaimKey,
+        claim: &NamespacedName,
         attributes: &ClaimAttributes,
         preferred: Option<Block>,
         requested_is_free: bool,
@@ -334,7 +335,11 @@ impl PoolEntry {
 
     /// Lets a claim have a block that only it may have now, and that does not count as free: the address that the last
     /// claim of its name had and that cools down. Fails if its namespace or Cluster may have no further address.
-    pub(super) fn take_back(&mut self, claim: &ClaimKey, attributes: &ClaimAttributes) -> Result<(), LimitReached> {
+    pub(super) fn take_back(
+        &mut self,
+        claim: &NamespacedName,
+        attributes: &ClaimAttributes,
+    ) -> Result<(), LimitReached> {
         let supply = Supply { quota: self.quota.as_deref(), ..Supply::default() };
         match (self.wait_queue.request_extra(claim, attributes, supply), supply.quota) {
             (Answer::Blocked(group), Some(quota)) => Err(quota.describe(&group)),

@@ -6,16 +6,16 @@ use std::sync::Arc;
 
 use capi_ipam_api::{PoolKey, Scope, Slot};
 use capi_ipam_controller::clock;
+use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::UsableBlocks;
 
-use super::claim_name::ClaimName;
+use super::PoolInfo;
 use super::exclusions::contains_address;
 use super::networks::{PoolInNetwork, PoolPast};
 use super::pool::PoolEntry;
 use super::scope_rule::Record;
 use super::state::State;
 use super::usage::{AddressOwner, AddressUsage, ScopeEntry, UsageMap};
-use super::{ClaimKey, PoolInfo};
 
 /// A network, and the gateways of a pool of it.
 type Gateways = (Arc<str>, BTreeSet<IpAddr>);
@@ -217,14 +217,14 @@ impl State {
     }
 
     /// The claims to which addresses of the pool are promised: the pool may contain the addresses only now.
-    fn promised_to(&self, pool: &PoolKey, scope: &Scope) -> Vec<ClaimKey> {
+    fn promised_to(&self, pool: &PoolKey, scope: &Scope) -> Vec<NamespacedName> {
         if !self.holdings.has_promises() {
             return Vec::new();
         }
         let usage = self.scopes.get(scope).into_iter().flat_map(|scope| scope.usage.values());
         let mine =
             usage.filter(|usage| usage.reservation.as_ref().is_some_and(|reservation| reservation.pool == *pool));
-        mine.filter_map(AddressUsage::promised_to).map(ClaimName::key).collect()
+        mine.filter_map(AddressUsage::promised_to).cloned().collect()
     }
 
     /// Makes a pool a member of its scope, and moves its addresses to the scope if it has changed.
@@ -249,7 +249,7 @@ impl State {
             };
             moved.extend(usage.flat_map(mine));
             for (block, name, cluster, list) in moved {
-                self.update(&Slot { scope: before.clone(), block }, |usage| usage.remove_address(&name.key()));
+                self.update(&Slot { scope: before.clone(), block }, |usage| usage.remove_address(&name));
                 let pool = key.clone();
                 let owner = AddressOwner { name, pool, cluster, list };
                 self.update(&Slot { scope: after.clone(), block }, |usage| usage.insert_address(owner));

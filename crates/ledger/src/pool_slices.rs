@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use capi_ipam_api::{SliceCounts, SliceOwner};
+use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::{Block, FreeSet, SpanSet};
 
-use super::ClaimKey;
 use super::pool::{Next, PoolEntry};
 use super::slices::{Choice, Contents, SliceAccess, SliceInfo, Slices};
 use super::usage::UsageMap;
@@ -110,7 +110,7 @@ impl PoolEntry {
     }
 
     /// The claims that request an address, and that a change of the slices may allow to have it.
-    pub(super) fn wake_requests(&mut self) -> Vec<ClaimKey> {
+    pub(super) fn wake_requests(&mut self) -> Vec<NamespacedName> {
         // Those that request an address wait for a change of the pool, too.
         if self.wait_queue.has_requests() { self.wait_queue.pool_changed() } else { Vec::new() }
     }

@@ -1,11 +1,12 @@
 //! What is wrong with addresses and reservations, as far as the ledger knows: queries for those who repair or report it.
 
 use capi_ipam_api::{Audience, ReservationClaim, Slot};
+use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_provider::api::Uid;
 
 use super::state::State;
 use super::usage::{AddressUsage, ReservationInfo};
-use super::{ClaimKey, Ledger, PoolKey};
+use super::{Ledger, PoolKey};
 
 /// A reservation to which its claim is not entitled, as far as the ledger knows. To be verified with the API server.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -13,7 +14,7 @@ pub struct AbandonedReservation {
     /// The scope and address.
     pub slot: Slot,
     /// The claim that the reservation names.
-    pub claim: ClaimKey,
+    pub claim: NamespacedName,
     /// The uid of the claim.
     pub uid: Uid,
 }
@@ -24,7 +25,7 @@ pub struct Unreserved {
     /// The scope and address.
     pub slot: Slot,
     /// The claims whose IPAddress has the address, and the pool of each: more than one if the address is a duplicate.
-    pub claims: Vec<(ClaimKey, PoolKey)>,
+    pub claims: Vec<(NamespacedName, PoolKey)>,
 }
 
 /// An address that is in use by one claim and reserved for another one.
@@ -33,9 +34,9 @@ pub struct Conflict {
     /// The scope and address.
     pub slot: Slot,
     /// The claim whose IPAddress has the address.
-    pub claim: ClaimKey,
+    pub claim: NamespacedName,
     /// The claim for which the address is reserved.
-    pub reserved_for: ClaimKey,
+    pub reserved_for: NamespacedName,
     /// The uid of the claim for which the address is reserved.
     pub uid: Uid,
     /// Whether both claims have an IPAddress with the address.
@@ -61,7 +62,7 @@ impl Ledger {
 
     /// At most `limit` addresses that are in use without a reservation, of pools that are not being deleted, and of
     /// claims for which `filter` returns true.
-    pub fn unreserved(&self, limit: usize, filter: impl Fn(&ClaimKey) -> bool) -> Vec<Unreserved> {
+    pub fn unreserved(&self, limit: usize, filter: impl Fn(&NamespacedName) -> bool) -> Vec<Unreserved> {
         let state = self.state.lock();
         let is_kept = |pool: &PoolKey| {
             let info = state.pools.get(pool).and_then(|entry| entry.info.as_ref());
@@ -71,7 +72,7 @@ impl Ledger {
         let unreserved = state.all_usage().filter(|(_, _, usage)| usage.is_unreserved() && usage.elsewhere == 0);
         let described = unreserved.filter_map(|(scope, block, usage)| {
             let owners = usage.owners.iter().filter(|owner| is_kept(&owner.pool));
-            let claims: Vec<_> = owners.map(|owner| (owner.name.key(), owner.pool.clone())).collect();
+            let claims: Vec<_> = owners.map(|owner| (owner.name.clone(), owner.pool.clone())).collect();
             claims
                 .iter()
                 .any(|(claim, _)| filter(claim))
@@ -95,8 +96,8 @@ impl Ledger {
             for owner in usage.owners.iter().filter(|owner| owner.name != *reserved_for) {
                 conflicts.push(Conflict {
                     slot: Slot { scope: scope.clone(), block },
-                    claim: owner.name.key(),
-                    reserved_for: reserved_for.key(),
+                    claim: owner.name.clone(),
+                    reserved_for: reserved_for.clone(),
                     uid,
                     is_duplicate,
                 });
@@ -109,7 +110,7 @@ impl Ledger {
     /// claim, and whether the claim of that name has an IPAddress with this address.
     pub fn abandoned_reservations(
         &self,
-        is_entitled: impl Fn(&ClaimKey, Uid, bool) -> bool,
+        is_entitled: impl Fn(&NamespacedName, Uid, bool) -> bool,
     ) -> Vec<AbandonedReservation> {
         let state = self.state.lock();
         let abandoned = state.all_usage().filter_map(|(scope, block, usage)| {
@@ -125,8 +126,8 @@ impl Ledger {
             };
             let has_address = owns(usage) || is_elsewhere();
             let slot = || Slot { scope: scope.clone(), block };
-            let is_abandoned = !is_entitled(&claim.key(), uid, has_address);
-            is_abandoned.then(|| AbandonedReservation { slot: slot(), claim: claim.key(), uid })
+            let is_abandoned = !is_entitled(claim, uid, has_address);
+            is_abandoned.then(|| AbandonedReservation { slot: slot(), claim: claim.clone(), uid })
         });
         abandoned.collect()
     }
@@ -189,7 +190,8 @@ impl State {
 
 /// Why no claim can ever get a promised address.
 fn impossible_promise(reservation: &ReservationInfo) -> Option<String> {
-    let (namespace, name) = reservation.claim.as_ref()?.key();
+    let (namespace, name) = reservation.claim.as_ref()?.parts();
+    let (namespace, name) = (namespace.to_owned(), name.to_owned());
     let claim = ReservationClaim { namespace, name, ..ReservationClaim::default() };
     claim.problem(&reservation.pool).map(|problem| problem.to_string())
 }
@@ -198,7 +200,7 @@ fn impossible_promise(reservation: &ReservationInfo) -> Option<String> {
 fn promise_conflict(usage: &AddressUsage) -> Option<String> {
     let promised_to = usage.promised_to()?;
     let owner = usage.owners.iter().find(|owner| owner.name != *promised_to)?;
-    let (namespace, name) = &owner.name.key();
+    let (namespace, name) = owner.name.parts();
     let other = Audience::of(None).object("IPAddress", namespace, name);
     Some(format!("spec.address: in use by {other}; delete the claim of that name"))
 }

@@ -1,10 +1,11 @@
 //! Proposals of addresses, and the addresses held while their reservation is being created.
 
 use capi_ipam_api::Slot;
+use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::Block;
 use capi_ipam_provider::api::Uid;
 
-use super::{ClaimAttributes, ClaimKey, Ledger, LimitReached, PoolKey, SliceRefusal, Unavailable};
+use super::{ClaimAttributes, Ledger, LimitReached, PoolKey, SliceRefusal, Unavailable};
 
 /// The maximum number of remembered reservations with an unknown outcome.
 const MAX_ATTEMPTS: usize = 10_000;
@@ -35,7 +36,7 @@ impl Ledger {
     /// Proposes an address that is not due to an earlier claim, and holds it for the claim: the one that it requests,
     /// else the one that the last claim of its name had, if the pool is sticky, else the next free one by the order of
     /// the pool. It can have the [reservation](Ledger::released_reservation) of the claim that released it.
-    pub fn propose(&self, pool: &PoolKey, claim: &ClaimKey, attributes: impl Into<ClaimAttributes>) -> Proposal {
+    pub fn propose(&self, pool: &PoolKey, claim: &NamespacedName, attributes: impl Into<ClaimAttributes>) -> Proposal {
         self.change(|state| state.propose(pool, claim, &attributes.into()))
     }
 

@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use capi_ipam_api::{AddressCounts, OverLimit, Scope, SliceCounts, Slot};
+use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::{Block, Family, UsableBlocks};
 use capi_ipam_provider::api::Uid;
 
-use super::claim_name::ClaimName;
 use super::pool::PoolEntry;
 use super::state::State;
 use super::usage::AddressUsage;
-use super::{ClaimKey, Ledger, PoolInfo, PoolKey};
+use super::{Ledger, PoolInfo, PoolKey};
 
 /// An address that is reserved for a claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,7 +104,7 @@ impl Ledger {
     }
 
     /// What a claim holds: the addresses reserved for its uid, and those promised to its name.
-    pub fn held_by(&self, claim: &ClaimKey, uid: Uid) -> Vec<Held> {
+    pub fn held_by(&self, claim: &NamespacedName, uid: Uid) -> Vec<Held> {
         let state = self.state.lock();
         let describe = |slot: &Slot| {
             let reservation = state.usage(slot)?.reservation.as_ref()?;
@@ -190,22 +190,22 @@ impl Ledger {
         {
             for owner in &usage.owners {
                 let Some(index) = indexes.get(&owner.pool) else { continue };
-                let (namespace, name) = owner.name.key();
-                found.entry(namespace).or_default().insert(name, (*index, *block));
+                let (namespace, name) = owner.name.parts();
+                found.entry(namespace.to_owned()).or_default().insert(name.to_owned(), (*index, *block));
             }
         }
         found
     }
 
     /// The namespaces and names of the IPAddress objects with that address.
-    pub fn owners(&self, slot: &Slot) -> Vec<ClaimKey> {
+    pub fn owners(&self, slot: &Slot) -> Vec<NamespacedName> {
         let state = self.state.lock();
         let owners = state.usage(slot).into_iter().flat_map(|usage| &usage.owners);
-        owners.map(|owner| owner.name.key()).collect()
+        owners.map(|owner| owner.name.clone()).collect()
     }
 
     /// Whether a block that overlaps with the slot is used by anything other than this claim.
-    pub fn overlaps_other_claim(&self, slot: &Slot, claim: &ClaimKey) -> bool {
+    pub fn overlaps_other_claim(&self, slot: &Slot, claim: &NamespacedName) -> bool {
         let (state, span) = (self.state.lock(), slot.block.span());
         let overlaps = |block: &Block| {
             let other = block.span();
@@ -279,15 +279,15 @@ impl Ledger {
 
     /// The addresses that cool down although a claim has an IPAddress with them, and that claim. The uid is set if the
     /// reservation names this claim: the claim released the address unless it still exists with this uid.
-    pub fn cooling_down_in_use(&self) -> Vec<(Slot, ClaimKey, Option<Uid>)> {
+    pub fn cooling_down_in_use(&self) -> Vec<(Slot, NamespacedName, Option<Uid>)> {
         let state = self.state.lock();
         let in_use = |slot: &Slot| {
             let usage = state.usage(slot)?;
             let reservation = usage.reservation.as_ref()?;
-            let is_releaser = |name: &ClaimName| Some(name) == reservation.claim.as_ref();
+            let is_releaser = |name: &NamespacedName| Some(name) == reservation.claim.as_ref();
             let other = usage.owners.iter().find(|owner| !is_releaser(&owner.name));
             let name = &other.or(usage.owners.first())?.name;
-            Some((slot.clone(), name.key(), reservation.claim_uid.filter(|_| is_releaser(name))))
+            Some((slot.clone(), name.clone(), reservation.claim_uid.filter(|_| is_releaser(name))))
         };
         state.pools.values().flat_map(PoolEntry::released).filter_map(in_use).collect()
     }

@@ -5,13 +5,12 @@ use std::fmt;
 use std::sync::Arc;
 
 use capi_ipam_api::{AccessRules, OverLimit, SliceOwner};
-
-use super::claim_name::ClaimName;
+use capi_ipam_controller::namespaced_name::NamespacedName;
 
 /// A claim that has an address, or requests one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Consumer {
-    pub(super) claim: ClaimName,
+    pub(super) claim: NamespacedName,
     /// The Cluster of the claim, in its namespace.
     cluster: Option<Arc<str>>,
     /// The owner of slices to which the claim belongs; only while it requests an address.
@@ -19,7 +18,7 @@ pub(super) struct Consumer {
 }
 
 impl Consumer {
-    pub(super) fn new(claim: ClaimName, cluster: Option<Arc<str>>) -> Self {
+    pub(super) fn new(claim: NamespacedName, cluster: Option<Arc<str>>) -> Self {
         Self { claim, cluster, owner: None }
     }
 
@@ -93,7 +92,7 @@ pub(super) struct Quota {
     per_namespace: Option<usize>,
     per_cluster: Option<usize>,
     /// The claims with addresses, and the number of their addresses.
-    claims: HashMap<ClaimName, (Consumer, usize)>,
+    claims: HashMap<NamespacedName, (Consumer, usize)>,
     /// The number of claims with addresses.
     used: HashMap<Group, usize>,
     /// The groups that have fewer addresses since this was last taken.
@@ -215,7 +214,7 @@ mod tests {
 
     /// A claim of a namespace and Cluster.
     fn claim(name: &str, namespace: &str, cluster: Option<&str>) -> Consumer {
-        Consumer::new(ClaimName::new(namespace, name), cluster.map(Into::into))
+        Consumer::new(NamespacedName::new(namespace, name), cluster.map(Into::into))
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! Claims that are being reconciled, and claims that have to be reconciled since their pool can no longer allocate.
 
+use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_provider::api::Uid;
 
-use super::{ClaimKey, Ledger, PoolKey, Priority};
+use super::{Ledger, PoolKey, Priority};
 
 impl Ledger {
     /// Waits until claims have to be rechecked, because their pool can no longer allocate. Returns immediately if this
@@ -16,7 +17,7 @@ impl Ledger {
         let (claims, has_others) = {
             let mut state = self.state.lock();
             let count = most.min(state.claims_to_recheck.len());
-            let claims: Vec<ClaimKey> = state.claims_to_recheck.drain(..count).collect();
+            let claims: Vec<NamespacedName> = state.claims_to_recheck.drain(..count).collect();
             (claims, !state.claims_to_recheck.is_empty())
         };
         claims.iter().for_each(|claim| (self.rechecks)(claim));
@@ -26,7 +27,7 @@ impl Ledger {
     /// Records that a reconcile of a claim without an address starts. Of the claims of a pool whose reconciles have
     /// started, the first one gets the next address, in whatever order they request one. A claim that holds an address
     /// needs no other one.
-    pub fn start(&self, pool: &PoolKey, claim: &ClaimKey, uid: Uid, priority: Priority) {
+    pub fn start(&self, pool: &PoolKey, claim: &NamespacedName, uid: Uid, priority: Priority) {
         let mut state = self.state.lock();
         if state.holdings.of(claim, uid).next().is_some() {
             return;
@@ -35,7 +36,7 @@ impl Ledger {
     }
 
     /// Records that the reconcile of a claim has ended.
-    pub fn end(&self, pool: &PoolKey, claim: &ClaimKey) {
+    pub fn end(&self, pool: &PoolKey, claim: &NamespacedName) {
         let mut state = self.state.lock();
         let Some(entry) = state.pools.get_mut(pool) else { return };
         entry.wait_queue.end(claim);

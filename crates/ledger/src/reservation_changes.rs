@@ -5,14 +5,14 @@ use std::time::Instant;
 use capi_ipam_api::{IPReservation, PoolKey, Slot, block_of_name, slot_of_name};
 use capi_ipam_controller::client::Deleted;
 use capi_ipam_controller::clock;
+use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::watch::{Invalid, MaybeInvalid};
 use capi_ipam_provider::api::Uid;
 
-use super::claim_name::ClaimName;
+use super::Ledger;
 use super::networks::LengthRecord;
 use super::state::{Ignored, Source, State, TOMBSTONE_TTL};
 use super::usage::{AddressUsage, ReservationInfo};
-use super::{ClaimKey, Ledger};
 
 impl Ledger {
     /// Records what a response has shown under the name of the reservation of an address: the name is taken, also if
@@ -56,7 +56,7 @@ impl State {
     /// Records a reservation. A state that is older than a known one of the same reservation has no effect: the watch and
     /// responses can be late. What a new list shows is always newer than what was known before it, also if a restore of
     /// etcd has lowered the resource versions. Returns the claim that has to be reconciled because of it.
-    pub(super) fn insert(&mut self, reservation: &IPReservation, source: Source) -> Option<ClaimKey> {
+    pub(super) fn insert(&mut self, reservation: &IPReservation, source: Source) -> Option<NamespacedName> {
         let (list, lacks_label) = (self.reservation_list, reservation.needs_move_label());
         let uid = || -> Box<str> { reservation.metadata.uid.as_deref().unwrap_or_default().into() };
         match source {
@@ -183,7 +183,7 @@ impl State {
 
     /// Records the reservation of an address. Returns its claim if the reservation is new and is promised to the claim,
     /// or the claim waits: its creation had an unknown outcome.
-    fn insert_at(&mut self, slot: &Slot, reservation: ReservationInfo) -> Option<ClaimKey> {
+    fn insert_at(&mut self, slot: &Slot, reservation: ReservationInfo) -> Option<NamespacedName> {
         let known = self.usage(slot).and_then(|usage| usage.reservation.as_ref());
         let is_new = known.is_none_or(|known| {
             let was_taken_over = known.claim_uid != reservation.claim_uid;
@@ -194,17 +194,17 @@ impl State {
         self.unindex_holder(slot);
         self.holdings.insert(&reservation, slot);
         let is_promise = reservation.is_manual() && reservation.released_at.is_none();
-        let waits = |claim: &ClaimKey| {
+        let waits = |claim: &NamespacedName| {
             let entry = self.pools.get(&reservation.pool);
             reservation.released_at.is_none() && entry.is_some_and(|entry| entry.wait_queue.waits(claim))
         };
         // The next claim of the same name may have been observed before the release.
-        let is_kept_for = |claim: &ClaimKey| {
+        let is_kept_for = |claim: &NamespacedName| {
             let entry = self.pools.get(&reservation.pool).filter(|_| reservation.released_at.is_some());
             entry.is_some_and(|entry| entry.is_sticky() && entry.wait_queue.waits(claim))
         };
-        let is_woken = |claim: &ClaimKey| (is_new && (is_promise || waits(claim))) || is_kept_for(claim);
-        let to_wake = reservation.claim.as_ref().map(ClaimName::key).filter(is_woken);
+        let is_woken = |claim: &NamespacedName| (is_new && (is_promise || waits(claim))) || is_kept_for(claim);
+        let to_wake = reservation.claim.clone().filter(is_woken);
         let holder = reservation.claim.clone().zip(reservation.claim_uid);
         let pool = reservation.pool.clone();
         self.update(slot, |usage| {
@@ -213,7 +213,7 @@ impl State {
         });
         self.reservation_inserted(&pool, &slot.scope);
         if let Some((claim, uid)) = holder {
-            self.leave_when_served(&pool, &claim.key(), uid);
+            self.leave_when_served(&pool, &claim, uid);
         }
         to_wake
     }
@@ -221,7 +221,7 @@ impl State {
     /// Removes a claim that has an IPAddress and its reservation from the wait queue, and returns whether it was there.
     /// Two managers can serve one claim: it can have requested an address after its IPAddress was observed. Nothing
     /// reconciles it any more, so a turn would stay unused.
-    pub(super) fn leave_when_served(&mut self, pool: &PoolKey, claim: &ClaimKey, uid: Uid) -> bool {
+    pub(super) fn leave_when_served(&mut self, pool: &PoolKey, claim: &NamespacedName, uid: Uid) -> bool {
         if !self.pools.get(pool).is_some_and(|entry| entry.wait_queue.waits(claim)) {
             return false;
         }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use capi_ipam_api::{IPSlice, Scope, SliceCounts, SliceOwner, block_of_name, slice_name, slot_of_name};
+use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::object_map::ListEpoch;
 use capi_ipam_controller::watch::{EventHandler, Invalid, MaybeInvalid};
 use capi_ipam_ip::Block;
@@ -13,7 +14,7 @@ use kube::core::ObjectMeta;
 
 use super::slices::SliceInfo;
 use super::state::{Source, State};
-use super::{ClaimKey, Ledger, PoolKey};
+use super::{Ledger, PoolKey};
 
 /// The typical difference between the clocks of manager and API server, in seconds. If it is greater, empty slices stay
 /// with their owners for longer.
@@ -195,7 +196,7 @@ impl Ledger {
     }
 
     /// Lets a claim that has no owner of slices wait for a change of the pool.
-    pub fn wait_for_slices(&self, pool: &PoolKey, claim: &ClaimKey) {
+    pub fn wait_for_slices(&self, pool: &PoolKey, claim: &NamespacedName) {
         self.change(|state| {
             state.pools.entry(pool.clone()).or_default().wait_queue.wait_for_permission(claim);
             state.dirty_pools.push(pool.clone());

@@ -6,12 +6,11 @@ use std::time::Duration;
 
 use capi_ipam_api::{InClusterKind, PoolKey, Scope, Slot};
 use capi_ipam_controller::expiring_map::ExpiringMap;
+use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::object_map::ListEpoch;
 use capi_ipam_ip::Extents;
 use capi_ipam_provider::api::Uid;
 
-use super::ClaimKey;
-use super::claim_name::ClaimName;
 use super::networks::Networks;
 use super::pool::{Effect, PoolEntry};
 use super::quota::Consumer;
@@ -47,9 +46,9 @@ pub(super) struct State {
     /// Pools whose counts or conditions may have changed since this was last taken.
     pub(super) dirty_pools: Vec<PoolKey>,
     /// Claims to reconcile again because what they wait for has changed since this was last taken.
-    pub(super) claims_to_wake: Vec<ClaimKey>,
+    pub(super) claims_to_wake: Vec<NamespacedName>,
     /// Claims that wait for an address of a pool which can no longer allocate since this was last taken.
-    pub(super) claims_to_recheck: VecDeque<ClaimKey>,
+    pub(super) claims_to_recheck: VecDeque<NamespacedName>,
     pub(super) networks: Networks,
     /// The pools whose network has to be computed again.
     pub(super) pools_to_refresh: Vec<PoolKey>,
@@ -151,7 +150,7 @@ impl State {
         let (pools_after, release_after, is_free) = (usage.pools(), usage.release(), usage.is_free());
         if pools_after.is_empty() && !pools_before.is_empty() {
             // Another claim had the promised address: the promise can be kept now.
-            claims_to_wake.extend(usage.promised_to().map(ClaimName::key));
+            claims_to_wake.extend(usage.promised_to().cloned());
         }
         for member in &scope.members {
             let pool = pools.get_mut(member).filter(|pool| pool.is_draining(slot.block));

@@ -42,14 +42,14 @@ fn ledger() -> Ledger {
 }
 
 /// A ledger, and the claims that it wakes.
-fn recording() -> (Ledger, Arc<Mutex<Vec<ClaimKey>>>) {
-    let woken = Arc::<Mutex<Vec<ClaimKey>>>::default();
+fn recording() -> (Ledger, Arc<Mutex<Vec<NamespacedName>>>) {
+    let woken = Arc::<Mutex<Vec<NamespacedName>>>::default();
     let record = Arc::clone(&woken);
-    let claims = Box::new(move |claim: &ClaimKey| record.lock().push(claim.clone()));
+    let claims = Box::new(move |claim: &NamespacedName| record.lock().push(claim.clone()));
     (Ledger { claims, ..Ledger::read_only() }, woken)
 }
 
-fn take(woken: &Mutex<Vec<ClaimKey>>) -> Vec<ClaimKey> {
+fn take(woken: &Mutex<Vec<NamespacedName>>) -> Vec<NamespacedName> {
     std::mem::take(&mut woken.lock())
 }
 
@@ -66,8 +66,8 @@ fn key() -> PoolKey {
     named("p")
 }
 
-fn claim(name: &str) -> ClaimKey {
-    ("n".to_owned(), name.to_owned())
+fn claim(name: &str) -> NamespacedName {
+    NamespacedName::new("n", name)
 }
 
 fn pool(change: serde_json::Value) -> Pool {

@@ -6,15 +6,15 @@ use std::num::NonZeroI64;
 use std::sync::Arc;
 
 use capi_ipam_api::{IPReservation, Slot};
+use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::object_map::ListEpoch;
 use capi_ipam_ip::{Block, Family};
 use capi_ipam_provider::api::Uid;
 use smallvec::SmallVec;
 
-use super::claim_name::ClaimName;
+use super::PoolKey;
 use super::object_uid::ObjectUid;
 use super::quota::Consumer;
-use super::{ClaimKey, PoolKey};
 
 /// The addresses of one scope that are not free, and the pools that allocate from the scope.
 #[derive(Debug, Default)]
@@ -146,7 +146,7 @@ pub(super) struct ReservationInfo {
     /// The resource version; 0 if it is not a number.
     pub(super) version: u64,
     pub(super) pool: PoolKey,
-    pub(super) claim: Option<ClaimName>,
+    pub(super) claim: Option<NamespacedName>,
     pub(super) claim_uid: Option<Uid>,
     /// The name of the Cluster of the claim.
     pub(super) cluster: Option<Arc<str>>,
@@ -184,10 +184,10 @@ pub(super) enum Availability {
 #[derive(Debug, Default)]
 pub(super) struct Holdings {
     /// Addresses that the last claim of that name has released, and that cool down or are remembered.
-    released: HashMap<ClaimName, Slots>,
+    released: HashMap<NamespacedName, Slots>,
     by_uid: HashMap<Uid, Slots>,
     /// Addresses that a user promised to the name of a claim.
-    by_name: HashMap<ClaimName, Slots>,
+    by_name: HashMap<NamespacedName, Slots>,
 }
 
 /// The addresses of a claim: nearly always one.
@@ -228,13 +228,13 @@ impl Holdings {
     }
 
     /// The addresses that claims of that name have released, and that still have a reservation.
-    pub(super) fn released_by(&self, claim: &ClaimKey) -> impl Iterator<Item = &Slot> {
-        self.released.get(&ClaimName::of(claim)).into_iter().flatten()
+    pub(super) fn released_by(&self, claim: &NamespacedName) -> impl Iterator<Item = &Slot> {
+        self.released.get(claim).into_iter().flatten()
     }
 
     /// The addresses reserved for the uid of a claim, and those promised to its name.
-    pub(super) fn of(&self, claim: &ClaimKey, uid: Uid) -> impl Iterator<Item = &Slot> {
-        let promised = if self.has_promises() { self.by_name.get(&ClaimName::of(claim)) } else { None };
+    pub(super) fn of(&self, claim: &NamespacedName, uid: Uid) -> impl Iterator<Item = &Slot> {
+        let promised = if self.has_promises() { self.by_name.get(claim) } else { None };
         self.by_uid.get(&uid).into_iter().chain(promised).flatten()
     }
 }
@@ -242,7 +242,7 @@ impl Holdings {
 /// What the ledger keeps of an IPAddress. It has the name of its claim.
 #[derive(Debug)]
 pub(super) struct AddressOwner {
-    pub(super) name: ClaimName,
+    pub(super) name: NamespacedName,
     pub(super) pool: PoolKey,
     /// The name of the Cluster of the claim.
     pub(super) cluster: Option<Arc<str>>,
@@ -264,7 +264,7 @@ impl ReservationInfo {
             uid: ObjectUid::of(reservation.metadata.uid.as_deref().unwrap_or_default()),
             version: version.and_then(|version| version.parse().ok()).unwrap_or_default(),
             pool,
-            claim: claim.map(|claim| ClaimName::new(&claim.namespace, &claim.name)),
+            claim: claim.map(|claim| NamespacedName::new(&claim.namespace, &claim.name)),
             claim_uid: claim.and_then(|claim| claim.uid.as_deref()).map(Uid::of),
             cluster,
             is_observed,
@@ -381,7 +381,7 @@ impl AddressUsage {
     }
 
     /// The claim to which a user promised the address.
-    pub(super) fn promised_to(&self) -> Option<&ClaimName> {
+    pub(super) fn promised_to(&self) -> Option<&NamespacedName> {
         self.reservation.as_ref().filter(|reservation| reservation.is_manual())?.claim.as_ref()
     }
 
@@ -412,7 +412,7 @@ impl AddressUsage {
         }
     }
 
-    pub(super) fn remove_address(&mut self, name: &ClaimKey) {
+    pub(super) fn remove_address(&mut self, name: &NamespacedName) {
         self.owners.retain(|owner| owner.name != *name);
     }
 }

@@ -29,17 +29,14 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use capi_ipam_api::SliceOwner;
+use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::Block;
 use capi_ipam_provider::api::IPAddressClaim;
 
 pub(super) use self::grants::Freed;
 use self::requests::RequestedBlocks;
-use super::claim_name::ClaimName;
 use super::quota::{Consumer, Group, Quota};
 use super::slices::Slices;
-
-/// Namespace and name of a claim.
-pub type ClaimKey = (String, String);
 
 /// The position of a claim in a wait queue: its creation time in seconds since the Unix epoch, lowest first. Claims
 /// created in the same second are served in the order in which their reconciles started, which is that of the watch.
@@ -141,24 +138,24 @@ struct Queued {
 #[derive(Debug, Default)]
 pub(super) struct WaitQueue {
     /// The claims that wait for an address outside of the headroom, and those that may use it.
-    waiting: [BTreeMap<Position, ClaimKey>; 2],
+    waiting: [BTreeMap<Position, NamespacedName>; 2],
     /// The claims that wait for a certain block.
     requests: RequestedBlocks,
     /// The claims whose group may have no further address.
-    blocked: HashMap<Group, BTreeMap<Position, ClaimKey>>,
-    queued: HashMap<ClaimKey, Queued>,
+    blocked: HashMap<Group, BTreeMap<Position, NamespacedName>>,
+    queued: HashMap<NamespacedName, Queued>,
     /// The claims that have a turn, and when it was granted.
-    turns: HashMap<ClaimKey, Instant>,
+    turns: HashMap<NamespacedName, Instant>,
     /// The number of turns of each group; only in a pool with limits.
     turns_of: HashMap<Group, usize>,
     /// Groups that have fewer turns since the last grant.
     freed: Vec<Group>,
     /// Claims that have reserved an address beyond a limit.
-    beyond_limit: HashMap<Group, HashSet<ClaimKey>>,
+    beyond_limit: HashMap<Group, HashSet<NamespacedName>>,
     /// Claims that wait for a change of the pool itself.
-    waiting_for_pool: HashSet<ClaimKey>,
+    waiting_for_pool: HashSet<NamespacedName>,
     /// The claims that are being reconciled, in the order in which their reconciles started.
-    started: HashMap<ClaimKey, Position>,
+    started: HashMap<NamespacedName, Position>,
     /// The positions of the claims that are about to request an address: they have a turn, or are being reconciled and
     /// have not requested one.
     due: BTreeSet<Position>,
@@ -167,7 +164,12 @@ pub(super) struct WaitQueue {
 
 impl WaitQueue {
     /// The claim requests an address. It gets one now, and so leaves the queue, or waits.
-    pub(super) fn request(&mut self, claim: &ClaimKey, attributes: &ClaimAttributes, supply: Supply<'_>) -> Answer {
+    pub(super) fn request(
+        &mut self,
+        claim: &NamespacedName,
+        attributes: &ClaimAttributes,
+        supply: Supply<'_>,
+    ) -> Answer {
         self.remove_due(claim);
         let kept_free = if attributes.uses_headroom { 0 } else { supply.headroom };
         let requested = attributes.requested;
@@ -205,7 +207,7 @@ impl WaitQueue {
     /// leaves the queue, unless its group may have no further address.
     pub(super) fn request_extra(
         &mut self,
-        claim: &ClaimKey,
+        claim: &NamespacedName,
         attributes: &ClaimAttributes,
         supply: Supply<'_>,
     ) -> Answer {
@@ -225,11 +227,11 @@ impl WaitQueue {
     }
 
     /// Lets the claim wait, at the position that it already has if it has one.
-    fn enqueue(&mut self, claim: &ClaimKey, attributes: &ClaimAttributes, has_groups: bool) {
+    fn enqueue(&mut self, claim: &NamespacedName, attributes: &ClaimAttributes, has_groups: bool) {
         let position = self.position(claim).unwrap_or_else(|| self.next_position(attributes.priority));
         self.remove_waiting(claim);
         let consumer = has_groups.then(|| {
-            let consumer = Consumer::new(ClaimName::of(claim), attributes.cluster.clone());
+            let consumer = Consumer::new(claim.clone(), attributes.cluster.clone());
             consumer.with_owner(attributes.slice_owner.clone())
         });
         let ClaimAttributes { uses_headroom, requested, .. } = *attributes;
@@ -241,7 +243,7 @@ impl WaitQueue {
 
     /// Records that a reconcile of a claim starts. Reconciles start in the order in which the watch has shown the claims,
     /// but their requests can overtake each other.
-    pub(super) fn start(&mut self, claim: &ClaimKey, priority: Priority) {
+    pub(super) fn start(&mut self, claim: &NamespacedName, priority: Priority) {
         let position = self.position(claim).unwrap_or_else(|| self.next_position(priority));
         self.started.insert(claim.clone(), position);
         // A claim that waits for a certain address, or for any without a turn, will not get another one.
@@ -255,7 +257,7 @@ impl WaitQueue {
     }
 
     /// Records that the reconcile of a claim has ended.
-    pub(super) fn end(&mut self, claim: &ClaimKey) {
+    pub(super) fn end(&mut self, claim: &NamespacedName) {
         if !self.turns.contains_key(claim) {
             self.remove_due(claim);
         }
@@ -263,11 +265,11 @@ impl WaitQueue {
     }
 
     /// How many claims that come before this one are about to request an address, at most `most`.
-    pub(super) fn due_before(&self, claim: &ClaimKey, most: usize) -> usize {
+    pub(super) fn due_before(&self, claim: &NamespacedName, most: usize) -> usize {
         self.position(claim).map_or(0, |position| self.due.range(..position).take(most).count())
     }
 
-    fn position(&self, claim: &ClaimKey) -> Option<Position> {
+    fn position(&self, claim: &NamespacedName) -> Option<Position> {
         let queued = self.queued.get(claim).map(|queued| queued.position);
         queued.or_else(|| self.started.get(claim).copied())
     }
@@ -277,21 +279,21 @@ impl WaitQueue {
         (priority, self.last_sequence)
     }
 
-    fn remove_due(&mut self, claim: &ClaimKey) {
+    fn remove_due(&mut self, claim: &NamespacedName) {
         if let Some(position) = self.position(claim) {
             self.due.remove(&position);
         }
     }
 
     /// Sorts claims by their positions: those that are enqueued are reconciled in this order.
-    fn sorted(&self, claims: impl Iterator<Item = ClaimKey>) -> Vec<ClaimKey> {
-        let mut claims: Vec<ClaimKey> = claims.collect();
+    fn sorted(&self, claims: impl Iterator<Item = NamespacedName>) -> Vec<NamespacedName> {
+        let mut claims: Vec<NamespacedName> = claims.collect();
         claims.sort_by_cached_key(|claim| self.position(claim).unwrap_or((Priority::MAX, u64::MAX)));
         claims
     }
 
     /// Lets a queued claim wait for its block, or for any address.
-    fn insert_waiting(&mut self, position: Position, claim: &ClaimKey) {
+    fn insert_waiting(&mut self, position: Position, claim: &NamespacedName) {
         let Some(Queued { uses_headroom, requested, .. }) = self.queued.get(claim) else { return };
         match *requested {
             Some(block) => self.requests.insert_waiting(block, position, claim.clone()),
@@ -299,13 +301,13 @@ impl WaitQueue {
         }
     }
 
-    fn tier(&mut self, uses_headroom: bool) -> &mut BTreeMap<Position, ClaimKey> {
+    fn tier(&mut self, uses_headroom: bool) -> &mut BTreeMap<Position, NamespacedName> {
         let [others, privileged] = &mut self.waiting;
         if uses_headroom { privileged } else { others }
     }
 
     /// Removes the claim from those that wait or are blocked. It keeps its position.
-    fn remove_waiting(&mut self, claim: &ClaimKey) {
+    fn remove_waiting(&mut self, claim: &NamespacedName) {
         let Some(Queued { position, consumer, requested, .. }) = self.queued.get(claim) else { return };
         requested.iter().for_each(|block| self.requests.remove_waiting(*block, position));
         self.waiting.iter_mut().for_each(|tier| drop(tier.remove(position)));
@@ -319,7 +321,7 @@ impl WaitQueue {
         }
     }
 
-    fn block(&mut self, claim: &ClaimKey, group: &Group) {
+    fn block(&mut self, claim: &NamespacedName, group: &Group) {
         self.remove_waiting(claim);
         if let Some(queued) = self.queued.get(claim) {
             self.blocked.entry(group.clone()).or_default().insert(queued.position, claim.clone());
@@ -327,26 +329,26 @@ impl WaitQueue {
     }
 
     /// Lets a claim wait until a group may have one more address.
-    pub(super) fn wait_for_group(&mut self, claim: &ClaimKey, attributes: &ClaimAttributes, group: &Group) {
+    pub(super) fn wait_for_group(&mut self, claim: &NamespacedName, attributes: &ClaimAttributes, group: &Group) {
         self.enqueue(claim, attributes, true);
         self.block(claim, group);
     }
 
     /// The group of a claim that may have no further address.
-    fn full_group(&self, claim: &ClaimKey, supply: Supply<'_>) -> Option<Group> {
+    fn full_group(&self, claim: &NamespacedName, supply: Supply<'_>) -> Option<Group> {
         let consumer = self.queued.get(claim)?.consumer.as_ref()?;
         supply.full(consumer, |group| self.turns_of.get(group).copied().unwrap_or_default())
     }
 
     /// Ends the turn of a claim whose reconcile has ended without a request, and returns whether it had one. A turn
     /// that was granted after the reconcile started at `started` is for the next reconcile, and stays.
-    pub(super) fn end_turn(&mut self, claim: &ClaimKey, started: Instant) -> bool {
+    pub(super) fn end_turn(&mut self, claim: &NamespacedName, started: Instant) -> bool {
         let is_unused = self.turns.get(claim).is_some_and(|granted_at| *granted_at < started);
         is_unused && self.remove_turn(claim)
     }
 
     /// Removes the claim from those that wait for an address. Returns whether it was among them.
-    pub(super) fn leave(&mut self, claim: &ClaimKey) -> bool {
+    pub(super) fn leave(&mut self, claim: &NamespacedName) -> bool {
         self.remove_waiting(claim);
         self.remove_turn(claim);
         self.remove_due(claim);
@@ -356,7 +358,7 @@ impl WaitQueue {
     }
 
     /// Removes the claim: it waits neither for an address nor for the pool.
-    pub(super) fn forget(&mut self, claim: &ClaimKey) {
+    pub(super) fn forget(&mut self, claim: &NamespacedName) {
         self.waiting_for_pool.remove(claim);
         self.beyond_limit.retain(|_, claims| !claims.remove(claim) || !claims.is_empty());
         self.leave(claim);
@@ -364,7 +366,7 @@ impl WaitQueue {
 
     /// Lets the claim wait for a change of the pool itself; it is enqueued for an address as well. Returns whether it
     /// was not waiting for the pool before.
-    pub(super) fn wait_for_pool(&mut self, claim: &ClaimKey, attributes: &ClaimAttributes) -> bool {
+    pub(super) fn wait_for_pool(&mut self, claim: &NamespacedName, attributes: &ClaimAttributes) -> bool {
         if !self.turns.contains_key(claim) {
             // The rules of the pool may not be known yet.
             self.enqueue(claim, attributes, true);
@@ -373,32 +375,33 @@ impl WaitQueue {
     }
 
     /// Lets a claim that must not use the pool wait for a change of it, and not for an address.
-    pub(super) fn wait_for_permission(&mut self, claim: &ClaimKey) {
+    pub(super) fn wait_for_permission(&mut self, claim: &NamespacedName) {
         self.leave(claim);
         self.waiting_for_pool.insert(claim.clone());
     }
 
     /// Lets a claim that has reserved an address beyond a limit wait until its group has fewer addresses.
-    pub(super) fn wait_for_room(&mut self, group: &Group, claim: &ClaimKey) {
+    pub(super) fn wait_for_room(&mut self, group: &Group, claim: &NamespacedName) {
         self.leave(claim);
         self.beyond_limit.entry(group.clone()).or_default().insert(claim.clone());
     }
 
     /// Returns the claims of a namespace that waited for the pool: they have to be reconciled.
-    pub(super) fn namespace_changed(&mut self, namespace: &str) -> Vec<ClaimKey> {
-        let waiting: Vec<ClaimKey> = self.waiting_for_pool.extract_if(|claim| claim.0 == namespace).collect();
+    pub(super) fn namespace_changed(&mut self, namespace: &str) -> Vec<NamespacedName> {
+        let waiting: Vec<NamespacedName> =
+            self.waiting_for_pool.extract_if(|claim| claim.namespace() == namespace).collect();
         self.sorted(waiting.into_iter())
     }
 
     /// Returns the claims that waited for the pool, which has changed: they have to be reconciled.
-    pub(super) fn pool_changed(&mut self) -> Vec<ClaimKey> {
+    pub(super) fn pool_changed(&mut self) -> Vec<NamespacedName> {
         let waiting = std::mem::take(&mut self.waiting_for_pool);
         self.sorted(waiting.into_iter())
     }
 
     /// Returns the claims that wait for an address and not for a change of the pool, which can no longer allocate: they
     /// have to report this.
-    pub(super) fn pool_stopped(&self) -> Vec<ClaimKey> {
+    pub(super) fn pool_stopped(&self) -> Vec<NamespacedName> {
         let beyond_limit = self.beyond_limit.values().flatten();
         let waiting = self.queued.keys().chain(beyond_limit);
         self.sorted(waiting.filter(|claim| !self.waiting_for_pool.contains(*claim)).cloned())
@@ -420,12 +423,12 @@ impl WaitQueue {
     }
 
     /// Whether the claim waits for an address or for the pool.
-    pub(super) fn waits(&self, claim: &ClaimKey) -> bool {
+    pub(super) fn waits(&self, claim: &NamespacedName) -> bool {
         self.queued.contains_key(claim) || self.waiting_for_pool.contains(claim)
     }
 
     /// All claims that wait: in any state, for the pool, or beyond a limit. A claim can occur twice.
-    pub(super) fn claims(&self) -> impl Iterator<Item = &ClaimKey> {
+    pub(super) fn claims(&self) -> impl Iterator<Item = &NamespacedName> {
         let beyond_limit = self.beyond_limit.values().flatten();
         self.queued.keys().chain(&self.waiting_for_pool).chain(beyond_limit)
     }

@@ -9,9 +9,9 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
+use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::retry::RetryPolicy;
 use capi_ipam_controller::watch::EventHandler;
-use kube::ResourceExt;
 use parking_lot::Mutex;
 
 use crate::api::IPAddressClaim;
@@ -33,21 +33,21 @@ const MAX_RETRIES_PER_SECOND: u32 = 100;
 /// Tracks the claims whose last attempt failed, and computes their backoff.
 #[derive(Debug, Default)]
 pub(super) struct ClaimBackoff {
-    /// Namespaces and names of the failing claims.
-    failing: Mutex<HashSet<(String, String)>>,
+    /// The failing claims.
+    failing: Mutex<HashSet<NamespacedName>>,
 }
 
 impl ClaimBackoff {
     /// Records that an attempt failed.
     pub(super) fn record_failure(&self, claim: &IPAddressClaim) {
-        self.failing.lock().insert(key(claim));
+        self.failing.lock().insert(NamespacedName::of(&claim.metadata));
     }
 
     /// Forgets the claim, after a successful attempt or its deletion.
     pub(super) fn forget(&self, claim: &IPAddressClaim) {
         let mut failing = self.failing.lock();
         if !failing.is_empty() {
-            failing.remove(&key(claim));
+            failing.remove(&NamespacedName::of(&claim.metadata));
         }
     }
 
@@ -56,10 +56,6 @@ impl ClaimBackoff {
         let max = max_backoff(self.failing.lock().len(), max_backoff_of_few(error));
         RetryPolicy { initial: INITIAL_BACKOFF, max }.delay(failures)
     }
-}
-
-fn key(claim: &IPAddressClaim) -> (String, String) {
-    (claim.namespace().unwrap_or_default(), claim.name_any())
 }
 
 /// The maximum backoff while few claims fail.

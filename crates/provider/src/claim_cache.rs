@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use capi_ipam_controller::controller::{Cached, Store};
 use capi_ipam_controller::finalizer;
-use capi_ipam_controller::object_map::ObjectKey;
+use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::traces;
 use capi_ipam_controller::watch::{EventHandler, FanOut, Invalid, trim};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -40,9 +40,10 @@ impl CompactClaim {
     }
 
     /// Creates a claim with the properties that identify it and its pool.
-    pub(super) fn expand(&self, (namespace, name): &ObjectKey) -> IPAddressClaim {
+    pub(super) fn expand(&self, name: &NamespacedName) -> IPAddressClaim {
         let mut claim = IPAddressClaim::default();
-        (claim.metadata.namespace, claim.metadata.name) = (namespace.clone(), Some(name.clone()));
+        claim.metadata.namespace = Some(name.namespace().to_owned());
+        claim.metadata.name = Some(name.name().to_owned());
         claim.metadata.uid = Some(self.uid.to_string());
         claim.spec.pool_ref = PoolReference::clone(&self.pool);
         claim
@@ -111,8 +112,8 @@ impl ClaimCache {
 }
 
 impl ClaimCache {
-    /// The claims with the condition `AddressInUse` that this process reconciles: namespace, name, and the pool.
-    pub fn with_reported_use(&self) -> Vec<(String, String, PoolReference)> {
+    /// The claims with the condition `AddressInUse` that this process reconciles, and their pools.
+    pub fn with_reported_use(&self) -> Vec<(NamespacedName, PoolReference)> {
         self.store.filter_map(|namespace, name, cached| {
             let pool = match cached {
                 Cached::Compact(claim) if claim.shows_use && claim.is_managed => &*claim.pool,
@@ -121,12 +122,12 @@ impl ClaimCache {
                 }
                 _ => return None,
             };
-            Some((namespace.to_owned(), name.to_owned(), pool.clone()))
+            Some((NamespacedName::new(namespace, name), pool.clone()))
         })
     }
 
     /// The uids and names of the bound claims that this process reconciles.
-    pub(super) fn bound(&self) -> Vec<(Uid, ObjectKey)> {
+    pub(super) fn bound(&self) -> Vec<(Uid, NamespacedName)> {
         self.store.filter_map(|namespace, name, cached| {
             let uid = match cached {
                 Cached::Compact(claim) if claim.is_managed && claim.bound => Some(claim.uid),
@@ -135,7 +136,7 @@ impl ClaimCache {
                 }
                 _ => None,
             };
-            Some((uid?, (Some(namespace.to_owned()), name.to_owned())))
+            Some((uid?, NamespacedName::new(namespace, name)))
         })
     }
 }
@@ -260,7 +261,7 @@ mod tests {
         }))
         .unwrap();
         let compact = CompactClaim::of(&claim, Arc::new(claim.spec.pool_ref.clone()), false).unwrap();
-        assert_eq!(compact.expand(&(Some("n".to_owned()), "c".to_owned())), claim);
+        assert_eq!(compact.expand(&NamespacedName::new("n", "c")), claim);
     }
 
     #[test]

@@ -3,14 +3,14 @@
 use std::time::{Duration, Instant};
 
 use capi_ipam_controller::controller::Trigger;
+use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::object_map::ObjectMap;
 use capi_ipam_controller::watch::EventHandler;
-use kube::ResourceExt;
 use parking_lot::Mutex;
 
 use crate::api::{Cluster, IPAddressClaim};
 use crate::decision::ClusterState;
-use crate::waiting_claims::{Key, WaitingClaims, created, key};
+use crate::waiting_claims::{WaitingClaims, created};
 
 /// Maximum time between the creation or unpausing of a moved or restored Cluster and the creation of its claims.
 const MOVE_WINDOW: Duration = Duration::from_mins(10);
@@ -37,8 +37,8 @@ struct ClusterInfo {
 }
 
 impl State {
-    fn state_of(&self, cluster: &Key) -> ClusterState {
-        match self.clusters.get(&cluster.0, &cluster.1) {
+    fn state_of(&self, cluster: &NamespacedName) -> ClusterState {
+        match self.clusters.get(cluster.namespace(), cluster.name()) {
             Some(known) if known.paused => ClusterState::Paused,
             Some(_) => ClusterState::Running,
             None => ClusterState::Missing,
@@ -63,7 +63,7 @@ impl Clusters {
         let mut state = self.state.lock();
         let found = state.state_of(&cluster);
         if found != ClusterState::Running {
-            state.waiting.add(&claim.metadata, &cluster.1);
+            state.waiting.add(&claim.metadata, &cluster);
         }
         found
     }
@@ -80,16 +80,16 @@ impl Clusters {
         known.paused || recently_created || recently_unpaused
     }
 
-    fn wake_waiting(&self, cluster: &Key) {
+    fn wake_waiting(&self, cluster: &NamespacedName) {
         let waiting = self.state.lock().waiting.take(cluster);
-        for name in waiting {
-            self.trigger.enqueue(Some(&cluster.0), &name);
+        for claim in waiting {
+            self.trigger.enqueue(claim);
         }
     }
 }
 
-fn cluster_of(claim: &IPAddressClaim) -> Option<Key> {
-    Some((claim.namespace().unwrap_or_default(), claim.cluster_name()?.to_owned()))
+fn cluster_of(claim: &IPAddressClaim) -> Option<NamespacedName> {
+    Some(NamespacedName::new(claim.metadata.namespace.as_deref().unwrap_or_default(), claim.cluster_name()?))
 }
 
 impl EventHandler<Cluster> for Clusters {
@@ -99,23 +99,23 @@ impl EventHandler<Cluster> for Clusters {
 
     fn init_done(&self) {
         let removed = self.state.lock().clusters.init_done();
-        for ((namespace, name), _) in removed {
-            self.wake_waiting(&(namespace.unwrap_or_default(), name));
+        for (cluster, _) in removed {
+            self.wake_waiting(&cluster);
         }
     }
 
     fn apply(&self, cluster: &Cluster) {
-        let key = key(&cluster.metadata);
+        let key = NamespacedName::of(&cluster.metadata);
         let paused = cluster.is_paused();
         let is_changed = {
             let mut state = self.state.lock();
-            let before = state.clusters.get(&key.0, &key.1).map(|known| (known.paused, known.unpaused));
+            let before = state.clusters.get(key.namespace(), key.name()).map(|known| (known.paused, known.unpaused));
             let unpaused = match before {
                 Some((true, _)) if !paused => Some(Instant::now()),
                 before => before.and_then(|(_, unpaused)| unpaused),
             };
             let info = ClusterInfo { paused, created: created(&cluster.metadata), unpaused };
-            state.clusters.insert(&key.0, &key.1, info);
+            state.clusters.insert(key.namespace(), key.name(), info);
             before.map(|(paused, _)| paused) != Some(paused)
         };
         if is_changed {
@@ -124,8 +124,8 @@ impl EventHandler<Cluster> for Clusters {
     }
 
     fn delete(&self, cluster: &Cluster) {
-        let key = key(&cluster.metadata);
-        self.state.lock().clusters.remove(&key.0, &key.1);
+        let key = NamespacedName::of(&cluster.metadata);
+        self.state.lock().clusters.remove(key.namespace(), key.name());
         self.wake_waiting(&key);
     }
 }
@@ -136,7 +136,7 @@ impl EventHandler<IPAddressClaim> for Clusters {
     fn delete(&self, claim: &IPAddressClaim) {
         let mut state = self.state.lock();
         if !state.waiting.is_empty() {
-            state.waiting.remove(&key(&claim.metadata));
+            state.waiting.remove(&NamespacedName::of(&claim.metadata));
         }
     }
 }
@@ -173,20 +173,20 @@ mod tests {
         let mut bound = claim.clone();
         bound.metadata.uid = Some("6101ef08-5b98-40af-8a1f-bc85701b2e47".to_owned());
         let compact = CompactClaim::of(&bound, Arc::new(claim.spec.pool_ref.clone()), false).unwrap();
-        compact.expand(&(claim.metadata.namespace.clone(), claim.name_any()))
+        compact.expand(&NamespacedName::of(&claim.metadata))
     }
 
     #[test]
     fn deleted_claims_are_removed() {
         let clusters = clusters();
-        let take = |cluster: &str| clusters.state.lock().waiting.take(&("n".to_owned(), cluster.to_owned()));
+        let take = |cluster: &str| clusters.state.lock().waiting.take(&NamespacedName::new("n", cluster));
         let (a, b) = (claim("a", "missing"), claim("b", "missing"));
         assert_eq!([&a, &b].map(|claim| clusters.state_or_wait(claim)), [ClusterState::Missing; 2]);
         // Its label changed.
         clusters.state_or_wait(&claim("a", "other"));
         clusters.delete(&b);
         clusters.delete(&b);
-        assert_eq!((take("missing"), take("other")), (vec![], vec!["a".to_owned()]));
+        assert_eq!((take("missing"), take("other")), (vec![], vec![NamespacedName::new("n", "a")]));
         // A claim deleted while the watch was interrupted, which was cached in compact form.
         clusters.state_or_wait(&a);
         clusters.delete(&expanded(&a));

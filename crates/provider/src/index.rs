@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use capi_ipam_controller::controller::Trigger;
 use capi_ipam_controller::finalizer;
+use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::object_map::ObjectMap;
 use capi_ipam_controller::watch::EventHandler;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -192,8 +193,8 @@ impl EventHandler<IPAddress> for AddressIndex {
             state.is_synced = true;
             state.addresses.init_done()
         };
-        for ((namespace, name), _) in removed {
-            self.trigger.enqueue(namespace.as_deref(), &name);
+        for (address, _) in removed {
+            self.trigger.enqueue(address);
         }
     }
 
@@ -201,7 +202,7 @@ impl EventHandler<IPAddress> for AddressIndex {
         let is_changed = self.upsert(address, true);
         // During the initial list every claim is reconciled anyway.
         if is_changed && self.state.lock().is_synced {
-            self.trigger.enqueue(address.metadata.namespace.as_deref(), &address.name_any());
+            self.trigger.enqueue(NamespacedName::of(&address.metadata));
         }
     }
 
@@ -210,10 +211,10 @@ impl EventHandler<IPAddress> for AddressIndex {
     }
 
     fn delete(&self, address: &IPAddress) {
-        let namespace = address.metadata.namespace.as_deref();
+        let name = NamespacedName::of(&address.metadata);
         // An IPAddress that this process deleted is already removed.
-        if self.remove(namespace.unwrap_or_default(), &address.name_any()) {
-            self.trigger.enqueue(namespace, &address.name_any());
+        if self.remove(name.namespace(), name.name()) {
+            self.trigger.enqueue(name);
         }
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use capi_ipam_controller::client::{CallError, error_chain};
 use capi_ipam_controller::health::ReadinessGate;
-use capi_ipam_controller::object_map::ObjectKey;
+use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::{finalizer, patch};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info};
@@ -60,18 +60,18 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
     }
 
     /// The IPAddresses whose owner reference is in an older version than the one in use.
-    fn outdated_owners(&self) -> Vec<ObjectKey> {
+    fn outdated_owners(&self) -> Vec<NamespacedName> {
         let version = self.contract.ipam;
         self.addresses.filter_map(|(namespace, name, record)| {
             let is_outdated = record.owner_version.is_some_and(|owner| is_older(owner, version));
-            (is_outdated && !record.deleting).then(|| (Some(namespace.to_owned()), name.to_owned()))
+            (is_outdated && !record.deleting).then(|| NamespacedName::new(namespace, name))
         })
     }
 
     /// Rewrites the owner reference of an IPAddress, unless its claim is not reconciled here, is paused or is being
     /// deleted. Returns whether it was written.
-    async fn upgrade_owner_reference(&self, (namespace, name): &ObjectKey) -> Result<bool, CallError> {
-        let namespace = namespace.as_deref().unwrap_or_default();
+    async fn upgrade_owner_reference(&self, address: &NamespacedName) -> Result<bool, CallError> {
+        let (namespace, name) = address.parts();
         let Some(claim) = self.contract.claims(namespace).get(name).await? else { return Ok(false) };
         let is_running = matches!(self.clusters.state_for(&claim), ClusterState::None | ClusterState::Running);
         if !self.filter.matches(&claim)

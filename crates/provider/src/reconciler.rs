@@ -8,7 +8,7 @@ use capi_ipam_controller::client::error_chain;
 use capi_ipam_controller::controller::{Action, Attempt, Cached, Cause, Reconciler};
 use capi_ipam_controller::events::EventPublisher;
 use capi_ipam_controller::expectations::{EXPECTATION_TTL, Expectations};
-use capi_ipam_controller::object_map::ObjectKey;
+use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::priority::Priority;
 use capi_ipam_controller::retry::Retry;
 use capi_ipam_controller::{finalizer, trace_span, traces};
@@ -224,8 +224,8 @@ impl<A: ProviderAdapter> Reconciler for ClaimReconciler<A> {
         CompactClaim::of(claim, self.addresses.intern(&claim.spec.pool_ref), is_managed)
     }
 
-    fn expand(&self, key: &ObjectKey, claim: &CompactClaim) -> Option<IPAddressClaim> {
-        claim.is_managed.then(|| claim.expand(key))
+    fn expand(&self, name: &NamespacedName, claim: &CompactClaim) -> Option<IPAddressClaim> {
+        claim.is_managed.then(|| claim.expand(name))
     }
 
     fn cached(
@@ -254,8 +254,8 @@ impl<A: ProviderAdapter> Reconciler for ClaimReconciler<A> {
     }
 
     /// Consistent with [`decide`]: a bound claim with a valid IPAddress needs no action.
-    fn needs_reconcile(&self, namespace: Option<&str>, name: &str, claim: &CompactClaim) -> bool {
-        let address = || self.addresses.state_of(namespace.unwrap_or_default(), name, Some(claim.uid), &claim.pool);
+    fn needs_reconcile(&self, name: &NamespacedName, claim: &CompactClaim) -> bool {
+        let address = || self.addresses.state_of(name.namespace(), name.name(), Some(claim.uid), &claim.pool);
         let is_due = || self.verification.as_ref().is_some_and(|verification| verification.is_due(claim.uid));
         claim.is_managed && (!matches!(address(), AddressState::Valid | AddressState::Deleting) || is_due())
     }
@@ -270,8 +270,8 @@ impl<A: ProviderAdapter> Reconciler for ClaimReconciler<A> {
         }
     }
 
-    async fn fetch(&self, namespace: Option<&str>, name: &str) -> Result<Option<IPAddressClaim>, ReconcileError> {
-        Ok(self.contract.claims(namespace.unwrap_or_default()).get(name).await?)
+    async fn fetch(&self, name: &NamespacedName) -> Result<Option<IPAddressClaim>, ReconcileError> {
+        Ok(self.contract.claims(name.namespace()).get(name.name()).await?)
     }
 
     async fn reconcile(

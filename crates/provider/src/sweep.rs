@@ -19,7 +19,7 @@ use capi_ipam_controller::client::error_chain;
 use capi_ipam_controller::controller::Action;
 use capi_ipam_controller::finalizer;
 use capi_ipam_controller::health::ReadinessGate;
-use capi_ipam_controller::object_map::ObjectKey;
+use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::trace_span;
 use kube::ResourceExt;
 use tracing::{Instrument, debug, info, warn};
@@ -87,9 +87,9 @@ pub(super) struct Sweep<A: ProviderAdapter> {
     reconciler: Arc<ClaimReconciler<A>>,
     claims: ClaimCache,
     options: SweepOptions,
-    suspects: Suspects<ObjectKey>,
+    suspects: Suspects<NamespacedName>,
     /// IPAddresses without a claim that are reported and kept.
-    reported: Lasting<ObjectKey>,
+    reported: Lasting<NamespacedName>,
     /// Deleted IPAddresses whose addresses could not be released yet, and their former claims.
     unreleased: Vec<(Arc<IPAddressClaim>, IPAddress)>,
 }
@@ -142,23 +142,23 @@ impl<A: ProviderAdapter> Sweep<A> {
     }
 
     /// The IPAddresses of this provider for which no claim of their name is cached.
-    fn unclaimed(&self) -> Vec<(ObjectKey, Origin)> {
+    fn unclaimed(&self) -> Vec<(NamespacedName, Origin)> {
         let pools = &self.reconciler.filter.pools;
         self.reconciler.addresses.filter_map(|(namespace, name, record)| {
             let is_ours = pools.iter().any(|kind| kind.matches(&record.pool));
             let origin = Origin::of_record(record).filter(|_| is_ours)?;
             let is_unclaimed = self.claims.get(namespace, name).is_none();
-            is_unclaimed.then(|| ((Some(namespace.to_owned()), name.to_owned()), origin))
+            is_unclaimed.then(|| (NamespacedName::new(namespace, name), origin))
         })
     }
 
     /// Reports an IPAddress without a claim by an event.
-    async fn report(&self, (namespace, name): &ObjectKey) -> Result<(), ReconcileError> {
+    async fn report(&self, address: &NamespacedName) -> Result<(), ReconcileError> {
         let Self { reconciler, claims, .. } = self;
-        if !claims.selection.includes_namespace(namespace.as_deref()) {
+        let (namespace, name) = address.parts();
+        if !claims.selection.includes_namespace(Some(namespace)) {
             return Ok(());
         }
-        let namespace = namespace.as_deref().unwrap_or_default();
         let Some(address) = reconciler.contract.addresses(namespace).get(name).await? else { return Ok(()) };
         let value = &address.spec.address;
         let message = format!(
@@ -174,11 +174,11 @@ impl<A: ProviderAdapter> Sweep<A> {
     /// allowed are deleted already, according to `counts`.
     async fn delete(
         &mut self,
-        (namespace, name): &ObjectKey,
+        address: &NamespacedName,
         counts: &mut HashMap<(String, PoolReference), usize>,
     ) -> Result<bool, ReconcileError> {
         let reconciler = Arc::clone(&self.reconciler);
-        let namespace = namespace.as_deref().unwrap_or_default();
+        let (namespace, name) = address.parts();
         let found = reconciler.contract.addresses(namespace).get(name).await?;
         let is_abandoned = |found: &IPAddress| Origin::of_address(found) == Some(Origin::Provider);
         let Some(address) = found.filter(is_abandoned) else { return Ok(true) };

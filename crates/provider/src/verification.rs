@@ -47,10 +47,10 @@ impl Verification {
             // Claims that were deleted before they were verified.
             self.due.lock().clear();
             let count = u32::try_from(bound.len()).unwrap_or(u32::MAX);
-            for (number, (uid, (namespace, name))) in (0..).zip(bound) {
+            for (number, (uid, claim)) in (0..).zip(bound) {
                 sleep_until(begun + share(interval, number, count)).await;
                 self.due.lock().insert(uid);
-                trigger.enqueue(namespace.as_deref(), &name);
+                trigger.enqueue(claim);
             }
             sleep_until(begun + interval).await;
         }

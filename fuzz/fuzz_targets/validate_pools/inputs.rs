@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use capi_ipam::admission::View;
 use capi_ipam_api::{NetworkRefusal, Pool, PoolKey, Scope, ScopeChange, Slot};
+use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::{Block, Family, UsableBlocks};
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use serde_json::{Value, json};
@@ -159,7 +160,7 @@ impl View for Cluster {
     fn pool(&self, _: &PoolKey) -> Option<(Scope, Option<Arc<UsableBlocks>>)> {
         None
     }
-    fn owners(&self, _: &Slot) -> Vec<(String, String)> {
+    fn owners(&self, _: &Slot) -> Vec<NamespacedName> {
         Vec::new()
     }
 }

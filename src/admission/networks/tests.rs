@@ -2,6 +2,7 @@ use std::sync::Arc;
 
 use capi_ipam_api::InClusterKind::{self, GlobalIPPool, IPPool};
 use capi_ipam_api::{MemberPhase, NetworkRefusal, NetworkView, Pool, PoolKey, Scope, ScopeChange, Slot};
+use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::{Block, Family, UsableBlocks};
 
 use super::*;
@@ -39,7 +40,7 @@ impl View for Cluster {
     fn pool(&self, _: &PoolKey) -> Option<(Scope, Option<Arc<UsableBlocks>>)> {
         None
     }
-    fn owners(&self, _: &Slot) -> Vec<(String, String)> {
+    fn owners(&self, _: &Slot) -> Vec<NamespacedName> {
         Vec::new()
     }
 }

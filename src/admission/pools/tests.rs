@@ -2,6 +2,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use capi_ipam_api::{NetworkRefusal, Scope, ScopeChange, Slot};
+use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::Family;
 use capi_ipam_webhook::review::GroupVersionKind;
 use serde_json::{Value, json};
@@ -46,7 +47,7 @@ impl View for Cluster {
     fn pool(&self, _: &PoolKey) -> Option<(Scope, Option<Arc<UsableBlocks>>)> {
         None
     }
-    fn owners(&self, _: &Slot) -> Vec<(String, String)> {
+    fn owners(&self, _: &Slot) -> Vec<NamespacedName> {
         Vec::new()
     }
 }

@@ -38,9 +38,9 @@ impl View for Cluster {
         let is_known = *pool == PoolKey::of(&object);
         is_known.then(|| (Scope::Pool(pool.clone()), object.spec.usable().ok().map(Arc::new)))
     }
-    fn owners(&self, slot: &Slot) -> Vec<(String, String)> {
+    fn owners(&self, slot: &Slot) -> Vec<NamespacedName> {
         let is_used = slot.block.to_string() == "10.0.0.3";
-        is_used.then(|| ("n".to_owned(), "holder".to_owned())).into_iter().collect()
+        is_used.then(|| NamespacedName::new("n", "holder")).into_iter().collect()
     }
 }
 

@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 
 use capi_ipam_api::conditions::{self, Condition};
 use capi_ipam_api::{AddressCounts, Audience, NetworkRefusal, OverLimit, PoolKey, SliceCounts, advice, names};
-use capi_ipam_ledger::{ClaimKey, DrainingUse, MAX_OVERLAPS, PoolInfo};
+use capi_ipam_controller::namespaced_name::NamespacedName;
+use capi_ipam_ledger::{DrainingUse, MAX_OVERLAPS, PoolInfo};
 
 use crate::in_cluster::deletion_check::DeletionBlocker;
 
@@ -168,8 +169,8 @@ impl PoolSnapshot<'_> {
             return Some(Condition::new(conditions::DRAINING, false, conditions::DRAINED, message));
         }
         let audience = Audience::of_pool(self.key);
-        let may_name = |(namespace, _): &&ClaimKey| audience.may_name(Some(namespace));
-        let names: Vec<&str> = claims.iter().filter(may_name).map(|(_, name)| name.as_str()).collect();
+        let may_name = |claim: &&NamespacedName| audience.may_name(Some(claim.namespace()));
+        let names: Vec<&str> = claims.iter().filter(may_name).map(NamespacedName::name).collect();
         let more = addresses.saturating_sub(names.len());
         let of_claims = match (names.is_empty(), more) {
             (true, _) => String::new(),
@@ -324,7 +325,7 @@ mod tests {
         let condition = |pool: serde_json::Value, addresses: usize| {
             let pool = serde_json::from_value::<Pool>(pool).unwrap();
             let (key, info) = (PoolKey::of(&pool), PoolInfo::of(&pool));
-            let claims = ["a", "b"].map(|name| ("n".to_owned(), name.to_owned()));
+            let claims = ["a", "b"].map(|name| NamespacedName::new("n", name));
             let draining = DrainingUse { addresses, claims: claims.into_iter().take(addresses).collect() };
             let snapshot = PoolSnapshot {
                 key: &key,

@@ -7,13 +7,12 @@ use std::time::{Duration, Instant};
 use kube::Resource;
 use parking_lot::Mutex;
 
-use super::store::key_of;
 use super::{Attempt, Cause};
-use crate::object_map::ObjectKey;
+use crate::namespaced_name::NamespacedName;
 use crate::retry::Retry;
 
 pub(super) struct Backoffs<S> {
-    entries: Mutex<HashMap<ObjectKey, Entry<S>>>,
+    entries: Mutex<HashMap<NamespacedName, Entry<S>>>,
 }
 
 impl<S> Default for Backoffs<S> {
@@ -67,7 +66,7 @@ impl<S: Default> Backoffs<S> {
         let mut entries = self.entries.lock();
         let fingerprint = Fingerprint::of(object);
         let new = || Entry { object: fingerprint, attempt: Attempt::default(), pause: Pause::Over, triggered: false };
-        let entry = entries.entry(key_of(object)).or_insert_with(new);
+        let entry = entries.entry(NamespacedName::of(object.meta())).or_insert_with(new);
         if entry.object != fingerprint {
             *entry = new();
         }
@@ -83,19 +82,19 @@ impl<S: Default> Backoffs<S> {
     }
 
     /// Ends the backoff of the object. If it is being reconciled, it is reconciled again.
-    pub(super) fn trigger(&self, key: &ObjectKey) {
+    pub(super) fn trigger(&self, key: &NamespacedName) {
         if let Some(entry) = self.entries.lock().get_mut(key) {
             entry.triggered = true;
         }
     }
 
     /// Removes the entry of an object, after a success or its deletion.
-    pub(super) fn forget(&self, key: &ObjectKey) {
+    pub(super) fn forget(&self, key: &NamespacedName) {
         self.entries.lock().remove(key);
     }
 
     /// Records an attempt that requeues its object. Keeps the state. Returns when to reconcile again.
-    pub(super) fn requeued(&self, key: &ObjectKey, state: S, wait: Duration) -> Duration {
+    pub(super) fn requeued(&self, key: &NamespacedName, state: S, wait: Duration) -> Duration {
         let mut entries = self.entries.lock();
         let Some(entry) = entries.get_mut(key) else { return wait };
         entry.attempt = Attempt { cause: Cause::Requeued, failures: 0, state };
@@ -103,7 +102,13 @@ impl<S: Default> Backoffs<S> {
     }
 
     /// Records a failed attempt. Returns when to reconcile again; `None` if a change or a trigger has to end the pause.
-    pub(super) fn failed(&self, key: &ObjectKey, attempt: Attempt<S>, now: Instant, retry: Retry) -> Option<Duration> {
+    pub(super) fn failed(
+        &self,
+        key: &NamespacedName,
+        attempt: Attempt<S>,
+        now: Instant,
+        retry: Retry,
+    ) -> Option<Duration> {
         let (pause, wait) = match retry {
             Retry::After(wait) => (now.checked_add(wait).map_or(Pause::UntilChanged, Pause::Until), Some(wait)),
             Retry::GiveUp => (Pause::UntilChanged, None),
@@ -130,6 +135,10 @@ mod tests {
         .unwrap()
     }
 
+    fn key() -> NamespacedName {
+        NamespacedName::new("n", "a")
+    }
+
     fn failures<S: Default>(start: Start<S>) -> Option<u32> {
         match start {
             Start::Now(attempt) => Some(attempt.failures),
@@ -143,7 +152,7 @@ mod tests {
 
     fn failed_once(backoffs: &Backoffs<u8>, now: Instant) {
         assert_eq!(failures(backoffs.begin(&object("1", "x"), Cause::Changed, now)), Some(0));
-        backoffs.failed(&key_of(&object("1", "x")), failed_attempt(7), now, Retry::After(WAIT));
+        backoffs.failed(&key(), failed_attempt(7), now, Retry::After(WAIT));
     }
 
     #[test]
@@ -168,7 +177,7 @@ mod tests {
     fn trigger_ends_the_backoff_and_keeps_the_failures() {
         let (backoffs, now) = (Backoffs::default(), Instant::now());
         failed_once(&backoffs, now);
-        backoffs.trigger(&key_of(&object("1", "x")));
+        backoffs.trigger(&key());
         assert_eq!(failures(backoffs.begin(&object("1", "x"), Cause::Changed, now)), Some(1));
     }
 
@@ -176,8 +185,8 @@ mod tests {
     fn trigger_during_a_reconcile_is_not_lost() {
         let (backoffs, now) = (Backoffs::<u8>::default(), Instant::now());
         assert_eq!(failures(backoffs.begin(&object("1", "x"), Cause::Changed, now)), Some(0));
-        backoffs.trigger(&key_of(&object("1", "x")));
-        let wait = backoffs.failed(&key_of(&object("1", "x")), failed_attempt(0), now, Retry::After(WAIT));
+        backoffs.trigger(&key());
+        let wait = backoffs.failed(&key(), failed_attempt(0), now, Retry::After(WAIT));
         assert_eq!(wait, Some(Duration::ZERO));
         assert_eq!(failures(backoffs.begin(&object("1", "x"), Cause::Changed, now)), Some(1));
     }
@@ -185,18 +194,17 @@ mod tests {
     #[test]
     fn object_is_given_up_until_it_changes_or_is_triggered() {
         let (backoffs, now) = (Backoffs::<u8>::default(), Instant::now());
-        let give_up = |version: &str, label: &str| {
-            let key = key_of(&object(version, label));
-            assert_eq!(backoffs.failed(&key, failed_attempt(0), now, Retry::GiveUp), None);
+        let give_up = || {
+            assert_eq!(backoffs.failed(&key(), failed_attempt(0), now, Retry::GiveUp), None);
         };
         assert_eq!(failures(backoffs.begin(&object("1", "x"), Cause::Created, now)), Some(0));
-        give_up("1", "x");
+        give_up();
         // The watch event of the status that the controller wrote.
         let later = now + WAIT * 1000;
         assert_eq!(failures(backoffs.begin(&object("2", "x"), Cause::Changed, later)), None);
-        backoffs.trigger(&key_of(&object("2", "x")));
+        backoffs.trigger(&key());
         assert_eq!(failures(backoffs.begin(&object("2", "x"), Cause::Triggered, later)), Some(1));
-        give_up("2", "x");
+        give_up();
         assert_eq!(failures(backoffs.begin(&object("3", "y"), Cause::Changed, later)), Some(0));
     }
 

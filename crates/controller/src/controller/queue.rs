@@ -4,55 +4,54 @@
 //! that thousands of objects in one namespace do not delay those of another. Within a namespace the order is first in,
 //! first out. An object that is being reconciled is not returned again before it is finished.
 
-use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::time::Instant;
 
 use super::Cause;
-use crate::object_map::ObjectKey;
+use crate::namespaced_name::NamespacedName;
 use crate::priority::Priority;
 
 #[derive(Debug, Default)]
 pub(super) struct Queue {
-    states: HashMap<ObjectKey, State>,
+    states: HashMap<NamespacedName, State>,
     normal: Lane,
     /// May contain objects whose priority has become normal since.
     low: Lane,
     /// Number of due objects of low priority.
     low_due: usize,
-    later: BTreeSet<(Instant, ObjectKey)>,
+    later: BTreeSet<(Instant, NamespacedName)>,
 }
 
 /// The due objects of one priority.
 #[derive(Debug, Default)]
 struct Lane {
-    /// The names of due objects by namespace.
-    names: HashMap<Option<String>, VecDeque<String>>,
+    /// The due objects by namespace.
+    objects: HashMap<Box<str>, VecDeque<NamespacedName>>,
     /// The namespaces with due objects, in the order in which they are served.
-    turns: VecDeque<Option<String>>,
+    turns: VecDeque<Box<str>>,
 }
 
 impl Lane {
-    fn push(&mut self, (namespace, name): ObjectKey) {
-        match self.names.entry(namespace) {
-            Entry::Occupied(mut names) => names.get_mut().push_back(name),
-            Entry::Vacant(vacant) => {
-                self.turns.push_back(vacant.key().clone());
-                vacant.insert(VecDeque::from([name]));
-            }
+    fn push(&mut self, object: NamespacedName) {
+        let namespace = object.namespace();
+        if let Some(objects) = self.objects.get_mut(namespace) {
+            objects.push_back(object);
+            return;
         }
+        self.turns.push_back(namespace.into());
+        self.objects.insert(namespace.into(), VecDeque::from([object]));
     }
 
-    fn pop(&mut self) -> Option<ObjectKey> {
+    fn pop(&mut self) -> Option<NamespacedName> {
         let namespace = self.turns.pop_front()?;
-        let names = self.names.get_mut(&namespace)?;
-        let name = names.pop_front()?;
-        if names.is_empty() {
-            self.names.remove(&namespace);
+        let objects = self.objects.get_mut(&namespace)?;
+        let object = objects.pop_front()?;
+        if objects.is_empty() {
+            self.objects.remove(&namespace);
         } else {
-            self.turns.push_back(namespace.clone());
+            self.turns.push_back(namespace);
         }
-        Some((namespace, name))
+        Some(object)
     }
 }
 
@@ -85,7 +84,7 @@ enum State {
 
 impl Queue {
     /// Enqueues an object for the given time. The earliest of several times counts.
-    pub(super) fn add(&mut self, key: ObjectKey, at: Instant, now: Instant, mut reason: Reason) {
+    pub(super) fn add(&mut self, key: NamespacedName, at: Instant, now: Instant, mut reason: Reason) {
         match self.states.get_mut(&key) {
             Some(State::Due(known)) => {
                 let raised = known.with(reason);
@@ -120,7 +119,7 @@ impl Queue {
         }
     }
 
-    fn push_due(&mut self, key: ObjectKey, reason: Reason) {
+    fn push_due(&mut self, key: NamespacedName, reason: Reason) {
         self.states.insert(key.clone(), State::Due(reason));
         match reason.priority {
             Priority::Normal => self.normal.push(key),
@@ -133,7 +132,7 @@ impl Queue {
 
     /// The next due object, and why it was enqueued; one of low priority only if `allow_low`. The caller calls
     /// [`Queue::finished`] after its reconcile.
-    pub(super) fn next(&mut self, now: Instant, allow_low: bool) -> Option<(ObjectKey, Reason)> {
+    pub(super) fn next(&mut self, now: Instant, allow_low: bool) -> Option<(NamespacedName, Reason)> {
         while self.later.first().is_some_and(|(at, _)| *at <= now) {
             let Some((_, key)) = self.later.pop_first() else { break };
             if let Some(State::Later(_, reason)) = self.states.get(&key).copied() {
@@ -155,7 +154,7 @@ impl Queue {
         }
     }
 
-    fn start(&mut self, key: ObjectKey) -> (ObjectKey, Reason) {
+    fn start(&mut self, key: NamespacedName) -> (NamespacedName, Reason) {
         let running = State::Running { requeue_at: None, reason: Reason::NONE };
         let reason = match self.states.insert(key.clone(), running) {
             Some(State::Due(reason)) => reason,
@@ -166,7 +165,7 @@ impl Queue {
 
     /// Marks an object as reconciled, and enqueues it for `requeue_at` with its priority, or for the time that was added
     /// meanwhile.
-    pub(super) fn finished(&mut self, key: ObjectKey, requeue: Option<(Instant, Priority)>, now: Instant) {
+    pub(super) fn finished(&mut self, key: NamespacedName, requeue: Option<(Instant, Priority)>, now: Instant) {
         let Some(State::Running { requeue_at: added, reason }) = self.states.remove(&key) else { return };
         let reason = requeue.map_or(reason, |(_, priority)| reason.with(Reason { priority, ..Reason::NONE }));
         if let Some(at) = requeue.map(|(at, _)| at).into_iter().chain(added).min() {
@@ -201,15 +200,15 @@ mod tests {
 
     use super::*;
 
-    fn key(namespace: &str, name: &str) -> ObjectKey {
-        (Some(namespace.to_owned()), name.to_owned())
+    fn key(namespace: &str, name: &str) -> NamespacedName {
+        NamespacedName::new(namespace, name)
     }
 
-    fn next(queue: &mut Queue, now: Instant) -> Option<ObjectKey> {
+    fn next(queue: &mut Queue, now: Instant) -> Option<NamespacedName> {
         queue.next(now, true).map(|(key, _)| key)
     }
 
-    fn next_with_cause(queue: &mut Queue, now: Instant) -> Option<(ObjectKey, Cause)> {
+    fn next_with_cause(queue: &mut Queue, now: Instant) -> Option<(NamespacedName, Cause)> {
         queue.next(now, true).map(|(key, reason)| (key, reason.cause))
     }
 
@@ -229,7 +228,7 @@ mod tests {
         assert_eq!((queue.low_due(), queue.due(0)), (2, 3));
         assert_eq!(next(&mut queue, now), Some(key("normal", "1")));
         assert_eq!(queue.next(now, false), None);
-        let order: Vec<ObjectKey> = std::iter::from_fn(|| next(&mut queue, now)).collect();
+        let order: Vec<NamespacedName> = std::iter::from_fn(|| next(&mut queue, now)).collect();
         assert_eq!((order, queue.low_due()), (vec![key("low", "1"), key("low", "2")], 0));
     }
 
@@ -288,9 +287,9 @@ mod tests {
             queue.add(key("many", name), now, now, normal(Cause::Changed));
         }
         queue.add(key("few", "1"), now, now, normal(Cause::Changed));
-        queue.add((None, "1".to_owned()), now, now, normal(Cause::Changed));
-        let order: Vec<ObjectKey> = std::iter::from_fn(|| next(&mut queue, now)).collect();
-        let expected = [key("many", "1"), key("few", "1"), (None, "1".to_owned()), key("many", "2"), key("many", "3")];
+        queue.add(key("", "1"), now, now, normal(Cause::Changed));
+        let order: Vec<NamespacedName> = std::iter::from_fn(|| next(&mut queue, now)).collect();
+        let expected = [key("many", "1"), key("few", "1"), key("", "1"), key("many", "2"), key("many", "3")];
         assert_eq!(order, expected);
     }
 

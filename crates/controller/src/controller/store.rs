@@ -2,14 +2,10 @@
 
 use std::sync::Arc;
 
-use kube::Resource;
 use parking_lot::{RwLock, RwLockWriteGuard};
 
-use crate::object_map::{ObjectKey, ObjectMap};
-
-pub(super) fn key_of<K: Resource>(object: &K) -> ObjectKey {
-    (object.meta().namespace.clone(), object.meta().name.clone().unwrap_or_default())
-}
+use crate::namespaced_name::NamespacedName;
+use crate::object_map::ObjectMap;
 
 /// A cached object.
 #[derive(Debug)]
@@ -51,6 +47,10 @@ impl<K, S: Clone> Store<K, S> {
     /// The cached object of that name.
     pub fn get(&self, namespace: Option<&str>, name: &str) -> Option<Cached<K, S>> {
         self.objects.read().get(namespace.unwrap_or_default(), name).cloned()
+    }
+
+    pub(super) fn find(&self, object: &NamespacedName) -> Option<Cached<K, S>> {
+        self.objects.read().get(object.namespace(), object.name()).cloned()
     }
 
     /// The results of a function for all cached objects, in no particular order. The function gets namespace, name and

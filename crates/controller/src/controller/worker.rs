@@ -18,12 +18,12 @@ use tracing::{debug, error, info, warn};
 use super::backoff::{Backoffs, Start};
 use super::progress::LowPriorityProgress;
 use super::queue::{Queue, Reason};
-use super::store::{Cached, Store, key_of};
+use super::store::{Cached, Store};
 use super::{Action, Attempt, Cause, Reconciler};
 use crate::client::error_chain;
 use crate::health::ReadinessGate;
 use crate::metrics::{Outcome, WorkerMetrics};
-use crate::object_map::ObjectKey;
+use crate::namespaced_name::NamespacedName;
 use crate::priority::{Priorities, Priority};
 use crate::retry::{Retry, RetryPolicy};
 use crate::watch::{EventHandler, display_name};
@@ -54,7 +54,7 @@ struct Context<R: Reconciler> {
 }
 
 /// An ended reconcile: its object and priority, and when to requeue it.
-type Ended = (ObjectKey, Priority, Option<Duration>);
+type Ended = (NamespacedName, Priority, Option<Duration>);
 
 /// A running controller.
 pub(super) struct Worker<R: Reconciler> {
@@ -105,7 +105,7 @@ impl<R: Reconciler> Worker<R> {
     pub(super) async fn run(
         mut self,
         mut events: mpsc::Receiver<Event<R::Object>>,
-        mut triggered: mpsc::UnboundedReceiver<(ObjectKey, Cause)>,
+        mut triggered: mpsc::UnboundedReceiver<(NamespacedName, Cause)>,
         stop: CancellationToken,
     ) {
         let controller = &self.context.name.clone();
@@ -157,10 +157,10 @@ impl<R: Reconciler> Worker<R> {
         while running.len() < self.concurrency {
             let now = Instant::now();
             let Some((key, reason)) = self.queue.next(now, self.running_low < max_low) else { return };
-            match self.store.get(key.0.as_deref(), &key.1) {
+            match self.store.find(&key) {
                 // Triggered or requeued before it was deleted.
                 None => self.context.backoffs.forget(&key),
-                Some(cached) if self.needs_reconcile(key.0.as_deref(), &key.1, &cached) => {
+                Some(cached) if self.needs_reconcile(&key, &cached) => {
                     if reason.priority == Priority::Low {
                         self.running_low = self.running_low.saturating_add(1);
                     }
@@ -174,14 +174,14 @@ impl<R: Reconciler> Worker<R> {
         }
     }
 
-    fn needs_reconcile(&self, namespace: Option<&str>, name: &str, cached: &Cached<R::Object, R::Compact>) -> bool {
+    fn needs_reconcile(&self, key: &NamespacedName, cached: &Cached<R::Object, R::Compact>) -> bool {
         match cached {
             Cached::Full(_) => true,
-            Cached::Compact(compact) => self.context.reconciler.needs_reconcile(namespace, name, compact),
+            Cached::Compact(compact) => self.context.reconciler.needs_reconcile(key, compact),
         }
     }
 
-    fn handle_trigger(&mut self, key: ObjectKey, cause: Cause) {
+    fn handle_trigger(&mut self, key: NamespacedName, cause: Cause) {
         // Before the initial list nothing is cached, and all listed objects are enqueued anyway.
         if self.started {
             if cause == Cause::Triggered {
@@ -194,8 +194,8 @@ impl<R: Reconciler> Worker<R> {
     }
 
     /// The priority of a cached object; low if it is not cached, since there is nothing to do then.
-    fn priority(&self, (namespace, name): &ObjectKey, cause: Cause) -> Priority {
-        let cached = self.store.get(namespace.as_deref(), name);
+    fn priority(&self, key: &NamespacedName, cause: Cause) -> Priority {
+        let cached = self.store.find(key);
         cached.map_or(Priority::Low, |cached| self.context.reconciler.priority(&cached, cause))
     }
 
@@ -223,7 +223,7 @@ impl<R: Reconciler> Worker<R> {
         match event {
             Event::Init => self.store.write().init(),
             Event::InitApply(mut object) | Event::Apply(mut object) => {
-                let key = key_of(&object);
+                let key = NamespacedName::of(object.meta());
                 let cached = match self.context.reconciler.compact(&object) {
                     Some(compact) => Cached::Compact(compact),
                     None => {
@@ -231,10 +231,9 @@ impl<R: Reconciler> Worker<R> {
                         Cached::Full(Arc::new(object))
                     }
                 };
-                let namespace = key.0.as_deref();
-                let before = self.store.write().insert(namespace.unwrap_or_default(), &key.1, cached.clone());
+                let before = self.store.write().insert(key.namespace(), key.name(), cached.clone());
                 self.context.reconciler.cached(before.as_ref(), Some(&cached));
-                if self.needs_reconcile(namespace, &key.1, &cached) {
+                if self.needs_reconcile(&key, &cached) {
                     let now = Instant::now();
                     let priority = self.context.reconciler.priority(&cached, cause);
                     self.queue.add(key, now, now, Reason { cause, priority });
@@ -259,8 +258,8 @@ impl<R: Reconciler> Worker<R> {
                 self.synced.ready();
             }
             Event::Delete(object) => {
-                let key = key_of(&object);
-                let before = self.store.write().remove(key.0.as_deref().unwrap_or_default(), &key.1);
+                let key = NamespacedName::of(object.meta());
+                let before = self.store.write().remove(key.namespace(), key.name());
                 self.context.reconciler.cached(before.as_ref(), None);
                 self.context.backoffs.forget(&key);
             }
@@ -279,7 +278,7 @@ impl<R: Reconciler> Worker<R> {
         if !self.listed {
             return Cause::Resumed;
         }
-        let is_known = self.store.get(meta.namespace.as_deref(), meta.name.as_deref().unwrap_or_default()).is_some();
+        let is_known = self.store.find(&NamespacedName::of(meta)).is_some();
         if is_known { Cause::Changed } else { Cause::Created }
     }
 }
@@ -302,7 +301,7 @@ pub(super) async fn forward_events<K>(
 /// Processes one object, and returns its key even after a panic: the queue never starts a key that is not returned.
 async fn catch_panic<R: Reconciler>(
     context: Arc<Context<R>>,
-    key: ObjectKey,
+    key: NamespacedName,
     cached: Cached<R::Object, R::Compact>,
     Reason { cause, priority }: Reason,
     _started: Option<Box<dyn Any + Send>>,
@@ -310,7 +309,7 @@ async fn catch_panic<R: Reconciler>(
     let work = context.priorities.run(priority, process(&context, &key, cached, cause, priority));
     let requeue_after = AssertUnwindSafe(work).catch_unwind().await;
     let requeue_after = requeue_after.unwrap_or_else(|_| {
-        error!(controller = context.name, object = key.1, "a reconcile panicked; this is a bug");
+        error!(controller = context.name, object = %key, "a reconcile panicked; this is a bug");
         Some(PANIC_RETRY_DELAY)
     });
     (key, priority, requeue_after)
@@ -319,19 +318,19 @@ async fn catch_panic<R: Reconciler>(
 /// Fetches the object if necessary and reconciles it. Returns when to requeue it.
 async fn process<R: Reconciler>(
     context: &Context<R>,
-    key: &ObjectKey,
+    key: &NamespacedName,
     cached: Cached<R::Object, R::Compact>,
     cause: Cause,
     priority: Priority,
 ) -> Option<Duration> {
     let object = match cached {
         Cached::Full(object) => object,
-        Cached::Compact(_) => match context.reconciler.fetch(key.0.as_deref(), &key.1).await {
+        Cached::Compact(_) => match context.reconciler.fetch(key).await {
             Ok(Some(object)) => Arc::new(object),
             Ok(None) => return None,
             Err(error) => {
-                let (controller, object) = (&context.name, &key.1);
-                debug!(controller, object, error = error_chain(&error), "cannot read an object, retrying");
+                let controller = &context.name;
+                debug!(controller, object = %key, error = error_chain(&error), "cannot read an object, retrying");
                 return Some(INVALID_RETRY_DELAY);
             }
         },
@@ -345,7 +344,7 @@ async fn process<R: Reconciler>(
 
 async fn reconcile<R: Reconciler>(
     context: &Context<R>,
-    key: &ObjectKey,
+    key: &NamespacedName,
     object: &Arc<R::Object>,
     cause: Cause,
     timeout: Duration,
@@ -357,7 +356,7 @@ async fn reconcile<R: Reconciler>(
     };
     let controller = &context.name;
     let failures = attempt.failures.saturating_add(1);
-    debug!(controller, object = key.1, namespace = key.0, ?cause, attempt = failures, "reconciling");
+    debug!(controller, object = %key, ?cause, attempt = failures, "reconciling");
     let begin = Instant::now();
     let run = AssertUnwindSafe(context.reconciler.reconcile(Arc::clone(object), &mut attempt)).catch_unwind();
     let default = || Retry::After(RetryPolicy::default().delay(failures));

@@ -1,12 +1,13 @@
 use std::collections::HashMap;
 
+use capi_ipam_controller::namespaced_name::NamespacedName;
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{Fact, PoolName};
 use crate::load::Readable;
-use crate::objects::{AddressRow, ClaimRow, Key, UnservedClaim};
+use crate::objects::{AddressRow, ClaimRow, UnservedClaim};
 
 /// The reason of a claim that no provider serves.
 const UNKNOWN_POOL_KIND: &str = "UnknownPoolKind";
@@ -65,11 +66,11 @@ pub(crate) fn claims<'a>(
     addresses: &Readable<impl IntoIterator<Item = &'a AddressRow> + Clone>,
 ) -> Vec<ClaimLine> {
     let rows = addresses.seen().clone().into_iter();
-    let by_key: HashMap<&Key, &AddressRow> = rows.map(|address| (&address.key, address)).collect();
+    let by_key: HashMap<&NamespacedName, &AddressRow> = rows.map(|address| (&address.key, address)).collect();
     let address_of = |claim: &ClaimRow| {
-        let Some(name) = claim.bound.clone() else { return Fact::Absent };
-        let found = by_key.get(&(claim.key.0.clone(), name)).map(|address| address.block.to_string());
-        Fact::of(found, addresses.covers(Some(&claim.key.0)))
+        let Some(address) = claim.address_key() else { return Fact::Absent };
+        let found = by_key.get(&address).map(|address| address.block.to_string());
+        Fact::of(found, addresses.covers(Some(claim.key.namespace())))
     };
     let mut lines: Vec<ClaimLine> = unserved.iter().map(unserved_line).collect();
     for claim in claims {
@@ -93,8 +94,8 @@ fn line(claim: ClaimRow, address: Fact<String>) -> ClaimLine {
     };
     ClaimLine {
         pool: (&claim.pool).into(),
-        namespace: claim.key.0.into(),
-        name: claim.key.1.into(),
+        namespace: claim.key.namespace().to_owned(),
+        name: claim.key.name().to_owned(),
         address,
         state,
         created: claim.created,
@@ -108,8 +109,8 @@ fn line(claim: ClaimRow, address: Fact<String>) -> ClaimLine {
 fn unserved_line(claim: &UnservedClaim) -> ClaimLine {
     ClaimLine {
         pool: PoolName { kind: claim.kind.clone(), namespace: None, name: claim.pool.clone() },
-        namespace: claim.key.0.to_string(),
-        name: claim.key.1.to_string(),
+        namespace: claim.key.namespace().to_owned(),
+        name: claim.key.name().to_owned(),
         address: Fact::Absent,
         state: if claim.deleting { ClaimState::Deleting } else { ClaimState::Unserved },
         created: claim.created,

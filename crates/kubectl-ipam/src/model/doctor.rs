@@ -1,6 +1,7 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use capi_ipam_api::{PoolKey, Scope, advice, conditions, names};
+use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::{Extents, UsableBlocks};
 use jiff::{SignedDuration, Timestamp};
 
@@ -9,7 +10,7 @@ use super::owners::outdated_owners;
 use super::promises::impossible;
 use super::slices::without_effect;
 use crate::load::{Claims, Readable};
-use crate::objects::{AddressRow, ClaimRow, Key, NetworkRow, PoolRow, ReservationRow, SliceRow, UnservedClaim};
+use crate::objects::{AddressRow, ClaimRow, NetworkRow, PoolRow, ReservationRow, SliceRow, UnservedClaim};
 
 /// Number of overlapping pools that a finding names.
 const MAX_NAMED: usize = 5;
@@ -161,7 +162,7 @@ fn unreadable(text: &str) -> Finding {
 
 /// A claim that no provider serves. Nothing else reports it: the claim has no condition and no event.
 fn unknown_kind(claim: &UnservedClaim) -> Finding {
-    let (namespace, name) = &claim.key;
+    let (namespace, name) = claim.key.parts();
     let user = claim.machine.as_deref().map(|machine| format!(" of {machine}")).unwrap_or_default();
     let repair = format!(
         "a claim cannot be changed: correct the pool (apiGroup: {group}, kind: {}) in the template{user} from which the \
@@ -170,7 +171,7 @@ fn unknown_kind(claim: &UnservedClaim) -> Finding {
         claim.meant,
         group = names::GROUP,
     );
-    Check::UnknownPoolKind.finding(format!("ipaddressclaim {}", join(&claim.key)), claim.problem(), repair)
+    Check::UnknownPoolKind.finding(format!("ipaddressclaim {}", claim.key), claim.problem(), repair)
 }
 
 fn duplicates(pools: &[PoolRow], addresses: &[AddressRow]) -> Vec<Finding> {
@@ -183,7 +184,7 @@ fn duplicates(pools: &[PoolRow], addresses: &[AddressRow]) -> Vec<Finding> {
     let several = users.into_iter().filter(|(_, users)| users.len() > 1);
     several
         .map(|((_, block), users)| {
-            let mut names: Vec<String> = users.iter().map(|address| join(&address.key)).collect();
+            let mut names: Vec<String> = users.iter().map(|address| address.key.to_string()).collect();
             names.sort();
             let problem = format!("{} IPAddresses have this address: {}", users.len(), names.join(", "));
             let repair = format!("{}; kubectl ipam who {block} shows them", advice::DUPLICATE);
@@ -195,11 +196,11 @@ fn duplicates(pools: &[PoolRow], addresses: &[AddressRow]) -> Vec<Finding> {
 /// IPAddresses without their claim, and bound claims without their IPAddress.
 fn unreferenced(addresses: &[AddressRow], claims: &Claims) -> Vec<Finding> {
     let claim_keys = keys(claims);
-    let address_keys: HashSet<&Key> = addresses.iter().map(|address| &address.key).collect();
+    let address_keys: HashSet<&NamespacedName> = addresses.iter().map(|address| &address.key).collect();
     let mut findings = Vec::new();
     for address in addresses {
-        let (namespace, name) = &address.key;
-        if !claim_keys.contains(&(namespace.clone(), address.claim.clone())) {
+        let (namespace, name) = address.key.parts();
+        if !claim_keys.contains(&address.claim_key()) {
             let problem = format!("its claim {} does not exist; {} counts as in use", address.claim, address.block);
             let repair = format!(
                 "if no machine uses it: kubectl delete ipaddresses.{} {name} --namespace {namespace}",
@@ -209,11 +210,11 @@ fn unreferenced(addresses: &[AddressRow], claims: &Claims) -> Vec<Finding> {
         }
     }
     for claim in &claims.served {
-        let (namespace, name) = &claim.key;
-        let bound = claim.bound.as_ref().filter(|_| !claim.deleting);
-        let lost = bound.filter(|address| !address_keys.contains(&(namespace.clone(), (*address).clone())));
+        let (namespace, name) = claim.key.parts();
+        let bound = claim.address_key().filter(|_| !claim.deleting);
+        let lost = bound.filter(|address| !address_keys.contains(address));
         if let Some(address) = lost {
-            let problem = format!("it is bound to IPAddress {address}, which does not exist");
+            let problem = format!("it is bound to IPAddress {}, which does not exist", address.name());
             let repair = format!(
                 "the provider creates it again; if not: kubectl describe ipaddressclaims.{} {name} --namespace \
                  {namespace}",
@@ -226,7 +227,7 @@ fn unreferenced(addresses: &[AddressRow], claims: &Claims) -> Vec<Finding> {
 }
 
 /// The names of all claims, also of those that no provider serves.
-fn keys(claims: &Claims) -> HashSet<&Key> {
+fn keys(claims: &Claims) -> HashSet<&NamespacedName> {
     let unserved = claims.unserved.iter().map(|claim| &claim.key);
     claims.served.iter().map(|claim| &claim.key).chain(unserved).collect()
 }
@@ -249,11 +250,11 @@ fn missing_pools(pools: &[PoolRow], addresses: &[AddressRow], claims: &[ClaimRow
 }
 
 fn of_address(address: &AddressRow) -> String {
-    format!("ipaddress {}", join(&address.key))
+    format!("ipaddress {}", address.key)
 }
 
 fn of_claim(claim: &ClaimRow) -> String {
-    format!("ipaddressclaim {}", join(&claim.key))
+    format!("ipaddressclaim {}", claim.key)
 }
 
 /// Reservations for claims that do not exist. Those that cool down end by themselves, and those of users stay.
@@ -263,7 +264,7 @@ fn abandoned(reservations: &[ReservationRow], claims: &Claims) -> Vec<Finding> {
     held.filter_map(|reservation| {
         let claim = reservation.claim.as_ref().filter(|claim| !claims.contains(claim))?;
         let name = reservation.slot.reservation_name();
-        let problem = format!("its claim {} does not exist; {} is not allocated", join(claim), reservation.slot.block);
+        let problem = format!("its claim {claim} does not exist; {} is not allocated", reservation.slot.block);
         let repair = format!("the sweep deletes it after a minute; if not: kubectl delete ipreservation {name}");
         Some(Check::AbandonedReservation.finding(format!("ipreservation {name}"), problem, repair))
     })
@@ -324,7 +325,7 @@ fn claim_problems(claim: &ClaimRow) -> Vec<Finding> {
     }
     if let Some(message) = claim.replaced.as_deref().filter(|_| !claim.deleting) {
         let user = claim.machine.as_deref().unwrap_or("its machine");
-        let (namespace, name) = &claim.key;
+        let (namespace, name) = claim.key.parts();
         let repair = format!(
             "compare the address of {user} with that of the claim: kubectl get ipaddresses.{} {name} --namespace \
              {namespace}; replace the machine if they differ",
@@ -422,8 +423,4 @@ fn unavailable(webhook: &WebhookRow) -> Vec<Finding> {
         findings.push(Check::WebhookUnavailable.finding(webhook.name.clone(), problem, repair));
     }
     findings
-}
-
-fn join((namespace, name): &Key) -> String {
-    format!("{namespace}/{name}")
 }

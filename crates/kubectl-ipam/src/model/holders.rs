@@ -1,6 +1,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use capi_ipam_api::{PoolKey, PoolSpec, Scope};
+use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::{Block, SpanSet, UsableBlocks};
 use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
@@ -8,7 +9,7 @@ use serde::Serialize;
 
 use super::{Fact, PoolName};
 use crate::load::Readable;
-use crate::objects::{AddressRow, ClaimRow, Key, PoolRow, ReservationRow};
+use crate::objects::{AddressRow, ClaimRow, PoolRow, ReservationRow};
 
 /// What holds an address or prefix. A field is omitted if there is no value, and `null` if it may not be read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -187,7 +188,7 @@ pub(super) fn state(reservation: &ReservationRow) -> HolderState {
 /// What addresses and reservations are joined with.
 struct Joined<'a> {
     pools: Readable<HashMap<&'a PoolKey, &'a PoolRow>>,
-    claims: Readable<HashMap<&'a Key, &'a ClaimRow>>,
+    claims: Readable<HashMap<&'a NamespacedName, &'a ClaimRow>>,
     has_addresses: bool,
     has_reservations: bool,
 }
@@ -207,12 +208,12 @@ impl Joined<'_> {
         }
     }
 
-    fn has_claims(&self, (namespace, _): &Key) -> bool {
-        self.claims.covers(Some(namespace))
+    fn has_claims(&self, claim: &NamespacedName) -> bool {
+        self.claims.covers(Some(claim.namespace()))
     }
 
     fn allocated(&self, address: &AddressRow, scope: &Scope, reservation: Option<&ReservationRow>) -> Holder {
-        let claim = (address.key.0.clone(), address.claim.clone());
+        let claim = address.claim_key();
         let (owner, is_complete) = (self.claims.seen().get(&claim), self.has_claims(&claim));
         let cluster = owner.and_then(|claim| claim.cluster.as_deref()).or(address.cluster.as_deref());
         let name = reservation.map(|reservation| reservation.slot.reservation_name());
@@ -222,8 +223,8 @@ impl Joined<'_> {
             pool: (&address.pool).into(),
             network: self.network(scope, &address.pool),
             reservation: Fact::of(name, self.has_reservations),
-            ip_address: Fact::Known(join(&address.key)),
-            claim: Some(join(&claim)),
+            ip_address: Fact::Known(address.key.to_string()),
+            claim: Some(claim.to_string()),
             machine: Fact::of(owner.and_then(|claim| claim.machine.as_deref()).map(str::to_owned), is_complete),
             cluster: Fact::of(cluster.map(str::to_owned), is_complete),
             since: address.created,
@@ -248,7 +249,7 @@ impl Joined<'_> {
             network,
             reservation: Fact::Known(reservation.slot.reservation_name()),
             ip_address: Fact::of(None, self.has_addresses),
-            claim: reservation.claim.as_ref().map(join),
+            claim: reservation.claim.as_ref().map(ToString::to_string),
             machine: Fact::of(owner.and_then(|claim| claim.machine.as_deref()).map(str::to_owned), is_complete),
             cluster: Fact::of(owner.and_then(|claim| claim.cluster.as_deref()).map(str::to_owned), is_complete),
             since: reservation.released.or(reservation.created),
@@ -264,8 +265,4 @@ impl Joined<'_> {
         let end = seconds.map(|seconds| SignedDuration::from_secs(seconds.saturating_add(1)));
         Fact::of(end.and_then(|end| released.checked_add(end).ok()), self.pools.is_complete())
     }
-}
-
-fn join((namespace, name): &Key) -> String {
-    format!("{namespace}/{name}")
 }

@@ -11,7 +11,7 @@ pub(super) fn outdated_owners(addresses: &[AddressRow]) -> Option<Finding> {
     let problem = format!(
         "the owner references of {count} IPAddresses, such as {}, are in the version v1beta1, which Cluster API v1.16 \
          does not serve",
-        format_args!("{}/{}", first.key.0, first.key.1)
+        first.key
     );
     let repair = "the provider rewrites 10 a second, except those of paused Clusters and claims: unpause them before \
                   Cluster API is upgraded";

@@ -1,15 +1,13 @@
 //! Reservations that promise an address to a claim.
 
-use capi_ipam_api::ReservationClaim;
-
 use super::finding::{Check, Finding};
 use crate::objects::ReservationRow;
+use crate::reserve::promised_to;
 
 /// A reservation that promises an address to a claim that cannot exist or cannot use the pool.
 pub(super) fn impossible(reservation: &ReservationRow) -> Option<Finding> {
-    let (namespace, name) = reservation.claim.clone().filter(|_| !reservation.has_uid)?;
-    let claim = ReservationClaim { namespace: namespace.into(), name: name.into(), ..ReservationClaim::default() };
-    let problem = claim.problem(&reservation.pool)?;
+    let claim = reservation.claim.as_ref().filter(|_| !reservation.has_uid)?;
+    let problem = promised_to(claim).problem(&reservation.pool)?;
     let object = reservation.slot.reservation_name();
     let repair = format!("delete it, and create another one if needed: kubectl delete ipreservation {object}");
     Some(Check::InvalidReservation.finding(format!("ipreservation {object}"), problem.to_string(), repair))

@@ -1,9 +1,10 @@
+use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::Block;
 use serde::Serialize;
 
 use super::{ClaimLine, Holder, PoolMatch, PoolName, claims, holders, matches_of};
 use crate::load::Readable;
-use crate::objects::{AddressRow, ClaimRow, Key, PoolRow, ReservationRow};
+use crate::objects::{AddressRow, ClaimRow, PoolRow, ReservationRow};
 
 /// Maximum number of results of each type.
 const MAX_RESULTS: usize = 100;
@@ -51,12 +52,16 @@ where
     }
 
     /// Searches an address or prefix.
-    pub(crate) fn address(self, block: Block, claim_of: impl Fn(&Key) -> Option<&'a ClaimRow>) -> SearchResult {
+    pub(crate) fn address(
+        self,
+        block: Block,
+        claim_of: impl Fn(&NamespacedName) -> Option<&'a ClaimRow>,
+    ) -> SearchResult {
         let is_complete = self.is_complete();
         let addresses = self.addresses.map(|rows| take(rows.filter(|row| overlap(row.block, block))));
         let reservations = self.reservations.map(|rows| take(rows.filter(|row| overlap(row.slot.block, block))));
         let more = addresses.seen().1 || reservations.seen().1;
-        let owners = addresses.seen().0.iter().filter_map(|row| claim_of(&(row.key.0.clone(), row.claim.clone())));
+        let owners = addresses.seen().0.iter().filter_map(|row| claim_of(&row.claim_key()));
         let promised = reservations.seen().0.iter().filter_map(|row| claim_of(row.claim.as_ref()?));
         let owners: Vec<_> = owners.chain(promised).collect();
         let claims = self.claims.map(|_| owners);
@@ -71,20 +76,20 @@ where
     pub(crate) fn text(
         self,
         text: &str,
-        claim_of: impl Fn(&Key) -> Option<&'a ClaimRow>,
-        address_of: impl Fn(&Key) -> Option<&'a AddressRow>,
+        claim_of: impl Fn(&NamespacedName) -> Option<&'a ClaimRow>,
+        address_of: impl Fn(&NamespacedName) -> Option<&'a AddressRow>,
     ) -> SearchResult {
         let is_complete = self.is_complete();
         let owners = self.claims.as_ref().map(|_| []);
         let has = |name: &str| contains(name, text);
-        let has_key = |(namespace, name): &Key| contains_joined(namespace, name, text);
+        let has_key = |key: &NamespacedName| contains_joined(key.namespace(), key.name(), text);
         let is_found = |claim: &&ClaimRow| {
             has_key(&claim.key)
                 || claim.machine.as_deref().is_some_and(has)
                 || claim.cluster.as_deref().is_some_and(has)
         };
         let (found, more) = take(self.claims.into_seen().filter(is_found));
-        let bound = found.iter().filter_map(|claim| address_of(&(claim.key.0.clone(), claim.bound.clone()?)));
+        let bound = found.iter().filter_map(|claim| address_of(&claim.address_key()?));
         let bound: Vec<AddressRow> = bound.cloned().collect();
         let named = self.pools.seen().iter().filter(|pool| {
             let namespace = pool.key.namespace.as_deref().unwrap_or_default();
@@ -92,10 +97,10 @@ where
         });
         let (named, other_pools) = take(named);
         // Without all claims it is unknown which ones no longer exist: what has the text is listed.
-        let is_left = |claim: &Key| has_key(claim) && claim_of(claim).is_none();
+        let is_left = |claim: &NamespacedName| has_key(claim) && claim_of(claim).is_none();
         let is_reserved = |row: &&ReservationRow| row.released.is_some() && row.claim.as_ref().is_some_and(&is_left);
         let reserved = self.reservations.map(|rows| take(rows.filter(is_reserved)));
-        let is_orphan = |row: &&AddressRow| is_left(&(row.key.0.clone(), row.claim.clone()));
+        let is_orphan = |row: &&AddressRow| is_left(&row.claim_key());
         let bound_rows = self.addresses.as_ref().map(|_| bound.as_slice());
         let lines = claims(found.into_iter().cloned().collect(), &[], &bound_rows);
         let orphans = self.addresses.map(|rows| take(rows.filter(is_orphan)));

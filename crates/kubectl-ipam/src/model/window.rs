@@ -1,3 +1,4 @@
+use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::{Block, UsableBlocks};
 use serde::Serialize;
 
@@ -7,7 +8,7 @@ use super::show::describe;
 use super::show::list;
 use super::{Cell, HolderState, PoolDetails, holders};
 use crate::load::Readable;
-use crate::objects::{AddressRow, ClaimRow, Key, PoolRow, ReservationRow};
+use crate::objects::{AddressRow, ClaimRow, PoolRow, ReservationRow};
 
 /// Maximum number of cells of a window.
 const MAX_CELLS: u128 = 1024;
@@ -71,7 +72,7 @@ pub(crate) fn window<'a>(
     addresses: Readable<impl IntoIterator<Item = &'a AddressRow>>,
     reservations: Readable<impl IntoIterator<Item = &'a ReservationRow>>,
     waiting: Readable<Vec<ClaimRow>>,
-    claim_of: impl Fn(&Key) -> Option<&'a ClaimRow>,
+    claim_of: impl Fn(&NamespacedName) -> Option<&'a ClaimRow>,
     view: View,
 ) -> PoolWindow {
     let contents = contents(pool, addresses, reservations);
@@ -81,7 +82,7 @@ pub(crate) fn window<'a>(
     let mut details = describe(pool, &contents, waiting);
     details.waiting.iter_mut().for_each(|waiting| waiting.truncate(MAX_LISTED));
     let owners = |rows: &[&'a AddressRow]| {
-        let keys = rows.iter().map(|row| (row.key.0.clone(), row.claim.clone()));
+        let keys = rows.iter().map(|row| row.claim_key());
         keys.filter_map(|key| claim_of(&key)).collect::<Vec<_>>()
     };
     let outside = contents.outside.as_ref().map(|rows| rows.iter().copied().take(MAX_LISTED).collect::<Vec<_>>());

@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 
 use capi_ipam_api::{InClusterKind, names};
+use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_provider::api::IPAddressClaim;
 use jiff::Timestamp;
 
-use super::{Key, created, text};
+use super::created;
 
 /// Kinds of the API group of the provider that are no pools.
 const OTHER_KINDS: [&str; 5] = ["IPAddress", "IPAddressClaim", "IPNetwork", "IPReservation", "IPSlice"];
@@ -28,7 +29,7 @@ pub(crate) struct ServedKinds {
 /// A claim for a pool of a kind that does not exist. No provider reports it.
 #[derive(Clone, Debug)]
 pub(crate) struct UnservedClaim {
-    pub(crate) key: Key,
+    pub(crate) key: NamespacedName,
     /// The API group, the kind and the name as the claim has them.
     pub(crate) group: String,
     pub(crate) kind: String,
@@ -56,7 +57,7 @@ impl UnservedClaim {
             return None;
         }
         Some(Self {
-            key: (text(claim.metadata.namespace.as_deref()), text(claim.metadata.name.as_deref())),
+            key: NamespacedName::of(&claim.metadata),
             group: group.to_owned(),
             kind: kind.to_owned(),
             pool: reference.name.clone(),

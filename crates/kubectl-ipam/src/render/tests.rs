@@ -1,6 +1,7 @@
 use std::path::Path;
 
 use capi_ipam_api::{IPNetwork, IPReservation, Pool};
+use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::Block;
 use capi_ipam_provider::api::{IPAddress, IPAddressClaim};
 use serde_json::{Value, json};
@@ -317,7 +318,7 @@ fn each_fault_has_a_finding_with_its_repair() {
     claims.push(released);
     let mut reservations = reservations();
     reservations.extend(reservations.first().cloned().map(|mut row| {
-        row.claim = Some(("team-a".into(), "gone".into()));
+        row.claim = Some(NamespacedName::new("team-a", "gone"));
         row
     }));
     let lease = LeaseRow {

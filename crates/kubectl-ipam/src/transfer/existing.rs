@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use capi_ipam_api::{IPReservation, Pool, PoolKey, PoolSpec, Scope};
+use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::Block;
 use capi_ipam_ledger::Ledger;
 use kube::ResourceExt;
@@ -12,7 +13,7 @@ use super::{IMPORT_LABEL, Parsed, Texts};
 use crate::cluster::{Identity, Kind};
 use crate::error::Error;
 use crate::load::Loader;
-use crate::objects::{Key, ReservationRow, scope_of};
+use crate::objects::{ReservationRow, scope_of};
 
 /// What the cluster contains.
 pub(super) struct Existing {
@@ -20,7 +21,7 @@ pub(super) struct Existing {
     /// The reservations of the blocks of the file, and those of imports.
     pub(super) reservations: Vec<ExistingReservation>,
     /// The claims that have IPAddresses, by pool and address: those of the file only.
-    pub(super) addresses: Vec<(PoolKey, Block, Key)>,
+    pub(super) addresses: Vec<(PoolKey, Block, NamespacedName)>,
     /// Pools with IPAddresses or claims.
     pub(super) pools_in_use: HashSet<PoolKey>,
     /// Knows the networks: which of them selects a new pool.
@@ -76,7 +77,7 @@ pub(super) struct ExistingReservation {
     pub(super) pool: PoolKey,
     pub(super) scope: Scope,
     pub(super) block: Block,
-    pub(super) claim: Option<Key>,
+    pub(super) claim: Option<NamespacedName>,
     /// Whether a claim holds it, or the address cools down: it is not one of a user.
     pub(super) is_held: bool,
     pub(super) metadata: Metadata,
@@ -130,7 +131,8 @@ pub(super) async fn read(loader: &mut Loader<'_>, parsed: &Parsed, prune: bool) 
                 existing.pools_in_use.insert(row.pool.clone());
             }
             if blocks.contains(&row.block) {
-                existing.addresses.push((row.pool, row.block, (row.key.0, row.claim)));
+                let claim = row.claim_key();
+                existing.addresses.push((row.pool, row.block, claim));
             }
         }
     }

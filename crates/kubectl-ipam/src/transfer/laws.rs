@@ -9,6 +9,7 @@
 use std::collections::HashSet;
 
 use capi_ipam_api::{Pool, PoolKey, Scope, Slot, reservation_name};
+use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::Block;
 use kube::ResourceExt;
 use serde_json::{Value, json};
@@ -254,7 +255,7 @@ impl Model {
             pool,
             scope: slot.scope,
             block: slot.block,
-            claim: claim.map(|claim| (claim.namespace.as_str().into(), claim.name.as_str().into())),
+            claim: claim.map(|claim| NamespacedName::new(&claim.namespace, &claim.name)),
             is_held: false,
             metadata: Metadata::of(&new.metadata),
             version: self.version(),

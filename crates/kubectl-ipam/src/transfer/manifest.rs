@@ -1,6 +1,7 @@
 //! JSON and YAML: the objects as the API server stores them, alone, in documents, or in a List.
 
 use capi_ipam_api::{IPReservation, InClusterKind, Pool, names};
+use capi_ipam_controller::namespaced_name::NamespacedName;
 use serde_json::{Value, json};
 
 use super::document::{self, Content, Node};
@@ -138,7 +139,7 @@ fn reservation(value: Value) -> Result<Entry, String> {
         Some(claim) if claim.cluster.is_some() => {
             return Err("spec.claimRef.cluster: a reservation of the provider cannot be imported".to_owned());
         }
-        Some(claim) => Some((claim.namespace.into(), claim.name.into())),
+        Some(claim) => Some(NamespacedName::new(&claim.namespace, &claim.name)),
         None => None,
     };
     let texts = |texts: Option<Texts>| texts.unwrap_or_default();

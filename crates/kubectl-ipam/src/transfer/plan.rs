@@ -9,6 +9,7 @@ mod reservations;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use capi_ipam_api::{IPReservation, PoolKey, PoolSpec, Scope, Slot};
+use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::{Block, Family, UsableBlocks};
 use kube::ResourceExt;
 use serde_json::Value;
@@ -17,7 +18,6 @@ use super::existing::{Existing, ExistingReservation, Metadata};
 use super::{Entry, Parsed, Record};
 use crate::cluster::Identity;
 use crate::model::{ChangeAction, ImportProblem};
-use crate::objects::Key;
 
 /// A change of one object.
 #[derive(Clone, Debug)]
@@ -135,7 +135,7 @@ struct Planner<'a> {
     pool_lines: HashMap<PoolKey, u64>,
     reservation_lines: HashMap<(PoolKey, Block), u64>,
     /// The lines of the names that the import creates.
-    slot_lines: HashMap<Slot, (u64, Option<Key>)>,
+    slot_lines: HashMap<Slot, (u64, Option<NamespacedName>)>,
     /// The block length of each network and family, as the first pool of the file has it.
     lengths: HashMap<(String, Family), (u8, PoolKey)>,
     /// The reservations of the cluster. While one is moved, there are two of a pool and block.
@@ -144,7 +144,7 @@ struct Planner<'a> {
     /// The names of reservations that a line of the file requires.
     required: HashSet<&'a str>,
     /// The claims with IPAddresses.
-    users: HashMap<Block, Vec<(&'a PoolKey, &'a Key)>>,
+    users: HashMap<Block, Vec<(&'a PoolKey, &'a NamespacedName)>>,
     /// Reservations for which the file states another scope: the first line, that scope, and their number, by pool.
     other_scopes: BTreeMap<PoolKey, (u64, String, u64)>,
 }

@@ -38,8 +38,8 @@ fn is_empty(plan: &Plan) -> bool {
     plan.pools.is_empty() && plan.reservations.is_empty() && plan.deletions.is_empty()
 }
 
-fn key(namespace: &str, name: &str) -> Key {
-    (namespace.into(), name.into())
+fn key(namespace: &str, name: &str) -> NamespacedName {
+    NamespacedName::new(namespace, name)
 }
 
 fn version() -> Identity {

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use capi_ipam_api::{InClusterKind, PoolKey, Scope};
+use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::object_map::ObjectMap;
 use capi_ipam_controller::watch::MaybeInvalid;
 use jiff::Timestamp;
@@ -19,7 +20,7 @@ use crate::model::{
     ClaimLine, Overview, OverviewPool, PoolWindow, SearchResult, Searched, View, networks, pools, ranges,
     waiting_claims, window,
 };
-use crate::objects::{AddressRow, ClaimRow, Key, PoolRow, ReservationRow};
+use crate::objects::{AddressRow, ClaimRow, PoolRow, ReservationRow};
 
 /// Number of samples in the history of a pool.
 const MAX_SAMPLES: usize = 60;
@@ -117,8 +118,8 @@ impl<V> Table<V> {
         Readable::part(self.rows.iter().map(|(_, _, row)| row), missing)
     }
 
-    fn get(&self, (namespace, name): &Key) -> Option<&V> {
-        self.rows.get(namespace, name)
+    fn get(&self, key: &NamespacedName) -> Option<&V> {
+        self.rows.get(key.namespace(), key.name())
     }
 
     fn report(&self, kind: Kind, overview: &mut Overview) {
@@ -283,7 +284,7 @@ impl State {
         let addresses = if pool.network.is_some() { addresses.depends_on(&all) } else { addresses };
         let reservations = tables.reservations.read().map(|rows| rows.filter(|row| row.slot.scope == pool.scope));
         let waiting = tables.waiting(|claim| claim.pool == *key);
-        let claim_of = |key: &Key| tables.claims.get(key);
+        let claim_of = |key: &NamespacedName| tables.claims.get(key);
         let pools = all.as_ref().map(Vec::as_slice);
         Ok(Some(window(pool, &pools, addresses, reservations, waiting, claim_of, view)))
     }
@@ -301,7 +302,7 @@ impl State {
             reservations: tables.reservations.read(),
             claims: tables.claims.read(),
         };
-        let claim_of = |key: &Key| tables.claims.get(key);
+        let claim_of = |key: &NamespacedName| tables.claims.get(key);
         match parse_block(text) {
             Ok(block) => searched.address(block, claim_of),
             Err(_) => searched.text(text, claim_of, |key| tables.addresses.get(key)),

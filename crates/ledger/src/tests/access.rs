@@ -21,8 +21,8 @@ fn apply(ledger: &Ledger, generation: i64, access: &Value) {
     ledger.apply_pool(&serde_json::from_value(pool).unwrap());
 }
 
-fn key_of(namespace: &str, name: &str) -> ClaimKey {
-    (namespace.to_owned(), name.to_owned())
+fn key_of(namespace: &str, name: &str) -> NamespacedName {
+    NamespacedName::new(namespace, name)
 }
 
 fn reservation_of(number: u8, namespace: &str, name: &str, cluster: Option<&str>, version: u32) -> IPReservation {

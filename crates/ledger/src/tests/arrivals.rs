@@ -5,7 +5,7 @@ use std::thread;
 
 use super::*;
 
-fn names(count: usize) -> Vec<ClaimKey> {
+fn names(count: usize) -> Vec<NamespacedName> {
     (0..count).map(|number| claim(&format!("c{}", (number * 7) % count))).collect()
 }
 
@@ -24,7 +24,7 @@ fn claim_that_started_first_gets_the_next_address() {
         let ledger = ledger();
         ledger.apply_pool(&large(order));
         let claims = names(32);
-        claims.iter().for_each(|claim| ledger.start(&key(), claim, Uid::of(&claim.1), 1));
+        claims.iter().for_each(|claim| ledger.start(&key(), claim, Uid::of(claim.name()), 1));
         // In the reverse order, and in one that depends on the scheduler.
         for claims in [&claims[16..], &claims[..16]] {
             for claim in claims.iter().rev() {
@@ -43,7 +43,7 @@ fn racing_workers_keep_the_order_of_the_claims() {
     let ledger = Arc::new(ledger());
     ledger.apply_pool(&large("LowestFirst"));
     let claims = names(32);
-    claims.iter().for_each(|claim| ledger.start(&key(), claim, Uid::of(&claim.1), 1));
+    claims.iter().for_each(|claim| ledger.start(&key(), claim, Uid::of(claim.name()), 1));
     let barrier = Arc::new(Barrier::new(claims.len()));
     let workers: Vec<_> = claims
         .into_iter()
@@ -64,7 +64,7 @@ fn claims_that_waited_for_the_pool_get_addresses_in_order() {
     let (ledger, woken) = recording();
     let claims = names(20);
     for claim in &claims {
-        ledger.start(&key(), claim, Uid::of(&claim.1), 1);
+        ledger.start(&key(), claim, Uid::of(claim.name()), 1);
     }
     // Their lookups overtake each other.
     for claim in claims.iter().rev() {
@@ -116,14 +116,14 @@ fn last_addresses_are_not_left_to_claims_ahead() {
 }
 
 /// The claims that a ledger has enqueued.
-type Enqueued = Arc<Mutex<Vec<ClaimKey>>>;
+type Enqueued = Arc<Mutex<Vec<NamespacedName>>>;
 
 /// A pool without a free address, and the claims that are woken and rechecked. Three claims wait for an address.
 fn with_waiting_claims() -> (Ledger, Enqueued, Enqueued) {
     let (ledger, woken) = recording();
     let rechecked = Enqueued::default();
     let record = Arc::clone(&rechecked);
-    let rechecks = Box::new(move |claim: &ClaimKey| record.lock().push(claim.clone()));
+    let rechecks = Box::new(move |claim: &NamespacedName| record.lock().push(claim.clone()));
     let ledger = Ledger { rechecks, ..ledger };
     ledger.apply_pool(&pool(json!({"spec": {"addresses": ["10.0.0.1"]}})));
     ledger.apply(&address("x", 1));

@@ -14,7 +14,7 @@ fn unused_turn_is_for_the_next_claim() {
 
 /// A pool with two addresses in use, and a claim `a` that requests one although another manager has bound it. `b` waits
 /// behind it.
-fn with_served_claim_in_the_queue(is_reservation_observed: bool) -> (Ledger, Arc<Mutex<Vec<ClaimKey>>>) {
+fn with_served_claim_in_the_queue(is_reservation_observed: bool) -> (Ledger, Arc<Mutex<Vec<NamespacedName>>>) {
     let (ledger, woken) = recording();
     ledger.apply_pool(&pool(json!({"spec": {"addresses": ["10.0.0.1-10.0.0.2"]}})));
     ledger.apply(&reservation(2, held_by("other"), None));

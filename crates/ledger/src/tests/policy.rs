@@ -14,17 +14,17 @@ fn time(second: i64) -> String {
     jiff::Timestamp::from_second(second).unwrap().to_string()
 }
 
-fn with_policy(spec: serde_json::Value) -> (Ledger, Arc<Mutex<Vec<ClaimKey>>>) {
+fn with_policy(spec: serde_json::Value) -> (Ledger, Arc<Mutex<Vec<NamespacedName>>>) {
     let (ledger, woken) = recording();
     ledger.apply_pool(&pool(json!({"spec": spec})));
     (ledger, woken)
 }
 
-fn sticky(cooldown: i64) -> (Ledger, Arc<Mutex<Vec<ClaimKey>>>) {
+fn sticky(cooldown: i64) -> (Ledger, Arc<Mutex<Vec<NamespacedName>>>) {
     with_policy(json!({"allocation": {"sticky": true}, "addressReuseGracePeriodSeconds": cooldown}))
 }
 
-fn requests() -> (Ledger, Arc<Mutex<Vec<ClaimKey>>>) {
+fn requests() -> (Ledger, Arc<Mutex<Vec<NamespacedName>>>) {
     with_policy(json!({"allocation": {"requests": true}}))
 }
 

@@ -17,7 +17,7 @@ fn of(name: &str) -> ClaimAttributes {
 }
 
 /// A pool of eight addresses in slices of four: .0 to .3 has three usable addresses, and .8 one.
-fn sliced() -> (Ledger, Arc<Mutex<Vec<ClaimKey>>>) {
+fn sliced() -> (Ledger, Arc<Mutex<Vec<NamespacedName>>>) {
     let (ledger, woken) = recording();
     ledger.apply_pool(&pool(json!({"spec": {"slices": {"size": 4, "per": "Label", "label": "rack"}}})));
     take(&woken);

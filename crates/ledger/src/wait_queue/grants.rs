@@ -2,9 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::Block;
 
-use super::{ClaimKey, Consumer, Group, Position, Slices, Supply, WaitQueue};
+use super::{Consumer, Group, Position, Slices, Supply, WaitQueue};
 
 /// How long an address is held for a claim whose turn it is and that is not reconciled.
 pub(super) const TURN_TIMEOUT: Duration = Duration::from_mins(1);
@@ -20,13 +21,13 @@ pub(in super::super) struct Freed {
 
 impl WaitQueue {
     /// The first waiting claim for which an address is free. Claims whose group is full are blocked on the way.
-    pub(super) fn next(&mut self, supply: Supply<'_>) -> Option<ClaimKey> {
+    pub(super) fn next(&mut self, supply: Supply<'_>) -> Option<NamespacedName> {
         let available = supply.free.saturating_sub(self.turns.len() as u128);
         loop {
             let [others, privileged] = &self.waiting;
             let privileged = privileged.first_key_value().filter(|_| available > 0);
             let other = others.first_key_value().filter(|_| available > supply.headroom);
-            let may_use = |claim: &ClaimKey| {
+            let may_use = |claim: &NamespacedName| {
                 let uses_headroom = self.queued.get(claim).is_some_and(|queued| queued.uses_headroom);
                 available > if uses_headroom { 0 } else { supply.headroom }
             };
@@ -44,10 +45,10 @@ impl WaitQueue {
     /// Ends expired turns, then grants a turn to the first waiting claims as long as there are more free addresses than
     /// turns. `freed` is what has changed since the last call. Returns the claims that have to be reconciled: those that
     /// were granted a turn, and those of groups with fewer addresses that have reserved one.
-    pub(in super::super) fn grant(&mut self, supply: Supply<'_>, freed: Freed, now: Instant) -> Vec<ClaimKey> {
+    pub(in super::super) fn grant(&mut self, supply: Supply<'_>, freed: Freed, now: Instant) -> Vec<NamespacedName> {
         let is_expired = |granted_at: &Instant| now.saturating_duration_since(*granted_at) >= TURN_TIMEOUT;
         let expired = self.turns.iter().filter(|(_, granted_at)| is_expired(granted_at));
-        let expired: Vec<ClaimKey> = expired.map(|(claim, _)| claim.clone()).collect();
+        let expired: Vec<NamespacedName> = expired.map(|(claim, _)| claim.clone()).collect();
         for claim in &expired {
             self.remove_turn(claim);
         }
@@ -57,7 +58,8 @@ impl WaitQueue {
         if is_slice_free || freed.iter().any(|group| matches!(group, Group::Owner(_))) {
             self.unblock_owners(supply);
         }
-        let mut granted: Vec<ClaimKey> = freed.iter().filter_map(|it| self.beyond_limit.remove(it)).flatten().collect();
+        let mut granted: Vec<NamespacedName> =
+            freed.iter().filter_map(|it| self.beyond_limit.remove(it)).flatten().collect();
         while let Some(claim) = self.next(supply) {
             self.remove_waiting(&claim);
             self.set_request_turn(&claim, true);
@@ -104,7 +106,7 @@ impl WaitQueue {
 
     /// Records that the limits, the headroom or the slices of the pool have changed. Returns all claims that wait: they
     /// have to be reconciled.
-    pub(in super::super) fn rules_changed(&mut self) -> Vec<ClaimKey> {
+    pub(in super::super) fn rules_changed(&mut self) -> Vec<NamespacedName> {
         let groups: Vec<Group> = self.blocked.keys().cloned().collect();
         groups.iter().for_each(|group| self.unblock(group, None, usize::MAX));
         let beyond_limit = std::mem::take(&mut self.beyond_limit).into_values().flatten();
@@ -112,7 +114,7 @@ impl WaitQueue {
     }
 
     /// Removes the turn of a claim. Returns whether it had one.
-    pub(super) fn remove_turn(&mut self, claim: &ClaimKey) -> bool {
+    pub(super) fn remove_turn(&mut self, claim: &NamespacedName) -> bool {
         let had_turn = self.turns.remove(claim).is_some();
         if had_turn {
             self.remove_due(claim);
@@ -122,7 +124,7 @@ impl WaitQueue {
         had_turn
     }
 
-    fn set_request_turn(&mut self, claim: &ClaimKey, has_turn: bool) {
+    fn set_request_turn(&mut self, claim: &NamespacedName, has_turn: bool) {
         let requested = self.queued.get(claim).and_then(|queued| queued.requested);
         requested.iter().for_each(|block| self.requests.set_turn(*block, has_turn));
     }
@@ -137,7 +139,7 @@ impl WaitQueue {
         self.requests.has_turn(block)
     }
 
-    fn count_turn(&mut self, claim: &ClaimKey, is_added: bool) {
+    fn count_turn(&mut self, claim: &NamespacedName, is_added: bool) {
         let consumer = self.queued.get(claim).and_then(|queued| queued.consumer.as_ref());
         for group in consumer.into_iter().flat_map(Consumer::groups).collect::<Vec<_>>() {
             if is_added {

@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
+use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::Block;
 
-use super::{ClaimKey, Position};
+use super::Position;
 
 /// The requested blocks of one pool, and the claims that wait for each of them.
 #[derive(Debug, Default)]
@@ -20,7 +21,7 @@ pub(super) struct RequestedBlocks {
 #[derive(Debug, Default)]
 struct Requested {
     /// The claims that wait for it, first one first.
-    waiting: BTreeMap<Position, ClaimKey>,
+    waiting: BTreeMap<Position, NamespacedName>,
     /// The number of claims that request it, in any state.
     claims: usize,
     is_free: bool,
@@ -62,7 +63,7 @@ impl RequestedBlocks {
     }
 
     /// Lets a claim wait for its block.
-    pub(super) fn insert_waiting(&mut self, block: Block, position: Position, claim: ClaimKey) {
+    pub(super) fn insert_waiting(&mut self, block: Block, position: Position, claim: NamespacedName) {
         self.change(block, |requested| drop(requested.waiting.insert(position, claim)));
     }
 
@@ -101,7 +102,7 @@ impl RequestedBlocks {
     }
 
     /// The first claims that wait for blocks which are free now, one for each block.
-    pub(super) fn ready(&self) -> impl Iterator<Item = (&Position, &ClaimKey)> {
+    pub(super) fn ready(&self) -> impl Iterator<Item = (&Position, &NamespacedName)> {
         self.ready.iter().filter_map(|block| self.blocks.get(block)?.waiting.first_key_value())
     }
 }

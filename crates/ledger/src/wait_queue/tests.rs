@@ -5,15 +5,15 @@ use capi_ipam_api::{AccessRules, AllowedNamespaces};
 use super::grants::TURN_TIMEOUT;
 use super::*;
 
-fn claim(name: &str) -> ClaimKey {
-    ("n".to_owned(), name.to_owned())
+fn claim(name: &str) -> NamespacedName {
+    NamespacedName::new("n", name)
 }
 
 fn free(free: u128) -> Supply<'static> {
     Supply { free, ..Supply::default() }
 }
 
-fn is_served(queue: &mut WaitQueue, claim: &ClaimKey, priority: Priority, free: u128) -> bool {
+fn is_served(queue: &mut WaitQueue, claim: &NamespacedName, priority: Priority, free: u128) -> bool {
     queue.request(claim, &priority.into(), self::free(free)) == Answer::Served
 }
 
@@ -85,8 +85,8 @@ fn no_claim_waits_while_addresses_are_free() {
     assert!(queue.is_empty());
 }
 /// A claim `NAME` of namespace `NAMESPACE`.
-fn of(namespace: &str, name: &str) -> ClaimKey {
-    (namespace.to_owned(), name.to_owned())
+fn of(namespace: &str, name: &str) -> NamespacedName {
+    NamespacedName::new(namespace, name)
 }
 
 fn per_namespace(limit: usize) -> Quota {
@@ -101,15 +101,15 @@ fn limited(quota: &Quota) -> Supply<'_> {
 #[test]
 fn namespace_at_its_limit_delays_no_other() {
     let (mut queue, mut quota, now) = (WaitQueue::default(), per_namespace(1), Instant::now());
-    quota.charge(&Consumer::new(ClaimName::of(&of("full", "bound")), None), true);
+    quota.charge(&Consumer::new(of("full", "bound"), None), true);
     for number in 0..1_000 {
         let answer = queue.request(&of("full", &format!("c{number}")), &1.into(), limited(&quota));
         assert_eq!(answer, Answer::Blocked(Group::Namespace("full".into())));
     }
     assert_eq!(queue.request(&of("other", "a"), &2.into(), limited(&quota)), Answer::Served);
-    quota.charge(&Consumer::new(ClaimName::of(&of("other", "a")), None), true);
-    assert_eq!(queue.grant(limited(&quota), Freed::default(), now), Vec::<ClaimKey>::new());
-    quota.charge(&Consumer::new(ClaimName::of(&of("full", "bound")), None), false);
+    quota.charge(&Consumer::new(of("other", "a"), None), true);
+    assert_eq!(queue.grant(limited(&quota), Freed::default(), now), Vec::<NamespacedName>::new());
+    quota.charge(&Consumer::new(of("full", "bound"), None), false);
     let freed = quota.take_freed();
     assert_eq!(
         queue.grant(limited(&quota), Freed { groups: freed, ..Freed::default() }, now),
@@ -180,7 +180,7 @@ fn headroom_is_left_for_some_claims() {
     assert_eq!(queue.grant(supply(1), Freed::default(), now), [claim("late")]);
     assert_eq!(
         queue.grant(supply(3), Freed::default(), now),
-        Vec::<ClaimKey>::new(),
+        Vec::<NamespacedName>::new(),
         "one is for late, two are headroom"
     );
     assert_eq!(queue.grant(supply(4), Freed::default(), now), [claim("b")]);

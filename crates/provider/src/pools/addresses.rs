@@ -4,13 +4,13 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::object_map::ObjectMap;
 use capi_ipam_controller::watch::EventHandler;
 use parking_lot::Mutex;
 
 use crate::adapter::PoolKind;
 use crate::api::{IPAddress, IPAddressClaim};
-use crate::waiting_claims::key;
 
 /// The addresses of the pools of one kind, as last seen by the watch of IPAddresses.
 pub(super) struct PoolAddresses {
@@ -26,8 +26,8 @@ struct State {
     names: HashMap<Slot, Vec<Arc<str>>>,
 }
 
-/// An address of a pool: namespace and name of the pool, and the address.
-type Slot = (Arc<str>, Arc<str>, IpAddr);
+/// A pool and one of its addresses.
+type Slot = (NamespacedName, IpAddr);
 
 impl State {
     fn remove(&mut self, slot: &Slot, name: &str) {
@@ -47,10 +47,11 @@ impl PoolAddresses {
 
     /// Returns the name of another IPAddress of the claim's pool that has this address.
     pub(super) fn other_owner(&self, claim: &IPAddressClaim, address: IpAddr) -> Option<String> {
-        let (namespace, name) = key(&claim.metadata);
-        let slot = (namespace.into(), claim.spec.pool_ref.name.as_str().into(), address.to_canonical());
+        let claim_name = NamespacedName::of(&claim.metadata);
+        let pool = NamespacedName::new(claim_name.namespace(), &claim.spec.pool_ref.name);
+        let slot = (pool, address.to_canonical());
         let state = self.state.lock();
-        state.names.get(&slot)?.iter().find(|owner| ***owner != *name).map(ToString::to_string)
+        state.names.get(&slot)?.iter().find(|owner| ***owner != *claim_name.name()).map(ToString::to_string)
     }
 }
 
@@ -61,33 +62,34 @@ impl EventHandler<IPAddress> for PoolAddresses {
 
     fn init_done(&self) {
         let mut state = self.state.lock();
-        for ((_, name), slot) in state.slots.init_done() {
-            state.remove(&slot, &name);
+        for (address, slot) in state.slots.init_done() {
+            state.remove(&slot, address.name());
         }
     }
 
     fn apply(&self, address: &IPAddress) {
         let pool = &address.spec.pool_ref;
-        let (namespace, name) = key(&address.metadata);
+        let object = NamespacedName::of(&address.metadata);
+        let (namespace, name) = object.parts();
         let Some(value) = address.spec.address.parse::<IpAddr>().ok().filter(|_| self.kind.matches(pool)) else {
             return self.delete(address);
         };
-        let slot: Slot = (namespace.as_str().into(), pool.name.as_str().into(), value.to_canonical());
+        let slot = (NamespacedName::new(namespace, &pool.name), value.to_canonical());
         let mut state = self.state.lock();
-        if let Some(before) = state.slots.insert(&namespace, &name, slot.clone()) {
+        if let Some(before) = state.slots.insert(namespace, name, slot.clone()) {
             if before == slot {
                 return;
             }
-            state.remove(&before, &name);
+            state.remove(&before, name);
         }
         state.names.entry(slot).or_default().push(name.into());
     }
 
     fn delete(&self, address: &IPAddress) {
-        let (namespace, name) = key(&address.metadata);
+        let object = NamespacedName::of(&address.metadata);
         let mut state = self.state.lock();
-        if let Some(slot) = state.slots.remove(&namespace, &name) {
-            state.remove(&slot, &name);
+        if let Some(slot) = state.slots.remove(object.namespace(), object.name()) {
+            state.remove(&slot, object.name());
         }
     }
 }

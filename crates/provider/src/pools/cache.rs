@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use capi_ipam_controller::controller::Trigger;
+use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::object_map::ObjectMap;
 use capi_ipam_controller::watch::EventHandler;
 use kube::Resource;
@@ -11,7 +12,7 @@ use kube::api::ObjectMeta;
 use parking_lot::Mutex;
 
 use crate::api::IPAddressClaim;
-use crate::waiting_claims::{Key, WaitingClaims, key};
+use crate::waiting_claims::WaitingClaims;
 
 /// The last seen pools, and the claims that wait.
 pub(super) struct PoolCache<K> {
@@ -28,8 +29,8 @@ struct State<K> {
     requesting: WaitingClaims,
 }
 
-fn pool_of(claim: &IPAddressClaim) -> Key {
-    (claim.metadata.namespace.clone().unwrap_or_default(), claim.spec.pool_ref.name.clone())
+fn pool_of(claim: &IPAddressClaim) -> NamespacedName {
+    NamespacedName::new(claim.metadata.namespace.as_deref().unwrap_or_default(), &claim.spec.pool_ref.name)
 }
 
 impl<K> PoolCache<K> {
@@ -41,38 +42,38 @@ impl<K> PoolCache<K> {
     /// Returns the pool of a claim. From now on the claim is enqueued when its pool changes, until
     /// [`Self::stop_waiting`] is called.
     pub(super) fn get_or_wait(&self, claim: &IPAddressClaim) -> Option<Arc<K>> {
-        let (namespace, name) = pool_of(claim);
+        let pool = pool_of(claim);
         let mut state = self.state.lock();
-        state.waiting.add(&claim.metadata, &name);
-        state.pools.get(&namespace, &name).cloned()
+        state.waiting.add(&claim.metadata, &pool);
+        state.pools.get(pool.namespace(), pool.name()).cloned()
     }
 
     /// The claim has its address, or is released.
     pub(super) fn stop_waiting(&self, claim: &IPAddressClaim) {
-        let (mut state, key) = (self.state.lock(), key(&claim.metadata));
-        state.waiting.remove(&key);
-        state.requesting.remove(&key);
+        let name = NamespacedName::of(&claim.metadata);
+        let mut state = self.state.lock();
+        state.waiting.remove(&name);
+        state.requesting.remove(&name);
     }
 
     /// The claim requests an address now. An address that is released from now on wakes the claim.
     pub(super) fn request<'a>(&'a self, claim: &'a IPAddressClaim) -> AddressRequest<'a, K> {
-        self.state.lock().requesting.add(&claim.metadata, &claim.spec.pool_ref.name);
+        self.state.lock().requesting.add(&claim.metadata, &pool_of(claim));
         AddressRequest { cache: self, claim, is_exhausted: false }
     }
 
     /// Enqueues the oldest claim that waits for an address of the pool of `released`, which has released its address.
     pub(super) fn wake_oldest(&self, released: &IPAddressClaim) {
-        let pool = pool_of(released);
-        let oldest = self.state.lock().requesting.take_oldest(&pool);
+        let oldest = self.state.lock().requesting.take_oldest(&pool_of(released));
         if let Some(claim) = oldest {
-            self.trigger.enqueue(Some(&pool.0), &claim);
+            self.trigger.enqueue(claim);
         }
     }
 
-    fn wake_all(&self, pool: &Key) {
+    fn wake_all(&self, pool: &NamespacedName) {
         let waiting = self.state.lock().waiting.take(pool);
         for claim in waiting {
-            self.trigger.enqueue(Some(&pool.0), &claim);
+            self.trigger.enqueue(claim);
         }
     }
 }
@@ -88,7 +89,7 @@ pub(super) struct AddressRequest<'a, K> {
 impl<K> Drop for AddressRequest<'_, K> {
     fn drop(&mut self) {
         // A claim that was woken, and does not need or cannot use the released address, wakes the next one.
-        if !self.is_exhausted && !self.cache.state.lock().requesting.remove(&key(&self.claim.metadata)) {
+        if !self.is_exhausted && !self.cache.state.lock().requesting.remove(&NamespacedName::of(&self.claim.metadata)) {
             self.cache.wake_oldest(self.claim);
         }
     }
@@ -107,22 +108,22 @@ impl<K: Resource<DynamicType = ()> + Clone + Send + Sync + 'static> EventHandler
 
     fn init_done(&self) {
         let removed = self.state.lock().pools.init_done();
-        for ((namespace, name), _) in removed {
-            self.wake_all(&(namespace.unwrap_or_default(), name));
+        for (pool, _) in removed {
+            self.wake_all(&pool);
         }
     }
 
     fn apply(&self, pool: &K) {
-        let key = key(pool.meta());
-        let before = self.state.lock().pools.insert(&key.0, &key.1, Arc::new(pool.clone()));
+        let key = NamespacedName::of(pool.meta());
+        let before = self.state.lock().pools.insert(key.namespace(), key.name(), Arc::new(pool.clone()));
         if before.is_none_or(|before| is_changed(before.meta(), pool.meta())) {
             self.wake_all(&key);
         }
     }
 
     fn delete(&self, pool: &K) {
-        let key = key(pool.meta());
-        self.state.lock().pools.remove(&key.0, &key.1);
+        let key = NamespacedName::of(pool.meta());
+        self.state.lock().pools.remove(key.namespace(), key.name());
         self.wake_all(&key);
     }
 }
@@ -156,7 +157,8 @@ mod tests {
     }
 
     fn waiting(cache: &PoolCache<ConfigMap>) -> Vec<String> {
-        cache.state.lock().waiting.take(&("n".to_owned(), "p".to_owned()))
+        let claims = cache.state.lock().waiting.take(&NamespacedName::new("n", "p"));
+        claims.iter().map(ToString::to_string).collect()
     }
 
     #[test]
@@ -168,7 +170,7 @@ mod tests {
         assert_eq!(cache.get_or_wait(&claim("a", 1)).unwrap().metadata.generation, Some(1));
         // Its status changed.
         cache.apply(&ConfigMap { data: Some([("a".to_owned(), "b".to_owned())].into()), ..pool(1) });
-        assert_eq!(waiting(&cache), ["a"]);
+        assert_eq!(waiting(&cache), ["n/a"]);
         for change in [pool(2), pool(3)] {
             cache.get_or_wait(&claim("a", 1));
             cache.apply(&change);
@@ -181,7 +183,8 @@ mod tests {
     }
 
     fn requesting(cache: &PoolCache<ConfigMap>) -> Vec<String> {
-        cache.state.lock().requesting.take(&("n".to_owned(), "p".to_owned()))
+        let claims = cache.state.lock().requesting.take(&NamespacedName::new("n", "p"));
+        claims.iter().map(ToString::to_string).collect()
     }
 
     #[test]
@@ -195,7 +198,7 @@ mod tests {
         exhausted("b", 2);
         cache.wake_oldest(&claim("x", 0));
         cache.stop_waiting(&claim("c", 4));
-        assert_eq!(requesting(&cache), ["a"]);
+        assert_eq!(requesting(&cache), ["n/a"]);
     }
 
     #[test]
@@ -206,7 +209,7 @@ mod tests {
             cache.request(waiting).is_exhausted = true;
         }
         drop(cache.request(&a));
-        assert_eq!(cache.state.lock().requesting.take_oldest(&pool_of(&b)).as_deref(), Some("b"));
+        assert_eq!(cache.state.lock().requesting.take_oldest(&pool_of(&b)), Some(NamespacedName::new("n", "b")));
         let request = cache.request(&a);
         cache.wake_oldest(&b);
         drop(request);

@@ -155,8 +155,8 @@ impl Reconciler for Compacts {
         Some(())
     }
 
-    fn expand(&self, (_, name): &ObjectKey, (): &()) -> Option<ConfigMap> {
-        Some(named(name))
+    fn expand(&self, object: &NamespacedName, (): &()) -> Option<ConfigMap> {
+        Some(named(object.name()))
     }
 }
 
@@ -195,11 +195,11 @@ impl Reconciler for Panics {
         Some(())
     }
 
-    fn needs_reconcile(&self, _: Option<&str>, _: &str, (): &()) -> bool {
+    fn needs_reconcile(&self, _: &NamespacedName, (): &()) -> bool {
         true
     }
 
-    async fn fetch(&self, _: Option<&str>, _: &str) -> Result<Option<ConfigMap>, Infallible> {
+    async fn fetch(&self, _: &NamespacedName) -> Result<Option<ConfigMap>, Infallible> {
         panic!("a bug")
     }
 }
@@ -216,7 +216,7 @@ async fn object_whose_fetch_panicked_is_retried() {
     let due = worker.queue.next_due().expect("it is in the queue");
     assert!(due.saturating_duration_since(Instant::now()) <= PANIC_RETRY_DELAY);
     let next = worker.queue.next(due, true).map(|(key, reason)| (key, reason.cause));
-    assert_eq!(next, Some(((None, "a".to_owned()), Cause::Requeued)));
+    assert_eq!(next, Some((NamespacedName::new("", "a"), Cause::Requeued)));
 }
 
 /// Takes [`DELAY`] for "slow", and requeues all other objects soon.
@@ -364,7 +364,7 @@ async fn attempt_has_the_cause_of_the_event() {
         Event::InitDone,
     ];
     let mut worker = run_faulty(&reconciler, events).await;
-    worker.handle_trigger((None, "new".to_owned()), Cause::Triggered);
+    worker.handle_trigger(NamespacedName::new("", "new"), Cause::Triggered);
     settle(&mut worker, &mut JoinSet::new()).await;
     let causes = |name: &str| reconciler.of(name).into_iter().map(|(cause, _)| cause).collect::<Vec<_>>();
     assert_eq!(causes("old"), [Cause::Resumed, Cause::Changed, Cause::Deleting]);

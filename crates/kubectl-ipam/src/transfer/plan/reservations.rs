@@ -1,13 +1,13 @@
 //! The reservations of a file.
 
 use capi_ipam_api::{IPReservation, PoolKey, Scope, Slot};
+use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::Block;
 
 use super::super::existing::{ExistingReservation, Metadata};
 use super::super::{IMPORT_LABEL, Wanted};
 use super::{Action, Change, PlannedPool, Planner, missing_metadata};
 use crate::load::short;
-use crate::objects::Key;
 use crate::reserve::{promised_to, reservation};
 
 impl<'a> Planner<'a> {
@@ -111,7 +111,7 @@ impl<'a> Planner<'a> {
             return Err(format!("{} does not contain {}", wanted.pool, slot.block));
         }
         if let Some(user) = self.user(slot).filter(|user| Some(*user) != wanted.claim.as_ref()) {
-            return Err(format!("{slot} is in use by the claim {}", join(user)));
+            return Err(format!("{slot} is in use by the claim {user}"));
         }
         let claim = wanted.claim.as_ref().map(promised_to);
         match claim.and_then(|claim| claim.problem(&wanted.pool)) {
@@ -121,7 +121,7 @@ impl<'a> Planner<'a> {
     }
 
     /// The claim with an IPAddress for this address, in any pool of the scope.
-    fn user(&self, slot: &Slot) -> Option<&'a Key> {
+    fn user(&self, slot: &Slot) -> Option<&'a NamespacedName> {
         let users = self.users.get(&slot.block)?;
         let is_here = |pool: &PoolKey| self.scope_of(pool) == slot.scope;
         users.iter().find(|(pool, _)| is_here(pool)).map(|(_, claim)| *claim)
@@ -167,13 +167,13 @@ fn wanted_metadata(wanted: &Wanted) -> Metadata {
 fn cannot_change(slot: &Slot, found: &ExistingReservation) -> String {
     match &found.claim {
         Some(claim) if found.is_held => {
-            format!("{slot} is held by the claim {}, or cools down after its release", join(claim))
+            format!("{slot} is held by the claim {claim}, or cools down after its release")
         }
         None if found.is_held => format!("{slot} cools down after its release"),
         claim => {
             let purpose = claim.as_ref().map_or_else(
                 || "excluded from allocation".to_owned(),
-                |claim| format!("reserved for the claim {}", join(claim)),
+                |claim| format!("reserved for the claim {claim}"),
             );
             let command = unreserve_command(&found.pool, found.block);
             format!("{slot} is {purpose}, which cannot be changed; delete the reservation first: {command}")
@@ -185,8 +185,4 @@ fn cannot_change(slot: &Slot, found: &ExistingReservation) -> String {
 fn unreserve_command(pool: &PoolKey, block: Block) -> String {
     let namespace = pool.namespace.as_deref().map(|name| format!(" --namespace {name}")).unwrap_or_default();
     format!("kubectl ipam unreserve {}/{} {block}{namespace}", short(pool.kind), pool.name)
-}
-
-fn join((namespace, name): &Key) -> String {
-    format!("{namespace}/{name}")
 }
