@@ -42,6 +42,7 @@ mod rechecks;
 mod release;
 mod requests;
 mod reservation;
+mod reservation_store;
 mod scope_changes;
 mod slice_return;
 mod slices;
@@ -73,6 +74,7 @@ pub use self::handler::{InClusterAdapter, InClusterHandler};
 use self::metrics::PoolMetrics;
 pub use self::metrics::{METRICS, PoolMetricsMode};
 pub use self::options::InClusterOptions;
+use self::reservation_store::ReservationStore;
 use self::slice_return::SliceReturn;
 pub use self::standby::{LedgerHandle, run_standby};
 use self::sweeper::Sweeper;
@@ -139,19 +141,12 @@ fn set_up(setup: &mut ProviderSetup<'_>, options: &InClusterOptions, ledger_hand
         let controller = manager.controller::<IPNetwork, _>("IPNetwork");
         let trigger = controller.trigger();
         network_controller = Some(controller);
-        Arc::new(Context {
-            ledger: Arc::new(Ledger::new(claims, pools, move |network| {
-                trigger.enqueue(NamespacedName::new("", network));
-            })),
-            deletion_checker: Arc::new(DeletionChecker::new(reservations.clone(), contract.clone())),
-            restores: manager.health.restores().clone(),
-            reservations,
-            slices,
-            events,
-            contract,
-            terminating,
-            selection,
-        })
+        let enqueue_network = move |network: &str| trigger.enqueue(NamespacedName::new("", network));
+        let ledger = Arc::new(Ledger::new(claims, pools, enqueue_network));
+        let deletion_checker = Arc::new(DeletionChecker::new(reservations.clone(), contract.clone()));
+        let restores = manager.health.restores().clone();
+        let reservations = ReservationStore::new(reservations, Arc::clone(&ledger), restores);
+        Arc::new(Context { ledger, deletion_checker, reservations, slices, events, contract, terminating, selection })
     });
     pools_synced.iter().chain([&networks_synced, &namespaces_synced]).for_each(|gate| {
         setup.controller.wait_for(gate.clone());

@@ -5,15 +5,16 @@ use capi_ipam_api::advice::DUPLICATE;
 use capi_ipam_api::{IPReservation, PoolKey, Slot};
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::{Block, UsableBlocks, parse_address};
-use capi_ipam_ledger::{PoolInfo, allocated_block};
 use capi_ipam_provider::api::IPAddress;
 use capi_ipam_provider::{Allocation, Ensured, HandlerError};
+use capi_ipam_ledger::{KnownReservation, PoolInfo, allocated_block};
 use kube::ResourceExt;
 use tracing::warn;
 
 use super::duplicates::duplicate_message;
 use super::handler::{Candidate, InClusterHandler, ReserveResult, request_error};
 use super::reservation::{Ownership, claim_reference, ownership};
+use super::reservation_store::WriteResult;
 
 impl InClusterHandler {
     /// Adopts the address of an existing IPAddress with the name of the claim.
@@ -49,14 +50,9 @@ impl InClusterHandler {
                 ReserveResult::Ours => return Ok(existing_allocation(existing, block, usable).into()),
                 ReserveResult::Conflict => {}
             }
-            let name = slot.reservation_name();
-            let found = self
-                .context
-                .reservations
-                .get(&name)
-                .await
-                .map_err(|error| request_error("read the IPReservation", error))?;
-            let Some(found) = found else { continue };
+            let read = self.context.reservations.get(&slot).await;
+            let read = read.map_err(|error| request_error("read the IPReservation", error))?;
+            let Some(found) = read else { continue };
             let is_previous = ownership(&found, &claim_reference(&self.claim)) == Ownership::PreviousClaim;
             if !is_previous && !self.may_take_over(info, &slot, &found) {
                 return self.conflict(pool, existing, block, Some(&found));
@@ -66,13 +62,15 @@ impl InClusterHandler {
                 return Err(HandlerError::Conflict("the claim was deleted and created again".to_owned()));
             }
             // With the version that was read: it may have been released since, which starts a cool-down.
-            let is_ours = if is_previous {
-                self.take_over_from_previous(pool, &slot, &found).await?
-            } else {
-                let (uid, version) = (found.uid().unwrap_or_default(), found.resource_version().unwrap_or_default());
-                self.take_over(pool, &slot, &uid, &version).await?
+            let Some(known) = KnownReservation::of(&found) else {
+                return self.conflict(pool, existing, block, Some(&found));
             };
-            if is_ours {
+            let taken = if is_previous {
+                self.take_over_from_previous(pool, &known).await?
+            } else {
+                self.take_over(pool, &known).await?
+            };
+            if matches!(taken, WriteResult::Done(_)) {
                 return Ok(existing_allocation(existing, block, usable).into());
             }
         }

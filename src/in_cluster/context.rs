@@ -2,24 +2,24 @@
 
 use std::sync::Arc;
 
-use capi_ipam_api::{IPReservation, IPSlice};
+
 use capi_ipam_controller::client::ResourceClient;
 use capi_ipam_controller::events::EventPublisher;
-use capi_ipam_controller::watch::RestoreDetector;
-use capi_ipam_ledger::Ledger;
 use capi_ipam_provider::{ContractClient, Selection};
+use capi_ipam_api::IPSlice;
+use capi_ipam_ledger::Ledger;
 
 use super::deletion_check::DeletionChecker;
+use super::reservation_store::ReservationStore;
 use super::terminating::TerminatingClaims;
 
 /// The dependencies that claim handlers, pool controllers, sweeper and cool-downs share.
 pub(super) struct Context {
     pub(super) ledger: Arc<Ledger>,
-    pub(super) reservations: ResourceClient<IPReservation>,
+    pub(super) reservations: ReservationStore,
     pub(super) slices: ResourceClient<IPSlice>,
     pub(super) events: EventPublisher,
     pub(super) contract: ContractClient,
-    pub(super) restores: RestoreDetector,
     pub(super) deletion_checker: Arc<DeletionChecker>,
     pub(super) terminating: Arc<TerminatingClaims>,
     /// Selects the claims and pools that this process manages.

@@ -11,17 +11,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use capi_ipam_api::PoolKey;
 use capi_ipam_controller::client::{CallError, error_chain};
+use capi_ipam_controller::clock;
 use capi_ipam_controller::health::ReadinessGate;
-use capi_ipam_controller::{clock, patch};
-use capi_ipam_ledger::CooledDown;
+use capi_ipam_api::PoolKey;
+use capi_ipam_ledger::KnownReservation;
 use futures::StreamExt;
-use serde_json::json;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info};
 
 use super::context::Context;
+use super::reservation_store::WriteResult;
 
 /// The delay after which a cool-down is ended for a pool that another process manages, in case that process does not.
 const FOREIGN_DELAY_SECONDS: i64 = 60;
@@ -113,46 +113,21 @@ async fn correct_future_releases(context: &Context, now: i64) -> bool {
     has_failed
 }
 
-async fn correct_release(context: &Context, released: &CooledDown) -> Result<(), CallError> {
-    let name = released.slot.reservation_name();
-    let (uid, version) = (Some(released.uid.clone()), Some(released.version.clone()));
-    let change = patch::set(&["spec", "releasedAt"], json!(clock::now()));
-    match context.reservations.patch(&name, patch::with_uid_and_version(uid, version, vec![change])).await {
-        Ok(written) => {
-            info!(reservation = name, "corrected spec.releasedAt: it was in the future");
-            context.ledger.insert_reservation(&written);
-            Ok(())
-        }
-        Err(error) if error.is_conflict() || error.is_not_found() => {
-            // It was changed, deleted, or another one has its name.
-            match context.reservations.get(&name).await? {
-                Some(found) => context.ledger.insert_reservation(&found),
-                None => context.ledger.remove_reservation_of(&released.slot, &released.uid),
-            }
-            Ok(())
-        }
-        Err(error) => Err(error),
+async fn correct_release(context: &Context, released: &KnownReservation) -> Result<(), CallError> {
+    if let WriteResult::Done(_) = context.reservations.correct_release(released).await? {
+        let name = released.slot.reservation_name();
+        info!(reservation = name, "corrected spec.releasedAt: it was in the future");
     }
+    Ok(())
 }
 
 /// Deletes the reservation of an ended cool-down. Returns whether it is deleted.
-async fn end_cooldown(context: &Context, ended: &CooledDown) -> Result<bool, CallError> {
-    let name = ended.slot.reservation_name();
-    match context.reservations.delete_unchanged(&name, &ended.uid, &ended.version).await {
-        Ok(deleted) => {
-            context.ledger.record_deletion(&ended.slot, &ended.uid, &deleted);
-            debug!(reservation = name, "cool-down ended");
+async fn end_cooldown(context: &Context, ended: &KnownReservation) -> Result<bool, CallError> {
+    match context.reservations.delete(ended).await? {
+        WriteResult::Done(_) | WriteResult::Gone => {
+            debug!(reservation = ended.slot.reservation_name(), "cool-down ended");
             Ok(true)
         }
-        // The reservation was changed, or another one has its name.
-        Err(error) if error.is_conflict() => {
-            let found = context.reservations.get(&name).await?;
-            match &found {
-                Some(found) => context.ledger.insert_reservation(found),
-                None => context.ledger.remove_reservation_of(&ended.slot, &ended.uid),
-            }
-            Ok(found.is_none())
-        }
-        Err(error) => Err(error),
+        WriteResult::Changed(_) => Ok(false),
     }
 }

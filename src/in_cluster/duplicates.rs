@@ -66,7 +66,7 @@ impl Duplicates {
         let Some(claim) = bound else { return Ok(()) };
         let reservation = found.slot.reservation_name();
         let Some(address) = self.contract.addresses(namespace).get(name).await? else { return Ok(()) };
-        let Some(reserved) = self.context.reservations.get(&reservation).await? else { return Ok(()) };
+        let Some(reserved) = self.context.reservations.get(&found.slot).await? else { return Ok(()) };
         let held_by = reserved.spec.claim_ref.as_ref().and_then(|claim| claim.uid.as_deref()).map(Uid::of);
         let has_it = allocated_block(&address).is_some_and(|(_, block, _)| block == found.slot.block);
         if !has_it || held_by != Some(found.uid) || reserved.spec.released_at.is_some() {

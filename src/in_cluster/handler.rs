@@ -4,23 +4,26 @@ use std::any::Any;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use capi_ipam_api::advice::{DUPLICATE, MISSING_POOL};
-use capi_ipam_api::{AddressMetadata, AllocationOrder, Audience, PoolKey, Slot, names};
 use capi_ipam_controller::client::{CallError, error_chain};
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::{clock, trace_span, traces};
 use capi_ipam_ip::{Block, UsableBlocks};
-use capi_ipam_ledger::{
-    ClaimAttributes, Held, Ledger, Misplaced, PoolInfo, PoolLookup, Proposal, Unavailable, allocated_block, priority,
-};
 use capi_ipam_provider::api::{IPAddress, IPAddressClaim, Uid};
 use capi_ipam_provider::{Allocation, ClaimHandler, Ensured, HandlerError, PoolView, ProviderAdapter, Released};
+use capi_ipam_api::advice::{DUPLICATE, MISSING_POOL};
+use capi_ipam_api::{AddressMetadata, AllocationOrder, Audience, IPReservation, PoolKey, Slot, names};
+use capi_ipam_ledger::{
+    ClaimAttributes, Held, Ledger, Misplaced, PoolInfo, PoolLookup, Proposal, Unavailable, allocated_block,
+    priority,
+};
 use kube::ResourceExt;
 use tracing::debug;
 
 use super::access::limit_error;
 use super::context::Context;
 use super::reservation::{Ownership, build, claim_reference, ownership};
+use super::reservation_store::CreateResult;
+use super::scope_changes::MoveResult;
 use super::slices::slice_unavailable;
 use super::{release, scope_changes};
 
@@ -315,7 +318,7 @@ impl InClusterHandler {
     /// Lists all reservations, since the ledger lags far behind; not while another claim does.
     async fn catch_up(&self) -> Result<(), HandlerError> {
         let Some(_permission) = self.ledger().begin_catch_up() else { return Ok(()) };
-        let listed = self.context.reservations.for_each_page(|page| self.ledger().insert_page(&page)).await;
+        let listed = self.context.reservations.for_each(|_| {}).await;
         listed.map_err(|error| request_error("list reservations", error))
     }
 
@@ -339,12 +342,17 @@ impl InClusterHandler {
                 // The pool has joined or left a network since.
                 let target = Slot { scope: info.scope.clone(), block: slot.block };
                 let is_in_use = !self.ledger().owners(&target).is_empty();
+                let block = slot.block;
                 let misplaced = Misplaced { pool: from, slot, scope: info.scope.clone(), uid, is_in_use };
                 let moved = scope_changes::move_one(&self.context, &misplaced).await;
-                if !moved.map_err(|error| request_error("move the IPReservation", error))? {
-                    continue;
+                match moved.map_err(|error| request_error("move the IPReservation", error))? {
+                    MoveResult::Moved => target,
+                    MoveResult::Taken => continue,
+                    MoveResult::Changed => {
+                        let message = format!("the reservation of {block} has changed while it was moved");
+                        return Err(HandlerError::Conflict(message));
+                    }
                 }
-                target
             };
             // A promise of an address outside of the pool has no effect. An address in use by another claim is not
             // allocated again: a provider without reservations may have allocated it.
@@ -376,48 +384,24 @@ impl InClusterHandler {
 
     /// Whether the reservation of an address belongs to the claim, according to a live read.
     pub(super) async fn holds_reservation(&self, slot: &Slot) -> Result<bool, HandlerError> {
-        let name = slot.reservation_name();
-        let read = self.context.reservations.get_maybe_invalid(&name).await;
-        let Some(found) = read.map_err(|error| request_error("read the IPReservation", error))? else {
-            return Ok(false);
-        };
+        let read = self.context.reservations.read(slot).await;
+        let read = read.map_err(|error| request_error("read the IPReservation", error))?;
         let claim = claim_reference(&self.claim);
-        let is_ours = found.0.as_ref().is_ok_and(|found| ownership(found, &claim) == Ownership::Ours);
-        if !is_ours {
-            self.ledger().insert_found(slot, &found);
-        }
-        Ok(is_ours)
+        let valid = read.as_ref().and_then(|found| found.0.as_ref().ok());
+        Ok(valid.is_some_and(|found| ownership(found, &claim) == Ownership::Ours))
     }
 
     /// Creates the reservation of an address. If it exists already or the outcome is unknown, a live read determines to
     /// whom it belongs.
     pub(super) async fn reserve(&self, pool: &PoolKey, slot: &Slot) -> Result<ReserveResult, HandlerError> {
-        let wanted = build(slot, pool, claim_reference(&self.claim));
-        let error = match self.context.reservations.create(&wanted).await {
-            Ok(created) => {
-                self.ledger().insert_reservation(&created);
-                return Ok(ReserveResult::Ours);
-            }
-            Err(error) => error,
-        };
-        if !error.is_already_exists() && !error.outcome_is_unknown() {
-            return Err(request_error("reserve an address", error));
-        }
-        let read = self.context.reservations.get_maybe_invalid(&wanted.name_any()).await;
-        if !matches!(read, Ok(Some(_))) {
-            // The reservation may exist, or be created later: the next attempt uses the same address.
-            self.ledger().remember_attempt(self.uid, pool, slot);
-        }
-        let Some(found) = read.map_err(|error| request_error("read the IPReservation", error))? else {
-            return Err(request_error("reserve an address", error));
-        };
-        // The name is taken, whatever the object contains.
-        self.ledger().insert_found(slot, &found);
         let claim = claim_reference(&self.claim);
-        Ok(match &found.0 {
-            Ok(found) if found.slot().is_ok() && ownership(found, &claim) == Ownership::Ours => ReserveResult::Ours,
-            Ok(_) | Err(_) => ReserveResult::Conflict,
-        })
+        let wanted = build(slot, pool, claim.clone());
+        let is_ours = |found: &IPReservation| found.slot().is_ok() && ownership(found, &claim) == Ownership::Ours;
+        let created = self.context.reservations.create(slot, &wanted, Some(self.attempt(pool)), is_ours).await;
+        match created.map_err(|error| request_error("reserve an address", error))? {
+            CreateResult::Created(_) | CreateResult::Exists(_) => Ok(ReserveResult::Ours),
+            CreateResult::Taken(_) => Ok(ReserveResult::Conflict),
+        }
     }
 }
 

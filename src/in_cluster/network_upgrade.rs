@@ -84,12 +84,7 @@ async fn create(
         Err(error) => return Err(error),
     }
     for record in records {
-        match context.reservations.delete(&record.name, &record.uid).await {
-            Ok(_) => {}
-            // The uid differs: the next round sees the new one.
-            Err(error) if error.is_conflict() || error.is_not_found() => {}
-            Err(error) => return Err(error),
-        }
+        context.reservations.delete_other(&record.name, &record.uid).await?;
     }
     Ok(())
 }

@@ -149,15 +149,14 @@ impl NetworkReconciler {
     async fn has_reservations(&self, name: &str) -> Result<bool, CallError> {
         let network = Scope::Network(name.into());
         let (scope, mut found) = (network.name(), false);
-        let page = |page: Vec<MaybeInvalid<IPReservation>>| {
-            let of_network = |it: &MaybeInvalid<IPReservation>| match &it.0 {
+        let use_object = |object: &MaybeInvalid<IPReservation>| {
+            found |= match &object.0 {
                 Ok(it) => it.spec.scope == scope && it.network_block_length().is_none(),
                 // Its name is known, and reserves an address of the network.
                 Err(invalid) => block_of_name(&network, invalid.metadata.name.as_deref().unwrap_or_default()).is_some(),
             };
-            found |= page.iter().any(of_network);
         };
-        self.context.reservations.for_each_page(page).await?;
+        self.context.reservations.for_each(use_object).await?;
         Ok(found)
     }
 

@@ -8,18 +8,18 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use capi_ipam_api::{IPReservation, Slot};
 use capi_ipam_controller::client::{CallError, error_chain};
 use capi_ipam_controller::health::ReadinessGate;
-use capi_ipam_ledger::Misplaced;
+use capi_ipam_api::{IPReservation, Slot};
+use capi_ipam_ledger::{KnownReservation, Misplaced};
 use futures::StreamExt;
 use kube::ResourceExt;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
 use super::context::Context;
-use super::release::{FormerUse, KnownReservation, release_reservation};
 use super::reservation::copy_to;
+use super::reservation_store::{CreateResult, FormerUse, WriteResult};
 
 /// The number of reservations that are moved concurrently.
 const CONCURRENCY: usize = 8;
@@ -66,8 +66,9 @@ async fn move_all(context: &Context, found: Vec<Misplaced>) -> Vec<String> {
     let failed: Vec<String> = futures::stream::iter(found)
         .map(|misplaced| async move {
             match move_one(context, &misplaced).await {
-                Ok(true) => None,
-                Ok(false) => {
+                Ok(MoveResult::Moved) => None,
+                Ok(MoveResult::Changed) => Some(misplaced.uid),
+                Ok(MoveResult::Taken) => {
                     warn!(pool = %misplaced.pool, slot = %misplaced.slot, scope = %misplaced.scope,
                         "cannot move a reservation: the address is reserved for another claim in the new scope");
                     Some(misplaced.uid)
@@ -90,74 +91,68 @@ async fn move_all(context: &Context, found: Vec<Misplaced>) -> Vec<String> {
     failed
 }
 
-/// Moves a reservation to the scope of its pool. Returns false if the address is reserved for another claim there: the
-/// old reservation stays.
-pub(super) async fn move_one(context: &Context, misplaced: &Misplaced) -> Result<bool, CallError> {
-    let (old_name, reservations) = (misplaced.slot.reservation_name(), &context.reservations);
-    let Some(old) = reservations.get(&old_name).await? else {
-        context.ledger.remove_reservation_of(&misplaced.slot, &misplaced.uid);
-        return Ok(true);
-    };
-    context.ledger.insert_reservation(&old);
-    if old.metadata.uid.as_deref() != Some(&misplaced.uid) {
-        return Ok(true);
-    }
-    // An address that cools down and is in use again gets the reservation of its claim.
+/// What the move of a reservation has led to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum MoveResult {
+    /// The reservation is in the scope of its pool, or no longer exists.
+    Moved,
+    /// The address is reserved for another claim there: the old reservation stays.
+    Taken,
+    /// The old reservation has changed meanwhile: move it again.
+    Changed,
+}
+
+/// Moves a reservation to the scope of its pool.
+pub(super) async fn move_one(context: &Context, misplaced: &Misplaced) -> Result<MoveResult, CallError> {
+    let reservations = &context.reservations;
+    // Step M1.
+    let Some(old) = reservations.get(&misplaced.slot).await? else { return Ok(MoveResult::Moved) };
+    let known = KnownReservation::of(&old).filter(|known| known.uid == misplaced.uid);
+    let Some(known) = known else { return Ok(MoveResult::Moved) };
+    // Step M2. An address that cools down and is in use again gets the reservation of its claim.
     let is_obsolete = old.spec.released_at.is_some() && misplaced.is_in_use;
-    let target = Slot { scope: misplaced.scope.clone(), block: misplaced.slot.block };
-    let mut created = None;
+    let mut copy = None;
     if !is_obsolete {
+        let target = Slot { scope: misplaced.scope.clone(), block: misplaced.slot.block };
         let wanted = copy_to(&old, &target, &misplaced.pool);
-        match reservations.create(&wanted).await {
-            Ok(new) => {
-                context.ledger.insert_reservation(&new);
-                created = Some(new);
-            }
-            Err(error) if error.is_already_exists() || error.outcome_is_unknown() => {
-                let Some(found) = reservations.get(&wanted.name_any()).await? else { return Err(error) };
-                context.ledger.insert_reservation(&found);
-                if !is_same_holder(&old, &found) {
-                    // A cool-down protects an address that nobody holds.
-                    if old.spec.released_at.is_none() {
-                        return Ok(false);
-                    }
-                }
-            }
-            Err(error) => return Err(error),
+        let is_copy = |found: &IPReservation| is_same_holder(&old, found);
+        match reservations.create(&target, &wanted, None, is_copy).await? {
+            CreateResult::Created(created) => copy = KnownReservation::of(&created),
+            CreateResult::Exists(_) => {}
+            // A cool-down protects an address that no claim holds.
+            CreateResult::Taken(_) if old.spec.released_at.is_some() => {}
+            CreateResult::Taken(_) => return Ok(MoveResult::Taken),
         }
     }
-    let version = old.resource_version().unwrap_or_default();
-    match reservations.delete_unchanged(&old_name, &misplaced.uid, &version).await {
-        Ok(deleted) => {
-            context.ledger.record_deletion(&misplaced.slot, &misplaced.uid, &deleted);
-            Ok(true)
-        }
-        Err(error) if error.is_conflict() => {
-            if let Some(new) = created.as_ref().and_then(KnownReservation::of) {
-                undo_copy(context, &old, &new).await?;
+    // Step M3.
+    match reservations.delete(&known).await? {
+        WriteResult::Done(_) | WriteResult::Gone => Ok(MoveResult::Moved),
+        WriteResult::Changed(current) => {
+            if let Some(copy) = copy {
+                undo_copy(context, &old, current.0.ok().as_ref(), &copy).await?;
             }
-            Err(error)
+            Ok(MoveResult::Changed)
         }
-        Err(error) => Err(error),
     }
 }
 
-/// Removes the copy of a reservation that was created while the original changed. If the claim has released the address
-/// meanwhile, the copy is released in the same way, so that the address cools down in the new scope as well.
-async fn undo_copy(context: &Context, old: &IPReservation, copy: &KnownReservation) -> Result<(), CallError> {
-    let current = context.reservations.get(&old.name_any()).await?;
-    if is_released(old, current.as_ref()) {
-        return release_reservation(context, copy, FormerUse::OfClaim).await.map(drop);
+/// Removes the copy of a reservation that was created while the original changed to `current`. If the claim has released
+/// the address meanwhile, the copy is released in the same way, so that the address cools down in the new scope as well.
+async fn undo_copy(
+    context: &Context,
+    old: &IPReservation,
+    current: Option<&IPReservation>,
+    copy: &KnownReservation,
+) -> Result<(), CallError> {
+    if is_released(old, current) {
+        return context.reservations.release(copy, FormerUse::OfClaim).await.map(drop);
     }
-    if current.as_ref().is_some_and(|current| is_copied(old, current)) {
+    if current.is_some_and(|current| is_copied(old, current)) {
         // The next run deletes it.
         return Ok(());
     }
     // It was changed in another way, such as by a later claim of the name: the next run copies it again.
-    let name = copy.slot.reservation_name();
-    let deleted = context.reservations.delete_unchanged(&name, &copy.uid, &copy.version).await?;
-    context.ledger.record_deletion(&copy.slot, &copy.uid, &deleted);
-    Ok(())
+    context.reservations.delete(copy).await.map(drop)
 }
 
 /// Whether a copy of a reservation, as it was read before, is a copy of it as it is now.

@@ -14,17 +14,19 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use capi_ipam_api::{IPReservation, PoolKey, ReservationClaim, Scope, Slot, conditions};
 use capi_ipam_controller::client::{CallError, error_chain};
 use capi_ipam_controller::clock;
 use capi_ipam_controller::events::EventPublisher;
 use capi_ipam_controller::health::ReadinessGate;
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::trace_span;
-use capi_ipam_ledger::{AbandonedReservation, Held, InvalidReservation, Unreserved, allocated_block};
 use capi_ipam_provider::api::conditions::NO_CLAIM;
 use capi_ipam_provider::api::{IPAddress, IPAddressClaim, Uid};
 use capi_ipam_provider::{ClaimCache, ClaimSnapshot, ContractClient, Lasting, ProviderSetup, Suspects};
+use capi_ipam_api::{IPReservation, PoolKey, ReservationClaim, Scope, Slot, conditions};
+use capi_ipam_ledger::{
+    AbandonedReservation, Held, InvalidReservation, KnownReservation, Unreserved, allocated_block,
+};
 use kube::ResourceExt;
 use prometheus_client::metrics::counter::Counter;
 use tokio_util::sync::CancellationToken;
@@ -33,9 +35,8 @@ use tracing::{Instrument, debug, info, warn};
 use super::context::Context;
 use super::duplicates::Duplicates;
 use super::options::InClusterOptions;
-use super::release::{FormerUse, KnownReservation, ReleaseResult, release_reservation};
 use super::reservation::{Ownership, build, claim_reference, ownership};
-use super::takeover::take_over_patch;
+use super::reservation_store::{CreateResult, FormerUse, WriteResult};
 use super::{move_label, release};
 
 /// The maximum number of missing reservations that are created in one pass.
@@ -200,17 +201,11 @@ impl Sweeper {
         let AbandonedReservation { slot, claim, uid } = abandoned;
         let (namespace, claim_name) = claim.parts();
         let uid = *uid;
-        let name = &slot.reservation_name();
         let held = self.context.ledger.held_by(claim, uid);
         // Read before the claim: if the claim is missing in the later read, no existing claim holds this reservation.
-        let Some(found) = self.context.reservations.get(name).await? else {
-            let known = held.iter().find(|held| held.slot == *slot && !held.is_promise);
-            known.iter().for_each(|known| self.context.ledger.remove_reservation_of(slot, &known.uid));
-            return Ok(false);
-        };
+        let Some(found) = self.context.reservations.get(slot).await? else { return Ok(false) };
         let held_by = found.spec.claim_ref.as_ref().and_then(|claim| claim.uid.as_deref()).map(Uid::of);
         if held_by != Some(uid) || found.spec.released_at.is_some() {
-            self.context.ledger.insert_reservation(&found);
             return Ok(false);
         }
         let address = self.contract.addresses(namespace).get(claim_name).await?;
@@ -227,19 +222,14 @@ impl Sweeper {
         // With the version that was read: the claim may have released the reservation since.
         let Some(known) = KnownReservation::of(&found) else { return Ok(false) };
         let former_use = self.former_use(slot, &held);
-        let is_kept = match release_reservation(&self.context, &known, former_use).await? {
-            ReleaseResult::Deleted => false,
-            ReleaseResult::CoolingDown(_) => true,
-            ReleaseResult::Changed(_) => return Ok(false),
+        let cools_down = match self.context.reservations.release(&known, former_use).await? {
+            WriteResult::Done(released) => released.spec.released_at.is_some(),
+            WriteResult::Gone => false,
+            WriteResult::Changed(_) => return Ok(false),
         };
         self.freed.inc();
-        info!(
-            reservation = name,
-            claim = claim_name,
-            namespace,
-            cools_down = is_kept,
-            "released an abandoned reservation"
-        );
+        let reservation = slot.reservation_name();
+        info!(reservation, claim = claim_name, namespace, cools_down, "released an abandoned reservation");
         Ok(true)
     }
 
@@ -271,12 +261,8 @@ impl Sweeper {
     /// in one write: the address is reserved at any time. The reservation is read first: a claim that is bound in a later
     /// read did not release it.
     async fn end_cooldown(&self, slot: &Slot, namespace: &str, name: &str) -> Result<(), CallError> {
-        let reservation = slot.reservation_name();
-        let Some(found) = self.context.reservations.get(&reservation).await? else { return Ok(()) };
-        if found.spec.released_at.is_none() {
-            self.context.ledger.insert_reservation(&found);
-            return Ok(());
-        }
+        let read = self.context.reservations.get(slot).await?;
+        let Some(found) = read.filter(|found| found.spec.released_at.is_some()) else { return Ok(()) };
         let address = self.contract.addresses(namespace).get(name).await?;
         let has_it = |address: &IPAddress| allocated_block(address).is_some_and(|(_, block, _)| block == slot.block);
         let Some(address) = address.filter(has_it) else { return Ok(()) };
@@ -288,11 +274,11 @@ impl Sweeper {
         };
         let Some(claim) = claim.filter(is_owner) else { return Ok(()) };
         let Some((pool, ..)) = allocated_block(&address) else { return Ok(()) };
-        let (uid, version) = (found.uid().unwrap_or_default(), found.resource_version().unwrap_or_default());
-        let patch = take_over_patch(&pool, slot, claim_reference(&claim), &uid, &version);
-        let written = self.context.reservations.patch(&reservation, patch).await?;
-        self.context.ledger.insert_reservation(&written);
-        debug!(reservation, "ended the cool-down of an address in use");
+        let Some(known) = KnownReservation::of(&found) else { return Ok(()) };
+        let claim = claim_reference(&claim);
+        if let WriteResult::Done(_) = self.context.reservations.take_over(&known, &pool, &claim, None).await? {
+            debug!(reservation = slot.reservation_name(), "ended the cool-down of an address in use");
+        }
         Ok(())
     }
 
@@ -361,23 +347,16 @@ impl Sweeper {
         }
         let (namespace, name, uid) = (namespace.to_owned(), name.to_owned(), Some(claim.uid.to_string()));
         let holding = ReservationClaim { namespace, name, uid, cluster: None };
-        match self.context.reservations.create(&build(slot, pool, holding.clone())).await {
-            Ok(created) => {
-                self.context.ledger.insert_reservation(&created);
-                Ok(true)
-            }
-            Err(error) if error.is_already_exists() => {
-                let name = slot.reservation_name();
-                if let Some(found) = self.context.reservations.get(&name).await? {
-                    self.context.ledger.insert_reservation(&found);
-                    if ownership(&found, &holding) != Ownership::Ours {
-                        warn!(%pool, %slot, namespace = holding.namespace, claim = holding.name,
-                            "address is in use by one claim and reserved for another");
-                    }
-                }
+        let wanted = build(slot, pool, holding.clone());
+        let is_ours = |found: &IPReservation| ownership(found, &holding) == Ownership::Ours;
+        match self.context.reservations.create(slot, &wanted, None, is_ours).await? {
+            CreateResult::Created(_) => Ok(true),
+            CreateResult::Exists(_) => Ok(false),
+            CreateResult::Taken(_) => {
+                warn!(%pool, %slot, namespace = holding.namespace, claim = holding.name,
+                    "address is in use by one claim and reserved for another");
                 Ok(false)
             }
-            Err(error) => Err(error),
         }
     }
 }

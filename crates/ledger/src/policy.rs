@@ -12,7 +12,7 @@ use super::quota::Consumer;
 use super::state::State;
 use super::usage::{AddressUsage, ReservationInfo};
 use super::wait_queue::ClaimAttributes;
-use super::{Ledger, PoolKey, Proposal};
+use super::{KnownReservation, Ledger, PoolKey, Proposal};
 
 /// Why a claim cannot have the address that it requests now. The claim waits until this changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,15 +39,6 @@ pub enum Unavailable {
     NotYet,
 }
 
-/// A reservation that is kept although its claim has released the address.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ReleasedReservation {
-    /// The uid of the reservation.
-    pub uid: String,
-    /// Its latest observed resource version.
-    pub version: String,
-}
-
 /// The former address of a claim.
 struct Former {
     block: Block,
@@ -58,7 +49,7 @@ struct Former {
 impl Ledger {
     /// The reservation of a released address that the claim may take over: its pool is sticky, and the last claim of
     /// this name had the address, or its cool-down has ended.
-    pub fn released_reservation(&self, slot: &Slot, claim: &NamespacedName) -> Option<ReleasedReservation> {
+    pub fn released_reservation(&self, slot: &Slot, claim: &NamespacedName) -> Option<KnownReservation> {
         let state = self.state.lock();
         let is_released = |known: &&ReservationInfo| known.released_at.is_some() && !known.is_terminating;
         let reservation = state.usage(slot)?.reservation.as_ref().filter(is_released)?;
@@ -67,7 +58,7 @@ impl Ledger {
         if !is_sticky || !(is_former || reservation.is_remembered) {
             return None;
         }
-        Some(ReleasedReservation { uid: reservation.uid.to_string(), version: reservation.version.to_string() })
+        Some(KnownReservation::of_info(slot, reservation))
     }
 
     /// Whether the reservation with this uid keeps a released address for the next claim of the same name, and its

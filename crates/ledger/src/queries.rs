@@ -11,7 +11,7 @@ use capi_ipam_provider::api::Uid;
 use super::pool::PoolEntry;
 use super::state::State;
 use super::usage::AddressUsage;
-use super::{Ledger, PoolInfo, PoolKey};
+use super::{KnownReservation, Ledger, PoolInfo, PoolKey};
 
 /// An address that is reserved for a claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +30,18 @@ pub struct Held {
     pub was_used: bool,
 }
 
+impl Held {
+    /// The reservation in the version that is known.
+    pub fn known(&self) -> KnownReservation {
+        KnownReservation {
+            slot: self.slot.clone(),
+            pool: self.pool.clone(),
+            uid: self.uid.clone(),
+            version: self.version.clone(),
+        }
+    }
+}
+
 /// The counts of a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolCounts {
@@ -43,17 +55,6 @@ pub struct PoolCounts {
     pub over_limit: Option<OverLimit>,
     /// The counts of its slices; `None` without slices.
     pub slices: Option<SliceCounts>,
-}
-
-/// The reservation of a released address, such as one whose cool-down has ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CooledDown {
-    /// The scope and address.
-    pub slot: Slot,
-    /// The uid of the reservation.
-    pub uid: String,
-    /// The latest observed resource version of the reservation.
-    pub version: String,
 }
 
 impl State {
@@ -228,8 +229,9 @@ impl Ledger {
     }
 
     /// The reservations of released addresses that are no longer needed at `now`, in seconds since the Unix epoch: their
-    /// cool-down has ended, or their pool is deleted. Sticky pools keep them for longer. For pools for which `is_served` returns false, the cool-down ends `delay` seconds later.
-    pub fn cooled_down(&self, now: i64, is_served: impl Fn(&PoolKey) -> bool, delay: i64) -> Vec<CooledDown> {
+    /// cool-down has ended, or their pool is deleted. Sticky pools keep them for longer. For pools for which `is_served`
+    /// returns false, the cool-down ends `delay` seconds later.
+    pub fn cooled_down(&self, now: i64, is_served: impl Fn(&PoolKey) -> bool, delay: i64) -> Vec<KnownReservation> {
         let state = self.state.lock();
         let ended = state.pools.iter().flat_map(|(pool, entry)| {
             entry.reservations_to_delete(if is_served(pool) { now } else { now.saturating_sub(delay) })
@@ -240,23 +242,18 @@ impl Ledger {
             if !reservation.is_remembered && state.is_remembered(reservation, now) {
                 return None;
             }
-            Some(CooledDown {
-                slot: slot.clone(),
-                uid: reservation.uid.to_string(),
-                version: reservation.version.to_string(),
-            })
+            Some(KnownReservation::of_info(slot, reservation))
         });
         described.collect()
     }
 
     /// The released addresses whose release is after `second`, in seconds since the Unix epoch.
-    pub fn released_after(&self, second: i64) -> Vec<CooledDown> {
+    pub fn released_after(&self, second: i64) -> Vec<KnownReservation> {
         let state = self.state.lock();
         let mut found = Vec::new();
         for slot in state.pools.values().flat_map(|entry| entry.released_after(second)) {
             let Some(reservation) = state.usage(slot).and_then(|usage| usage.reservation.as_ref()) else { continue };
-            let (uid, version) = (reservation.uid.to_string(), reservation.version.to_string());
-            found.push(CooledDown { slot: slot.clone(), uid, version });
+            found.push(KnownReservation::of_info(slot, reservation));
         }
         found
     }

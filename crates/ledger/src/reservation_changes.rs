@@ -3,7 +3,6 @@
 use std::time::Instant;
 
 use capi_ipam_api::{IPReservation, PoolKey, Slot, block_of_name, slot_of_name};
-use capi_ipam_controller::client::Deleted;
 use capi_ipam_controller::clock;
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::watch::{Invalid, MaybeInvalid};
@@ -39,15 +38,6 @@ impl Ledger {
                 Ok(reservation) => self.insert_reservation(reservation),
                 Err(invalid) => self.change(|state| state.insert_undecodable(invalid, Source::Response)),
             }
-        }
-    }
-
-    /// Records the result of the deletion of the reservation of an address with that uid. One that waits for a finalizer
-    /// exists: its address is not free before it is gone.
-    pub fn record_deletion(&self, slot: &Slot, uid: &str, deleted: &Deleted<IPReservation>) {
-        match deleted {
-            Deleted::Gone => self.remove_reservation_of(slot, uid),
-            Deleted::Terminating(found) => self.insert_reservation(found),
         }
     }
 }

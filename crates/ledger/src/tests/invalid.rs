@@ -1,6 +1,5 @@
 //! Objects that are no valid reservations, or cannot be decoded: their names reserve addresses all the same.
 
-use capi_ipam_controller::client::Deleted;
 use capi_ipam_controller::watch::{Invalid, MaybeInvalid};
 
 use super::*;
@@ -133,8 +132,8 @@ fn reservation_that_waits_for_a_finalizer_keeps_its_address() {
         ledger.apply(&held);
         let mut terminating = held.clone();
         terminating.metadata.deletion_timestamp = Some(serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap());
-        let uid = held.metadata.uid.clone().unwrap();
-        ledger.record_deletion(&value(1), &uid, &Deleted::Terminating(Box::new(terminating.clone())));
+        // The response to the deletion.
+        ledger.insert_reservation(&terminating);
         ledger.apply(&terminating);
         assert_eq!(ledger.propose(&key(), &claim("b"), 1), Proposal::Slot(value(2)), "{released_at:?}");
         // Nothing deletes it again and again.

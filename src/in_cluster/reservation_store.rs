@@ -1,0 +1,319 @@
+//! All reads and writes of reservations.
+//!
+//! Each method records in the ledger what a response shows, and determines what an answer of the API server means:
+//!
+//! | answer | meaning |
+//! |---|---|
+//! | success | the write is applied |
+//! | not found, to a write of a known reservation | the reservation is gone |
+//! | conflict, the name exists, or no answer | a live read decides |
+//! | any other error | nothing was written |
+//!
+//! A write without an answer may be applied later. A known reservation is written with its uid and resourceVersion as
+//! preconditions, so this cannot happen once the read shows another version. A creation can be applied as long as no
+//! object has the name: the claim uses the same address in its next attempt.
+
+mod release_rule;
+
+use std::sync::Arc;
+
+use capi_ipam_controller::client::{CallError, Deleted, ResourceClient};
+use capi_ipam_controller::watch::{MaybeInvalid, RestoreDetector};
+use capi_ipam_controller::{clock, patch};
+use capi_ipam_provider::api::Uid;
+use capi_ipam_api::{IPReservation, PoolKey, ReservationClaim, Slot, names};
+use capi_ipam_ledger::{KnownReservation, Ledger};
+use json_patch::PatchOperation;
+use kube::{Resource, ResourceExt};
+use serde_json::json;
+use tracing::warn;
+
+pub(super) use self::release_rule::FormerUse;
+use self::release_rule::keeps_reservation;
+use super::reservation::{Ownership, build, ownership};
+
+/// Reads and writes reservations.
+pub(super) struct ReservationStore {
+    client: ResourceClient<IPReservation>,
+    ledger: Arc<Ledger>,
+    restores: RestoreDetector,
+}
+
+/// What the creation of a reservation has led to, as far as the API server has answered or a live read shows.
+#[derive(Debug)]
+pub(super) enum CreateResult {
+    /// The reservation is created.
+    Created(Box<IPReservation>),
+    /// A reservation as wanted has the name. This request has created it only if its outcome was unknown.
+    Exists(Box<IPReservation>),
+    /// Another object has the name. The name is taken, whatever the object contains.
+    Taken(Box<MaybeInvalid<IPReservation>>),
+}
+
+/// What the write of a known reservation has led to, as far as the API server has answered or a live read shows.
+#[derive(Debug)]
+pub(super) enum WriteResult {
+    /// The reservation is as wanted. One that was deleted waits for its finalizers.
+    Done(Box<IPReservation>),
+    /// The object of this name is another one than the write requires. Nothing was written, or will be.
+    Changed(Box<MaybeInvalid<IPReservation>>),
+    /// No object has the name.
+    Gone,
+}
+
+/// The attempt of a claim to get an address. If its outcome is unknown, the ledger remembers it, so that the next
+/// attempt of the claim uses the same address.
+#[derive(Clone, Copy)]
+pub(super) struct Attempt<'a> {
+    pub(super) claim: Uid,
+    pub(super) pool: &'a PoolKey,
+}
+
+impl ReservationStore {
+    pub(super) fn new(client: ResourceClient<IPReservation>, ledger: Arc<Ledger>, restores: RestoreDetector) -> Self {
+        Self { client, ledger, restores }
+    }
+
+    /// Reads the object that has the name of the reservation of an address, from etcd.
+    pub(super) async fn read(&self, slot: &Slot) -> Result<Option<MaybeInvalid<IPReservation>>, CallError> {
+        // What was known before the read is gone if the read does not show it. Nothing else is: a reservation that the
+        // watch reports meanwhile can be newer than the read.
+        let known = self.ledger.known_reservation(slot);
+        let epoch = self.restores.epoch();
+        let read = self.client.get_maybe_invalid(&slot.reservation_name()).await?;
+        let Some(found) = read else {
+            if let Some(known) = known {
+                self.ledger.remove_reservation_of(slot, &known.uid);
+            }
+            return Ok(None);
+        };
+        if known.is_some_and(|known| known.is_newer_than(found.meta())) {
+            warn!(
+                reservation = found.name_any(),
+                "the resourceVersion has decreased, etcd was probably restored from a snapshot; listing again"
+            );
+            self.restores.report(epoch);
+        }
+        self.ledger.insert_found(slot, &found);
+        Ok(Some(found))
+    }
+
+    /// Like [`Self::read`], but an object that cannot be decoded is an error.
+    pub(super) async fn get(&self, slot: &Slot) -> Result<Option<IPReservation>, CallError> {
+        match self.read(slot).await? {
+            None => Ok(None),
+            Some(MaybeInvalid(Ok(found))) => Ok(Some(found)),
+            Some(MaybeInvalid(Err(source))) => {
+                let operation = format!("read IPReservation {}", slot.reservation_name());
+                Err(CallError::Undecodable { operation, source })
+            }
+        }
+    }
+
+    /// Lists all reservations in pages, and passes each object to a function.
+    pub(super) async fn for_each(
+        &self,
+        mut use_object: impl FnMut(&MaybeInvalid<IPReservation>),
+    ) -> Result<(), CallError> {
+        let use_page = |page: Vec<MaybeInvalid<IPReservation>>| {
+            self.ledger.insert_page(&page);
+            page.iter().for_each(&mut use_object);
+        };
+        self.client.for_each_page(use_page).await
+    }
+
+    /// Creates a reservation. `is_wanted` determines whether an object that has the name already is as wanted.
+    pub(super) async fn create(
+        &self,
+        slot: &Slot,
+        wanted: &IPReservation,
+        attempt: Option<Attempt<'_>>,
+        is_wanted: impl Fn(&IPReservation) -> bool,
+    ) -> Result<CreateResult, CallError> {
+        let error = match self.client.create(wanted).await {
+            Ok(created) => {
+                self.ledger.insert_reservation(&created);
+                return Ok(CreateResult::Created(Box::new(created)));
+            }
+            Err(error) => error,
+        };
+        if !error.is_already_exists() && !error.outcome_is_unknown() {
+            return Err(error);
+        }
+        self.remember(slot, attempt);
+        let Some(found) = self.read(slot).await? else { return Err(error) };
+        self.forget(attempt);
+        match found {
+            MaybeInvalid(Ok(found)) if is_wanted(&found) => Ok(CreateResult::Exists(Box::new(found))),
+            other => Ok(CreateResult::Taken(Box::new(other))),
+        }
+    }
+
+    /// Makes a released reservation that of a claim, for an address of `pool`.
+    pub(super) async fn take_over(
+        &self,
+        known: &KnownReservation,
+        pool: &PoolKey,
+        claim: &ReservationClaim,
+        attempt: Option<Attempt<'_>>,
+    ) -> Result<WriteResult, CallError> {
+        // Without the time of the release.
+        let change = patch::set(&["spec"], json!(build(&known.slot, pool, claim.clone()).spec));
+        self.patch(known, change, attempt, |found| ownership(found, claim) == Ownership::Ours).await
+    }
+
+    /// Makes the reservation of an earlier claim that of a claim with the same name.
+    pub(super) async fn change_uid(
+        &self,
+        known: &KnownReservation,
+        claim: &ReservationClaim,
+        attempt: Option<Attempt<'_>>,
+    ) -> Result<WriteResult, CallError> {
+        let change = patch::set(&["spec", "claimRef", "uid"], json!(claim.uid));
+        self.patch(known, change, attempt, |found| ownership(found, claim) == Ownership::Ours).await
+    }
+
+    /// Releases the reservation of a claim: the rules of its pool decide whether it is deleted, or is kept with the time
+    /// of the release until the cool-down ends. The caller has established that the claim does not use the address.
+    pub(super) async fn release(
+        &self,
+        known: &KnownReservation,
+        former_use: FormerUse,
+    ) -> Result<WriteResult, CallError> {
+        let pool = self.ledger.pool_info(&known.pool);
+        if keeps_reservation(pool.as_ref(), former_use) {
+            self.set_released_at_now(known, |found| found.spec.released_at.is_some()).await
+        } else {
+            self.delete(known).await
+        }
+    }
+
+    /// Sets the time of a release, which is in the future, to the current time.
+    pub(super) async fn correct_release(&self, known: &KnownReservation) -> Result<WriteResult, CallError> {
+        // A read does not show whose write has set the time. The next run finds it if it is still in the future.
+        self.set_released_at_now(known, |_| false).await
+    }
+
+    async fn set_released_at_now(
+        &self,
+        known: &KnownReservation,
+        is_done: impl Fn(&IPReservation) -> bool,
+    ) -> Result<WriteResult, CallError> {
+        let change = patch::set(&["spec", "releasedAt"], json!(clock::now()));
+        self.patch(known, change, None, is_done).await
+    }
+
+    /// Deletes a reservation.
+    pub(super) async fn delete(&self, known: &KnownReservation) -> Result<WriteResult, CallError> {
+        let name = known.slot.reservation_name();
+        let error = match self.client.delete_unchanged(&name, &known.uid, &known.version).await {
+            Ok(Deleted::Gone) => {
+                self.ledger.remove_reservation_of(&known.slot, &known.uid);
+                return Ok(WriteResult::Gone);
+            }
+            // Its address is not free before it is gone.
+            Ok(Deleted::Terminating(found)) => {
+                self.ledger.insert_reservation(&found);
+                return Ok(WriteResult::Done(found));
+            }
+            Err(error) => error,
+        };
+        let is_terminating = |found: &IPReservation| found.metadata.deletion_timestamp.is_some();
+        self.resolve(known, error, None, is_terminating).await
+    }
+
+    /// Adds the label of `clusterctl move` to the reservation of this name, if it needs the label. Returns whether it was
+    /// added.
+    pub(super) async fn add_move_label(&self, name: &str) -> Result<bool, CallError> {
+        let read = self.client.get(name).await?;
+        let Some(found) = read.filter(IPReservation::needs_move_label) else { return Ok(false) };
+        let mut wanted = found.clone();
+        wanted.labels_mut().insert(names::MOVE_LABEL.to_owned(), String::new());
+        patch::write(&self.client, &found, &wanted).await?;
+        Ok(true)
+    }
+
+    /// Deletes the object of this name and uid that is not the reservation of an address.
+    pub(super) async fn delete_other(&self, name: &str, uid: &str) -> Result<(), CallError> {
+        match self.client.delete(name, uid).await {
+            // Another object has the name.
+            Err(error) if error.is_conflict() => Ok(()),
+            deleted => deleted.map(drop),
+        }
+    }
+
+    /// Changes a reservation. `is_done` determines whether an object that is read has the change.
+    async fn patch(
+        &self,
+        known: &KnownReservation,
+        change: PatchOperation,
+        attempt: Option<Attempt<'_>>,
+        is_done: impl Fn(&IPReservation) -> bool,
+    ) -> Result<WriteResult, CallError> {
+        let preconditions = (Some(known.uid.clone()), Some(known.version.clone()));
+        let patch = patch::with_uid_and_version(preconditions.0, preconditions.1, vec![change]);
+        match self.client.patch(&known.slot.reservation_name(), patch).await {
+            Ok(written) => {
+                self.ledger.insert_reservation(&written);
+                Ok(WriteResult::Done(Box::new(written)))
+            }
+            Err(error) => self.resolve(known, error, attempt, is_done).await,
+        }
+    }
+
+    /// Determines what a failed write of a known reservation means.
+    async fn resolve(
+        &self,
+        known: &KnownReservation,
+        error: CallError,
+        attempt: Option<Attempt<'_>>,
+        is_done: impl Fn(&IPReservation) -> bool,
+    ) -> Result<WriteResult, CallError> {
+        let slot = &known.slot;
+        if error.is_not_found() {
+            self.ledger.remove_reservation_of(slot, &known.uid);
+            return Ok(WriteResult::Gone);
+        }
+        if !error.is_conflict() && !error.outcome_is_unknown() {
+            return Err(error);
+        }
+        let attempt = attempt.filter(|_| error.outcome_is_unknown());
+        self.remember(slot, attempt);
+        // Without a read the outcome stays unknown, and the error of the write is the one to report.
+        let Ok(read) = self.read(slot).await else { return Err(error) };
+        let Some(found) = read else {
+            self.ledger.remove_reservation_of(slot, &known.uid);
+            self.forget(attempt);
+            return Ok(WriteResult::Gone);
+        };
+        let is_same = found.meta().uid.as_deref() == Some(&known.uid);
+        let is_unchanged = is_same && found.meta().resource_version.as_deref() == Some(&known.version);
+        match found {
+            MaybeInvalid(Ok(found)) if is_same && is_done(&found) => {
+                self.forget(attempt);
+                Ok(WriteResult::Done(Box::new(found)))
+            }
+            // The write may still be applied.
+            _ if is_unchanged => Err(error),
+            other => {
+                self.forget(attempt);
+                Ok(WriteResult::Changed(Box::new(other)))
+            }
+        }
+    }
+
+    fn remember(&self, slot: &Slot, attempt: Option<Attempt<'_>>) {
+        if let Some(attempt) = attempt {
+            self.ledger.remember_attempt(attempt.claim, attempt.pool, slot);
+        }
+    }
+
+    fn forget(&self, attempt: Option<Attempt<'_>>) {
+        if let Some(attempt) = attempt {
+            self.ledger.forget_attempt(attempt.claim);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
