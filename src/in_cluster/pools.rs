@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use capi_ipam_api::conditions::{self, Condition};
 use capi_ipam_api::{InClusterKind, Pool, PoolKey, PoolStatus, names};
+use capi_ipam_controller::client::PrunedFields;
 use capi_ipam_controller::client::{CallError, ResourceClient, error_chain};
 use capi_ipam_controller::controller::{Action, Attempt, Cached, Cause, ControllerBuilder, Reconciler, Trigger};
 use capi_ipam_controller::events::EventPublisher;
@@ -17,7 +18,6 @@ use capi_ipam_controller::expectations::{EXPECTATION_TTL, Expectations};
 use capi_ipam_controller::health::ReadinessGate;
 use capi_ipam_controller::manager::Manager;
 use capi_ipam_controller::namespaced_name::NamespacedName;
-use capi_ipam_controller::patch::PrunedFields;
 use capi_ipam_controller::priority::Priority;
 use capi_ipam_controller::retry::{Retry, RetryPolicy};
 use capi_ipam_controller::watch::{EventHandler, FanOut, WatchSpec};

@@ -5,6 +5,7 @@
 
 mod call_error;
 mod connection;
+mod pruned_fields;
 
 use std::fmt::Debug;
 use std::path::Path;
@@ -23,10 +24,10 @@ use serde::de::DeserializeOwned;
 pub use self::call_error::{CallError, error_chain};
 pub(crate) use self::call_error::{NOT_SERVED, explain_unserved, status_message};
 pub use self::connection::RequestPolicy;
+pub use self::pruned_fields::PrunedFields;
+use crate::maybe_invalid::MaybeInvalid;
 use crate::metrics::RequestMetrics;
-use crate::patch::PrunedFields;
 use crate::priority;
-use crate::watch::MaybeInvalid;
 
 /// How long one request may take. The API server gets the same limit (`timeout=`), so both give up at about the same
 /// time.

@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::listener::bind;
 use crate::metrics::{CACHE_SYNCED, Description, Metrics, WATCH_RESTARTS};
-use crate::watch::RestoreDetector;
+use crate::restores::RestoreDetector;
 
 /// Why probes cannot be served.
 #[derive(Debug, thiserror::Error)]

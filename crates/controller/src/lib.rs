@@ -89,3 +89,5 @@ pub mod upgrade;
 pub mod watch;
 
 mod error;
+mod maybe_invalid;
+mod restores;

@@ -3,8 +3,6 @@
 //! A patch is the difference between two states of a typed object, so it never changes fields that the type does not
 //! know. It contains uid and resourceVersion: if the object has changed since it was read, it fails with a conflict.
 
-mod pruned_fields;
-
 use std::time::Instant;
 
 use json_patch::{AddOperation, Patch, PatchOperation, ReplaceOperation};
@@ -14,7 +12,6 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tracing::debug;
 
-pub use self::pruned_fields::PrunedFields;
 use crate::client::{CallError, ResourceClient, error_chain};
 
 /// The field that the status subresource writes.
@@ -49,7 +46,7 @@ impl Changes {
 }
 
 /// Writes the difference between `before`, as it was read, and `after`: first the main resource, then the status, each
-/// only if it differs. Status fields that the API server does not store are left out, see [`PrunedFields`].
+/// only if it differs. Status fields that the API server does not store are left out, see [`PrunedFields`](crate::client::PrunedFields).
 ///
 /// Returns the object after the last write, `None` if nothing differs. A conflict means that the object has changed
 /// since it was read, and that nothing of the failed write was applied.

@@ -6,8 +6,6 @@
 
 mod failures;
 mod fan_out;
-mod maybe_invalid;
-mod restores;
 mod streaming_list;
 
 use std::fmt::Debug;
@@ -28,13 +26,13 @@ use tracing::{info, warn};
 
 use self::failures::{Failure, FailureStreak, RETRY_POLICY, log_failure};
 pub use self::fan_out::FanOut;
-pub use self::maybe_invalid::{Invalid, MaybeInvalid};
-pub use self::restores::{Epoch, RestoreDetector};
 use self::streaming_list::streaming_list;
 use crate::client::with_timeout;
 use crate::discovery;
 use crate::health::ReadinessGate;
+pub use crate::maybe_invalid::{Invalid, MaybeInvalid};
 use crate::resource_version::ResourceVersion;
+pub use crate::restores::{Epoch, RestoreDetector};
 
 /// Sees every change of the objects of one kind, in order, before any reconciler runs. The methods correspond to kube's
 /// [`Event`].

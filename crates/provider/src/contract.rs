@@ -1,9 +1,9 @@
 //! Clients for the contract kinds, in the versions that the API server serves.
 
+use capi_ipam_controller::client::PrunedFields;
 use capi_ipam_controller::client::{CallError, ResourceClient};
 use capi_ipam_controller::discovery::wait_for_kind;
 use capi_ipam_controller::health::Health;
-use capi_ipam_controller::patch::PrunedFields;
 use capi_ipam_controller::server_clock;
 use capi_ipam_controller::watch::WatchApi;
 use jiff::Timestamp;

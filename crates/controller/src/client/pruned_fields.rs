@@ -35,7 +35,7 @@ pub struct PrunedFields(Arc<Mutex<HashMap<Path, Instant>>>);
 
 impl PrunedFields {
     /// Learns from a write: `wanted` is the status that was sent, `stored` the one of the response.
-    pub(super) fn learn(&self, wanted: &Value, stored: &Value, now: Instant) {
+    pub(crate) fn learn(&self, wanted: &Value, stored: &Value, now: Instant) {
         let mut found = Vec::new();
         find_missing(wanted, stored, &mut Vec::new(), &mut found);
         if found.is_empty() {
