@@ -58,6 +58,7 @@ use std::time::Duration;
 
 use capi_ipam_api::{IPNetwork, IPReservation, IPSlice, InClusterKind, names};
 use capi_ipam_controller::client::ResourceClient;
+use capi_ipam_controller::health::ReadinessGate;
 use capi_ipam_controller::manager::{BoxError, Manager};
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::watch::{WatchApi, WatchSpec};
@@ -69,12 +70,15 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
 
 use self::context::Context;
+use self::cooldown::EndCooldowns;
 use self::deletion_check::DeletionChecker;
 pub use self::handler::{InClusterAdapter, InClusterHandler};
-use self::metrics::PoolMetrics;
 pub use self::metrics::{METRICS, PoolMetricsMode};
+use self::metrics::{PoolMetrics, TakeSnapshots};
 pub use self::options::InClusterOptions;
+use self::rechecks::EnqueueRechecks;
 use self::reservation_store::ReservationStore;
+use self::scope_changes::MoveReservations;
 use self::slice_return::SliceReturn;
 pub use self::standby::{LedgerHandle, run_standby};
 use self::sweeper::Sweeper;
@@ -167,30 +171,42 @@ fn set_up(setup: &mut ProviderSetup<'_>, options: &InClusterOptions, ledger_hand
     setup.controller.watch::<IPSlice>(WatchSpec::new(WatchApi::all(client.clone()), (), handler, slices_synced));
     let ledger_synced: Vec<_> = objects_synced.into_iter().chain(pools_synced).collect();
     ledger_handle.publish(Arc::clone(&context.ledger), ledger_synced.clone());
-    let stop = setup.manager.stop.clone();
-    let cooldowns = cooldown::run(Arc::clone(&context), ledger_synced.clone(), stop.clone());
-    setup.manager.add("cool-downs", cooldowns);
-    let scope_changes = scope_changes::run(Arc::clone(&context), ledger_synced.clone(), stop.clone());
-    setup.manager.add_background("scope changes", scope_changes);
-    setup.manager.add("rechecks of waiting claims", rechecks::run(Arc::clone(&context.ledger), stop.clone()));
-    let slice_return = SliceReturn::new(Arc::clone(&context), client, ledger_synced.clone(), options);
-    setup.manager.add_background("return of slices", slice_return.run(stop.clone()));
-    let all_networks = ResourceClient::new(Api::all(setup.manager.client.clone()), &());
-    let network_upgrade = network_upgrade::run(Arc::clone(&context), all_networks, ledger_synced.clone(), stop.clone());
-    setup.manager.add_background("upgrade of networks", network_upgrade);
     let metrics = PoolMetrics::default();
+    add_tasks(setup, options, &context, &metrics, ledger_synced);
+    InClusterAdapter { context }
+}
+
+/// Adds the tasks that run in the background. `ledger_synced` are the watches of what the ledger contains.
+fn add_tasks(
+    setup: &mut ProviderSetup<'_>,
+    options: &InClusterOptions,
+    context: &Arc<Context>,
+    metrics: &PoolMetrics,
+    ledger_synced: Vec<ReadinessGate>,
+) {
+    let (client, stop) = (setup.manager.client.clone(), setup.manager.stop.clone());
+    let gates = || ledger_synced.clone();
+    let end_cooldowns = EndCooldowns(Arc::clone(context));
+    setup.manager.add_task("cool-downs", gates(), end_cooldowns);
+    let rechecks = EnqueueRechecks(Arc::clone(&context.ledger));
+    setup.manager.add_task("rechecks of waiting claims", Vec::new(), rechecks);
+    let moves = MoveReservations::new(Arc::clone(context));
+    setup.manager.add_background_task("scope changes", gates(), moves);
+    let slice_return = SliceReturn::new(Arc::clone(context), client.clone(), options);
+    setup.manager.add_background_task("return of slices", gates(), slice_return);
+    let networks = ResourceClient::new(Api::all(client), &());
+    let network_upgrade = network_upgrade::run(Arc::clone(context), networks, gates(), stop);
+    setup.manager.add_background("upgrade of networks", network_upgrade);
     if options.pool_metrics == PoolMetricsMode::All {
         metrics.register(&setup.manager.metrics);
-        let (ledger, gates, stop, metrics) =
-            (Arc::clone(&context.ledger), ledger_synced.clone(), stop.clone(), metrics.clone());
-        setup.manager.add_background("metrics of pools", async move {
-            stop.run_until_cancelled(metrics.run(ledger, gates)).await;
-        });
+        let snapshots = TakeSnapshots { metrics: metrics.clone(), ledger: Arc::clone(&context.ledger) };
+        setup.manager.add_background_task("metrics of pools", gates(), snapshots);
     }
-    let all_synced: Vec<_> = ledger_synced.into_iter().chain([setup.claims_synced.clone()]).collect();
-    let use_check = UseCheck::new(setup, Arc::clone(&context), metrics, options.verify_interval);
-    setup.manager.add_background("check of the addresses in use", use_check.run(all_synced.clone(), stop.clone()));
-    let sweeper = Sweeper::new(setup, options, Arc::clone(&context), all_synced);
-    setup.manager.add_background("sweeper", sweeper.run(stop));
-    InClusterAdapter { context }
+    // What uses an address is known when the claims are listed, too.
+    let mut all_synced = ledger_synced;
+    all_synced.push(setup.claims_synced.clone());
+    let use_check = UseCheck::new(setup, Arc::clone(context), metrics.clone(), options.verify_interval);
+    setup.manager.add_background_task("check of the addresses in use", all_synced.clone(), use_check);
+    let sweeper = Sweeper::new(setup, options, Arc::clone(context));
+    setup.manager.add_background_task("sweeper", all_synced, sweeper);
 }

@@ -5,9 +5,9 @@ use capi_ipam_api::advice::DUPLICATE;
 use capi_ipam_api::{IPReservation, PoolKey, Slot};
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::{Block, UsableBlocks, parse_address};
+use capi_ipam_ledger::{KnownReservation, PoolInfo, allocated_block};
 use capi_ipam_provider::api::IPAddress;
 use capi_ipam_provider::{Allocation, Ensured, HandlerError};
-use capi_ipam_ledger::{KnownReservation, PoolInfo, allocated_block};
 use kube::ResourceExt;
 use tracing::warn;
 

@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-
+use capi_ipam_api::IPSlice;
 use capi_ipam_controller::client::ResourceClient;
 use capi_ipam_controller::events::EventPublisher;
-use capi_ipam_provider::{ContractClient, Selection};
-use capi_ipam_api::IPSlice;
 use capi_ipam_ledger::Ledger;
+use capi_ipam_provider::{ContractClient, Selection};
 
 use super::deletion_check::DeletionChecker;
 use super::reservation_store::ReservationStore;

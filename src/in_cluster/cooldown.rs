@@ -11,13 +11,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use capi_ipam_api::PoolKey;
 use capi_ipam_controller::client::{CallError, error_chain};
 use capi_ipam_controller::clock;
-use capi_ipam_controller::health::ReadinessGate;
-use capi_ipam_api::PoolKey;
+use capi_ipam_controller::manager::{BackgroundTask, NextRun};
 use capi_ipam_ledger::KnownReservation;
 use futures::StreamExt;
-use tokio_util::sync::CancellationToken;
 use tracing::{debug, info};
 
 use super::context::Context;
@@ -32,23 +31,22 @@ const CONCURRENCY: usize = 8;
 /// The delay before a failed deletion is retried.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
-/// Ends cool-downs on time until `stop` is cancelled. Waits for all `gates` first: a pool that is not in the ledger
-/// counts as deleted.
-pub(super) async fn run(context: Arc<Context>, gates: Vec<ReadinessGate>, stop: CancellationToken) {
-    let work = async {
-        for gate in &gates {
-            gate.wait().await;
+/// Ends cool-downs on time. A pool that is not in the ledger counts as deleted.
+pub(super) struct EndCooldowns(pub(super) Arc<Context>);
+
+impl BackgroundTask for EndCooldowns {
+    async fn run_once(&mut self) -> NextRun {
+        let has_failed = end_expired(&self.0).await;
+        match wait_time(&self.0) {
+            None => NextRun::OnNotification,
+            Some(wait) if has_failed => NextRun::After(wait.max(RETRY_DELAY)),
+            Some(wait) => NextRun::After(wait),
         }
-        loop {
-            let failed = end_expired(&context).await;
-            let next = wait_time(&context).map(|wait| if failed { wait.max(RETRY_DELAY) } else { wait });
-            tokio::select! {
-                () = sleep_for(next) => {}
-                () = context.ledger.cooldowns_changed() => {}
-            }
-        }
-    };
-    let _ = stop.run_until_cancelled(work).await;
+    }
+
+    async fn notified(&self) {
+        self.0.ledger.cooldowns_changed().await;
+    }
 }
 
 fn is_served(context: &Context, pool: &PoolKey) -> bool {
@@ -61,13 +59,6 @@ fn wait_time(context: &Context) -> Option<Duration> {
     let now = clock::timestamp();
     let left = jiff::Timestamp::from_second(end).ok().map(|end| end.duration_since(now));
     Some(left.and_then(|left| Duration::try_from(left).ok()).unwrap_or_default())
-}
-
-async fn sleep_for(wait: Option<Duration>) {
-    match wait {
-        Some(wait) => tokio::time::sleep(wait).await,
-        None => std::future::pending().await,
-    }
 }
 
 /// Deletes the reservations whose cool-down has ended. Returns whether something has to be retried.

@@ -4,18 +4,22 @@ use std::any::Any;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use capi_ipam_api::advice::{DUPLICATE, MISSING_POOL};
+use capi_ipam_api::advice::{DUPLICATE, MISSING_POOL};
+use capi_ipam_api::{AddressMetadata, AllocationOrder, Audience, IPReservation, PoolKey, Slot, names};
+use capi_ipam_api::{AddressMetadata, AllocationOrder, Audience, IPReservation, PoolKey, Slot, names};
 use capi_ipam_controller::client::{CallError, error_chain};
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::{clock, trace_span, traces};
 use capi_ipam_ip::{Block, UsableBlocks};
+use capi_ipam_ledger::{
+    ClaimAttributes, Held, Ledger, Misplaced, PoolInfo, PoolLookup, Proposal, Unavailable, allocated_block, priority,
+};
+use capi_ipam_ledger::{
+    ClaimAttributes, Held, Ledger, Misplaced, PoolInfo, PoolLookup, Proposal, Unavailable, allocated_block, priority,
+};
 use capi_ipam_provider::api::{IPAddress, IPAddressClaim, Uid};
 use capi_ipam_provider::{Allocation, ClaimHandler, Ensured, HandlerError, PoolView, ProviderAdapter, Released};
-use capi_ipam_api::advice::{DUPLICATE, MISSING_POOL};
-use capi_ipam_api::{AddressMetadata, AllocationOrder, Audience, IPReservation, PoolKey, Slot, names};
-use capi_ipam_ledger::{
-    ClaimAttributes, Held, Ledger, Misplaced, PoolInfo, PoolLookup, Proposal, Unavailable, allocated_block,
-    priority,
-};
 use kube::ResourceExt;
 use tracing::debug;
 

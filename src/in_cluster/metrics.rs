@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use capi_ipam_api::{OverLimit, PoolKey, SliceCounts};
-use capi_ipam_controller::health::ReadinessGate;
+use capi_ipam_controller::manager::{BackgroundTask, NextRun};
 use capi_ipam_controller::metrics::{Description, Metrics};
 use capi_ipam_ledger::{Ledger, NetworkCounts, PoolCounts};
 use parking_lot::Mutex;
@@ -129,17 +129,19 @@ impl PoolMetrics {
     pub(super) fn set_not_in_use(&self, counts: UseCounts) {
         *self.not_in_use.lock() = Arc::new(counts);
     }
+}
 
-    /// Takes a snapshot every few seconds, once the gates are ready. Never returns.
-    pub(super) async fn run(self, ledger: Arc<Ledger>, gates: Vec<ReadinessGate>) {
-        for gate in &gates {
-            gate.wait().await;
-        }
-        loop {
-            let snapshot = Snapshot { pools: ledger.pool_counts(), networks: ledger.network_counts() };
-            *self.snapshot.lock() = Arc::new(snapshot);
-            tokio::time::sleep(INTERVAL).await;
-        }
+/// Takes a snapshot of the ledger for the metrics of pools.
+pub(super) struct TakeSnapshots {
+    pub(super) metrics: PoolMetrics,
+    pub(super) ledger: Arc<Ledger>,
+}
+
+impl BackgroundTask for TakeSnapshots {
+    async fn run_once(&mut self) -> NextRun {
+        let snapshot = Snapshot { pools: self.ledger.pool_counts(), networks: self.ledger.network_counts() };
+        *self.metrics.snapshot.lock() = Arc::new(snapshot);
+        NextRun::After(INTERVAL)
     }
 }
 

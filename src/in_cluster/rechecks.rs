@@ -5,23 +5,27 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use capi_ipam_controller::manager::{BackgroundTask, NextRun};
 use capi_ipam_ledger::Ledger;
-use tokio_util::sync::CancellationToken;
 
 /// The number of claims that are enqueued at once.
 const BATCH_SIZE: usize = 200;
 /// The time between two batches: one of a busy manager takes longer, and is not waited for.
 const BATCH_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Enqueues the claims until `stop` is cancelled.
-pub(super) async fn run(ledger: Arc<Ledger>, stop: CancellationToken) {
-    let work = async {
-        loop {
-            ledger.rechecks_added().await;
-            while ledger.recheck(BATCH_SIZE) {
-                tokio::time::sleep(BATCH_INTERVAL).await;
-            }
+/// Enqueues the claims.
+pub(super) struct EnqueueRechecks(pub(super) Arc<Ledger>);
+
+impl BackgroundTask for EnqueueRechecks {
+    async fn run_once(&mut self) -> NextRun {
+        while self.0.recheck(BATCH_SIZE) {
+            // Another notification does not end the time between two batches.
+            tokio::time::sleep(BATCH_INTERVAL).await;
         }
-    };
-    let _ = stop.run_until_cancelled(work).await;
+        NextRun::OnNotification
+    }
+
+    async fn notified(&self) {
+        self.0.rechecks_added().await;
+    }
 }

@@ -1,6 +1,5 @@
 //! Step R2: releases the addresses of a claim.
 
-
 use capi_ipam_api::{IPReservation, PoolKey, Scope, Slot};
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::Block;

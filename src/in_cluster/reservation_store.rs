@@ -17,12 +17,14 @@ mod release_rule;
 
 use std::sync::Arc;
 
+use capi_ipam_api::{IPReservation, PoolKey, ReservationClaim, Slot, names};
+use capi_ipam_api::{IPReservation, PoolKey, ReservationClaim, Slot, names};
 use capi_ipam_controller::client::{CallError, Deleted, ResourceClient};
 use capi_ipam_controller::watch::{MaybeInvalid, RestoreDetector};
 use capi_ipam_controller::{clock, patch};
-use capi_ipam_provider::api::Uid;
-use capi_ipam_api::{IPReservation, PoolKey, ReservationClaim, Slot, names};
 use capi_ipam_ledger::{KnownReservation, Ledger};
+use capi_ipam_ledger::{KnownReservation, Ledger};
+use capi_ipam_provider::api::Uid;
 use json_patch::PatchOperation;
 use kube::{Resource, ResourceExt};
 use serde_json::json;

@@ -8,13 +8,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use capi_ipam_controller::client::{CallError, error_chain};
-use capi_ipam_controller::health::ReadinessGate;
 use capi_ipam_api::{IPReservation, Slot};
+use capi_ipam_controller::client::{CallError, error_chain};
+use capi_ipam_controller::manager::{BackgroundTask, NextRun};
 use capi_ipam_ledger::{KnownReservation, Misplaced};
 use futures::StreamExt;
 use kube::ResourceExt;
-use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
 use super::context::Context;
@@ -28,32 +27,38 @@ const MAX_MOVED: usize = 1_000;
 /// The delay before a reservation that cannot be moved is tried again.
 const RETRY_DELAY: Duration = Duration::from_secs(10);
 
-/// Moves reservations until `stop` is cancelled. Waits for all `gates` first.
-pub(super) async fn run(context: Arc<Context>, gates: Vec<ReadinessGate>, stop: CancellationToken) {
-    let work = async {
-        for gate in &gates {
-            gate.wait().await;
+/// Moves the reservations of pools whose scope has changed.
+pub(super) struct MoveReservations {
+    context: Arc<Context>,
+    /// Reservations that could not be moved, by uid, and when to try again.
+    postponed: HashMap<String, Instant>,
+}
+
+impl MoveReservations {
+    pub(super) fn new(context: Arc<Context>) -> Self {
+        Self { context, postponed: HashMap::new() }
+    }
+}
+
+impl BackgroundTask for MoveReservations {
+    async fn run_once(&mut self) -> NextRun {
+        let now = Instant::now();
+        self.postponed.retain(|_, until| *until > now);
+        let mut found = self.context.ledger.misplaced(MAX_MOVED.saturating_add(self.postponed.len()));
+        found.retain(|misplaced| is_served(&self.context, misplaced) && !self.postponed.contains_key(&misplaced.uid));
+        if found.is_empty() {
+            let has_postponed = !self.postponed.is_empty();
+            return if has_postponed { NextRun::After(RETRY_DELAY) } else { NextRun::OnNotification };
         }
-        // Reservations that could not be moved, by uid, and when to try again.
-        let mut postponed: HashMap<String, Instant> = HashMap::new();
-        loop {
-            let now = Instant::now();
-            postponed.retain(|_, until| *until > now);
-            let mut found = context.ledger.misplaced(MAX_MOVED.saturating_add(postponed.len()));
-            found.retain(|misplaced| is_served(&context, misplaced) && !postponed.contains_key(&misplaced.uid));
-            if found.is_empty() {
-                tokio::select! {
-                    () = context.ledger.scopes_changed() => {}
-                    () = tokio::time::sleep(RETRY_DELAY), if !postponed.is_empty() => {}
-                }
-                continue;
-            }
-            let failed = move_all(&context, found).await;
-            let until = Instant::now().checked_add(RETRY_DELAY).unwrap_or(now);
-            postponed.extend(failed.into_iter().map(|uid| (uid, until)));
-        }
-    };
-    let _ = stop.run_until_cancelled(work).await;
+        let failed = move_all(&self.context, found).await;
+        let until = Instant::now().checked_add(RETRY_DELAY).unwrap_or(now);
+        self.postponed.extend(failed.into_iter().map(|uid| (uid, until)));
+        NextRun::Now
+    }
+
+    async fn notified(&self) {
+        self.context.ledger.scopes_changed().await;
+    }
 }
 
 fn is_served(context: &Context, misplaced: &Misplaced) -> bool {

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use capi_ipam_api::{PoolKey, SliceOwner, SliceOwnerKind};
 use capi_ipam_controller::client::{CallError, Deleted, error_chain};
-use capi_ipam_controller::health::ReadinessGate;
+use capi_ipam_controller::manager::{BackgroundTask, NextRun};
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::watch::MaybeInvalid;
 use capi_ipam_controller::{clock, patch};
@@ -19,7 +19,6 @@ use capi_ipam_ledger::{SliceStep, SliceView};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::{Client, Resource};
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 use tracing::{debug, info};
 
 use super::context::Context;
@@ -36,44 +35,29 @@ const LIST_INTERVAL: Duration = Duration::from_secs(30);
 pub(super) struct SliceReturn {
     context: Arc<Context>,
     client: Client,
-    /// What has to be listed before.
-    gates: Vec<ReadinessGate>,
     interval: Duration,
     grace: Duration,
     restore_timeout: Duration,
     clusters: Option<(Instant, HashSet<NamespacedName>)>,
 }
 
+impl BackgroundTask for SliceReturn {
+    async fn run_once(&mut self) -> NextRun {
+        self.pass().await;
+        NextRun::After(self.interval)
+    }
+}
+
 impl SliceReturn {
-    pub(super) fn new(
-        context: Arc<Context>,
-        client: Client,
-        gates: Vec<ReadinessGate>,
-        options: &InClusterOptions,
-    ) -> Self {
+    pub(super) fn new(context: Arc<Context>, client: Client, options: &InClusterOptions) -> Self {
         Self {
             context,
             client,
-            gates,
             interval: options.sweep_interval.min(MAX_INTERVAL),
             grace: options.sweep_grace,
             restore_timeout: options.restored_claim_timeout,
             clusters: None,
         }
-    }
-
-    /// Checks all slices at the interval until `stop` is cancelled.
-    pub(super) async fn run(mut self, stop: CancellationToken) {
-        let work = async {
-            for gate in &self.gates {
-                gate.wait().await;
-            }
-            loop {
-                self.pass().await;
-                tokio::time::sleep(self.interval).await;
-            }
-        };
-        let _ = stop.run_until_cancelled(work).await;
     }
 
     async fn pass(&mut self) {

@@ -14,22 +14,22 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use capi_ipam_api::{IPReservation, PoolKey, ReservationClaim, Scope, Slot, conditions};
+use capi_ipam_api::{IPReservation, PoolKey, ReservationClaim, Scope, Slot, conditions};
 use capi_ipam_controller::client::{CallError, error_chain};
 use capi_ipam_controller::clock;
 use capi_ipam_controller::events::EventPublisher;
 use capi_ipam_controller::health::ReadinessGate;
+use capi_ipam_controller::manager::{BackgroundTask, NextRun};
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::trace_span;
+use capi_ipam_ledger::{AbandonedReservation, Held, InvalidReservation, KnownReservation, Unreserved, allocated_block};
+use capi_ipam_ledger::{AbandonedReservation, Held, InvalidReservation, KnownReservation, Unreserved, allocated_block};
 use capi_ipam_provider::api::conditions::NO_CLAIM;
 use capi_ipam_provider::api::{IPAddress, IPAddressClaim, Uid};
 use capi_ipam_provider::{ClaimCache, ClaimSnapshot, ContractClient, Lasting, ProviderSetup, Suspects};
-use capi_ipam_api::{IPReservation, PoolKey, ReservationClaim, Scope, Slot, conditions};
-use capi_ipam_ledger::{
-    AbandonedReservation, Held, InvalidReservation, KnownReservation, Unreserved, allocated_block,
-};
 use kube::ResourceExt;
 use prometheus_client::metrics::counter::Counter;
-use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, debug, info, warn};
 
 use super::context::Context;
@@ -52,7 +52,6 @@ pub(super) struct Sweeper {
     duplicates: Duplicates,
     contract: ContractClient,
     claims: ClaimCache,
-    gates: Vec<ReadinessGate>,
     interval: Duration,
     grace: Duration,
     events: EventPublisher,
@@ -67,20 +66,21 @@ pub(super) struct Sweeper {
     report_only: bool,
 }
 
+impl BackgroundTask for Sweeper {
+    async fn run_once(&mut self) -> NextRun {
+        self.pass().instrument(trace_span!("sweep", what = "ipreservations")).await;
+        NextRun::After(self.interval)
+    }
+}
+
 impl Sweeper {
-    pub(super) fn new(
-        setup: &ProviderSetup<'_>,
-        options: &InClusterOptions,
-        context: Arc<Context>,
-        gates: Vec<ReadinessGate>,
-    ) -> Self {
+    pub(super) fn new(setup: &ProviderSetup<'_>, options: &InClusterOptions, context: Arc<Context>) -> Self {
         let duplicates = Duplicates::new(setup, Arc::clone(&context));
         Self {
             context,
             duplicates,
             contract: setup.contract.clone(),
             claims: setup.claim_cache(),
-            gates,
             interval: options.sweep_interval,
             grace: options.sweep_grace,
             report_only: options.sweep_report_only,
@@ -89,22 +89,6 @@ impl Sweeper {
             reported_invalid: Vec::new(),
             suspects: Suspects::default(),
             reported_abandoned: Lasting::default(),
-        }
-    }
-
-    pub(super) async fn run(mut self, stop: CancellationToken) {
-        let work = async {
-            for gate in &self.gates {
-                gate.wait().await;
-            }
-            loop {
-                self.pass().instrument(trace_span!("sweep", what = "ipreservations")).await;
-                tokio::time::sleep(self.interval).await;
-            }
-        };
-        tokio::select! {
-            () = work => {}
-            () = stop.cancelled() => {}
         }
     }
 

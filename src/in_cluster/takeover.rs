@@ -5,11 +5,13 @@
 //! The reservation is changed in one write, in a known version. So the address is never without a reservation: no other
 //! process can allocate it while it cools down, whatever fails or lags.
 
+use capi_ipam_api::{IPReservation, PoolKey, Slot};
+use capi_ipam_api::{IPReservation, PoolKey, Slot};
 use capi_ipam_controller::client::error_chain;
 use capi_ipam_controller::watch::MaybeInvalid;
-use capi_ipam_provider::HandlerError;
-use capi_ipam_api::{IPReservation, PoolKey, Slot};
 use capi_ipam_ledger::{KnownReservation, PoolInfo};
+use capi_ipam_ledger::{KnownReservation, PoolInfo};
+use capi_ipam_provider::HandlerError;
 use tracing::warn;
 
 use super::handler::{InClusterHandler, ReserveResult, request_error};

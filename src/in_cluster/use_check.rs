@@ -10,11 +10,10 @@ use std::time::{Duration, Instant};
 
 use capi_ipam_api::PoolKey;
 use capi_ipam_controller::client::{CallError, error_chain};
-use capi_ipam_controller::health::ReadinessGate;
+use capi_ipam_controller::manager::{BackgroundTask, NextRun};
 use capi_ipam_ip::Block;
 use capi_ipam_provider::api::IPAddressClaim;
 use capi_ipam_provider::{AddressUse, AddressUseReporter, ClaimCache, ProviderSetup};
-use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
 use super::context::Context;
@@ -42,10 +41,27 @@ pub(super) struct UseCheck {
     reporter: AddressUseReporter,
     metrics: PoolMetrics,
     interval: Duration,
+    /// When the addresses of all pools were last checked.
+    last: Option<Instant>,
     /// The pools that the last pass has checked, in order.
     pools: Vec<PoolKey>,
     /// The counts of each namespace, as of the last time that its check was complete.
     counts: HashMap<String, Counts>,
+}
+
+impl BackgroundTask for UseCheck {
+    async fn run_once(&mut self) -> NextRun {
+        let pools = self.context.ledger.verified_pools();
+        let is_due = self.last.is_none_or(|last| last.elapsed() >= self.interval);
+        if is_due {
+            self.pools.clear();
+            self.last = Some(Instant::now());
+        }
+        if is_due || pools != self.pools {
+            self.pass(pools).await;
+        }
+        NextRun::After(POLL_INTERVAL.min(self.interval))
+    }
 }
 
 impl UseCheck {
@@ -56,29 +72,7 @@ impl UseCheck {
         interval: Duration,
     ) -> Self {
         let (claims, reporter) = (setup.claim_cache(), AddressUseReporter::new(setup));
-        Self { context, claims, reporter, metrics, interval, pools: Vec::new(), counts: HashMap::new() }
-    }
-
-    pub(super) async fn run(mut self, gates: Vec<ReadinessGate>, stop: CancellationToken) {
-        let work = async {
-            for gate in &gates {
-                gate.wait().await;
-            }
-            let mut last: Option<Instant> = None;
-            loop {
-                let pools = self.context.ledger.verified_pools();
-                let is_due = last.is_none_or(|last| last.elapsed() >= self.interval);
-                if is_due {
-                    self.pools.clear();
-                    last = Some(Instant::now());
-                }
-                if is_due || pools != self.pools {
-                    self.pass(pools).await;
-                }
-                tokio::time::sleep(POLL_INTERVAL.min(self.interval)).await;
-            }
-        };
-        let _ = stop.run_until_cancelled(work).await;
+        Self { context, claims, reporter, metrics, interval, last: None, pools: Vec::new(), counts: HashMap::new() }
     }
 
     /// Checks the addresses of the pools that were not among those of the last pass: whoever may write one pool does not

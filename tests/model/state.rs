@@ -27,7 +27,7 @@ pub(crate) enum Age {
 /// An IPAddressClaim.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Claim {
-    /// The uid: which claim of its name it is, initial_state with 1.
+    /// The uid: which claim of its name it is, starting with 1.
     pub(crate) life: u8,
     pub(crate) finalizer: bool,
     pub(crate) deleting: bool,

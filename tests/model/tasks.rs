@@ -272,7 +272,7 @@ impl Worker<'_> {
             }
             (Step::MarkReleased, Answer::NotFound) => self.unreserve_from(self.task.address + 1, self.task.purpose),
             (Step::Unreserve, Answer::Conflict) => {
-                // It is read once more; what then is this claim's all the same has_mutation an error.
+                // It is read once more. If it still belongs to this claim, the release fails and is retried.
                 let found = self.state.objects.reservations[usize::from(self.task.address)];
                 if found.is_some_and(|found| found.is_for(self.name, self.life())) {
                     self.end();

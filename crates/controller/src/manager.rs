@@ -14,6 +14,7 @@
 //! The setup function is called when the process becomes the leader, at most once in its life. A process that loses the
 //! lease ends, so controllers always start with empty caches and list everything before they act.
 
+mod background;
 mod program;
 
 use std::collections::BTreeSet;
@@ -27,6 +28,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
+pub use self::background::{BackgroundTask, NextRun};
 pub use self::program::{Identity, main, print_usage, run, run_with_options, run_with_services};
 use crate::client::{ClientError, RequestPolicy, connect_with};
 use crate::controller::ControllerBuilder;

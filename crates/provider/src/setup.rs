@@ -229,10 +229,8 @@ impl<A: ProviderAdapter> ClaimReconcilerBuilder<'_, A> {
         if let Some(options) = sweep {
             let claims = ClaimCache { store: controller.store(), selection: selection.clone() };
             let sweep = Sweep::new(Arc::clone(&reconciler), claims, options);
-            let (stop, gates) = (stop.clone(), vec![claims_synced.clone(), addresses_synced.clone()]);
-            manager.add_background("the sweep of IPAddresses without a claim", async move {
-                stop.run_until_cancelled(sweep.run(gates)).await;
-            });
+            let gates = vec![claims_synced.clone(), addresses_synced.clone()];
+            manager.add_background_task("the sweep of IPAddresses without a claim", gates, sweep);
         }
         let gates = vec![claims_synced.clone(), addresses_synced, clusters_synced];
         let upgrade = Arc::clone(&reconciler).upgrade_owner_references(gates, stop.clone());

@@ -18,8 +18,8 @@ use crate::message_debounce::{MESSAGE_DEBOUNCE, MessageDebounce, StatusWrite};
 use crate::reconciler::ClaimReconciler;
 
 impl<A: ProviderAdapter> ClaimReconciler<A> {
-    /// Writes the conditions of the claim and publishes an event, unless the conditions are up to date. Returns after
-    /// which time to call it retry if the message is debounced.
+    /// Writes the conditions of the claim and publishes an event, unless the conditions are up to date. If the
+    /// message is debounced, returns the time after which to call it again.
     pub(super) async fn update_status(
         &self,
         claim: &IPAddressClaim,

@@ -18,8 +18,9 @@ use std::time::{Duration, Instant};
 use capi_ipam_controller::client::error_chain;
 use capi_ipam_controller::controller::Action;
 use capi_ipam_controller::finalizer;
-use capi_ipam_controller::health::ReadinessGate;
+use capi_ipam_controller::manager::{BackgroundTask, NextRun};
 use capi_ipam_controller::namespaced_name::NamespacedName;
+use capi_ipam_controller::object_map::ObjectKey;
 use capi_ipam_controller::trace_span;
 use kube::ResourceExt;
 use tracing::{Instrument, debug, info, warn};
@@ -94,21 +95,17 @@ pub(super) struct Sweep<A: ProviderAdapter> {
     unreleased: Vec<(Arc<IPAddressClaim>, IPAddress)>,
 }
 
+impl<A: ProviderAdapter> BackgroundTask for Sweep<A> {
+    async fn run_once(&mut self) -> NextRun {
+        self.pass().instrument(trace_span!("sweep", what = "ipaddresses")).await;
+        NextRun::After(self.options.interval)
+    }
+}
+
 impl<A: ProviderAdapter> Sweep<A> {
     pub(super) fn new(reconciler: Arc<ClaimReconciler<A>>, claims: ClaimCache, options: SweepOptions) -> Self {
         let (suspects, reported) = (Suspects::default(), Lasting::default());
         Self { reconciler, claims, options, suspects, reported, unreleased: Vec::new() }
-    }
-
-    /// Sweeps until it is dropped. Waits until the gates are ready.
-    pub(super) async fn run(mut self, gates: Vec<ReadinessGate>) {
-        for gate in &gates {
-            gate.wait().await;
-        }
-        loop {
-            self.pass().instrument(trace_span!("sweep", what = "ipaddresses")).await;
-            tokio::time::sleep(self.options.interval).await;
-        }
     }
 
     async fn pass(&mut self) {

@@ -1,10 +1,12 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use capi_ipam_api::{InClusterKind, Scope};
+use capi_ipam_api::{InClusterKind, Scope};
 use capi_ipam_controller::controller::ControllerBuilder;
 use capi_ipam_ip::Block;
-use capi_ipam_provider::api::IPAddressClaim;
-use capi_ipam_api::{InClusterKind, Scope};
 use capi_ipam_ledger::Proposal;
+use capi_ipam_ledger::Proposal;
+use capi_ipam_provider::api::IPAddressClaim;
 use http::{Method, Request, Response};
 use kube::client::Body;
 use kube::{Api, Client};

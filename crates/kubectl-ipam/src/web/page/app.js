@@ -24,7 +24,6 @@ function show() {
   if (location.hash === "#main") return;
   const next = route();
   if (view?.name === next.name && view.accepts?.(next)) return;
-  view?.close?.();
   const views = { overview, pool, search, waiting };
   view = (views[next.name] ?? overview)(next);
   view.name = next.name;
