@@ -5,8 +5,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use capi_ipam_api::advice::{DUPLICATE, MISSING_POOL};
-use capi_ipam_api::advice::{DUPLICATE, MISSING_POOL};
-use capi_ipam_api::{AddressMetadata, AllocationOrder, Audience, IPReservation, PoolKey, Slot, names};
 use capi_ipam_api::{AddressMetadata, AllocationOrder, Audience, IPReservation, PoolKey, Slot, names};
 use capi_ipam_controller::client::{CallError, error_chain};
 use capi_ipam_controller::namespaced_name::NamespacedName;
@@ -15,12 +13,8 @@ use capi_ipam_ip::{Block, UsableBlocks};
 use capi_ipam_ledger::{
     ClaimAttributes, Held, Ledger, Misplaced, PoolInfo, PoolLookup, Proposal, Unavailable, allocated_block, priority,
 };
-use capi_ipam_ledger::{
-    ClaimAttributes, Held, Ledger, Misplaced, PoolInfo, PoolLookup, Proposal, Unavailable, allocated_block, priority,
-};
 use capi_ipam_provider::api::{IPAddress, IPAddressClaim, Uid};
 use capi_ipam_provider::{Allocation, ClaimHandler, Ensured, HandlerError, PoolView, ProviderAdapter, Released};
-use kube::ResourceExt;
 use tracing::debug;
 
 use super::access::limit_error;
@@ -404,7 +398,7 @@ impl InClusterHandler {
         let created = self.context.reservations.create(slot, &wanted, Some(self.attempt(pool)), is_ours).await;
         match created.map_err(|error| request_error("reserve an address", error))? {
             CreateResult::Created(_) | CreateResult::Exists(_) => Ok(ReserveResult::Ours),
-            CreateResult::Taken(_) => Ok(ReserveResult::Conflict),
+            CreateResult::Taken => Ok(ReserveResult::Conflict),
         }
     }
 }

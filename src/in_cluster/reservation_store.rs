@@ -18,11 +18,9 @@ mod release_rule;
 use std::sync::Arc;
 
 use capi_ipam_api::{IPReservation, PoolKey, ReservationClaim, Slot, names};
-use capi_ipam_api::{IPReservation, PoolKey, ReservationClaim, Slot, names};
 use capi_ipam_controller::client::{CallError, Deleted, ResourceClient};
 use capi_ipam_controller::watch::{MaybeInvalid, RestoreDetector};
 use capi_ipam_controller::{clock, patch};
-use capi_ipam_ledger::{KnownReservation, Ledger};
 use capi_ipam_ledger::{KnownReservation, Ledger};
 use capi_ipam_provider::api::Uid;
 use json_patch::PatchOperation;
@@ -49,7 +47,7 @@ pub(super) enum CreateResult {
     /// A reservation as wanted has the name. This request has created it only if its outcome was unknown.
     Exists(Box<IPReservation>),
     /// Another object has the name. The name is taken, whatever the object contains.
-    Taken(Box<MaybeInvalid<IPReservation>>),
+    Taken,
 }
 
 /// What the write of a known reservation has led to, as far as the API server has answered or a live read shows.
@@ -147,7 +145,7 @@ impl ReservationStore {
         self.forget(attempt);
         match found {
             MaybeInvalid(Ok(found)) if is_wanted(&found) => Ok(CreateResult::Exists(Box::new(found))),
-            other => Ok(CreateResult::Taken(Box::new(other))),
+            _ => Ok(CreateResult::Taken),
         }
     }
 

@@ -125,8 +125,8 @@ pub(super) async fn move_one(context: &Context, misplaced: &Misplaced) -> Result
             CreateResult::Created(created) => copy = KnownReservation::of(&created),
             CreateResult::Exists(_) => {}
             // A cool-down protects an address that no claim holds.
-            CreateResult::Taken(_) if old.spec.released_at.is_some() => {}
-            CreateResult::Taken(_) => return Ok(MoveResult::Taken),
+            CreateResult::Taken if old.spec.released_at.is_some() => {}
+            CreateResult::Taken => return Ok(MoveResult::Taken),
         }
     }
     // Step M3.

@@ -15,15 +15,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use capi_ipam_api::{IPReservation, PoolKey, ReservationClaim, Scope, Slot, conditions};
-use capi_ipam_api::{IPReservation, PoolKey, ReservationClaim, Scope, Slot, conditions};
 use capi_ipam_controller::client::{CallError, error_chain};
 use capi_ipam_controller::clock;
 use capi_ipam_controller::events::EventPublisher;
-use capi_ipam_controller::health::ReadinessGate;
 use capi_ipam_controller::manager::{BackgroundTask, NextRun};
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::trace_span;
-use capi_ipam_ledger::{AbandonedReservation, Held, InvalidReservation, KnownReservation, Unreserved, allocated_block};
 use capi_ipam_ledger::{AbandonedReservation, Held, InvalidReservation, KnownReservation, Unreserved, allocated_block};
 use capi_ipam_provider::api::conditions::NO_CLAIM;
 use capi_ipam_provider::api::{IPAddress, IPAddressClaim, Uid};
@@ -336,7 +333,7 @@ impl Sweeper {
         match self.context.reservations.create(slot, &wanted, None, is_ours).await? {
             CreateResult::Created(_) => Ok(true),
             CreateResult::Exists(_) => Ok(false),
-            CreateResult::Taken(_) => {
+            CreateResult::Taken => {
                 warn!(%pool, %slot, namespace = holding.namespace, claim = holding.name,
                     "address is in use by one claim and reserved for another");
                 Ok(false)

@@ -6,10 +6,8 @@
 //! process can allocate it while it cools down, whatever fails or lags.
 
 use capi_ipam_api::{IPReservation, PoolKey, Slot};
-use capi_ipam_api::{IPReservation, PoolKey, Slot};
 use capi_ipam_controller::client::error_chain;
 use capi_ipam_controller::watch::MaybeInvalid;
-use capi_ipam_ledger::{KnownReservation, PoolInfo};
 use capi_ipam_ledger::{KnownReservation, PoolInfo};
 use capi_ipam_provider::HandlerError;
 use tracing::warn;

@@ -20,7 +20,6 @@ use capi_ipam_controller::controller::Action;
 use capi_ipam_controller::finalizer;
 use capi_ipam_controller::manager::{BackgroundTask, NextRun};
 use capi_ipam_controller::namespaced_name::NamespacedName;
-use capi_ipam_controller::object_map::ObjectKey;
 use capi_ipam_controller::trace_span;
 use kube::ResourceExt;
 use tracing::{Instrument, debug, info, warn};

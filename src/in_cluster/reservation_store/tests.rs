@@ -1,10 +1,9 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use capi_ipam_api::{InClusterKind, Scope};
-use capi_ipam_api::{InClusterKind, Scope};
 use capi_ipam_controller::controller::ControllerBuilder;
+use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::Block;
-use capi_ipam_ledger::Proposal;
 use capi_ipam_ledger::Proposal;
 use capi_ipam_provider::api::IPAddressClaim;
 use http::{Method, Request, Response};
@@ -105,7 +104,7 @@ fn is_free(ledger: &Ledger) -> bool {
         "spec": {"addresses": ["10.0.0.5"], "prefix": 24},
     });
     ledger.apply_pool(&serde_json::from_value(pool).unwrap());
-    matches!(ledger.propose(&self::pool(), &("n".to_owned(), "new".to_owned()), 1), Proposal::Slot(_))
+    matches!(ledger.propose(&self::pool(), &NamespacedName::new("n", "new"), 1), Proposal::Slot(_))
 }
 
 /// The result of a write, its reads, and whether the ledger remembers the attempt.
@@ -157,7 +156,7 @@ async fn create(answer: Answer, read: Answer) -> (&'static str, bool) {
     let result = match store.create(&slot(), &wanted, Some(attempt(&pool)), is_ours).await {
         Ok(CreateResult::Created(_)) => "created",
         Ok(CreateResult::Exists(_)) => "exists",
-        Ok(CreateResult::Taken(_)) => "taken",
+        Ok(CreateResult::Taken) => "taken",
         Err(_) => "failed",
     };
     if result != "failed" {
