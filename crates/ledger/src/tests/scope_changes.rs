@@ -22,6 +22,7 @@ struct PoolObject {
 
 #[derive(Clone, Debug, PartialEq)]
 struct NetworkObject {
+    uid: usize,
     generation: i64,
     /// The label that it selects; `Some(None)` for all pools.
     selector: Option<Option<usize>>,
@@ -46,6 +47,8 @@ type Reservations = BTreeMap<Slot, usize>;
 struct Objects {
     pools: [PoolObject; POOLS.len()],
     networks: [Option<NetworkObject>; NETWORKS.len()],
+    /// The number of networks that were created: a network that is created again has another uid.
+    created: usize,
     has_label: bool,
     reservations: Reservations,
 }
@@ -115,6 +118,7 @@ impl Objects {
     fn new() -> Self {
         let pool = PoolObject { generation: 1, site: 1, names: None, status: None };
         let lab = NetworkObject {
+            uid: 0,
             generation: 1,
             selector: Some(Some(1)),
             allows: Allows::All,
@@ -125,6 +129,7 @@ impl Objects {
         Self {
             pools: std::array::from_fn(|_| pool.clone()),
             networks: [Some(lab), None],
+            created: 1,
             has_label: true,
             reservations: BTreeMap::new(),
         }
@@ -154,7 +159,7 @@ impl Objects {
     }
 
     fn network(&self, index: usize) -> Option<IPNetwork> {
-        let NetworkObject { generation, selector, allows, is_valid, is_deleting, length } =
+        let NetworkObject { uid, generation, selector, allows, is_valid, is_deleting, length } =
             self.networks[index].as_ref()?;
         let name = NETWORKS[index];
         let selector = selector.map(|site| match site.map(|site| SITES[site]) {
@@ -170,7 +175,8 @@ impl Objects {
         let excluded = if *is_valid { json!(null) } else { json!(["fd00::9-fd00::1"]) };
         let deletion = is_deleting.then_some("2026-01-01T00:00:00Z");
         Some(lab(json!({
-            "metadata": {"name": name, "uid": name, "generation": generation, "deletionTimestamp": deletion},
+            "metadata": {"name": name, "uid": format!("{name}-{uid}"), "generation": generation,
+                         "deletionTimestamp": deletion},
             "spec": {"pools": selector, "namespaces": namespaces, "excluded": excluded},
             "status": {"blockLengths": {"ipv4": length}},
         })))
@@ -306,9 +312,10 @@ fn execute(objects: &mut Objects, managers: &mut [Manager; 2], step: &Step) {
         Step::Delete(network) => objects.edit_network(*network, |it| it.is_deleting = true),
         Step::Force(network) => objects.networks[*network] = None,
         Step::Create(network) => {
-            let created = Objects::new().networks[0].clone();
             if objects.networks[*network].is_none() {
-                objects.networks[*network] = created;
+                let created = Objects::new().networks[0].clone();
+                objects.networks[*network] = created.map(|created| NetworkObject { uid: objects.created, ..created });
+                objects.created += 1;
             }
         }
         Step::Length(network, length) => objects.edit_network(*network, |it| it.length = *length),
