@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Mutation testing of the fault plans: applies each patch in tests/faults/mutants to a copy of the repository, one at a
-# time, and checks that a fault plan or a unit test detects it. The first line of a patch describes the mutant. The lines
-# that begin with "plan: " are plans, at least one of which has to detect it. If there is a line that begins with
-# "test: ", it is the full name of a unit test of capi-ipam, which has to detect it instead.
+# time, and checks that a fault plan or a test detects it. The first line of a patch describes the mutant. The lines that
+# begin with "plan: " are plans, at least one of which has to detect it. If there is a line that begins with "test: ", it
+# is the full name of a test that has to detect it instead: a unit test of capi-ipam, or after the name of a program in
+# tests one of its tests.
 #
 #   hack/faults/mutants.sh [NAME…]      default: all mutants
 #
@@ -56,16 +57,21 @@ run_plans() {
   return 1
 }
 
-unit_test() {
+test_of() {
   sed -n 's/^test: //p' "tests/faults/mutants/$1.patch"
 }
 
-# Runs the unit test of a mutant, and prints its name if it fails.
-run_unit_test() {
+# Runs the test of a mutant, and prints its name if it fails.
+run_test() {
   local test log=$work/$1.log
-  test=$(unit_test "$1")
-  CARGO_TARGET_DIR=$work/build "$cargo" test --quiet --locked --manifest-path "$tree/Cargo.toml" --lib -- --exact "$test" \
-    >"$log" 2>&1 && return 1
+  test=$(test_of "$1")
+  if [[ $test == *' '* ]]; then
+    CAPI_IPAM_MANAGER=$work/build/debug/manager \
+      "$cargo" test --quiet --locked --test "${test% *}" -- --exact "${test#* }" >"$log" 2>&1 && return 1
+  else
+    CARGO_TARGET_DIR=$work/build \
+      "$cargo" test --quiet --locked --manifest-path "$tree/Cargo.toml" --lib -- --exact "$test" >"$log" 2>&1 && return 1
+  fi
   # A run that failed for another reason has detected nothing.
   grep -q "^test result: FAILED" "$log" && echo "$test" && return 0
   tail -n 5 "$log" >&2
@@ -81,8 +87,8 @@ for name in "${names[@]}"; do
     if build "$name" check; then found='compiles'; else found='DOES NOT COMPILE'; survived=1; fi
   elif ! build "$name" build; then
     found='DOES NOT COMPILE' survived=1
-  elif [ -n "$(unit_test "$name")" ]; then
-    if ! found=$(run_unit_test "$name"); then found='NOT DETECTED' survived=1; fi
+  elif [ -n "$(test_of "$name")" ]; then
+    if ! found=$(run_test "$name"); then found='NOT DETECTED' survived=1; fi
   elif ! found=$(run_plans "$name"); then
     found='NOT DETECTED' survived=1
   fi

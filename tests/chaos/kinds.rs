@@ -47,7 +47,7 @@ async fn missing_reservation_crd_stops_allocation_and_loses_nothing() {
     assert_eq!(consumer.allocated_addresses().await, given, "nothing is allocated without a reservation");
 
     restore(&control_plane, definition, &saved);
-    wait_until_settled(&consumer, "web", &[before, during].concat()).await;
+    wait_until_settled(&consumer, &[before, during].concat()).await;
     let after = consumer.allocated_addresses().await;
     assert!(given.iter().all(|(name, address)| after.get(name) == Some(address)), "{given:?} {after:?}");
     assert!(manager.is_running() && manager.is_ready());
@@ -74,7 +74,7 @@ async fn other_pool_kinds_are_served_while_one_crd_is_missing() {
     let more = names("more", 5);
     create_all(&consumer, &more, "web").await;
     claims.extend(more);
-    wait_until_settled(&consumer, "web", &claims).await;
+    wait_until_settled(&consumer, &claims).await;
 
     for (definition, saved) in &saved {
         restore(&control_plane, definition, saved);

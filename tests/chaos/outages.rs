@@ -34,7 +34,7 @@ async fn assert_survives(what: &str, times: usize, fault: impl Fn(&mut ControlPl
     };
     let (ended, done) = tokio::join!(faults, busy);
     let (_control_plane, ended) = ended.expect("the faults can be injected");
-    wait_until_settled(&consumer, "web", &names).await;
+    wait_until_settled(&consumer, &names).await;
     println!("{what}: all claims made {:?} after the last fault", done.saturating_duration_since(ended));
     consumer.wait_for_counts("web", (254, 154, 100, 0)).await;
     assert!(manager.is_running(), "{}", manager.log());

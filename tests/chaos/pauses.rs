@@ -60,7 +60,7 @@ async fn suspended_leader_exits_and_changes_nothing_on_resume() {
     assert_eq!(first.exit_status().and_then(|status| status.code()), Some(1));
     assert!(first.log().contains("error: the lease was lost"), "{}", first.log());
     let all: Vec<String> = early.into_iter().chain(late).collect();
-    wait_until_settled(&consumer, "web", &all).await;
+    wait_until_settled(&consumer, &all).await;
     for (name, address) in consumer.allocated_addresses().await {
         assert!(before.get(&name).is_none_or(|known| *known == address), "{name} had {before:?} and has {address}");
     }

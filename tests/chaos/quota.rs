@@ -91,6 +91,6 @@ async fn claim_reports_exceeded_quota_and_binds_after_a_raise() {
     })
     .await;
     println!("bound {:?} after the quota was raised", raised.elapsed());
-    wait_until_settled(&consumer, "web", &all).await;
+    wait_until_settled(&consumer, &all).await;
     consumer.wait_for_counts("web", (20, 16, 4, 0)).await;
 }

@@ -32,7 +32,21 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Stops etcd and the API server, changes the data, and starts them again.
+/// Stops etcd and the API server, takes a snapshot of the data, and starts them again.
+pub(crate) fn take_snapshot(control_plane: &mut ControlPlane) {
+    with_data(control_plane, copy);
+}
+
+/// Stops etcd and the API server, restores the snapshot, and starts them again.
+pub(crate) fn restore_snapshot(control_plane: &mut ControlPlane) {
+    with_data(control_plane, |data, snapshot| {
+        std::fs::remove_dir_all(data).expect("the data can be removed");
+        copy(snapshot, data);
+    });
+}
+
+/// Stops etcd and the API server, calls `change` with the folders of the data and of the snapshot, and starts them
+/// again.
 fn with_data(control_plane: &mut ControlPlane, change: impl FnOnce(&Path, &Path)) {
     control_plane.stop_api_server();
     control_plane.stop_etcd();
@@ -52,9 +66,9 @@ async fn assert_recovers_from_a_restore(restart: bool) {
     for claims in [&old, &kept] {
         create_all(&consumer, claims, "web").await;
     }
-    wait_until_settled(&consumer, "web", &[old.clone(), kept.clone()].concat()).await;
+    wait_until_settled(&consumer, &[old.clone(), kept.clone()].concat()).await;
     let before = consumer.allocated_addresses().await;
-    with_data(&mut control_plane, copy);
+    take_snapshot(&mut control_plane);
 
     // These changes are lost: the old claims are released, others get their addresses, and a pool is exhausted.
     for name in &old {
@@ -67,10 +81,7 @@ async fn assert_recovers_from_a_restore(restart: bool) {
     if restart {
         manager.stop();
     }
-    with_data(&mut control_plane, |data, snapshot| {
-        std::fs::remove_dir_all(data).expect("the data can be removed");
-        copy(snapshot, data);
-    });
+    restore_snapshot(&mut control_plane);
     if restart {
         manager = Manager::start(&control_plane, &FLAGS).may_lack_permissions();
     }
@@ -92,7 +103,7 @@ async fn assert_recovers_from_a_restore(restart: bool) {
     let given = consumer.allocated_addresses().await;
     assert!(before.iter().all(|(name, address)| given.get(name) == Some(address)), "{before:?} {given:?}");
     // The pool has exactly as many addresses as claims exist: no address is held for a lost claim.
-    wait_until_settled(&consumer, "web", &[old.clone(), kept, after].concat()).await;
+    wait_until_settled(&consumer, &[old.clone(), kept, after].concat()).await;
     consumer.wait_for_counts("web", (60, 0, 60, 0)).await;
     // Releases are observed.
     delete(&consumer, &old[0]).await;

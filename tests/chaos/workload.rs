@@ -3,11 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
-use capi_ipam_api::IPReservation;
+use capi_ipam_api::{IPReservation, InClusterKind};
 use capi_ipam_controller::client::{CallError, error_chain};
 use capi_ipam_provider::api::{IPAddress, IPAddressClaim};
 use futures::StreamExt as _;
 use kube::{Resource, ResourceExt};
+use serde_json::{Value, json};
 
 use crate::support::consumer::Consumer;
 use crate::support::patience::Patience;
@@ -24,7 +25,7 @@ pub(crate) fn names(prefix: &str, count: usize) -> Vec<String> {
 }
 
 /// Repeats a call until it succeeds.
-async fn retry<T>(what: &str, mut call: impl AsyncFnMut() -> Result<T, CallError>) -> T {
+pub(crate) async fn retry<T>(what: &str, mut call: impl AsyncFnMut() -> Result<T, CallError>) -> T {
     let patience = Patience::new(TIMEOUT);
     loop {
         match call().await {
@@ -37,8 +38,13 @@ async fn retry<T>(what: &str, mut call: impl AsyncFnMut() -> Result<T, CallError
 
 /// Creates a claim, and retries until it succeeds.
 pub(crate) async fn create(consumer: &Consumer, name: &str, pool: &str) {
+    create_with(consumer, name, InClusterKind::IPPool, pool, &json!({})).await;
+}
+
+/// Creates a claim for a pool of a kind with more metadata, and retries until it succeeds.
+pub(crate) async fn create_with(consumer: &Consumer, name: &str, kind: InClusterKind, pool: &str, metadata: &Value) {
     retry("a claim is created", async || {
-        match consumer.try_create_claim(name, "InClusterIPPool", pool, serde_json::json!({})).await {
+        match consumer.try_create_claim(name, kind.name(), pool, metadata.clone()).await {
             // A previous attempt whose response was lost.
             Err(error) if error.is_already_exists() => Ok(()),
             made => made.map(drop),
@@ -52,12 +58,18 @@ pub(crate) async fn create_all(consumer: &Consumer, names: &[String], pool: &str
     futures::stream::iter(names).for_each_concurrent(16, |name| create(consumer, name, pool)).await;
 }
 
+/// Deletes a claim and does not wait, and retries until it succeeds. Returns the uid of the claim, if it existed.
+pub(crate) async fn begin_deletion(consumer: &Consumer, name: &str) -> Option<String> {
+    let claims = consumer.claims();
+    let uid = retry("a claim is read", async || claims.get(name).await).await?.uid()?;
+    retry("a claim is deleted", async || claims.delete(name, &uid).await.map(drop)).await;
+    Some(uid)
+}
+
 /// Deletes a claim and waits until it does not exist, and retries until it succeeds.
 pub(crate) async fn delete(consumer: &Consumer, name: &str) {
     let claims = consumer.claims();
-    let found = retry("a claim is read", async || claims.get(name).await).await;
-    let Some(uid) = found.and_then(|claim| claim.uid()) else { return };
-    retry("a claim is deleted", async || claims.delete(name, &uid).await.map(drop)).await;
+    let Some(uid) = begin_deletion(consumer, name).await else { return };
     eventually_within(TIMEOUT, &format!("claim {name} is gone"), || async {
         let found = retry("a claim is read", async || claims.get(name).await).await;
         found.is_none_or(|found| found.uid().as_ref() != Some(&uid)).then_some(())
@@ -93,7 +105,7 @@ pub(crate) async fn churn(consumer: &Consumer, names: &[String], pool: &str) {
     all.for_each_concurrent(16, |claim| claim).await;
 }
 
-/// The objects of a namespace and a pool of it.
+/// The objects of a namespace.
 struct Snapshot {
     claims: Vec<IPAddressClaim>,
     addresses: Vec<IPAddress>,
@@ -101,10 +113,9 @@ struct Snapshot {
 }
 
 impl Snapshot {
-    async fn read(consumer: &Consumer, pool: &str) -> Option<Self> {
-        let scope = format!("p.{}.{pool}", consumer.namespace);
+    async fn read(consumer: &Consumer) -> Option<Self> {
         let mut reservations = consumer.reservations().list().await.ok()?;
-        reservations.retain(|reservation| reservation.spec.scope == scope);
+        reservations.retain(|reservation| is_for_namespace(reservation, &consumer.namespace));
         let claims = consumer.claims().list().await.ok()?;
         Some(Self { claims, addresses: consumer.addresses().list().await.ok()?, reservations })
     }
@@ -159,12 +170,17 @@ impl Snapshot {
     }
 }
 
-/// Waits until exactly these claims exist, bound to unique addresses, and no other objects; and then until nothing is
-/// written for a while. Returns how long the first took.
-pub(crate) async fn wait_until_settled(consumer: &Consumer, pool: &str, names: &[String]) -> Duration {
+/// Whether an address is reserved for a claim of a namespace.
+fn is_for_namespace(reservation: &IPReservation, namespace: &str) -> bool {
+    reservation.spec.claim_ref.as_ref().is_some_and(|claim| claim.namespace == namespace)
+}
+
+/// Waits until exactly these claims exist in the namespace, bound to unique addresses, and no other objects; and then
+/// until nothing is written for a while. Returns how long the first took.
+pub(crate) async fn wait_until_settled(consumer: &Consumer, names: &[String]) -> Duration {
     let (started, patience) = (Instant::now(), Patience::new(TIMEOUT));
     loop {
-        let seen = Snapshot::read(consumer, pool).await;
+        let seen = Snapshot::read(consumer).await;
         let wrong = match &seen {
             Some(seen) => seen.violation(names),
             None => Some("the API server does not respond".to_owned()),
@@ -177,10 +193,10 @@ pub(crate) async fn wait_until_settled(consumer: &Consumer, pool: &str, names: &
     // Time for events and the watch events of the last writes.
     tokio::time::sleep(Duration::from_secs(1)).await;
     let patience = Patience::new(TIMEOUT);
-    let mut before = Snapshot::read(consumer, pool).await.map(|seen| seen.versions());
+    let mut before = Snapshot::read(consumer).await.map(|seen| seen.versions());
     loop {
         tokio::time::sleep(QUIET).await;
-        let seen = Snapshot::read(consumer, pool).await;
+        let seen = Snapshot::read(consumer).await;
         assert_eq!(seen.as_ref().and_then(|seen| seen.violation(names)), None);
         let after = seen.map(|seen| seen.versions());
         if after.is_some() && after == before {

@@ -1,4 +1,4 @@
-//! The mutants that the fault plans or a unit test must detect, as patches; `hack/faults/mutants.sh` builds and tests them.
+//! The mutants that the fault plans or a test must detect, as patches; `hack/faults/mutants.sh` builds and tests them.
 
 use std::fs;
 use std::path::Path;
