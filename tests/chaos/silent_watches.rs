@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use crate::proxy::Proxy;
 use crate::restore::{restore_snapshot, take_snapshot};
-use crate::support::consumer::{Consumer, answered, object};
+use crate::support::consumer::{Consumer, object};
 use crate::support::control_plane::{ControlPlane, Options};
 use crate::support::manager::Manager;
 use crate::support::wait::eventually_within;
@@ -176,9 +176,9 @@ impl Team {
     async fn wait_until_released(&self, name: &str) {
         let what = format!("{name} is released while the watch of {} is silent", self.resource);
         eventually_within(TIMEOUT, &what, || async {
-            let claim = answered(self.consumer.claims().get(name).await)?;
-            let address = answered(self.consumer.addresses().get(name).await)?;
-            let reservations = answered(self.consumer.reservations().list().await)?;
+            let claim = self.consumer.claims().get(name).await.ok()?;
+            let address = self.consumer.addresses().get(name).await.ok()?;
+            let reservations = self.consumer.reservations().list().await.ok()?;
             let is_reserved = reservations
                 .iter()
                 .filter_map(|found| found.spec.claim_ref.as_ref())
@@ -191,7 +191,7 @@ impl Team {
     async fn wait_until_bound(&self, names: &[String]) {
         let what = format!("{names:?} are bound while the watch of {} is silent", self.resource);
         eventually_within(TIMEOUT, &what, || async {
-            let claims = answered(self.consumer.claims().list().await)?;
+            let claims = self.consumer.claims().list().await.ok()?;
             let bound = claims.iter().filter(|claim| claim.bound_address().is_some()).map(ResourceExt::name_any);
             let bound: Vec<String> = bound.collect();
             names.iter().all(|name| bound.contains(name)).then_some(())
