@@ -1,6 +1,6 @@
 //! Step R2: releases the addresses of a claim.
 
-use capi_ipam_api::{IPReservation, PoolKey, Scope, Slot};
+use capi_ipam_api::{IPReservation, PoolKey, Slot};
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::Block;
 use capi_ipam_ledger::{Held, KnownReservation};
@@ -33,7 +33,7 @@ pub(super) async fn release_claim(
         return Ok(());
     }
     // The ledger can lag behind, or know a future that a restore of etcd has undone.
-    for scope in scopes_of(&context.ledger.scope(pool), pool) {
+    for scope in context.ledger.possible_scopes(pool) {
         let slot = Slot { scope, block: *block };
         let read = context.reservations.get(&slot).await;
         let found = read.map_err(|error| HandlerError::transient(format!("cannot release {block}"), error))?;
@@ -48,13 +48,6 @@ pub(super) async fn release_claim(
 pub(super) fn former_use(held: &[Held], one: &Held) -> FormerUse {
     let uses_another = held.iter().any(|other| other.was_used && other.pool == one.pool);
     if uses_another && !one.was_used { FormerUse::Spare } else { FormerUse::OfClaim }
-}
-
-/// The scopes in which an address of a pool can be reserved: that of the pool, and its own one, from which or to which
-/// it may be moving.
-fn scopes_of(current: &Scope, pool: &PoolKey) -> Vec<Scope> {
-    let own = Scope::Pool(pool.clone());
-    if *current == own { vec![own] } else { vec![current.clone(), own] }
 }
 
 /// Whether a reservation is held by the uid of a claim, so that it ends with the claim.
@@ -82,18 +75,4 @@ async fn release_of_claim(
         known = changed;
     }
     Err(HandlerError::Conflict(format!("cannot release {block}: its reservation keeps changing")))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use capi_ipam_api::InClusterKind;
-
-    #[test]
-    fn reservation_can_be_in_two_scopes_while_a_pool_joins() {
-        let pool = PoolKey::new(InClusterKind::IPPool, Some("n"), "p");
-        let (own, network) = (Scope::Pool(pool.clone()), Scope::Network("lab".into()));
-        assert_eq!(scopes_of(&own, &pool).len(), 1);
-        assert_eq!(scopes_of(&network, &pool), [network.clone(), own]);
-    }
 }

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use capi_ipam::api::InClusterKind;
+use capi_ipam_api::InClusterKind;
 use capi_ipam_controller::client::ResourceClient;
 use futures::future::join_all;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};

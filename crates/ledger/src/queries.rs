@@ -83,14 +83,22 @@ impl Ledger {
         self.state.lock().scope_of(pool)
     }
 
-    /// The scopes in which addresses of a pool may be reserved: its own, that of the network that it names or belongs
-    /// to, and others in which addresses of it are known.
+    /// The scopes in which addresses of a pool may be reserved, each once: that to which the pool belongs, its own, that
+    /// of the network that it names or awaits, and others in which addresses of it are known. While it joins or leaves a
+    /// network, its reservations move from one to another.
     pub fn possible_scopes(&self, pool: &PoolKey) -> Vec<Scope> {
         let state = self.state.lock();
-        let declared = state.pools.get(pool).and_then(|entry| entry.declared.as_ref());
-        let named = declared.and_then(|declared| declared.network.clone()).map(Scope::Network);
-        let own = Scope::Pool(pool.clone());
-        std::iter::once(own).chain(named).chain(state.scopes_with(pool)).collect()
+        let entry = state.pools.get(pool);
+        let named = entry.and_then(|entry| entry.declared.as_ref()?.network.clone());
+        let awaited = entry.and_then(|entry| entry.awaited.clone());
+        let mut scopes: Vec<Scope> = state.scopes_with(pool).collect();
+        let others = named.into_iter().chain(awaited).map(Scope::Network);
+        for scope in std::iter::once(Scope::Pool(pool.clone())).chain(others) {
+            if !scopes.contains(&scope) {
+                scopes.push(scope);
+            }
+        }
+        scopes
     }
 
     /// The length of the blocks that the pools of a network allocate, once it is set.
